@@ -1,0 +1,264 @@
+//! The codec in SQL: from an id to its parts, from parts to an id, and time ranges over ids.
+//!
+//! All of it is exact over the full unsigned 41 bits of milliseconds, in integer arithmetic. Without an epoch
+//! the original's counts: 2011-08-24 21:07:01.721 UTC.
+
+use crate::epoch::{Epoch, OutOfField};
+use crate::error::Error;
+use crate::generate::shard_argument;
+use crate::layout::{self, Seq, Shard};
+use crate::names;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+/// `id_time(id)`: when the id was made, to the millisecond.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn id_time(id: i64) -> TimestampWithTimeZone {
+    // 69.7 years after 2011 are within any timestamptz.
+    time_of(id, Epoch::ORIGINAL).unwrap_or_else(|_| unreachable!())
+}
+
+/// `id_time(id, epoch)`: the same for an epoch of the shard's own.
+///
+/// # Errors
+///
+/// 22008 for an infinite epoch, or one so late that the time is past what a timestamptz holds.
+#[pg_extern(name = "id_time", immutable, strict, parallel_safe)]
+fn id_time_epoch(id: i64, epoch: TimestampWithTimeZone) -> Result<TimestampWithTimeZone, ErrorReport> {
+    Ok(time_of(id, epoch_argument(epoch)?)?)
+}
+
+/// `id_shard(id)`: the logical shard that made the id, 0 to 8191.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn id_shard(id: i64) -> i32 {
+    layout::shard_of(id).number().into()
+}
+
+/// `id_seq(id)`: the id's sequence field, 0 to 1023.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn id_seq(id: i64) -> i32 {
+    layout::seq_of(id).number().into()
+}
+
+/// `make_id(time, shard, seq)`: the id of these parts; microseconds below the millisecond are dropped.
+///
+/// # Errors
+///
+/// 22023 for a shard outside 0..8191 or a seq outside 0..1023, 22008 for a time before the epoch or past the
+/// field's 41 bits.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn make_id(time: TimestampWithTimeZone, shard: i32, seq: i32) -> Result<i64, ErrorReport> {
+    Ok(id_of_parts(time, shard, seq, Epoch::ORIGINAL)?)
+}
+
+/// `make_id(time, shard, seq, epoch)`: the same for an epoch of the shard's own.
+///
+/// # Errors
+///
+/// As `make_id(time, shard, seq)`; also 22008 for an infinite epoch.
+#[pg_extern(name = "make_id", immutable, strict, parallel_safe)]
+fn make_id_epoch(
+    time: TimestampWithTimeZone,
+    shard: i32,
+    seq: i32,
+    epoch: TimestampWithTimeZone,
+) -> Result<i64, ErrorReport> {
+    Ok(id_of_parts(time, shard, seq, epoch_argument(epoch)?)?)
+}
+
+/// `id_floor(time)`: the smallest id at or after a time, for range queries and partition bounds.
+///
+/// # Errors
+///
+/// 22008 for a time before the epoch or past the field's 41 bits.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn id_floor(time: TimestampWithTimeZone) -> Result<i64, ErrorReport> {
+    Ok(floor_of(time, Epoch::ORIGINAL)?)
+}
+
+/// `id_floor(time, epoch)`: the same for an epoch of the shard's own.
+///
+/// # Errors
+///
+/// As `id_floor(time)`; also 22008 for an infinite epoch.
+#[pg_extern(name = "id_floor", immutable, strict, parallel_safe)]
+fn id_floor_epoch(time: TimestampWithTimeZone, epoch: TimestampWithTimeZone) -> Result<i64, ErrorReport> {
+    Ok(floor_of(time, epoch_argument(epoch)?)?)
+}
+
+/// `id_range_end(from_time, to_time)`: the id below which the range of times ends; a part of `id_between`.
+///
+/// # Errors
+///
+/// As `id_floor`; also 22008 where ids turn negative within the range, so that no one interval holds it.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn id_range_end(
+    from_time: TimestampWithTimeZone,
+    to_time: TimestampWithTimeZone,
+) -> Result<i64, ErrorReport> {
+    Ok(range_end(from_time, to_time, Epoch::ORIGINAL)?)
+}
+
+/// `id_range_end(from_time, to_time, epoch)`: the same for an epoch of the shard's own.
+///
+/// # Errors
+///
+/// As `id_range_end(from_time, to_time)`; also 22008 for an infinite epoch.
+#[pg_extern(name = "id_range_end", immutable, strict, parallel_safe)]
+fn id_range_end_epoch(
+    from_time: TimestampWithTimeZone,
+    to_time: TimestampWithTimeZone,
+    epoch: TimestampWithTimeZone,
+) -> Result<i64, ErrorReport> {
+    Ok(range_end(from_time, to_time, epoch_argument(epoch)?)?)
+}
+
+/// `shard_for(key, shards)`: the logical shard that a key belongs to, `key % shards` and never negative.
+///
+/// # Errors
+///
+/// 22023 for a number of shards outside 1..8192.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn shard_for(key: i64, shards: i32) -> Result<i32, ErrorReport> {
+    let shard = layout::shard_for(key, shards).ok_or(Error::ShardsOutOfRange(shards))?;
+    Ok(shard.number().into())
+}
+
+fn time_of(id: i64, epoch: Epoch) -> Result<TimestampWithTimeZone, Error> {
+    epoch
+        .time_of(layout::ms_of(id))
+        .and_then(|at| TimestampWithTimeZone::try_from(at).ok())
+        .ok_or_else(|| Error::IdTimeOutOfRange { id, epoch: names::time(epoch.at()) })
+}
+
+fn id_of_parts(time: TimestampWithTimeZone, shard: i32, seq: i32, epoch: Epoch) -> Result<i64, Error> {
+    let shard = shard_argument(Some(shard))?;
+    let seq = Seq::new(seq).ok_or(Error::SeqOutOfRange(seq))?;
+    let ms = epoch.ms_at(time.into()).map_err(|why| out_of_field(why, time, epoch))?;
+    Ok(layout::pack(ms, shard, seq))
+}
+
+fn floor_of(time: TimestampWithTimeZone, epoch: Epoch) -> Result<i64, Error> {
+    let ms = epoch.ms_from(time.into()).map_err(|why| out_of_field(why, time, epoch))?;
+    Ok(layout::pack(ms, Shard::MIN, Seq::MIN))
+}
+
+fn range_end(
+    from_time: TimestampWithTimeZone,
+    to_time: TimestampWithTimeZone,
+    epoch: Epoch,
+) -> Result<i64, Error> {
+    let (start, end) = (floor_of(from_time, epoch)?, floor_of(to_time, epoch)?);
+    if i64::from(to_time) <= i64::from(from_time) {
+        Ok(start) // nothing lies between
+    } else if start >= 0 && end < 0 {
+        Err(Error::RangeTurnsNegative {
+            from: names::time(from_time.into()),
+            to: names::time(to_time.into()),
+        })
+    } else {
+        Ok(end)
+    }
+}
+
+fn epoch_argument(epoch: TimestampWithTimeZone) -> Result<Epoch, Error> {
+    Epoch::new(epoch.into()).ok_or(Error::EpochInfinite)
+}
+
+fn out_of_field(why: OutOfField, time: TimestampWithTimeZone, epoch: Epoch) -> Error {
+    let time = names::time(time.into());
+    let epoch = names::time(epoch.at());
+    match why {
+        OutOfField::Infinite => Error::TimeInfinite(time),
+        OutOfField::BeforeEpoch => Error::TimeBeforeEpoch { time, epoch },
+        OutOfField::PastField => Error::TimePastField { time, epoch },
+    }
+}
+
+// These two are SQL, for what only SQL can do: id_parts has OUT columns without being a set, and id_between is
+// inlined by the planner into comparisons that an index on id serves. That it is not STRICT is the condition
+// for being inlined: AND is not strict.
+extension_sql!(
+    r#"
+CREATE FUNCTION id_parts(id bigint, OUT created_at timestamptz, OUT shard integer, OUT seq integer)
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    BEGIN ATOMIC SELECT id_time(id), id_shard(id), id_seq(id); END;
+
+CREATE FUNCTION id_parts(id bigint, epoch timestamptz, OUT created_at timestamptz, OUT shard integer, OUT seq integer)
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    BEGIN ATOMIC SELECT id_time(id, epoch), id_shard(id), id_seq(id); END;
+
+CREATE FUNCTION id_between(id bigint, from_time timestamptz, to_time timestamptz) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN id >= id_floor(from_time) AND id < id_range_end(from_time, to_time);
+
+CREATE FUNCTION id_between(id bigint, from_time timestamptz, to_time timestamptz, epoch timestamptz) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN id >= id_floor(from_time, epoch) AND id < id_range_end(from_time, to_time, epoch);
+"#,
+    name = "decode_in_sql",
+    requires = [
+        id_time,
+        id_time_epoch,
+        id_shard,
+        id_seq,
+        id_floor,
+        id_floor_epoch,
+        id_range_end,
+        id_range_end_epoch
+    ],
+);
+
+// LEAKPROOF, for use below row-level security, is what can neither fail nor tell of its argument otherwise;
+// pgrx has no attribute for it.
+extension_sql!(
+    r#"
+ALTER FUNCTION id_time(bigint) LEAKPROOF;
+ALTER FUNCTION id_shard(bigint) LEAKPROOF;
+ALTER FUNCTION id_seq(bigint) LEAKPROOF;
+
+COMMENT ON FUNCTION id_time(bigint) IS
+'when an id was made, to the millisecond';
+COMMENT ON FUNCTION id_time(bigint, timestamptz) IS
+'when an id was made, to the millisecond, for an epoch of its own';
+COMMENT ON FUNCTION id_shard(bigint) IS
+'logical shard that made an id, 0 to 8191';
+COMMENT ON FUNCTION id_seq(bigint) IS
+'sequence field of an id, 0 to 1023';
+COMMENT ON FUNCTION id_parts(bigint) IS
+'time, shard and sequence field of an id';
+COMMENT ON FUNCTION id_parts(bigint, timestamptz) IS
+'time, shard and sequence field of an id, for an epoch of its own';
+COMMENT ON FUNCTION make_id(timestamptz, integer, integer) IS
+'id of a time, shard (0 to 8191) and sequence field (0 to 1023)';
+COMMENT ON FUNCTION make_id(timestamptz, integer, integer, timestamptz) IS
+'id of a time, shard (0 to 8191) and sequence field (0 to 1023), for an epoch of its own';
+COMMENT ON FUNCTION id_floor(timestamptz) IS
+'smallest id at or after a time';
+COMMENT ON FUNCTION id_floor(timestamptz, timestamptz) IS
+'smallest id at or after a time, for an epoch of its own';
+COMMENT ON FUNCTION id_between(bigint, timestamptz, timestamptz) IS
+'whether an id was made from from_time up to, not including, to_time; uses an index on the id';
+COMMENT ON FUNCTION id_between(bigint, timestamptz, timestamptz, timestamptz) IS
+'whether an id was made from from_time up to, not including, to_time, for an epoch of its own; uses an index on the id';
+COMMENT ON FUNCTION id_range_end(timestamptz, timestamptz) IS
+'id below which the range of times from from_time to to_time ends; a part of id_between';
+COMMENT ON FUNCTION id_range_end(timestamptz, timestamptz, timestamptz) IS
+'id below which the range of times from from_time to to_time ends, for an epoch of its own; a part of id_between';
+COMMENT ON FUNCTION shard_for(bigint, integer) IS
+'logical shard that a key belongs to, of that many shards: key % shards, never negative';
+"#,
+    name = "comments_decode",
+    requires = [
+        "decode_in_sql",
+        id_time,
+        id_time_epoch,
+        id_shard,
+        id_seq,
+        make_id,
+        make_id_epoch,
+        id_floor,
+        id_floor_epoch,
+        shard_for
+    ],
+);

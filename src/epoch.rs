@@ -1,0 +1,158 @@
+//! Time arithmetic: from PostgreSQL's microseconds to an epoch's milliseconds and back.
+//!
+//! A `timestamptz` is a number of microseconds since 2000-01-01 00:00 UTC, with the two extremes of `i64` for
+//! the infinities. All of it is integer arithmetic, and none of it knows a time zone.
+
+use crate::layout::MS_MAX;
+
+/// Microseconds since 2000-01-01 00:00 UTC, as `timestamptz` stores them.
+pub type TimestampUs = i64;
+
+pub const US_PER_MS: i64 = 1000;
+
+/// 2000-01-01 00:00 UTC in Unix milliseconds: PostgreSQL's zero.
+const POSTGRES_ZERO_UNIX_MS: i64 = 946_684_800_000;
+
+/// The `timestamptz` range as PostgreSQL checks it: 4714-11-24 BC inclusive to 294277 AD exclusive.
+const TIMESTAMP_MIN: TimestampUs = -211_813_488_000_000_000;
+const TIMESTAMP_END: TimestampUs = 9_223_371_331_200_000_000;
+
+/// Why a time has no place in an epoch's 41 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OutOfField {
+    Infinite,
+    BeforeEpoch,
+    PastField,
+}
+
+/// The instant that an id's time field counts from. Finite.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Epoch(TimestampUs);
+
+impl Epoch {
+    /// The original code's epoch, 2011-08-24 21:07:01.721 UTC.
+    pub const ORIGINAL: Epoch = Epoch((1_314_220_021_721 - POSTGRES_ZERO_UNIX_MS) * US_PER_MS);
+
+    /// `None` for an infinity.
+    pub const fn new(at: TimestampUs) -> Option<Epoch> {
+        if is_finite(at) { Some(Epoch(at)) } else { None }
+    }
+
+    pub const fn at(self) -> TimestampUs {
+        self.0
+    }
+
+    /// Microseconds from the epoch to `time`, negative before it.
+    ///
+    /// Saturates where the two lie further apart than an `i64` holds, which is far past every id's time field.
+    pub const fn elapsed_us(self, time: TimestampUs) -> i64 {
+        time.saturating_sub(self.0)
+    }
+
+    /// The millisecond that `time` falls in.
+    pub const fn ms_at(self, time: TimestampUs) -> Result<u64, OutOfField> {
+        if !is_finite(time) {
+            return Err(OutOfField::Infinite);
+        }
+        in_field(self.elapsed_us(time).div_euclid(US_PER_MS))
+    }
+
+    /// The first millisecond that starts at or after `time`.
+    pub const fn ms_from(self, time: TimestampUs) -> Result<u64, OutOfField> {
+        if !is_finite(time) {
+            return Err(OutOfField::Infinite);
+        }
+        let elapsed = self.elapsed_us(time);
+        let partial = elapsed.rem_euclid(US_PER_MS) != 0;
+        in_field(elapsed.div_euclid(US_PER_MS) + partial as i64)
+    }
+
+    /// The instant at which millisecond `ms` starts; `None` where it lies past what a `timestamptz` holds,
+    /// which only an epoch tens of thousands of years ahead can do.
+    pub const fn time_of(self, ms: u64) -> Option<TimestampUs> {
+        debug_assert!(ms <= MS_MAX);
+        match self.0.checked_add(ms as i64 * US_PER_MS) {
+            Some(time) if time < TIMESTAMP_END => Some(time),
+            _ => None,
+        }
+    }
+}
+
+const fn is_finite(time: TimestampUs) -> bool {
+    TIMESTAMP_MIN <= time && time < TIMESTAMP_END
+}
+
+const fn in_field(ms: i64) -> Result<u64, OutOfField> {
+    if ms < 0 {
+        Err(OutOfField::BeforeEpoch)
+    } else if ms as u64 > MS_MAX {
+        Err(OutOfField::PastField)
+    } else {
+        Ok(ms as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::ms_of;
+    use proptest::prelude::*;
+
+    fn unix_ms(ms: i64) -> TimestampUs {
+        (ms - POSTGRES_ZERO_UNIX_MS) * US_PER_MS
+    }
+
+    #[test]
+    fn worked_examples() {
+        // 2017-12-16 22:25:27.280 UTC
+        assert_eq!(Epoch::ORIGINAL.time_of(ms_of(1671372309237077023)), Some(unix_ms(1_513_463_127_280)));
+        // Public posts: the id's time is a fraction of a second after the second they were posted.
+        assert_eq!(Epoch::ORIGINAL.time_of(ms_of(2236262423948874256)), Some(unix_ms(1_580_803_276_529)));
+        assert_eq!(Epoch::ORIGINAL.time_of(ms_of(2156615653142894199)), Some(unix_ms(1_571_308_641_566)));
+    }
+
+    #[test]
+    fn edges_of_the_field() {
+        let epoch = Epoch::ORIGINAL;
+        let end = epoch.at() + (MS_MAX as i64 + 1) * US_PER_MS;
+        assert_eq!(epoch.ms_at(epoch.at()), Ok(0));
+        assert_eq!(epoch.ms_at(epoch.at() - 1), Err(OutOfField::BeforeEpoch));
+        assert_eq!(epoch.ms_at(end - 1), Ok(MS_MAX));
+        assert_eq!(epoch.ms_at(end), Err(OutOfField::PastField));
+        assert_eq!(epoch.ms_at(i64::MAX), Err(OutOfField::Infinite));
+        assert_eq!(epoch.ms_at(i64::MIN), Err(OutOfField::Infinite));
+
+        assert_eq!(epoch.ms_from(epoch.at()), Ok(0));
+        assert_eq!(epoch.ms_from(epoch.at() + 1), Ok(1));
+        assert_eq!(epoch.ms_from(epoch.at() - 999), Ok(0));
+        assert_eq!(epoch.ms_from(epoch.at() - 1000), Err(OutOfField::BeforeEpoch));
+        assert_eq!(epoch.ms_from(end - 1000), Ok(MS_MAX));
+        assert_eq!(epoch.ms_from(end - 999), Err(OutOfField::PastField));
+        assert_eq!(epoch.ms_from(i64::MIN), Err(OutOfField::Infinite));
+    }
+
+    #[test]
+    fn extremes_of_timestamptz() {
+        assert_eq!(Epoch::new(i64::MAX), None);
+        assert_eq!(Epoch::new(i64::MIN), None);
+        let (first, last) = (TIMESTAMP_MIN, TIMESTAMP_END - 1);
+        // Further apart than an i64 counts microseconds.
+        assert_eq!(Epoch::new(first).unwrap().ms_at(last), Err(OutOfField::PastField));
+        assert_eq!(Epoch::new(last).unwrap().ms_from(first), Err(OutOfField::BeforeEpoch));
+        assert_eq!(Epoch::new(last).unwrap().time_of(0), Some(last));
+        assert_eq!(Epoch::new(last).unwrap().time_of(1), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_millisecond_starts_where_it_says(
+            at in TIMESTAMP_MIN..TIMESTAMP_END / 2, ms in 0..=MS_MAX, within in 0..US_PER_MS
+        ) {
+            let epoch = Epoch::new(at).unwrap();
+            let start = epoch.time_of(ms).unwrap();
+            prop_assert_eq!(epoch.ms_at(start + within), Ok(ms));
+            prop_assert_eq!(epoch.ms_from(start), Ok(ms));
+            prop_assert_eq!(epoch.ms_from(start - within), Ok(ms));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `next_id` and `next_ids`: the SQL functions that make ids.
+//!
+//! Each finds its shard, sequence and epoch; [`sequence::take`] does the rest.
+
+use crate::epoch::Epoch;
+use crate::error::Error;
+use crate::layout::{self, SEQ_BITS, SEQ_MAX, Seq, Shard};
+use crate::oid_types::Regclass;
+use crate::sequence::{self, Request};
+use crate::{settings, shard};
+use pgrx::pg_sys::panic::{ErrorReport, ErrorReportable};
+use pgrx::prelude::*;
+
+/// `next_id(shard)`: the next id of a shard, from the sequence in its schema.
+///
+/// # Errors
+///
+/// 22004 without a shard, 22023 for a shard outside 0..8191, 42P01 where it has no schema or sequence, and those
+/// of [`next_id_from`].
+#[pg_extern(name = "next_id", volatile, parallel_unsafe)]
+fn next_id_of_shard(shard: Option<i32>) -> Result<i64, ErrorReport> {
+    let shard = shard_argument(shard)?;
+    Ok(next_id_from(shard, shard::sequence_of(shard)?, Epoch::ORIGINAL)?)
+}
+
+/// `next_id(shard, seq)`: the next id of a shard from a sequence of the caller's own, say one for each table.
+///
+/// # Errors
+///
+/// 22004 without a shard or sequence, 22023 for a shard outside 0..8191, and those of [`next_id_from`].
+#[pg_extern(name = "next_id", volatile, parallel_unsafe)]
+fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> Result<i64, ErrorReport> {
+    let shard = shard_argument(shard)?;
+    let Regclass(seq) = seq.ok_or(Error::Null("sequence"))?;
+    Ok(next_id_from(shard, seq, Epoch::ORIGINAL)?)
+}
+
+/// `next_id(shard, seq, epoch)`: the same with an epoch of the caller's own.
+///
+/// # Errors
+///
+/// As `next_id(shard, seq)`; also 22004 without an epoch, 22008 for an infinite one or one that the clock has
+/// not reached.
+#[pg_extern(name = "next_id", volatile, parallel_unsafe)]
+fn next_id_of_sequence_and_epoch(
+    shard: Option<i32>,
+    seq: Option<Regclass>,
+    epoch: Option<TimestampWithTimeZone>,
+) -> Result<i64, ErrorReport> {
+    let shard = shard_argument(shard)?;
+    let Regclass(seq) = seq.ok_or(Error::Null("sequence"))?;
+    let epoch = Epoch::new(epoch.ok_or(Error::Null("epoch"))?.into()).ok_or(Error::EpochInfinite)?;
+    Ok(next_id_from(shard, seq, epoch)?)
+}
+
+/// `next_id()`: the next id of the shard that `instagram_id.shard` names, for databases of one shard.
+///
+/// # Errors
+///
+/// 55000 where the setting is not set, and those of `next_id(shard)`.
+#[pg_extern(name = "next_id", volatile, parallel_unsafe)]
+fn next_id_of_setting() -> Result<i64, ErrorReport> {
+    let shard = settings::shard().ok_or(Error::ShardNotSet)?;
+    Ok(next_id_from(shard, shard::sequence_of(shard)?, Epoch::ORIGINAL)?)
+}
+
+/// `next_ids(shard, count)`: that many ids of a shard, in order, taking a whole run of them at each visit to
+/// the sequence. Ids that the query does not fetch are left out for good.
+///
+/// # Errors
+///
+/// 22004 without a shard or count, 22023 for a count below 1, and those of `next_id(shard)`.
+#[pg_extern(volatile, parallel_unsafe)]
+fn next_ids(shard: Option<i32>, count: Option<i32>) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
+    let shard = shard_argument(shard)?;
+    let count = count.ok_or(Error::Null("count"))?;
+    if count < 1 {
+        return Err(Error::CountOutOfRange(count).into());
+    }
+    let sequence = shard::sequence_of(shard)?;
+    let mut left = i64::from(count);
+    let runs = std::iter::from_fn(move || {
+        (left > 0).then(|| {
+            let request = Request { sequence, epoch: Epoch::ORIGINAL, want: left, function: "next_ids()" };
+            let run = sequence::take(request).map_err(ErrorReport::from).unwrap_or_report();
+            left -= run.len;
+            run.first..=run.last()
+        })
+    });
+    Ok(SetOfIterator::new(runs.flatten().map(move |value| id_of(value, shard))))
+}
+
+/// The next id of `shard` from `sequence`, counted from `epoch`.
+///
+/// # Errors
+///
+/// Of the sequence: 42P01 missing, 42809 no sequence, 55000 unfit, 42501 no right, 2200H used up. Of the
+/// moment: 25006 read-only, 25000 parallel, 22008 a clock before the epoch, 57014 cancelled in a wait.
+fn next_id_from(shard: Shard, sequence: pg_sys::Oid, epoch: Epoch) -> Result<i64, Error> {
+    let run = sequence::take(Request { sequence, epoch, want: 1, function: "next_id()" })?;
+    Ok(id_of(run.first, shard))
+}
+
+/// The id that a sequence's value, `ms << 10 | seq`, stands for in `shard`.
+const fn id_of(value: i64, shard: Shard) -> i64 {
+    let seq = Seq::new(value as i32 & SEQ_MAX as i32).expect("masked to its width");
+    layout::pack((value >> SEQ_BITS) as u64, shard, seq)
+}
+
+/// The shard that a SQL function was given.
+pub fn shard_argument(shard: Option<i32>) -> Result<Shard, Error> {
+    let number = shard.ok_or(Error::Null("shard"))?;
+    Shard::new(number).ok_or(Error::ShardOutOfRange(number))
+}
+
+extension_sql!(
+    r#"
+COMMENT ON FUNCTION next_id() IS
+'next id of the shard that the setting instagram_id.shard names';
+COMMENT ON FUNCTION next_id(integer) IS
+'next id of a shard (0 to 8191), from the sequence in its schema';
+COMMENT ON FUNCTION next_id(integer, regclass) IS
+'next id of a shard (0 to 8191), from a sequence of your own';
+COMMENT ON FUNCTION next_id(integer, regclass, timestamptz) IS
+'next id of a shard (0 to 8191), from a sequence of your own, counted from an epoch of your own';
+COMMENT ON FUNCTION next_ids(integer, integer) IS
+'that many next ids of a shard, in order';
+"#,
+    name = "comments_generate",
+    requires =
+        [next_id_of_setting, next_id_of_shard, next_id_of_sequence, next_id_of_sequence_and_epoch, next_ids],
+);

@@ -1,0 +1,56 @@
+//! Sharded, time-sortable 64-bit ids for PostgreSQL, after Instagram's published design.
+//!
+//! Pure, without PostgreSQL:
+//! - [`layout`]: the bits of an id
+//! - [`epoch`]: time, as PostgreSQL counts it and as ids do
+//! - [`tick`]: the rule that makes a sequence a logical clock
+//!
+//! The SQL functions, one file a topic:
+//! - [`generate`]: `next_id`, `next_ids`
+//! - [`decode`]: `id_time`, `id_shard`, `id_seq`, `id_parts`, `make_id`, `id_floor`, `id_between`, `shard_for`
+//! - [`shard`]: `create_shard`, and the way from a shard to its sequence
+//!
+//! What carries them:
+//! - [`sequence`]: the sequence page: lock, read, apply the rule, write WAL
+//! - [`known`]: what a backend remembers about sequences, and when it forgets
+//! - [`sys`]: PostgreSQL's C functions and macros; with [`sequence`], where the unsafe code is
+//! - [`error`], [`names`], [`settings`], [`oid_types`]
+
+mod decode;
+mod epoch;
+mod error;
+mod generate;
+mod known;
+mod layout;
+mod names;
+mod oid_types;
+mod sequence;
+mod settings;
+mod shard;
+mod sys;
+#[cfg(any(test, feature = "pg_test"))]
+mod tests;
+mod tick;
+
+use pgrx::prelude::*;
+
+pgrx::pg_module_magic!(name, version);
+
+/// Called when a backend first loads the library: at the first use of a function, or at the server's start
+/// where it is preloaded, which is allowed but not needed.
+#[pg_guard]
+extern "C-unwind" fn _PG_init() {
+    settings::register();
+    known::register_callbacks();
+}
+
+/// `cargo pgrx test` looks for this at the crate's root.
+#[cfg(test)]
+pub mod pg_test {
+    pub fn setup(_options: Vec<&str>) {}
+
+    #[must_use]
+    pub fn postgresql_conf_options() -> Vec<&'static str> {
+        vec![]
+    }
+}

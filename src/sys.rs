@@ -1,0 +1,263 @@
+//! PostgreSQL's C, as far as the sequence page needs it: raw functions and ports of macros.
+//!
+//! The bindings of pgrx wrap every C function in a guard of its own that turns a PostgreSQL error into a Rust
+//! panic, at 30 to 40 ns a call. The generator makes some fifteen such calls for one id, so it calls the raw
+//! functions below and puts one guard around all of them ([`guarded`]).
+//!
+//! Names are PostgreSQL's own. Everything here is `unsafe` for one reason: a raw function may `longjmp` out
+//! on an error, so it must run inside [`guarded`], in a frame that owns nothing with a destructor.
+#![allow(non_snake_case, non_camel_case_types, non_upper_case_globals)]
+
+use pgrx::pg_sys::{self, Buffer, Oid, Relation, XLogRecPtr};
+use std::ffi::{c_char, c_int, c_void};
+
+// SAFETY: each declaration has the parameter widths and the return type of the function in PostgreSQL 15 to 18.
+// XLogRegisterData's parameters changed their C types over these versions (char * and int, char * and uint32,
+// const void * and uint32), which all pass as a pointer and a 32-bit integer.
+unsafe extern "C-unwind" {
+    pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
+    pub fn GetRedoRecPtr() -> XLogRecPtr;
+    pub fn GetTopTransactionId() -> pg_sys::TransactionId;
+    pub fn GetUserId() -> Oid;
+    pub fn IsInParallelMode() -> bool;
+    pub fn LockBuffer(buffer: Buffer, mode: c_int);
+    pub fn LockRelationOid(relid: Oid, lockmode: pg_sys::LOCKMODE);
+    pub fn MarkBufferDirty(buffer: Buffer);
+    pub fn ReadBuffer(reln: Relation, block: pg_sys::BlockNumber) -> Buffer;
+    pub fn ReleaseSysCache(tuple: pg_sys::HeapTuple);
+    pub fn SearchSysCache1(cache: c_int, key: pg_sys::Datum) -> pg_sys::HeapTuple;
+    pub fn UnlockReleaseBuffer(buffer: Buffer);
+    pub fn XLogBeginInsert();
+    pub fn XLogInsert(rmid: pg_sys::RmgrId, info: u8) -> XLogRecPtr;
+    pub fn XLogRegisterBuffer(block_id: u8, buffer: Buffer, flags: u8);
+    pub fn XLogRegisterData(data: *const c_void, len: u32);
+    pub fn pg_class_aclcheck(relid: Oid, role: Oid, mode: pg_sys::AclMode) -> pg_sys::AclResult::Type;
+    pub fn relation_close(relation: Relation, lockmode: pg_sys::LOCKMODE);
+    pub fn relation_open(relid: Oid, lockmode: pg_sys::LOCKMODE) -> Relation;
+    pub fn try_relation_open(relid: Oid, lockmode: pg_sys::LOCKMODE) -> Relation;
+}
+
+/// Runs `f` under one guard: an error that PostgreSQL raises inside it becomes a panic here, which pgrx turns
+/// back into the error at the SQL function's edge.
+///
+/// # Safety
+///
+/// `f` must not panic, and no value with a destructor may live in it while a raw function runs, since an error
+/// leaves `f` by `longjmp`. Called on the backend's main thread.
+pub unsafe fn guarded<T: Copy>(f: impl FnOnce() -> T) -> T {
+    // SAFETY: the caller vouches for `f`; `T: Copy` has no destructor.
+    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(f) }
+}
+
+/// `storage/lockdefs.h`
+pub const NoLock: pg_sys::LOCKMODE = pg_sys::NoLock as pg_sys::LOCKMODE;
+/// `storage/lockdefs.h`
+pub const RowExclusiveLock: pg_sys::LOCKMODE = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
+
+/// `c.h`: `#define InvalidSubTransactionId ((SubTransactionId) 0)`
+const InvalidSubTransactionId: pg_sys::SubTransactionId = 0;
+
+/// `commands/sequence.h`: `#define XLOG_SEQ_LOG 0x00`
+const XLOG_SEQ_LOG: u8 = 0x00;
+
+/// `commands/sequence.c`: `#define SEQ_MAGIC 0x1717`
+pub const SEQ_MAGIC: u32 = 0x1717;
+
+/// `commands/sequence.h`: what a sequence's one tuple holds.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FormData_pg_sequence_data {
+    pub last_value: i64,
+    pub log_cnt: i64,
+    pub is_called: bool,
+}
+
+/// `catalog/pg_sequence.h`: the row of `pg_sequence`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FormData_pg_sequence {
+    pub seqrelid: Oid,
+    pub seqtypid: Oid,
+    pub seqstart: i64,
+    pub seqincrement: i64,
+    pub seqmax: i64,
+    pub seqmin: i64,
+    pub seqcache: i64,
+    pub seqcycle: bool,
+}
+
+/// `commands/sequence.h`: the header of an `XLOG_SEQ_LOG` record.
+#[repr(C)]
+struct xl_seq_rec {
+    locator: RelFileLocator,
+}
+
+#[cfg(feature = "pg15")]
+type RelFileLocator = pg_sys::RelFileNode;
+#[cfg(not(feature = "pg15"))]
+type RelFileLocator = pg_sys::RelFileLocator;
+
+/// The relation's `rd_locator`, `rd_node` in 15.
+unsafe fn rd_locator(relation: Relation) -> RelFileLocator {
+    // SAFETY: the caller passes an open relation.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return (*relation).rd_node;
+        #[cfg(not(feature = "pg15"))]
+        return (*relation).rd_locator;
+    }
+}
+
+/// The number of the relation's file, which a RESTART changes and a rollback changes back.
+pub unsafe fn rd_file_number(relation: Relation) -> Oid {
+    // SAFETY: the caller passes an open relation.
+    let locator = unsafe { rd_locator(relation) };
+    #[cfg(feature = "pg15")]
+    return locator.relNode;
+    #[cfg(not(feature = "pg15"))]
+    return locator.relNumber;
+}
+
+/// `MyProc->lxid`, `MyProc->vxid.lxid` from 17: the number of this backend's current transaction.
+pub unsafe fn local_transaction_id() -> pg_sys::LocalTransactionId {
+    // SAFETY: MyProc is set in every backend that runs SQL, before it runs any.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return (*pg_sys::MyProc).lxid;
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        return (*pg_sys::MyProc).vxid.lxid;
+    }
+}
+
+/// `utils/rel.h`:
+/// ```c
+/// #define RelationNeedsWAL(relation)
+///     (RelationIsPermanent(relation) && (XLogIsNeeded() ||
+///       (relation->rd_createSubid == InvalidSubTransactionId &&
+///        relation->rd_firstRelfilelocatorSubid == InvalidSubTransactionId)))
+/// ```
+pub unsafe fn RelationNeedsWAL(relation: Relation) -> bool {
+    // SAFETY: the caller passes an open relation.
+    let relation = unsafe { &*relation };
+    #[cfg(feature = "pg15")]
+    let first_file = relation.rd_firstRelfilenodeSubid;
+    #[cfg(not(feature = "pg15"))]
+    let first_file = relation.rd_firstRelfilelocatorSubid;
+    // SAFETY: rd_rel of an open relation points to its pg_class row; wal_level is plain data.
+    let (permanent, xlog_is_needed) = unsafe {
+        (
+            (*relation.rd_rel).relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT,
+            pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA as c_int,
+        )
+    };
+    permanent
+        && (xlog_is_needed
+            || (relation.rd_createSubid == InvalidSubTransactionId && first_file == InvalidSubTransactionId))
+}
+
+/// `storage/lmgr.h` by way of `commands/sequence.c`: locks a sequence until the transaction ends, also where a
+/// subtransaction that asked for it is rolled back.
+pub unsafe fn LockRelationForTransaction(relid: Oid, lockmode: pg_sys::LOCKMODE) {
+    // SAFETY: resource owners exist inside a transaction, and an error resets CurrentResourceOwner itself.
+    unsafe {
+        let owner = pg_sys::CurrentResourceOwner;
+        pg_sys::CurrentResourceOwner = pg_sys::TopTransactionResourceOwner;
+        LockRelationOid(relid, lockmode);
+        pg_sys::CurrentResourceOwner = owner;
+    }
+}
+
+/// `storage/bufpage.h`: `PageGetLSN`
+pub unsafe fn PageGetLSN(page: pg_sys::Page) -> XLogRecPtr {
+    // SAFETY: the caller passes a page of a pinned, locked buffer, which starts with its header.
+    let lsn = unsafe { (*page.cast::<pg_sys::PageHeaderData>()).pd_lsn };
+    (lsn.xlogid as u64) << 32 | lsn.xrecoff as u64
+}
+
+/// `storage/bufpage.h`: `PageSetLSN`
+pub unsafe fn PageSetLSN(page: pg_sys::Page, lsn: XLogRecPtr) {
+    let lsn = pg_sys::PageXLogRecPtr { xlogid: (lsn >> 32) as u32, xrecoff: lsn as u32 };
+    // SAFETY: as for PageGetLSN, with the buffer locked exclusively.
+    unsafe { (*page.cast::<pg_sys::PageHeaderData>()).pd_lsn = lsn }
+}
+
+/// `commands/sequence.c`: the magic number in the page's special area.
+pub unsafe fn sequence_magic(page: pg_sys::Page) -> u32 {
+    // SAFETY: pd_special of a valid page lies within it, aligned; a page too short for a special area has
+    // pd_special at its end, which is checked here.
+    unsafe {
+        let special = (*page.cast::<pg_sys::PageHeaderData>()).pd_special as usize;
+        if special + size_of::<u32>() > pg_sys::BLCKSZ as usize {
+            return 0;
+        }
+        page.add(special).cast::<u32>().read()
+    }
+}
+
+/// The page's first tuple and its length: `PageGetItem(page, PageGetItemId(page, FirstOffsetNumber))`.
+pub unsafe fn first_tuple(page: pg_sys::Page) -> (pg_sys::HeapTupleHeader, u32) {
+    // SAFETY: the caller passes a sequence's page, which always holds one tuple.
+    unsafe {
+        let items = (*page.cast::<pg_sys::PageHeaderData>()).pd_linp.as_ptr();
+        let item = *items;
+        (page.add(item.lp_off() as usize).cast(), item.lp_len())
+    }
+}
+
+/// `access/htup_details.h`: `GETSTRUCT`, for a tuple on a sequence's page.
+pub unsafe fn sequence_data(tuple: pg_sys::HeapTupleHeader) -> *mut FormData_pg_sequence_data {
+    // SAFETY: the caller passes a sequence's tuple, whose data starts at t_hoff, aligned to 8 bytes.
+    unsafe { tuple.cast::<c_char>().add((*tuple).t_hoff as usize).cast() }
+}
+
+/// `miscadmin.h`: `START_CRIT_SECTION()`
+pub unsafe fn START_CRIT_SECTION() {
+    // SAFETY: a counter of this single-threaded backend.
+    unsafe { pg_sys::CritSectionCount += 1 }
+}
+
+/// `miscadmin.h`: `END_CRIT_SECTION()`
+pub unsafe fn END_CRIT_SECTION() {
+    // SAFETY: as above; every call follows its START_CRIT_SECTION.
+    unsafe { pg_sys::CritSectionCount -= 1 }
+}
+
+/// Writes the tuple, as it stands on the page, to WAL, and stamps the page with the record's position.
+///
+/// # Safety
+///
+/// In a critical section, on a sequence's buffer that is locked exclusively and marked dirty.
+pub unsafe fn log_sequence_tuple(
+    relation: Relation,
+    buffer: Buffer,
+    page: pg_sys::Page,
+    tuple: pg_sys::HeapTupleHeader,
+    tuple_len: u32,
+) {
+    // SAFETY: the record is the one seq_redo expects: the buffer to initialize, the locator, the tuple. Both
+    // pieces of data live until XLogInsert has copied them.
+    unsafe {
+        let header = xl_seq_rec { locator: rd_locator(relation) };
+        XLogBeginInsert();
+        XLogRegisterBuffer(0, buffer, pg_sys::REGBUF_WILL_INIT as u8);
+        XLogRegisterData((&raw const header).cast(), size_of::<xl_seq_rec>() as u32);
+        XLogRegisterData(tuple.cast(), tuple_len);
+        let end = XLogInsert(pg_sys::RmgrIds::RM_SEQ_ID as pg_sys::RmgrId, XLOG_SEQ_LOG);
+        PageSetLSN(page, end);
+    }
+}
+
+/// The row of `pg_sequence` for a sequence; `None` where there is none.
+pub unsafe fn pg_sequence_row(relid: Oid) -> Option<FormData_pg_sequence> {
+    // SAFETY: a syscache tuple stays valid until released; its data starts at t_hoff and has this layout.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::SEQRELID as c_int;
+        let tuple = SearchSysCache1(cache, relid.into());
+        if tuple.is_null() {
+            return None;
+        }
+        let row = *pg_sys::GETSTRUCT(tuple).cast::<FormData_pg_sequence>();
+        ReleaseSysCache(tuple);
+        Some(row)
+    }
+}

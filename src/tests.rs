@@ -1,0 +1,132 @@
+//! Tests inside a server that need both SQL and the Rust behind it. What SQL alone can show is in tests/regress,
+//! what takes several sessions or a crash in tests/live.
+
+#[pgrx::pg_schema]
+mod tests {
+    use crate::epoch::Epoch;
+    use crate::known;
+    use crate::layout::{self, SEQ_BITS, Shard};
+    use crate::tick::{LOG_AHEAD_MIN_MS, LOG_AHEAD_MS, VALUES_PER_MS};
+    use pgrx::prelude::*;
+    use pgrx::spi::Spi;
+
+    fn one<T: FromDatum + IntoDatum>(query: &str) -> T {
+        Spi::get_one(query).unwrap().unwrap()
+    }
+
+    /// `(last_value, log_cnt)` of the shard's sequence.
+    fn page(shard: i32) -> (i64, i64) {
+        let query = format!("SELECT last_value, log_cnt FROM insta{shard}.table_id_seq");
+        let (last_value, log_cnt) = Spi::get_two(&query).unwrap();
+        (last_value.unwrap(), log_cnt.unwrap())
+    }
+
+    /// The first value of the millisecond `ms` later than the one that `value` lies in.
+    fn value_after(value: i64, ms: i64) -> i64 {
+        ((value >> SEQ_BITS) + ms) << SEQ_BITS
+    }
+
+    #[pg_test]
+    fn sql_decodes_as_the_layout_says() {
+        let mut id = 0_i64;
+        for _ in 0..10_000 {
+            // A full-period step through all 64-bit numbers, so negative ones too.
+            id = id.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (shard, seq) =
+                Spi::get_two::<i32, i32>(&format!("SELECT id_shard('{id}'), id_seq('{id}')")).unwrap();
+            assert_eq!(shard, Some(layout::shard_of(id).number().into()));
+            assert_eq!(seq, Some(layout::seq_of(id).number().into()));
+            let time: TimestampWithTimeZone = one(&format!("SELECT id_time('{id}')"));
+            assert_eq!(Some(i64::from(time)), Epoch::ORIGINAL.time_of(layout::ms_of(id)));
+        }
+    }
+
+    #[pg_test]
+    fn an_id_is_the_sequences_value_and_the_shard() {
+        Spi::run("SELECT create_shard(5)").unwrap();
+        for _ in 0..2000 {
+            let id: i64 = one("SELECT next_id(5)");
+            let (last_value, _) = page(5);
+            let ms = (last_value >> SEQ_BITS) as u64;
+            assert_eq!((layout::ms_of(id), layout::shard_of(id)), (ms, Shard::new(5).unwrap()));
+            assert_eq!(i64::from(layout::seq_of(id).number()), last_value % VALUES_PER_MS);
+        }
+    }
+
+    /// `log_cnt` is the distance to what WAL holds, so it shrinks by what is issued until it is renewed.
+    #[pg_test]
+    fn log_cnt_counts_down_to_what_wal_holds() {
+        Spi::run("SELECT create_shard(5); SELECT next_id(5)").unwrap();
+        let (first, log_cnt) = page(5);
+        assert_eq!(log_cnt, value_after(first, LOG_AHEAD_MS) - first);
+        let mut in_wal = first + log_cnt;
+        let mut records = 1;
+        for _ in 0..200 {
+            let (before, log_cnt_before) = page(5);
+            Spi::run("SELECT next_id(5) FROM generate_series(1, 50)").unwrap();
+            let (after, log_cnt) = page(5);
+            if after - before <= log_cnt_before {
+                assert_eq!(after + log_cnt, in_wal);
+            } else {
+                records += 1;
+                in_wal = after + log_cnt;
+            }
+            assert!(after <= in_wal);
+        }
+        // 10,000 ids in the fraction of a second that they take; a checkpoint in between may cost one more.
+        assert!(records <= 5, "{records} WAL records for 10,000 ids");
+    }
+
+    /// What plain nextval takes off log_cnt, and what it writes, leaves the next id right.
+    #[pg_test]
+    fn nextval_and_setval_share_the_page() {
+        Spi::run("SELECT create_shard(5); SELECT next_id(5)").unwrap();
+        let (before, log_cnt) = page(5);
+        let nextval: i64 = one("SELECT nextval('insta5.table_id_seq')");
+        assert_eq!(nextval, before + 1);
+        assert_eq!(page(5), (before + 1, log_cnt - 1));
+        Spi::run("SELECT setval('insta5.table_id_seq', last_value + 5000) FROM insta5.table_id_seq").unwrap();
+        assert_eq!(page(5), (before + 5001, 0));
+        let _: i64 = one("SELECT next_id(5)");
+        let (after, log_cnt) = page(5);
+        assert!(after > before + 5001);
+        assert!(log_cnt > LOG_AHEAD_MIN_MS * VALUES_PER_MS, "{log_cnt}");
+    }
+
+    #[pg_test]
+    fn every_change_that_matters_begins_a_new_era() {
+        Spi::run("SELECT create_shard(5); CREATE ROLE instagram_id_test; SELECT next_id(5)").unwrap();
+        for change in [
+            "ALTER SEQUENCE insta5.table_id_seq CACHE 2",
+            "ALTER SEQUENCE insta5.table_id_seq RESTART",
+            "ALTER SEQUENCE insta5.table_id_seq RENAME TO other; ALTER SEQUENCE insta5.other RENAME TO table_id_seq",
+            "GRANT USAGE ON SEQUENCE insta5.table_id_seq TO instagram_id_test",
+            "REVOKE USAGE ON SEQUENCE insta5.table_id_seq FROM instagram_id_test",
+            "GRANT USAGE ON SCHEMA insta5 TO instagram_id_test",
+            "ALTER SCHEMA insta5 RENAME TO other; ALTER SCHEMA other RENAME TO insta5",
+            "ALTER ROLE instagram_id_test SUPERUSER",
+            "GRANT pg_monitor TO instagram_id_test",
+            "REVOKE pg_monitor FROM instagram_id_test",
+            "DROP SEQUENCE insta5.table_id_seq CASCADE",
+        ] {
+            let before = known::era();
+            Spi::run(change).unwrap();
+            assert_ne!(known::era(), before, "{change}");
+        }
+        let before = known::era();
+        Spi::run("SELECT count(*) FROM generate_series(1, 1000)").unwrap();
+        assert_eq!(known::era(), before, "a query changes nothing");
+    }
+
+    #[pg_test]
+    fn a_million_ids_in_one_transaction_leave_no_memory_behind() {
+        Spi::run("SELECT create_shard(n) FROM generate_series(100, 139) AS n").unwrap();
+        let ids = "SELECT count(next_id(100 + n % 40)) FROM generate_series(1, 500000) AS n";
+        let used = "SELECT sum(used_bytes)::bigint FROM pg_backend_memory_contexts";
+        let _: i64 = one(ids);
+        let before: i64 = one(used);
+        let _: i64 = one(ids);
+        let after: i64 = one(used);
+        assert!(after - before < 100_000, "{} bytes more after half a million ids", after - before);
+    }
+}

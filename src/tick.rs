@@ -1,0 +1,469 @@
+//! The generator's rule: the next value of a sequence that is a logical clock.
+//!
+//! A shard's sequence holds the last issued `value = ms << 10 | seq`, the id without its shard. The next value
+//! is the last one plus one, or that plus one's low bits under the clock's millisecond where the clock is
+//! ahead. So every value is larger than the one before it whatever the clock does, and the sequence field goes
+//! on counting by one modulo 1024.
+//!
+//! A value that would open a millisecond the clock has not reached must be paid for: the caller waits for the
+//! clock's next tick, holding nothing, and asks again. So a sequence never runs ahead of the clock faster than
+//! the clock itself.
+//!
+//! Pure: the state and the clock come in, the decision goes out. The property tests below run whole fleets of
+//! sessions against clocks that jump.
+
+use crate::layout::{ISSUED_MS_MAX, SEQ_BITS, SEQ_MAX};
+
+/// Values that fit one millisecond.
+pub const VALUES_PER_MS: i64 = 1 << SEQ_BITS;
+
+/// The largest value a sequence issues, 2^50 - 1; the ids above it would be negative.
+pub const VALUE_MAX: i64 = ((ISSUED_MS_MAX as i64) << SEQ_BITS) | SEQ_MAX as i64;
+
+/// A state this far behind the clock says nothing about the millisecond that the clock is in.
+const STALE_MS: i64 = 3_600_000;
+
+/// How far ahead of the clock WAL is written. A busy sequence writes one record in that time, and after a crash
+/// it resumes at most this far ahead of the clock.
+pub const LOG_AHEAD_MS: i64 = 1000;
+
+/// How far ahead of the sequence WAL is written where the sequence itself is that far ahead of the clock. Short,
+/// so that a row of crashes does not take it further and further.
+pub const LOG_AHEAD_MIN_MS: i64 = 50;
+
+const _: () = assert!(VALUE_MAX == (1 << 50) - 1);
+
+/// What a sequence's tuple says of the ids issued from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct State {
+    pub last_value: i64,
+    /// False until the first value: then `last_value` is where to start, not what was issued.
+    pub is_called: bool,
+}
+
+/// Consecutive values within one millisecond, `first` and the `len - 1` after it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    pub first: i64,
+    pub len: i64,
+}
+
+impl Run {
+    pub fn last(self) -> i64 {
+        self.first + self.len - 1
+    }
+}
+
+/// What the rule says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Issue these.
+    Take(Run),
+    /// Wait for the clock's next tick, then ask again with the state seen now as `paid`.
+    Wait,
+    /// The sequence has come to the end of the time field, less its sign.
+    Exhausted,
+    /// The clock is before the epoch.
+    ClockBeforeEpoch,
+    /// The clock is past the end of the time field, less its sign.
+    ClockPastField,
+}
+
+/// The next values after `state`, at most `want` (at least 1) of them, when the clock shows `now_ms`
+/// milliseconds since the epoch.
+///
+/// `paid` is the state that the caller last waited a tick for. A wait pays for leaving just that state: whoever
+/// of those waiting comes first opens the next millisecond, the others find it open.
+pub fn next(state: State, now_ms: i64, want: i64, paid: Option<State>) -> Next {
+    if state.is_called && state.last_value >= VALUE_MAX {
+        return Next::Exhausted;
+    }
+    // As nextval does: a sequence never called starts at last_value, a called one follows it.
+    let candidate = state.last_value.wrapping_add(state.is_called as i64);
+    let candidate_ms = candidate >> SEQ_BITS;
+    let has_paid = paid == Some(state);
+
+    let first = if state.is_called && candidate_ms >= now_ms {
+        let opens_a_millisecond = candidate & SEQ_MAX as i64 == 0;
+        if opens_a_millisecond && candidate_ms > now_ms && !has_paid {
+            return Next::Wait;
+        }
+        candidate
+    } else {
+        if now_ms < 0 {
+            return Next::ClockBeforeEpoch;
+        }
+        if now_ms > ISSUED_MS_MAX as i64 {
+            return Next::ClockPastField;
+        }
+        // RESTART and setval can take away what the sequence knew of the clock's present millisecond, in which
+        // it may have issued ids. A tick later that millisecond is over. The same goes for a sequence made
+        // anew. It costs a shard in use nothing: its state is never this old.
+        let knows_the_present = state.is_called && candidate_ms >= now_ms - STALE_MS;
+        if !knows_the_present && !has_paid {
+            return Next::Wait;
+        }
+        now_ms << SEQ_BITS | (candidate & SEQ_MAX as i64)
+    };
+    let left_in_ms = VALUES_PER_MS - (first & SEQ_MAX as i64);
+    Next::Take(Run { first, len: want.min(left_in_ms) })
+}
+
+/// How a step from one value to a later one is made durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Durability {
+    /// The value to write to WAL before the step is applied; `None` where an earlier record covers it.
+    pub record: Option<i64>,
+    /// What `log_cnt` becomes: the values that may follow before the next record is due.
+    pub log_cnt: i64,
+}
+
+/// Decides whether going from `last_value` to `new_value`, while the clock shows `now_ms`, needs a WAL record.
+///
+/// `log_cnt` keeps core's meaning, a distance from `last_value` and no absolute value, so that plain
+/// `nextval()` and `setval()` on the same sequence stay right. `must_record` is for a state that no WAL record
+/// after the last checkpoint covers.
+pub fn durability(
+    last_value: i64,
+    log_cnt: i64,
+    new_value: i64,
+    now_ms: i64,
+    must_record: bool,
+) -> Durability {
+    let step = new_value.saturating_sub(last_value);
+    if !must_record && step <= log_cnt {
+        return Durability { record: None, log_cnt: log_cnt - step };
+    }
+    let ahead_of_clock = now_ms.saturating_add(LOG_AHEAD_MS).saturating_mul(VALUES_PER_MS);
+    let ahead_of_value = new_value + LOG_AHEAD_MIN_MS * VALUES_PER_MS;
+    let record = ahead_of_clock.max(ahead_of_value).min(VALUE_MAX);
+    Durability { record: Some(record), log_cnt: record - new_value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: i64 = 480_000_000_000; // ms since the original epoch, in 2026
+
+    fn called(last_value: i64) -> State {
+        State { last_value, is_called: true }
+    }
+
+    fn value(ms: i64, seq: i64) -> i64 {
+        ms << SEQ_BITS | seq
+    }
+
+    #[track_caller]
+    fn takes(state: State, paid: bool, first: i64) {
+        let paid = paid.then_some(state);
+        assert_eq!(next(state, NOW, 1, paid), Next::Take(Run { first, len: 1 }));
+    }
+
+    #[track_caller]
+    fn waits(state: State) {
+        assert_eq!(next(state, NOW, 1, None), Next::Wait);
+        // A wait for another state pays for nothing here.
+        assert_eq!(next(state, NOW, 1, Some(called(state.last_value - 1))), Next::Wait);
+    }
+
+    #[test]
+    fn behind_the_clock_takes_its_millisecond_and_counts_on() {
+        takes(called(value(NOW - 1, 7)), false, value(NOW, 8));
+        takes(called(value(NOW - 60_000, 1023)), false, value(NOW, 0));
+        takes(called(value(NOW - STALE_MS, 41)), false, value(NOW, 42));
+    }
+
+    #[test]
+    fn in_the_clocks_millisecond_takes_the_next_value() {
+        takes(called(value(NOW, 7)), false, value(NOW, 8));
+        takes(called(value(NOW - 1, 1023)), false, value(NOW, 0));
+    }
+
+    #[test]
+    fn ahead_of_the_clock_takes_what_is_open_and_pays_for_more() {
+        takes(called(value(NOW + 5, 7)), false, value(NOW + 5, 8));
+        waits(called(value(NOW, 1023)));
+        waits(called(value(NOW + 86_400_000, 1023)));
+        takes(called(value(NOW, 1023)), true, value(NOW + 1, 0));
+        takes(called(value(NOW + 86_400_000, 1023)), true, value(NOW + 86_400_001, 0));
+    }
+
+    #[test]
+    fn a_sequence_without_a_recent_time_waits_a_tick_first() {
+        let never_called = State { last_value: 1, is_called: false };
+        waits(never_called);
+        takes(never_called, true, value(NOW, 1));
+        waits(called(5000)); // a counter: 5000 plain nextvals
+        takes(called(5000), true, value(NOW, 905));
+        waits(called(value(NOW - STALE_MS - 1, 4)));
+        takes(called(i64::MIN), true, value(NOW, 1));
+    }
+
+    #[test]
+    fn never_called_follows_the_clock_wherever_its_start_lies() {
+        let ahead = State { last_value: (3 << 48) + 1, is_called: false };
+        takes(ahead, true, value(NOW, 1));
+        takes(State { last_value: i64::MAX, is_called: false }, true, value(NOW, 1023));
+    }
+
+    #[test]
+    fn a_run_stays_within_its_millisecond() {
+        let from = |seq| next(called(value(NOW, seq)), NOW, 2000, None);
+        let from_before = next(called(value(NOW - 1, 1023)), NOW, 2000, None);
+        assert_eq!(from_before, Next::Take(Run { first: value(NOW, 0), len: 1024 }));
+        assert_eq!(from(0), Next::Take(Run { first: value(NOW, 1), len: 1023 }));
+        assert_eq!(from(1022), Next::Take(Run { first: value(NOW, 1023), len: 1 }));
+        assert_eq!(from(1023), Next::Wait);
+    }
+
+    #[test]
+    fn ends_at_the_fields_end() {
+        let end = ISSUED_MS_MAX as i64;
+        let at = |state, now_ms| next(state, now_ms, 1, Some(state));
+        assert_eq!(at(called(value(end, 5)), end), Next::Take(Run { first: value(end, 6), len: 1 }));
+        assert_eq!(at(called(VALUE_MAX), end), Next::Exhausted);
+        assert_eq!(at(called(VALUE_MAX), NOW), Next::Exhausted);
+        assert_eq!(at(called(VALUE_MAX + 1), NOW), Next::Exhausted);
+        assert_eq!(at(called(i64::MAX), NOW), Next::Exhausted);
+        assert_eq!(at(called(value(end, 5)), end + 1), Next::ClockPastField);
+        assert_eq!(at(called(5), i64::MAX / 1000), Next::ClockPastField);
+    }
+
+    #[test]
+    fn a_clock_before_the_epoch_has_no_time_to_give() {
+        assert_eq!(next(called(5), -1, 1, None), Next::Take(Run { first: 6, len: 1 }));
+        assert_eq!(next(called(-1), -1, 1, Some(called(-1))), Next::Take(Run { first: 0, len: 1 }));
+        assert_eq!(next(State { last_value: 1, is_called: false }, -1, 1, None), Next::ClockBeforeEpoch);
+    }
+
+    #[test]
+    fn wal_is_logged_ahead() {
+        #[track_caller]
+        fn check(
+            last_value: i64,
+            log_cnt: i64,
+            new_value: i64,
+            must_record: bool,
+            record: Option<i64>,
+            left: i64,
+        ) {
+            let plan = durability(last_value, log_cnt, new_value, NOW, must_record);
+            assert_eq!(plan, Durability { record, log_cnt: left });
+        }
+        let v = value(NOW, 7);
+        check(v - 1, 10, v, false, None, 9);
+        check(v - 10, 10, v, false, None, 0);
+        // A second ahead of the clock.
+        let ahead = value(NOW + LOG_AHEAD_MS, 0);
+        check(v - 11, 10, v, false, Some(ahead), ahead - v);
+        check(v - 1, 10, v, true, Some(ahead), ahead - v);
+        check(i64::MIN, 0, v, false, Some(ahead), ahead - v);
+        // Where the sequence is there already, a little further.
+        let v = value(NOW + LOG_AHEAD_MS, 7);
+        let further = value(NOW + LOG_AHEAD_MS + LOG_AHEAD_MIN_MS, 7);
+        check(v - 1, 0, v, false, Some(further), further - v);
+        // Never past the last value.
+        check(VALUE_MAX - 4, 0, VALUE_MAX - 3, false, Some(VALUE_MAX), 3);
+        check(VALUE_MAX - 1, 0, VALUE_MAX, false, Some(VALUE_MAX), 0);
+    }
+
+    /// One thing that happens to a fleet of sessions that share a sequence.
+    #[derive(Clone, Debug)]
+    enum Event {
+        /// This session asks for this many values; if it is told to wait it does so from here on.
+        Ask { session: usize, want: i64 },
+        /// The clock ticks: this many real milliseconds pass.
+        Pass { ms: i64 },
+        /// Someone sets the clock by this much.
+        Jump { ms: i64 },
+        /// The server crashes: the sequence resumes at what WAL holds.
+        Crash,
+        /// A checkpoint: the next step must be recorded again.
+        Checkpoint,
+        /// Plain nextval on the same sequence.
+        Nextval,
+    }
+
+    const SESSIONS: usize = 4;
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            12 => (0..SESSIONS, prop_oneof![Just(1), 1..1024i64, 1..5000i64])
+                .prop_map(|(session, want)| Event::Ask { session, want }),
+            6 => (0..3i64).prop_map(|ms| Event::Pass { ms }),
+            1 => (-100_000_000..100_000_000i64).prop_map(|ms| Event::Jump { ms }),
+            1 => (-3..3i64).prop_map(|ms| Event::Jump { ms }),
+            1 => Just(Event::Crash),
+            1 => Just(Event::Checkpoint),
+            1 => Just(Event::Nextval),
+        ]
+    }
+
+    /// The model of a server: the page, what WAL guarantees, the clock, and the sessions that wait for a tick.
+    struct Server {
+        page: State,
+        log_cnt: i64,
+        in_wal: State,
+        must_record: bool,
+        real_ms: i64,
+        clock_offset: i64,
+        /// For each session: the state it waits for and the real millisecond at which it may go on.
+        waiting: [Option<(State, i64)>; SESSIONS],
+        issued: Vec<i64>,
+    }
+
+    impl Server {
+        fn new(page: State) -> Server {
+            Server {
+                page,
+                log_cnt: 0,
+                in_wal: page,
+                must_record: true,
+                real_ms: NOW,
+                clock_offset: 0,
+                waiting: [None; SESSIONS],
+                issued: vec![],
+            }
+        }
+
+        fn clock(&self) -> i64 {
+            self.real_ms + self.clock_offset
+        }
+
+        fn step_to(&mut self, new_value: i64) {
+            let plan =
+                durability(self.page.last_value, self.log_cnt, new_value, self.clock(), self.must_record);
+            if let Some(record) = plan.record {
+                self.in_wal = called(record);
+                self.must_record = false;
+            }
+            self.page = called(new_value);
+            self.log_cnt = plan.log_cnt;
+        }
+
+        fn ask(&mut self, session: usize, want: i64) {
+            let paid = match self.waiting[session] {
+                Some((_, until)) if self.real_ms < until => return, // asleep
+                waited => waited.map(|(state, _)| state),
+            };
+            match next(self.page, self.clock(), want, paid) {
+                Next::Take(run) => {
+                    self.waiting[session] = None;
+                    self.issued.extend(run.first..=run.last());
+                    self.step_to(run.last());
+                }
+                Next::Wait => self.waiting[session] = Some((self.page, self.real_ms + 1)),
+                refused => panic!("{refused:?}"),
+            }
+        }
+
+        fn handle(&mut self, event: Event) {
+            match event {
+                Event::Ask { session, want } => self.ask(session, want),
+                Event::Pass { ms } => self.real_ms += ms,
+                Event::Jump { ms } => self.clock_offset += ms,
+                Event::Checkpoint => self.must_record = true,
+                Event::Crash => {
+                    self.page = self.in_wal;
+                    self.log_cnt = 0;
+                    self.must_record = true;
+                    self.waiting = [None; SESSIONS];
+                }
+                // Core's nextval: by one, logging 32 ahead when log_cnt is used up.
+                Event::Nextval => {
+                    let value = self.page.last_value + self.page.is_called as i64;
+                    if self.log_cnt < 1 || self.must_record || !self.page.is_called {
+                        self.in_wal = called(value + 32);
+                        self.log_cnt = 32;
+                        self.must_record = false;
+                    } else {
+                        self.log_cnt -= 1;
+                    }
+                    self.page = called(value);
+                }
+            }
+        }
+    }
+
+    fn start() -> impl Strategy<Value = State> {
+        prop_oneof![
+            Just(State { last_value: 1, is_called: false }),
+            Just(called(5000)),
+            (-5000..5000i64, 0..1024i64).prop_map(|(ms, seq)| called(value(NOW + ms, seq))),
+            (1..4i64).prop_map(|group| State { last_value: (group << 48) + 1, is_called: false }),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// Whatever the sessions, the clock and the server do: no value twice, none out of order.
+        #[test]
+        fn values_only_grow(page in start(), events in prop::collection::vec(event(), 1..300)) {
+            let mut server = Server::new(page);
+            for event in events {
+                server.handle(event);
+            }
+            prop_assert!(server.issued.windows(2).all(|pair| pair[0] < pair[1]));
+            prop_assert!(server.issued.iter().all(|&value| (0..=VALUE_MAX).contains(&value)));
+        }
+
+        /// What WAL holds is never below what was handed out, so a crash repeats nothing.
+        #[test]
+        fn wal_is_never_behind(page in start(), events in prop::collection::vec(event(), 1..300)) {
+            let mut server = Server::new(page);
+            for event in events {
+                server.handle(event);
+                let wal_covers_page = server.in_wal.last_value >= server.page.last_value;
+                prop_assert!(wal_covers_page || server.issued.is_empty());
+                prop_assert!(server.log_cnt >= 0);
+                if server.page.is_called && !server.must_record {
+                    prop_assert_eq!(server.page.last_value + server.log_cnt, server.in_wal.last_value);
+                }
+            }
+        }
+
+        /// While the clock is left alone the sequence never leads it by more than it did at first, however many
+        /// sessions push; and where it did not lead at first it never does. A crash takes it to a second ahead,
+        /// and one after the other but a little further.
+        #[test]
+        fn never_ahead_faster_than_the_clock(
+            lead in -100..1000i64,
+            seq in 0..1024i64,
+            events in prop::collection::vec(event(), 1..300),
+        ) {
+            let mut server = Server::new(called(value(NOW + lead, seq)));
+            let mut bound = lead.max(0);
+            for event in events {
+                match event {
+                    Event::Jump { .. } | Event::Nextval => continue,
+                    Event::Crash => bound = bound.max(LOG_AHEAD_MS) + LOG_AHEAD_MIN_MS,
+                    _ => {}
+                }
+                server.handle(event);
+                let lead_now = (server.page.last_value >> SEQ_BITS) - server.clock();
+                prop_assert!(lead_now <= bound, "lead grew from {} to {}", lead, lead_now);
+            }
+        }
+
+        /// Sessions that ask for all they can get receive 1024 values for each millisecond that passes.
+        #[test]
+        fn full_speed_is_the_formats_limit(lead in 0..50i64, ms in 1..100i64) {
+            let mut server = Server::new(called(value(NOW + lead, 1023)));
+            for _ in 0..ms {
+                for session in 0..SESSIONS {
+                    server.ask(session, 5000);
+                }
+                server.handle(Event::Pass { ms: 1 });
+                for _ in 0..2 {
+                    for session in 0..SESSIONS {
+                        server.ask(session, 5000);
+                    }
+                }
+            }
+            prop_assert_eq!(server.issued.len() as i64, ms * VALUES_PER_MS);
+        }
+    }
+}

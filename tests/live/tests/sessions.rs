@@ -1,0 +1,213 @@
+//! Several sessions, several servers: what one does, the other sees at its next call.
+
+use instagram_id_live::*;
+
+#[test]
+fn ten_sessions_insert_through_defaults() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    client
+        .batch_execute(
+            "CREATE EXTENSION instagram_id; SELECT create_shard(5); SELECT create_shard(6);
+             CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), session int);
+             CREATE TABLE insta6.photos (id bigint PRIMARY KEY DEFAULT next_id(6), session int)",
+        )
+        .unwrap();
+    let sessions = in_parallel(10, |n| {
+        let mut client = server.connect();
+        let table = if n % 2 == 0 { "insta5.photos" } else { "insta6.photos" };
+        let single =
+            client.prepare(&format!("INSERT INTO {table} (session) VALUES ($1) RETURNING id")).unwrap();
+        let bulk =
+            format!("INSERT INTO {table} (session) SELECT {n} FROM generate_series(1, 500) RETURNING id");
+        let mut ids = vec![];
+        for _ in 0..20 {
+            for _ in 0..50 {
+                ids.push(client.query_one(&single, &[&(n as i32)]).unwrap().get::<_, i64>(0));
+            }
+            ids.extend(column(&mut client, &bulk));
+        }
+        ids
+    });
+    check_unique_and_increasing(&sessions);
+    for (n, ids) in sessions.iter().enumerate() {
+        assert_eq!(ids.len(), 20 * 550);
+        assert!(ids.iter().all(|id| (id >> 10) & 8191 == if n % 2 == 0 { 5 } else { 6 }));
+    }
+    let rows: i64 = one(
+        &mut client,
+        "SELECT (SELECT count(*) FROM insta5.photos) + (SELECT count(*) FROM insta6.photos)",
+    );
+    assert_eq!(rows, 10 * 20 * 550);
+}
+
+#[test]
+fn what_another_session_changes_is_seen_at_the_next_call() {
+    let server = Server::start(&[("fsync", "off")]);
+    let (mut a, mut b) = (server.connect(), server.connect());
+    a.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5); CREATE ROLE app; GRANT USAGE ON SCHEMA insta5 TO app").unwrap();
+    let by_shard = "SELECT next_id(5)";
+    let mut last: i64 = one(&mut a, by_shard);
+    let mut goes_on = |client: &mut postgres::Client, query: &str| {
+        let id: i64 = one(client, query);
+        assert!(id > last, "{query}: {id} after {last}");
+        last = id;
+    };
+
+    b.batch_execute("ALTER SCHEMA insta5 RENAME TO away").unwrap();
+    assert_eq!(error_of(&mut a, by_shard).0, "42P01");
+    b.batch_execute("ALTER SCHEMA away RENAME TO insta5").unwrap();
+    goes_on(&mut a, by_shard);
+
+    b.batch_execute("ALTER SEQUENCE insta5.table_id_seq RENAME TO other").unwrap();
+    assert_eq!(error_of(&mut a, by_shard).0, "42P01");
+    b.batch_execute("ALTER SEQUENCE insta5.other RENAME TO table_id_seq").unwrap();
+    goes_on(&mut a, by_shard);
+
+    b.batch_execute("ALTER SEQUENCE insta5.table_id_seq INCREMENT 2").unwrap();
+    assert_eq!(error_of(&mut a, by_shard).0, "55000");
+    b.batch_execute("ALTER SEQUENCE insta5.table_id_seq INCREMENT 1").unwrap();
+    goes_on(&mut a, by_shard);
+
+    b.batch_execute("ALTER SEQUENCE insta5.table_id_seq RESTART").unwrap();
+    goes_on(&mut a, by_shard);
+    goes_on(&mut b, by_shard);
+
+    b.batch_execute("DROP SCHEMA insta5 CASCADE").unwrap();
+    assert_eq!(error_of(&mut a, by_shard).0, "42P01");
+    b.batch_execute("SELECT create_shard(5); GRANT USAGE ON SCHEMA insta5 TO app").unwrap();
+    goes_on(&mut a, by_shard);
+
+    a.batch_execute("SET ROLE app").unwrap();
+    assert_eq!(error_of(&mut a, by_shard).0, "42501");
+    b.batch_execute("GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app").unwrap();
+    goes_on(&mut a, by_shard);
+    b.batch_execute("REVOKE USAGE ON SEQUENCE insta5.table_id_seq FROM app").unwrap();
+    assert_eq!(error_of(&mut a, by_shard).0, "42501");
+    b.batch_execute(
+        "CREATE ROLE makers; GRANT USAGE ON SEQUENCE insta5.table_id_seq TO makers; GRANT makers TO app",
+    )
+    .unwrap();
+    goes_on(&mut a, by_shard);
+    b.batch_execute("REVOKE makers FROM app").unwrap();
+    assert_eq!(error_of(&mut a, by_shard).0, "42501");
+    b.batch_execute("ALTER ROLE app SUPERUSER").unwrap();
+    goes_on(&mut a, by_shard);
+    b.batch_execute(
+        "ALTER ROLE app NOSUPERUSER; GRANT makers TO app; REVOKE USAGE ON SCHEMA insta5 FROM app",
+    )
+    .unwrap();
+    assert_eq!(error_of(&mut a, by_shard).1, "permission denied for schema insta5");
+}
+
+/// A transaction that has used a sequence keeps it from being dropped or altered, as with nextval, and no one
+/// else from using it.
+#[test]
+fn an_open_transaction_stands_in_nobodys_way_but_ddls() {
+    let server = Server::start(&[("fsync", "off")]);
+    let (mut a, mut b) = (server.connect(), server.connect());
+    a.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    // The lock is the transaction's, also when the savepoint that first asked for it is rolled back.
+    a.batch_execute("BEGIN; SAVEPOINT s; SELECT next_id(5); ROLLBACK TO s").unwrap();
+    b.batch_execute("SET lock_timeout = '200ms'").unwrap();
+    one::<i64>(&mut b, "SELECT next_id(5)");
+    assert_eq!(error_of(&mut b, "DROP SCHEMA insta5 CASCADE").0, "55P03");
+    assert_eq!(error_of(&mut b, "ALTER SEQUENCE insta5.table_id_seq RESTART").0, "55P03");
+    one::<i64>(&mut a, "SELECT next_id(5)");
+    a.batch_execute("COMMIT").unwrap();
+    b.batch_execute("DROP SCHEMA insta5 CASCADE").unwrap();
+}
+
+#[test]
+fn a_standby_refuses_and_goes_on_when_promoted() {
+    let primary = Server::start(&[]);
+    let mut client = primary.connect();
+    client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    let standby = Server::start_standby_of(&primary);
+    let last = *column(&mut client, "SELECT next_id(5) FROM generate_series(1, 5000)").last().unwrap();
+    let position: String = one(&mut client, "SELECT pg_current_wal_insert_lsn()::text");
+    client.batch_execute("CREATE TABLE flush ()").unwrap();
+    let mut replica = standby.connect();
+    while one::<bool>(&mut replica, &format!("SELECT pg_last_wal_replay_lsn() < '{position}'")) {}
+    let (state, message, hint) = error_of(&mut replica, "SELECT next_id(5)");
+    assert_eq!(
+        (state.as_str(), message.as_str(), hint.as_str()),
+        (
+            "25006",
+            "cannot execute next_id() in a read-only transaction",
+            "This server is a standby; ids are made on the primary."
+        )
+    );
+    assert_eq!(error_of(&mut replica, "SELECT next_ids(5, 10)").0, "25006");
+    primary.crash();
+    assert!(one::<bool>(&mut replica, "SELECT pg_promote()"));
+    let next: i64 = one(&mut replica, "SELECT next_id(5)");
+    assert!(next > last, "{next} on the new primary, {last} on the old one");
+}
+
+/// A function that claims to be safe in parallel queries does not make it so.
+#[test]
+fn a_parallel_worker_refuses() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    client
+        .batch_execute(
+            "CREATE EXTENSION instagram_id; SELECT create_shard(5);
+             CREATE FUNCTION lie() RETURNS bigint PARALLEL SAFE LANGUAGE plpgsql AS 'BEGIN RETURN next_id(5); END';
+             CREATE TABLE t AS SELECT generate_series(1, 1000) AS n; ANALYZE t",
+        )
+        .unwrap();
+    let version: i32 = one(&mut client, "SELECT current_setting('server_version_num')::int");
+    let force = if version < 160000 { "force_parallel_mode" } else { "debug_parallel_query" };
+    client.batch_execute(&format!("SET {force} = on")).unwrap();
+    let (state, message, hint) = error_of(&mut client, "SELECT sum(lie()) FROM t");
+    assert_eq!(
+        (state.as_str(), message.as_str(), hint.as_str()),
+        (
+            "25000",
+            "cannot execute next_id() during a parallel operation",
+            "Call it in a query that does not run in parallel."
+        )
+    );
+}
+
+/// `pg_dump -n` of one shard is all that it takes to carry it elsewhere.
+#[test]
+fn a_dumped_shard_goes_on_where_it_was() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    client
+        .batch_execute(
+            "CREATE EXTENSION instagram_id; SELECT create_shard(5); SELECT create_shard(6);
+             CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text);
+             INSERT INTO insta5.photos (title) SELECT 'photo ' || n FROM generate_series(1, 5000) AS n;
+             SELECT next_id(6) FROM generate_series(1, 100)",
+        )
+        .unwrap();
+    client.batch_execute("CREATE DATABASE elsewhere").unwrap();
+    client.batch_execute("CREATE DATABASE whole").unwrap();
+    server.connect_to("elsewhere").batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    let largest: i64 = one(&mut client, "SELECT max(id) FROM insta5.photos");
+    server.run("pg_dump", &["-n", "insta5", "-f", "shard.sql", "postgres"]);
+    server.run("pg_dump", &["-f", "whole.sql", "postgres"]);
+    for (file, database) in [("shard.sql", "elsewhere"), ("whole.sql", "whole")] {
+        let script = server.path().join(file);
+        server.run("psql", &["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", script.to_str().unwrap(), database]);
+        let mut client = server.connect_to(database);
+        assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM insta5.photos"), 5000);
+        let id: i64 = one(&mut client, "INSERT INTO insta5.photos (title) VALUES ('new') RETURNING id");
+        assert!(id > largest, "{database}");
+    }
+}
+
+/// A database owner who is no superuser installs the extension.
+#[test]
+fn a_database_owner_installs_it() {
+    let server = Server::start(&[("fsync", "off")]);
+    server.connect().batch_execute("CREATE ROLE owner LOGIN").unwrap();
+    server.connect().batch_execute("CREATE DATABASE theirs OWNER owner").unwrap();
+    let mut config = server.config("theirs");
+    let mut client = config.user("owner").connect(postgres::NoTls).unwrap();
+    client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    assert_eq!(one::<i32>(&mut client, "SELECT id_shard(insta5.next_id())"), 5);
+}

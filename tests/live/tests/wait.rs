@@ -1,0 +1,151 @@
+//! The wait at a millisecond's end: it holds no lock, costs at most a tick, and lets a cancel through.
+
+use instagram_id_live::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const TICK: Duration = Duration::from_millis(1);
+/// generate_series in the target list streams; in FROM its rows would all be made first.
+const FOREVER: &str = "SELECT count(next_id(5)) FROM (SELECT generate_series(1, 1000000000)) AS many";
+
+fn server() -> Server {
+    let server = Server::start(&[("fsync", "off")]);
+    server.connect().batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    server
+}
+
+/// Another session reads the sequence's page while one makes ids at the limit, so spends most of its time
+/// waiting. With the page locked in the wait each read would take the rest of a tick.
+#[test]
+fn a_waiting_session_keeps_the_page_from_nobody() {
+    let server = server();
+    let stop = AtomicBool::new(false);
+    let reads: Vec<Duration> = thread::scope(|scope| {
+        let maker = scope.spawn(|| {
+            let mut client = server.connect();
+            while !stop.load(Ordering::Relaxed) {
+                one::<i64>(&mut client, "SELECT count(next_id(5)) FROM generate_series(1, 100000)");
+            }
+        });
+        thread::sleep(Duration::from_millis(50));
+        let mut client = server.connect();
+        let read = client.prepare("SELECT last_value FROM insta5.table_id_seq").unwrap();
+        let reads = (0..2000)
+            .map(|_| {
+                let started = Instant::now();
+                client.query_one(&read, &[]).unwrap();
+                started.elapsed()
+            })
+            .collect();
+        stop.store(true, Ordering::Relaxed);
+        maker.join().unwrap();
+        reads
+    });
+    let median = median(reads);
+    println!("median of 2,000 reads of the page beside a session at the limit: {median:?}");
+    assert!(median < TICK / 3, "a read takes {median:?}");
+}
+
+/// Each call here finds its millisecond used up, and the sequence an hour ahead of the clock.
+#[test]
+fn a_crossing_costs_at_most_a_tick() {
+    let server = server();
+    let mut client = server.connect();
+    one::<i64>(&mut client, "SELECT next_id(5)");
+    client
+        .batch_execute("SELECT setval('insta5.table_id_seq', last_value + 3600000 * 1024::bigint) FROM insta5.table_id_seq")
+        .unwrap();
+    let use_up = client
+        .prepare("SELECT setval('insta5.table_id_seq', last_value | 1023) FROM insta5.table_id_seq")
+        .unwrap();
+    let next = client.prepare("SELECT next_id(5)").unwrap();
+    let mut last = 0;
+    let times: Vec<Duration> = (0..1000)
+        .map(|_| {
+            let used_up: i64 = client.query_one(&use_up, &[]).unwrap().get(0);
+            let started = Instant::now();
+            let id: i64 = client.query_one(&next, &[]).unwrap().get(0);
+            let elapsed = started.elapsed();
+            assert!(id > last);
+            assert_eq!(ms_of(id), (used_up >> 10) + 1, "one millisecond further");
+            last = id;
+            elapsed
+        })
+        .collect();
+    let longest = *times.iter().max().unwrap();
+    let median = median(times);
+    println!("1,000 crossings, an hour ahead of the clock: median {median:?}, longest {longest:?}");
+    assert!(median < TICK * 3 / 2, "a crossing takes {median:?}");
+}
+
+/// Ids within a millisecond that is open cost no wait, however far ahead of the clock it lies.
+#[test]
+fn an_open_millisecond_costs_no_wait() {
+    let server = server();
+    let mut client = server.connect();
+    one::<i64>(&mut client, "SELECT next_id(5)");
+    client
+        .batch_execute("SELECT setval('insta5.table_id_seq', (last_value | 1023) + 3600000 * 1024::bigint + 1) FROM insta5.table_id_seq")
+        .unwrap();
+    let next = client.prepare("SELECT next_id(5)").unwrap();
+    let times = (0..1000)
+        .map(|_| {
+            let started = Instant::now();
+            client.query_one(&next, &[]).unwrap();
+            started.elapsed()
+        })
+        .collect();
+    let median = median(times);
+    println!("1,000 ids within one millisecond: median {median:?}");
+    assert!(median < TICK / 2, "{median:?}");
+}
+
+fn waits_in_pg_stat_activity(server: &Server, pid: i32) -> bool {
+    let mut client = server.connect();
+    let query = format!("SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = {pid}");
+    (0..500).any(|_| one::<Option<bool>>(&mut client, &query) == Some(true))
+}
+
+/// Starts a session that makes ids at the limit, has `end_it` end it, and returns the SQLSTATE it got.
+fn end_while_waiting(server: &Server, settings: &str, end_it: &str) -> String {
+    let mut client = server.connect();
+    client.batch_execute(settings).unwrap();
+    let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
+    thread::scope(|scope| {
+        let maker = scope.spawn(move || {
+            let state = client.batch_execute(FOREVER).unwrap_err().code().map(|code| code.code().to_owned());
+            (state.unwrap_or_default(), client)
+        });
+        assert!(waits_in_pg_stat_activity(server, pid), "the wait shows in pg_stat_activity");
+        let mut other = server.connect();
+        if !end_it.is_empty() {
+            assert!(one::<bool>(&mut other, &end_it.replace("PID", &pid.to_string())));
+        }
+        let (state, mut client) = maker.join().unwrap();
+        let locks = format!("SELECT count(*) FROM pg_locks WHERE pid = {pid}");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while one::<i64>(&mut other, &locks) != 0 {
+            assert!(Instant::now() < deadline, "locks are left behind");
+        }
+        if state != "57P01" {
+            one::<i64>(&mut client, "SELECT next_id(5)"); // the session works on
+        }
+        one::<i64>(&mut other, "SELECT next_id(5)");
+        // Nobody keeps the sequence pinned or locked: it can be dropped and made again.
+        other
+            .batch_execute("SET lock_timeout = '5s'; DROP SCHEMA insta5 CASCADE; SELECT create_shard(5)")
+            .unwrap();
+        state
+    })
+}
+
+#[test]
+fn a_wait_ends_on_timeout_cancel_and_termination() {
+    let server = server();
+    assert_eq!(end_while_waiting(&server, "SET statement_timeout = '700ms'", ""), "57014");
+    assert_eq!(end_while_waiting(&server, "", "SELECT pg_cancel_backend(PID)"), "57014");
+    assert_eq!(end_while_waiting(&server, "", "SELECT pg_terminate_backend(PID)"), "57P01");
+    let log = server.log();
+    assert!(!log.contains("WARNING") && !log.contains("PANIC") && !log.contains("signal"), "{log}");
+}

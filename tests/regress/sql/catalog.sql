@@ -1,0 +1,29 @@
+-- What the extension installs, frozen: a change here is a change of the interface and wants an upgrade script.
+SET TimeZone = 'UTC';
+SELECT p.oid::regprocedure AS function,
+       CASE WHEN p.proretset THEN 'setof ' ELSE '' END || p.prorettype::regtype AS returns,
+       l.lanname AS language,
+       CASE p.provolatile WHEN 'i' THEN 'immutable' WHEN 's' THEN 'stable' ELSE 'volatile' END AS volatility,
+       p.proisstrict AS strict,
+       CASE p.proparallel WHEN 's' THEN 'safe' WHEN 'r' THEN 'restricted' ELSE 'unsafe' END AS parallel,
+       p.proleakproof AS leakproof,
+       coalesce(p.proargnames::text, '') AS arguments
+FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid JOIN pg_language AS l ON l.oid = p.prolang
+WHERE d.deptype = 'e' AND d.classid = 'pg_proc'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id')
+ORDER BY p.proname, p.pronargs;
+-- Functions and nothing else.
+SELECT classid::regclass, count(*) FROM pg_depend
+WHERE deptype = 'e' AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id') GROUP BY 1;
+-- Each has a comment.
+SELECT p.oid::regprocedure FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
+WHERE d.deptype = 'e' AND d.classid = 'pg_proc'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id')
+  AND obj_description(p.oid, 'pg_proc') IS NULL;
+-- The library's functions carry their names across versions.
+SELECT string_agg(p.prosrc, ', ' ORDER BY p.prosrc) FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid JOIN pg_language AS l ON l.oid = p.prolang
+WHERE d.deptype = 'e' AND d.classid = 'pg_proc'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id') AND l.lanname = 'c';
+-- The settings, known once the library is loaded.
+SELECT id_shard(0);
+SELECT name, setting, min_val, max_val, context, vartype FROM pg_settings WHERE name LIKE 'instagram\_id.%' ORDER BY name;
+SELECT extversion = default_version AS current, extrelocatable, superuser, trusted
+FROM pg_extension JOIN pg_available_extensions ON name = extname JOIN pg_available_extension_versions AS v ON v.name = extname AND v.version = extversion
+WHERE extname = 'instagram_id';

@@ -1,0 +1,147 @@
+-- Every error: SQLSTATE, message and the way out.
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
+CREATE FUNCTION raises(statement text, OUT state text, OUT message text, OUT hint text) LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE statement;
+    message := 'no error';
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+END $$;
+\x on
+\pset format unaligned
+\pset tuples_only on
+
+CREATE SCHEMA errors;
+SELECT create_shard(77);
+
+-- Shard or sequence number out of range.
+SELECT * FROM raises('SELECT next_id(-1)');
+SELECT * FROM raises('SELECT next_id(8192)');
+SELECT * FROM raises('SELECT next_id(8192, ''insta77.table_id_seq'')');
+SELECT * FROM raises('SELECT next_ids(2147483647, 5)');
+SELECT * FROM raises('SELECT create_shard(8192)');
+SELECT * FROM raises('SELECT create_shard(-1)');
+SELECT * FROM raises('SELECT make_id(''2026-01-01'', 8192, 0)');
+SELECT * FROM raises('SELECT make_id(''2026-01-01'', -1, 0)');
+SELECT * FROM raises('SELECT make_id(''2026-01-01'', 0, 1024)');
+SELECT * FROM raises('SELECT make_id(''2026-01-01'', 0, -1)');
+SELECT * FROM raises('SELECT shard_for(1, 0)');
+SELECT * FROM raises('SELECT shard_for(1, -2000)');
+SELECT * FROM raises('SELECT shard_for(1, 8193)');
+SELECT * FROM raises('SELECT next_ids(77, 0)');
+SELECT * FROM raises('SELECT next_ids(77, -2147483648)');
+
+-- NULL.
+SELECT * FROM raises('SELECT next_id(NULL)');
+SELECT * FROM raises('SELECT next_id(NULL, ''insta77.table_id_seq'')');
+SELECT * FROM raises('SELECT next_id(77, NULL)');
+SELECT * FROM raises('SELECT next_id(77, NULL, ''2011-01-01'')');
+SELECT * FROM raises('SELECT next_id(77, ''insta77.table_id_seq'', NULL)');
+SELECT * FROM raises('SELECT next_ids(NULL, 1)');
+SELECT * FROM raises('SELECT next_ids(77, NULL)');
+SELECT * FROM raises('SELECT create_shard(NULL)');
+
+-- A shard without its schema, or its schema without the sequence; a sequence that is not there.
+SELECT * FROM raises('SELECT next_id(78)');
+SELECT * FROM raises('SELECT next_ids(78, 1)');
+CREATE SCHEMA insta78;
+SELECT * FROM raises('SELECT next_id(78)');
+DROP SCHEMA insta78;
+SELECT * FROM raises('SELECT next_id(77, 1::regclass)');
+SELECT * FROM raises('SELECT next_id(77, 0::regclass)');
+SELECT * FROM raises('SELECT next_id(77, ''insta77.nowhere'')');
+-- The setting of the one-shard form.
+SELECT * FROM raises('SELECT next_id()');
+SELECT * FROM raises('SET instagram_id.shard = 8192');
+SELECT * FROM raises('SET instagram_id.shrad = 5');
+
+-- Not a sequence.
+CREATE TABLE errors."My Table" (id int PRIMARY KEY);
+CREATE VIEW errors.v AS SELECT 1;
+SELECT * FROM raises('SELECT next_id(77, ''errors."My Table"'')');
+SELECT * FROM raises('SELECT next_id(77, ''errors."My Table_pkey"'')');
+SELECT * FROM raises('SELECT next_id(77, ''errors.v'')');
+SELECT create_shard(79);
+DROP FUNCTION insta79.next_id();
+DROP SEQUENCE insta79.table_id_seq;
+CREATE TABLE insta79.table_id_seq ();
+SELECT * FROM raises('SELECT next_id(79)');
+DROP TABLE insta79.table_id_seq;
+DROP SCHEMA insta79;
+
+-- Sequences that cannot hold the clock, each mended with the hint's own statement.
+CREATE SEQUENCE errors.small AS smallint;
+CREATE SEQUENCE errors.medium AS integer INCREMENT 5;
+CREATE SEQUENCE errors.down INCREMENT -1;
+CREATE SEQUENCE errors.round CYCLE;
+CREATE SEQUENCE errors.low MAXVALUE 1125899906842622;
+CREATE SEQUENCE errors.enough MAXVALUE 1125899906842623;
+CREATE SEQUENCE errors.ahead MINVALUE 1125899906842000;
+CREATE SEQUENCE errors."it's; ""worse""" AS integer CYCLE INCREMENT 2;
+DO $$
+DECLARE
+    seq regclass;
+    e record;
+BEGIN
+    FOR seq IN SELECT oid FROM pg_class WHERE relnamespace = 'errors'::regnamespace AND relkind = 'S' ORDER BY relname COLLATE "C" LOOP
+        e := raises(format('SELECT next_id(77, %L)', seq));
+        RAISE NOTICE E'%\n% %\n%', seq, e.state, e.message, e.hint;
+        IF e.state IS NOT NULL THEN
+            EXECUTE regexp_replace(e.hint, '^Mend it with (.*)\.$', '\1');
+        END IF;
+        e := raises(format('SELECT next_id(77, %L)', seq));
+        RAISE NOTICE 'then: %', e.message;
+    END LOOP;
+END $$;
+
+-- Read-only transactions; a temporary sequence may be written in one, as with nextval.
+CREATE TEMPORARY SEQUENCE mine;
+BEGIN READ ONLY;
+SELECT * FROM raises('SELECT next_id(77)');
+SELECT * FROM raises('SELECT next_ids(77, 5)');
+SELECT * FROM raises('SELECT insta77.next_id()');
+SELECT * FROM raises('SELECT next_id(77, ''mine'')');
+COMMIT;
+
+-- Times before the epoch, past the field, or never.
+SELECT * FROM raises('SELECT make_id(''2011-08-24 21:07:01.720999+00'', 5, 0)');
+SELECT * FROM raises('SELECT make_id(''2081-04-30 12:54:37.273+00'', 5, 0)');
+SELECT * FROM raises('SELECT make_id(''infinity'', 5, 0)');
+SELECT * FROM raises('SELECT make_id(''2026-01-01'', 5, 0, ''-infinity'')');
+SELECT * FROM raises('SELECT make_id(''2026-01-01'', 5, 0, ''2026-01-01 00:00:00.001+00'')');
+SELECT * FROM raises('SELECT id_floor(''2011-08-24 21:07:01.720+00'')');
+SELECT * FROM raises('SELECT id_floor(''2081-04-30 12:54:37.272001+00'')');
+SELECT * FROM raises('SELECT id_floor(''-infinity'')');
+SELECT * FROM raises('SELECT id_floor(''4713-01-01 BC'', ''294276-12-31'')');
+SELECT * FROM raises('SELECT id_floor(''294276-12-31'', ''4713-01-01 BC'')');
+SELECT * FROM raises('SELECT id_between(9223372036854775807, ''2026-01-01'', ''infinity'')');
+SELECT * FROM raises('SELECT id_between(9223372036854775807, ''2026-01-01'', ''2050-01-01'')');
+SELECT * FROM raises('SELECT id_time(1, ''infinity'')');
+SELECT * FROM raises('SELECT id_time(-1, ''294276-12-31'')');
+SELECT * FROM raises('SELECT id_parts(-1, ''294276-12-31'')');
+SELECT * FROM raises('SELECT next_id(77, ''insta77.table_id_seq'', ''infinity'')');
+SELECT regexp_replace(message, 'at .*, is', 'at (now), is'), state, hint
+FROM raises('CREATE SEQUENCE errors.fresh; SELECT next_id(77, ''errors.fresh'', ''2999-01-01'')');
+
+-- The end of the time field, reached by setval and by an epoch 2^40 ms ago; the hint's way back works.
+SELECT setval('insta77.table_id_seq', 1125899906842622);
+SELECT id_time(next_id(77)) AS time, id_seq((SELECT last_value FROM insta77.table_id_seq)) AS seq;
+SELECT * FROM raises('SELECT next_id(77)');
+SELECT * FROM raises('SELECT next_ids(77, 2)');
+SELECT setval('insta77.table_id_seq', 9223372036854775807);
+SELECT * FROM raises('SELECT next_id(77)');
+SELECT setval('insta77.table_id_seq', 1);
+SELECT id_time(next_id(77)) BETWEEN now() - interval '1 second' AND now() + interval '1 second';
+CREATE SEQUENCE errors.old;
+SELECT regexp_replace(message, 'at .*, is', 'at (now), is'), state, hint
+FROM raises('SELECT next_id(77, ''errors.old'', ''1980-01-01'')');
+
+-- A shard that is there already.
+SELECT * FROM raises('SELECT create_shard(77)');
+
+\pset format aligned
+\x off
+\pset tuples_only off
+DROP SCHEMA insta77, errors CASCADE;
+DROP FUNCTION raises;

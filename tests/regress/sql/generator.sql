@@ -1,0 +1,179 @@
+-- The generator in one session: what it issues, and what a session can do to its sequence without a duplicate.
+SELECT create_shard(1);
+-- Everything issued below goes in here; a duplicate would be an error, the order is checked at the end.
+CREATE TABLE issued (n int GENERATED ALWAYS AS IDENTITY, id bigint UNIQUE, seq text DEFAULT 'insta1');
+
+-- An id is made of the clock, the shard and the sequence's own count.
+WITH made AS (SELECT next_id(1) AS id)
+SELECT abs(extract(epoch FROM clock_timestamp() - id_time(id))) < 1 AS now, id_shard(id), id_seq(id) FROM made;
+SELECT id_seq(next_id(1)) AS second, id_seq(insta1.next_id()) AS third, id_seq(next_id(1, 'insta1.table_id_seq')) AS fourth;
+-- last_value is the id without its shard bits.
+INSERT INTO issued (id) SELECT next_id(1);
+SELECT last_value = ((id >> 23) << 10 | id_seq(id)) AS is_the_id, last_value % 1024 = id_seq(id) AS low_bits, is_called
+FROM insta1.table_id_seq, issued ORDER BY n DESC LIMIT 1;
+-- The sequence field counts on through milliseconds and wraps at 1024.
+SELECT count(*), count(DISTINCT seq), max((lead - seq + 1024) % 1024) AS step
+FROM (SELECT id_seq(id) AS seq, lead(id_seq(id)) OVER (ORDER BY id) AS lead
+      FROM (SELECT next_id(1) AS id FROM generate_series(1, 5000)) AS made) AS steps;
+
+-- A counter that has served 5000 plain nextvals goes on where it is.
+CREATE SEQUENCE counter;
+SELECT max(nextval('counter')) FROM generate_series(1, 5000);
+SELECT id_seq(next_id(1, 'counter'));
+SELECT id_seq(id), last_value % 1024 = id_seq(id) AS same FROM (SELECT next_id(1, 'counter') AS id) AS made, LATERAL (SELECT last_value FROM counter) AS s;
+
+-- A sequence never called follows the clock, wherever it is to start.
+CREATE SEQUENCE starts_ahead START 844424930131969;
+SELECT id_time(next_id(1, 'starts_ahead')) < now() + interval '1 second' AS follows_the_clock;
+
+-- Batches: in order, whole, and continuous with single ids.
+INSERT INTO issued (id) SELECT next_ids(1, 1);
+INSERT INTO issued (id) SELECT next_ids(1, 3000);
+INSERT INTO issued (id) SELECT next_id(1);
+SELECT count(*), bool_and(id > previous) AS in_order
+FROM (SELECT id, lag(id) OVER (ORDER BY n) AS previous FROM (SELECT row_number() OVER () AS n, id FROM next_ids(1, 2500) AS id) AS batch) AS steps;
+SELECT count(*) FROM (SELECT next_ids(1, 2000000000) LIMIT 10) AS cut_short;
+
+-- Rolled back transactions, savepoints and exceptions take no id back.
+BEGIN;
+SELECT next_id(1) AS rolled_back \gset
+ROLLBACK;
+INSERT INTO issued (id) VALUES (:rolled_back), (next_id(1));
+BEGIN;
+SAVEPOINT a;
+SELECT next_id(1) AS rolled_back \gset
+ROLLBACK TO a;
+INSERT INTO issued (id) VALUES (:rolled_back), (next_id(1));
+SAVEPOINT b;
+INSERT INTO issued (id) VALUES (next_id(1));
+RELEASE b;
+COMMIT;
+DO $$
+DECLARE
+    taken bigint;
+BEGIN
+    FOR i IN 1..100 LOOP
+        BEGIN
+            taken := next_id(1);
+            RAISE EXCEPTION 'undo';
+        EXCEPTION WHEN raise_exception THEN
+            INSERT INTO issued (id) VALUES (taken), (next_id(1));
+        END;
+    END LOOP;
+END $$;
+
+-- Plain nextval in between: no duplicate, no disorder.
+DO $$
+BEGIN
+    FOR i IN 1..100 LOOP
+        INSERT INTO issued (id) VALUES (next_id(1));
+        PERFORM nextval('insta1.table_id_seq');
+    END LOOP;
+END $$;
+SELECT count(*) FROM (SELECT next_id(1), nextval('insta1.table_id_seq') FROM generate_series(1, 5000)) AS mixed;
+INSERT INTO issued (id) VALUES (next_id(1));
+
+-- RESTART and setval to the beginning, in the very millisecond of the last id: the clock has moved on. (Not so where
+-- the sequence was ahead of the clock, as the plain nextvals above left it: they wait for nothing.)
+SELECT pg_sleep(0.1);
+DO $$
+BEGIN
+    FOR i IN 1..50 LOOP
+        INSERT INTO issued (id) VALUES (next_id(1)), (next_id(1)), (next_id(1));
+        PERFORM setval('insta1.table_id_seq', 1);
+        INSERT INTO issued (id) VALUES (next_id(1)), (next_id(1)), (next_id(1));
+        PERFORM setval('insta1.table_id_seq', 1, false);
+        INSERT INTO issued (id) VALUES (next_id(1)), (next_id(1)), (next_id(1));
+        ALTER SEQUENCE insta1.table_id_seq RESTART;
+        INSERT INTO issued (id) VALUES (next_id(1)), (next_id(1)), (next_id(1));
+    END LOOP;
+END $$;
+BEGIN;
+ALTER SEQUENCE insta1.table_id_seq RESTART WITH 500;
+SELECT id_seq(next_id(1));
+ROLLBACK;
+INSERT INTO issued (id) VALUES (next_id(1));
+-- setval ahead takes the ids ahead; they stay in order.
+SELECT setval('insta1.table_id_seq', last_value + 10 * 1024) IS NOT NULL AS ten_ms_ahead FROM insta1.table_id_seq;
+INSERT INTO issued (id) SELECT next_id(1) FROM generate_series(1, 3000);
+
+-- A sequence dropped and made again in one session, by hand, by shard and in one transaction.
+DO $$
+BEGIN
+    FOR i IN 1..20 LOOP
+        CREATE SEQUENCE again;
+        INSERT INTO issued (id, seq) VALUES (next_id(2, 'again'), 'again'), (next_id(2, 'again'), 'again');
+        DROP SEQUENCE again;
+    END LOOP;
+END $$;
+SELECT create_shard(3);
+INSERT INTO issued (id, seq) VALUES (next_id(3), 'insta3');
+DROP SCHEMA insta3 CASCADE;
+SELECT next_id(3);
+SELECT create_shard(3);
+INSERT INTO issued (id, seq) VALUES (next_id(3), 'insta3');
+BEGIN;
+DROP SCHEMA insta3 CASCADE;
+SELECT create_shard(3);
+INSERT INTO issued (id, seq) VALUES (next_id(3), 'rolled back');
+ROLLBACK;
+INSERT INTO issued (id, seq) VALUES (next_id(3), 'insta3'), (insta3.next_id(), 'insta3');
+-- The shard's schema renamed away and back.
+ALTER SCHEMA insta3 RENAME TO elsewhere;
+SELECT next_id(3);
+INSERT INTO issued (id, seq) VALUES (elsewhere.next_id(), 'insta3');
+ALTER SCHEMA elsewhere RENAME TO insta3;
+INSERT INTO issued (id, seq) VALUES (next_id(3), 'insta3');
+-- Its sequence renamed.
+ALTER SEQUENCE insta3.table_id_seq RENAME TO other_seq;
+SELECT next_id(3);
+INSERT INTO issued (id, seq) VALUES (insta3.next_id(), 'insta3');
+ALTER SEQUENCE insta3.other_seq RENAME TO table_id_seq;
+-- Its options changed and mended.
+ALTER SEQUENCE insta3.table_id_seq CYCLE;
+SELECT next_id(3);
+ALTER SEQUENCE insta3.table_id_seq NO CYCLE CACHE 20;
+INSERT INTO issued (id, seq) VALUES (next_id(3), 'insta3');
+
+-- Temporary and unlogged sequences.
+CREATE TEMPORARY SEQUENCE passing;
+INSERT INTO issued (id, seq) SELECT next_id(4, 'passing'), 'passing' FROM generate_series(1, 3000);
+ALTER SEQUENCE passing RESTART;
+INSERT INTO issued (id, seq) SELECT next_id(4, 'passing'), 'passing' FROM generate_series(1, 3000);
+CREATE UNLOGGED SEQUENCE light;
+INSERT INTO issued (id, seq) SELECT next_id(6, 'light'), 'light' FROM generate_series(1, 3000);
+ALTER SEQUENCE light SET LOGGED;
+INSERT INTO issued (id, seq) SELECT next_id(6, 'light'), 'light' FROM generate_series(1, 3000);
+ALTER SEQUENCE light SET UNLOGGED;
+INSERT INTO issued (id, seq) SELECT next_id(6, 'light'), 'light' FROM generate_series(1, 3000);
+
+-- The one-shard form.
+SET instagram_id.shard = 1;
+INSERT INTO issued (id) VALUES (next_id());
+SELECT id_shard(next_id());
+SET instagram_id.shard = 0;
+SELECT create_shard(0);
+SELECT id_shard(next_id());
+SET instagram_id.shard = -1;
+SELECT next_id();
+RESET instagram_id.shard;
+
+-- Prepared statements, and a cursor that outlives its transaction.
+PREPARE one(int) AS INSERT INTO issued (id) VALUES (next_id($1));
+EXECUTE one(1); EXECUTE one(1); EXECUTE one(1); EXECUTE one(1); EXECUTE one(1); EXECUTE one(1); EXECUTE one(1);
+DEALLOCATE one;
+BEGIN;
+DECLARE held CURSOR WITH HOLD FOR SELECT id_shard(id) FROM next_ids(1, 2000) AS id;
+FETCH 1 FROM held;
+COMMIT;
+MOVE FORWARD ALL IN held;
+CLOSE held;
+
+-- Nothing twice (the UNIQUE above), and each sequence's ids in the order they were made.
+SELECT seq, count(*), bool_and(id > previous) AS increasing
+FROM (SELECT seq, id, lag(id) OVER (PARTITION BY seq ORDER BY n) AS previous FROM issued) AS steps
+GROUP BY seq ORDER BY seq;
+
+DROP SCHEMA insta0, insta1, insta3 CASCADE;
+DROP TABLE issued;
+DROP SEQUENCE counter, starts_ahead, passing, light;

@@ -1,0 +1,99 @@
+-- Who may do what: roles without superuser.
+CREATE FUNCTION raises(statement text, OUT state text, OUT message text, OUT hint text) LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE statement;
+    message := 'no error';
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+END $$;
+SET client_min_messages = warning;
+DROP ROLE IF EXISTS regress_id_app, "regress_id's ""app""", regress_id_owner, regress_id_group;
+RESET client_min_messages;
+CREATE ROLE regress_id_owner;
+CREATE ROLE regress_id_group;
+CREATE ROLE regress_id_app;
+CREATE ROLE "regress_id's ""app""";
+SELECT create_shard(31);
+
+-- Neither schema nor sequence.
+SET ROLE regress_id_app;
+SELECT * FROM raises('SELECT next_id(31)');
+RESET ROLE;
+SET ROLE "regress_id's ""app""";
+SELECT * FROM raises('SELECT next_id(31)');
+RESET ROLE;
+-- The schema alone.
+GRANT USAGE ON SCHEMA insta31 TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT * FROM raises('SELECT next_id(31)');
+SELECT * FROM raises('SELECT next_ids(31, 5)');
+SELECT * FROM raises('SELECT insta31.next_id()');
+SELECT * FROM raises('SELECT next_id(31, ''insta31.table_id_seq'')');
+RESET ROLE;
+-- Both: USAGE or UPDATE, as for nextval; SELECT is not enough.
+GRANT SELECT ON SEQUENCE insta31.table_id_seq TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT message FROM raises('SELECT next_id(31)');
+RESET ROLE;
+GRANT USAGE ON SEQUENCE insta31.table_id_seq TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT id_shard(next_id(31)), id_shard(insta31.next_id()), id_shard(next_id(31, 'insta31.table_id_seq'));
+RESET ROLE;
+REVOKE USAGE ON SEQUENCE insta31.table_id_seq FROM regress_id_app;
+GRANT UPDATE ON SEQUENCE insta31.table_id_seq TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT id_shard(next_id(31));
+RESET ROLE;
+-- What a backend has found out for one role holds for no other, and not beyond a revocation.
+SELECT id_shard(next_id(31));
+REVOKE UPDATE ON SEQUENCE insta31.table_id_seq FROM regress_id_app;
+SET ROLE regress_id_app;
+SELECT message FROM raises('SELECT next_id(31)');
+RESET ROLE;
+GRANT USAGE ON SEQUENCE insta31.table_id_seq TO regress_id_group;
+GRANT regress_id_group TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT id_shard(next_id(31));
+RESET ROLE;
+REVOKE regress_id_group FROM regress_id_app;
+SET ROLE regress_id_app;
+SELECT message FROM raises('SELECT next_id(31)');
+RESET ROLE;
+GRANT USAGE ON SEQUENCE insta31.table_id_seq TO regress_id_app;
+REVOKE USAGE ON SCHEMA insta31 FROM regress_id_app;
+SET ROLE regress_id_app;
+SELECT message FROM raises('SELECT next_id(31)');
+RESET ROLE;
+
+-- A role with CREATE on the database makes shards of its own; one without does not.
+SET ROLE regress_id_owner;
+SELECT state FROM raises('SELECT create_shard(32)');
+RESET ROLE;
+DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO regress_id_owner', current_database()); END $$;
+SET ROLE regress_id_owner;
+SELECT create_shard(32);
+SELECT id_shard(next_id(32));
+SELECT relowner::regrole FROM pg_class WHERE oid = 'insta32.table_id_seq'::regclass;
+SELECT nspowner::regrole FROM pg_namespace WHERE nspname = 'insta32';
+RESET ROLE;
+
+-- Its default serves an application that has USAGE on schema and sequence, and no more.
+CREATE TABLE insta32.photos (id bigint PRIMARY KEY DEFAULT insta32.next_id());
+GRANT USAGE ON SCHEMA insta32 TO regress_id_app;
+GRANT USAGE ON SEQUENCE insta32.table_id_seq TO regress_id_app;
+GRANT INSERT, SELECT ON insta32.photos TO regress_id_app;
+SET ROLE regress_id_app;
+INSERT INTO insta32.photos DEFAULT VALUES RETURNING id_shard(id);
+RESET ROLE;
+
+-- The decoders are for everyone, and LEAKPROOF where they cannot fail.
+SELECT proname, pg_get_function_identity_arguments(oid) FROM pg_proc WHERE proleakproof AND prosrc LIKE 'id\_%\_wrapper' ORDER BY 1;
+-- No function runs with the rights of its owner.
+SELECT count(*) FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
+WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id') AND d.classid = 'pg_proc'::regclass AND p.prosecdef;
+
+SET client_min_messages = warning;
+DROP SCHEMA insta31, insta32 CASCADE;
+DROP FUNCTION raises;
+DROP OWNED BY regress_id_owner;
+DROP ROLE regress_id_app, "regress_id's ""app""", regress_id_owner, regress_id_group;

@@ -1,0 +1,82 @@
+-- Shards as schemas.
+SELECT create_shard(5);
+CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text);
+CREATE TABLE insta5.likes (id bigint PRIMARY KEY DEFAULT next_id(5), photo bigint REFERENCES insta5.photos);
+INSERT INTO insta5.photos (title) VALUES ('hello'), ('world');
+INSERT INTO insta5.likes (photo) SELECT id FROM insta5.photos;
+COPY insta5.photos (title) FROM stdin;
+one
+two
+\.
+SELECT id_shard(id), id_seq(id), title FROM insta5.photos ORDER BY id;
+SELECT id_shard(id), id_seq(id) FROM insta5.likes ORDER BY id;
+
+-- The plain form, by search_path, as in the original.
+SET search_path = insta5, public;
+CREATE TABLE comments (id bigint PRIMARY KEY DEFAULT next_id(), text text);
+INSERT INTO comments (text) VALUES ('nice') RETURNING id_shard(id);
+RESET search_path;
+INSERT INTO insta5.comments (text) VALUES ('still there') RETURNING id_shard(id);
+
+-- What create_shard made.
+SELECT obj_description('insta5'::regnamespace, 'pg_namespace'), obj_description('insta5.table_id_seq'::regclass, 'pg_class'),
+       obj_description('insta5.next_id()'::regprocedure, 'pg_proc');
+\sf insta5.next_id()
+SELECT seqtypid::regtype, seqstart, seqincrement, seqmin, seqmax, seqcache, seqcycle FROM pg_sequence WHERE seqrelid = 'insta5.table_id_seq'::regclass;
+-- It belongs to the caller, and depends on the extension without being part of it.
+SELECT count(*) AS members FROM pg_depend
+WHERE deptype = 'e' AND (objid = 'insta5'::regnamespace OR objid = 'insta5.table_id_seq'::regclass OR objid = 'insta5.next_id()'::regprocedure);
+DROP FUNCTION next_id(int, regclass);
+\set VERBOSITY terse
+DROP EXTENSION instagram_id;
+DROP SEQUENCE insta5.table_id_seq;
+\set VERBOSITY default
+
+-- All or nothing: a shard whose schema is there already changes nothing, nor does one that is rolled back.
+SELECT create_shard(5);
+BEGIN;
+SELECT create_shard(8191);
+SELECT id_shard(insta8191.next_id());
+ROLLBACK;
+SELECT to_regnamespace('insta8191');
+
+-- Many in one statement, and the shards at both ends.
+SELECT count(create_shard(n)) FROM generate_series(200, 299) AS n;
+SELECT count(DISTINCT id), count(DISTINCT id_shard(id)) FROM (SELECT next_id(200 + n % 100) AS id FROM generate_series(1, 10000) AS n) AS made;
+SELECT create_shard(0), create_shard(8191);
+SELECT id_shard(next_id(0)), id_shard(next_id(8191)), id_shard(insta8191.next_id());
+
+-- The extension moved to another schema, one with an awkward name: old shards go on, new ones are made.
+CREATE SCHEMA "it's ""odd""";
+ALTER EXTENSION instagram_id SET SCHEMA "it's ""odd""";
+INSERT INTO insta5.photos (title) VALUES ('moved');
+INSERT INTO insta5.likes (photo) SELECT max(id) FROM insta5.photos;
+SELECT "it's ""odd""".create_shard(6);
+\sf insta6.next_id()
+SELECT "it's ""odd""".id_shard(insta6.next_id());
+SELECT shard FROM "it's ""odd""".id_parts(insta6.next_id());
+ALTER EXTENSION instagram_id SET SCHEMA public;
+DROP SCHEMA "it's ""odd""";
+
+-- A hostile search_path does not lead create_shard or what it makes astray.
+CREATE SCHEMA hostile;
+CREATE FUNCTION hostile.next_id(int, regclass) RETURNS bigint LANGUAGE sql AS 'SELECT 666::bigint';
+CREATE DOMAIN hostile.int8 AS text;
+CREATE DOMAIN hostile.bigint AS text;
+CREATE DOMAIN hostile.regclass AS text;
+SET search_path = hostile, pg_catalog, public;
+SELECT create_shard(7);
+SELECT id_shard(insta7.next_id());
+RESET search_path;
+SELECT id_shard(insta7.next_id());
+
+-- A shard taken away.
+DROP SCHEMA insta7 CASCADE;
+SELECT next_id(7);
+
+\set VERBOSITY terse
+DROP SCHEMA insta0, insta5, insta6, insta8191, hostile CASCADE;
+SET client_min_messages = warning;
+\set QUIET on
+\set ECHO none
+SELECT format('DROP SCHEMA insta%s CASCADE', n) FROM generate_series(200, 299) AS n \gexec
