@@ -3,9 +3,9 @@
 //! All of it is exact over the full unsigned 41 bits of milliseconds, in integer arithmetic. Without an epoch
 //! the original's counts: 2011-08-24 21:07:01.721 UTC.
 
+use crate::arguments;
 use crate::epoch::{Epoch, OutOfField};
 use crate::error::Error;
-use crate::generate::shard_argument;
 use crate::layout::{self, Seq, Shard};
 use crate::names;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -25,7 +25,7 @@ fn id_time(id: i64) -> TimestampWithTimeZone {
 /// 22008 for an infinite epoch, or one so late that the time is past what a timestamptz holds.
 #[pg_extern(name = "id_time", immutable, strict, parallel_safe)]
 fn id_time_epoch(id: i64, epoch: TimestampWithTimeZone) -> Result<TimestampWithTimeZone, ErrorReport> {
-    Ok(time_of(id, epoch_argument(epoch)?)?)
+    Ok(time_of(id, arguments::epoch(epoch)?)?)
 }
 
 /// `id_shard(id)`: the logical shard that made the id, 0 to 8191.
@@ -63,7 +63,7 @@ fn make_id_epoch(
     seq: i32,
     epoch: TimestampWithTimeZone,
 ) -> Result<i64, ErrorReport> {
-    Ok(id_of_parts(time, shard, seq, epoch_argument(epoch)?)?)
+    Ok(id_of_parts(time, shard, seq, arguments::epoch(epoch)?)?)
 }
 
 /// `id_floor(time)`: the smallest id at or after a time, for range queries and partition bounds.
@@ -83,7 +83,7 @@ fn id_floor(time: TimestampWithTimeZone) -> Result<i64, ErrorReport> {
 /// As `id_floor(time)`; also 22008 for an infinite epoch.
 #[pg_extern(name = "id_floor", immutable, strict, parallel_safe)]
 fn id_floor_epoch(time: TimestampWithTimeZone, epoch: TimestampWithTimeZone) -> Result<i64, ErrorReport> {
-    Ok(floor_of(time, epoch_argument(epoch)?)?)
+    Ok(floor_of(time, arguments::epoch(epoch)?)?)
 }
 
 /// `id_range_end(from_time, to_time)`: the id below which the range of times ends; a part of `id_between`.
@@ -110,7 +110,7 @@ fn id_range_end_epoch(
     to_time: TimestampWithTimeZone,
     epoch: TimestampWithTimeZone,
 ) -> Result<i64, ErrorReport> {
-    Ok(range_end(from_time, to_time, epoch_argument(epoch)?)?)
+    Ok(range_end(from_time, to_time, arguments::epoch(epoch)?)?)
 }
 
 /// `shard_for(key, shards)`: the logical shard that a key belongs to, `key % shards` and never negative.
@@ -132,7 +132,7 @@ fn time_of(id: i64, epoch: Epoch) -> Result<TimestampWithTimeZone, Error> {
 }
 
 fn id_of_parts(time: TimestampWithTimeZone, shard: i32, seq: i32, epoch: Epoch) -> Result<i64, Error> {
-    let shard = shard_argument(Some(shard))?;
+    let shard = arguments::shard(shard)?;
     let seq = Seq::new(seq).ok_or(Error::SeqOutOfRange(seq))?;
     let ms = epoch.ms_at(time.into()).map_err(|why| out_of_field(why, time, epoch))?;
     Ok(layout::pack(ms, shard, seq))
@@ -161,10 +161,6 @@ fn range_end(
     }
 }
 
-fn epoch_argument(epoch: TimestampWithTimeZone) -> Result<Epoch, Error> {
-    Epoch::new(epoch.into()).ok_or(Error::EpochInfinite)
-}
-
 fn out_of_field(why: OutOfField, time: TimestampWithTimeZone, epoch: Epoch) -> Error {
     let time = names::time(time.into());
     let epoch = names::time(epoch.at());
@@ -175,27 +171,8 @@ fn out_of_field(why: OutOfField, time: TimestampWithTimeZone, epoch: Epoch) -> E
     }
 }
 
-// These two are SQL, for what only SQL can do: id_parts has OUT columns without being a set, and id_between is
-// inlined by the planner into comparisons that an index on id serves. That it is not STRICT is the condition
-// for being inlined: AND is not strict.
-extension_sql!(
-    r#"
-CREATE FUNCTION id_parts(id bigint, OUT created_at timestamptz, OUT shard integer, OUT seq integer)
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    BEGIN ATOMIC SELECT id_time(id), id_shard(id), id_seq(id); END;
-
-CREATE FUNCTION id_parts(id bigint, epoch timestamptz, OUT created_at timestamptz, OUT shard integer, OUT seq integer)
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    BEGIN ATOMIC SELECT id_time(id, epoch), id_shard(id), id_seq(id); END;
-
-CREATE FUNCTION id_between(id bigint, from_time timestamptz, to_time timestamptz) RETURNS boolean
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN id >= id_floor(from_time) AND id < id_range_end(from_time, to_time);
-
-CREATE FUNCTION id_between(id bigint, from_time timestamptz, to_time timestamptz, epoch timestamptz) RETURNS boolean
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN id >= id_floor(from_time, epoch) AND id < id_range_end(from_time, to_time, epoch);
-"#,
+extension_sql_file!(
+    "../sql/decode.sql",
     name = "decode_in_sql",
     requires = [
         id_time,

@@ -141,6 +141,7 @@ mod tests {
         assert_eq!(Epoch::new(last).unwrap().ms_from(first), Err(OutOfField::BeforeEpoch));
         assert_eq!(Epoch::new(last).unwrap().time_of(0), Some(last));
         assert_eq!(Epoch::new(last).unwrap().time_of(1), None);
+        assert_eq!(Epoch::new(TIMESTAMP_END - US_PER_MS).unwrap().time_of(1), None);
     }
 
     proptest! {

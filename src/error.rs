@@ -28,8 +28,8 @@ pub enum Error {
     NotSequence(String),
     #[error("sequence {name} cannot hold the clock: {}", unfit.reasons())]
     Unfit { name: String, unfit: Unfit },
-    #[error("the page of sequence {0} is not a sequence's")]
-    CorruptPage(String),
+    #[error("bad magic number in sequence {0}")]
+    BadMagic(String),
     #[error("permission denied for sequence {name}")]
     NoRightOnSequence { name: String, role: String },
     #[error("permission denied for schema {name}")]
@@ -69,7 +69,7 @@ impl Error {
             Error::ShardNotSet | Error::Unfit { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             Error::ShardMissing { .. } | Error::SequenceMissing(_) => SqlState::ERRCODE_UNDEFINED_TABLE,
             Error::NotSequence(_) => SqlState::ERRCODE_WRONG_OBJECT_TYPE,
-            Error::CorruptPage(_) => SqlState::ERRCODE_DATA_CORRUPTED,
+            Error::BadMagic(_) => SqlState::ERRCODE_DATA_CORRUPTED,
             Error::NoRightOnSequence { .. } | Error::NoRightOnSchema { .. } => {
                 SqlState::ERRCODE_INSUFFICIENT_PRIVILEGE
             }
@@ -114,7 +114,7 @@ impl Error {
             Error::Unfit { name, unfit } => {
                 format!("Mend it with ALTER SEQUENCE {name}{}.", unfit.clauses())
             }
-            Error::CorruptPage(_) => {
+            Error::BadMagic(_) => {
                 "Restore the sequence from a backup, or drop it and create it again.".into()
             }
             Error::NoRightOnSequence { name, role } => {

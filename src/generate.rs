@@ -1,13 +1,14 @@
 //! `next_id` and `next_ids`: the SQL functions that make ids.
 //!
-//! Each finds its shard, sequence and epoch; [`sequence::take`] does the rest.
+//! Each names a shard, a sequence and an epoch; [`sequence::take`] does the rest.
 
+use crate::arguments::{self, not_null};
 use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::layout::{self, SEQ_BITS, SEQ_MAX, Seq, Shard};
 use crate::oid_types::Regclass;
-use crate::sequence::{self, Request};
-use crate::{settings, shard};
+use crate::sequence::{self, Request, Source};
+use crate::settings;
 use pgrx::pg_sys::panic::{ErrorReport, ErrorReportable};
 use pgrx::prelude::*;
 
@@ -19,8 +20,8 @@ use pgrx::prelude::*;
 /// of [`next_id_from`].
 #[pg_extern(name = "next_id", volatile, parallel_unsafe)]
 fn next_id_of_shard(shard: Option<i32>) -> Result<i64, ErrorReport> {
-    let shard = shard_argument(shard)?;
-    Ok(next_id_from(shard, shard::sequence_of(shard)?, Epoch::ORIGINAL)?)
+    let shard = arguments::shard(not_null(shard, "shard")?)?;
+    Ok(next_id_from(shard, Source::Shard(shard), Epoch::ORIGINAL)?)
 }
 
 /// `next_id(shard, seq)`: the next id of a shard from a sequence of the caller's own, say one for each table.
@@ -30,27 +31,26 @@ fn next_id_of_shard(shard: Option<i32>) -> Result<i64, ErrorReport> {
 /// 22004 without a shard or sequence, 22023 for a shard outside 0..8191, and those of [`next_id_from`].
 #[pg_extern(name = "next_id", volatile, parallel_unsafe)]
 fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> Result<i64, ErrorReport> {
-    let shard = shard_argument(shard)?;
-    let Regclass(seq) = seq.ok_or(Error::Null("sequence"))?;
-    Ok(next_id_from(shard, seq, Epoch::ORIGINAL)?)
+    let shard = arguments::shard(not_null(shard, "shard")?)?;
+    let Regclass(seq) = not_null(seq, "sequence")?;
+    Ok(next_id_from(shard, Source::Sequence(seq), Epoch::ORIGINAL)?)
 }
 
 /// `next_id(shard, seq, epoch)`: the same with an epoch of the caller's own.
 ///
 /// # Errors
 ///
-/// As `next_id(shard, seq)`; also 22004 without an epoch, 22008 for an infinite one or one that the clock has
-/// not reached.
+/// As `next_id(shard, seq)`; also 22004 without an epoch and 22008 for an infinite one.
 #[pg_extern(name = "next_id", volatile, parallel_unsafe)]
 fn next_id_of_sequence_and_epoch(
     shard: Option<i32>,
     seq: Option<Regclass>,
     epoch: Option<TimestampWithTimeZone>,
 ) -> Result<i64, ErrorReport> {
-    let shard = shard_argument(shard)?;
-    let Regclass(seq) = seq.ok_or(Error::Null("sequence"))?;
-    let epoch = Epoch::new(epoch.ok_or(Error::Null("epoch"))?.into()).ok_or(Error::EpochInfinite)?;
-    Ok(next_id_from(shard, seq, epoch)?)
+    let shard = arguments::shard(not_null(shard, "shard")?)?;
+    let Regclass(seq) = not_null(seq, "sequence")?;
+    let epoch = arguments::epoch(not_null(epoch, "epoch")?)?;
+    Ok(next_id_from(shard, Source::Sequence(seq), epoch)?)
 }
 
 /// `next_id()`: the next id of the shard that `instagram_id.shard` names, for databases of one shard.
@@ -61,7 +61,7 @@ fn next_id_of_sequence_and_epoch(
 #[pg_extern(name = "next_id", volatile, parallel_unsafe)]
 fn next_id_of_setting() -> Result<i64, ErrorReport> {
     let shard = settings::shard().ok_or(Error::ShardNotSet)?;
-    Ok(next_id_from(shard, shard::sequence_of(shard)?, Epoch::ORIGINAL)?)
+    Ok(next_id_from(shard, Source::Shard(shard), Epoch::ORIGINAL)?)
 }
 
 /// `next_ids(shard, count)`: that many ids of a shard, in order, taking a whole run of them at each visit to
@@ -72,17 +72,22 @@ fn next_id_of_setting() -> Result<i64, ErrorReport> {
 /// 22004 without a shard or count, 22023 for a count below 1, and those of `next_id(shard)`.
 #[pg_extern(volatile, parallel_unsafe)]
 fn next_ids(shard: Option<i32>, count: Option<i32>) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
-    let shard = shard_argument(shard)?;
-    let count = count.ok_or(Error::Null("count"))?;
+    let shard = arguments::shard(not_null(shard, "shard")?)?;
+    let count = not_null(count, "count")?;
     if count < 1 {
         return Err(Error::CountOutOfRange(count).into());
     }
-    let sequence = shard::sequence_of(shard)?;
     let mut left = i64::from(count);
     let runs = std::iter::from_fn(move || {
         (left > 0).then(|| {
-            let request = Request { sequence, epoch: Epoch::ORIGINAL, want: left, function: "next_ids()" };
-            let run = sequence::take(request).map_err(ErrorReport::from).unwrap_or_report();
+            let run = sequence::take(Request {
+                source: Source::Shard(shard),
+                epoch: Epoch::ORIGINAL,
+                want: left,
+                function: "next_ids()",
+            })
+            .map_err(ErrorReport::from)
+            .unwrap_or_report();
             left -= run.len;
             run.first..=run.last()
         })
@@ -90,14 +95,15 @@ fn next_ids(shard: Option<i32>, count: Option<i32>) -> Result<SetOfIterator<'sta
     Ok(SetOfIterator::new(runs.flatten().map(move |value| id_of(value, shard))))
 }
 
-/// The next id of `shard` from `sequence`, counted from `epoch`.
+/// The next id of `shard` from `source`, counted from `epoch`.
 ///
 /// # Errors
 ///
 /// Of the sequence: 42P01 missing, 42809 no sequence, 55000 unfit, 42501 no right, 2200H used up. Of the
-/// moment: 25006 read-only, 25000 parallel, 22008 a clock before the epoch, 57014 cancelled in a wait.
-fn next_id_from(shard: Shard, sequence: pg_sys::Oid, epoch: Epoch) -> Result<i64, Error> {
-    let run = sequence::take(Request { sequence, epoch, want: 1, function: "next_id()" })?;
+/// moment: 25006 read-only, 25000 parallel, 57014 cancelled in a wait, 22008 where a sequence that has no time of
+/// its own to go on with finds the clock before the epoch.
+fn next_id_from(shard: Shard, source: Source, epoch: Epoch) -> Result<i64, Error> {
+    let run = sequence::take(Request { source, epoch, want: 1, function: "next_id()" })?;
     Ok(id_of(run.first, shard))
 }
 
@@ -105,12 +111,6 @@ fn next_id_from(shard: Shard, sequence: pg_sys::Oid, epoch: Epoch) -> Result<i64
 const fn id_of(value: i64, shard: Shard) -> i64 {
     let seq = Seq::new(value as i32 & SEQ_MAX as i32).expect("masked to its width");
     layout::pack((value >> SEQ_BITS) as u64, shard, seq)
-}
-
-/// The shard that a SQL function was given.
-pub fn shard_argument(shard: Option<i32>) -> Result<Shard, Error> {
-    let number = shard.ok_or(Error::Null("shard"))?;
-    Shard::new(number).ok_or(Error::ShardOutOfRange(number))
 }
 
 extension_sql!(

@@ -1,10 +1,10 @@
 //! What this backend has found out about sequences and shards, and when to forget it.
 //!
 //! `nextval` looks up the caller's right and the sequence's options in the system caches on every call. Here a
-//! verdict is kept for as long as nothing it rests on can have changed: PostgreSQL announces every change of
-//! the catalogs to every backend, and each announcement that could matter begins a new *era*, in which
-//! everything found out in an earlier one is looked up again. Forgetting too much costs a microsecond;
-//! forgetting too little would be wrong, so nothing finer is attempted.
+//! verdict is kept, and is as fresh as those caches are: PostgreSQL announces every change of the catalogs to
+//! every backend, and each announcement that could matter begins a new *era*, in which everything found out in
+//! an earlier one is looked up again. Forgetting too much costs a microsecond; forgetting too little would be
+//! wrong, so nothing finer is attempted.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 use rustc_hash::FxHashMap;
@@ -26,10 +26,21 @@ pub struct Known {
     pub locked_in: pg_sys::LocalTransactionId,
     /// The file for which this backend has itself written a WAL record, or `InvalidOid`.
     pub logged_file: Oid,
+    /// The position in WAL that is on disk, or will be when the transaction `safe_in` commits.
+    pub safe_lsn: pg_sys::XLogRecPtr,
+    /// 0 where it is on disk.
+    pub safe_in: pg_sys::LocalTransactionId,
 }
 
 impl Known {
-    const NOTHING: Known = Known { checked: None, min_value: 0, locked_in: 0, logged_file: Oid::INVALID };
+    const NOTHING: Known = Known {
+        checked: None,
+        min_value: 0,
+        locked_in: 0,
+        logged_file: Oid::INVALID,
+        safe_lsn: 0,
+        safe_in: 0,
+    };
 }
 
 thread_local! {

@@ -14,8 +14,9 @@
 //! - [`sequence`]: the sequence page: lock, read, apply the rule, write WAL
 //! - [`known`]: what a backend remembers about sequences, and when it forgets
 //! - [`sys`]: PostgreSQL's C functions and macros; with [`sequence`], where the unsafe code is
-//! - [`error`], [`names`], [`settings`], [`oid_types`]
+//! - [`arguments`], [`error`], [`names`], [`settings`], [`oid_types`]
 
+mod arguments;
 mod decode;
 mod epoch;
 mod error;

@@ -13,7 +13,7 @@ pub fn relation(relid: Oid) -> String {
     };
     match names {
         Some((schema, name)) => pgrx::spi::quote_qualified_identifier(schema, name),
-        None => format!("with OID {relid}"),
+        None => relid.to_string(),
     }
 }
 
@@ -22,6 +22,12 @@ pub fn current_role() -> String {
     // SAFETY: with missing_ok the result is a null pointer or a palloc'd C string.
     let name = unsafe { string(pg_sys::GetUserNameFromId(pg_sys::GetUserId(), true)) };
     pgrx::spi::quote_identifier(name.unwrap_or_default())
+}
+
+/// The clock.
+pub fn now() -> TimestampUs {
+    // SAFETY: reads the clock, which raises no error and so needs no guard.
+    unsafe { crate::sys::GetCurrentTimestamp() }
 }
 
 /// A time in the session's time zone.

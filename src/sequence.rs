@@ -1,22 +1,24 @@
 //! The page of a sequence: lock it, read the state, apply the rule, make it durable, let go.
 //!
 //! This is `nextval_internal` of PostgreSQL's commands/sequence.c with the rule of [`tick`] in place of `+ 1`.
-//! Locks, rights, WAL and critical section are as there.
+//! Locks, rights, WAL and critical section are as there. One thing is left to `nextval`: it also mends the xmax
+//! of a sequence that an ancient release let someone `SELECT FOR UPDATE`, which nothing here looks at.
 
 use crate::epoch::{Epoch, US_PER_MS};
 use crate::error::{Error, Unfit};
-use crate::known::{self, Known};
-use crate::names;
+use crate::known::{self, Era, Known};
+use crate::layout::Shard;
 use crate::sys::{self, NoLock, RowExclusiveLock, guarded};
 use crate::tick::{self, Next, Run, State, VALUE_MAX};
+use crate::{names, shard};
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::c_int;
 use std::time::Duration;
 
-/// What to take from which sequence, and for whom the error speaks.
+/// What to take, from where, and for whom the error speaks.
 #[derive(Clone, Copy)]
 pub struct Request {
-    pub sequence: Oid,
+    pub source: Source,
     pub epoch: Epoch,
     /// At most this many values, at least 1.
     pub want: i64,
@@ -24,26 +26,44 @@ pub struct Request {
     pub function: &'static str,
 }
 
-/// A tick to wait for, and the state of the sequence that it pays for.
+/// Which sequence.
+#[derive(Clone, Copy)]
+pub enum Source {
+    /// The one in the shard's schema, whichever that is when it is locked.
+    Shard(Shard),
+    Sequence(Oid),
+}
+
+/// What came of one visit to the sequence.
+#[derive(Clone, Copy)]
+enum Outcome {
+    Taken(Run),
+    Wait(Wait),
+    /// While the lock was waited for something changed; the shard's sequence may be another by now.
+    LookAgain,
+}
+
+/// A tick to wait for, and what that pays for: leaving this state.
 #[derive(Clone, Copy)]
 struct Wait {
     state: State,
+    /// The page's position in WAL. It tells a state that has stayed from one that has come back, by setval: what
+    /// was issued in between may be of the very millisecond that the wait was to get past.
+    lsn: pg_sys::XLogRecPtr,
     /// Microseconds from the epoch to the clock as it stood.
     clock_us: i64,
 }
 
-/// What came of one visit to the sequence. Plain data, so that it can leave the guard.
+/// Why nothing was taken. Plain data, so that it can leave the guard.
 #[derive(Clone, Copy)]
-enum Visit {
-    Taken(Run),
-    Wait(Wait),
+enum Refusal {
     Missing,
     NotSequence,
     Unfit(Unfit),
     NoRight,
     ReadOnly,
     Parallel,
-    Corrupt,
+    BadMagic,
     Exhausted(State),
     ClockBeforeEpoch,
     ClockPastField,
@@ -56,20 +76,27 @@ enum Visit {
 pub fn take(request: Request) -> Result<Run, Error> {
     let mut paid = None;
     loop {
-        let mut known = known::recall(request.sequence);
+        let (sequence, found) = match request.source {
+            Source::Sequence(sequence) => (sequence, None),
+            Source::Shard(shard) => {
+                let found = known::era();
+                (shard::sequence_of(shard)?, Some(found))
+            }
+        };
+        let mut known = known::recall(sequence);
         let before = known;
         // SAFETY: `visit` keeps the guard's rules: it panics nowhere and owns nothing with a destructor.
-        let visit = unsafe { guarded(|| visit(&request, paid, &mut known)) };
+        let visit = unsafe { guarded(|| visit(sequence, found, &request, paid, &mut known)) };
         if known != before {
-            known::remember(request.sequence, known);
+            known::remember(sequence, known);
         }
-        match visit {
-            Visit::Taken(run) => return Ok(run),
-            Visit::Wait(wait) => {
+        match visit.map_err(|refusal| explain(refusal, sequence, &request))? {
+            Outcome::Taken(run) => return Ok(run),
+            Outcome::LookAgain => {}
+            Outcome::Wait(wait) => {
                 wait_for_tick(wait.clock_us, request.epoch);
-                paid = Some(wait.state);
+                paid = Some(wait);
             }
-            refused => return Err(explain(refused, &request)),
         }
     }
 }
@@ -79,26 +106,37 @@ pub fn take(request: Request) -> Result<Run, Error> {
 /// # Safety
 ///
 /// Inside [`guarded`].
-unsafe fn visit(request: &Request, paid: Option<State>, known: &mut Known) -> Visit {
+unsafe fn visit(
+    sequence: Oid,
+    found: Option<Era>,
+    request: &Request,
+    paid: Option<Wait>,
+    known: &mut Known,
+) -> Result<Outcome, Refusal> {
     // SAFETY: each raw call has what its PostgreSQL counterpart asks for at the same place of nextval_internal.
     unsafe {
-        lock_for_transaction(request.sequence, known);
-        if let Err(refusal) = check(request.sequence, known) {
-            return refusal;
+        lock_for_transaction(sequence, known);
+        if found.is_some_and(|era| era != known::era()) {
+            return Ok(Outcome::LookAgain);
         }
-        let relation = sys::relation_open(request.sequence, NoLock);
-        let visit = if pg_sys::XactReadOnly && !(*relation).rd_islocaltemp {
-            Visit::ReadOnly
+        check(sequence, known)?;
+        let relation = sys::relation_open(sequence, NoLock);
+        let outcome = if pg_sys::XactReadOnly && !(*relation).rd_islocaltemp {
+            Err(Refusal::ReadOnly)
         } else if sys::IsInParallelMode() {
-            Visit::Parallel
+            Err(Refusal::Parallel)
         } else {
             let page = SequencePage::lock(relation);
-            let visit = page.take(request, paid, known);
+            let outcome = page.take(request, paid, known);
+            let lsn = sys::PageGetLSN(page.page);
             page.unlock();
-            visit
+            if let Ok(Outcome::Taken(_)) = outcome {
+                make_safe(relation, lsn, known);
+            }
+            outcome
         };
         sys::relation_close(relation, NoLock);
-        visit
+        outcome
     }
 }
 
@@ -116,7 +154,7 @@ unsafe fn lock_for_transaction(sequence: Oid, known: &mut Known) {
 
 /// Checks that this is a sequence fit to be a clock and that the current role may use it; at once where that
 /// was found out before and nothing has changed since.
-unsafe fn check(sequence: Oid, known: &mut Known) -> Result<(), Visit> {
+unsafe fn check(sequence: Oid, known: &mut Known) -> Result<(), Refusal> {
     // SAFETY: as for `visit`.
     unsafe {
         let role = sys::GetUserId();
@@ -124,35 +162,52 @@ unsafe fn check(sequence: Oid, known: &mut Known) -> Result<(), Visit> {
         if known.checked == Some((era, role)) {
             return Ok(());
         }
-        let relation = sys::try_relation_open(sequence, NoLock);
-        if relation.is_null() {
-            return Err(Visit::Missing);
-        }
-        let relkind = (*(*relation).rd_rel).relkind as u8;
-        sys::relation_close(relation, NoLock);
-        if relkind != pg_sys::RELKIND_SEQUENCE {
-            return Err(Visit::NotSequence);
+        match sys::get_rel_relkind(sequence) as u8 {
+            0 => return Err(Refusal::Missing),
+            pg_sys::RELKIND_SEQUENCE => {}
+            _ => return Err(Refusal::NotSequence),
         }
         let either = (pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) as pg_sys::AclMode;
         if sys::pg_class_aclcheck(sequence, role, either) != pg_sys::AclResult::ACLCHECK_OK {
-            return Err(Visit::NoRight);
+            return Err(Refusal::NoRight);
         }
         let Some(options) = sys::pg_sequence_row(sequence) else {
-            return Err(Visit::Missing);
+            return Err(Refusal::Missing);
         };
         let unfit = Unfit {
             not_bigint: options.seqtypid != pg_sys::INT8OID,
             increment: (options.seqincrement != 1).then_some(options.seqincrement),
             max: (options.seqmax < VALUE_MAX).then_some(options.seqmax),
-            min: None, // depends on the clock: see SequencePage::take
-            cycle: options.seqcycle,
+            min: None, // the clock moves: checked with every value
+            cycle: options.seqcycle != 0,
         };
         if unfit != Unfit::default() {
-            return Err(Visit::Unfit(unfit));
+            return Err(Refusal::Unfit(unfit));
         }
         known.min_value = options.seqmin;
         known.checked = Some((era, role));
         Ok(())
+    }
+}
+
+/// Sees to it that the WAL record which covers the values just taken is on disk when this transaction ends.
+///
+/// The transaction that wrote the record flushes it with its commit. Another one may live on the values that the
+/// record logged ahead, write nothing itself, and hand them out before anyone has flushed; a crash would then
+/// issue them again. So whoever first finds a record that is new to him flushes it, once, holding no lock.
+unsafe fn make_safe(relation: pg_sys::Relation, lsn: pg_sys::XLogRecPtr, known: &mut Known) {
+    // SAFETY: as for `visit`; the position is that of a record on a page with WAL.
+    unsafe {
+        if known.safe_lsn == lsn && (known.safe_in == 0 || known.safe_in == known.locked_in) {
+            return;
+        }
+        let commits_wait =
+            pg_sys::synchronous_commit > pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_OFF as c_int;
+        if commits_wait && sys::RelationNeedsWAL(relation) {
+            sys::XLogFlush(lsn);
+            known.safe_lsn = lsn;
+            known.safe_in = 0;
+        }
     }
 }
 
@@ -186,33 +241,41 @@ impl SequencePage {
     }
 
     /// Reads the state, asks the rule, and where it gives values records and applies them.
-    unsafe fn take(self, request: &Request, paid: Option<State>, known: &mut Known) -> Visit {
+    unsafe fn take(
+        self,
+        request: &Request,
+        paid: Option<Wait>,
+        known: &mut Known,
+    ) -> Result<Outcome, Refusal> {
         // SAFETY: the page is locked; as for `visit`.
         unsafe {
             if sys::sequence_magic(self.page) != sys::SEQ_MAGIC {
-                return Visit::Corrupt;
+                return Err(Refusal::BadMagic);
             }
             let data = *sys::sequence_data(self.tuple);
-            let state = State { last_value: data.last_value, is_called: data.is_called };
+            let state = State { last_value: data.last_value, is_called: data.is_called != 0 };
             let clock_us = request.epoch.elapsed_us(sys::GetCurrentTimestamp());
             let now_ms = clock_us.div_euclid(US_PER_MS);
+            let lsn = sys::PageGetLSN(self.page);
+            let paid = paid.filter(|wait| wait.lsn == lsn).map(|wait| wait.state);
             let run = match tick::next(state, now_ms, request.want, paid) {
                 Next::Take(run) => run,
-                Next::Wait => return Visit::Wait(Wait { state, clock_us }),
-                Next::Exhausted => return Visit::Exhausted(state),
-                Next::ClockBeforeEpoch => return Visit::ClockBeforeEpoch,
-                Next::ClockPastField => return Visit::ClockPastField,
+                Next::Wait => return Ok(Outcome::Wait(Wait { state, lsn, clock_us })),
+                Next::Exhausted => return Err(Refusal::Exhausted(state)),
+                Next::ClockBeforeEpoch => return Err(Refusal::ClockBeforeEpoch),
+                Next::ClockPastField => return Err(Refusal::ClockPastField),
             };
             if run.first < known.min_value {
-                return Visit::Unfit(Unfit { min: Some(known.min_value), ..Unfit::default() });
+                return Err(Refusal::Unfit(Unfit { min: Some(known.min_value), ..Unfit::default() }));
             }
             let must_record = !state.is_called || !self.is_covered_by_wal(known);
             let plan = tick::durability(state.last_value, data.log_cnt, run.last(), now_ms, must_record);
-            self.advance(run.last(), plan);
-            if plan.record.is_some() {
+            if self.advance(run.last(), plan) {
                 known.logged_file = sys::rd_file_number(self.relation);
+                known.safe_lsn = sys::PageGetLSN(self.page);
+                known.safe_in = known.locked_in;
             }
-            Visit::Taken(run)
+            Ok(Outcome::Taken(run))
         }
     }
 
@@ -229,37 +292,40 @@ impl SequencePage {
         }
     }
 
-    /// Makes `new_value` the sequence's last one: first in WAL, ahead of it, then on the page.
-    unsafe fn advance(self, new_value: i64, plan: tick::Durability) {
+    /// Makes `new_value` the sequence's last one: first in WAL, ahead of it, then on the page. Returns whether a
+    /// WAL record was written.
+    unsafe fn advance(self, new_value: i64, plan: tick::Durability) -> bool {
         // SAFETY: the order is nextval_internal's. The transaction id is assigned before the critical section,
         // in which an error would be a panic, so that the commit waits for the record to be flushed. The buffer
         // is dirty before the record is inserted, lest a checkpoint miss it; no one sees the page with the
         // logged values, since it is locked until the true ones are back.
         unsafe {
             let data = sys::sequence_data(self.tuple);
-            let record = plan.record.filter(|_| sys::RelationNeedsWAL(self.relation));
+            let needs_wal = sys::RelationNeedsWAL(self.relation);
+            let record = plan.record.filter(|_| needs_wal);
             if record.is_some() {
                 sys::GetTopTransactionId();
             }
             sys::START_CRIT_SECTION();
             sys::MarkBufferDirty(self.buffer);
-            (*data).is_called = true;
+            (*data).is_called = 1;
             if let Some(logged_value) = record {
                 (*data).last_value = logged_value;
                 (*data).log_cnt = 0;
                 sys::log_sequence_tuple(self.relation, self.buffer, self.page, self.tuple, self.tuple_len);
             }
             (*data).last_value = new_value;
-            (*data).log_cnt = plan.log_cnt;
+            // What has no WAL has nothing logged ahead; it may get WAL later, with this page as it stands.
+            (*data).log_cnt = if needs_wal { plan.log_cnt } else { 0 };
             sys::END_CRIT_SECTION();
+            record.is_some()
         }
     }
 }
 
 /// Sleeps until the clock's next tick after `clock_us` (at most 1 ms), then lets a cancel or a timeout through.
 fn wait_for_tick(clock_us: i64, epoch: Epoch) {
-    // SAFETY: reads the clock.
-    let now_us = epoch.elapsed_us(unsafe { guarded(|| sys::GetCurrentTimestamp()) });
+    let now_us = epoch.elapsed_us(names::now());
     let next_tick_us = (clock_us.div_euclid(US_PER_MS) + 1) * US_PER_MS;
     // The clock may have been set in between; a tick of real time never takes longer than this.
     let left_us = (next_tick_us - now_us).clamp(0, US_PER_MS);
@@ -275,31 +341,28 @@ fn report_wait(event: u32) {
     unsafe { pg_sys::my_wait_event_info.write_volatile(event) }
 }
 
-/// The error for a visit that took nothing.
-fn explain(visit: Visit, request: &Request) -> Error {
-    let name = || names::relation(request.sequence);
-    // SAFETY: reads the clock.
-    let clock_and_epoch =
-        || (names::time(unsafe { pg_sys::GetCurrentTimestamp() }), names::time(request.epoch.at()));
-    match visit {
-        Visit::Taken(_) | Visit::Wait(_) => unreachable!("not a refusal"),
-        Visit::Missing => Error::SequenceMissing(request.sequence),
-        Visit::NotSequence => Error::NotSequence(name()),
-        Visit::Unfit(unfit) => Error::Unfit { name: name(), unfit },
-        Visit::NoRight => Error::NoRightOnSequence { name: name(), role: names::current_role() },
-        Visit::ReadOnly => Error::ReadOnly {
+/// The error for a refusal.
+fn explain(refusal: Refusal, sequence: Oid, request: &Request) -> Error {
+    let name = || names::relation(sequence);
+    let clock_and_epoch = || (names::time(names::now()), names::time(request.epoch.at()));
+    match refusal {
+        Refusal::Missing => Error::SequenceMissing(sequence),
+        Refusal::NotSequence => Error::NotSequence(name()),
+        Refusal::Unfit(unfit) => Error::Unfit { name: name(), unfit },
+        Refusal::NoRight => Error::NoRightOnSequence { name: name(), role: names::current_role() },
+        Refusal::ReadOnly => Error::ReadOnly {
             function: request.function,
             // SAFETY: asks shared memory, without effect.
             standby: unsafe { pg_sys::RecoveryInProgress() },
         },
-        Visit::Parallel => Error::Parallel(request.function),
-        Visit::Corrupt => Error::CorruptPage(name()),
-        Visit::Exhausted(state) => Error::Exhausted { name: name(), last_value: state.last_value },
-        Visit::ClockBeforeEpoch => {
+        Refusal::Parallel => Error::Parallel(request.function),
+        Refusal::BadMagic => Error::BadMagic(name()),
+        Refusal::Exhausted(state) => Error::Exhausted { name: name(), last_value: state.last_value },
+        Refusal::ClockBeforeEpoch => {
             let (time, epoch) = clock_and_epoch();
             Error::ClockBeforeEpoch { time, epoch }
         }
-        Visit::ClockPastField => {
+        Refusal::ClockPastField => {
             let (time, epoch) = clock_and_epoch();
             Error::ClockPastField { time, epoch }
         }

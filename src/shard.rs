@@ -1,7 +1,7 @@
 //! Shards as schemas: making one, and finding the sequence of one.
 
+use crate::arguments::{self, not_null};
 use crate::error::Error;
-use crate::generate::shard_argument;
 use crate::known;
 use crate::layout::Shard;
 use crate::names;
@@ -31,7 +31,7 @@ fn schema_name(shard: Shard) -> String {
 /// the right to create schemas in this database.
 #[pg_extern(volatile, parallel_unsafe)]
 fn create_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<Regnamespace, ErrorReport> {
-    let shard = shard_argument(shard)?;
+    let shard = arguments::shard(not_null(shard, "shard")?)?;
     let name = schema_name(shard);
     let number = shard.number();
     let schema = quote_identifier(&name);
@@ -57,7 +57,8 @@ fn create_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<
     Ok(Regnamespace(namespace_oid(&name)))
 }
 
-/// The sequence that makes a shard's ids: `insta<shard>.table_id_seq`.
+/// The sequence that makes a shard's ids: `insta<shard>.table_id_seq`. It may be renamed or dropped until it is
+/// locked; what was found holds in the era that it was asked for in.
 ///
 /// # Errors
 ///

@@ -28,13 +28,14 @@ unsafe extern "C-unwind" {
     pub fn SearchSysCache1(cache: c_int, key: pg_sys::Datum) -> pg_sys::HeapTuple;
     pub fn UnlockReleaseBuffer(buffer: Buffer);
     pub fn XLogBeginInsert();
+    pub fn XLogFlush(record: XLogRecPtr);
     pub fn XLogInsert(rmid: pg_sys::RmgrId, info: u8) -> XLogRecPtr;
     pub fn XLogRegisterBuffer(block_id: u8, buffer: Buffer, flags: u8);
     pub fn XLogRegisterData(data: *const c_void, len: u32);
     pub fn pg_class_aclcheck(relid: Oid, role: Oid, mode: pg_sys::AclMode) -> pg_sys::AclResult::Type;
+    pub fn get_rel_relkind(relid: Oid) -> c_char;
     pub fn relation_close(relation: Relation, lockmode: pg_sys::LOCKMODE);
     pub fn relation_open(relid: Oid, lockmode: pg_sys::LOCKMODE) -> Relation;
-    pub fn try_relation_open(relid: Oid, lockmode: pg_sys::LOCKMODE) -> Relation;
 }
 
 /// Runs `f` under one guard: an error that PostgreSQL raises inside it becomes a panic here, which pgrx turns
@@ -69,7 +70,8 @@ pub const SEQ_MAGIC: u32 = 0x1717;
 pub struct FormData_pg_sequence_data {
     pub last_value: i64,
     pub log_cnt: i64,
-    pub is_called: bool,
+    /// A C bool; a byte here, since a damaged page may hold any.
+    pub is_called: u8,
 }
 
 /// `catalog/pg_sequence.h`: the row of `pg_sequence`.
@@ -83,7 +85,8 @@ pub struct FormData_pg_sequence {
     pub seqmax: i64,
     pub seqmin: i64,
     pub seqcache: i64,
-    pub seqcycle: bool,
+    /// A C bool.
+    pub seqcycle: u8,
 }
 
 /// `commands/sequence.h`: the header of an `XLOG_SEQ_LOG` record.

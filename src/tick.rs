@@ -59,7 +59,8 @@ impl Run {
 pub enum Next {
     /// Issue these.
     Take(Run),
-    /// Wait for the clock's next tick, then ask again with the state seen now as `paid`.
+    /// Wait for the clock's next tick, then ask again with the state seen now as `paid`. Where more is asked of
+    /// a sequence than a millisecond holds, a caller may find the next one used up too, and wait again.
     Wait,
     /// The sequence has come to the end of the time field, less its sign.
     Exhausted,
@@ -83,7 +84,8 @@ pub fn next(state: State, now_ms: i64, want: i64, paid: Option<State>) -> Next {
     let candidate_ms = candidate >> SEQ_BITS;
     let has_paid = paid == Some(state);
 
-    let first = if state.is_called && candidate_ms >= now_ms {
+    // A clock before the epoch does not stop a sequence that is ahead of it; a negative value is no time at all.
+    let first = if state.is_called && candidate_ms >= now_ms.max(0) {
         let opens_a_millisecond = candidate & SEQ_MAX as i64 == 0;
         if opens_a_millisecond && candidate_ms > now_ms && !has_paid {
             return Next::Wait;
@@ -120,9 +122,9 @@ pub struct Durability {
 
 /// Decides whether going from `last_value` to `new_value`, while the clock shows `now_ms`, needs a WAL record.
 ///
-/// `log_cnt` keeps core's meaning, a distance from `last_value` and no absolute value, so that plain
-/// `nextval()` and `setval()` on the same sequence stay right. `must_record` is for a state that no WAL record
-/// after the last checkpoint covers.
+/// `log_cnt` keeps core's meaning, a distance from `last_value` and no absolute value, so plain `nextval()` and
+/// `setval()` work on the same sequence. `must_record` is for a state that no WAL record which a crash would
+/// replay covers.
 pub fn durability(
     last_value: i64,
     log_cnt: i64,
@@ -206,6 +208,17 @@ mod tests {
         let ahead = State { last_value: (3 << 48) + 1, is_called: false };
         takes(ahead, true, value(NOW, 1));
         takes(State { last_value: i64::MAX, is_called: false }, true, value(NOW, 1023));
+        // Nor does a start near the clock say that the present millisecond is known.
+        waits(ahead);
+        waits(State { last_value: value(NOW - 10, 5), is_called: false });
+        waits(State { last_value: value(NOW, 5), is_called: false });
+    }
+
+    #[test]
+    fn a_wait_pays_for_the_whole_state() {
+        let (started, called) = (State { last_value: 1, is_called: false }, called(1));
+        assert_eq!(next(called, NOW, 1, Some(started)), Next::Wait);
+        assert_eq!(next(started, NOW, 1, Some(called)), Next::Wait);
     }
 
     #[test]
@@ -234,7 +247,9 @@ mod tests {
     #[test]
     fn a_clock_before_the_epoch_has_no_time_to_give() {
         assert_eq!(next(called(5), -1, 1, None), Next::Take(Run { first: 6, len: 1 }));
-        assert_eq!(next(called(-1), -1, 1, Some(called(-1))), Next::Take(Run { first: 0, len: 1 }));
+        assert_eq!(next(called(-1), -1, 1, None), Next::Wait);
+        assert_eq!(next(called(-2), -1, 1, None), Next::ClockBeforeEpoch);
+        assert_eq!(next(called(-5000), -1_000_000, 1, None), Next::ClockBeforeEpoch);
         assert_eq!(next(State { last_value: 1, is_called: false }, -1, 1, None), Next::ClockBeforeEpoch);
     }
 
@@ -391,6 +406,7 @@ mod tests {
         prop_oneof![
             Just(State { last_value: 1, is_called: false }),
             Just(called(5000)),
+            Just(called(-5000)),
             (-5000..5000i64, 0..1024i64).prop_map(|(ms, seq)| called(value(NOW + ms, seq))),
             (1..4i64).prop_map(|group| State { last_value: (group << 48) + 1, is_called: false }),
         ]
@@ -399,7 +415,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// Whatever the sessions, the clock and the server do: no value twice, none out of order.
+        /// Through all of these events: no value twice, none out of order.
         #[test]
         fn values_only_grow(page in start(), events in prop::collection::vec(event(), 1..300)) {
             let mut server = Server::new(page);

@@ -4,6 +4,7 @@
 //! as the user `postgres`.
 
 use postgres::{Client, Config, NoTls};
+use rustix::process::{Pid, Signal};
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
@@ -91,10 +92,10 @@ impl Server {
     pub fn crash(&self) {
         let mut postmaster = self.postmaster.lock().unwrap().take().expect("a running server");
         // Stopped, it starts no new ones while the others are killed.
-        signal("-STOP", postmaster.id());
+        send(Signal::STOP, postmaster.id());
         let children = children(postmaster.id());
         for &pid in &children {
-            signal("-KILL", pid);
+            send(Signal::KILL, pid);
         }
         postmaster.kill().unwrap();
         postmaster.wait().unwrap();
@@ -148,7 +149,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(mut postmaster) = self.postmaster.lock().unwrap().take() {
-            signal("-QUIT", postmaster.id());
+            send(Signal::QUIT, postmaster.id());
             let _ = postmaster.wait();
         }
     }
@@ -161,9 +162,12 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-fn signal(signal: &str, pid: u32) {
-    // It may have ended already.
-    let _ = Command::new("kill").args([signal, &pid.to_string()]).stderr(Stdio::null()).status();
+fn send(signal: Signal, pid: u32) {
+    let process = Pid::from_raw(pid as i32).expect("a process id");
+    match rustix::process::kill_process(process, signal) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {} // it may have ended already
+        Err(error) => panic!("{signal:?} to {pid}: {error}"),
+    }
 }
 
 fn is_alive(pid: u32) -> bool {

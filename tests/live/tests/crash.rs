@@ -94,7 +94,8 @@ fn killed_with_minimal_wal() {
     crash_under_load(&MINIMAL_WAL, 3, "");
 }
 
-/// With wal_level minimal a sequence made in the same transaction is not logged but synced at its commit.
+/// With wal_level minimal a sequence made in the same transaction is not logged but synced at its commit. Ahead of
+/// the clock, so that the clock would not hide a loss.
 #[test]
 fn made_and_used_in_one_transaction_with_minimal_wal() {
     let server = Server::start(&MINIMAL_WAL);
@@ -103,9 +104,12 @@ fn made_and_used_in_one_transaction_with_minimal_wal() {
     let ids = "SELECT next_id(6, 'fresh') FROM generate_series(1, 3000)";
     let mut transaction = client.transaction().unwrap();
     transaction.batch_execute("CREATE SEQUENCE fresh").unwrap();
+    let in_an_hour = "SELECT setval('fresh', (last_value >> 10 << 10) + 3600000 * 1024::bigint) FROM fresh";
+    transaction.batch_execute(&format!("SELECT next_id(6, 'fresh'); {in_an_hour}")).unwrap();
     let before: i64 = transaction.query(ids, &[]).unwrap().last().unwrap().get(0);
     transaction.commit().unwrap();
     let after_commit = *column(&mut client, ids).last().unwrap();
+    client.batch_execute("CREATE TABLE kept AS SELECT 1 AS n").unwrap();
     server.crash();
     server.launch();
     let after: i64 = one(&mut server.connect(), "SELECT next_id(6, 'fresh')");
@@ -132,6 +136,59 @@ fn a_lead_over_the_clock_survives() {
         let next: i64 = one(&mut server.connect(), "SELECT next_id(5)");
         assert!(next > largest, "{next} after {largest}");
         largest = next;
+    }
+}
+
+/// One session writes a WAL record and does not commit; another lives on what that logged ahead, and only reads. Its
+/// ids are safe when its statement ends. Ahead of the clock, so that the clock would not hide a loss, and with no
+/// one else to flush WAL.
+#[test]
+fn ids_that_were_only_read_survive() {
+    let server = Server::start(&[("wal_writer_delay", "10s"), ("autovacuum", "off")]);
+    let (mut a, mut b) = (server.connect(), server.connect());
+    setup(&mut a);
+    one::<i64>(&mut b, "SELECT next_id(5)");
+    a.batch_execute(
+        "SELECT setval('insta5.table_id_seq', last_value + 3600000 * 1024::bigint) FROM insta5.table_id_seq",
+    )
+    .unwrap();
+    one::<i64>(&mut b, "SELECT next_id(5)");
+    let end_of_wal =
+        |client: &mut Client| -> String { one(client, "SELECT pg_current_wal_insert_lsn()::text") };
+    let before = end_of_wal(&mut b);
+    a.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)").unwrap();
+    assert_ne!(end_of_wal(&mut b), before, "a record, by a transaction that stays open");
+    let read: i64 = one(&mut b, "SELECT next_id(5)");
+    server.crash();
+    server.launch();
+    let next: i64 = one(&mut server.connect(), "SELECT next_id(5)");
+    assert!(next > read, "{next} after {read}");
+}
+
+/// The same beside checkpoints: before the first ids, so that their change of the page must reach the disk by the
+/// next one; and before the last ids, so that they need a record after it.
+#[test]
+fn a_lead_over_the_clock_survives_checkpoints() {
+    for settings in [&[][..], &MINIMAL_WAL] {
+        let server = Server::start(settings);
+        setup(&mut server.connect());
+        one::<i64>(&mut server.connect(), "SELECT next_id(5)");
+        for ids_after_checkpoint in [false, true] {
+            let mut client = server.connect();
+            client
+                .batch_execute("SELECT setval('insta5.table_id_seq', last_value + 3600000 * 1024::bigint) FROM insta5.table_id_seq")
+                .unwrap();
+            client.batch_execute("CHECKPOINT").unwrap();
+            let mut largest = *column(&mut client, "SELECT next_ids(5, 1000)").last().unwrap();
+            client.batch_execute("CHECKPOINT").unwrap();
+            if ids_after_checkpoint {
+                largest = *column(&mut client, "SELECT next_ids(5, 1000)").last().unwrap();
+            }
+            server.crash();
+            server.launch();
+            let next: i64 = one(&mut server.connect(), "SELECT next_id(5)");
+            assert!(next > largest, "{settings:?}, {ids_after_checkpoint}: {next} after {largest}");
+        }
     }
 }
 
@@ -201,4 +258,30 @@ fn an_unlogged_sequence_starts_over_with_the_clock() {
     let mut client = server.connect();
     assert!(!one::<bool>(&mut client, "SELECT is_called FROM s"));
     assert!(one::<i64>(&mut client, "SELECT next_id(5, 's')") > largest);
+}
+
+/// A page whose special area is not a sequence's is refused, not written over.
+#[test]
+fn a_damaged_page_is_refused() {
+    let server = Server::start(&[("ignore_checksum_failure", "on")]);
+    let mut client = server.connect();
+    setup(&mut client);
+    one::<i64>(&mut client, "SELECT next_id(5)");
+    let file: String = one(&mut client, "SELECT pg_relation_filepath('insta5.table_id_seq')");
+    client.batch_execute("CHECKPOINT").unwrap();
+    server.crash();
+    let path = server.path().join("data").join(file);
+    let mut page = std::fs::read(&path).unwrap();
+    page[8192 - 8..].fill(0);
+    std::fs::write(&path, page).unwrap();
+    server.launch();
+    let (state, message, hint) = error_of(&mut server.connect(), "SELECT next_id(5)");
+    assert_eq!(
+        (state.as_str(), message.as_str(), hint.as_str()),
+        (
+            "XX001",
+            "bad magic number in sequence insta5.table_id_seq",
+            "Restore the sequence from a backup, or drop it and create it again."
+        )
+    );
 }

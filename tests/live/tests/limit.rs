@@ -2,7 +2,7 @@
 
 use instagram_id_live::*;
 use std::sync::Barrier;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const IDS_PER_MS: f64 = 1024.0;
 
@@ -13,31 +13,54 @@ fn share_of_limit(sessions: &[Vec<i64>]) -> f64 {
     ids.count() as f64 / IDS_PER_MS / span as f64
 }
 
-/// Has `count` sessions each make `ids` ids in one statement, all at once, up to three times: every round is
-/// checked in full, and the best one must come near the limit. A machine that takes a core away for some
-/// milliseconds costs a round that much, and says nothing about the generator.
+/// What this machine allows at the moment: the share of milliseconds in which a thread gets to run that works for a
+/// fifth of each and sleeps until the next, as a session at the limit does. 1 on an idle machine.
+fn share_of_milliseconds() -> f64 {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let started = now().as_millis();
+    let mut seen = 0;
+    while now().as_millis() < started + 500 {
+        seen += 1;
+        let work_until = now() + Duration::from_micros(200);
+        while now() < work_until {}
+        let into_ms = now().subsec_nanos() % 1_000_000;
+        std::thread::sleep(Duration::from_nanos(u64::from(1_000_000 - into_ms)));
+    }
+    seen as f64 / (now().as_millis() - started) as f64
+}
+
+/// Has `count` sessions each make `ids` ids in one statement, all at once, and checks them all for duplicates and
+/// order. They must take at most 1.1 times as long as the limit allows, or as the machine does where that is busy
+/// with other work; in the best of some rounds, since noise only ever takes away.
 fn run_at_the_limit(count: usize, ids: usize, statement: &str) {
     let server = Server::start(&[("fsync", "off")]);
     server.connect().batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
-    let mut shares = vec![];
-    for _ in 0..3 {
+    let mut rounds = vec![];
+    let near_enough = |&(share, allowed): &(f64, f64)| share * 1.1 >= f64::min(1.0, allowed);
+    while rounds.len() < 10 && !rounds.iter().any(near_enough) {
+        let before = share_of_milliseconds();
         let barrier = Barrier::new(count);
         let sessions = in_parallel(count, |_| {
             let mut client = server.connect();
             barrier.wait();
             column(&mut client, statement)
         });
+        let allowed = (before + share_of_milliseconds()) / 2.0;
         check_unique_and_increasing(&sessions);
         assert!(sessions.iter().all(|session| session.len() == ids));
-        shares.push(share_of_limit(&sessions));
-        if shares.last().unwrap() * 1.1 >= 1.0 {
-            break;
-        }
+        let share = share_of_limit(&sessions);
+        rounds.push((share, allowed));
     }
-    println!("{count} x {ids} ids by {statement}: {shares:.4?} of the limit, 0 duplicates, 0 out of order");
-    let best = shares.iter().copied().fold(0.0, f64::max);
-    assert!(best * 1.1 >= 1.0, "{shares:?} of the limit");
-    assert!(best <= 1.0, "more than the format holds: {shares:?}");
+    let (share, allowed) = rounds.last().unwrap();
+    println!(
+        "{count} x {ids} ids by {statement}: {share:.4} of the limit (the machine: {allowed:.4}; round {}), \
+         0 duplicates, 0 out of order",
+        rounds.len()
+    );
+    assert!(
+        rounds.iter().any(near_enough),
+        "(share of the limit, of the machine's milliseconds): {rounds:.4?}"
+    );
 }
 
 #[test]
@@ -58,6 +81,43 @@ fn a_million_ids_from_the_shards_own_function() {
 #[test]
 fn two_million_ids_in_batches_from_four_sessions() {
     run_at_the_limit(4, 500_000, "SELECT next_ids(5, 500000)");
+}
+
+/// What this extension is for: the original's two calls, nextval and then the clock, without PL/pgSQL to slow them
+/// down, repeat ids; and the checks of these tests see it.
+#[test]
+fn nextval_and_the_clock_repeat_ids() {
+    let server = Server::start(&[("fsync", "off")]);
+    server.connect().batch_execute("CREATE SEQUENCE plain").unwrap();
+    let port = "SELECT (floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23
+        | 5 << 10 | nextval('plain') % 1024 FROM generate_series(1, 500000)";
+    let sessions = in_parallel(4, |_| column(&mut server.connect(), port));
+    let distinct: std::collections::HashSet<i64> = sessions.iter().flatten().copied().collect();
+    println!("nextval and the clock, 4 x 500,000 ids: {} duplicates", 2_000_000 - distinct.len());
+    assert!(distinct.len() < 2_000_000);
+}
+
+/// By the server's clock and not by the ids' own time fields, which cannot show more than the limit: sessions that
+/// wait for the same tick do not each open a millisecond after it. The ids stay in the server, whose speed would
+/// otherwise be the client's.
+#[test]
+fn four_sessions_are_together_no_faster_than_the_limit() {
+    let server = Server::start(&[("fsync", "off")]);
+    server.connect().batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    let barrier = Barrier::new(4);
+    let started = std::time::Instant::now();
+    in_parallel(4, |_| {
+        let mut client = server.connect();
+        barrier.wait();
+        one::<i64>(&mut client, "SELECT count(*) FROM (SELECT next_ids(5, 500000)) AS batch")
+    });
+    let elapsed = started.elapsed();
+    assert!(elapsed >= Duration::from_millis(1950), "2,000,000 ids in {elapsed:?}");
+    let lead: f64 = one(
+        &mut server.connect(),
+        "SELECT extract(epoch FROM id_time(next_id(5)) - clock_timestamp())::float8",
+    );
+    assert!(lead <= 0.001, "{lead} s ahead of the clock");
 }
 
 /// While it waits a session sleeps: making ids at the limit leaves most of a core idle.

@@ -93,11 +93,55 @@ fn what_another_session_changes_is_seen_at_the_next_call() {
     assert_eq!(error_of(&mut a, by_shard).0, "42501");
     b.batch_execute("ALTER ROLE app SUPERUSER").unwrap();
     goes_on(&mut a, by_shard);
+    b.batch_execute("ALTER ROLE app NOSUPERUSER").unwrap();
+    assert_eq!(error_of(&mut a, by_shard).0, "42501");
+    // pg_database_owner has no members but the database's owner of the moment.
     b.batch_execute(
-        "ALTER ROLE app NOSUPERUSER; GRANT makers TO app; REVOKE USAGE ON SCHEMA insta5 FROM app",
+        "GRANT USAGE ON SEQUENCE insta5.table_id_seq TO pg_database_owner; ALTER DATABASE postgres OWNER TO app",
     )
     .unwrap();
+    goes_on(&mut a, by_shard);
+    b.batch_execute("ALTER DATABASE postgres OWNER TO postgres").unwrap();
+    assert_eq!(error_of(&mut a, by_shard).0, "42501");
+    b.batch_execute("GRANT makers TO app").unwrap();
+    goes_on(&mut a, by_shard);
+    b.batch_execute("REVOKE USAGE ON SCHEMA insta5 FROM app").unwrap();
     assert_eq!(error_of(&mut a, by_shard).1, "permission denied for schema insta5");
+}
+
+/// Calls by the shard's number that wait for the lock while a transaction puts another sequence in place of the
+/// shard's: once it commits they use the new one. Going on with the old one would make two clocks of one shard.
+#[test]
+fn a_call_that_waits_for_ddl_follows_it() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut a = server.connect();
+    a.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(7)").unwrap();
+    let blocked = |client: &mut postgres::Client| -> i64 {
+        one(client, "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'relation'")
+    };
+    let mut race = |ddl: &str, calls: &str| -> Vec<Vec<i64>> {
+        a.batch_execute(&format!("BEGIN; {ddl}")).unwrap();
+        std::thread::scope(|scope| {
+            let waiting: Vec<_> =
+                (0..3).map(|_| scope.spawn(|| column(&mut server.connect(), calls))).collect();
+            while blocked(&mut a) < 3 {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            a.batch_execute("COMMIT").unwrap();
+            let mut sessions = vec![column(&mut a, calls)];
+            sessions.extend(waiting.into_iter().map(|thread| thread.join().unwrap()));
+            sessions
+        })
+    };
+
+    let replaced = race(
+        "ALTER SEQUENCE insta7.table_id_seq RENAME TO old; CREATE SEQUENCE insta7.table_id_seq;
+         SELECT setval('insta7.table_id_seq', last_value) FROM insta7.old",
+        "SELECT next_ids(7, 5000)",
+    );
+    check_unique_and_increasing(&replaced);
+    let remade = race("DROP SCHEMA insta7 CASCADE; SELECT create_shard(7)", "SELECT next_id(7)");
+    check_unique_and_increasing(&remade);
 }
 
 /// A transaction that has used a sequence keeps it from being dropped or altered, as with nextval, and no one
@@ -107,7 +151,8 @@ fn an_open_transaction_stands_in_nobodys_way_but_ddls() {
     let server = Server::start(&[("fsync", "off")]);
     let (mut a, mut b) = (server.connect(), server.connect());
     a.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
-    // The lock is the transaction's, also when the savepoint that first asked for it is rolled back.
+    // Each transaction takes the lock anew. It is the transaction's, also when the savepoint that first asked for it is rolled back.
+    one::<i64>(&mut a, "SELECT next_id(5)");
     a.batch_execute("BEGIN; SAVEPOINT s; SELECT next_id(5); ROLLBACK TO s").unwrap();
     b.batch_execute("SET lock_timeout = '200ms'").unwrap();
     one::<i64>(&mut b, "SELECT next_id(5)");
@@ -210,4 +255,26 @@ fn a_database_owner_installs_it() {
     let mut client = config.user("owner").connect(postgres::NoTls).unwrap();
     client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
     assert_eq!(one::<i32>(&mut client, "SELECT id_shard(insta5.next_id())"), 5);
+}
+
+/// Sessions that set a shard's sequence back beside others that wait on it: the wait of one that saw the same state
+/// before does not pay for the state that came back, whose millisecond may be used by now.
+#[test]
+fn a_sequence_set_back_beside_others_repeats_nothing() {
+    let server = Server::start(&[("fsync", "off")]);
+    server.connect().batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    let ids = in_parallel(4, |n| {
+        let mut client = server.connect();
+        let set_back = client.prepare("SELECT setval('insta5.table_id_seq', 1, false)").unwrap();
+        let next = client.prepare("SELECT next_id(5)").unwrap();
+        (0..3000)
+            .map(|_| {
+                if n < 2 {
+                    client.execute(&set_back, &[]).unwrap();
+                }
+                client.query_one(&next, &[]).unwrap().get(0)
+            })
+            .collect()
+    });
+    check_unique_and_increasing(&ids);
 }

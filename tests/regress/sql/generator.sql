@@ -26,6 +26,19 @@ SELECT id_seq(id), last_value % 1024 = id_seq(id) AS same FROM (SELECT next_id(1
 CREATE SEQUENCE starts_ahead START 844424930131969;
 SELECT id_time(next_id(1, 'starts_ahead')) < now() + interval '1 second' AS follows_the_clock;
 
+-- log_cnt stays a distance from where the sequence now is, also when it is set ahead, not called, once more.
+SELECT setval('starts_ahead', 844424930131969, false);
+SELECT id_time(next_id(1, 'starts_ahead')) < now() + interval '1 second' AS follows_the_clock;
+SELECT log_cnt BETWEEN 0 AND 1000 * 1024 AS recorded FROM starts_ahead;
+-- A wait that is over no longer shows.
+DO $$
+BEGIN
+    CREATE SEQUENCE brief;
+    PERFORM next_id(1, 'brief');
+    RAISE NOTICE 'waits for %', (SELECT wait_event FROM pg_stat_activity WHERE pid = pg_backend_pid());
+    DROP SEQUENCE brief;
+END $$;
+
 -- Batches: in order, whole, and continuous with single ids.
 INSERT INTO issued (id) SELECT next_ids(1, 1);
 INSERT INTO issued (id) SELECT next_ids(1, 3000);
@@ -33,6 +46,9 @@ INSERT INTO issued (id) SELECT next_id(1);
 SELECT count(*), bool_and(id > previous) AS in_order
 FROM (SELECT id, lag(id) OVER (ORDER BY n) AS previous FROM (SELECT row_number() OVER () AS n, id FROM next_ids(1, 2500) AS id) AS batch) AS steps;
 SELECT count(*) FROM (SELECT next_ids(1, 2000000000) LIMIT 10) AS cut_short;
+-- A batch's last id is the sequence's last value.
+SELECT max(id) AS last FROM next_ids(1, 10) AS id \gset
+SELECT last_value = ((:last >> 23) << 10 | id_seq(:last)) AS is_the_last_id FROM insta1.table_id_seq;
 
 -- Rolled back transactions, savepoints and exceptions take no id back.
 BEGIN;

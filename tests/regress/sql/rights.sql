@@ -47,6 +47,7 @@ RESET ROLE;
 -- What a backend has found out for one role holds for no other, and not beyond a revocation.
 SELECT id_shard(next_id(31));
 REVOKE UPDATE ON SEQUENCE insta31.table_id_seq FROM regress_id_app;
+SELECT id_shard(next_id(31));
 SET ROLE regress_id_app;
 SELECT message FROM raises('SELECT next_id(31)');
 RESET ROLE;
@@ -61,6 +62,7 @@ SELECT message FROM raises('SELECT next_id(31)');
 RESET ROLE;
 GRANT USAGE ON SEQUENCE insta31.table_id_seq TO regress_id_app;
 REVOKE USAGE ON SCHEMA insta31 FROM regress_id_app;
+SELECT id_shard(next_id(31));
 SET ROLE regress_id_app;
 SELECT message FROM raises('SELECT next_id(31)');
 RESET ROLE;
