@@ -1,0 +1,44 @@
+# make demo           see it work, on a server of its own
+# make test           run every test, on every PostgreSQL that can be set up
+# make                build for the PostgreSQL that PG_CONFIG names
+# make install        install what was built (needs the right to write there: sudo make install)
+# make installcheck   run the regression tests on a running server, by PGHOST, PGPORT, PGUSER
+
+PG_CONFIG = pg_config
+pkglibdir := $(shell $(PG_CONFIG) --pkglibdir 2>/dev/null)
+extensiondir := $(shell $(PG_CONFIG) --sharedir 2>/dev/null)/extension
+package = target/package
+library = $(package)$(pkglibdir)/instagram_id.so
+
+all: $(library)
+
+$(library): Cargo.toml Cargo.lock instagram_id.control $(shell find src sql -type f)
+	scripts/build.sh '$(PG_CONFIG)' $(package)
+	@touch '$@'
+
+install: $(library)
+	install -d '$(DESTDIR)$(pkglibdir)' '$(DESTDIR)$(extensiondir)'
+	install -m 755 '$(library)' '$(DESTDIR)$(pkglibdir)/'
+	install -m 644 '$(package)$(extensiondir)/'instagram_id* '$(DESTDIR)$(extensiondir)/'
+
+uninstall:
+	rm -f '$(DESTDIR)$(pkglibdir)/instagram_id.so' '$(DESTDIR)$(extensiondir)/'instagram_id*
+
+PG_REGRESS = $(pkglibdir)/pgxs/src/test/regress/pg_regress
+REGRESS = $(basename $(notdir $(sort $(wildcard tests/regress/sql/*.sql))))
+
+installcheck:
+	mkdir -p target/regress
+	'$(PG_REGRESS)' --inputdir=tests/regress --outputdir=target/regress --bindir='$(shell $(PG_CONFIG) --bindir)' \
+	    --dbname=contrib_regression --load-extension=instagram_id $(REGRESS)
+
+demo:
+	scripts/demo.sh
+
+test:
+	scripts/test.sh
+
+clean:
+	rm -rf target
+
+.PHONY: all install uninstall installcheck demo test clean

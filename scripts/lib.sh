@@ -1,0 +1,114 @@
+# What the scripts share. Sourced by them, under `set -euo pipefail`.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+CARGO_PGRX_VERSION=$(sed -n 's/^pgrx = "=\(.*\)"/\1/p' "$ROOT/Cargo.toml")
+
+# Everything that the scripts fetch or set up for themselves lies here; removing it costs time and nothing else.
+if [ -n "${INSTAGRAM_ID_CACHE:-}" ]; then
+    CACHE=$INSTAGRAM_ID_CACHE
+elif [ "$(id -u)" = 0 ]; then
+    CACHE=/var/cache/instagram_id # the user postgres must be able to read it
+else
+    CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/instagram_id
+fi
+export PATH=$CACHE/cargo/bin:$PATH # before another cargo-pgrx that the user may have
+# pgrx keeps its list of PostgreSQL installations here; the user's own in ~/.pgrx is left alone.
+export PGRX_HOME=$CACHE/pgrx
+# With it, Rust would add its backtraces to the details of PostgreSQL errors.
+unset RUST_BACKTRACE
+
+say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
+fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        fail "this needs root: $*"
+    fi
+}
+
+# A PostgreSQL server refuses to run as root. Where root runs the scripts it runs as the user postgres.
+as_server_user() {
+    if [ "$(id -u)" = 0 ]; then (cd / && exec runuser -u postgres -- "$@"); else "$@"; fi
+}
+
+# with_progress WHAT COMMAND...: runs a long command with its output kept for the case that it fails, and shows
+# the time that passes beside the last line of it.
+with_progress() {
+    local what=$1 log pid started=$SECONDS status=0 shown=0 last
+    shift
+    log=$(mktemp)
+    "$@" >"$log" 2>&1 </dev/null &
+    pid=$!
+    while kill -0 "$pid" 2>/dev/null; do
+        sleep 0.2
+        if [ -t 1 ]; then
+            last=$(tail -n 1 "$log" | tr -d '\r\033' | cut -c 1-50)
+            printf '\r\033[K\033[1m==>\033[0m %s ... %d s  %s' "$what" $((SECONDS - started)) "$last"
+        elif [ $((SECONDS - started - shown)) -ge 20 ]; then
+            shown=$((SECONDS - started))
+            echo "    $what ... $shown s"
+        fi
+    done
+    wait "$pid" || status=$?
+    if [ -t 1 ]; then printf '\r\033[K'; fi
+    if [ "$status" = 0 ]; then
+        say "$what: done in $((SECONDS - started)) s"
+    else
+        say "$what: failed"
+        tail -n 80 "$log" >&2
+    fi
+    rm -f "$log"
+    return "$status"
+}
+
+# The major version of the PostgreSQL that a pg_config belongs to.
+major_of() { "$1" --version | sed -n 's/^PostgreSQL \([0-9]*\).*/\1/p'; }
+
+# A pg_regress that runs for this PostgreSQL: its own, or where that is missing or broken another one's, since
+# it only drives psql.
+pg_regress_for() {
+    local candidate
+    for candidate in "$("$1" --pkglibdir)/pgxs/src/test/regress/pg_regress" \
+        /usr/lib/postgresql/*/lib/pgxs/src/test/regress/pg_regress; do
+        if "$candidate" --version >/dev/null 2>&1; then
+            echo "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+# --- a throw-away server -------------------------------------------------------------------------------------
+
+# start_server PG_CONFIG: a new cluster in a temporary folder, reached by a socket in that folder and by nothing
+# else. Sets SERVER_BIN and SERVER_DIR, exports PGHOST, PGPORT and PGUSER.
+start_server() {
+    SERVER_BIN=$("$1" --bindir)
+    SERVER_DIR=$(mktemp -d "${TMPDIR:-/tmp}/instagram_id.XXXXXX")
+    chmod 755 "$SERVER_DIR"
+    if [ "$(id -u)" = 0 ]; then chown postgres "$SERVER_DIR"; fi
+    as_server_user "$SERVER_BIN/initdb" -D "$SERVER_DIR/data" -U postgres -A trust -E UTF8 --locale=C.UTF-8 \
+        --no-sync >"$SERVER_DIR/initdb.log" 2>&1 || { cat "$SERVER_DIR/initdb.log" >&2; return 1; }
+    as_server_user tee -a "$SERVER_DIR/data/postgresql.conf" >/dev/null <<-CONF
+	listen_addresses = ''
+	unix_socket_directories = '$SERVER_DIR'
+	port = 5432
+	CONF
+    as_server_user "$SERVER_BIN/pg_ctl" -D "$SERVER_DIR/data" -l "$SERVER_DIR/server.log" -w start \
+        >/dev/null || { cat "$SERVER_DIR/server.log" >&2; return 1; }
+    export PGHOST=$SERVER_DIR PGPORT=5432 PGUSER=postgres
+}
+
+# Stops the server, by its process id, and removes its folder. Does nothing where there is none.
+stop_server() {
+    [ -n "${SERVER_DIR:-}" ] || return 0
+    if [ -f "$SERVER_DIR/data/postmaster.pid" ]; then
+        as_server_user "$SERVER_BIN/pg_ctl" -D "$SERVER_DIR/data" -m immediate -w stop >/dev/null || true
+    fi
+    rm -rf "$SERVER_DIR"
+    SERVER_DIR=
+}

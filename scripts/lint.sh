@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Format and lint, for each PostgreSQL major that is set up, since the code differs a little between them.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+cargo fmt --all --check
+scripts/setup.sh servers
+for pg_config in $(scripts/servers.sh); do
+    major=$(major_of "$pg_config")
+    say "Clippy for PostgreSQL $major"
+    cargo clippy --workspace --all-targets --no-default-features --features "instagram_id/pg$major,instagram_id/pg_test" \
+        -- -D warnings
+done

