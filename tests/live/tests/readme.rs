@@ -1,0 +1,70 @@
+//! The SQL in the README runs, and gives what the README says.
+
+use instagram_id_live::*;
+use postgres::SimpleQueryMessage;
+
+/// The statements of the README's SQL blocks, each with what its comment says of the result.
+fn statements(markdown: &str) -> Vec<(String, Option<String>)> {
+    let mut statements = vec![];
+    for block in markdown.split("```sql\n").skip(1) {
+        let (sql, _) = block.split_once("```").expect("a block ends");
+        let mut statement = String::new();
+        for line in sql.lines() {
+            let (code, comment) =
+                line.split_once("--").map_or((line, None), |(code, text)| (code, Some(text)));
+            statement.push_str(code);
+            statement.push('\n');
+            if code.trim_end().ends_with(';') {
+                statements.push((std::mem::take(&mut statement), comment.map(|text| text.trim().to_owned())));
+            }
+        }
+        assert_eq!(statement.trim(), "", "a statement without an end");
+    }
+    statements
+}
+
+#[test]
+fn the_readmes_sql_does_what_it_says() {
+    let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
+    let mut client = server.connect();
+    let readme = include_str!("../../../README.md");
+    let statements = statements(readme);
+    let mut compared = 0;
+    for (statement, expected) in &statements {
+        let messages = client.simple_query(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+        let rows: Vec<String> = messages
+            .iter()
+            .filter_map(|message| match message {
+                SimpleQueryMessage::Row(row) => {
+                    Some((0..row.len()).map(|n| row.get(n).unwrap_or("NULL")).collect::<Vec<_>>().join(" | "))
+                }
+                _ => None,
+            })
+            .collect();
+        if let Some(expected) = expected.as_ref().filter(|text| !text.starts_with("such as")) {
+            assert_eq!(&rows.join("\n"), expected, "{statement}");
+            compared += 1;
+        }
+    }
+    println!("{} statements, {compared} results compared", statements.len());
+    assert!(compared >= 15);
+}
+
+/// No function is left out, and none is named that is not there.
+#[test]
+fn the_readme_knows_every_function() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    let query = "SELECT DISTINCT proname::text FROM pg_depend JOIN pg_proc ON pg_proc.oid = objid
+        WHERE deptype = 'e' AND classid = 'pg_proc'::regclass
+          AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id') ORDER BY 1";
+    let installed: Vec<String> = client.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+    let mut documented: Vec<String> = include_str!("../../../README.md")
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('(')?.0.to_owned()))
+        .collect();
+    documented.sort();
+    documented.dedup();
+    assert_eq!(installed, documented);
+}
