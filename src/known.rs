@@ -84,7 +84,7 @@ pub fn remember_shard(shard: u16, era: Era, role: Oid, sequence: Oid) {
 }
 
 /// Begins a new era.
-pub fn forget_all() {
+fn forget_all() {
     ERA.set(ERA.get() + 1);
 }
 

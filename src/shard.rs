@@ -8,11 +8,11 @@ use crate::names;
 use crate::oid_types::Regnamespace;
 use pgrx::pg_sys::{self, AsPgCStr, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
-use pgrx::spi::{quote_identifier, quote_literal, quote_qualified_identifier};
+use pgrx::spi::quote_identifier;
 use std::ffi::CStr;
 
 /// The name of every shard's sequence, as in the original.
-const SEQUENCE_NAME: &str = "table_id_seq";
+const SEQUENCE: &str = "table_id_seq";
 
 /// The name of a shard's schema, as in the original.
 fn schema_name(shard: Shard) -> String {
@@ -32,12 +32,8 @@ fn schema_name(shard: Shard) -> String {
 #[pg_extern(volatile, parallel_unsafe)]
 fn create_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<Regnamespace, ErrorReport> {
     let shard = arguments::shard(not_null(shard, "shard")?)?;
-    let name = schema_name(shard);
-    let number = shard.number();
-    let schema = quote_identifier(&name);
-    let sequence = quote_qualified_identifier(name.as_str(), SEQUENCE_NAME);
-    let sequence_literal = quote_literal(&sequence);
-    // The schema that this very function lives in is the extension's.
+    let (number, schema) = (shard.number(), schema_name(shard));
+    // The schema that this very function lives in is the extension's; of the names here only it may need quotes.
     // SAFETY: PostgreSQL passes a call's fcinfo with its flinfo.
     let own_schema =
         unsafe { pg_sys::get_namespace_name(pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid)) };
@@ -46,15 +42,15 @@ fn create_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<
     Spi::run(&format!(
         "CREATE SCHEMA {schema};
          COMMENT ON SCHEMA {schema} IS 'logical shard {number} of instagram_id';
-         CREATE SEQUENCE {sequence} AS pg_catalog.int8;
-         COMMENT ON SEQUENCE {sequence} IS 'last issued id of shard {number} without its shard bits';
+         CREATE SEQUENCE {schema}.{SEQUENCE} AS pg_catalog.int8;
+         COMMENT ON SEQUENCE {schema}.{SEQUENCE} IS 'last issued id of shard {number} without its shard bits';
          CREATE FUNCTION {schema}.next_id() RETURNS pg_catalog.int8
              LANGUAGE sql VOLATILE PARALLEL UNSAFE
-             RETURN {own_schema}.next_id({number}, {sequence_literal}::pg_catalog.regclass);
+             RETURN {own_schema}.next_id({number}, '{schema}.{SEQUENCE}'::pg_catalog.regclass);
          COMMENT ON FUNCTION {schema}.next_id() IS 'next id of shard {number}'"
     ))
     .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed statement itself: {error}"));
-    Ok(Regnamespace(namespace_oid(&name)))
+    Ok(Regnamespace(namespace_oid(&schema)))
 }
 
 /// The sequence that makes a shard's ids: `insta<shard>.table_id_seq`. It may be renamed or dropped until it is
@@ -71,18 +67,15 @@ pub fn sequence_of(shard: Shard) -> Result<Oid, Error> {
     }
     let era = known::era();
     let name = schema_name(shard);
-    let missing = || Error::ShardMissing {
-        shard: shard.number(),
-        sequence: quote_qualified_identifier(name.as_str(), SEQUENCE_NAME),
-    };
+    let missing = || Error::ShardMissing { shard: shard.number(), sequence: format!("{name}.{SEQUENCE}") };
     let schema = namespace_oid(&name);
     if schema == Oid::INVALID {
         return Err(missing());
     }
     if !may_use_schema(schema, role) {
-        return Err(Error::NoRightOnSchema { name: quote_identifier(&name), role: names::current_role() });
+        return Err(Error::NoRightOnSchema { name, role: names::current_role() });
     }
-    let sequence = relation_oid(SEQUENCE_NAME, schema);
+    let sequence = relation_oid(SEQUENCE, schema);
     if sequence == Oid::INVALID {
         return Err(missing());
     }

@@ -21,6 +21,8 @@ pub struct Server {
     dir: TempDir,
     bin: PathBuf,
     owner: Option<(u32, u32)>,
+    /// The library that lets the server see another clock than the machine's.
+    faketime: Option<PathBuf>,
     postmaster: Mutex<Option<Child>>,
 }
 
@@ -28,13 +30,38 @@ impl Server {
     /// Initializes a cluster with these settings beside the defaults, and starts it.
     pub fn start(settings: &[(&str, &str)]) -> Server {
         let server = Server::new();
-        server.run(
+        server.initialize(settings);
+        server
+    }
+
+    fn initialize(&self, settings: &[(&str, &str)]) {
+        self.run(
             "initdb",
             &["-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"],
         );
-        server.configure(settings);
-        server.launch();
+        self.configure(settings);
+        self.launch();
+    }
+
+    /// A server whose clock is set by [`Server::set_clock`].
+    pub fn start_with_a_clock_of_its_own(settings: &[(&str, &str)]) -> Server {
+        let mut server = Server::new();
+        let library = fs::read_dir("/usr/lib")
+            .unwrap()
+            .filter_map(|entry| Some(entry.ok()?.path().join("faketime/libfaketime.so.1")))
+            .find(|path| path.exists());
+        server.faketime = Some(library.expect("Debian's package libfaketime"));
+        server.set_clock("+0");
+        server.initialize(settings);
         server
+    }
+
+    /// Sets the server's clock, by an offset from the machine's such as `+2h` or `-1d`. All its processes see it at
+    /// once.
+    pub fn set_clock(&self, offset: &str) {
+        let new = self.path().join("clock.new");
+        fs::write(&new, offset).unwrap();
+        fs::rename(new, self.path().join("clock")).unwrap();
     }
 
     /// A server that starts as a copy of a running one, following it.
@@ -60,7 +87,7 @@ impl Server {
         if let Some((uid, gid)) = owner {
             chown(dir.path(), Some(uid), Some(gid)).unwrap();
         }
-        Server { dir, bin, owner, postmaster: Mutex::new(None) }
+        Server { dir, bin, owner, faketime: None, postmaster: Mutex::new(None) }
     }
 
     fn configure(&self, settings: &[(&str, &str)]) {
@@ -79,6 +106,10 @@ impl Server {
     pub fn launch(&self) {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path().join("log")).unwrap();
         let mut command = self.command("postgres", &["-D", "data"]);
+        if let Some(library) = &self.faketime {
+            command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", self.path().join("clock"));
+            command.env("FAKETIME_NO_CACHE", "1").env("DONT_FAKE_MONOTONIC", "1");
+        }
         let child = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         *self.postmaster.lock().unwrap() = Some(child);
         let deadline = Instant::now() + Duration::from_secs(60);
