@@ -6,7 +6,8 @@
 //! an earlier one is looked up again. Forgetting too much costs a microsecond; forgetting too little would be
 //! wrong, so nothing finer is attempted.
 
-use pgrx::pg_sys::{self, Datum, Oid};
+use crate::sys::RelFileLocator;
+use pgrx::pg_sys::{self, Datum, LocalTransactionId, Oid};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
@@ -16,27 +17,48 @@ use std::ffi::c_int;
 pub struct Era(u64);
 
 /// A sequence as this backend last found it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Known {
-    /// When the sequence was last found fit, and `role` found to have the right to it.
-    pub checked: Option<(Era, Oid)>,
-    /// Its MINVALUE at that time.
-    pub min_value: i64,
+    /// What the catalogs say of it, and when they said so.
+    pub checked: Option<(Valid, Facts)>,
     /// The transaction that holds the lock on it.
-    pub locked_in: pg_sys::LocalTransactionId,
+    pub locked_in: LocalTransactionId,
+    /// The shared buffer that its page was last in, or `InvalidBuffer`.
+    pub buffer: pg_sys::Buffer,
     /// The file for which this backend has itself written a WAL record, or `InvalidOid`.
     pub logged_file: Oid,
     /// The position in WAL that is on disk, or will be when the transaction `safe_in` commits.
     pub safe_lsn: pg_sys::XLogRecPtr,
     /// 0 where it is on disk.
-    pub safe_in: pg_sys::LocalTransactionId,
+    pub safe_in: LocalTransactionId,
+}
+
+/// For what a finding holds: in this era, for this role.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Valid {
+    pub era: Era,
+    pub role: Oid,
+    /// The transaction it holds in, where it cannot outlive one, else 0.
+    pub transaction: LocalTransactionId,
+}
+
+/// What the catalogs say of a sequence that is fit to be a clock and that the role may use.
+#[derive(Clone, Copy)]
+pub struct Facts {
+    pub locator: RelFileLocator,
+    pub min_value: i64,
+    /// Whether its changes are logged: not for a temporary or unlogged one, nor under `wal_level = minimal` in the
+    /// transaction that made it.
+    pub needs_wal: bool,
+    /// A temporary one of this session's.
+    pub is_local_temp: bool,
 }
 
 impl Known {
     const NOTHING: Known = Known {
         checked: None,
-        min_value: 0,
         locked_in: 0,
+        buffer: pg_sys::InvalidBuffer as pg_sys::Buffer,
         logged_file: Oid::INVALID,
         safe_lsn: 0,
         safe_in: 0,
@@ -62,13 +84,10 @@ pub fn era() -> Era {
     Era(ERA.get())
 }
 
-/// What is known of the sequence. A copy: announcements may arrive while the caller works with it.
-pub fn recall(sequence: Oid) -> Known {
-    SEQUENCES.with_borrow(|known| known.get(&sequence).copied().unwrap_or(Known::NOTHING))
-}
-
-pub fn remember(sequence: Oid, found: Known) {
-    SEQUENCES.with_borrow_mut(|known| known.insert(sequence, found));
+/// Lets `visit` use and add to what is known of the sequence. It must not come back here: an announcement may
+/// arrive while it runs, and only begins a new era.
+pub fn with<T>(sequence: Oid, visit: impl FnOnce(&mut Known) -> T) -> T {
+    SEQUENCES.with_borrow_mut(|sequences| visit(sequences.entry(sequence).or_insert(Known::NOTHING)))
 }
 
 /// The sequence of a shard, where `role` has found it in the present era.

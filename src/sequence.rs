@@ -6,7 +6,7 @@
 
 use crate::epoch::{Epoch, US_PER_MS};
 use crate::error::{Error, Unfit};
-use crate::known::{self, Era, Known};
+use crate::known::{self, Era, Facts, Known, Valid};
 use crate::layout::Shard;
 use crate::sys::{self, NoLock, RowExclusiveLock, guarded};
 use crate::tick::{self, Next, Run, State, VALUE_MAX};
@@ -83,13 +83,10 @@ pub fn take(request: Request) -> Result<Run, Error> {
                 (shard::sequence_of(shard)?, Some(found))
             }
         };
-        let mut known = known::recall(sequence);
-        let before = known;
-        // SAFETY: `visit` keeps the guard's rules: it panics nowhere and owns nothing with a destructor.
-        let visit = unsafe { guarded(|| visit(sequence, found, &request, paid, &mut known)) };
-        if known != before {
-            known::remember(sequence, known);
-        }
+        let visit = known::with(sequence, |known| {
+            // SAFETY: `visit` keeps the guard's rules: it panics nowhere and owns nothing with a destructor.
+            unsafe { guarded(|| visit(sequence, found, &request, paid, known)) }
+        });
         match visit.map_err(|refusal| explain(refusal, sequence, &request))? {
             Outcome::Taken(run) => return Ok(run),
             Outcome::LookAgain => {}
@@ -119,23 +116,20 @@ unsafe fn visit(
         if found.is_some_and(|era| era != known::era()) {
             return Ok(Outcome::LookAgain);
         }
-        check(sequence, known)?;
-        let relation = sys::relation_open(sequence, NoLock);
-        let outcome = if pg_sys::XactReadOnly && !(*relation).rd_islocaltemp {
-            Err(Refusal::ReadOnly)
-        } else if sys::IsInParallelMode() {
-            Err(Refusal::Parallel)
-        } else {
-            let page = SequencePage::lock(relation);
-            let outcome = page.take(request, paid, known);
-            let lsn = sys::PageGetLSN(page.page);
-            page.unlock();
-            if let Ok(Outcome::Taken(_)) = outcome {
-                make_safe(relation, lsn, known);
-            }
-            outcome
-        };
-        sys::relation_close(relation, NoLock);
+        let facts = check(sequence, known)?;
+        if pg_sys::XactReadOnly && !facts.is_local_temp {
+            return Err(Refusal::ReadOnly);
+        }
+        if sys::IsInParallelMode() {
+            return Err(Refusal::Parallel);
+        }
+        let page = SequencePage::lock(sequence, facts, known);
+        let outcome = page.take(request, paid, known);
+        let lsn = sys::PageGetLSN(page.page);
+        page.unlock();
+        if let Ok(Outcome::Taken(_)) = outcome {
+            make_safe(facts, lsn, known);
+        }
         outcome
     }
 }
@@ -154,21 +148,32 @@ unsafe fn lock_for_transaction(sequence: Oid, known: &mut Known) {
 
 /// Checks that this is a sequence fit to be a clock and that the current role may use it; at once where that
 /// was found out before and nothing has changed since.
-unsafe fn check(sequence: Oid, known: &mut Known) -> Result<(), Refusal> {
-    // SAFETY: as for `visit`.
+unsafe fn check(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
+    // SAFETY: as for `visit`; an open relation has its pg_class row.
     unsafe {
-        let role = sys::GetUserId();
-        let era = known::era();
-        if known.checked == Some((era, role)) {
-            return Ok(());
+        let now = Valid { era: known::era(), role: sys::GetUserId(), transaction: 0 };
+        if let Some((valid, facts)) = known.checked
+            && (valid == now || valid == Valid { transaction: known.locked_in, ..now })
+        {
+            return Ok(facts);
         }
-        match sys::get_rel_relkind(sequence) as u8 {
-            0 => return Err(Refusal::Missing),
-            pg_sys::RELKIND_SEQUENCE => {}
-            _ => return Err(Refusal::NotSequence),
+        let relation = sys::try_relation_open(sequence, NoLock);
+        if relation.is_null() {
+            return Err(Refusal::Missing);
+        }
+        let is_sequence = (*(*relation).rd_rel).relkind as u8 == pg_sys::RELKIND_SEQUENCE;
+        let mut facts = Facts {
+            locator: sys::rd_locator(relation),
+            min_value: 0,
+            needs_wal: sys::RelationNeedsWAL(relation),
+            is_local_temp: (*relation).rd_islocaltemp,
+        };
+        sys::relation_close(relation, NoLock);
+        if !is_sequence {
+            return Err(Refusal::NotSequence);
         }
         let either = (pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) as pg_sys::AclMode;
-        if sys::pg_class_aclcheck(sequence, role, either) != pg_sys::AclResult::ACLCHECK_OK {
+        if sys::pg_class_aclcheck(sequence, now.role, either) != pg_sys::AclResult::ACLCHECK_OK {
             return Err(Refusal::NoRight);
         }
         let Some(options) = sys::pg_sequence_row(sequence) else {
@@ -184,9 +189,11 @@ unsafe fn check(sequence: Oid, known: &mut Known) -> Result<(), Refusal> {
         if unfit != Unfit::default() {
             return Err(Refusal::Unfit(unfit));
         }
-        known.min_value = options.seqmin;
-        known.checked = Some((era, role));
-        Ok(())
+        facts.min_value = options.seqmin;
+        // What has no WAL in this transaction may have it in the next, and no one announces that.
+        let transaction = if facts.needs_wal { 0 } else { known.locked_in };
+        known.checked = Some((Valid { transaction, ..now }, facts));
+        Ok(facts)
     }
 }
 
@@ -195,7 +202,7 @@ unsafe fn check(sequence: Oid, known: &mut Known) -> Result<(), Refusal> {
 /// The transaction that wrote the record flushes it with its commit. Another one may live on the values that the
 /// record logged ahead, write nothing itself, and hand them out before anyone has flushed; a crash would then
 /// issue them again. So whoever first finds a record that is new to him flushes it, once, holding no lock.
-unsafe fn make_safe(relation: pg_sys::Relation, lsn: pg_sys::XLogRecPtr, known: &mut Known) {
+unsafe fn make_safe(facts: Facts, lsn: pg_sys::XLogRecPtr, known: &mut Known) {
     // SAFETY: as for `visit`; the position is that of a record on a page with WAL.
     unsafe {
         if known.safe_lsn == lsn && (known.safe_in == 0 || known.safe_in == known.locked_in) {
@@ -203,7 +210,7 @@ unsafe fn make_safe(relation: pg_sys::Relation, lsn: pg_sys::XLogRecPtr, known: 
         }
         let commits_wait =
             pg_sys::synchronous_commit > pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_OFF as c_int;
-        if commits_wait && sys::RelationNeedsWAL(relation) {
+        if commits_wait && facts.needs_wal {
             sys::XLogFlush(lsn);
             known.safe_lsn = lsn;
             known.safe_in = 0;
@@ -216,7 +223,7 @@ unsafe fn make_safe(relation: pg_sys::Relation, lsn: pg_sys::XLogRecPtr, known: 
 /// Without a destructor, since an error leaves by `longjmp`: then the transaction's abort lets go of the page.
 #[derive(Clone, Copy)]
 struct SequencePage {
-    relation: pg_sys::Relation,
+    facts: Facts,
     buffer: pg_sys::Buffer,
     page: pg_sys::Page,
     tuple: pg_sys::HeapTupleHeader,
@@ -224,14 +231,23 @@ struct SequencePage {
 }
 
 impl SequencePage {
-    unsafe fn lock(relation: pg_sys::Relation) -> SequencePage {
-        // SAFETY: an open sequence has block 0, and on it one tuple; a pinned buffer's page stays in place.
+    /// In the buffer where it last was, if it still is there; else wherever the buffer manager has it or puts it.
+    unsafe fn lock(sequence: Oid, facts: Facts, known: &mut Known) -> SequencePage {
+        // SAFETY: a sequence has block 0, and on it one tuple; a pinned buffer's page stays in place.
         unsafe {
-            let buffer = sys::ReadBuffer(relation, 0);
+            const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
+            let is_recent = known.buffer != pg_sys::InvalidBuffer as pg_sys::Buffer
+                && sys::ReadRecentBuffer(facts.locator, MAIN, 0, known.buffer);
+            if !is_recent {
+                let relation = sys::relation_open(sequence, NoLock);
+                known.buffer = sys::ReadBuffer(relation, 0);
+                sys::relation_close(relation, NoLock);
+            }
+            let buffer = known.buffer;
             sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as c_int);
             let page = pg_sys::BufferGetPage(buffer);
             let (tuple, tuple_len) = sys::first_tuple(page);
-            SequencePage { relation, buffer, page, tuple, tuple_len }
+            SequencePage { facts, buffer, page, tuple, tuple_len }
         }
     }
 
@@ -265,13 +281,14 @@ impl SequencePage {
                 Next::ClockBeforeEpoch => return Err(Refusal::ClockBeforeEpoch),
                 Next::ClockPastField => return Err(Refusal::ClockPastField),
             };
-            if run.first < known.min_value {
-                return Err(Refusal::Unfit(Unfit { min: Some(known.min_value), ..Unfit::default() }));
+            let min = self.facts.min_value;
+            if run.first < min {
+                return Err(Refusal::Unfit(Unfit { min: Some(min), ..Unfit::default() }));
             }
             let must_record = !state.is_called || !self.is_covered_by_wal(known);
             let plan = tick::durability(state.last_value, data.log_cnt, run.last(), now_ms, must_record);
             if self.advance(run.last(), plan) {
-                known.logged_file = sys::rd_file_number(self.relation);
+                known.logged_file = sys::file_number(self.facts.locator);
                 known.safe_lsn = sys::PageGetLSN(self.page);
                 known.safe_in = known.locked_in;
             }
@@ -287,7 +304,7 @@ impl SequencePage {
     unsafe fn is_covered_by_wal(self, known: &Known) -> bool {
         // SAFETY: the page is locked.
         unsafe {
-            known.logged_file == sys::rd_file_number(self.relation)
+            known.logged_file == sys::file_number(self.facts.locator)
                 && sys::PageGetLSN(self.page) > sys::GetRedoRecPtr()
         }
     }
@@ -301,8 +318,7 @@ impl SequencePage {
         // logged values, since it is locked until the true ones are back.
         unsafe {
             let data = sys::sequence_data(self.tuple);
-            let needs_wal = sys::RelationNeedsWAL(self.relation);
-            let record = plan.record.filter(|_| needs_wal);
+            let record = plan.record.filter(|_| self.facts.needs_wal);
             if record.is_some() {
                 sys::GetTopTransactionId();
             }
@@ -312,11 +328,17 @@ impl SequencePage {
             if let Some(logged_value) = record {
                 (*data).last_value = logged_value;
                 (*data).log_cnt = 0;
-                sys::log_sequence_tuple(self.relation, self.buffer, self.page, self.tuple, self.tuple_len);
+                sys::log_sequence_tuple(
+                    self.facts.locator,
+                    self.buffer,
+                    self.page,
+                    self.tuple,
+                    self.tuple_len,
+                );
             }
             (*data).last_value = new_value;
             // What has no WAL has nothing logged ahead; it may get WAL later, with this page as it stands.
-            (*data).log_cnt = if needs_wal { plan.log_cnt } else { 0 };
+            (*data).log_cnt = if self.facts.needs_wal { plan.log_cnt } else { 0 };
             sys::END_CRIT_SECTION();
             record.is_some()
         }

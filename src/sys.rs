@@ -24,6 +24,12 @@ unsafe extern "C-unwind" {
     pub fn LockRelationOid(relid: Oid, lockmode: pg_sys::LOCKMODE);
     pub fn MarkBufferDirty(buffer: Buffer);
     pub fn ReadBuffer(reln: Relation, block: pg_sys::BlockNumber) -> Buffer;
+    pub fn ReadRecentBuffer(
+        locator: RelFileLocator,
+        fork: pg_sys::ForkNumber::Type,
+        block: pg_sys::BlockNumber,
+        recent_buffer: Buffer,
+    ) -> bool;
     pub fn ReleaseSysCache(tuple: pg_sys::HeapTuple);
     pub fn SearchSysCache1(cache: c_int, key: pg_sys::Datum) -> pg_sys::HeapTuple;
     pub fn UnlockReleaseBuffer(buffer: Buffer);
@@ -33,9 +39,9 @@ unsafe extern "C-unwind" {
     pub fn XLogRegisterBuffer(block_id: u8, buffer: Buffer, flags: u8);
     pub fn XLogRegisterData(data: *const c_void, len: u32);
     pub fn pg_class_aclcheck(relid: Oid, role: Oid, mode: pg_sys::AclMode) -> pg_sys::AclResult::Type;
-    pub fn get_rel_relkind(relid: Oid) -> c_char;
     pub fn relation_close(relation: Relation, lockmode: pg_sys::LOCKMODE);
     pub fn relation_open(relid: Oid, lockmode: pg_sys::LOCKMODE) -> Relation;
+    pub fn try_relation_open(relid: Oid, lockmode: pg_sys::LOCKMODE) -> Relation;
 }
 
 /// Runs `f` under one guard: an error that PostgreSQL raises inside it becomes a panic here, which pgrx turns
@@ -95,13 +101,15 @@ struct xl_seq_rec {
     locator: RelFileLocator,
 }
 
+/// Which file a relation is in: `RelFileNode` in 15.
 #[cfg(feature = "pg15")]
-type RelFileLocator = pg_sys::RelFileNode;
+pub type RelFileLocator = pg_sys::RelFileNode;
+/// Which file a relation is in.
 #[cfg(not(feature = "pg15"))]
-type RelFileLocator = pg_sys::RelFileLocator;
+pub type RelFileLocator = pg_sys::RelFileLocator;
 
 /// The relation's `rd_locator`, `rd_node` in 15.
-unsafe fn rd_locator(relation: Relation) -> RelFileLocator {
+pub unsafe fn rd_locator(relation: Relation) -> RelFileLocator {
     // SAFETY: the caller passes an open relation.
     unsafe {
         #[cfg(feature = "pg15")]
@@ -111,10 +119,8 @@ unsafe fn rd_locator(relation: Relation) -> RelFileLocator {
     }
 }
 
-/// The number of the relation's file, which a RESTART changes and a rollback changes back.
-pub unsafe fn rd_file_number(relation: Relation) -> Oid {
-    // SAFETY: the caller passes an open relation.
-    let locator = unsafe { rd_locator(relation) };
+/// The number of the file, which a RESTART changes and a rollback changes back.
+pub fn file_number(locator: RelFileLocator) -> Oid {
     #[cfg(feature = "pg15")]
     return locator.relNode;
     #[cfg(not(feature = "pg15"))]
@@ -231,7 +237,7 @@ pub unsafe fn END_CRIT_SECTION() {
 ///
 /// In a critical section, on a sequence's buffer that is locked exclusively and marked dirty.
 pub unsafe fn log_sequence_tuple(
-    relation: Relation,
+    locator: RelFileLocator,
     buffer: Buffer,
     page: pg_sys::Page,
     tuple: pg_sys::HeapTupleHeader,
@@ -240,7 +246,7 @@ pub unsafe fn log_sequence_tuple(
     // SAFETY: the record is the one seq_redo expects: the buffer to initialize, the locator, the tuple. Both
     // pieces of data live until XLogInsert has copied them.
     unsafe {
-        let header = xl_seq_rec { locator: rd_locator(relation) };
+        let header = xl_seq_rec { locator };
         XLogBeginInsert();
         XLogRegisterBuffer(0, buffer, pg_sys::REGBUF_WILL_INIT as u8);
         XLogRegisterData((&raw const header).cast(), size_of::<xl_seq_rec>() as u32);

@@ -2,7 +2,7 @@
 
 use instagram_id_live::*;
 use std::sync::Barrier;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const IDS_PER_MS: f64 = 1024.0;
 
@@ -105,7 +105,7 @@ fn four_sessions_are_together_no_faster_than_the_limit() {
     let server = Server::start(&[("fsync", "off")]);
     server.connect().batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
     let barrier = Barrier::new(4);
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     in_parallel(4, |_| {
         let mut client = server.connect();
         barrier.wait();
@@ -128,12 +128,46 @@ fn waiting_does_not_burn_the_core() {
     client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
     let before = cpu_time(pid);
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     one::<i64>(&mut client, "SELECT count(next_id(5)) FROM generate_series(1, 3000000)");
     let (used, elapsed) = (cpu_time(pid) - before, started.elapsed());
     println!("3,000,000 ids: {used:?} of CPU in {elapsed:?}");
     assert!(used < elapsed.mul_f64(0.6), "{used:?} of CPU in {elapsed:?}");
     assert!(elapsed >= Duration::from_millis(2900), "faster than the format allows: {elapsed:?}");
+}
+
+/// Where the limit does not bind, because the calls go round many sequences. In turns with nextval, so that noise
+/// hits both.
+#[test]
+fn a_call_costs_no_more_than_nextval() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    client
+        .batch_execute(
+            "CREATE EXTENSION instagram_id;
+             SELECT count(create_shard(n)) FROM generate_series(0, 199) AS n;
+             DO $$ BEGIN FOR n IN 0..199 LOOP EXECUTE format('CREATE SEQUENCE plain%s', n); END LOOP; END $$;
+             CREATE TABLE calls AS
+             SELECT n % 200 AS shard, format('insta%s.table_id_seq', n % 200)::regclass AS seq,
+                    format('plain%s', n % 200)::regclass AS plain
+             FROM generate_series(1, 200000) AS n;
+             SET max_parallel_workers_per_gather = 0",
+        )
+        .unwrap();
+    client.batch_execute("VACUUM ANALYZE calls").unwrap();
+    let calls = ["shard", "nextval(plain)", "next_id(shard)", "next_id(shard, seq)"];
+    let mut times = vec![vec![]; calls.len()];
+    for _ in 0..9 {
+        for (call, times) in calls.iter().zip(&mut times) {
+            let started = Instant::now();
+            one::<i64>(&mut client, &format!("SELECT count({call}) FROM calls"));
+            times.push(started.elapsed());
+        }
+    }
+    let medians: Vec<f64> = times.into_iter().map(|times| median(times).as_secs_f64()).collect();
+    let ratio = |call: usize| (medians[call] - medians[0]) / (medians[1] - medians[0]);
+    println!("of nextval's cost: next_id(shard) {:.2}, next_id(shard, seq) {:.2}", ratio(2), ratio(3));
+    assert!(ratio(2) < 1.1 && ratio(3) < 1.1);
 }
 
 /// One WAL record a second, not one for every 32 ids.

@@ -163,6 +163,32 @@ fn an_open_transaction_stands_in_nobodys_way_but_ddls() {
     b.batch_execute("DROP SCHEMA insta5 CASCADE").unwrap();
 }
 
+/// With far fewer buffers than shards a page is seldom in the buffer that it was in last.
+#[test]
+fn a_page_that_was_evicted_is_found_again() {
+    let server = Server::start(&[("fsync", "off"), ("shared_buffers", "128kB")]);
+    let mut client = server.connect();
+    client
+        .batch_execute(
+            "CREATE EXTENSION instagram_id; SELECT count(create_shard(n)) FROM generate_series(0, 99) AS n;
+             CREATE TABLE filler AS SELECT repeat('x', 2000) FROM generate_series(1, 1000)",
+        )
+        .unwrap();
+    let sessions = in_parallel(3, |_| {
+        let mut client = server.connect();
+        (0..20)
+            .flat_map(|_| {
+                one::<i64>(&mut client, "SELECT count(*) FROM filler");
+                column(&mut client, "SELECT next_id(n % 100) FROM generate_series(1, 500) AS n")
+            })
+            .collect::<Vec<_>>()
+    });
+    for shard in 0..100 {
+        let of_shard = |ids: &Vec<i64>| ids.iter().copied().filter(|id| (id >> 10) & 8191 == shard).collect();
+        check_unique_and_increasing(&sessions.iter().map(of_shard).collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn a_standby_refuses_and_goes_on_when_promoted() {
     let primary = Server::start(&[]);
