@@ -16,6 +16,13 @@ $(library): Cargo.toml Cargo.lock instagram_id.control $(shell find src sql -typ
 	scripts/build.sh '$(PG_CONFIG)' $(package)
 	@touch '$@'
 
+# Without a PostgreSQL there is nowhere to install to.
+ifeq ($(pkglibdir),)
+ifneq ($(filter install uninstall installcheck,$(MAKECMDGOALS)),)
+$(error there is no '$(PG_CONFIG)'; name the PostgreSQL with PG_CONFIG=/path/to/pg_config)
+endif
+endif
+
 install: $(library)
 	install -d '$(DESTDIR)$(pkglibdir)' '$(DESTDIR)$(extensiondir)'
 	install -m 755 '$(library)' '$(DESTDIR)$(pkglibdir)/'

@@ -4,9 +4,12 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
-pg_config=$(command -v "$1")
+pg_config=$(command -v "$1") || fail "there is no $1; name the PostgreSQL to build for with PG_CONFIG=/path/to/pg_config"
 major=$(major_of "$pg_config")
-scripts/setup.sh tools
+case $major in 15 | 16 | 17 | 18) ;; *) fail "$pg_config is of PostgreSQL ${major:-unknown}; 15 to 18 are supported" ;; esac
+[ -f "$("$pg_config" --includedir-server)/postgres.h" ] ||
+    fail "the server headers of PostgreSQL $major are missing; Debian has them in postgresql-server-dev-$major"
+scripts/setup.sh build
 # pgrx wants to know the PostgreSQL that it builds for; give this build a list of its own.
 export PGRX_HOME=$ROOT/target/pgrx/$major
 mkdir -p "$PGRX_HOME"

@@ -11,7 +11,7 @@ trap 'exit 1' INT TERM
 seconds=${DEMO_SECONDS:-5}
 clients=8
 
-scripts/setup.sh tools
+scripts/setup.sh server
 pg_config=$(scripts/servers.sh | tail -n 1)
 [ -n "$pg_config" ] || fail "no PostgreSQL 15 or later is set up"
 make --no-print-directory -s install PG_CONFIG="$pg_config"

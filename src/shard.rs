@@ -33,6 +33,9 @@ fn schema_name(shard: Shard) -> String {
 fn create_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<Regnamespace, ErrorReport> {
     let shard = arguments::shard(not_null(shard, "shard")?)?;
     let (number, schema) = (shard.number(), schema_name(shard));
+    if namespace_oid(&schema) != Oid::INVALID {
+        return Err(Error::ShardExists { shard: number, schema }.into());
+    }
     // The schema that this very function lives in is the extension's; of the names here only it may need quotes.
     // SAFETY: PostgreSQL passes a call's fcinfo with its flinfo.
     let own_schema =
@@ -67,17 +70,17 @@ pub fn sequence_of(shard: Shard) -> Result<Oid, Error> {
     }
     let era = known::era();
     let name = schema_name(shard);
-    let missing = || Error::ShardMissing { shard: shard.number(), sequence: format!("{name}.{SEQUENCE}") };
     let schema = namespace_oid(&name);
     if schema == Oid::INVALID {
-        return Err(missing());
+        return Err(Error::ShardMissing { shard: shard.number(), schema: name });
     }
     if !may_use_schema(schema, role) {
         return Err(Error::NoRightOnSchema { name, role: names::current_role() });
     }
     let sequence = relation_oid(SEQUENCE, schema);
     if sequence == Oid::INVALID {
-        return Err(missing());
+        let sequence = format!("{name}.{SEQUENCE}");
+        return Err(Error::ShardWithoutSequence { shard: shard.number(), sequence });
     }
     known::remember_shard(shard.number(), era, role, sequence);
     Ok(sequence)

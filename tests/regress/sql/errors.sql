@@ -47,7 +47,10 @@ SELECT * FROM raises('SELECT next_id(78)');
 SELECT * FROM raises('SELECT next_ids(78, 1)');
 CREATE SCHEMA insta78;
 SELECT * FROM raises('SELECT next_id(78)');
-DROP SCHEMA insta78;
+-- The hint's own statement makes a shard of it.
+CREATE SEQUENCE insta78.table_id_seq;
+SELECT id_shard(next_id(78)) AS shard;
+DROP SCHEMA insta78 CASCADE;
 SELECT * FROM raises('SELECT next_id(77, 1::regclass)');
 SELECT * FROM raises('SELECT next_id(77, 0::regclass)');
 SELECT * FROM raises('SELECT next_id(77, ''insta77.nowhere'')');

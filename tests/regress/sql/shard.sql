@@ -34,6 +34,18 @@ DROP SEQUENCE insta5.table_id_seq;
 
 -- All or nothing: a shard whose schema is there already changes nothing, nor does one that is rolled back.
 SELECT create_shard(5);
+-- What DROP EXTENSION ... CASCADE takes of a shard is its function, with the defaults that call it; the hint's own
+-- statement brings it back. The sequence stays, so the ids go on.
+BEGIN;
+SELECT max(id) AS last FROM insta5.photos \gset
+SET LOCAL client_min_messages = warning;
+DROP EXTENSION instagram_id CASCADE;
+CREATE EXTENSION instagram_id;
+SELECT next_id(5) > :last AS goes_on;
+CREATE FUNCTION insta5.next_id() RETURNS bigint LANGUAGE sql RETURN next_id(5, 'insta5.table_id_seq');
+ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id();
+INSERT INTO insta5.photos (title) VALUES ('back') RETURNING id > :last AS goes_on;
+ROLLBACK;
 BEGIN;
 SELECT create_shard(8191);
 SELECT id_shard(insta8191.next_id());
