@@ -7,7 +7,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 trap stop_server EXIT
-trap 'exit 1' INT TERM
+trap 'exit 1' HUP INT TERM
 seconds=${DEMO_SECONDS:-5}
 clients=8
 
@@ -18,7 +18,7 @@ make --no-print-directory -s install PG_CONFIG="$pg_config"
 
 say "Starting $("$pg_config" --version) in a temporary folder"
 start_server "$pg_config"
-psql() { "$SERVER_BIN/psql" -X -q -d demo "$@"; }
+psql() { "$SERVER_BIN/psql" -X -q -P pager=off -d demo "$@"; }
 "$SERVER_BIN/createdb" demo
 
 say "Creating the extension, four shards, and a table of photos in each"
