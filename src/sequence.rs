@@ -190,7 +190,7 @@ unsafe fn check(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
             return Err(Refusal::Unfit(unfit));
         }
         facts.min_value = options.seqmin;
-        // What has no WAL in this transaction may have it in the next, and no one announces that.
+        // What has no WAL in this transaction may have it in the next.
         let transaction = if facts.needs_wal { 0 } else { known.locked_in };
         known.checked = Some((Valid { transaction, ..now }, facts));
         Ok(facts)

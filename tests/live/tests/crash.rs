@@ -139,32 +139,6 @@ fn a_lead_over_the_clock_survives() {
     }
 }
 
-/// One session writes a WAL record and does not commit; another lives on what that logged ahead, and only reads. Its
-/// ids are safe when its statement ends. Ahead of the clock, so that the clock would not hide a loss, and with no
-/// one else to flush WAL.
-#[test]
-fn ids_that_were_only_read_survive() {
-    let server = Server::start(&[("wal_writer_delay", "10s"), ("autovacuum", "off")]);
-    let (mut a, mut b) = (server.connect(), server.connect());
-    setup(&mut a);
-    one::<i64>(&mut b, "SELECT next_id(5)");
-    a.batch_execute(
-        "SELECT setval('insta5.table_id_seq', last_value + 3600000 * 1024::bigint) FROM insta5.table_id_seq",
-    )
-    .unwrap();
-    one::<i64>(&mut b, "SELECT next_id(5)");
-    let end_of_wal =
-        |client: &mut Client| -> String { one(client, "SELECT pg_current_wal_insert_lsn()::text") };
-    let before = end_of_wal(&mut b);
-    a.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)").unwrap();
-    assert_ne!(end_of_wal(&mut b), before, "a record, by a transaction that stays open");
-    let read: i64 = one(&mut b, "SELECT next_id(5)");
-    server.crash();
-    server.launch();
-    let next: i64 = one(&mut server.connect(), "SELECT next_id(5)");
-    assert!(next > read, "{next} after {read}");
-}
-
 /// The same beside checkpoints: before the first ids, so that their change of the page must reach the disk by the
 /// next one; and before the last ids, so that they need a record after it.
 #[test]
@@ -189,6 +163,38 @@ fn a_lead_over_the_clock_survives_checkpoints() {
             let next: i64 = one(&mut server.connect(), "SELECT next_id(5)");
             assert!(next > largest, "{settings:?}, {ids_after_checkpoint}: {next} after {largest}");
         }
+    }
+}
+
+/// A transaction writes a WAL record and does not commit; what it logged ahead then serves transactions that only
+/// read, of another session while it is open, and of its own when it was rolled back. Their ids are safe when their
+/// statement ends. Ahead of the clock, so that the clock would not hide a loss, and with no one else to flush WAL.
+#[test]
+fn ids_that_were_only_read_survive() {
+    for rolled_back in [false, true] {
+        let server = Server::start(&[("wal_writer_delay", "10s"), ("autovacuum", "off")]);
+        let (mut a, mut b) = (server.connect(), server.connect());
+        setup(&mut a);
+        one::<i64>(&mut b, "SELECT next_id(5)");
+        a.batch_execute("SELECT setval('insta5.table_id_seq', last_value + 3600000 * 1024::bigint) FROM insta5.table_id_seq")
+            .unwrap();
+        one::<i64>(&mut b, "SELECT next_id(5)");
+        let end_of_wal =
+            |client: &mut Client| -> String { one(client, "SELECT pg_current_wal_insert_lsn()::text") };
+        let before = end_of_wal(&mut b);
+        a.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)").unwrap();
+        assert_ne!(end_of_wal(&mut b), before, "a record, by a transaction that stays open");
+        let reader = if rolled_back {
+            a.batch_execute("ROLLBACK").unwrap();
+            &mut a
+        } else {
+            &mut b
+        };
+        let read: i64 = one(reader, "SELECT next_id(5)");
+        server.crash();
+        server.launch();
+        let next: i64 = one(&mut server.connect(), "SELECT next_id(5)");
+        assert!(next > read, "rolled back: {rolled_back}: {next} after {read}");
     }
 }
 
