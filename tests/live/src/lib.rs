@@ -3,7 +3,7 @@
 //! `PG_CONFIG` names the PostgreSQL, into which the extension must be installed. Run by root, the servers run
 //! as the user `postgres`.
 
-use postgres::{Client, Config, NoTls};
+use postgres::{Client, Config, GenericClient, NoTls};
 use rustix::process::{Pid, Signal};
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -265,6 +265,12 @@ pub fn check_unique_and_increasing(sessions: &[Vec<i64>]) {
 /// Milliseconds from an id's epoch.
 pub fn ms_of(id: i64) -> i64 {
     id >> 23
+}
+
+/// Sets a sequence that has been used an hour further, to where the clock would no longer hide a loss.
+pub fn set_an_hour_ahead(client: &mut impl GenericClient, sequence: &str) {
+    let set = format!("SELECT setval('{sequence}', last_value + 3600000 * 1024::bigint) FROM {sequence}");
+    client.batch_execute(&set).unwrap();
 }
 
 /// Runs `session(n)` for n in 0..count, each in a thread of its own, and returns what they return.

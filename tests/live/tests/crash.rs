@@ -104,8 +104,8 @@ fn made_and_used_in_one_transaction_with_minimal_wal() {
     let ids = "SELECT next_id(6, 'fresh') FROM generate_series(1, 3000)";
     let mut transaction = client.transaction().unwrap();
     transaction.batch_execute("CREATE SEQUENCE fresh").unwrap();
-    let in_an_hour = "SELECT setval('fresh', (last_value >> 10 << 10) + 3600000 * 1024::bigint) FROM fresh";
-    transaction.batch_execute(&format!("SELECT next_id(6, 'fresh'); {in_an_hour}")).unwrap();
+    transaction.batch_execute("SELECT next_id(6, 'fresh')").unwrap();
+    set_an_hour_ahead(&mut transaction, "fresh");
     let before: i64 = transaction.query(ids, &[]).unwrap().last().unwrap().get(0);
     transaction.commit().unwrap();
     let after_commit = *column(&mut client, ids).last().unwrap();
@@ -125,9 +125,7 @@ fn a_lead_over_the_clock_survives() {
     let mut largest: i64 = one(&mut server.connect(), "SELECT next_id(5)");
     for _ in 0..3 {
         let mut client = server.connect();
-        client
-            .batch_execute("SELECT setval('insta5.table_id_seq', last_value + 3600000 * 1024::bigint) FROM insta5.table_id_seq")
-            .unwrap();
+        set_an_hour_ahead(&mut client, "insta5.table_id_seq");
         let ids = column(&mut client, "SELECT next_ids(5, 20000)");
         assert!(ids[0] > largest);
         largest = *ids.last().unwrap();
@@ -149,9 +147,7 @@ fn a_lead_over_the_clock_survives_checkpoints() {
         one::<i64>(&mut server.connect(), "SELECT next_id(5)");
         for ids_after_checkpoint in [false, true] {
             let mut client = server.connect();
-            client
-                .batch_execute("SELECT setval('insta5.table_id_seq', last_value + 3600000 * 1024::bigint) FROM insta5.table_id_seq")
-                .unwrap();
+            set_an_hour_ahead(&mut client, "insta5.table_id_seq");
             client.batch_execute("CHECKPOINT").unwrap();
             let mut largest = *column(&mut client, "SELECT next_ids(5, 1000)").last().unwrap();
             client.batch_execute("CHECKPOINT").unwrap();
@@ -176,8 +172,7 @@ fn ids_that_were_only_read_survive() {
         let (mut a, mut b) = (server.connect(), server.connect());
         setup(&mut a);
         one::<i64>(&mut b, "SELECT next_id(5)");
-        a.batch_execute("SELECT setval('insta5.table_id_seq', last_value + 3600000 * 1024::bigint) FROM insta5.table_id_seq")
-            .unwrap();
+        set_an_hour_ahead(&mut a, "insta5.table_id_seq");
         one::<i64>(&mut b, "SELECT next_id(5)");
         let end_of_wal =
             |client: &mut Client| -> String { one(client, "SELECT pg_current_wal_insert_lsn()::text") };
@@ -208,9 +203,7 @@ fn a_copy_made_from_a_template_survives() {
         let mut client = server.connect_to("original");
         setup(&mut client);
         one::<i64>(&mut client, "SELECT next_id(5)");
-        client
-            .batch_execute("SELECT setval('insta5.table_id_seq', last_value + 3600000 * 1024::bigint) FROM insta5.table_id_seq")
-            .unwrap();
+        set_an_hour_ahead(&mut client, "insta5.table_id_seq");
         let mut largest = *column(&mut client, "SELECT next_ids(5, 5000)").last().unwrap();
         drop(client);
         let copy = format!("CREATE DATABASE copy TEMPLATE original STRATEGY {strategy}");
@@ -240,7 +233,7 @@ fn a_sequence_made_logged_survives() {
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id; CREATE UNLOGGED SEQUENCE s").unwrap();
     one::<i64>(&mut client, "SELECT next_id(5, 's')");
-    client.batch_execute("SELECT setval('s', last_value + 3600000 * 1024::bigint) FROM s").unwrap();
+    set_an_hour_ahead(&mut client, "s");
     one::<i64>(&mut client, "SELECT next_id(5, 's')");
     client.batch_execute("ALTER SEQUENCE s SET LOGGED").unwrap();
     let largest =

@@ -55,9 +55,7 @@ fn a_crossing_costs_at_most_a_tick() {
     let server = server();
     let mut client = server.connect();
     one::<i64>(&mut client, "SELECT next_id(5)");
-    client
-        .batch_execute("SELECT setval('insta5.table_id_seq', last_value + 3600000 * 1024::bigint) FROM insta5.table_id_seq")
-        .unwrap();
+    set_an_hour_ahead(&mut client, "insta5.table_id_seq");
     let use_up = client
         .prepare("SELECT setval('insta5.table_id_seq', last_value | 1023) FROM insta5.table_id_seq")
         .unwrap();
