@@ -12,8 +12,6 @@ case $major in 15 | 16 | 17 | 18) ;; *) fail "$pg_config is of PostgreSQL ${majo
 scripts/setup.sh build
 # pgrx wants to know the PostgreSQL that it builds for; give this build a list of its own.
 export PGRX_HOME=$ROOT/target/pgrx/$major
-mkdir -p "$PGRX_HOME"
-config=$(printf '[configs]\npg%s = "%s"' "$major" "$pg_config")
-if [ "$config" != "$(cat "$PGRX_HOME/config.toml" 2>/dev/null)" ]; then echo "$config" >"$PGRX_HOME/config.toml"; fi
+write_pgrx_config "$pg_config"
 with_progress "Building for PostgreSQL $major" cargo pgrx package --pg-config "$pg_config" \
     --no-default-features --features "pg$major" --out-dir "$2"

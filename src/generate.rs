@@ -4,7 +4,7 @@
 
 use crate::arguments::{self, not_null};
 use crate::epoch::Epoch;
-use crate::error::Error;
+use crate::error::{Argument, Error};
 use crate::layout::{self, SEQ_BITS, SEQ_MAX, Seq, Shard};
 use crate::oid_types::Regclass;
 use crate::sequence::{self, Request, Source};
@@ -20,7 +20,7 @@ use pgrx::prelude::*;
 /// of [`next_id_from`].
 #[pg_extern(name = "next_id", volatile, parallel_unsafe)]
 fn next_id_of_shard(shard: Option<i32>) -> Result<i64, ErrorReport> {
-    let shard = arguments::shard(not_null(shard, "shard")?)?;
+    let shard = arguments::shard_not_null(shard)?;
     Ok(next_id_from(shard, Source::Shard(shard), Epoch::ORIGINAL)?)
 }
 
@@ -31,8 +31,8 @@ fn next_id_of_shard(shard: Option<i32>) -> Result<i64, ErrorReport> {
 /// 22004 without a shard or sequence, 22023 for a shard outside 0..8191, and those of [`next_id_from`].
 #[pg_extern(name = "next_id", volatile, parallel_unsafe)]
 fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> Result<i64, ErrorReport> {
-    let shard = arguments::shard(not_null(shard, "shard")?)?;
-    let Regclass(seq) = not_null(seq, "sequence")?;
+    let shard = arguments::shard_not_null(shard)?;
+    let Regclass(seq) = not_null(seq, Argument::Sequence)?;
     Ok(next_id_from(shard, Source::Sequence(seq), Epoch::ORIGINAL)?)
 }
 
@@ -47,9 +47,9 @@ fn next_id_of_sequence_and_epoch(
     seq: Option<Regclass>,
     epoch: Option<TimestampWithTimeZone>,
 ) -> Result<i64, ErrorReport> {
-    let shard = arguments::shard(not_null(shard, "shard")?)?;
-    let Regclass(seq) = not_null(seq, "sequence")?;
-    let epoch = arguments::epoch(not_null(epoch, "epoch")?)?;
+    let shard = arguments::shard_not_null(shard)?;
+    let Regclass(seq) = not_null(seq, Argument::Sequence)?;
+    let epoch = arguments::epoch(not_null(epoch, Argument::Epoch)?)?;
     Ok(next_id_from(shard, Source::Sequence(seq), epoch)?)
 }
 
@@ -72,8 +72,8 @@ fn next_id_of_setting() -> Result<i64, ErrorReport> {
 /// 22004 without a shard or count, 22023 for a count below 1, and those of `next_id(shard)`.
 #[pg_extern(volatile, parallel_unsafe)]
 fn next_ids(shard: Option<i32>, count: Option<i32>) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
-    let shard = arguments::shard(not_null(shard, "shard")?)?;
-    let count = not_null(count, "count")?;
+    let shard = arguments::shard_not_null(shard)?;
+    let count = not_null(count, Argument::Count)?;
     if count < 1 {
         return Err(Error::CountOutOfRange(count).into());
     }

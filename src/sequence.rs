@@ -354,16 +354,10 @@ fn wait_for_tick(clock_us: i64, epoch: Epoch) {
     let next_tick_us = (clock_us.div_euclid(US_PER_MS) + 1) * US_PER_MS;
     // The clock may have been set in between; a tick of real time never takes longer than this.
     let left_us = (next_tick_us - now_us).clamp(0, US_PER_MS);
-    report_wait(pg_sys::PG_WAIT_EXTENSION);
+    sys::pgstat_report_wait_start(pg_sys::PG_WAIT_EXTENSION);
     std::thread::sleep(Duration::from_micros(left_us as u64));
-    report_wait(0);
+    sys::pgstat_report_wait_end();
     pgrx::check_for_interrupts!();
-}
-
-/// `utils/wait_event.h`: what pg_stat_activity shows as this backend's wait event.
-fn report_wait(event: u32) {
-    // SAFETY: PostgreSQL lets this point at a writable u32 all through a backend's life.
-    unsafe { pg_sys::my_wait_event_info.write_volatile(event) }
 }
 
 /// The error for a refusal.

@@ -1,6 +1,6 @@
 //! Shards as schemas: making one, and finding the sequence of one.
 
-use crate::arguments::{self, not_null};
+use crate::arguments;
 use crate::error::Error;
 use crate::known;
 use crate::layout::Shard;
@@ -12,7 +12,7 @@ use pgrx::spi::quote_identifier;
 use std::ffi::CStr;
 
 /// The name of every shard's sequence, as in the original.
-const SEQUENCE: &str = "table_id_seq";
+pub const SEQUENCE: &str = "table_id_seq";
 
 /// The name of a shard's schema, as in the original.
 fn schema_name(shard: Shard) -> String {
@@ -31,7 +31,7 @@ fn schema_name(shard: Shard) -> String {
 /// the right to create schemas in this database.
 #[pg_extern(volatile, parallel_unsafe)]
 fn create_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<Regnamespace, ErrorReport> {
-    let shard = arguments::shard(not_null(shard, "shard")?)?;
+    let shard = arguments::shard_not_null(shard)?;
     let (number, schema) = (shard.number(), schema_name(shard));
     if namespace_oid(&schema) != Oid::INVALID {
         return Err(Error::ShardExists { shard: number, schema }.into());

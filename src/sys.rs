@@ -4,8 +4,9 @@
 //! panic, at 30 to 40 ns a call. The generator makes some fifteen such calls for one id, so it calls the raw
 //! functions below and puts one guard around all of them ([`guarded`]).
 //!
-//! Names are PostgreSQL's own. Everything here is `unsafe` for one reason: a raw function may `longjmp` out
-//! on an error, so it must run inside [`guarded`], in a frame that owns nothing with a destructor.
+//! Names are PostgreSQL's own. What is `unsafe` here is so because it reads what PostgreSQL points to, or because a
+//! raw function may `longjmp` out on an error: then it must run inside [`guarded`], in a frame that owns nothing
+//! with a destructor.
 #![allow(non_snake_case, non_camel_case_types, non_upper_case_globals)]
 
 use pgrx::pg_sys::{self, Buffer, Oid, Relation, XLogRecPtr};
@@ -229,6 +230,17 @@ pub unsafe fn START_CRIT_SECTION() {
 pub unsafe fn END_CRIT_SECTION() {
     // SAFETY: as above; every call follows its START_CRIT_SECTION.
     unsafe { pg_sys::CritSectionCount -= 1 }
+}
+
+/// `utils/wait_event.h`: what pg_stat_activity shows as this backend's wait event.
+pub fn pgstat_report_wait_start(event: u32) {
+    // SAFETY: PostgreSQL lets this point at a writable u32 all through a backend's life.
+    unsafe { pg_sys::my_wait_event_info.write_volatile(event) }
+}
+
+/// `utils/wait_event.h`
+pub fn pgstat_report_wait_end() {
+    pgstat_report_wait_start(0);
 }
 
 /// Writes the tuple, as it stands on the page, to WAL, and stamps the page with the record's position.

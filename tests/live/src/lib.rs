@@ -249,6 +249,23 @@ pub fn error_of(client: &mut Client, statement: &str) -> (String, String, String
     (error.code().code().into(), error.message().into(), error.hint().unwrap_or_default().into())
 }
 
+/// The extension, and shard 5.
+pub fn setup(client: &mut Client) {
+    client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+}
+
+/// Seconds by which an id's time is ahead of the server's clock.
+pub fn lead(client: &mut Client, id: i64) -> f64 {
+    one(client, &format!("SELECT extract(epoch FROM id_time({id}) - clock_timestamp())::float8"))
+}
+
+/// How many of the ids are in more than one place.
+pub fn duplicates(sessions: &[Vec<i64>]) -> usize {
+    let all: usize = sessions.iter().map(Vec::len).sum();
+    let distinct: HashSet<i64> = sessions.iter().flatten().copied().collect();
+    all - distinct.len()
+}
+
 /// Checks that each session's ids grow, and that no id is in two places.
 #[track_caller]
 pub fn check_unique_and_increasing(sessions: &[Vec<i64>]) {
@@ -257,9 +274,8 @@ pub fn check_unique_and_increasing(sessions: &[Vec<i64>]) {
             panic!("session {session}: {} is followed by {}", pair[0], pair[1]);
         }
     }
-    let all: usize = sessions.iter().map(Vec::len).sum();
-    let distinct: HashSet<i64> = sessions.iter().flatten().copied().collect();
-    assert_eq!(distinct.len(), all, "{} duplicates", all - distinct.len());
+    let duplicates = duplicates(sessions);
+    assert_eq!(duplicates, 0, "{duplicates} duplicates");
 }
 
 /// Milliseconds from an id's epoch.

@@ -5,16 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Seconds by which an id's time is ahead of the server's clock.
-fn lead(client: &mut postgres::Client, id: i64) -> f64 {
-    one(client, &format!("SELECT extract(epoch FROM id_time({id}) - clock_timestamp())::float8"))
-}
-
 #[test]
 fn an_idle_sequence_follows_the_clock_forward_and_waits_for_it_backward() {
     let server = Server::start_with_a_clock_of_its_own(&[("fsync", "off")]);
     let mut client = server.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    setup(&mut client);
     let mut last = 0;
     let mut next = |offset: &str| {
         server.set_clock(offset);
@@ -41,7 +36,7 @@ fn an_idle_sequence_follows_the_clock_forward_and_waits_for_it_backward() {
 #[test]
 fn under_load_the_clock_may_jump_as_it_likes() {
     let server = Server::start_with_a_clock_of_its_own(&[("fsync", "off")]);
-    server.connect().batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    setup(&mut server.connect());
     let stop = AtomicBool::new(false);
     let jumps = ["+1s", "-1s", "+1h", "-1h", "+0", "+1d", "-1d", "+30s", "-2d", "+0"];
     let (single, bulk) = thread::scope(|scope| {

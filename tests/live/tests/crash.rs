@@ -9,10 +9,6 @@ use std::time::Duration;
 const SESSIONS: usize = 4;
 const MINIMAL_WAL: [(&str, &str); 2] = [("wal_level", "minimal"), ("max_wal_senders", "0")];
 
-fn setup(client: &mut Client) {
-    client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
-}
-
 /// Makes ids in statements of different sizes until the server is gone; every id received is noted.
 fn make_until_gone(client: &mut Client, received: &mut Vec<i64>) {
     let statements = [
@@ -62,10 +58,7 @@ fn crash_under_load(settings: &[(&str, &str)], times: u64, before_crash: &str) {
         let mut client = server.connect();
         let next: i64 = one(&mut client, "SELECT next_id(5)");
         assert!(next > largest, "after the crash {next}, before it {largest}");
-        let lead: f64 = one(
-            &mut client,
-            &format!("SELECT extract(epoch FROM id_time({next}) - clock_timestamp())::float8"),
-        );
+        let lead = lead(&mut client, next);
         // A second ahead of the clock, and a little more for each crash that comes before that is made up for.
         let bound = 1.0 + 0.05 * (life + 1) as f64;
         assert!(lead <= bound, "{lead} s ahead of the clock after {} crashes", life + 1);

@@ -34,7 +34,7 @@ fn share_of_milliseconds() -> f64 {
 /// with other work; in the best of some rounds, since noise only ever takes away.
 fn run_at_the_limit(count: usize, ids: usize, statement: &str) {
     let server = Server::start(&[("fsync", "off")]);
-    server.connect().batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    setup(&mut server.connect());
     let mut rounds = vec![];
     let near_enough = |&(share, allowed): &(f64, f64)| share * 1.1 >= f64::min(1.0, allowed);
     while rounds.len() < 10 && !rounds.iter().any(near_enough) {
@@ -92,9 +92,9 @@ fn nextval_and_the_clock_repeat_ids() {
     let port = "SELECT (floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23
         | 5 << 10 | nextval('plain') % 1024 FROM generate_series(1, 500000)";
     let sessions = in_parallel(4, |_| column(&mut server.connect(), port));
-    let distinct: std::collections::HashSet<i64> = sessions.iter().flatten().copied().collect();
-    println!("nextval and the clock, 4 x 500,000 ids: {} duplicates", 2_000_000 - distinct.len());
-    assert!(distinct.len() < 2_000_000);
+    let duplicates = duplicates(&sessions);
+    println!("nextval and the clock, 4 x 500,000 ids: {duplicates} duplicates");
+    assert!(duplicates > 0);
 }
 
 /// By the server's clock and not by the ids' own time fields, which cannot show more than the limit: sessions that
@@ -103,7 +103,7 @@ fn nextval_and_the_clock_repeat_ids() {
 #[test]
 fn four_sessions_are_together_no_faster_than_the_limit() {
     let server = Server::start(&[("fsync", "off")]);
-    server.connect().batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    setup(&mut server.connect());
     let barrier = Barrier::new(4);
     let started = Instant::now();
     in_parallel(4, |_| {
@@ -125,7 +125,7 @@ fn four_sessions_are_together_no_faster_than_the_limit() {
 fn waiting_does_not_burn_the_core() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    setup(&mut client);
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
     let before = cpu_time(pid);
     let started = Instant::now();

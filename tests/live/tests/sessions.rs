@@ -150,8 +150,9 @@ fn a_call_that_waits_for_ddl_follows_it() {
 fn an_open_transaction_stands_in_nobodys_way_but_ddls() {
     let server = Server::start(&[("fsync", "off")]);
     let (mut a, mut b) = (server.connect(), server.connect());
-    a.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
-    // Each transaction takes the lock anew. It is the transaction's, also when the savepoint that first asked for it is rolled back.
+    setup(&mut a);
+    // Each transaction takes the lock anew. It is the transaction's, also when the savepoint that first asked for
+    // it is rolled back.
     one::<i64>(&mut a, "SELECT next_id(5)");
     a.batch_execute("BEGIN; SAVEPOINT s; SELECT next_id(5); ROLLBACK TO s").unwrap();
     b.batch_execute("SET lock_timeout = '200ms'").unwrap();
@@ -193,7 +194,7 @@ fn a_page_that_was_evicted_is_found_again() {
 fn a_standby_refuses_and_goes_on_when_promoted() {
     let primary = Server::start(&[]);
     let mut client = primary.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    setup(&mut client);
     let standby = Server::start_standby_of(&primary);
     let last = *column(&mut client, "SELECT next_id(5) FROM generate_series(1, 5000)").last().unwrap();
     let position: String = one(&mut client, "SELECT pg_current_wal_insert_lsn()::text");
@@ -279,7 +280,7 @@ fn a_database_owner_installs_it() {
     server.connect().batch_execute("CREATE DATABASE theirs OWNER owner").unwrap();
     let mut config = server.config("theirs");
     let mut client = config.user("owner").connect(postgres::NoTls).unwrap();
-    client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    setup(&mut client);
     assert_eq!(one::<i32>(&mut client, "SELECT id_shard(insta5.next_id())"), 5);
 }
 
@@ -288,7 +289,7 @@ fn a_database_owner_installs_it() {
 #[test]
 fn a_sequence_set_back_beside_others_repeats_nothing() {
     let server = Server::start(&[("fsync", "off")]);
-    server.connect().batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    setup(&mut server.connect());
     let ids = in_parallel(4, |n| {
         let mut client = server.connect();
         let set_back = client.prepare("SELECT setval('insta5.table_id_seq', 1, false)").unwrap();

@@ -11,7 +11,7 @@ const FOREVER: &str = "SELECT count(next_id(5)) FROM (SELECT generate_series(1, 
 
 fn server() -> Server {
     let server = Server::start(&[("fsync", "off")]);
-    server.connect().batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    setup(&mut server.connect());
     server
 }
 
