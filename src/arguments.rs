@@ -1,9 +1,13 @@
 //! The arguments that several SQL functions take, checked.
 
-use crate::epoch::Epoch;
+use crate::epoch::{Epoch, US_PER_MS};
 use crate::error::{Argument, Error};
-use crate::layout::Shard;
+use crate::layout::{ISSUED_MS_MAX, Shard};
+use crate::names;
 use pgrx::datum::TimestampWithTimeZone;
+
+/// Names are shorter than this, in bytes.
+const NAME_LIMIT: usize = pgrx::pg_sys::NAMEDATALEN as usize;
 
 /// A shard, 0 to 8191.
 pub fn shard(number: i32) -> Result<Shard, Error> {
@@ -18,6 +22,31 @@ pub fn shard_not_null(number: Option<i32>) -> Result<Shard, Error> {
 /// An epoch: any finite time.
 pub fn epoch(at: TimestampWithTimeZone) -> Result<Epoch, Error> {
     Epoch::new(at.into()).ok_or(Error::EpochInfinite)
+}
+
+/// An epoch for a shard that is to make ids now: it must have begun, and ids must not be negative yet.
+pub fn workable_epoch(at: TimestampWithTimeZone) -> Result<Epoch, Error> {
+    let epoch = epoch(at)?;
+    let now = names::now();
+    let elapsed_ms = epoch.elapsed_us(now).div_euclid(US_PER_MS);
+    if (0..=ISSUED_MS_MAX as i64).contains(&elapsed_ms) {
+        return Ok(epoch);
+    }
+    Err(Error::EpochUnworkable {
+        epoch: names::time(epoch.at()),
+        is_future: elapsed_ms < 0,
+        earliest: names::time(now - ISSUED_MS_MAX as i64 * US_PER_MS),
+        now: names::time(now),
+    })
+}
+
+/// A name that a schema can have, as it is, without quotes.
+pub fn schema_name(name: String) -> Result<String, Error> {
+    match name.len() {
+        0 => Err(Error::NameEmpty),
+        1..NAME_LIMIT => Ok(name),
+        _ => Err(Error::NameTooLong(name)),
+    }
 }
 
 /// An argument that functions which make something want, and must not be NULL to do without.

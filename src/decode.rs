@@ -190,6 +190,13 @@ extension_sql_file!(
 // pgrx has no attribute for it.
 extension_sql!(
     r#"
+-- The same as id_time(bigint, timestamptz), under a name that no shard has; see src/shard.rs.
+CREATE FUNCTION shard_id_time(id bigint, epoch timestamptz) RETURNS timestamptz
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'id_time_epoch_wrapper';
+
+COMMENT ON FUNCTION shard_id_time(bigint, timestamptz) IS
+'when an id was made, for an epoch; what id_time(id) in the schema of a shard calls';
+
 ALTER FUNCTION id_time(bigint) LEAKPROOF;
 ALTER FUNCTION id_shard(bigint) LEAKPROOF;
 ALTER FUNCTION id_seq(bigint) LEAKPROOF;

@@ -38,6 +38,17 @@ impl Epoch {
         if is_finite(at) { Some(Epoch(at)) } else { None }
     }
 
+    /// `None` where that is outside of what a `timestamptz` holds.
+    pub const fn from_unix_ms(ms: i64) -> Option<Epoch> {
+        match ms.checked_sub(POSTGRES_ZERO_UNIX_MS) {
+            Some(ms) => match ms.checked_mul(US_PER_MS) {
+                Some(at) => Epoch::new(at),
+                None => None,
+            },
+            None => None,
+        }
+    }
+
     pub const fn at(self) -> TimestampUs {
         self.0
     }

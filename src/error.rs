@@ -1,9 +1,9 @@
 //! Every error this extension raises: message, SQLSTATE and the way out.
 
 use crate::layout::{ISSUED_MS_MAX, SEQ_MAX, SHARD_MAX};
-use crate::shard::SEQUENCE;
 use pgrx::PgSqlErrorCode as SqlState;
 use pgrx::pg_sys::{Oid, panic::ErrorReport};
+use pgrx::spi::{quote_identifier, quote_literal};
 use std::fmt::{self, Display};
 use thiserror::Error;
 
@@ -22,12 +22,68 @@ pub enum Error {
     Null(Argument),
     #[error("instagram_id.shard is not set")]
     ShardNotSet,
-    #[error("shard {shard} does not exist: there is no schema {schema}")]
-    ShardMissing { shard: u16, schema: String },
-    #[error("shard {shard} has no sequence: {sequence} does not exist")]
-    ShardWithoutSequence { shard: u16, sequence: String },
-    #[error("schema {schema} already exists")]
+    #[error("shard {shard} does not exist: {}", if *schema_exists {
+        format!("schema {schema} does not define it")
+    } else {
+        format!("there is no schema {schema}")
+    })]
+    ShardMissing { shard: u16, schema: String, schema_exists: bool },
+    #[error("shard {shard} is in more than one schema: {}", schemas.join(", "))]
+    ShardAmbiguous { shard: u16, schemas: Vec<String> },
+    #[error("shard {shard} already exists: it is schema {schema}")]
     ShardExists { shard: u16, schema: String },
+    #[error("shard {shard} already exists with the {what} {is}, not {asked}")]
+    ShardDiffers { shard: u16, what: &'static str, is: String, asked: String },
+    #[error("schema {} already exists", quote_identifier(schema))]
+    SchemaExists { shard: u16, schema: String },
+    #[error("function {function} already exists, and is not what shard {shard} needs")]
+    FunctionExists { function: String, shard: u16, schema: String },
+    #[error("schema {0} does not exist")]
+    SchemaMissing(String),
+    #[error("function with OID {0} does not exist")]
+    FunctionMissing(Oid),
+    #[error("function {function} is not the original: {why}")]
+    NotOriginal { function: String, why: String },
+    #[error("schema {0} has no function that could be the original")]
+    OriginalMissing(String),
+    #[error("more than one function could be the original: {functions}")]
+    OriginalAmbiguous { functions: String },
+    #[error("the {constant} cannot be read from function {function}")]
+    OriginalSilent { function: String, constant: Argument },
+    #[error("function {function} has the {constant} {read}, not {asked}")]
+    OriginalDiffers { function: String, constant: Argument, read: String, asked: String },
+    #[error("the key {key} in {column} is of {time}, ahead of the clock")]
+    KeyAhead { key: i64, column: String, time: String },
+    #[error("shard {shard} is {ahead} ahead of the clock, by which the original goes")]
+    ShardAhead { shard: u16, ahead: String },
+    #[error("shard {shard} was not adopted: schema {schema} has no original to go back to")]
+    NotAdopted { shard: u16, schema: String },
+    #[error("could not lock out the writers of shard {shard}")]
+    WritersBusy { shard: u16, sequence: String },
+    #[error("column {column} of {table} does not exist")]
+    ColumnMissing { table: String, column: String },
+    #[error("{0} has no primary key of one column")]
+    NoPrimaryKey(String),
+    #[error("column {column} of {table} is of type {type_name}, not bigint")]
+    ColumnNotBigint { table: String, column: String, type_name: String },
+    #[error("{column} is no serial and no identity: its default is {default}")]
+    NotSerial { column: String, default: String },
+    #[error("a schema needs a name")]
+    NameEmpty,
+    #[error("{0} is too long for a name")]
+    NameTooLong(String),
+    #[error("{}", if *is_future {
+        format!("the epoch {epoch} is in the future")
+    } else {
+        format!("with the epoch {epoch} ids would be negative by now")
+    })]
+    EpochUnworkable { epoch: String, is_future: bool, earliest: String, now: String },
+    #[error("id {id} is of shard {id_shard}, not of shard {shard}")]
+    IdOfAnotherShard { id: i64, id_shard: u16, shard: u16 },
+    #[error("id {0} is negative")]
+    IdNegative(i64),
+    #[error("there is no id greater than {0}")]
+    IdIsTheLast(i64),
     #[error("sequence with OID {0} does not exist")]
     SequenceMissing(Oid),
     #[error("{0} is not a sequence")]
@@ -37,7 +93,11 @@ pub enum Error {
     #[error("bad magic number in sequence {0}")]
     BadMagic(String),
     #[error("permission denied for sequence {name}")]
-    NoRightOnSequence { name: String, role: String },
+    NoRightOnSequence { name: String, role: String, update: bool },
+    #[error("permission denied for table {name}")]
+    NoRightOnTable { name: String, role: String },
+    #[error("must be owner of function {0}")]
+    NotOwner(String),
     #[error("permission denied for schema {name}")]
     NoRightOnSchema { name: String, role: String },
     #[error("cannot execute {function} in a read-only transaction")]
@@ -70,28 +130,48 @@ impl Error {
             Error::ShardOutOfRange(_)
             | Error::SeqOutOfRange(_)
             | Error::ShardsOutOfRange(_)
-            | Error::CountOutOfRange(_) => SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
+            | Error::CountOutOfRange(_)
+            | Error::IdOfAnotherShard { .. }
+            | Error::IdNegative(_) => SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
             Error::Null(_) => SqlState::ERRCODE_NULL_VALUE_NOT_ALLOWED,
             Error::ShardNotSet | Error::Unfit { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            Error::ShardMissing { .. } | Error::ShardWithoutSequence { .. } | Error::SequenceMissing(_) => {
-                SqlState::ERRCODE_UNDEFINED_TABLE
-            }
-            Error::ShardExists { .. } => SqlState::ERRCODE_DUPLICATE_SCHEMA,
+            Error::ShardMissing { .. } | Error::SequenceMissing(_) => SqlState::ERRCODE_UNDEFINED_TABLE,
+            Error::ShardAmbiguous { .. } => SqlState::ERRCODE_AMBIGUOUS_FUNCTION,
+            Error::ShardExists { .. } | Error::ShardDiffers { .. } => SqlState::ERRCODE_DUPLICATE_OBJECT,
+            Error::SchemaExists { .. } => SqlState::ERRCODE_DUPLICATE_SCHEMA,
+            Error::FunctionExists { .. } => SqlState::ERRCODE_DUPLICATE_FUNCTION,
+            Error::SchemaMissing(_) => SqlState::ERRCODE_INVALID_SCHEMA_NAME,
+            Error::FunctionMissing(_) | Error::OriginalMissing(_) => SqlState::ERRCODE_UNDEFINED_FUNCTION,
+            Error::OriginalAmbiguous { .. } => SqlState::ERRCODE_AMBIGUOUS_FUNCTION,
+            Error::OriginalSilent { .. } => SqlState::ERRCODE_NULL_VALUE_NOT_ALLOWED,
+            Error::OriginalDiffers { .. } => SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
+            Error::NotOriginal { .. }
+            | Error::KeyAhead { .. }
+            | Error::ShardAhead { .. }
+            | Error::NotAdopted { .. }
+            | Error::NotSerial { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            Error::WritersBusy { .. } => SqlState::ERRCODE_LOCK_NOT_AVAILABLE,
+            Error::ColumnMissing { .. } | Error::NoPrimaryKey(_) => SqlState::ERRCODE_UNDEFINED_COLUMN,
+            Error::ColumnNotBigint { .. } => SqlState::ERRCODE_DATATYPE_MISMATCH,
+            Error::NameEmpty => SqlState::ERRCODE_INVALID_NAME,
+            Error::NameTooLong(_) => SqlState::ERRCODE_NAME_TOO_LONG,
             Error::NotSequence(_) => SqlState::ERRCODE_WRONG_OBJECT_TYPE,
             Error::BadMagic(_) => SqlState::ERRCODE_DATA_CORRUPTED,
-            Error::NoRightOnSequence { .. } | Error::NoRightOnSchema { .. } => {
-                SqlState::ERRCODE_INSUFFICIENT_PRIVILEGE
-            }
+            Error::NoRightOnSequence { .. }
+            | Error::NoRightOnSchema { .. }
+            | Error::NoRightOnTable { .. }
+            | Error::NotOwner(_) => SqlState::ERRCODE_INSUFFICIENT_PRIVILEGE,
             Error::ReadOnly { .. } => SqlState::ERRCODE_READ_ONLY_SQL_TRANSACTION,
             Error::Parallel(_) => SqlState::ERRCODE_INVALID_TRANSACTION_STATE,
             Error::EpochInfinite
+            | Error::EpochUnworkable { .. }
             | Error::TimeInfinite(_)
             | Error::TimeBeforeEpoch { .. }
             | Error::TimePastField { .. }
             | Error::IdTimeOutOfRange { .. }
             | Error::RangeTurnsNegative { .. }
             | Error::ClockBeforeEpoch { .. } => SqlState::ERRCODE_DATETIME_FIELD_OVERFLOW,
-            Error::ClockPastField { .. } | Error::Exhausted { .. } => {
+            Error::ClockPastField { .. } | Error::Exhausted { .. } | Error::IdIsTheLast(_) => {
                 SqlState::ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED
             }
         }
@@ -110,22 +190,77 @@ impl Error {
             Error::Null(Argument::Sequence) => {
                 "Pass a sequence, or leave it out to use the shard's own.".into()
             }
-            Error::Null(Argument::Epoch) => "Pass a value, or leave it out.".into(),
+            Error::Null(Argument::Epoch | Argument::IfNotExists | Argument::DryRun) => "Pass a value, or leave it out.".into(),
+            Error::Null(Argument::Table) => "Pass the table whose key is to be made of ids.".into(),
+            Error::Null(Argument::Id) => "Pass the id that the next one is to be greater than.".into(),
             Error::ShardNotSet => {
                 "Name the shard, as in next_id(5), or set it: SET instagram_id.shard = 5, \
                  or ALTER DATABASE ... SET instagram_id.shard = 5 for all new sessions."
                     .into()
             }
-            Error::ShardMissing { shard, .. } => {
+            Error::ShardMissing { shard, schema_exists: false, .. } => {
                 format!("Create the shard with SELECT create_shard({shard}).")
             }
-            Error::ShardWithoutSequence { shard, sequence } => {
-                format!("Create it with CREATE SEQUENCE {sequence}, as create_shard({shard}) does in a new schema.")
-            }
-            Error::ShardExists { shard, schema } => format!(
-                "Where it is the shard's, use it. Where only its function is lost: CREATE FUNCTION {schema}.next_id() \
-                 RETURNS bigint LANGUAGE sql RETURN next_id({shard}, '{schema}.{SEQUENCE}')."
+            Error::ShardMissing { shard, schema_exists: true, .. } => format!(
+                "Create the shard in it with SELECT create_shard({shard}, if_not_exists => true), or where it runs the \
+                 PL/pgSQL original take that over with SELECT * FROM adopt_shard({shard})."
             ),
+            Error::ShardAmbiguous { shard, .. } => format!(
+                "Call next_id() of the schema that you mean, or drop the function shard_{shard}() of the others."
+            ),
+            Error::ShardExists { .. } => {
+                "Use it; with if_not_exists => true what it lacks is made, and what it has is left alone.".into()
+            }
+            Error::ShardDiffers { what, .. } => format!("Leave the {what} out to use the shard as it is."),
+            Error::SchemaExists { shard, schema } => format!(
+                "With if_not_exists => true the shard is made in it. Where it runs the PL/pgSQL original, take that over \
+                 with SELECT * FROM adopt_shard({shard}, {}).",
+                quote_literal(schema)
+            ),
+            Error::FunctionExists { shard, schema, .. } => format!(
+                "Rename or drop it. Where it is the PL/pgSQL original, take it over with \
+                 SELECT * FROM adopt_shard({shard}, {}).",
+                quote_literal(schema)
+            ),
+            Error::SchemaMissing(_) => "Name the schema with schema => '...'.".into(),
+            Error::FunctionMissing(_) | Error::OriginalMissing(_) | Error::OriginalAmbiguous { .. } => {
+                "Name the function, as in function => 'insta5.next_id()'.".into()
+            }
+            Error::NotOriginal { .. } => {
+                "Only a function that makes ids of the published form can be taken over. For another one make a new \
+                 shard, and change the defaults of the tables to it."
+                    .into()
+            }
+            Error::OriginalSilent { constant, .. } => format!("Name it with {constant} => ..."),
+            Error::OriginalDiffers { constant, .. } => format!("Leave the {constant} out to use what the function has."),
+            Error::KeyAhead { .. } => {
+                "New ids would have to be greater still. If it is no id, delete or renumber its row; if the clock \
+                 is wrong, set it."
+                    .into()
+            }
+            Error::ShardAhead { .. } => "Try again when the clock has caught up.".into(),
+            Error::NotAdopted { .. } => "Only what adopt_shard() has taken over can be given back.".into(),
+            Error::WritersBusy { sequence, .. } => format!(
+                "Transactions that have used {sequence} or a table with its ids must end first; pg_locks shows them."
+            ),
+            Error::ColumnMissing { .. } => "Name the column with \"column\" => '...'.".into(),
+            Error::NoPrimaryKey(_) => "Name the column with \"column\" => '...'.".into(),
+            Error::ColumnNotBigint { table, column, .. } => {
+                format!("Change it with ALTER TABLE {table} ALTER {column} TYPE bigint.")
+            }
+            Error::NotSerial { column, .. } => {
+                format!("Where {column} is to have ids, set its default to the next_id() of the shard's schema.")
+            }
+            Error::NameEmpty => "Give the schema a name, or leave it out.".into(),
+            Error::NameTooLong(_) => "A name has at most 63 bytes.".into(),
+            Error::EpochUnworkable { earliest, now, .. } => {
+                format!("Use an epoch from {earliest} to {now}.")
+            }
+            Error::IdOfAnotherShard { id_shard, .. } => {
+                format!("Pass an id of this shard, or advance shard {id_shard}.")
+            }
+            Error::IdNegative(_) => "No shard makes negative ids.".into(),
+            Error::IdIsTheLast(_) => "The shard would have no ids left.".into(),
             Error::SequenceMissing(_) => {
                 "Create one with CREATE SEQUENCE, or a shard with its own with create_shard().".into()
             }
@@ -138,9 +273,12 @@ impl Error {
             Error::BadMagic(_) => {
                 "Restore the sequence from a backup, or drop it and create it again.".into()
             }
-            Error::NoRightOnSequence { name, role } => {
-                format!("Grant it with GRANT USAGE ON SEQUENCE {name} TO {role}.")
+            Error::NoRightOnSequence { name, role, update } => {
+                let right = if *update { "UPDATE" } else { "USAGE" };
+                format!("Grant it with GRANT {right} ON SEQUENCE {name} TO {role}.")
             }
+            Error::NoRightOnTable { name, role } => format!("Grant it with GRANT SELECT ON {name} TO {role}."),
+            Error::NotOwner(_) => "Ask its owner, or a superuser.".into(),
             Error::NoRightOnSchema { name, role } => {
                 format!("Grant it with GRANT USAGE ON SCHEMA {name} TO {role}.")
             }
@@ -148,7 +286,7 @@ impl Error {
                 "This server is a standby; ids are made on the primary.".into()
             }
             Error::ReadOnly { standby: false, .. } => {
-                "Making an id writes to its sequence; use a transaction that is READ WRITE.".into()
+                "It writes to a sequence; use a transaction that is READ WRITE.".into()
             }
             Error::Parallel(_) => "Call it in a query that does not run in parallel.".into(),
             Error::EpochInfinite => "Give the epoch as a point in time.".into(),
@@ -194,6 +332,10 @@ pub enum Argument {
     Sequence,
     Epoch,
     Count,
+    Id,
+    IfNotExists,
+    DryRun,
+    Table,
 }
 
 impl Display for Argument {
@@ -203,6 +345,10 @@ impl Display for Argument {
             Argument::Sequence => "sequence",
             Argument::Epoch => "epoch",
             Argument::Count => "count",
+            Argument::Id => "id",
+            Argument::IfNotExists => "if_not_exists",
+            Argument::DryRun => "dry_run",
+            Argument::Table => "table",
         })
     }
 }

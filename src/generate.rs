@@ -5,9 +5,9 @@
 use crate::arguments::{self, not_null};
 use crate::epoch::Epoch;
 use crate::error::{Argument, Error};
-use crate::layout::{self, SEQ_BITS, SEQ_MAX, Seq, Shard};
+use crate::layout::{self, Shard};
 use crate::oid_types::Regclass;
-use crate::sequence::{self, Request, Source};
+use crate::sequence::{self, Clock, Request, Source};
 use crate::settings;
 use pgrx::pg_sys::panic::{ErrorReport, ErrorReportable};
 use pgrx::prelude::*;
@@ -21,7 +21,7 @@ use pgrx::prelude::*;
 #[pg_extern(name = "next_id", volatile, parallel_unsafe)]
 fn next_id_of_shard(shard: Option<i32>) -> Result<i64, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
-    Ok(next_id_from(shard, Source::Shard(shard), Epoch::ORIGINAL)?)
+    Ok(next_id_from(shard, Source::Shard(shard))?)
 }
 
 /// `next_id(shard, seq)`: the next id of a shard from a sequence of the caller's own, say one for each table.
@@ -32,8 +32,8 @@ fn next_id_of_shard(shard: Option<i32>) -> Result<i64, ErrorReport> {
 #[pg_extern(name = "next_id", volatile, parallel_unsafe)]
 fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> Result<i64, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
-    let Regclass(seq) = not_null(seq, Argument::Sequence)?;
-    Ok(next_id_from(shard, Source::Sequence(seq), Epoch::ORIGINAL)?)
+    let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
+    Ok(next_id_from(shard, Source::Clock(Clock { sequence, epoch: Epoch::ORIGINAL }))?)
 }
 
 /// `next_id(shard, seq, epoch)`: the same with an epoch of the caller's own.
@@ -48,9 +48,9 @@ fn next_id_of_sequence_and_epoch(
     epoch: Option<TimestampWithTimeZone>,
 ) -> Result<i64, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
-    let Regclass(seq) = not_null(seq, Argument::Sequence)?;
+    let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
     let epoch = arguments::epoch(not_null(epoch, Argument::Epoch)?)?;
-    Ok(next_id_from(shard, Source::Sequence(seq), epoch)?)
+    Ok(next_id_from(shard, Source::Clock(Clock { sequence, epoch }))?)
 }
 
 /// `next_id()`: the next id of the shard that `instagram_id.shard` names, for databases of one shard.
@@ -61,7 +61,7 @@ fn next_id_of_sequence_and_epoch(
 #[pg_extern(name = "next_id", volatile, parallel_unsafe)]
 fn next_id_of_setting() -> Result<i64, ErrorReport> {
     let shard = settings::shard().ok_or(Error::ShardNotSet)?;
-    Ok(next_id_from(shard, Source::Shard(shard), Epoch::ORIGINAL)?)
+    Ok(next_id_from(shard, Source::Shard(shard))?)
 }
 
 /// `next_ids(shard, count)`: that many ids of a shard, in order, taking a whole run of them at each visit to
@@ -80,41 +80,37 @@ fn next_ids(shard: Option<i32>, count: Option<i32>) -> Result<SetOfIterator<'sta
     let mut left = i64::from(count);
     let runs = std::iter::from_fn(move || {
         (left > 0).then(|| {
-            let run = sequence::take(Request {
-                source: Source::Shard(shard),
-                epoch: Epoch::ORIGINAL,
-                want: left,
-                function: "next_ids()",
-            })
-            .map_err(ErrorReport::from)
-            .unwrap_or_report();
+            let run =
+                sequence::take(Request { source: Source::Shard(shard), want: left, function: "next_ids()" })
+                    .map_err(ErrorReport::from)
+                    .unwrap_or_report();
             left -= run.len;
             run.first..=run.last()
         })
     });
-    Ok(SetOfIterator::new(runs.flatten().map(move |value| id_of(value, shard))))
+    Ok(SetOfIterator::new(runs.flatten().map(move |value| layout::id_of(value, shard))))
 }
 
-/// The next id of `shard` from `source`, counted from `epoch`.
+/// The next id of `shard` from `source`.
 ///
 /// # Errors
 ///
 /// Of the sequence: 42P01 missing, 42809 no sequence, 55000 unfit, 42501 no right, 2200H used up. Of the
 /// moment: 25006 read-only, 25000 parallel, 57014 cancelled in a wait, 22008 where a sequence that has no time of
 /// its own to go on with finds the clock before the epoch.
-fn next_id_from(shard: Shard, source: Source, epoch: Epoch) -> Result<i64, Error> {
-    let run = sequence::take(Request { source, epoch, want: 1, function: "next_id()" })?;
-    Ok(id_of(run.first, shard))
-}
-
-/// The id that a sequence's value, `ms << 10 | seq`, stands for in `shard`.
-const fn id_of(value: i64, shard: Shard) -> i64 {
-    let seq = Seq::new(value as i32 & SEQ_MAX as i32).expect("masked to its width");
-    layout::pack((value >> SEQ_BITS) as u64, shard, seq)
+fn next_id_from(shard: Shard, source: Source) -> Result<i64, Error> {
+    let run = sequence::take(Request { source, want: 1, function: "next_id()" })?;
+    Ok(layout::id_of(run.first, shard))
 }
 
 extension_sql!(
     r#"
+-- The same as next_id(integer, regclass, timestamptz), under a name that no shard has; see src/shard.rs.
+CREATE FUNCTION shard_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'next_id_of_sequence_and_epoch_wrapper';
+
+COMMENT ON FUNCTION shard_next_id(integer, regclass, timestamptz) IS
+'next id of a shard from a sequence, counted from an epoch; what next_id() in the schema of a shard calls';
 COMMENT ON FUNCTION next_id() IS
 'next id of the shard that the setting instagram_id.shard names';
 COMMENT ON FUNCTION next_id(integer) IS

@@ -3,12 +3,14 @@
 //! `nextval` looks up the caller's right and the sequence's options in the system caches on every call. Here a
 //! verdict is kept, and is as fresh as those caches are: PostgreSQL announces every change of the catalogs to
 //! every backend, and each announcement that could matter begins a new *era*, in which everything found out in
-//! an earlier one is looked up again. Forgetting too much costs a microsecond; forgetting too little would be
-//! wrong, so nothing finer is attempted.
+//! an earlier one is looked up again. Forgetting too much costs some microseconds; forgetting too little would be
+//! wrong, so nothing finer is attempted than to pass over relations that were never asked about, such as the
+//! temporary tables that some applications make with every transaction.
 
+use crate::sequence::Clock;
 use crate::sys::RelFileLocator;
 use pgrx::pg_sys::{self, Datum, LocalTransactionId, Oid};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 
@@ -31,6 +33,8 @@ pub struct Known {
     pub safe_lsn: pg_sys::XLogRecPtr,
     /// 0 where it is on disk.
     pub safe_in: LocalTransactionId,
+    /// Whether PostgreSQL's caches were filled to find this out.
+    pub looked: bool,
 }
 
 /// For what a finding holds: in this era, for this role.
@@ -62,22 +66,25 @@ impl Known {
         logged_file: Oid::INVALID,
         safe_lsn: 0,
         safe_in: 0,
+        looked: false,
     };
 }
 
 thread_local! {
     static ERA: Cell<u64> = const { Cell::new(0) };
     static SEQUENCES: RefCell<FxHashMap<Oid, Known>> = RefCell::new(FxHashMap::default());
-    static SHARDS: RefCell<FxHashMap<u16, ShardSequence>> = RefCell::new(FxHashMap::default());
+    static SHARDS: RefCell<FxHashMap<u16, ShardClock>> = RefCell::new(FxHashMap::default());
+    /// The keys of `SEQUENCES` again, for the callback: an announcement may arrive while that is borrowed.
+    static WATCHED: RefCell<FxHashSet<Oid>> = RefCell::new(FxHashSet::default());
 }
 
-/// The sequence that a shard's number led to.
+/// What a shard's number led to.
 #[derive(Clone, Copy)]
-struct ShardSequence {
+struct ShardClock {
     era: Era,
     /// The role that has USAGE on the schema.
     role: Oid,
-    sequence: Oid,
+    clock: Clock,
 }
 
 pub fn era() -> Era {
@@ -87,19 +94,24 @@ pub fn era() -> Era {
 /// Lets `visit` use and add to what is known of the sequence. It must not come back here: an announcement may
 /// arrive while it runs, and only begins a new era.
 pub fn with<T>(sequence: Oid, visit: impl FnOnce(&mut Known) -> T) -> T {
-    SEQUENCES.with_borrow_mut(|sequences| visit(sequences.entry(sequence).or_insert(Known::NOTHING)))
-}
-
-/// The sequence of a shard, where `role` has found it in the present era.
-pub fn recall_shard(shard: u16, role: Oid) -> Option<Oid> {
-    SHARDS.with_borrow(|shards| {
-        let found = shards.get(&shard)?;
-        (found.era == era() && found.role == role).then_some(found.sequence)
+    SEQUENCES.with_borrow_mut(|sequences| {
+        visit(sequences.entry(sequence).or_insert_with(|| {
+            WATCHED.with_borrow_mut(|watched| watched.insert(sequence));
+            Known::NOTHING
+        }))
     })
 }
 
-pub fn remember_shard(shard: u16, era: Era, role: Oid, sequence: Oid) {
-    SHARDS.with_borrow_mut(|shards| shards.insert(shard, ShardSequence { era, role, sequence }));
+/// The clock of a shard, where `role` has found it in the present era.
+pub fn recall_shard(shard: u16, role: Oid) -> Option<Clock> {
+    SHARDS.with_borrow(|shards| {
+        let found = shards.get(&shard)?;
+        (found.era == era() && found.role == role).then_some(found.clock)
+    })
+}
+
+pub fn remember_shard(shard: u16, era: Era, role: Oid, clock: Clock) {
+    SHARDS.with_borrow_mut(|shards| shards.insert(shard, ShardClock { era, role, clock }));
 }
 
 /// Begins a new era.
@@ -107,24 +119,28 @@ fn forget_all() {
     ERA.set(ERA.get() + 1);
 }
 
-extern "C-unwind" fn on_relcache_change(_arg: Datum, _relid: Oid) {
-    forget_all();
+extern "C-unwind" fn on_relcache_change(_arg: Datum, relid: Oid) {
+    let all = relid == Oid::INVALID;
+    if all || WATCHED.with_borrow(|watched| watched.contains(&relid)) {
+        forget_all();
+    }
 }
 
 extern "C-unwind" fn on_syscache_change(_arg: Datum, _cache: c_int, _hash: u32) {
     forget_all();
 }
 
-/// Asks PostgreSQL to announce changes of what a verdict rests on: relations with their options and grants
-/// (each such change invalidates the relation), schemas with their names and grants, roles, memberships, and
-/// the owner of the database, whom pg_database_owner stands for.
+/// Asks PostgreSQL to announce changes of what a verdict rests on: sequences with their options and grants
+/// (each such change invalidates the relation), the functions that define a shard, schemas with their names and
+/// grants, roles, memberships, and the owner of the database, whom pg_database_owner stands for.
 pub fn register_callbacks() {
     // SAFETY: called once in a backend's life, when the library is loaded; the callbacks never go away, take
-    // what PostgreSQL passes, touch one counter and cannot raise an error.
+    // what PostgreSQL passes, touch the variables above, none of which is borrowed while PostgreSQL runs but
+    // SEQUENCES, and cannot raise an error.
     unsafe {
         pg_sys::CacheRegisterRelcacheCallback(Some(on_relcache_change), Datum::null());
         use pg_sys::SysCacheIdentifier::*;
-        for cache in [SEQRELID, NAMESPACEOID, AUTHOID, AUTHMEMROLEMEM, DATABASEOID] {
+        for cache in [SEQRELID, PROCOID, NAMESPACEOID, AUTHOID, AUTHMEMROLEMEM, DATABASEOID] {
             pg_sys::CacheRegisterSyscacheCallback(cache as c_int, Some(on_syscache_change), Datum::null());
         }
     }

@@ -75,6 +75,16 @@ pub const fn shard_of(id: i64) -> Shard {
     Shard((id as u64 >> SHARD_SHIFT) as u16 & SHARD_MAX)
 }
 
+/// The sequence's value, `ms << 10 | seq`, that stands for an id.
+pub const fn value_of(id: i64) -> i64 {
+    (ms_of(id) as i64) << SEQ_BITS | seq_of(id).0 as i64
+}
+
+/// The id in `shard` that a sequence's value, at least 0, stands for.
+pub const fn id_of(value: i64, shard: Shard) -> i64 {
+    pack((value >> SEQ_BITS) as u64, shard, Seq(value as u16 & SEQ_MAX))
+}
+
 pub const fn seq_of(id: i64) -> Seq {
     Seq(id as u16 & SEQ_MAX)
 }

@@ -4,20 +4,28 @@
 //! - [`layout`]: the bits of an id
 //! - [`epoch`]: time, as PostgreSQL counts it and as ids do
 //! - [`tick`]: the rule that makes a sequence a logical clock
+//! - [`original`]: what a PL/pgSQL function after the published design says of its ids
 //!
 //! The SQL functions, one file a topic:
 //! - [`generate`]: `next_id`, `next_ids`
 //! - [`decode`]: `id_time`, `id_shard`, `id_seq`, `id_parts`, `make_id`, `id_floor`, `id_between`, `shard_for`
-//! - [`shard`]: `create_shard`, and the way from a shard to its sequence
+//! - [`shard`]: `create_shard`, `advance_shard`, `claim_shard`, and the way from a shard to its sequence
+//! - [`adopt`]: `adopt_shard`, `unadopt_shard`, `adopt_table`
+//! - [`status`]: the view `shards`
 //!
 //! What carries them:
 //! - [`sequence`]: the sequence page: lock, read, apply the rule, write WAL
+//! - [`definition`]: what makes a schema a shard, and how one is found by its number
+//! - [`catalog`]: schemas, and functions with their bodies, as PostgreSQL's catalogs have them
 //! - [`known`]: what a backend remembers about sequences, and when it forgets
 //! - [`sys`]: PostgreSQL's C functions and macros; with [`sequence`], where the unsafe code is
 //! - [`arguments`], [`error`], [`names`], [`settings`], [`oid_types`]
 
+mod adopt;
 mod arguments;
+mod catalog;
 mod decode;
+mod definition;
 mod epoch;
 mod error;
 mod generate;
@@ -25,9 +33,11 @@ mod known;
 mod layout;
 mod names;
 mod oid_types;
+mod original;
 mod sequence;
 mod settings;
 mod shard;
+mod status;
 mod sys;
 #[cfg(any(test, feature = "pg_test"))]
 mod tests;

@@ -1,6 +1,7 @@
 //! Names and times as error messages and generated SQL show them, quoted where SQL would need it.
 
 use crate::epoch::TimestampUs;
+use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::{CStr, c_char};
 
@@ -17,6 +18,23 @@ pub fn relation(relid: Oid) -> String {
     }
 }
 
+/// The name of a schema, or its OID where it is gone.
+pub fn schema(schema: Oid) -> String {
+    pgrx::spi::quote_identifier(raw_schema(schema))
+}
+
+/// The same without quotes.
+pub fn raw_schema(schema: Oid) -> String {
+    // SAFETY: returns a null pointer or a palloc'd C string.
+    unsafe { string(pg_sys::get_namespace_name(schema)) }.unwrap_or_else(|| schema.to_string())
+}
+
+/// `schema.name(types)` of a function.
+pub fn function(function: Oid) -> String {
+    // SAFETY: returns a palloc'd C string, of a number where the function is gone.
+    unsafe { string(pg_sys::format_procedure_qualified(function)) }.unwrap_or_default()
+}
+
 /// The name of the role whose rights count now.
 pub fn current_role() -> String {
     // SAFETY: with missing_ok the result is a null pointer or a palloc'd C string.
@@ -28,6 +46,21 @@ pub fn current_role() -> String {
 pub fn now() -> TimestampUs {
     // SAFETY: reads the clock, which raises no error and so needs no guard.
     unsafe { crate::sys::GetCurrentTimestamp() }
+}
+
+/// A stretch of time for a message: its two largest units.
+pub fn duration(seconds: i64) -> String {
+    match (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0, s) => format!("{s} s"),
+        (0, 0, min, s) => format!("{min} min {s} s"),
+        (0, h, min, _) => format!("{h} h {min} min"),
+        (days, h, ..) => format!("{days} days {h} h"),
+    }
+}
+
+/// A finite time, as an argument or a column of a result.
+pub fn timestamp(at: TimestampUs) -> TimestampWithTimeZone {
+    at.try_into().unwrap_or_else(|_| unreachable!("it came from a timestamptz"))
 }
 
 /// A time in the session's time zone.

@@ -1,37 +1,59 @@
-//! `regclass` and `regnamespace` as argument and result types of SQL functions.
+//! `regclass`, `regnamespace` and `regprocedure` as argument and result types of SQL functions.
 //!
-//! Under pgrx an object's OID is an `oid` in SQL. These two keep the type: a `regclass` constant is a dependency
+//! Under pgrx an object's OID is an `oid` in SQL. These keep the type: a `regclass` constant is a dependency
 //! of the function or default it stands in, is written out by name, and so survives dump and restore.
 
 use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};
 use pgrx::datum::Datum;
+use pgrx::datum::IntoDatum;
 use pgrx::impl_sql_translatable;
-use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::{self, Oid};
 
-/// A relation, as an argument.
-#[derive(Clone, Copy, Debug)]
-pub struct Regclass(pub Oid);
+macro_rules! oid_type {
+    ($(#[doc = $doc:literal])* $name:ident, $sql:literal) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub struct $name(pub Oid);
 
-impl_sql_translatable!(Regclass, "regclass");
+        impl_sql_translatable!($name, $sql);
 
-// SAFETY: a regclass datum is the OID that it wraps.
-unsafe impl<'fcx> ArgAbi<'fcx> for Regclass {
-    unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
-        // SAFETY: the caller's promise, passed on.
-        Regclass(unsafe { Oid::unbox_arg_unchecked(arg) })
-    }
+        // SAFETY: the datum is the OID that it wraps.
+        unsafe impl<'fcx> ArgAbi<'fcx> for $name {
+            unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
+                // SAFETY: the caller's promise, passed on.
+                $name(unsafe { Oid::unbox_arg_unchecked(arg) })
+            }
+        }
+
+        // SAFETY: the datum is the OID that it wraps.
+        unsafe impl BoxRet for $name {
+            unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> Datum<'fcx> {
+                // SAFETY: the caller's promise, passed on.
+                unsafe { self.0.box_into(fcinfo) }
+            }
+        }
+
+        impl IntoDatum for $name {
+            fn into_datum(self) -> Option<pg_sys::Datum> {
+                self.0.into_datum()
+            }
+
+            fn type_oid() -> Oid {
+                pg_sys::OIDOID // of the same width; only columns of a result pass here, and they have their own
+            }
+        }
+    };
 }
 
-/// A schema, as a result.
-#[derive(Clone, Copy, Debug)]
-pub struct Regnamespace(pub Oid);
-
-impl_sql_translatable!(Regnamespace, "regnamespace");
-
-// SAFETY: a regnamespace datum is the OID that it wraps.
-unsafe impl BoxRet for Regnamespace {
-    unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> Datum<'fcx> {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { self.0.box_into(fcinfo) }
-    }
-}
+oid_type!(
+    /// A relation.
+    Regclass, "regclass"
+);
+oid_type!(
+    /// A schema.
+    Regnamespace, "regnamespace"
+);
+oid_type!(
+    /// A function.
+    Regprocedure, "regprocedure"
+);

@@ -8,18 +8,24 @@ use crate::epoch::{Epoch, US_PER_MS};
 use crate::error::{Error, Unfit};
 use crate::known::{self, Era, Facts, Known, Valid};
 use crate::layout::Shard;
-use crate::sys::{self, NoLock, RowExclusiveLock, guarded};
+use crate::sys::{self, AccessShareLock, NoLock, RowExclusiveLock, guarded};
 use crate::tick::{self, Next, Run, State, VALUE_MAX};
 use crate::{names, shard};
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::c_int;
 use std::time::Duration;
 
+/// A sequence, and the instant that its milliseconds count from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Clock {
+    pub sequence: Oid,
+    pub epoch: Epoch,
+}
+
 /// What to take, from where, and for whom the error speaks.
 #[derive(Clone, Copy)]
 pub struct Request {
     pub source: Source,
-    pub epoch: Epoch,
     /// At most this many values, at least 1.
     pub want: i64,
     /// The SQL function, as error messages name it.
@@ -29,9 +35,9 @@ pub struct Request {
 /// Which sequence.
 #[derive(Clone, Copy)]
 pub enum Source {
-    /// The one in the shard's schema, whichever that is when it is locked.
+    /// The shard's own, whichever that is when it is locked.
     Shard(Shard),
-    Sequence(Oid),
+    Clock(Clock),
 }
 
 /// What came of one visit to the sequence.
@@ -60,7 +66,7 @@ enum Refusal {
     Missing,
     NotSequence,
     Unfit(Unfit),
-    NoRight,
+    NoRight { update: bool },
     ReadOnly,
     Parallel,
     BadMagic,
@@ -76,25 +82,99 @@ enum Refusal {
 pub fn take(request: Request) -> Result<Run, Error> {
     let mut paid = None;
     loop {
-        let (sequence, found) = match request.source {
-            Source::Sequence(sequence) => (sequence, None),
+        let (clock, found) = match request.source {
+            Source::Clock(clock) => (clock, None),
             Source::Shard(shard) => {
                 let found = known::era();
-                (shard::sequence_of(shard)?, Some(found))
+                (shard::clock_of(shard)?, Some(found))
             }
         };
-        let visit = known::with(sequence, |known| {
+        let visit = known::with(clock.sequence, |known| {
             // SAFETY: `visit` keeps the guard's rules: it panics nowhere and owns nothing with a destructor.
-            unsafe { guarded(|| visit(sequence, found, &request, paid, known)) }
+            unsafe { guarded(|| visit(clock, found, request.want, paid, known)) }
         });
-        match visit.map_err(|refusal| explain(refusal, sequence, &request))? {
+        match visit.map_err(|refusal| explain(refusal, clock, request.function))? {
             Outcome::Taken(run) => return Ok(run),
             Outcome::LookAgain => {}
             Outcome::Wait(wait) => {
-                wait_for_tick(wait.clock_us, request.epoch);
+                wait_for_tick(wait.clock_us, clock.epoch);
                 paid = Some(wait);
             }
         }
+    }
+}
+
+/// Sees to it that the next value of a sequence is greater than `value`, 0 to [`VALUE_MAX`], and returns the last
+/// value as it is then. A sequence that is there already stays as it is. `function` is who asks, for errors.
+///
+/// Like `setval` it wants UPDATE on the sequence, and is not undone by a rollback. Unlike that it never goes back,
+/// is logged ahead of the clock as [`take`] is, and heeds no MINVALUE.
+pub fn advance(clock: Clock, value: i64, function: &'static str) -> Result<i64, Error> {
+    let advanced = known::with(clock.sequence, |known| {
+        // SAFETY: as in `take`.
+        unsafe { guarded(|| visit_to_advance(clock, value, known)) }
+    });
+    advanced.map_err(|refusal| explain(refusal, clock, function))
+}
+
+/// Checks that a sequence is one that ids can be made from, and locks it to the transaction's end.
+pub fn examine(sequence: Oid) -> Result<(), Error> {
+    let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
+    let examined = known::with(sequence, |known| {
+        // SAFETY: as in `take`.
+        unsafe {
+            guarded(|| {
+                lock_for_transaction(sequence, known);
+                admit(sequence, known).map(|_| ())
+            })
+        }
+    });
+    examined.map_err(|refusal| explain(refusal, clock, "create_shard()"))
+}
+
+/// The last value of a sequence, without waiting for it or writing to it; `None` where it was never called, or
+/// where this role or server cannot see it.
+pub fn last_value(sequence: Oid) -> Option<i64> {
+    // SAFETY: as in `take`.
+    let state = unsafe { guarded(|| look(sequence)) };
+    state.filter(|state| state.is_called).map(|state| state.last_value)
+}
+
+/// Reads the state as `pg_sequence_last_value` does, and keeps no lock.
+///
+/// # Safety
+///
+/// Inside [`guarded`].
+unsafe fn look(sequence: Oid) -> Option<State> {
+    // SAFETY: an open relation has its pg_class row; a sequence has block 0, and on it one tuple.
+    unsafe {
+        let relation = sys::try_relation_open(sequence, AccessShareLock);
+        if relation.is_null() {
+            return None;
+        }
+        let row = &*(*relation).rd_rel;
+        let any = (pg_sys::ACL_SELECT | pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) as pg_sys::AclMode;
+        // After a standby has replayed it, an unlogged sequence has no file.
+        let has_file =
+            row.relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT || !sys::RecoveryInProgress();
+        let state = if row.relkind as u8 == pg_sys::RELKIND_SEQUENCE
+            && row.relpersistence as u8 != pg_sys::RELPERSISTENCE_TEMP
+            && has_file
+            && sys::may(sequence, sys::GetUserId(), any)
+        {
+            let buffer = sys::ReadBuffer(relation, 0);
+            sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as c_int);
+            let page = pg_sys::BufferGetPage(buffer);
+            let data = *sys::sequence_data(sys::first_tuple(page).0);
+            let is_sound = sys::sequence_magic(page) == sys::SEQ_MAGIC;
+            sys::UnlockReleaseBuffer(buffer);
+            is_sound.then_some(State { last_value: data.last_value, is_called: data.is_called != 0 })
+        } else {
+            None
+        };
+        sys::relation_close(relation, AccessShareLock);
+        forget_relation(sequence);
+        state
     }
 }
 
@@ -104,18 +184,59 @@ pub fn take(request: Request) -> Result<Run, Error> {
 ///
 /// Inside [`guarded`].
 unsafe fn visit(
-    sequence: Oid,
+    clock: Clock,
     found: Option<Era>,
-    request: &Request,
+    want: i64,
     paid: Option<Wait>,
     known: &mut Known,
 ) -> Result<Outcome, Refusal> {
     // SAFETY: each raw call has what its PostgreSQL counterpart asks for at the same place of nextval_internal.
     unsafe {
-        lock_for_transaction(sequence, known);
+        lock_for_transaction(clock.sequence, known);
         if found.is_some_and(|era| era != known::era()) {
             return Ok(Outcome::LookAgain);
         }
+        let facts = admit(clock.sequence, known)?;
+        let page = SequencePage::lock(clock.sequence, facts, known);
+        let outcome = page.take(clock.epoch, want, paid, known);
+        let lsn = sys::PageGetLSN(page.page);
+        page.unlock();
+        if let Ok(Outcome::Taken(_)) = outcome {
+            make_safe(facts, lsn, known);
+        }
+        spare_the_caches(clock.sequence, known);
+        outcome
+    }
+}
+
+/// Goes to the sequence's page and puts `value` there, unless it is further already.
+///
+/// # Safety
+///
+/// Inside [`guarded`].
+unsafe fn visit_to_advance(clock: Clock, value: i64, known: &mut Known) -> Result<i64, Refusal> {
+    // SAFETY: as for `visit`.
+    unsafe {
+        lock_for_transaction(clock.sequence, known);
+        let facts = admit(clock.sequence, known)?;
+        let update = pg_sys::ACL_UPDATE as pg_sys::AclMode;
+        if !sys::may(clock.sequence, sys::GetUserId(), update) {
+            return Err(Refusal::NoRight { update: true });
+        }
+        let page = SequencePage::lock(clock.sequence, facts, known);
+        let advanced = page.advance_to(clock.epoch, value, known);
+        let lsn = sys::PageGetLSN(page.page);
+        page.unlock();
+        make_safe(facts, lsn, known);
+        spare_the_caches(clock.sequence, known);
+        advanced
+    }
+}
+
+/// Whether the sequence may be written now, by this role.
+unsafe fn admit(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
+    // SAFETY: as for `visit`.
+    unsafe {
         let facts = check(sequence, known)?;
         if pg_sys::XactReadOnly && !facts.is_local_temp {
             return Err(Refusal::ReadOnly);
@@ -123,14 +244,7 @@ unsafe fn visit(
         if sys::IsInParallelMode() {
             return Err(Refusal::Parallel);
         }
-        let page = SequencePage::lock(sequence, facts, known);
-        let outcome = page.take(request, paid, known);
-        let lsn = sys::PageGetLSN(page.page);
-        page.unlock();
-        if let Ok(Outcome::Taken(_)) = outcome {
-            make_safe(facts, lsn, known);
-        }
-        outcome
+        Ok(facts)
     }
 }
 
@@ -157,6 +271,7 @@ unsafe fn check(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
         {
             return Ok(facts);
         }
+        known.looked = true;
         let relation = sys::try_relation_open(sequence, NoLock);
         if relation.is_null() {
             return Err(Refusal::Missing);
@@ -173,8 +288,8 @@ unsafe fn check(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
             return Err(Refusal::NotSequence);
         }
         let either = (pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) as pg_sys::AclMode;
-        if sys::pg_class_aclcheck(sequence, now.role, either) != pg_sys::AclResult::ACLCHECK_OK {
-            return Err(Refusal::NoRight);
+        if !sys::may(sequence, now.role, either) {
+            return Err(Refusal::NoRight { update: false });
         }
         let Some(options) = sys::pg_sequence_row(sequence) else {
             return Err(Refusal::Missing);
@@ -218,6 +333,28 @@ unsafe fn make_safe(facts: Facts, lsn: pg_sys::XLogRecPtr, known: &mut Known) {
     }
 }
 
+/// Takes out of PostgreSQL's caches again what only the look at this sequence has put there. What it said is
+/// in `known`, in a fiftieth of the space: a session may use thousands of sequences.
+unsafe fn spare_the_caches(sequence: Oid, known: &mut Known) {
+    // SAFETY: as for `visit`; the caches fetch again what someone else still needs.
+    unsafe {
+        if known.looked && known.checked.is_some_and(|(_, facts)| !facts.is_local_temp) {
+            forget_relation(sequence);
+        }
+        known.looked = false;
+    }
+}
+
+unsafe fn forget_relation(sequence: Oid) {
+    // SAFETY: as for `spare_the_caches`.
+    unsafe {
+        sys::RelationCacheInvalidateEntry(sequence);
+        for cache in [pg_sys::SysCacheIdentifier::RELOID, pg_sys::SysCacheIdentifier::SEQRELID] {
+            sys::drop_from_syscache(cache, sequence);
+        }
+    }
+}
+
 /// A sequence's one page, pinned and locked exclusively.
 ///
 /// Without a destructor, since an error leaves by `longjmp`: then the transaction's abort lets go of the page.
@@ -239,6 +376,7 @@ impl SequencePage {
             let is_recent = known.buffer != pg_sys::InvalidBuffer as pg_sys::Buffer
                 && sys::ReadRecentBuffer(facts.locator, MAIN, 0, known.buffer);
             if !is_recent {
+                known.looked = true;
                 let relation = sys::relation_open(sequence, NoLock);
                 known.buffer = sys::ReadBuffer(relation, 0);
                 sys::relation_close(relation, NoLock);
@@ -259,22 +397,20 @@ impl SequencePage {
     /// Reads the state, asks the rule, and where it gives values records and applies them.
     unsafe fn take(
         self,
-        request: &Request,
+        epoch: Epoch,
+        want: i64,
         paid: Option<Wait>,
         known: &mut Known,
     ) -> Result<Outcome, Refusal> {
         // SAFETY: the page is locked; as for `visit`.
         unsafe {
-            if sys::sequence_magic(self.page) != sys::SEQ_MAGIC {
-                return Err(Refusal::BadMagic);
-            }
-            let data = *sys::sequence_data(self.tuple);
+            let data = self.data()?;
             let state = State { last_value: data.last_value, is_called: data.is_called != 0 };
-            let clock_us = request.epoch.elapsed_us(sys::GetCurrentTimestamp());
+            let clock_us = epoch.elapsed_us(sys::GetCurrentTimestamp());
             let now_ms = clock_us.div_euclid(US_PER_MS);
             let lsn = sys::PageGetLSN(self.page);
             let paid = paid.filter(|wait| wait.lsn == lsn).map(|wait| wait.state);
-            let run = match tick::next(state, now_ms, request.want, paid) {
+            let run = match tick::next(state, now_ms, want, paid) {
                 Next::Take(run) => run,
                 Next::Wait => return Ok(Outcome::Wait(Wait { state, lsn, clock_us })),
                 Next::Exhausted => {
@@ -290,12 +426,34 @@ impl SequencePage {
             }
             let must_record = !state.is_called || !self.is_covered_by_wal(known);
             let plan = tick::durability(state.last_value, data.log_cnt, run.last(), now_ms, must_record);
-            if self.advance(run.last(), plan) {
-                known.logged_file = sys::file_number(self.facts.locator);
-                known.safe_lsn = sys::PageGetLSN(self.page);
-                known.safe_in = known.locked_in;
-            }
+            self.step(run.last(), plan, known);
             Ok(Outcome::Taken(run))
+        }
+    }
+
+    /// Makes `value` the last one, unless the sequence has been called and is there or further; returns the last
+    /// one then.
+    unsafe fn advance_to(self, epoch: Epoch, value: i64, known: &mut Known) -> Result<i64, Refusal> {
+        // SAFETY: the page is locked; as for `visit`.
+        unsafe {
+            let data = self.data()?;
+            if data.is_called != 0 && data.last_value >= value {
+                return Ok(data.last_value);
+            }
+            let now_ms = epoch.elapsed_us(sys::GetCurrentTimestamp()).div_euclid(US_PER_MS);
+            self.step(value, tick::durability(data.last_value, 0, value, now_ms, true), known);
+            Ok(value)
+        }
+    }
+
+    /// What the page holds.
+    unsafe fn data(self) -> Result<sys::FormData_pg_sequence_data, Refusal> {
+        // SAFETY: the page is locked.
+        unsafe {
+            if sys::sequence_magic(self.page) != sys::SEQ_MAGIC {
+                return Err(Refusal::BadMagic);
+            }
+            Ok(*sys::sequence_data(self.tuple))
         }
     }
 
@@ -312,9 +470,8 @@ impl SequencePage {
         }
     }
 
-    /// Makes `new_value` the sequence's last one: first in WAL, ahead of it, then on the page. Returns whether a
-    /// WAL record was written.
-    unsafe fn advance(self, new_value: i64, plan: tick::Durability) -> bool {
+    /// Makes `new_value` the sequence's last one: first in WAL, ahead of it, then on the page.
+    unsafe fn step(self, new_value: i64, plan: tick::Durability, known: &mut Known) {
         // SAFETY: the order is nextval_internal's. The transaction id is assigned before the critical section,
         // in which an error would be a panic, so that the commit waits for the record to be flushed. The buffer
         // is dirty before the record is inserted, lest a checkpoint miss it; no one sees the page with the
@@ -343,7 +500,11 @@ impl SequencePage {
             // What has no WAL has nothing logged ahead; it may get WAL later, with this page as it stands.
             (*data).log_cnt = if self.facts.needs_wal { plan.log_cnt } else { 0 };
             sys::END_CRIT_SECTION();
-            record.is_some()
+            if record.is_some() {
+                known.logged_file = sys::file_number(self.facts.locator);
+                known.safe_lsn = sys::PageGetLSN(self.page);
+                known.safe_in = known.locked_in;
+            }
         }
     }
 }
@@ -361,20 +522,23 @@ fn wait_for_tick(clock_us: i64, epoch: Epoch) {
 }
 
 /// The error for a refusal.
-fn explain(refusal: Refusal, sequence: Oid, request: &Request) -> Error {
+fn explain(refusal: Refusal, clock: Clock, function: &'static str) -> Error {
+    let Clock { sequence, epoch } = clock;
     let name = || names::relation(sequence);
-    let clock_and_epoch = || (names::time(names::now()), names::time(request.epoch.at()));
+    let clock_and_epoch = || (names::time(names::now()), names::time(epoch.at()));
     match refusal {
         Refusal::Missing => Error::SequenceMissing(sequence),
         Refusal::NotSequence => Error::NotSequence(name()),
         Refusal::Unfit(unfit) => Error::Unfit { name: name(), unfit },
-        Refusal::NoRight => Error::NoRightOnSequence { name: name(), role: names::current_role() },
+        Refusal::NoRight { update } => {
+            Error::NoRightOnSequence { name: name(), role: names::current_role(), update }
+        }
         Refusal::ReadOnly => Error::ReadOnly {
-            function: request.function,
+            function,
             // SAFETY: asks shared memory, without effect.
-            standby: unsafe { pg_sys::RecoveryInProgress() },
+            standby: unsafe { sys::RecoveryInProgress() },
         },
-        Refusal::Parallel => Error::Parallel(request.function),
+        Refusal::Parallel => Error::Parallel(function),
         Refusal::BadMagic => Error::BadMagic(name()),
         Refusal::Exhausted { last_value, min_value } => {
             Error::Exhausted { name: name(), last_value, min_value }

@@ -2,6 +2,8 @@
 
 use crate::layout::{SHARD_MAX, Shard};
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
+use pgrx::pg_sys::{self, AsPgCStr};
+use std::ffi::CStr;
 
 const NOT_SET: i32 = -1;
 
@@ -10,6 +12,35 @@ static SHARD: GucSetting<i32> = GucSetting::<i32>::new(NOT_SET);
 /// `instagram_id.shard`, the shard of `next_id()`.
 pub fn shard() -> Option<Shard> {
     Shard::new(SHARD.get())
+}
+
+/// For queries and statements put together here: names mean what PostgreSQL ships with, unless they have a schema;
+/// row-level security hides nothing silently; a body that is only moved is not checked.
+pub const OWN_NAMES: &[(&CStr, &str)] =
+    &[(c"search_path", "pg_catalog, pg_temp"), (c"row_security", "off"), (c"check_function_bodies", "off")];
+
+/// Runs `f` under these settings, which an error resets, too.
+pub fn with<T>(settings: &[(&CStr, &str)], f: impl FnOnce() -> T) -> T {
+    // SAFETY: as a function with SET clauses does it; names and values are copied. An error ends the nesting with
+    // the transaction or subtransaction.
+    unsafe {
+        let nesting = pg_sys::NewGUCNestLevel();
+        for (name, value) in settings {
+            pg_sys::set_config_option(
+                name.as_ptr(),
+                value.as_pg_cstr(),
+                pg_sys::GucContext::PGC_USERSET,
+                pg_sys::GucSource::PGC_S_SESSION,
+                pg_sys::GucAction::GUC_ACTION_SAVE,
+                true,
+                0,
+                false,
+            );
+        }
+        let result = f();
+        pg_sys::AtEOXact_GUC(true, nesting);
+        result
+    }
 }
 
 pub fn register() {
@@ -24,5 +55,5 @@ pub fn register() {
         GucFlags::default(),
     );
     // SAFETY: called while the library is loaded; from here on a misspelt instagram_id.* is an error.
-    unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"instagram_id".as_ptr()) }
+    unsafe { pg_sys::MarkGUCPrefixReserved(c"instagram_id".as_ptr()) }
 }

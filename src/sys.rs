@@ -9,8 +9,11 @@
 //! with a destructor.
 #![allow(non_snake_case, non_camel_case_types, non_upper_case_globals)]
 
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::PgTryBuilder;
 use pgrx::pg_sys::{self, Buffer, Oid, Relation, XLogRecPtr};
 use std::ffi::{c_char, c_int, c_void};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 // SAFETY: each declaration has the parameter widths and the return type of the function in PostgreSQL 15 to 18.
 // XLogRegisterData's parameters changed their C types over these versions (char * and int, char * and uint32,
@@ -19,6 +22,13 @@ unsafe extern "C-unwind" {
     pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
     pub fn GetRedoRecPtr() -> XLogRecPtr;
     pub fn GetTopTransactionId() -> pg_sys::TransactionId;
+    pub fn GetSysCacheHashValue(
+        cache: c_int,
+        key1: pg_sys::Datum,
+        key2: pg_sys::Datum,
+        key3: pg_sys::Datum,
+        key4: pg_sys::Datum,
+    ) -> u32;
     pub fn GetUserId() -> Oid;
     pub fn IsInParallelMode() -> bool;
     pub fn LockBuffer(buffer: Buffer, mode: c_int);
@@ -31,15 +41,18 @@ unsafe extern "C-unwind" {
         block: pg_sys::BlockNumber,
         recent_buffer: Buffer,
     ) -> bool;
+    pub fn RecoveryInProgress() -> bool;
+    pub fn RelationCacheInvalidateEntry(relid: Oid);
     pub fn ReleaseSysCache(tuple: pg_sys::HeapTuple);
     pub fn SearchSysCache1(cache: c_int, key: pg_sys::Datum) -> pg_sys::HeapTuple;
+    pub fn SysCacheInvalidate(cache: c_int, hash: u32);
     pub fn UnlockReleaseBuffer(buffer: Buffer);
     pub fn XLogBeginInsert();
     pub fn XLogFlush(record: XLogRecPtr);
     pub fn XLogInsert(rmid: pg_sys::RmgrId, info: u8) -> XLogRecPtr;
     pub fn XLogRegisterBuffer(block_id: u8, buffer: Buffer, flags: u8);
     pub fn XLogRegisterData(data: *const c_void, len: u32);
-    pub fn pg_class_aclcheck(relid: Oid, role: Oid, mode: pg_sys::AclMode) -> pg_sys::AclResult::Type;
+    fn pg_class_aclcheck(relid: Oid, role: Oid, mode: pg_sys::AclMode) -> pg_sys::AclResult::Type;
     pub fn relation_close(relation: Relation, lockmode: pg_sys::LOCKMODE);
     pub fn relation_open(relid: Oid, lockmode: pg_sys::LOCKMODE) -> Relation;
     pub fn try_relation_open(relid: Oid, lockmode: pg_sys::LOCKMODE) -> Relation;
@@ -59,6 +72,8 @@ pub unsafe fn guarded<T: Copy>(f: impl FnOnce() -> T) -> T {
 
 /// `storage/lockdefs.h`
 pub const NoLock: pg_sys::LOCKMODE = pg_sys::NoLock as pg_sys::LOCKMODE;
+/// `storage/lockdefs.h`
+pub const AccessShareLock: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
 /// `storage/lockdefs.h`
 pub const RowExclusiveLock: pg_sys::LOCKMODE = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
 
@@ -177,6 +192,89 @@ pub unsafe fn LockRelationForTransaction(relid: Oid, lockmode: pg_sys::LOCKMODE)
     }
 }
 
+/// Gives up the locks on a relation that this very transaction has made, and so keeps the lock table from
+/// overflowing where it makes thousands. Until it commits no one else can see the relation; then the locks would end.
+pub unsafe fn release_locks_on_new_relation(relid: Oid) {
+    // SAFETY: the caller's promise.
+    unsafe { release_locks(pg_sys::LockTagType::LOCKTAG_RELATION, [relid, Oid::INVALID]) }
+}
+
+/// The same for an object of another class, such as a schema.
+pub unsafe fn release_locks_on_new_object(class: Oid, object: Oid) {
+    // SAFETY: the caller's promise.
+    unsafe { release_locks(pg_sys::LockTagType::LOCKTAG_OBJECT, [class, object]) }
+}
+
+/// `storage/lock.h`: `SET_LOCKTAG_RELATION`, `SET_LOCKTAG_OBJECT`
+unsafe fn release_locks(kind: pg_sys::LockTagType::Type, [field2, field3]: [Oid; 2]) {
+    // SAFETY: the tag names an object of this database; a lock is released only while this backend holds it.
+    unsafe {
+        let tag = pg_sys::LOCKTAG {
+            locktag_field1: pg_sys::MyDatabaseId.to_u32(),
+            locktag_field2: field2.to_u32(),
+            locktag_field3: field3.to_u32(),
+            locktag_field4: 0,
+            locktag_type: kind as u8,
+            locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
+        };
+        for mode in pg_sys::AccessShareLock as c_int..=pg_sys::AccessExclusiveLock as c_int {
+            while LockHeldByMe(&tag, mode) && pg_sys::LockRelease(&tag, mode, false) {}
+        }
+    }
+}
+
+/// `storage/lock.h`: `LockHeldByMe`, which from 17 on can also look for stronger locks.
+unsafe fn LockHeldByMe(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
+    // SAFETY: looks into this backend's own table of locks.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return pg_sys::LockHeldByMe(tag, mode);
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        return pg_sys::LockHeldByMe(tag, mode, false);
+    }
+}
+
+/// Runs `f` in a subtransaction that is kept if it returns true. If not, or where it ran into a lock timeout or a
+/// deadlock, it is rolled back, with its locks; any other error goes on.
+pub fn in_subtransaction(f: impl FnOnce() -> bool + UnwindSafe + RefUnwindSafe) -> bool {
+    // SAFETY: as PL/pgSQL does it for a block with an EXCEPTION clause: both are restored on either way out.
+    unsafe {
+        let (context, owner) = (pg_sys::CurrentMemoryContext, pg_sys::CurrentResourceOwner);
+        pg_sys::BeginInternalSubTransaction(std::ptr::null());
+        pg_sys::MemoryContextSwitchTo(context);
+        let succeeded = PgTryBuilder::new(f)
+            .catch_when(PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE, |_| false)
+            .catch_when(PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED, |_| false)
+            .execute();
+        if succeeded {
+            pg_sys::ReleaseCurrentSubTransaction();
+        } else {
+            pg_sys::RollbackAndReleaseCurrentSubTransaction();
+        }
+        pg_sys::MemoryContextSwitchTo(context);
+        pg_sys::CurrentResourceOwner = owner;
+        succeeded
+    }
+}
+
+/// Runs `f` with the rights of another role and what PostgreSQL allows maintenance commands, as those do that
+/// come across code of a table's owner. An error brings the caller's rights back, too.
+///
+/// The caller has checked that the current role may act for the other.
+pub fn with_rights_of<T>(role: Oid, f: impl FnOnce() -> T) -> T {
+    // SAFETY: sets variables of the backend, which the end of a failed transaction or subtransaction resets.
+    unsafe {
+        let (mut outer, mut context) = (Oid::INVALID, 0);
+        pg_sys::GetUserIdAndSecContext(&mut outer, &mut context);
+        let restricted =
+            (pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_RESTRICTED_OPERATION) as c_int;
+        pg_sys::SetUserIdAndSecContext(role, context | restricted);
+        let result = f();
+        pg_sys::SetUserIdAndSecContext(outer, context);
+        result
+    }
+}
+
 /// `storage/bufpage.h`: `PageGetLSN`
 pub unsafe fn PageGetLSN(page: pg_sys::Page) -> XLogRecPtr {
     // SAFETY: the caller passes a page of a pinned, locked buffer, which starts with its header.
@@ -265,6 +363,25 @@ pub unsafe fn log_sequence_tuple(
         XLogRegisterData(tuple.cast(), tuple_len);
         let end = XLogInsert(pg_sys::RmgrIds::RM_SEQ_ID as pg_sys::RmgrId, XLOG_SEQ_LOG);
         PageSetLSN(page, end);
+    }
+}
+
+/// Whether the role has one of these rights on the relation.
+pub unsafe fn may(relid: Oid, role: Oid, mode: pg_sys::AclMode) -> bool {
+    // SAFETY: asks the catalogs, as the caller may.
+    unsafe { pg_class_aclcheck(relid, role, mode) == pg_sys::AclResult::ACLCHECK_OK }
+}
+
+/// Takes the row of that OID out of this backend's copy of a catalog; PostgreSQL fetches it anew when it is asked
+/// for. It does so itself whenever another backend announces a change.
+pub unsafe fn drop_from_syscache(cache: pg_sys::SysCacheIdentifier::Type, oid: Oid) {
+    // SAFETY: the cache's one key is an OID; an entry that is in use stays until it is released.
+    unsafe {
+        let none = pg_sys::Datum::null();
+        SysCacheInvalidate(
+            cache as c_int,
+            GetSysCacheHashValue(cache as c_int, oid.into(), none, none, none),
+        );
     }
 }
 

@@ -105,6 +105,7 @@ mod tests {
             "GRANT USAGE ON SCHEMA insta5 TO instagram_id_test",
             "ALTER SCHEMA insta5 RENAME TO other; ALTER SCHEMA other RENAME TO insta5",
             "ALTER ROLE instagram_id_test SUPERUSER",
+            "CREATE FUNCTION elsewhere() RETURNS int RETURN 1",
             "GRANT pg_monitor TO instagram_id_test",
             "REVOKE pg_monitor FROM instagram_id_test",
             "DROP SEQUENCE insta5.table_id_seq CASCADE",
@@ -116,6 +117,8 @@ mod tests {
         let before = known::era();
         Spi::run("SELECT count(*) FROM generate_series(1, 1000)").unwrap();
         assert_eq!(known::era(), before, "a query changes nothing");
+        Spi::run("CREATE TABLE other (id int PRIMARY KEY); DROP TABLE other").unwrap();
+        assert_eq!(known::era(), before, "what was never asked about does not matter");
     }
 
     #[pg_test]

@@ -33,6 +33,11 @@ pub const LOG_AHEAD_MIN_MS: i64 = 50;
 
 const _: () = assert!(VALUE_MAX == (1 << 50) - 1);
 
+/// The millisecond of a value.
+pub const fn ms_of(value: i64) -> i64 {
+    value >> SEQ_BITS
+}
+
 /// What a sequence's tuple says of the ids issued from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct State {

@@ -29,7 +29,12 @@ pub struct Server {
 impl Server {
     /// Initializes a cluster with these settings beside the defaults, and starts it.
     pub fn start(settings: &[(&str, &str)]) -> Server {
-        let server = Server::new();
+        Server::start_of(&pg_config(), settings)
+    }
+
+    /// The same of the PostgreSQL that this `pg_config` belongs to.
+    pub fn start_of(pg_config: &str, settings: &[(&str, &str)]) -> Server {
+        let server = Server::new(pg_config);
         server.initialize(settings);
         server
     }
@@ -45,7 +50,7 @@ impl Server {
 
     /// A server whose clock is set by [`Server::set_clock`].
     pub fn start_with_a_clock_of_its_own(settings: &[(&str, &str)]) -> Server {
-        let mut server = Server::new();
+        let mut server = Server::new(&pg_config());
         let library = fs::read_dir("/usr/lib")
             .unwrap()
             .filter_map(|entry| Some(entry.ok()?.path().join("faketime/libfaketime.so.1")))
@@ -66,7 +71,7 @@ impl Server {
 
     /// A server that starts as a copy of a running one, following it.
     pub fn start_standby_of(primary: &Server) -> Server {
-        let standby = Server::new();
+        let standby = Server::new(&pg_config());
         let host = primary.dir.path().to_str().unwrap();
         standby
             .run("pg_basebackup", &["-h", host, "-U", "postgres", "-D", "data", "-R", "--checkpoint=fast"]);
@@ -75,8 +80,7 @@ impl Server {
         standby
     }
 
-    fn new() -> Server {
-        let pg_config = std::env::var("PG_CONFIG").unwrap_or_else(|_| "pg_config".into());
+    fn new(pg_config: &str) -> Server {
         let bin = output(Command::new(pg_config).arg("--bindir")).into();
         let dir = tempfile::Builder::new().prefix("instagram_id.").tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -137,6 +141,13 @@ impl Server {
         }
     }
 
+    /// Stops the server in good order; what is connected is cut off.
+    pub fn stop(&self) {
+        let mut postmaster = self.postmaster.lock().unwrap().take().expect("a running server");
+        send(Signal::INT, postmaster.id());
+        assert!(postmaster.wait().unwrap().success(), "{}", self.log());
+    }
+
     pub fn connect(&self) -> Client {
         self.connect_to("postgres")
     }
@@ -154,8 +165,9 @@ impl Server {
     /// Runs one of PostgreSQL's programs as the server's user, in the server's folder.
     pub fn run(&self, program: &str, arguments: &[&str]) {
         let output = self.command(program, arguments).output().unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{program} {arguments:?}: {errors}");
+        // pg_upgrade tells its errors on the standard output.
+        let said = [output.stderr, output.stdout].concat();
+        assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&said));
     }
 
     fn command(&self, program: &str, arguments: &[&str]) -> Command {
@@ -166,6 +178,11 @@ impl Server {
             command.uid(uid).gid(gid);
         }
         command
+    }
+
+    /// Where its programs are.
+    pub fn bin(&self) -> &Path {
+        &self.bin
     }
 
     pub fn path(&self) -> &Path {
@@ -184,6 +201,10 @@ impl Drop for Server {
             let _ = postmaster.wait();
         }
     }
+}
+
+fn pg_config() -> String {
+    std::env::var("PG_CONFIG").unwrap_or_else(|_| "pg_config".into())
 }
 
 /// A client's program's output, trimmed.
@@ -221,12 +242,11 @@ fn stat(pid: u32) -> Option<Vec<String>> {
     Some(fields.split(' ').map(str::to_owned).collect())
 }
 
-/// CPU time that a process has used so far.
+/// CPU time that a process of one thread has used so far.
 pub fn cpu_time(pid: i32) -> Duration {
-    let fields = stat(pid as u32).unwrap();
-    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    // USER_HZ is 100 on every Linux.
-    Duration::from_millis(ticks * 10)
+    let schedstat = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+    let (nanoseconds, _) = schedstat.split_once(' ').unwrap();
+    Duration::from_nanos(nanoseconds.parse().unwrap())
 }
 
 pub fn one<T: for<'a> postgres::types::FromSql<'a>>(client: &mut Client, query: &str) -> T {
@@ -285,7 +305,7 @@ pub fn ms_of(id: i64) -> i64 {
 
 /// Sets a sequence that has been used an hour further, to where the clock would no longer hide a loss.
 pub fn set_an_hour_ahead(client: &mut impl GenericClient, sequence: &str) {
-    let set = format!("SELECT setval('{sequence}', last_value + 3600000 * 1024::bigint) FROM {sequence}");
+    let set = format!("SELECT setval($${sequence}$$, last_value + 3600000 * 1024::bigint) FROM {sequence}");
     client.batch_execute(&set).unwrap();
 }
 

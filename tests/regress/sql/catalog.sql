@@ -11,7 +11,7 @@ SELECT p.oid::regprocedure AS function,
 FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid JOIN pg_language AS l ON l.oid = p.prolang
 WHERE d.deptype = 'e' AND d.classid = 'pg_proc'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id')
 ORDER BY p.proname, p.pronargs;
--- Functions and nothing else.
+-- Functions, one view with its row type and its rule, and nothing else.
 SELECT classid::regclass, count(*) FROM pg_depend
 WHERE deptype = 'e' AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id') GROUP BY 1;
 -- Each has a comment.

@@ -42,13 +42,16 @@ SELECT * FROM raises('SELECT next_ids(NULL, 1)');
 SELECT * FROM raises('SELECT next_ids(77, NULL)');
 SELECT * FROM raises('SELECT create_shard(NULL)');
 
--- A shard without its schema, or its schema without the sequence; a sequence that is not there.
+-- A shard without its schema, or a schema that is no shard; a sequence that is not there.
 SELECT * FROM raises('SELECT next_id(78)');
 SELECT * FROM raises('SELECT next_ids(78, 1)');
+SELECT * FROM raises('SELECT advance_shard(78, make_id(now(), 78, 0))');
+SELECT * FROM raises('SELECT claim_shard(78)');
 CREATE SCHEMA insta78;
+CREATE SEQUENCE insta78.table_id_seq;
 SELECT * FROM raises('SELECT next_id(78)');
 -- The hint's own statement makes a shard of it.
-CREATE SEQUENCE insta78.table_id_seq;
+SELECT create_shard(78, if_not_exists => true);
 SELECT id_shard(next_id(78)) AS shard;
 DROP SCHEMA insta78 CASCADE;
 SELECT * FROM raises('SELECT next_id(77, 1::regclass)');
@@ -65,13 +68,9 @@ CREATE VIEW errors.v AS SELECT 1;
 SELECT * FROM raises('SELECT next_id(77, ''errors."My Table"'')');
 SELECT * FROM raises('SELECT next_id(77, ''errors."My Table_pkey"'')');
 SELECT * FROM raises('SELECT next_id(77, ''errors.v'')');
-SELECT create_shard(79);
-DROP FUNCTION insta79.next_id();
-DROP SEQUENCE insta79.table_id_seq;
-CREATE TABLE insta79.table_id_seq ();
-SELECT * FROM raises('SELECT next_id(79)');
-DROP TABLE insta79.table_id_seq;
-DROP SCHEMA insta79;
+CREATE SCHEMA insta79 CREATE TABLE table_id_seq ();
+SELECT * FROM raises('SELECT create_shard(79, if_not_exists => true)');
+DROP SCHEMA insta79 CASCADE;
 
 -- Sequences that cannot hold the clock, each mended with the hint's own statement.
 CREATE SEQUENCE errors.small AS smallint;

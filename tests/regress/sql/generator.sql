@@ -134,15 +134,15 @@ SELECT create_shard(3);
 INSERT INTO issued (id, seq) VALUES (next_id(3), 'rolled back');
 ROLLBACK;
 INSERT INTO issued (id, seq) VALUES (next_id(3), 'insta3'), (insta3.next_id(), 'insta3');
--- The shard's schema renamed away and back.
+-- The shard's schema renamed away and back: the shard goes with it.
 ALTER SCHEMA insta3 RENAME TO elsewhere;
-SELECT next_id(3);
+INSERT INTO issued (id, seq) VALUES (next_id(3), 'insta3');
 INSERT INTO issued (id, seq) VALUES (elsewhere.next_id(), 'insta3');
 ALTER SCHEMA elsewhere RENAME TO insta3;
 INSERT INTO issued (id, seq) VALUES (next_id(3), 'insta3');
--- Its sequence renamed.
+-- Its sequence renamed, likewise.
 ALTER SEQUENCE insta3.table_id_seq RENAME TO other_seq;
-SELECT next_id(3);
+INSERT INTO issued (id, seq) VALUES (next_id(3), 'insta3');
 INSERT INTO issued (id, seq) VALUES (insta3.next_id(), 'insta3');
 ALTER SEQUENCE insta3.other_seq RENAME TO table_id_seq;
 -- Its options changed and mended.

@@ -1,4 +1,6 @@
 -- What the planner makes of the functions.
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
 SELECT create_shard(5);
 CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text);
 

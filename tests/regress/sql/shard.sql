@@ -1,4 +1,6 @@
 -- Shards as schemas.
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
 SELECT create_shard(5);
 CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text);
 CREATE TABLE insta5.likes (id bigint PRIMARY KEY DEFAULT next_id(5), photo bigint REFERENCES insta5.photos);
@@ -19,14 +21,18 @@ RESET search_path;
 INSERT INTO insta5.comments (text) VALUES ('still there') RETURNING id_shard(id);
 
 -- What create_shard made.
-SELECT obj_description('insta5'::regnamespace, 'pg_namespace'), obj_description('insta5.table_id_seq'::regclass, 'pg_class'),
-       obj_description('insta5.next_id()'::regprocedure, 'pg_proc');
+SELECT obj_description('insta5'::regnamespace, 'pg_namespace'), obj_description('insta5.table_id_seq'::regclass, 'pg_class');
+SELECT oid::regprocedure AS function, provolatile, proparallel, proisstrict, prosecdef, obj_description(oid, 'pg_proc')
+FROM pg_proc WHERE pronamespace = 'insta5'::regnamespace ORDER BY proname COLLATE "C";
 \sf insta5.next_id()
+\sf insta5.id_time(bigint)
+SELECT sequence, epoch, home = (SELECT system_identifier FROM pg_control_system()) || '/' || (SELECT oid FROM pg_database WHERE datname = current_database()) AS here
+FROM insta5.shard_5();
 SELECT seqtypid::regtype, seqstart, seqincrement, seqmin, seqmax, seqcache, seqcycle FROM pg_sequence WHERE seqrelid = 'insta5.table_id_seq'::regclass;
 -- It belongs to the caller, and depends on the extension without being part of it.
 SELECT count(*) AS members FROM pg_depend
-WHERE deptype = 'e' AND (objid = 'insta5'::regnamespace OR objid = 'insta5.table_id_seq'::regclass OR objid = 'insta5.next_id()'::regprocedure);
-DROP FUNCTION next_id(int, regclass);
+WHERE deptype = 'e' AND (objid = 'insta5'::regnamespace OR objid = 'insta5.table_id_seq'::regclass
+    OR objid IN (SELECT oid FROM pg_proc WHERE pronamespace = 'insta5'::regnamespace));
 \set VERBOSITY terse
 DROP EXTENSION instagram_id;
 DROP SEQUENCE insta5.table_id_seq;
@@ -34,15 +40,15 @@ DROP SEQUENCE insta5.table_id_seq;
 
 -- All or nothing: a shard whose schema is there already changes nothing, nor does one that is rolled back.
 SELECT create_shard(5);
--- What DROP EXTENSION ... CASCADE takes of a shard is its function, with the defaults that call it; the hint's own
--- statement brings it back. The sequence stays, so the ids go on.
+-- What DROP EXTENSION ... CASCADE takes of a shard are two functions, with the defaults that call them; if_not_exists
+-- brings them back. The sequence stays, and the definition with the epoch, so the ids go on.
 BEGIN;
 SELECT max(id) AS last FROM insta5.photos \gset
 SET LOCAL client_min_messages = warning;
 DROP EXTENSION instagram_id CASCADE;
 CREATE EXTENSION instagram_id;
 SELECT next_id(5) > :last AS goes_on;
-CREATE FUNCTION insta5.next_id() RETURNS bigint LANGUAGE sql RETURN next_id(5, 'insta5.table_id_seq');
+SELECT create_shard(5, if_not_exists => true);
 ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id();
 INSERT INTO insta5.photos (title) VALUES ('back') RETURNING id > :last AS goes_on;
 ROLLBACK;
@@ -65,6 +71,7 @@ INSERT INTO insta5.photos (title) VALUES ('moved');
 INSERT INTO insta5.likes (photo) SELECT max(id) FROM insta5.photos;
 SELECT "it's ""odd""".create_shard(6);
 \sf insta6.next_id()
+SELECT shard FROM "it's ""odd""".shards WHERE shard IN (5, 6);
 SELECT "it's ""odd""".id_shard(insta6.next_id());
 SELECT shard FROM "it's ""odd""".id_parts(insta6.next_id());
 ALTER EXTENSION instagram_id SET SCHEMA public;
@@ -73,12 +80,17 @@ DROP SCHEMA "it's ""odd""";
 -- A hostile search_path does not lead create_shard or what it makes astray.
 CREATE SCHEMA hostile;
 CREATE FUNCTION hostile.next_id(int, regclass) RETURNS bigint LANGUAGE sql AS 'SELECT 666::bigint';
+CREATE FUNCTION hostile.shard_next_id(int, regclass, timestamptz) RETURNS bigint LANGUAGE sql AS 'SELECT 666::bigint';
+CREATE FUNCTION hostile.shard_id_time(bigint, timestamptz) RETURNS timestamptz LANGUAGE sql AS $$SELECT 'epoch'::timestamptz$$;
+CREATE DOMAIN hostile.timestamptz AS text;
 CREATE DOMAIN hostile.int8 AS text;
 CREATE DOMAIN hostile.bigint AS text;
 CREATE DOMAIN hostile.regclass AS text;
 SET search_path = hostile, pg_catalog, public;
 SELECT create_shard(7);
-SELECT id_shard(insta7.next_id());
+SELECT id_shard(insta7.next_id()), insta7.id_time(insta7.next_id()) BETWEEN now() - interval '1 minute' AND now() + interval '1 minute';
+SELECT shard, last_id IS NOT NULL FROM shards WHERE shard = 7;
+SELECT id_shard(advance_shard(7, make_id(now(), 7, 0)));
 RESET search_path;
 SELECT id_shard(insta7.next_id());
 

@@ -1,9 +1,11 @@
-//! The SQL in the README runs, and gives what the README says.
+//! The SQL in the README and in docs/ runs, and gives what the pages say.
 
 use instagram_id_live::*;
 use postgres::SimpleQueryMessage;
 
-/// The statements of the README's SQL blocks, each with what its comment says of the result.
+const README: &str = include_str!("../../../README.md");
+
+/// The statements of a page's SQL blocks, each with what its comment says of the result.
 fn statements(markdown: &str) -> Vec<(String, Option<String>)> {
     let mut statements = vec![];
     for block in markdown.split("```sql\n").skip(1) {
@@ -14,7 +16,8 @@ fn statements(markdown: &str) -> Vec<(String, Option<String>)> {
                 line.split_once("--").map_or((line, None), |(code, text)| (code, Some(text)));
             statement.push_str(code);
             statement.push('\n');
-            if code.trim_end().ends_with(';') {
+            let is_in_body = statement.matches("$$").count() % 2 == 1;
+            if code.trim_end().ends_with(';') && !is_in_body {
                 statements.push((std::mem::take(&mut statement), comment.map(|text| text.trim().to_owned())));
             }
         }
@@ -23,12 +26,12 @@ fn statements(markdown: &str) -> Vec<(String, Option<String>)> {
     statements
 }
 
-#[test]
-fn the_readmes_sql_does_what_it_says() {
+/// Runs a page's statements on a server of their own, and compares the results.
+#[track_caller]
+fn check(page: &str, at_least: usize) {
     let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
     let mut client = server.connect();
-    let readme = include_str!("../../../README.md");
-    let statements = statements(readme);
+    let statements = statements(page);
     let mut compared = 0;
     for (statement, expected) in &statements {
         let messages = client.simple_query(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
@@ -47,7 +50,22 @@ fn the_readmes_sql_does_what_it_says() {
         }
     }
     println!("{} statements, {compared} results compared", statements.len());
-    assert!(compared >= 15);
+    assert!(compared >= at_least);
+}
+
+#[test]
+fn the_readme() {
+    check(README, 18);
+}
+
+#[test]
+fn the_page_about_shards() {
+    check(include_str!("../../../docs/shards.md"), 15);
+}
+
+#[test]
+fn the_page_about_adopting() {
+    check(include_str!("../../../docs/adopting.md"), 11);
 }
 
 /// No function is left out, and none is named that is not there.
@@ -60,7 +78,7 @@ fn the_readme_knows_every_function() {
         WHERE deptype = 'e' AND classid = 'pg_proc'::regclass
           AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id') ORDER BY 1";
     let installed: Vec<String> = client.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect();
-    let mut documented: Vec<String> = include_str!("../../../README.md")
+    let mut documented: Vec<String> = README
         .lines()
         .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('(')?.0.to_owned()))
         .collect();

@@ -1,0 +1,706 @@
+//! Taking over what makes ids already: a schema that runs the PL/pgSQL original, a table with a serial key.
+//!
+//! The switch must not let an old id and a new one meet. Whoever writes through a column's default waits for a lock
+//! on the table before the default is planned, and whoever has called `nextval` holds a lock on the sequence to the
+//! transaction's end. So with both locks in hand no call is under way but one that has not come to its `nextval`
+//! yet. Such a one still finishes in the old way, at the clock's time: the new ids start a second after that.
+
+use crate::arguments::{self, not_null};
+use crate::catalog::{self, Function};
+use crate::definition;
+use crate::epoch::{Epoch, US_PER_MS};
+use crate::error::{Argument, Error};
+use crate::layout::{self, SEQ_MAX, Shard};
+use crate::names;
+use crate::oid_types::{Regclass, Regnamespace, Regprocedure};
+use crate::original::{self, Original};
+use crate::sequence::{self, Clock};
+use crate::settings;
+use crate::shard::{self, Plan};
+use crate::sys;
+use crate::tick::{self, VALUES_PER_MS};
+use pgrx::datum::DatumWithOid;
+use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
+use pgrx::prelude::*;
+use pgrx::spi::{quote_identifier, quote_qualified_identifier};
+use std::time::{Duration, Instant};
+
+/// New ids start this far ahead of the clock, for old calls that are still to read it.
+const GRACE_MS: i64 = 1000;
+
+/// The name under which the original is kept: this and its own name.
+const KEPT: &str = "original_";
+
+/// An old key further ahead of the clock than this was not made by it.
+const AHEAD_MAX_MS: i64 = 24 * 3_600_000;
+
+/// How long to try for the locks in all, and how long at a time, for as long writers wait behind us.
+const LOCK_TRIES_FOR: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: &str = "500ms";
+const LOCK_PAUSE_MIN: Duration = Duration::from_millis(3);
+
+/// How long `unadopt_shard` waits for the clock to catch up.
+const CATCH_UP_MS: i64 = 2000;
+
+/// `adopt_shard(shard, schema, function, sequence, epoch, dry_run)`: takes over a schema that runs the PL/pgSQL
+/// original. The function stays the same object, with its name, owner and grants; its body is kept as
+/// `original_<name>()` for [`unadopt_shard`]. `starts_above` is what all new ids are greater than, NULL in a dry run.
+///
+/// Shard, sequence and epoch are read from the function's body; where an argument names them as well they must
+/// agree, and where the body does not say them plainly an argument must. The next id is greater than all that the
+/// original has made.
+///
+/// # Errors
+///
+/// 22004 where a constant is neither in the body nor among the arguments, 22023 where the two differ, 3F000 and
+/// 42883 for a schema or function that is not there, 42725 where it could be several, 55000 for a function that is
+/// not the original or a key that is far ahead of the clock, 55P03 where writers do not let go, 42710 and 42723 as
+/// for `create_shard`, 42501 for who does not own function and sequence.
+#[pg_extern(volatile, parallel_unsafe)]
+#[allow(clippy::type_complexity)]
+fn adopt_shard(
+    shard: Option<i32>,
+    schema: default!(Option<String>, "NULL"),
+    function: default!(Option<Regprocedure>, "NULL"),
+    sequence: default!(Option<Regclass>, "NULL"),
+    epoch: default!(Option<TimestampWithTimeZone>, "NULL"),
+    dry_run: default!(Option<bool>, "false"),
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(shard, i32),
+            name!(schema, Regnamespace),
+            name!(function, Regprocedure),
+            name!(sequence, Regclass),
+            name!(epoch, TimestampWithTimeZone),
+            name!(newest_id, Option<i64>),
+            name!(starts_above, Option<i64>),
+            name!(script, String),
+        ),
+    >,
+    ErrorReport,
+> {
+    let asked_shard = shard.map(arguments::shard).transpose()?;
+    let dry_run = not_null(dry_run, Argument::DryRun)?;
+    let own_schema = shard::schema_of_this_function(fcinfo);
+    settings::with(settings::OWN_NAMES, || {
+        let function = match function {
+            Some(Regprocedure(oid)) => function_by_oid(oid)?,
+            None => {
+                let name = match (schema, asked_shard) {
+                    (Some(schema), _) => schema,
+                    (None, Some(shard)) => definition::schema_name(shard),
+                    (None, None) => return Err(Error::Null(Argument::Shard).into()),
+                };
+                find_original(&name)?
+            }
+        };
+        check_owner(&function)?;
+        let read = read_original(&function)?;
+        let adoption = Adoption::new(function, read, asked_shard, sequence, epoch, own_schema)?;
+        if let Some(existing) = definition::find(adoption.plan.shard)? {
+            let schema = names::schema(existing.schema);
+            return Err(Error::ShardExists { shard: adoption.plan.shard.number(), schema }.into());
+        }
+        let script = adoption.script();
+        let (newest, above) = if dry_run {
+            (newest_id(&adoption.columns)?, None)
+        } else {
+            let (newest, above) = adoption.carry_out()?;
+            (newest, Some(layout::id_of(above, adoption.plan.shard)))
+        };
+        let row = (
+            adoption.plan.shard.number().into(),
+            Regnamespace(adoption.function.schema),
+            Regprocedure(adoption.function.oid),
+            Regclass(adoption.clock.sequence),
+            names::timestamp(adoption.clock.epoch.at()),
+            newest.map(|(newest, _)| newest),
+            above,
+            script,
+        );
+        Ok(TableIterator::once(row))
+    })
+}
+
+/// `unadopt_shard(shard)`: brings the PL/pgSQL original back, in place, and takes away what `adopt_shard` made.
+///
+/// # Errors
+///
+/// 22004 without a shard, 22023 for one outside 0..8191, 42P01 where there is none, 55000 where it was not adopted
+/// or is ahead of the clock, which the original goes by, 55P03 where writers do not let go, 2BP01 where something
+/// else has come to depend on what was made, 42501 for who does not own it.
+#[pg_extern(volatile, parallel_unsafe)]
+fn unadopt_shard(shard: Option<i32>) -> Result<Regprocedure, ErrorReport> {
+    let shard = arguments::shard_not_null(shard)?;
+    settings::with(settings::OWN_NAMES, || {
+        shard::begin_change("unadopt_shard()");
+        let definition = definition::find(shard)?.ok_or_else(|| shard::missing(shard))?;
+        let schema = names::raw_schema(definition.schema);
+        let Some((kept, function)) = kept_original(definition.schema) else {
+            return Err(Error::NotAdopted { shard: shard.number(), schema: quote_identifier(&schema) }.into());
+        };
+        check_owner(&function)?;
+        let clock = definition.clock;
+        lock_out_writers(shard, &columns_of(function.oid), clock.sequence)?;
+        wait_for_the_clock(shard, clock)?;
+        let mut script = renamed(&kept, &function.name, true) + ";\n";
+        let quoted = quote_identifier(&schema);
+        let mut gone = vec![names::function(kept.oid)];
+        let others = [("next_id", vec![]), ("id_time", vec![pg_sys::INT8OID]), ("epoch", vec![])];
+        for (name, parameters) in others {
+            if name != function.name
+                && let Some(other) = catalog::function_in(definition.schema, name, &parameters)
+            {
+                gone.push(names::function(other.oid));
+            }
+        }
+        gone.push(format!("{quoted}.{}()", definition::function_name(shard)));
+        script += &format!("DROP FUNCTION {}", gone.join(", "));
+        sys::with_rights_of(function.owner, || shard::run(&script));
+        Ok(Regprocedure(function.oid))
+    })
+}
+
+/// `adopt_table(shard, table, column, dry_run)`: makes the ids of a shard the default of a column that a serial or
+/// an identity has filled so far. Old keys stay as they are, below all new ones; the old sequence stays, too, unless it
+/// is an identity's.
+///
+/// # Errors
+///
+/// 22004 without a shard or table, 42P01 where the shard or the table is not there, 42703 for a column that is not,
+/// 42804 for one that is no bigint, 55000 for one whose default is something else or whose keys are far ahead of the
+/// clock, 42501 for who does not own the table or may not use the shard's sequence.
+#[pg_extern(volatile, parallel_unsafe)]
+#[allow(clippy::type_complexity)]
+fn adopt_table(
+    shard: Option<i32>,
+    table: Option<Regclass>,
+    column: default!(Option<String>, "NULL"),
+    dry_run: default!(Option<bool>, "false"),
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(shard, i32),
+            name!(table_name, Regclass),
+            name!(column_name, String),
+            name!(newest_key, Option<i64>),
+            name!(adopted, bool),
+            name!(script, String),
+            name!(way_back, String),
+        ),
+    >,
+    ErrorReport,
+> {
+    let shard = arguments::shard_not_null(shard)?;
+    let Regclass(table) = not_null(table, Argument::Table)?;
+    let dry_run = not_null(dry_run, Argument::DryRun)?;
+    settings::with(settings::OWN_NAMES, || {
+        let definition = definition::find(shard)?.ok_or_else(|| shard::missing(shard))?;
+        let column = SerialColumn::find(table, column)?;
+        if !dry_run {
+            shard::begin_change("adopt_table()");
+            shard::run(&format!("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", names::relation(table)));
+        }
+        let newest = newest_id(std::slice::from_ref(&column.column))?;
+        let (script, way_back) = column.scripts(&names::schema(definition.schema));
+        check_not_far_ahead(newest.as_ref(), definition.clock.epoch)?;
+        if !dry_run {
+            // Of old keys only ids can be near the clock, say those of another generator; it may be set back yet.
+            let newest_ms =
+                newest.as_ref().filter(|newest| newest.0 >= 0).map(|newest| layout::ms_of(newest.0) as i64);
+            let now_ms = now_ms(definition.clock.epoch);
+            if let Some(ms) = newest_ms.filter(|ms| ms + AHEAD_MAX_MS >= now_ms) {
+                sequence::advance(definition.clock, (ms + 1) * VALUES_PER_MS, "adopt_table()")?;
+            }
+            shard::run(&script);
+        }
+        let row = (
+            shard.number().into(),
+            Regclass(table),
+            column.column.name.clone(),
+            newest.map(|(newest, _)| newest),
+            !dry_run,
+            script,
+            way_back,
+        );
+        Ok(TableIterator::once(row))
+    })
+}
+
+/// A column that a function's ids are the default of.
+#[derive(Clone)]
+struct Column {
+    table: Oid,
+    name: String,
+}
+
+impl Column {
+    /// Its name with those of table and schema, for messages.
+    fn qualified(&self) -> String {
+        format!("{}.{}", names::relation(self.table), quote_identifier(&self.name))
+    }
+}
+
+/// The original in a schema, and what it is to become.
+struct Adoption {
+    function: Function,
+    plan: Plan,
+    clock: Clock,
+    columns: Vec<Column>,
+}
+
+impl Adoption {
+    /// Puts together what the body says and what the caller says.
+    fn new(
+        function: Function,
+        read: Original,
+        shard: Option<Shard>,
+        sequence: Option<Regclass>,
+        epoch: Option<TimestampWithTimeZone>,
+        own_schema: Oid,
+    ) -> Result<Adoption, Error> {
+        let name = names::function(function.oid);
+        let read_shard = match read.shard.map(i32::try_from) {
+            Some(Ok(number)) => Some(arguments::shard(number)?),
+            Some(Err(_)) => {
+                return Err(Error::NotOriginal { function: name, why: "its shard is out of range".into() });
+            }
+            None => None,
+        };
+        let read_epoch = read.epoch_ms.and_then(Epoch::from_unix_ms);
+        let read_sequence = read.sequence.as_deref().and_then(sequence_named);
+        let epoch = epoch.map(arguments::epoch).transpose()?;
+        let agreed_shard =
+            agree(&name, Argument::Shard, read_shard, shard, |shard| shard.number().to_string())?;
+        let sequence = sequence.map(|Regclass(oid)| oid);
+        let sequence =
+            agree(&name, Argument::Sequence, read_sequence, sequence, |oid| names::relation(*oid))?;
+        let epoch = agree(&name, Argument::Epoch, read_epoch, epoch, |epoch| names::time(epoch.at()))?;
+        let epoch = arguments::workable_epoch(names::timestamp(epoch.at()))?;
+        let columns = columns_of(function.oid);
+        let schema = names::raw_schema(function.schema);
+        let plan = Plan { shard: agreed_shard, schema, own_schema, is_defined: false };
+        Ok(Adoption { function, plan, clock: Clock { sequence, epoch }, columns })
+    }
+
+    /// Locks, looks how far the ids have come, switches. Returns the newest id and where it is, and the value that
+    /// all new ones are above.
+    fn carry_out(&self) -> Result<(Option<(i64, String)>, i64), Error> {
+        shard::begin_change("adopt_shard()");
+        lock_out_writers(self.plan.shard, &self.columns, self.clock.sequence)?;
+        let newest = newest_id(&self.columns)?;
+        check_not_far_ahead(newest.as_ref(), self.clock.epoch)?;
+        let counter = sequence::last_value(self.clock.sequence).unwrap_or(0);
+        // On a new file, so that a rollback brings back what was there before the next line, too.
+        shard::run(&self.mend_sequence());
+        let start = self.start(counter, newest.as_ref().map(|newest| newest.0));
+        let above = sequence::advance(self.clock, start, "adopt_shard()")?;
+        sys::with_rights_of(self.function.owner, || {
+            for statement in self.keep_original() {
+                shard::run(&statement);
+            }
+            shard::run(&self.replace_function());
+            self.plan.make_functions(self.function.schema, self.clock.sequence, Some(self.clock.epoch))
+        })?;
+        Ok((newest, above))
+    }
+
+    /// The value that new ones follow: later than all that the original has made or is just making, and counting on
+    /// in the sequence field.
+    fn start(&self, counter: i64, newest: Option<i64>) -> i64 {
+        let now_ms = now_ms(self.clock.epoch);
+        let newest_ms = newest.filter(|id| *id >= 0).map_or(0, |id| layout::ms_of(id) as i64);
+        let ms = (now_ms + GRACE_MS).max(newest_ms + 1);
+        (ms * VALUES_PER_MS) | (counter & i64::from(SEQ_MAX))
+    }
+
+    fn mend_sequence(&self) -> String {
+        format!(
+            "ALTER SEQUENCE {} AS pg_catalog.int8 INCREMENT 1 NO MAXVALUE NO CYCLE CACHE 1 RESTART",
+            names::relation(self.clock.sequence)
+        )
+    }
+
+    fn keep_original(&self) -> [String; 2] {
+        let kept = format!("{KEPT}{}", self.function.name);
+        let quoted = quote_qualified_identifier(&self.plan.schema, &kept);
+        let revoke = format!("REVOKE ALL ON FUNCTION {quoted}() FROM PUBLIC");
+        [renamed(&self.function, &kept, false), revoke]
+    }
+
+    /// CREATE OR REPLACE leaves OID, owner, grants and comment as they are. What the statement does not say, such as
+    /// SECURITY DEFINER, would be lost.
+    fn replace_function(&self) -> String {
+        let details = Details::of(self.function.oid);
+        format!(
+            "CREATE OR REPLACE FUNCTION {}({}) RETURNS pg_catalog.int8{}\n    {}",
+            quote_qualified_identifier(&self.plan.schema, &self.function.name),
+            details.arguments,
+            if details.security_definer { " SECURITY DEFINER" } else { "" },
+            self.plan.next_id(self.clock)
+        )
+    }
+
+    /// What `carry_out` does, to be read.
+    fn script(&self) -> String {
+        let mut statements: Vec<String> = lock_tables(&self.columns).into_iter().collect();
+        statements.push(self.mend_sequence());
+        statements.push(format!("-- the sequence goes to {GRACE_MS} ms after the clock and all ids so far"));
+        statements.extend(self.keep_original());
+        statements.push(self.replace_function());
+        let others =
+            self.plan.functions(self.clock).into_iter().filter(|part| part.name != self.function.name);
+        statements.extend(others.map(|part| part.create));
+        let ended = |line: String| if line.starts_with("--") { line } else { line + ";" };
+        statements.into_iter().map(ended).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// What the body and the caller say of a constant. One of them must, and both the same.
+fn agree<T: PartialEq>(
+    function: &str,
+    constant: Argument,
+    read: Option<T>,
+    asked: Option<T>,
+    show: impl Fn(&T) -> String,
+) -> Result<T, Error> {
+    match (read, asked) {
+        (Some(read), Some(asked)) if read != asked => Err(Error::OriginalDiffers {
+            function: function.into(),
+            constant,
+            read: show(&read),
+            asked: show(&asked),
+        }),
+        (read, asked) => {
+            read.or(asked).ok_or_else(|| Error::OriginalSilent { function: function.into(), constant })
+        }
+    }
+}
+
+fn function_by_oid(oid: Oid) -> Result<Function, Error> {
+    catalog::function(oid).ok_or(Error::FunctionMissing(oid))
+}
+
+/// Functions are replaced and made with the rights of the owner, whoever calls for it.
+fn check_owner(function: &Function) -> Result<(), Error> {
+    if catalog::has_rights_of(function.owner) {
+        Ok(())
+    } else {
+        Err(Error::NotOwner(names::function(function.oid)))
+    }
+}
+
+/// What the function's body says.
+fn read_original(function: &Function) -> Result<Original, Error> {
+    let name = || names::function(function.oid);
+    let not = |why: &str| Error::NotOriginal { function: name(), why: why.into() };
+    if function.language != catalog::plpgsql() {
+        return Err(not("it is not written in PL/pgSQL"));
+    }
+    if !function.parameters.is_empty() {
+        return Err(not("it takes arguments"));
+    }
+    if function.returns != pg_sys::INT8OID {
+        return Err(not("it does not return bigint"));
+    }
+    original::read(&function.source).map_err(|difference| not(&difference.to_string()))
+}
+
+/// The one function of a schema that is the original.
+fn find_original(schema: &str) -> Result<Function, Error> {
+    let oid = catalog::schema_oid(schema);
+    if oid == Oid::INVALID {
+        return Err(Error::SchemaMissing(quote_identifier(schema)));
+    }
+    let query = "SELECT oid FROM pg_proc WHERE pronamespace = $1 AND pronargs = 0 AND prokind = 'f'
+         AND prolang = $2 AND prorettype = 'int8'::regtype ORDER BY proname";
+    let candidates: Vec<Function> =
+        select(query, &[oid.into(), catalog::plpgsql().into()], |row| row.get::<Oid>(1))
+            .into_iter()
+            .filter_map(catalog::function)
+            .collect();
+    let mut readable = candidates.iter().filter(|function| read_original(function).is_ok());
+    match (readable.next(), readable.next(), candidates.as_slice()) {
+        (Some(one), None, _) => function_by_oid(one.oid),
+        (Some(one), Some(other), _) => Err(Error::OriginalAmbiguous {
+            functions: [one, other].map(|function| names::function(function.oid)).join(", "),
+        }),
+        (None, _, [function]) => Err(read_original(function).err().unwrap_or_else(|| unreachable!())),
+        (None, ..) => Err(Error::OriginalMissing(quote_identifier(schema))),
+    }
+}
+
+/// The original that an adoption has kept in a schema, and the function that took its place.
+fn kept_original(schema: Oid) -> Option<(Function, Function)> {
+    let query = "SELECT oid FROM pg_proc WHERE pronamespace = $1 AND pronargs = 0 AND prolang = $2
+         AND starts_with(proname::text, $3) ORDER BY proname";
+    let kept =
+        select(query, &[schema.into(), catalog::plpgsql().into(), KEPT.into()], |row| row.get::<Oid>(1));
+    kept.into_iter().find_map(|oid| {
+        let kept = catalog::function(oid)?;
+        let function = catalog::function_in(schema, kept.name.strip_prefix(KEPT)?, &[])?;
+        (function.language != kept.language).then_some((kept, function))
+    })
+}
+
+/// The statement that makes a function again under another name.
+fn renamed(function: &Function, name: &String, or_replace: bool) -> String {
+    let schema = names::raw_schema(function.schema);
+    let definition = Details::of(function.oid).definition;
+    let head = format!("CREATE OR REPLACE FUNCTION {}(", quote_qualified_identifier(&schema, &function.name));
+    let rest = definition.strip_prefix(&head).unwrap_or_else(|| unreachable!("pg_get_functiondef starts so"));
+    let create = if or_replace { "CREATE OR REPLACE FUNCTION" } else { "CREATE FUNCTION" };
+    format!("{create} {}({}", quote_qualified_identifier(&schema, name), rest.trim_end())
+}
+
+/// What SQL says of a function beside what is in [`Function`].
+struct Details {
+    arguments: String,
+    definition: String,
+    security_definer: bool,
+}
+
+impl Details {
+    fn of(function: Oid) -> Details {
+        let query = "SELECT pg_get_function_arguments(oid), pg_get_functiondef(oid), prosecdef FROM pg_proc WHERE oid = $1";
+        let details = select(query, &[function.into()], |row| {
+            Some(Details { arguments: row.get(1)?, definition: row.get(2)?, security_definer: row.get(3)? })
+        });
+        details.into_iter().next().unwrap_or_else(|| unreachable!("a function that was found"))
+    }
+}
+
+/// The columns of tables whose default calls the function.
+fn columns_of(function: Oid) -> Vec<Column> {
+    let query = "SELECT a.attrelid, a.attname::text
+         FROM pg_depend AS d JOIN pg_attrdef AS f ON f.oid = d.objid
+         JOIN pg_attribute AS a ON a.attrelid = f.adrelid AND a.attnum = f.adnum AND a.atttypid = 'int8'::regtype
+         JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p')
+         WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_proc'::regclass AND d.refobjid = $1
+         ORDER BY a.attrelid, a.attnum";
+    select(query, &[function.into()], |row| Some(Column { table: row.get(1)?, name: row.get(2)? }))
+}
+
+/// The sequence that a text given to `nextval` names: by schema and name, or where it has no schema by a name that
+/// no other sequence of the database has.
+fn sequence_named(text: &str) -> Option<Oid> {
+    let query = "SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace,
+         parse_ident($1) AS ident
+         WHERE c.relkind = 'S' AND c.relname = ident[cardinality(ident)]
+         AND (cardinality(ident) = 1 OR cardinality(ident) = 2 AND n.nspname = ident[1])";
+    match select(query, &[text.into()], |row| row.get::<Oid>(1)).as_slice() {
+        [sequence] => Some(*sequence),
+        _ => None,
+    }
+}
+
+/// The largest key in these columns, and where it is.
+fn newest_id(columns: &[Column]) -> Result<Option<(i64, String)>, Error> {
+    let mut newest = None;
+    for column in columns {
+        let table = names::relation(column.table);
+        // SAFETY: asks the catalogs.
+        let (may_read, owner) = unsafe {
+            let select = pg_sys::ACL_SELECT as pg_sys::AclMode;
+            (sys::may(column.table, pg_sys::GetUserId(), select), catalog::table_owner(column.table))
+        };
+        if !may_read {
+            return Err(Error::NoRightOnTable { name: table, role: names::current_role() });
+        }
+        let query = format!("SELECT max({}) FROM {table}", quote_identifier(&column.name));
+        // Nothing that the owner has attached to the table runs with more than the owner's rights.
+        let max = sys::with_rights_of(owner, || select(&query, &[], |row| row.get::<i64>(1)));
+        newest = newest.max(max.into_iter().next().map(|max| (max, column.qualified())));
+    }
+    Ok(newest)
+}
+
+/// A key far ahead of the clock would take all new ids there.
+fn check_not_far_ahead(newest: Option<&(i64, String)>, epoch: Epoch) -> Result<(), Error> {
+    let Some((newest, column)) = newest else { return Ok(()) };
+    let ms = layout::ms_of(*newest) as i64;
+    // Negative keys are below all ids.
+    if *newest < 0 || ms <= now_ms(epoch) + AHEAD_MAX_MS {
+        return Ok(());
+    }
+    let time = epoch.time_of(ms as u64).map_or_else(|| "a time to come".into(), names::time);
+    Err(Error::KeyAhead { key: *newest, column: column.clone(), time })
+}
+
+fn now_ms(epoch: Epoch) -> i64 {
+    epoch.elapsed_us(names::now()).div_euclid(US_PER_MS)
+}
+
+/// The original takes its time from the clock, and would repeat ids that are ahead of it.
+fn wait_for_the_clock(shard: Shard, clock: Clock) -> Result<(), Error> {
+    let Some(last_value) = sequence::last_value(clock.sequence) else { return Ok(()) };
+    let ahead_ms = || tick::ms_of(last_value) - now_ms(clock.epoch);
+    if ahead_ms() > CATCH_UP_MS {
+        return Err(Error::ShardAhead { shard: shard.number(), ahead: names::duration(ahead_ms() / 1000) });
+    }
+    while ahead_ms() >= 0 {
+        std::thread::sleep(Duration::from_millis(1));
+        pgrx::check_for_interrupts!();
+    }
+    Ok(())
+}
+
+fn lock_tables(columns: &[Column]) -> Option<String> {
+    let mut tables: Vec<_> = columns.iter().map(|column| names::relation(column.table)).collect();
+    tables.dedup();
+    (!tables.is_empty()).then(|| format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", tables.join(", ")))
+}
+
+/// Gets the locks that keep writers out, the tables' before the sequence's, in the order in which an insert takes
+/// them. A transaction that has called the function by itself and goes on to write to a table comes the other way
+/// round, and behind us all others queue. So the sequence is not waited for, and a try that fails lets go of
+/// everything and leaves the others as long to pass as it has kept them.
+fn lock_out_writers(shard: Shard, columns: &[Column], sequence: Oid) -> Result<(), Error> {
+    let tables = lock_tables(columns);
+    let started = Instant::now();
+    while started.elapsed() < LOCK_TRIES_FOR {
+        let tried = Instant::now();
+        let got_them = settings::with(&[(c"lock_timeout", LOCK_TIMEOUT)], || {
+            sys::in_subtransaction(|| {
+                if let Some(tables) = &tables {
+                    shard::run(tables);
+                }
+                // SAFETY: a lock on a relation that may be gone protects nothing, which the next statement finds out.
+                unsafe {
+                    pg_sys::ConditionalLockRelationOid(
+                        sequence,
+                        pg_sys::ShareRowExclusiveLock as pg_sys::LOCKMODE,
+                    )
+                }
+            })
+        });
+        if got_them {
+            return Ok(());
+        }
+        std::thread::sleep(tried.elapsed().max(LOCK_PAUSE_MIN));
+        pgrx::check_for_interrupts!();
+    }
+    Err(Error::WritersBusy { shard: shard.number(), sequence: names::relation(sequence) })
+}
+
+/// A bigint column whose keys come from a sequence.
+struct SerialColumn {
+    column: Column,
+    /// Its default, or `None` for an identity.
+    default: Option<String>,
+    /// How to make it an identity again.
+    identity: Option<String>,
+}
+
+impl SerialColumn {
+    /// The column of that name, or the one that the table's primary key consists of.
+    fn find(table: Oid, name: Option<String>) -> Result<SerialColumn, Error> {
+        let table_name = names::relation(table);
+        let query = "SELECT a.attname::text, a.atttypid, format_type(a.atttypid, a.atttypmod),
+                 pg_get_expr(f.adbin, f.adrelid), a.attidentity::text,
+                 pg_get_serial_sequence(a.attrelid::regclass::text, a.attname::text)::regclass::oid,
+                 f.adbin IS NULL OR EXISTS (SELECT FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.refobjid
+                     WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
+                     AND d.refclassid = 'pg_class'::regclass AND s.relkind = 'S')
+                     AND pg_get_expr(f.adbin, f.adrelid) LIKE 'nextval(%'
+             FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p')
+             LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
+             WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
+             AND CASE WHEN $2 IS NOT NULL THEN a.attname = $2
+                 ELSE EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = a.attrelid AND i.indisprimary
+                     AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum) END";
+        let found = select(query, &[table.into(), name.clone().into()], |row| {
+            let name: String = row.get(1)?;
+            let column = Column { table, name };
+            let identity: String = row.get(5)?;
+            let type_oid: Oid = row.get(2)?;
+            Some((
+                column,
+                type_oid,
+                row.get::<String>(3)?,
+                row.get::<String>(4),
+                identity,
+                row.get::<Oid>(6),
+                row.get::<bool>(7)?,
+            ))
+        });
+        let Some((column, type_oid, type_name, default, identity, owned, is_serial)) =
+            found.into_iter().next()
+        else {
+            return Err(match name {
+                Some(name) => Error::ColumnMissing { table: table_name, column: quote_identifier(name) },
+                None => Error::NoPrimaryKey(table_name),
+            });
+        };
+        if type_oid != pg_sys::INT8OID {
+            let column = quote_identifier(&column.name);
+            return Err(Error::ColumnNotBigint { table: table_name, column, type_name });
+        }
+        let is_identity = !identity.is_empty();
+        if !is_serial || default.is_none() && !is_identity {
+            let default = default.unwrap_or_else(|| "none".into());
+            return Err(Error::NotSerial { column: column.qualified(), default });
+        }
+        let identity = is_identity.then(|| {
+            let next = owned.and_then(sequence::last_value).map_or(1, |last| last + 1);
+            let always = if identity == "a" { "ALWAYS" } else { "BY DEFAULT" };
+            format!("ADD GENERATED {always} AS IDENTITY (START WITH {next})")
+        });
+        Ok(SerialColumn { column, default, identity })
+    }
+
+    /// The statements of the way there and of the way back.
+    fn scripts(&self, schema: &str) -> (String, String) {
+        let table = names::relation(self.column.table);
+        let name = quote_identifier(&self.column.name);
+        let drop_identity =
+            self.identity.as_ref().map_or_else(String::new, |_| format!("ALTER {name} DROP IDENTITY, "));
+        let there = format!("ALTER TABLE {table} {drop_identity}ALTER {name} SET DEFAULT {schema}.next_id()");
+        let back = match (&self.default, &self.identity) {
+            (_, Some(identity)) => {
+                format!("ALTER TABLE {table} ALTER {name} DROP DEFAULT, ALTER {name} {identity}")
+            }
+            (Some(default), None) => format!("ALTER TABLE {table} ALTER {name} SET DEFAULT {default}"),
+            (None, None) => unreachable!("a serial has a default"),
+        };
+        (there, back)
+    }
+}
+
+/// The rows of a query, as far as `read` makes something of them.
+fn select<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row) -> Option<T>) -> Vec<T> {
+    Spi::connect(|client| {
+        let rows = client
+            .select(query, None, arguments)
+            .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed query itself: {error}"));
+        rows.filter_map(|row| read(&Row(row))).collect()
+    })
+}
+
+/// A row of a query's result.
+struct Row<'a>(pgrx::spi::SpiHeapTupleData<'a>);
+
+impl Row<'_> {
+    fn get<T: FromDatum + IntoDatum>(&self, column: usize) -> Option<T> {
+        self.0
+            .get(column)
+            .unwrap_or_else(|error| unreachable!("column {column} of a query made here: {error}"))
+    }
+}
+
+extension_sql!(
+    r#"
+COMMENT ON FUNCTION adopt_shard(integer, text, regprocedure, regclass, timestamptz, boolean) IS
+'takes over a schema that runs the PL/pgSQL original, in place; with dry_run shows what it would do';
+COMMENT ON FUNCTION unadopt_shard(integer) IS
+'brings the PL/pgSQL original of an adopted shard back, in place';
+COMMENT ON FUNCTION adopt_table(integer, regclass, text, boolean) IS
+'makes ids of a shard the default of a column that a serial or an identity has filled; with dry_run shows what it would do';
+"#,
+    name = "comments_adopt",
+    requires = [adopt_shard, unadopt_shard, adopt_table],
+);

@@ -1,0 +1,297 @@
+//! The system catalogs, as far as shards need them: schemas, relations, and functions with what their bodies say.
+//!
+//! Bodies are read, never run: what a schema says of itself must not be able to do anything.
+
+use crate::epoch::TimestampUs;
+use crate::sys;
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::pg_sys::{self, AsPgCStr, Datum, NodeTag, Oid};
+use pgrx::{PgList, is_a};
+use std::ffi::{CStr, c_int};
+
+/// The schema of that name, or `InvalidOid`.
+pub fn schema_oid(name: &str) -> Oid {
+    // SAFETY: the name is copied to a C string.
+    unsafe { pg_sys::get_namespace_oid(name.as_pg_cstr(), true) }
+}
+
+/// The relation of that name in a schema, or `InvalidOid`.
+pub fn relation_oid(name: &str, schema: Oid) -> Oid {
+    // SAFETY: the name is copied to a C string.
+    unsafe { pg_sys::get_relname_relid(name.as_pg_cstr(), schema) }
+}
+
+/// Whether the role has USAGE on the schema.
+pub fn may_use_schema(schema: Oid, role: Oid) -> bool {
+    let usage = pg_sys::ACL_USAGE as pg_sys::AclMode;
+    // SAFETY: asks the catalogs; a schema dropped meanwhile is an error of PostgreSQL's own.
+    let result = unsafe {
+        #[cfg(feature = "pg15")]
+        {
+            pg_sys::pg_namespace_aclcheck(schema, role, usage)
+        }
+        #[cfg(not(feature = "pg15"))]
+        {
+            pg_sys::object_aclcheck(pg_sys::NamespaceRelationId, schema, role, usage)
+        }
+    };
+    result == pg_sys::AclResult::ACLCHECK_OK
+}
+
+/// Whether the role owns the schema, or could act as its owner.
+pub fn rules_schema(schema: Oid, role: Oid) -> bool {
+    // SAFETY: as for `may_use_schema`.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        {
+            pg_sys::pg_namespace_ownercheck(schema, role)
+        }
+        #[cfg(not(feature = "pg15"))]
+        {
+            pg_sys::object_ownercheck(pg_sys::NamespaceRelationId, schema, role)
+        }
+    }
+}
+
+/// The owner of a relation, or `InvalidOid` where it is gone.
+pub fn table_owner(relation: Oid) -> Oid {
+    // SAFETY: the tuple is valid until it is released.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::RELOID as c_int, relation.into());
+        if tuple.is_null() {
+            return Oid::INVALID;
+        }
+        let owner = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>()).relowner;
+        pg_sys::ReleaseSysCache(tuple);
+        owner
+    }
+}
+
+/// Whether the current role is the other one, or has its rights.
+pub fn has_rights_of(role: Oid) -> bool {
+    // SAFETY: asks the catalogs.
+    unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), role) }
+}
+
+pub fn is_temporary_schema(schema: Oid) -> bool {
+    // SAFETY: asks the catalogs.
+    unsafe { pg_sys::isAnyTempNamespace(schema) }
+}
+
+/// The language PL/pgSQL, or `InvalidOid`.
+pub fn plpgsql() -> Oid {
+    // SAFETY: asks the catalogs.
+    unsafe { pg_sys::get_language_oid(c"plpgsql".as_ptr(), true) }
+}
+
+/// Forgets again what this backend has read of the schema; see `spare_the_caches` in [`crate::sequence`].
+pub fn forget_schema(schema: Oid) {
+    // SAFETY: touches this backend's cache alone.
+    unsafe { sys::drop_from_syscache(pg_sys::SysCacheIdentifier::NAMESPACEOID, schema) }
+}
+
+/// A row of `pg_proc`.
+pub struct Function {
+    pub oid: Oid,
+    pub name: String,
+    pub schema: Oid,
+    pub owner: Oid,
+    pub language: Oid,
+    pub returns: Oid,
+    /// The types of its input parameters.
+    pub parameters: Vec<Oid>,
+    /// What its one statement selects, where it has a parsed body (`RETURN` or `BEGIN ATOMIC`) of one statement.
+    pub body: Option<Vec<Expression>>,
+    /// Its body as text, for other languages.
+    pub source: String,
+}
+
+/// Which functions to visit: an index finds them by name.
+#[derive(Clone, Copy)]
+pub enum Named<'a> {
+    Exactly(&'a str),
+    StartingWith(&'a str),
+}
+
+/// Visits the functions of that name in all schemas, as the catalog is now. The body of one is there only while it
+/// is visited.
+pub fn visit_functions(named: Named, mut visit: impl FnMut(&Function)) {
+    let (name, operator, strategy) = match named {
+        Named::Exactly(name) => (name, pg_sys::F_NAMEEQ, pg_sys::BTEqualStrategyNumber),
+        Named::StartingWith(name) => (name, pg_sys::F_NAMEGE, pg_sys::BTGreaterEqualStrategyNumber),
+    };
+    // SAFETY: a scan of a catalog as PostgreSQL's own code does it; the key and the name it points to outlive it.
+    // An error on the way ends it with the transaction.
+    unsafe {
+        let relation = pg_sys::table_open(pg_sys::ProcedureRelationId, pg_sys::AccessShareLock as c_int);
+        let mut key = pg_sys::ScanKeyData::default();
+        pg_sys::ScanKeyInit(
+            &mut key,
+            pg_sys::Anum_pg_proc_proname as pg_sys::AttrNumber,
+            strategy as pg_sys::StrategyNumber,
+            operator.into(),
+            Datum::from(name.as_pg_cstr()),
+        );
+        let mut memory = PgMemoryContexts::new("instagram_id function");
+        let index = Oid::from(pg_sys::ProcedureNameArgsNspIndexId);
+        let scan = pg_sys::systable_beginscan(relation, index, true, std::ptr::null_mut(), 1, &mut key);
+        loop {
+            let tuple = pg_sys::systable_getnext(scan);
+            if tuple.is_null() {
+                break;
+            }
+            let goes_on = memory.switch_to(|_| {
+                let function = function_of(tuple);
+                let is_named_so = function.name.starts_with(name);
+                if is_named_so {
+                    visit(&function);
+                }
+                is_named_so
+            });
+            memory.reset();
+            if !goes_on {
+                break; // the index goes on to other names
+            }
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(relation, pg_sys::AccessShareLock as c_int);
+    }
+}
+
+/// A function by its OID.
+pub fn function(oid: Oid) -> Option<Function> {
+    const CACHE: pg_sys::SysCacheIdentifier::Type = pg_sys::SysCacheIdentifier::PROCOID;
+    // SAFETY: the tuple is valid until it is released.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache1(CACHE as c_int, oid.into());
+        if tuple.is_null() {
+            return None;
+        }
+        let function = function_of(tuple);
+        pg_sys::ReleaseSysCache(tuple);
+        sys::drop_from_syscache(CACHE, oid);
+        Some(function)
+    }
+}
+
+/// The function of that name and these input types in a schema.
+pub fn function_in(schema: Oid, name: &str, parameters: &[Oid]) -> Option<Function> {
+    // SAFETY: the keys are those of this cache: a name, a vector of types and a schema; the name is copied.
+    let oid = unsafe {
+        let types = pg_sys::buildoidvector(parameters.as_ptr(), parameters.len() as c_int);
+        pg_sys::GetSysCacheOid(
+            pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as c_int,
+            pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber,
+            Datum::from(name.as_pg_cstr()),
+            Datum::from(types),
+            schema.into(),
+            Datum::null(),
+        )
+    };
+    function(oid)
+}
+
+/// # Safety
+///
+/// A tuple of `pg_proc`.
+unsafe fn function_of(tuple: pg_sys::HeapTuple) -> Function {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let row = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
+        let types = &row.proargtypes;
+        let parameters = types.values.as_slice(types.dim1 as usize).to_vec();
+        Function {
+            oid: row.oid,
+            name: CStr::from_ptr(row.proname.data.as_ptr()).to_string_lossy().into_owned(),
+            schema: row.pronamespace,
+            owner: row.proowner,
+            language: row.prolang,
+            returns: row.prorettype,
+            parameters,
+            body: attribute(tuple, pg_sys::Anum_pg_proc_prosqlbody)
+                .and_then(|text| selected(pg_sys::stringToNode(text).cast())),
+            source: attribute(tuple, pg_sys::Anum_pg_proc_prosrc)
+                .map_or_else(String::new, |text| CStr::from_ptr(text).to_string_lossy().into_owned()),
+        }
+    }
+}
+
+/// A text or node tree in a tuple of `pg_proc`, as a C string.
+unsafe fn attribute(tuple: pg_sys::HeapTuple, number: u32) -> Option<*mut std::ffi::c_char> {
+    // SAFETY: the caller passes a tuple of pg_proc and the number of a column of it that is laid out as a text.
+    unsafe {
+        let mut is_null = false;
+        let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
+        let datum = pg_sys::SysCacheGetAttr(cache, tuple, number as pg_sys::AttrNumber, &mut is_null);
+        (!is_null).then(|| pg_sys::text_to_cstring(datum.cast_mut_ptr()))
+    }
+}
+
+/// What the one statement of a parsed body selects.
+unsafe fn selected(body: *mut pg_sys::Node) -> Option<Vec<Expression>> {
+    // SAFETY: the caller passes what pg_proc.prosqlbody holds: a query, or where it was written BEGIN ATOMIC a list
+    // of a list of them.
+    unsafe {
+        let mut node = body;
+        while is_a(node, NodeTag::T_List) {
+            let list = PgList::<pg_sys::Node>::from_pg(node.cast());
+            if list.len() != 1 {
+                return None;
+            }
+            node = list.get_ptr(0)?;
+        }
+        // An empty list is a null pointer.
+        if !is_a(node, NodeTag::T_Query) {
+            return None;
+        }
+        let query = node.cast::<pg_sys::Query>();
+        let targets = PgList::<pg_sys::TargetEntry>::from_pg((*query).targetList);
+        Some(targets.iter_ptr().map(|target| Expression((*target).expr.cast())).collect())
+    }
+}
+
+/// A part of a function's body.
+#[derive(Clone, Copy)]
+pub struct Expression(*mut pg_sys::Node);
+
+impl Expression {
+    /// Its value, where it is a constant of that type and not NULL.
+    pub fn constant(self, of_type: Oid) -> Option<Datum> {
+        // SAFETY: an expression's node is what its tag says.
+        unsafe {
+            if !is_a(self.0, NodeTag::T_Const) {
+                return None;
+            }
+            let constant = &*self.0.cast::<pg_sys::Const>();
+            (constant.consttype == of_type && !constant.constisnull).then_some(constant.constvalue)
+        }
+    }
+
+    pub fn oid(self, of_type: Oid) -> Option<Oid> {
+        Some(Oid::from(self.constant(of_type)?.value() as u32))
+    }
+
+    pub fn time(self) -> Option<TimestampUs> {
+        Some(self.constant(pg_sys::TIMESTAMPTZOID)?.value() as TimestampUs)
+    }
+
+    pub fn text(self) -> Option<String> {
+        let datum = self.constant(pg_sys::TEXTOID)?;
+        // SAFETY: a constant of type text is one.
+        let text = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(datum.cast_mut_ptr())) };
+        Some(text.to_string_lossy().into_owned())
+    }
+
+    /// The function that it calls, with the arguments.
+    pub fn call(self) -> Option<(Oid, Vec<Expression>)> {
+        // SAFETY: as for `constant`.
+        unsafe {
+            if !is_a(self.0, NodeTag::T_FuncExpr) {
+                return None;
+            }
+            let call = &*self.0.cast::<pg_sys::FuncExpr>();
+            let arguments = PgList::<pg_sys::Node>::from_pg(call.args);
+            Some((call.funcid, arguments.iter_ptr().map(Expression).collect()))
+        }
+    }
+}

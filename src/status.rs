@@ -1,0 +1,45 @@
+//! The view `shards`: every shard of the database, how it stands, and whether it is at home here.
+
+use crate::definition;
+use crate::layout;
+use crate::names;
+use crate::oid_types::{Regclass, Regnamespace};
+use crate::sequence;
+use crate::tick;
+use pgrx::prelude::*;
+
+/// `shard_states()`: one row for each shard of the database, in the order of their numbers; a part of the view
+/// `shards`. The last id is NULL where there is none yet, or none that the caller may see: as `pg_sequences` does it
+/// asks for SELECT, USAGE or UPDATE on the sequence.
+#[pg_extern(volatile, parallel_unsafe)]
+fn shard_states() -> TableIterator<
+    'static,
+    (
+        name!(shard, i32),
+        name!(schema, Regnamespace),
+        name!(sequence, Regclass),
+        name!(epoch, TimestampWithTimeZone),
+        name!(last_id, Option<i64>),
+        name!(at_home, bool),
+    ),
+> {
+    let mut shards = vec![];
+    definition::visit_all(|definition| shards.push(definition));
+    shards.sort_by_key(|definition| (definition.shard.number(), definition.schema.to_u32()));
+    let here = definition::this_database();
+    TableIterator::new(shards.into_iter().map(move |definition| {
+        let clock = definition.clock;
+        let last_value =
+            sequence::last_value(clock.sequence).filter(|value| (0..=tick::VALUE_MAX).contains(value));
+        (
+            definition.shard.number().into(),
+            Regnamespace(definition.schema),
+            Regclass(clock.sequence),
+            names::timestamp(clock.epoch.at()),
+            last_value.map(|value| layout::id_of(value, definition.shard)),
+            definition.home == here,
+        )
+    }))
+}
+
+extension_sql_file!("../sql/shards.sql", name = "view_shards", requires = [shard_states]);

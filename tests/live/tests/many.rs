@@ -1,0 +1,170 @@
+//! All 8,192 shards in one database, on a server with PostgreSQL's own settings for locks and memory.
+
+use instagram_id_live::*;
+use postgres::Client;
+use std::fs;
+use std::time::{Duration, Instant};
+
+const SHARDS: i64 = 8192;
+/// The shards that the cost of a call is measured with, in turns: none comes to its limit.
+const FEW: i64 = 200;
+
+/// One server for all of it, since it takes a while to make.
+#[test]
+fn as_many_shards_as_there_are() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    made_in_one_statement(&mut client);
+    all_there(&mut client);
+    each_makes_ids_of_its_own(&mut client);
+    seen_in_the_view(&mut client);
+    claimed_in_parts(&mut client);
+    a_call_costs_no_more_than_among_few(&server);
+    a_session_that_uses_all_stays_small(&server);
+}
+
+fn made_in_one_statement(client: &mut Client) {
+    let started = Instant::now();
+    let made: i64 = one(client, "SELECT count(create_shard(n)) FROM generate_series(0, 8191) AS n");
+    let elapsed = started.elapsed();
+    println!("{made} shards made in {elapsed:.1?}");
+    assert_eq!(made, SHARDS);
+    assert!(elapsed < Duration::from_secs(60), "{elapsed:?}");
+}
+
+fn all_there(client: &mut Client) {
+    let whole = "
+        WITH functions AS (
+            SELECT pronamespace, array_agg(proname::text ORDER BY proname) AS names FROM pg_proc GROUP BY 1
+        )
+        SELECT count(*) FROM generate_series(0, 8191) AS n
+            JOIN pg_namespace AS schema ON nspname = 'insta' || n
+            JOIN pg_class ON relnamespace = schema.oid AND relname = 'table_id_seq' AND relkind = 'S'
+            JOIN functions ON pronamespace = schema.oid
+                AND names = ARRAY['epoch', 'id_time', 'next_id', 'shard_' || n]";
+    assert_eq!(one::<i64>(client, whole), SHARDS);
+}
+
+fn each_makes_ids_of_its_own(client: &mut Client) {
+    let mut of_shard: Vec<Vec<i64>> = vec![vec![]; SHARDS as usize];
+    for _ in 0..2 {
+        // In parts: a transaction keeps a lock on each sequence that it has used, as with nextval.
+        for part in 0..8 {
+            let shards = format!("generate_series({}, {})", part * 1024, part * 1024 + 1023);
+            let ids = column(client, &format!("SELECT next_id(n) FROM {shards} AS n"));
+            for (shard, id) in (part * 1024..).zip(ids) {
+                assert_eq!((id >> 10) & 8191, shard);
+                of_shard[shard as usize].push(id);
+            }
+        }
+    }
+    for shard in [0, 4095, 8191] {
+        of_shard[shard].push(one(client, &format!("SELECT insta{shard}.next_id()")));
+    }
+    assert_eq!(of_shard.iter().map(Vec::len).sum::<usize>(), 2 * 8192 + 3);
+    check_unique_and_increasing(&of_shard);
+}
+
+fn seen_in_the_view(client: &mut Client) {
+    let started = Instant::now();
+    let row = client
+        .query_one(
+            "SELECT count(*), count(last_id), count(DISTINCT shard), bool_and(at_home) FROM shards",
+            &[],
+        )
+        .unwrap();
+    let elapsed = started.elapsed();
+    println!("the view shards, all of it: {elapsed:.1?}");
+    assert_eq!([0, 1, 2].map(|n| row.get::<_, i64>(n)), [SHARDS; 3]);
+    assert!(row.get::<_, bool>(3));
+    assert!(elapsed < Duration::from_secs(2), "{elapsed:?}");
+}
+
+/// Unlike what makes a shard, claiming one keeps its locks: others can see what it changes.
+fn claimed_in_parts(client: &mut Client) {
+    for part in 0..8 {
+        let shards = format!("generate_series({}, {})", part * 1024, part * 1024 + 1023);
+        assert_eq!(one::<i64>(client, &format!("SELECT count(claim_shard(n)) FROM {shards} AS n")), 1024);
+    }
+}
+
+/// By CPU time, in turns, against a database that has only the shards that are called.
+fn a_call_costs_no_more_than_among_few(server: &Server) {
+    server.connect().batch_execute("CREATE DATABASE few").unwrap();
+    server.connect_to("few").batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    one::<i64>(
+        &mut server.connect_to("few"),
+        &format!("SELECT count(create_shard(n)) FROM generate_series(0, {FEW} - 1) AS n"),
+    );
+    let mut sessions = ["postgres", "few"].map(|database| {
+        let mut client = server.connect_to(database);
+        client
+            .batch_execute(&format!(
+                "CREATE TABLE calls AS SELECT n % {FEW} AS shard FROM generate_series(1, 500000) AS n;
+                 SET max_parallel_workers_per_gather = 0"
+            ))
+            .unwrap();
+        client.batch_execute("VACUUM ANALYZE calls").unwrap();
+        let pid = one(&mut client, "SELECT pg_backend_pid()");
+        // Prepared, since it is a call that is measured, and not the parser's look at all functions of that name.
+        let statements = ["shard", "next_id(shard)"]
+            .map(|call| client.prepare(&format!("SELECT count({call}) FROM calls")).unwrap());
+        (client, pid, statements, [vec![], vec![]])
+    });
+    for _ in 0..11 {
+        for (client, pid, statements, times) in &mut sessions {
+            for (statement, times) in statements.iter().zip(times) {
+                let before = cpu_time(*pid);
+                client.query_one(statement, &[]).unwrap();
+                times.push(cpu_time(*pid) - before);
+            }
+        }
+    }
+    let [many, few] = sessions.map(|(.., [without, with])| median(with) - median(without));
+    let ratio = many.as_secs_f64() / few.as_secs_f64();
+    println!(
+        "500,000 calls among {SHARDS} shards: {many:.1?} of CPU; among {FEW}: {few:.1?}; ratio {ratio:.3}"
+    );
+    assert!(ratio <= 1.1, "{ratio}");
+}
+
+/// A session that has made an id of each shard, every one in a transaction of its own. It calls a function that was
+/// parsed by another session, as a column's default is: where a statement names a function, the parser looks at all
+/// functions of that name, here one in each shard, and PostgreSQL's caches keep them.
+fn a_session_that_uses_all_stays_small(server: &Server) {
+    server
+        .connect()
+        .batch_execute("CREATE FUNCTION parsed(shard int) RETURNS bigint RETURN next_id(shard)")
+        .unwrap();
+    let growth = |call: &str| {
+        let mut client = server.connect();
+        memory(&mut client); // what measuring takes is there before
+        let before = memory(&mut client);
+        let next = client.prepare(&format!("SELECT {call}($1)")).unwrap();
+        for shard in 0..SHARDS as i32 {
+            let id: i64 = client.query_one(&next, &[&shard]).unwrap().get(0);
+            assert_eq!((id >> 10) & 8191, shard.into());
+        }
+        let after = memory(&mut client);
+        let growth = [0, 1].map(|n| (after[n] - before[n]) as f64 / f64::from(1 << 20));
+        println!(
+            "a session that has used {SHARDS} shards by {call}(): {:.1} MB more in PostgreSQL's contexts, \
+             {:.1} MB more in all",
+            growth[0], growth[1]
+        );
+        growth
+    };
+    let parsed_before = growth("parsed");
+    growth("next_id");
+    assert!(parsed_before.iter().all(|&growth| growth < 8.0), "{parsed_before:?}");
+}
+
+/// Bytes that a session's memory contexts hold, and bytes of memory that its process has to itself.
+fn memory(client: &mut Client) -> [i64; 2] {
+    let contexts = one(client, "SELECT sum(total_bytes)::bigint FROM pg_backend_memory_contexts");
+    let pid: i32 = one(client, "SELECT pg_backend_pid()");
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let own = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.strip_suffix("kB")).unwrap();
+    [contexts, own.trim().parse::<i64>().unwrap() * 1024]
+}

@@ -1,0 +1,280 @@
+-- Taking over what makes ids already, and giving it back.
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
+CREATE FUNCTION raises(statement text, OUT state text, OUT message text, OUT hint text) LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE statement;
+    message := 'no error';
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+END $$;
+SET client_min_messages = warning;
+DROP ROLE IF EXISTS regress_id_app, regress_id_owner, regress_id_other;
+RESET client_min_messages;
+CREATE ROLE regress_id_app;
+CREATE ROLE regress_id_owner;
+CREATE ROLE regress_id_other;
+
+-- A schema after the published design, that its owner, no superuser, takes over.
+CREATE SCHEMA insta500 AUTHORIZATION regress_id_owner;
+GRANT USAGE ON SCHEMA insta500 TO regress_id_app;
+SET ROLE regress_id_owner;
+CREATE SEQUENCE insta500.table_id_seq;
+CREATE FUNCTION insta500.next_id(OUT result bigint) AS $$
+DECLARE
+    our_epoch bigint := 1314220021721;
+    seq_id bigint;
+    now_millis bigint;
+    shard_id int := 500;
+BEGIN
+    SELECT nextval('insta500.table_id_seq') % 1024 INTO seq_id;
+    SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) INTO now_millis;
+    result := (now_millis - our_epoch) << 23;
+    result := result | (shard_id << 10);
+    result := result | (seq_id);
+END;
+$$ LANGUAGE plpgsql;
+COMMENT ON FUNCTION insta500.next_id() IS 'our ids';
+REVOKE EXECUTE ON FUNCTION insta500.next_id() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION insta500.next_id() TO regress_id_app;
+GRANT USAGE ON SEQUENCE insta500.table_id_seq TO regress_id_app;
+CREATE TABLE insta500.photos (id bigint PRIMARY KEY DEFAULT insta500.next_id(), title text);
+CREATE TABLE insta500.likes (id bigint PRIMARY KEY DEFAULT insta500.next_id(), photo bigint);
+GRANT INSERT, SELECT ON insta500.photos TO regress_id_app;
+INSERT INTO insta500.photos (title) SELECT 'old' FROM generate_series(1, 1500);
+INSERT INTO insta500.likes (photo) SELECT id FROM insta500.photos LIMIT 10;
+CREATE VIEW pg_temp.state AS
+    SELECT oid, proowner::regrole, proacl, obj_description(oid, 'pg_proc'), pg_get_function_arguments(oid), l.lanname
+    FROM pg_proc AS p JOIN LATERAL (SELECT lanname FROM pg_language WHERE oid = p.prolang) AS l ON true WHERE proname = 'next_id' AND pronamespace = 'insta500'::regnamespace;
+CREATE TEMP TABLE before AS SELECT * FROM pg_temp.state;
+
+-- Until then it is no shard, and says so.
+SELECT * FROM raises('SELECT next_id(500)');
+SELECT * FROM raises('SELECT create_shard(500, if_not_exists => true)');
+-- A dry run tells all and does nothing.
+SELECT max(id) AS newest FROM (SELECT id FROM insta500.photos UNION ALL SELECT id FROM insta500.likes) AS all_ids \gset
+SELECT last_value AS counter FROM insta500.table_id_seq \gset
+SELECT shard, schema, function, sequence, epoch, newest_id = :newest AS newest, starts_above > newest_id AS above FROM adopt_shard(500, dry_run => true);
+SELECT regexp_replace(script, '\d+/\d+', '(here)') AS script FROM adopt_shard(500, dry_run => true) \gx
+SELECT * FROM state EXCEPT SELECT * FROM before;
+SELECT last_value = :counter AS untouched FROM insta500.table_id_seq;
+SELECT count(*) FROM pg_proc WHERE pronamespace = 'insta500'::regnamespace;
+-- The numbers can be left out or named, but not named otherwise.
+SELECT shard FROM adopt_shard(NULL, 'insta500', dry_run => true);
+SELECT shard FROM adopt_shard(500, NULL, 'insta500.next_id()', 'insta500.table_id_seq', '2011-08-24 21:07:01.721+00', true);
+SELECT * FROM raises('SELECT adopt_shard(501, ''insta500'')');
+SELECT * FROM raises('SELECT adopt_shard(500, epoch => ''2011-01-01 00:00+00'')');
+SELECT * FROM raises('SELECT adopt_shard(500, sequence => ''insta500.photos'')');
+SELECT * FROM raises('SELECT adopt_shard(NULL)');
+SELECT * FROM raises('SELECT adopt_shard(502)');
+SELECT * FROM raises('SELECT adopt_shard(500, dry_run => NULL)');
+-- Somebody else cannot.
+RESET ROLE;
+SET ROLE regress_id_other;
+SELECT * FROM raises('SELECT adopt_shard(500)');
+RESET ROLE;
+-- A rollback brings everything back, the sequence's state, too.
+SET ROLE regress_id_owner;
+BEGIN;
+SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(500);
+INSERT INTO insta500.photos (title) VALUES ('gone');
+ROLLBACK;
+SELECT * FROM state EXCEPT SELECT * FROM before;
+SELECT last_value = :counter AS untouched FROM insta500.table_id_seq;
+
+-- The switch: same object, owner, grants and comment; ids above all old ones, counting on.
+SELECT shard, schema, function, sequence, epoch, newest_id = :newest AS newest, starts_above > newest_id AS above FROM adopt_shard(500);
+SELECT oid, proowner, proacl, obj_description, pg_get_function_arguments FROM state EXCEPT SELECT oid, proowner, proacl, obj_description, pg_get_function_arguments FROM before;
+SELECT lanname FROM state;
+\sf insta500.next_id()
+INSERT INTO insta500.photos (title) VALUES ('new') RETURNING id > :newest AS above, id_shard(id), id_seq(id) - :counter % 1024 AS counted;
+SELECT oid::regprocedure AS function, proowner::regrole, proacl FROM pg_proc WHERE pronamespace = 'insta500'::regnamespace ORDER BY proname COLLATE "C";
+SELECT shard, schema, at_home, ahead BETWEEN '0' AND '1 s' AS ahead FROM shards WHERE shard = 500;
+SELECT id_shard(next_id(500)), insta500.id_time(next_id(500)) - clock_timestamp() < interval '1 s' AS time;
+SET ROLE regress_id_app;
+INSERT INTO insta500.photos (title) VALUES ('by the application') RETURNING id_shard(id);
+SELECT * FROM raises('SELECT insta500.original_next_id()');
+RESET ROLE;
+SET ROLE regress_id_owner;
+SELECT * FROM raises('SELECT adopt_shard(500)');
+SELECT count(*) - count(DISTINCT id) AS duplicates FROM insta500.photos;
+
+-- The way back, and there again.
+SELECT max(id) AS newest FROM insta500.photos \gset
+SELECT unadopt_shard(500);
+SELECT * FROM state EXCEPT SELECT * FROM before;
+INSERT INTO insta500.photos (title) VALUES ('old again') RETURNING id > :newest AS above, id_shard(id);
+SELECT count(*) FROM pg_proc WHERE pronamespace = 'insta500'::regnamespace;
+SELECT * FROM raises('SELECT unadopt_shard(500)');
+SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(500);
+INSERT INTO insta500.photos (title) VALUES ('new again') RETURNING id > :newest AS above;
+-- Not when something has come to depend on what adoption made, not while it is ahead of the clock, not what was
+-- never adopted.
+CREATE VIEW insta500.dated AS SELECT insta500.id_time(id) FROM insta500.photos;
+SELECT * FROM raises('SELECT unadopt_shard(500)');
+SELECT lanname FROM state;
+DROP VIEW insta500.dated;
+SET client_min_messages = error;
+SELECT id_shard(advance_shard(500, make_id(now() + interval '1 hour 30 seconds', 500, 0)));
+RESET client_min_messages;
+SELECT message, state, hint FROM raises('SELECT unadopt_shard(500)');
+RESET ROLE;
+SELECT create_shard(503);
+SELECT * FROM raises('SELECT unadopt_shard(503)');
+
+-- Variants: RETURNS bigint, %%, another name, other constants, a schema and a sequence that need quotes.
+CREATE SCHEMA "Shard ""7""";
+CREATE SEQUENCE "Shard ""7"""."Global Ids" AS integer MAXVALUE 100000 CACHE 5;
+CREATE FUNCTION "Shard ""7"""."Id Generator"() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_temp COST 7 AS $$
+DECLARE
+    result bigint;
+    start_epoch constant bigint := 1577836800000;
+BEGIN
+    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - start_epoch) << 23)
+        | (504 << 10)
+        | (nextval('"Shard ""7"""."Global Ids"'::regclass) & 1023);
+END $$;
+CREATE TABLE "Shard ""7"""."T" (id bigint PRIMARY KEY DEFAULT "Shard ""7"""."Id Generator"(), n int);
+INSERT INTO "Shard ""7"""."T" (n) SELECT * FROM generate_series(1, 50);
+SELECT max(id) AS newest FROM "Shard ""7"""."T" \gset
+SELECT shard, function, sequence, epoch, newest_id = :newest AS newest, starts_above > newest_id AS above FROM adopt_shard(504, 'Shard "7"');
+INSERT INTO "Shard ""7"""."T" (n) VALUES (0) RETURNING id > :newest AS above;
+SELECT id_shard("Shard ""7""".next_id()), "Shard ""7""".id_time("Shard ""7"""."Id Generator"()) - now() < interval '2 s' AS time;
+SELECT prosecdef FROM pg_proc WHERE oid = '"Shard ""7"""."Id Generator"()'::regprocedure;
+SELECT seqtypid::regtype, seqmax, seqcache FROM pg_sequence WHERE seqrelid = '"Shard ""7"""."Global Ids"'::regclass;
+SELECT unadopt_shard(504);
+\sf "Shard ""7"""."Id Generator"()
+INSERT INTO "Shard ""7"""."T" (n) VALUES (0) RETURNING id > :newest AS above;
+SELECT count(*) FROM pg_proc WHERE pronamespace = '"Shard ""7"""'::regnamespace;
+-- What the body does not say plainly is asked for.
+CREATE FUNCTION "Shard ""7""".vague() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    our_epoch bigint := (SELECT setting::bigint FROM pg_settings WHERE name = 'app.epoch');
+    shard_id int := current_setting('app.shard')::int;
+    now_millis bigint;
+BEGIN
+    now_millis := floor(extract(epoch FROM now()) * 1000);
+    RETURN ((now_millis - our_epoch) << 23) | (shard_id << 10) | nextval(current_schema() || '.table_id_seq') %% 1024;
+END $$;
+SELECT * FROM raises($$SELECT adopt_shard(NULL, function => '"Shard ""7""".vague()')$$);
+SELECT * FROM raises($$SELECT adopt_shard(505, function => '"Shard ""7""".vague()')$$);
+SELECT * FROM raises($$SELECT adopt_shard(505, function => '"Shard ""7""".vague()', sequence => '"Shard ""7"""."Global Ids"')$$);
+SELECT state, message FROM raises($$SELECT adopt_shard(505, function => '"Shard ""7""".vague()', sequence => '"Shard ""7"""."Global Ids"', epoch => '2050-01-01 00:00+00')$$);
+SELECT shard, function, sequence, epoch, starts_above FROM adopt_shard(505, NULL, '"Shard ""7""".vague()', '"Shard ""7"""."Global Ids"', '2020-01-01 00:00+00', true);
+SELECT * FROM raises($$SELECT adopt_shard(504, 'Shard "7"')$$);
+-- A name without a schema is certain where only one sequence has it.
+CREATE FUNCTION "Shard ""7""".unqualified() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE id bigint;
+BEGIN
+    id := (floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 23;
+    id := id | (506 << 10) | (nextval('only_one') % 1024);
+    RETURN id;
+END $$;
+SELECT * FROM raises($$SELECT adopt_shard(506, function => '"Shard ""7""".unqualified()', dry_run => true)$$);
+CREATE SEQUENCE only_one;
+SELECT sequence FROM adopt_shard(506, function => '"Shard ""7""".unqualified()', dry_run => true);
+CREATE SEQUENCE "Shard ""7""".only_one;
+SELECT * FROM raises($$SELECT adopt_shard(506, function => '"Shard ""7""".unqualified()', dry_run => true)$$);
+
+-- What is not the original.
+CREATE SCHEMA insta507;
+SELECT * FROM raises('SELECT adopt_shard(507)');
+CREATE FUNCTION insta507.wide() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 22) | (7 << 12) | (nextval('only_one') % 4096);
+END $$;
+SELECT * FROM raises('SELECT adopt_shard(507)');
+CREATE FUNCTION insta507.plain() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
+SELECT * FROM raises('SELECT adopt_shard(507, function => ''insta507.plain()'')');
+SELECT * FROM raises('SELECT adopt_shard(507, function => ''abs(int)'')');
+CREATE FUNCTION insta507.with_argument(n int) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN n; END';
+SELECT * FROM raises('SELECT adopt_shard(507, function => ''insta507.with_argument(int)'')');
+SELECT * FROM raises('SELECT adopt_shard(507, function => 1::regprocedure)');
+-- Names that adoption needs and that are taken: nothing is half done.
+CREATE SCHEMA insta508;
+CREATE SEQUENCE insta508.table_id_seq;
+CREATE FUNCTION insta508.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 23) | (508 << 10) | (nextval('insta508.table_id_seq') % 1024);
+END $$;
+CREATE FUNCTION insta508.id_time(id bigint) RETURNS timestamptz LANGUAGE sql RETURN now();
+SELECT * FROM raises('SELECT adopt_shard(508)');
+SELECT lanname FROM pg_proc JOIN pg_language AS l ON l.oid = prolang WHERE pg_proc.oid = 'insta508.next_id()'::regprocedure;
+DROP FUNCTION insta508.id_time(bigint);
+-- A key that is far ahead of the clock would take all ids there; one that is a little ahead does.
+CREATE TABLE insta508.t (id bigint PRIMARY KEY DEFAULT insta508.next_id());
+INSERT INTO insta508.t VALUES (make_id('2045-01-01 00:00+00', 508, 0, '2020-01-01 00:00+00'));
+SELECT * FROM raises('SELECT adopt_shard(508)');
+UPDATE insta508.t SET id = make_id(now() + interval '5 s', 508, 1000, '2020-01-01 00:00+00') RETURNING id AS ahead \gset
+SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(508);
+INSERT INTO insta508.t DEFAULT VALUES RETURNING id > :ahead AS above;
+-- A superuser who adopts runs nothing of the owner's with his own rights: what is made is the owner's.
+CREATE SCHEMA insta509 AUTHORIZATION regress_id_owner;
+SET ROLE regress_id_owner;
+CREATE SEQUENCE insta509.table_id_seq;
+CREATE FUNCTION insta509.next_id() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 23) | (509 << 10) | (nextval('insta509.table_id_seq') % 1024);
+END $$;
+CREATE VIEW insta509.v AS SELECT id, current_user AS reader FROM insta500.photos;
+ALTER VIEW insta509.v ALTER id SET DEFAULT insta509.next_id();
+RESET ROLE;
+SELECT newest_id, starts_above IS NOT NULL AS adopted FROM adopt_shard(509);
+SELECT DISTINCT proowner::regrole FROM pg_proc WHERE pronamespace = 'insta509'::regnamespace;
+
+-- A serial and an identity: new keys above all old ones, which stay as they are.
+SELECT create_shard(510);
+CREATE TABLE serials (id bigserial PRIMARY KEY, n int);
+CREATE TABLE identities (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n int);
+CREATE TABLE "Small Ones" (id serial PRIMARY KEY, "N" bigint DEFAULT 7, name text);
+INSERT INTO serials (n) SELECT * FROM generate_series(1, 5);
+INSERT INTO identities (n) SELECT * FROM generate_series(1, 5);
+SELECT * FROM adopt_table(510, 'serials', dry_run => true);
+INSERT INTO serials (n) VALUES (6) RETURNING id;
+SELECT * FROM adopt_table(510, 'serials');
+SELECT * FROM adopt_table(510, 'identities', 'id');
+INSERT INTO serials (n) VALUES (7) RETURNING id_shard(id);
+INSERT INTO identities (n) VALUES (7) RETURNING id_shard(id);
+-- Old keys are of the first instant of the epoch, as ids would be read: that tells them apart.
+SELECT n, id_time(id) > '2011-09-01 00:00+00' AS is_id FROM serials ORDER BY id;
+SELECT id < id_floor('2011-09-01 00:00+00') AS is_old, count(*) FROM identities GROUP BY 1 ORDER BY 1;
+-- The way back, as it was shown.
+ALTER TABLE public.serials ALTER id SET DEFAULT nextval('public.serials_id_seq'::regclass);
+INSERT INTO serials (n) VALUES (8) RETURNING id;
+ALTER TABLE public.identities ALTER id DROP DEFAULT, ALTER id ADD GENERATED ALWAYS AS IDENTITY (START WITH 6);
+INSERT INTO identities (n) VALUES (8) RETURNING id;
+-- Keys that are ids of some other generator already.
+INSERT INTO serials VALUES (make_id(now() + interval '3 s', 8191, 1023)) RETURNING id AS foreign_id \gset
+SELECT newest_key = :foreign_id AS newest FROM adopt_table(510, 'serials');
+INSERT INTO serials (n) VALUES (9) RETURNING id > :foreign_id AS above, id_shard(id);
+\x on
+\pset format unaligned
+\pset tuples_only on
+SELECT * FROM raises('SELECT adopt_table(510, ''serials'')');
+SELECT * FROM raises('SELECT adopt_table(510, ''"Small Ones"'')');
+SELECT * FROM raises('SELECT adopt_table(510, ''"Small Ones"'', ''N'')');
+SELECT * FROM raises('SELECT adopt_table(510, ''"Small Ones"'', ''name'')');
+SELECT * FROM raises('SELECT adopt_table(510, ''"Small Ones"'', ''none'')');
+SELECT * FROM raises('SELECT adopt_table(510, ''insta509.v'', ''id'')');
+SELECT * FROM raises('SELECT adopt_table(511, ''serials'')');
+SELECT * FROM raises('SELECT adopt_table(510, NULL)');
+SELECT * FROM raises('SELECT adopt_table(NULL, ''serials'')');
+SELECT * FROM raises('SELECT adopt_table(510, 1::regclass)');
+ALTER TABLE serials ALTER id SET DEFAULT nextval('serials_id_seq');
+INSERT INTO serials VALUES (9000000000000000000);
+SELECT * FROM raises('SELECT adopt_table(510, ''serials'')');
+SET ROLE regress_id_other;
+SELECT * FROM raises('SELECT adopt_table(510, ''serials'')');
+RESET ROLE;
+\x off
+\pset format aligned
+\pset tuples_only off
+
+\set VERBOSITY terse
+SET client_min_messages = warning;
+DROP SCHEMA insta500, insta503, insta507, insta508, insta509, insta510, "Shard ""7""" CASCADE;
+DROP TABLE serials, identities, "Small Ones";
+DROP SEQUENCE only_one;
+DROP FUNCTION raises;
+DROP OWNED BY regress_id_owner;
+DROP ROLE regress_id_app, regress_id_owner, regress_id_other;

@@ -1,0 +1,181 @@
+-- Shards with a schema and an epoch of their own, and everything that must agree on them.
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
+SET instagram_id.shard = 300;
+SELECT create_shard(300, epoch => '2020-01-01 00:00:00.123456+00');
+SELECT create_shard(301, schema => 'photos of "Anna"; it''s', epoch => '2026-01-01 00:00+00');
+SELECT create_shard(302, 'Upper_' || repeat('x', 57));
+SELECT create_shard(303, schema => 'ünïcode');
+
+-- Every way to make an id of a shard and every way to read one agree.
+CREATE FUNCTION agree(shard int, schema regnamespace) RETURNS TABLE (way text, right_shard bool, right_time bool) LANGUAGE plpgsql AS $$
+DECLARE
+    made text;
+    id bigint;
+    since timestamptz;
+    read timestamptz;
+BEGIN
+    EXECUTE format('SELECT epoch FROM %s.shard_%s()', schema, shard) INTO since;
+    FOREACH made IN ARRAY ARRAY[format('%s.next_id()', schema), format('next_id(%s)', shard), format('next_ids(%s, 1)', shard)] LOOP
+        EXECUTE format('SELECT %s', made) INTO id;
+        EXECUTE format('SELECT %s.id_time($1)', schema) INTO read USING id;
+        way := regexp_replace(made, '^.*\.', '');
+        right_shard := id_shard(id) = shard;
+        right_time := read BETWEEN clock_timestamp() - interval '1 minute' AND clock_timestamp() + interval '1 second'
+            AND read = id_time(id, since) AND id >= id_floor(read, since)
+            AND id_between(id, read, read + interval '1 ms', since) AND id = make_id(read, shard, id_seq(id), since);
+        RETURN NEXT;
+    END LOOP;
+    way := 'epoch()';
+    EXECUTE format('SELECT %s.epoch() = $1', schema) INTO right_time USING since;
+    RETURN NEXT;
+    way := 'shards';
+    SELECT s.epoch = since AND s.last_id = id AND s.last_time = read INTO right_time FROM shards AS s WHERE s.shard = agree.shard;
+    RETURN NEXT;
+END $$;
+SELECT s.shard, a.* FROM shards AS s, agree(s.shard, quote_ident(s.schema)::regnamespace) AS a WHERE s.shard BETWEEN 300 AND 303;
+SELECT id_shard(next_id()), insta300.id_time(next_id()) BETWEEN now() - interval '1 minute' AND now() + interval '1 minute';
+
+-- The time zone and the way dates are written do not matter to what is made.
+SET TimeZone = 'Asia/Kathmandu';
+SET DateStyle = 'German, DMY';
+SELECT create_shard(304, epoch => '2020-02-03 04:05:06.789+00');
+RESET TimeZone;
+RESET DateStyle;
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
+SELECT sequence, epoch FROM insta304.shard_304();
+SELECT * FROM agree(304, 'insta304') AS a;
+
+-- Both defaults, and an index used through the shard's own epoch.
+CREATE TABLE insta300.t (id bigint PRIMARY KEY DEFAULT insta300.next_id(), other bigint DEFAULT next_id(300));
+INSERT INTO insta300.t SELECT FROM generate_series(1, 1000);
+SELECT count(*) FROM insta300.t WHERE abs(extract(epoch FROM insta300.id_time(id) - insta300.id_time(other))) < 1;
+EXPLAIN (COSTS OFF) SELECT * FROM insta300.t WHERE id_between(id, '2026-01-01 00:00+00', '2026-02-01 00:00+00', insta300.epoch());
+EXPLAIN (VERBOSE, COSTS OFF) SELECT insta300.id_time(id) FROM insta300.t;
+
+-- A schema under another name is the same shard.
+ALTER SCHEMA insta300 RENAME TO renamed;
+SELECT schema FROM shards WHERE shard = 300;
+SELECT * FROM agree(300, 'renamed');
+ALTER SCHEMA renamed RENAME TO insta300;
+SELECT * FROM agree(300, 'insta300');
+-- So is a sequence.
+ALTER SEQUENCE insta300.table_id_seq RENAME TO "it's ""another""";
+SELECT * FROM agree(300, 'insta300');
+SELECT sequence FROM shards WHERE shard = 300;
+
+-- What is there already: an error that names it, or with if_not_exists what was asked for, if it is.
+CREATE FUNCTION raises(statement text, OUT state text, OUT message text, OUT hint text) LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE statement;
+    message := 'no error';
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+END $$;
+\x on
+\pset format unaligned
+\pset tuples_only on
+SELECT * FROM raises('SELECT create_shard(300)');
+SELECT * FROM raises('SELECT create_shard(300, ''elsewhere'')');
+SELECT * FROM raises('SELECT create_shard(305, ''insta300'')');
+SELECT * FROM raises('SELECT create_shard(305, ''photos of "Anna"; it''''s'')');
+SELECT * FROM raises('SELECT create_shard(305, ''insta300'', if_not_exists => true)');
+SELECT * FROM raises('SELECT create_shard(300, ''elsewhere'', if_not_exists => true)');
+SELECT * FROM raises('SELECT create_shard(300, epoch => ''2021-01-01'', if_not_exists => true)');
+SELECT create_shard(300, if_not_exists => true);
+SELECT create_shard(300, 'insta300', '2020-01-01 00:00:00.123456+00', true);
+SELECT * FROM raises('SELECT create_shard(305, ''pg_mine'')');
+SELECT * FROM raises('SELECT create_shard(305, '''')');
+SELECT * FROM raises('SELECT create_shard(305, repeat(''ü'', 32))');
+SELECT * FROM raises('SELECT create_shard(305, if_not_exists => NULL)');
+-- Epochs with which no ids can be made now; the hint says which work.
+SELECT state, regexp_replace(message, '\d{4}-.*', '...'), regexp_replace(hint, '\d{4}-.* to \d{4}-.*', '(then) to (now).') FROM raises('SELECT create_shard(305, epoch => now() + interval ''1 second'')');
+SELECT state, message, regexp_replace(hint, '\d{4}-.* to \d{4}-.*', '(then) to (now).') FROM raises('SELECT create_shard(305, epoch => ''1992-01-01 00:00+00'')');
+SELECT * FROM raises('SELECT create_shard(305, epoch => ''infinity'')');
+DO $$
+DECLARE
+    e record := raises('SELECT create_shard(305, epoch => ''1970-01-01 00:00+00'')');
+    ends text[] := regexp_match(e.hint, 'from (.*) to (.*)\.$');
+BEGIN
+    PERFORM create_shard(305, epoch => ends[1]::timestamptz + interval '1 minute');
+    PERFORM create_shard(306, epoch => ends[2]::timestamptz);
+    RAISE NOTICE 'the earliest and the latest work: % %', next_id(305) > 9200000000000000000, next_id(306) BETWEEN 0 AND 60000::bigint << 23;
+END $$;
+SELECT to_regnamespace('elsewhere');
+-- Functions that are there already are kept where they agree, named where they do not.
+CREATE SCHEMA insta307 CREATE TABLE photos (id bigint);
+CREATE FUNCTION insta307.epoch() RETURNS timestamptz LANGUAGE sql RETURN '2024-01-01 00:00+00'::timestamptz;
+SELECT * FROM raises('SELECT create_shard(307, if_not_exists => true, epoch => ''2025-01-01 00:00+00'')');
+SELECT create_shard(307, if_not_exists => true);
+SELECT sequence, epoch FROM insta307.shard_307();
+DROP FUNCTION insta307.next_id();
+CREATE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE sql RETURN 1;
+SELECT * FROM raises('SELECT create_shard(307, if_not_exists => true)');
+CREATE OR REPLACE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE sql RETURN shard_next_id(308, 'insta307.table_id_seq', '2024-01-01 00:00+00');
+SELECT state FROM raises('SELECT create_shard(307, if_not_exists => true)');
+CREATE OR REPLACE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE sql RETURN shard_next_id(307, 'insta300."it''s ""another"""', '2024-01-01 00:00+00');
+SELECT state FROM raises('SELECT create_shard(307, if_not_exists => true)');
+CREATE OR REPLACE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE sql RETURN shard_next_id(307, 'insta307.table_id_seq', '2024-01-02 00:00+00');
+SELECT state FROM raises('SELECT create_shard(307, if_not_exists => true)');
+DROP FUNCTION insta307.next_id();
+CREATE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
+SELECT * FROM raises('SELECT create_shard(307, if_not_exists => true)');
+DROP FUNCTION insta307.next_id(), insta307.id_time(bigint);
+CREATE FUNCTION insta307.id_time(bigint) RETURNS timestamptz LANGUAGE sql RETURN id_time($1);
+SELECT * FROM raises('SELECT create_shard(307, if_not_exists => true)');
+-- Nothing half done: the error has taken back next_id().
+SELECT to_regprocedure('insta307.next_id()');
+DROP FUNCTION insta307.id_time(bigint);
+SELECT create_shard(307, if_not_exists => true);
+SELECT way, right_shard, right_time FROM agree(307, 'insta307');
+-- A sequence that cannot hold the clock is found out at once.
+CREATE SCHEMA insta308 CREATE SEQUENCE table_id_seq AS int CYCLE;
+SELECT * FROM raises('SELECT create_shard(308, if_not_exists => true)');
+ALTER SEQUENCE insta308.table_id_seq AS bigint NO MAXVALUE NO CYCLE;
+SELECT create_shard(308, if_not_exists => true);
+
+-- Decoys: what merely looks like a definition is none; a schema named insta<N> comes first, then its owner's word.
+CREATE SCHEMA decoy;
+CREATE SEQUENCE decoy.seq;
+CREATE FUNCTION decoy.shard_300(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
+    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+SELECT schema FROM shards WHERE shard = 300 ORDER BY schema;
+SELECT next_id(300) > 0 AND NOT is_called AS decoy_not_used FROM decoy.seq;
+CREATE FUNCTION decoy.shard_301(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
+    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+SELECT * FROM raises('SELECT next_id(301)');
+CREATE ROLE regress_id_decoy;
+GRANT CREATE ON SCHEMA decoy TO regress_id_decoy;
+ALTER FUNCTION decoy.shard_301() OWNER TO regress_id_decoy;
+SELECT id_shard(next_id(301)), NOT is_called AS decoy_not_used FROM decoy.seq;
+DROP FUNCTION decoy.shard_301(), decoy.shard_300();
+-- Other languages, other columns, other names, values that are not constants, temporary ones.
+CREATE FUNCTION decoy.shard_310(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE plpgsql AS 'BEGIN RAISE ''never run''; END';
+CREATE FUNCTION decoy.shard_311(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    AS 'SELECT ''decoy.seq''::regclass, ''2020-01-01 00:00+00''::timestamptz, ''''::text';
+CREATE FUNCTION decoy.shard_312() RETURNS regclass LANGUAGE sql RETURN 'decoy.seq'::regclass;
+CREATE FUNCTION decoy.shard_313(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, now(), ''::text; END;
+CREATE FUNCTION decoy.shard_0314(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+CREATE FUNCTION decoy.shard_8192(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+CREATE FUNCTION decoy.shard_315(n int, OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+CREATE FUNCTION decoy.shard_316(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT NULL::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+CREATE FUNCTION decoy.shard_317(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, 'infinity'::timestamptz, ''::text; END;
+CREATE FUNCTION decoy.shard_318() RETURNS void LANGUAGE sql BEGIN ATOMIC END;
+CREATE FUNCTION decoy.shard_320() RETURNS void LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT 2; END;
+CREATE FUNCTION pg_temp.shard_319(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+SELECT shard FROM shards WHERE shard >= 310 OR schema = 'decoy';
+SELECT state FROM generate_series(310, 320) AS n, raises(format('SELECT next_id(%s)', n)) GROUP BY state;
+
+\set VERBOSITY terse
+SET client_min_messages = warning;
+DROP SCHEMA decoy, insta300, "photos of ""Anna""; it's", "Upper_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "ünïcode", insta304, insta305, insta306, insta307, insta308 CASCADE;
+DROP FUNCTION raises, agree;
+DROP ROLE regress_id_decoy;

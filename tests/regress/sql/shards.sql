@@ -1,0 +1,122 @@
+-- The view of all shards; taking one ahead; saying where it is at home.
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
+CREATE FUNCTION raises(statement text, OUT state text, OUT message text, OUT hint text) LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE statement;
+    message := 'no error';
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+END $$;
+SET client_min_messages = warning;
+DROP ROLE IF EXISTS regress_id_app;
+RESET client_min_messages;
+CREATE ROLE regress_id_app;
+SELECT create_shard(400), create_shard(401, epoch => '2020-01-01 00:00+00'), create_shard(8000);
+
+-- Before the first id, after it, and ahead of the clock.
+SELECT shard, schema, sequence, epoch, last_id, last_time, ahead, ids_per_second, ends_at, at_home FROM shards WHERE shard IN (400, 401, 8000);
+SELECT next_id(400) AS id400, next_id(401) AS id401 \gset
+SELECT shard, last_id = CASE shard WHEN 400 THEN :id400 ELSE :id401 END AS last_id, last_time BETWEEN now() - interval '1 minute' AND clock_timestamp() AS last_time, ahead
+FROM shards WHERE shard IN (400, 401);
+SET client_min_messages = error;
+SELECT id_shard(advance_shard(401, make_id(now() + interval '1 hour', 401, 7, '2020-01-01 00:00+00')));
+RESET client_min_messages;
+SELECT ahead BETWEEN interval '59 minutes' AND interval '1 hour' AS ahead, id_seq(last_id), last_time > now() AS last_time FROM shards WHERE shard = 401;
+-- The view asks for what pg_sequences asks for, and shows the rest to everyone.
+SET ROLE regress_id_app;
+SELECT shard, schema, sequence, epoch, last_id, last_time, ahead, ids_per_second, ends_at, at_home FROM shards WHERE shard IN (400, 401);
+RESET ROLE;
+GRANT USAGE ON SEQUENCE insta400.table_id_seq TO regress_id_app;
+GRANT SELECT ON SEQUENCE insta401.table_id_seq TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT shard, last_id = CASE shard WHEN 400 THEN :id400 ELSE :id401 END AS last_id, last_id > 0 FROM shards WHERE shard IN (400, 401);
+RESET ROLE;
+-- It locks nothing for longer than it looks, and neither makes an id nor misses one that is not committed.
+BEGIN;
+SELECT count(*) FROM shards WHERE shard IN (400, 401);
+SELECT relation::regclass, mode FROM pg_locks WHERE pid = pg_backend_pid() AND relation::regclass::text LIKE '%table_id_seq';
+SELECT next_id(400) = (SELECT last_id FROM shards WHERE shard = 400) AS seen, next_id(400) - :id400 > 0 AS goes_on;
+ROLLBACK;
+-- A read-only transaction, and a value that no id has.
+BEGIN READ ONLY;
+SELECT shard FROM shards WHERE shard = 400;
+COMMIT;
+SELECT setval('insta8000.table_id_seq', 9000000000000000000);
+SELECT shard, last_id FROM shards WHERE shard = 8000;
+
+-- advance_shard: above the id, never back, counting on from there.
+SELECT create_shard(402);
+CREATE TABLE known (id bigint);
+INSERT INTO known SELECT make_id(clock_timestamp() + interval '1 second', 402, 1023);
+SELECT advance_shard(402, id) = id AS there, next_id(402) > id AS above, id_seq(next_id(402)) FROM known;
+SELECT advance_shard(402, make_id('2012-01-01 00:00+00', 402, 5)) > id AS not_back, next_id(402) > id AS above FROM known;
+SELECT advance_shard(402, 402 << 10) > id AS not_back FROM known;
+-- A sequence that was never called, whose start lies elsewhere, and one whose bounds setval would heed.
+ALTER SEQUENCE insta402.table_id_seq MINVALUE 1000 MAXVALUE 1125899906842623 START 844424930131969 RESTART;
+SELECT advance_shard(402, make_id('2012-01-01 00:00+00', 402, 5)) = make_id('2012-01-01 00:00+00', 402, 5) AS there;
+ALTER SEQUENCE insta402.table_id_seq MINVALUE 844424930131969 RESTART;
+SELECT * FROM raises('SELECT setval(''insta402.table_id_seq'', 844424930131968)');
+SELECT advance_shard(402, id) = id AS there FROM known;
+ALTER SEQUENCE insta402.table_id_seq NO MINVALUE;
+SELECT next_id(402) > id AS above FROM known;
+-- It is not undone by a rollback, like setval.
+BEGIN;
+UPDATE known SET id = advance_shard(402, make_id(clock_timestamp() + interval '3 seconds', 402, 9)) RETURNING id_seq(id);
+SELECT id AS ahead FROM known \gset
+ROLLBACK;
+SELECT next_id(402) > :ahead AS above;
+-- More than a minute ahead is worth a warning.
+SET client_min_messages = warning;
+\set SHOW_CONTEXT never
+DO $$ BEGIN PERFORM advance_shard(402, make_id(clock_timestamp() + interval '59 seconds', 402, 0)); END $$;
+SELECT id_shard(advance_shard(402, make_id(now() + interval '30 days 12 hours 30 minutes', 402, 0)));
+RESET client_min_messages;
+\x on
+\pset format unaligned
+\pset tuples_only on
+SELECT state, regexp_replace(message, '\d{10,}', '(id)') AS message, hint FROM raises('SELECT advance_shard(402, make_id(now(), 403, 0))');
+SET client_min_messages = error;
+SELECT * FROM raises('SELECT advance_shard(402, 411648)');
+SELECT * FROM raises('SELECT advance_shard(402, 0)');
+SELECT * FROM raises('SELECT advance_shard(402, -1)');
+SELECT * FROM raises('SELECT advance_shard(8191, 9223372036854775807)');
+SELECT * FROM raises('SELECT advance_shard(8191, 9223372036854775806)');
+SELECT * FROM raises('SELECT advance_shard(402, NULL)');
+SELECT * FROM raises('SELECT advance_shard(NULL, 1)');
+SELECT * FROM raises('SELECT advance_shard(8192, 1)');
+BEGIN READ ONLY;
+SELECT * FROM raises('SELECT advance_shard(400, 409600)');
+SELECT * FROM raises('SELECT create_shard(403)');
+SELECT * FROM raises('SELECT claim_shard(400)');
+COMMIT;
+-- UPDATE is asked for, as by setval; USAGE is not enough to take everyone's ids ahead.
+GRANT USAGE ON SCHEMA insta400 TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT * FROM raises('SELECT advance_shard(400, 409600)');
+RESET ROLE;
+GRANT UPDATE ON SEQUENCE insta400.table_id_seq TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT * FROM raises('SELECT advance_shard(400, 409600)');
+SELECT * FROM raises('SELECT claim_shard(400)');
+RESET ROLE;
+\x off
+\pset format aligned
+\pset tuples_only off
+
+-- A shard of another place: what a copy looks like, and how it is made at home.
+CREATE OR REPLACE FUNCTION insta400.shard_400(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    BEGIN ATOMIC SELECT 'insta400.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, '7000000000000000000/16384'::text; END;
+SELECT shard, at_home FROM shards WHERE shard IN (400, 401);
+SELECT id_shard(next_id(400));
+SELECT claim_shard(400);
+SELECT shard, at_home FROM shards WHERE shard IN (400, 401);
+SELECT sequence, epoch FROM insta400.shard_400();
+SELECT next_id(400) > :id400 AS goes_on;
+
+\set VERBOSITY terse
+SET client_min_messages = warning;
+DROP SCHEMA insta400, insta401, insta402, insta8000 CASCADE;
+DROP FUNCTION raises;
+DROP TABLE known;
+DROP ROLE regress_id_app;
