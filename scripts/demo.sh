@@ -55,6 +55,8 @@ psql -x -c "
            count(*) - count(DISTINCT id) AS \"duplicates\",
            count(*) FILTER (WHERE id_shard(id) <> shard) AS \"ids of a wrong shard\"
     FROM photos"
+say "The shards, as the database sees them"
+psql -c "SELECT shard, schema, last_id, last_time, ahead, ends_at FROM shards"
 say "A million ids of one shard in one statement; the format's limit is 1,024 a millisecond"
 psql -x -c "
     SELECT to_char(count(*), 'FM999,999,999') AS \"ids made\",

@@ -28,6 +28,10 @@ const ORIGINAL: &str = "
     CREATE INDEX ON insta5.photos (id);
     CREATE INDEX ON insta5.likes (id)";
 
+const PLANNED: &str = "
+    SET plan_cache_mode = force_generic_plan;
+    PREPARE planned AS INSERT INTO insta5.photos DEFAULT VALUES RETURNING id";
+
 /// A writer's statement: when it began and ended, and the ids it received.
 struct Statement {
     way: usize,
@@ -43,8 +47,8 @@ const BY_ITSELF: usize = 4;
 type Way = fn(&mut Client) -> Result<Vec<i64>, postgres::Error>;
 
 const WAYS: [Way; 6] = [
-    // By the default, prepared by the client for the whole session.
-    |client| ids(client, "INSERT INTO insta5.photos DEFAULT VALUES RETURNING id"),
+    // By the default, planned once for the whole session.
+    |client| ids(client, "EXECUTE planned"),
     |client| ids(client, "INSERT INTO insta5.likes (n) VALUES (1), (2), (3) RETURNING id"),
     // Long enough for the switch to fall into it.
     |client| {
@@ -75,6 +79,7 @@ fn ids(client: &mut Client, statement: &str) -> Result<Vec<i64>, postgres::Error
 }
 
 fn write(client: &mut Client, way: usize, until: &AtomicBool) -> Vec<Statement> {
+    client.batch_execute(PLANNED).unwrap();
     let mut statements = vec![];
     while !until.load(Ordering::Relaxed) {
         let began = Instant::now();

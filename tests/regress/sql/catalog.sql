@@ -11,9 +11,11 @@ SELECT p.oid::regprocedure AS function,
 FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid JOIN pg_language AS l ON l.oid = p.prolang
 WHERE d.deptype = 'e' AND d.classid = 'pg_proc'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id')
 ORDER BY p.proname, p.pronargs;
--- Functions, one view with its row type and its rule, and nothing else.
+-- Functions, a view (from 18 on with its row type and that one's array), and nothing else.
 SELECT classid::regclass, count(*) FROM pg_depend
-WHERE deptype = 'e' AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id') GROUP BY 1;
+WHERE deptype = 'e' AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id') AND classid <> 'pg_type'::regclass GROUP BY 1;
+SELECT attname, format_type(atttypid, atttypmod), col_description(attrelid, attnum) FROM pg_attribute WHERE attrelid = 'shards'::regclass ORDER BY attnum;
+SELECT has_table_privilege('public', 'shards', 'SELECT') AS for_everyone;
 -- Each has a comment.
 SELECT p.oid::regprocedure FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
 WHERE d.deptype = 'e' AND d.classid = 'pg_proc'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id')
