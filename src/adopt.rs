@@ -14,9 +14,10 @@ use crate::layout::{self, SEQ_MAX, Shard};
 use crate::names;
 use crate::oid_types::{Regclass, Regnamespace, Regprocedure};
 use crate::original::{self, Original};
+use crate::plan::{self, Plan};
 use crate::sequence::{self, Clock};
 use crate::settings;
-use crate::shard::{self, Plan};
+use crate::shard;
 use crate::sys;
 use crate::tick::{self, VALUES_PER_MS};
 use pgrx::datum::DatumWithOid;
@@ -144,6 +145,7 @@ fn unadopt_shard(shard: Option<i32>) -> Result<Regprocedure, ErrorReport> {
         };
         check_owner(&function)?;
         let clock = definition.clock;
+        wait_for_the_clock(shard, clock)?; // first where nobody has to wait along
         lock_out_writers(shard, &columns_of(function.oid), clock.sequence)?;
         wait_for_the_clock(shard, clock)?;
         let mut script = renamed(&kept, &function.name, true) + ";\n";
@@ -159,7 +161,7 @@ fn unadopt_shard(shard: Option<i32>) -> Result<Regprocedure, ErrorReport> {
         }
         gone.push(format!("{quoted}.{}()", definition::function_name(shard)));
         script += &format!("DROP FUNCTION {}", gone.join(", "));
-        sys::with_rights_of(function.owner, || shard::run(&script));
+        sys::with_rights_of(function.owner, || plan::run(&script));
         Ok(Regprocedure(function.oid))
     })
 }
@@ -203,7 +205,7 @@ fn adopt_table(
         let column = SerialColumn::find(table, column)?;
         if !dry_run {
             shard::begin_change("adopt_table()");
-            shard::run(&format!("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", names::relation(table)));
+            plan::run(&format!("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", names::relation(table)));
         }
         let newest = newest_id(std::slice::from_ref(&column.column))?;
         let (script, way_back) = column.scripts(&names::schema(definition.schema));
@@ -216,7 +218,7 @@ fn adopt_table(
             if let Some(ms) = newest_ms.filter(|ms| ms + AHEAD_MAX_MS >= now_ms) {
                 sequence::advance(definition.clock, (ms + 1) * VALUES_PER_MS, "adopt_table()")?;
             }
-            shard::run(&script);
+            plan::run(&script);
         }
         let row = (
             shard.number().into(),
@@ -283,7 +285,7 @@ impl Adoption {
         let epoch = arguments::workable_epoch(names::timestamp(epoch.at()))?;
         let columns = columns_of(function.oid);
         let schema = names::raw_schema(function.schema);
-        let plan = Plan { shard: agreed_shard, schema, own_schema, is_defined: false };
+        let plan = Plan { shard: agreed_shard, schema, own_schema };
         Ok(Adoption { function, plan, clock: Clock { sequence, epoch }, columns })
     }
 
@@ -296,15 +298,15 @@ impl Adoption {
         check_not_far_ahead(newest.as_ref(), self.clock.epoch)?;
         let counter = sequence::last_value(self.clock.sequence).unwrap_or(0);
         // On a new file, so that a rollback brings back what was there before the next line, too.
-        shard::run(&self.mend_sequence());
+        plan::run(&self.mend_sequence());
         let start = self.start(counter, newest.as_ref().map(|newest| newest.0));
         let above = sequence::advance(self.clock, start, "adopt_shard()")?;
         sys::with_rights_of(self.function.owner, || {
             for statement in self.keep_original() {
-                shard::run(&statement);
+                plan::run(&statement);
             }
-            shard::run(&self.replace_function());
-            self.plan.make_functions(self.function.schema, self.clock.sequence, Some(self.clock.epoch))
+            plan::run(&self.replace_function());
+            self.plan.make_functions(self.function.schema, self.clock)
         })?;
         Ok((newest, above))
     }
@@ -567,7 +569,7 @@ fn lock_out_writers(shard: Shard, columns: &[Column], sequence: Oid) -> Result<(
         let got_them = settings::with(&[(c"lock_timeout", LOCK_TIMEOUT)], || {
             sys::in_subtransaction(|| {
                 if let Some(tables) = &tables {
-                    shard::run(tables);
+                    plan::run(tables);
                 }
                 // SAFETY: a lock on a relation that may be gone protects nothing, which the next statement finds out.
                 unsafe {

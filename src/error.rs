@@ -1,6 +1,6 @@
 //! Every error this extension raises: message, SQLSTATE and the way out.
 
-use crate::layout::{ISSUED_MS_MAX, SEQ_MAX, SHARD_MAX};
+use crate::layout::{ISSUED_MS_MAX, SEQ_MAX, SHARD_MAX, Shard};
 use pgrx::PgSqlErrorCode as SqlState;
 use pgrx::pg_sys::{Oid, panic::ErrorReport};
 use pgrx::spi::{quote_identifier, quote_literal};
@@ -125,6 +125,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// A shard that is there, but not as it was asked for.
+    pub fn differs(shard: Shard, what: &'static str, is: String, asked: String) -> Error {
+        Error::ShardDiffers { shard: shard.number(), what, is, asked }
+    }
+
     fn sqlstate(&self) -> SqlState {
         match self {
             Error::ShardOutOfRange(_)

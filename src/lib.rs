@@ -15,6 +15,7 @@
 //!
 //! What carries them:
 //! - [`sequence`]: the sequence page: lock, read, apply the rule, write WAL
+//! - [`plan`]: what a shard consists of, and the statements that make it
 //! - [`definition`]: what makes a schema a shard, and how one is found by its number
 //! - [`catalog`]: schemas, and functions with their bodies, as PostgreSQL's catalogs have them
 //! - [`known`]: what a backend remembers about sequences, and when it forgets
@@ -34,6 +35,7 @@ mod layout;
 mod names;
 mod oid_types;
 mod original;
+mod plan;
 mod sequence;
 mod settings;
 mod shard;

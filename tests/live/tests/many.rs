@@ -3,6 +3,7 @@
 use instagram_id_live::*;
 use postgres::Client;
 use std::fs;
+use std::thread;
 use std::time::{Duration, Instant};
 
 const SHARDS: i64 = 8192;
@@ -15,7 +16,9 @@ fn as_many_shards_as_there_are() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    let standby = Server::start_standby_of(&server);
     made_in_one_statement(&mut client);
+    a_standby_follows(&mut client, standby);
     all_there(&mut client);
     each_makes_ids_of_its_own(&mut client);
     seen_in_the_view(&mut client);
@@ -31,6 +34,18 @@ fn made_in_one_statement(client: &mut Client) {
     println!("{made} shards made in {elapsed:.1?}");
     assert_eq!(made, SHARDS);
     assert!(elapsed < Duration::from_secs(60), "{elapsed:?}");
+}
+
+/// It holds a lock on every sequence that the statement made, until it comes to the commit.
+fn a_standby_follows(client: &mut Client, standby: Server) {
+    let position: String = one(client, "SELECT pg_current_wal_lsn()::text");
+    let mut following = standby.connect();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !one::<bool>(&mut following, &format!("SELECT pg_last_wal_replay_lsn() >= '{position}'")) {
+        assert!(Instant::now() < deadline, "{}", standby.log());
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(one::<i64>(&mut following, "SELECT count(*) FROM shards"), SHARDS);
 }
 
 fn all_there(client: &mut Client) {

@@ -103,6 +103,12 @@ BEGIN
     RAISE NOTICE 'the earliest and the latest work: % %', next_id(305) > 9200000000000000000, next_id(306) BETWEEN 0 AND 60000::bigint << 23;
 END $$;
 SELECT to_regnamespace('elsewhere');
+-- What a defined shard has lost is made again, by its definition.
+DROP FUNCTION insta304.epoch(), insta304.next_id();
+SELECT create_shard(304, if_not_exists => true);
+SELECT way, right_shard, right_time FROM agree(304, 'insta304');
+CREATE OR REPLACE FUNCTION insta304.epoch() RETURNS timestamptz LANGUAGE sql RETURN '2024-01-01 00:00+00'::timestamptz;
+SELECT * FROM raises('SELECT create_shard(304, if_not_exists => true)');
 -- Functions that are there already are kept where they agree, named where they do not.
 CREATE SCHEMA insta307 CREATE TABLE photos (id bigint);
 CREATE FUNCTION insta307.epoch() RETURNS timestamptz LANGUAGE sql RETURN '2024-01-01 00:00+00'::timestamptz;

@@ -1,0 +1,241 @@
+//! What a shard consists of, and the statements that make it.
+
+use crate::catalog::{self, Expression, Function};
+use crate::definition::{self, Definition};
+use crate::epoch::Epoch;
+use crate::error::Error;
+use crate::layout::Shard;
+use crate::names;
+use crate::sequence::{self, Clock};
+use crate::sys;
+use pgrx::pg_sys::{self, Oid};
+use pgrx::prelude::*;
+use pgrx::spi::{quote_identifier, quote_literal};
+use std::ffi::CString;
+
+/// The name of every shard's sequence, as in the original.
+pub const SEQUENCE: &str = "table_id_seq";
+
+/// A shard to be made, or to be completed.
+pub struct Plan {
+    pub shard: Shard,
+    /// The name of its schema, unquoted.
+    pub schema: String,
+    /// Where the extension's functions are.
+    pub own_schema: Oid,
+}
+
+/// What became of a plan.
+pub struct Made {
+    pub schema: Oid,
+    /// Whether there was anything to make.
+    pub anything: bool,
+}
+
+/// A function in a shard's schema.
+pub struct Part {
+    pub name: String,
+    parameters: &'static [Oid],
+    pub create: String,
+    comment: String,
+    /// Whether one that is there already may take its place.
+    agrees: Box<dyn Fn(&Function) -> bool>,
+}
+
+impl Plan {
+    /// Makes a shard that is defined nowhere, all that is missing of it: the schema, the sequence in it, the functions.
+    pub fn make(&self, epoch: Option<Epoch>) -> Result<Made, Error> {
+        let quoted = quote_identifier(&self.schema);
+        let number = self.shard.number();
+        let existing_schema = catalog::schema_oid(&self.schema);
+        let mut schema = existing_schema;
+        if schema == Oid::INVALID {
+            run(&format!("CREATE SCHEMA {quoted}"));
+            schema = catalog::schema_oid(&self.schema);
+            comment_on(
+                pg_sys::NamespaceRelationId,
+                schema,
+                &format!("logical shard {number} of instagram_id"),
+            );
+        }
+        let existing_sequence = catalog::relation_oid(SEQUENCE, existing_schema);
+        let mut sequence = existing_sequence;
+        if sequence == Oid::INVALID {
+            run(&format!("CREATE SEQUENCE {quoted}.{SEQUENCE} AS pg_catalog.int8"));
+            sequence = catalog::relation_oid(SEQUENCE, schema);
+            let text = format!("last issued id of shard {number} without its shard bits");
+            comment_on(pg_sys::RelationRelationId, sequence, &text);
+        } else {
+            sequence::examine(sequence)?;
+        }
+        // What DROP EXTENSION ... CASCADE or DROP SEQUENCE ... CASCADE has left of a shard still knows its epoch.
+        let left = catalog::function_in(schema, "epoch", &[]).as_ref().and_then(definition::epoch_of);
+        if let (Some(is), Some(asked)) = (left, epoch)
+            && is != asked
+        {
+            return Err(Error::differs(self.shard, "epoch", names::time(is.at()), names::time(asked.at())));
+        }
+        let epoch = left.or(epoch).unwrap_or(Epoch::ORIGINAL);
+        self.make_functions(schema, Clock { sequence, epoch })?;
+        // SAFETY: made above, by this transaction.
+        unsafe {
+            if existing_schema == Oid::INVALID {
+                sys::release_locks_on_new_object(pg_sys::NamespaceRelationId, schema);
+            }
+            if existing_sequence == Oid::INVALID {
+                sys::release_locks_on_new_relation(sequence);
+            }
+        }
+        Ok(Made { schema, anything: true })
+    }
+
+    /// Makes what a defined shard has lost of its functions.
+    pub fn complete(&self, definition: &Definition) -> Result<Made, Error> {
+        let anything = self.make_functions(definition.schema, definition.clock)?;
+        Ok(Made { schema: definition.schema, anything })
+    }
+
+    /// Makes those of the shard's functions that are not there yet; returns whether there were any.
+    pub fn make_functions(&self, schema: Oid, clock: Clock) -> Result<bool, Error> {
+        let mut anything = false;
+        for part in self.functions(clock) {
+            match catalog::function_in(schema, &part.name, part.parameters) {
+                Some(function) if (part.agrees)(&function) => {}
+                Some(function) => {
+                    let (function, schema) = (names::function(function.oid), self.schema.clone());
+                    return Err(Error::FunctionExists { function, shard: self.shard.number(), schema });
+                }
+                None => {
+                    run(&part.create);
+                    if let Some(function) = catalog::function_in(schema, &part.name, part.parameters) {
+                        comment_on(pg_sys::ProcedureRelationId, function.oid, &part.comment);
+                    }
+                    anything = true;
+                }
+            }
+        }
+        Ok(anything)
+    }
+
+    /// The functions that a shard consists of, beside its sequence.
+    ///
+    /// Each holds the constants itself. Where a name is looked up PostgreSQL goes through all functions of that name,
+    /// whatever their schemas; so in a database of thousands of shards nothing that makes one should look up a name
+    /// that each shard has, such as `epoch()`. That is also why `next_id()` does not call the extension's `next_id`.
+    pub fn functions(&self, clock: Clock) -> [Part; 4] {
+        let schema = quote_identifier(&self.schema);
+        let own_schema = names::schema(self.own_schema);
+        let own_oid = self.own_schema;
+        let (shard, number) = (self.shard, self.shard.number());
+        let epoch = names::time(clock.epoch.at());
+        [
+            Part {
+                name: "epoch".into(),
+                parameters: &[],
+                create: format!(
+                    "CREATE FUNCTION {schema}.epoch() RETURNS pg_catalog.timestamptz\n    \
+                         LANGUAGE sql IMMUTABLE PARALLEL SAFE\n    \
+                         RETURN '{epoch}'::pg_catalog.timestamptz"
+                ),
+                comment: format!("instant that the ids of shard {number} count from"),
+                agrees: Box::new(move |function| definition::epoch_of(function) == Some(clock.epoch)),
+            },
+            Part {
+                name: "next_id".into(),
+                parameters: &[],
+                create: format!(
+                    "CREATE FUNCTION {schema}.next_id() RETURNS pg_catalog.int8\n    {}",
+                    self.next_id(clock)
+                ),
+                comment: format!("next id of shard {number}"),
+                agrees: Box::new(move |function| makes_ids_of(function, own_oid, shard, clock)),
+            },
+            Part {
+                name: "id_time".into(),
+                parameters: &[pg_sys::INT8OID],
+                create: format!(
+                    "CREATE FUNCTION {schema}.id_time(id pg_catalog.int8) RETURNS pg_catalog.timestamptz\n    \
+                         LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE\n    \
+                         RETURN {own_schema}.shard_id_time(id, '{epoch}'::pg_catalog.timestamptz)"
+                ),
+                comment: format!("when an id of shard {number} was made, to the millisecond"),
+                agrees: Box::new(move |function| reads_times(function, own_oid, clock.epoch)),
+            },
+            self.definition(clock),
+        ]
+    }
+
+    /// The one that defines the shard; see [`definition`].
+    pub fn definition(&self, clock: Clock) -> Part {
+        let schema = quote_identifier(&self.schema);
+        let (name, number) = (definition::function_name(self.shard), self.shard.number());
+        let sequence = quote_literal(names::relation(clock.sequence));
+        let epoch = names::time(clock.epoch.at());
+        Part {
+            name: name.clone(),
+            parameters: &[],
+            create: format!(
+                "CREATE OR REPLACE FUNCTION {schema}.{name}\
+                     (OUT sequence pg_catalog.regclass, OUT epoch pg_catalog.timestamptz, OUT home pg_catalog.text)\n    \
+                     LANGUAGE sql IMMUTABLE PARALLEL SAFE\n    \
+                     BEGIN ATOMIC\n    \
+                     SELECT {sequence}::pg_catalog.regclass AS sequence, \
+                     '{epoch}'::pg_catalog.timestamptz AS epoch, '{}'::pg_catalog.text AS home;\n    \
+                     END",
+                definition::this_database()
+            ),
+            comment: format!("what shard {number} consists of; defines it for instagram_id"),
+            agrees: Box::new(move |function| definition::read(function).is_some_and(|is| is.clock == clock)),
+        }
+    }
+
+    /// What follows the name and the result of a function that makes the shard's ids.
+    pub fn next_id(&self, clock: Clock) -> String {
+        format!(
+            "LANGUAGE sql VOLATILE PARALLEL UNSAFE\n    \
+             RETURN {}.shard_next_id({}, {}::pg_catalog.regclass, '{}'::pg_catalog.timestamptz)",
+            names::schema(self.own_schema),
+            self.shard.number(),
+            quote_literal(names::relation(clock.sequence)),
+            names::time(clock.epoch.at())
+        )
+    }
+}
+
+/// Whether the function is `next_id()` as a [`Plan`] makes it.
+fn makes_ids_of(function: &Function, own_schema: Oid, shard: Shard, clock: Clock) -> bool {
+    let arguments = calls(function, own_schema, "shard_next_id").unwrap_or_default();
+    let [number, sequence, epoch] = arguments.as_slice() else { return false };
+    number.constant(pg_sys::INT4OID).is_some_and(|number| number.value() == usize::from(shard.number()))
+        && sequence.oid(pg_sys::REGCLASSOID) == Some(clock.sequence)
+        && epoch.time() == Some(clock.epoch.at())
+}
+
+/// Whether the function is `id_time(id)` as a [`Plan`] makes it.
+fn reads_times(function: &Function, own_schema: Oid, epoch: Epoch) -> bool {
+    let arguments = calls(function, own_schema, "shard_id_time").unwrap_or_default();
+    let [_, is] = arguments.as_slice() else { return false };
+    is.time() == Some(epoch.at())
+}
+
+/// The arguments that the function calls one of the extension's with, where that is all it does.
+fn calls(function: &Function, own_schema: Oid, name: &str) -> Option<Vec<Expression>> {
+    let [call] = function.body.as_deref()? else { return None };
+    let (callee, arguments) = call.call()?;
+    let callee = catalog::function(callee)?;
+    (callee.schema == own_schema && callee.name == name).then_some(arguments)
+}
+
+/// Gives an object its comment. Unlike the statement COMMENT ON it takes no lock on it, of which a transaction that
+/// makes thousands of shards would hold too many.
+fn comment_on(class: Oid, object: Oid, text: &str) {
+    let text = CString::new(text).expect("a text without NUL");
+    // SAFETY: the text is copied.
+    unsafe { pg_sys::CreateComments(object, class, 0, text.as_ptr()) }
+}
+
+/// Runs statements that were put together here.
+pub fn run(statements: &str) {
+    Spi::run(statements)
+        .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed statement itself: {error}"));
+}
