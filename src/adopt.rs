@@ -7,7 +7,7 @@
 
 use crate::arguments::{self, not_null};
 use crate::catalog::{self, Function};
-use crate::definition;
+use crate::definition::{self, Definition};
 use crate::epoch::{Epoch, US_PER_MS};
 use crate::error::{Argument, Error};
 use crate::layout::{self, SEQ_MAX, Shard};
@@ -20,6 +20,7 @@ use crate::settings;
 use crate::shard;
 use crate::sys;
 use crate::tick::{self, VALUES_PER_MS};
+use pgrx::PgXactCallbackEvent;
 use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
@@ -87,8 +88,21 @@ fn adopt_shard(
     let dry_run = not_null(dry_run, Argument::DryRun)?;
     let own_schema = shard::schema_of_this_function(fcinfo);
     settings::with(settings::OWN_NAMES, || {
+        if !dry_run {
+            shard::prevent_if_read_only("adopt_shard()");
+            shard::begin_change();
+        }
         let function = match function {
-            Some(Regprocedure(oid)) => function_by_oid(oid)?,
+            Some(Regprocedure(oid)) => {
+                let function = function_by_oid(oid)?;
+                if let Some(asked) = schema.filter(|asked| *asked != names::raw_schema(function.schema)) {
+                    let read = names::schema(function.schema);
+                    let (function, asked) = (names::function(oid), quote_identifier(asked));
+                    let constant = Argument::Schema;
+                    return Err(Error::OriginalDiffers { function, constant, read, asked }.into());
+                }
+                function
+            }
             None => {
                 let name = match (schema, asked_shard) {
                     (Some(schema), _) => schema,
@@ -101,13 +115,10 @@ fn adopt_shard(
         check_owner(&function)?;
         let read = read_original(&function)?;
         let adoption = Adoption::new(function, read, asked_shard, sequence, epoch, own_schema)?;
-        if let Some(existing) = definition::find(adoption.plan.shard)? {
-            let schema = names::schema(existing.schema);
-            return Err(Error::ShardExists { shard: adoption.plan.shard.number(), schema }.into());
-        }
+        adoption.check()?;
         let script = adoption.script();
         let (newest, above) = if dry_run {
-            (newest_id(&adoption.columns)?, None)
+            (adoption.newest_id()?, None)
         } else {
             let (newest, above) = adoption.carry_out()?;
             (newest, Some(layout::id_of(above, adoption.plan.shard)))
@@ -134,19 +145,21 @@ fn adopt_shard(
 /// or is ahead of the clock, which the original goes by, 55P03 where writers do not let go, 2BP01 where something
 /// else has come to depend on what was made, 42501 for who does not own it.
 #[pg_extern(volatile, parallel_unsafe)]
-fn unadopt_shard(shard: Option<i32>) -> Result<Regprocedure, ErrorReport> {
+fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<Regprocedure, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
+    let own_schema = shard::schema_of_this_function(fcinfo);
     settings::with(settings::OWN_NAMES, || {
-        shard::begin_change("unadopt_shard()");
+        shard::prevent_if_read_only("unadopt_shard()");
+        shard::begin_change();
         let definition = definition::find(shard)?.ok_or_else(|| shard::missing(shard))?;
         let schema = names::raw_schema(definition.schema);
-        let Some((kept, function)) = kept_original(definition.schema) else {
+        let Some((kept, function)) = kept_original(&definition, own_schema) else {
             return Err(Error::NotAdopted { shard: shard.number(), schema: quote_identifier(&schema) }.into());
         };
         check_owner(&function)?;
         let clock = definition.clock;
         wait_for_the_clock(shard, clock)?; // first where nobody has to wait along
-        lock_out_writers(shard, &columns_of(function.oid), clock.sequence)?;
+        lock_out_writers(lock_tables(&columns_of(function.oid)), Some(clock.sequence))?;
         wait_for_the_clock(shard, clock)?;
         let mut script = renamed(&kept, &function.name, true) + ";\n";
         let quoted = quote_identifier(&schema);
@@ -182,6 +195,7 @@ fn adopt_table(
     table: Option<Regclass>,
     column: default!(Option<String>, "NULL"),
     dry_run: default!(Option<bool>, "false"),
+    fcinfo: pg_sys::FunctionCallInfo,
 ) -> Result<
     TableIterator<
         'static,
@@ -200,15 +214,28 @@ fn adopt_table(
     let shard = arguments::shard_not_null(shard)?;
     let Regclass(table) = not_null(table, Argument::Table)?;
     let dry_run = not_null(dry_run, Argument::DryRun)?;
+    let own_schema = shard::schema_of_this_function(fcinfo);
     settings::with(settings::OWN_NAMES, || {
-        let definition = definition::find(shard)?.ok_or_else(|| shard::missing(shard))?;
-        let column = SerialColumn::find(table, column)?;
         if !dry_run {
-            shard::begin_change("adopt_table()");
-            plan::run(&format!("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", names::relation(table)));
+            shard::prevent_if_read_only("adopt_table()");
+            shard::begin_change();
+        }
+        let definition = definition::find(shard)?.ok_or_else(|| shard::missing(shard))?;
+        // Its next_id() is to be what the table's writers call from now on.
+        let missing =
+            Plan::of(&definition, own_schema).missing_functions(definition.schema, definition.clock)?;
+        if !missing.is_empty() {
+            return Err(Error::ShardIncomplete { shard: shard.number() }.into());
+        }
+        let column = SerialColumn::find(table, column)?;
+        check_writers_rights(&column.column, &definition)?;
+        let lock = format!("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", names::relation(table));
+        if !dry_run {
+            lock_out_writers(Some(lock.clone()), None)?;
         }
         let newest = newest_id(std::slice::from_ref(&column.column))?;
-        let (script, way_back) = column.scripts(&names::schema(definition.schema));
+        let (change, way_back) = column.scripts(&names::schema(definition.schema));
+        let script = format!("{lock};\n{change};");
         check_not_far_ahead(newest.as_ref(), definition.clock.epoch)?;
         if !dry_run {
             // Of old keys only ids can be near the clock, say those of another generator; it may be set back yet.
@@ -218,7 +245,7 @@ fn adopt_table(
             if let Some(ms) = newest_ms.filter(|ms| ms + AHEAD_MAX_MS >= now_ms) {
                 sequence::advance(definition.clock, (ms + 1) * VALUES_PER_MS, "adopt_table()")?;
             }
-            plan::run(&script);
+            plan::run(&change);
         }
         let row = (
             shard.number().into(),
@@ -238,6 +265,8 @@ fn adopt_table(
 struct Column {
     table: Oid,
     name: String,
+    /// Whether it holds ids as they are, and not as text, say.
+    is_bigint: bool,
 }
 
 impl Column {
@@ -289,13 +318,64 @@ impl Adoption {
         Ok(Adoption { function, plan, clock: Clock { sequence, epoch }, columns })
     }
 
+    /// What would keep the switch from being made.
+    fn check(&self) -> Result<(), Error> {
+        let (shard, sequence) = (self.plan.shard, self.clock.sequence);
+        if let Some(existing) = definition::find(shard)? {
+            let schema = names::schema(existing.schema);
+            return Err(Error::AdoptedAlready { shard: shard.number(), schema });
+        }
+        let kept = format!("{KEPT}{}", self.function.name);
+        if kept.len() >= pg_sys::NAMEDATALEN as usize {
+            return Err(Error::NameTooLong(kept));
+        }
+        let relation = catalog::relation(sequence).ok_or(Error::SequenceMissing(sequence))?;
+        let name = || names::relation(sequence);
+        if !relation.is_sequence {
+            return Err(Error::NotSequence(name()));
+        }
+        if relation.is_temporary {
+            return Err(Error::SequenceTemporary(name()));
+        }
+        if !catalog::has_rights_of(self.function.owner, relation.owner) {
+            return Err(Error::SequenceOfAnother {
+                name: name(),
+                function: names::function(self.function.oid),
+            });
+        }
+        let mut other = None;
+        definition::visit_all(|definition| {
+            if definition.clock.sequence == sequence {
+                other = Some(format!("shard {}", definition.shard.number()));
+            }
+        });
+        let other = other.or_else(|| {
+            let query = "SELECT f.adrelid, a.attname::text, true FROM pg_depend AS d JOIN pg_attrdef AS f ON f.oid = d.objid
+                 JOIN pg_attribute AS a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
+                 WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1";
+            let defaults =
+                select(query, &[sequence.into()], |row| Some(Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? }));
+            defaults.first().map(Column::qualified)
+        });
+        if let Some(other) = other {
+            return Err(Error::SequenceShared { name: name(), other });
+        }
+        self.plan.missing_functions_beside(&self.function.name, self.function.schema, self.clock)?;
+        Ok(())
+    }
+
+    /// The newest id, and where it is, provided that new ones can start there.
+    fn newest_id(&self) -> Result<Option<(i64, String)>, Error> {
+        let newest = newest_id(&self.columns)?;
+        check_not_far_ahead(newest.as_ref(), self.clock.epoch)?;
+        Ok(newest)
+    }
+
     /// Locks, looks how far the ids have come, switches. Returns the newest id and where it is, and the value that
     /// all new ones are above.
     fn carry_out(&self) -> Result<(Option<(i64, String)>, i64), Error> {
-        shard::begin_change("adopt_shard()");
-        lock_out_writers(self.plan.shard, &self.columns, self.clock.sequence)?;
-        let newest = newest_id(&self.columns)?;
-        check_not_far_ahead(newest.as_ref(), self.clock.epoch)?;
+        lock_out_writers(lock_tables(&self.columns), Some(self.clock.sequence))?;
+        let newest = self.newest_id()?;
         let counter = sequence::last_value(self.clock.sequence).unwrap_or(0);
         // On a new file, so that a rollback brings back what was there before the next line, too.
         plan::run(&self.mend_sequence());
@@ -308,7 +388,31 @@ impl Adoption {
             plan::run(&self.replace_function());
             self.plan.make_functions(self.function.schema, self.clock)
         })?;
+        self.start_again_at_commit();
         Ok((newest, above))
+    }
+
+    /// Old calls that wait for our lock go on when the transaction ends, which may be a while from now. So the start is
+    /// moved on once more just before.
+    fn start_again_at_commit(&self) {
+        let (shard, clock, owner) = (self.plan.shard, self.clock, self.function.owner);
+        pgrx::register_xact_callback(PgXactCallbackEvent::PreCommit, move || {
+            // Unless it has been rolled back to a savepoint.
+            let is_ours =
+                definition::find(shard).is_ok_and(|found| found.is_some_and(|it| it.clock == clock));
+            if !is_ours {
+                return;
+            }
+            let last = sequence::last_value(clock.sequence).unwrap_or(0);
+            let start = ((now_ms(clock.epoch) + GRACE_MS) * VALUES_PER_MS) | (last & i64::from(SEQ_MAX));
+            let advanced = sys::with_rights_of(owner, || sequence::advance(clock, start, "adopt_shard()"));
+            if let Err(error) = advanced {
+                ErrorReport::from(error).report(PgLogLevel::ERROR);
+            }
+        });
+        pgrx::register_xact_callback(PgXactCallbackEvent::PrePrepare, || {
+            ErrorReport::from(Error::AdoptionPrepared).report(PgLogLevel::ERROR);
+        });
     }
 
     /// The value that new ones follow: later than all that the original has made or is just making, and counting on
@@ -316,7 +420,10 @@ impl Adoption {
     fn start(&self, counter: i64, newest: Option<i64>) -> i64 {
         let now_ms = now_ms(self.clock.epoch);
         let newest_ms = newest.filter(|id| *id >= 0).map_or(0, |id| layout::ms_of(id) as i64);
-        let ms = (now_ms + GRACE_MS).max(newest_ms + 1);
+        // It may have been a clock before, and be so again. A counter is far below, or if it is not, no clock.
+        let counter_ms = tick::ms_of(counter);
+        let clock_ms = if counter_ms <= now_ms + AHEAD_MAX_MS { counter_ms } else { 0 };
+        let ms = (now_ms + GRACE_MS).max(newest_ms + 1).max(clock_ms + 1);
         (ms * VALUES_PER_MS) | (counter & i64::from(SEQ_MAX))
     }
 
@@ -389,7 +496,7 @@ fn function_by_oid(oid: Oid) -> Result<Function, Error> {
 
 /// Functions are replaced and made with the rights of the owner, whoever calls for it.
 fn check_owner(function: &Function) -> Result<(), Error> {
-    if catalog::has_rights_of(function.owner) {
+    if catalog::has_rights_of(catalog::current_role(), function.owner) {
         Ok(())
     } else {
         Err(Error::NotOwner(names::function(function.oid)))
@@ -436,8 +543,10 @@ fn find_original(schema: &str) -> Result<Function, Error> {
     }
 }
 
-/// The original that an adoption has kept in a schema, and the function that took its place.
-fn kept_original(schema: Oid) -> Option<(Function, Function)> {
+/// The original that an adoption has kept in a shard's schema, and the function that took its place. Others may put
+/// functions there.
+fn kept_original(definition: &Definition, own_schema: Oid) -> Option<(Function, Function)> {
+    let schema = definition.schema;
     let query = "SELECT oid FROM pg_proc WHERE pronamespace = $1 AND pronargs = 0 AND prolang = $2
          AND starts_with(proname::text, $3) ORDER BY proname";
     let kept =
@@ -445,7 +554,10 @@ fn kept_original(schema: Oid) -> Option<(Function, Function)> {
     kept.into_iter().find_map(|oid| {
         let kept = catalog::function(oid)?;
         let function = catalog::function_in(schema, kept.name.strip_prefix(KEPT)?, &[])?;
-        (function.language != kept.language).then_some((kept, function))
+        let is_it = kept.owner == function.owner
+            && read_original(&kept).is_ok()
+            && plan::makes_ids_of(&function, own_schema, definition.shard, definition.clock);
+        is_it.then_some((kept, function))
     })
 }
 
@@ -478,13 +590,15 @@ impl Details {
 
 /// The columns of tables whose default calls the function.
 fn columns_of(function: Oid) -> Vec<Column> {
-    let query = "SELECT a.attrelid, a.attname::text
+    let query = "SELECT a.attrelid, a.attname::text, a.atttypid = 'int8'::regtype
          FROM pg_depend AS d JOIN pg_attrdef AS f ON f.oid = d.objid
-         JOIN pg_attribute AS a ON a.attrelid = f.adrelid AND a.attnum = f.adnum AND a.atttypid = 'int8'::regtype
+         JOIN pg_attribute AS a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
          JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p')
          WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_proc'::regclass AND d.refobjid = $1
          ORDER BY a.attrelid, a.attnum";
-    select(query, &[function.into()], |row| Some(Column { table: row.get(1)?, name: row.get(2)? }))
+    select(query, &[function.into()], |row| {
+        Some(Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? })
+    })
 }
 
 /// The sequence that a text given to `nextval` names: by schema and name, or where it has no schema by a name that
@@ -503,19 +617,30 @@ fn sequence_named(text: &str) -> Option<Oid> {
 /// The largest key in these columns, and where it is.
 fn newest_id(columns: &[Column]) -> Result<Option<(i64, String)>, Error> {
     let mut newest = None;
-    for column in columns {
+    for column in columns.iter().filter(|column| column.is_bigint) {
         let table = names::relation(column.table);
         // SAFETY: asks the catalogs.
-        let (may_read, owner) = unsafe {
-            let select = pg_sys::ACL_SELECT as pg_sys::AclMode;
-            (sys::may(column.table, pg_sys::GetUserId(), select), catalog::table_owner(column.table))
-        };
+        let may_read =
+            unsafe { sys::may(column.table, catalog::current_role(), pg_sys::ACL_SELECT as pg_sys::AclMode) };
         if !may_read {
             return Err(Error::NoRightOnTable { name: table, role: names::current_role() });
         }
+        // What the name means must not change between here and the query.
+        // SAFETY: a lock on a relation that is gone protects nothing, which is found out next.
+        unsafe { pg_sys::LockRelationOid(column.table, pg_sys::AccessShareLock as pg_sys::LOCKMODE) };
+        let Some(catalog::Relation { owner, .. }) = catalog::relation(column.table) else { continue };
+        if table != names::relation(column.table) || catalog::named(&table) != Some(column.table) {
+            return Err(Error::TableChanged(table));
+        }
         let query = format!("SELECT max({}) FROM {table}", quote_identifier(&column.name));
-        // Nothing that the owner has attached to the table runs with more than the owner's rights.
-        let max = sys::with_rights_of(owner, || select(&query, &[], |row| row.get::<i64>(1)));
+        let read = || select(&query, &[], |row| row.get::<i64>(1));
+        // Nothing that the owner has attached to the table runs with more than the owner's rights, nor the caller with
+        // more than his own.
+        let max = if catalog::has_rights_of(catalog::current_role(), owner) {
+            sys::with_rights_of(owner, read)
+        } else {
+            read()
+        };
         newest = newest.max(max.into_iter().next().map(|max| (max, column.qualified())));
     }
     Ok(newest)
@@ -561,8 +686,7 @@ fn lock_tables(columns: &[Column]) -> Option<String> {
 /// them. A transaction that has called the function by itself and goes on to write to a table comes the other way
 /// round, and behind us all others queue. So the sequence is not waited for, and a try that fails lets go of
 /// everything and leaves the others as long to pass as it has kept them.
-fn lock_out_writers(shard: Shard, columns: &[Column], sequence: Oid) -> Result<(), Error> {
-    let tables = lock_tables(columns);
+fn lock_out_writers(tables: Option<String>, sequence: Option<Oid>) -> Result<(), Error> {
     let started = Instant::now();
     while started.elapsed() < LOCK_TRIES_FOR {
         let tried = Instant::now();
@@ -572,12 +696,10 @@ fn lock_out_writers(shard: Shard, columns: &[Column], sequence: Oid) -> Result<(
                     plan::run(tables);
                 }
                 // SAFETY: a lock on a relation that may be gone protects nothing, which the next statement finds out.
-                unsafe {
-                    pg_sys::ConditionalLockRelationOid(
-                        sequence,
-                        pg_sys::ShareRowExclusiveLock as pg_sys::LOCKMODE,
-                    )
-                }
+                sequence.is_none_or(|sequence| unsafe {
+                    let mode = pg_sys::ShareRowExclusiveLock as pg_sys::LOCKMODE;
+                    pg_sys::ConditionalLockRelationOid(sequence, mode)
+                })
             })
         });
         if got_them {
@@ -586,7 +708,7 @@ fn lock_out_writers(shard: Shard, columns: &[Column], sequence: Oid) -> Result<(
         std::thread::sleep(tried.elapsed().max(LOCK_PAUSE_MIN));
         pgrx::check_for_interrupts!();
     }
-    Err(Error::WritersBusy { shard: shard.number(), sequence: names::relation(sequence) })
+    Err(Error::WritersBusy { sequence: sequence.map(names::relation) })
 }
 
 /// A bigint column whose keys come from a sequence.
@@ -617,7 +739,7 @@ impl SerialColumn {
                      AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum) END";
         let found = select(query, &[table.into(), name.clone().into()], |row| {
             let name: String = row.get(1)?;
-            let column = Column { table, name };
+            let column = Column { table, name, is_bigint: true };
             let identity: String = row.get(5)?;
             let type_oid: Oid = row.get(2)?;
             Some((
@@ -647,10 +769,9 @@ impl SerialColumn {
             let default = default.unwrap_or_else(|| "none".into());
             return Err(Error::NotSerial { column: column.qualified(), default });
         }
-        let identity = is_identity.then(|| {
-            let next = owned.and_then(sequence::last_value).map_or(1, |last| last + 1);
+        let identity = owned.filter(|_| is_identity).map(|sequence| {
             let always = if identity == "a" { "ALWAYS" } else { "BY DEFAULT" };
-            format!("ADD GENERATED {always} AS IDENTITY (START WITH {next})")
+            format!("ADD GENERATED {always} AS IDENTITY ({})", options_of(sequence))
         });
         Ok(SerialColumn { column, default, identity })
     }
@@ -670,6 +791,44 @@ impl SerialColumn {
             (None, None) => unreachable!("a serial has a default"),
         };
         (there, back)
+    }
+}
+
+/// The options of a sequence, and where it stands, as another one would be made with.
+fn options_of(sequence: Oid) -> String {
+    let query = "SELECT seqincrement, seqmin, seqmax, seqstart, seqcache, seqcycle FROM pg_sequence WHERE seqrelid = $1";
+    let options = select(query, &[sequence.into()], |row| {
+        let (increment, min, max): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        let (start, cache): (i64, i64) = (row.get(4)?, row.get(5)?);
+        let next = sequence::last_value(sequence).map_or(start, |last| last.saturating_add(increment));
+        let cycle = if row.get(6)? { " CYCLE" } else { "" };
+        Some(format!(
+            "START WITH {} INCREMENT BY {increment} MINVALUE {min} MAXVALUE {max} CACHE {cache}{cycle}",
+            next.clamp(min, max)
+        ))
+    });
+    options.into_iter().next().unwrap_or_default()
+}
+
+/// Whoever may write to the table must be able to make ids of the shard, or writing would fail from now on.
+fn check_writers_rights(column: &Column, definition: &Definition) -> Result<(), Error> {
+    let query = "SELECT CASE r WHEN 0 THEN 'public' ELSE pg_get_userbyid(r)::text END
+         FROM pg_class AS c, LATERAL (SELECT c.relowner AS r
+             UNION SELECT grantee FROM aclexplode(c.relacl) WHERE privilege_type = 'INSERT') AS writers
+         WHERE c.oid = $1 AND NOT CASE r
+             WHEN 0 THEN has_schema_privilege('public', $2, 'USAGE') AND has_sequence_privilege('public', $3, 'USAGE, UPDATE')
+             ELSE has_schema_privilege(r, $2, 'USAGE') AND has_sequence_privilege(r, $3, 'USAGE, UPDATE') END
+         ORDER BY 1";
+    let sequence = definition.clock.sequence;
+    let arguments = [column.table.into(), definition.schema.into(), sequence.into()];
+    match select(query, &arguments, |row| row.get::<String>(1)).into_iter().next() {
+        None => Ok(()),
+        Some(role) => Err(Error::WriterWithoutRights {
+            role: if role == "public" { role } else { quote_identifier(role) },
+            table: names::relation(column.table),
+            schema: names::schema(definition.schema),
+            sequence: names::relation(sequence),
+        }),
     }
 }
 

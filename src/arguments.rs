@@ -44,6 +44,7 @@ pub fn workable_epoch(at: TimestampWithTimeZone) -> Result<Epoch, Error> {
 pub fn schema_name(name: String) -> Result<String, Error> {
     match name.len() {
         0 => Err(Error::NameEmpty),
+        _ if name.starts_with("pg_") => Err(Error::NameReserved(name)),
         1..NAME_LIMIT => Ok(name),
         _ => Err(Error::NameTooLong(name)),
     }

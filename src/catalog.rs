@@ -7,7 +7,7 @@ use crate::sys;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys::{self, AsPgCStr, Datum, NodeTag, Oid};
 use pgrx::{PgList, is_a};
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, CString, c_int};
 
 /// The schema of that name, or `InvalidOid`.
 pub fn schema_oid(name: &str) -> Oid {
@@ -19,6 +19,13 @@ pub fn schema_oid(name: &str) -> Oid {
 pub fn relation_oid(name: &str, schema: Oid) -> Oid {
     // SAFETY: the name is copied to a C string.
     unsafe { pg_sys::get_relname_relid(name.as_pg_cstr(), schema) }
+}
+
+/// The relation that a qualified, quoted name means.
+pub fn named(name: &str) -> Option<Oid> {
+    let query = "SELECT to_regclass($1)::oid";
+    pgrx::Spi::get_one_with_args(query, &[name.into()])
+        .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed query itself: {error}"))
 }
 
 /// Whether the role has USAGE on the schema.
@@ -53,24 +60,70 @@ pub fn rules_schema(schema: Oid, role: Oid) -> bool {
     }
 }
 
-/// The owner of a relation, or `InvalidOid` where it is gone.
-pub fn table_owner(relation: Oid) -> Oid {
-    // SAFETY: the tuple is valid until it is released.
+/// Whether the role owns this database, or could act as its owner.
+pub fn rules_database(role: Oid) -> bool {
+    // SAFETY: asks the catalogs.
     unsafe {
-        let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::RELOID as c_int, relation.into());
-        if tuple.is_null() {
-            return Oid::INVALID;
+        #[cfg(feature = "pg15")]
+        {
+            pg_sys::pg_database_ownercheck(pg_sys::MyDatabaseId, role)
         }
-        let owner = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>()).relowner;
-        pg_sys::ReleaseSysCache(tuple);
-        owner
+        #[cfg(not(feature = "pg15"))]
+        {
+            pg_sys::object_ownercheck(pg_sys::DatabaseRelationId, pg_sys::MyDatabaseId, role)
+        }
     }
 }
 
-/// Whether the current role is the other one, or has its rights.
-pub fn has_rights_of(role: Oid) -> bool {
+/// Keeps the schema from being dropped until the transaction ends; returns whether it is still there.
+pub fn lock_schema(schema: Oid) -> bool {
+    // SAFETY: takes a lock and asks the catalogs.
+    unsafe {
+        let mode = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+        pg_sys::LockDatabaseObject(pg_sys::NamespaceRelationId, schema, 0, mode);
+        !pg_sys::get_namespace_name(schema).is_null()
+    }
+}
+
+/// A row of `pg_class`.
+#[derive(Clone, Copy)]
+pub struct Relation {
+    pub owner: Oid,
+    pub is_sequence: bool,
+    pub is_temporary: bool,
+}
+
+/// A relation by its OID.
+pub fn relation(oid: Oid) -> Option<Relation> {
+    const CACHE: pg_sys::SysCacheIdentifier::Type = pg_sys::SysCacheIdentifier::RELOID;
+    // SAFETY: the tuple is valid until it is released.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache1(CACHE as c_int, oid.into());
+        if tuple.is_null() {
+            return None;
+        }
+        let row = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>();
+        let relation = Relation {
+            owner: row.relowner,
+            is_sequence: row.relkind as u8 == pg_sys::RELKIND_SEQUENCE,
+            is_temporary: row.relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP,
+        };
+        pg_sys::ReleaseSysCache(tuple);
+        sys::drop_from_syscache(CACHE, oid);
+        Some(relation)
+    }
+}
+
+/// Whether a role is the other one, or has its rights.
+pub fn has_rights_of(role: Oid, other: Oid) -> bool {
     // SAFETY: asks the catalogs.
-    unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), role) }
+    unsafe { pg_sys::has_privs_of_role(role, other) }
+}
+
+/// The role whose rights count now.
+pub fn current_role() -> Oid {
+    // SAFETY: reads a variable of the backend.
+    unsafe { pg_sys::GetUserId() }
 }
 
 pub fn is_temporary_schema(schema: Oid) -> bool {
@@ -100,11 +153,25 @@ pub struct Function {
     pub returns: Oid,
     /// The types of its input parameters.
     pub parameters: Vec<Oid>,
-    /// What its one statement selects, where it has a parsed body (`RETURN` or `BEGIN ATOMIC`) of one statement.
-    pub body: Option<Vec<Expression>>,
-    /// Its body as text, for other languages.
+    pub is_volatile: bool,
+    pub is_security_definer: bool,
+    /// Its body as text, for other languages than SQL.
     pub source: String,
+    /// The text of its parsed body (`RETURN` or `BEGIN ATOMIC`), unless that is longer than any that matters here.
+    parsed: Option<CString>,
 }
+
+impl Function {
+    /// What it selects, where its body is one plain SELECT of expressions, without FROM, WHERE or the like.
+    pub fn selected(&self) -> Option<Vec<Expression>> {
+        let parsed = self.parsed.as_ref()?;
+        // SAFETY: this is what pg_proc.prosqlbody holds, and short enough for PostgreSQL's recursion.
+        unsafe { selected(pg_sys::stringToNode(parsed.as_ptr()).cast()) }
+    }
+}
+
+/// Those made here have 1 to 2 kB. Longer ones are somebody else's, and may be so deeply nested that reading them fails.
+const PARSED_MAX: usize = 8192;
 
 /// Which functions to visit: an index finds them by name.
 #[derive(Clone, Copy)]
@@ -113,8 +180,8 @@ pub enum Named<'a> {
     StartingWith(&'a str),
 }
 
-/// Visits the functions of that name in all schemas, as the catalog is now. The body of one is there only while it
-/// is visited.
+/// Visits the functions of that name, without parameters, that are in any schema but temporary ones, as the catalog
+/// is now. What one selects is there only while it is visited.
 pub fn visit_functions(named: Named, mut visit: impl FnMut(&Function)) {
     let (name, operator, strategy) = match named {
         Named::Exactly(name) => (name, pg_sys::F_NAMEEQ, pg_sys::BTEqualStrategyNumber),
@@ -140,17 +207,13 @@ pub fn visit_functions(named: Named, mut visit: impl FnMut(&Function)) {
             if tuple.is_null() {
                 break;
             }
-            let goes_on = memory.switch_to(|_| {
-                let function = function_of(tuple);
-                let is_named_so = function.name.starts_with(name);
-                if is_named_so {
-                    visit(&function);
-                }
-                is_named_so
-            });
-            memory.reset();
-            if !goes_on {
+            let row = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
+            if !name_of(row).to_bytes().starts_with(name.as_bytes()) {
                 break; // the index goes on to other names
+            }
+            if row.pronargs == 0 && !is_temporary_schema(row.pronamespace) {
+                memory.switch_to(|_| visit(&function_of(tuple)));
+                memory.reset();
             }
         }
         pg_sys::systable_endscan(scan);
@@ -202,28 +265,41 @@ unsafe fn function_of(tuple: pg_sys::HeapTuple) -> Function {
         let parameters = types.values.as_slice(types.dim1 as usize).to_vec();
         Function {
             oid: row.oid,
-            name: CStr::from_ptr(row.proname.data.as_ptr()).to_string_lossy().into_owned(),
+            name: name_of(row).to_string_lossy().into_owned(),
             schema: row.pronamespace,
             owner: row.proowner,
             language: row.prolang,
             returns: row.prorettype,
             parameters,
-            body: attribute(tuple, pg_sys::Anum_pg_proc_prosqlbody)
-                .and_then(|text| selected(pg_sys::stringToNode(text).cast())),
+            is_volatile: row.provolatile as u8 == pg_sys::PROVOLATILE_VOLATILE,
+            is_security_definer: row.prosecdef,
             source: attribute(tuple, pg_sys::Anum_pg_proc_prosrc)
-                .map_or_else(String::new, |text| CStr::from_ptr(text).to_string_lossy().into_owned()),
+                .map_or_else(String::new, |text| text.to_string_lossy().into_owned()),
+            parsed: attribute(tuple, pg_sys::Anum_pg_proc_prosqlbody)
+                .filter(|text| text.to_bytes().len() <= PARSED_MAX),
         }
     }
 }
 
-/// A text or node tree in a tuple of `pg_proc`, as a C string.
-unsafe fn attribute(tuple: pg_sys::HeapTuple, number: u32) -> Option<*mut std::ffi::c_char> {
+fn name_of(row: &pg_sys::FormData_pg_proc) -> &CStr {
+    // SAFETY: a name ends with a zero.
+    unsafe { CStr::from_ptr(row.proname.data.as_ptr()) }
+}
+
+/// A text or node tree in a tuple of `pg_proc`.
+unsafe fn attribute(tuple: pg_sys::HeapTuple, number: u32) -> Option<CString> {
     // SAFETY: the caller passes a tuple of pg_proc and the number of a column of it that is laid out as a text.
     unsafe {
         let mut is_null = false;
         let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
         let datum = pg_sys::SysCacheGetAttr(cache, tuple, number as pg_sys::AttrNumber, &mut is_null);
-        (!is_null).then(|| pg_sys::text_to_cstring(datum.cast_mut_ptr()))
+        if is_null {
+            return None;
+        }
+        let text = pg_sys::text_to_cstring(datum.cast_mut_ptr());
+        let copy = CStr::from_ptr(text).to_owned();
+        pg_sys::pfree(text.cast());
+        Some(copy)
     }
 }
 
@@ -244,8 +320,18 @@ unsafe fn selected(body: *mut pg_sys::Node) -> Option<Vec<Expression>> {
         if !is_a(node, NodeTag::T_Query) {
             return None;
         }
-        let query = node.cast::<pg_sys::Query>();
-        let targets = PgList::<pg_sys::TargetEntry>::from_pg((*query).targetList);
+        let query = &*node.cast::<pg_sys::Query>();
+        let is_plain = query.commandType == pg_sys::CmdType::CMD_SELECT
+            && query.rtable.is_null()
+            && query.cteList.is_null()
+            && query.setOperations.is_null()
+            && query.limitCount.is_null()
+            && query.limitOffset.is_null()
+            && (query.jointree.is_null() || (*query.jointree).quals.is_null());
+        if !is_plain {
+            return None;
+        }
+        let targets = PgList::<pg_sys::TargetEntry>::from_pg(query.targetList);
         Some(targets.iter_ptr().map(|target| Expression((*target).expr.cast())).collect())
     }
 }
@@ -273,6 +359,12 @@ impl Expression {
 
     pub fn time(self) -> Option<TimestampUs> {
         Some(self.constant(pg_sys::TIMESTAMPTZOID)?.value() as TimestampUs)
+    }
+
+    /// Whether it is the function's parameter of that number, from 1.
+    pub fn is_parameter(self, number: i32) -> bool {
+        // SAFETY: as for `constant`.
+        unsafe { is_a(self.0, NodeTag::T_Param) && (*self.0.cast::<pg_sys::Param>()).paramid == number }
     }
 
     pub fn text(self) -> Option<String> {

@@ -9,7 +9,7 @@
 //! holds the shard's number, so that one look into an index finds the shard among thousands, whatever its schema is
 //! called. It is read here and never run; PostgreSQL sees to it that the sequence is not dropped without it.
 
-use crate::catalog::{self, Function, Named};
+use crate::catalog::{self, Function, Named, Relation};
 use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::layout::Shard;
@@ -28,7 +28,8 @@ pub struct Definition {
     pub clock: Clock,
     /// The database that the shard is at home in, as [`this_database`] named it there.
     pub home: String,
-    /// Who owns the function that says all this.
+    /// The function that says all this, and its owner.
+    pub function: Oid,
     pub owner: Oid,
 }
 
@@ -50,8 +51,9 @@ pub fn this_database() -> String {
 
 /// Finds a shard by its number.
 ///
-/// Others may have functions of that name: a schema named `insta<N>` comes before all others, and a function whose
-/// owner has the rights of the schema's owner before one that someone else has put there.
+/// Anyone who may make functions can make one of that name. So it counts only if its owner has the rights of the
+/// sequence's owner, too; one whose owner has the rights of the schema's owner comes before others, and one of the
+/// database's owner, or a superuser, before those. That no one else can win over.
 ///
 /// # Errors
 ///
@@ -59,13 +61,13 @@ pub fn this_database() -> String {
 pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
     let mut found = vec![];
     catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| found.extend(read(function)));
-    if found.len() > 1 {
-        let original_name = catalog::schema_oid(&schema_name(shard));
-        if let Some(first) = found.iter().position(|one| one.schema == original_name) {
-            return Ok(Some(found.swap_remove(first)));
-        }
-        if found.iter().any(is_by_schemas_owner) {
-            found.retain(is_by_schemas_owner);
+    let ranks: [fn(&Definition) -> bool; 2] = [
+        |definition| catalog::rules_schema(definition.schema, definition.owner),
+        |definition| catalog::rules_database(definition.owner),
+    ];
+    for is_before_others in ranks {
+        if found.len() > 1 && found.iter().any(is_before_others) {
+            found.retain(is_before_others);
         }
     }
     if found.len() > 1 {
@@ -84,29 +86,32 @@ pub fn visit_all(mut visit: impl FnMut(Definition)) {
     });
 }
 
-fn is_by_schemas_owner(definition: &Definition) -> bool {
-    catalog::rules_schema(definition.schema, definition.owner)
-}
-
 /// What the function defines, if it is of the form above.
 pub fn read(function: &Function) -> Option<Definition> {
     let shard = Shard::new(function.name.strip_prefix(PREFIX)?.parse().ok()?)?;
-    let is_canonical = function.name == function_name(shard);
-    if !is_canonical || !function.parameters.is_empty() || catalog::is_temporary_schema(function.schema) {
+    if function.name != function_name(shard) {
         return None;
     }
-    let [sequence, epoch, home] = function.body.as_deref()? else { return None };
+    let selected = function.selected()?;
+    let [sequence, epoch, home] = selected.as_slice() else { return None };
+    let sequence = sequence.oid(pg_sys::REGCLASSOID)?;
+    let is_of_owner = |relation: Relation| catalog::has_rights_of(function.owner, relation.owner);
+    if !catalog::relation(sequence).is_some_and(is_of_owner) {
+        return None;
+    }
     Some(Definition {
         shard,
         schema: function.schema,
-        clock: Clock { sequence: sequence.oid(pg_sys::REGCLASSOID)?, epoch: Epoch::new(epoch.time()?)? },
+        clock: Clock { sequence, epoch: Epoch::new(epoch.time()?).filter(|epoch| epoch.has_whole_field())? },
         home: home.text()?,
+        function: function.oid,
         owner: function.owner,
     })
 }
 
 /// What a schema's `epoch()` says, where it is as `create_shard` makes it.
 pub fn epoch_of(function: &Function) -> Option<Epoch> {
-    let [epoch] = function.body.as_deref()? else { return None };
+    let selected = function.selected()?;
+    let [epoch] = selected.as_slice() else { return None };
     Epoch::new(epoch.time()?)
 }

@@ -78,6 +78,11 @@ impl Epoch {
         in_field(elapsed.div_euclid(US_PER_MS) + partial as i64)
     }
 
+    /// Whether all 41 bits of milliseconds from here on are times that a `timestamptz` holds.
+    pub const fn has_whole_field(self) -> bool {
+        self.time_of(MS_MAX).is_some()
+    }
+
     /// The instant at which millisecond `ms` starts; `None` where it lies past what a `timestamptz` holds,
     /// which only an epoch tens of thousands of years ahead can do.
     pub const fn time_of(self, ms: u64) -> Option<TimestampUs> {

@@ -32,6 +32,8 @@ pub enum Error {
     ShardAmbiguous { shard: u16, schemas: Vec<String> },
     #[error("shard {shard} already exists: it is schema {schema}")]
     ShardExists { shard: u16, schema: String },
+    #[error("shard {shard} already exists: it is schema {schema}")]
+    AdoptedAlready { shard: u16, schema: String },
     #[error("shard {shard} already exists with the {what} {is}, not {asked}")]
     ShardDiffers { shard: u16, what: &'static str, is: String, asked: String },
     #[error("schema {} already exists", quote_identifier(schema))]
@@ -58,8 +60,22 @@ pub enum Error {
     ShardAhead { shard: u16, ahead: String },
     #[error("shard {shard} was not adopted: schema {schema} has no original to go back to")]
     NotAdopted { shard: u16, schema: String },
-    #[error("could not lock out the writers of shard {shard}")]
-    WritersBusy { shard: u16, sequence: String },
+    #[error("could not lock out the writers")]
+    WritersBusy { sequence: Option<String> },
+    #[error("cannot PREPARE a transaction that has adopted a shard")]
+    AdoptionPrepared,
+    #[error("table {0} has changed meanwhile")]
+    TableChanged(String),
+    #[error("sequence {0} is temporary")]
+    SequenceTemporary(String),
+    #[error("sequence {name} does not belong to the owner of function {function}")]
+    SequenceOfAnother { name: String, function: String },
+    #[error("sequence {name} is in use by {other}, too")]
+    SequenceShared { name: String, other: String },
+    #[error("shard {shard} has lost some of its functions")]
+    ShardIncomplete { shard: u16 },
+    #[error("role {role} may insert into {table}, but not make ids of schema {schema}")]
+    WriterWithoutRights { role: String, table: String, schema: String, sequence: String },
     #[error("column {column} of {table} does not exist")]
     ColumnMissing { table: String, column: String },
     #[error("{0} has no primary key of one column")]
@@ -70,6 +86,8 @@ pub enum Error {
     NotSerial { column: String, default: String },
     #[error("a schema needs a name")]
     NameEmpty,
+    #[error("unacceptable schema name {0}")]
+    NameReserved(String),
     #[error("{0} is too long for a name")]
     NameTooLong(String),
     #[error("{}", if *is_future {
@@ -142,7 +160,9 @@ impl Error {
             Error::ShardNotSet | Error::Unfit { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             Error::ShardMissing { .. } | Error::SequenceMissing(_) => SqlState::ERRCODE_UNDEFINED_TABLE,
             Error::ShardAmbiguous { .. } => SqlState::ERRCODE_AMBIGUOUS_FUNCTION,
-            Error::ShardExists { .. } | Error::ShardDiffers { .. } => SqlState::ERRCODE_DUPLICATE_OBJECT,
+            Error::ShardExists { .. } | Error::AdoptedAlready { .. } | Error::ShardDiffers { .. } => {
+                SqlState::ERRCODE_DUPLICATE_OBJECT
+            }
             Error::SchemaExists { .. } => SqlState::ERRCODE_DUPLICATE_SCHEMA,
             Error::FunctionExists { .. } => SqlState::ERRCODE_DUPLICATE_FUNCTION,
             Error::SchemaMissing(_) => SqlState::ERRCODE_INVALID_SCHEMA_NAME,
@@ -154,10 +174,16 @@ impl Error {
             | Error::KeyAhead { .. }
             | Error::ShardAhead { .. }
             | Error::NotAdopted { .. }
+            | Error::SequenceTemporary(_)
+            | Error::SequenceShared { .. }
+            | Error::ShardIncomplete { .. }
             | Error::NotSerial { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            Error::AdoptionPrepared => SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
+            Error::TableChanged(_) => SqlState::ERRCODE_OBJECT_IN_USE,
             Error::WritersBusy { .. } => SqlState::ERRCODE_LOCK_NOT_AVAILABLE,
             Error::ColumnMissing { .. } | Error::NoPrimaryKey(_) => SqlState::ERRCODE_UNDEFINED_COLUMN,
             Error::ColumnNotBigint { .. } => SqlState::ERRCODE_DATATYPE_MISMATCH,
+            Error::NameReserved(_) => SqlState::ERRCODE_RESERVED_NAME,
             Error::NameEmpty => SqlState::ERRCODE_INVALID_NAME,
             Error::NameTooLong(_) => SqlState::ERRCODE_NAME_TOO_LONG,
             Error::NotSequence(_) => SqlState::ERRCODE_WRONG_OBJECT_TYPE,
@@ -165,6 +191,8 @@ impl Error {
             Error::NoRightOnSequence { .. }
             | Error::NoRightOnSchema { .. }
             | Error::NoRightOnTable { .. }
+            | Error::SequenceOfAnother { .. }
+            | Error::WriterWithoutRights { .. }
             | Error::NotOwner(_) => SqlState::ERRCODE_INSUFFICIENT_PRIVILEGE,
             Error::ReadOnly { .. } => SqlState::ERRCODE_READ_ONLY_SQL_TRANSACTION,
             Error::Parallel(_) => SqlState::ERRCODE_INVALID_TRANSACTION_STATE,
@@ -196,6 +224,7 @@ impl Error {
                 "Pass a sequence, or leave it out to use the shard's own.".into()
             }
             Error::Null(Argument::Epoch | Argument::IfNotExists | Argument::DryRun) => "Pass a value, or leave it out.".into(),
+            Error::Null(Argument::Schema) => "Name the schema.".into(),
             Error::Null(Argument::Table) => "Pass the table whose key is to be made of ids.".into(),
             Error::Null(Argument::Id) => "Pass the id that the next one is to be greater than.".into(),
             Error::ShardNotSet => {
@@ -216,6 +245,9 @@ impl Error {
             Error::ShardExists { .. } => {
                 "Use it; with if_not_exists => true what it lacks is made, and what it has is left alone.".into()
             }
+            Error::AdoptedAlready { shard, .. } => format!(
+                "If it was adopted, that is done; SELECT unadopt_shard({shard}) brings the original back."
+            ),
             Error::ShardDiffers { what, .. } => format!("Leave the {what} out to use the shard as it is."),
             Error::SchemaExists { shard, schema } => format!(
                 "With if_not_exists => true the shard is made in it. Where it runs the PL/pgSQL original, take that over \
@@ -245,8 +277,22 @@ impl Error {
             }
             Error::ShardAhead { .. } => "Try again when the clock has caught up.".into(),
             Error::NotAdopted { .. } => "Only what adopt_shard() has taken over can be given back.".into(),
-            Error::WritersBusy { sequence, .. } => format!(
-                "Transactions that have used {sequence} or a table with its ids must end first; pg_locks shows them."
+            Error::WritersBusy { sequence } => format!(
+                "Transactions that have used {}the tables must end first; pg_locks shows them.",
+                sequence.as_ref().map_or_else(String::new, |sequence| format!("{sequence} or "))
+            ),
+            Error::AdoptionPrepared => "Adopt it in a transaction of its own, and commit that at once.".into(),
+            Error::TableChanged(_) => "Try again.".into(),
+            Error::SequenceTemporary(_) => "The shard would end with this session. Use another sequence.".into(),
+            Error::SequenceOfAnother { .. } => "Give both to one role with ALTER ... OWNER TO.".into(),
+            Error::SequenceShared { .. } => {
+                "A shard's ids need a sequence of their own, since it becomes their clock.".into()
+            }
+            Error::ShardIncomplete { shard } => {
+                format!("Make them again with SELECT create_shard({shard}, if_not_exists => true).")
+            }
+            Error::WriterWithoutRights { role, schema, sequence, .. } => format!(
+                "Grant it with GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT USAGE ON SEQUENCE {sequence} TO {role}."
             ),
             Error::ColumnMissing { .. } => "Name the column with \"column\" => '...'.".into(),
             Error::NoPrimaryKey(_) => "Name the column with \"column\" => '...'.".into(),
@@ -257,6 +303,7 @@ impl Error {
                 format!("Where {column} is to have ids, set its default to the next_id() of the shard's schema.")
             }
             Error::NameEmpty => "Give the schema a name, or leave it out.".into(),
+            Error::NameReserved(_) => "Names that begin with pg_ are PostgreSQL's own.".into(),
             Error::NameTooLong(_) => "A name has at most 63 bytes.".into(),
             Error::EpochUnworkable { earliest, now, .. } => {
                 format!("Use an epoch from {earliest} to {now}.")
@@ -341,6 +388,7 @@ pub enum Argument {
     IfNotExists,
     DryRun,
     Table,
+    Schema,
 }
 
 impl Display for Argument {
@@ -354,6 +402,7 @@ impl Display for Argument {
             Argument::IfNotExists => "if_not_exists",
             Argument::DryRun => "dry_run",
             Argument::Table => "table",
+            Argument::Schema => "schema",
         })
     }
 }

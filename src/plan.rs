@@ -25,13 +25,6 @@ pub struct Plan {
     pub own_schema: Oid,
 }
 
-/// What became of a plan.
-pub struct Made {
-    pub schema: Oid,
-    /// Whether there was anything to make.
-    pub anything: bool,
-}
-
 /// A function in a shard's schema.
 pub struct Part {
     pub name: String,
@@ -43,13 +36,19 @@ pub struct Part {
 }
 
 impl Plan {
-    /// Makes a shard that is defined nowhere, all that is missing of it: the schema, the sequence in it, the functions.
-    pub fn make(&self, epoch: Option<Epoch>) -> Result<Made, Error> {
+    /// The plan that a shard was made by.
+    pub fn of(definition: &Definition, own_schema: Oid) -> Plan {
+        Plan { shard: definition.shard, schema: names::raw_schema(definition.schema), own_schema }
+    }
+
+    /// Makes a shard that is defined nowhere, all that is missing of it: the schema, which is returned, the sequence
+    /// in it, the functions.
+    pub fn make(&self, epoch: Option<Epoch>) -> Result<Oid, Error> {
         let quoted = quote_identifier(&self.schema);
         let number = self.shard.number();
         let existing_schema = catalog::schema_oid(&self.schema);
         let mut schema = existing_schema;
-        if schema == Oid::INVALID {
+        if schema == Oid::INVALID || !catalog::lock_schema(schema) {
             run(&format!("CREATE SCHEMA {quoted}"));
             schema = catalog::schema_oid(&self.schema);
             comment_on(
@@ -69,7 +68,8 @@ impl Plan {
             sequence::examine(sequence)?;
         }
         // What DROP EXTENSION ... CASCADE or DROP SEQUENCE ... CASCADE has left of a shard still knows its epoch.
-        let left = catalog::function_in(schema, "epoch", &[]).as_ref().and_then(definition::epoch_of);
+        let left =
+            catalog::function_in(schema, "epoch", &[]).and_then(|function| definition::epoch_of(&function));
         if let (Some(is), Some(asked)) = (left, epoch)
             && is != asked
         {
@@ -86,35 +86,54 @@ impl Plan {
                 sys::release_locks_on_new_relation(sequence);
             }
         }
-        Ok(Made { schema, anything: true })
+        Ok(schema)
     }
 
-    /// Makes what a defined shard has lost of its functions.
-    pub fn complete(&self, definition: &Definition) -> Result<Made, Error> {
-        let anything = self.make_functions(definition.schema, definition.clock)?;
-        Ok(Made { schema: definition.schema, anything })
+    /// Makes what a defined shard has lost of its functions; returns whether it had lost any.
+    pub fn complete(&self, definition: &Definition) -> Result<bool, Error> {
+        self.make_functions(definition.schema, definition.clock)
     }
 
     /// Makes those of the shard's functions that are not there yet; returns whether there were any.
     pub fn make_functions(&self, schema: Oid, clock: Clock) -> Result<bool, Error> {
-        let mut anything = false;
-        for part in self.functions(clock) {
+        let missing = self.missing_functions(schema, clock)?;
+        for part in &missing {
+            run(&part.create);
+            if let Some(function) = catalog::function_in(schema, &part.name, part.parameters) {
+                comment_on(pg_sys::ProcedureRelationId, function.oid, &part.comment);
+            }
+        }
+        Ok(!missing.is_empty())
+    }
+
+    /// The same beside a function of another kind that is to become one of them.
+    pub fn missing_functions_beside(&self, name: &str, schema: Oid, clock: Clock) -> Result<(), Error> {
+        let others = self.functions(clock).into_iter().filter(|part| part.name != name);
+        self.missing_of(others, schema).map(|_| ())
+    }
+
+    /// Those of the shard's functions that are not there yet.
+    ///
+    /// # Errors
+    ///
+    /// 42723 for one that is there, but not as it would be made.
+    pub fn missing_functions(&self, schema: Oid, clock: Clock) -> Result<Vec<Part>, Error> {
+        self.missing_of(self.functions(clock).into_iter(), schema)
+    }
+
+    fn missing_of(&self, parts: impl Iterator<Item = Part>, schema: Oid) -> Result<Vec<Part>, Error> {
+        let mut missing = vec![];
+        for part in parts {
             match catalog::function_in(schema, &part.name, part.parameters) {
                 Some(function) if (part.agrees)(&function) => {}
                 Some(function) => {
                     let (function, schema) = (names::function(function.oid), self.schema.clone());
                     return Err(Error::FunctionExists { function, shard: self.shard.number(), schema });
                 }
-                None => {
-                    run(&part.create);
-                    if let Some(function) = catalog::function_in(schema, &part.name, part.parameters) {
-                        comment_on(pg_sys::ProcedureRelationId, function.oid, &part.comment);
-                    }
-                    anything = true;
-                }
+                None => missing.push(part),
             }
         }
-        Ok(anything)
+        Ok(missing)
     }
 
     /// The functions that a shard consists of, beside its sequence.
@@ -203,10 +222,13 @@ impl Plan {
 }
 
 /// Whether the function is `next_id()` as a [`Plan`] makes it.
-fn makes_ids_of(function: &Function, own_schema: Oid, shard: Shard, clock: Clock) -> bool {
+pub fn makes_ids_of(function: &Function, own_schema: Oid, shard: Shard, clock: Clock) -> bool {
     let arguments = calls(function, own_schema, "shard_next_id").unwrap_or_default();
     let [number, sequence, epoch] = arguments.as_slice() else { return false };
-    number.constant(pg_sys::INT4OID).is_some_and(|number| number.value() == usize::from(shard.number()))
+    function.is_volatile
+        && number
+            .constant(pg_sys::INT4OID)
+            .is_some_and(|number| number.value() == usize::from(shard.number()))
         && sequence.oid(pg_sys::REGCLASSOID) == Some(clock.sequence)
         && epoch.time() == Some(clock.epoch.at())
 }
@@ -214,13 +236,17 @@ fn makes_ids_of(function: &Function, own_schema: Oid, shard: Shard, clock: Clock
 /// Whether the function is `id_time(id)` as a [`Plan`] makes it.
 fn reads_times(function: &Function, own_schema: Oid, epoch: Epoch) -> bool {
     let arguments = calls(function, own_schema, "shard_id_time").unwrap_or_default();
-    let [_, is] = arguments.as_slice() else { return false };
-    is.time() == Some(epoch.at())
+    let [id, is] = arguments.as_slice() else { return false };
+    !function.is_volatile
+        && !function.is_security_definer
+        && id.is_parameter(1)
+        && is.time() == Some(epoch.at())
 }
 
 /// The arguments that the function calls one of the extension's with, where that is all it does.
 fn calls(function: &Function, own_schema: Oid, name: &str) -> Option<Vec<Expression>> {
-    let [call] = function.body.as_deref()? else { return None };
+    let selected = function.selected()?;
+    let [call] = selected.as_slice() else { return None };
     let (callee, arguments) = call.call()?;
     let callee = catalog::function(callee)?;
     (callee.schema == own_schema && callee.name == name).then_some(arguments)

@@ -10,7 +10,7 @@ use crate::known::{self, Era, Facts, Known, Valid};
 use crate::layout::Shard;
 use crate::sys::{self, AccessShareLock, NoLock, RowExclusiveLock, guarded};
 use crate::tick::{self, Next, Run, State, VALUE_MAX};
-use crate::{names, shard};
+use crate::{catalog, names, shard};
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::c_int;
 use std::time::Duration;
@@ -81,12 +81,15 @@ enum Refusal {
 /// transaction ends and stands in no other caller's way.
 pub fn take(request: Request) -> Result<Run, Error> {
     let mut paid = None;
+    let mut looked_again_from = None;
     loop {
         let (clock, found) = match request.source {
             Source::Clock(clock) => (clock, None),
             Source::Shard(shard) => {
                 let found = known::era();
-                (shard::clock_of(shard)?, Some(found))
+                let clock = shard::clock_of(shard)?;
+                // What is still the shard's clock when that is locked is so for good.
+                (clock, (looked_again_from != Some(clock)).then_some(found))
             }
         };
         let visit = known::with(clock.sequence, |known| {
@@ -95,7 +98,7 @@ pub fn take(request: Request) -> Result<Run, Error> {
         });
         match visit.map_err(|refusal| explain(refusal, clock, request.function))? {
             Outcome::Taken(run) => return Ok(run),
-            Outcome::LookAgain => {}
+            Outcome::LookAgain => looked_again_from = Some(clock),
             Outcome::Wait(wait) => {
                 wait_for_tick(wait.clock_us, clock.epoch);
                 paid = Some(wait);
@@ -115,6 +118,15 @@ pub fn advance(clock: Clock, value: i64, function: &'static str) -> Result<i64, 
         unsafe { guarded(|| visit_to_advance(clock, value, known)) }
     });
     advanced.map_err(|refusal| explain(refusal, clock, function))
+}
+
+/// Locks a sequence against being dropped or altered, to the transaction's end; returns whether it is still there.
+pub fn lock(sequence: Oid) -> bool {
+    known::with(sequence, |known| {
+        // SAFETY: as in `take`.
+        unsafe { guarded(|| lock_for_transaction(sequence, known)) }
+    });
+    catalog::relation(sequence).is_some()
 }
 
 /// Checks that a sequence is one that ids can be made from, and locks it to the transaction's end.

@@ -15,9 +15,13 @@ pub fn shard() -> Option<Shard> {
 }
 
 /// For queries and statements put together here: names mean what PostgreSQL ships with, unless they have a schema;
-/// row-level security hides nothing silently; a body that is only moved is not checked.
-pub const OWN_NAMES: &[(&CStr, &str)] =
-    &[(c"search_path", "pg_catalog, pg_temp"), (c"row_security", "off"), (c"check_function_bodies", "off")];
+/// strings mean what they say; row-level security hides nothing silently; a body that is only moved is not checked.
+pub const OWN_NAMES: &[(&CStr, &str)] = &[
+    (c"search_path", "pg_catalog, pg_temp"),
+    (c"standard_conforming_strings", "on"),
+    (c"row_security", "off"),
+    (c"check_function_bodies", "off"),
+];
 
 /// Runs `f` under these settings, which an error resets, too.
 pub fn with<T>(settings: &[(&CStr, &str)], f: impl FnOnce() -> T) -> T {

@@ -11,6 +11,7 @@ use crate::names;
 use crate::oid_types::Regnamespace;
 use crate::plan::{self, Plan};
 use crate::sequence::{self, Clock};
+use crate::settings;
 use crate::tick;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
@@ -46,27 +47,34 @@ fn create_shard(
     let schema = schema.map(arguments::schema_name).transpose()?;
     let epoch = epoch.map(arguments::workable_epoch).transpose()?;
     let if_not_exists = arguments::not_null(if_not_exists, Argument::IfNotExists)?;
-    begin_change("create_shard()");
-    let existing = definition::find(shard)?;
-    if let Some(existing) = &existing {
-        check_same(existing, if_not_exists, schema.as_deref(), epoch)?;
-    }
-    let schema = match &existing {
-        Some(existing) => names::raw_schema(existing.schema),
-        None => schema.unwrap_or_else(|| definition::schema_name(shard)),
-    };
-    let plan = Plan { shard, schema, own_schema: schema_of_this_function(fcinfo) };
-    let made = match existing {
-        Some(existing) => plan.complete(&existing)?,
-        None if if_not_exists || catalog::schema_oid(&plan.schema) == Oid::INVALID => plan.make(epoch)?,
-        None => return Err(Error::SchemaExists { shard: shard.number(), schema: plan.schema }.into()),
-    };
-    if !made.anything {
-        let message = format!("shard {} already exists, skipping", shard.number());
-        ErrorReport::new(PgSqlErrorCode::ERRCODE_DUPLICATE_OBJECT, message, "instagram_id")
-            .report(PgLogLevel::NOTICE);
-    }
-    Ok(Regnamespace(made.schema))
+    let own_schema = schema_of_this_function(fcinfo);
+    prevent_if_read_only("create_shard()");
+    settings::with(settings::OWN_NAMES, || {
+        // Nobody has to wait for somebody else's statement that makes nothing.
+        let is_whole = |definition: &Definition| {
+            let plan = Plan::of(definition, own_schema);
+            plan.missing_functions(definition.schema, definition.clock)
+                .is_ok_and(|missing| missing.is_empty())
+        };
+        if if_not_exists && let Some(existing) = definition::find(shard)?.filter(is_whole) {
+            check_same(&existing, if_not_exists, schema.as_deref(), epoch)?;
+            let message = format!("shard {} already exists, skipping", shard.number());
+            ErrorReport::new(PgSqlErrorCode::ERRCODE_DUPLICATE_OBJECT, message, "instagram_id")
+                .report(PgLogLevel::NOTICE);
+            return Ok(Regnamespace(existing.schema));
+        }
+        begin_change();
+        if let Some(existing) = find_to_change(shard, if_not_exists)? {
+            check_same(&existing, if_not_exists, schema.as_deref(), epoch)?;
+            Plan::of(&existing, own_schema).complete(&existing)?;
+            return Ok(Regnamespace(existing.schema));
+        }
+        let schema = schema.unwrap_or_else(|| definition::schema_name(shard));
+        if !if_not_exists && catalog::schema_oid(&schema) != Oid::INVALID {
+            return Err(Error::SchemaExists { shard: shard.number(), schema }.into());
+        }
+        Ok(Regnamespace(Plan { shard, schema, own_schema }.make(epoch)?))
+    })
 }
 
 /// `advance_shard(shard, id)`: sees to it that the shard's next id is greater than this one, and returns its last
@@ -111,17 +119,40 @@ fn advance_shard(shard: Option<i32>, id: Option<i64>) -> Result<i64, ErrorReport
 #[pg_extern(volatile, parallel_unsafe)]
 fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
-    begin_change("claim_shard()");
-    let Some(definition) = definition::find(shard)? else {
-        return Err(missing(shard).into());
-    };
-    let plan = Plan {
-        shard,
-        schema: names::raw_schema(definition.schema),
-        own_schema: schema_of_this_function(fcinfo),
-    };
-    plan::run(&plan.definition(definition.clock).create);
-    Ok(())
+    let own_schema = schema_of_this_function(fcinfo);
+    prevent_if_read_only("claim_shard()");
+    settings::with(settings::OWN_NAMES, || {
+        check_owner(&definition::find(shard)?.ok_or_else(|| missing(shard))?)?;
+        begin_change();
+        let definition = find_to_change(shard, true)?.ok_or_else(|| missing(shard))?;
+        check_owner(&definition)?;
+        plan::run(&Plan::of(&definition, own_schema).definition(definition.clock).create);
+        Ok(())
+    })
+}
+
+fn check_owner(definition: &Definition) -> Result<(), Error> {
+    if catalog::has_rights_of(catalog::current_role(), definition.owner) {
+        Ok(())
+    } else {
+        Err(Error::NotOwner(names::function(definition.function)))
+    }
+}
+
+/// Finds a shard that is to be changed, and where `keep` is set keeps its schema and its sequence from being dropped
+/// or renamed before that.
+fn find_to_change(shard: Shard, keep: bool) -> Result<Option<Definition>, Error> {
+    loop {
+        let Some(found) = definition::find(shard)? else { return Ok(None) };
+        if !keep {
+            return Ok(Some(found));
+        }
+        let is_there = catalog::lock_schema(found.schema) && sequence::lock(found.clock.sequence);
+        if is_there && definition::find(shard)?.as_ref() == Some(&found) {
+            return Ok(Some(found));
+        }
+        pgrx::check_for_interrupts!();
+    }
 }
 
 /// The clock that makes a shard's ids. Its schema may be renamed or dropped until the sequence is locked; what was
@@ -131,8 +162,7 @@ fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(
 ///
 /// 42P01 where there is no such shard, 42725 where there are several, 42501 without USAGE on the schema.
 pub fn clock_of(shard: Shard) -> Result<Clock, Error> {
-    // SAFETY: reads a variable of the backend.
-    let role = unsafe { pg_sys::GetUserId() };
+    let role = catalog::current_role();
     if let Some(clock) = known::recall_shard(shard.number(), role) {
         return Ok(clock);
     }
@@ -154,13 +184,17 @@ pub fn missing(shard: Shard) -> Error {
     Error::ShardMissing { shard: shard.number(), schema, schema_exists }
 }
 
-/// Begins a statement that makes or changes shards: one at a time, so that no two sessions make the same shard in
-/// different schemas.
-pub fn begin_change(function: &str) {
+/// Raises PostgreSQL's own error where the transaction cannot write.
+pub fn prevent_if_read_only(function: &str) {
     let function = CString::new(function).expect("a name");
-    // SAFETY: raises PostgreSQL's own error where the transaction cannot write; the lock lasts to its end.
+    // SAFETY: the name is copied into the error.
+    unsafe { pg_sys::PreventCommandIfReadOnly(function.as_ptr()) }
+}
+
+/// Begins to make or change a shard: one transaction at a time, so that no two make the same one in different schemas.
+pub fn begin_change() {
+    // SAFETY: the lock lasts to the transaction's end.
     unsafe {
-        pg_sys::PreventCommandIfReadOnly(function.as_ptr());
         let extension = pg_sys::get_extension_oid(c"instagram_id".as_ptr(), false);
         let mode = pg_sys::ShareUpdateExclusiveLock as pg_sys::LOCKMODE;
         pg_sys::LockDatabaseObject(pg_sys::ExtensionRelationId, extension, 0, mode);

@@ -242,18 +242,29 @@ pub fn in_subtransaction(f: impl FnOnce() -> bool + UnwindSafe + RefUnwindSafe) 
         let (context, owner) = (pg_sys::CurrentMemoryContext, pg_sys::CurrentResourceOwner);
         pg_sys::BeginInternalSubTransaction(std::ptr::null());
         pg_sys::MemoryContextSwitchTo(context);
-        let succeeded = PgTryBuilder::new(f)
-            .catch_when(PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE, |_| false)
-            .catch_when(PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED, |_| false)
-            .execute();
-        if succeeded {
-            pg_sys::ReleaseCurrentSubTransaction();
-        } else {
-            pg_sys::RollbackAndReleaseCurrentSubTransaction();
-        }
-        pg_sys::MemoryContextSwitchTo(context);
-        pg_sys::CurrentResourceOwner = owner;
-        succeeded
+        let end = |keep: bool| {
+            if keep {
+                pg_sys::ReleaseCurrentSubTransaction();
+            } else {
+                pg_sys::RollbackAndReleaseCurrentSubTransaction();
+            }
+            pg_sys::MemoryContextSwitchTo(context);
+            pg_sys::CurrentResourceOwner = owner;
+            keep
+        };
+        // Whoever catches an error further out ends a subtransaction of his own, and must find ours ended.
+        PgTryBuilder::new(|| end(f()))
+            .catch_when(PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE, |_| end(false))
+            .catch_when(PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED, |_| end(false))
+            .catch_others(|error| {
+                end(false);
+                error.rethrow()
+            })
+            .catch_rust_panic(|error| {
+                end(false);
+                error.rethrow()
+            })
+            .execute()
     }
 }
 

@@ -78,8 +78,14 @@ fn ids(client: &mut Client, statement: &str) -> Result<Vec<i64>, postgres::Error
     Ok(client.query(statement, &[])?.iter().map(|row| row.get(0)).collect())
 }
 
-fn write(client: &mut Client, way: usize, until: &AtomicBool) -> Vec<Statement> {
+/// A session that can write in all these ways.
+fn session(server: &Server) -> Client {
+    let mut client = server.connect();
     client.batch_execute(PLANNED).unwrap();
+    client
+}
+
+fn write(client: &mut Client, way: usize, until: &AtomicBool) -> Vec<Statement> {
     let mut statements = vec![];
     while !until.load(Ordering::Relaxed) {
         let began = Instant::now();
@@ -113,7 +119,7 @@ fn a_switch_under_load_loses_nothing_and_repeats_nothing() {
         let writers: Vec<_> = (0..WAYS.len())
             .map(|way| {
                 let (server, stop) = (&server, &stop);
-                scope.spawn(move || write(&mut server.connect(), way, stop))
+                scope.spawn(move || write(&mut session(server), way, stop))
             })
             .collect();
         for round in 0..ROUNDS {
@@ -172,6 +178,119 @@ fn a_switch_under_load_loses_nothing_and_repeats_nothing() {
     );
 }
 
+/// A server with the original, and a session.
+fn with_the_original() -> (Server, Client) {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    client.batch_execute(ORIGINAL).unwrap();
+    (server, client)
+}
+
+/// Waits until that many sessions wait for locks on relations.
+fn until_blocked(client: &mut Client, count: i64) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let blocked = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'relation'";
+    while one::<i64>(client, blocked) < count {
+        assert!(Instant::now() < deadline, "fewer than {count} sessions wait");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// What comes while an adoption holds its locks waits: a call by itself has the original's code in hand by then and
+/// ends in the old way, below the new ids; an insert has not looked at its default yet.
+#[test]
+fn what_waits_for_an_adoption_ends_on_the_right_side_of_it() {
+    let (server, mut client) = with_the_original();
+    let mut watch = server.connect();
+    let mut adoption = client.transaction().unwrap();
+    let above: i64 = adoption.query_one("SELECT starts_above FROM adopt_shard(5)", &[]).unwrap().get(0);
+    let (old, new) = thread::scope(|scope| {
+        let old = scope.spawn(|| WAYS[BY_ITSELF](&mut server.connect()).unwrap());
+        let new: Vec<_> = (0..3)
+            .map(|way| {
+                let server = &server;
+                scope.spawn(move || WAYS[way](&mut session(server)).unwrap())
+            })
+            .collect();
+        until_blocked(&mut watch, 4);
+        adoption.commit().unwrap();
+        let new: Vec<i64> = new.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
+        (old.join().unwrap(), new)
+    });
+    assert_eq!((old.len(), new.len()), (1, 504));
+    let first = *new.iter().min().unwrap();
+    assert!(old[0] < above && above < first, "{} in the old way, above {above}, {first} in the new", old[0]);
+}
+
+/// An adoption waits for a transaction that has an id of the original without standing in its way, and then sees what
+/// that one has written.
+#[test]
+fn an_adoption_stands_in_nobodys_way_and_sees_what_came_before_it() {
+    let (server, mut client) = with_the_original();
+    let mut writer = server.connect();
+    writer.batch_execute("SET deadlock_timeout = '100ms'; BEGIN; SELECT insta5.next_id()").unwrap();
+    let (newest, above, ahead) = thread::scope(|scope| {
+        let adoption = scope.spawn(|| {
+            let row = client.query_one("SELECT newest_id, starts_above FROM adopt_shard(5)", &[]).unwrap();
+            (row.get::<_, i64>(0), row.get::<_, i64>(1))
+        });
+        // While it tries, lets go, and tries again.
+        let insert = "INSERT INTO insta5.photos
+            VALUES (make_id(clock_timestamp() + interval '5 s', 5, 7)) RETURNING id";
+        let mut ahead = 0;
+        for _ in 0..20 {
+            thread::sleep(Duration::from_millis(10));
+            ahead = one(&mut writer, insert);
+        }
+        assert!(!adoption.is_finished());
+        writer.batch_execute("COMMIT").unwrap();
+        let (newest, above) = adoption.join().unwrap();
+        (newest, above, ahead)
+    });
+    assert_eq!(newest, ahead);
+    assert!(newest < above, "newest {newest}, above {above}");
+}
+
+/// A writer that takes the tables in another order than an adoption does is not the one who pays.
+#[test]
+fn an_adoption_gives_way_in_a_deadlock() {
+    let (server, mut client) = with_the_original();
+    let mut writer = server.connect();
+    let mut watch = server.connect();
+    client.batch_execute("SET deadlock_timeout = '300ms'").unwrap();
+    writer
+        .batch_execute("SET deadlock_timeout = '10s'; BEGIN; INSERT INTO insta5.likes DEFAULT VALUES")
+        .unwrap();
+    thread::scope(|scope| {
+        let adoption = scope.spawn(|| one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)"));
+        until_blocked(&mut watch, 1);
+        writer.batch_execute("INSERT INTO insta5.photos DEFAULT VALUES; COMMIT").unwrap();
+        adoption.join().unwrap();
+    });
+}
+
+/// A key that is committed while `adopt_table` waits for its lock counts.
+#[test]
+fn the_adoption_of_a_table_sees_what_came_before_it() {
+    let server = Server::start(&[("fsync", "off")]);
+    let (mut client, mut writer, mut watch) = (server.connect(), server.connect(), server.connect());
+    setup(&mut client);
+    client.batch_execute("CREATE TABLE t (id bigserial PRIMARY KEY, n int)").unwrap();
+    writer.batch_execute("BEGIN").unwrap();
+    let insert = "INSERT INTO t VALUES (make_id(now() + interval '5 s', 8191, 7)) RETURNING id";
+    let ahead: i64 = one(&mut writer, insert);
+    let newest = thread::scope(|scope| {
+        let adoption = scope.spawn(|| one::<i64>(&mut client, "SELECT newest_key FROM adopt_table(5, 't')"));
+        until_blocked(&mut watch, 1);
+        writer.batch_execute("COMMIT").unwrap();
+        adoption.join().unwrap()
+    });
+    assert_eq!(newest, ahead);
+    let next: i64 = one(&mut client, "INSERT INTO t (n) VALUES (1) RETURNING id");
+    assert!(next > ahead, "{next} after {ahead}");
+}
+
 /// A writer that holds its locks longer than an adoption tries for them keeps it from happening, and it says so;
 /// meanwhile the other writers go on.
 #[test]
@@ -185,7 +304,7 @@ fn a_writer_that_does_not_let_go_keeps_the_others_from_nothing() {
     idle.batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
     let stop = AtomicBool::new(false);
     let (error, statements) = thread::scope(|scope| {
-        let writer = scope.spawn(|| write(&mut server.connect(), 0, &stop));
+        let writer = scope.spawn(|| write(&mut session(&server), 0, &stop));
         let started = Instant::now();
         let error = error_of(&mut client, "SELECT adopt_shard(5)");
         assert!(started.elapsed() < Duration::from_secs(15));
@@ -193,11 +312,13 @@ fn a_writer_that_does_not_let_go_keeps_the_others_from_nothing() {
         (error, writer.join().unwrap())
     });
     assert_eq!(error.0, "55P03");
-    assert_eq!(error.1, "could not lock out the writers of shard 5");
+    assert_eq!(error.1, "could not lock out the writers");
     assert!(error.2.contains("insta5.table_id_seq"), "{}", error.2);
     let longest = statements.iter().map(|statement| statement.ended - statement.began).max().unwrap();
     println!("{} statements meanwhile, the longest {longest:?}", statements.len());
     assert!(longest < Duration::from_secs(2), "{longest:?}");
+    // They have the tables for as long as the adoption does: one statement for each of its tries would be some 20.
+    assert!(statements.len() > 100, "{} statements meanwhile", statements.len());
     idle.commit().unwrap();
     one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)");
 }

@@ -186,6 +186,35 @@ fn ids_that_were_only_read_survive() {
     }
 }
 
+/// A shard that was taken ahead stays there, also where the transaction that took it there is rolled back by the crash
+/// and another one has only been told how far it is.
+#[test]
+fn an_advance_survives() {
+    for is_told in [false, true] {
+        let server = Server::start(&[("wal_writer_delay", "10s"), ("autovacuum", "off")]);
+        let (mut a, mut b) = (server.connect(), server.connect());
+        setup(&mut a);
+        one::<i64>(&mut a, "SELECT next_id(5)");
+        one::<i64>(&mut b, "SELECT next_id(5)");
+        a.batch_execute("SET client_min_messages = error; CHECKPOINT").unwrap();
+        b.batch_execute("SET client_min_messages = error").unwrap();
+        let an_hour_ahead = "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))";
+        let known = if is_told {
+            a.batch_execute("BEGIN").unwrap();
+            let ahead: i64 = one(&mut a, an_hour_ahead);
+            let told: i64 = one(&mut b, "SELECT advance_shard(5, make_id(now(), 5, 0))");
+            assert_eq!(ahead, told);
+            told
+        } else {
+            one(&mut a, an_hour_ahead)
+        };
+        server.crash();
+        server.launch();
+        let next: i64 = one(&mut server.connect(), "SELECT next_id(5)");
+        assert!(next > known, "told: {is_told}: {next} after {known}");
+    }
+}
+
 /// A database made from a template has a copy of the sequence, with the original's log_cnt but no WAL record of
 /// its own. Ahead of the clock, so that the clock would not hide a loss.
 #[test]

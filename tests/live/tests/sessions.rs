@@ -155,6 +155,35 @@ fn a_call_that_waits_for_ddl_follows_it() {
     check_unique_and_increasing(&remade);
 }
 
+/// Whoever makes a shard of a number waits for another who is making it, in whatever schema, and then finds it there.
+#[test]
+fn a_shard_is_made_once() {
+    let server = Server::start(&[("fsync", "off")]);
+    let (mut a, mut watch) = (server.connect(), server.connect());
+    a.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    for (number, second) in [(7, "SELECT create_shard(7, 'second')"), (8, "SELECT create_shard(8)")] {
+        a.batch_execute(&format!("BEGIN; SELECT create_shard({number}, 'first_{number}')")).unwrap();
+        let error = std::thread::scope(|scope| {
+            let second = scope.spawn(|| {
+                let error = server.connect().batch_execute(second).err()?;
+                Some(error.as_db_error().expect("an error of the database's").message().to_owned())
+            });
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+            while one::<i64>(&mut watch, "SELECT count(*) FROM pg_locks WHERE NOT granted") < 1
+                && std::time::Instant::now() < deadline
+            {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            a.batch_execute("COMMIT").unwrap();
+            second.join().unwrap()
+        });
+        let expected = format!("shard {number} already exists: it is schema first_{number}");
+        assert_eq!(error, Some(expected), "{second}");
+        let made = format!("SELECT count(*) FROM shards WHERE shard = {number}");
+        assert_eq!(one::<i64>(&mut a, &made), 1, "{second}");
+    }
+}
+
 /// A transaction that has used a sequence keeps it from being dropped or altered, as with nextval, and no one
 /// else from using it.
 #[test]
@@ -206,6 +235,12 @@ fn a_standby_refuses_and_goes_on_when_promoted() {
     let primary = Server::start(&[]);
     let mut client = primary.connect();
     setup(&mut client);
+    client
+        .batch_execute(
+            "CREATE SCHEMA insta6; CREATE UNLOGGED SEQUENCE insta6.table_id_seq; SELECT create_shard(6, if_not_exists => true);
+             SELECT next_id(6)",
+        )
+        .unwrap();
     let standby = Server::start_standby_of(&primary);
     let last = *column(&mut client, "SELECT next_id(5) FROM generate_series(1, 5000)").last().unwrap();
     let position: String = one(&mut client, "SELECT pg_current_wal_insert_lsn()::text");
@@ -222,6 +257,11 @@ fn a_standby_refuses_and_goes_on_when_promoted() {
         )
     );
     assert_eq!(error_of(&mut replica, "SELECT next_ids(5, 10)").0, "25006");
+    // The view works; an unlogged sequence has no file there.
+    let seen = replica.query("SELECT shard, last_id FROM shards", &[]).unwrap();
+    let seen: Vec<(i32, Option<i64>)> = seen.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!((seen.len(), seen[0].0, seen[1]), (2, 5, (6, None)));
+    assert!(seen[0].1 >= Some(last));
     primary.crash();
     assert!(one::<bool>(&mut replica, "SELECT pg_promote()"));
     let next: i64 = one(&mut replica, "SELECT next_id(5)");

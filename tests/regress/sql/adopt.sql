@@ -208,6 +208,85 @@ SELECT * FROM raises('SELECT adopt_shard(508)');
 UPDATE insta508.t SET id = make_id(now() + interval '5 s', 508, 1000, '2020-01-01 00:00+00') RETURNING id AS ahead \gset
 SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(508);
 INSERT INTO insta508.t DEFAULT VALUES RETURNING id > :ahead AS above;
+-- Keys below all ids, a partitioned table, and a column that holds no ids.
+CREATE SCHEMA insta511;
+CREATE SEQUENCE insta511.table_id_seq;
+CREATE FUNCTION insta511.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1577836800000) << 23) | (511 << 10) | (nextval('insta511.table_id_seq') % 1024);
+END $$;
+CREATE TABLE insta511.negative (id bigint PRIMARY KEY DEFAULT insta511.next_id());
+INSERT INTO insta511.negative VALUES (-1);
+CREATE TABLE insta511.texts (id text DEFAULT insta511.next_id());
+INSERT INTO insta511.texts VALUES ('not an id');
+SELECT newest_id FROM adopt_shard(511, dry_run => true);
+BEGIN;
+SELECT newest_id, id_time(starts_above, '2020-01-01 00:00+00') BETWEEN clock_timestamp() AND clock_timestamp() + interval '2 s' AS near FROM adopt_shard(511);
+ROLLBACK;
+CREATE TABLE insta511.parts (id bigint DEFAULT insta511.next_id(), day date) PARTITION BY RANGE (id);
+CREATE TABLE insta511.part (id bigint, day date);
+ALTER TABLE insta511.parts ATTACH PARTITION insta511.part DEFAULT;
+INSERT INTO insta511.parts VALUES (make_id(now() + interval '5 s', 511, 1000, '2020-01-01 00:00+00')) RETURNING id AS ahead \gset
+-- Not where the shard is already, whatever its schema.
+SELECT create_shard(511, 'elsewhere');
+SELECT * FROM raises('SELECT adopt_shard(511)');
+SET client_min_messages = warning;
+DROP SCHEMA elsewhere CASCADE;
+RESET client_min_messages;
+-- Other schemas in front of the path lead nothing astray.
+CREATE SCHEMA hostile;
+CREATE TABLE hostile.pg_proc (oid oid);
+CREATE TABLE hostile.pg_depend (oid oid);
+CREATE TABLE hostile.pg_attribute (oid oid);
+CREATE FUNCTION hostile.max(bigint) RETURNS bigint LANGUAGE sql RETURN 1;
+SET search_path = hostile, pg_catalog, public;
+SELECT newest_id = :ahead AS newest, starts_above > :ahead AS above FROM adopt_shard(511);
+INSERT INTO insta511.parts DEFAULT VALUES RETURNING id > :ahead AS above;
+RESET search_path;
+SET client_min_messages = warning;
+DROP SCHEMA hostile CASCADE;
+RESET client_min_messages;
+-- Rows that are hidden from the table's owner are not overlooked.
+CREATE SCHEMA insta512;
+CREATE SEQUENCE insta512.table_id_seq;
+CREATE DOMAIN insta512.big AS bigint;
+CREATE FUNCTION insta512.next_id() RETURNS bigint LANGUAGE plpgsql SET search_path = insta512 AS $$
+DECLARE
+    unused big;
+    id bigint;
+BEGIN
+    id := ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1577836800000) << 23) | (512 << 10) | (nextval('insta512.table_id_seq') % 1024);
+    RETURN id;
+END $$;
+ALTER FUNCTION insta512.next_id() RESET search_path;
+CREATE TABLE insta512.hidden (id bigint PRIMARY KEY DEFAULT insta512.next_id());
+ALTER SCHEMA insta512 OWNER TO regress_id_owner;
+ALTER TABLE insta512.hidden OWNER TO regress_id_owner;
+ALTER TABLE insta512.hidden ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+SELECT * FROM raises('SELECT adopt_shard(512)');
+ALTER TABLE insta512.hidden NO FORCE ROW LEVEL SECURITY;
+-- What the owner has attached to a table runs with the owner's rights, and cannot take the caller's back.
+CREATE FUNCTION insta512.trap() RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    PERFORM set_config('regress.run_by', current_user, false);
+    BEGIN
+        PERFORM set_config('role', 'none', false);
+    EXCEPTION WHEN OTHERS THEN
+        PERFORM set_config('regress.refused', SQLERRM, false);
+    END;
+    RETURN true;
+END $$;
+CREATE INDEX ON insta512.hidden (id) WHERE insta512.trap();
+SELECT set_config('regress.run_by', '', false), set_config('regress.refused', '', false);
+-- A body that is only moved is not checked: its names mean something where it runs.
+BEGIN;
+SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(512);
+SELECT current_setting('regress.run_by') AS run_by, current_setting('regress.refused') AS refused;
+-- What only looks like a pair of old and new stays as it is.
+CREATE FUNCTION insta512.bystander() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
+CREATE FUNCTION insta512.original_bystander() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 2; END';
+SELECT unadopt_shard(512), insta512.bystander();
+ROLLBACK;
 -- A superuser who adopts runs nothing of the owner's with his own rights: what is made is the owner's.
 CREATE SCHEMA insta509 AUTHORIZATION regress_id_owner;
 SET ROLE regress_id_owner;
@@ -221,6 +300,10 @@ ALTER VIEW insta509.v ALTER id SET DEFAULT insta509.next_id();
 RESET ROLE;
 SELECT newest_id, starts_above IS NOT NULL AS adopted FROM adopt_shard(509);
 SELECT DISTINCT proowner::regrole FROM pg_proc WHERE pronamespace = 'insta509'::regnamespace;
+-- Nor does somebody else with the owner's.
+SET ROLE regress_id_other;
+SELECT * FROM raises('SELECT unadopt_shard(509)');
+RESET ROLE;
 
 -- A serial and an identity: new keys above all old ones, which stay as they are.
 SELECT create_shard(510);
@@ -243,7 +326,19 @@ ALTER TABLE public.serials ALTER id SET DEFAULT nextval('public.serials_id_seq':
 INSERT INTO serials (n) VALUES (8) RETURNING id;
 ALTER TABLE public.identities ALTER id DROP DEFAULT, ALTER id ADD GENERATED ALWAYS AS IDENTITY (START WITH 6);
 INSERT INTO identities (n) VALUES (8) RETURNING id;
--- Keys that are ids of some other generator already.
+CREATE TABLE by_default (id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY);
+SELECT way_back FROM adopt_table(510, 'by_default', dry_run => true);
+-- Keys below all ids.
+CREATE TABLE negatives (id bigserial PRIMARY KEY);
+INSERT INTO negatives VALUES (-1);
+SELECT newest_key FROM adopt_table(510, 'negatives');
+INSERT INTO negatives DEFAULT VALUES RETURNING id_shard(id), id_time(id) - clock_timestamp() < interval '2 s' AS near;
+-- Keys that are ids of some other generator already; the clock may yet be set back behind them.
+CREATE TABLE recent (id bigserial PRIMARY KEY);
+INSERT INTO recent VALUES (make_id(now() - interval '1 hour', 8191, 1023)) RETURNING id AS recent_id \gset
+SELECT create_shard(513);
+SELECT newest_key = :recent_id AS newest FROM adopt_table(513, 'recent');
+SELECT last_id > :recent_id AS above FROM shards WHERE shard = 513;
 INSERT INTO serials VALUES (make_id(now() + interval '3 s', 8191, 1023)) RETURNING id AS foreign_id \gset
 SELECT newest_key = :foreign_id AS newest FROM adopt_table(510, 'serials');
 INSERT INTO serials (n) VALUES (9) RETURNING id > :foreign_id AS above, id_shard(id);
@@ -256,7 +351,13 @@ SELECT * FROM raises('SELECT adopt_table(510, ''"Small Ones"'', ''N'')');
 SELECT * FROM raises('SELECT adopt_table(510, ''"Small Ones"'', ''name'')');
 SELECT * FROM raises('SELECT adopt_table(510, ''"Small Ones"'', ''none'')');
 SELECT * FROM raises('SELECT adopt_table(510, ''insta509.v'', ''id'')');
-SELECT * FROM raises('SELECT adopt_table(511, ''serials'')');
+SELECT * FROM raises('SELECT adopt_table(599, ''serials'')');
+CREATE TABLE pairs (id bigserial, n int, PRIMARY KEY (id, n));
+SELECT * FROM raises('SELECT adopt_table(510, ''pairs'')');
+ALTER TABLE pairs ALTER id SET DEFAULT nextval('pairs_id_seq') + 1;
+SELECT * FROM raises('SELECT adopt_table(510, ''pairs'', ''id'')');
+ALTER TABLE pairs ALTER id SET DEFAULT nextval('pairs_id_seq'::text);
+SELECT * FROM raises('SELECT adopt_table(510, ''pairs'', ''id'')');
 SELECT * FROM raises('SELECT adopt_table(510, NULL)');
 SELECT * FROM raises('SELECT adopt_table(NULL, ''serials'')');
 SELECT * FROM raises('SELECT adopt_table(510, 1::regclass)');
@@ -265,6 +366,7 @@ INSERT INTO serials VALUES (9000000000000000000);
 SELECT * FROM raises('SELECT adopt_table(510, ''serials'')');
 SET ROLE regress_id_other;
 SELECT * FROM raises('SELECT adopt_table(510, ''serials'')');
+SELECT * FROM raises('SELECT adopt_table(510, ''serials'', dry_run => true)');
 RESET ROLE;
 \x off
 \pset format aligned
@@ -272,8 +374,8 @@ RESET ROLE;
 
 \set VERBOSITY terse
 SET client_min_messages = warning;
-DROP SCHEMA insta500, insta503, insta507, insta508, insta509, insta510, "Shard ""7""" CASCADE;
-DROP TABLE serials, identities, "Small Ones";
+DROP SCHEMA insta500, insta503, insta507, insta508, insta509, insta510, insta511, insta512, insta513, "Shard ""7""" CASCADE;
+DROP TABLE serials, identities, "Small Ones", by_default, negatives, recent, pairs;
 DROP SEQUENCE only_one;
 DROP FUNCTION raises;
 DROP OWNED BY regress_id_owner;

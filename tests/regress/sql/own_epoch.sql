@@ -124,7 +124,14 @@ CREATE OR REPLACE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE sql RETURN
 SELECT state FROM raises('SELECT create_shard(307, if_not_exists => true)');
 CREATE OR REPLACE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE sql RETURN shard_next_id(307, 'insta307.table_id_seq', '2024-01-02 00:00+00');
 SELECT state FROM raises('SELECT create_shard(307, if_not_exists => true)');
-DROP FUNCTION insta307.next_id();
+-- Another function of that name, another name beside it.
+CREATE FUNCTION insta307.shard_next_id(int, regclass, timestamptz) RETURNS bigint LANGUAGE sql RETURN 1;
+CREATE OR REPLACE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE sql RETURN insta307.shard_next_id(307, 'insta307.table_id_seq', '2024-01-01 00:00+00');
+SELECT state FROM raises('SELECT create_shard(307, if_not_exists => true)');
+CREATE FUNCTION other_next_id(int, regclass, timestamptz) RETURNS bigint LANGUAGE sql RETURN 1;
+CREATE OR REPLACE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE sql RETURN other_next_id(307, 'insta307.table_id_seq', '2024-01-01 00:00+00');
+SELECT state FROM raises('SELECT create_shard(307, if_not_exists => true)');
+DROP FUNCTION insta307.next_id(), insta307.shard_next_id, other_next_id;
 CREATE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
 SELECT * FROM raises('SELECT create_shard(307, if_not_exists => true)');
 DROP FUNCTION insta307.next_id(), insta307.id_time(bigint);
@@ -132,30 +139,41 @@ CREATE FUNCTION insta307.id_time(bigint) RETURNS timestamptz LANGUAGE sql RETURN
 SELECT * FROM raises('SELECT create_shard(307, if_not_exists => true)');
 -- Nothing half done: the error has taken back next_id().
 SELECT to_regprocedure('insta307.next_id()');
+CREATE OR REPLACE FUNCTION insta307.id_time(bigint) RETURNS timestamptz LANGUAGE sql RETURN shard_id_time($1, '2024-01-02 00:00+00');
+SELECT state FROM raises('SELECT create_shard(307, if_not_exists => true)');
 DROP FUNCTION insta307.id_time(bigint);
+ALTER FUNCTION insta307.epoch() RENAME TO its_epoch;
+CREATE FUNCTION insta307.epoch() RETURNS timestamptz LANGUAGE sql RETURN now();
+SELECT * FROM raises('SELECT create_shard(307, if_not_exists => true)');
+DROP FUNCTION insta307.epoch();
+SELECT * FROM raises('SELECT create_shard(307, epoch => ''2025-01-01'', if_not_exists => true)');
+ALTER FUNCTION insta307.its_epoch() RENAME TO epoch;
+ALTER FUNCTION insta307.shard_307() RENAME TO its_definition;
+CREATE FUNCTION insta307.shard_307() RETURNS int LANGUAGE sql RETURN 307;
+SELECT * FROM raises('SELECT create_shard(307, if_not_exists => true)');
+DROP FUNCTION insta307.shard_307();
+ALTER FUNCTION insta307.its_definition() RENAME TO shard_307;
 SELECT create_shard(307, if_not_exists => true);
 SELECT way, right_shard, right_time FROM agree(307, 'insta307');
 -- A sequence that cannot hold the clock is found out at once.
 CREATE SCHEMA insta308 CREATE SEQUENCE table_id_seq AS int CYCLE;
 SELECT * FROM raises('SELECT create_shard(308, if_not_exists => true)');
 ALTER SEQUENCE insta308.table_id_seq AS bigint NO MAXVALUE NO CYCLE;
+-- It stays locked to the transaction's end; what nobody else can see yet does not.
+BEGIN;
+SELECT create_shard(308, if_not_exists => true), create_shard(309);
+SELECT locktype, mode FROM pg_locks WHERE pid = pg_backend_pid()
+    AND (relation IN ('insta308.table_id_seq'::regclass, 'insta309.table_id_seq'::regclass) OR objid = 'insta309'::regnamespace);
+ROLLBACK;
 SELECT create_shard(308, if_not_exists => true);
 
--- Decoys: what merely looks like a definition is none; a schema named insta<N> comes first, then its owner's word.
+-- Two that are equally good are an error; what merely looks like a definition is none.
 CREATE SCHEMA decoy;
 CREATE SEQUENCE decoy.seq;
-CREATE FUNCTION decoy.shard_300(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
-    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
-SELECT schema FROM shards WHERE shard = 300 ORDER BY schema;
-SELECT next_id(300) > 0 AND NOT is_called AS decoy_not_used FROM decoy.seq;
 CREATE FUNCTION decoy.shard_301(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
     BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
 SELECT * FROM raises('SELECT next_id(301)');
-CREATE ROLE regress_id_decoy;
-GRANT CREATE ON SCHEMA decoy TO regress_id_decoy;
-ALTER FUNCTION decoy.shard_301() OWNER TO regress_id_decoy;
-SELECT id_shard(next_id(301)), NOT is_called AS decoy_not_used FROM decoy.seq;
-DROP FUNCTION decoy.shard_301(), decoy.shard_300();
+DROP FUNCTION decoy.shard_301();
 -- Other languages, other columns, other names, values that are not constants, temporary ones.
 CREATE FUNCTION decoy.shard_310(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE plpgsql AS 'BEGIN RAISE ''never run''; END';
 CREATE FUNCTION decoy.shard_311(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
@@ -174,14 +192,45 @@ CREATE FUNCTION decoy.shard_316(OUT sequence regclass, OUT epoch timestamptz, OU
 CREATE FUNCTION decoy.shard_317(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
     BEGIN ATOMIC SELECT 'decoy.seq'::regclass, 'infinity'::timestamptz, ''::text; END;
 CREATE FUNCTION decoy.shard_318() RETURNS void LANGUAGE sql BEGIN ATOMIC END;
+CREATE FUNCTION decoy.shard_331(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '294276-12-31 23:59:59.999999+00'::timestamptz, ''::text; END;
+CREATE FUNCTION decoy.shard_332(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text FROM pg_class; END;
+CREATE FUNCTION decoy.shard_333(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text WHERE false; END;
+CREATE FUNCTION decoy.shard_334(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT 1::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
 CREATE FUNCTION decoy.shard_320() RETURNS void LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT 2; END;
+CREATE FUNCTION decoy.shard_321(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC
+        SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text;
+        SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text;
+    END;
+CREATE FUNCTION decoy.shard_322(OUT sequence regclass, OUT epoch timestamptz, OUT home int) LANGUAGE sql
+    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 1; END;
+CREATE FUNCTION decoy.shard_323(OUT sequence regclass, OUT epoch timestamptz, OUT home text, OUT more text) LANGUAGE sql
+    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text, ''::text; END;
+CREATE FUNCTION decoy.shard_324(OUT sequence oid, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT '1259'::oid, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+CREATE FUNCTION decoy.shard_325(OUT sequence regclass, OUT epoch timestamp, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00'::timestamp, ''::text; END;
 CREATE FUNCTION pg_temp.shard_319(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
     BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
 SELECT shard FROM shards WHERE shard >= 310 OR schema = 'decoy';
-SELECT state FROM generate_series(310, 320) AS n, raises(format('SELECT next_id(%s)', n)) GROUP BY state;
+SELECT state FROM generate_series(310, 334) AS n, raises(format('SELECT next_id(%s)', n)) GROUP BY state;
+-- What is no sequence, or one of a single session, has no last id, and spoils nobody's view.
+CREATE TABLE decoy.no_sequence ();
+CREATE FUNCTION decoy.shard_326(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT 'decoy.no_sequence'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+CREATE TEMPORARY SEQUENCE mine;
+CREATE FUNCTION decoy.shard_327(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT 'mine'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+SELECT id_shard(next_id(327)) AS shard;
+SELECT shard, last_id FROM shards WHERE schema = 'decoy';
+SELECT state FROM raises('SELECT next_id(326)');
+DROP SEQUENCE mine CASCADE;
 
 \set VERBOSITY terse
 SET client_min_messages = warning;
 DROP SCHEMA decoy, insta300, "photos of ""Anna""; it's", "Upper_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "ünïcode", insta304, insta305, insta306, insta307, insta308 CASCADE;
 DROP FUNCTION raises, agree;
-DROP ROLE regress_id_decoy;

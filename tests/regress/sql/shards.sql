@@ -38,6 +38,11 @@ SELECT count(*) FROM shards WHERE shard IN (400, 401);
 SELECT relation::regclass, mode FROM pg_locks WHERE pid = pg_backend_pid() AND relation::regclass::text LIKE '%table_id_seq';
 SELECT next_id(400) = (SELECT last_id FROM shards WHERE shard = 400) AS seen, next_id(400) - :id400 > 0 AS goes_on;
 ROLLBACK;
+-- In the order of the numbers.
+BEGIN;
+SELECT create_shard(90);
+SELECT shard FROM shard_states() WHERE shard IN (90, 400, 8000);
+ROLLBACK;
 -- A read-only transaction, and a value that no id has.
 BEGIN READ ONLY;
 SELECT shard FROM shards WHERE shard = 400;
@@ -64,6 +69,7 @@ SELECT next_id(402) > id AS above FROM known;
 BEGIN;
 UPDATE known SET id = advance_shard(402, make_id(clock_timestamp() + interval '3 seconds', 402, 9)) RETURNING id_seq(id);
 SELECT id AS ahead FROM known \gset
+SELECT mode FROM pg_locks WHERE pid = pg_backend_pid() AND relation = 'insta402.table_id_seq'::regclass;
 ROLLBACK;
 SELECT next_id(402) > :ahead AS above;
 -- More than a minute ahead is worth a warning.
@@ -105,8 +111,9 @@ RESET ROLE;
 \pset tuples_only off
 
 -- A shard of another place: what a copy looks like, and how it is made at home.
+SELECT '7000000000000000000/' || oid AS elsewhere FROM pg_database WHERE datname = current_database() \gset
 CREATE OR REPLACE FUNCTION insta400.shard_400(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    BEGIN ATOMIC SELECT 'insta400.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, '7000000000000000000/16384'::text; END;
+    BEGIN ATOMIC SELECT 'insta400.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, (:'elsewhere')::text; END;
 SELECT shard, at_home FROM shards WHERE shard IN (400, 401);
 SELECT id_shard(next_id(400));
 SELECT claim_shard(400);

@@ -1,0 +1,199 @@
+-- Roles that mean no good, and names that are chosen to do harm.
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
+CREATE FUNCTION raises(statement text, OUT state text, OUT message text, OUT hint text) LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE statement;
+    message := 'no error';
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+END $$;
+SET client_min_messages = warning;
+DROP ROLE IF EXISTS regress_id_mallory, regress_id_victim, regress_id_app;
+RESET client_min_messages;
+CREATE ROLE regress_id_mallory;
+CREATE ROLE regress_id_victim;
+CREATE ROLE regress_id_app;
+DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO regress_id_mallory, regress_id_victim', current_database()); END $$;
+
+-- A definition of someone else's: not of one's own sequence, not beside the database owner's.
+SELECT create_shard(600), create_shard(601, 'photos_eu');
+SET ROLE regress_id_victim;
+SELECT create_shard(602, 'victims');
+RESET ROLE;
+SET ROLE regress_id_mallory;
+CREATE SCHEMA insta601 CREATE SEQUENCE seq;
+CREATE FUNCTION insta601.shard_600(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+    BEGIN ATOMIC SELECT 'insta601.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+CREATE FUNCTION insta601.shard_601(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+    BEGIN ATOMIC SELECT 'insta601.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+DO $$ BEGIN EXECUTE format('CREATE FUNCTION insta601.shard_602(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+    BEGIN ATOMIC SELECT %L::regclass, ''1992-02-01 00:00+00''::timestamptz, ''''::text; END',
+    (SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = 'victims' AND relkind = 'S')); END $$;
+RESET ROLE;
+SELECT id_shard(next_id(600)), id_shard(next_id(601)), id_shard(next_id(602)), NOT is_called AS decoy_not_used FROM insta601.seq;
+SELECT shard, schema FROM shards WHERE shard BETWEEN 600 AND 602 ORDER BY shard, schema;
+-- Between roles that are no better than each other it is in doubt, and the schema's own function is not.
+SET ROLE regress_id_mallory;
+CREATE OR REPLACE FUNCTION insta601.shard_602(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+    BEGIN ATOMIC SELECT 'insta601.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+RESET ROLE;
+SELECT * FROM raises('SELECT next_id(602)');
+SELECT id_shard(victims.next_id());
+-- With mere CREATE on another's schema it is not even that.
+SET ROLE regress_id_mallory;
+DROP FUNCTION insta601.shard_602();
+RESET ROLE;
+CREATE SCHEMA open;
+GRANT ALL ON SCHEMA open TO regress_id_mallory;
+SET ROLE regress_id_mallory;
+CREATE FUNCTION open.shard_602(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+    BEGIN ATOMIC SELECT 'insta601.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+RESET ROLE;
+SELECT id_shard(next_id(602)), NOT is_called AS decoy_not_used FROM insta601.seq;
+
+-- Bodies too deep to be read do no harm.
+SET ROLE regress_id_mallory;
+DO $$ BEGIN
+    EXECUTE format('CREATE FUNCTION open.shard_600(a int) RETURNS int RETURN a %s', repeat('+a', 3000));
+    EXECUTE format('CREATE FUNCTION insta601.shard_603() RETURNS int RETURN random() %s', repeat('+1', 3000));
+END $$;
+RESET ROLE;
+SELECT id_shard(next_id(600));
+SELECT * FROM raises('SELECT next_id(603)');
+SELECT shard FROM shards WHERE shard = 603;
+
+-- Names with quotes and backslashes, under either way to write strings.
+SET standard_conforming_strings = off;
+SET escape_string_warning = off;
+SELECT create_shard(604, E'\\'';x');
+SELECT id_shard(next_id(604)), claim_shard(604);
+CREATE SCHEMA "\';SELECT 1;--";
+CREATE SEQUENCE "\';SELECT 1;--".table_id_seq;
+SELECT create_shard(605, E'\\\';SELECT 1;--', if_not_exists => true);
+SELECT id_shard(next_id(605)), claim_shard(605);
+RESET standard_conforming_strings;
+RESET escape_string_warning;
+SELECT schema, sequence FROM shards WHERE shard IN (604, 605);
+SET search_path = open;
+SET ROLE regress_id_mallory;
+CREATE FUNCTION open.max(bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 666::bigint';
+RESET ROLE;
+RESET search_path;
+
+-- Functions that look like what would be made, and do more.
+CREATE SCHEMA insta606;
+CREATE FUNCTION evil() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE 'run as %', current_user; END $$;
+CREATE SEQUENCE insta606.table_id_seq;
+CREATE FUNCTION insta606.next_id() RETURNS bigint LANGUAGE sql
+    BEGIN ATOMIC SELECT shard_next_id(606, 'insta606.table_id_seq', '2011-08-24 21:07:01.721+00') FROM evil(); END;
+SELECT state FROM raises('SELECT create_shard(606, if_not_exists => true)');
+CREATE OR REPLACE FUNCTION insta606.next_id() RETURNS bigint LANGUAGE sql IMMUTABLE
+    RETURN shard_next_id(606, 'insta606.table_id_seq', '2011-08-24 21:07:01.721+00');
+SELECT state FROM raises('SELECT create_shard(606, if_not_exists => true)');
+ALTER FUNCTION insta606.next_id() VOLATILE;
+CREATE FUNCTION insta606.id_time(id bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE RETURN shard_id_time(evil(), '2011-08-24 21:07:01.721+00');
+SELECT message FROM raises('SELECT create_shard(606, if_not_exists => true)');
+DROP FUNCTION insta606.id_time(bigint);
+SELECT create_shard(606, if_not_exists => true);
+DROP FUNCTION insta606.next_id();
+CREATE FUNCTION insta606.next_id() RETURNS bigint LANGUAGE sql RETURN evil();
+CREATE TABLE serials (id bigserial PRIMARY KEY);
+SELECT state FROM raises('SELECT adopt_table(606, ''serials'')');
+DROP FUNCTION insta606.next_id();
+SELECT * FROM raises('SELECT adopt_table(606, ''serials'')');
+
+-- An original that was never kept.
+GRANT USAGE, CREATE ON SCHEMA victims TO regress_id_mallory;
+SET ROLE regress_id_mallory;
+CREATE FUNCTION victims.original_next_id() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 23) | (602 << 10) | (nextval('insta601.seq') % 1024);
+END $$;
+RESET ROLE;
+SELECT state, message FROM raises('SELECT unadopt_shard(602)');
+SET ROLE regress_id_victim;
+SELECT state, message FROM raises('SELECT unadopt_shard(602)');
+RESET ROLE;
+
+-- Sequences that an adoption must not touch: another's, shared, a shard's, temporary; a table in place of one.
+CREATE FUNCTION original(schema text, shard int, sequence text) RETURNS void LANGUAGE plpgsql AS $body$
+BEGIN
+    EXECUTE format('CREATE OR REPLACE FUNCTION %I.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
+        BEGIN
+            RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1577836800000) << 23) | (%s << 10) | (nextval(%L) %% 1024);
+        END $$', schema, shard, sequence);
+END $body$;
+GRANT EXECUTE ON FUNCTION original TO regress_id_mallory;
+SET ROLE regress_id_mallory;
+CREATE SCHEMA insta610;
+SELECT original('insta610', 610, 'public.serials_id_seq');
+RESET ROLE;
+SELECT * FROM raises('SELECT adopt_shard(610)');
+CREATE SCHEMA insta611;
+SELECT original('insta611', 611, 'public.serials_id_seq');
+SELECT * FROM raises('SELECT adopt_shard(611, dry_run => true)');
+SELECT original('insta611', 611, 'insta600.table_id_seq');
+SELECT * FROM raises('SELECT adopt_shard(611, dry_run => true)');
+CREATE TEMP SEQUENCE passing;
+SELECT original('insta611', 611, 'pg_temp.passing');
+SELECT state, regexp_replace(message, 'pg_temp_\d+', 'pg_temp') AS message FROM raises('SELECT adopt_shard(611, sequence => ''passing'')');
+SELECT state, message FROM raises('SELECT adopt_shard(611, sequence => ''serials'')');
+CREATE SEQUENCE insta611.table_id_seq;
+SELECT original('insta611', 611, 'insta611.table_id_seq');
+SELECT * FROM raises('SELECT adopt_shard(611, ''elsewhere'', ''insta611.next_id()'')');
+ALTER FUNCTION insta611.next_id() RENAME TO a_name_so_long_that_there_is_no_room_for_the_one_it_is_kept_by;
+SELECT state, message FROM raises('SELECT adopt_shard(611, dry_run => true)');
+ALTER FUNCTION insta611.a_name_so_long_that_there_is_no_room_for_the_one_it_is_kept_by() RENAME TO next_id;
+
+-- A table of a role that may not read another's: nobody runs anything with more rights than his own.
+CREATE TABLE insta611.t (id bigint PRIMARY KEY DEFAULT insta611.next_id());
+ALTER FUNCTION insta611.next_id() OWNER TO regress_id_victim;
+ALTER SEQUENCE insta611.table_id_seq OWNER TO regress_id_victim;
+GRANT ALL ON SCHEMA insta611 TO regress_id_victim;
+SET ROLE regress_id_victim;
+SELECT * FROM raises('SELECT adopt_shard(611, dry_run => true)');
+-- An error that is caught leaves nothing behind: the session is out of the transaction.
+SELECT state, message FROM raises('SELECT adopt_shard(611)');
+SELECT now() = statement_timestamp() AS outside, current_setting('search_path') AS search_path, current_user;
+RESET ROLE;
+GRANT SELECT ON insta611.t TO regress_id_victim;
+SET ROLE regress_id_victim;
+SELECT state, message FROM raises('SELECT adopt_shard(611)');
+SELECT now() = statement_timestamp() AS outside, current_setting('search_path') AS search_path, current_user;
+RESET ROLE;
+-- Adopted in a transaction that goes on for a while: the ids start after its end.
+BEGIN;
+SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(611);
+SELECT pg_sleep(1.2);
+COMMIT;
+SELECT ahead > interval '0.5 s' AS after_commit FROM shards WHERE shard = 611;
+SELECT unadopt_shard(611);
+BEGIN;
+SAVEPOINT s;
+SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(611);
+ROLLBACK TO s;
+COMMIT;
+BEGIN;
+SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(611);
+PREPARE TRANSACTION 'regress_id';
+SELECT count(*) FROM shards WHERE shard = 611;
+
+-- Whoever writes to a table must be able to make its ids afterwards.
+SELECT create_shard(607);
+GRANT INSERT ON serials TO regress_id_app;
+SELECT * FROM raises('SELECT adopt_table(607, ''serials'')');
+GRANT USAGE ON SCHEMA insta607 TO regress_id_app;
+GRANT USAGE ON SEQUENCE insta607.table_id_seq TO regress_id_app;
+SELECT adopted FROM adopt_table(607, 'serials');
+SET ROLE regress_id_app;
+INSERT INTO serials DEFAULT VALUES;
+RESET ROLE;
+
+\set VERBOSITY terse
+SET client_min_messages = warning;
+DROP TABLE serials;
+DROP SCHEMA insta600, insta601, insta606, insta607, insta610, insta611, photos_eu, victims, open, "\';x", "\';SELECT 1;--" CASCADE;
+DROP FUNCTION raises, evil, original;
+DROP OWNED BY regress_id_mallory, regress_id_victim;
+DROP ROLE regress_id_mallory, regress_id_victim, regress_id_app;
