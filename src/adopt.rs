@@ -215,6 +215,9 @@ fn adopt_table(
     let Regclass(table) = not_null(table, Argument::Table)?;
     let dry_run = not_null(dry_run, Argument::DryRun)?;
     let own_schema = shard::schema_of_this_function(fcinfo);
+    if catalog::relation(table).is_none() {
+        return Err(Error::TableMissing(table).into());
+    }
     settings::with(settings::OWN_NAMES, || {
         if !dry_run {
             shard::prevent_if_read_only("adopt_table()");
@@ -227,12 +230,15 @@ fn adopt_table(
         if !missing.is_empty() {
             return Err(Error::ShardIncomplete { shard: shard.number() }.into());
         }
-        let column = SerialColumn::find(table, column)?;
+        let column = SerialColumn::find(table, column, &definition)?;
         check_writers_rights(&column.column, &definition)?;
         let lock = format!("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", names::relation(table));
-        if !dry_run {
+        let column = if dry_run {
+            column
+        } else {
             lock_out_writers(Some(lock.clone()), None)?;
-        }
+            SerialColumn::find(table, Some(column.column.name), &definition)? // as it is now
+        };
         let newest = newest_id(std::slice::from_ref(&column.column))?;
         let (change, way_back) = column.scripts(&names::schema(definition.schema));
         let script = format!("{lock};\n{change};");
@@ -343,13 +349,11 @@ impl Adoption {
                 function: names::function(self.function.oid),
             });
         }
-        let mut other = None;
-        definition::visit_all(|definition| {
-            if definition.clock.sequence == sequence {
-                other = Some(format!("shard {}", definition.shard.number()));
-            }
-        });
-        let other = other.or_else(|| {
+        let query = "SELECT objid FROM pg_depend WHERE classid = 'pg_proc'::regclass
+             AND refclassid = 'pg_class'::regclass AND refobjid = $1 AND deptype = 'n'";
+        let dependents = select(query, &[sequence.into()], |row| row.get::<Oid>(1));
+        let definition = dependents.into_iter().find_map(|oid| definition::read(&catalog::function(oid)?));
+        let other = definition.map(|it| format!("shard {}", it.shard.number())).or_else(|| {
             let query = "SELECT f.adrelid, a.attname::text, true FROM pg_depend AS d JOIN pg_attrdef AS f ON f.oid = d.objid
                  JOIN pg_attribute AS a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
                  WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1";
@@ -395,14 +399,10 @@ impl Adoption {
     /// Old calls that wait for our lock go on when the transaction ends, which may be a while from now. So the start is
     /// moved on once more just before.
     fn start_again_at_commit(&self) {
-        let (shard, clock, owner) = (self.plan.shard, self.clock, self.function.owner);
+        let (shard, clock, schema) = (self.plan.shard, self.clock, self.function.schema);
         pgrx::register_xact_callback(PgXactCallbackEvent::PreCommit, move || {
-            // Unless it has been rolled back to a savepoint.
-            let is_ours =
-                definition::find(shard).is_ok_and(|found| found.is_some_and(|it| it.clock == clock));
-            if !is_ours {
-                return;
-            }
+            let sequence = catalog::relation(clock.sequence).filter(|_| is_adopted(schema, shard, clock));
+            let Some(catalog::Relation { owner, .. }) = sequence else { return };
             let last = sequence::last_value(clock.sequence).unwrap_or(0);
             let start = ((now_ms(clock.epoch) + GRACE_MS) * VALUES_PER_MS) | (last & i64::from(SEQ_MAX));
             let advanced = sys::with_rights_of(owner, || sequence::advance(clock, start, "adopt_shard()"));
@@ -410,8 +410,10 @@ impl Adoption {
                 ErrorReport::from(error).report(PgLogLevel::ERROR);
             }
         });
-        pgrx::register_xact_callback(PgXactCallbackEvent::PrePrepare, || {
-            ErrorReport::from(Error::AdoptionPrepared).report(PgLogLevel::ERROR);
+        pgrx::register_xact_callback(PgXactCallbackEvent::PrePrepare, move || {
+            if is_adopted(schema, shard, clock) {
+                ErrorReport::from(Error::AdoptionPrepared).report(PgLogLevel::ERROR);
+            }
         });
     }
 
@@ -469,6 +471,14 @@ impl Adoption {
     }
 }
 
+/// Whether an adoption still stands: it may have been rolled back to a savepoint.
+fn is_adopted(schema: Oid, shard: Shard, clock: Clock) -> bool {
+    let function = catalog::function_in(schema, &definition::function_name(shard), &[]);
+    function
+        .and_then(|function| definition::read(&function))
+        .is_some_and(|definition| definition.clock == clock)
+}
+
 /// What the body and the caller say of a constant. One of them must, and both the same.
 fn agree<T: PartialEq>(
     function: &str,
@@ -516,7 +526,8 @@ fn read_original(function: &Function) -> Result<Original, Error> {
     if function.returns != pg_sys::INT8OID {
         return Err(not("it does not return bigint"));
     }
-    original::read(&function.source).map_err(|difference| not(&difference.to_string()))
+    let source = catalog::source(function.oid).unwrap_or_default();
+    original::read(&source).map_err(|difference| not(&difference.to_string()))
 }
 
 /// The one function of a schema that is the original.
@@ -619,28 +630,21 @@ fn newest_id(columns: &[Column]) -> Result<Option<(i64, String)>, Error> {
     let mut newest = None;
     for column in columns.iter().filter(|column| column.is_bigint) {
         let table = names::relation(column.table);
-        // SAFETY: asks the catalogs.
-        let may_read =
-            unsafe { sys::may(column.table, catalog::current_role(), pg_sys::ACL_SELECT as pg_sys::AclMode) };
-        if !may_read {
-            return Err(Error::NoRightOnTable { name: table, role: names::current_role() });
+        // What the owner has attached to the table runs with the owner's rights, neither more nor others.
+        let owner_who_may = || {
+            let owner = catalog::relation(column.table).map(|relation| relation.owner);
+            owner.filter(|owner| catalog::has_rights_of(catalog::current_role(), *owner))
+        };
+        if owner_who_may().is_none() {
+            return Err(Error::NotTableOwner(table));
         }
         // What the name means must not change between here and the query.
         // SAFETY: a lock on a relation that is gone protects nothing, which is found out next.
         unsafe { pg_sys::LockRelationOid(column.table, pg_sys::AccessShareLock as pg_sys::LOCKMODE) };
-        let Some(catalog::Relation { owner, .. }) = catalog::relation(column.table) else { continue };
-        if table != names::relation(column.table) || catalog::named(&table) != Some(column.table) {
-            return Err(Error::TableChanged(table));
-        }
+        let is_same = table == names::relation(column.table) && catalog::named(&table) == Some(column.table);
+        let Some(owner) = owner_who_may().filter(|_| is_same) else { return Err(Error::TableChanged(table)) };
         let query = format!("SELECT max({}) FROM {table}", quote_identifier(&column.name));
-        let read = || select(&query, &[], |row| row.get::<i64>(1));
-        // Nothing that the owner has attached to the table runs with more than the owner's rights, nor the caller with
-        // more than his own.
-        let max = if catalog::has_rights_of(catalog::current_role(), owner) {
-            sys::with_rights_of(owner, read)
-        } else {
-            read()
-        };
+        let max = sys::with_rights_of(owner, || select(&query, &[], |row| row.get::<i64>(1)));
         newest = newest.max(max.into_iter().next().map(|max| (max, column.qualified())));
     }
     Ok(newest)
@@ -722,7 +726,7 @@ struct SerialColumn {
 
 impl SerialColumn {
     /// The column of that name, or the one that the table's primary key consists of.
-    fn find(table: Oid, name: Option<String>) -> Result<SerialColumn, Error> {
+    fn find(table: Oid, name: Option<String>, definition: &Definition) -> Result<SerialColumn, Error> {
         let table_name = names::relation(table);
         let query = "SELECT a.attname::text, a.atttypid, format_type(a.atttypid, a.atttypmod),
                  pg_get_expr(f.adbin, f.adrelid), a.attidentity::text,
@@ -767,6 +771,10 @@ impl SerialColumn {
         let is_identity = !identity.is_empty();
         if !is_serial || default.is_none() && !is_identity {
             let default = default.unwrap_or_else(|| "none".into());
+            if default == format!("{}.next_id()", names::schema(definition.schema)) {
+                let shard = definition.shard.number();
+                return Err(Error::HasIdsAlready { column: column.qualified(), shard });
+            }
             return Err(Error::NotSerial { column: column.qualified(), default });
         }
         let identity = owned.filter(|_| is_identity).map(|sequence| {
@@ -814,7 +822,9 @@ fn options_of(sequence: Oid) -> String {
 fn check_writers_rights(column: &Column, definition: &Definition) -> Result<(), Error> {
     let query = "SELECT CASE r WHEN 0 THEN 'public' ELSE pg_get_userbyid(r)::text END
          FROM pg_class AS c, LATERAL (SELECT c.relowner AS r
-             UNION SELECT grantee FROM aclexplode(c.relacl) WHERE privilege_type = 'INSERT') AS writers
+             UNION SELECT grantee FROM aclexplode(c.relacl) WHERE privilege_type = 'INSERT'
+             UNION SELECT grantee FROM pg_attribute, aclexplode(attacl)
+                 WHERE attrelid = c.oid AND privilege_type = 'INSERT') AS writers
          WHERE c.oid = $1 AND NOT CASE r
              WHEN 0 THEN has_schema_privilege('public', $2, 'USAGE') AND has_sequence_privilege('public', $3, 'USAGE, UPDATE')
              ELSE has_schema_privilege(r, $2, 'USAGE') AND has_sequence_privilege(r, $3, 'USAGE, UPDATE') END

@@ -81,8 +81,15 @@ pub fn lock_schema(schema: Oid) -> bool {
     unsafe {
         let mode = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         pg_sys::LockDatabaseObject(pg_sys::NamespaceRelationId, schema, 0, mode);
-        !pg_sys::get_namespace_name(schema).is_null()
     }
+    schema_exists(schema)
+}
+
+pub fn schema_exists(schema: Oid) -> bool {
+    // SAFETY: asks the catalogs.
+    let exists = unsafe { !pg_sys::get_namespace_name(schema).is_null() };
+    forget_schema(schema);
+    exists
 }
 
 /// A row of `pg_class`.
@@ -153,10 +160,9 @@ pub struct Function {
     pub returns: Oid,
     /// The types of its input parameters.
     pub parameters: Vec<Oid>,
+    pub returns_set: bool,
     pub is_volatile: bool,
     pub is_security_definer: bool,
-    /// Its body as text, for other languages than SQL.
-    pub source: String,
     /// The text of its parsed body (`RETURN` or `BEGIN ATOMIC`), unless that is longer than any that matters here.
     parsed: Option<CString>,
 }
@@ -170,8 +176,9 @@ impl Function {
     }
 }
 
-/// Those made here have 1 to 2 kB. Longer ones are somebody else's, and may be so deeply nested that reading them fails.
-const PARSED_MAX: usize = 8192;
+/// Parsed bodies made here have 1 to 2 kB, an original less. Longer ones are somebody else's, and may be so long, or so
+/// deeply nested, that reading them takes a while or fails.
+const TEXT_MAX: usize = 16_384;
 
 /// Which functions to visit: an index finds them by name.
 #[derive(Clone, Copy)]
@@ -237,6 +244,21 @@ pub fn function(oid: Oid) -> Option<Function> {
     }
 }
 
+/// The body of a function as text, for other languages than SQL.
+pub fn source(oid: Oid) -> Option<String> {
+    // SAFETY: the tuple is valid until it is released.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
+        let tuple = pg_sys::SearchSysCache1(cache, oid.into());
+        if tuple.is_null() {
+            return None;
+        }
+        let source = attribute(tuple, pg_sys::Anum_pg_proc_prosrc);
+        pg_sys::ReleaseSysCache(tuple);
+        Some(source?.to_string_lossy().into_owned())
+    }
+}
+
 /// The function of that name and these input types in a schema.
 pub fn function_in(schema: Oid, name: &str, parameters: &[Oid]) -> Option<Function> {
     // SAFETY: the keys are those of this cache: a name, a vector of types and a schema; the name is copied.
@@ -271,12 +293,10 @@ unsafe fn function_of(tuple: pg_sys::HeapTuple) -> Function {
             language: row.prolang,
             returns: row.prorettype,
             parameters,
+            returns_set: row.proretset,
             is_volatile: row.provolatile as u8 == pg_sys::PROVOLATILE_VOLATILE,
             is_security_definer: row.prosecdef,
-            source: attribute(tuple, pg_sys::Anum_pg_proc_prosrc)
-                .map_or_else(String::new, |text| text.to_string_lossy().into_owned()),
-            parsed: attribute(tuple, pg_sys::Anum_pg_proc_prosqlbody)
-                .filter(|text| text.to_bytes().len() <= PARSED_MAX),
+            parsed: attribute(tuple, pg_sys::Anum_pg_proc_prosqlbody),
         }
     }
 }
@@ -286,14 +306,14 @@ fn name_of(row: &pg_sys::FormData_pg_proc) -> &CStr {
     unsafe { CStr::from_ptr(row.proname.data.as_ptr()) }
 }
 
-/// A text or node tree in a tuple of `pg_proc`.
+/// A text or node tree in a tuple of `pg_proc`, unless it is too long to be of interest.
 unsafe fn attribute(tuple: pg_sys::HeapTuple, number: u32) -> Option<CString> {
     // SAFETY: the caller passes a tuple of pg_proc and the number of a column of it that is laid out as a text.
     unsafe {
         let mut is_null = false;
         let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
         let datum = pg_sys::SysCacheGetAttr(cache, tuple, number as pg_sys::AttrNumber, &mut is_null);
-        if is_null {
+        if is_null || pg_sys::toast_raw_datum_size(datum) > TEXT_MAX {
             return None;
         }
         let text = pg_sys::text_to_cstring(datum.cast_mut_ptr());
@@ -325,6 +345,11 @@ unsafe fn selected(body: *mut pg_sys::Node) -> Option<Vec<Expression>> {
             && query.rtable.is_null()
             && query.cteList.is_null()
             && query.setOperations.is_null()
+            && query.groupClause.is_null()
+            && query.groupingSets.is_null()
+            && query.havingQual.is_null()
+            && query.windowClause.is_null()
+            && query.distinctClause.is_null()
             && query.limitCount.is_null()
             && query.limitOffset.is_null()
             && (query.jointree.is_null() || (*query.jointree).quals.is_null());

@@ -52,8 +52,8 @@ pub fn this_database() -> String {
 /// Finds a shard by its number.
 ///
 /// Anyone who may make functions can make one of that name. So it counts only if its owner has the rights of the
-/// sequence's owner, too; one whose owner has the rights of the schema's owner comes before others, and one of the
-/// database's owner, or a superuser, before those. That no one else can win over.
+/// sequence's owner, too; one of the database's owner, or of a superuser, comes before all others, which nobody else
+/// can win over; and then one whose owner has the rights of the schema's owner.
 ///
 /// # Errors
 ///
@@ -62,8 +62,8 @@ pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
     let mut found = vec![];
     catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| found.extend(read(function)));
     let ranks: [fn(&Definition) -> bool; 2] = [
-        |definition| catalog::rules_schema(definition.schema, definition.owner),
         |definition| catalog::rules_database(definition.owner),
+        |definition| catalog::rules_schema(definition.schema, definition.owner),
     ];
     for is_before_others in ranks {
         if found.len() > 1 && found.iter().any(is_before_others) {
@@ -89,7 +89,12 @@ pub fn visit_all(mut visit: impl FnMut(Definition)) {
 /// What the function defines, if it is of the form above.
 pub fn read(function: &Function) -> Option<Definition> {
     let shard = Shard::new(function.name.strip_prefix(PREFIX)?.parse().ok()?)?;
-    if function.name != function_name(shard) {
+    // A schema can be gone: servers of before November 2026 let it be dropped beside a transaction that makes a
+    // function in it.
+    if function.name != function_name(shard)
+        || function.returns_set
+        || !catalog::schema_exists(function.schema)
+    {
         return None;
     }
     let selected = function.selected()?;
@@ -111,6 +116,9 @@ pub fn read(function: &Function) -> Option<Definition> {
 
 /// What a schema's `epoch()` says, where it is as `create_shard` makes it.
 pub fn epoch_of(function: &Function) -> Option<Epoch> {
+    if function.returns != pg_sys::TIMESTAMPTZOID || function.returns_set {
+        return None;
+    }
     let selected = function.selected()?;
     let [epoch] = selected.as_slice() else { return None };
     Epoch::new(epoch.time()?)

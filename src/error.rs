@@ -34,6 +34,8 @@ pub enum Error {
     ShardExists { shard: u16, schema: String },
     #[error("shard {shard} already exists: it is schema {schema}")]
     AdoptedAlready { shard: u16, schema: String },
+    #[error("shard {shard} already exists: function {function} of role {role} defines it")]
+    ShardOfAnother { shard: u16, function: String, role: String },
     #[error("shard {shard} already exists with the {what} {is}, not {asked}")]
     ShardDiffers { shard: u16, what: &'static str, is: String, asked: String },
     #[error("schema {} already exists", quote_identifier(schema))]
@@ -76,6 +78,10 @@ pub enum Error {
     ShardIncomplete { shard: u16 },
     #[error("role {role} may insert into {table}, but not make ids of schema {schema}")]
     WriterWithoutRights { role: String, table: String, schema: String, sequence: String },
+    #[error("table with OID {0} does not exist")]
+    TableMissing(Oid),
+    #[error("{column} has ids of shard {shard} already")]
+    HasIdsAlready { column: String, shard: u16 },
     #[error("column {column} of {table} does not exist")]
     ColumnMissing { table: String, column: String },
     #[error("{0} has no primary key of one column")]
@@ -112,8 +118,10 @@ pub enum Error {
     BadMagic(String),
     #[error("permission denied for sequence {name}")]
     NoRightOnSequence { name: String, role: String, update: bool },
-    #[error("permission denied for table {name}")]
-    NoRightOnTable { name: String, role: String },
+    #[error("must be owner of table {0}")]
+    NotTableOwner(String),
+    #[error("must be owner of sequence {0}")]
+    NotSequenceOwner(String),
     #[error("must be owner of function {0}")]
     NotOwner(String),
     #[error("permission denied for schema {name}")]
@@ -158,11 +166,14 @@ impl Error {
             | Error::IdNegative(_) => SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
             Error::Null(_) => SqlState::ERRCODE_NULL_VALUE_NOT_ALLOWED,
             Error::ShardNotSet | Error::Unfit { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            Error::ShardMissing { .. } | Error::SequenceMissing(_) => SqlState::ERRCODE_UNDEFINED_TABLE,
-            Error::ShardAmbiguous { .. } => SqlState::ERRCODE_AMBIGUOUS_FUNCTION,
-            Error::ShardExists { .. } | Error::AdoptedAlready { .. } | Error::ShardDiffers { .. } => {
-                SqlState::ERRCODE_DUPLICATE_OBJECT
+            Error::ShardMissing { .. } | Error::SequenceMissing(_) | Error::TableMissing(_) => {
+                SqlState::ERRCODE_UNDEFINED_TABLE
             }
+            Error::ShardAmbiguous { .. } => SqlState::ERRCODE_AMBIGUOUS_FUNCTION,
+            Error::ShardExists { .. }
+            | Error::ShardOfAnother { .. }
+            | Error::AdoptedAlready { .. }
+            | Error::ShardDiffers { .. } => SqlState::ERRCODE_DUPLICATE_OBJECT,
             Error::SchemaExists { .. } => SqlState::ERRCODE_DUPLICATE_SCHEMA,
             Error::FunctionExists { .. } => SqlState::ERRCODE_DUPLICATE_FUNCTION,
             Error::SchemaMissing(_) => SqlState::ERRCODE_INVALID_SCHEMA_NAME,
@@ -177,6 +188,7 @@ impl Error {
             | Error::SequenceTemporary(_)
             | Error::SequenceShared { .. }
             | Error::ShardIncomplete { .. }
+            | Error::HasIdsAlready { .. }
             | Error::NotSerial { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             Error::AdoptionPrepared => SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
             Error::TableChanged(_) => SqlState::ERRCODE_OBJECT_IN_USE,
@@ -190,7 +202,8 @@ impl Error {
             Error::BadMagic(_) => SqlState::ERRCODE_DATA_CORRUPTED,
             Error::NoRightOnSequence { .. }
             | Error::NoRightOnSchema { .. }
-            | Error::NoRightOnTable { .. }
+            | Error::NotTableOwner(_)
+            | Error::NotSequenceOwner(_)
             | Error::SequenceOfAnother { .. }
             | Error::WriterWithoutRights { .. }
             | Error::NotOwner(_) => SqlState::ERRCODE_INSUFFICIENT_PRIVILEGE,
@@ -245,6 +258,10 @@ impl Error {
             Error::ShardExists { .. } => {
                 "Use it; with if_not_exists => true what it lacks is made, and what it has is left alone.".into()
             }
+            Error::ShardOfAnother { function, role, .. } => format!(
+                "If it is meant to, act as {role}, or give it to a role that may act for the database's owner. If not, \
+                 DROP FUNCTION {function}."
+            ),
             Error::AdoptedAlready { shard, .. } => format!(
                 "If it was adopted, that is done; SELECT unadopt_shard({shard}) brings the original back."
             ),
@@ -294,6 +311,8 @@ impl Error {
             Error::WriterWithoutRights { role, schema, sequence, .. } => format!(
                 "Grant it with GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT USAGE ON SEQUENCE {sequence} TO {role}."
             ),
+            Error::TableMissing(_) => "Name a table that is there.".into(),
+            Error::HasIdsAlready { .. } => "There is nothing left to do.".into(),
             Error::ColumnMissing { .. } => "Name the column with \"column\" => '...'.".into(),
             Error::NoPrimaryKey(_) => "Name the column with \"column\" => '...'.".into(),
             Error::ColumnNotBigint { table, column, .. } => {
@@ -329,8 +348,7 @@ impl Error {
                 let right = if *update { "UPDATE" } else { "USAGE" };
                 format!("Grant it with GRANT {right} ON SEQUENCE {name} TO {role}.")
             }
-            Error::NoRightOnTable { name, role } => format!("Grant it with GRANT SELECT ON {name} TO {role}."),
-            Error::NotOwner(_) => "Ask its owner, or a superuser.".into(),
+            Error::NotOwner(_) | Error::NotTableOwner(_) | Error::NotSequenceOwner(_) => "Ask its owner, or a superuser.".into(),
             Error::NoRightOnSchema { name, role } => {
                 format!("Grant it with GRANT USAGE ON SCHEMA {name} TO {role}.")
             }

@@ -37,8 +37,13 @@ pub fn function(function: Oid) -> String {
 
 /// The name of the role whose rights count now.
 pub fn current_role() -> String {
+    role(crate::catalog::current_role())
+}
+
+/// The name of a role.
+pub fn role(role: Oid) -> String {
     // SAFETY: with missing_ok the result is a null pointer or a palloc'd C string.
-    let name = unsafe { string(pg_sys::GetUserNameFromId(pg_sys::GetUserId(), true)) };
+    let name = unsafe { string(pg_sys::GetUserNameFromId(role, true)) };
     pgrx::spi::quote_identifier(name.unwrap_or_default())
 }
 

@@ -1,5 +1,6 @@
 //! What a shard consists of, and the statements that make it.
 
+use crate::arguments;
 use crate::catalog::{self, Expression, Function};
 use crate::definition::{self, Definition};
 use crate::epoch::Epoch;
@@ -66,10 +67,17 @@ impl Plan {
             comment_on(pg_sys::RelationRelationId, sequence, &text);
         } else {
             sequence::examine(sequence)?;
+            let owner = catalog::relation(sequence).map_or(Oid::INVALID, |relation| relation.owner);
+            if !catalog::has_rights_of(catalog::current_role(), owner) {
+                return Err(Error::NotSequenceOwner(names::relation(sequence)));
+            }
         }
         // What DROP EXTENSION ... CASCADE or DROP SEQUENCE ... CASCADE has left of a shard still knows its epoch.
         let left =
             catalog::function_in(schema, "epoch", &[]).and_then(|function| definition::epoch_of(&function));
+        if let Some(left) = left {
+            arguments::workable_epoch(names::timestamp(left.at()))?;
+        }
         if let (Some(is), Some(asked)) = (left, epoch)
             && is != asked
         {
@@ -226,6 +234,8 @@ pub fn makes_ids_of(function: &Function, own_schema: Oid, shard: Shard, clock: C
     let arguments = calls(function, own_schema, "shard_next_id").unwrap_or_default();
     let [number, sequence, epoch] = arguments.as_slice() else { return false };
     function.is_volatile
+        && function.returns == pg_sys::INT8OID
+        && !function.returns_set
         && number
             .constant(pg_sys::INT4OID)
             .is_some_and(|number| number.value() == usize::from(shard.number()))
@@ -237,7 +247,9 @@ pub fn makes_ids_of(function: &Function, own_schema: Oid, shard: Shard, clock: C
 fn reads_times(function: &Function, own_schema: Oid, epoch: Epoch) -> bool {
     let arguments = calls(function, own_schema, "shard_id_time").unwrap_or_default();
     let [id, is] = arguments.as_slice() else { return false };
-    !function.is_volatile
+    function.returns == pg_sys::TIMESTAMPTZOID
+        && !function.returns_set
+        && !function.is_volatile
         && !function.is_security_definer
         && id.is_parameter(1)
         && is.time() == Some(epoch.at())

@@ -184,6 +184,12 @@ pub fn missing(shard: Shard) -> Error {
     Error::ShardMissing { shard: shard.number(), schema, schema_exists }
 }
 
+/// Whether a shard is of someone whose word counts for less than the caller's: a number that somebody else has taken
+/// is not silently what the database's owner asks for.
+fn is_doubtful(existing: &Definition) -> bool {
+    catalog::rules_database(catalog::current_role()) && !catalog::rules_database(existing.owner)
+}
+
 /// Raises PostgreSQL's own error where the transaction cannot write.
 pub fn prevent_if_read_only(function: &str) {
     let function = CString::new(function).expect("a name");
@@ -227,6 +233,10 @@ fn check_same(
 ) -> Result<(), Error> {
     let shard = existing.shard.number();
     let name = names::raw_schema(existing.schema);
+    if is_doubtful(existing) {
+        let function = names::function(existing.function);
+        return Err(Error::ShardOfAnother { shard, function, role: names::role(existing.owner) });
+    }
     if !if_not_exists {
         return Err(Error::ShardExists { shard, schema: quote_identifier(name) });
     }

@@ -52,7 +52,18 @@ CREATE FUNCTION open.shard_602(OUT sequence regclass, OUT epoch timestamptz, OUT
 RESET ROLE;
 SELECT id_shard(next_id(602)), NOT is_called AS decoy_not_used FROM insta601.seq;
 
--- Bodies too deep to be read do no harm.
+-- The database owner's comes first whoever owns the schema, and does not silently take another's for what was asked for.
+ALTER SCHEMA insta600 OWNER TO regress_id_victim;
+SELECT id_shard(next_id(600)), NOT is_called AS decoy_not_used FROM insta601.seq;
+SELECT * FROM raises('SELECT create_shard(602, if_not_exists => true)');
+SET ROLE regress_id_victim;
+SELECT create_shard(602, if_not_exists => true);
+RESET ROLE;
+
+-- Bodies too deep to be read do no harm, nor do long ones.
+CREATE FUNCTION open.shard_601() RETURNS int LANGUAGE plpgsql AS $$ BEGIN RETURN 1; END $$;
+DO $$ BEGIN EXECUTE format('CREATE OR REPLACE FUNCTION open.shard_601() RETURNS int LANGUAGE plpgsql AS %L', 'BEGIN RETURN 1; END --' || repeat('x', 1000000)); END $$;
+SELECT id_shard(next_id(601));
 SET ROLE regress_id_mallory;
 DO $$ BEGIN
     EXECUTE format('CREATE FUNCTION open.shard_600(a int) RETURNS int RETURN a %s', repeat('+a', 3000));
@@ -92,6 +103,30 @@ CREATE OR REPLACE FUNCTION insta606.next_id() RETURNS bigint LANGUAGE sql IMMUTA
     RETURN shard_next_id(606, 'insta606.table_id_seq', '2011-08-24 21:07:01.721+00');
 SELECT state FROM raises('SELECT create_shard(606, if_not_exists => true)');
 ALTER FUNCTION insta606.next_id() VOLATILE;
+CREATE OR REPLACE FUNCTION insta606.next_id() RETURNS bigint LANGUAGE sql
+    BEGIN ATOMIC SELECT shard_next_id(606, 'insta606.table_id_seq', '2011-08-24 21:07:01.721+00') HAVING evil() = 1; END;
+SELECT state FROM raises('SELECT create_shard(606, if_not_exists => true)');
+DROP FUNCTION insta606.next_id();
+CREATE FUNCTION insta606.next_id() RETURNS SETOF bigint LANGUAGE sql
+    RETURN shard_next_id(606, 'insta606.table_id_seq', '2011-08-24 21:07:01.721+00');
+SELECT state FROM raises('SELECT create_shard(606, if_not_exists => true)');
+DROP FUNCTION insta606.next_id();
+CREATE FUNCTION insta606.epoch() RETURNS SETOF timestamptz LANGUAGE sql IMMUTABLE RETURN '2011-08-24 21:07:01.721+00'::timestamptz;
+SELECT state FROM raises('SELECT create_shard(606, if_not_exists => true)');
+CREATE OR REPLACE FUNCTION insta607_epoch() RETURNS timestamptz LANGUAGE sql IMMUTABLE RETURN '2999-01-01 00:00+00'::timestamptz;
+DROP FUNCTION insta606.epoch();
+ALTER FUNCTION insta607_epoch() SET SCHEMA insta606;
+ALTER FUNCTION insta606.insta607_epoch() RENAME TO epoch;
+SELECT state, message FROM raises('SELECT create_shard(606, if_not_exists => true)');
+DROP FUNCTION insta606.epoch();
+CREATE FUNCTION insta606.next_id() RETURNS bigint LANGUAGE sql
+    RETURN shard_next_id(606, 'insta606.table_id_seq', '2011-08-24 21:07:01.721+00');
+CREATE SCHEMA insta608 CREATE SEQUENCE table_id_seq;
+GRANT ALL ON SCHEMA insta608 TO regress_id_victim;
+GRANT USAGE ON SEQUENCE insta608.table_id_seq TO regress_id_victim;
+SET ROLE regress_id_victim;
+SELECT state, message FROM raises('SELECT create_shard(608, if_not_exists => true)');
+RESET ROLE;
 CREATE FUNCTION insta606.id_time(id bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE RETURN shard_id_time(evil(), '2011-08-24 21:07:01.721+00');
 SELECT message FROM raises('SELECT create_shard(606, if_not_exists => true)');
 DROP FUNCTION insta606.id_time(bigint);
@@ -159,6 +194,7 @@ SELECT now() = statement_timestamp() AS outside, current_setting('search_path') 
 RESET ROLE;
 GRANT SELECT ON insta611.t TO regress_id_victim;
 SET ROLE regress_id_victim;
+SELECT state, message FROM raises('SELECT adopt_shard(611, dry_run => true)');
 SELECT state, message FROM raises('SELECT adopt_shard(611)');
 SELECT now() = statement_timestamp() AS outside, current_setting('search_path') AS search_path, current_user;
 RESET ROLE;
@@ -181,11 +217,12 @@ SELECT count(*) FROM shards WHERE shard = 611;
 
 -- Whoever writes to a table must be able to make its ids afterwards.
 SELECT create_shard(607);
-GRANT INSERT ON serials TO regress_id_app;
+GRANT INSERT (id) ON serials TO regress_id_app;
 SELECT * FROM raises('SELECT adopt_table(607, ''serials'')');
 GRANT USAGE ON SCHEMA insta607 TO regress_id_app;
 GRANT USAGE ON SEQUENCE insta607.table_id_seq TO regress_id_app;
 SELECT adopted FROM adopt_table(607, 'serials');
+GRANT INSERT ON serials TO regress_id_app;
 SET ROLE regress_id_app;
 INSERT INTO serials DEFAULT VALUES;
 RESET ROLE;
@@ -193,7 +230,7 @@ RESET ROLE;
 \set VERBOSITY terse
 SET client_min_messages = warning;
 DROP TABLE serials;
-DROP SCHEMA insta600, insta601, insta606, insta607, insta610, insta611, photos_eu, victims, open, "\';x", "\';SELECT 1;--" CASCADE;
+DROP SCHEMA insta600, insta601, insta606, insta607, insta608, insta610, insta611, photos_eu, victims, open, "\';x", "\';SELECT 1;--" CASCADE;
 DROP FUNCTION raises, evil, original;
 DROP OWNED BY regress_id_mallory, regress_id_victim;
 DROP ROLE regress_id_mallory, regress_id_victim, regress_id_app;
