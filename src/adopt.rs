@@ -267,7 +267,7 @@ fn adopt_table(
 }
 
 /// A column that a function's ids are the default of.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 struct Column {
     table: Oid,
     name: String,
@@ -285,6 +285,8 @@ impl Column {
 /// The original in a schema, and what it is to become.
 struct Adoption {
     function: Function,
+    /// The function's body, as it was read.
+    source: Option<String>,
     plan: Plan,
     clock: Clock,
     columns: Vec<Column>,
@@ -318,10 +320,10 @@ impl Adoption {
             agree(&name, Argument::Sequence, read_sequence, sequence, |oid| names::relation(*oid))?;
         let epoch = agree(&name, Argument::Epoch, read_epoch, epoch, |epoch| names::time(epoch.at()))?;
         let epoch = arguments::workable_epoch(names::timestamp(epoch.at()))?;
-        let columns = columns_of(function.oid);
+        let (source, columns) = (catalog::source(function.oid), columns_of(function.oid));
         let schema = names::raw_schema(function.schema);
         let plan = Plan { shard: agreed_shard, schema, own_schema };
-        Ok(Adoption { function, plan, clock: Clock { sequence, epoch }, columns })
+        Ok(Adoption { function, source, plan, clock: Clock { sequence, epoch }, columns })
     }
 
     /// What would keep the switch from being made.
@@ -379,6 +381,11 @@ impl Adoption {
     /// all new ones are above.
     fn carry_out(&self) -> Result<(Option<(i64, String)>, i64), Error> {
         lock_out_writers(lock_tables(&self.columns), Some(self.clock.sequence))?;
+        // That may have taken a while.
+        let function = self.function.oid;
+        if catalog::source(function) != self.source || columns_of(function) != self.columns {
+            return Err(Error::OriginalChanged(names::function(function)));
+        }
         let newest = self.newest_id()?;
         let counter = sequence::last_value(self.clock.sequence).unwrap_or(0);
         // On a new file, so that a rollback brings back what was there before the next line, too.

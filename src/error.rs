@@ -66,6 +66,8 @@ pub enum Error {
     WritersBusy { sequence: Option<String> },
     #[error("cannot PREPARE a transaction that has adopted a shard")]
     AdoptionPrepared,
+    #[error("function {0}, or who uses it, has changed meanwhile")]
+    OriginalChanged(String),
     #[error("table {0} has changed meanwhile")]
     TableChanged(String),
     #[error("sequence {0} is temporary")]
@@ -191,7 +193,7 @@ impl Error {
             | Error::HasIdsAlready { .. }
             | Error::NotSerial { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             Error::AdoptionPrepared => SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
-            Error::TableChanged(_) => SqlState::ERRCODE_OBJECT_IN_USE,
+            Error::OriginalChanged(_) | Error::TableChanged(_) => SqlState::ERRCODE_OBJECT_IN_USE,
             Error::WritersBusy { .. } => SqlState::ERRCODE_LOCK_NOT_AVAILABLE,
             Error::ColumnMissing { .. } | Error::NoPrimaryKey(_) => SqlState::ERRCODE_UNDEFINED_COLUMN,
             Error::ColumnNotBigint { .. } => SqlState::ERRCODE_DATATYPE_MISMATCH,
@@ -299,7 +301,7 @@ impl Error {
                 sequence.as_ref().map_or_else(String::new, |sequence| format!("{sequence} or "))
             ),
             Error::AdoptionPrepared => "Adopt it in a transaction of its own, and commit that at once.".into(),
-            Error::TableChanged(_) => "Try again.".into(),
+            Error::OriginalChanged(_) | Error::TableChanged(_) => "Try again.".into(),
             Error::SequenceTemporary(_) => "The shard would end with this session. Use another sequence.".into(),
             Error::SequenceOfAnother { .. } => "Give both to one role with ALTER ... OWNER TO.".into(),
             Error::SequenceShared { .. } => {

@@ -252,6 +252,31 @@ fn an_adoption_stands_in_nobodys_way_and_sees_what_came_before_it() {
     assert!(newest < above, "newest {newest}, above {above}");
 }
 
+/// Whoever changes the original while an adoption waits is not overruled.
+#[test]
+fn an_adoption_does_not_overrule_a_change_it_has_waited_for() {
+    for change in [
+        ORIGINAL[ORIGINAL.find("CREATE FUNCTION").unwrap()..ORIGINAL.find("CREATE TABLE").unwrap()]
+            .replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
+            .replace("1314220021721", "1293840000000"),
+        "CREATE TABLE insta5.more (id bigint DEFAULT insta5.next_id())".to_owned(),
+    ] {
+        let (server, mut client) = with_the_original();
+        let mut writer = server.connect();
+        writer.batch_execute("BEGIN; SELECT insta5.next_id()").unwrap();
+        let error = thread::scope(|scope| {
+            let adoption = scope.spawn(|| error_of(&mut client, "SELECT adopt_shard(5)"));
+            thread::sleep(Duration::from_millis(100));
+            server.connect().batch_execute(&change).unwrap();
+            writer.batch_execute("COMMIT").unwrap();
+            adoption.join().unwrap()
+        });
+        let message = "function insta5.next_id(), or who uses it, has changed meanwhile";
+        assert_eq!((error.0.as_str(), error.1.as_str()), ("55006", message), "{change}");
+        one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)");
+    }
+}
+
 /// A writer that takes the tables in another order than an adoption does is not the one who pays.
 #[test]
 fn an_adoption_gives_way_in_a_deadlock() {
