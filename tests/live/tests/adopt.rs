@@ -262,11 +262,11 @@ fn an_adoption_does_not_overrule_a_change_it_has_waited_for() {
         "CREATE TABLE insta5.more (id bigint DEFAULT insta5.next_id())".to_owned(),
     ] {
         let (server, mut client) = with_the_original();
-        let mut writer = server.connect();
-        writer.batch_execute("BEGIN; SELECT insta5.next_id()").unwrap();
+        let (mut writer, mut watch) = (server.connect(), server.connect());
+        writer.batch_execute("BEGIN; INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
         let error = thread::scope(|scope| {
             let adoption = scope.spawn(|| error_of(&mut client, "SELECT adopt_shard(5)"));
-            thread::sleep(Duration::from_millis(100));
+            until_blocked(&mut watch, 1); // it has read what is there
             server.connect().batch_execute(&change).unwrap();
             writer.batch_execute("COMMIT").unwrap();
             adoption.join().unwrap()
