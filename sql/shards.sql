@@ -1,5 +1,9 @@
 -- The view of all shards. Part of the extension's script; see src/status.rs.
 
+-- The script finds pg_catalog first, then the schema that the extension goes to, where others may have put operators
+-- before. What pg_catalog has for the very types given is safe from them. It has no = for oid and regnamespace, only
+-- what these are cast to; so that one is named with its schema.
+
 CREATE VIEW shards AS
 SELECT shard, nspname AS schema, sequence, epoch, last_id,
        id_time(last_id, epoch) AS last_time,
@@ -7,7 +11,7 @@ SELECT shard, nspname AS schema, sequence, epoch, last_id,
        1024000::bigint AS ids_per_second,
        epoch + '1099511627776 milliseconds'::interval AS ends_at, -- 2^40: ids would turn negative
        at_home
-FROM shard_states() JOIN pg_catalog.pg_namespace ON pg_namespace.oid = schema;
+FROM shard_states() JOIN pg_catalog.pg_namespace ON pg_namespace.oid OPERATOR(pg_catalog.=) schema;
 
 GRANT SELECT ON shards TO PUBLIC;
 

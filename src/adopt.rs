@@ -356,12 +356,8 @@ impl Adoption {
         let dependents = select(query, &[sequence.into()], |row| row.get::<Oid>(1));
         let definition = dependents.into_iter().find_map(|oid| definition::read(&catalog::function(oid)?));
         let other = definition.map(|it| format!("shard {}", it.shard.number())).or_else(|| {
-            let query = "SELECT f.adrelid, a.attname::text, true FROM pg_depend AS d JOIN pg_attrdef AS f ON f.oid = d.objid
-                 JOIN pg_attribute AS a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
-                 WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1";
-            let defaults =
-                select(query, &[sequence.into()], |row| Some(Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? }));
-            defaults.first().map(Column::qualified)
+            let defaults = columns_with_default_on("pg_class", sequence);
+            defaults.first().map(|(column, _)| column.qualified())
         });
         if let Some(other) = other {
             return Err(Error::SequenceShared { name: name(), other });
@@ -608,14 +604,21 @@ impl Details {
 
 /// The columns of tables whose default calls the function.
 fn columns_of(function: Oid) -> Vec<Column> {
-    let query = "SELECT a.attrelid, a.attname::text, a.atttypid = 'int8'::regtype
+    let columns = columns_with_default_on("pg_proc", function);
+    columns.into_iter().filter_map(|(column, is_of_table)| is_of_table.then_some(column)).collect()
+}
+
+/// The columns whose default depends on an object of this class, and whether they are a table's and not a view's or
+/// a foreign table's.
+fn columns_with_default_on(class: &str, object: Oid) -> Vec<(Column, bool)> {
+    let query = "SELECT a.attrelid, a.attname::text, a.atttypid = 'int8'::regtype, c.relkind IN ('r', 'p')
          FROM pg_depend AS d JOIN pg_attrdef AS f ON f.oid = d.objid
          JOIN pg_attribute AS a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
-         JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p')
-         WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_proc'::regclass AND d.refobjid = $1
+         JOIN pg_class AS c ON c.oid = a.attrelid
+         WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = $1::regclass AND d.refobjid = $2
          ORDER BY a.attrelid, a.attnum";
-    select(query, &[function.into()], |row| {
-        Some(Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? })
+    select(query, &[class.into(), object.into()], |row| {
+        Some((Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? }, row.get(4)?))
     })
 }
 

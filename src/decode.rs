@@ -190,7 +190,7 @@ extension_sql_file!(
 // pgrx has no attribute for it.
 extension_sql!(
     r#"
--- The same as id_time(bigint, timestamptz), under a name that no shard has; see src/shard.rs.
+-- The same as id_time(bigint, timestamptz), under a name that no shard has; see src/plan.rs.
 CREATE FUNCTION shard_id_time(id bigint, epoch timestamptz) RETURNS timestamptz
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'id_time_epoch_wrapper';
 

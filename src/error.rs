@@ -1,6 +1,6 @@
 //! Every error this extension raises: message, SQLSTATE and the way out.
 
-use crate::layout::{ISSUED_MS_MAX, SEQ_MAX, SHARD_MAX, Shard};
+use crate::layout::{ISSUED_MS_MAX, SEQ_MAX, SHARD_MAX};
 use pgrx::PgSqlErrorCode as SqlState;
 use pgrx::pg_sys::{Oid, panic::ErrorReport};
 use pgrx::spi::{quote_identifier, quote_literal};
@@ -38,6 +38,8 @@ pub enum Error {
     ShardOfAnother { shard: u16, function: String, role: String },
     #[error("shard {shard} already exists with the {what} {is}, not {asked}")]
     ShardDiffers { shard: u16, what: &'static str, is: String, asked: String },
+    #[error("function {schema}.epoch() already exists, and says {is}, not {asked}")]
+    EpochDiffers { schema: String, is: String, asked: String },
     #[error("schema {} already exists", quote_identifier(schema))]
     SchemaExists { shard: u16, schema: String },
     #[error("function {function} already exists, and is not what shard {shard} needs")]
@@ -153,11 +155,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// A shard that is there, but not as it was asked for.
-    pub fn differs(shard: Shard, what: &'static str, is: String, asked: String) -> Error {
-        Error::ShardDiffers { shard: shard.number(), what, is, asked }
-    }
-
     fn sqlstate(&self) -> SqlState {
         match self {
             Error::ShardOutOfRange(_)
@@ -175,7 +172,8 @@ impl Error {
             Error::ShardExists { .. }
             | Error::ShardOfAnother { .. }
             | Error::AdoptedAlready { .. }
-            | Error::ShardDiffers { .. } => SqlState::ERRCODE_DUPLICATE_OBJECT,
+            | Error::ShardDiffers { .. }
+            | Error::EpochDiffers { .. } => SqlState::ERRCODE_DUPLICATE_OBJECT,
             Error::SchemaExists { .. } => SqlState::ERRCODE_DUPLICATE_SCHEMA,
             Error::FunctionExists { .. } => SqlState::ERRCODE_DUPLICATE_FUNCTION,
             Error::SchemaMissing(_) => SqlState::ERRCODE_INVALID_SCHEMA_NAME,
@@ -268,6 +266,7 @@ impl Error {
                 "If it was adopted, that is done; SELECT unadopt_shard({shard}) brings the original back."
             ),
             Error::ShardDiffers { what, .. } => format!("Leave the {what} out to use the shard as it is."),
+            Error::EpochDiffers { .. } => "Leave the epoch out to use that one.".into(),
             Error::SchemaExists { shard, schema } => format!(
                 "With if_not_exists => true the shard is made in it. Where it runs the PL/pgSQL original, take that over \
                  with SELECT * FROM adopt_shard({shard}, {}).",
@@ -382,9 +381,9 @@ impl Error {
             }
             Error::Exhausted { name, min_value, .. } => format!(
                 "Ids end {ISSUED_MS_MAX} ms after the epoch, where they would turn negative. \
-                 If setval() took the sequence there by mistake, SELECT setval('{}', {min_value}) \
+                 If setval() took the sequence there by mistake, SELECT setval({}, {min_value}) \
                  lets it follow the clock again.",
-                name.replace('\'', "''")
+                quote_literal(name)
             ),
         }
     }

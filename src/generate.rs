@@ -105,7 +105,7 @@ fn next_id_from(shard: Shard, source: Source) -> Result<i64, Error> {
 
 extension_sql!(
     r#"
--- The same as next_id(integer, regclass, timestamptz), under a name that no shard has; see src/shard.rs.
+-- The same as next_id(integer, regclass, timestamptz), under a name that no shard has; see src/plan.rs.
 CREATE FUNCTION shard_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'next_id_of_sequence_and_epoch_wrapper';
 

@@ -8,11 +8,11 @@
 //! temporary tables that some applications make with every transaction.
 
 use crate::sequence::Clock;
-use crate::sys::RelFileLocator;
+use crate::sys::{self, CommitLevel, RelFileLocator};
 use pgrx::pg_sys::{self, Datum, LocalTransactionId, Oid};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::{Cell, RefCell};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 /// The count of announcements so far. Two equal readings: nothing has changed between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,10 +29,8 @@ pub struct Known {
     pub buffer: pg_sys::Buffer,
     /// The file for which this backend has itself written a WAL record, or `InvalidOid`.
     pub logged_file: Oid,
-    /// The position in WAL that is on disk, or will be when the transaction `safe_in` commits.
-    pub safe_lsn: pg_sys::XLogRecPtr,
-    /// 0 where it is on disk.
-    pub safe_in: LocalTransactionId,
+    /// The last WAL record that this backend has made safe.
+    pub safe: Option<Safe>,
     /// Whether PostgreSQL's caches were filled to find this out.
     pub looked: bool,
 }
@@ -58,20 +56,46 @@ pub struct Facts {
     pub is_local_temp: bool,
 }
 
+/// A WAL record that this backend has seen to, and how far: so far it is safe when the transaction that did has
+/// committed.
+#[derive(Clone, Copy)]
+pub struct Safe {
+    lsn: pg_sys::XLogRecPtr,
+    level: CommitLevel,
+    /// How many transactions had broken their word when this was written.
+    broken: u64,
+}
+
+impl Safe {
+    /// To be called by the transaction whose commit waits at this level.
+    pub fn when_committed(lsn: pg_sys::XLogRecPtr, level: CommitLevel) -> Safe {
+        PROMISED.set(PROMISED.get().max(level));
+        Safe { lsn, level, broken: BROKEN.get() }
+    }
+
+    /// Whether the last record, at `lsn`, is as safe as a commit at this level would make it.
+    pub fn covers(self, lsn: pg_sys::XLogRecPtr, level: CommitLevel) -> bool {
+        self.lsn == lsn && self.level >= level && self.broken == BROKEN.get()
+    }
+}
+
 impl Known {
     const NOTHING: Known = Known {
         checked: None,
         locked_in: 0,
         buffer: pg_sys::InvalidBuffer as pg_sys::Buffer,
         logged_file: Oid::INVALID,
-        safe_lsn: 0,
-        safe_in: 0,
+        safe: None,
         looked: false,
     };
 }
 
 thread_local! {
     static ERA: Cell<u64> = const { Cell::new(0) };
+    /// The highest level at which this transaction has said that its commit will make a record safe.
+    static PROMISED: Cell<CommitLevel> = const { Cell::new(CommitLevel::OFF) };
+    /// How many transactions have not kept that: rolled back, or committed without waiting for as much.
+    static BROKEN: Cell<u64> = const { Cell::new(0) };
     static SEQUENCES: RefCell<FxHashMap<Oid, Known>> = RefCell::new(FxHashMap::default());
     static SHARDS: RefCell<FxHashMap<u16, ShardClock>> = RefCell::new(FxHashMap::default());
     /// The keys of `SEQUENCES` again, for the callback: an announcement may arrive while that is borrowed.
@@ -130,14 +154,29 @@ extern "C-unwind" fn on_syscache_change(_arg: Datum, _cache: c_int, _hash: u32) 
     forget_all();
 }
 
+extern "C-unwind" fn on_transaction_end(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
+    use pg_sys::XactEvent::*;
+    // SAFETY: reads settings, which are still as the commit has found them.
+    let kept = match event {
+        XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => unsafe { sys::commit_level() },
+        XACT_EVENT_ABORT => CommitLevel::OFF,
+        _ => return,
+    };
+    if kept < PROMISED.replace(CommitLevel::OFF) {
+        BROKEN.set(BROKEN.get() + 1);
+    }
+}
+
 /// Asks PostgreSQL to announce changes of what a verdict rests on: sequences with their options and grants
 /// (each such change invalidates the relation), the functions that define a shard, schemas with their names and
-/// grants, roles, memberships, and the owner of the database, whom pg_database_owner stands for.
+/// grants, roles, memberships, and the owner of the database, whom pg_database_owner stands for. And the ends of
+/// transactions.
 pub fn register_callbacks() {
     // SAFETY: called once in a backend's life, when the library is loaded; the callbacks never go away, take
     // what PostgreSQL passes, touch the variables above, none of which is borrowed while PostgreSQL runs but
     // SEQUENCES, and cannot raise an error.
     unsafe {
+        pg_sys::RegisterXactCallback(Some(on_transaction_end), std::ptr::null_mut());
         pg_sys::CacheRegisterRelcacheCallback(Some(on_relcache_change), Datum::null());
         use pg_sys::SysCacheIdentifier::*;
         for cache in [SEQRELID, PROCOID, NAMESPACEOID, AUTHOID, AUTHMEMROLEMEM, DATABASEOID] {

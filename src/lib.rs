@@ -3,7 +3,7 @@
 //! Pure, without PostgreSQL:
 //! - [`layout`]: the bits of an id
 //! - [`epoch`]: time, as PostgreSQL counts it and as ids do
-//! - [`tick`]: the rule that makes a sequence a logical clock
+//! - [`tick`]: the rule that makes a sequence a logical clock; `fleet`, for tests, is a model of a server that goes by it
 //! - [`original`]: what a PL/pgSQL function after the published design says of its ids
 //!
 //! The SQL functions, one file a topic:
@@ -29,6 +29,8 @@ mod decode;
 mod definition;
 mod epoch;
 mod error;
+#[cfg(test)]
+mod fleet;
 mod generate;
 mod known;
 mod layout;

@@ -63,6 +63,12 @@ pub fn duration(seconds: i64) -> String {
     }
 }
 
+/// What a warning says of a shard or a sequence whose ids are of a time to come.
+pub fn ahead_of_clock(what: &str, seconds: i64) -> String {
+    let ahead = duration(seconds);
+    format!("{what} is {ahead} ahead of the clock: its ids are of a time to come until that catches up")
+}
+
 /// A finite time, as an argument or a column of a result.
 pub fn timestamp(at: TimestampUs) -> TimestampWithTimeZone {
     at.try_into().unwrap_or_else(|_| unreachable!("it came from a timestamptz"))

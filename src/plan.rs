@@ -81,7 +81,11 @@ impl Plan {
         if let (Some(is), Some(asked)) = (left, epoch)
             && is != asked
         {
-            return Err(Error::differs(self.shard, "epoch", names::time(is.at()), names::time(asked.at())));
+            return Err(Error::EpochDiffers {
+                schema: quoted,
+                is: names::time(is.at()),
+                asked: names::time(asked.at()),
+            });
         }
         let epoch = left.or(epoch).unwrap_or(Epoch::ORIGINAL);
         self.make_functions(schema, Clock { sequence, epoch })?;

@@ -6,14 +6,26 @@
 
 use crate::epoch::{Epoch, US_PER_MS};
 use crate::error::{Error, Unfit};
-use crate::known::{self, Era, Facts, Known, Valid};
+use crate::known::{self, Era, Facts, Known, Safe, Valid};
 use crate::layout::Shard;
-use crate::sys::{self, AccessShareLock, NoLock, RowExclusiveLock, guarded};
+use crate::sys::{self, AccessShareLock, CommitLevel, NoLock, RowExclusiveLock, guarded};
 use crate::tick::{self, Next, Run, State, VALUE_MAX};
 use crate::{catalog, names, shard};
+use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Oid};
+use pgrx::{PgLogLevel, PgSqlErrorCode};
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::time::Duration;
+
+/// How far a sequence may be ahead of the clock without a warning: further than crashes and a clock that is kept
+/// right take it.
+pub const WARN_AHEAD_MS: i64 = 60_000;
+
+thread_local! {
+    /// Whether this session has been told that a sequence is ahead of the clock.
+    static HAS_WARNED: Cell<bool> = const { Cell::new(false) };
+}
 
 /// A sequence, and the instant that its milliseconds count from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +55,10 @@ pub enum Source {
 /// What came of one visit to the sequence.
 #[derive(Clone, Copy)]
 enum Outcome {
-    Taken(Run),
+    Taken {
+        run: Run,
+        ahead_ms: i64,
+    },
     Wait(Wait),
     /// While the lock was waited for something changed; the shard's sequence may be another by now.
     LookAgain,
@@ -97,7 +112,12 @@ pub fn take(request: Request) -> Result<Run, Error> {
             unsafe { guarded(|| visit(clock, found, request.want, paid, known)) }
         });
         match visit.map_err(|refusal| explain(refusal, clock, request.function))? {
-            Outcome::Taken(run) => return Ok(run),
+            Outcome::Taken { run, ahead_ms } => {
+                if ahead_ms > WARN_AHEAD_MS {
+                    warn_once(clock.sequence, ahead_ms);
+                }
+                return Ok(run);
+            }
             Outcome::LookAgain => looked_again_from = Some(clock),
             Outcome::Wait(wait) => {
                 wait_for_tick(wait.clock_us, clock.epoch);
@@ -213,7 +233,7 @@ unsafe fn visit(
         let outcome = page.take(clock.epoch, want, paid, known);
         let lsn = sys::PageGetLSN(page.page);
         page.unlock();
-        if let Ok(Outcome::Taken(_)) = outcome {
+        if let Ok(Outcome::Taken { .. }) = outcome {
             make_safe(facts, lsn, known);
         }
         spare_the_caches(clock.sequence, known);
@@ -324,24 +344,26 @@ unsafe fn check(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
     }
 }
 
-/// Sees to it that the WAL record which covers the values just taken is on disk when this transaction ends.
+/// Sees to it that the WAL record which covers the values just taken is safe when this transaction has committed: on
+/// disk, and with synchronous replication on the standbys, as far as `synchronous_commit` asks.
 ///
-/// The transaction that wrote the record flushes it with its commit. Another one may live on the values that the
-/// record logged ahead, write nothing itself, and hand them out before anyone has flushed; a crash would then
-/// issue them again. So whoever first finds a record that is new to him flushes it, once, holding no lock.
+/// The transaction that wrote the record sees to that with its commit. Another one may live on the values that the
+/// record logged ahead, write nothing itself, and hand them out before anyone has; a crash or a failover would then
+/// issue them again. So whoever first finds a record that is new to him flushes it, once, holding no lock on the
+/// page; and where commits wait for standbys his does, too.
 unsafe fn make_safe(facts: Facts, lsn: pg_sys::XLogRecPtr, known: &mut Known) {
     // SAFETY: as for `visit`; the position is that of a record on a page with WAL.
     unsafe {
-        if known.safe_lsn == lsn && (known.safe_in == 0 || known.safe_in == known.locked_in) {
+        let level = sys::commit_level();
+        let is_safe = known.safe.is_some_and(|safe| safe.covers(lsn, level));
+        if is_safe || level == CommitLevel::OFF || !facts.needs_wal {
             return;
         }
-        let commits_wait =
-            pg_sys::synchronous_commit > pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_OFF as c_int;
-        if commits_wait && facts.needs_wal {
-            sys::XLogFlush(lsn);
-            known.safe_lsn = lsn;
-            known.safe_in = 0;
+        sys::XLogFlush(lsn);
+        if level.waits_for_standbys() {
+            sys::make_commit_wait_for(lsn);
         }
+        known.safe = Some(Safe::when_committed(lsn, level));
     }
 }
 
@@ -439,7 +461,7 @@ impl SequencePage {
             let must_record = !state.is_called || !self.is_covered_by_wal(known);
             let plan = tick::durability(state.last_value, data.log_cnt, run.last(), now_ms, must_record);
             self.step(run.last(), plan, known);
-            Ok(Outcome::Taken(run))
+            Ok(Outcome::Taken { run, ahead_ms: tick::ms_of(run.first) - now_ms })
         }
     }
 
@@ -514,8 +536,7 @@ impl SequencePage {
             sys::END_CRIT_SECTION();
             if record.is_some() {
                 known.logged_file = sys::file_number(self.facts.locator);
-                known.safe_lsn = sys::PageGetLSN(self.page);
-                known.safe_in = known.locked_in;
+                known.safe = Some(Safe::when_committed(sys::PageGetLSN(self.page), sys::commit_level()));
             }
         }
     }
@@ -531,6 +552,21 @@ fn wait_for_tick(clock_us: i64, epoch: Epoch) {
     std::thread::sleep(Duration::from_micros(left_us as u64));
     sys::pgstat_report_wait_end();
     pgrx::check_for_interrupts!();
+}
+
+/// Warns that ids are of a time to come, the first time in a session that makes such ids.
+#[cold]
+fn warn_once(sequence: Oid, ahead_ms: i64) {
+    if HAS_WARNED.replace(true) {
+        return;
+    }
+    let name = format!("sequence {}", names::relation(sequence));
+    let message = names::ahead_of_clock(&name, ahead_ms / 1000);
+    ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, message, "instagram_id")
+        .set_hint(
+            "Check the clock of the server. The view shards shows how far each shard is ahead; ids stay unique and in order.",
+        )
+        .report(PgLogLevel::WARNING);
 }
 
 /// The error for a refusal.

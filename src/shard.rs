@@ -18,9 +18,6 @@ use pgrx::prelude::*;
 use pgrx::spi::quote_identifier;
 use std::ffi::CString;
 
-/// How far an `advance_shard` may take ids ahead of the clock without a warning.
-const WARN_AHEAD_US: i64 = 60_000_000;
-
 /// `create_shard(shard, schema, epoch, if_not_exists)`: makes a schema (`insta<shard>` without a name), in it a
 /// sequence, `next_id()`, `id_time(id)`, `epoch()` and `shard_<shard>()`, which defines the shard. They belong to
 /// the caller, not to the extension, so they are dumped with the schema.
@@ -103,7 +100,7 @@ fn advance_shard(shard: Option<i32>, id: Option<i64>) -> Result<i64, ErrorReport
     if value >= tick::VALUE_MAX {
         return Err(Error::IdIsTheLast(id).into());
     }
-    let clock = clock_of(shard)?;
+    let clock = lock_clock_of(shard)?;
     let last = sequence::advance(clock, value, "advance_shard()")?;
     warn_if_ahead(shard, clock.epoch, last);
     Ok(layout::id_of(last, shard))
@@ -177,6 +174,19 @@ pub fn clock_of(shard: Shard) -> Result<Clock, Error> {
     Ok(definition.clock)
 }
 
+/// The clock that makes a shard's ids, with its sequence locked to the transaction's end. Waiting for the lock may
+/// have meant waiting for whoever has put another sequence in its place.
+fn lock_clock_of(shard: Shard) -> Result<Clock, Error> {
+    loop {
+        let clock = clock_of(shard)?;
+        sequence::lock(clock.sequence);
+        if clock_of(shard)? == clock {
+            return Ok(clock);
+        }
+        pgrx::check_for_interrupts!();
+    }
+}
+
 /// The error for a shard that is not there.
 pub fn missing(shard: Shard) -> Error {
     let schema = definition::schema_name(shard);
@@ -216,11 +226,9 @@ pub fn schema_of_this_function(fcinfo: pg_sys::FunctionCallInfo) -> Oid {
 /// Warns where a shard's ids are from now on of a time that is yet to come.
 pub fn warn_if_ahead(shard: Shard, epoch: Epoch, last_value: i64) {
     let ahead_us = epoch.at() + tick::ms_of(last_value) * US_PER_MS - names::now();
-    if ahead_us > WARN_AHEAD_US {
-        let (shard, ahead) = (shard.number(), names::duration(ahead_us / 1_000_000));
-        warning!(
-            "shard {shard} is {ahead} ahead of the clock: its ids are of a time to come until that catches up"
-        );
+    if ahead_us > sequence::WARN_AHEAD_MS * US_PER_MS {
+        let name = format!("shard {}", shard.number());
+        warning!("{}", names::ahead_of_clock(&name, ahead_us / 1_000_000));
     }
 }
 

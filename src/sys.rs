@@ -341,6 +341,43 @@ pub unsafe fn END_CRIT_SECTION() {
     unsafe { pg_sys::CritSectionCount -= 1 }
 }
 
+/// `access/xact.h`: `SyncCommitLevel`, what a commit waits for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CommitLevel(c_int);
+
+impl CommitLevel {
+    /// Nothing.
+    pub const OFF: CommitLevel = CommitLevel(pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_OFF as c_int);
+    /// This server's disk.
+    const LOCAL: CommitLevel = CommitLevel(pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_LOCAL_FLUSH as c_int);
+
+    pub fn waits_for_standbys(self) -> bool {
+        self > CommitLevel::LOCAL
+    }
+}
+
+/// What a commit would wait for now: `synchronous_commit`, where there are standbys to wait for; see
+/// `replication/syncrep.h`, `syncrep.c`: `SyncRepRequested() && SyncStandbysDefined()`.
+pub unsafe fn commit_level() -> CommitLevel {
+    // SAFETY: settings; the string is NULL or ends with a zero.
+    unsafe {
+        let level = CommitLevel(pg_sys::synchronous_commit);
+        let standbys = pg_sys::SyncRepStandbyNames;
+        let has_standbys = pg_sys::max_wal_senders > 0 && !standbys.is_null() && *standbys != 0;
+        if has_standbys { level } else { level.min(CommitLevel::LOCAL) }
+    }
+}
+
+/// Has the commit of this transaction wait for the WAL up to here as if the transaction had written it. So
+/// `access/parallel.c` does for the WAL of parallel workers.
+pub unsafe fn make_commit_wait_for(lsn: XLogRecPtr) {
+    // SAFETY: inside a transaction, which has a commit record to wait for when it has an id.
+    unsafe {
+        GetTopTransactionId();
+        pg_sys::XactLastRecEnd = pg_sys::XactLastRecEnd.max(lsn);
+    }
+}
+
 /// `utils/wait_event.h`: what pg_stat_activity shows as this backend's wait event.
 pub fn pgstat_report_wait_start(event: u32) {
     // SAFETY: PostgreSQL lets this point at a writable u32 all through a backend's life.

@@ -1,13 +1,9 @@
 -- Taking over what makes ids already, and giving it back.
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
-CREATE FUNCTION raises(statement text, OUT state text, OUT message text, OUT hint text) LANGUAGE plpgsql AS $$
-BEGIN
-    EXECUTE statement;
-    message := 'no error';
-EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
-END $$;
+\getenv tests PG_ABS_SRCDIR
+\set raises :tests '/raises.sql'
+\i :raises
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_app, regress_id_owner, regress_id_other;
 RESET client_min_messages;

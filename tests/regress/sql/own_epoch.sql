@@ -66,13 +66,9 @@ SELECT * FROM agree(300, 'insta300');
 SELECT sequence FROM shards WHERE shard = 300;
 
 -- What is there already: an error that names it, or with if_not_exists what was asked for, if it is.
-CREATE FUNCTION raises(statement text, OUT state text, OUT message text, OUT hint text) LANGUAGE plpgsql AS $$
-BEGIN
-    EXECUTE statement;
-    message := 'no error';
-EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
-END $$;
+\getenv tests PG_ABS_SRCDIR
+\set raises :tests '/raises.sql'
+\i :raises
 \x on
 \pset format unaligned
 \pset tuples_only on

@@ -1,11 +1,7 @@
 -- Who may do what: roles without superuser.
-CREATE FUNCTION raises(statement text, OUT state text, OUT message text, OUT hint text) LANGUAGE plpgsql AS $$
-BEGIN
-    EXECUTE statement;
-    message := 'no error';
-EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
-END $$;
+\getenv tests PG_ABS_SRCDIR
+\set raises :tests '/raises.sql'
+\i :raises
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_app, "regress_id's ""app""", regress_id_owner, regress_id_group;
 RESET client_min_messages;

@@ -1,13 +1,9 @@
 -- The view of all shards; taking one ahead; saying where it is at home.
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
-CREATE FUNCTION raises(statement text, OUT state text, OUT message text, OUT hint text) LANGUAGE plpgsql AS $$
-BEGIN
-    EXECUTE statement;
-    message := 'no error';
-EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
-END $$;
+\getenv tests PG_ABS_SRCDIR
+\set raises :tests '/raises.sql'
+\i :raises
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_app;
 RESET client_min_messages;
@@ -77,6 +73,9 @@ SET client_min_messages = warning;
 \set SHOW_CONTEXT never
 DO $$ BEGIN PERFORM advance_shard(402, make_id(clock_timestamp() + interval '59 seconds', 402, 0)); END $$;
 SELECT id_shard(advance_shard(402, make_id(now() + interval '30 days 12 hours 30 minutes', 402, 0)));
+-- And once more in each session that makes ids of that time.
+SELECT id_shard(next_id(402));
+SELECT id_shard(next_id(402)), id_shard(insta402.next_id()), id_shard(min(id)) FROM next_ids(402, 3) AS id;
 RESET client_min_messages;
 \x on
 \pset format unaligned

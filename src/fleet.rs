@@ -1,0 +1,142 @@
+//! A model of a server whose sessions share a sequence that is a logical clock, and what must be true of it whatever
+//! happens. For the property tests of [`tick`](crate::tick) and for the fuzzer in `fuzz/`.
+
+use crate::tick::{Next, State, VALUE_MAX, durability, next};
+
+/// One thing that happens to a fleet of sessions that share a sequence.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// This session asks for this many values; if it is told to wait it does so from here on.
+    Ask { session: usize, want: i64 },
+    /// The clock ticks: this many real milliseconds pass.
+    Pass { ms: i64 },
+    /// Someone sets the clock by this much.
+    Jump { ms: i64 },
+    /// The server crashes: the sequence resumes at what WAL holds.
+    Crash,
+    /// A checkpoint: the next step must be recorded again.
+    Checkpoint,
+    /// Plain nextval on the same sequence.
+    Nextval,
+}
+
+pub const SESSIONS: usize = 4;
+
+/// How far ahead core's nextval logs.
+const SEQ_LOG_VALS: i64 = 32;
+
+/// The server: the page, what WAL guarantees, the clock, and the sessions that wait for a tick.
+pub struct Server {
+    pub page: State,
+    log_cnt: i64,
+    in_wal: State,
+    must_record: bool,
+    real_ms: i64,
+    clock_offset: i64,
+    /// For each session: the state it waits for and the real millisecond at which it may go on.
+    waiting: [Option<(State, i64)>; SESSIONS],
+    last_issued: Option<i64>,
+    pub count_issued: i64,
+    /// What the rule said last of those that are neither a value nor a wait.
+    pub refused: Option<Next>,
+}
+
+pub fn called(last_value: i64) -> State {
+    State { last_value, is_called: true }
+}
+
+impl Server {
+    pub fn new(page: State, real_ms: i64) -> Server {
+        Server {
+            page,
+            log_cnt: 0,
+            in_wal: page,
+            must_record: true,
+            real_ms,
+            clock_offset: 0,
+            waiting: [None; SESSIONS],
+            last_issued: None,
+            count_issued: 0,
+            refused: None,
+        }
+    }
+
+    pub fn clock(&self) -> i64 {
+        self.real_ms.saturating_add(self.clock_offset)
+    }
+
+    /// Lets something happen, and checks what came of it: no value twice, none out of order or range, and none that a
+    /// crash would repeat.
+    pub fn handle(&mut self, event: Event) {
+        let before = self.page;
+        match event {
+            Event::Ask { session, want } => self.ask(session, want),
+            Event::Pass { ms } => self.real_ms = self.real_ms.saturating_add(ms),
+            Event::Jump { ms } => self.clock_offset = self.clock_offset.saturating_add(ms),
+            Event::Checkpoint => self.must_record = true,
+            Event::Crash => {
+                self.page = self.in_wal;
+                self.log_cnt = 0;
+                self.must_record = true;
+                self.waiting = [None; SESSIONS];
+            }
+            Event::Nextval => self.nextval(),
+        }
+        self.check(before);
+    }
+
+    pub fn ask(&mut self, session: usize, want: i64) {
+        let paid = match self.waiting[session] {
+            Some((_, until)) if self.real_ms < until => return, // asleep
+            waited => waited.map(|(state, _)| state),
+        };
+        match next(self.page, self.clock(), want, paid) {
+            Next::Take(run) => {
+                self.waiting[session] = None;
+                assert!(1 <= run.len && run.len <= want, "{run:?} of {want}");
+                assert!(self.last_issued < Some(run.first), "{run:?} after {:?}", self.last_issued);
+                assert!(0 <= run.first && run.last() <= VALUE_MAX, "{run:?} is out of range");
+                self.last_issued = Some(run.last());
+                self.count_issued += run.len;
+                self.step_to(run.last());
+            }
+            Next::Wait => self.waiting[session] = Some((self.page, self.real_ms.saturating_add(1))),
+            refused => self.refused = Some(refused),
+        }
+    }
+
+    fn step_to(&mut self, new_value: i64) {
+        let plan = durability(self.page.last_value, self.log_cnt, new_value, self.clock(), self.must_record);
+        if let Some(record) = plan.record {
+            self.in_wal = called(record);
+            self.must_record = false;
+        }
+        self.page = called(new_value);
+        self.log_cnt = plan.log_cnt;
+    }
+
+    /// Core's: by one, logging ahead when log_cnt is used up.
+    fn nextval(&mut self) {
+        let Some(value) = self.page.last_value.checked_add(self.page.is_called as i64) else { return };
+        if self.log_cnt < 1 || self.must_record || !self.page.is_called {
+            self.log_cnt = SEQ_LOG_VALS.min(i64::MAX.saturating_sub(value));
+            self.in_wal = called(value + self.log_cnt);
+            self.must_record = false;
+        } else {
+            self.log_cnt -= 1;
+        }
+        self.page = called(value);
+    }
+
+    fn check(&self, before: State) {
+        if before.is_called {
+            assert!(self.page.is_called && before.last_value <= self.page.last_value, "{before:?} is lost");
+        }
+        let wal_covers_page = self.in_wal.last_value >= self.page.last_value;
+        assert!(wal_covers_page, "{:?} in WAL, {:?} on the page", self.in_wal, self.page);
+        assert!(self.log_cnt >= 0, "log_cnt is {}", self.log_cnt);
+        if self.page.is_called && !self.must_record {
+            assert_eq!(self.page.last_value + self.log_cnt, self.in_wal.last_value, "log_cnt");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+-- Names as bad as they come, for all that has one. What an error's hint tells to run works as it stands, and so do the
+-- scripts of an adoption.
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
+SET synchronous_commit = off; -- for speed
+SET client_min_messages = warning;
+CREATE TABLE bad_names (n int GENERATED ALWAYS AS IDENTITY, name text);
+INSERT INTO bad_names (name) VALUES ('it''s'), ('a"b"'), (E'back\\slash\\'), (E'two\nlines'), (E'tab\tand\rreturn'), ('$$'), ('$body$'),
+    ('select'), (' '), ('a.b'), ('%s %I %1$s %%'), ('Insta5'), ('--'), ('/*'), ('''; DROP SCHEMA public CASCADE; --'), (E'\\'''),
+    ('"'), ('""'), ('$1'), ('ünïcödé'), (repeat('x', 63)), (repeat('"', 63)), (repeat('''', 63)), (repeat(E'\\', 63)), (repeat('ü', 31) || 'x');
+\getenv tests PG_ABS_SRCDIR
+\set raises :tests '/raises.sql'
+\i :raises
+-- Sees to it that a statement fails with that state and names the thing, and then runs what the hint says.
+CREATE FUNCTION heed(statement text, state text, thing text, told text, as_role text DEFAULT current_user) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    e record;
+    told_to_run text;
+BEGIN
+    EXECUTE format('SET LOCAL ROLE %I', as_role);
+    e := raises(statement);
+    RESET ROLE;
+    told_to_run := (regexp_match(e.hint, told))[1];
+    IF e.state IS DISTINCT FROM heed.state OR strpos(e.message, thing) = 0 OR told_to_run IS NULL THEN
+        RAISE 'expected % for % and "%": %', state, thing, told, e;
+    END IF;
+    SET LOCAL standard_conforming_strings = off; -- for whoever has it so
+    SET LOCAL escape_string_warning = off;
+    EXECUTE told_to_run;
+    SET LOCAL standard_conforming_strings = on;
+END $$;
+CREATE FUNCTION id_of(made_by text, as_role text DEFAULT current_user) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+    id bigint;
+BEGIN
+    EXECUTE format('SET LOCAL ROLE %I', as_role);
+    EXECUTE made_by INTO id;
+    RESET ROLE;
+    RETURN id_shard(id);
+END $$;
+
+-- The name for the schema of a shard and its sequence, a table and its key, with an application's role of that name.
+CREATE FUNCTION live_with(n int, name text) RETURNS text LANGUAGE plpgsql AS $$
+<<our>>
+DECLARE
+    shard int := 2000 + n;
+    quoted text := quote_ident(name);
+    sequence text := format('%1$s.%1$s', quoted);
+    unfit text := format('%s.%I', quoted, ('unfit ' || name)::name);
+    t text := format('public.%s', quoted);
+    app text := ('regress_id ' || name)::name;
+    answer record;
+BEGIN
+    EXECUTE format('DROP ROLE IF EXISTS %I', app); -- of a run that has failed
+    EXECUTE format('CREATE ROLE %I', app);
+    EXECUTE format('CREATE SCHEMA %s', quoted);
+    ASSERT (raises(format('SELECT create_shard(%s, %L)', shard, name))).message = format('schema %s already exists', quoted);
+    PERFORM create_shard(shard, name, if_not_exists => true);
+    ASSERT (raises(format('SELECT create_shard(%s)', shard))).message LIKE '%it is schema ' || replace(quoted, '\', '\\');
+    EXECUTE format('ALTER SEQUENCE %s.table_id_seq RENAME TO %1$s', quoted);
+    -- Every way to its ids.
+    ASSERT id_of(format('SELECT %s.next_id()', quoted)) = shard AND id_shard(next_id(shard)) = shard
+        AND id_shard(next_id(shard, sequence)) = shard AND id_shard(advance_shard(shard, next_id(shard))) = shard;
+    PERFORM claim_shard(shard);
+    ASSERT (SELECT s.schema = name AND s.sequence = our.sequence::regclass AND s.ahead < interval '1 minute' AND s.at_home
+        FROM shards AS s WHERE s.shard = our.shard);
+    -- An application that is granted what each error's hint says, one after the other.
+    PERFORM heed(format('SELECT next_id(%s)', shard), '42501', quoted, '^Grant it with (.*)\.$', app);
+    PERFORM heed(format('SELECT next_id(%s)', shard), '42501', sequence, '^Grant it with (.*)\.$', app);
+    ASSERT id_of(format('SELECT next_id(%s)', shard), app) = shard;
+    PERFORM heed(format('SELECT advance_shard(%s, %s)', shard, shard << 10), '42501', sequence, '^Grant it with (.*)\.$', app);
+    ASSERT id_of(format('SELECT advance_shard(%s, %s)', shard, shard << 10), app) = shard;
+    ASSERT (raises(format('SET LOCAL ROLE %I; SELECT claim_shard(%s)', app, shard))).message LIKE '%must be owner of function ' || replace(quoted, '\', '\\') || '.%';
+    -- Sequences that are unfit, used up, and none at all.
+    EXECUTE format('CREATE SEQUENCE %s AS integer CYCLE INCREMENT 2', unfit);
+    PERFORM heed(format('SELECT next_id(%s, %L)', shard, unfit), '55000', unfit, '^Mend it with (.*)\.$');
+    ASSERT id_shard(next_id(shard, unfit)) = shard;
+    PERFORM setval(unfit, 9000000000000000000);
+    PERFORM heed(format('SELECT next_id(%s, %L)', shard, unfit), '2200H', unfit, 'by mistake, (.*) lets it');
+    ASSERT id_shard(next_id(shard, unfit)) = shard;
+    EXECUTE format('CREATE TABLE %s (%s serial PRIMARY KEY)', t, quoted);
+    ASSERT (raises(format('SELECT next_id(%s, %L)', shard, t))).message = t || ' is not a sequence';
+    -- The table's key, as the hints and the scripts say.
+    PERFORM heed(format('SELECT adopt_table(%s, %L)', shard, t), '42804', t, '^Change it with (.*)\.$');
+    EXECUTE format('DROP FUNCTION %s.next_id()', quoted);
+    PERFORM heed(format('SELECT adopt_table(%s, %L)', shard, t), '55000', shard::text, '^Make them again with (.*)\.$');
+    EXECUTE format('INSERT INTO %1$s DEFAULT VALUES; GRANT INSERT ON %1$s TO %2$I; REVOKE ALL ON SEQUENCE %3$s FROM %2$I; REVOKE ALL ON SCHEMA %4$s FROM %2$I', t, app, sequence, quoted);
+    PERFORM heed(format('SELECT adopt_table(%s, %L)', shard, t), '42501', t, '^Grant it with (.*)\.$');
+    SELECT * INTO STRICT answer FROM adopt_table(shard, t, name, dry_run => true);
+    ASSERT answer.column_name = name AND answer.table_name = t::regclass;
+    EXECUTE answer.script;
+    ASSERT id_of(format('INSERT INTO %s DEFAULT VALUES RETURNING %s', t, quoted)) = shard;
+    EXECUTE answer.way_back;
+    ASSERT id_of(format('INSERT INTO %s DEFAULT VALUES RETURNING %s', t, quoted)) = 0;
+    PERFORM adopt_table(shard, t);
+    ASSERT id_of(format('INSERT INTO %s DEFAULT VALUES RETURNING %s', t, quoted)) = shard;
+    ASSERT (raises(format('SELECT adopt_table(%s, %L)', shard, t))).message LIKE replace(t, '\', '\\') || '.%has ids of shard%';
+    RETURN 'fine';
+END $$;
+
+-- The name for the sequence of an original, its function or its table, in a schema whose name begins otherwise, and for a role
+-- that has taken a number.
+CREATE FUNCTION adopt_with(n int, name text) RETURNS text LANGUAGE plpgsql AS $body$
+<<our>>
+DECLARE
+    shard int := 2100 + n;
+    schema text := ('of ' || name)::name;
+    quoted text := quote_ident(schema);
+    function text := CASE WHEN n % 2 = 0 THEN 'next_id' ELSE left(name, 27) END;
+    t text := format('%s.%I', quoted, ('t' || name)::name);
+    other text := ('regress_id ' || name)::name;
+BEGIN
+    EXECUTE format('CREATE SCHEMA %s; CREATE SEQUENCE %1$s.%I', quoted, name);
+    EXECUTE format('CREATE FUNCTION %s.%I() RETURNS bigint LANGUAGE plpgsql AS %L', quoted, function, format($$
+        BEGIN
+            RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1577836800000) << 23) | (%s << 10) | (nextval(%L) %% 1024);
+        END $$, shard, format('%s.%I', quoted, name)));
+    EXECUTE format('CREATE TABLE %s (%I bigint PRIMARY KEY DEFAULT %s.%I()); INSERT INTO %1$s DEFAULT VALUES', t, name, quoted, function);
+    -- What a dry run shows does all but to set the sequence.
+    BEGIN
+        EXECUTE (SELECT script FROM adopt_shard(shard, schema, dry_run => true));
+        ASSERT id_shard(next_id(shard)) = shard AND id_of(format('INSERT INTO %s DEFAULT VALUES RETURNING %I', t, name)) = shard;
+        RAISE 'undo';
+    EXCEPTION WHEN raise_exception THEN
+        ASSERT (raises(format('SELECT next_id(%s)', shard))).state = '42P01';
+    END;
+    IF function = 'next_id' THEN
+        PERFORM heed(format('SELECT create_shard(%s, %L, if_not_exists => true)', shard, schema), '42723', quoted, 'take it over with (.*)\.$');
+    ELSE
+        PERFORM heed(format('SELECT create_shard(%s, %L)', shard, schema), '42P06', quoted, 'take that over with (.*)\.$');
+    END IF;
+    ASSERT id_of(format('INSERT INTO %s DEFAULT VALUES RETURNING %I', t, name)) = shard AND id_shard(next_id(shard)) = shard;
+    ASSERT (SELECT s.schema = our.schema FROM shards AS s WHERE s.shard = our.shard);
+    -- A number that another role has taken.
+    shard := 2200 + n;
+    EXECUTE format('GRANT CREATE ON DATABASE %I TO %I', current_database(), other);
+    EXECUTE format('SET LOCAL ROLE %I', other);
+    PERFORM create_shard(shard, ('others ' || name)::name::text);
+    RESET ROLE;
+    PERFORM heed(format('SELECT create_shard(%s)', shard), '42710', quote_ident(other), 'If not, (.*)\.$');
+    PERFORM create_shard(shard);
+    RETURN 'fine';
+END $body$;
+-- And back, when the clock has caught up.
+CREATE FUNCTION unadopt_with(n int, name text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    shard int := 2100 + n;
+    schema text := ('of ' || name)::name;
+BEGIN
+    PERFORM heed(format('SELECT adopt_shard(%s, %L)', shard, schema), '42710', quote_ident(schema), 'that is done; (.*) brings');
+    ASSERT id_of(format('INSERT INTO %I.%I DEFAULT VALUES RETURNING %I', schema, ('t' || name)::name, name)) = shard;
+    RETURN (raises(format('SELECT next_id(%s)', shard))).state;
+END $$;
+SELECT live_with(n, name), count(*) FROM bad_names GROUP BY 1;
+SELECT adopt_with(n, name), count(*) FROM bad_names GROUP BY 1;
+SELECT unadopt_with(n, name), count(*) FROM bad_names GROUP BY 1;
+
+DO $$
+DECLARE
+    bad text;
+BEGIN
+    FOR bad IN SELECT name FROM bad_names LOOP
+        EXECUTE format('DROP SCHEMA %I, %I, %I CASCADE; DROP TABLE public.%1$I', bad, ('of ' || bad)::name, ('others ' || bad)::name);
+        EXECUTE format('DROP OWNED BY %I; DROP ROLE %1$I', ('regress_id ' || bad)::name);
+    END LOOP;
+    FOR bad IN SELECT nspname FROM pg_namespace WHERE nspname ~ '^insta22\d\d$' LOOP
+        EXECUTE format('DROP SCHEMA %I CASCADE', bad);
+    END LOOP;
+END $$;
+DROP TABLE bad_names;
+DROP FUNCTION raises, heed, id_of, live_with, adopt_with, unadopt_with;
