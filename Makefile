@@ -1,8 +1,10 @@
 # make demo           see it work, on a server of its own
 # make test           run every test, on every PostgreSQL that can be set up
+# make torture        the same at length: half an hour or so for each PostgreSQL
+# make fuzz           feed the parts that know nothing of PostgreSQL what a fuzzer comes up with, a minute each
 # make                build for the PostgreSQL that PG_CONFIG names
 # make install        install what was built (needs the right to write there: sudo make install)
-# make installcheck   run the regression tests on a running server, by PGHOST, PGPORT, PGUSER
+# make installcheck   run the regression and isolation tests on a running server, by PGHOST, PGPORT, PGUSER
 
 PG_CONFIG = pg_config
 pkglibdir := $(shell $(PG_CONFIG) --pkglibdir 2>/dev/null)
@@ -33,11 +35,20 @@ uninstall:
 
 PG_REGRESS = $(pkglibdir)/pgxs/src/test/regress/pg_regress
 REGRESS = $(basename $(notdir $(sort $(wildcard tests/regress/sql/*.sql))))
+PG_ISOLATION_REGRESS = $(pkglibdir)/pgxs/src/test/isolation/pg_isolation_regress
+ISOLATION = $(filter-out helpers,$(basename $(notdir $(sort $(wildcard tests/isolation/specs/*.spec)))))
+on_this_server = --bindir='$(shell $(PG_CONFIG) --bindir)' --load-extension=instagram_id
 
 installcheck:
-	mkdir -p target/regress
-	'$(PG_REGRESS)' --inputdir=tests/regress --outputdir=target/regress --bindir='$(shell $(PG_CONFIG) --bindir)' \
-	    --dbname=contrib_regression --load-extension=instagram_id $(REGRESS)
+	mkdir -p target/regress target/isolation
+	'$(PG_REGRESS)' --inputdir=tests/regress --outputdir=target/regress $(on_this_server) \
+	    --dbname=contrib_regression $(REGRESS)
+ifneq ($(wildcard $(PG_ISOLATION_REGRESS)),)
+	'$(PG_ISOLATION_REGRESS)' --inputdir=tests/isolation --outputdir=target/isolation $(on_this_server) \
+	    --dbname=isolation_regression helpers $(ISOLATION)
+else
+	@echo 'The isolation tests are left out: there is no $(PG_ISOLATION_REGRESS)'
+endif
 
 demo:
 	scripts/demo.sh
@@ -45,7 +56,13 @@ demo:
 test:
 	scripts/test.sh
 
-clean:
-	rm -rf target
+torture:
+	TORTURE=1 scripts/test.sh
 
-.PHONY: all install uninstall installcheck demo test clean
+fuzz:
+	scripts/fuzz.sh
+
+clean:
+	rm -rf target fuzz/target
+
+.PHONY: all install uninstall installcheck demo test torture fuzz clean

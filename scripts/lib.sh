@@ -79,18 +79,17 @@ write_pgrx_config() {
 # The major version of the PostgreSQL that a pg_config belongs to.
 major_of() { "$1" --version | sed -n 's/^PostgreSQL \([0-9]*\).*/\1/p'; }
 
-# A pg_regress that runs for this PostgreSQL: its own, or where that is missing or broken another one's, since
-# it only drives psql.
-pg_regress_for() {
+# tester_for PG_CONFIG regress/pg_regress, or isolation/pg_isolation_regress: one that runs for this PostgreSQL, its
+# own, or where that is missing or broken another one's, since they are but clients.
+tester_for() {
     local candidate
-    for candidate in "$("$1" --pkglibdir)/pgxs/src/test/regress/pg_regress" \
-        /usr/lib/postgresql/*/lib/pgxs/src/test/regress/pg_regress; do
+    for candidate in "$("$1" --pkglibdir)/pgxs/src/test/$2" /usr/lib/postgresql/*/lib/pgxs/src/test/"$2"; do
         if "$candidate" --version >/dev/null 2>&1; then
             echo "$candidate"
             return
         fi
     done
-    return 1
+    fail "there is no ${2##*/} that runs; Debian has it in its postgresql-client packages"
 }
 
 # --- a throw-away server -------------------------------------------------------------------------------------
@@ -108,6 +107,7 @@ start_server() {
 	listen_addresses = ''
 	unix_socket_directories = '$SERVER_DIR'
 	port = 5432
+	max_prepared_transactions = 5
 	CONF
     as_server_user "$SERVER_BIN/pg_ctl" -D "$SERVER_DIR/data" -l "$SERVER_DIR/server.log" -w start \
         >/dev/null || { cat "$SERVER_DIR/server.log" >&2; return 1; }

@@ -4,6 +4,9 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 cargo fmt --all --check
+cargo fmt --manifest-path fuzz/Cargo.toml --check
+scripts/setup.sh lint
+cargo clippy --manifest-path fuzz/Cargo.toml --all-targets -- -D warnings
 scripts/setup.sh servers
 for pg_config in $(scripts/servers.sh); do
     major=$(major_of "$pg_config")

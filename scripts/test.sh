@@ -1,12 +1,20 @@
 #!/usr/bin/env bash
-# Runs every test on every PostgreSQL that is set up: unit and property tests, tests inside a server, regression
-# tests, and tests on live servers.
+# Runs every test on every PostgreSQL that is set up: unit and property tests, tests inside a server, regression and
+# isolation tests, and tests on live servers.
 #
-#   MAJORS="15 18" test.sh   only these, all of which must be there
+#   MAJORS="15 18" test.sh           only these, all of which must be there
+#   SERVERS=/path/to/pg_config ...   on these PostgreSQL, into which it installs the extension; say an assertion-enabled one
+#   TORTURE=1 test.sh                at length
+#   SEED=123 test.sh                 with the random choices of the scenario that has printed this
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
-trap stop_server EXIT
+# What the tests with a record of ids have done: a line each, by scenario.
+FIGURES=$(mktemp)
+export FIGURES
+pgdata=
+trap 'stop_server; rm -rf "$FIGURES" "$pgdata"' EXIT
+trap 'exit 1' HUP INT TERM
 scripts/setup.sh servers
 
 declare -A set_up
@@ -19,22 +27,25 @@ say "Testing on PostgreSQL $majors"
 
 # Those of the crate, with and without a server. pgrx starts the server, as the user postgres where this is root.
 crate_tests() {
-    local major=$1 data status=0 runas=()
-    data=$(mktemp -d "${TMPDIR:-/tmp}/instagram_id.XXXXXX")
+    local major=$1 status=0 runas=()
+    pgdata=$(mktemp -d "${TMPDIR:-/tmp}/instagram_id.XXXXXX")
     if [ "$(id -u)" = 0 ]; then
-        chown postgres "$data"
+        chown postgres "$pgdata"
         runas=(--runas postgres)
     fi
-    USER=$(id -un) cargo pgrx test "pg$major" "${runas[@]}" --pgdata "$data/data" || status=$?
-    rm -rf "$data"
+    USER=$(id -un) cargo pgrx test "pg$major" "${runas[@]}" --pgdata "$pgdata/data" || status=$?
+    rm -rf "$pgdata"
     return $status
 }
 
-# tests/regress, by pg_regress.
+# tests/regress and tests/isolation, by pg_regress and pg_isolation_regress.
 regression_tests() {
-    local pg_config=$1 status=0
+    local pg_config=$1 regress isolation status=0
+    regress=$(tester_for "$pg_config" regress/pg_regress)
+    isolation=$(tester_for "$pg_config" isolation/pg_isolation_regress)
     start_server "$pg_config"
-    make --no-print-directory installcheck PG_CONFIG="$pg_config" PG_REGRESS="$(pg_regress_for "$pg_config")" || status=$?
+    make --no-print-directory installcheck PG_CONFIG="$pg_config" PG_REGRESS="$regress" \
+        PG_ISOLATION_REGRESS="$isolation" || status=$?
     stop_server
     return $status
 }
@@ -53,7 +64,14 @@ for major in $majors; do
     # The one that dumps are restored to, where it is a newer one.
     newer=${set_up[$newest]}
     if [ "$major" = "$newest" ]; then newer=; fi
+    printf 'PostgreSQL %s\n' "$major" >>"$FIGURES"
     # One at a time: they measure.
     PG_CONFIG=$pg_config NEWER_PG_CONFIG=$newer cargo test -p instagram_id_live -- --nocapture --test-threads=1
 done
+say "What was made and done by the tests that keep a record of every id received"
+awk -F '\t' '
+    NF == 1 { print "    " $1; next }
+    { printf "    %11d ids, %5d sessions, %6d faults: %s\n", $2, $3, $4, $1; ids += $2; sessions += $3; faults += $4 }
+    END { printf "    %11d ids, %5d sessions, %6d faults in all, 0 duplicates, 0 out of order\n", ids, sessions, faults }
+' "$FIGURES"
 say "All tests passed on PostgreSQL $majors"

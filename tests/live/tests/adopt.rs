@@ -7,26 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const ORIGINAL: &str = "
-    CREATE SCHEMA insta5;
-    CREATE SEQUENCE insta5.table_id_seq;
-    CREATE FUNCTION insta5.next_id(OUT result bigint) AS $$
-    DECLARE
-        our_epoch bigint := 1314220021721;
-        seq_id bigint;
-        now_millis bigint;
-        shard_id int := 5;
-    BEGIN
-        SELECT nextval('insta5.table_id_seq') % 1024 INTO seq_id;
-        SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) INTO now_millis;
-        result := (now_millis - our_epoch) << 23;
-        result := result | (shard_id << 10);
-        result := result | (seq_id);
-    END $$ LANGUAGE plpgsql;
-    CREATE TABLE insta5.photos (id bigint DEFAULT insta5.next_id(), n int);
-    CREATE TABLE insta5.likes (id bigint DEFAULT insta5.next_id(), n int);
-    CREATE INDEX ON insta5.photos (id);
-    CREATE INDEX ON insta5.likes (id)";
+/// The original as shard 5, and two tables that it fills.
+fn original() -> String {
+    format!(
+        "{}
+         CREATE TABLE insta5.photos (id bigint DEFAULT insta5.next_id(), n int);
+         CREATE TABLE insta5.likes (id bigint DEFAULT insta5.next_id(), n int);
+         CREATE INDEX ON insta5.photos (id);
+         CREATE INDEX ON insta5.likes (id)",
+        original_of_shard(5)
+    )
+}
 
 const PLANNED: &str = "
     SET plan_cache_mode = force_generic_plan;
@@ -112,7 +103,7 @@ fn a_switch_under_load_loses_nothing_and_repeats_nothing() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
-    client.batch_execute(ORIGINAL).unwrap();
+    client.batch_execute(&original()).unwrap();
     let stop = AtomicBool::new(false);
     let mut adoptions: Vec<Adoption> = vec![];
     let statements: Vec<Statement> = thread::scope(|scope| {
@@ -183,7 +174,7 @@ fn with_the_original() -> (Server, Client) {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
-    client.batch_execute(ORIGINAL).unwrap();
+    client.batch_execute(&original()).unwrap();
     (server, client)
 }
 
@@ -256,9 +247,7 @@ fn an_adoption_stands_in_nobodys_way_and_sees_what_came_before_it() {
 #[test]
 fn an_adoption_does_not_overrule_a_change_it_has_waited_for() {
     for change in [
-        ORIGINAL[ORIGINAL.find("CREATE FUNCTION").unwrap()..ORIGINAL.find("CREATE TABLE").unwrap()]
-            .replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
-            .replace("1314220021721", "1293840000000"),
+        original_function("insta5", 5, 1_293_840_000_000),
         "CREATE TABLE insta5.more (id bigint DEFAULT insta5.next_id())".to_owned(),
     ] {
         let (server, mut client) = with_the_original();
@@ -323,7 +312,7 @@ fn a_writer_that_does_not_let_go_keeps_the_others_from_nothing() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
-    client.batch_execute(ORIGINAL).unwrap();
+    client.batch_execute(&original()).unwrap();
     let mut idle = server.connect();
     let mut idle = idle.transaction().unwrap();
     idle.batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();

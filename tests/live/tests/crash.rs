@@ -2,89 +2,268 @@
 
 use instagram_id_live::*;
 use postgres::Client;
-use std::sync::Mutex;
+use std::collections::HashSet;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-const SESSIONS: usize = 4;
+const SESSIONS: usize = 6;
 const MINIMAL_WAL: [(&str, &str); 2] = [("wal_level", "minimal"), ("max_wal_senders", "0")];
 
-/// Makes ids in statements of different sizes until the server is gone; every id received is noted.
-fn make_until_gone(client: &mut Client, received: &mut Vec<i64>) {
-    let statements = [
-        "SELECT next_id(5)",
-        "SELECT insta5.next_id() FROM generate_series(1, 100)",
-        "SELECT next_ids(5, 2000)",
-        "SELECT next_id(5) FROM generate_series(1, 5000)",
-    ];
-    for statement in statements.iter().cycle() {
-        match client.query(*statement, &[]) {
-            Ok(rows) => received.extend(rows.iter().map(|row| row.get::<_, i64>(0))),
-            Err(_) => return,
+/// The ways in which a server may go down without having written out what it knows.
+const FAULTS: [fn(&Server, &mut fastrand::Rng); 5] =
+    [kill_all, kill_postmaster, kill_one, kill_one, stop_at_once];
+
+fn kill_all(server: &Server, _: &mut fastrand::Rng) {
+    server.crash();
+    server.launch();
+}
+
+fn kill_postmaster(server: &Server, _: &mut fastrand::Rng) {
+    server.kill_postmaster();
+    server.launch();
+}
+
+/// Kills a process of the server's: a backend mostly, now and then one of those that serve them all.
+fn kill_one(server: &Server, random: &mut fastrand::Rng) {
+    let pids = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type IN
+        ('client backend', 'checkpointer', 'walwriter', 'background writer', 'autovacuum launcher')";
+    // Its sessions are cut off, this one with them.
+    let mut client = server.connect();
+    server.wait_for("a crash", || {
+        let Ok(rows) = client.query(pids, &[]) else { return true };
+        server.kill_backend(rows[random.usize(..rows.len())].get(0));
+        let patience = Instant::now() + Duration::from_secs(1);
+        while client.simple_query("").is_ok() {
+            if Instant::now() > patience {
+                return false; // it was about to end in any case: another one
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        true
+    });
+    // It lives on, and recovers by itself.
+    server.wait_for("a recovery", || server.try_connect().is_ok());
+}
+
+fn stop_at_once(server: &Server, _: &mut fastrand::Rng) {
+    server.stop_at_once();
+    server.launch();
+}
+
+/// Where the sequence is when the first fault comes.
+#[derive(Clone, Copy)]
+enum Start {
+    /// With the clock. What a fault takes from the sequence the clock may well give back while the server recovers;
+    /// but this is where it is seen how far ahead of the clock a crash leaves it.
+    AtTheClock,
+    /// Where the clock hides nothing.
+    AnHourAhead,
+}
+
+/// Lets sessions work while the server goes down again and again, at random moments, in one way after the other, right
+/// after `before_fault` where that is not empty. Returns the ids.
+fn fail_under_load(
+    scenario: &str,
+    server: &Server,
+    start: Start,
+    faults: usize,
+    work: &[Work],
+    before_fault: &str,
+) -> Vec<i64> {
+    one::<i64>(&mut server.connect(), "SELECT next_id(5)");
+    // After a crash a sequence is a second ahead of the clock, or 50 ms ahead of itself where that is more.
+    let mut ahead = 1000 + 50 * faults as i64;
+    if let Start::AnHourAhead = start {
+        set_an_hour_ahead(&mut server.connect(), "insta5.table_id_seq");
+        ahead = 3_600_000 + 50 * (faults as i64 + 1);
+    }
+    let mut random = random(scenario);
+    let mut journal = Journal::new(scenario, Clock::Within { behind: 0, ahead });
+    let (sessions, ()) = under_load(
+        || server.try_connect(),
+        SESSIONS,
+        work,
+        || {
+            for fault in FAULTS.iter().cycle().take(faults) {
+                thread::sleep(Duration::from_millis(random.u64(20..600)));
+                if !before_fault.is_empty() {
+                    server.connect().batch_execute(before_fault).unwrap();
+                }
+                fault(server, &mut random);
+                journal.faults += 1;
+            }
+        },
+    );
+    if let Start::AtTheClock = start {
+        // What crashes take the sequence ahead is nothing to warn of.
+        assert!(!server.log().contains("ahead of the clock"), "{}", server.log());
+    }
+    let ids = sessions.iter().flat_map(|session| session.ids.clone()).collect();
+    journal.add(sessions);
+    let figures = journal.check();
+    assert!(figures.ids > 1000 * faults, "only {} ids", figures.ids);
+    ids
+}
+
+/// No id twice, none out of order, and every row that a client was told of is there.
+#[test]
+fn a_server_that_fails_under_inserts() {
+    let server = Server::start(&[]);
+    setup_photos(&mut server.connect());
+    // Transactions that are rolled back write WAL that nobody waits for.
+    let rolled_back = "BEGIN; INSERT INTO insta5.photos SELECT next_ids(5, 1500); ROLLBACK";
+    // Plain nextval beside it, whose values are those of ids.
+    let plain = "INSERT INTO insta5.photos SELECT (value >> 10 << 23) | (5 << 10) | (value & 1023)
+        FROM nextval('insta5.table_id_seq') AS value RETURNING id";
+    let work: Vec<Work> = inserts().into_iter().chain([unrecorded(rolled_back), query(plain)]).collect();
+    let faults = length(20, 300);
+    let acknowledged =
+        fail_under_load("failures under inserts", &server, Start::AnHourAhead, faults, &work, "");
+    let kept: HashSet<i64> =
+        column(&mut server.connect(), "SELECT id FROM insta5.photos").into_iter().collect();
+    let lost = acknowledged.iter().filter(|id| !kept.contains(id)).count();
+    println!("    {lost} of {} rows lost", acknowledged.len());
+    assert_eq!(lost, 0, "rows lost");
+}
+
+/// Calls alone: transactions that mostly write nothing themselves and live on what another has logged.
+#[test]
+fn a_server_that_fails_under_calls() {
+    let server = Server::start(&[]);
+    setup(&mut server.connect());
+    fail_under_load("failures under calls", &server, Start::AtTheClock, length(10, 200), &calls(), "");
+}
+
+/// What the last record said is out of reach of recovery then.
+#[test]
+fn a_server_that_fails_right_after_checkpoints() {
+    let server = Server::start(&[]);
+    setup(&mut server.connect());
+    let scenario = "failures right after checkpoints";
+    fail_under_load(scenario, &server, Start::AnHourAhead, length(5, 100), &calls(), "CHECKPOINT");
+}
+
+#[test]
+fn a_server_that_fails_without_full_page_writes() {
+    let server = Server::start(&[("full_page_writes", "off"), ("checkpoint_timeout", "30s")]);
+    setup_photos(&mut server.connect());
+    let scenario = "failures without full_page_writes";
+    fail_under_load(scenario, &server, Start::AnHourAhead, length(5, 100), &inserts(), "CHECKPOINT");
+}
+
+#[test]
+fn a_server_that_fails_with_minimal_wal() {
+    let server = Server::start(&MINIMAL_WAL);
+    setup(&mut server.connect());
+    let scenario = "failures with minimal WAL";
+    fail_under_load(scenario, &server, Start::AnHourAhead, length(5, 100), &calls(), "");
+}
+
+/// Killed again and again while it recovers: at random moments of the time that a start takes, and right after redo has
+/// begun. Ahead of the clock, so that the clock would not hide a loss.
+#[test]
+fn a_server_killed_while_it_recovers() {
+    let server = Server::start(&[]);
+    setup_photos(&mut server.connect());
+    one::<i64>(&mut server.connect(), "SELECT next_id(5)");
+    set_an_hour_ahead(&mut server.connect(), "insta5.table_id_seq");
+    let scenario = "killed while it recovers";
+    let mut random = random(scenario);
+    let mut journal = Journal::new(scenario, Clock::Set);
+    let load = || {
+        let a_while = || thread::sleep(Duration::from_millis(300));
+        under_load(|| server.try_connect(), SESSIONS, &inserts(), a_while).0
+    };
+    let mut start_takes = Duration::from_millis(300);
+    // It starts, is done or is not required.
+    let redo = || server.log().matches("LOG:  redo ").count();
+    let in_recovery = || server.log().matches("interrupted while in recovery").count();
+    for round in 1..=length(3, 60) {
+        // At least one crash of a round is not to come too late. A recovery that was over leaves nothing for the next
+        // to do: each attempt brings work of its own.
+        let mut attempts = 0;
+        while in_recovery() < round {
+            attempts += 1;
+            assert!(attempts <= 30, "no crash came in recovery");
+            journal.add(load());
+            server.crash();
+            journal.faults += 1;
+            for _ in 0..4 {
+                let before = redo();
+                server.launch_without_waiting();
+                if random.bool() {
+                    server.wait_for("redo", || redo() > before);
+                    thread::sleep(Duration::from_millis(random.u64(..30)));
+                } else {
+                    thread::sleep(start_takes.mul_f64(random.f64()));
+                }
+                server.crash();
+                journal.faults += 1;
+            }
+            let started = Instant::now();
+            server.launch();
+            start_takes = started.elapsed();
         }
     }
+    journal.add(load());
+    journal.check();
+    println!("    {} of them in recovery", in_recovery());
 }
 
-/// Kills the server `times` times under load from four sessions, and checks each life's ids against all before.
-fn crash_under_load(settings: &[(&str, &str)], times: u64, before_crash: &str) {
-    let server = Server::start(settings);
-    setup(&mut server.connect());
-    let (mut issued, mut largest) = (0, 0);
-    for life in 0..times {
-        let sessions = Mutex::new(vec![]);
-        thread::scope(|scope| {
-            for _ in 0..SESSIONS {
-                scope.spawn(|| {
-                    let mut received = vec![];
-                    make_until_gone(&mut server.connect(), &mut received);
-                    sessions.lock().unwrap().push(received);
-                });
-            }
-            thread::sleep(Duration::from_millis(150 + 37 * life));
-            if !before_crash.is_empty() {
-                server.connect().batch_execute(before_crash).unwrap();
-            }
-            server.crash();
-        });
-        server.launch();
-        let sessions = sessions.into_inner().unwrap();
-        check_unique_and_increasing(&sessions);
-        let ids = || sessions.iter().flatten().copied();
-        assert!(ids().count() > 1000, "only {} ids before the crash", ids().count());
-        let smallest = ids().min().unwrap();
-        assert!(smallest > largest, "life {life} issued {smallest} after {largest}");
-        largest = ids().max().unwrap();
-        issued += ids().count();
-        let mut client = server.connect();
-        let next: i64 = one(&mut client, "SELECT next_id(5)");
-        assert!(next > largest, "after the crash {next}, before it {largest}");
-        let lead = lead(&mut client, next);
-        // A second ahead of the clock, and a little more for each crash that comes before that is made up for.
-        let bound = 1.0 + 0.05 * (life + 1) as f64;
-        assert!(lead <= bound, "{lead} s ahead of the clock after {} crashes", life + 1);
-        largest = next;
+/// What a client receives that connects again after each crash, on record.
+struct Record<'a> {
+    server: &'a Server,
+    journal: Journal,
+    received: Received,
+}
+
+impl Record<'_> {
+    fn new(scenario: impl Into<String>, server: &Server) -> Record<'_> {
+        Record { server, journal: Journal::new(scenario, Clock::Set), received: Received::default() }
     }
-    println!("{issued} ids through {times} crashes: 0 duplicates, 0 out of order");
+
+    fn receive(&mut self, client: &mut Client, statement: &str) {
+        self.received.run(client, statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+
+    /// Kills the server, and starts it again.
+    fn crash(&mut self) {
+        self.server.crash();
+        self.server.launch();
+        self.journal.faults += 1;
+    }
+
+    #[track_caller]
+    fn check(mut self) {
+        self.journal.add([self.received]);
+        self.journal.check();
+    }
 }
 
+/// From its first moment: made and crashed, used once and crashed. Ahead of the clock, so that the clock would not hide
+/// a loss.
 #[test]
-fn killed_under_load() {
-    crash_under_load(&[], 6, "");
-}
-
-#[test]
-fn killed_right_after_a_checkpoint() {
-    crash_under_load(&[], 4, "CHECKPOINT");
-}
-
-#[test]
-fn killed_without_full_page_writes() {
-    crash_under_load(&[("full_page_writes", "off"), ("checkpoint_timeout", "30s")], 3, "CHECKPOINT");
-}
-
-#[test]
-fn killed_with_minimal_wal() {
-    crash_under_load(&MINIMAL_WAL, 3, "");
+fn right_after_it_is_made() {
+    let server = Server::start(&[]);
+    server.connect().batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    for (make, sequence) in
+        [("SELECT create_shard(5)", "insta5.table_id_seq"), ("CREATE SEQUENCE s START 77", "s")]
+    {
+        let call = format!("SELECT next_id(5, '{sequence}')");
+        let mut record = Record::new(format!("crashes right after {make}"), &server);
+        server.connect().batch_execute(make).unwrap();
+        record.crash();
+        record.receive(&mut server.connect(), &call);
+        record.crash();
+        for _ in 0..2 {
+            let mut client = server.connect();
+            set_an_hour_ahead(&mut client, sequence);
+            record.receive(&mut client, &call);
+            record.crash();
+        }
+        record.receive(&mut server.connect(), &call);
+        record.check();
+    }
 }
 
 /// With wal_level minimal a sequence made in the same transaction is not logged but synced at its commit. Ahead of
@@ -94,65 +273,85 @@ fn made_and_used_in_one_transaction_with_minimal_wal() {
     let server = Server::start(&MINIMAL_WAL);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    let mut record = Record::new("made and used in one transaction, minimal WAL", &server);
+    record.journal.shard = 6;
     let ids = "SELECT next_id(6, 'fresh') FROM generate_series(1, 3000)";
-    let mut transaction = client.transaction().unwrap();
-    transaction.batch_execute("CREATE SEQUENCE fresh").unwrap();
-    transaction.batch_execute("SELECT next_id(6, 'fresh')").unwrap();
-    set_an_hour_ahead(&mut transaction, "fresh");
-    let before: i64 = transaction.query(ids, &[]).unwrap().last().unwrap().get(0);
-    transaction.commit().unwrap();
-    let after_commit = *column(&mut client, ids).last().unwrap();
+    client.batch_execute("BEGIN; CREATE SEQUENCE fresh").unwrap();
+    record.receive(&mut client, "SELECT next_id(6, 'fresh')");
+    set_an_hour_ahead(&mut client, "fresh");
+    record.receive(&mut client, ids);
+    client.batch_execute("COMMIT").unwrap();
+    record.receive(&mut client, ids);
     client.batch_execute("CREATE TABLE kept AS SELECT 1 AS n").unwrap();
-    server.crash();
-    server.launch();
-    let after: i64 = one(&mut server.connect(), "SELECT next_id(6, 'fresh')");
-    assert!(before < after_commit && after_commit < after);
+    record.crash();
+    record.receive(&mut server.connect(), "SELECT next_id(6, 'fresh')");
+    record.check();
 }
 
 /// The state that a crash can cost is ahead of the clock here, so the clock would not hide a loss: each life
-/// begins with the sequence an hour further.
+/// begins with the sequence an hour further. A crash takes it at most the 50 ms further that WAL is written ahead,
+/// and to the millisecond after.
 #[test]
 fn a_lead_over_the_clock_survives() {
     let server = Server::start(&[]);
     setup(&mut server.connect());
-    let mut largest: i64 = one(&mut server.connect(), "SELECT next_id(5)");
+    let mut record = Record::new("crashes ahead of the clock", &server);
+    record.receive(&mut server.connect(), "SELECT next_id(5)");
     for _ in 0..3 {
         let mut client = server.connect();
         set_an_hour_ahead(&mut client, "insta5.table_id_seq");
-        let ids = column(&mut client, "SELECT next_ids(5, 20000)");
-        assert!(ids[0] > largest);
-        largest = *ids.last().unwrap();
-        server.crash();
-        server.launch();
-        let next: i64 = one(&mut server.connect(), "SELECT next_id(5)");
-        assert!(next > largest, "{next} after {largest}");
-        largest = next;
+        record.receive(&mut client, "SELECT next_ids(5, 20000)");
+        record.crash();
+        record.receive(&mut server.connect(), "SELECT next_id(5)");
+        let [.., largest, next] = record.received.ids[..] else { unreachable!() };
+        let cost = ms_of(next) - ms_of(largest);
+        assert!(cost <= 51, "the crash took the sequence {cost} ms further");
     }
+    record.check();
 }
 
 /// The same beside checkpoints: before the first ids, so that their change of the page must reach the disk by the
 /// next one; and before the last ids, so that they need a record after it.
 #[test]
 fn a_lead_over_the_clock_survives_checkpoints() {
-    for settings in [&[][..], &MINIMAL_WAL] {
+    for (wal, settings) in [("", &[][..]), (", minimal WAL", &MINIMAL_WAL[..])] {
         let server = Server::start(settings);
         setup(&mut server.connect());
-        one::<i64>(&mut server.connect(), "SELECT next_id(5)");
+        let mut record = Record::new(format!("crashes beside checkpoints{wal}"), &server);
+        record.receive(&mut server.connect(), "SELECT next_id(5)");
         for ids_after_checkpoint in [false, true] {
             let mut client = server.connect();
             set_an_hour_ahead(&mut client, "insta5.table_id_seq");
             client.batch_execute("CHECKPOINT").unwrap();
-            let mut largest = *column(&mut client, "SELECT next_ids(5, 1000)").last().unwrap();
+            record.receive(&mut client, "SELECT next_ids(5, 1000)");
             client.batch_execute("CHECKPOINT").unwrap();
             if ids_after_checkpoint {
-                largest = *column(&mut client, "SELECT next_ids(5, 1000)").last().unwrap();
+                record.receive(&mut client, "SELECT next_ids(5, 1000)");
             }
-            server.crash();
-            server.launch();
-            let next: i64 = one(&mut server.connect(), "SELECT next_id(5)");
-            assert!(next > largest, "{settings:?}, {ids_after_checkpoint}: {next} after {largest}");
+            record.crash();
+            record.receive(&mut server.connect(), "SELECT next_id(5)");
         }
+        record.check();
     }
+}
+
+/// Ids up to the very last one that a record covers, and not one further: log_cnt says where that is.
+#[test]
+fn ids_up_to_the_end_of_a_record_survive() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    setup(&mut client);
+    let mut record = Record::new("a crash at the end of a record", &server);
+    record.receive(&mut client, "SELECT next_id(5)");
+    set_an_hour_ahead(&mut client, "insta5.table_id_seq");
+    let log_cnt = "SELECT log_cnt::int FROM insta5.table_id_seq";
+    // Many at once write the record.
+    record.receive(&mut client, "SELECT next_ids(5, 3000)");
+    record.receive(&mut client, &format!("SELECT next_ids(5, ({log_cnt}))"));
+    assert_eq!(one::<i32>(&mut client, log_cnt), 0, "the record is used up");
+    record.crash();
+    record.receive(&mut server.connect(), "SELECT next_id(5)");
+    record.check();
 }
 
 /// A transaction writes a WAL record and does not commit; what it logged ahead then serves transactions that only
@@ -160,13 +359,17 @@ fn a_lead_over_the_clock_survives_checkpoints() {
 /// statement ends. Ahead of the clock, so that the clock would not hide a loss, and with no one else to flush WAL.
 #[test]
 fn ids_that_were_only_read_survive() {
-    for rolled_back in [false, true] {
+    for (scenario, rolled_back) in [
+        ("a crash after an id read beside another", false),
+        ("a crash after an id read after a rollback", true),
+    ] {
         let server = Server::start(&[("wal_writer_delay", "10s"), ("autovacuum", "off")]);
         let (mut a, mut b) = (server.connect(), server.connect());
         setup(&mut a);
-        one::<i64>(&mut b, "SELECT next_id(5)");
+        let mut record = Record::new(scenario, &server);
+        record.receive(&mut b, "SELECT next_id(5)");
         set_an_hour_ahead(&mut a, "insta5.table_id_seq");
-        one::<i64>(&mut b, "SELECT next_id(5)");
+        record.receive(&mut b, "SELECT next_id(5)");
         let end_of_wal =
             |client: &mut Client| -> String { one(client, "SELECT pg_current_wal_insert_lsn()::text") };
         let before = end_of_wal(&mut b);
@@ -178,11 +381,10 @@ fn ids_that_were_only_read_survive() {
         } else {
             &mut b
         };
-        let read: i64 = one(reader, "SELECT next_id(5)");
-        server.crash();
-        server.launch();
-        let next: i64 = one(&mut server.connect(), "SELECT next_id(5)");
-        assert!(next > read, "rolled back: {rolled_back}: {next} after {read}");
+        record.receive(reader, "SELECT next_id(5)");
+        record.crash();
+        record.receive(&mut server.connect(), "SELECT next_id(5)");
+        record.check();
     }
 }
 
@@ -190,29 +392,43 @@ fn ids_that_were_only_read_survive() {
 /// and another one has only been told how far it is.
 #[test]
 fn an_advance_survives() {
-    for is_told in [false, true] {
+    for (scenario, is_told) in [("a crash after an advance", false), ("a crash after an advance told", true)]
+    {
         let server = Server::start(&[("wal_writer_delay", "10s"), ("autovacuum", "off")]);
         let (mut a, mut b) = (server.connect(), server.connect());
         setup(&mut a);
-        one::<i64>(&mut a, "SELECT next_id(5)");
-        one::<i64>(&mut b, "SELECT next_id(5)");
+        let mut record = Record::new(scenario, &server);
+        record.receive(&mut a, "SELECT next_id(5)");
+        record.receive(&mut b, "SELECT next_id(5)");
         a.batch_execute("SET client_min_messages = error; CHECKPOINT").unwrap();
         b.batch_execute("SET client_min_messages = error").unwrap();
         let an_hour_ahead = "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))";
-        let known = if is_told {
+        if is_told {
             a.batch_execute("BEGIN").unwrap();
             let ahead: i64 = one(&mut a, an_hour_ahead);
-            let told: i64 = one(&mut b, "SELECT advance_shard(5, make_id(now(), 5, 0))");
-            assert_eq!(ahead, told);
-            told
+            record.receive(&mut b, "SELECT advance_shard(5, make_id(now(), 5, 0))");
+            assert_eq!(record.received.ids.last(), Some(&ahead));
         } else {
-            one(&mut a, an_hour_ahead)
-        };
-        server.crash();
-        server.launch();
-        let next: i64 = one(&mut server.connect(), "SELECT next_id(5)");
-        assert!(next > known, "told: {is_told}: {next} after {known}");
+            record.receive(&mut a, an_hour_ahead);
+        }
+        record.crash();
+        record.receive(&mut server.connect(), "SELECT next_id(5)");
+        record.check();
     }
+}
+
+/// The same of a shard that has made no id yet: its first record must say that its sequence is in use, or the clock
+/// would be followed again.
+#[test]
+fn an_advance_of_a_new_shard_survives() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    setup(&mut client);
+    let mut record = Record::new("a crash after an advance of a new shard", &server);
+    record.receive(&mut client, "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))");
+    record.crash();
+    record.receive(&mut server.connect(), "SELECT next_id(5)");
+    record.check();
 }
 
 /// A database made from a template has a copy of the sequence, with the original's log_cnt but no WAL record of
@@ -224,46 +440,46 @@ fn a_copy_made_from_a_template_survives() {
         server.connect().batch_execute("CREATE DATABASE original").unwrap();
         let mut client = server.connect_to("original");
         setup(&mut client);
-        one::<i64>(&mut client, "SELECT next_id(5)");
+        let mut record = Record::new(format!("crashes of a copy made by {strategy}"), &server);
+        record.receive(&mut client, "SELECT next_id(5)");
         set_an_hour_ahead(&mut client, "insta5.table_id_seq");
-        let mut largest = *column(&mut client, "SELECT next_ids(5, 5000)").last().unwrap();
+        record.receive(&mut client, "SELECT next_ids(5, 5000)");
         drop(client);
-        let copy = format!("CREATE DATABASE copy TEMPLATE original STRATEGY {strategy}");
-        // The session just closed may take a moment to leave.
-        while server.connect().batch_execute(&copy).is_err() {
-            thread::sleep(Duration::from_millis(20));
-        }
+        server.copy_database("original", strategy);
         for _ in 0..2 {
             let mut client = server.connect_to("copy");
-            let ids = column(&mut client, "SELECT next_ids(5, 5000)");
-            assert!(ids[0] > largest, "{strategy}");
-            largest = *ids.last().unwrap();
+            record.receive(&mut client, "SELECT next_ids(5, 5000)");
             // Flushed by someone else's commit, as on any busy server.
             client.batch_execute("CREATE TABLE IF NOT EXISTS other (); DROP TABLE other").unwrap();
-            server.crash();
-            server.launch();
+            record.crash();
         }
-        let next: i64 = one(&mut server.connect_to("copy"), "SELECT next_id(5)");
-        assert!(next > largest, "{strategy}: {next} after {largest}");
+        record.receive(&mut server.connect_to("copy"), "SELECT next_id(5)");
+        record.check();
     }
 }
 
-/// The same for a sequence that was unlogged and is made logged, which copies its page with log_cnt.
+/// The same for a sequence that was unlogged and is made logged, which copies its page with log_cnt. Plain nextval
+/// believes that as it stands.
 #[test]
 fn a_sequence_made_logged_survives() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id; CREATE UNLOGGED SEQUENCE s").unwrap();
-    one::<i64>(&mut client, "SELECT next_id(5, 's')");
-    set_an_hour_ahead(&mut client, "s");
-    one::<i64>(&mut client, "SELECT next_id(5, 's')");
-    client.batch_execute("ALTER SEQUENCE s SET LOGGED").unwrap();
-    let largest =
-        *column(&mut client, "SELECT next_id(5, 's') FROM generate_series(1, 5000)").last().unwrap();
-    server.crash();
-    server.launch();
-    let next: i64 = one(&mut server.connect(), "SELECT next_id(5, 's')");
-    assert!(next > largest, "{next} after {largest}");
+    let next_id = "SELECT next_id(5, 's') FROM generate_series(1, COUNT)";
+    // As the ids that such values stand for.
+    let nextval = "SELECT (value >> 10 << 23) | (5 << 10) | (value & 1023)
+        FROM (SELECT nextval('s') AS value FROM generate_series(1, COUNT)) AS many";
+    for (name, calls) in [("next_id", next_id), ("nextval", nextval)] {
+        let server = Server::start(&[]);
+        let mut client = server.connect();
+        client.batch_execute("CREATE EXTENSION instagram_id; CREATE UNLOGGED SEQUENCE s").unwrap();
+        let mut record = Record::new(format!("a crash of a sequence made logged, {name}"), &server);
+        record.receive(&mut client, "SELECT next_id(5, 's')");
+        set_an_hour_ahead(&mut client, "s");
+        record.receive(&mut client, "SELECT next_id(5, 's')");
+        client.batch_execute("ALTER SEQUENCE s SET LOGGED").unwrap();
+        record.receive(&mut client, &calls.replace("COUNT", "5000"));
+        record.crash();
+        record.receive(&mut server.connect(), &calls.replace("COUNT", "1"));
+        record.check();
+    }
 }
 
 /// An unlogged sequence is emptied by a crash, as PostgreSQL says; its ids go on with the clock.
@@ -272,13 +488,14 @@ fn an_unlogged_sequence_starts_over_with_the_clock() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id; CREATE UNLOGGED SEQUENCE s").unwrap();
-    let largest =
-        *column(&mut client, "SELECT next_id(5, 's') FROM generate_series(1, 5000)").last().unwrap();
-    server.crash();
-    server.launch();
+    let mut record = Record::new("a crash of an unlogged sequence", &server);
+    record.journal.clock = Clock::IN_STEP;
+    record.receive(&mut client, "SELECT next_id(5, 's') FROM generate_series(1, 5000)");
+    record.crash();
     let mut client = server.connect();
     assert!(!one::<bool>(&mut client, "SELECT is_called FROM s"));
-    assert!(one::<i64>(&mut client, "SELECT next_id(5, 's')") > largest);
+    record.receive(&mut client, "SELECT next_id(5, 's')");
+    record.check();
 }
 
 /// A page whose special area is not a sequence's is refused, not written over.

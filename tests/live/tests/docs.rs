@@ -68,6 +68,11 @@ fn the_page_about_adopting() {
     check(include_str!("../../../docs/adopting.md"), 11);
 }
 
+#[test]
+fn the_page_about_guarantees() {
+    check(include_str!("../../../docs/guarantees.md"), 5);
+}
+
 /// No function is left out, and none is named that is not there.
 #[test]
 fn the_readme_knows_every_function() {
@@ -85,4 +90,24 @@ fn the_readme_knows_every_function() {
     documented.sort();
     documented.dedup();
     assert_eq!(installed, documented);
+}
+
+/// Every link of a page to a file of the project leads to one.
+#[test]
+fn links_lead_somewhere() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut links = 0;
+    for page in docs.chain([root.join("README.md")]) {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let inline = text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
+        let named = text.lines().filter_map(|line| Some(line.strip_prefix('[')?.split_once("]: ")?.1));
+        for link in inline.chain(named).filter(|link| !link.starts_with("http") && !link.starts_with('#')) {
+            let file = page.parent().unwrap().join(link.split('#').next().unwrap());
+            assert!(file.exists(), "{}: {link}", page.display());
+            links += 1;
+        }
+    }
+    println!("{links} links");
+    assert!(links > 30);
 }

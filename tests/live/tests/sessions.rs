@@ -2,6 +2,14 @@
 
 use instagram_id_live::*;
 
+/// The record of every id that is made of this shard.
+fn complete_journal(scenario: impl Into<String>, shard: i64) -> Journal {
+    let mut journal = Journal::new(scenario, Clock::IN_STEP);
+    journal.shard = shard;
+    journal.is_complete = true;
+    journal
+}
+
 #[test]
 fn ten_sessions_insert_through_defaults() {
     let server = Server::start(&[("fsync", "off")]);
@@ -20,19 +28,22 @@ fn ten_sessions_insert_through_defaults() {
             client.prepare(&format!("INSERT INTO {table} (session) VALUES ($1) RETURNING id")).unwrap();
         let bulk =
             format!("INSERT INTO {table} (session) SELECT {n} FROM generate_series(1, 500) RETURNING id");
-        let mut ids = vec![];
+        let mut received = Received::default();
         for _ in 0..20 {
             for _ in 0..50 {
-                ids.push(client.query_one(&single, &[&(n as i32)]).unwrap().get::<_, i64>(0));
+                received.run_prepared(&mut client, &single, &[&(n as i32)]).unwrap();
             }
-            ids.extend(column(&mut client, &bulk));
+            received.run(&mut client, &bulk).unwrap();
         }
-        ids
+        received
     });
-    check_unique_and_increasing(&sessions);
-    for (n, ids) in sessions.iter().enumerate() {
-        assert_eq!(ids.len(), 20 * 550);
-        assert!(ids.iter().all(|id| (id >> 10) & 8191 == if n % 2 == 0 { 5 } else { 6 }));
+    let mut journals =
+        [5, 6].map(|shard| complete_journal(format!("inserts through defaults, shard {shard}"), shard));
+    for (n, received) in sessions.into_iter().enumerate() {
+        journals[n % 2].add([received]);
+    }
+    for journal in journals {
+        assert_eq!(journal.check().ids, 5 * 20 * 550);
     }
     let rows: i64 = one(
         &mut client,
@@ -127,32 +138,37 @@ fn a_call_that_waits_for_ddl_follows_it() {
     let server = Server::start(&[("fsync", "off")]);
     let mut a = server.connect();
     a.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(7)").unwrap();
-    let blocked = |client: &mut postgres::Client| -> i64 {
-        one(client, "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'relation'")
+    let call = |client: &mut postgres::Client, calls: &str| {
+        let mut received = Received::default();
+        received.run(client, calls).unwrap();
+        received
     };
-    let mut race = |ddl: &str, calls: &str| -> Vec<Vec<i64>> {
+    let mut race = |scenario: &str, ddl: &str, calls: &str| {
+        let mut journal = complete_journal(scenario, 7);
         a.batch_execute(&format!("BEGIN; {ddl}")).unwrap();
         std::thread::scope(|scope| {
             let waiting: Vec<_> =
-                (0..3).map(|_| scope.spawn(|| column(&mut server.connect(), calls))).collect();
-            while blocked(&mut a) < 3 {
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            }
+                (0..3).map(|_| scope.spawn(|| call(&mut server.connect(), calls))).collect();
+            server
+                .wait_until("SELECT count(*) = 3 FROM pg_locks WHERE NOT granted AND locktype = 'relation'");
             a.batch_execute("COMMIT").unwrap();
-            let mut sessions = vec![column(&mut a, calls)];
-            sessions.extend(waiting.into_iter().map(|thread| thread.join().unwrap()));
-            sessions
-        })
+            journal.add([call(&mut a, calls)]);
+            journal.add(waiting.into_iter().map(|thread| thread.join().unwrap()));
+        });
+        journal.check();
     };
 
-    let replaced = race(
+    race(
+        "calls that wait for another sequence",
         "ALTER SEQUENCE insta7.table_id_seq RENAME TO old; CREATE SEQUENCE insta7.table_id_seq;
          SELECT setval('insta7.table_id_seq', last_value) FROM insta7.old",
         "SELECT next_ids(7, 5000)",
     );
-    check_unique_and_increasing(&replaced);
-    let remade = race("DROP SCHEMA insta7 CASCADE; SELECT create_shard(7)", "SELECT next_id(7)");
-    check_unique_and_increasing(&remade);
+    race(
+        "calls that wait for another schema",
+        "DROP SCHEMA insta7 CASCADE; SELECT create_shard(7)",
+        "SELECT next_id(7)",
+    );
 }
 
 /// Whoever makes a shard of a number waits for another who is making it, in whatever schema, and then finds it there.
@@ -230,44 +246,6 @@ fn a_page_that_was_evicted_is_found_again() {
     }
 }
 
-#[test]
-fn a_standby_refuses_and_goes_on_when_promoted() {
-    let primary = Server::start(&[]);
-    let mut client = primary.connect();
-    setup(&mut client);
-    client
-        .batch_execute(
-            "CREATE SCHEMA insta6; CREATE UNLOGGED SEQUENCE insta6.table_id_seq; SELECT create_shard(6, if_not_exists => true);
-             SELECT next_id(6)",
-        )
-        .unwrap();
-    let standby = Server::start_standby_of(&primary);
-    let last = *column(&mut client, "SELECT next_id(5) FROM generate_series(1, 5000)").last().unwrap();
-    let position: String = one(&mut client, "SELECT pg_current_wal_insert_lsn()::text");
-    client.batch_execute("CREATE TABLE flush ()").unwrap();
-    let mut replica = standby.connect();
-    while one::<bool>(&mut replica, &format!("SELECT pg_last_wal_replay_lsn() < '{position}'")) {}
-    let (state, message, hint) = error_of(&mut replica, "SELECT next_id(5)");
-    assert_eq!(
-        (state.as_str(), message.as_str(), hint.as_str()),
-        (
-            "25006",
-            "cannot execute next_id() in a read-only transaction",
-            "This server is a standby; ids are made on the primary."
-        )
-    );
-    assert_eq!(error_of(&mut replica, "SELECT next_ids(5, 10)").0, "25006");
-    // The view works; an unlogged sequence has no file there.
-    let seen = replica.query("SELECT shard, last_id FROM shards", &[]).unwrap();
-    let seen: Vec<(i32, Option<i64>)> = seen.iter().map(|row| (row.get(0), row.get(1))).collect();
-    assert_eq!((seen.len(), seen[0].0, seen[1]), (2, 5, (6, None)));
-    assert!(seen[0].1 >= Some(last));
-    primary.crash();
-    assert!(one::<bool>(&mut replica, "SELECT pg_promote()"));
-    let next: i64 = one(&mut replica, "SELECT next_id(5)");
-    assert!(next > last, "{next} on the new primary, {last} on the old one");
-}
-
 /// A function that claims to be safe in parallel queries does not make it so.
 #[test]
 fn a_parallel_worker_refuses() {
@@ -312,18 +290,19 @@ fn a_database_owner_installs_it() {
 fn a_sequence_set_back_beside_others_repeats_nothing() {
     let server = Server::start(&[("fsync", "off")]);
     setup(&mut server.connect());
-    let ids = in_parallel(4, |n| {
+    let mut journal = Journal::new("a sequence set back", Clock::IN_STEP);
+    journal.add(in_parallel(4, |n| {
         let mut client = server.connect();
         let set_back = client.prepare("SELECT setval('insta5.table_id_seq', 1, false)").unwrap();
         let next = client.prepare("SELECT next_id(5)").unwrap();
-        (0..3000)
-            .map(|_| {
-                if n < 2 {
-                    client.execute(&set_back, &[]).unwrap();
-                }
-                client.query_one(&next, &[]).unwrap().get(0)
-            })
-            .collect()
-    });
-    check_unique_and_increasing(&ids);
+        let mut received = Received::default();
+        for _ in 0..3000 {
+            if n < 2 {
+                client.execute(&set_back, &[]).unwrap();
+            }
+            received.run_prepared(&mut client, &next, &[]).unwrap();
+        }
+        received
+    }));
+    journal.check();
 }

@@ -6,8 +6,6 @@
 use instagram_id_live::*;
 use postgres::Client;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
 
 struct Shard {
     number: i32,
@@ -211,13 +209,7 @@ fn a_database_as_a_template() {
         // With fsync, since the server is to crash.
         let server = Server::start(&[]);
         let largest = settle(&server);
-        let copy = format!("CREATE DATABASE copy TEMPLATE home STRATEGY {strategy}");
-        // The session just closed may take a moment to leave.
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while let Err(error) = server.connect().batch_execute(&copy) {
-            assert!(Instant::now() < deadline, "{error}");
-            thread::sleep(Duration::from_millis(20));
-        }
+        server.copy_database("home", strategy);
         server.crash();
         server.launch();
         let mut client = server.connect_to("copy");

@@ -1,0 +1,69 @@
+//! The bits of an id and the arithmetic of time, against the specification in numbers that cannot overflow.
+#![no_main]
+
+#[allow(dead_code)]
+#[path = "../../src/epoch.rs"]
+mod epoch;
+#[allow(dead_code)]
+#[path = "../../src/layout.rs"]
+mod layout;
+#[allow(dead_code)]
+#[path = "../../tests/live/src/spec.rs"]
+mod spec;
+
+use epoch::Epoch;
+use layout::{Seq, Shard, id_of, ms_of, pack, seq_of, shard_for, shard_of, value_of};
+use libfuzzer_sys::arbitrary::{Result, Unstructured};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let _ = check(&mut Unstructured::new(data));
+});
+
+fn check(data: &mut Unstructured) -> Result<()> {
+    let (id, other): (i64, i64) = (data.arbitrary()?, data.arbitrary()?);
+    let parts = |id| (ms_of(id), shard_of(id), seq_of(id));
+    let numbers = |id| (ms_of(id), shard_of(id).number(), seq_of(id).number());
+    let (ms, shard, seq) = parts(id);
+    assert_eq!(pack(ms, shard, seq), id);
+    assert_eq!(id_of(value_of(id), shard), id);
+    let widened = |id| {
+        let (ms, shard, seq) = numbers(id);
+        (i128::from(ms), i128::from(shard), i128::from(seq))
+    };
+    assert_eq!(widened(id), spec::fields(id));
+    assert_eq!((id as u64).cmp(&(other as u64)), numbers(id).cmp(&numbers(other)));
+
+    let (key, shards) = (data.arbitrary()?, data.int_in_range(-2..=8200)?);
+    let found = shard_for(key, shards).map(|shard| i32::from(shard.number()));
+    assert_eq!(found, spec::shard_for(key, shards).ok());
+
+    let epoch_at = time(data, spec::ORIGINAL_EPOCH)?;
+    let time = time(data, epoch_at)?;
+    let (shard, seq) = (data.int_in_range(-2..=8200)?, data.int_in_range(-2..=1030)?);
+    let epoch = Epoch::new(epoch_at);
+    assert_eq!(epoch.is_some(), spec::is_finite(epoch_at));
+    let made = epoch
+        .zip(Shard::new(shard))
+        .zip(Seq::new(seq))
+        .and_then(|((epoch, shard), seq)| Some(pack(epoch.ms_at(time).ok()?, shard, seq)));
+    assert_eq!(made, spec::make_id(time, shard, seq, epoch_at).ok());
+    let floor = epoch.and_then(|epoch| Some(pack(epoch.ms_from(time).ok()?, Shard::MIN, Seq::MIN)));
+    assert_eq!(floor, spec::id_floor(time, epoch_at).ok());
+    let decoded = epoch.and_then(|epoch| epoch.time_of(ms_of(id)));
+    assert_eq!(decoded, spec::id_time(id, epoch_at).ok());
+    Ok(())
+}
+
+/// Any timestamptz, or one near another or near the edges of the field that starts there.
+fn time(data: &mut Unstructured, near: i64) -> Result<i64> {
+    let field = [0, spec::POSITIVE_MS * 1000, spec::FIELD_MS * 1000];
+    let edges = [spec::INFINITY, spec::MINUS_INFINITY, spec::FIRST_TIME, spec::LAST_TIME];
+    let at: i64 = match data.int_in_range(0..=3u8)? {
+        0 => return Ok(*data.choose(&edges)?),
+        1 => data.arbitrary()?,
+        2 => near.saturating_add(data.int_in_range(-1000..=spec::FIELD_MS * 1000)?),
+        _ => near.saturating_add(*data.choose(&field)? + data.int_in_range(-1001..=1001)?),
+    };
+    Ok(at.clamp(spec::FIRST_TIME, spec::LAST_TIME))
+}

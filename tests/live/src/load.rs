@@ -1,0 +1,156 @@
+//! Sessions that go on making ids whatever happens to their server, as applications do.
+
+use crate::Received;
+use crate::journal::Moment;
+use postgres::{Client, Error};
+use std::error::Error as _;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Something that a session does again and again, recording the ids that it receives.
+pub type Work = Box<dyn Fn(&mut Client, &mut Received) -> Result<(), Error> + Send + Sync>;
+
+/// A statement that returns ids.
+pub fn query(statement: impl Into<String>) -> Work {
+    let statement = statement.into();
+    Box::new(move |client, received| received.run(client, &statement))
+}
+
+/// What COPY loads as `batch` is at least this, and everything else is less.
+const FIRST_OF_COPY: i64 = 1 << 40;
+
+/// Loads rows into a table whose default makes the `id`, and which has a column `batch`; then reads these ids in the
+/// order in which the rows were loaded. `batch` says which that is: their places in the table do not, where there is
+/// room on earlier pages.
+pub fn copy(table: &'static str, rows: i64) -> Work {
+    Box::new(move |client, received| {
+        let first = fastrand::i64(FIRST_OF_COPY..FIRST_OF_COPY << 10) * rows;
+        let batch = first..first + rows;
+        let started = Moment::now();
+        let mut writer = client.copy_in(&format!("COPY {table} (batch) FROM STDIN"))?;
+        let lines: String = batch.clone().map(|line| format!("{line}\n")).collect();
+        writer.write_all(lines.as_bytes()).expect("the writer keeps it");
+        assert_eq!(writer.finish()?, rows as u64);
+        let ended = Moment::now();
+        let ids = format!(
+            "SELECT id FROM {table} WHERE batch >= {} AND batch < {} ORDER BY batch",
+            batch.start, batch.end
+        );
+        received.note(client.query(&ids, &[])?.iter().map(|row| row.get(0)), started, ended);
+        Ok(())
+    })
+}
+
+/// The same without a record, for what returns no ids or makes some that nobody is promised anything about.
+pub fn unrecorded(statement: impl Into<String>) -> Work {
+    let statement = statement.into();
+    Box::new(move |client, _| client.batch_execute(&statement))
+}
+
+/// Makes `insta5.photos`, whose ids are made by its default.
+pub fn setup_photos(client: &mut Client) {
+    crate::setup(client);
+    client
+        .batch_execute(&format!(
+            "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint);
+             CREATE INDEX ON insta5.photos (batch) WHERE batch >= {FIRST_OF_COPY}"
+        ))
+        .unwrap();
+}
+
+/// The ways to insert into `insta5.photos`, from a row to thousands.
+pub fn inserts() -> Vec<Work> {
+    insert_statements().into_iter().chain([copy("insta5.photos", 500)]).collect()
+}
+
+/// Those that are plain statements. In a COPY a cancel may come when this client cannot make sense of it.
+pub fn insert_statements() -> Vec<Work> {
+    const ROW: &str = "INSERT INTO insta5.photos DEFAULT VALUES RETURNING id;";
+    vec![
+        query(ROW),
+        query("INSERT INTO insta5.photos (batch) SELECT generate_series(1, 100) RETURNING id"),
+        query(ROW),
+        query("INSERT INTO insta5.photos SELECT next_ids(5, 2000) RETURNING id"),
+        query(format!("BEGIN; {ROW} {ROW} COMMIT")),
+        query("INSERT INTO insta5.photos VALUES (DEFAULT, 1), (DEFAULT, 2), (next_id(5), 3) RETURNING id"),
+    ]
+}
+
+/// The ways to make ids without a table.
+pub fn calls() -> Vec<Work> {
+    vec![
+        query("SELECT next_id(5)"),
+        query("SELECT insta5.next_id() FROM generate_series(1, 100)"),
+        query("SELECT next_ids(5, 2000)"),
+        query("SELECT next_id(5, 'insta5.table_id_seq') FROM generate_series(1, 5000)"),
+    ]
+}
+
+/// All of these ways.
+pub fn everything() -> Vec<Work> {
+    inserts().into_iter().chain(calls()).collect()
+}
+
+/// Has `count` sessions do all of this work in turn, each beginning with another part of it, until `during` returns.
+/// A session that loses its connection makes another and goes on; any other error is a failure of the test.
+pub fn under_load<T>(
+    connect: impl Fn() -> Result<Client, Error> + Sync,
+    count: usize,
+    work: &[Work],
+    during: impl FnOnce() -> T,
+) -> (Vec<Received>, T) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (stop, connect) = (&stop, &connect);
+        // Also where `during` panics: the scope waits for its threads.
+        let stop_at_end = StopAtEnd(stop);
+        let sessions: Vec<_> =
+            (0..count).map(|n| scope.spawn(move || session(connect, n, work, stop))).collect();
+        let result = during();
+        drop(stop_at_end);
+        (sessions.into_iter().map(|session| session.join().unwrap()).collect(), result)
+    })
+}
+
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn session(
+    connect: &impl Fn() -> Result<Client, Error>,
+    first: usize,
+    work: &[Work],
+    stop: &AtomicBool,
+) -> Received {
+    let mut received = Received::default();
+    let mut turns = work.iter().cycle().skip(first % work.len());
+    while !stop.load(Ordering::Relaxed) {
+        let outcome = connect().and_then(|mut client| {
+            while !stop.load(Ordering::Relaxed) {
+                turns.next().expect("a cycle")(&mut client, &mut received)?;
+            }
+            Ok(())
+        });
+        if let Err(error) = outcome {
+            assert!(is_loss_of_connection(&error), "session {first}: {error:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    received
+}
+
+/// Whether the server is gone, going or coming. That it was not by a crash of its own is seen in its log when it is
+/// dropped.
+fn is_loss_of_connection(error: &Error) -> bool {
+    match error.as_db_error() {
+        // admin_shutdown, crash_shutdown, cannot_connect_now
+        Some(error) => ["57P01", "57P02", "57P03"].contains(&error.code().code()),
+        None => error.is_closed() || error.source().is_some_and(|source| source.is::<io::Error>()),
+    }
+}

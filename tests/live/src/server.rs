@@ -1,0 +1,358 @@
+//! Servers for the tests to start, crash and stop.
+
+use postgres::error::SqlState;
+use postgres::{Client, Config, NoTls};
+use rustix::process::{Pid, Signal};
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A PostgreSQL server of its own.
+pub struct Server {
+    dir: TempDir,
+    bin: PathBuf,
+    owner: Option<(u32, u32)>,
+    /// The library that lets the server see another clock than the machine's.
+    faketime: Option<PathBuf>,
+    postmaster: Mutex<Option<Child>>,
+}
+
+impl Server {
+    /// Initializes a cluster with these settings beside the defaults, and starts it.
+    pub fn start(settings: &[(&str, &str)]) -> Server {
+        Server::start_of(&pg_config(), settings)
+    }
+
+    /// The same of the PostgreSQL that this `pg_config` belongs to.
+    pub fn start_of(pg_config: &str, settings: &[(&str, &str)]) -> Server {
+        let server = Server::new(pg_config);
+        server.initialize(settings);
+        server
+    }
+
+    fn initialize(&self, settings: &[(&str, &str)]) {
+        self.run(
+            "initdb",
+            &["-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"],
+        );
+        self.configure(settings);
+        self.launch();
+    }
+
+    /// A server whose clock is set by [`Server::set_clock`].
+    pub fn start_with_a_clock_of_its_own(settings: &[(&str, &str)]) -> Server {
+        let mut server = Server::new(&pg_config());
+        let library = fs::read_dir("/usr/lib")
+            .unwrap()
+            .filter_map(|entry| Some(entry.ok()?.path().join("faketime/libfaketime.so.1")))
+            .find(|path| path.exists());
+        server.faketime = Some(library.expect("Debian's package libfaketime"));
+        server.set_clock("+0");
+        server.initialize(settings);
+        server
+    }
+
+    /// Sets the server's clock, by an offset from the machine's such as `+2h` or `-1d`. All its processes see it at
+    /// once.
+    pub fn set_clock(&self, offset: &str) {
+        let new = self.path().join("clock.new");
+        fs::write(&new, offset).unwrap();
+        fs::rename(new, self.path().join("clock")).unwrap();
+    }
+
+    /// A server that starts as a copy of a running one, with all its settings, and follows it.
+    pub fn start_standby_of(primary: &Server) -> Server {
+        let standby = Server::copy_of(primary, &["-R"]);
+        standby.configure(&[]);
+        standby.launch();
+        standby
+    }
+
+    /// A base backup of a running server, to [`Server::recover`] from later.
+    pub fn back_up(primary: &Server) -> Server {
+        Server::copy_of(primary, &[])
+    }
+
+    fn copy_of(primary: &Server, options: &[&str]) -> Server {
+        let copy = Server::new(&pg_config());
+        let host = primary.dir.path().to_str().unwrap();
+        let backup = ["-h", host, "-U", "postgres", "-D", "data", "--checkpoint=fast", "--no-sync"];
+        copy.run("pg_basebackup", &[&backup[..], options].concat());
+        copy
+    }
+
+    /// Starts a base backup as a server of its own: with these settings it finds the WAL that came after it, and the
+    /// moment at which to stop.
+    pub fn recover(&self, settings: &[(&str, &str)]) {
+        fs::write(self.path().join("data/recovery.signal"), "").unwrap();
+        self.configure(settings);
+        self.configure(&[("recovery_target_action", "promote")]);
+        self.launch();
+        self.wait_until("SELECT NOT pg_is_in_recovery()");
+    }
+
+    /// Waits until a query that returns one boolean returns true.
+    pub fn wait_until(&self, query: &str) {
+        let mut client = self.connect();
+        self.wait_for(query, || crate::one(&mut client, query));
+    }
+
+    /// Waits until something is so, for a minute at most.
+    #[track_caller]
+    pub fn wait_for(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !is_so() {
+            if Instant::now() > deadline {
+                // Or threads that wait for it would keep the panic from going further.
+                if self.is_running() {
+                    self.stop_at_once();
+                }
+                panic!("waited in vain: {what}\n{}", self.log());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Copies a database as `copy`. Sessions just closed may take a moment to leave it.
+    pub fn copy_database(&self, template: &str, strategy: &str) {
+        let copy = format!("CREATE DATABASE copy TEMPLATE {template} STRATEGY {strategy}");
+        self.wait_for(&copy, || match self.connect().batch_execute(&copy) {
+            Ok(()) => true,
+            Err(error) if error.code() == Some(&SqlState::OBJECT_IN_USE) => false,
+            Err(error) => panic!("{copy}: {error}"),
+        });
+    }
+
+    fn new(pg_config: &str) -> Server {
+        let bin = output(Command::new(pg_config).arg("--bindir")).into();
+        let dir = tempfile::Builder::new().prefix("instagram_id.").tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let owner = (output(Command::new("id").arg("-u")) == "0").then(|| {
+            let id = |flag| output(Command::new("id").args([flag, "postgres"])).parse().unwrap();
+            (id("-u"), id("-g"))
+        });
+        if let Some((uid, gid)) = owner {
+            chown(dir.path(), Some(uid), Some(gid)).unwrap();
+        }
+        Server { dir, bin, owner, faketime: None, postmaster: Mutex::new(None) }
+    }
+
+    fn configure(&self, settings: &[(&str, &str)]) {
+        let path = self.dir.path().join("data/postgresql.conf");
+        let mut conf = fs::read_to_string(&path).unwrap();
+        let socket_dir = self.dir.path().display().to_string();
+        let own =
+            [("listen_addresses", ""), ("unix_socket_directories", &socket_dir), ("max_connections", "100")];
+        for (name, value) in own.iter().chain(settings) {
+            writeln!(conf, "{name} = '{value}'").unwrap();
+        }
+        fs::write(path, conf).unwrap();
+    }
+
+    /// Starts the server on its data, and waits until it takes connections.
+    pub fn launch(&self) {
+        self.spawn();
+        self.wait_for("connections", || self.try_connect().is_ok());
+    }
+
+    /// Starts the server on its data, and waits no longer than until it listens, before it recovers. Killed even
+    /// earlier it may leave an empty lock file, with which no server starts.
+    pub fn launch_without_waiting(&self) {
+        let starts = || self.log().matches("listening on Unix socket").count();
+        let before = starts();
+        self.spawn();
+        self.wait_for("a server that listens", || starts() > before);
+    }
+
+    fn spawn(&self) {
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.path().join("log")).unwrap();
+        let mut command = self.command("postgres", &["-D", "data"]);
+        if let Some(library) = &self.faketime {
+            command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", self.path().join("clock"));
+            command.env("FAKETIME_NO_CACHE", "1").env("DONT_FAKE_MONOTONIC", "1");
+        }
+        let child = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+        *self.postmaster.lock().unwrap() = Some(child);
+    }
+
+    /// Stops the server as a crash does: every process of it is killed.
+    pub fn crash(&self) {
+        let mut postmaster = self.take_postmaster();
+        let children = self.last_children(postmaster.id());
+        for &pid in &children {
+            send(Signal::KILL, pid);
+        }
+        postmaster.kill().unwrap();
+        postmaster.wait().unwrap();
+        self.wait_for_the_end_of(&children);
+    }
+
+    /// Kills the postmaster and nothing else. The other processes notice, each when it next waits for something,
+    /// and end by themselves.
+    pub fn kill_postmaster(&self) {
+        let mut postmaster = self.take_postmaster();
+        let children = self.last_children(postmaster.id());
+        postmaster.kill().unwrap();
+        postmaster.wait().unwrap();
+        self.wait_for_the_end_of(&children);
+    }
+
+    /// Kills one backend, upon which the postmaster ends all others and recovers as after a crash.
+    pub fn kill_backend(&self, pid: i32) {
+        send(Signal::KILL, pid as u32);
+    }
+
+    /// Stops the server without a word to its sessions and without a checkpoint: an `immediate` shutdown.
+    pub fn stop_at_once(&self) {
+        let mut postmaster = self.take_postmaster();
+        send(Signal::QUIT, postmaster.id());
+        postmaster.wait().unwrap();
+    }
+
+    /// Stops the server in good order; what is connected is cut off.
+    pub fn stop(&self) {
+        let mut postmaster = self.take_postmaster();
+        send(Signal::INT, postmaster.id());
+        assert!(postmaster.wait().unwrap().success(), "{}", self.log());
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.postmaster.lock().unwrap().is_some()
+    }
+
+    fn take_postmaster(&self) -> Child {
+        // Without the lock where it panics: Drop takes that.
+        let postmaster = self.postmaster.lock().unwrap().take();
+        postmaster.expect("a running server")
+    }
+
+    /// Stops the postmaster in its tracks, so that it starts no new ones while these are killed.
+    fn last_children(&self, postmaster: u32) -> Vec<u32> {
+        send(Signal::STOP, postmaster);
+        // It may be in the middle of a fork.
+        let stands_still = || stat(postmaster).is_none_or(|fields| ["T", "Z"].contains(&fields[0].as_str()));
+        self.wait_for("a postmaster that stands still", stands_still);
+        children(postmaster)
+    }
+
+    fn wait_for_the_end_of(&self, processes: &[u32]) {
+        self.wait_for("the end of its processes", || !processes.iter().any(|&pid| is_alive(pid)));
+    }
+
+    pub fn connect(&self) -> Client {
+        self.connect_to("postgres")
+    }
+
+    /// The same while the server may be going or coming.
+    pub fn try_connect(&self) -> Result<Client, postgres::Error> {
+        self.config("postgres").connect(NoTls)
+    }
+
+    pub fn connect_to(&self, database: &str) -> Client {
+        self.config(database).connect(NoTls).unwrap()
+    }
+
+    pub fn config(&self, database: &str) -> Config {
+        let mut config = Config::new();
+        config.host_path(self.dir.path()).user("postgres").dbname(database);
+        config
+    }
+
+    /// Runs one of PostgreSQL's programs as the server's user, in the server's folder.
+    pub fn run(&self, program: &str, arguments: &[&str]) {
+        let output = self.command(program, arguments).output().unwrap();
+        // pg_upgrade tells its errors on the standard output.
+        let said = [output.stderr, output.stdout].concat();
+        assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&said));
+    }
+
+    fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.bin.join(program));
+        command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
+        command.env("PGHOST", self.dir.path()).env("PGUSER", "postgres").env_remove("RUST_BACKTRACE");
+        if let Some((uid, gid)) = self.owner {
+            command.uid(uid).gid(gid);
+        }
+        command
+    }
+
+    /// Where its programs are.
+    pub fn bin(&self) -> &Path {
+        &self.bin
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Poisoned where the test has failed.
+        let postmaster = self.postmaster.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut postmaster) = postmaster {
+            send(Signal::QUIT, postmaster.id());
+            let _ = postmaster.wait();
+        }
+        if !std::thread::panicking() {
+            let log = self.log();
+            let crashes: Vec<&str> = log.lines().filter(|line| is_of_a_crash(line)).collect();
+            assert!(crashes.is_empty(), "{crashes:#?}");
+        }
+    }
+}
+
+/// Whether a line of the log tells of a crash that was no doing of the test's: these kill with signal 9.
+fn is_of_a_crash(line: &str) -> bool {
+    let is_signal = line.contains("was terminated by signal") && !line.contains("was terminated by signal 9");
+    is_signal || line.contains("PANIC:") || line.contains("TRAP:")
+}
+
+fn pg_config() -> String {
+    std::env::var("PG_CONFIG").unwrap_or_else(|_| "pg_config".into())
+}
+
+/// A client's program's output, trimmed.
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn send(signal: Signal, pid: u32) {
+    let process = Pid::from_raw(pid as i32).expect("a process id");
+    match rustix::process::kill_process(process, signal) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {} // it may have ended already
+        Err(error) => panic!("{signal:?} to {pid}: {error}"),
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    // A zombie is dead: nothing of it runs, its parent has only not asked yet.
+    stat(pid).is_some_and(|fields| fields[0] != "Z")
+}
+
+fn children(parent: u32) -> Vec<u32> {
+    fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|&pid| stat(pid).is_some_and(|fields| fields[1] == parent.to_string()))
+        .collect()
+}
+
+/// The fields of `/proc/PID/stat` from the state on.
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    Some(fields.split(' ').map(str::to_owned).collect())
+}

@@ -1,0 +1,108 @@
+//! What the README says of the pure functions, written down once more: in arithmetic that cannot overflow, and without
+//! a look at how the extension does it. Used by the tests of values and, through `#[path]`, by the fuzzer in `fuzz/`.
+//!
+//! Times are microseconds since 2000-01-01 00:00 UTC, as PostgreSQL stores a `timestamptz`.
+
+/// The infinities of `timestamptz`.
+pub const INFINITY: i64 = i64::MAX;
+pub const MINUS_INFINITY: i64 = i64::MIN;
+/// Its first and last finite times: 4714-11-24 BC, and the microsecond before 294277 AD.
+pub const FIRST_TIME: i64 = -211_813_488_000_000_000;
+pub const LAST_TIME: i64 = 9_223_371_331_199_999_999;
+
+/// 2000-01-01 in Unix milliseconds, and the original code's epoch.
+pub const UNIX_MS_OF_2000: i64 = 946_684_800_000;
+pub const ORIGINAL_EPOCH: i64 = (1_314_220_021_721 - UNIX_MS_OF_2000) * 1000;
+
+/// Milliseconds of the 41-bit field, and of the part of it in which ids are not negative.
+pub const FIELD_MS: i64 = 2_199_023_255_552;
+pub const POSITIVE_MS: i64 = 1_099_511_627_776;
+
+const PER_MS: i128 = 8_388_608; // ids in a millisecond: of 8192 shards, 1024 each
+const PER_SHARD: i128 = 1024;
+const ALL: i128 = 1 << 64;
+
+/// The SQLSTATEs that are right: where several things are wrong with a call, any of them may be the one reported.
+pub type Faults = Vec<&'static str>;
+
+pub const OUT_OF_RANGE: &str = "22023";
+pub const NO_SUCH_TIME: &str = "22008";
+
+/// Milliseconds, shard and sequence field of an id, read as the unsigned number that it is.
+pub fn fields(id: i64) -> (i128, i128, i128) {
+    let id = i128::from(id).rem_euclid(ALL);
+    (id / PER_MS, id / PER_SHARD % 8192, id % PER_SHARD)
+}
+
+fn id_of(ms: i128, shard: i32, seq: i32) -> i64 {
+    let id = ms * PER_MS + i128::from(shard) * PER_SHARD + i128::from(seq);
+    i64::try_from(id).or_else(|_| i64::try_from(id - ALL)).expect("64 bits")
+}
+
+pub fn is_finite(time: i64) -> bool {
+    time != INFINITY && time != MINUS_INFINITY
+}
+
+pub fn id_time(id: i64, epoch: i64) -> Result<i64, Faults> {
+    let time = i128::from(epoch) + fields(id).0 * 1000;
+    if !is_finite(epoch) || time > i128::from(LAST_TIME) {
+        return Err(vec![NO_SUCH_TIME]);
+    }
+    Ok(i64::try_from(time).expect("a timestamptz"))
+}
+
+/// The millisecond from the epoch that a time is in, or where it is `up` the first that starts at or after it.
+fn ms(time: i64, epoch: i64, up: bool) -> Result<i128, Faults> {
+    let elapsed = i128::from(time) - i128::from(epoch);
+    let ms = if up { -(-elapsed).div_euclid(1000) } else { elapsed.div_euclid(1000) };
+    let is_in_field = (0..i128::from(FIELD_MS)).contains(&ms);
+    if is_finite(time) && is_finite(epoch) && is_in_field { Ok(ms) } else { Err(vec![NO_SUCH_TIME]) }
+}
+
+pub fn make_id(time: i64, shard: i32, seq: i32, epoch: i64) -> Result<i64, Faults> {
+    let ms = ms(time, epoch, false);
+    let mut faults = ms.clone().err().unwrap_or_default();
+    if !(0..=8191).contains(&shard) || !(0..=1023).contains(&seq) {
+        faults.push(OUT_OF_RANGE);
+    }
+    if faults.is_empty() { Ok(id_of(ms?, shard, seq)) } else { Err(faults) }
+}
+
+pub fn id_floor(time: i64, epoch: i64) -> Result<i64, Faults> {
+    Ok(id_of(ms(time, epoch, true)?, 0, 0))
+}
+
+/// An empty range ends where it begins.
+pub fn id_range_end(from: i64, to: i64, epoch: i64) -> Result<i64, Faults> {
+    let (start, end) = (ms(from, epoch, true)?, ms(to, epoch, true)?);
+    let turn = i128::from(POSITIVE_MS);
+    match to <= from {
+        true => Ok(id_of(start, 0, 0)),
+        false if start < turn && turn <= end => Err(vec![NO_SUCH_TIME]),
+        false => Ok(id_of(end, 0, 0)),
+    }
+}
+
+/// As SQL's AND of its two bounds; NULL in, NULL out where they do not decide without. `None` is NULL.
+pub fn id_between(
+    id: Option<i64>,
+    from: Option<i64>,
+    to: Option<i64>,
+    epoch: Option<i64>,
+) -> Result<Option<bool>, Faults> {
+    let (Some(from), Some(epoch)) = (from, epoch) else { return Ok(None) };
+    let start = id_floor(from, epoch)?;
+    if id.is_some_and(|id| id < start) {
+        return Ok(Some(false));
+    }
+    let Some(to) = to else { return Ok(None) };
+    let end = id_range_end(from, to, epoch)?;
+    Ok(id.map(|id| id < end))
+}
+
+pub fn shard_for(key: i64, shards: i32) -> Result<i32, Faults> {
+    match shards {
+        1..=8192 => Ok(i32::try_from(i128::from(key).rem_euclid(i128::from(shards))).expect("a shard")),
+        _ => Err(vec![OUT_OF_RANGE]),
+    }
+}

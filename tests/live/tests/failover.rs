@@ -1,0 +1,510 @@
+//! What another server goes on from: a standby that is promoted after the primary was killed, and a base backup that
+//! is recovered to a point in time.
+//!
+//! Every id there is above all that clients had received before.
+//!
+//! - With synchronous replication this is so wherever the sequence stands, also ahead of the clock: a transaction that
+//!   has received an id commits when the standby has the WAL record that covers it, also where it has only read it.
+//!   Nothing that was acknowledged is lost. (A cancel of that wait is no more than a warning: the transaction is
+//!   committed all the same, and the session takes the record for safe from then on.)
+//! - With asynchronous replication the last moments may not have reached the standby. Rows of these are lost, as
+//!   PostgreSQL documents. Ids are not repeated all the same, since the new primary goes on with the clock: provided
+//!   that this is not behind the old one's, and that the sequence was not ahead of it. Where it was (the clock was set
+//!   back, or it is less than a second since another failover or a crash under full load), what the standby has not
+//!   seen may be repeated.
+//! - After a point-in-time recovery the ids are above all that were committed before that point; and above those
+//!   after it, which the recovery takes back, under the same two conditions.
+
+use instagram_id_live::*;
+use postgres::Client;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SESSIONS: usize = 6;
+
+/// Any server that follows is a synchronous standby. `local` commits alone, before there is one.
+const SYNCHRONOUS: (&str, &str) = ("synchronous_standby_names", "*");
+const ALONE: &str = "SET synchronous_commit = local";
+/// A standby that has lost its primary looks for it again at once.
+const IMPATIENT: (&str, &str) = ("wal_retrieve_retry_interval", "50ms");
+
+/// Makes shard 5 with a table, without waiting for a standby.
+fn settle(server: &Server, is_ahead: bool) {
+    let mut client = server.connect();
+    client.batch_execute(ALONE).unwrap();
+    setup_photos(&mut client);
+    one::<i64>(&mut client, "SELECT next_id(5)");
+    if is_ahead {
+        set_an_hour_ahead(&mut client, "insta5.table_id_seq");
+        // The record that setval writes covers no more than its own value; this one waits for nobody.
+        one::<i64>(&mut client, "SELECT next_id(5)");
+    }
+}
+
+/// The ids of rows that a client knows to be committed.
+type Acknowledged = Arc<Mutex<Vec<i64>>>;
+
+/// Ids that are only read, and rows with ids by default, in each way that applications make them.
+fn work(rows: &Acknowledged) -> Vec<Work> {
+    let makes_rows = |work: Work| -> Work {
+        let rows = rows.clone();
+        Box::new(move |client, received| {
+            let before = received.ids.len();
+            work(client, received)?;
+            rows.lock().unwrap().extend(&received.ids[before..]);
+            Ok(())
+        })
+    };
+    vec![
+        query("SELECT next_id(5)"),
+        makes_rows(query("INSERT INTO insta5.photos (batch) VALUES (1) RETURNING id")),
+        query("SELECT next_ids(5, 50)"),
+        makes_rows(copy("insta5.photos", 200)),
+        query("SELECT insta5.next_id()"),
+        makes_rows(query(
+            "BEGIN; INSERT INTO insta5.photos (batch) VALUES (2) RETURNING id;
+             INSERT INTO insta5.photos (batch) SELECT 3 FROM generate_series(1, 50) RETURNING id; COMMIT",
+        )),
+    ]
+}
+
+/// How many of these rows the server does not have.
+fn missing(server: &Server, rows: &[i64]) -> i64 {
+    let query =
+        "SELECT count(*) FROM (SELECT unnest($1::bigint[]) EXCEPT SELECT id FROM insta5.photos) AS missing";
+    server.connect().query_one(query, &[&rows]).unwrap().get(0)
+}
+
+/// A standby of this server, once it follows.
+fn standby_of(primary: &Server) -> Server {
+    let standby = Server::start_standby_of(primary);
+    primary.wait_until("SELECT count(*) = 1 FROM pg_stat_replication WHERE state = 'streaming'");
+    standby
+}
+
+fn promote(standby: &Server) {
+    assert!(one::<bool>(&mut standby.connect(), "SELECT pg_promote()"), "{}", standby.log());
+}
+
+/// Kills the primary under load and promotes its standby, again and again, each time after the two have been apart
+/// for a moment. The sessions go on with whichever server is the primary then; one journal holds what they received
+/// from all of them.
+fn fail_over(scenario: &str, settings: &[(&str, &str)], is_ahead: bool, failovers: usize) {
+    let is_synchronous = settings.contains(&SYNCHRONOUS);
+    let clock = match is_ahead {
+        true => Clock::Set,
+        // A second, and a little more for each failover that comes before that is made up for.
+        false => Clock::Within { behind: 0, ahead: 1000 + 50 * failovers as i64 },
+    };
+    let mut journal = Journal::new(scenario, clock);
+    let rows = Acknowledged::default();
+    let primary = RwLock::new(Server::start(settings));
+    settle(&primary.read().unwrap(), is_ahead);
+    let a_while = || thread::sleep(Duration::from_millis(300));
+    let during = || {
+        let mut standby = standby_of(&primary.read().unwrap());
+        for _ in 0..failovers {
+            a_while();
+            if !is_synchronous {
+                // Ids in the lead that the last failover has left may be lost with the last moments: see above.
+                primary.read().unwrap().wait_until("SELECT NOT ahead > '0' FROM shards WHERE shard = 5");
+            }
+            // What is committed now is not on the standby: nothing, if commits wait for it, or else this row.
+            cut_off(&standby, &primary.read().unwrap());
+            if !is_synchronous {
+                let mut row = Received::default();
+                let insert = "INSERT INTO insta5.photos (batch) VALUES (4) RETURNING id";
+                row.run(&mut primary.read().unwrap().connect(), insert).unwrap();
+                rows.lock().unwrap().extend(&row.ids);
+                journal.add([row]);
+            }
+            thread::sleep(Duration::from_millis(100));
+            primary.read().unwrap().crash();
+            promote(&standby);
+            *primary.write().unwrap() = standby;
+            // Now asynchronous sessions go on alone; synchronous ones wait for the next standby.
+            standby = standby_of(&primary.read().unwrap());
+        }
+        a_while();
+        standby
+    };
+    let connect = || primary.read().unwrap().try_connect();
+    let (received, outcome) = under_load(connect, SESSIONS, &work(&rows), || {
+        let outcome = catch_unwind(AssertUnwindSafe(during));
+        if outcome.is_err() {
+            // Or synchronous sessions would wait for ever for the standby that is gone with the panic.
+            let primary = primary.read().unwrap();
+            if primary.is_running() {
+                primary.stop_at_once();
+            }
+        }
+        outcome
+    });
+    let _standby = outcome.unwrap_or_else(|panic| resume_unwind(panic));
+    journal.faults = failovers;
+    journal.add(received);
+    journal.check();
+    let rows = rows.lock().unwrap();
+    let lost = missing(&primary.read().unwrap(), &rows);
+    println!("    {lost} of {} acknowledged rows lost", rows.len());
+    assert!(rows.len() > 100 * failovers, "only {} rows", rows.len());
+    assert_eq!(lost > 0, !is_synchronous, "{scenario}: {lost} acknowledged rows lost");
+}
+
+#[test]
+fn synchronous_standbys_promoted_under_load() {
+    let failovers = length(1, 15);
+    fail_over("failover, synchronous", &[SYNCHRONOUS, IMPATIENT], false, failovers);
+}
+
+/// Nothing of what was promised rests on the clock here. Commits wait until the standby has applied them; whoever only
+/// reads an id waits until the standby has its WAL, which is what it goes on from.
+#[test]
+fn synchronous_standbys_that_apply_promoted_under_load_ahead_of_the_clock() {
+    let failovers = length(1, 15);
+    let settings = [SYNCHRONOUS, IMPATIENT, ("synchronous_commit", "remote_apply")];
+    fail_over("failover, synchronous, remote_apply, an hour ahead", &settings, true, failovers);
+}
+
+#[test]
+fn asynchronous_standbys_promoted_under_load() {
+    let failovers = length(2, 15);
+    fail_over("failover, asynchronous", &[IMPATIENT], false, failovers);
+}
+
+/// A primary with a synchronous standby that is away, and has not the last WAL record of the shard: a transaction has
+/// written that and not committed. Ahead of the clock, so that the clock would not hide a loss.
+struct Away {
+    primary: Server,
+    standby: Server,
+    /// How the standby finds its primary.
+    conninfo: String,
+    /// The session of that transaction.
+    writer: Client,
+    /// One that has not seen the record.
+    other: Client,
+}
+
+impl Away {
+    fn new() -> Away {
+        let primary = Server::start(&[
+            SYNCHRONOUS,
+            IMPATIENT,
+            ("autovacuum", "off"),
+            ("max_prepared_transactions", "2"),
+        ]);
+        settle(&primary, true);
+        let hasty = "CREATE FUNCTION hasty() RETURNS bigint LANGUAGE plpgsql SET synchronous_commit = local
+            AS 'BEGIN RETURN next_id(5); END'";
+        primary.connect().batch_execute(&format!("{ALONE}; {hasty}")).unwrap();
+        let standby = standby_of(&primary);
+        let (mut writer, mut other) = (primary.connect(), primary.connect());
+        one::<i64>(&mut other, "SELECT next_id(5)");
+        let conninfo = one(&mut standby.connect(), "SHOW primary_conninfo");
+        cut_off(&standby, &primary);
+        let end_of_wal = "SELECT pg_current_wal_insert_lsn()::text";
+        let before: String = one(&mut other, end_of_wal);
+        writer.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)").unwrap();
+        assert_ne!(
+            one::<String>(&mut other, end_of_wal),
+            before,
+            "a record, by a transaction that stays open"
+        );
+        Away { primary, standby, conninfo, writer, other }
+    }
+
+    /// Kills the primary, and checks that the standby's next id is above those received.
+    fn fail_over(self, scenario: &str, received: Received) {
+        self.primary.crash();
+        promote(&self.standby);
+        let mut client = self.standby.connect();
+        client.batch_execute(ALONE).unwrap();
+        let mut after = Received::default();
+        after.run(&mut client, "SELECT next_id(5)").unwrap();
+        let mut journal = Journal::new(scenario, Clock::Set);
+        journal.faults = 1;
+        journal.add([received, after]);
+        journal.check();
+    }
+}
+
+/// Has a standby no longer follow its primary.
+fn cut_off(standby: &Server, primary: &Server) {
+    set_primary(standby, "");
+    primary.wait_until("SELECT count(*) = 0 FROM pg_stat_replication");
+}
+
+fn set_primary(standby: &Server, conninfo: &str) {
+    let set = format!("ALTER SYSTEM SET primary_conninfo = '{}'", conninfo.replace('\'', "''"));
+    standby.connect().batch_execute(&set).unwrap();
+    one::<bool>(&mut standby.connect(), "SELECT pg_reload_conf()");
+}
+
+/// Waits until a session waits for a standby, or for nothing any more; returns whether it does.
+fn waits_for_standby(primary: &Server, pid: i32, is_over: impl Fn() -> bool) -> bool {
+    let query =
+        format!("SELECT coalesce(wait_event = 'SyncRep', false) FROM pg_stat_activity WHERE pid = {pid}");
+    let mut watch = primary.connect();
+    let mut waits = false;
+    primary.wait_for("a session waits for a standby, or for nothing", || {
+        waits = one(&mut watch, &query);
+        waits || is_over()
+    });
+    waits
+}
+
+/// How a session comes to live on a record that another transaction has written and not committed.
+struct Reader {
+    scenario: &'static str,
+    /// Whether the transaction is rolled back first, and its own session reads then.
+    is_rolled_back: bool,
+    /// What the session does before, which must not let it take the record for safe.
+    first: fn(&mut Client),
+    reads: &'static str,
+}
+
+const READ: Reader = Reader {
+    scenario: "an id read beside an open transaction",
+    is_rolled_back: false,
+    first: |_| {},
+    reads: "SELECT next_id(5)",
+};
+
+const READERS: [Reader; 7] = [
+    READ,
+    Reader { scenario: "an id read after a rollback", is_rolled_back: true, ..READ },
+    Reader {
+        scenario: "a last id told beside an open transaction",
+        reads: "SELECT advance_shard(5, make_id(now(), 5, 0))",
+        ..READ
+    },
+    Reader {
+        scenario: "an id read after a function that does not wait",
+        first: |client| {
+            one::<i64>(client, "SELECT hasty()");
+        },
+        ..READ
+    },
+    Reader {
+        scenario: "an id read after a transaction that waits for no more than the disk in between",
+        first: |client| {
+            client
+                .batch_execute(
+                    "BEGIN; SET LOCAL synchronous_commit = local; SELECT next_id(5);
+                     SET LOCAL synchronous_commit = on; COMMIT",
+                )
+                .unwrap();
+        },
+        ..READ
+    },
+    Reader {
+        scenario: "an id read after a transaction that is prepared without waiting",
+        first: |client| {
+            client
+                .batch_execute(
+                    "BEGIN; SELECT next_id(5); SET LOCAL synchronous_commit = local; PREPARE TRANSACTION 'hasty'",
+                )
+                .unwrap();
+        },
+        ..READ
+    },
+    Reader {
+        scenario: "an id read after standbys have become synchronous",
+        first: |client| {
+            set_synchronous(client, "");
+            one::<i64>(client, "SELECT next_id(5)");
+            set_synchronous(client, SYNCHRONOUS.1);
+        },
+        ..READ
+    },
+];
+
+/// Sets which standbys commits wait for, and waits until this session knows.
+fn set_synchronous(client: &mut Client, standbys: &str) {
+    client.batch_execute(&format!("ALTER SYSTEM SET {} = '{standbys}'", SYNCHRONOUS.0)).unwrap();
+    client.batch_execute("SELECT pg_reload_conf()").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while one::<String>(client, &format!("SHOW {}", SYNCHRONOUS.0)) != standbys {
+        assert!(Instant::now() < deadline);
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A transaction writes a WAL record and does not commit; what it logged ahead then serves a transaction that only
+/// reads. With a synchronous standby that one has its answer when the standby has the record, as a commit has: not
+/// while the standby is away.
+#[test]
+fn ids_that_were_only_read_are_on_a_synchronous_standby() {
+    for Reader { scenario, is_rolled_back, first, reads } in READERS {
+        let mut away = Away::new();
+        let reader = if is_rolled_back {
+            away.writer.batch_execute("ROLLBACK").unwrap();
+            &mut away.writer
+        } else {
+            &mut away.other
+        };
+        first(reader);
+        let pid: i32 = one(reader, "SELECT pg_backend_pid()");
+        let received = thread::scope(|scope| {
+            let reading = scope.spawn(move || {
+                let mut received = Received::default();
+                received.run(reader, reads).map(|()| received)
+            });
+            // Where it does not wait, it has its answer while the standby has not the record: let the failover show that.
+            if waits_for_standby(&away.primary, pid, || reading.is_finished()) {
+                set_primary(&away.standby, &away.conninfo);
+            }
+            reading.join().unwrap().unwrap()
+        });
+        away.fail_over(scenario, received);
+    }
+}
+
+/// Whatever would make ids or move a shard is refused; what only looks works.
+#[test]
+fn a_standby_refuses_and_goes_on_when_promoted() {
+    let primary = Server::start(&[]);
+    let mut client = primary.connect();
+    setup(&mut client);
+    client
+        .batch_execute(
+            "CREATE SCHEMA insta6; CREATE UNLOGGED SEQUENCE insta6.table_id_seq; SELECT create_shard(6, if_not_exists => true);
+             SELECT next_id(6);
+             CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint)",
+        )
+        .unwrap();
+    let standby = Server::start_standby_of(&primary);
+    let last = *column(&mut client, "SELECT next_id(5) FROM generate_series(1, 5000)").last().unwrap();
+    let position: String = one(&mut client, "SELECT pg_current_wal_insert_lsn()::text");
+    client.batch_execute("CREATE TABLE flush ()").unwrap();
+    let mut replica = standby.connect();
+    standby.wait_until(&format!("SELECT pg_last_wal_replay_lsn() >= '{position}'"));
+    let (state, message, hint) = error_of(&mut replica, "SELECT next_id(5)");
+    assert_eq!(
+        (state.as_str(), message.as_str(), hint.as_str()),
+        (
+            "25006",
+            "cannot execute next_id() in a read-only transaction",
+            "This server is a standby; ids are made on the primary."
+        )
+    );
+    for refused in [
+        "SELECT next_ids(5, 10)",
+        "SELECT insta5.next_id()",
+        "SELECT next_id(5, 'insta5.table_id_seq')",
+        "SELECT advance_shard(5, make_id(now(), 5, 0))",
+        "INSERT INTO insta5.photos DEFAULT VALUES",
+        "COPY insta5.photos (batch) FROM '/dev/null'",
+    ] {
+        assert_eq!(error_of(&mut replica, refused).0, "25006", "{refused}");
+    }
+    // The view works; an unlogged sequence has no file there.
+    let seen = replica.query("SELECT shard, last_id FROM shards", &[]).unwrap();
+    let seen: Vec<(i32, Option<i64>)> = seen.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!((seen.len(), seen[0].0, seen[1]), (2, 5, (6, None)));
+    assert!(seen[0].1 >= Some(last));
+    primary.crash();
+    assert!(one::<bool>(&mut replica, "SELECT pg_promote()"));
+    let next: i64 = one(&mut replica, "SELECT next_id(5)");
+    assert!(next > last, "{next} on the new primary, {last} on the old one");
+}
+
+/// The moment up to which a base backup is recovered.
+struct Target {
+    name: &'static str,
+    setting: &'static str,
+    /// Marks the moment on the primary, and says what it is called.
+    mark: &'static str,
+}
+
+const TARGETS: [Target; 2] = [
+    Target {
+        name: "a restore point",
+        setting: "recovery_target_name",
+        mark: "SELECT 'here' FROM pg_create_restore_point('here')",
+    },
+    Target { name: "a time", setting: "recovery_target_time", mark: "SELECT clock_timestamp()::text" },
+];
+
+/// Recovers base backups to moments before and after which the primary was under load, with a transaction open over
+/// each moment that wrote the record which ids read before it live on.
+fn recover(is_ahead: bool) {
+    let archive = [("archive_mode", "on"), ("archive_command", "mkdir -p ../archive && cp %p ../archive/%f")];
+    let primary = Server::start(&archive);
+    settle(&primary, is_ahead);
+    let where_is_it = if is_ahead { "an hour ahead" } else { "with the clock" };
+    let targets = length(&TARGETS[!is_ahead as usize..][..1], &TARGETS);
+    for &Target { name, setting, mark } in targets {
+        let backup = Server::back_up(&primary);
+        let rows = Acknowledged::default();
+        let load = || {
+            let a_while = || thread::sleep(Duration::from_millis(length(300, 3000)));
+            under_load(|| primary.try_connect(), SESSIONS, &work(&rows), a_while).0
+        };
+        let (mut open, mut beside) = (primary.connect(), primary.connect());
+        one::<i64>(&mut beside, "SELECT next_id(5)"); // or it would write a record of its own later
+        let mut before = load();
+        open.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)").unwrap();
+        let mut reader = Received::default();
+        reader.run(&mut beside, "SELECT next_id(5)").unwrap();
+        before.push(reader);
+        let rows_before = rows.lock().unwrap().len();
+        let target: String = one(&mut primary.connect(), mark);
+        let mut after = load();
+        let mut further = Received::default();
+        further.run(&mut primary.connect(), "SELECT next_ids(5, 100000)").unwrap();
+        after.push(further);
+        open.batch_execute("COMMIT").unwrap();
+        let segment: String = one(&mut primary.connect(), "SELECT pg_walfile_name(pg_switch_wal())");
+        primary.wait_until(&format!(
+            "SELECT coalesce(last_archived_wal >= '{segment}', false) FROM pg_stat_archiver"
+        ));
+
+        let restore = format!("cp {}/archive/%f %p", primary.path().display());
+        backup.recover(&[("restore_command", &restore), (setting, &target)]);
+        let lost = missing(&backup, &rows.lock().unwrap()[..rows_before]);
+        assert_eq!(lost, 0, "{name}: {lost} rows from before the moment lost");
+        let taken_back = missing(&backup, &rows.lock().unwrap()[rows_before..]);
+        assert_eq!(
+            taken_back,
+            (rows.lock().unwrap().len() - rows_before) as i64,
+            "{name}: not stopped there"
+        );
+        let (recovered, ()) = under_load(
+            || backup.try_connect(),
+            SESSIONS,
+            &work(&rows),
+            || {
+                thread::sleep(Duration::from_millis(300));
+            },
+        );
+        let clock = if is_ahead { Clock::Set } else { Clock::Within { behind: 0, ahead: 1050 } };
+        let mut journal = Journal::new(format!("recovery to {name}, {where_is_it}"), clock);
+        journal.faults = 1;
+        journal.add(before);
+        if is_ahead {
+            // What was made after the moment the recovered server cannot know, nor can the clock tell it.
+            let known = journal.largest();
+            let smallest = recovered.iter().flat_map(|session| &session.ids).min().unwrap();
+            let largest = after.iter().flat_map(|session| &session.ids).max().unwrap();
+            assert!(known < *smallest, "{name}: {smallest} after the recovery, {known} before the moment");
+            assert!(smallest < largest, "{name}: the recovered server knows of {largest}");
+        } else {
+            journal.add(after);
+        }
+        journal.add(recovered);
+        journal.check();
+    }
+}
+
+#[test]
+fn recovered_to_a_point_in_time() {
+    recover(false);
+}
+
+#[test]
+fn recovered_to_a_point_in_time_ahead_of_the_clock() {
+    recover(true);
+}

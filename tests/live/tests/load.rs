@@ -1,0 +1,128 @@
+//! Sessions that all make ids of one sequence, in every way there is, with nothing going wrong: each id is received
+//! once, in order, with a time that the clock showed, and its sequence field follows upon that of the id before.
+
+use instagram_id_live::*;
+use postgres::Client;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+fn server() -> Server {
+    let server = Server::start(&[("fsync", "off")]);
+    setup_photos(&mut server.connect());
+    server
+}
+
+/// Has 1, 2, 8 and 64 sessions do this work, and checks every id that was ever made.
+fn run(scenario: &str, work: &[Work]) {
+    let server = server();
+    for count in [1, 2, 8, 64] {
+        let mut journal = Journal::new(format!("{scenario}, {count} sessions"), Clock::IN_STEP);
+        journal.is_complete = true;
+        let run_for = Duration::from_millis(length(500, 20_000));
+        let (sessions, ()) = under_load(|| server.try_connect(), count, work, || thread::sleep(run_for));
+        journal.add(sessions);
+        journal.check();
+    }
+    // No row without its id on record, and none that nobody was told of.
+    assert!(one::<bool>(
+        &mut server.connect(),
+        "SELECT count(*) = count(DISTINCT id) AND bool_and(id_shard(id) = 5) IS NOT FALSE FROM insta5.photos"
+    ));
+}
+
+#[test]
+fn single_inserts() {
+    run("single inserts", &[query("INSERT INTO insta5.photos DEFAULT VALUES RETURNING id")]);
+}
+
+#[test]
+fn copies() {
+    run("COPY of 2,000 rows", &[copy("insta5.photos", 2000)]);
+}
+
+#[test]
+fn batches() {
+    run(
+        "next_ids of 1 to 5,000",
+        &["1", "7", "1024", "5000"].map(|n| query(format!("SELECT next_ids(5, {n})"))),
+    );
+}
+
+#[test]
+fn everything_at_once() {
+    run("inserts and calls of every kind", &everything());
+}
+
+/// A million rows from each of these sessions, in one statement.
+#[test]
+fn inserts_of_a_million_rows() {
+    let server = server();
+    for count in length(&[1, 2][..], &[1, 2, 8]).iter().copied() {
+        let statement = "INSERT INTO insta5.photos (batch) SELECT generate_series(1, 1000000) RETURNING id";
+        let mut journal =
+            Journal::new(format!("INSERT ... SELECT of a million, {count} sessions"), Clock::IN_STEP);
+        journal.is_complete = true;
+        let barrier = Barrier::new(count);
+        journal.add(in_parallel(count, |_| {
+            let mut client = server.connect();
+            let mut received = Received::default();
+            barrier.wait();
+            received.run(&mut client, statement).unwrap();
+            received
+        }));
+        assert_eq!(journal.check().ids, count * 1_000_000);
+        server.connect().batch_execute("TRUNCATE insta5.photos").unwrap();
+    }
+}
+
+/// Plain `nextval` on the same sequence, one at a time and many, takes its own values of it. It knows nothing of the
+/// clock, and waits for no tick: its values may be behind the clock, and many of them take the sequence ahead.
+#[test]
+fn beside_plain_nextval() {
+    let server = server();
+    // What the id of such a value would be.
+    let of = "SELECT (value >> 10 << 23) | (5 << 10) | (value & 1023) FROM";
+    let nextval = format!("{of} nextval('insta5.table_id_seq') AS value");
+    let many = format!(
+        "{of} (SELECT nextval('insta5.table_id_seq') AS value FROM generate_series(1, 3000)) AS many"
+    );
+    let plain = || [&nextval, &many, &nextval].map(query);
+    let work: Vec<Work> = inserts().into_iter().chain(plain()).chain(calls()).chain(plain()).collect();
+    for count in [2, 8, 64] {
+        let mut journal = Journal::new(format!("beside plain nextval, {count} sessions"), Clock::Set);
+        journal.is_complete = true;
+        let run_for = Duration::from_millis(length(700, 20_000));
+        let (sessions, ()) = under_load(|| server.try_connect(), count, &work, || thread::sleep(run_for));
+        journal.add(sessions);
+        journal.check();
+    }
+}
+
+/// Prepared statements, whose plans and their defaults were made once, in transactions of many statements.
+#[test]
+fn prepared_inserts_in_long_transactions() {
+    let server = server();
+    let mut journal = Journal::new("prepared inserts in transactions of 500", Clock::IN_STEP);
+    journal.is_complete = true;
+    let transactions = length(10, 1000);
+    journal.add(in_parallel(8, |_| {
+        let mut client = server.connect();
+        client.batch_execute("PREPARE one AS INSERT INTO insta5.photos DEFAULT VALUES RETURNING id").unwrap();
+        let mut received = Received::default();
+        for _ in 0..transactions {
+            in_one_transaction(&mut client, &mut received);
+        }
+        received
+    }));
+    journal.check();
+}
+
+/// The ids of an open transaction count as received: nothing fails here.
+fn in_one_transaction(client: &mut Client, received: &mut Received) {
+    client.batch_execute("BEGIN").unwrap();
+    for _ in 0..500 {
+        received.run(client, "EXECUTE one").unwrap();
+    }
+    client.batch_execute("COMMIT").unwrap();
+}

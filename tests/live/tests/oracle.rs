@@ -1,0 +1,177 @@
+//! The PL/pgSQL original as the judge of this extension: ids are of the same bits, both ways. And what the original, or
+//! the same two calls made faster, repeat under a load that repeats nothing here.
+
+use instagram_id_live::spec::{FIELD_MS, UNIX_MS_OF_2000};
+use instagram_id_live::*;
+use postgres::Client;
+use std::sync::Barrier;
+
+/// Shards and epochs in Unix milliseconds: the original's and those of others.
+const SHARDS: [(i32, i64); 6] = [
+    (5, 1_314_220_021_721),
+    (0, 1_293_840_000_000),
+    (8191, 1_577_836_800_000),
+    (1341, 1_704_067_200_000),
+    (31, 788_918_400_000),
+    (4096, 1_790_000_000_001),
+];
+
+fn us(unix_ms: i64) -> i64 {
+    (unix_ms - UNIX_MS_OF_2000) * 1000
+}
+
+/// The original's arithmetic, from its own text, with the two things that it asks the server for as arguments.
+fn with_arguments(original: &str) -> String {
+    let replaced = |text: String, part: &str, instead: &str| {
+        assert!(text.contains(part), "{part} in {text}");
+        text.replace(part, instead)
+    };
+    let text =
+        replaced(original.to_owned(), "next_id(OUT", "encode(next_value bigint, clock timestamptz, OUT");
+    let text = replaced(text, "nextval('given.table_id_seq')", "next_value");
+    replaced(text, "clock_timestamp()", "clock")
+}
+
+/// The same counter and clock give the same id, over the whole field, to the bit.
+#[test]
+fn the_original_encodes_to_the_same_bits() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    let mut rng = random("encoding");
+    client.batch_execute("CREATE EXTENSION instagram_id; CREATE SCHEMA given").unwrap();
+    let count = length(5_000, 100_000);
+    for (shard, epoch_ms) in SHARDS {
+        client.batch_execute(&with_arguments(&original_function("given", shard, epoch_ms))).unwrap();
+        let edges = [0, 1, 999, 1000, FIELD_MS * 500 - 1, FIELD_MS * 500, FIELD_MS * 1000 - 1];
+        let row = |n: usize| {
+            let elapsed = edges.get(n).copied().unwrap_or_else(|| rng.i64(0..FIELD_MS * 1000));
+            let value = 1 + (rng.i64(0..i64::MAX) >> rng.u8(..63));
+            [value, us(epoch_ms) + elapsed].map(Datum::Int).to_vec()
+        };
+        let rows: Vec<Arguments> = (0..count).map(row).collect();
+        let mut columns = columns(&rows.iter().collect::<Vec<_>>(), 2);
+        columns.push(vec![Datum::Int(us(epoch_ms))]);
+        let query = format!(
+            "SELECT count(*), count(DISTINCT original),
+                 count(*) FILTER (WHERE original = make_id(clock, {shard}, (value % 1024)::int, ($3::timestamptz[])[1])),
+                 count(*) FILTER (WHERE original < 0)
+             FROM unnest($1::bigint[], $2::timestamptz[]) AS t(value, clock), given.encode(value, clock) AS original"
+        );
+        let row = client.query_one(&query, &parameters(&columns)).unwrap();
+        let [all, distinct, same, negative] = [0, 1, 2, 3].map(|n| row.get::<_, i64>(n));
+        println!(
+            "shard {shard}, epoch {epoch_ms}: {same} of {all} ids the same, {distinct} different, {negative} negative"
+        );
+        assert_eq!((all, same), (count as i64, count as i64));
+        assert!(distinct * 10 > all * 9 && negative * 3 > all);
+    }
+}
+
+/// A schema with the original, and one with a shard of the extension, of the same number and epoch.
+fn both(client: &mut Client, shard: i32, epoch_ms: i64) {
+    let schema = format!("original{shard}");
+    client.batch_execute(&format!("CREATE SCHEMA {schema}; CREATE SEQUENCE {schema}.table_id_seq")).unwrap();
+    client.batch_execute(&original_function(&schema, shard, epoch_ms)).unwrap();
+    let epoch = format!("timestamptz 'epoch' + {epoch_ms} * interval '1 millisecond'");
+    client.batch_execute(&format!("SELECT create_shard({shard}, epoch => {epoch})")).unwrap();
+    let is_exact = format!("SELECT extract(epoch FROM insta{shard}.epoch()) * 1000 = {epoch_ms}");
+    assert!(one::<bool>(client, &is_exact));
+}
+
+/// What the original has put into an id the extension reads out of it, and the other way round by the shifts and masks
+/// that users of the original have in their code.
+#[test]
+fn each_decodes_what_the_other_has_made() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    let count = length(5_000, 200_000);
+    for (shard, epoch_ms) in SHARDS.into_iter().filter(|(_, epoch_ms)| *epoch_ms < 1_780_000_000_000) {
+        both(&mut client, shard, epoch_ms);
+        // So that not all are made at the limit, where the clock is not looked at.
+        let pauses = "LATERAL (SELECT pg_sleep(0.002) WHERE n % 500 = 0 UNION ALL SELECT NULL WHERE n % 500 <> 0) AS pause";
+        // The n-th id of the original has n as its counter, and was made between two looks at the clock.
+        let originals = format!(
+            "WITH made AS MATERIALIZED (
+                 SELECT n, clock_timestamp() AS before, original{shard}.next_id() AS id, clock_timestamp() AS after
+                 FROM generate_series(1, {count}) AS n, {pauses})
+             SELECT count(*) FILTER (WHERE id_shard(id) = {shard} AND id_seq(id) = n % 1024
+                 AND id_time(id, e) BETWEEN date_trunc('milliseconds', before) AND after
+                 AND (created_at, shard, seq) = (id_time(id, e), id_shard(id), id_seq(id)))
+             FROM made, (SELECT insta{shard}.epoch() AS e) AS epoch, id_parts(id, e)"
+        );
+        assert_eq!(one::<i64>(&mut client, &originals), count, "shard {shard}");
+        // A new shard counts from 1, too.
+        let ours = format!(
+            "WITH made AS MATERIALIZED (
+                 SELECT n, clock_timestamp() AS before, insta{shard}.next_id() AS id, clock_timestamp() AS after
+                 FROM generate_series(1, {count}) AS n, {pauses})
+             SELECT count(*) FILTER (WHERE (id >> 10) & 8191 = {shard} AND id & 1023 = n % 1024
+                 AND timestamptz 'epoch' + ((id >> 23) + {epoch_ms}) * interval '1 millisecond'
+                     BETWEEN date_trunc('milliseconds', before) AND after)
+             FROM made"
+        );
+        assert_eq!(one::<i64>(&mut client, &ours), count, "shard {shard}");
+        println!("shard {shard}, epoch {epoch_ms}: {count} ids each way");
+    }
+}
+
+const SESSIONS: usize = 4;
+const STATEMENTS: i32 = 10;
+
+/// Has sessions make ids all at once, and records what they receive.
+fn load(server: &Server, statement: &str, scenario: &str, clock: Clock) -> Journal {
+    let barrier = Barrier::new(SESSIONS);
+    let sessions = in_parallel(SESSIONS, |_| {
+        let mut client = server.connect();
+        let mut received = Received::default();
+        barrier.wait();
+        for _ in 0..STATEMENTS {
+            received.run(&mut client, statement).unwrap();
+        }
+        received
+    });
+    let mut journal = Journal::new(scenario, clock);
+    journal.is_complete = true;
+    journal.add(sessions);
+    journal
+}
+
+/// What this extension is for. The original repeats ids where a session is suspended between its nextval and its clock;
+/// PL/pgSQL is so slow that it does so rarely, so it gets several rounds. The same two calls without PL/pgSQL repeat
+/// them all the time. Of next_id, under the same load in turns with them, the same check sees none.
+#[test]
+fn others_repeat_ids_and_next_id_does_not() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    client.batch_execute("CREATE EXTENSION instagram_id; CREATE SEQUENCE plain").unwrap();
+    client.batch_execute("SELECT create_shard(5, 'ours')").unwrap();
+    client.batch_execute(&original_of_shard(5)).unwrap();
+    let ids = length(10_000, 50_000);
+    let times = format!("FROM generate_series(1, {ids})");
+    let original = format!("SELECT insta5.next_id() {times}");
+    let port = format!(
+        "SELECT (floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23
+             | 5 << 10 | nextval('plain') % 1024 {times}"
+    );
+    let ours = format!("SELECT next_id(5) {times}");
+    let mut duplicates = [0; 2];
+    let mut made = 0;
+    for round in 1..=20 {
+        let ways = [("the original, PL/pgSQL", &original), ("nextval and the clock, SQL", &port)];
+        for ((scenario, statement), duplicates) in ways.into_iter().zip(&mut duplicates) {
+            *duplicates += load(&server, statement, scenario, Clock::Set).figures().duplicates;
+        }
+        let journal = load(&server, &ours, "next_id", Clock::IN_STEP);
+        made += journal.check().ids;
+        if duplicates.iter().all(|&count| count > 0) {
+            println!(
+                "{made} ids each from {SESSIONS} sessions in {round} rounds; duplicates: {} of the original's, {} of \
+                 nextval and the clock, 0 of next_id",
+                duplicates[0], duplicates[1]
+            );
+            return;
+        }
+    }
+    panic!("no duplicates in {made} ids: {duplicates:?}");
+}

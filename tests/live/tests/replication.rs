@@ -1,0 +1,260 @@
+//! A shard's rows elsewhere: by logical replication to a server with the same defaults, and in dumps that are taken while
+//! writers run.
+//!
+//! Logical replication carries rows, with the ids that they have, and no sequences. So the subscriber's shard knows
+//! nothing of the ids that arrive. It goes on above them with the clock, provided that this is not behind the
+//! publisher's and that the publisher's shard is not ahead of it; `advance_shard` to the publisher's last id, as
+//! docs/shards.md has it for every copy, makes that sure. A dump carries the sequence, as it is after all rows of the
+//! dump were made.
+
+use instagram_id_live::*;
+use postgres::Client;
+use std::ops::Range;
+use std::thread;
+use std::time::Duration;
+
+const SESSIONS: usize = 4;
+const ROWS: &str = "SELECT id FROM insta5.photos ORDER BY id";
+
+/// The settings with which a server may publish and subscribe.
+fn logical() -> Server {
+    Server::start(&[("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")])
+}
+
+/// Makes shard 5 with a table.
+fn settle(server: &Server, is_ahead: bool) {
+    let mut client = server.connect();
+    setup_photos(&mut client);
+    if is_ahead {
+        one::<i64>(&mut client, "SELECT next_id(5)");
+        set_an_hour_ahead(&mut client, "insta5.table_id_seq");
+    }
+}
+
+/// Rows in each way that applications make them, with ids by default.
+fn writers() -> [Work; 3] {
+    [
+        query("INSERT INTO insta5.photos (batch) VALUES (1) RETURNING id"),
+        query("INSERT INTO insta5.photos (batch) SELECT 2 FROM generate_series(1, 20) RETURNING id"),
+        copy("insta5.photos", 50),
+    ]
+}
+
+/// What the writers have received in the meantime.
+fn write_for(server: &Server, milliseconds: u64) -> Vec<Received> {
+    write_during(server, || thread::sleep(Duration::from_millis(milliseconds)))
+}
+
+fn write_during(server: &Server, during: impl FnOnce()) -> Vec<Received> {
+    under_load(|| server.try_connect(), SESSIONS, &writers(), during).0
+}
+
+fn subscribe(subscriber: &Server, name: &str, publisher: &Server) {
+    let host = publisher.path().display();
+    let subscribe = format!(
+        "CREATE SUBSCRIPTION {name} CONNECTION 'host={host} user=postgres dbname=postgres' PUBLICATION {name}"
+    );
+    subscriber.connect().batch_execute(&subscribe).unwrap();
+}
+
+/// Waits until a subscriber has all that its publisher has committed.
+fn catch_up(publisher: &Server, subscriber: &Server, name: &str) {
+    subscriber.wait_until("SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel");
+    let end: String = one(&mut publisher.connect(), "SELECT pg_current_wal_insert_lsn()::text");
+    publisher.wait_until(&format!(
+        "SELECT confirmed_flush_lsn >= '{end}' FROM pg_replication_slots WHERE slot_name = '{name}'"
+    ));
+    let errors = "SELECT sum(apply_error_count + sync_error_count)::bigint FROM pg_stat_subscription_stats";
+    assert_eq!(one::<i64>(&mut subscriber.connect(), errors), 0, "{}", subscriber.log());
+}
+
+/// Moves the writers to a subscriber: they stop, it catches up, is told the last id or not, and they go on there.
+fn switch_over(scenario: &str, is_ahead: bool, is_told: bool) -> Journal {
+    let (publisher, subscriber) = (logical(), logical());
+    settle(&publisher, is_ahead);
+    settle(&subscriber, false);
+    // Some of the rows are copied, the others follow.
+    let mut journal = Journal::new(scenario, Clock::Set);
+    journal.faults = 1;
+    journal.add(write_for(&publisher, 200));
+    let mut client = publisher.connect();
+    client.batch_execute("CREATE PUBLICATION shard_5 FOR TABLES IN SCHEMA insta5").unwrap();
+    journal.add(write_during(&publisher, || {
+        subscribe(&subscriber, "shard_5", &publisher);
+        subscriber.wait_until("SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel");
+        thread::sleep(Duration::from_millis(length(500, 20_000)));
+    }));
+    catch_up(&publisher, &subscriber, "shard_5");
+    let mut there = subscriber.connect();
+    let rows = column(&mut client, ROWS);
+    assert!(rows.len() > 1000, "only {} rows", rows.len());
+    assert_eq!(rows, column(&mut there, ROWS), "{scenario}: other rows than those published");
+    assert!(
+        !one::<bool>(&mut there, "SELECT is_called FROM insta5.table_id_seq"),
+        "applying rows makes no ids"
+    );
+    // Such as no row has.
+    let mut received = Received::default();
+    received.run(&mut client, "SELECT next_ids(5, 5000)").unwrap();
+    journal.add([received]);
+
+    there.batch_execute("DROP SUBSCRIPTION shard_5").unwrap();
+    if is_told {
+        there.batch_execute("SET client_min_messages = error").unwrap(); // not that it is ahead of the clock
+        let last: i64 = one(&mut client, "SELECT last_id FROM shards WHERE shard = 5");
+        assert_eq!(one::<i64>(&mut there, &format!("SELECT advance_shard(5, {last})")), last);
+    }
+    journal.add(write_for(&subscriber, 300));
+    journal
+}
+
+#[test]
+fn writers_move_to_a_subscriber_that_is_told_the_last_id() {
+    for (scenario, is_ahead) in [("switch-over", false), ("switch-over, an hour ahead", true)] {
+        switch_over(scenario, is_ahead, true).check();
+    }
+}
+
+#[test]
+fn writers_move_to_a_subscriber_on_the_same_time() {
+    let mut journal = switch_over("switch-over, untold", false, false);
+    journal.clock = Clock::IN_STEP;
+    journal.check();
+}
+
+/// The checks of these tests see it: with the publisher's shard an hour ahead, a subscriber that is not told begins with
+/// the clock, an hour below.
+#[test]
+fn a_subscriber_that_is_not_told_is_behind_a_shard_ahead_of_the_clock() {
+    let figures = switch_over("switch-over, an hour ahead, untold", true, false).figures();
+    assert!(figures.inversions > 0 && figures.duplicates == 0, "{figures:?}");
+}
+
+/// One table on two servers that both write to it, each with a shard of its own as the default, and each with the other's
+/// rows.
+#[test]
+fn two_servers_write_to_a_table_with_shards_of_their_own() {
+    let servers = [logical(), logical()];
+    for (server, shard) in servers.iter().zip([5, 6]) {
+        // What came from the other shard, and so from the other server, does not go back.
+        let of_the_shard = format!("(id >> 10) & 8191 = {shard}");
+        server
+            .connect()
+            .batch_execute(&format!(
+                "CREATE EXTENSION instagram_id; SELECT create_shard({shard});
+                 CREATE TABLE photos (id bigint PRIMARY KEY DEFAULT next_id({shard}), batch bigint);
+                 CREATE PUBLICATION from_{shard} FOR TABLE photos WHERE ({of_the_shard}) WITH (publish = 'insert')"
+            ))
+            .unwrap();
+    }
+    let [five, six] = &servers;
+    subscribe(five, "from_6", six);
+    subscribe(six, "from_5", five);
+    let insert = || {
+        [
+            query("INSERT INTO photos (batch) SELECT 1 FROM generate_series(1, 10) RETURNING id"),
+            copy("photos", 50),
+        ]
+    };
+    let a_while = || thread::sleep(Duration::from_millis(length(500, 20_000)));
+    let (from_six, from_five) = thread::scope(|scope| {
+        let from_six = scope.spawn(|| under_load(|| six.try_connect(), 2, &insert(), a_while).0);
+        let from_five = under_load(|| five.try_connect(), 2, &insert(), a_while).0;
+        (from_six.join().unwrap(), from_five)
+    });
+    catch_up(five, six, "from_5");
+    catch_up(six, five, "from_6");
+    let rows = "SELECT id FROM photos ORDER BY id";
+    let there = column(&mut five.connect(), rows);
+    assert_eq!(there, column(&mut six.connect(), rows), "the same rows on both");
+    let mut received: Vec<i64> =
+        from_five.iter().chain(&from_six).flat_map(|session| &session.ids).copied().collect();
+    received.sort_unstable();
+    assert_eq!(there, received, "the rows that the writers made");
+    for (shard, sessions) in [(5, from_five), (6, from_six)] {
+        let mut journal = Journal::new(format!("two servers, shard {shard}"), Clock::IN_STEP);
+        journal.shard = shard;
+        journal.add(sessions);
+        journal.check();
+    }
+}
+
+/// A way to dump and restore: what to give `pg_dump`, and whether `pg_restore` reads the outcome.
+struct Way {
+    name: &'static str,
+    options: &'static [&'static str],
+    is_script: bool,
+}
+
+const WAYS: [Way; 5] = [
+    Way { name: "schema, script", options: &["-n", "insta5"], is_script: true },
+    Way { name: "schema, archive", options: &["-n", "insta5", "-Fc"], is_script: false },
+    Way { name: "schema, folder by two workers", options: &["-n", "insta5", "-Fd", "-j2"], is_script: false },
+    Way { name: "database, script", options: &[], is_script: true },
+    Way { name: "database, folder by two workers", options: &["-Fd", "-j2"], is_script: false },
+];
+
+impl Way {
+    /// Dumps the database as `file`.
+    fn dump(&self, server: &Server, file: &str) {
+        server.run("pg_dump", &[self.options, &["-f", file, "postgres"]].concat());
+    }
+
+    /// Restores that into a new database.
+    fn restore(&self, server: &Server, file: &str) -> Client {
+        server.connect().batch_execute(&format!("CREATE DATABASE {file}")).unwrap();
+        let mut client = server.connect_to(file);
+        if self.options.contains(&"-n") {
+            client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+        }
+        if self.is_script {
+            server.run("psql", &["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", file, file]);
+        } else {
+            server.run("pg_restore", &["--exit-on-error", "-j", "2", "-d", file, file]);
+        }
+        client
+    }
+}
+
+/// Takes dumps while writers run, and restores each: the copy's ids are above all in its table. Ahead of the clock they are
+/// so by the state that came along alone.
+fn dump_under_load(is_ahead: bool) {
+    let server = Server::start(&[("fsync", "off")]);
+    settle(&server, is_ahead);
+    let dumps: Range<usize> = 0..length(3, 20);
+    // Every way has its turn, here or there.
+    let way = |n: usize| &WAYS[(n + if is_ahead { 2 } else { 0 }) % WAYS.len()];
+    write_during(&server, || {
+        server.wait_until("SELECT count(*) > 1000 FROM insta5.photos");
+        for n in dumps.clone() {
+            way(n).dump(&server, &format!("dump_{n}"));
+        }
+    });
+    let in_the_end: i64 = one(&mut server.connect(), "SELECT count(*) FROM insta5.photos");
+    for n in dumps {
+        let Way { name, .. } = way(n);
+        let mut copy = way(n).restore(&server, &format!("dump_{n}"));
+        let rows = column(&mut copy, ROWS);
+        assert!(!rows.is_empty() && (rows.len() as i64) < in_the_end, "{name}: not while writers ran");
+        let mut received = Received::default();
+        received.run(&mut copy, ROWS).unwrap();
+        received.run(&mut copy, "SELECT next_ids(5, 2000)").unwrap();
+        for work in writers() {
+            work(&mut copy, &mut received).unwrap();
+        }
+        let scenario = format!("dump under load{}: {name}", if is_ahead { ", an hour ahead" } else { "" });
+        let mut journal = Journal::new(scenario, Clock::Set);
+        journal.add([received]);
+        journal.check();
+    }
+}
+
+#[test]
+fn dumped_while_writers_run() {
+    dump_under_load(false);
+}
+
+#[test]
+fn dumped_while_writers_run_ahead_of_the_clock() {
+    dump_under_load(true);
+}
