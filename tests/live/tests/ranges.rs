@@ -1,0 +1,268 @@
+//! What a range of times on the primary key costs, against the same by hand, by a `created_at` column with an index,
+//! and by decoding every id; and what that column and its index cost.
+
+use instagram_id_live::*;
+use postgres::Client;
+use std::time::{Duration, Instant};
+
+/// A day in the middle of the photos' year.
+const DAY: [&str; 2] = ["2025-07-01 00:00+00", "2025-07-02 00:00+00"];
+
+/// A way to ask for the photos of a day: the condition, as it is printed and as it is run, and what the newest of them
+/// are sorted by.
+struct Form {
+    name: &'static str,
+    condition: String,
+    order: &'static str,
+}
+
+const BY_HAND: usize = 0;
+const BY_DECODING: usize = 4;
+
+fn forms(client: &mut Client) -> [Form; 5] {
+    let [from, to] = DAY;
+    let [start, end] = DAY.map(|time| one::<i64>(client, &format!("SELECT id_floor('{time}')")));
+    let form = |name, condition, order| Form { name, condition, order };
+    [
+        form("id >= 3666… AND id < 3667…", format!("id >= {start} AND id < {end}"), "id"),
+        form(
+            "id >= id_floor(a) AND id < id_floor(b)",
+            format!("id >= id_floor('{from}') AND id < id_floor('{to}')"),
+            "id",
+        ),
+        form("id_between(id, a, b)", format!("id_between(id, '{from}', '{to}')"), "id"),
+        form(
+            "created_at >= a AND created_at < b",
+            format!("created_at >= '{from}' AND created_at < '{to}'"),
+            "created_at",
+        ),
+        form(
+            "id_time(id) BETWEEN a AND b",
+            format!("id_time(id) BETWEEN '{from}' AND timestamptz '{to}' - interval '1 ms'"),
+            "id_time(id)",
+        ),
+    ]
+}
+
+/// A server with a table of `rows` photos, spread over the year 2025 and stored as they were made, with the time in a
+/// column with an index, too.
+fn server_with_photos(rows: i64) -> Server {
+    let server = Server::start(&[
+        ("fsync", "off"),
+        ("autovacuum", "off"),
+        ("shared_buffers", "1GB"),
+        ("max_wal_size", "20GB"),
+        ("checkpoint_timeout", "1h"),
+        ("max_parallel_workers_per_gather", "0"),
+        ("jit", "off"),
+    ]);
+    let mut client = server.connect();
+    client
+        .batch_execute(&format!(
+            "CREATE EXTENSION instagram_id;
+             CREATE FUNCTION photos(first bigint, count bigint)
+             RETURNS TABLE (id bigint, created_at timestamptz, payload text) LANGUAGE sql AS $$
+                 SELECT make_id(time, 5, (n % 1024)::int), time, repeat(md5(n::text), 3)
+                 FROM generate_series(first, first + count - 1) AS n,
+                     LATERAL (SELECT timestamptz '2025-01-01+00' + n * 31536000000 / {rows} * interval '1 ms') AS t(time)
+             $$;
+             CREATE FUNCTION run(query text, times int) RETURNS void LANGUAGE plpgsql AS $$
+             BEGIN
+                 FOR n IN 1..times LOOP EXECUTE query; END LOOP;
+             END $$;
+             CREATE TABLE stamped (id bigint PRIMARY KEY, created_at timestamptz NOT NULL, payload text);
+             CREATE INDEX ON stamped (created_at);
+             INSERT INTO stamped SELECT * FROM photos(0, {rows})",
+        ))
+        .unwrap();
+    client.batch_execute("VACUUM ANALYZE stamped").unwrap();
+    server
+}
+
+/// Seconds that a statement takes.
+fn time(client: &mut Client, statement: &str) -> f64 {
+    let started = Instant::now();
+    client.batch_execute(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+    started.elapsed().as_secs_f64()
+}
+
+fn middle(values: impl IntoIterator<Item = f64>) -> f64 {
+    median(values.into_iter().map(Duration::from_secs_f64).collect()).as_secs_f64()
+}
+
+/// The middle of what one took, over what the other took in the same round.
+fn ratio(times: &[f64], others: &[f64]) -> f64 {
+    middle(times.iter().zip(others).map(|(time, other)| time / other))
+}
+
+/// Runs statements, each of which runs a query so many times, in turns, so that noise hits all alike. Prints what a
+/// query takes, and returns how many times as long as the first.
+fn compare(client: &mut Client, what: &str, names: &[&str], statements: &[(String, u32)]) -> Vec<f64> {
+    let mut times = vec![vec![]; statements.len()];
+    statements.iter().for_each(|(statement, _)| _ = time(client, statement)); // once before, to have all in memory
+    for round in 0..21 {
+        for ((statement, runs), times) in statements.iter().zip(&mut times) {
+            // What takes hundreds of times as long is not measured as often.
+            if *runs > 1 || round < 3 {
+                times.push(time(client, statement) / f64::from(*runs));
+            }
+        }
+    }
+    println!("\n| {what} | ms | times the first |\n| --- | --- | --- |");
+    let ratios: Vec<f64> = times.iter().map(|form| ratio(form, &times[BY_HAND])).collect();
+    for ((name, times), ratio) in names.iter().zip(times).zip(&ratios) {
+        println!("| {name} | {:.3} | {ratio:.2} |", middle(times) * 1000.0);
+    }
+    ratios
+}
+
+#[test]
+fn a_range_costs_what_it_does_by_hand() {
+    let rows = length(1_000_000, 10_000_000);
+    let server = server_with_photos(rows);
+    let mut client = server.connect();
+    // With another plan than the ones meant here it would go on for an hour.
+    client.batch_execute("SET statement_timeout = '30s'").unwrap();
+    println!("{rows} photos, the {} of a day", rows / 365);
+    let near_enough = length(1.25, 1.1);
+    let forms = forms(&mut client);
+    let names: Vec<&str> = forms.iter().map(|form| form.name).collect();
+    let many = length(30, 5);
+
+    // Planned each time, as most queries are.
+    for (what, is_page, select, many) in [
+        ("count(*)", false, "SELECT count(*) FROM stamped", many),
+        ("sum(length(payload))", false, "SELECT sum(length(payload)) FROM stamped", many),
+        ("newest 50", true, "SELECT id, payload FROM stamped", 200),
+    ] {
+        let mut statements = vec![];
+        let mut results = vec![];
+        for (n, form) in forms.iter().enumerate() {
+            let page = if is_page { format!("ORDER BY {} DESC LIMIT 50", form.order) } else { String::new() };
+            let query = format!("{select} WHERE {} {page}", form.condition);
+            results
+                .push(one::<String>(&mut client, &format!("SELECT array_agg(q)::text FROM ({query}) AS q")));
+            let runs = if n == BY_DECODING { 1 } else { many };
+            statements.push((format!("SELECT run($${query}$$, {runs})"), runs));
+        }
+        assert!(results.iter().all(|result| *result == results[BY_HAND]), "{what}: not the same rows");
+        let ratios = compare(&mut client, what, &names, &statements);
+        // Planning takes most of the time of a page, and there is a little more of it; see below.
+        assert!(is_page || ratios[1..3].iter().all(|ratio| *ratio < near_enough), "{what}: {ratios:.3?}");
+        assert!(ratios[BY_DECODING] > 5.0, "{what}: {ratios:.3?}");
+    }
+
+    // Planned once: statements in PL/pgSQL are prepared.
+    let names =
+        ["id >= $1 AND id < $2", "id >= id_floor($1) AND id < id_floor($2)", "id_between(id, $1, $2)"];
+    let mut statements = vec![];
+    for (n, condition) in names.iter().enumerate() {
+        let parameter = if n == BY_HAND { "bigint" } else { "timestamptz" };
+        client
+            .batch_execute(&format!(
+                "CREATE FUNCTION page{n}({parameter}, {parameter}, times int) RETURNS void LANGUAGE plpgsql AS $$
+                 BEGIN
+                     FOR n IN 1..times LOOP
+                         PERFORM id, payload FROM stamped WHERE {condition} ORDER BY id DESC LIMIT 50;
+                     END LOOP;
+                 END $$",
+            ))
+            .unwrap();
+        let [from, to] =
+            DAY.map(|time| if n == BY_HAND { format!("id_floor('{time}')") } else { format!("'{time}'") });
+        statements.push((format!("SELECT page{n}({from}, {to}, 500)"), 500));
+    }
+    let ratios = compare(&mut client, "newest 50, prepared", &names, &statements);
+    // A microsecond is a fifteenth of it.
+    assert!(ratios.iter().all(|ratio| *ratio < 1.25), "prepared: {ratios:.3?}");
+}
+
+/// The newest photos of those whom somebody follows, as docs/querying.md has it: by the time of each id, by the primary
+/// key, by an index that has the id where it would have had the time.
+#[test]
+fn a_feed_by_the_id_reads_little() {
+    let rows = length(1_000_000, 10_000_000);
+    let server = server_with_photos(rows);
+    let mut client = server.connect();
+    client
+        .batch_execute(
+            "CREATE TABLE shared AS SELECT id, row_number() OVER (ORDER BY id) * 7919 % 10000 AS user_id, payload FROM stamped;
+             ALTER TABLE shared ADD PRIMARY KEY (id);
+             CREATE INDEX ON shared (user_id, id);
+             CREATE TABLE follows (follower bigint, followee bigint, PRIMARY KEY (follower, followee));
+             INSERT INTO follows SELECT 1, n * 37 FROM generate_series(1, 200) AS n",
+        )
+        .unwrap();
+    client.batch_execute("VACUUM ANALYZE shared, follows").unwrap();
+    println!("{rows} photos of 10,000 people, 200 of whom are followed");
+    let joined = "SELECT shared.* FROM shared JOIN follows ON followee = user_id WHERE follower = 1";
+    let queries = [
+        "SELECT photo.* FROM follows CROSS JOIN LATERAL (
+             SELECT * FROM shared WHERE user_id = followee AND id >= id_floor('2025-12-25 00:00+00') ORDER BY id DESC LIMIT 50
+         ) AS photo WHERE follower = 1 ORDER BY photo.id DESC LIMIT 50"
+            .into(),
+        format!("{joined} AND shared.id >= id_floor('2025-12-25 00:00+00') ORDER BY shared.id DESC LIMIT 50"),
+        format!(
+            "{joined} AND id_time(shared.id) >= '2025-12-25 00:00+00' ORDER BY id_time(shared.id) DESC LIMIT 50"
+        ),
+    ];
+    let results = queries
+        .each_ref()
+        .map(|query| one::<String>(&mut client, &format!("SELECT array_agg(q)::text FROM ({query}) AS q")));
+    assert!(results.iter().all(|result| *result == results[0]), "not the same rows");
+    let runs = [50, 50, 1];
+    let statements: Vec<(String, u32)> = queries
+        .iter()
+        .zip(runs)
+        .map(|(query, runs)| (format!("SELECT run($${query}$$, {runs})"), runs))
+        .collect();
+    let names = ["newest of each, by (user_id, id)", "by the primary key, from its end", "by id_time(id)"];
+    let ratios = compare(&mut client, "feed", &names, &statements);
+    assert!(ratios[2] > 5.0 * ratios[1] && ratios[2] > 5.0, "{ratios:.3?}");
+}
+
+/// What the id makes unnecessary.
+#[test]
+fn a_column_for_the_time_and_its_index_cost_space_and_time() {
+    let rows = length(1_000_000, 10_000_000);
+    let server = server_with_photos(rows);
+    let mut client = server.connect();
+    client
+        .batch_execute(
+            "CREATE TABLE lean (id bigint PRIMARY KEY, payload text);
+             INSERT INTO lean SELECT id, payload FROM stamped ORDER BY id",
+        )
+        .unwrap();
+    println!("\n| {rows} photos | MB | bytes a row |\n| --- | --- | --- |");
+    let relations = ["lean", "lean_pkey", "stamped", "stamped_pkey", "stamped_created_at_idx"];
+    let [lean, lean_key, stamped, stamped_key, index] = relations.map(|relation| {
+        let size: i64 = one(&mut client, &format!("SELECT pg_relation_size('{relation}')"));
+        println!("| {relation} | {} | {:.1} |", size >> 20, size as f64 / rows as f64);
+        size
+    });
+    assert!(stamped - lean >= 7 * rows, "the column has 8 bytes");
+    assert!(stamped_key == lean_key && index as f64 > 0.9 * stamped_key as f64);
+
+    let count = rows / 10;
+    let inserts = ["INSERT INTO lean SELECT id, payload FROM new", "INSERT INTO stamped SELECT * FROM new"];
+    let (mut times, mut wal) = ([vec![], vec![]], [vec![], vec![]]);
+    for round in 1..=5 {
+        let new =
+            format!("CREATE TEMPORARY TABLE new AS SELECT * FROM photos({}, {count})", rows + round * count);
+        client.batch_execute(&new).unwrap();
+        for (n, insert) in inserts.iter().enumerate() {
+            let before: String = one(&mut client, "SELECT pg_current_wal_insert_lsn()::text");
+            times[n].push(time(&mut client, insert) / count as f64);
+            let written = format!("SELECT (pg_current_wal_insert_lsn() - '{before}')::float8");
+            wal[n].push(one::<f64>(&mut client, &written) / count as f64);
+        }
+        client.batch_execute("DROP TABLE new").unwrap();
+    }
+    let (slower, more) = (ratio(&times[1], &times[0]), ratio(&wal[1], &wal[0]));
+    println!("\n| INSERT of {count} photos | microseconds a row | bytes of WAL a row |\n| --- | --- | --- |");
+    for (what, (times, wal)) in ["lean", "stamped"].iter().zip(times.into_iter().zip(wal)) {
+        println!("| {what} | {:.2} | {:.0} |", middle(times) * 1e6, middle(wal));
+    }
+    println!("| stamped, times lean | {slower:.2} | {more:.2} |");
+    assert!(slower > 1.05 && more > 1.2);
+}

@@ -1,0 +1,241 @@
+-- Ranges of time on the primary key: what the planner makes of them, on a plain table and on partitions.
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
+SET client_min_messages = warning;
+DROP ROLE IF EXISTS regress_id_ranges;
+CREATE ROLE regress_id_ranges;
+SELECT create_shard(5);
+SELECT create_shard(6, epoch => '2020-01-01 00:00+00');
+
+-- How a query reaches its rows: each scan, its index condition and its filter. PostgreSQL 18 has another name for the result of a
+-- subquery.
+CREATE FUNCTION scans(query text, OUT scan text, OUT index_condition text, OUT filter text) RETURNS SETOF record LANGUAGE plpgsql AS $$
+DECLARE
+    plan jsonb;
+BEGIN
+    EXECUTE 'EXPLAIN (COSTS off, FORMAT JSON) ' || query INTO plan;
+    RETURN QUERY
+    SELECT concat_ws(' ', node->>'Node Type', nullif(node->>'Scan Direction', 'Forward'), 'of', coalesce(node->>'Index Name', node->>'Relation Name')),
+        replace(node->>'Index Cond', '(InitPlan 1).col1', '$0'), replace(node->>'Filter', '(InitPlan 1).col1', '$0')
+    FROM jsonb_path_query(plan, 'strict $.** ? (@."Node Type" like_regex "Scan")') AS node;
+END $$;
+
+-- The partitions that a query scans, in their order; how many others its start has removed from the plan; and what puts them together.
+-- After a run those that the query has come to.
+CREATE FUNCTION partitions(query text, run bool DEFAULT false, OUT scanned text, OUT removed bigint, OUT node text) LANGUAGE plpgsql AS $$
+DECLARE
+    plan jsonb;
+BEGIN
+    EXECUTE format('EXPLAIN (COSTS off, ANALYZE %s, FORMAT JSON) %s', run::text, query) INTO plan;
+    SELECT string_agg(scan->>'Relation Name', ', ' ORDER BY at) INTO scanned
+    FROM jsonb_path_query(plan, 'strict $.** ? (exists (@."Relation Name") && @."Node Type" like_regex "Scan")') WITH ORDINALITY AS scan(scan, at)
+    WHERE scan->>'Actual Loops' IS DISTINCT FROM '0';
+    SELECT sum((part->>'Subplans Removed')::int), string_agg(part->>'Node Type', ', ') INTO removed, node
+    FROM jsonb_path_query(plan, 'strict $.** ? (@."Node Type" like_regex "Append|Sort")') AS part;
+END $$;
+
+-- How many rows the planner expects, and whether that is near the truth.
+CREATE FUNCTION estimate(query text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    plan jsonb;
+BEGIN
+    EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
+    RETURN plan->0->'Plan'->'Plan Rows';
+END $$;
+CREATE FUNCTION is_near(query text) RETURNS bool LANGUAGE plpgsql AS $$
+DECLARE
+    truth bigint;
+BEGIN
+    EXECUTE format('SELECT count(*) FROM (%s) AS rows', query) INTO truth;
+    RETURN estimate(query) BETWEEN truth / 1.33 AND truth * 1.33;
+END $$;
+
+-- A plain table: a photo each five minutes.
+CREATE TABLE photos (id bigint PRIMARY KEY, user_id int, title text);
+INSERT INTO photos SELECT make_id(now() - n * interval '5 minutes', 5, n % 1024), n % 500, repeat('title ', 40) FROM generate_series(1, 20000) AS n;
+CREATE INDEX photos_of_user ON photos (user_id, id);
+VACUUM ANALYZE photos;
+SELECT * FROM scans($$SELECT * FROM photos WHERE id >= id_floor('2026-11-01 00:00+00') AND id < id_floor('2026-11-02 00:00+00')$$);
+SELECT * FROM scans($$SELECT * FROM photos WHERE id_between(id, '2026-11-01 00:00+00', '2026-11-02 00:00+00')$$);
+SELECT * FROM scans($$SELECT * FROM photos WHERE id >= id_floor(now() - interval '1 day') AND id < id_floor(now())$$);
+SELECT * FROM scans($$UPDATE photos SET title = '' WHERE id_between(id, now() - interval '1 day', now())$$);
+SELECT * FROM scans($$DELETE FROM photos WHERE id >= id_floor(now() - interval '1 day')$$);
+
+-- The times that users write: each a condition on the index, in either form.
+CREATE VIEW times AS SELECT * FROM (VALUES
+    (1, $$'2026-11-01'$$), (2, $$'today'$$), (3, $$now()$$), (4, $$statement_timestamp()$$), (5, $$current_date - 1$$), (6, $$localtimestamp - interval '1 hour'$$),
+    (7, $$date_trunc('month', now())$$), (8, $$date_trunc('day', now(), 'Europe/Vienna')$$), (9, $$date_trunc('day', now() AT TIME ZONE 'Asia/Tokyo') AT TIME ZONE 'Asia/Tokyo'$$),
+    (10, $$to_timestamp(1795000000)$$), (11, $$make_date(2026, 11, 1)$$)) AS t(at, time);
+SELECT time, scan, regexp_replace(index_condition, '''\d+''', '...', 'g') AS index_condition, filter
+FROM times, scans(format('SELECT * FROM photos WHERE id >= id_floor(%s) AND id < id_floor(''2011-09-01'')', time)) ORDER BY at;
+SELECT time, scan, index_condition IS NOT NULL AND filter IS NULL AS is_condition
+FROM times, scans(format('SELECT * FROM photos WHERE id_between(id, %s, %1$s)', time)) ORDER BY at;
+
+-- id_between has its start in two places, so the planner leaves it a function, called for each row, where the start is a subquery, a
+-- function that counts as costly (one in PL/pgSQL does) or volatile. id_floor takes the first two.
+CREATE FUNCTION last_visit() RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN now() - interval '1 day'; END $$;
+SELECT * FROM scans('SELECT * FROM photos WHERE id >= id_floor((SELECT min(now())))');
+SELECT * FROM scans('SELECT * FROM photos WHERE id >= (SELECT id_floor(min(now())))');
+SELECT * FROM scans('SELECT * FROM photos WHERE id_between(id, (SELECT min(now())), now())');
+SELECT * FROM scans('SELECT * FROM photos WHERE id_between(id, now(), (SELECT max(now())))');
+SELECT * FROM scans('SELECT * FROM photos WHERE id >= id_floor(last_visit())');
+SELECT * FROM scans('SELECT * FROM photos WHERE id_between(id, last_visit(), now())');
+SELECT * FROM scans('SELECT * FROM photos WHERE id_between(id, clock_timestamp(), now())');
+-- What is volatile bounds no scan of an index: it could be another time for each row. Nor does the primary key serve id_time.
+SELECT * FROM scans('SELECT * FROM photos WHERE id >= id_floor(clock_timestamp())');
+SELECT * FROM scans($$SELECT * FROM photos WHERE id_time(id) BETWEEN now() - interval '1 hour' AND now()$$);
+
+-- The newest: read from the end of the index, not sorted; also those of a range, and below the last one seen.
+EXPLAIN (COSTS off) SELECT * FROM photos ORDER BY id DESC LIMIT 50;
+EXPLAIN (COSTS off) SELECT * FROM photos WHERE id < 4020418040280645632 ORDER BY id DESC LIMIT 50;
+EXPLAIN (COSTS off) SELECT * FROM photos WHERE id < 4020418040280645632 AND id_between(id, '2026-10-01', '2026-11-02') ORDER BY id DESC LIMIT 50;
+EXPLAIN (COSTS off) SELECT * FROM photos WHERE id_between(id, now() - interval '1 week', now()) ORDER BY id DESC LIMIT 50;
+-- The same order by time is sorted.
+EXPLAIN (COSTS off) SELECT * FROM photos ORDER BY id_time(id) DESC LIMIT 50;
+
+-- A feed: with an index on the user and the id the range bounds what is read of each that is followed.
+CREATE TABLE follows (follower int, followed int, PRIMARY KEY (follower, followed));
+INSERT INTO follows SELECT n % 1000, n / 1000 * 100 + n % 100 FROM generate_series(0, 4999) AS n;
+VACUUM ANALYZE follows;
+SELECT regexp_replace(index_condition, '''\d+''', '...', 'g') AS index_condition FROM scans(format($$SELECT p.* FROM follows AS f JOIN photos AS p ON p.user_id = f.followed
+    WHERE f.follower = 7 AND id_between(p.id, %L, %L) ORDER BY p.id DESC LIMIT 50$$, now() - interval '1 week', now())) WHERE scan ~ 'photos_of_user';
+SELECT index_condition FROM scans($$SELECT p.* FROM follows AS f JOIN photos AS p ON p.user_id = f.followed
+    WHERE f.follower = 7 AND id_between(p.id, now() - interval '1 week', now()) ORDER BY p.id DESC LIMIT 50$$) WHERE scan ~ 'photos_of_user';
+-- Times from a column of another table bound it, too.
+CREATE TABLE visits (user_id int PRIMARY KEY, came_at timestamptz, left_at timestamptz);
+INSERT INTO visits SELECT n, now() - n * interval '1 hour', now() - n * interval '1 hour' + interval '10 minutes' FROM generate_series(1, 500) AS n;
+VACUUM ANALYZE visits;
+SELECT * FROM scans('SELECT p.* FROM visits AS v JOIN photos AS p ON id_between(p.id, v.came_at, v.left_at) WHERE v.user_id = 7') WHERE scan ~ 'photos';
+
+-- Below a policy that calls what may leak, for one who is subject to it, a range still is a condition on the index.
+CREATE FUNCTION may_see(who int) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN RETURN who % 2 = 0; END $$;
+CREATE POLICY even ON photos USING (may_see(user_id));
+ALTER TABLE photos ENABLE ROW LEVEL SECURITY;
+GRANT SELECT, UPDATE, DELETE ON photos, visits TO regress_id_ranges;
+SET ROLE regress_id_ranges;
+SELECT * FROM scans($$SELECT * FROM photos WHERE id >= id_floor('2026-11-01') AND id < id_floor('2026-11-02')$$);
+SELECT * FROM scans($$SELECT * FROM photos WHERE id_between(id, '2026-11-01', '2026-11-02')$$);
+SELECT * FROM scans($$SELECT * FROM photos WHERE id_between(id, now() - interval '1 day', now())$$);
+SELECT * FROM scans($$DELETE FROM photos WHERE id_between(id, now() - interval '1 day', now())$$);
+SELECT * FROM scans($$SELECT * FROM photos WHERE id_between(id, now() - interval '1 day', now()) ORDER BY id DESC LIMIT 50$$);
+SET plan_cache_mode = force_generic_plan;
+PREPARE day_from(timestamptz) AS SELECT * FROM photos WHERE id_between(id, $1, $1 + interval '1 day');
+SELECT * FROM scans('EXECUTE day_from(now())');
+DEALLOCATE day_from;
+RESET plan_cache_mode;
+-- PostgreSQL 15 takes a function of a subquery for one that could tell of the row. So id_floor is best put into the subquery.
+SELECT * FROM scans('SELECT * FROM photos WHERE id >= (SELECT id_floor(max(came_at)) FROM visits)') WHERE scan ~ 'photos';
+-- Not where the time is a column's: id_floor can fail, and would tell of its value. It comes after the policy.
+SELECT index_condition, filter FROM scans('SELECT p.* FROM visits AS v JOIN photos AS p ON id_between(p.id, v.came_at, v.left_at) WHERE v.user_id = 7') WHERE scan ~ 'photos';
+SELECT count(*) FROM photos WHERE id_between(id, now() - interval '1 day', now());
+RESET ROLE;
+
+-- Two months, with bounds that are written as times, and ten days. The days are counted from now, and begin half a day from it, so that
+-- the same ones are asked for at any time. A second table has the same by an epoch of its own.
+CREATE TABLE album (id bigint PRIMARY KEY, title text) PARTITION BY RANGE (id);
+CREATE TABLE album_nov PARTITION OF album FOR VALUES FROM (id_floor('2024-11-01+00')) TO (id_floor('2024-12-01+00'));
+CREATE TABLE album_dec PARTITION OF album FOR VALUES FROM (id_floor('2024-12-01+00')) TO (id_floor('2025-01-01+00'));
+CREATE TABLE own (id bigint PRIMARY KEY, title text) PARTITION BY RANGE (id);
+CREATE TABLE own_nov PARTITION OF own FOR VALUES FROM (id_floor('2024-11-01+00', insta6.epoch())) TO (id_floor('2024-12-01+00', insta6.epoch()));
+CREATE TABLE own_dec PARTITION OF own FOR VALUES FROM (id_floor('2024-12-01+00', '2020-01-01+00')) TO (id_floor('2025-01-01+00', '2020-01-01+00'));
+SELECT relname, pg_get_expr(relpartbound, oid) FROM pg_class WHERE relname ~ '^(album|own)_(nov|dec)$' ORDER BY relname;
+DO $$
+BEGIN
+    FOR n IN 0..9 LOOP
+        EXECUTE format('CREATE TABLE album_%s PARTITION OF album FOR VALUES FROM (id_floor(%L)) TO (id_floor(%L))',
+            n, now() - (n + 0.5) * interval '24 hours', now() - (n - 0.5) * interval '24 hours');
+        EXECUTE format('CREATE TABLE own_%s PARTITION OF own FOR VALUES FROM (id_floor(%L, insta6.epoch())) TO (id_floor(%L, insta6.epoch()))',
+            n, now() - (n + 0.5) * interval '24 hours', now() - (n - 0.5) * interval '24 hours');
+    END LOOP;
+    INSERT INTO album SELECT make_id(now() - n * interval '1 minute', 5, 0), 'title' FROM generate_series(0, 12000) AS n;
+    INSERT INTO album SELECT make_id(timestamptz '2024-11-01+00' + n * interval '10 minutes', 5, 0), 'title' FROM generate_series(0, 8783) AS n;
+    INSERT INTO own SELECT make_id(now() - n * interval '1 minute', 6, 0, insta6.epoch()), 'title' FROM generate_series(0, 12000) AS n;
+END $$;
+VACUUM ANALYZE album, own;
+
+-- Constants prune where the query is planned, and nothing is left to remove later.
+SELECT conditions, p.* FROM (VALUES
+    (1, $$id >= id_floor('2024-11-20+00') AND id < id_floor('2024-11-21+00')$$), (2, $$id_between(id, '2024-11-20+00', '2024-11-21+00')$$),
+    (3, $$id_between(id, '2024-11-20+00', '2024-12-01+00')$$), (4, $$id_between(id, '2024-11-20+00', '2024-12-01 00:00:00.001+00')$$),
+    (5, $$id < id_floor('2024-11-20+00')$$)) AS c(at, conditions), partitions('SELECT * FROM album WHERE ' || conditions) AS p ORDER BY at;
+SELECT conditions, p.* FROM (VALUES
+    (1, $$id >= id_floor('2024-11-20+00', '2020-01-01+00') AND id < id_floor('2024-11-21+00', '2020-01-01+00')$$), (2, $$id_between(id, '2024-11-20+00', '2024-11-21+00', '2020-01-01+00')$$),
+    (3, $$id >= id_floor('2024-11-20+00', insta6.epoch()) AND id < id_floor('2024-11-21+00', insta6.epoch())$$), (4, $$id_between(id, '2024-11-20+00', '2024-11-21+00', insta6.epoch())$$))
+    AS c(at, conditions), partitions('SELECT * FROM own WHERE ' || conditions) AS p ORDER BY at;
+SELECT * FROM partitions($$UPDATE album SET title = '' WHERE id_between(id, '2024-11-20+00', '2024-11-21+00')$$);
+SELECT * FROM partitions($$DELETE FROM album WHERE id >= id_floor('2024-11-20+00') AND id < id_floor('2024-11-21+00')$$);
+
+-- The present prunes where the query is started: of the twelve partitions two are left.
+EXPLAIN (COSTS off) SELECT title FROM album WHERE id_between(id, now() - interval '1 day', now() - interval '20 hours');
+SELECT conditions, p.* FROM (VALUES
+    (1, $$id >= id_floor(now() - interval '1 day') AND id < id_floor(now())$$), (2, $$id_between(id, now() - interval '1 day', now())$$), (3, $$id >= id_floor(now() - interval '1 day')$$),
+    (4, $$id_between(id, localtimestamp - interval '1 day', localtimestamp)$$)) AS c(at, conditions), partitions('SELECT * FROM album WHERE ' || conditions) AS p ORDER BY at;
+SELECT conditions, p.* FROM (VALUES
+    (1, $$id >= id_floor(now() - interval '1 day', '2020-01-01+00')$$), (2, $$id_between(id, now() - interval '1 day', now(), '2020-01-01+00')$$),
+    (3, $$id >= id_floor(now() - interval '1 day', insta6.epoch())$$), (4, $$id_between(id, now() - interval '1 day', now(), insta6.epoch())$$))
+    AS c(at, conditions), partitions('SELECT * FROM own WHERE ' || conditions) AS p ORDER BY at;
+SELECT * FROM partitions($$UPDATE album SET title = '' WHERE id_between(id, now() - interval '1 day', now())$$);
+SELECT * FROM partitions($$DELETE FROM album WHERE id >= id_floor(now() - interval '1 day')$$);
+SELECT count(*) FROM album WHERE id_between(id, now() - interval '1 day', now());
+SELECT count(*) FROM own WHERE id_between(id, now() - interval '1 day', now(), insta6.epoch());
+
+-- So do the parameters of a plan that is kept.
+SET plan_cache_mode = force_generic_plan;
+PREPARE floors(timestamptz, timestamptz) AS SELECT title FROM album WHERE id >= id_floor($1) AND id < id_floor($2);
+PREPARE between(timestamptz, timestamptz) AS SELECT title FROM album WHERE id_between(id, $1, $2);
+PREPARE own_between(timestamptz, timestamptz) AS SELECT title FROM own WHERE id_between(id, $1, $2, insta6.epoch());
+PREPARE any_epoch(timestamptz, timestamptz, timestamptz) AS SELECT title FROM own WHERE id_between(id, $1, $2, $3);
+PREPARE page(bigint) AS SELECT title FROM album WHERE id < $1 ORDER BY id DESC LIMIT 50;
+SELECT * FROM partitions($$EXECUTE floors('2024-11-20+00', '2024-11-21+00')$$);
+SELECT * FROM partitions($$EXECUTE between('2024-11-20+00', '2024-11-21+00')$$);
+SELECT * FROM partitions($$EXECUTE between(now() - interval '1 day', now())$$);
+SELECT * FROM partitions($$EXECUTE own_between('2024-11-20+00', '2024-11-21+00')$$);
+SELECT * FROM partitions($$EXECUTE any_epoch('2024-11-20+00', '2024-11-21+00', '2020-01-01+00')$$);
+-- The next page: only partitions with smaller ids are left, the newest first, and read in that order until the page is full.
+SELECT * FROM partitions($$EXECUTE page(id_floor(now() - interval '8 days'))$$);
+SELECT * FROM partitions($$EXECUTE page(id_floor(now() - interval '8 days'))$$, run => true);
+RESET plan_cache_mode;
+
+-- The newest of all partitions, of a range, and of constants: no sort.
+SELECT * FROM partitions('SELECT * FROM album ORDER BY id DESC LIMIT 50');
+SELECT * FROM partitions('SELECT * FROM album ORDER BY id DESC LIMIT 50', run => true);
+SELECT * FROM partitions($$SELECT * FROM album WHERE id_between(id, now() - interval '2 days', now()) ORDER BY id DESC LIMIT 50$$);
+SELECT * FROM partitions($$SELECT * FROM album WHERE id_between(id, now() - interval '2 days', now()) ORDER BY id DESC LIMIT 50$$, run => true);
+SELECT * FROM partitions($$SELECT * FROM album WHERE id_between(id, '2024-11-20+00', '2024-12-21+00') ORDER BY id DESC LIMIT 50$$);
+-- A subquery is known when the query runs: with id_floor the other partitions are not come to. id_between comes to each row.
+SELECT * FROM partitions($$SELECT * FROM album WHERE id >= id_floor((SELECT now() - interval '1 day'))$$, run => true);
+SELECT * FROM partitions($$SELECT * FROM album WHERE id_between(id, (SELECT max(now()) - interval '1 day'), now())$$, run => true);
+-- Nor are they come to where the time is another table's.
+SELECT * FROM partitions('SELECT a.* FROM visits AS v JOIN album AS a ON id_between(a.id, v.came_at, v.left_at) WHERE v.user_id = 24', run => true);
+-- A default partition may hold ids of any time: it cannot be read in order with the others, which are merged with it.
+CREATE TABLE album_default PARTITION OF album DEFAULT;
+SELECT * FROM partitions($$SELECT * FROM album WHERE id_between(id, now() - interval '1 day', now()) ORDER BY id DESC LIMIT 50$$);
+
+-- Rows are estimated by the statistics of the id: a year of them, ever more until now, and a tenth of all in one day.
+CREATE TABLE posts (id bigint PRIMARY KEY, own_id bigint);
+INSERT INTO posts SELECT make_id(time, 5, 0), make_id(time, 6, 0, insta6.epoch()) FROM (
+    SELECT now() - interval '365 days' * (n / 90000.0) ^ 2 FROM generate_series(1, 90000) AS n
+    UNION SELECT now() - interval '101 days' + interval '24 hours' * (n / 10000.0) FROM generate_series(1, 10000) AS n) AS t(time)
+ON CONFLICT DO NOTHING;
+CREATE INDEX ON posts (own_id);
+ANALYZE posts;
+CREATE VIEW ranges AS
+SELECT day || ' to ' || until AS days_ago, format('now() - interval ''%s days''', day) AS starts, format('now() - interval ''%s days''', until) AS ends,
+    quote_literal(now() - day * interval '1 day') AS from_time, quote_literal(now() - until * interval '1 day') AS to_time
+FROM (VALUES (1, 0), (7, 0), (30, 0), (120, 30), (101, 100), (365, 300), (1000, 0)) AS d(day, until);
+SELECT days_ago,
+    is_near(format('SELECT 1 FROM posts WHERE id >= id_floor(%s) AND id < id_floor(%s)', from_time, to_time)) AS floors,
+    is_near(format('SELECT 1 FROM posts WHERE id_between(id, %s, %s)', from_time, to_time)) AS between,
+    is_near(format('SELECT 1 FROM posts WHERE id_between(own_id, %s, %s, insta6.epoch())', from_time, to_time)) AS own_epoch,
+    is_near(format('SELECT 1 FROM posts WHERE id >= id_floor(%s) AND id < id_floor(%s)', starts, ends)) AS floors_of_now,
+    is_near(format('SELECT 1 FROM posts WHERE id_between(id, %s, %s)', starts, ends)) AS between_of_now,
+    is_near(format('SELECT 1 FROM posts WHERE id_between(own_id, %s, %s, insta6.epoch())', starts, ends)) AS own_epoch_of_now
+FROM ranges;
+-- Of id_time(id) there are no statistics: any range of it counts as one row in 200, a day as a year.
+SELECT DISTINCT estimate(format('SELECT 1 FROM posts WHERE id_time(id) BETWEEN %s AND %s', from_time, to_time)) AS estimated, (SELECT count(*) / 200 FROM posts) AS share FROM ranges;
+
+DROP VIEW times, ranges;
+DROP TABLE photos, follows, visits, album, own, posts;
+DROP FUNCTION scans, partitions, estimate, is_near, last_visit, may_see;
+DROP SCHEMA insta5, insta6 CASCADE;
+DROP ROLE regress_id_ranges;
