@@ -15,13 +15,13 @@ use crate::names;
 use crate::oid_types::{Regclass, Regnamespace, Regprocedure};
 use crate::original::{self, Original};
 use crate::plan::{self, Plan};
+use crate::query::{self, select};
 use crate::sequence::{self, Clock};
 use crate::settings;
 use crate::shard;
 use crate::sys;
 use crate::tick::{self, VALUES_PER_MS};
 use pgrx::PgXactCallbackEvent;
-use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use pgrx::spi::{quote_identifier, quote_qualified_identifier};
@@ -174,7 +174,7 @@ fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result
         }
         gone.push(format!("{quoted}.{}()", definition::function_name(shard)));
         script += &format!("DROP FUNCTION {}", gone.join(", "));
-        sys::with_rights_of(function.owner, || plan::run(&script));
+        sys::with_rights_of(function.owner, || query::run(&script));
         Ok(Regprocedure(function.oid))
     })
 }
@@ -251,7 +251,7 @@ fn adopt_table(
             if let Some(ms) = newest_ms.filter(|ms| ms + AHEAD_MAX_MS >= now_ms) {
                 sequence::advance(definition.clock, (ms + 1) * VALUES_PER_MS, "adopt_table()")?;
             }
-            plan::run(&change);
+            query::run(&change);
         }
         let row = (
             shard.number().into(),
@@ -385,14 +385,14 @@ impl Adoption {
         let newest = self.newest_id()?;
         let counter = sequence::last_value(self.clock.sequence).unwrap_or(0);
         // On a new file, so that a rollback brings back what was there before the next line, too.
-        plan::run(&self.mend_sequence());
+        query::run(&self.mend_sequence());
         let start = self.start(counter, newest.as_ref().map(|newest| newest.0));
         let above = sequence::advance(self.clock, start, "adopt_shard()")?;
         sys::with_rights_of(self.function.owner, || {
             for statement in self.keep_original() {
-                plan::run(&statement);
+                query::run(&statement);
             }
-            plan::run(&self.replace_function());
+            query::run(&self.replace_function());
             self.plan.make_functions(self.function.schema, self.clock)
         })?;
         self.start_again_at_commit();
@@ -707,7 +707,7 @@ fn lock_out_writers(tables: Option<String>, sequence: Option<Oid>) -> Result<(),
         let got_them = settings::with(&[(c"lock_timeout", LOCK_TIMEOUT)], || {
             sys::in_subtransaction(|| {
                 if let Some(tables) = &tables {
-                    plan::run(tables);
+                    query::run(tables);
                 }
                 // SAFETY: a lock on a relation that may be gone protects nothing, which the next statement finds out.
                 sequence.is_none_or(|sequence| unsafe {
@@ -849,27 +849,6 @@ fn check_writers_rights(column: &Column, definition: &Definition) -> Result<(), 
             schema: names::schema(definition.schema),
             sequence: names::relation(sequence),
         }),
-    }
-}
-
-/// The rows of a query, as far as `read` makes something of them.
-fn select<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row) -> Option<T>) -> Vec<T> {
-    Spi::connect(|client| {
-        let rows = client
-            .select(query, None, arguments)
-            .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed query itself: {error}"));
-        rows.filter_map(|row| read(&Row(row))).collect()
-    })
-}
-
-/// A row of a query's result.
-struct Row<'a>(pgrx::spi::SpiHeapTupleData<'a>);
-
-impl Row<'_> {
-    fn get<T: FromDatum + IntoDatum>(&self, column: usize) -> Option<T> {
-        self.0
-            .get(column)
-            .unwrap_or_else(|error| unreachable!("column {column} of a query made here: {error}"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The arguments that several SQL functions take, checked.
 
-use crate::epoch::{Epoch, US_PER_MS};
+use crate::epoch::{Epoch, OutOfField, TimestampUs, US_PER_MS};
 use crate::error::{Argument, Error};
 use crate::layout::{ISSUED_MS_MAX, Shard};
 use crate::names;
@@ -38,6 +38,17 @@ pub fn workable_epoch(at: TimestampWithTimeZone) -> Result<Epoch, Error> {
         earliest: names::time(now - ISSUED_MS_MAX as i64 * US_PER_MS),
         now: names::time(now),
     })
+}
+
+/// The error for a time that has no place in an epoch's field.
+pub fn out_of_field(why: OutOfField, time: TimestampUs, epoch: Epoch) -> Error {
+    let time = names::time(time);
+    let epoch = names::time(epoch.at());
+    match why {
+        OutOfField::Infinite => Error::TimeInfinite(time),
+        OutOfField::BeforeEpoch => Error::TimeBeforeEpoch { time, epoch },
+        OutOfField::PastField => Error::TimePastField { time, epoch },
+    }
 }
 
 /// A name that a schema can have, as it is, without quotes.

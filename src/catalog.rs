@@ -1,4 +1,5 @@
-//! The system catalogs, as far as shards need them: schemas, relations, and functions with what their bodies say.
+//! The system catalogs, as far as shards need them: schemas, relations, functions with what their bodies say, and
+//! partitions.
 //!
 //! Bodies are read, never run: what a schema says of itself must not be able to do anything.
 
@@ -95,9 +96,14 @@ pub fn schema_exists(schema: Oid) -> bool {
 /// A row of `pg_class`.
 #[derive(Clone, Copy)]
 pub struct Relation {
+    pub schema: Oid,
     pub owner: Oid,
     pub is_sequence: bool,
     pub is_temporary: bool,
+    /// `InvalidOid` where a partitioned table leaves it to its partitions.
+    pub access_method: Oid,
+    /// `InvalidOid` for the database's own.
+    pub tablespace: Oid,
 }
 
 /// A relation by its OID.
@@ -111,9 +117,12 @@ pub fn relation(oid: Oid) -> Option<Relation> {
         }
         let row = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>();
         let relation = Relation {
+            schema: row.relnamespace,
             owner: row.relowner,
             is_sequence: row.relkind as u8 == pg_sys::RELKIND_SEQUENCE,
             is_temporary: row.relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP,
+            access_method: row.relam,
+            tablespace: row.reltablespace,
         };
         pg_sys::ReleaseSysCache(tuple);
         sys::drop_from_syscache(CACHE, oid);
@@ -410,5 +419,89 @@ impl Expression {
             let arguments = PgList::<pg_sys::Node>::from_pg(call.args);
             Some((call.funcid, arguments.iter_ptr().map(Expression).collect()))
         }
+    }
+}
+
+/// What a table is partitioned by.
+pub struct PartitionKey {
+    pub is_by_range: bool,
+    pub columns: usize,
+    /// That the first of them is no column of the table.
+    pub is_expression: bool,
+    /// That the first of them is a bigint, in PostgreSQL's own order.
+    pub is_bigint: bool,
+}
+
+/// A table's row of `pg_partitioned_table`, as the catalog is now; `None` where it is not partitioned.
+///
+/// The relation's descriptor would have it, too, but PostgreSQL evaluates an expression's constant parts for that.
+pub fn partition_key(table: Oid) -> Option<PartitionKey> {
+    // SAFETY: the tuple is valid until it is released; its columns are those of catalog/pg_partitioned_table.h, of
+    // which none of these is ever NULL.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::PARTRELID as c_int;
+        let tuple = pg_sys::SearchSysCache1(cache, table.into());
+        if tuple.is_null() {
+            return None;
+        }
+        let column = |number| pg_sys::SysCacheGetAttr(cache, tuple, number, &mut false);
+        let strategy = column(sys::Anum_pg_partitioned_table_partstrat).value() as u8;
+        let columns = &*column(sys::Anum_pg_partitioned_table_partattrs).cast_mut_ptr::<pg_sys::int2vector>();
+        let classes = &*column(sys::Anum_pg_partitioned_table_partclass).cast_mut_ptr::<pg_sys::oidvector>();
+        let count = columns.dim1 as usize;
+        let (column, class) = (columns.values.as_slice(count)[0], classes.values.as_slice(count)[0]);
+        pg_sys::ReleaseSysCache(tuple);
+        Some(PartitionKey {
+            is_by_range: strategy == b'r',
+            columns: count,
+            is_expression: column == 0,
+            is_bigint: pg_sys::get_opclass_input_type(class) == pg_sys::INT8OID
+                && pg_sys::get_opclass_family(class) == pg_sys::INTEGER_BTREE_FAM_OID,
+        })
+    }
+}
+
+/// A partition by a range of one bigint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Partition {
+    pub oid: Oid,
+    pub range: Range,
+}
+
+/// Bigints from the first up to, not including, the other. `None` is MINVALUE or MAXVALUE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    pub from: Option<i64>,
+    pub to: Option<i64>,
+}
+
+/// The partitions of a table by ranges of one bigint, in their order, as the catalog is now; a default partition is none
+/// of them.
+///
+/// The caller has locked the table, and has seen that it is partitioned so.
+pub fn partitions(table: Oid) -> Vec<Partition> {
+    // SAFETY: the table is locked and partitioned. Its descriptor is copied before anything else runs: arrays of nparts
+    // partitions and of ndatums bounds, each of one key column; see `PartitionBoundInfoData` in partbounds.h.
+    unsafe {
+        let relation = pg_sys::table_open(table, pg_sys::NoLock as c_int);
+        let descriptor = &*pg_sys::RelationGetPartitionDesc(relation, false);
+        let mut partitions = vec![];
+        if descriptor.nparts > 0 {
+            let bounds = &*descriptor.boundinfo;
+            let bound = |n: usize| {
+                let kind = **bounds.kind.add(n);
+                let value = kind == pg_sys::PartitionRangeDatumKind::PARTITION_RANGE_DATUM_VALUE;
+                value.then(|| (**bounds.datums.add(n)).value() as i64)
+            };
+            // Of each bound, the partition that ends there.
+            for n in 1..bounds.ndatums as usize {
+                if let Ok(partition) = usize::try_from(*bounds.indexes.add(n)) {
+                    let range = Range { from: bound(n - 1), to: bound(n) };
+                    partitions.push(Partition { oid: *descriptor.oids.add(partition), range });
+                }
+            }
+        }
+        pg_sys::table_close(relation, pg_sys::NoLock as c_int);
+        partitions
     }
 }

@@ -4,10 +4,11 @@
 //! the original's counts: 2011-08-24 21:07:01.721 UTC.
 
 use crate::arguments;
-use crate::epoch::{Epoch, OutOfField};
+use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::layout::{self, Seq, Shard};
 use crate::names;
+use crate::shortcode;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -124,6 +125,23 @@ fn shard_for(key: i64, shards: i32) -> Result<i32, ErrorReport> {
     Ok(shard.number().into())
 }
 
+/// `id_to_shortcode(id)`: the id as links carry it, in digits of 64.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn id_to_shortcode(id: i64) -> String {
+    shortcode::encode(id)
+}
+
+/// `shortcode_to_id(code)`: the id that a short code stands for.
+///
+/// # Errors
+///
+/// 22P02 for a text that is no short code, or stands for more than 64 bits.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn shortcode_to_id(code: &str) -> Result<i64, ErrorReport> {
+    let malformed = |why| Error::ShortcodeMalformed { code: code.to_owned(), why };
+    Ok(shortcode::decode(code).map_err(malformed)?)
+}
+
 fn time_of(id: i64, epoch: Epoch) -> Result<TimestampWithTimeZone, Error> {
     epoch
         .time_of(layout::ms_of(id))
@@ -134,12 +152,12 @@ fn time_of(id: i64, epoch: Epoch) -> Result<TimestampWithTimeZone, Error> {
 fn id_of_parts(time: TimestampWithTimeZone, shard: i32, seq: i32, epoch: Epoch) -> Result<i64, Error> {
     let shard = arguments::shard(shard)?;
     let seq = Seq::new(seq).ok_or(Error::SeqOutOfRange(seq))?;
-    let ms = epoch.ms_at(time.into()).map_err(|why| out_of_field(why, time, epoch))?;
+    let ms = epoch.ms_at(time.into()).map_err(|why| arguments::out_of_field(why, time.into(), epoch))?;
     Ok(layout::pack(ms, shard, seq))
 }
 
 fn floor_of(time: TimestampWithTimeZone, epoch: Epoch) -> Result<i64, Error> {
-    let ms = epoch.ms_from(time.into()).map_err(|why| out_of_field(why, time, epoch))?;
+    let ms = epoch.ms_from(time.into()).map_err(|why| arguments::out_of_field(why, time.into(), epoch))?;
     Ok(layout::pack(ms, Shard::MIN, Seq::MIN))
 }
 
@@ -158,16 +176,6 @@ fn range_end(
         })
     } else {
         Ok(end)
-    }
-}
-
-fn out_of_field(why: OutOfField, time: TimestampWithTimeZone, epoch: Epoch) -> Error {
-    let time = names::time(time.into());
-    let epoch = names::time(epoch.at());
-    match why {
-        OutOfField::Infinite => Error::TimeInfinite(time),
-        OutOfField::BeforeEpoch => Error::TimeBeforeEpoch { time, epoch },
-        OutOfField::PastField => Error::TimePastField { time, epoch },
     }
 }
 
@@ -200,6 +208,7 @@ COMMENT ON FUNCTION shard_id_time(bigint, timestamptz) IS
 ALTER FUNCTION id_time(bigint) LEAKPROOF;
 ALTER FUNCTION id_shard(bigint) LEAKPROOF;
 ALTER FUNCTION id_seq(bigint) LEAKPROOF;
+ALTER FUNCTION id_to_shortcode(bigint) LEAKPROOF;
 
 COMMENT ON FUNCTION id_time(bigint) IS
 'when an id was made, to the millisecond';
@@ -231,6 +240,10 @@ COMMENT ON FUNCTION id_range_end(timestamptz, timestamptz, timestamptz) IS
 'id below which the range of times from from_time to to_time ends, for an epoch of its own; a part of id_between';
 COMMENT ON FUNCTION shard_for(bigint, integer) IS
 'logical shard that a key belongs to, of that many shards: key % shards, never negative';
+COMMENT ON FUNCTION id_to_shortcode(bigint) IS
+'an id as links carry it: its number in digits of 64 (A-Z, a-z, 0-9, -, _), most significant first';
+COMMENT ON FUNCTION shortcode_to_id(text) IS
+'id that a short code stands for';
 "#,
     name = "comments_decode",
     requires = [
@@ -243,6 +256,8 @@ COMMENT ON FUNCTION shard_for(bigint, integer) IS
         make_id_epoch,
         id_floor,
         id_floor_epoch,
-        shard_for
+        shard_for,
+        id_to_shortcode,
+        shortcode_to_id
     ],
 );

@@ -1,6 +1,7 @@
 //! Every error this extension raises: message, SQLSTATE and the way out.
 
 use crate::layout::{ISSUED_MS_MAX, SEQ_MAX, SHARD_MAX};
+use crate::shortcode::Malformed;
 use pgrx::PgSqlErrorCode as SqlState;
 use pgrx::pg_sys::{Oid, panic::ErrorReport};
 use pgrx::spi::{quote_identifier, quote_literal};
@@ -144,6 +145,30 @@ pub enum Error {
     TimePastField { time: String, epoch: String },
     #[error("the time of id {id} is out of range with the epoch {epoch}")]
     IdTimeOutOfRange { id: i64, epoch: String },
+    #[error("millisecond {time} of shard {shard} is full: it has room for {} ids", SEQ_MAX + 1)]
+    MillisecondFull { time: String, shard: u16 },
+    #[error("the time {time} of shard {shard} comes after a later one")]
+    TimeGoesBack { time: String, shard: u16 },
+    #[error("backfill_id() is called without a window")]
+    NotOverWindow,
+    #[error("invalid short code \"{}\": {}", shortened(code), match why {
+        Malformed::Empty => "it is empty".into(),
+        Malformed::NoDigit(char) => format!("there is no digit \"{char}\""),
+        Malformed::Overflow => "it stands for more than 64 bits".into(),
+    })]
+    ShortcodeMalformed { code: String, why: Malformed },
+    #[error("table {table} is not partitioned by ranges of a bigint: {why}")]
+    NotPartitionedById { table: String, why: String },
+    #[error("cannot make partitions by {0}")]
+    PeriodUnknown(String),
+    #[error("cannot make partitions for {0} periods ahead")]
+    AheadOutOfRange(i32),
+    #[error("cannot drop partitions up to {0}, which is in the future")]
+    DropsFuture(String),
+    #[error("no partition of {table} is for the present by the epoch {epoch}")]
+    NoPresentPartition { table: String, epoch: String },
+    #[error("relation {name} already exists, and is no partition of {table}")]
+    PartitionNameTaken { name: String, table: String },
     #[error("ids from {from} to {to} are not in one order: they turn negative in between")]
     RangeTurnsNegative { from: String, to: String },
     #[error("the clock, at {time}, is before the epoch {epoch}")]
@@ -162,6 +187,10 @@ impl Error {
             | Error::ShardsOutOfRange(_)
             | Error::CountOutOfRange(_)
             | Error::IdOfAnotherShard { .. }
+            | Error::TimeGoesBack { .. }
+            | Error::PeriodUnknown(_)
+            | Error::AheadOutOfRange(_)
+            | Error::DropsFuture(_)
             | Error::IdNegative(_) => SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
             Error::Null(_) => SqlState::ERRCODE_NULL_VALUE_NOT_ALLOWED,
             Error::ShardNotSet | Error::Unfit { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -189,6 +218,7 @@ impl Error {
             | Error::SequenceShared { .. }
             | Error::ShardIncomplete { .. }
             | Error::HasIdsAlready { .. }
+            | Error::NoPresentPartition { .. }
             | Error::NotSerial { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             Error::AdoptionPrepared => SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
             Error::OriginalChanged(_) | Error::TableChanged(_) => SqlState::ERRCODE_OBJECT_IN_USE,
@@ -198,7 +228,11 @@ impl Error {
             Error::NameReserved(_) => SqlState::ERRCODE_RESERVED_NAME,
             Error::NameEmpty => SqlState::ERRCODE_INVALID_NAME,
             Error::NameTooLong(_) => SqlState::ERRCODE_NAME_TOO_LONG,
-            Error::NotSequence(_) => SqlState::ERRCODE_WRONG_OBJECT_TYPE,
+            Error::NotSequence(_) | Error::NotPartitionedById { .. } | Error::NotOverWindow => {
+                SqlState::ERRCODE_WRONG_OBJECT_TYPE
+            }
+            Error::PartitionNameTaken { .. } => SqlState::ERRCODE_DUPLICATE_TABLE,
+            Error::ShortcodeMalformed { .. } => SqlState::ERRCODE_INVALID_TEXT_REPRESENTATION,
             Error::BadMagic(_) => SqlState::ERRCODE_DATA_CORRUPTED,
             Error::NoRightOnSequence { .. }
             | Error::NoRightOnSchema { .. }
@@ -217,9 +251,10 @@ impl Error {
             | Error::IdTimeOutOfRange { .. }
             | Error::RangeTurnsNegative { .. }
             | Error::ClockBeforeEpoch { .. } => SqlState::ERRCODE_DATETIME_FIELD_OVERFLOW,
-            Error::ClockPastField { .. } | Error::Exhausted { .. } | Error::IdIsTheLast(_) => {
-                SqlState::ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED
-            }
+            Error::ClockPastField { .. }
+            | Error::Exhausted { .. }
+            | Error::IdIsTheLast(_)
+            | Error::MillisecondFull { .. } => SqlState::ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
         }
     }
 
@@ -236,9 +271,12 @@ impl Error {
             Error::Null(Argument::Sequence) => {
                 "Pass a sequence, or leave it out to use the shard's own.".into()
             }
-            Error::Null(Argument::Epoch | Argument::IfNotExists | Argument::DryRun) => "Pass a value, or leave it out.".into(),
+            Error::Null(
+                Argument::Epoch | Argument::IfNotExists | Argument::DryRun | Argument::Every | Argument::Ahead | Argument::Detach,
+            ) => "Pass a value, or leave it out.".into(),
             Error::Null(Argument::Schema) => "Name the schema.".into(),
-            Error::Null(Argument::Table) => "Pass the table whose key is to be made of ids.".into(),
+            Error::Null(Argument::Table) => "Name the table.".into(),
+            Error::Null(Argument::Before) => "Pass the time before which partitions are to go.".into(),
             Error::Null(Argument::Id) => "Pass the id that the next one is to be greater than.".into(),
             Error::ShardNotSet => {
                 "Name the shard, as in next_id(5), or set it: SET instagram_id.shard = 5, \
@@ -373,6 +411,29 @@ impl Error {
             Error::RangeTurnsNegative { .. } => {
                 "Ids are not issued after that; for all from a time on, use id >= id_floor(time).".into()
             }
+            Error::MillisecondFull { .. } => {
+                "Spread rows that share a time over the milliseconds after it, or give some of them another shard.".into()
+            }
+            Error::TimeGoesBack { .. } => {
+                "Call it OVER (ORDER BY that time), with one epoch for a shard, and with PARTITION BY the shard at most.".into()
+            }
+            Error::NotOverWindow => "Call it OVER (ORDER BY the rows' time).".into(),
+            Error::ShortcodeMalformed { .. } => {
+                "A short code has 1 to 11 of the characters A-Z, a-z, 0-9, - and _, as id_to_shortcode() makes it.".into()
+            }
+            Error::NotPartitionedById { .. } => {
+                "Make it with CREATE TABLE ... (id bigint, ...) PARTITION BY RANGE (id).".into()
+            }
+            Error::PeriodUnknown(_) => "Make them by 'day', 'week' or 'month'.".into(),
+            Error::AheadOutOfRange(_) => "Pass how many periods after the present one, 0 to 10000.".into(),
+            Error::DropsFuture(_) => "Pass a time that is over; what is in use is dropped with DROP TABLE.".into(),
+            Error::NoPresentPartition { table, .. } => format!(
+                "Where its ids count from another epoch, name that with epoch => ...; otherwise make one with \
+                 create_partitions() first, or drop the old ones of {table} one by one."
+            ),
+            Error::PartitionNameTaken { name, table } => {
+                format!("Rename or drop {name}, or attach it to {table}.")
+            }
             Error::ClockBeforeEpoch { .. } => {
                 "Set the server's clock, or use an epoch that lies in the past.".into()
             }
@@ -396,6 +457,15 @@ impl From<Error> for ErrorReport {
     }
 }
 
+/// A text that may be of any length, as a message shows it.
+fn shortened(text: &str) -> String {
+    const LEN: usize = 60;
+    match text.char_indices().nth(LEN) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.into(),
+    }
+}
+
 /// An argument that must not be NULL.
 #[derive(Clone, Copy, Debug)]
 pub enum Argument {
@@ -408,6 +478,10 @@ pub enum Argument {
     DryRun,
     Table,
     Schema,
+    Every,
+    Ahead,
+    Before,
+    Detach,
 }
 
 impl Display for Argument {
@@ -422,6 +496,10 @@ impl Display for Argument {
             Argument::DryRun => "dry_run",
             Argument::Table => "table",
             Argument::Schema => "schema",
+            Argument::Every => "every",
+            Argument::Ahead => "ahead",
+            Argument::Before => "before",
+            Argument::Detach => "detach",
         })
     }
 }

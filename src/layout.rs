@@ -29,7 +29,7 @@ const _: () = assert!(pack(ISSUED_MS_MAX, Shard(SHARD_MAX), Seq(SEQ_MAX)) == i64
 const _: () = assert!(pack(MS_MAX, Shard(SHARD_MAX), Seq(SEQ_MAX)) == -1);
 
 /// A logical shard, 0 to 8191.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Shard(u16);
 
 impl Shard {

@@ -4,11 +4,16 @@
 //! - [`layout`]: the bits of an id
 //! - [`epoch`]: time, as PostgreSQL counts it and as ids do
 //! - [`tick`]: the rule that makes a sequence a logical clock; `fleet`, for tests, is a model of a server that goes by it
+//! - [`shortcode`]: an id in digits of 64, as links carry it
 //! - [`original`]: what a PL/pgSQL function after the published design says of its ids
 //!
 //! The SQL functions, one file a topic:
 //! - [`generate`]: `next_id`, `next_ids`
-//! - [`decode`]: `id_time`, `id_shard`, `id_seq`, `id_parts`, `make_id`, `id_floor`, `id_between`, `shard_for`
+//! - [`decode`]: `id_time`, `id_shard`, `id_seq`, `id_parts`, `make_id`, `id_floor`, `id_between`, `shard_for`,
+//!   `id_to_shortcode`, `shortcode_to_id`
+//! - [`backfill`]: `backfill_id`, ids for rows of the past
+//! - [`explain`]: `id_explain`, an id for people to look at
+//! - [`partition`]: `create_partitions`, `drop_partitions`
 //! - [`shard`]: `create_shard`, `advance_shard`, `claim_shard`, and the way from a shard to its sequence
 //! - [`adopt`]: `adopt_shard`, `unadopt_shard`, `adopt_table`
 //! - [`status`]: the view `shards`
@@ -17,18 +22,21 @@
 //! - [`sequence`]: the sequence page: lock, read, apply the rule, write WAL
 //! - [`plan`]: what a shard consists of, and the statements that make it
 //! - [`definition`]: what makes a schema a shard, and how one is found by its number
-//! - [`catalog`]: schemas, and functions with their bodies, as PostgreSQL's catalogs have them
+//! - [`catalog`]: schemas, functions with their bodies and partitions, as PostgreSQL's catalogs have them
+//! - [`query`]: statements run through SPI
 //! - [`known`]: what a backend remembers about sequences, and when it forgets
 //! - [`sys`]: PostgreSQL's C functions and macros; with [`sequence`], where the unsafe code is
 //! - [`arguments`], [`error`], [`names`], [`settings`], [`oid_types`]
 
 mod adopt;
 mod arguments;
+mod backfill;
 mod catalog;
 mod decode;
 mod definition;
 mod epoch;
 mod error;
+mod explain;
 #[cfg(test)]
 mod fleet;
 mod generate;
@@ -37,10 +45,13 @@ mod layout;
 mod names;
 mod oid_types;
 mod original;
+mod partition;
 mod plan;
+mod query;
 mod sequence;
 mod settings;
 mod shard;
+mod shortcode;
 mod status;
 mod sys;
 #[cfg(any(test, feature = "pg_test"))]

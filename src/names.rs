@@ -3,7 +3,7 @@
 use crate::epoch::TimestampUs;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::{self, Oid};
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString, c_char};
 
 /// `schema.name` of a relation, or its OID where it is gone.
 pub fn relation(relid: Oid) -> String {
@@ -18,6 +18,20 @@ pub fn relation(relid: Oid) -> String {
     }
 }
 
+/// The name of a relation with a label after it, without quotes; the name is cut off where that is too long.
+pub fn with_label(relid: Oid, label: &str) -> String {
+    let label = CString::new(label).expect("a label without NUL");
+    // SAFETY: the look-up returns a null pointer or a palloc'd C string, which is then put together with the label to
+    // another.
+    unsafe {
+        let name = pg_sys::get_rel_name(relid);
+        if name.is_null() {
+            return relid.to_string();
+        }
+        string(pg_sys::makeObjectName(name, std::ptr::null(), label.as_ptr())).unwrap_or_default()
+    }
+}
+
 /// The name of a schema, or its OID where it is gone.
 pub fn schema(schema: Oid) -> String {
     pgrx::spi::quote_identifier(raw_schema(schema))
@@ -27,6 +41,18 @@ pub fn schema(schema: Oid) -> String {
 pub fn raw_schema(schema: Oid) -> String {
     // SAFETY: returns a null pointer or a palloc'd C string.
     unsafe { string(pg_sys::get_namespace_name(schema)) }.unwrap_or_else(|| schema.to_string())
+}
+
+/// The name of an access method, without quotes.
+pub fn access_method(oid: Oid) -> Option<String> {
+    // SAFETY: returns a null pointer or a palloc'd C string.
+    unsafe { string(pg_sys::get_am_name(oid)) }
+}
+
+/// The name of a tablespace, without quotes.
+pub fn tablespace(oid: Oid) -> Option<String> {
+    // SAFETY: returns a null pointer or a palloc'd C string.
+    unsafe { string(pg_sys::get_tablespace_name(oid)) }
 }
 
 /// `schema.name(types)` of a function.

@@ -7,10 +7,10 @@ use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::layout::Shard;
 use crate::names;
+use crate::query;
 use crate::sequence::{self, Clock};
 use crate::sys;
 use pgrx::pg_sys::{self, Oid};
-use pgrx::prelude::*;
 use pgrx::spi::{quote_identifier, quote_literal};
 use std::ffi::CString;
 
@@ -50,7 +50,7 @@ impl Plan {
         let existing_schema = catalog::schema_oid(&self.schema);
         let mut schema = existing_schema;
         if schema == Oid::INVALID || !catalog::lock_schema(schema) {
-            run(&format!("CREATE SCHEMA {quoted}"));
+            query::run(&format!("CREATE SCHEMA {quoted}"));
             schema = catalog::schema_oid(&self.schema);
             comment_on(
                 pg_sys::NamespaceRelationId,
@@ -61,7 +61,7 @@ impl Plan {
         let existing_sequence = catalog::relation_oid(SEQUENCE, existing_schema);
         let mut sequence = existing_sequence;
         if sequence == Oid::INVALID {
-            run(&format!("CREATE SEQUENCE {quoted}.{SEQUENCE} AS pg_catalog.int8"));
+            query::run(&format!("CREATE SEQUENCE {quoted}.{SEQUENCE} AS pg_catalog.int8"));
             sequence = catalog::relation_oid(SEQUENCE, schema);
             let text = format!("last issued id of shard {number} without its shard bits");
             comment_on(pg_sys::RelationRelationId, sequence, &text);
@@ -110,7 +110,7 @@ impl Plan {
     pub fn make_functions(&self, schema: Oid, clock: Clock) -> Result<bool, Error> {
         let missing = self.missing_functions(schema, clock)?;
         for part in &missing {
-            run(&part.create);
+            query::run(&part.create);
             if let Some(function) = catalog::function_in(schema, &part.name, part.parameters) {
                 comment_on(pg_sys::ProcedureRelationId, function.oid, &part.comment);
             }
@@ -274,10 +274,4 @@ fn comment_on(class: Oid, object: Oid, text: &str) {
     let text = CString::new(text).expect("a text without NUL");
     // SAFETY: the text is copied.
     unsafe { pg_sys::CreateComments(object, class, 0, text.as_ptr()) }
-}
-
-/// Runs statements that were put together here.
-pub fn run(statements: &str) {
-    Spi::run(statements)
-        .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed statement itself: {error}"));
 }

@@ -9,7 +9,8 @@ use crate::known;
 use crate::layout::{self, Shard};
 use crate::names;
 use crate::oid_types::Regnamespace;
-use crate::plan::{self, Plan};
+use crate::plan::Plan;
+use crate::query;
 use crate::sequence::{self, Clock};
 use crate::settings;
 use crate::tick;
@@ -123,7 +124,7 @@ fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(
         begin_change();
         let definition = find_to_change(shard, true)?.ok_or_else(|| missing(shard))?;
         check_owner(&definition)?;
-        plan::run(&Plan::of(&definition, own_schema).definition(definition.clock).create);
+        query::run(&Plan::of(&definition, own_schema).definition(definition.clock).create);
         Ok(())
     })
 }

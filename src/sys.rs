@@ -1,4 +1,5 @@
-//! PostgreSQL's C, as far as the sequence page needs it: raw functions and ports of macros.
+//! PostgreSQL's C, as far as the sequence page needs it, and what the bindings of pgrx leave out: raw functions and ports
+//! of macros.
 //!
 //! The bindings of pgrx wrap every C function in a guard of its own that turns a PostgreSQL error into a Rust
 //! panic, at 30 to 40 ns a call. The generator makes some fifteen such calls for one id, so it calls the raw
@@ -10,8 +11,9 @@
 #![allow(non_snake_case, non_camel_case_types, non_upper_case_globals)]
 
 use pgrx::PgSqlErrorCode;
+use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys::PgTryBuilder;
-use pgrx::pg_sys::{self, Buffer, Oid, Relation, XLogRecPtr};
+use pgrx::pg_sys::{self, Buffer, Datum, Oid, Relation, XLogRecPtr};
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
@@ -22,13 +24,7 @@ unsafe extern "C-unwind" {
     pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
     pub fn GetRedoRecPtr() -> XLogRecPtr;
     pub fn GetTopTransactionId() -> pg_sys::TransactionId;
-    pub fn GetSysCacheHashValue(
-        cache: c_int,
-        key1: pg_sys::Datum,
-        key2: pg_sys::Datum,
-        key3: pg_sys::Datum,
-        key4: pg_sys::Datum,
-    ) -> u32;
+    pub fn GetSysCacheHashValue(cache: c_int, key1: Datum, key2: Datum, key3: Datum, key4: Datum) -> u32;
     pub fn GetUserId() -> Oid;
     pub fn IsInParallelMode() -> bool;
     pub fn LockBuffer(buffer: Buffer, mode: c_int);
@@ -44,9 +40,19 @@ unsafe extern "C-unwind" {
     pub fn RecoveryInProgress() -> bool;
     pub fn RelationCacheInvalidateEntry(relid: Oid);
     pub fn ReleaseSysCache(tuple: pg_sys::HeapTuple);
-    pub fn SearchSysCache1(cache: c_int, key: pg_sys::Datum) -> pg_sys::HeapTuple;
+    pub fn SearchSysCache1(cache: c_int, key: Datum) -> pg_sys::HeapTuple;
     pub fn SysCacheInvalidate(cache: c_int, hash: u32);
     pub fn UnlockReleaseBuffer(buffer: Buffer);
+    fn WinGetCurrentPosition(window: *mut c_void) -> i64;
+    fn WinGetFuncArgInPartition(
+        window: *mut c_void,
+        argument: c_int,
+        position: c_int,
+        seek: c_int,
+        set_mark: bool,
+        is_null: *mut bool,
+        is_out: *mut bool,
+    ) -> Datum;
     pub fn XLogBeginInsert();
     pub fn XLogFlush(record: XLogRecPtr);
     pub fn XLogInsert(rmid: pg_sys::RmgrId, info: u8) -> XLogRecPtr;
@@ -82,6 +88,13 @@ const InvalidSubTransactionId: pg_sys::SubTransactionId = 0;
 
 /// `commands/sequence.h`: `#define XLOG_SEQ_LOG 0x00`
 const XLOG_SEQ_LOG: u8 = 0x00;
+
+/// `catalog/pg_partitioned_table.h`
+pub const Anum_pg_partitioned_table_partstrat: pg_sys::AttrNumber = 2;
+/// `catalog/pg_partitioned_table.h`
+pub const Anum_pg_partitioned_table_partattrs: pg_sys::AttrNumber = 5;
+/// `catalog/pg_partitioned_table.h`
+pub const Anum_pg_partitioned_table_partclass: pg_sys::AttrNumber = 6;
 
 /// `commands/sequence.c`: `#define SEQ_MAGIC 0x1717`
 pub const SEQ_MAGIC: u32 = 0x1717;
@@ -283,6 +296,105 @@ pub fn with_rights_of<T>(role: Oid, f: impl FnOnce() -> T) -> T {
         let result = f();
         pg_sys::SetUserIdAndSecContext(outer, context);
         result
+    }
+}
+
+/// `windowapi.h`: what a window function sees of the rows of its partition. The bindings of pgrx leave it out.
+#[derive(Clone, Copy)]
+pub struct Window {
+    object: *mut c_void,
+    arguments: u16,
+}
+
+impl Window {
+    /// `None` where it is not called as a window function. The parser sees to it that one is, but CREATE OPERATOR takes any
+    /// function there is.
+    ///
+    /// # Safety
+    ///
+    /// The present call of a function; good until it returns.
+    pub unsafe fn of_call(fcinfo: pg_sys::FunctionCallInfo) -> Option<Window> {
+        // SAFETY: the caller's promise; a call's context is NULL or a node, which begins with its tag.
+        unsafe {
+            let context = (*fcinfo).context;
+            let is_window = !context.is_null() && (*context).type_ == pg_sys::NodeTag::T_WindowObjectData;
+            is_window.then(|| Window { object: context.cast(), arguments: (*fcinfo).nargs as u16 })
+        }
+    }
+
+    /// How many arguments it is called with.
+    pub fn arguments(self) -> u16 {
+        self.arguments
+    }
+
+    /// Where the current row is in its partition, from 0.
+    pub fn position(self) -> i64 {
+        // SAFETY: reads a field; the object is that of the present call.
+        unsafe { WinGetCurrentPosition(self.object) }
+    }
+
+    /// The first arguments of the row that many after the current one; `None` where the partition has ended. The rows
+    /// before the current one are not asked for again.
+    pub fn values<const N: usize>(self, offset: usize) -> Option<[Option<Datum>; N]> {
+        const WINDOW_SEEK_CURRENT: c_int = 0;
+        assert!(N <= self.arguments.into());
+        let offset = c_int::try_from(offset).expect("memory would not hold so many rows");
+        let mut values = [None; N];
+        for (number, value) in values.iter_mut().enumerate() {
+            let (mut is_null, mut is_out) = (false, false);
+            let argument = number as c_int;
+            let mark = offset == 0;
+            // SAFETY: the object is that of the present call, which has the argument.
+            let datum = unsafe {
+                guarded(|| {
+                    WinGetFuncArgInPartition(
+                        self.object,
+                        argument,
+                        offset,
+                        WINDOW_SEEK_CURRENT,
+                        mark,
+                        &mut is_null,
+                        &mut is_out,
+                    )
+                })
+            };
+            if is_out {
+                return None;
+            }
+            *value = (!is_null).then_some(datum);
+        }
+        Some(values)
+    }
+}
+
+/// Runs `f` in a memory context, made in the first of several runs, that is emptied afterwards. What `f` returns must not
+/// be in it.
+pub fn in_memory_of_its_own<T>(memory: &mut Option<PgMemoryContexts>, f: impl FnOnce() -> T) -> T {
+    let memory = memory.get_or_insert_with(|| PgMemoryContexts::new("instagram_id"));
+    // SAFETY: the context is owned, and nothing else is in it. Where `f` panics, dropping it makes that from which it
+    // was made the current one again.
+    unsafe {
+        let result = memory.switch_to(|_| f());
+        memory.reset();
+        result
+    }
+}
+
+/// `fmgr.h`: `fn_extra`, what a function's call in a statement remembers until the statement ends.
+///
+/// # Safety
+///
+/// One call has one type of state, and holds one reference to it at a time.
+pub unsafe fn state_of_call<'a, T: Default>(fcinfo: pg_sys::FunctionCallInfo) -> &'a mut T {
+    // SAFETY: PostgreSQL passes a call's fcinfo with its flinfo, whose fn_extra is the function's own and lasts as
+    // long as fn_mcxt; the caller promises the rest.
+    unsafe {
+        let flinfo = &mut *(*fcinfo).flinfo;
+        if flinfo.fn_extra.is_null() {
+            let mut memory = PgMemoryContexts::For(flinfo.fn_mcxt);
+            flinfo.fn_extra = memory.leak_and_drop_on_delete(T::default()).cast();
+        }
+        &mut *flinfo.fn_extra.cast()
     }
 }
 

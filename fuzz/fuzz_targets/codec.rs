@@ -7,6 +7,8 @@ mod epoch;
 #[allow(dead_code)]
 #[path = "../../src/layout.rs"]
 mod layout;
+#[path = "../../src/shortcode.rs"]
+mod shortcode;
 #[allow(dead_code)]
 #[path = "../../tests/live/src/spec.rs"]
 mod spec;
@@ -52,8 +54,26 @@ fn check(data: &mut Unstructured) -> Result<()> {
     assert_eq!(floor, spec::id_floor(time, epoch_at).ok());
     let decoded = epoch.and_then(|epoch| epoch.time_of(ms_of(id)));
     assert_eq!(decoded, spec::id_time(id, epoch_at).ok());
+
+    let code = shortcode::encode(id);
+    assert_eq!(code, spec::id_to_shortcode(id));
+    assert_eq!(shortcode::decode(&code), Ok(id));
+    // Often one that is a code, or would be with a character less.
+    let text = match data.int_in_range(0..=2u8)? {
+        0 => data.arbitrary::<String>()?,
+        1 => format!("{}{code}", data.choose(&["", "A", "AAAAAAAAAAAA", "B", "P", "Q", "_", "=", "é"])?),
+        _ => {
+            let digits: Vec<char> = DIGITS.chars().collect();
+            let len = data.int_in_range(0..=13)?;
+            (0..len).map(|_| data.choose(&digits)).collect::<Result<String>>()?
+        }
+    };
+    assert_eq!(shortcode::decode(&text).ok(), spec::shortcode_to_id(&text).ok(), "{text:?}");
     Ok(())
 }
+
+/// The digits of short codes, and some others.
+const DIGITS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_+=é";
 
 /// Any timestamptz, or one near another or near the edges of the field that starts there.
 fn time(data: &mut Unstructured, near: i64) -> Result<i64> {

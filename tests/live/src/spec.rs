@@ -27,6 +27,8 @@ pub type Faults = Vec<&'static str>;
 
 pub const OUT_OF_RANGE: &str = "22023";
 pub const NO_SUCH_TIME: &str = "22008";
+pub const MALFORMED: &str = "22P02";
+pub const FULL: &str = "2200H";
 
 /// Milliseconds, shard and sequence field of an id, read as the unsigned number that it is.
 pub fn fields(id: i64) -> (i128, i128, i128) {
@@ -105,4 +107,81 @@ pub fn shard_for(key: i64, shards: i32) -> Result<i32, Faults> {
         1..=8192 => Ok(i32::try_from(i128::from(key).rem_euclid(i128::from(shards))).expect("a shard")),
         _ => Err(vec![OUT_OF_RANGE]),
     }
+}
+
+/// The digits of short codes: base64's, with - and _ for its last two, as RFC 4648 has it for URLs.
+fn digit(n: u8) -> char {
+    match n {
+        0..26 => char::from(b'A' + n),
+        26..52 => char::from(b'a' + n - 26),
+        52..62 => char::from(b'0' + n - 52),
+        62 => '-',
+        63 => '_',
+        _ => unreachable!("a digit of 64"),
+    }
+}
+
+/// The id's number, read as unsigned, in digits of 64.
+pub fn id_to_shortcode(id: i64) -> String {
+    let mut rest = i128::from(id).rem_euclid(ALL);
+    let mut code = vec![];
+    while rest > 0 || code.is_empty() {
+        code.push(digit(u8::try_from(rest % 64).expect("a digit")));
+        rest /= 64;
+    }
+    code.into_iter().rev().collect()
+}
+
+pub fn shortcode_to_id(code: &str) -> Result<i64, Faults> {
+    let malformed = || vec![MALFORMED];
+    let mut number: i128 = 0;
+    for char in code.chars() {
+        let n = (0..64).find(|&n| digit(n) == char).ok_or_else(malformed)?;
+        // Where it is out of range it stays so.
+        number = (number * 64 + i128::from(n)).min(ALL);
+    }
+    match number {
+        _ if code.is_empty() => Err(malformed()),
+        ALL.. => Err(malformed()),
+        _ => Ok(i64::try_from(number).or_else(|_| i64::try_from(number - ALL)).expect("64 bits")),
+    }
+}
+
+/// What `backfill_id` makes of the rows of a window, in their order: times, shards and epochs, NULL being `None`.
+///
+/// # Errors
+///
+/// What is wrong with the rows, or that a shard has no way to ids that grow: its times are not in order, or one of its
+/// milliseconds has more than 1,024 rows.
+pub fn backfill_faults(rows: &[[Option<i64>; 3]]) -> Faults {
+    let mut faults = vec![];
+    let mut of_shard: std::collections::BTreeMap<i64, Vec<i128>> = std::collections::BTreeMap::new();
+    for &[time, shard, epoch] in rows {
+        if shard.is_some_and(|shard| !(0..=8191).contains(&shard)) {
+            faults.push(OUT_OF_RANGE);
+        }
+        if epoch.is_some_and(|epoch| !is_finite(epoch)) {
+            faults.push(NO_SUCH_TIME);
+        }
+        if let (Some(time), Some(epoch)) = (time, epoch) {
+            match (ms(time, epoch, false), shard) {
+                (Err(why), _) => faults.extend(why),
+                (Ok(ms), Some(shard)) => of_shard.entry(shard).or_default().push(ms),
+                (Ok(_), None) => {}
+            }
+        }
+    }
+    for times in of_shard.values() {
+        if !times.is_sorted() {
+            faults.push(OUT_OF_RANGE);
+        }
+        let mut counts: std::collections::BTreeMap<i128, usize> = std::collections::BTreeMap::new();
+        for ms in times {
+            *counts.entry(*ms).or_default() += 1;
+        }
+        if counts.values().any(|&count| count > PER_SHARD as usize) {
+            faults.push(FULL);
+        }
+    }
+    faults
 }

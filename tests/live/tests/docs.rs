@@ -1,27 +1,47 @@
 //! The SQL in the README and in docs/ runs, and gives what the pages say.
 
 use instagram_id_live::*;
-use postgres::SimpleQueryMessage;
+use postgres::{Client, SimpleQueryMessage};
+use std::io::Write;
 
 const README: &str = include_str!("../../../README.md");
 
-/// The statements of a page's SQL blocks, each with what its comment says of the result.
-fn statements(markdown: &str) -> Vec<(String, Option<String>)> {
-    let mut statements = vec![];
+/// A statement of a page.
+struct Statement {
+    sql: String,
+    /// What `COPY ... FROM STDIN` reads: the lines after it, up to `\.`.
+    data: Option<String>,
+    /// What its comment, or an indented one in the line below, says of the result: rows with " / " in between.
+    expected: Option<String>,
+}
+
+/// The statements of a page's SQL blocks.
+fn statements(markdown: &str) -> Vec<Statement> {
+    let mut statements: Vec<Statement> = vec![];
     for block in markdown.split("```sql\n").skip(1) {
-        let (sql, _) = block.split_once("```").expect("a block ends");
-        let mut statement = String::new();
-        for line in sql.lines() {
-            let (code, comment) =
-                line.split_once("--").map_or((line, None), |(code, text)| (code, Some(text)));
-            statement.push_str(code);
-            statement.push('\n');
-            let is_in_body = statement.matches("$$").count() % 2 == 1;
+        let (block, _) = block.split_once("```").expect("a block ends");
+        let mut sql = String::new();
+        let mut lines = block.lines();
+        while let Some(line) = lines.next() {
+            let (code, comment) = line
+                .split_once("--")
+                .map_or((line, None), |(code, text)| (code, Some(text.trim().to_owned())));
+            let is_below = line.starts_with(' ') && code.trim().is_empty() && sql.trim().is_empty();
+            if let (true, Some(last), Some(comment)) = (is_below, statements.last_mut(), &comment) {
+                last.expected = Some(comment.clone());
+                continue;
+            }
+            sql.push_str(code);
+            sql.push('\n');
+            let is_in_body = sql.matches("$$").count() % 2 == 1;
             if code.trim_end().ends_with(';') && !is_in_body {
-                statements.push((std::mem::take(&mut statement), comment.map(|text| text.trim().to_owned())));
+                let data = sql.contains("FROM STDIN").then(|| {
+                    lines.by_ref().take_while(|&line| line != "\\.").map(|line| format!("{line}\n")).collect()
+                });
+                statements.push(Statement { sql: std::mem::take(&mut sql), data, expected: comment });
             }
         }
-        assert_eq!(statement.trim(), "", "a statement without an end");
+        assert_eq!(sql.trim(), "", "a statement without an end");
     }
     statements
 }
@@ -30,11 +50,21 @@ fn statements(markdown: &str) -> Vec<(String, Option<String>)> {
 #[track_caller]
 fn check(page: &str, at_least: usize) {
     let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
-    let mut client = server.connect();
+    check_on(&mut server.connect(), page, at_least);
+}
+
+#[track_caller]
+fn check_on(client: &mut Client, page: &str, at_least: usize) {
     let statements = statements(page);
     let mut compared = 0;
-    for (statement, expected) in &statements {
-        let messages = client.simple_query(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+    for Statement { sql, data, expected } in &statements {
+        if let Some(data) = data {
+            let mut copy = client.copy_in(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+            copy.write_all(data.as_bytes()).unwrap();
+            copy.finish().unwrap_or_else(|error| panic!("{sql}: {error}"));
+            continue;
+        }
+        let messages = client.simple_query(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
         let rows: Vec<String> = messages
             .iter()
             .filter_map(|message| match message {
@@ -45,7 +75,7 @@ fn check(page: &str, at_least: usize) {
             })
             .collect();
         if let Some(expected) = expected.as_ref().filter(|text| !text.starts_with("such as")) {
-            assert_eq!(&rows.join("\n"), expected, "{statement}");
+            assert_eq!(&rows.join(" / "), expected, "{sql}");
             compared += 1;
         }
     }
@@ -71,6 +101,30 @@ fn the_page_about_adopting() {
 #[test]
 fn the_page_about_guarantees() {
     check(include_str!("../../../docs/guarantees.md"), 5);
+}
+
+#[test]
+fn the_page_about_querying() {
+    check(include_str!("../../../docs/querying.md"), 30);
+}
+
+/// Where pg_partman is there, in the version that the page is about.
+#[test]
+fn the_page_about_pg_partman() {
+    let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
+    let mut client = server.connect();
+    let version: Option<String> = one(
+        &mut client,
+        "SELECT (SELECT default_version FROM pg_available_extensions
+                 WHERE name = 'pg_partman' AND string_to_array(default_version, '.')::int[] >= '{5,4}')",
+    );
+    match version {
+        Some(version) => {
+            println!("pg_partman {version}");
+            check_on(&mut client, include_str!("../../../docs/pg_partman.md"), 4);
+        }
+        None => println!("skipped: this server has no pg_partman 5.4 or later"),
+    }
 }
 
 /// No function is left out, and none is named that is not there.

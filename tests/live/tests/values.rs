@@ -470,6 +470,240 @@ fn round_trips_are_exact_and_ids_sort_as_their_fields() {
     watch.check(&mut client);
 }
 
+// --- short codes, explanations, ids of the past ---------------------------------------------------------------------
+
+/// Those below.
+const OTHERS: &[&str] = &[
+    "id_to_shortcode(bigint)",
+    "shortcode_to_id(text)",
+    "id_explain(bigint,timestamptz)",
+    "backfill_id(timestamptz,integer)",
+    "backfill_id(timestamptz,integer,timestamptz)",
+];
+
+/// A short code, or something like one.
+fn any_code(rng: &mut Rng) -> String {
+    let code = id_to_shortcode(any_i64(rng));
+    match rng.u8(..8) {
+        0 => any_text(rng),
+        1 => ["A".repeat(rng.usize(..1000)), code].concat(),
+        2 => [one_of(rng, &["B", "P", "Q", "_", " ", "=", "é"]), &code].concat(),
+        3 => [code.as_str(), one_of(rng, &["A", "_", " ", "=", "é", "\n"])].concat(),
+        4 => (0..rng.usize(..14))
+            .map(|_| one_of(rng, &['A', 'B', 'Z', 'a', 'z', '0', '9', '-', '_']))
+            .collect(),
+        5 => code.to_lowercase(),
+        _ => code,
+    }
+}
+
+#[test]
+fn short_codes_are_the_right_ones() {
+    let (watch, mut client) = Watch::start();
+    let mut rng = random("short codes");
+    let mut tally = Tally::new();
+    for _ in 0..calls() / BATCH {
+        let ids: Vec<i64> = (0..BATCH).map(|_| any_i64(&mut rng)).collect();
+        let query =
+            "SELECT id_to_shortcode(id) FROM unnest($1::bigint[]) WITH ORDINALITY AS t(id, n) ORDER BY n";
+        let codes: Vec<String> = client.query(query, &[&ids]).unwrap().iter().map(|row| row.get(0)).collect();
+        assert_eq!(codes.len(), ids.len());
+        for (id, code) in ids.iter().zip(codes) {
+            assert_eq!(code, id_to_shortcode(*id), "{id}");
+            tally.note("answers");
+        }
+    }
+    tally.show("id_to_shortcode(bigint)", calls(), false);
+
+    let attempt = Attempt::new(&mut client, "shortcode_to_id(a0)", &["text"]);
+    let mut tally = Tally::new();
+    for _ in 0..calls() / BATCH {
+        let rows: Vec<Arguments> =
+            (0..BATCH).map(|_| vec![or_null(Datum::Text(any_code(&mut rng)), &mut rng)]).collect();
+        let outcomes = attempt.run(&mut client, &rows.iter().collect::<Vec<_>>());
+        assert_eq!(outcomes.len(), rows.len());
+        for (row, outcome) in rows.iter().zip(outcomes) {
+            let expected = match &row[0] {
+                Datum::Text(code) => shortcode_to_id(code).map(Datum::Int),
+                _ => Ok(Datum::Null),
+            };
+            match (&outcome, &expected) {
+                (Ok(answer), Ok(expected)) => assert_eq!(answer, expected, "{row:?}"),
+                (Err(state), Err(faults)) => assert!(faults.contains(&&**state), "{row:?}: {state}"),
+                _ => panic!("{row:?}: {outcome:?}, not {expected:?}"),
+            }
+            tally.note(outcome.as_ref().err().map_or("answers", String::as_str));
+        }
+    }
+    tally.show("shortcode_to_id(text)", calls(), true);
+    watch.check(&mut client);
+}
+
+#[test]
+fn explanations_are_right() {
+    let (watch, mut client) = Watch::start();
+    let mut rng = random("explanations");
+    let mut tally = Tally::new();
+    let types = ["bigint", "timestamptz"];
+    let attempt = Attempt::new(&mut client, "count(*) FROM id_explain(a0, a1)", &["bigint", "timestamptz"]);
+    let count = length(5_000, 100_000);
+    for _ in 0..count / 1000 {
+        let row = |_| {
+            let epoch = match rng.u8(..4) {
+                0 => Datum::Null,
+                1 => Datum::Int(one_of(&mut rng, &[INFINITY, MINUS_INFINITY])),
+                _ => Datum::Int(any_epoch(&mut rng)),
+            };
+            vec![or_null(Datum::Int(any_i64(&mut rng)), &mut rng), epoch]
+        };
+        let rows: Vec<Arguments> = (0..1000).map(row).collect();
+        let epoch_of = |row: &Arguments| if let Datum::Int(at) = row[1] { at } else { ORIGINAL_EPOCH };
+        let is_good = |row: &&Arguments| match row[0] {
+            Datum::Int(id) => id_time(id, epoch_of(row)).is_ok(),
+            _ => true, // about nothing there is nothing to say
+        };
+        let (good, bad): (Vec<_>, Vec<_>) = rows.iter().partition(is_good);
+        for (outcome, row) in attempt.run(&mut client, &bad).iter().zip(&bad) {
+            assert_eq!(*outcome, Err(NO_SUCH_TIME.into()), "{row:?}");
+            tally.note(NO_SUCH_TIME);
+        }
+        // How a time is written is the server's business.
+        let query = format!(
+            "SELECT (SELECT array_agg(field || '=' || value ORDER BY place) FROM id_explain(id, e)
+                         WITH ORDINALITY AS x(field, value, place) WHERE field NOT IN ('age', 'schema')),
+                    id_time(id, coalesce(e, '2011-08-24 21:07:01.721+00'))::text, coalesce(e, '2011-08-24 21:07:01.721+00')::text
+             FROM unnest($1::{}[], $2::{}[]) WITH ORDINALITY AS t(id, e, n) ORDER BY n",
+            types[0], types[1]
+        );
+        let columns = columns(&good, 2);
+        let explained = client.query(&query, &parameters(&columns)).unwrap();
+        assert_eq!(explained.len(), good.len());
+        for (explained, row) in explained.iter().zip(good) {
+            let expected = if let Datum::Int(id) = row[0] {
+                let (ms, shard, seq) = fields(id);
+                let (time, epoch): (String, String) = (explained.get(1), explained.get(2));
+                Some(vec![
+                    format!("id={id}"),
+                    format!("time={time}"),
+                    format!("shard={shard}"),
+                    format!("sequence={seq}"),
+                    format!("epoch={epoch}"),
+                    format!("milliseconds={ms}"),
+                    format!("short code={}", id_to_shortcode(id)),
+                    format!("bits={ms:041b} {shard:013b} {seq:010b}"),
+                ])
+            } else {
+                None
+            };
+            assert_eq!(explained.get::<_, Option<Vec<String>>>(0), expected, "{row:?}");
+            tally.note("answers");
+        }
+    }
+    tally.show("id_explain(bigint,timestamptz)", count, true);
+    watch.check(&mut client);
+}
+
+/// Rows to be imported: a time, a shard and an epoch each.
+type Imported = Vec<[Option<i64>; 3]>;
+
+/// Rows of a few shards, each with an epoch of its own, at a few milliseconds that follow each other; or anything.
+fn imported(rng: &mut Rng, has_epoch: bool) -> Imported {
+    let is_small = rng.u8(..4) > 0;
+    let shards: Vec<i64> = (0..rng.usize(1..4)).map(|_| rng.i64(0..8192)).collect();
+    let begin = ORIGINAL_EPOCH + rng.i64(1..FIELD_MS - 1000) * 1000;
+    let earlier = |shard: &i64| if has_epoch { ORIGINAL_EPOCH - shard % 3 * 1000 } else { ORIGINAL_EPOCH };
+    let mut rows: Imported = vec![];
+    for step in 0..rng.i64(1..if is_small { 12 } else { 5 }) {
+        for shard in &shards {
+            let count = match rng.u8(..6) {
+                _ if is_small => rng.usize(..5),
+                0 | 1 => one_of(rng, &[1023, 1024]),
+                2 if rng.u8(..4) == 0 => 1025,
+                _ => rng.usize(..1024),
+            };
+            for _ in 0..count {
+                let time = begin + step * 1000 + rng.i64(0..1000);
+                rows.push([Some(time), Some(*shard), Some(earlier(shard))]);
+            }
+        }
+    }
+    rng.shuffle(&mut rows);
+    if is_small {
+        for row in &mut rows {
+            match rng.u16(..800) {
+                0 => row[0] = Some(any_time(rng)),
+                1 => row[1] = Some(up_to(8191, rng).into()),
+                2 if has_epoch => row[2] = Some(any_epoch(rng)),
+                n @ 3..20 => row[usize::from(n) % if has_epoch { 3 } else { 2 }] = None,
+                _ => {}
+            }
+        }
+    }
+    rows
+}
+
+/// Either all ids of a window are right, or there is no way to such ids: by the specification, which knows no
+/// way to make them.
+#[test]
+fn ids_of_the_past_are_right_or_impossible() {
+    let (watch, mut client) = Watch::start();
+    let mut rng = random("ids of the past");
+    for has_epoch in [false, true] {
+        let mut tally = Tally::new();
+        let windows = length(500, 50_000);
+        let (mut full, mut most) = (0, 0);
+        for _ in 0..windows {
+            let mut rows = imported(&mut rng, has_epoch);
+            let columns: Vec<Vec<Datum>> = (0..3)
+                .map(|n| rows.iter().map(|row| row[n].map_or(Datum::Null, Datum::Int)).collect())
+                .collect();
+            let (order, sorts) = if rng.u8(..8) == 0 { ("n", false) } else { ("t, n", true) };
+            let query = format!(
+                "SELECT backfill_id(t, s{}) OVER (ORDER BY {order})
+                 FROM unnest($1::timestamptz[], $2::int[], $3::timestamptz[]) WITH ORDINALITY AS r(t, s, e, n) ORDER BY {order}",
+                if has_epoch { ", e" } else { "" }
+            );
+            if sorts {
+                // NULLs come last.
+                rows.sort_by_key(|row| (row[0].is_none(), row[0]));
+            }
+            let faults = backfill_faults(&rows);
+            match client.query(&query, &parameters(&columns)) {
+                Ok(ids) => {
+                    assert!(faults.is_empty(), "{faults:?}: {rows:?}");
+                    let ids: Vec<Option<i64>> = ids.iter().map(|row| row.get(0)).collect();
+                    assert_eq!(ids.len(), rows.len());
+                    let mut last = BTreeMap::new();
+                    for (id, &[time, shard, epoch]) in ids.iter().zip(&rows) {
+                        let (Some(time), Some(shard), Some(epoch)) = (time, shard, epoch) else {
+                            assert_eq!(*id, None);
+                            continue;
+                        };
+                        let id = id.expect("an id");
+                        let (ms, of_shard, seq) = fields(id);
+                        let at = make_id(time, int(shard), 0, epoch).expect("a good row");
+                        assert_eq!((ms, of_shard), (fields(at).0, shard.into()), "{id}");
+                        let before = last.insert(shard, (ms, seq));
+                        assert!(before < Some((ms, seq)), "{id} after {before:?}");
+                    }
+                    most = most.max(ids.len());
+                    tally.note("answers");
+                }
+                Err(error) => {
+                    let state = error.code().expect("an error of the server's").code();
+                    assert!(faults.contains(&state), "{state}, not {faults:?}: {rows:?}");
+                    full += usize::from(state == FULL);
+                    tally.note(state);
+                }
+            }
+        }
+        println!("up to {most} rows a window");
+        assert!(full > 0 && most > 3000);
+        tally.show(if has_epoch { OTHERS[4] } else { OTHERS[3] }, windows, true);
+    }
+    watch.check(&mut client);
+}
+
 // --- the functions that make something ----------------------------------------------------------------------------
 
 /// What there is in the database to name in a call, and what the calls so far have made of it.
@@ -482,6 +716,10 @@ struct World {
     original: i64,
     originals_sequence: i64,
     not_original: i64,
+    /// Tables by OID: what is wrong with each as one to make partitions of.
+    partitioned: Vec<(i64, &'static [&'static str])>,
+    /// Where something else has the names of some partitions.
+    taken: i64,
     /// The last value, `ms << 10 | seq`, of each shard, and below 0 of each other sequence.
     last: BTreeMap<i64, i64>,
     /// Shards with schema and epoch; schemas, and whether one has functions in the way of another shard.
@@ -516,12 +754,23 @@ impl World {
                  CREATE SEQUENCE own; CREATE SEQUENCE wild; CREATE SEQUENCE spent; SELECT setval('spent', 1125899906842623);
                  CREATE SEQUENCE narrow AS smallint; CREATE SEQUENCE down INCREMENT -1; CREATE SEQUENCE round CYCLE;
                  CREATE SEQUENCE low MAXVALUE 1125899906842622; CREATE SEQUENCE late MINVALUE 1125899906842000;
-                 CREATE TABLE t (id bigserial PRIMARY KEY, small int, name text, plain bigint); CREATE VIEW v AS SELECT 1 AS id",
+                 CREATE TABLE t (id bigserial PRIMARY KEY, small int, name text, plain bigint); CREATE VIEW v AS SELECT 1 AS id;
+                 CREATE TABLE by_id (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
+                 CREATE TABLE taken (id bigint) PARTITION BY RANGE (id);
+                 CREATE TABLE by_int (id int) PARTITION BY RANGE (id); CREATE TABLE by_two (id bigint, b int) PARTITION BY RANGE (id, b);
+                 CREATE TABLE by_sum (id bigint) PARTITION BY RANGE ((id + 1)); CREATE TABLE by_list (id bigint) PARTITION BY LIST (id);
+                 CREATE TABLE by_hash (id bigint) PARTITION BY HASH (id);
+                 SELECT create_partitions('by_id', 'month', 1, now() - interval '1 year');
+                 SELECT create_partitions('taken', 'day', 3), create_partitions('taken', 'week', 2);
+                 DO $$ BEGIN
+                     EXECUTE (SELECT string_agg(format('ALTER TABLE taken DETACH PARTITION %s', inhrelid::regclass), ';')
+                              FROM pg_inherits WHERE inhparent = 'taken'::regclass);
+                 END $$",
             )
             .unwrap();
         let mut oid = |name: &str| one::<i64>(client, &format!("SELECT '{name}'::regclass::oid::bigint"));
         const UNFIT: &[&str] = &["55000"];
-        const NO_SEQUENCE: &[&str] = &["42809"];
+        const WRONG_KIND: &[&str] = &["42809"];
         let own = oid("own");
         let sequences = vec![
             (own, [].as_slice()),
@@ -531,15 +780,32 @@ impl World {
             (oid("round"), UNFIT),
             (oid("low"), UNFIT),
             (oid("late"), UNFIT),
-            (oid("t"), NO_SEQUENCE),
-            (oid("t_pkey"), NO_SEQUENCE),
-            (oid("v"), NO_SEQUENCE),
-            (oid("pg_class"), NO_SEQUENCE),
+            (oid("t"), WRONG_KIND),
+            (oid("t_pkey"), WRONG_KIND),
+            (oid("v"), WRONG_KIND),
+            (oid("pg_class"), WRONG_KIND),
             (0, &[MISSING]),
             (4_294_967_295, &[MISSING]),
             (3_999_999_999, &[MISSING]),
         ];
         let (wild, table, originals_sequence) = (oid("wild"), oid("t"), oid("insta7.table_id_seq"));
+        let taken = oid("taken");
+        let partitioned = vec![
+            (oid("by_id"), [].as_slice()),
+            (taken, &[]),
+            (oid("by_int"), WRONG_KIND),
+            (oid("by_two"), WRONG_KIND),
+            (oid("by_sum"), WRONG_KIND),
+            (oid("by_list"), WRONG_KIND),
+            (oid("by_hash"), WRONG_KIND),
+            (oid("t"), WRONG_KIND),
+            (oid("t_pkey"), WRONG_KIND),
+            (oid("v"), WRONG_KIND),
+            (oid("own"), WRONG_KIND),
+            (oid("pg_class"), WRONG_KIND),
+            (0, &[MISSING]),
+            (4_294_967_295, &[MISSING]),
+        ];
         let mut function =
             |name: &str| one::<i64>(client, &format!("SELECT '{name}'::regprocedure::oid::bigint"));
         let (original, not_original) = (function("insta7.next_id()"), function("next_id(integer)"));
@@ -550,6 +816,8 @@ impl World {
             original,
             originals_sequence,
             not_original,
+            partitioned,
+            taken,
             last: BTreeMap::new(),
             shards: BTreeMap::new(),
             schemas: BTreeMap::new(),
@@ -848,7 +1116,8 @@ fn advance_faults(world: &mut World, arguments: &Arguments, outcome: &Outcome) -
     }
     if let (true, Ok(Datum::Int(last))) = (faults.is_empty(), outcome) {
         let shard = number(&arguments[0]);
-        let before = world.last.get(&shard).copied().unwrap_or(0);
+        // Where it has been reset it is at 1.
+        let before = world.last.get(&shard).copied().unwrap_or(1);
         let (ms, of_shard, seq) = fields(*last);
         let after = (ms << 10 | seq) as i64;
         assert_eq!(
@@ -963,6 +1232,118 @@ fn adopt_table_faults(world: &mut World, arguments: &Arguments, outcome: &Outcom
         _ => faults.push(NULL),
     }
     world.is_adopted |= faults.is_empty() && outcome.is_ok() && *dry_run == Datum::Int(0);
+    faults
+}
+
+/// Half of them tables that partitions can be made of.
+fn any_partitioned(world: &World, rng: &mut Rng) -> Datum {
+    let table = if rng.bool() { world.partitioned[0].0 } else { one_of(rng, &world.partitioned).0 };
+    or_null(Datum::Int(table), rng)
+}
+
+fn partitioned_faults(world: &World, table: &Datum) -> Faults {
+    let Datum::Int(oid) = table else { return vec![NULL] };
+    let known = world.partitioned.iter().find(|known| known.0 == *oid);
+    known.expect("one of them").1.to_vec()
+}
+
+fn epoch_or_null(rng: &mut Rng) -> Datum {
+    match rng.u8(..8) {
+        0 => Datum::Int(one_of(rng, &[INFINITY, MINUS_INFINITY])),
+        1 => Datum::Int(any_epoch(rng)),
+        2 => Datum::Int(ORIGINAL_EPOCH),
+        _ => Datum::Null,
+    }
+}
+
+const DAY: i64 = 24 * HOUR;
+
+fn create_partitions_row(world: &World, rng: &mut Rng) -> Arguments {
+    let every = match rng.u8(..8) {
+        0 => Datum::Text(any_text(rng)),
+        1 => Datum::Text(one_of(rng, &["", "Day", "year", "day ", "1 day", "hour"]).into()),
+        _ => Datum::Text(one_of(rng, &["day", "week", "month"]).into()),
+    };
+    // Few, for each makes a table.
+    let ahead = match rng.u8(..8) {
+        0 => one_of(rng, &[-1, i32::MIN, 10_001, i32::MAX]),
+        _ => rng.i32(0..4),
+    };
+    let epoch = epoch_or_null(rng);
+    let from = match rng.u8(..8) {
+        0 => Datum::Int(one_of(rng, &[INFINITY, MINUS_INFINITY, LAST_TIME])),
+        // Before the epoch; from that of another one on there would be thousands of days.
+        1 if epoch == Datum::Null => Datum::Int(ORIGINAL_EPOCH - 1),
+        2..4 => Datum::Int(world.began - rng.i64(-2 * DAY..3 * DAY)),
+        _ => Datum::Null,
+    };
+    let table = any_partitioned(world, rng);
+    vec![table, or_null(every, rng), or_null(Datum::Int(ahead.into()), rng), from, epoch]
+}
+
+fn create_partitions_faults(world: &mut World, arguments: &Arguments, outcome: &Outcome) -> Faults {
+    let [table, every, ahead, from, epoch] = &arguments[..] else { unreachable!() };
+    let mut faults = partitioned_faults(world, table);
+    match every {
+        Datum::Text(every) if ["day", "week", "month"].contains(&&**every) => {}
+        Datum::Text(_) => faults.push(OUT_OF_RANGE),
+        _ => faults.push(NULL),
+    }
+    match ahead {
+        Datum::Int(0..=10_000) => {}
+        Datum::Int(_) => faults.push(OUT_OF_RANGE),
+        _ => faults.push(NULL),
+    }
+    let counts_from = if let Datum::Int(epoch) = *epoch { epoch } else { ORIGINAL_EPOCH };
+    if !is_finite(counts_from) {
+        faults.push(NO_SUCH_TIME);
+    }
+    if let Datum::Int(from) = *from {
+        faults.extend(make_id(from, 0, 0, counts_from).err().unwrap_or_default());
+    }
+    // Partitions of two epochs may want one name.
+    let may_clash = *table == Datum::Int(world.taken) || counts_from != ORIGINAL_EPOCH;
+    if faults.is_empty() && may_clash && outcome.is_err() {
+        return vec!["42P07"];
+    }
+    if let (true, Ok(made)) = (faults.is_empty(), outcome) {
+        // From two days ago to those ahead, and parts of periods beside other partitions.
+        assert!((0..=20).contains(&number(made)), "{made:?} made by {arguments:?}");
+    }
+    faults
+}
+
+fn drop_partitions_row(world: &World, rng: &mut Rng) -> Arguments {
+    let before = match rng.u8(..8) {
+        0 => one_of(rng, &[INFINITY, MINUS_INFINITY, LAST_TIME, FIRST_TIME]),
+        1 => world.began + HOUR + rng.i64(0..DAY),
+        2 => any_time(rng).min(world.began - 400 * DAY),
+        _ => world.began - rng.i64(DAY..500 * DAY),
+    };
+    let table = any_partitioned(world, rng);
+    vec![table, or_null(Datum::Int(before), rng), epoch_or_null(rng), any_bool(rng)]
+}
+
+fn drop_partitions_faults(world: &mut World, arguments: &Arguments, outcome: &Outcome) -> Faults {
+    let [table, before, epoch, detach] = &arguments[..] else { unreachable!() };
+    let mut faults = partitioned_faults(world, table);
+    match *before {
+        Datum::Int(before) if !is_finite(before) => faults.push(NO_SUCH_TIME),
+        Datum::Int(before) if before > world.ended => faults.push(OUT_OF_RANGE),
+        Datum::Int(_) => {}
+        _ => faults.push(NULL),
+    }
+    if matches!(epoch, Datum::Int(at) if !is_finite(*at)) {
+        faults.push(NO_SUCH_TIME);
+    }
+    if *detach == Datum::Null {
+        faults.push(NULL);
+    }
+    // By an earlier epoch than theirs all ids look older than they are.
+    let looks_old = matches!(epoch, Datum::Int(at) if *at < ORIGINAL_EPOCH);
+    if faults.is_empty() && looks_old && outcome.is_err() {
+        return vec!["55000"];
+    }
     faults
 }
 
@@ -1119,6 +1500,22 @@ const MAKERS: &[Maker] = &[
         judge: adopt_table_faults,
     },
     Maker {
+        signature: "create_partitions(regclass,text,integer,timestamptz,timestamptz)",
+        is_slow: true,
+        call: "count(*) FROM create_partitions(a0, a1, a2, a3, a4)",
+        types: &["regclass", "text", "integer", "timestamptz", "timestamptz"],
+        row: create_partitions_row,
+        judge: create_partitions_faults,
+    },
+    Maker {
+        signature: "drop_partitions(regclass,timestamptz,timestamptz,boolean)",
+        is_slow: true,
+        call: "count(*) FROM drop_partitions(a0, a1, a2, a3)",
+        types: &["regclass", "timestamptz", "timestamptz", "boolean"],
+        row: drop_partitions_row,
+        judge: drop_partitions_faults,
+    },
+    Maker {
         signature: "shard_states()",
         is_slow: false,
         call: "count(*) FROM shard_states() WHERE shard <> a0",
@@ -1191,8 +1588,8 @@ fn functions_that_make_something_survive_bad_arguments() {
 #[test]
 fn every_function_of_the_extension_is_tested() {
     let (watch, mut client) = Watch::start();
-    let tested =
-        PURE.iter().map(Pure::signature).chain(MAKERS.iter().map(|maker| maker.signature.to_owned()));
+    let makers = MAKERS.iter().map(|maker| maker.signature).chain(OTHERS.iter().copied());
+    let tested = PURE.iter().map(Pure::signature).chain(makers.map(str::to_owned));
     let normalized = "SELECT array_agg(f::regprocedure::text) FROM unnest($1::text[]) AS f";
     let tested: Vec<String> = client.query_one(normalized, &[&tested.collect::<Vec<_>>()]).unwrap().get(0);
     let installed = "SELECT array_agg(objid::regprocedure::text) FROM pg_depend

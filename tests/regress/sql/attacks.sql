@@ -168,6 +168,16 @@ INSERT INTO calls (target, statement, rightly) VALUES
 ('id_between(bigint,timestamp with time zone,timestamp with time zone)', 'SELECT pg_catalog.count(*) FROM public.some_ids WHERE public.id_between(id, ''2017-12-16+00'', ''2017-12-17+00'')', NULL),
 ('id_between(bigint,timestamp with time zone,timestamp with time zone,timestamp with time zone)', 'SELECT pg_catalog.count(*) FROM public.some_ids WHERE public.id_between(id, ''2017-04-25+00'', ''2017-04-26+00'', ''2011-01-01+00'')', NULL),
 ('shard_for(bigint,integer)', 'SELECT public.shard_for(31341, 2000)', NULL),
+('id_to_shortcode(bigint)', 'SELECT public.id_to_shortcode(2236262423948874256)', NULL),
+('shortcode_to_id(text)', 'SELECT public.shortcode_to_id(''B8IzNOMBtIQ'')', NULL),
+('id_explain(bigint,timestamp with time zone)', 'SELECT pg_catalog.array_agg(e) FILTER (WHERE field OPERATOR(pg_catalog.<>) ''age'') FROM public.id_explain(2236262423948874256) AS e', NULL),
+('id_explain(bigint,timestamp with time zone)', 'SELECT pg_catalog.array_agg(e) FILTER (WHERE field OPERATOR(pg_catalog.<>) ''age'') FROM public.id_explain(2236262423948874256, ''2011-01-01+00'') AS e', NULL),
+('backfill_id(timestamp with time zone,integer)', 'SELECT public.backfill_id(''2020-01-01+00'', 5) OVER ()', NULL),
+('backfill_id(timestamp with time zone,integer,timestamp with time zone)', 'SELECT public.backfill_id(''2020-01-01+00'', 5, ''2011-01-01+00'') OVER ()', NULL),
+('create_partitions(regclass,text,integer,timestamp with time zone,timestamp with time zone)', 'SELECT pg_catalog.count(*) FROM public.create_partitions(''insta%s.days'', ''day'', 2, pg_catalog.now(), ''2012-01-01+00'')', '$1 = ''3'''),
+('create_partitions(regclass,text,integer,timestamp with time zone,timestamp with time zone)', 'SELECT pg_catalog.min(made::pg_catalog.text) FROM public.create_partitions(''insta%s.days'', ''month'', 0, ''2025-01-08+00'', ''2012-01-01+00'') AS made', '$1 = ''insta%s.days_p20250101'''),
+('drop_partitions(regclass,timestamp with time zone,timestamp with time zone,boolean)', 'SELECT public.drop_partitions(''insta%s.days'', ''2025-02-01+00'', ''2012-01-01+00'')', '$1 = ''insta%s.days_p20250101'''),
+('drop_partitions(regclass,timestamp with time zone,timestamp with time zone,boolean)', 'SELECT public.drop_partitions(''insta%s.days'', ''2025-03-01+00'', ''2012-01-01+00'', true)', '$1 = ''insta%s.days_p20250201'''),
 ('insta.next_id()', 'SELECT insta%s.next_id()', 'id_shard($1::bigint) = %s'),
 ('insta.next_id()', 'INSERT INTO insta%s.serials DEFAULT VALUES RETURNING id', 'id_shard($1::bigint) = %s'),
 ('insta.id_time(bigint)', 'SELECT insta%s.id_time(1671372309237077023)', '$1 = ''2017-12-16 22:25:27.28+00'''),
@@ -196,6 +206,8 @@ BEGIN
         IF call.target LIKE 'claim_shard%' THEN -- the first there is with a table
             EXECUTE format('CREATE TABLE insta%1$s.serials (id bigserial PRIMARY KEY);
                 CREATE TABLE insta%1$s.identities (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+                CREATE TABLE insta%1$s.days (id bigint PRIMARY KEY DEFAULT insta%1$s.next_id(), at timestamptz DEFAULT now()) PARTITION BY RANGE (id);
+                CREATE TABLE insta%1$s.likes (day bigint REFERENCES insta%1$s.days);
                 CREATE SCHEMA original%1$s CREATE SEQUENCE table_id_seq;
                 CREATE FUNCTION original%1$s.next_id() RETURNS bigint LANGUAGE plpgsql AS ''BEGIN
                     RETURN (floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1577836800000) << 23 | (1%1$s << 10) | nextval(''''original%1$s.table_id_seq'''') %% 1024;

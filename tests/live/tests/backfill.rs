@@ -1,0 +1,195 @@
+//! A history that is imported as a user does it: a CSV file, COPY, and ids at the rows' own times, while others write.
+
+use fastrand::Rng;
+use instagram_id_live::*;
+use postgres::Client;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+/// Unix milliseconds of the first row.
+const BEGIN: i64 = 1_577_836_800_000;
+const SHARDS: [i64; 3] = [5, 6, 7];
+const PER_MS: usize = 1024;
+
+/// What COPY loads: a number, the time in milliseconds, and the shard of each row, in no order.
+fn csv(rng: &mut Rng, count: usize) -> String {
+    let mut rows: Vec<(i64, i64)> = vec![];
+    let mut ms = BEGIN;
+    while rows.len() < count {
+        let shard = *rng.choice(&SHARDS).expect("some");
+        match rng.u8(..100) {
+            // A burst within a millisecond, up to all that it has room for, of one shard or of each.
+            0 => {
+                let count = if rng.bool() { PER_MS } else { rng.usize(1..=PER_MS) };
+                let shards = if rng.bool() { &SHARDS[..] } else { &[shard] };
+                rows.extend(shards.iter().flat_map(|shard| vec![(ms, *shard); count]));
+            }
+            // Some thousand within a second: at most 1,024 in a millisecond are one shard's.
+            1 => rows.extend((0..rng.usize(1000..5000)).map(|n| (ms + (n as i64 * 7) % 1000, shard))),
+            _ => rows.push((ms, shard)),
+        }
+        // After what has begun above.
+        ms += rng.i64(1000..5000);
+    }
+    rows.truncate(count);
+    rng.shuffle(&mut rows);
+    let mut file = String::new();
+    for (n, (ms, shard)) in rows.iter().enumerate() {
+        let (seconds, fraction) = (ms / 1000, ms % 1000);
+        let [days, of_day] = [seconds / 86_400, seconds % 86_400];
+        let [hour, minute, second] = [of_day / 3600, of_day / 60 % 60, of_day % 60];
+        // PostgreSQL reads the days as a Julian date, which 1970-01-01 is the 2,440,588th of.
+        let day = days + 2_440_588;
+        writeln!(file, "{n},J{day} {hour:02}:{minute:02}:{second:02}.{fraction:03}+00,{shard}").unwrap();
+    }
+    file
+}
+
+fn setup_import(client: &mut Client) {
+    setup(client);
+    client
+        .batch_execute(
+            "SELECT create_shard(6), create_shard(7);
+             CREATE TABLE staging (n bigint, time timestamptz, shard int);
+             CREATE TABLE posts (id bigint PRIMARY KEY DEFAULT next_id(5), n bigint)",
+        )
+        .unwrap();
+}
+
+fn load(client: &mut Client, file: &str) -> u64 {
+    let mut copy = client.copy_in("COPY staging FROM STDIN (FORMAT csv)").unwrap();
+    copy.write_all(file.as_bytes()).unwrap();
+    copy.finish().unwrap()
+}
+
+const IMPORT: &str =
+    "INSERT INTO posts SELECT backfill_id(time, shard) OVER (ORDER BY time, n), n FROM staging";
+
+#[test]
+fn an_import_beside_writers_has_each_row_at_its_time() {
+    let server = Server::start(&[("fsync", "off"), ("jit", "off"), ("max_wal_size", "4GB")]);
+    let mut client = server.connect();
+    setup_import(&mut client);
+    let count = length(200_000, 5_000_000);
+    let file = csv(&mut random("import"), count);
+    assert_eq!(load(&mut client, &file), count as u64);
+    client.batch_execute("ANALYZE staging").unwrap();
+
+    let new = [
+        query("INSERT INTO posts DEFAULT VALUES RETURNING id"),
+        query("INSERT INTO posts SELECT next_ids(5, 50) RETURNING id"),
+    ];
+    let before = memory(&mut client);
+    let (sessions, took) = under_load(
+        || server.try_connect(),
+        2,
+        &new,
+        || {
+            let started = Instant::now();
+            assert_eq!(client.execute(IMPORT, &[]).unwrap(), count as u64);
+            started.elapsed()
+        },
+    );
+    let after = memory(&mut client);
+    println!(
+        "{count} rows in {took:.1?}, {:.0} a second; {} bytes more",
+        count as f64 / took.as_secs_f64(),
+        after - before
+    );
+    let mut journal = Journal::new("writers beside an import", Clock::IN_STEP);
+    journal.add(sessions);
+    journal.check();
+
+    // That no id is there twice the primary key has seen to.
+    let wrong = "SELECT count(*) FILTER (WHERE id_time(id) <> time OR id_shard(id) <> shard), count(*) FROM posts JOIN staging USING (n)";
+    let row = client.query_one(wrong, &[]).unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (0, count as i64));
+    let disorder = "SELECT count(*) FROM (SELECT time, lag(time) OVER (ORDER BY id) AS before FROM posts JOIN staging USING (n)) AS pairs
+        WHERE before > time";
+    assert_eq!(one::<i64>(&mut client, disorder), 0, "ORDER BY id is not ORDER BY time");
+    let disorder = "SELECT count(*) FROM (SELECT n, time, lag((time, n)) OVER (PARTITION BY shard ORDER BY id) AS before FROM posts JOIN staging USING (n))
+        AS pairs WHERE before > (time, n)";
+    assert_eq!(one::<i64>(&mut client, disorder), 0, "rows of a millisecond are not in the window's order");
+
+    // Again, it finds all its rows there.
+    let again = client.execute(&format!("{IMPORT} ON CONFLICT DO NOTHING"), &[]).unwrap();
+    assert_eq!(again, 0);
+
+    // One row too many in a millisecond: then none is imported.
+    let rows: i64 = one(&mut client, "SELECT count(*) FROM posts");
+    client
+        .batch_execute(
+            "UPDATE staging SET time = time + interval '1 year';
+             INSERT INTO staging SELECT -n, '2023-01-01 00:00:00.5+00', 5 FROM generate_series(1, 1025) AS n",
+        )
+        .unwrap();
+    let (state, message, _) = error_of(&mut client, IMPORT);
+    assert_eq!(state, "2200H", "{message}");
+    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM posts"), rows);
+    client.batch_execute("DELETE FROM staging WHERE n = -1").unwrap();
+    assert_eq!(client.execute(IMPORT, &[]).unwrap(), count as u64 + 1024);
+}
+
+/// The most memory that the server's process has had, in bytes.
+fn memory(client: &mut Client) -> i64 {
+    let pid: i32 = one(client, "SELECT pg_backend_pid()");
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<i64>().unwrap() * 1024
+}
+
+/// A hundred times the rows take no more memory, and neither do rows whose arguments take some to compute, however many
+/// of them are of one millisecond.
+#[test]
+fn memory_stays_flat() {
+    let server = Server::start(&[("fsync", "off"), ("jit", "off")]);
+    let mut client = server.connect();
+    setup(&mut client);
+    let time = "timestamptz '2020-01-01+00' + g / 1000 * interval '1 ms'";
+    // generate_series in the target list streams.
+    let mut run = |rows: usize, shard: &str| {
+        let ids = format!(
+            "SELECT count(id) FROM (SELECT backfill_id({time}, {shard}) OVER () AS id FROM (SELECT generate_series(0, {rows} - 1) AS g) AS s) AS ids"
+        );
+        assert_eq!(one::<i64>(&mut client, &ids), rows as i64);
+        memory(&mut client)
+    };
+    let before = run(50_000, "5");
+    let after = run(length(5_000_000, 50_000_000), "5");
+    println!("{} bytes more for a hundred times the rows", after - before);
+    assert!(after - before < 1 << 20, "{before} {after}");
+    let before = after;
+    let after = run(20_000, "length(repeat('x', 100000 + g)) % 2");
+    println!("{} bytes more with arguments of 100 kB", after - before);
+    assert!(after - before < 4 << 20, "{before} {after}");
+}
+
+/// What an id costs beside row_number() over the same window.
+#[test]
+fn it_costs_little_more_than_row_number() {
+    let server = Server::start(&[("fsync", "off"), ("jit", "off"), ("work_mem", "256MB")]);
+    let mut client = server.connect();
+    setup_import(&mut client);
+    let count = length(200_000, 2_000_000);
+    load(&mut client, &csv(&mut random("cost"), count));
+    client.batch_execute("VACUUM ANALYZE staging").unwrap();
+    let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
+    let mut time = |call: &str| -> Duration {
+        let query = format!(
+            "SELECT count(x) FROM (SELECT {call} OVER (ORDER BY time) AS x FROM staging) AS numbered"
+        );
+        let before = cpu_time(pid);
+        assert_eq!(one::<i64>(&mut client, &query), count as i64);
+        cpu_time(pid) - before
+    };
+    let (mut ids, mut numbers) = (vec![], vec![]);
+    for _ in 0..9 {
+        numbers.push(time("row_number()"));
+        ids.push(time("backfill_id(time, shard)"));
+    }
+    let (ids, numbers) = (median(ids), median(numbers));
+    let each = (ids.as_secs_f64() - numbers.as_secs_f64()) * 1e9 / count as f64;
+    println!("{count} rows: {ids:.1?} CPU time, row_number() {numbers:.1?}; {each:.0} ns a row more");
+    assert!(ids < numbers * 10, "{ids:?} {numbers:?}");
+}

@@ -1,0 +1,196 @@
+//! Partitions made and dropped under load, and day by day as a scheduler has it done.
+
+use instagram_id_live::*;
+use postgres::Client;
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const WRITERS: usize = 6;
+const PERIODS: [&str; 3] = ["day", "week", "month"];
+
+/// A table partitioned by the ids that its default makes, with what may be in the way of making and dropping partitions.
+fn setup_events(client: &mut Client, partitions: &str) {
+    setup(client);
+    client
+        .batch_execute(&format!(
+            "CREATE TABLE insta5.people (id bigint PRIMARY KEY);
+             INSERT INTO insta5.people VALUES (1);
+             CREATE TABLE insta5.events (
+                 id bigint PRIMARY KEY DEFAULT insta5.next_id(), person bigint DEFAULT 1 REFERENCES insta5.people, kind text
+             ) PARTITION BY RANGE (id);
+             CREATE INDEX ON insta5.events (kind);
+             {partitions}"
+        ))
+        .unwrap();
+}
+
+/// Does this again and again while the load lasts; anything but success is a failure of the test.
+fn again_and_again(
+    server: &Server,
+    until: Instant,
+    statement: impl Fn(usize) -> String,
+) -> (usize, Duration) {
+    let mut client = server.connect();
+    let (mut calls, mut longest) = (0, Duration::ZERO);
+    while Instant::now() < until {
+        let statement = statement(calls);
+        let started = Instant::now();
+        client.batch_execute(&statement).unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+        longest = longest.max(started.elapsed());
+        calls += 1;
+        thread::sleep(Duration::from_millis(5));
+    }
+    (calls, longest)
+}
+
+/// Writers go on while sessions make and drop partitions of all sizes, with and without rolling that back. Each second
+/// and each tenth of it a partition of the writers' own time ends: those by hand are that small.
+#[test]
+fn writers_go_on_while_partitions_come_and_go() {
+    let server = Server::start(&[("fsync", "off"), ("deadlock_timeout", "100ms"), ("log_lock_waits", "on")]);
+    let seconds = length(5, 60);
+    setup_events(
+        &mut server.connect(),
+        &format!(
+            "DO $$
+             DECLARE
+                 start timestamptz := date_trunc('second', clock_timestamp());
+                 at timestamptz;
+             BEGIN
+                 FOR n IN 0..{seconds} * 2 + 40 LOOP
+                     at := start + n * interval '0.7 s';
+                     EXECUTE format('CREATE TABLE insta5.by_hand_%s PARTITION OF insta5.events FOR VALUES FROM (%s) TO (%s)',
+                         n, id_floor(at), id_floor(at + interval '0.3 s'));
+                 END LOOP;
+             END $$;
+             SELECT create_partitions('insta5.events', 'month', 1, now() - interval '40 days')"
+        ),
+    );
+    let inserts = [
+        query("INSERT INTO insta5.events DEFAULT VALUES RETURNING id"),
+        query("INSERT INTO insta5.events (kind) SELECT 'many' FROM generate_series(1, 100) RETURNING id"),
+        query(
+            "BEGIN; INSERT INTO insta5.events (kind) VALUES ('a') RETURNING id; SELECT FROM pg_sleep(0.002) OFFSET 1; \
+               INSERT INTO insta5.events (kind) VALUES ('b') RETURNING id; COMMIT",
+        ),
+    ];
+    let in_transaction = |call: String, n: usize| {
+        format!("BEGIN; {call}; {}", if n.is_multiple_of(3) { "ROLLBACK" } else { "COMMIT" })
+    };
+    let tally = Mutex::new(vec![]);
+    let (sessions, ()) = under_load(
+        || server.try_connect(),
+        WRITERS,
+        &inserts,
+        || {
+            let until = Instant::now() + Duration::from_secs(seconds);
+            thread::scope(|scope| {
+                for first in 0..3 {
+                    let (server, tally) = (&server, &tally);
+                    scope.spawn(move || {
+                    let figures = again_and_again(server, until, |n| {
+                        let (period, ahead) = (PERIODS[(first + n) % 3], n % 20);
+                        let make = format!(
+                            "SELECT count(*) FROM create_partitions('insta5.events', '{period}', {ahead}, now() - {} * interval '1 day')",
+                            n % 7 * 5
+                        );
+                        in_transaction(make, n)
+                    });
+                    tally.lock().unwrap().push(("create", figures));
+                });
+                }
+                for detach in [false, true] {
+                    let (server, tally) = (&server, &tally);
+                    scope.spawn(move || {
+                    let figures = again_and_again(server, until, |n| {
+                        // Detached partitions make way for those that are made in their place.
+                        let remove = format!(
+                            "WITH gone AS MATERIALIZED (SELECT part FROM drop_partitions('insta5.events', now() - {} * interval '1 day', detach => {detach}) AS part) \
+                             SELECT count(*) FROM gone",
+                            n % 5 * 6 + 2
+                        );
+                        let tidy = "DO $$ DECLARE it regclass; BEGIN FOR it IN SELECT oid FROM pg_class WHERE relnamespace = 'insta5'::regnamespace \
+                             AND relkind = 'r' AND relname LIKE 'events\\_p%' AND NOT relispartition LOOP EXECUTE format('DROP TABLE IF EXISTS %s', it); END LOOP; END $$";
+                        in_transaction(if detach { format!("{remove}; {tidy}") } else { remove }, n)
+                    });
+                    tally.lock().unwrap().push((if detach { "detach" } else { "drop" }, figures));
+                });
+                }
+            });
+        },
+    );
+    for (what, (calls, longest)) in tally.into_inner().unwrap() {
+        println!("    {what}: {calls} calls, the longest {longest:?}");
+        assert!(calls > 5, "{what}: {calls} calls");
+    }
+    let longest = sessions.iter().flat_map(Received::times).max().unwrap();
+    let mut journal = Journal::new("inserts while partitions come and go", Clock::IN_STEP);
+    let received: HashSet<i64> = sessions.iter().flat_map(|session| session.ids.iter().copied()).collect();
+    journal.add(sessions);
+    journal.check();
+    let mut client = server.connect();
+    let kept: HashSet<i64> = column(&mut client, "SELECT id FROM insta5.events").into_iter().collect();
+    println!("    {} ids received, the longest insert took {longest:?}", received.len());
+    let lost = received.difference(&kept).count();
+    assert_eq!(lost, 0, "{lost} of {} rows are lost", received.len());
+    assert_eq!(kept.len(), received.len(), "rows that nobody was told of");
+    let in_places: i64 = one(&mut client, "SELECT count(DISTINCT tableoid) FROM insta5.events");
+    assert!(in_places >= seconds as i64, "the rows are in {in_places} partitions");
+    assert!(!server.log().contains("deadlock detected"), "{}", server.log());
+}
+
+/// What a scheduler would do once a day, over days that the server's clock is taken through, with the table in use all
+/// the time: there is always room for what is to come, and what is over goes.
+#[test]
+fn day_by_day() {
+    let server = Server::start_with_a_clock_of_its_own(&[("fsync", "off")]);
+    setup_events(&mut server.connect(), "SELECT create_partitions('insta5.events', 'day', 3)");
+    let days = length(40, 400);
+    let insert = [query("INSERT INTO insta5.events DEFAULT VALUES RETURNING id")];
+    let mut journal = Journal::new("a clock that goes day by day, beside daily partitions", Clock::Set);
+    let (sessions, most) = under_load(
+        || server.try_connect(),
+        2,
+        &insert,
+        || {
+            let mut client = server.connect();
+            let mut most = 0;
+            for day in 1..=days {
+                // Some are left out: three days ahead are enough for two without the scheduler.
+                server.set_clock(&format!("+{day}d"));
+                thread::sleep(Duration::from_millis(20));
+                if day % 5 == 3 {
+                    continue;
+                }
+                client
+                    .batch_execute(
+                        "SELECT create_partitions('insta5.events', 'day', 3);
+                     SELECT drop_partitions('insta5.events', now() - interval '10 days')",
+                    )
+                    .unwrap();
+                let row = client
+                .query_one(
+                    "SELECT count(*), count(*) FILTER (WHERE begins > now()),
+                            extract(epoch FROM max(begins) - min(begins))::bigint / 86400 + 1
+                     FROM (SELECT id_time((regexp_match(pg_get_expr(relpartbound, oid), '\\d+'))[1]::bigint) AS begins
+                           FROM pg_class WHERE relispartition AND relkind = 'r') AS t",
+                    &[],
+                )
+                .unwrap();
+                let [count, ahead, span]: [i64; 3] = [row.get(0), row.get(1), row.get(2)];
+                assert_eq!((ahead, span), (3, count), "day {day}: ahead, and without a gap");
+                assert!(count <= 14, "day {day}: {count} partitions");
+                most = most.max(count);
+            }
+            most
+        },
+    );
+    let made: usize = sessions.iter().map(|session| session.ids.len()).sum();
+    println!("    {days} days, {made} inserts, {most} partitions at most");
+    assert_eq!(most, 14);
+    journal.add(sessions);
+    journal.faults = days;
+    journal.check();
+}
