@@ -11,13 +11,11 @@ use crate::error::Error;
 use crate::layout::{self, SEQ_BITS, SEQ_MAX, Shard};
 use crate::names;
 use crate::sys::{self, Window};
+use crate::tick::VALUES_PER_MS;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
 use rustc_hash::FxHashMap;
-
-/// How many ids of one shard a millisecond has room for.
-const PER_MS: i64 = SEQ_MAX as i64 + 1;
 
 /// Why rows get no ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,9 +54,9 @@ fn first_value(last: Option<i64>, ms: u64, count: i64) -> Result<i64, Refusal> {
     if last.is_some_and(|last| last >> SEQ_BITS > ms as i64) {
         Err(Refusal::Earlier)
     } else if last.is_some_and(|last| last >> SEQ_BITS == ms as i64) {
-        if next + count <= start + PER_MS { Ok(next) } else { Err(Refusal::Full) }
-    } else if count <= PER_MS {
-        Ok(start + (next & i64::from(SEQ_MAX)).min(PER_MS - count))
+        if next + count <= start + VALUES_PER_MS { Ok(next) } else { Err(Refusal::Full) }
+    } else if count <= VALUES_PER_MS {
+        Ok(start + (next & i64::from(SEQ_MAX)).min(VALUES_PER_MS - count))
     } else {
         Err(Refusal::Full)
     }
@@ -97,7 +95,7 @@ impl Group {
         if let (Some((ms, epoch)), Some(shard)) = (row.millisecond, row.shard) {
             let count = self.counts.entry((shard, ms)).or_default();
             *count += 1;
-            if *count > PER_MS {
+            if *count > VALUES_PER_MS {
                 return Err(Refused { why: Refusal::Full, ms, shard, epoch });
             }
         }

@@ -142,7 +142,8 @@ fn shortcode_to_id(code: &str) -> Result<i64, ErrorReport> {
     Ok(shortcode::decode(code).map_err(malformed)?)
 }
 
-fn time_of(id: i64, epoch: Epoch) -> Result<TimestampWithTimeZone, Error> {
+/// When an id was made, for an epoch.
+pub fn time_of(id: i64, epoch: Epoch) -> Result<TimestampWithTimeZone, Error> {
     epoch
         .time_of(layout::ms_of(id))
         .and_then(|at| TimestampWithTimeZone::try_from(at).ok())

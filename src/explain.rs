@@ -1,8 +1,9 @@
 //! `id_explain(id)`: all that an id says, for people.
 
 use crate::arguments;
+use crate::decode;
 use crate::definition;
-use crate::epoch::{Epoch, US_PER_MS};
+use crate::epoch::{Epoch, TimestampUs, US_PER_MS};
 use crate::error::Error;
 use crate::layout::{self, SEQ_BITS, SHARD_BITS, TIME_BITS};
 use crate::names;
@@ -39,8 +40,7 @@ fn explain(id: i64, epoch: Option<TimestampWithTimeZone>) -> Result<Vec<(&'stati
         Err(error) => return Err(error),
     };
     let epoch = asked.or(own_epoch).unwrap_or(Epoch::ORIGINAL);
-    let time =
-        epoch.time_of(ms).ok_or_else(|| Error::IdTimeOutOfRange { id, epoch: names::time(epoch.at()) })?;
+    let time: TimestampUs = decode::time_of(id, epoch)?.into();
     let age_s = (names::now() - time) / (1000 * US_PER_MS);
     let age = names::duration(age_s.abs());
     Ok(vec![

@@ -226,11 +226,22 @@ impl Parent {
         Ok(name)
     }
 
-    /// Those that are over before that time, in their order. Where by that epoch no partition is for the present, the ids
-    /// have another one, or the table is over, and nothing is dropped.
+    /// Those whose ids all come before that time, in their order. Where by that epoch no partition is for the ids that are
+    /// made now, they have another one, or the table is over, and nothing is dropped.
     fn partitions_to_drop(&self, before: TimestampUs, epoch: Epoch) -> Result<Vec<Oid>, Error> {
-        let over = self.partitions_before(bound(epoch, before));
-        if over.is_empty() || self.reaches_the_present(before, epoch) {
+        let (end, now) = (bound(epoch, before), bound(epoch, names::now()));
+        let is_over = |range: Range| {
+            let ends = range.to.is_some_and(|to| end.is_none_or(|end| to <= end));
+            range.from.is_some_and(|from| from >= 0) && ends
+        };
+        // One that goes on to MAXVALUE is for now, but would be by any epoch: it counts if it begins after that time, too.
+        let is_for_now = |range: Range| match range.to {
+            Some(to) => now.is_some_and(|now| to > now),
+            None => now.is_some() && range.from >= end,
+        };
+        let partitions = catalog::partitions(self.oid);
+        let over: Vec<Oid> = partitions.iter().filter(|it| is_over(it.range)).map(|it| it.oid).collect();
+        if over.is_empty() || partitions.iter().any(|it| is_for_now(it.range)) {
             Ok(over)
         } else {
             Err(Error::NoPresentPartition {
@@ -238,28 +249,6 @@ impl Parent {
                 epoch: names::time(epoch.at()),
             })
         }
-    }
-
-    /// Those whose ids all come before that one (`None` where all ids do), in their order.
-    fn partitions_before(&self, end: Option<i64>) -> Vec<Oid> {
-        let is_over = |range: Range| {
-            let ends = range.to.is_some_and(|to| end.is_none_or(|end| to <= end));
-            range.from.is_some_and(|from| from >= 0) && ends
-        };
-        catalog::partitions(self.oid).into_iter().filter(|it| is_over(it.range)).map(|it| it.oid).collect()
-    }
-
-    /// Whether there is a partition for the ids that are made now. One that goes on to MAXVALUE is, but would be by any
-    /// epoch: it counts if it begins after that time, too.
-    fn reaches_the_present(&self, before: TimestampUs, epoch: Epoch) -> bool {
-        let (Some(before), Some(now)) = (bound(epoch, before), bound(epoch, names::now())) else {
-            return false;
-        };
-        let reaches = |range: Range| match range.to {
-            Some(to) => to > now,
-            None => range.from >= Some(before),
-        };
-        catalog::partitions(self.oid).iter().any(|partition| reaches(partition.range))
     }
 
     /// Drops a partition, or detaches it. Returns its name.
