@@ -3,7 +3,7 @@
 #
 #   setup.sh build     what a build for an installed PostgreSQL needs: a C compiler, libclang, cargo-pgrx
 #   setup.sh server    these, and a PostgreSQL to try the extension on
-#   setup.sh servers   these, and what the tests need: a PostgreSQL of each major, and libfaketime
+#   setup.sh servers   these, and what the tests need: a PostgreSQL of each major
 #   setup.sh lint      what a look at the fuzzer's code needs, and nothing of the above: compilers of C and C++
 #   setup.sh fuzz      these, and cargo-fuzz
 #
@@ -59,10 +59,6 @@ missing_packages() {
         command -v runuser >/dev/null || echo util-linux
         command -v sudo >/dev/null || echo sudo
     fi
-    [ "$what" = servers ] || return 0
-
-    # The tests set the clock of their servers.
-    compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || echo libfaketime
 }
 
 # The newest major whose server Debian's packages have installed.

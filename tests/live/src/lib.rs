@@ -4,6 +4,7 @@
 //! the PostgreSQL, into which the extension must be installed. Run by root, the servers run as the user `postgres`.
 //! With `TORTURE=1` in the environment the scenarios are run at length.
 
+mod clock;
 mod datum;
 mod journal;
 mod load;
@@ -11,6 +12,7 @@ mod original;
 mod server;
 pub mod spec;
 
+pub use clock::{DAY, HOUR, YEAR};
 pub use datum::{Arguments, Datum, columns, parameters};
 pub use journal::{Clock, Figures, Journal, Received};
 pub use load::{

@@ -1,5 +1,6 @@
 //! Servers for the tests to start, crash and stop.
 
+use crate::clock::ClockOfItsOwn;
 use postgres::error::SqlState;
 use postgres::{Client, Config, NoTls};
 use rustix::process::{Pid, Signal};
@@ -18,8 +19,7 @@ pub struct Server {
     dir: TempDir,
     bin: PathBuf,
     owner: Option<(u32, u32)>,
-    /// The library that lets the server see another clock than the machine's.
-    faketime: Option<PathBuf>,
+    clock: Option<ClockOfItsOwn>,
     postmaster: Mutex<Option<Child>>,
 }
 
@@ -48,22 +48,16 @@ impl Server {
     /// A server whose clock is set by [`Server::set_clock`].
     pub fn start_with_a_clock_of_its_own(settings: &[(&str, &str)]) -> Server {
         let mut server = Server::new(&pg_config());
-        let library = fs::read_dir("/usr/lib")
-            .unwrap()
-            .filter_map(|entry| Some(entry.ok()?.path().join("faketime/libfaketime.so.1")))
-            .find(|path| path.exists());
-        server.faketime = Some(library.expect("Debian's package libfaketime"));
-        server.set_clock("+0");
+        server.clock = Some(ClockOfItsOwn::new(server.path()));
         server.initialize(settings);
+        // Programs are started without what cannot be loaded.
+        assert!(!server.log().contains("cannot be preloaded"), "{}", server.log());
         server
     }
 
-    /// Sets the server's clock, by an offset from the machine's such as `+2h` or `-1d`. All its processes see it at
-    /// once.
-    pub fn set_clock(&self, offset: &str) {
-        let new = self.path().join("clock.new");
-        fs::write(&new, offset).unwrap();
-        fs::rename(new, self.path().join("clock")).unwrap();
+    /// Sets the server's clock, to be ahead of the machine's by this many seconds. All its processes see it at once.
+    pub fn set_clock(&self, offset: f64) {
+        self.clock.as_ref().expect("a clock of its own").set(offset);
     }
 
     /// A server that starts as a copy of a running one, with all its settings, and follows it.
@@ -140,7 +134,7 @@ impl Server {
         if let Some((uid, gid)) = owner {
             chown(dir.path(), Some(uid), Some(gid)).unwrap();
         }
-        Server { dir, bin, owner, faketime: None, postmaster: Mutex::new(None) }
+        Server { dir, bin, owner, clock: None, postmaster: Mutex::new(None) }
     }
 
     fn configure(&self, settings: &[(&str, &str)]) {
@@ -173,9 +167,8 @@ impl Server {
     fn spawn(&self) {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path().join("log")).unwrap();
         let mut command = self.command("postgres", &["-D", "data"]);
-        if let Some(library) = &self.faketime {
-            command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", self.path().join("clock"));
-            command.env("FAKETIME_NO_CACHE", "1").env("DONT_FAKE_MONOTONIC", "1");
+        if let Some(clock) = &self.clock {
+            clock.show(&mut command);
         }
         let child = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         *self.postmaster.lock().unwrap() = Some(child);

@@ -4,10 +4,10 @@ use instagram_id_live::*;
 use postgres::{Client, NoTls};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const SESSIONS: usize = 6;
-const STEPS: [&str; 10] = ["+1s", "-1s", "+1h", "-1h", "+0", "+1d", "-1d", "+30s", "-2d", "+0"];
+const STEPS: [f64; 10] = [1.0, -1.0, HOUR, -HOUR, 0.0, DAY, -DAY, 30.0, -2.0 * DAY, 0.0];
 
 fn server() -> Server {
     Server::start_with_a_clock_of_its_own(&[("fsync", "off")])
@@ -17,13 +17,59 @@ fn ahead_in_view(client: &mut Client) -> f64 {
     one(client, "SELECT extract(epoch FROM ahead)::float8 FROM shards WHERE shard = 5")
 }
 
+fn machine_us() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64
+}
+
+/// The tests' own tool: to the microsecond, at once, in a session that runs on and in a program that it starts.
+#[test]
+fn the_clock_is_what_it_has_been_set_to() {
+    let server = server();
+    let mut client = server.connect();
+    client.batch_execute("CREATE TABLE shown (s text)").unwrap();
+    // By each of the functions that tell the time, and how exact they are.
+    let sources = [
+        // gettimeofday
+        ("SELECT 1", "SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint", 1),
+        // time
+        (
+            "CHECKPOINT",
+            "SELECT (extract(epoch FROM checkpoint_time) * 1e6)::bigint FROM pg_control_checkpoint()",
+            1_000_000,
+        ),
+        // clock_gettime; a fraction out of its bounds has more digits, or a sign
+        (
+            "TRUNCATE shown; COPY shown FROM PROGRAM 'date +%s.%N'",
+            "SELECT (substring(s, '^\\d+\\.\\d{9}$')::numeric * 1e6)::bigint FROM shown",
+            1,
+        ),
+    ];
+    // With these fractions the seconds are carried, one way and the other, whenever the test runs.
+    let offsets =
+        [0.0, 0.999_999, -0.999_999, -0.000_001, 20.0 * YEAR + 0.999_999, -20.0 * YEAR - 0.999_999, 0.0];
+    for offset in offsets {
+        server.set_clock(offset);
+        for (ask, answer, exact_to) in sources {
+            let before = machine_us();
+            client.batch_execute(ask).unwrap();
+            let shown = one::<i64>(&mut client, answer);
+            let after = machine_us();
+            let machine = shown - (offset * 1e6).round() as i64;
+            assert!(
+                (before - exact_to..=after).contains(&machine),
+                "{offset}: {ask}: {shown} between {before} and {after}"
+            );
+        }
+    }
+}
+
 #[test]
 fn an_idle_sequence_follows_the_clock_forward_and_waits_for_it_backward() {
     let server = server();
     let mut client = server.connect();
     setup(&mut client);
     let mut last = 0;
-    let mut next = |offset: &str| {
+    let mut next = |offset: f64| {
         server.set_clock(offset);
         let id: i64 = one(&mut client, "SELECT next_id(5)");
         assert!(id > last, "{offset}: {id} after {last}");
@@ -31,18 +77,18 @@ fn an_idle_sequence_follows_the_clock_forward_and_waits_for_it_backward() {
         lead(&mut client, id)
     };
     let follows = |lead: f64| lead.abs() < 0.5;
-    let ahead_by = |lead: f64, hours: f64| (lead - hours * 3600.0).abs() < 5.0;
-    assert!(follows(next("+0")));
-    assert!(follows(next("+1s")));
-    assert!(ahead_by(next("+0"), 1.0 / 3600.0));
-    assert!(follows(next("+1h")));
-    assert!(ahead_by(next("-1h"), 2.0));
-    assert!(follows(next("+1d")));
-    assert!(ahead_by(next("-1d"), 48.0));
-    assert!(ahead_by(next("+0"), 24.0));
+    let ahead_by = |lead: f64, seconds: f64| (lead - seconds).abs() < 5.0;
+    assert!(follows(next(0.0)));
+    assert!(follows(next(1.0)));
+    assert!(ahead_by(next(0.0), 1.0));
+    assert!(follows(next(HOUR)));
+    assert!(ahead_by(next(-HOUR), 2.0 * HOUR));
+    assert!(follows(next(DAY)));
+    assert!(ahead_by(next(-DAY), 2.0 * DAY));
+    assert!(ahead_by(next(0.0), DAY));
     // Years ahead, as a broken battery or a typo has it, and back.
-    assert!(follows(next("+10y")));
-    assert!(ahead_by(next("+0"), 10.0 * 365.0 * 24.0));
+    assert!(follows(next(10.0 * YEAR)));
+    assert!(ahead_by(next(0.0), 10.0 * YEAR));
 }
 
 /// Whatever the clock does, no insert fails: a failure would end its session, and the test.
@@ -56,7 +102,7 @@ fn under_load_the_clock_may_jump_as_it_likes() {
         SESSIONS,
         &everything(),
         || {
-            for step in STEPS.iter().cycle().take(length(30, 600)) {
+            for &step in STEPS.iter().cycle().take(length(30, 600)) {
                 server.set_clock(step);
                 journal.faults += 1;
                 thread::sleep(Duration::from_millis(150));
@@ -90,12 +136,12 @@ fn under_load_the_clock_may_drift_as_it_likes() {
                 while started.elapsed().as_secs_f64() < seconds {
                     thread::sleep(Duration::from_millis(5));
                     offset = before + started.elapsed().as_secs_f64() * rate;
-                    server.set_clock(&format!("{offset:+.6}"));
+                    server.set_clock(offset);
                 }
                 journal.faults += 1;
                 let shown: f64 =
                     one(&mut server.connect(), "SELECT extract(epoch FROM clock_timestamp())::float8");
-                let off_by = shown - unix_seconds();
+                let off_by = shown - machine_us() as f64 / 1e6;
                 assert!((off_by - offset).abs() < 0.5, "the clock is off by {off_by} s, not {offset}");
             }
         },
@@ -105,10 +151,6 @@ fn under_load_the_clock_may_drift_as_it_likes() {
     // From its furthest the clock has gone back by at most what the negative drifts took, and is ahead of that again.
     let ahead = ahead_in_view(&mut server.connect());
     assert!(ahead <= 1.82 * seconds + 0.5, "{ahead} s ahead");
-}
-
-fn unix_seconds() -> f64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64()
 }
 
 /// A session on its own, whose turn is always: single inserts take as long while the clock jumps back and forth as
@@ -186,10 +228,10 @@ fn a_clock_set_years_ahead_and_back_is_told_of() {
     let (mut before, told_before) = connect_to_be_told(&server);
     journal.add([make_ids(&mut before)]);
     // While the clock itself is wrong nobody can know.
-    server.set_clock("+10y");
+    server.set_clock(10.0 * YEAR);
     journal.add([make_ids(&mut before)]);
     assert!(told_before.lock().unwrap().is_empty());
-    server.set_clock("+0");
+    server.set_clock(0.0);
     let (mut after, told_after) = connect_to_be_told(&server);
     for _ in 0..2 {
         journal.add([make_ids(&mut before), make_ids(&mut after)]);
@@ -221,14 +263,14 @@ fn a_clock_out_of_all_bounds_is_refused_and_does_no_harm() {
     let mut journal = Journal::new("clock before the epoch and past the end", Clock::Set);
     let mut received = Received::default();
     received.run(&mut client, "SELECT next_id(5)").unwrap();
-    server.set_clock("-20y");
+    server.set_clock(-20.0 * YEAR);
     received.run(&mut client, "SELECT next_ids(5, 3000)").unwrap();
     assert_eq!(error_of(&mut client, "SELECT next_id(5, 'unused')").0, "22008");
-    server.set_clock("+25y");
+    server.set_clock(25.0 * YEAR);
     for refused in ["SELECT next_id(5)", "SELECT next_ids(5, 10)", "SELECT next_id(5, 'unused')"] {
         assert_eq!(error_of(&mut client, refused).0, "2200H", "{refused}");
     }
-    server.set_clock("+0");
+    server.set_clock(0.0);
     received.run(&mut client, "SELECT next_ids(5, 3000)").unwrap();
     assert!(lead(&mut client, *received.ids.last().unwrap()) < 4.0);
     journal.faults = 3;
