@@ -2,6 +2,7 @@
 
 use crate::Received;
 use crate::journal::Moment;
+use postgres::error::Severity;
 use postgres::{Client, Error};
 use std::error::Error as _;
 use std::io::{self, Write};
@@ -149,8 +150,11 @@ fn session(
 /// dropped.
 fn is_loss_of_connection(error: &Error) -> bool {
     match error.as_db_error() {
-        // admin_shutdown, crash_shutdown, cannot_connect_now
-        Some(error) => ["57P01", "57P02", "57P03"].contains(&error.code().code()),
+        // admin_shutdown, crash_shutdown, cannot_connect_now, and query_canceled where it is connecting that was cancelled
+        Some(error) => match error.code().code() {
+            "57P01" | "57P02" | "57P03" => true,
+            code => code == "57014" && error.parsed_severity() == Some(Severity::Fatal),
+        },
         None => error.is_closed() || error.source().is_some_and(|source| source.is::<io::Error>()),
     }
 }
