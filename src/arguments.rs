@@ -11,7 +11,7 @@ const NAME_LIMIT: usize = pgrx::pg_sys::NAMEDATALEN as usize;
 
 /// A shard, 0 to 8191.
 pub fn shard(number: i32) -> Result<Shard, Error> {
-    Shard::new(number).ok_or(Error::ShardOutOfRange(number))
+    Shard::new(number).ok_or_else(|| Error::ShardOutOfRange(number))
 }
 
 /// A shard of a function that makes something, and so wants one.
@@ -21,7 +21,7 @@ pub fn shard_not_null(number: Option<i32>) -> Result<Shard, Error> {
 
 /// An epoch: any finite time.
 pub fn epoch(at: TimestampWithTimeZone) -> Result<Epoch, Error> {
-    Epoch::new(at.into()).ok_or(Error::EpochInfinite)
+    Epoch::new(at.into()).ok_or_else(|| Error::EpochInfinite)
 }
 
 /// An epoch for a shard that is to make ids now: it must have begun, and ids must not be negative yet.
@@ -63,5 +63,5 @@ pub fn schema_name(name: String) -> Result<String, Error> {
 
 /// An argument that functions which make something want, and must not be NULL to do without.
 pub fn not_null<T>(value: Option<T>, argument: Argument) -> Result<T, Error> {
-    value.ok_or(Error::Null(argument))
+    value.ok_or_else(|| Error::Null(argument))
 }

@@ -7,12 +7,11 @@
 
 use crate::arguments;
 use crate::epoch::{Epoch, TimestampUs, US_PER_MS};
-use crate::error::Error;
+use crate::error::{Error, or_raise};
 use crate::layout::{self, SEQ_BITS, SEQ_MAX, Shard};
 use crate::names;
 use crate::sys::{self, Window};
 use crate::tick::VALUES_PER_MS;
-use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
 use rustc_hash::FxHashMap;
@@ -173,7 +172,7 @@ fn row(window: Window, offset: usize) -> Result<Option<Row>, Error> {
     let Some([time, shard, epoch]) = values else { return Ok(None) };
     let shard = shard.map(|shard| arguments::shard(shard.value() as i32)).transpose()?;
     let epoch = epoch
-        .map(|epoch| Epoch::new(epoch.value() as TimestampUs).ok_or(Error::EpochInfinite))
+        .map(|epoch| Epoch::new(epoch.value() as TimestampUs).ok_or_else(|| Error::EpochInfinite))
         .transpose()?;
     let millisecond_of = |(time, epoch): (Datum, Epoch)| {
         let time = time.value() as TimestampUs;
@@ -192,12 +191,14 @@ fn row(window: Window, offset: usize) -> Result<Option<Row>, Error> {
 /// or for a shard outside 0..8191, 22008 for a time before the epoch or past the field's 41 bits, 42809 where it is called
 /// without a window.
 #[pg_extern(sql = false)]
-fn backfill_id(fcinfo: pg_sys::FunctionCallInfo) -> Result<Option<i64>, ErrorReport> {
-    // SAFETY: the call is this one.
-    let window = unsafe { Window::of_call(fcinfo) }.ok_or(Error::NotOverWindow)?;
-    // SAFETY: its state is a Backfill, and here is the one reference to it.
-    let state = unsafe { sys::state_of_call::<Backfill>(fcinfo) };
-    Ok(state.id(window)?)
+fn backfill_id(fcinfo: pg_sys::FunctionCallInfo) -> Option<i64> {
+    or_raise(|| {
+        // SAFETY: the call is this one.
+        let window = unsafe { Window::of_call(fcinfo) }.ok_or_else(|| Error::NotOverWindow)?;
+        // SAFETY: its state is a Backfill, and here is the one reference to it.
+        let state = unsafe { sys::state_of_call::<Backfill>(fcinfo) };
+        state.id(window)
+    })
 }
 
 // pgrx knows no window functions.

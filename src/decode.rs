@@ -5,11 +5,10 @@
 
 use crate::arguments;
 use crate::epoch::Epoch;
-use crate::error::Error;
+use crate::error::{Error, or_raise};
 use crate::layout::{self, Seq, Shard};
 use crate::names;
 use crate::shortcode;
-use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 /// `id_time(id)`: when the id was made, to the millisecond.
@@ -25,8 +24,8 @@ fn id_time(id: i64) -> TimestampWithTimeZone {
 ///
 /// 22008 for an infinite epoch, or one so late that the time is past what a timestamptz holds.
 #[pg_extern(name = "id_time", immutable, strict, parallel_safe)]
-fn id_time_epoch(id: i64, epoch: TimestampWithTimeZone) -> Result<TimestampWithTimeZone, ErrorReport> {
-    Ok(time_of(id, arguments::epoch(epoch)?)?)
+fn id_time_epoch(id: i64, epoch: TimestampWithTimeZone) -> TimestampWithTimeZone {
+    or_raise(|| time_of(id, arguments::epoch(epoch)?))
 }
 
 /// `id_shard(id)`: the logical shard that made the id, 0 to 8191.
@@ -48,8 +47,8 @@ fn id_seq(id: i64) -> i32 {
 /// 22023 for a shard outside 0..8191 or a seq outside 0..1023, 22008 for a time before the epoch or past the
 /// field's 41 bits.
 #[pg_extern(immutable, strict, parallel_safe)]
-fn make_id(time: TimestampWithTimeZone, shard: i32, seq: i32) -> Result<i64, ErrorReport> {
-    Ok(id_of_parts(time, shard, seq, Epoch::ORIGINAL)?)
+fn make_id(time: TimestampWithTimeZone, shard: i32, seq: i32) -> i64 {
+    or_raise(|| id_of_parts(time, shard, seq, Epoch::ORIGINAL))
 }
 
 /// `make_id(time, shard, seq, epoch)`: the same for an epoch of the shard's own.
@@ -58,13 +57,8 @@ fn make_id(time: TimestampWithTimeZone, shard: i32, seq: i32) -> Result<i64, Err
 ///
 /// As `make_id(time, shard, seq)`; also 22008 for an infinite epoch.
 #[pg_extern(name = "make_id", immutable, strict, parallel_safe)]
-fn make_id_epoch(
-    time: TimestampWithTimeZone,
-    shard: i32,
-    seq: i32,
-    epoch: TimestampWithTimeZone,
-) -> Result<i64, ErrorReport> {
-    Ok(id_of_parts(time, shard, seq, arguments::epoch(epoch)?)?)
+fn make_id_epoch(time: TimestampWithTimeZone, shard: i32, seq: i32, epoch: TimestampWithTimeZone) -> i64 {
+    or_raise(|| id_of_parts(time, shard, seq, arguments::epoch(epoch)?))
 }
 
 /// `id_floor(time)`: the smallest id at or after a time, for range queries and partition bounds.
@@ -73,8 +67,8 @@ fn make_id_epoch(
 ///
 /// 22008 for a time before the epoch or past the field's 41 bits.
 #[pg_extern(immutable, strict, parallel_safe)]
-fn id_floor(time: TimestampWithTimeZone) -> Result<i64, ErrorReport> {
-    Ok(floor_of(time, Epoch::ORIGINAL)?)
+fn id_floor(time: TimestampWithTimeZone) -> i64 {
+    or_raise(|| floor_of(time, Epoch::ORIGINAL))
 }
 
 /// `id_floor(time, epoch)`: the same for an epoch of the shard's own.
@@ -83,8 +77,8 @@ fn id_floor(time: TimestampWithTimeZone) -> Result<i64, ErrorReport> {
 ///
 /// As `id_floor(time)`; also 22008 for an infinite epoch.
 #[pg_extern(name = "id_floor", immutable, strict, parallel_safe)]
-fn id_floor_epoch(time: TimestampWithTimeZone, epoch: TimestampWithTimeZone) -> Result<i64, ErrorReport> {
-    Ok(floor_of(time, arguments::epoch(epoch)?)?)
+fn id_floor_epoch(time: TimestampWithTimeZone, epoch: TimestampWithTimeZone) -> i64 {
+    or_raise(|| floor_of(time, arguments::epoch(epoch)?))
 }
 
 /// `id_range_end(from_time, to_time)`: the id below which the range of times ends; a part of `id_between`.
@@ -93,11 +87,8 @@ fn id_floor_epoch(time: TimestampWithTimeZone, epoch: TimestampWithTimeZone) -> 
 ///
 /// As `id_floor`; also 22008 where ids turn negative within the range, so that no one interval holds it.
 #[pg_extern(immutable, strict, parallel_safe)]
-fn id_range_end(
-    from_time: TimestampWithTimeZone,
-    to_time: TimestampWithTimeZone,
-) -> Result<i64, ErrorReport> {
-    Ok(range_end(from_time, to_time, Epoch::ORIGINAL)?)
+fn id_range_end(from_time: TimestampWithTimeZone, to_time: TimestampWithTimeZone) -> i64 {
+    or_raise(|| range_end(from_time, to_time, Epoch::ORIGINAL))
 }
 
 /// `id_range_end(from_time, to_time, epoch)`: the same for an epoch of the shard's own.
@@ -110,8 +101,8 @@ fn id_range_end_epoch(
     from_time: TimestampWithTimeZone,
     to_time: TimestampWithTimeZone,
     epoch: TimestampWithTimeZone,
-) -> Result<i64, ErrorReport> {
-    Ok(range_end(from_time, to_time, arguments::epoch(epoch)?)?)
+) -> i64 {
+    or_raise(|| range_end(from_time, to_time, arguments::epoch(epoch)?))
 }
 
 /// `shard_for(key, shards)`: the logical shard that a key belongs to, `key % shards` and never negative.
@@ -120,9 +111,9 @@ fn id_range_end_epoch(
 ///
 /// 22023 for a number of shards outside 1..8192.
 #[pg_extern(immutable, strict, parallel_safe)]
-fn shard_for(key: i64, shards: i32) -> Result<i32, ErrorReport> {
-    let shard = layout::shard_for(key, shards).ok_or(Error::ShardsOutOfRange(shards))?;
-    Ok(shard.number().into())
+fn shard_for(key: i64, shards: i32) -> i32 {
+    let shard = or_raise(|| layout::shard_for(key, shards).ok_or_else(|| Error::ShardsOutOfRange(shards)));
+    shard.number().into()
 }
 
 /// `id_to_shortcode(id)`: the id as links carry it, in digits of 64.
@@ -137,9 +128,9 @@ fn id_to_shortcode(id: i64) -> String {
 ///
 /// 22P02 for a text that is no short code, or stands for more than 64 bits.
 #[pg_extern(immutable, strict, parallel_safe)]
-fn shortcode_to_id(code: &str) -> Result<i64, ErrorReport> {
+fn shortcode_to_id(code: &str) -> i64 {
     let malformed = |why| Error::ShortcodeMalformed { code: code.to_owned(), why };
-    Ok(shortcode::decode(code).map_err(malformed)?)
+    or_raise(|| shortcode::decode(code).map_err(malformed))
 }
 
 /// When an id was made, for an epoch.
@@ -152,7 +143,7 @@ pub fn time_of(id: i64, epoch: Epoch) -> Result<TimestampWithTimeZone, Error> {
 
 fn id_of_parts(time: TimestampWithTimeZone, shard: i32, seq: i32, epoch: Epoch) -> Result<i64, Error> {
     let shard = arguments::shard(shard)?;
-    let seq = Seq::new(seq).ok_or(Error::SeqOutOfRange(seq))?;
+    let seq = Seq::new(seq).ok_or_else(|| Error::SeqOutOfRange(seq))?;
     let ms = epoch.ms_at(time.into()).map_err(|why| arguments::out_of_field(why, time.into(), epoch))?;
     Ok(layout::pack(ms, shard, seq))
 }

@@ -2,9 +2,9 @@
 
 use crate::layout::{ISSUED_MS_MAX, SEQ_MAX, SHARD_MAX};
 use crate::shortcode::Malformed;
-use pgrx::PgSqlErrorCode as SqlState;
 use pgrx::pg_sys::{Oid, panic::ErrorReport};
 use pgrx::spi::{quote_identifier, quote_literal};
+use pgrx::{PgLogLevel, PgSqlErrorCode as SqlState};
 use std::fmt::{self, Display};
 use thiserror::Error;
 
@@ -455,6 +455,25 @@ impl From<Error> for ErrorReport {
     fn from(error: Error) -> ErrorReport {
         ErrorReport::new(error.sqlstate(), error.to_string(), "instagram_id").set_hint(error.hint())
     }
+}
+
+/// What `f` gives, or its error raised: the edge of a function that is called for every row.
+///
+/// pgrx also raises the error of a function that returns a `Result`. But an `ErrorReport`, or the room for one, is handed
+/// over by value then, which shows in what `next_id` costs (docs/performance.md).
+#[track_caller]
+pub fn or_raise<T>(f: impl FnOnce() -> Result<T, Error>) -> T {
+    match f() {
+        Ok(value) => value,
+        Err(error) => raise(error),
+    }
+}
+
+#[cold]
+#[track_caller]
+fn raise(error: Error) -> ! {
+    ErrorReport::from(error).report(PgLogLevel::ERROR);
+    unreachable!("an error does not return")
 }
 
 /// A text that may be of any length, as a message shows it.

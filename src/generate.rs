@@ -4,12 +4,11 @@
 
 use crate::arguments::{self, not_null};
 use crate::epoch::Epoch;
-use crate::error::{Argument, Error};
+use crate::error::{Argument, Error, or_raise};
 use crate::layout::{self, Shard};
 use crate::oid_types::Regclass;
 use crate::sequence::{self, Clock, Request, Source};
 use crate::settings;
-use pgrx::pg_sys::panic::{ErrorReport, ErrorReportable};
 use pgrx::prelude::*;
 
 /// `next_id(shard)`: the next id of a shard, from the sequence in its schema.
@@ -19,9 +18,11 @@ use pgrx::prelude::*;
 /// 22004 without a shard, 22023 for a shard outside 0..8191, 42P01 where it has no schema or sequence, and those
 /// of [`next_id_from`].
 #[pg_extern(name = "next_id", volatile, parallel_unsafe)]
-fn next_id_of_shard(shard: Option<i32>) -> Result<i64, ErrorReport> {
-    let shard = arguments::shard_not_null(shard)?;
-    Ok(next_id_from(shard, Source::Shard(shard))?)
+fn next_id_of_shard(shard: Option<i32>) -> i64 {
+    or_raise(|| {
+        let shard = arguments::shard_not_null(shard)?;
+        next_id_from(shard, Source::Shard(shard))
+    })
 }
 
 /// `next_id(shard, seq)`: the next id of a shard from a sequence of the caller's own, say one for each table.
@@ -30,10 +31,12 @@ fn next_id_of_shard(shard: Option<i32>) -> Result<i64, ErrorReport> {
 ///
 /// 22004 without a shard or sequence, 22023 for a shard outside 0..8191, and those of [`next_id_from`].
 #[pg_extern(name = "next_id", volatile, parallel_unsafe)]
-fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> Result<i64, ErrorReport> {
-    let shard = arguments::shard_not_null(shard)?;
-    let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
-    Ok(next_id_from(shard, Source::Clock(Clock { sequence, epoch: Epoch::ORIGINAL }))?)
+fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> i64 {
+    or_raise(|| {
+        let shard = arguments::shard_not_null(shard)?;
+        let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
+        next_id_from(shard, Source::Clock(Clock { sequence, epoch: Epoch::ORIGINAL }))
+    })
 }
 
 /// `next_id(shard, seq, epoch)`: the same with an epoch of the caller's own.
@@ -46,11 +49,13 @@ fn next_id_of_sequence_and_epoch(
     shard: Option<i32>,
     seq: Option<Regclass>,
     epoch: Option<TimestampWithTimeZone>,
-) -> Result<i64, ErrorReport> {
-    let shard = arguments::shard_not_null(shard)?;
-    let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
-    let epoch = arguments::epoch(not_null(epoch, Argument::Epoch)?)?;
-    Ok(next_id_from(shard, Source::Clock(Clock { sequence, epoch }))?)
+) -> i64 {
+    or_raise(|| {
+        let shard = arguments::shard_not_null(shard)?;
+        let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
+        let epoch = arguments::epoch(not_null(epoch, Argument::Epoch)?)?;
+        next_id_from(shard, Source::Clock(Clock { sequence, epoch }))
+    })
 }
 
 /// `next_id()`: the next id of the shard that `instagram_id.shard` names, for databases of one shard.
@@ -59,9 +64,11 @@ fn next_id_of_sequence_and_epoch(
 ///
 /// 55000 where the setting is not set, and those of `next_id(shard)`.
 #[pg_extern(name = "next_id", volatile, parallel_unsafe)]
-fn next_id_of_setting() -> Result<i64, ErrorReport> {
-    let shard = settings::shard().ok_or(Error::ShardNotSet)?;
-    Ok(next_id_from(shard, Source::Shard(shard))?)
+fn next_id_of_setting() -> i64 {
+    or_raise(|| {
+        let shard = settings::shard().ok_or_else(|| Error::ShardNotSet)?;
+        next_id_from(shard, Source::Shard(shard))
+    })
 }
 
 /// `next_ids(shard, count)`: that many ids of a shard, in order, taking a whole run of them at each visit to
@@ -71,24 +78,24 @@ fn next_id_of_setting() -> Result<i64, ErrorReport> {
 ///
 /// 22004 without a shard or count, 22023 for a count below 1, and those of `next_id(shard)`.
 #[pg_extern(volatile, parallel_unsafe)]
-fn next_ids(shard: Option<i32>, count: Option<i32>) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
-    let shard = arguments::shard_not_null(shard)?;
-    let count = not_null(count, Argument::Count)?;
-    if count < 1 {
-        return Err(Error::CountOutOfRange(count).into());
-    }
-    let mut left = i64::from(count);
-    let runs = std::iter::from_fn(move || {
-        (left > 0).then(|| {
-            let run =
-                sequence::take(Request { source: Source::Shard(shard), want: left, function: "next_ids()" })
-                    .map_err(ErrorReport::from)
-                    .unwrap_or_report();
-            left -= run.len;
-            run.first..=run.last()
-        })
-    });
-    Ok(SetOfIterator::new(runs.flatten().map(move |value| layout::id_of(value, shard))))
+fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i64> {
+    or_raise(|| {
+        let shard = arguments::shard_not_null(shard)?;
+        let count = not_null(count, Argument::Count)?;
+        if count < 1 {
+            return Err(Error::CountOutOfRange(count));
+        }
+        let source = Source::Shard(shard);
+        let mut left = i64::from(count);
+        let runs = std::iter::from_fn(move || {
+            (left > 0).then(|| {
+                let run = or_raise(|| sequence::take(Request { source, want: left, function: "next_ids()" }));
+                left -= run.len;
+                run.first..=run.last()
+            })
+        });
+        Ok(SetOfIterator::new(runs.flatten().map(move |value| layout::id_of(value, shard))))
+    })
 }
 
 /// The next id of `shard` from `source`.
