@@ -6,6 +6,8 @@ use crate::tick::{Next, State, VALUE_MAX, durability, next};
 /// One thing that happens to a fleet of sessions that share a sequence.
 #[derive(Clone, Debug)]
 pub enum Event {
+    /// This session comes to ask, and reads the clock; it may be a while before it asks.
+    Come { session: usize },
     /// This session asks for this many values; if it is told to wait it does so from here on.
     Ask { session: usize, want: i64 },
     /// The clock ticks: this many real milliseconds pass.
@@ -33,6 +35,8 @@ pub struct Server {
     must_record: bool,
     real_ms: i64,
     clock_offset: i64,
+    /// For each session: what the clock showed when it came, where that was before it asks.
+    came_ms: [Option<i64>; SESSIONS],
     /// For each session: the state it waits for and the real millisecond at which it may go on.
     waiting: [Option<(State, i64)>; SESSIONS],
     last_issued: Option<i64>,
@@ -54,6 +58,7 @@ impl Server {
             must_record: true,
             real_ms,
             clock_offset: 0,
+            came_ms: [None; SESSIONS],
             waiting: [None; SESSIONS],
             last_issued: None,
             count_issued: 0,
@@ -70,6 +75,11 @@ impl Server {
     pub fn handle(&mut self, event: Event) {
         let before = self.page;
         match event {
+            Event::Come { session } => {
+                if self.wakes(session) {
+                    self.came_ms[session] = Some(self.clock());
+                }
+            }
             Event::Ask { session, want } => self.ask(session, want),
             Event::Pass { ms } => self.real_ms = self.real_ms.saturating_add(ms),
             Event::Jump { ms } => self.clock_offset = self.clock_offset.saturating_add(ms),
@@ -79,18 +89,31 @@ impl Server {
                 self.log_cnt = 0;
                 self.must_record = true;
                 self.waiting = [None; SESSIONS];
+                self.came_ms = [None; SESSIONS];
             }
             Event::Nextval => self.nextval(),
         }
         self.check(before);
     }
 
+    /// Whether a session is awake.
+    fn wakes(&self, session: usize) -> bool {
+        self.waiting[session].is_none_or(|(_, until)| until <= self.real_ms)
+    }
+
     pub fn ask(&mut self, session: usize, want: i64) {
-        let paid = match self.waiting[session] {
-            Some((_, until)) if self.real_ms < until => return, // asleep
-            waited => waited.map(|(state, _)| state),
-        };
-        match next(self.page, self.clock(), want, paid) {
+        if !self.wakes(session) {
+            return;
+        }
+        let paid = self.waiting[session].map(|(state, _)| state);
+        // As the generator does: by the clock as it was when the session came, and where that gives no value as it is now.
+        let mut clock = self.came_ms[session].take().unwrap_or_else(|| self.clock());
+        let mut said = next(self.page, clock, want, paid);
+        if !matches!(said, Next::Take(_)) {
+            clock = self.clock();
+            said = next(self.page, clock, want, paid);
+        }
+        match said {
             Next::Take(run) => {
                 self.waiting[session] = None;
                 assert!(1 <= run.len && run.len <= want, "{run:?} of {want}");
@@ -98,21 +121,34 @@ impl Server {
                 assert!(0 <= run.first && run.last() <= VALUE_MAX, "{run:?} is out of range");
                 self.last_issued = Some(run.last());
                 self.count_issued += run.len;
-                self.step_to(run.last());
+                self.step_to(run.last(), clock);
             }
-            Next::Wait => self.waiting[session] = Some((self.page, self.real_ms.saturating_add(1))),
+            Next::Wait => {
+                // None, unless the wait were counted from an earlier clock, as it must not be.
+                let passed = self.clock().saturating_sub(clock);
+                let until = self.real_ms.saturating_add(1).saturating_sub(passed);
+                self.waiting[session] = Some((self.page, until));
+            }
             refused => self.refused = Some(refused),
         }
     }
 
-    fn step_to(&mut self, new_value: i64) {
-        let plan = durability(self.page.last_value, self.log_cnt, new_value, self.clock(), self.must_record);
+    fn step_to(&mut self, new_value: i64, now_ms: i64) {
+        let plan = durability(self.page.last_value, self.log_cnt, new_value, now_ms, self.must_record);
         if let Some(record) = plan.record {
             self.in_wal = called(record);
             self.must_record = false;
         }
         self.page = called(new_value);
         self.log_cnt = plan.log_cnt;
+    }
+
+    /// Core's setval.
+    #[cfg(test)]
+    pub fn set(&mut self, last_value: i64) {
+        self.page = called(last_value);
+        self.in_wal = self.page;
+        self.log_cnt = 0;
     }
 
     /// Core's: by one, logging ahead when log_cnt is used up.

@@ -21,6 +21,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 // XLogRegisterData's parameters changed their C types over these versions (char * and int, char * and uint32,
 // const void * and uint32), which all pass as a pointer and a 32-bit integer.
 unsafe extern "C-unwind" {
+    pub fn ConditionalLockBuffer(buffer: Buffer) -> bool;
     pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
     pub fn GetRedoRecPtr() -> XLogRecPtr;
     pub fn GetTopTransactionId() -> pg_sys::TransactionId;

@@ -76,7 +76,8 @@ pub enum Next {
 }
 
 /// The next values after `state`, at most `want` (at least 1) of them, when the clock shows `now_ms`
-/// milliseconds since the epoch.
+/// milliseconds since the epoch, or did when the caller came. An answer other than [`Next::Take`] is good only for a
+/// clock that was read when the state was.
 ///
 /// `paid` is the state that the caller last waited a tick for. A wait pays for leaving just that state: whoever
 /// of those waiting comes first opens the next millisecond, the others find it open.
@@ -286,10 +287,42 @@ mod tests {
         check(VALUE_MAX - 1, 0, VALUE_MAX, false, Some(VALUE_MAX), 0);
     }
 
+    /// Of the millisecond in which others issued values after a session had come and before someone set the sequence
+    /// back, that session knows nothing: its wait counts from when it saw the sequence.
+    #[test]
+    fn who_came_early_waits_no_less() {
+        let mut server = Server::new(called(value(NOW, 5)), NOW);
+        server.handle(Event::Come { session: 0 });
+        server.handle(Event::Pass { ms: 5 });
+        server.ask(1, 100);
+        server.set(5);
+        for _ in 0..3 {
+            server.ask(0, 1);
+            assert_eq!((server.count_issued, server.page), (100, called(5)));
+        }
+        server.handle(Event::Pass { ms: 1 });
+        server.ask(0, 1);
+        assert_eq!(server.page, called(value(NOW + 6, 6)));
+    }
+
+    /// Who has waited for the page goes on in the millisecond in which he came, as long as it has room.
+    #[test]
+    fn who_came_early_fills_his_millisecond() {
+        let mut server = Server::new(called(value(NOW, 5)), NOW);
+        server.handle(Event::Come { session: 0 });
+        server.handle(Event::Come { session: 1 });
+        server.handle(Event::Pass { ms: 3 });
+        server.ask(0, 5000);
+        assert_eq!(server.page, called(value(NOW, 1023)));
+        server.ask(1, 1);
+        assert_eq!(server.page, called(value(NOW + 3, 0)));
+    }
+
     fn event() -> impl Strategy<Value = Event> {
         prop_oneof![
             12 => (0..SESSIONS, prop_oneof![Just(1), 1..1024i64, 1..5000i64])
                 .prop_map(|(session, want)| Event::Ask { session, want }),
+            4 => (0..SESSIONS).prop_map(|session| Event::Come { session }),
             6 => (0..3i64).prop_map(|ms| Event::Pass { ms }),
             1 => (-100_000_000..100_000_000i64).prop_map(|ms| Event::Jump { ms }),
             1 => (-3..3i64).prop_map(|ms| Event::Jump { ms }),

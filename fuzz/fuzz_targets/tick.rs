@@ -66,6 +66,7 @@ fn event(data: &mut Unstructured) -> Result<Event> {
         4 => Event::Jump { ms: data.int_in_range(-3..=3)? },
         5..=7 => Event::Pass { ms: data.int_in_range(0..=2)? },
         8 => Event::Pass { ms: data.int_in_range(0..=10_000_000)? },
+        9 => Event::Come { session: data.int_in_range(0..=SESSIONS - 1)? },
         kind => Event::Ask {
             session: usize::from(kind) % SESSIONS,
             want: if data.arbitrary()? { 1 } else { data.int_in_range(1..=5000)? },
