@@ -1,6 +1,7 @@
 # make demo           see it work, on a server of its own
 # make test           run every test, on every PostgreSQL that can be set up
 # make torture        the same at length: half an hour or so for each PostgreSQL
+# make bench          measure it beside what else makes ids, and write the figures into docs/benchmarks.md
 # make fuzz           feed the parts that know nothing of PostgreSQL what a fuzzer comes up with, a minute each
 # make                build for the PostgreSQL that PG_CONFIG names
 # make install        install what was built (needs the right to write there: sudo make install)
@@ -59,10 +60,13 @@ test:
 torture:
 	TORTURE=1 scripts/test.sh
 
+bench:
+	scripts/bench.sh
+
 fuzz:
 	scripts/fuzz.sh
 
 clean:
 	rm -rf target fuzz/target
 
-.PHONY: all install uninstall installcheck demo test torture fuzz clean
+.PHONY: all install uninstall installcheck demo test torture bench fuzz clean

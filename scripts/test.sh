@@ -56,6 +56,7 @@ for major in $majors; do
     # After these tests, which install a library of their own; and on all before the tests that need two.
     make --no-print-directory install PG_CONFIG="${set_up[$major]}"
 done
+cargo test -p instagram_id_bench
 newest=$(printf '%s\n' $majors | sort -n | tail -n 1)
 for major in $majors; do
     pg_config=${set_up[$major]}

@@ -257,12 +257,14 @@ impl Server {
         config
     }
 
-    /// Runs one of PostgreSQL's programs as the server's user, in the server's folder.
-    pub fn run(&self, program: &str, arguments: &[&str]) {
+    /// Runs one of PostgreSQL's programs as the server's user, in the server's folder, and returns what it says.
+    pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         let output = self.command(program, arguments).output().unwrap();
         // pg_upgrade tells its errors on the standard output.
-        let said = [output.stderr, output.stdout].concat();
-        assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&said));
+        let said =
+            [output.stderr, output.stdout].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+        assert!(output.status.success(), "{program} {arguments:?}: {said}");
+        said
     }
 
     fn command(&self, program: &str, arguments: &[&str]) -> Command {

@@ -1,0 +1,93 @@
+//! What a call costs in CPU time: of the makers of ids, where the format's limit does not bind, and of the decoders.
+
+use crate::contestants::{Contestant, SEQUENCES};
+use crate::rounds::Rounds;
+use instagram_id_live::{Server, cpu_time, one};
+use postgres::{Client, Statement};
+
+/// Nanoseconds of CPU time a call, from as many sequences in turns that none comes near to the limit.
+pub fn of_makers(server: &Server, rounds: usize, contestants: &[Contestant]) -> Rounds<Contestant> {
+    const ROWS: usize = 5000;
+    let mut session = Session::new(server);
+    let statements: Vec<(Contestant, Statement)> = contestants
+        .iter()
+        .map(|&contestant| {
+            let calls: Vec<String> = (0..SEQUENCES).map(|n| contestant.call(n)).collect();
+            // The planner leaves out no column that is volatile.
+            let all_of_them = format!("SELECT {} FROM generate_series(1, {ROWS}) OFFSET 0", calls.join(", "));
+            (contestant, session.prepare(&format!("SELECT count(*) FROM ({all_of_them}) AS made")))
+        })
+        .collect();
+    Rounds::of("CPU time of a call", rounds, contestants, |contestant| {
+        let (_, statement) = statements.iter().find(|(of, _)| *of == contestant).unwrap();
+        session.cpu_ns(statement) / (SEQUENCES * ROWS) as f64
+    })
+}
+
+/// A decoder, or the expression that does the same by hand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Decoding {
+    pub expression: &'static str,
+}
+
+/// Each function of the extension beside the same arithmetic inline.
+pub const DECODERS: [[Decoding; 2]; 3] = [
+    of("id_time(id)", "to_timestamp(((id >> 23) + 1314220021721)::float8 / 1000)"),
+    of("id_shard(id)", "((id >> 10) & 8191)::int"),
+    of("id_seq(id)", "(id & 1023)::int"),
+];
+
+const fn of(ours: &'static str, inline: &'static str) -> [Decoding; 2] {
+    [Decoding { expression: ours }, Decoding { expression: inline }]
+}
+
+/// Nanoseconds of CPU time of an expression, less what a plain column costs in its place.
+pub fn of_decoders(server: &Server, rounds: usize) -> Rounds<Decoding> {
+    const ROWS: usize = 50_000;
+    const TIMES: usize = 50;
+    let mut session = Session::new(server);
+    session
+        .client
+        .batch_execute(&format!(
+            "CREATE TEMPORARY TABLE ids AS SELECT next_ids(5, {ROWS}) AS id; ANALYZE ids"
+        ))
+        .unwrap();
+    let mut statement = |expression: &str| {
+        let columns = [expression; TIMES].join(", ");
+        session.prepare(&format!("SELECT count(num_nonnulls({columns})) FROM ids"))
+    };
+    let column = statement("id");
+    let all = DECODERS.as_flattened();
+    let statements: Vec<Statement> = all.iter().map(|decoding| statement(decoding.expression)).collect();
+    Rounds::of("CPU time of the decoders", rounds, all, |decoding| {
+        let index = all.iter().position(|is| *is == decoding).unwrap();
+        (session.cpu_ns(&statements[index]) - session.cpu_ns(&column)) / (ROWS * TIMES) as f64
+    })
+}
+
+/// A session whose CPU time is looked at.
+struct Session {
+    client: Client,
+    pid: i32,
+}
+
+impl Session {
+    fn new(server: &Server) -> Session {
+        let mut client = server.connect();
+        let pid = one(&mut client, "SELECT pg_backend_pid()");
+        Session { client, pid }
+    }
+
+    /// Prepares a statement and runs it once, so that it finds what it needs in the caches from then on.
+    fn prepare(&mut self, statement: &str) -> Statement {
+        let statement = self.client.prepare(statement).unwrap();
+        self.cpu_ns(&statement);
+        statement
+    }
+
+    fn cpu_ns(&mut self, statement: &Statement) -> f64 {
+        let before = cpu_time(self.pid);
+        self.client.query_one(statement, &[]).unwrap();
+        (cpu_time(self.pid) - before).as_nanos() as f64
+    }
+}

@@ -1,0 +1,130 @@
+//! What makes ids in PostgreSQL.
+
+use instagram_id_live::original_function;
+use postgres::Client;
+use postgres::types::{FromSql, Type};
+use std::error::Error;
+
+/// The shards, and as many sequences for each contestant that has some, numbered from 0.
+pub const SEQUENCES: usize = 200;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Contestant {
+    NextId,
+    ShardsNextId,
+    Nextval,
+    Original,
+    ClockInSql,
+    Uuid4,
+    Uuid7,
+}
+
+use Contestant::*;
+
+impl Contestant {
+    pub fn all(major: u32) -> Vec<Contestant> {
+        let everywhere = [NextId, ShardsNextId, Nextval, Original, ClockInSql, Uuid4];
+        // uuidv7() is new in PostgreSQL 18.
+        everywhere.into_iter().chain((major >= 18).then_some(Uuid7)).collect()
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            NextId => "next_id(5)",
+            ShardsNextId => "insta5.next_id()",
+            Nextval => "nextval",
+            Original => "PL/pgSQL original",
+            ClockInSql => "nextval + clock in SQL",
+            Uuid4 => "gen_random_uuid()",
+            Uuid7 => "uuidv7()",
+        }
+    }
+
+    /// An expression that makes an id, from the sequence of this number.
+    pub fn call(self, n: usize) -> String {
+        match self {
+            NextId => format!("next_id({n})"),
+            ShardsNextId => format!("insta{n}.next_id()"),
+            Nextval => format!("nextval('plain.seq{n}')"),
+            Original => format!("original{n}.next_id()"),
+            ClockInSql => format!("clock{n}.clock_id()"),
+            Uuid4 => "gen_random_uuid()".into(),
+            Uuid7 => "uuidv7()".into(),
+        }
+    }
+
+    /// The type of its ids.
+    pub fn type_name(self) -> &'static str {
+        if self.has_sequence() { "bigint" } else { "uuid" }
+    }
+
+    pub fn has_sequence(self) -> bool {
+        !matches!(self, Uuid4 | Uuid7)
+    }
+
+    pub fn is_ours(self) -> bool {
+        matches!(self, NextId | ShardsNextId)
+    }
+}
+
+/// Makes the sequences of all contestants, and their functions.
+pub fn set_up(client: &mut Client) {
+    client.batch_execute("CREATE EXTENSION instagram_id; CREATE SCHEMA plain").unwrap();
+    for n in 0..SEQUENCES {
+        let original = original_function(&format!("original{n}"), n as i32, EPOCH_MS);
+        client
+            .batch_execute(&format!(
+                "SELECT create_shard({n});
+                 CREATE SEQUENCE plain.seq{n};
+                 CREATE SCHEMA original{n}; CREATE SEQUENCE original{n}.table_id_seq; {original}
+                 CREATE SCHEMA clock{n}; CREATE SEQUENCE clock{n}.table_id_seq;
+                 CREATE FUNCTION clock{n}.clock_id() RETURNS bigint LANGUAGE sql VOLATILE
+                 RETURN ((extract(epoch FROM clock_timestamp()) * 1000)::bigint - {EPOCH_MS}) << 23
+                        | {n} << 10 | nextval('clock{n}.table_id_seq') % 1024"
+            ))
+            .unwrap();
+    }
+}
+
+/// The original's.
+const EPOCH_MS: i64 = 1_314_220_021_721;
+
+/// An id of either type, as the bits that it was sent as.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Id(pub u128);
+
+impl<'a> FromSql<'a> for Id {
+    fn from_sql(_: &Type, sent: &'a [u8]) -> Result<Id, Box<dyn Error + Sync + Send>> {
+        Ok(Id(sent.iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte))))
+    }
+
+    fn accepts(id: &Type) -> bool {
+        [Type::INT8, Type::UUID].contains(id)
+    }
+}
+
+/// How many of the ids have been made before, by the sessions' sequences.
+pub fn duplicates(maker: Contestant, by_sequence: impl Iterator<Item = (usize, Vec<Id>)>) -> usize {
+    // Plain sequences all count from 1: what each has made is looked at by itself.
+    let scope = |sequence| if maker == Nextval { sequence } else { 0 };
+    let mut ids: Vec<(usize, Id)> = by_sequence
+        .flat_map(|(sequence, ids)| ids.into_iter().map(move |id| (scope(sequence), id)))
+        .collect();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    all - ids.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duplicates_are_seen() {
+        let ids = |ids: &[u128]| ids.iter().map(|id| Id(*id)).collect::<Vec<Id>>();
+        let of = |maker| duplicates(maker, [(0, ids(&[1, 2, 2])), (1, ids(&[2, 3]))].into_iter());
+        assert_eq!(of(NextId), 2);
+        assert_eq!(of(Nextval), 1); // the other sequence has a 2 of its own
+    }
+}

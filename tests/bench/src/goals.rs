@@ -1,0 +1,153 @@
+//! What the extension is held to, and what it is meant to reach beyond that.
+
+use crate::calls::DECODERS;
+use crate::contestants::Contestant::*;
+use crate::results::Results;
+use crate::shards::{Among, Caller, FEW};
+use crate::tables::Key;
+use std::fmt;
+
+pub struct Goal {
+    pub what: String,
+    bound: Bound,
+    aim: f64,
+    pub measured: f64,
+}
+
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+pub fn of(results: &Results) -> Vec<Goal> {
+    let share = |sessions| results.in_bulk(sessions, 1).each(|run| run.share_of_limit).median(ShardsNextId);
+    let insert = results.of_tables(|filled| filled.insert_seconds);
+    let wal = |maker| results.wal.median(maker);
+    let shards = &results.shards;
+    let mut goals = vec![
+        at_least("one session in bulk on one sequence, share of the limit", 0.98, 0.995, share(1)),
+        at_least("8 sessions in bulk on one sequence, share of the limit", 0.98, 0.995, share(8)),
+        at_most(
+            "CPU time of next_id(5), to nextval",
+            1.10,
+            0.80,
+            results.calls.ratio(NextId, Nextval).median,
+        ),
+        at_most(
+            "CPU time of insta5.next_id(), to the PL/pgSQL original",
+            1.0 / 12.0,
+            1.0 / 20.0,
+            results.calls.ratio(ShardsNextId, Original).median,
+        ),
+        at_least(
+            "SELECT insta5.next_id() by 8 clients, one a transaction, rate to nextval",
+            1.4,
+            1.6,
+            results.one_a_transaction(8, 1).ratio(ShardsNextId, Nextval).median,
+        ),
+        at_most(
+            "INSERT of many rows with DEFAULT insta5.next_id(), time to bigserial",
+            1.05,
+            1.0,
+            insert.ratio(Key::Made(ShardsNextId), Key::Bigserial).median,
+        ),
+    ];
+    goals.extend(DECODERS.map(|[ours, inline]| {
+        let ratio = results.decoders.ratio(ours, inline).median;
+        at_most(&format!("CPU time of {}, to the same inline", ours.expression), 1.5, 1.0, ratio)
+    }));
+    goals.extend([
+        at_most("WAL of a million ids in bulk, to nextval", 1e-3, 1e-4, wal(NextId) / wal(Nextval)),
+        at_most(
+            "CPU time of next_id(n) where there are 8,192 shards, to where there are 128",
+            1.1,
+            1.0,
+            shards
+                .ratio(
+                    Among { called: FEW, by: Caller::NextId },
+                    Among { called: FEW, by: Caller::NextIdOfFew },
+                )
+                .median,
+        ),
+    ]);
+    goals
+}
+
+fn at_least(what: &str, bound: f64, aim: f64, measured: f64) -> Goal {
+    Goal { what: what.into(), bound: Bound::AtLeast(bound), aim, measured }
+}
+
+fn at_most(what: &str, bound: f64, aim: f64, measured: f64) -> Goal {
+    Goal { what: what.into(), bound: Bound::AtMost(bound), aim, measured }
+}
+
+impl Goal {
+    pub fn bound(&self) -> String {
+        match self.bound {
+            Bound::AtLeast(bound) => format!("at least {}", short(bound)),
+            Bound::AtMost(bound) => format!("at most {}", short(bound)),
+        }
+    }
+
+    pub fn aim(&self) -> String {
+        short(self.aim)
+    }
+
+    pub fn verdict(&self) -> &'static str {
+        let reaches = |goal: f64| match self.bound {
+            Bound::AtLeast(_) => self.measured >= goal,
+            Bound::AtMost(_) => self.measured <= goal,
+        };
+        let (Bound::AtLeast(bound) | Bound::AtMost(bound)) = self.bound;
+        match (reaches(bound), reaches(self.aim)) {
+            (_, true) => "beyond the aim",
+            (true, false) => "reached",
+            (false, false) => "missed",
+        }
+    }
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let (what, measured, bound) = (&self.what, short(self.measured), self.bound());
+        write!(f, "{measured:>10}  {what}: {bound}, aim {}: {}", self.aim(), self.verdict())
+    }
+}
+
+/// With three decimals, small ratios as what they are one of.
+pub fn short(value: f64) -> String {
+    match value {
+        _ if value > 0.0 && value < 0.2 => format!("1/{}", thousands((1.0 / value).round())),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// A whole number with its thousands apart.
+pub fn thousands(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap()).collect();
+    groups.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts() {
+        let verdicts =
+            |goal: fn(f64) -> Goal, measured: [f64; 3]| measured.map(|value| goal(value).verdict());
+        let share = |value| at_least("share", 0.98, 0.995, value);
+        assert_eq!(verdicts(share, [0.97, 0.98, 0.996]), ["missed", "reached", "beyond the aim"]);
+        let cost = |value| at_most("cost", 1.1, 0.8, value);
+        assert_eq!(verdicts(cost, [1.2, 1.1, 0.8]), ["missed", "reached", "beyond the aim"]);
+        assert_eq!(cost(f64::NAN).verdict(), "missed");
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!([0.0, 7.0, 1234.0, 1_024_000.4].map(thousands), ["0", "7", "1,234", "1,024,000"]);
+        assert_eq!([0.05, 1.0 / 21950.0, 0.98, 1.1].map(short), ["1/20", "1/21,950", "0.980", "1.100"]);
+    }
+}

@@ -1,0 +1,76 @@
+//! Measures instagram_id side by side with what else makes ids in PostgreSQL, and writes the figures into a page.
+//!
+//! `instagram_id_bench PAGE` starts a server of the PostgreSQL that `PG_CONFIG` names, into which the extension is
+//! installed, and writes its figures between this PostgreSQL's two marks in the page, and a plot beside that. `ROUNDS`
+//! (5) is how often each thing is measured, what is quick twice as often, what takes long half as often; `ROWS` (5000000)
+//! how many rows are inserted, `IDS` (2048000) how many ids the sessions of a load make in bulk.
+
+mod calls;
+mod contestants;
+mod footprint;
+mod goals;
+mod page;
+mod plot;
+mod results;
+mod rounds;
+mod sessions;
+mod shards;
+mod tables;
+
+use contestants::Contestant;
+use instagram_id_live::{Server, one};
+use page::Page;
+use results::Results;
+
+/// Beside PostgreSQL's defaults: room enough that neither a checkpoint nor autovacuum comes in between.
+const SETTINGS: [(&str, &str); 6] = [
+    ("shared_buffers", "1GB"),
+    ("max_wal_size", "16GB"),
+    ("checkpoint_timeout", "1h"),
+    ("autovacuum", "off"),
+    ("jit", "off"),
+    ("max_locks_per_transaction", "256"),
+];
+
+fn main() {
+    let page = std::env::args().nth(1).expect("the page to write the figures into");
+    let rounds = number("ROUNDS", 5);
+    let rows = number("ROWS", 5_000_000).max(2 * tables::RANGE);
+    let ids = number("IDS", 2_048_000);
+    let long = rounds.div_ceil(2);
+    let server = Server::start(&SETTINGS);
+    let mut client = server.connect();
+    let version: String = one(&mut client, "SHOW server_version");
+    let major = version.split('.').next().unwrap().parse().unwrap();
+    let page = Page::open(&page, major);
+    eprintln!("PostgreSQL {version}: {rounds} rounds, or {long} where one takes long");
+    contestants::set_up(&mut client);
+    let all = Contestant::all(major);
+    let extension = "SELECT extversion FROM pg_extension WHERE extname = 'instagram_id'";
+    let results = Results {
+        version,
+        rounds,
+        extension: one(&mut client, extension),
+        major,
+        calls: calls::of_makers(&server, 2 * rounds, &all),
+        decoders: calls::of_decoders(&server, 2 * rounds),
+        wal: footprint::wal_of_a_million(&server, rounds, &all),
+        memory: footprint::memory_of_a_session(&server, rounds, &all),
+        in_bulk: sessions::LOADS.map(|load| (load, sessions::in_bulk(&server, long, &all, load, ids))),
+        one_a_transaction: sessions::LOADS
+            .map(|load| (load, sessions::one_a_transaction(&server, long, &all, load, 3))),
+        kept: sessions::LOADS
+            .map(|load| (load, sessions::one_a_transaction_kept(&server, &all, load, 16_384))),
+        shards: shards::cost(&server, 2 * rounds),
+        rows,
+        tables: tables::filled(&server, long, &all, rows),
+    };
+    page.write(&results);
+    for goal in goals::of(&results) {
+        println!("{goal}");
+    }
+}
+
+fn number(variable: &str, default: usize) -> usize {
+    std::env::var(variable).map_or(default, |value| value.parse().expect(variable))
+}

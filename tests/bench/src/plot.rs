@@ -1,0 +1,135 @@
+//! The plot: a panel of bars for each of the figures that tell the most.
+
+use crate::contestants::Contestant;
+use crate::goals::thousands;
+use crate::results::{Results, with_duplicates};
+use crate::rounds::Rounds;
+use crate::sessions::LIMIT;
+use crate::tables::{Key, RANGE};
+use svg::Document;
+use svg::node::element::{Group, Line, Rectangle, Text};
+
+struct Panel {
+    title: String,
+    bars: Vec<Bar>,
+    /// Where a line is drawn across all bars, and what it says.
+    mark: Option<(f64, &'static str)>,
+}
+
+struct Bar {
+    name: &'static str,
+    value: f64,
+    says: String,
+    is_ours: bool,
+}
+
+const PANEL: (usize, usize) = (540, 300);
+const NAMES: usize = 180;
+const BARS: usize = 230;
+const ROW: usize = 27;
+
+pub fn of(results: &Results) -> String {
+    let panels = panels(results);
+    let (columns, rows) = (2, panels.len().div_ceil(2));
+    let (width, height) = (columns * PANEL.0, rows * PANEL.1 + 40);
+    let mut document = Document::new()
+        .set("viewBox", (0, 0, width, height))
+        .set("font-family", "sans-serif")
+        .set("font-size", 13)
+        .add(Rectangle::new().set("width", width).set("height", height).set("fill", "white"))
+        .add(text(20, 30, &format!("instagram_id on PostgreSQL {}", results.version)).set("font-size", 17));
+    for (index, panel) in panels.into_iter().enumerate() {
+        let at = (index % columns * PANEL.0, index / columns * PANEL.1 + 40);
+        document = document.add(draw(panel).set("transform", format!("translate({}, {})", at.0, at.1)));
+    }
+    format!("{document}\n")
+}
+
+fn panels(results: &Results) -> Vec<Panel> {
+    let of_makers =
+        |title: &str, figure: &Rounds<Contestant>, says: &dyn Fn(Contestant, f64) -> String| Panel {
+            title: title.into(),
+            bars: figure
+                .contestants()
+                .map(|maker| {
+                    let value = figure.median(maker);
+                    Bar { name: maker.name(), value, says: says(maker, value), is_ours: maker.is_ours() }
+                })
+                .collect(),
+            mark: None,
+        };
+    let of_keys = |title: &str, figure: Rounds<Key>, unit: &str| Panel {
+        title: title.into(),
+        bars: figure
+            .contestants()
+            .map(|key| {
+                let fails = results.failure_of(key).is_some();
+                let value = figure.median(key);
+                let says =
+                    if fails { "fails: makes keys twice".into() } else { format!("{value:.1} {unit}") };
+                let is_ours = matches!(key, Key::Made(maker) if maker.is_ours());
+                Bar { name: key.name(), value: if fails { 0.0 } else { value }, says, is_ours }
+            })
+            .collect(),
+        mark: None,
+    };
+    let bulk = results.in_bulk(8, 1);
+    let mut in_bulk = of_makers(
+        "Ids a second in bulk: 8 sessions, one sequence",
+        &bulk.each(|run| run.per_second),
+        &|maker, rate| {
+            let kept = || bulk.of_one(maker).iter().map(|run| &run.kept);
+            with_duplicates(
+                thousands(rate),
+                kept().map(|kept| kept.duplicates).sum(),
+                kept().map(|kept| kept.ids).sum(),
+            )
+        },
+    );
+    in_bulk.mark = Some((LIMIT, "the format's limit"));
+    let rows = thousands(results.rows as f64);
+    let plain = |_, value: f64| thousands(value);
+    vec![
+        of_makers("CPU time of a call", &results.calls, &|_, ns| format!("{ns:.0} ns")),
+        of_makers("Transactions a second: 8 clients, one id each", results.one_a_transaction(8, 1), &plain),
+        in_bulk,
+        of_keys(&format!("INSERT of {rows} rows"), results.of_tables(|filled| filled.insert_seconds), "s"),
+        of_keys(
+            &format!("Reading the {} greatest keys' rows", thousands(RANGE as f64)),
+            results.of_tables(|filled| filled.range_read_ms),
+            "ms",
+        ),
+        of_keys("Their primary key's index", results.of_tables(|filled| filled.index_mb), "MB"),
+    ]
+}
+
+fn draw(panel: Panel) -> Group {
+    let longest = panel.bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
+    let width = |value: f64| (value / longest * BARS as f64).round();
+    let mut group = Group::new().add(text(20, 28, &panel.title).set("font-weight", "bold"));
+    let bottom = 42 + panel.bars.len() * ROW;
+    for (row, bar) in panel.bars.iter().enumerate() {
+        let y = 42 + row * ROW;
+        let rectangle = Rectangle::new()
+            .set("x", NAMES)
+            .set("y", y)
+            .set("width", width(bar.value).max(1.0))
+            .set("height", ROW - 8)
+            .set("fill", if bar.is_ours { "#c13584" } else { "#b8bcc4" });
+        let says = text(NAMES + width(bar.value) as usize + 5, y + 14, &bar.says);
+        group =
+            group.add(text(NAMES - 8, y + 14, bar.name).set("text-anchor", "end")).add(rectangle).add(says);
+    }
+    if let Some((value, says)) = panel.mark.filter(|(value, _)| *value <= longest) {
+        let x = NAMES + width(value) as usize;
+        let line =
+            Line::new().set("x1", x).set("x2", x).set("y1", 38).set("y2", bottom).set("stroke", "#405de6");
+        group = group.add(line.set("stroke-dasharray", "4 3"));
+        group = group.add(text(x, bottom + 12, says).set("text-anchor", "middle").set("fill", "#405de6"));
+    }
+    group
+}
+
+fn text(x: usize, y: usize, says: &str) -> Text {
+    Text::new(says).set("x", x).set("y", y)
+}

@@ -1,0 +1,107 @@
+//! Measurements repeated in turns, so that a busy moment of the machine does not hurt one contestant alone.
+
+use std::io::Write as _;
+
+/// What was measured of some contestants, each once in every round.
+pub struct Rounds<C, T = f64> {
+    contestants: Vec<C>,
+    /// By contestant, then by round.
+    measured: Vec<Vec<T>>,
+}
+
+impl<C: Copy + PartialEq, T> Rounds<C, T> {
+    /// Measures each contestant once a round. Every round begins with another one, and every other goes backwards.
+    pub fn of(what: &str, rounds: usize, contestants: &[C], mut measure: impl FnMut(C) -> T) -> Rounds<C, T> {
+        eprint!("    {what} ");
+        let mut measured: Vec<Vec<T>> = contestants.iter().map(|_| vec![]).collect();
+        for round in 0..rounds {
+            for turn in 0..contestants.len() {
+                let turn = if round % 2 == 0 { turn } else { contestants.len() - turn };
+                let contestant = (round + turn) % contestants.len();
+                measured[contestant].push(measure(contestants[contestant]));
+            }
+            eprint!(".");
+            std::io::stderr().flush().unwrap();
+        }
+        eprintln!();
+        Rounds { contestants: contestants.to_vec(), measured }
+    }
+
+    pub fn contestants(&self) -> impl Iterator<Item = C> {
+        self.contestants.iter().copied()
+    }
+
+    /// What was measured of one, by round.
+    pub fn of_one(&self, contestant: C) -> &[T] {
+        let index = self.contestants.iter().position(|is| *is == contestant);
+        &self.measured[index.expect("a contestant of these rounds")]
+    }
+
+    /// One figure of several that were measured together.
+    pub fn each(&self, figure: impl Fn(&T) -> f64) -> Rounds<C> {
+        let measured = self.measured.iter().map(|rounds| rounds.iter().map(&figure).collect()).collect();
+        Rounds { contestants: self.contestants.clone(), measured }
+    }
+}
+
+impl<C: Copy + PartialEq> Rounds<C> {
+    pub fn median(&self, contestant: C) -> f64 {
+        median(self.of_one(contestant).to_vec())
+    }
+
+    /// What was measured of `contestant` over what was of `rival` in the same round.
+    pub fn ratio(&self, contestant: C, rival: C) -> Ratio {
+        let pairs = self.of_one(contestant).iter().zip(self.of_one(rival));
+        Ratio::of(pairs.map(|(value, rival)| value / rival).collect())
+    }
+}
+
+/// The middle one of the rounds' ratios, and between which they lie.
+#[derive(Clone, Copy)]
+pub struct Ratio {
+    pub median: f64,
+    lowest: f64,
+    highest: f64,
+}
+
+impl Ratio {
+    fn of(ratios: Vec<f64>) -> Ratio {
+        Ratio {
+            lowest: ratios.iter().copied().fold(f64::INFINITY, f64::min),
+            highest: ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            median: median(ratios),
+        }
+    }
+}
+
+impl std::fmt::Display for Ratio {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{:.2} ({:.2} to {:.2})", self.median, self.lowest, self.highest)
+    }
+}
+
+/// The middle one of some values, or the mean of the two that are.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let (below, above) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+    (below + above) / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everyone_has_a_turn_in_every_round() {
+        let mut turns = vec![];
+        let rounds = Rounds::of("turns", 3, &['a', 'b'], |contestant| {
+            turns.push(contestant);
+            if contestant == 'a' { turns.len() as f64 } else { 10.0 }
+        });
+        assert_eq!(turns, ['a', 'b', 'b', 'a', 'a', 'b']);
+        assert_eq!(rounds.of_one('a'), [1.0, 4.0, 5.0]);
+        assert_eq!((rounds.median('a'), rounds.median('b')), (4.0, 10.0));
+        assert_eq!(rounds.ratio('b', 'a').to_string(), "2.50 (2.00 to 10.00)");
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 9.0]), 3.0);
+    }
+}

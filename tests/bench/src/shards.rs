@@ -1,0 +1,96 @@
+//! What a call costs as shards grow from one to all 8,192.
+
+use crate::rounds::Rounds;
+use instagram_id_live::{Server, cpu_time, one};
+use postgres::Client;
+
+pub const SHARDS: usize = 8192;
+
+/// How many of the shards are called, in turns; and whose sequence.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Among {
+    pub called: usize,
+    pub by: Caller,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Caller {
+    /// `next_id(n)`, where there are 8,192 shards.
+    NextId,
+    /// `nextval(sequence)` of as many sequences, there.
+    Nextval,
+    /// `next_id(n)`, where there are no more shards than are called.
+    NextIdOfFew,
+}
+
+impl Caller {
+    fn database(self) -> &'static str {
+        if self == Caller::NextIdOfFew { "few" } else { "many" }
+    }
+}
+
+/// How many shards are called in turns: no fewer than it takes to keep the limit from binding.
+pub const CALLED: [usize; 5] = [16, 128, 512, 2048, 8192];
+
+/// How many shards there are where there are no more than are called.
+pub const FEW: usize = CALLED[1];
+
+/// Nanoseconds of CPU time a call.
+pub fn cost(server: &Server, rounds: usize) -> Rounds<Among> {
+    const CALLS: usize = 500_000;
+    eprintln!("    making {SHARDS} shards");
+    for (database, shards) in [("many", SHARDS), ("few", FEW)] {
+        server.connect().batch_execute(&format!("CREATE DATABASE {database}")).unwrap();
+        let mut client = server.connect_to(database);
+        make_shards(&mut client, shards);
+        for called in CALLED.into_iter().filter(|called| *called <= shards) {
+            client
+                .batch_execute(&format!(
+                    "CREATE TABLE calls{called} AS
+                     SELECT n % {called} AS shard, ('plain.seq' || n % {called})::regclass AS plain
+                     FROM generate_series(1, {CALLS}) AS n"
+                ))
+                .unwrap();
+            client.batch_execute(&format!("VACUUM ANALYZE calls{called}")).unwrap();
+        }
+    }
+    let contestants: Vec<Among> = CALLED
+        .into_iter()
+        .flat_map(|called| [Caller::NextId, Caller::Nextval].map(|by| Among { called, by }))
+        .chain([Among { called: FEW, by: Caller::NextIdOfFew }])
+        .collect();
+    // In a new session each time: each has its own luck with where its memory lies.
+    Rounds::of("as shards grow", rounds, &contestants, |Among { called, by }| {
+        let mut client = server.connect_to(by.database());
+        client.batch_execute("SET max_parallel_workers_per_gather = 0").unwrap();
+        let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
+        let (column, call) = match by {
+            Caller::Nextval => ("plain", "nextval(plain)"),
+            Caller::NextId | Caller::NextIdOfFew => ("shard", "next_id(shard)"),
+        };
+        let [without, with] = [column, call].map(|counted| {
+            let statement = client.prepare(&format!("SELECT count({counted}) FROM calls{called}")).unwrap();
+            // The first run finds everything for the caches.
+            let [_, cpu] = [(); 2].map(|_| {
+                let before = cpu_time(pid);
+                client.query_one(&statement, &[]).unwrap();
+                cpu_time(pid) - before
+            });
+            cpu.as_nanos() as f64
+        });
+        (with - without) / CALLS as f64
+    })
+}
+
+/// The shards from 0 on, and as many plain sequences.
+fn make_shards(client: &mut Client, shards: usize) {
+    client.batch_execute("CREATE EXTENSION instagram_id; CREATE SCHEMA plain").unwrap();
+    for first in (0..shards).step_by(1024) {
+        let last = (first + 1023).min(shards - 1);
+        let create_shards =
+            format!("SELECT count(create_shard(n)) FROM generate_series({first}, {last}) AS n");
+        one::<i64>(client, &create_shards);
+        let create = "EXECUTE 'CREATE SEQUENCE plain.seq' || n; END LOOP; END $$";
+        client.batch_execute(&format!("DO $$ BEGIN FOR n IN {first}..{last} LOOP {create}")).unwrap();
+    }
+}
