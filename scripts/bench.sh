@@ -9,11 +9,11 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 scripts/setup.sh servers
-declare -A set_up
-for pg_config in $(scripts/servers.sh); do set_up[$(major_of "$pg_config")]=$pg_config; done
-for major in ${MAJORS:-15 18}; do
-    pg_config=${set_up[$major]:-}
-    [ -n "$pg_config" ] || fail "PostgreSQL $major is not set up; there are: ${!set_up[*]}"
+find_servers
+majors=${MAJORS:-15 18}
+require_servers $majors
+for major in $majors; do
+    pg_config=${pg_config_of[$major]}
     make --no-print-directory install PG_CONFIG="$pg_config"
     with_progress "Building the benchmark" cargo build --release -p instagram_id_bench
     say "Measuring on $("$pg_config" --version)"

@@ -79,6 +79,22 @@ write_pgrx_config() {
 # The major version of the PostgreSQL that a pg_config belongs to.
 major_of() { "$1" --version | sed -n 's/^PostgreSQL \([0-9]*\).*/\1/p'; }
 
+# Finds the PostgreSQL that are set up: sets the array pg_config_of, by major.
+find_servers() {
+    local pg_config
+    declare -gA pg_config_of=()
+    for pg_config in $("$ROOT/scripts/servers.sh"); do pg_config_of[$(major_of "$pg_config")]=$pg_config; done
+}
+
+# Ends the script unless PostgreSQL of these majors are among them.
+require_servers() {
+    local major
+    for major in "$@"; do
+        [ -n "${pg_config_of[$major]:-}" ] ||
+            fail "PostgreSQL $major is not set up; there are: ${!pg_config_of[*]}"
+    done
+}
+
 # tester_for PG_CONFIG regress/pg_regress, or isolation/pg_isolation_regress: one that runs for this PostgreSQL, its
 # own, or where that is missing or broken another one's, since they are but clients.
 tester_for() {

@@ -17,12 +17,9 @@ trap 'stop_server; rm -rf "$FIGURES" "$pgdata"' EXIT
 trap 'exit 1' HUP INT TERM
 scripts/setup.sh servers
 
-declare -A set_up
-for pg_config in $(scripts/servers.sh); do set_up[$(major_of "$pg_config")]=$pg_config; done
-majors=${MAJORS:-$(printf '%s\n' "${!set_up[@]}" | sort -n | tr '\n' ' ')}
-for major in $majors; do
-    [ -n "${set_up[$major]:-}" ] || fail "PostgreSQL $major is not set up; there are: ${!set_up[*]}"
-done
+find_servers
+majors=${MAJORS:-$(printf '%s\n' "${!pg_config_of[@]}" | sort -n | tr '\n' ' ')}
+require_servers $majors
 say "Testing on PostgreSQL $majors"
 
 # Those of the crate, with and without a server. pgrx starts the server, as the user postgres where this is root.
@@ -51,19 +48,19 @@ regression_tests() {
 }
 
 for major in $majors; do
-    say "PostgreSQL $major: $("${set_up[$major]}" --version)"
+    say "PostgreSQL $major: $("${pg_config_of[$major]}" --version)"
     crate_tests "$major"
     # After these tests, which install a library of their own; and on all before the tests that need two.
-    make --no-print-directory install PG_CONFIG="${set_up[$major]}"
+    make --no-print-directory install PG_CONFIG="${pg_config_of[$major]}"
 done
 cargo test -p instagram_id_bench
 newest=$(printf '%s\n' $majors | sort -n | tail -n 1)
 for major in $majors; do
-    pg_config=${set_up[$major]}
+    pg_config=${pg_config_of[$major]}
     say "PostgreSQL $major, live"
     regression_tests "$pg_config"
     # The one that dumps are restored to, where it is a newer one.
-    newer=${set_up[$newest]}
+    newer=${pg_config_of[$newest]}
     if [ "$major" = "$newest" ]; then newer=; fi
     printf 'PostgreSQL %s\n' "$major" >>"$FIGURES"
     # One at a time: they measure.

@@ -2,13 +2,14 @@
 
 use crate::contestants::{Contestant, SEQUENCES};
 use crate::rounds::Rounds;
-use instagram_id_live::{Server, cpu_time, one};
-use postgres::{Client, Statement};
+use crate::session::Session;
+use instagram_id_live::Server;
+use postgres::Statement;
 
 /// Nanoseconds of CPU time a call, from as many sequences in turns that none comes near to the limit.
 pub fn of_makers(server: &Server, rounds: usize, contestants: &[Contestant]) -> Rounds<Contestant> {
     const ROWS: usize = 5000;
-    let mut session = Session::new(server);
+    let mut session = Session::of(server.connect());
     let statements: Vec<(Contestant, Statement)> = contestants
         .iter()
         .map(|&contestant| {
@@ -45,7 +46,7 @@ const fn of(ours: &'static str, inline: &'static str) -> [Decoding; 2] {
 pub fn of_decoders(server: &Server, rounds: usize) -> Rounds<Decoding> {
     const ROWS: usize = 50_000;
     const TIMES: usize = 50;
-    let mut session = Session::new(server);
+    let mut session = Session::of(server.connect());
     session
         .client
         .batch_execute(&format!(
@@ -63,31 +64,4 @@ pub fn of_decoders(server: &Server, rounds: usize) -> Rounds<Decoding> {
         let index = all.iter().position(|is| *is == decoding).unwrap();
         (session.cpu_ns(&statements[index]) - session.cpu_ns(&column)) / (ROWS * TIMES) as f64
     })
-}
-
-/// A session whose CPU time is looked at.
-struct Session {
-    client: Client,
-    pid: i32,
-}
-
-impl Session {
-    fn new(server: &Server) -> Session {
-        let mut client = server.connect();
-        let pid = one(&mut client, "SELECT pg_backend_pid()");
-        Session { client, pid }
-    }
-
-    /// Prepares a statement and runs it once, so that it finds what it needs in the caches from then on.
-    fn prepare(&mut self, statement: &str) -> Statement {
-        let statement = self.client.prepare(statement).unwrap();
-        self.cpu_ns(&statement);
-        statement
-    }
-
-    fn cpu_ns(&mut self, statement: &Statement) -> f64 {
-        let before = cpu_time(self.pid);
-        self.client.query_one(statement, &[]).unwrap();
-        (cpu_time(self.pid) - before).as_nanos() as f64
-    }
 }

@@ -1,6 +1,6 @@
 //! What makes ids in PostgreSQL.
 
-use instagram_id_live::original_function;
+use instagram_id_live::{ORIGINAL_EPOCH_MS, original_function};
 use postgres::Client;
 use postgres::types::{FromSql, Type};
 use std::error::Error;
@@ -71,7 +71,7 @@ impl Contestant {
 pub fn set_up(client: &mut Client) {
     client.batch_execute("CREATE EXTENSION instagram_id; CREATE SCHEMA plain").unwrap();
     for n in 0..SEQUENCES {
-        let original = original_function(&format!("original{n}"), n as i32, EPOCH_MS);
+        let original = original_function(&format!("original{n}"), n as i32, ORIGINAL_EPOCH_MS);
         client
             .batch_execute(&format!(
                 "SELECT create_shard({n});
@@ -79,15 +79,12 @@ pub fn set_up(client: &mut Client) {
                  CREATE SCHEMA original{n}; CREATE SEQUENCE original{n}.table_id_seq; {original}
                  CREATE SCHEMA clock{n}; CREATE SEQUENCE clock{n}.table_id_seq;
                  CREATE FUNCTION clock{n}.clock_id() RETURNS bigint LANGUAGE sql VOLATILE
-                 RETURN ((extract(epoch FROM clock_timestamp()) * 1000)::bigint - {EPOCH_MS}) << 23
+                 RETURN ((extract(epoch FROM clock_timestamp()) * 1000)::bigint - {ORIGINAL_EPOCH_MS}) << 23
                         | {n} << 10 | nextval('clock{n}.table_id_seq') % 1024"
             ))
             .unwrap();
     }
 }
-
-/// The original's.
-const EPOCH_MS: i64 = 1_314_220_021_721;
 
 /// An id of either type, as the bits that it was sent as.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,9 +2,8 @@
 
 use crate::contestants::{Contestant, SEQUENCES};
 use crate::rounds::Rounds;
-use instagram_id_live::{Server, one};
+use instagram_id_live::{Server, memory_of, one};
 use postgres::Client;
-use std::fs;
 
 /// Bytes of WAL for a million ids in one statement, from one sequence.
 pub fn wal_of_a_million(server: &Server, rounds: usize, contestants: &[Contestant]) -> Rounds<Contestant> {
@@ -40,17 +39,12 @@ pub fn memory_of_a_session(
             client.query_one(&format!("SELECT {}", contestant.call(n)), &[]).unwrap();
         };
         client.query_one("SELECT now()", &[]).unwrap();
-        let before = private_kb(pid);
+        // What all share is not among it, such as buffers.
+        let own_kb = || memory_of(pid, "RssAnon") as f64 / 1024.0;
+        let before = own_kb();
         run(&mut client, 0);
-        let one_sequence_kb = private_kb(pid) - before;
+        let one_sequence_kb = own_kb() - before;
         (1..SEQUENCES).for_each(|n| run(&mut client, n));
-        Growth { one_sequence_kb, all_sequences_kb: private_kb(pid) - before }
+        Growth { one_sequence_kb, all_sequences_kb: own_kb() - before }
     })
-}
-
-/// Kilobytes of memory that are the process's alone; what it reads of the buffers that all share is not among them.
-fn private_kb(pid: i32) -> f64 {
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
 }

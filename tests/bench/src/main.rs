@@ -13,6 +13,7 @@ mod page;
 mod plot;
 mod results;
 mod rounds;
+mod session;
 mod sessions;
 mod shards;
 mod tables;

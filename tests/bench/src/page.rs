@@ -6,7 +6,7 @@ use crate::goals::{self, thousands};
 use crate::plot;
 use crate::results::{Results, with_duplicates};
 use crate::rounds::Rounds;
-use crate::sessions::LIMIT;
+use crate::sessions::{Kept, LIMIT};
 use crate::shards::{Among, CALLED, Caller, FEW, SHARDS};
 use crate::tables::{Key, RANGE};
 use std::fmt::Write as _;
@@ -126,9 +126,7 @@ fn in_bulk(results: &Results) -> Table {
     for (load, runs) in &results.in_bulk {
         let cells = results.contestants().into_iter().map(|maker| {
             let rate = thousands(runs.each(|run| run.per_second).median(maker));
-            let twice: usize = runs.of_one(maker).iter().map(|run| run.kept.duplicates).sum();
-            let of: usize = runs.of_one(maker).iter().map(|run| run.kept.ids).sum();
-            with_duplicates(rate, twice, of)
+            with_duplicates(rate, &Kept::of_all(runs.of_one(maker)))
         });
         table.row([load.to_string()].into_iter().chain(cells));
     }
@@ -158,7 +156,7 @@ fn one_a_transaction(results: &Results) -> Table {
             let ratio = rates.ratio(maker, Contestant::Nextval);
             let [kept] = kept.of_one(maker) else { unreachable!("kept in one round") };
             let rate = format!("{}; {ratio}", thousands(rates.median(maker)));
-            with_duplicates(rate, kept.duplicates, kept.ids)
+            with_duplicates(rate, kept)
         });
         table.row([load.to_string()].into_iter().chain(cells));
     }

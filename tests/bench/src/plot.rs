@@ -4,7 +4,7 @@ use crate::contestants::Contestant;
 use crate::goals::thousands;
 use crate::results::{Results, with_duplicates};
 use crate::rounds::Rounds;
-use crate::sessions::LIMIT;
+use crate::sessions::{Kept, LIMIT};
 use crate::tables::{Key, RANGE};
 use svg::Document;
 use svg::node::element::{Group, Line, Rectangle, Text};
@@ -77,14 +77,7 @@ fn panels(results: &Results) -> Vec<Panel> {
     let mut in_bulk = of_makers(
         "Ids a second in bulk: 8 sessions, one sequence",
         &bulk.each(|run| run.per_second),
-        &|maker, rate| {
-            let kept = || bulk.of_one(maker).iter().map(|run| &run.kept);
-            with_duplicates(
-                thousands(rate),
-                kept().map(|kept| kept.duplicates).sum(),
-                kept().map(|kept| kept.ids).sum(),
-            )
-        },
+        &|maker, rate| with_duplicates(thousands(rate), &Kept::of_all(bulk.of_one(maker))),
     );
     in_bulk.mark = Some((LIMIT, "the format's limit"));
     let rows = thousands(results.rows as f64);

@@ -57,10 +57,10 @@ impl Results {
 }
 
 /// A rate with the share of its ids that had been made before.
-pub fn with_duplicates(rate: String, duplicates: usize, ids: usize) -> String {
-    match duplicates {
+pub fn with_duplicates(rate: String, kept: &Kept) -> String {
+    match kept.duplicates {
         0 => rate,
-        _ => format!("{rate}, {:.2} % twice", duplicates as f64 / ids as f64 * 100.0),
+        duplicates => format!("{rate}, {:.2} % twice", duplicates as f64 / kept.ids as f64 * 100.0),
     }
 }
 

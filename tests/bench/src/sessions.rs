@@ -57,6 +57,12 @@ impl Kept {
         let sequences = (0..load.sessions).map(|session| session % load.sequences);
         Kept { ids, duplicates: duplicates(maker, sequences.zip(by_session)) }
     }
+
+    /// Those of all rounds.
+    pub fn of_all(runs: &[Run]) -> Kept {
+        let sum = |figure: fn(&Kept) -> usize| runs.iter().map(|run| figure(&run.kept)).sum();
+        Kept { ids: sum(|kept| kept.ids), duplicates: sum(|kept| kept.duplicates) }
+    }
 }
 
 /// Each session makes its share of `ids` in one statement, and keeps them all.

@@ -1,7 +1,8 @@
-//! What a call costs as shards grow from one to all 8,192.
+//! What a call costs as shards grow to all 8,192.
 
 use crate::rounds::Rounds;
-use instagram_id_live::{Server, cpu_time, one};
+use crate::session::Session;
+use instagram_id_live::{Server, one};
 use postgres::Client;
 
 pub const SHARDS: usize = 8192;
@@ -61,22 +62,15 @@ pub fn cost(server: &Server, rounds: usize) -> Rounds<Among> {
         .collect();
     // In a new session each time: each has its own luck with where its memory lies.
     Rounds::of("as shards grow", rounds, &contestants, |Among { called, by }| {
-        let mut client = server.connect_to(by.database());
-        client.batch_execute("SET max_parallel_workers_per_gather = 0").unwrap();
-        let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
+        let mut session = Session::of(server.connect_to(by.database()));
+        session.client.batch_execute("SET max_parallel_workers_per_gather = 0").unwrap();
         let (column, call) = match by {
             Caller::Nextval => ("plain", "nextval(plain)"),
             Caller::NextId | Caller::NextIdOfFew => ("shard", "next_id(shard)"),
         };
         let [without, with] = [column, call].map(|counted| {
-            let statement = client.prepare(&format!("SELECT count({counted}) FROM calls{called}")).unwrap();
-            // The first run finds everything for the caches.
-            let [_, cpu] = [(); 2].map(|_| {
-                let before = cpu_time(pid);
-                client.query_one(&statement, &[]).unwrap();
-                cpu_time(pid) - before
-            });
-            cpu.as_nanos() as f64
+            let statement = session.prepare(&format!("SELECT count({counted}) FROM calls{called}"));
+            session.cpu_ns(&statement)
         });
         (with - without) / CALLS as f64
     })

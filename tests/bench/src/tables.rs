@@ -2,10 +2,11 @@
 
 use crate::contestants::Contestant;
 use crate::rounds::Rounds;
+use crate::session::Session;
 use instagram_id_live::{Server, cpu_time, one};
 use postgres::Client;
 use postgres::error::SqlState;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A table's key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,28 +66,27 @@ pub fn filled(
     contestants: &[Contestant],
     rows: usize,
 ) -> Rounds<Key, Result<Filled, String>> {
-    let mut client = server.connect();
-    let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
+    let mut session = Session::of(server.connect());
     let file = server.path().join("rows").display().to_string();
     let titles = format!("SELECT 'photo ' || n FROM generate_series(1, {rows}) AS n");
-    client
+    session
+        .client
         .batch_execute(&format!("COPY ({titles}) TO '{file}'; SET max_parallel_workers_per_gather = 0"))
         .unwrap();
     let what = format!("{rows} rows by INSERT ... SELECT and COPY");
     Rounds::of(&what, rounds, &Key::all(contestants), |key| {
-        make_table(&mut client, key);
-        let cpu_before = cpu_time(pid);
-        let inserted = time(&mut client, &format!("INSERT INTO photos (title) {titles}"));
-        let insert_cpu = cpu_time(pid) - cpu_before;
+        make_table(&mut session.client, key);
+        let cpu_before = cpu_time(session.pid);
+        let inserted = time(&mut session.client, &format!("INSERT INTO photos (title) {titles}"));
+        let insert_cpu_seconds = (cpu_time(session.pid) - cpu_before).as_secs_f64();
         let filled = inserted.and_then(|insert_seconds| {
-            client.batch_execute("VACUUM ANALYZE photos").unwrap();
-            let table_mb = one::<f64>(&mut client, "SELECT pg_table_size('photos') / 1e6::float8");
-            let index_mb = one::<f64>(&mut client, "SELECT pg_indexes_size('photos') / 1e6::float8");
-            let point_read_us = point_read_us(&mut client, pid);
-            let range_read_ms = range_read_ms(&mut client, pid);
-            make_table(&mut client, key);
-            let copy_seconds = time(&mut client, &format!("COPY photos (title) FROM '{file}'"))?;
-            let insert_cpu_seconds = insert_cpu.as_secs_f64();
+            session.client.batch_execute("VACUUM ANALYZE photos").unwrap();
+            let table_mb = one::<f64>(&mut session.client, "SELECT pg_table_size('photos') / 1e6::float8");
+            let index_mb = one::<f64>(&mut session.client, "SELECT pg_indexes_size('photos') / 1e6::float8");
+            let point_read_us = point_read_us(&mut session);
+            let range_read_ms = range_read_ms(&mut session);
+            make_table(&mut session.client, key);
+            let copy_seconds = time(&mut session.client, &format!("COPY photos (title) FROM '{file}'"))?;
             Ok(Filled {
                 insert_seconds,
                 insert_cpu_seconds,
@@ -97,7 +97,7 @@ pub fn filled(
                 range_read_ms,
             })
         });
-        client.batch_execute("DROP TABLE photos").unwrap();
+        session.client.batch_execute("DROP TABLE photos").unwrap();
         filled
     })
 }
@@ -122,8 +122,9 @@ fn time(client: &mut Client, statement: &str) -> Result<f64, String> {
     }
 }
 
-fn point_read_us(client: &mut Client, pid: i32) -> f64 {
-    client
+fn point_read_us(session: &mut Session) -> f64 {
+    session
+        .client
         .batch_execute(
             "DROP TABLE IF EXISTS chosen;
              CREATE TEMPORARY TABLE chosen AS
@@ -132,33 +133,26 @@ fn point_read_us(client: &mut Client, pid: i32) -> f64 {
              SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off",
         )
         .unwrap();
-    let (seconds, rows) =
-        least_cpu_time(client, pid, "SELECT count(title) FROM chosen JOIN photos USING (id)");
-    client.batch_execute("RESET enable_hashjoin; RESET enable_mergejoin; RESET enable_memoize").unwrap();
-    seconds * 1e6 / rows as f64
+    let (ns, rows) = least_cpu_ns(session, "SELECT count(title) FROM chosen JOIN photos USING (id)");
+    let reset = "RESET enable_hashjoin; RESET enable_mergejoin; RESET enable_memoize";
+    session.client.batch_execute(reset).unwrap();
+    ns / 1e3 / rows as f64
 }
 
-fn range_read_ms(client: &mut Client, pid: i32) -> f64 {
+fn range_read_ms(session: &mut Session) -> f64 {
     let from: String = one(
-        client,
+        &mut session.client,
         &format!("SELECT id::text FROM photos ORDER BY photos.id DESC OFFSET {} LIMIT 1", RANGE - 1),
     );
-    let (seconds, rows) =
-        least_cpu_time(client, pid, &format!("SELECT count(title) FROM photos WHERE id >= '{from}'"));
+    let (ns, rows) = least_cpu_ns(session, &format!("SELECT count(title) FROM photos WHERE id >= '{from}'"));
     assert_eq!(rows, RANGE as i64);
-    seconds * 1e3
+    ns / 1e6
 }
 
-/// Of a query that counts: the least CPU time of some runs, after one that finds everything for the caches, and what it
-/// counts.
-fn least_cpu_time(client: &mut Client, pid: i32, query: &str) -> (f64, i64) {
-    let query = client.prepare(query).unwrap();
-    let mut run = || -> (Duration, i64) {
-        let before = cpu_time(pid);
-        let count = client.query_one(&query, &[]).unwrap().get(0);
-        (cpu_time(pid) - before, count)
-    };
-    let (_, count) = run();
-    let least = (0..15).map(|_| run().0).min().unwrap();
-    (least.as_secs_f64(), count)
+/// Of a query that counts: the least CPU time of some runs, and what it counts.
+fn least_cpu_ns(session: &mut Session, query: &str) -> (f64, i64) {
+    let query = session.prepare(query);
+    let count = session.run(&query).1.get(0);
+    let least = (0..15).map(|_| session.cpu_ns(&query)).fold(f64::INFINITY, f64::min);
+    (least, count)
 }

@@ -18,7 +18,7 @@ pub use journal::{Clock, Figures, Journal, Received};
 pub use load::{
     Work, calls, copy, everything, insert_statements, inserts, query, setup_photos, under_load, unrecorded,
 };
-pub use original::{original_function, original_of_shard};
+pub use original::{ORIGINAL_EPOCH_MS, original_function, original_of_shard};
 pub use server::Server;
 
 use postgres::{Client, GenericClient};
@@ -46,6 +46,15 @@ pub fn cpu_time(pid: i32) -> Duration {
     let schedstat = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
     let (nanoseconds, _) = schedstat.split_once(' ').unwrap();
     Duration::from_nanos(nanoseconds.parse().unwrap())
+}
+
+/// A line of what `/proc` says of a process's memory, in bytes: `RssAnon` is what it has to itself, `VmHWM` the most that it
+/// has had.
+pub fn memory_of(pid: i32, line: &str) -> i64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let value =
+        status.lines().find_map(|is| is.strip_prefix(line)?.strip_prefix(':')?.strip_suffix(" kB")).unwrap();
+    value.trim().parse::<i64>().unwrap() * 1024
 }
 
 pub fn one<T: for<'a> postgres::types::FromSql<'a>>(client: &mut Client, query: &str) -> T {

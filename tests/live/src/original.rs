@@ -1,5 +1,8 @@
 //! The PL/pgSQL function that Instagram published.
 
+/// The epoch that it was published with.
+pub const ORIGINAL_EPOCH_MS: i64 = 1_314_220_021_721;
+
 /// Makes or replaces it in a schema that has the sequence `table_id_seq`.
 pub fn original_function(schema: &str, shard: i32, epoch_ms: i64) -> String {
     format!(
@@ -25,6 +28,6 @@ pub fn original_of_shard(shard: i32) -> String {
     let schema = format!("insta{shard}");
     format!(
         "CREATE SCHEMA {schema}; CREATE SEQUENCE {schema}.table_id_seq; {}",
-        original_function(&schema, shard, 1_314_220_021_721)
+        original_function(&schema, shard, ORIGINAL_EPOCH_MS)
     )
 }

@@ -134,9 +134,7 @@ fn an_import_beside_writers_has_each_row_at_its_time() {
 /// The most memory that the server's process has had, in bytes.
 fn memory(client: &mut Client) -> i64 {
     let pid: i32 = one(client, "SELECT pg_backend_pid()");
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<i64>().unwrap() * 1024
+    memory_of(pid, "VmHWM")
 }
 
 /// A hundred times the rows take no more memory, and neither do rows whose arguments take some to compute, however many

@@ -2,7 +2,6 @@
 
 use instagram_id_live::*;
 use postgres::Client;
-use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -194,7 +193,5 @@ fn a_session_that_uses_all_stays_small(server: &Server) {
 fn memory(client: &mut Client) -> [i64; 2] {
     let contexts = one(client, "SELECT sum(total_bytes)::bigint FROM pg_backend_memory_contexts");
     let pid: i32 = one(client, "SELECT pg_backend_pid()");
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let own = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.strip_suffix("kB")).unwrap();
-    [contexts, own.trim().parse::<i64>().unwrap() * 1024]
+    [contexts, memory_of(pid, "RssAnon")]
 }

@@ -112,10 +112,7 @@ fn sessions_cut_off_at_random_moments_leave_nothing() {
 fn memory(client: &mut Client) -> (i64, i64) {
     let contexts = one(client, "SELECT sum(used_bytes)::bigint FROM pg_backend_memory_contexts");
     let pid: i32 = one(client, "SELECT pg_backend_pid()");
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    let kilobytes: i64 = line.trim().trim_end_matches(" kB").parse().unwrap();
-    (contexts, kilobytes * 1024)
+    (contexts, memory_of(pid, "RssAnon"))
 }
 
 /// Checks how much a session's memory has grown, in PostgreSQL's contexts and in the process.
