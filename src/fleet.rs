@@ -123,10 +123,10 @@ impl Server {
                 self.count_issued += run.len;
                 self.step_to(run.last(), clock);
             }
-            Next::Wait => {
+            Next::Wait { ticks } => {
                 // None, unless the wait were counted from an earlier clock, as it must not be.
                 let passed = self.clock().saturating_sub(clock);
-                let until = self.real_ms.saturating_add(1).saturating_sub(passed);
+                let until = self.real_ms.saturating_add(ticks).saturating_sub(passed);
                 self.waiting[session] = Some((self.page, until));
             }
             refused => self.refused = Some(refused),

@@ -64,7 +64,7 @@ enum Outcome {
     LookAgain,
 }
 
-/// A tick to wait for, and what that pays for: leaving this state.
+/// Ticks to wait for, and what that pays for: leaving this state.
 #[derive(Clone, Copy)]
 struct Wait {
     state: State,
@@ -73,6 +73,8 @@ struct Wait {
     lsn: pg_sys::XLogRecPtr,
     /// Microseconds from the epoch to the clock as it stood.
     clock_us: i64,
+    /// How many of the clock's ticks from there.
+    ticks: i64,
 }
 
 /// Why nothing was taken. Plain data, so that it can leave the guard.
@@ -122,7 +124,7 @@ pub fn take(request: Request) -> Result<Run, Error> {
             }
             Ok(Outcome::LookAgain) => looked_again_from = Some(clock),
             Ok(Outcome::Wait(wait)) => {
-                wait_for_tick(wait.clock_us, clock.epoch);
+                wait_for_ticks(wait, clock.epoch);
                 paid = Some(wait);
             }
             Err(refusal) => return Err(explain(refusal, clock, request.function)),
@@ -469,7 +471,7 @@ impl SequencePage {
             let now_ms = clock_us.div_euclid(US_PER_MS);
             let run = match next {
                 Next::Take(run) => run,
-                Next::Wait => return Ok(Outcome::Wait(Wait { state, lsn, clock_us })),
+                Next::Wait { ticks } => return Ok(Outcome::Wait(Wait { state, lsn, clock_us, ticks })),
                 Next::Exhausted => {
                     let (last_value, min_value) = (state.last_value, self.facts.min_value);
                     return Err(Refusal::Exhausted { last_value, min_value });
@@ -581,12 +583,12 @@ unsafe fn lock_exclusively(buffer: pg_sys::Buffer) {
     }
 }
 
-/// Sleeps until the clock's next tick after `clock_us` (at most 1 ms), then lets a cancel or a timeout through.
-fn wait_for_tick(clock_us: i64, epoch: Epoch) {
+/// Sleeps until the clock has ticked so often (at most so many ms), then lets a cancel or a timeout through.
+fn wait_for_ticks(Wait { clock_us, ticks, .. }: Wait, epoch: Epoch) {
     let now_us = epoch.elapsed_us(names::now());
-    let next_tick_us = (clock_us.div_euclid(US_PER_MS) + 1) * US_PER_MS;
-    // The clock may have been set in between; a tick of real time never takes longer than this.
-    let left_us = (next_tick_us - now_us).clamp(0, US_PER_MS);
+    let last_tick_us = (clock_us.div_euclid(US_PER_MS) + ticks) * US_PER_MS;
+    // The clock may have been set in between; ticks of real time never take longer than this.
+    let left_us = (last_tick_us - now_us).clamp(0, ticks * US_PER_MS);
     sys::pgstat_report_wait_start(pg_sys::PG_WAIT_EXTENSION);
     std::thread::sleep(Duration::from_micros(left_us as u64));
     sys::pgstat_report_wait_end();

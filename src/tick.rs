@@ -5,9 +5,11 @@
 //! ahead. So every value is larger than the one before it whatever the clock does, and the sequence field goes
 //! on counting by one modulo 1024.
 //!
-//! A value that would open a millisecond the clock has not reached must be paid for: the caller waits for the
-//! clock's next tick, holding nothing, and asks again. So a sequence never runs ahead of the clock faster than
-//! the clock itself.
+//! A sequence may open the millisecond after the clock's: the low bits come to their end once in 1024 values, however
+//! few of them a millisecond has had, and whoever makes fewer than the limit allows is not to wait for it. Opening one
+//! later than that must be paid for: the caller waits for the clock's next tick, holding nothing, and asks again. So a
+//! sequence is never ahead of the clock by more than this one millisecond, its lead, unless something took it there,
+//! and from there it runs no faster than the clock.
 //!
 //! Pure: the state and the clock come in, the decision goes out. The property tests below run whole fleets of
 //! sessions against clocks that jump, in the model of [`fleet`](crate::fleet).
@@ -19,6 +21,10 @@ pub const VALUES_PER_MS: i64 = 1 << SEQ_BITS;
 
 /// The largest value a sequence issues, 2^50 - 1; the ids above it would be negative.
 pub const VALUE_MAX: i64 = ((ISSUED_MS_MAX as i64) << SEQ_BITS) | SEQ_MAX as i64;
+
+/// How far ahead of the clock a value may be without a wait. One millisecond is enough: a sequence that makes fewer than
+/// 1024 values in each can open but one that the clock has not reached before the clock does.
+pub const LEAD_MS: i64 = 1;
 
 /// A state this far behind the clock says nothing about the millisecond that the clock is in.
 const STALE_MS: i64 = 3_600_000;
@@ -64,9 +70,9 @@ impl Run {
 pub enum Next {
     /// Issue these.
     Take(Run),
-    /// Wait for the clock's next tick, then ask again with the state seen now as `paid`. Where more is asked of
+    /// Wait for this many ticks of the clock, then ask again with the state seen now as `paid`. Where more is asked of
     /// a sequence than a millisecond holds, a caller may find the next one used up too, and wait again.
-    Wait,
+    Wait { ticks: i64 },
     /// The sequence has come to the end of the time field, less its sign.
     Exhausted,
     /// The clock is before the epoch.
@@ -79,7 +85,7 @@ pub enum Next {
 /// milliseconds since the epoch, or did when the caller came. An answer other than [`Next::Take`] is good only for a
 /// clock that was read when the state was.
 ///
-/// `paid` is the state that the caller last waited a tick for. A wait pays for leaving just that state: whoever
+/// `paid` is the state that the caller last waited for. A wait pays for leaving just that state: whoever
 /// of those waiting comes first opens the next millisecond, the others find it open.
 pub fn next(state: State, now_ms: i64, want: i64, paid: Option<State>) -> Next {
     if state.is_called && state.last_value >= VALUE_MAX {
@@ -93,8 +99,8 @@ pub fn next(state: State, now_ms: i64, want: i64, paid: Option<State>) -> Next {
     // A clock before the epoch does not stop a sequence that is ahead of it; a negative value is no time at all.
     let first = if state.is_called && candidate_ms >= now_ms.max(0) {
         let opens_a_millisecond = candidate & SEQ_MAX as i64 == 0;
-        if opens_a_millisecond && candidate_ms > now_ms && !has_paid {
-            return Next::Wait;
+        if opens_a_millisecond && candidate_ms > now_ms + LEAD_MS && !has_paid {
+            return Next::Wait { ticks: 1 };
         }
         candidate
     } else {
@@ -104,12 +110,12 @@ pub fn next(state: State, now_ms: i64, want: i64, paid: Option<State>) -> Next {
         if now_ms > ISSUED_MS_MAX as i64 {
             return Next::ClockPastField;
         }
-        // RESTART and setval can take away what the sequence knew of the clock's present millisecond, in which
-        // it may have issued ids. A tick later that millisecond is over. The same goes for a sequence made
+        // RESTART and setval can take away what the sequence knew of the clock's present millisecond and of its lead,
+        // in which it may have issued ids. Some ticks later these are over. The same goes for a sequence made
         // anew. It costs a shard in use nothing: its state is never this old.
         let knows_the_present = state.is_called && candidate_ms >= now_ms - STALE_MS;
         if !knows_the_present && !has_paid {
-            return Next::Wait;
+            return Next::Wait { ticks: 1 + LEAD_MS };
         }
         now_ms << SEQ_BITS | (candidate & SEQ_MAX as i64)
     };
@@ -167,10 +173,10 @@ mod tests {
     }
 
     #[track_caller]
-    fn waits(state: State) {
-        assert_eq!(next(state, NOW, 1, None), Next::Wait);
+    fn waits(state: State, ticks: i64) {
+        assert_eq!(next(state, NOW, 1, None), Next::Wait { ticks });
         // A wait for another state pays for nothing here.
-        assert_eq!(next(state, NOW, 1, Some(called(state.last_value - 1))), Next::Wait);
+        assert_eq!(next(state, NOW, 1, Some(called(state.last_value - 1))), Next::Wait { ticks });
     }
 
     #[test]
@@ -189,20 +195,21 @@ mod tests {
     #[test]
     fn ahead_of_the_clock_takes_what_is_open_and_pays_for_more() {
         takes(called(value(NOW + 5, 7)), false, value(NOW + 5, 8));
-        waits(called(value(NOW, 1023)));
-        waits(called(value(NOW + 86_400_000, 1023)));
-        takes(called(value(NOW, 1023)), true, value(NOW + 1, 0));
+        takes(called(value(NOW, 1023)), false, value(NOW + 1, 0));
+        waits(called(value(NOW + 1, 1023)), 1);
+        waits(called(value(NOW + 86_400_000, 1023)), 1);
+        takes(called(value(NOW + 1, 1023)), true, value(NOW + 2, 0));
         takes(called(value(NOW + 86_400_000, 1023)), true, value(NOW + 86_400_001, 0));
     }
 
     #[test]
-    fn a_sequence_without_a_recent_time_waits_a_tick_first() {
+    fn a_sequence_without_a_recent_time_waits_for_the_lead_to_be_over() {
         let never_called = State { last_value: 1, is_called: false };
-        waits(never_called);
+        waits(never_called, 2);
         takes(never_called, true, value(NOW, 1));
-        waits(called(5000)); // a counter: 5000 plain nextvals
+        waits(called(5000), 2); // a counter: 5000 plain nextvals
         takes(called(5000), true, value(NOW, 905));
-        waits(called(value(NOW - STALE_MS - 1, 4)));
+        waits(called(value(NOW - STALE_MS - 1, 4)), 2);
         takes(called(i64::MIN), true, value(NOW, 1));
     }
 
@@ -212,16 +219,16 @@ mod tests {
         takes(ahead, true, value(NOW, 1));
         takes(State { last_value: i64::MAX, is_called: false }, true, value(NOW, 1023));
         // Nor does a start near the clock say that the present millisecond is known.
-        waits(ahead);
-        waits(State { last_value: value(NOW - 10, 5), is_called: false });
-        waits(State { last_value: value(NOW, 5), is_called: false });
+        waits(ahead, 2);
+        waits(State { last_value: value(NOW - 10, 5), is_called: false }, 2);
+        waits(State { last_value: value(NOW, 5), is_called: false }, 2);
     }
 
     #[test]
     fn a_wait_pays_for_the_whole_state() {
         let (started, called) = (State { last_value: 1, is_called: false }, called(1));
-        assert_eq!(next(called, NOW, 1, Some(started)), Next::Wait);
-        assert_eq!(next(started, NOW, 1, Some(called)), Next::Wait);
+        assert_eq!(next(called, NOW, 1, Some(started)), Next::Wait { ticks: 2 });
+        assert_eq!(next(started, NOW, 1, Some(called)), Next::Wait { ticks: 2 });
     }
 
     #[test]
@@ -231,7 +238,7 @@ mod tests {
         assert_eq!(from_before, Next::Take(Run { first: value(NOW, 0), len: 1024 }));
         assert_eq!(from(0), Next::Take(Run { first: value(NOW, 1), len: 1023 }));
         assert_eq!(from(1022), Next::Take(Run { first: value(NOW, 1023), len: 1 }));
-        assert_eq!(from(1023), Next::Wait);
+        assert_eq!(from(1023), Next::Take(Run { first: value(NOW + 1, 0), len: 1024 }));
     }
 
     #[test]
@@ -250,7 +257,7 @@ mod tests {
     #[test]
     fn a_clock_before_the_epoch_has_no_time_to_give() {
         assert_eq!(next(called(5), -1, 1, None), Next::Take(Run { first: 6, len: 1 }));
-        assert_eq!(next(called(-1), -1, 1, None), Next::Wait);
+        assert_eq!(next(called(-1), -2, 1, None), Next::Wait { ticks: 1 });
         assert_eq!(next(called(-2), -1, 1, None), Next::ClockBeforeEpoch);
         assert_eq!(next(called(-5000), -1_000_000, 1, None), Next::ClockBeforeEpoch);
         assert_eq!(next(State { last_value: 1, is_called: false }, -1, 1, None), Next::ClockBeforeEpoch);
@@ -300,21 +307,38 @@ mod tests {
             server.ask(0, 1);
             assert_eq!((server.count_issued, server.page), (100, called(5)));
         }
-        server.handle(Event::Pass { ms: 1 });
+        server.handle(Event::Pass { ms: 1 + LEAD_MS });
         server.ask(0, 1);
-        assert_eq!(server.page, called(value(NOW + 6, 6)));
+        assert_eq!(server.page, called(value(NOW + 5 + 1 + LEAD_MS, 6)));
     }
 
-    /// Who has waited for the page goes on in the millisecond in which he came, as long as it has room.
+    /// A sequence that is set to its start has forgotten the millisecond that it opened before the clock came to it.
+    #[test]
+    fn a_lead_that_is_forgotten_is_waited_for() {
+        let mut server = Server::new(called(value(NOW, 1023)), NOW);
+        server.ask(0, 1024);
+        assert_eq!(server.page, called(value(NOW + LEAD_MS, 1023)));
+        server.set(1);
+        for _ in 0..5 {
+            server.handle(Event::Ask { session: 0, want: 1 }); // the model looks for repeated values
+            server.handle(Event::Pass { ms: 1 });
+        }
+        assert_eq!(server.count_issued, 1024 + 4 - LEAD_MS);
+    }
+
+    /// Who has waited for the page goes on in the millisecond in which he came, as long as it has room, and in the next.
     #[test]
     fn who_came_early_fills_his_millisecond() {
         let mut server = Server::new(called(value(NOW, 5)), NOW);
-        server.handle(Event::Come { session: 0 });
-        server.handle(Event::Come { session: 1 });
+        for session in 0..3 {
+            server.handle(Event::Come { session });
+        }
         server.handle(Event::Pass { ms: 3 });
         server.ask(0, 5000);
         assert_eq!(server.page, called(value(NOW, 1023)));
-        server.ask(1, 1);
+        server.ask(1, 5000);
+        assert_eq!(server.page, called(value(NOW + LEAD_MS, 1023)));
+        server.ask(2, 1);
         assert_eq!(server.page, called(value(NOW + 3, 0)));
     }
 
@@ -357,7 +381,7 @@ mod tests {
         }
 
         /// While the clock is left alone the sequence never leads it by more than it did at first, however many
-        /// sessions push; and where it did not lead at first it never does. A crash takes it to a second ahead,
+        /// sessions push; and where it did not lead at first by no more than its lead. A crash takes it to a second ahead,
         /// and one after the other but a little further.
         #[test]
         fn never_ahead_faster_than_the_clock(
@@ -366,7 +390,7 @@ mod tests {
             events in prop::collection::vec(event(), 1..300),
         ) {
             let mut server = Server::new(called(value(NOW + lead, seq)), NOW);
-            let mut bound = lead.max(0);
+            let mut bound = lead.max(LEAD_MS);
             for event in events {
                 match event {
                     Event::Jump { .. } | Event::Nextval => continue,
@@ -379,7 +403,28 @@ mod tests {
             }
         }
 
-        /// Sessions that ask for all they can get receive 1024 values for each millisecond that passes.
+        /// Sessions that ask for no more than the limit allows, at whatever moments of a millisecond, never wait.
+        #[test]
+        fn below_the_limit_no_one_waits(
+            seq in 0..1024i64,
+            wants in prop::collection::vec(0..=1024i64, 1..100),
+            parts in 1..5i64,
+        ) {
+            let mut server = Server::new(called(value(NOW, seq)), NOW);
+            let mut wanted = 0;
+            for want in wants {
+                server.handle(Event::Pass { ms: 1 });
+                wanted += want;
+                while server.count_issued < wanted {
+                    let before = server.count_issued;
+                    server.ask(0, (want / parts).max(1).min(wanted - before));
+                    prop_assert!(server.count_issued > before, "waits at {:?}", server.page);
+                }
+            }
+        }
+
+        /// Sessions that ask for all they can get receive 1024 values for each millisecond that passes, and those of the
+        /// lead once.
         #[test]
         fn full_speed_is_the_formats_limit(lead in 0..50i64, ms in 1..100i64) {
             let mut server = Server::new(called(value(NOW + lead, 1023)), NOW);
@@ -394,6 +439,7 @@ mod tests {
                     }
                 }
             }
+            let ms = ms + (LEAD_MS - lead).max(0);
             prop_assert_eq!(server.count_issued, ms * VALUES_PER_MS);
         }
     }

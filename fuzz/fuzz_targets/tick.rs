@@ -15,7 +15,7 @@ mod tick;
 use fleet::{Event, SESSIONS, Server};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use tick::{LOG_AHEAD_MIN_MS, LOG_AHEAD_MS, Next, State, VALUE_MAX, VALUES_PER_MS, ms_of};
+use tick::{LEAD_MS, LOG_AHEAD_MIN_MS, LOG_AHEAD_MS, Next, State, VALUE_MAX, VALUES_PER_MS, ms_of};
 
 fuzz_target!(|data: &[u8]| {
     let _ = run(&mut Unstructured::new(data));
@@ -34,7 +34,7 @@ fn run(data: &mut Unstructured) -> Result<()> {
     let mut server = Server::new(State { last_value, is_called: data.arbitrary()? }, clock);
     // What the sequence may at most be ahead of the clock by; None where something has set either.
     let lead = |server: &Server| ms_of(server.page.last_value).saturating_sub(server.clock());
-    let mut bound = server.page.is_called.then(|| lead(&server).max(0));
+    let mut bound = server.page.is_called.then(|| lead(&server).max(LEAD_MS));
     while !data.is_empty() {
         let event = event(data)?;
         bound = match event {

@@ -100,7 +100,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// In good health the ids follow the clock; one that waited for a tick may have woken up a little early.
+    /// In good health the ids follow the clock, and are ahead of it by their lead at most.
     pub const IN_STEP: Clock = Clock::Within { behind: 0, ahead: 1 };
 }
 
