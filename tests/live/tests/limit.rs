@@ -125,19 +125,23 @@ fn four_sessions_are_together_no_faster_than_the_limit() {
     assert!(lead <= 0.001, "{lead} s ahead of the clock");
 }
 
-/// While it waits a session sleeps: making ids at the limit leaves most of a core idle.
+/// While it waits a session sleeps: making ids at the limit takes the CPU time of a call each, and of waking up once a
+/// millisecond, and no more. On an idle machine that is less than half of a core; as many `nextval` say what it is now.
 #[test]
 fn waiting_does_not_burn_the_core() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     setup(&mut client);
+    client.batch_execute("CREATE SEQUENCE plain").unwrap();
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
-    let before = cpu_time(pid);
-    let started = Instant::now();
-    one::<i64>(&mut client, "SELECT count(next_id(5)) FROM generate_series(1, 3000000)");
-    let (used, elapsed) = (cpu_time(pid) - before, started.elapsed());
-    println!("3,000,000 ids: {used:?} of CPU in {elapsed:?}");
-    assert!(used < elapsed.mul_f64(0.6), "{used:?} of CPU in {elapsed:?}");
+    let mut cost = |call: &str| {
+        let (started, before) = (Instant::now(), cpu_time(pid));
+        one::<i64>(&mut client, &format!("SELECT count({call}) FROM generate_series(1, 3000000)"));
+        (cpu_time(pid) - before, started.elapsed())
+    };
+    let ((used, elapsed), (plain, _)) = (cost("next_id(5)"), cost("nextval('plain')"));
+    println!("3,000,000 ids: {used:?} of CPU in {elapsed:?}; as many nextval: {plain:?}");
+    assert!(used < plain.mul_f64(1.75), "{used:?} of CPU in {elapsed:?}, nextval: {plain:?}");
     assert!(elapsed >= Duration::from_millis(2900), "faster than the format allows: {elapsed:?}");
 }
 
