@@ -119,6 +119,8 @@ pub enum Error {
     NotSequence(String),
     #[error("sequence {name} cannot hold the clock: {}", unfit.reasons())]
     Unfit { name: String, unfit: Unfit },
+    #[error("sequence {name} is closed: its MAXVALUE {max} is its last value")]
+    Closed { name: String, max: i64 },
     #[error("bad magic number in sequence {0}")]
     BadMagic(String),
     #[error("permission denied for sequence {name}")]
@@ -241,7 +243,7 @@ impl Error {
             | Error::SequenceOfAnother { .. }
             | Error::WriterWithoutRights { .. }
             | Error::NotOwner(_) => SqlState::ERRCODE_INSUFFICIENT_PRIVILEGE,
-            Error::ReadOnly { .. } => SqlState::ERRCODE_READ_ONLY_SQL_TRANSACTION,
+            Error::ReadOnly { .. } | Error::Closed { .. } => SqlState::ERRCODE_READ_ONLY_SQL_TRANSACTION,
             Error::Parallel(_) => SqlState::ERRCODE_INVALID_TRANSACTION_STATE,
             Error::EpochInfinite
             | Error::EpochUnworkable { .. }
@@ -380,6 +382,10 @@ impl Error {
             Error::Unfit { name, unfit } => {
                 format!("Mend it with ALTER SEQUENCE {name}{}.", unfit.clauses())
             }
+            Error::Closed { name, .. } => format!(
+                "Its shard is moving to another server, or has moved: make ids there. If no other place makes ids of \
+                 the shard, open it with ALTER SEQUENCE {name} NO MAXVALUE."
+            ),
             Error::BadMagic(_) => {
                 "Restore the sequence from a backup, or drop it and create it again.".into()
             }

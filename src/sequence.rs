@@ -172,9 +172,13 @@ pub fn examine(sequence: Oid) -> Result<(), Error> {
 /// The last value of a sequence, without waiting for it or writing to it; `None` where it was never called, or
 /// where this role or server cannot see it.
 pub fn last_value(sequence: Oid) -> Option<i64> {
+    state(sequence).filter(|state| state.is_called).map(|state| state.last_value)
+}
+
+/// The same with a sequence that was never called, and where that is to start.
+fn state(sequence: Oid) -> Option<State> {
     // SAFETY: as in `take`.
-    let state = unsafe { guarded(|| look(sequence)) };
-    state.filter(|state| state.is_called).map(|state| state.last_value)
+    unsafe { guarded(|| look(sequence)) }
 }
 
 /// Reads the state as `pg_sequence_last_value` does, and keeps no lock.
@@ -621,7 +625,16 @@ fn explain(refusal: Refusal, clock: Clock, function: &'static str) -> Error {
     match refusal {
         Refusal::Missing => Error::SequenceMissing(sequence),
         Refusal::NotSequence => Error::NotSequence(name()),
-        Refusal::Unfit(unfit) => Error::Unfit { name: name(), unfit },
+        // Closed where nothing else is wrong with it: who moves a shard ends its sequence where that stands, for good.
+        Refusal::Unfit(unfit) => match unfit.max {
+            Some(max)
+                if unfit == (Unfit { max: Some(max), ..Unfit::default() })
+                    && state(sequence).is_some_and(|state| state.last_value >= max) =>
+            {
+                Error::Closed { name: name(), max }
+            }
+            _ => Error::Unfit { name: name(), unfit },
+        },
         Refusal::NoRight { update } => {
             Error::NoRightOnSequence { name: name(), role: names::current_role(), update }
         }

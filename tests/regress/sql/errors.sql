@@ -93,6 +93,22 @@ BEGIN
     END LOOP;
 END $$;
 
+-- One that is closed, as by a move of its shard to another server: its MAXVALUE is its last value.
+CREATE SEQUENCE errors.closed;
+CREATE SEQUENCE errors.unused MINVALUE 0 START 1 MAXVALUE 1;
+SELECT next_id(77, 'errors.closed') > 0 AS open;
+DO $$ BEGIN EXECUTE (SELECT format('ALTER SEQUENCE errors.closed MAXVALUE %s', last_value) FROM errors.closed); END $$;
+SELECT state, regexp_replace(message, '\d{9,}', 'N') AS message, hint FROM raises('SELECT next_id(77, ''errors.closed'')');
+SELECT state, regexp_replace(message, '\d{9,}', 'N') AS message FROM raises('SELECT nextval(''errors.closed'')');
+SELECT state, message FROM raises('SELECT next_id(77, ''errors.unused'')');
+ALTER SEQUENCE errors.closed NO MAXVALUE;
+SELECT next_id(77, 'errors.closed') > 0 AS open;
+-- With room left it is not closed, and closed is no excuse for another fault.
+ALTER SEQUENCE errors.unused MAXVALUE 2;
+SELECT state, message FROM raises('SELECT next_id(77, ''errors.unused'')');
+ALTER SEQUENCE errors.unused MAXVALUE 1 CYCLE;
+SELECT state, message FROM raises('SELECT next_id(77, ''errors.unused'')');
+
 -- Read-only transactions; a temporary sequence may be written in one, as with nextval.
 CREATE TEMPORARY SEQUENCE mine;
 BEGIN READ ONLY;
