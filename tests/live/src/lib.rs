@@ -9,6 +9,7 @@ mod datum;
 mod journal;
 mod load;
 mod original;
+mod page;
 mod server;
 pub mod spec;
 
@@ -19,6 +20,7 @@ pub use load::{
     Work, calls, copy, everything, insert_statements, inserts, query, setup_photos, under_load, unrecorded,
 };
 pub use original::{ORIGINAL_EPOCH_MS, original_function, original_of_shard};
+pub use page::{blocks, rows, run_page};
 pub use server::Server;
 
 use postgres::{Client, GenericClient};

@@ -1,86 +1,14 @@
 //! The SQL in the README and in docs/ runs, and gives what the pages say.
 
 use instagram_id_live::*;
-use postgres::{Client, SimpleQueryMessage};
-use std::io::Write;
 
 const README: &str = include_str!("../../../README.md");
-
-/// A statement of a page.
-struct Statement {
-    sql: String,
-    /// What `COPY ... FROM STDIN` reads: the lines after it, up to `\.`.
-    data: Option<String>,
-    /// What its comment, or an indented one in the line below, says of the result: rows with " / " in between.
-    expected: Option<String>,
-}
-
-/// The statements of a page's SQL blocks.
-fn statements(markdown: &str) -> Vec<Statement> {
-    let mut statements: Vec<Statement> = vec![];
-    for block in markdown.split("```sql\n").skip(1) {
-        let (block, _) = block.split_once("```").expect("a block ends");
-        let mut sql = String::new();
-        let mut lines = block.lines();
-        while let Some(line) = lines.next() {
-            let (code, comment) = line
-                .split_once("--")
-                .map_or((line, None), |(code, text)| (code, Some(text.trim().to_owned())));
-            let is_below = line.starts_with(' ') && code.trim().is_empty() && sql.trim().is_empty();
-            if let (true, Some(last), Some(comment)) = (is_below, statements.last_mut(), &comment) {
-                last.expected = Some(comment.clone());
-                continue;
-            }
-            sql.push_str(code);
-            sql.push('\n');
-            let is_in_body = sql.matches("$$").count() % 2 == 1;
-            if code.trim_end().ends_with(';') && !is_in_body {
-                let data = sql.contains("FROM STDIN").then(|| {
-                    lines.by_ref().take_while(|&line| line != "\\.").map(|line| format!("{line}\n")).collect()
-                });
-                statements.push(Statement { sql: std::mem::take(&mut sql), data, expected: comment });
-            }
-        }
-        assert_eq!(sql.trim(), "", "a statement without an end");
-    }
-    statements
-}
 
 /// Runs a page's statements on a server of their own, and compares the results.
 #[track_caller]
 fn check(page: &str, at_least: usize) {
     let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
-    check_on(&mut server.connect(), page, at_least);
-}
-
-#[track_caller]
-fn check_on(client: &mut Client, page: &str, at_least: usize) {
-    let statements = statements(page);
-    let mut compared = 0;
-    for Statement { sql, data, expected } in &statements {
-        if let Some(data) = data {
-            let mut copy = client.copy_in(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
-            copy.write_all(data.as_bytes()).unwrap();
-            copy.finish().unwrap_or_else(|error| panic!("{sql}: {error}"));
-            continue;
-        }
-        let messages = client.simple_query(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
-        let rows: Vec<String> = messages
-            .iter()
-            .filter_map(|message| match message {
-                SimpleQueryMessage::Row(row) => {
-                    Some((0..row.len()).map(|n| row.get(n).unwrap_or("NULL")).collect::<Vec<_>>().join(" | "))
-                }
-                _ => None,
-            })
-            .collect();
-        if let Some(expected) = expected.as_ref().filter(|text| !text.starts_with("such as")) {
-            assert_eq!(&rows.join(" / "), expected, "{sql}");
-            compared += 1;
-        }
-    }
-    println!("{} statements, {compared} results compared", statements.len());
-    assert!(compared >= at_least);
+    run_page(page, at_least, &mut [("", server.connect())]);
 }
 
 #[test]
@@ -121,7 +49,7 @@ fn the_page_about_pg_partman() {
     match version {
         Some(version) => {
             println!("pg_partman {version}");
-            check_on(&mut client, include_str!("../../../docs/pg_partman.md"), 4);
+            run_page(include_str!("../../../docs/pg_partman.md"), 4, &mut [("", client)]);
         }
         None => println!("skipped: this server has no pg_partman 5.4 or later"),
     }
@@ -151,6 +79,7 @@ fn the_readme_knows_every_function() {
 fn links_lead_somewhere() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let mut links = 0;
     for page in docs.chain([root.join("README.md")]) {
         let text = std::fs::read_to_string(&page).unwrap();
