@@ -9,6 +9,7 @@
 
 PG_CONFIG = pg_config
 pkglibdir := $(shell $(PG_CONFIG) --pkglibdir 2>/dev/null)
+bindir := $(shell $(PG_CONFIG) --bindir 2>/dev/null)
 extensiondir := $(shell $(PG_CONFIG) --sharedir 2>/dev/null)/extension
 package = target/package
 library = $(package)$(pkglibdir)/instagram_id.so
@@ -27,18 +28,20 @@ endif
 endif
 
 install: $(library)
-	install -d '$(DESTDIR)$(pkglibdir)' '$(DESTDIR)$(extensiondir)'
+	install -d '$(DESTDIR)$(pkglibdir)' '$(DESTDIR)$(extensiondir)' '$(DESTDIR)$(bindir)'
 	install -m 755 '$(library)' '$(DESTDIR)$(pkglibdir)/'
 	install -m 644 '$(package)$(extensiondir)/'instagram_id* '$(DESTDIR)$(extensiondir)/'
+	install -m 755 tools/instagram_id_shards '$(DESTDIR)$(bindir)/'
 
 uninstall:
-	rm -f '$(DESTDIR)$(pkglibdir)/instagram_id.so' '$(DESTDIR)$(extensiondir)/'instagram_id*
+	rm -f '$(DESTDIR)$(pkglibdir)/instagram_id.so' '$(DESTDIR)$(extensiondir)/'instagram_id* \
+	    '$(DESTDIR)$(bindir)/instagram_id_shards'
 
 PG_REGRESS = $(pkglibdir)/pgxs/src/test/regress/pg_regress
 REGRESS = $(basename $(notdir $(sort $(wildcard tests/regress/sql/*.sql))))
 PG_ISOLATION_REGRESS = $(pkglibdir)/pgxs/src/test/isolation/pg_isolation_regress
 ISOLATION = $(filter-out helpers,$(basename $(notdir $(sort $(wildcard tests/isolation/specs/*.spec)))))
-on_this_server = --bindir='$(shell $(PG_CONFIG) --bindir)' --load-extension=instagram_id
+on_this_server = --bindir='$(bindir)' --load-extension=instagram_id
 
 installcheck:
 	mkdir -p target/regress target/isolation

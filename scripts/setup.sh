@@ -59,7 +59,12 @@ missing_packages() {
         command -v runuser >/dev/null || echo util-linux
         command -v sudo >/dev/null || echo sudo
     fi
+    # For a client of the tests.
+    if [ "$what" = servers ] && ! has_psycopg; then echo python3-psycopg; fi
 }
+
+# Whether a Python has psycopg 3: Debian's, or one before it in PATH.
+has_psycopg() { python3 -c 'import psycopg' 2>/dev/null || /usr/bin/python3 -c 'import psycopg' 2>/dev/null; }
 
 # The newest major whose server Debian's packages have installed.
 debian_major() {

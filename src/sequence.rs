@@ -450,7 +450,7 @@ impl SequencePage {
     ///
     /// The caller came when the clock was at `came_us`, in microseconds from the epoch. Where that is not enough for a value
     /// the clock is read again: a wait must count from a moment at which the page was seen as it is. What others issued
-    /// until then, before someone set the sequence back, is of no later millisecond.
+    /// until then, before someone set the sequence back, is of no later millisecond than the lead allows.
     unsafe fn take(
         self,
         epoch: Epoch,

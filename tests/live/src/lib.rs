@@ -17,7 +17,8 @@ pub use clock::{DAY, HOUR, YEAR};
 pub use datum::{Arguments, Datum, columns, parameters};
 pub use journal::{Clock, Figures, Journal, Received};
 pub use load::{
-    Work, calls, copy, everything, insert_statements, inserts, query, setup_photos, under_load, unrecorded,
+    StopAtEnd, Work, calls, copy, everything, insert_statements, inserts, query, setup_photos, under_load,
+    unrecorded,
 };
 pub use original::{ORIGINAL_EPOCH_MS, original_function, original_of_shard};
 pub use page::{blocks, rows, run_page};

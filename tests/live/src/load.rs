@@ -115,7 +115,8 @@ pub fn under_load<T>(
     })
 }
 
-struct StopAtEnd<'a>(&'a AtomicBool);
+/// Sets its flag when it goes out of scope, by a panic as well.
+pub struct StopAtEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {

@@ -267,6 +267,19 @@ impl Server {
         said
     }
 
+    /// The command `instagram_id_shards`, with its map in a database of this server's, `map`.
+    pub fn shards_command(&self, arguments: &[&str]) -> Command {
+        let path = std::env::var("PATH").unwrap();
+        let mut command =
+            Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/instagram_id_shards"));
+        command
+            .args(arguments)
+            .env("PATH", format!("{}:{path}", self.bin.display()))
+            .env("INSTAGRAM_ID_MAP", format!("host={} user=postgres dbname=map", self.path().display()))
+            .stdin(Stdio::null());
+        command
+    }
+
     fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.bin.join(program));
         command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());

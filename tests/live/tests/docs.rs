@@ -36,6 +36,11 @@ fn the_page_about_querying() {
     check(include_str!("../../../docs/querying.md"), 30);
 }
 
+#[test]
+fn the_page_about_scaling() {
+    check(include_str!("../../../docs/scaling.md"), 22);
+}
+
 /// Where pg_partman is there, in the version that the page is about.
 #[test]
 fn the_page_about_pg_partman() {

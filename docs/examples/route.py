@@ -1,0 +1,103 @@
+"""Puts photos into the shard of their user, wherever that is, and reads them back by their ids.
+
+    route.py MAP USER TITLE...      MAP is the map's database: "host=a.example.net dbname=map"
+
+With psycopg 3. For each photo it prints its id, the server's name, the user and the title.
+"""
+
+import sys
+import time
+
+import psycopg
+
+SHARDS = 2000  # all logical shards, a number that was chosen once
+FRESH = 2.0  # seconds for which a copy of the map is good
+PATIENCE = 5.0  # seconds in which a shard that is moving should have arrived
+PAUSE = 0.02  # seconds from try to try
+
+READ_ONLY = "25006"  # the shard is moving or has moved
+LOST = (None, "57P01", "57P02", "57P03")  # the server has said nothing, or that it stops or starts
+
+
+class Router:
+    def __init__(self, map_conninfo):
+        self.map_conninfo = map_conninfo
+        self.version = 0  # the largest that was seen in the map
+        self.server_of = {}  # by shard
+        self.conninfo_of = {}  # by server
+        self.read_at = None
+        self.connections = {}  # by conninfo
+
+    def add_photo(self, user, title):
+        """The id comes first. With it the insert may be tried again, even if a lost connection hides that it was done."""
+        shard = shard_of_user(user)
+        (photo_id,) = self.run(shard, lambda on: on.execute("SELECT next_id(%s)", [shard]).fetchone())
+        insert = f"INSERT INTO insta{shard}.photos (id, user_id, title) VALUES (%s, %s, %s) ON CONFLICT (id) DO NOTHING"
+        self.run(shard, lambda on: on.execute(insert, [photo_id, user, title]))
+        return photo_id
+
+    def photo(self, photo_id):
+        shard = shard_of_id(photo_id)
+        select = f"SELECT user_id, title FROM insta{shard}.photos WHERE id = %s"
+        return self.run(shard, lambda on: on.execute(select, [photo_id]).fetchone())
+
+    def run(self, shard, work):
+        """Does the work in a transaction on the shard's server. If the shard moves away, once more where it is then."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                if self.read_at is None or time.monotonic() > self.read_at + FRESH:
+                    self.refresh()
+                connection = self.connect(self.conninfo_of[self.server_of[shard]])
+                with connection.transaction():
+                    return work(connection)
+            except psycopg.Error as error:
+                is_lost = isinstance(error, psycopg.OperationalError) and error.sqlstate in LOST
+                if not (is_lost or error.sqlstate == READ_ONLY) or time.monotonic() > deadline:
+                    raise
+            self.read_at = None
+            time.sleep(PAUSE)
+
+    def refresh(self):
+        try:
+            self.read_map()
+        except psycopg.OperationalError:
+            if not self.server_of:
+                raise
+            # The map is out of reach. What we have of it is good until a shard moves.
+        self.read_at = time.monotonic()
+
+    def read_map(self):
+        """Reads what is newer in the map. The few servers are read whole, and last: each shard's is among them then."""
+        the_map = self.connect(self.map_conninfo)
+        newer = "SELECT shard, server, version FROM shard_map.shards WHERE version > %s ORDER BY version"
+        changes = the_map.execute(newer, [self.version]).fetchall()
+        self.conninfo_of = dict(the_map.execute("SELECT server, conninfo FROM shard_map.servers").fetchall())
+        for shard, server, version in changes:
+            self.server_of[shard] = server
+            self.version = version
+
+    def connect(self, conninfo):
+        connection = self.connections.get(conninfo)
+        if connection is None or connection.closed:
+            connection = self.connections[conninfo] = psycopg.connect(conninfo, autocommit=True)
+        return connection
+
+
+def shard_of_user(user):
+    return user % SHARDS  # shard_for(user, 2000)
+
+
+def shard_of_id(photo_id):
+    return photo_id >> 10 & 8191  # id_shard(photo_id)
+
+
+def main(map_conninfo, user, *titles):
+    router = Router(map_conninfo)
+    for title in titles:
+        photo_id = router.add_photo(int(user), title)
+        photo = router.photo(photo_id)
+        print(photo_id, router.server_of[shard_of_id(photo_id)], *photo, flush=True)
+
+
+main(*sys.argv[1:])

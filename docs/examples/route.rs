@@ -1,0 +1,148 @@
+//! Puts photos into the shard of their user, wherever that is, and reads them back by their ids.
+//!
+//! `route MAP USER TITLE...`, where MAP is the map's database: `"host=a.example.net dbname=map"`. With the crate
+//! `postgres`. For each photo it prints its id, the server's name, the user and the title.
+
+use postgres::error::SqlState;
+use postgres::{Client, Error, NoTls, Transaction};
+use std::collections::HashMap;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// All logical shards, a number that was chosen once.
+const SHARDS: i64 = 2000;
+/// For so long a copy of the map is good.
+const FRESH: Duration = Duration::from_secs(2);
+/// Within this a shard that is moving should have arrived.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// From try to try.
+const PAUSE: Duration = Duration::from_millis(20);
+
+#[derive(Default)]
+struct Router {
+    map_conninfo: String,
+    /// The largest that was seen in the map.
+    version: i64,
+    server_of: HashMap<i32, String>,
+    /// By server.
+    conninfo_of: HashMap<String, String>,
+    read_at: Option<Instant>,
+    /// By conninfo.
+    clients: HashMap<String, Client>,
+}
+
+impl Router {
+    /// The id comes first. With it the insert may be tried again, even if a lost connection hides that it was done.
+    fn add_photo(&mut self, user: i64, title: &str) -> Result<i64, Error> {
+        let shard = shard_of_user(user);
+        let id: i64 = self.run(shard, |on| Ok(on.query_one("SELECT next_id($1)", &[&shard])?.get(0)))?;
+        let insert = format!(
+            "INSERT INTO insta{shard}.photos (id, user_id, title) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING"
+        );
+        self.run(shard, |on| on.execute(&insert, &[&id, &user, &title]))?;
+        Ok(id)
+    }
+
+    fn photo(&mut self, id: i64) -> Result<(i64, String), Error> {
+        let shard = shard_of_id(id);
+        let select = format!("SELECT user_id, title FROM insta{shard}.photos WHERE id = $1");
+        let row = self.run(shard, |on| on.query_one(&select, &[&id]))?;
+        Ok((row.get(0), row.get(1)))
+    }
+
+    /// Does the work in a transaction on the shard's server. If the shard moves away, once more where it is then.
+    fn run<T>(
+        &mut self,
+        shard: i32,
+        work: impl Fn(&mut Transaction) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.try_once(shard, &work) {
+                Err(error) if may_pass(&error) && Instant::now() < deadline => {}
+                result => return result,
+            }
+            self.read_at = None;
+            sleep(PAUSE);
+        }
+    }
+
+    fn try_once<T>(
+        &mut self,
+        shard: i32,
+        work: impl Fn(&mut Transaction) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if self.read_at.is_none_or(|at| at.elapsed() > FRESH) {
+            self.refresh()?;
+        }
+        let conninfo = self.conninfo_of[&self.server_of[&shard]].clone();
+        let mut transaction = self.connect(&conninfo)?.transaction()?;
+        let result = work(&mut transaction)?;
+        transaction.commit()?;
+        Ok(result)
+    }
+
+    fn refresh(&mut self) -> Result<(), Error> {
+        if let Err(error) = self.read_map()
+            && self.server_of.is_empty()
+        {
+            return Err(error);
+        }
+        // Where the map is out of reach, what we have of it is good until a shard moves.
+        self.read_at = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Reads what is newer in the map. The few servers are read whole, and last: each shard's is among them then.
+    fn read_map(&mut self) -> Result<(), Error> {
+        let (conninfo, version) = (self.map_conninfo.clone(), self.version);
+        let map = self.connect(&conninfo)?;
+        let newer = "SELECT shard, server, version FROM shard_map.shards WHERE version > $1 ORDER BY version";
+        let changes = map.query(newer, &[&version])?;
+        let servers = map.query("SELECT server, conninfo FROM shard_map.servers", &[])?;
+        self.conninfo_of = servers.iter().map(|row| (row.get(0), row.get(1))).collect();
+        for row in changes {
+            self.server_of.insert(row.get(0), row.get(1));
+            self.version = row.get(2);
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, conninfo: &str) -> Result<&mut Client, Error> {
+        if self.clients.get(conninfo).is_none_or(Client::is_closed) {
+            self.clients.insert(conninfo.into(), Client::connect(conninfo, NoTls)?);
+        }
+        Ok(self.clients.get_mut(conninfo).expect("one that is there"))
+    }
+}
+
+/// Whether the shard is moving or has moved, or the connection is lost: the server has said nothing, or that it stops or
+/// starts.
+fn may_pass(error: &Error) -> bool {
+    error.code().is_none_or(|code| {
+        *code == SqlState::READ_ONLY_SQL_TRANSACTION || ["57P01", "57P02", "57P03"].contains(&code.code())
+    })
+}
+
+/// `shard_for(user, 2000)`
+fn shard_of_user(user: i64) -> i32 {
+    user.rem_euclid(SHARDS) as i32
+}
+
+/// `id_shard(id)`
+fn shard_of_id(id: i64) -> i32 {
+    (id >> 10 & 8191) as i32
+}
+
+fn main() -> Result<(), Error> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [map, user, titles @ ..] = &arguments[..] else { panic!("usage: route MAP USER TITLE...") };
+    let user = user.parse().expect("a user is a number");
+    let mut router = Router { map_conninfo: map.clone(), ..Router::default() };
+    for title in titles {
+        let id = router.add_photo(user, title)?;
+        let (user, title) = router.photo(id)?;
+        println!("{id} {} {user} {title}", router.server_of[&shard_of_id(id)]);
+    }
+    Ok(())
+}

@@ -1,0 +1,610 @@
+//! Moving a shard from one server to another while clients write, by the command `instagram_id_shards`.
+
+use instagram_id_live::*;
+use postgres::{Client, Config, Error, NoTls};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LOGICAL: [(&str, &str); 3] =
+    [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
+
+/// Between the statements of a session: replication, which is one process, must be able to keep up.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Rows in each way that applications make them.
+fn writers() -> [Work; 5] {
+    const ROW: &str = "INSERT INTO insta5.photos DEFAULT VALUES RETURNING id;";
+    [
+        query(ROW),
+        query("INSERT INTO insta5.photos (batch) SELECT generate_series(1, 50) RETURNING id"),
+        query(format!("BEGIN; {ROW} {ROW} COMMIT")),
+        query("INSERT INTO insta5.photos VALUES (DEFAULT, 1), (next_id(5), 2) RETURNING id"),
+        copy("insta5.photos", 50),
+    ]
+}
+
+/// Two servers, a and b, and the map in a database of b's. Shard 5 is on a, as far as the map goes.
+struct Servers {
+    a: Server,
+    b: Server,
+}
+
+impl Servers {
+    /// With shard 5 on a, and three tables in it.
+    fn start() -> Servers {
+        Servers::start_with(&[])
+    }
+
+    /// The same with these settings, too.
+    fn start_with(settings: &[(&str, &str)]) -> Servers {
+        let settings = [&LOGICAL, settings].concat();
+        let servers = Servers::of(Server::start(&settings), Server::start(&settings));
+        let mut client = servers.a.connect();
+        setup_photos(&mut client);
+        client
+            .batch_execute(
+                "CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint);
+                 INSERT INTO insta5.counter SELECT n, 0 FROM generate_series(1, 2) AS n;
+                 CREATE TABLE insta5.\"It's \"\"odd\"\"\" (id serial PRIMARY KEY, photo bigint REFERENCES insta5.photos)",
+            )
+            .unwrap();
+        servers
+    }
+
+    fn of(a: Server, b: Server) -> Servers {
+        b.connect().batch_execute("CREATE DATABASE map").unwrap();
+        b.connect().batch_execute("CREATE EXTENSION instagram_id").unwrap();
+        let servers = Servers { a, b };
+        servers.command(&["init"]);
+        for (name, server) in [("a", &servers.a), ("b", &servers.b)] {
+            let conninfo = format!("host={} user=postgres dbname=postgres", server.path().display());
+            servers.command(&["server", name, &conninfo]);
+        }
+        servers.command(&["place", "a", "5"]);
+        servers
+    }
+
+    fn map(&self) -> Client {
+        self.b.connect_to("map")
+    }
+
+    /// Runs the command, which succeeds, and returns what it says.
+    #[track_caller]
+    fn command(&self, arguments: &[&str]) -> String {
+        self.run(arguments).unwrap_or_else(|said| panic!("{arguments:?}: {said}"))
+    }
+
+    /// Runs the command, which refuses, and returns what it says.
+    #[track_caller]
+    fn refusal(&self, arguments: &[&str]) -> String {
+        let said = self.run(arguments).expect_err("a refusal");
+        assert!(said.contains("error: "), "{said}");
+        said
+    }
+
+    fn run(&self, arguments: &[&str]) -> Result<String, String> {
+        let output = self.start_command(arguments).wait_with_output().unwrap();
+        let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
+        if output.status.success() { Ok(said) } else { Err(said) }
+    }
+
+    fn start_command(&self, arguments: &[&str]) -> Child {
+        self.b
+            .shards_command(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap()
+    }
+
+    /// Where the map says that shard 5 is.
+    fn home(&self) -> String {
+        one(&mut self.map(), "SELECT server FROM shard_map.shards WHERE shard = 5")
+    }
+
+    /// A connection to there.
+    fn connect_home(&self) -> Client {
+        let query =
+            "SELECT conninfo FROM shard_map.shards JOIN shard_map.servers USING (server) WHERE shard = 5";
+        one::<String>(&mut self.map(), query).parse::<Config>().unwrap().connect(NoTls).unwrap()
+    }
+
+    /// Does something as a client that follows the map: refused, it reads the map again, and goes on where that says.
+    fn routed<T>(&self, client: &mut Client, mut work: impl FnMut(&mut Client) -> Result<T, Error>) -> T {
+        let started = Instant::now();
+        loop {
+            match work(client) {
+                Ok(result) => return result,
+                Err(error) => {
+                    // This client can make no sense of a COPY that is refused before its data has come: without a code.
+                    assert!(error.code().is_none_or(|code| code.code() == "25006"), "{error:?}");
+                    assert!(started.elapsed() < Duration::from_secs(60), "refused for a minute: {error:?}");
+                }
+            }
+            thread::sleep(Duration::from_millis(2));
+            *client = self.connect_home();
+        }
+    }
+
+    /// Has a client do this work in turns, wherever shard 5 is, until `stop`. Returns what it has received, and how long it
+    /// took at most to do a piece of it.
+    fn session(&self, work: &[Work], stop: &AtomicBool) -> (Received, Duration) {
+        let mut client = self.connect_home();
+        let mut received = Received::default();
+        let mut longest = Duration::ZERO;
+        for piece in work.iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
+            let started = Instant::now();
+            self.routed(&mut client, |client| piece(client, &mut received));
+            longest = longest.max(started.elapsed());
+            thread::sleep(PAUSE);
+        }
+        (received, longest)
+    }
+
+    /// Has clients write to shard 5, wherever it is, in every way that there is, until `during` returns.
+    fn under_load<T>(&self, during: impl FnOnce() -> T) -> (Load, T) {
+        let stop = &AtomicBool::new(false);
+        thread::scope(|scope| {
+            let stop_at_end = StopAtEnd(stop);
+            let inserting: Vec<_> = (0..3).map(|_| scope.spawn(|| self.session(&writers(), stop))).collect();
+            let calling = scope.spawn(|| self.session(&calls(), stop));
+            let counting = scope.spawn(|| {
+                let mut client = self.connect_home();
+                let mut counted = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let count = "UPDATE insta5.counter SET value = value + 1";
+                    self.routed(&mut client, |client| client.batch_execute(count));
+                    counted += 1;
+                    thread::sleep(PAUSE);
+                }
+                counted
+            });
+            let result = during();
+            drop(stop_at_end);
+            let (inserted, times): (Vec<_>, Vec<_>) =
+                inserting.into_iter().map(|session| session.join().unwrap()).unzip();
+            let called = calling.join().unwrap().0;
+            let longest = times.into_iter().max().unwrap();
+            (Load { inserted, called, counted: counting.join().unwrap(), longest }, result)
+        })
+    }
+}
+
+/// What clients have done.
+struct Load {
+    /// By inserts.
+    inserted: Vec<Received>,
+    /// By calls that make ids for no row.
+    called: Received,
+    /// How often the counters went up by one.
+    counted: i64,
+    /// The longest that an insert took, with all that it was refused for.
+    longest: Duration,
+}
+
+impl Load {
+    /// Checks that what clients were told is what there is now, no more and no less; then the ids.
+    #[track_caller]
+    fn check(self, scenario: &str, clock: Clock, faults: usize, rows_before: &[i64], servers: &Servers) {
+        let mut client = servers.connect_home();
+        let mut rows: Vec<i64> = self.inserted.iter().flat_map(|session| &session.ids).copied().collect();
+        rows.extend(rows_before);
+        rows.sort_unstable();
+        let is = column(&mut client, "SELECT id FROM insta5.photos ORDER BY id");
+        let missing = rows.iter().filter(|id| is.binary_search(id).is_err()).count();
+        assert_eq!((missing, is.len()), (0, rows.len()), "{scenario}: rows lost, rows there");
+        assert_eq!(
+            column(&mut client, "SELECT value FROM insta5.counter"),
+            [self.counted, self.counted],
+            "{scenario}: counted"
+        );
+        println!("{scenario}: the longest insert took {:.3?}, {} updates", self.longest, self.counted);
+        let mut journal = Journal::new(scenario, clock);
+        journal.faults = faults;
+        journal.add(self.inserted);
+        journal.add([self.called]);
+        journal.check();
+    }
+}
+
+/// All that a move makes, apart from the shard itself.
+fn leftovers(server: &Server) -> Vec<String> {
+    let query = "SELECT 'publication ' || pubname FROM pg_publication
+        UNION ALL SELECT 'subscription ' || subname FROM pg_subscription
+        UNION ALL SELECT 'slot ' || slot_name FROM pg_replication_slots
+        UNION ALL SELECT 'origin ' || roname FROM pg_replication_origin";
+    server.connect().query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+const NOTHING: [String; 0] = [];
+const IS_CLOSED: &str = "SELECT EXISTS (SELECT FROM pg_proc
+    WHERE proname = 'shard_is_elsewhere' AND obj_description(oid, 'pg_proc') IS NOT NULL)";
+const HAS_TRIGGERS: &str = "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'shard_is_elsewhere')";
+const HAS_SCHEMA: &str = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'insta5')";
+const MOVES: &str = "SELECT count(*) FROM shard_map.moves";
+
+/// Fills the shard, and returns the ids of its rows.
+fn fill(servers: &Servers, rows: i64) -> Vec<i64> {
+    column(
+        &mut servers.a.connect(),
+        &format!(
+            "INSERT INTO insta5.photos (batch) SELECT n FROM generate_series(1, {rows}) AS n RETURNING id"
+        ),
+    )
+}
+
+/// Whether the command waits for a lock on a server.
+const WAITS: &str =
+    "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'instagram_id_move_5'
+    AND backend_type = 'client backend' AND wait_event_type = 'Lock')";
+
+/// Starts a move to b, and a transaction there that holds it up when all rows have come, before its look at the tables.
+fn move_held_up_at_the_end_of_the_copy(servers: &Servers, options: &[&str]) -> (Child, Client) {
+    let command = servers.start_command(&[&["move", "5", "--to", "b"], options].concat());
+    servers.b.wait_until("SELECT to_regclass('insta5.counter') IS NOT NULL");
+    let mut transaction = servers.b.connect();
+    // In the way of its ANALYZE.
+    transaction.batch_execute("BEGIN; LOCK TABLE insta5.counter IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
+    servers.b.wait_until(WAITS);
+    (command, transaction)
+}
+
+/// Starts a move to b, and a transaction that holds it up when it would stop writes: it has run this statement, which writes to
+/// the shard, when all rows had come to b. (A transaction from before would hold up the copy.)
+fn move_held_up(servers: &Servers, options: &[&str], statement: &str) -> (Child, Client) {
+    let (command, mut other) = move_held_up_at_the_end_of_the_copy(servers, options);
+    let mut transaction = servers.a.connect();
+    transaction.batch_execute(&format!("BEGIN; {statement}")).unwrap();
+    other.batch_execute("COMMIT").unwrap();
+    servers.a.wait_until(WAITS);
+    (command, transaction)
+}
+
+/// What the command says of how long writes were stopped.
+fn stop_of(said: &str) -> Duration {
+    let (_, rest) = said.split_once("its writes were stopped for ").expect(said);
+    Duration::from_millis(rest.split_once(" ms").unwrap().0.parse().unwrap())
+}
+
+#[test]
+fn a_shard_of_a_million_rows_moves_while_clients_write() {
+    let servers = Servers::start();
+    let rows = fill(&servers, 1_000_000);
+    let (load, said) = servers.under_load(|| {
+        thread::sleep(Duration::from_millis(300));
+        let said = servers.command(&["move", "5", "--to", "b", "--stop", "60"]);
+        thread::sleep(Duration::from_millis(300));
+        said
+    });
+    assert_eq!(servers.home(), "b");
+    println!("a million rows and a load: writes were stopped for {:?}", stop_of(&said));
+    assert!(load.longest < stop_of(&said) + Duration::from_secs(2), "{:?}\n{said}", load.longest);
+    load.check("a shard that moves", Clock::IN_STEP, 1, &rows, &servers);
+    for server in [&servers.a, &servers.b] {
+        assert_eq!(leftovers(server), NOTHING);
+    }
+    // The old copy lets nobody write, and makes no ids, by whichever way.
+    let mut old = servers.a.connect();
+    for refused in [
+        "INSERT INTO insta5.photos VALUES (1)",
+        "UPDATE insta5.photos SET batch = 1",
+        "DELETE FROM insta5.photos WHERE id = 1",
+        "TRUNCATE insta5.counter",
+        "COPY insta5.photos (batch) FROM PROGRAM 'echo 1'",
+        "SELECT next_id(5)",
+        "SELECT insta5.next_id()",
+        "SELECT next_ids(5, 10)",
+        "SELECT next_id(5, 'insta5.table_id_seq')",
+    ] {
+        assert_eq!(error_of(&mut old, refused).0, "25006", "{refused}");
+    }
+    assert_eq!(error_of(&mut old, "SELECT nextval('insta5.table_id_seq')").0, "2200H");
+    // The new one is as the old one was, and at home.
+    let mut new = servers.b.connect();
+    assert!(!one::<bool>(&mut new, IS_CLOSED) && !one::<bool>(&mut new, HAS_TRIGGERS));
+    assert!(one::<bool>(&mut new, "SELECT at_home FROM shards WHERE shard = 5"));
+    let bounds = "SELECT (seqmin, seqmax, seqstart) = (1, 9223372036854775807, 1) FROM pg_sequence
+        WHERE seqrelid = 'insta5.table_id_seq'::regclass";
+    assert!(one::<bool>(&mut new, bounds));
+    assert_eq!(
+        one::<i32>(&mut new, "INSERT INTO insta5.\"It's \"\"odd\"\"\" DEFAULT VALUES RETURNING id"),
+        1
+    );
+
+    assert!(servers.refusal(&["move", "5", "--to", "a"]).contains("clean 5"));
+    servers.command(&["clean", "5"]);
+    assert!(!one::<bool>(&mut old, HAS_SCHEMA));
+    assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
+}
+
+/// There and back again under load, and a sequence that is an hour ahead of the clock, so that nothing but its state
+/// keeps the ids of the two servers apart. What is committed is not on disk for up to a second: it must move all the same.
+#[test]
+fn a_shard_moves_there_and_back() {
+    let servers = Servers::start_with(&[("synchronous_commit", "off"), ("wal_writer_delay", "1s")]);
+    let rows = fill(&servers, 1000);
+    set_an_hour_ahead(&mut servers.a.connect(), "insta5.table_id_seq");
+    let moves = length(2, 10);
+    let (load, ()) = servers.under_load(|| {
+        for to in ["b", "a"].iter().cycle().take(moves) {
+            thread::sleep(Duration::from_millis(200));
+            let said = servers.command(&["move", "5", "--to", to, "--stop", "60"]);
+            println!("to {to}: writes were stopped for {:?}", stop_of(&said));
+            servers.command(&["clean", "5"]);
+        }
+    });
+    load.check("a shard that moves there and back, an hour ahead", Clock::Set, moves, &rows, &servers);
+}
+
+/// The command is killed at any moment, again and again, and called again: it goes on. Or the move is given up: all is as before.
+#[test]
+fn a_move_that_is_cut_off_goes_on_or_is_undone() {
+    let servers = Servers::start();
+    let rows = fill(&servers, 5_000);
+    let mut random = random("moves that are cut off");
+    let (mut cut_off, mut undone, mut moved) = (0, 0, 0);
+    let (load, ()) = servers.under_load(|| {
+        for round in 0..length(6, 60) {
+            let (from, to) = if servers.home() == "a" { ("a", "b") } else { ("b", "a") };
+            // Longer from try to try, so that one comes to its end.
+            let mut longest = 1500;
+            loop {
+                let command = servers.start_command(&["move", "5", "--to", to, "--stop", "60"]);
+                thread::sleep(Duration::from_millis(random.u64(50..longest)));
+                let is_over = kill_group(command);
+                cut_off += usize::from(!is_over);
+                // Also where it had just come to its end.
+                if is_over
+                    || one(
+                        &mut servers.map(),
+                        "SELECT EXISTS (SELECT FROM shard_map.moves WHERE finished IS NOT NULL)",
+                    )
+                {
+                    break;
+                }
+                longest += 500;
+                if round % 3 > 0 && servers.run(&["cancel", "5"]).is_ok() {
+                    break;
+                }
+            }
+            if servers.home() == to {
+                moved += 1;
+                servers.command(&["clean", "5"]);
+            } else {
+                undone += 1;
+                let other = if to == "a" { &servers.a } else { &servers.b };
+                assert!(!one::<bool>(&mut other.connect(), HAS_SCHEMA), "{from} to {to}");
+            }
+            assert!(!one::<bool>(&mut servers.connect_home(), HAS_TRIGGERS), "{from} to {to}");
+            for server in [&servers.a, &servers.b] {
+                assert_eq!(leftovers(server), NOTHING, "{from} to {to}");
+            }
+            assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
+        }
+    });
+    println!("{cut_off} commands killed; {moved} moves, {undone} undone");
+    assert!(cut_off > 0);
+    load.check("moves that are cut off", Clock::IN_STEP, cut_off + moved + undone, &rows, &servers);
+}
+
+/// Kills the command and all that it has started, as the end of a machine would; returns whether it had come to its end.
+fn kill_group(mut command: Child) -> bool {
+    if let Some(status) = command.try_wait().unwrap() {
+        let output = command.wait_with_output().unwrap();
+        assert!(status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return true;
+    }
+    kill_process_group(Pid::from_raw(command.id() as i32).unwrap(), Signal::KILL).unwrap();
+    command.wait().unwrap();
+    false
+}
+
+/// Where the other server does not keep up, writes go on where they were, after the time that they may stop at most.
+#[test]
+fn a_stop_that_takes_too_long_is_called_off() {
+    let servers = Servers::start();
+    let mut rows = fill(&servers, 1000);
+    rows.push(1);
+    let (load, ()) = servers.under_load(|| {
+        let insert = "INSERT INTO insta5.photos VALUES (1)";
+        let (command, mut transaction) = move_held_up(&servers, &["--stop", "1"], insert);
+        let mut other = servers.b.connect();
+        // So this row cannot come.
+        other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
+        transaction.batch_execute("COMMIT").unwrap();
+        let output = command.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("has not caught up within 1 s"), "{said}");
+        assert_eq!(servers.home(), "a");
+        assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED), "{said}");
+        thread::sleep(Duration::from_millis(200));
+        other.batch_execute("COMMIT").unwrap();
+        servers.command(&["move", "5", "--to", "b"]);
+    });
+    assert_eq!(servers.home(), "b");
+    assert!(load.longest < Duration::from_secs(20), "{:?}", load.longest);
+    load.check("a move that is called off, and done later", Clock::IN_STEP, 2, &rows, &servers);
+}
+
+/// Killed in the one moment at which nobody can write, the command leaves it at that. The next one lets writes go on first.
+#[test]
+fn a_move_killed_while_writes_are_stopped_goes_on_or_is_undone() {
+    let servers = Servers::start();
+    let mut rows = fill(&servers, 1000);
+    let mut kill_while_stopped = |row: i64| {
+        let insert = format!("INSERT INTO insta5.photos VALUES ({row})");
+        let (command, mut transaction) = move_held_up(&servers, &["--stop", "60"], &insert);
+        let mut other = servers.b.connect();
+        // So this row cannot come.
+        other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
+        transaction.batch_execute("COMMIT").unwrap();
+        rows.push(row);
+        servers.a.wait_until(IS_CLOSED);
+        assert!(!kill_group(command));
+        other.batch_execute("COMMIT").unwrap();
+        assert_eq!(error_of(&mut transaction, "INSERT INTO insta5.photos DEFAULT VALUES").0, "25006");
+    };
+    let (load, ()) = servers.under_load(|| {
+        kill_while_stopped(1);
+        servers.command(&["cancel", "5"]);
+        assert_eq!(servers.home(), "a");
+        assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
+        thread::sleep(Duration::from_millis(200));
+        kill_while_stopped(2);
+        let said = servers.command(&["move", "5", "--to", "b"]);
+        assert!(said.contains("Writes go on on a meanwhile"), "{said}");
+    });
+    assert_eq!(servers.home(), "b");
+    load.check("moves killed while writes are stopped", Clock::IN_STEP, 2, &rows, &servers);
+}
+
+/// Who has written and has not committed is waited for, and nobody else has to wait along for long.
+#[test]
+fn a_long_transaction_holds_up_the_move_and_not_the_writers() {
+    let servers = Servers::start();
+    let rows = fill(&servers, 1000);
+    let (load, ()) = servers.under_load(|| {
+        let insert = "INSERT INTO insta5.\"It's \"\"odd\"\"\" VALUES (-1)";
+        let (command, mut transaction) = move_held_up(&servers, &[], insert);
+        thread::sleep(Duration::from_secs(4));
+        assert_eq!(servers.home(), "a");
+        transaction.batch_execute("COMMIT").unwrap();
+        assert!(command.wait_with_output().unwrap().status.success());
+    });
+    assert_eq!(servers.home(), "b");
+    // Four seconds at least, if writers had to wait along.
+    assert!(load.longest < Duration::from_secs(4), "{:?}", load.longest);
+    let late = "SELECT count(*) FROM insta5.\"It's \"\"odd\"\"\"";
+    assert_eq!(one::<i64>(&mut servers.b.connect(), late), 1);
+    load.check("a move held up by a transaction", Clock::IN_STEP, 1, &rows, &servers);
+}
+
+#[test]
+fn one_command_at_a_time_works_on_a_shard() {
+    let servers = Servers::start();
+    fill(&servers, 1000);
+    let count = "UPDATE insta5.counter SET value = value + 1";
+    let (first, mut transaction) = move_held_up(&servers, &[], count);
+    for command in [&["move", "5", "--to", "b"][..], &["cancel", "5"], &["clean", "5"]] {
+        assert!(servers.refusal(command).contains("at work on shard 5"));
+    }
+    transaction.batch_execute("COMMIT").unwrap();
+    assert!(first.wait_with_output().unwrap().status.success());
+    assert!(servers.refusal(&["cancel", "5"]).contains("is on b already"));
+    servers.command(&["status"]);
+}
+
+/// What would go wrong later is said before anything is done, all of it at once.
+#[test]
+fn a_move_that_cannot_work_is_refused() {
+    let a = Server::start(&[("fsync", "off")]); // wal_level = replica
+    let b =
+        Server::start_with_a_clock_of_its_own(&[("fsync", "off"), ("max_logical_replication_workers", "1")]);
+    let servers = Servers::of(a, b);
+    let check = |reason: &str| {
+        for command in ["check", "move"] {
+            let said = servers.refusal(&[command, "5", "--to", "b"]);
+            assert!(said.contains(reason), "{reason}: {said}");
+        }
+    };
+    let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
+    check("a has no extension instagram_id");
+    a.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    check("a has no shard 5, though the map says so");
+    check("a has wal_level = replica");
+    check("b has 1 logical replication workers left");
+    a.batch_execute(
+        "SELECT create_shard(5); SELECT create_shard(6);
+         CREATE TABLE insta5.keyless (id bigint DEFAULT insta5.next_id());
+         CREATE UNLOGGED TABLE insta5.light (id bigint PRIMARY KEY);
+         CREATE TABLE insta6.albums (id bigint PRIMARY KEY);
+         CREATE TABLE insta5.photos (id bigint PRIMARY KEY, album bigint REFERENCES insta6.albums) PARTITION BY RANGE (id);
+         CREATE TABLE insta6.part PARTITION OF insta5.photos DEFAULT",
+    )
+    .unwrap();
+    check("table insta5.keyless has no primary key");
+    check("table insta5.light is unlogged");
+    check("insta5.photos and its partition or child insta6.part are not both in schema insta5");
+    check("foreign key photos_album_fkey of insta5.photos leads out of schema insta5");
+    b.batch_execute("CREATE SCHEMA insta5").unwrap();
+    check("b has a schema insta5 already");
+    b.batch_execute("DROP SCHEMA insta5; SELECT create_shard(5, 'another')").unwrap();
+    check("b has a shard 5 already");
+    b.batch_execute("DROP SCHEMA another CASCADE; UPDATE pg_extension SET extversion = '0.0.9' WHERE extname = 'instagram_id'")
+        .unwrap();
+    check("b has instagram_id 0.0.9, older than");
+    b.batch_execute("DROP EXTENSION instagram_id").unwrap();
+    check("b has no extension instagram_id");
+    b.batch_execute("CREATE SCHEMA ids; CREATE EXTENSION instagram_id SCHEMA ids").unwrap();
+    check("b has instagram_id in schema ids, a in public");
+    servers.b.set_clock(-1.5);
+    check("s behind that of a: set it");
+    assert!(servers.refusal(&["move", "5", "--to", "a"]).contains("shard 5 is on a already"));
+    assert!(servers.refusal(&["move", "5", "--to", "c"]).contains("there is no server c in the map"));
+    assert!(servers.refusal(&["move", "6", "--to", "b"]).contains("shard 6 is not in the map"));
+    assert!(servers.refusal(&["move", "x", "--to", "b"]).contains("takes the number of a shard"));
+    assert!(servers.refusal(&["cancel", "5"]).contains("shard 5 is not being moved"));
+    assert!(servers.refusal(&["clean", "5"]).contains("there is no old copy of shard 5"));
+    let same = format!("host={} user=postgres dbname=template1", servers.a.path().display());
+    servers.command(&["server", "c", &same]);
+    assert!(servers.refusal(&["move", "5", "--to", "c"]).contains("a and c are one server"));
+    for server in [&servers.a, &servers.b] {
+        assert_eq!(leftovers(server), NOTHING);
+    }
+    assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
+}
+
+/// A table that changes while the shard is under way would lack something on the other side.
+#[test]
+fn tables_that_have_changed_meanwhile_are_seen() {
+    let servers = Servers::start();
+    fill(&servers, 1000);
+    let (command, mut a) = move_held_up(&servers, &[], "UPDATE insta5.counter SET value = 1");
+    a.batch_execute("CREATE TABLE insta5.new (id bigint PRIMARY KEY); COMMIT").unwrap();
+    let output = command.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("have changed"), "{said}");
+    assert!(!one::<bool>(&mut a, IS_CLOSED));
+    servers.command(&["cancel", "5"]);
+    assert!(!one::<bool>(&mut servers.b.connect(), HAS_SCHEMA));
+    // The same on both servers: what is written to it would not come.
+    let (command, mut transaction) = move_held_up_at_the_end_of_the_copy(&servers, &[]);
+    for server in [&servers.a, &servers.b] {
+        server.connect().batch_execute("CREATE TABLE insta5.newer (id bigint PRIMARY KEY)").unwrap();
+    }
+    transaction.batch_execute("COMMIT").unwrap();
+    let output = command.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("do not come from there"), "{said}");
+    assert!(!one::<bool>(&mut a, IS_CLOSED));
+    servers.command(&["cancel", "5"]);
+    servers.command(&["move", "5", "--to", "b"]);
+    assert_eq!(one::<i64>(&mut servers.b.connect(), "SELECT value FROM insta5.counter WHERE n = 1"), 1);
+}
+
+/// Whoever keeps a copy of the map and asks for what is newer than the last version that he has seen misses nothing, in
+/// whichever order changes become visible.
+#[test]
+fn versions_of_the_map_become_visible_in_their_order() {
+    let servers = Servers::start();
+    servers.command(&["place", "a", "1", "2", "3"]);
+    let change = "UPDATE shard_map.shards SET server = 'b' WHERE shard = ";
+    let (mut first, mut reader) = (servers.map(), servers.map());
+    let version = "SELECT max(version) FROM shard_map.shards";
+    let before: i64 = one(&mut reader, version);
+    first.batch_execute(&format!("BEGIN; {change} 1")).unwrap();
+    let second = thread::scope(|scope| {
+        let second = scope.spawn(|| servers.map().batch_execute(&format!("{change} 2")).unwrap());
+        thread::sleep(Duration::from_millis(300));
+        assert_eq!(one::<i64>(&mut reader, version), before, "the second waits for the first");
+        first.batch_execute("COMMIT").unwrap();
+        second.join().unwrap();
+        one::<i64>(&mut reader, version)
+    });
+    assert_eq!(second, before + 2);
+}
