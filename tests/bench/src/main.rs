@@ -59,7 +59,7 @@ fn main() {
         memory: footprint::memory_of_a_session(&server, rounds, &all),
         in_bulk: sessions::LOADS.map(|load| (load, sessions::in_bulk(&server, long, &all, load, ids))),
         one_a_transaction: sessions::LOADS
-            .map(|load| (load, sessions::one_a_transaction(&server, long, &all, load, 3))),
+            .map(|load| (load, sessions::one_a_transaction(&server, rounds, &all, load, 2))),
         kept: sessions::LOADS
             .map(|load| (load, sessions::one_a_transaction_kept(&server, &all, load, 16_384))),
         shards: shards::cost(&server, 2 * rounds),
