@@ -87,9 +87,7 @@ impl Servers {
     }
 
     fn run(&self, arguments: &[&str]) -> Result<String, String> {
-        let output = self.start_command(arguments).wait_with_output().unwrap();
-        let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
-        if output.status.success() { Ok(said) } else { Err(said) }
+        outcome(self.start_command(arguments))
     }
 
     fn start_command(&self, arguments: &[&str]) -> Child {
@@ -173,6 +171,13 @@ impl Servers {
             (Load { inserted, called, counted: counting.join().unwrap(), longest }, result)
         })
     }
+}
+
+/// What a command says, and whether it succeeds, when it has come to its end.
+fn outcome(command: Child) -> Result<String, String> {
+    let output = command.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
+    if output.status.success() { Ok(said) } else { Err(said) }
 }
 
 /// What clients have done.
@@ -394,9 +399,8 @@ fn a_move_that_is_cut_off_goes_on_or_is_undone() {
 
 /// Kills the command and all that it has started, as the end of a machine would; returns whether it had come to its end.
 fn kill_group(mut command: Child) -> bool {
-    if let Some(status) = command.try_wait().unwrap() {
-        let output = command.wait_with_output().unwrap();
-        assert!(status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    if command.try_wait().unwrap().is_some() {
+        outcome(command).unwrap();
         return true;
     }
     kill_process_group(Pid::from_raw(command.id() as i32).unwrap(), Signal::KILL).unwrap();
@@ -417,8 +421,7 @@ fn a_stop_that_takes_too_long_is_called_off() {
         // So this row cannot come.
         other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
         transaction.batch_execute("COMMIT").unwrap();
-        let output = command.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
+        let said = outcome(command).expect_err("a refusal");
         assert!(said.contains("has not caught up within 1 s"), "{said}");
         assert_eq!(servers.home(), "a");
         assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED), "{said}");
@@ -474,7 +477,7 @@ fn a_long_transaction_holds_up_the_move_and_not_the_writers() {
         thread::sleep(Duration::from_secs(4));
         assert_eq!(servers.home(), "a");
         transaction.batch_execute("COMMIT").unwrap();
-        assert!(command.wait_with_output().unwrap().status.success());
+        outcome(command).unwrap();
     });
     assert_eq!(servers.home(), "b");
     // Four seconds at least, if writers had to wait along.
@@ -494,7 +497,7 @@ fn one_command_at_a_time_works_on_a_shard() {
         assert!(servers.refusal(command).contains("at work on shard 5"));
     }
     transaction.batch_execute("COMMIT").unwrap();
-    assert!(first.wait_with_output().unwrap().status.success());
+    outcome(first).unwrap();
     assert!(servers.refusal(&["cancel", "5"]).contains("is on b already"));
     servers.command(&["status"]);
 }
@@ -566,8 +569,7 @@ fn tables_that_have_changed_meanwhile_are_seen() {
     fill(&servers, 1000);
     let (command, mut a) = move_held_up(&servers, &[], "UPDATE insta5.counter SET value = 1");
     a.batch_execute("CREATE TABLE insta5.new (id bigint PRIMARY KEY); COMMIT").unwrap();
-    let output = command.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let said = outcome(command).expect_err("a refusal");
     assert!(said.contains("have changed"), "{said}");
     assert!(!one::<bool>(&mut a, IS_CLOSED));
     servers.command(&["cancel", "5"]);
@@ -578,8 +580,7 @@ fn tables_that_have_changed_meanwhile_are_seen() {
         server.connect().batch_execute("CREATE TABLE insta5.newer (id bigint PRIMARY KEY)").unwrap();
     }
     transaction.batch_execute("COMMIT").unwrap();
-    let output = command.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let said = outcome(command).expect_err("a refusal");
     assert!(said.contains("do not come from there"), "{said}");
     assert!(!one::<bool>(&mut a, IS_CLOSED));
     servers.command(&["cancel", "5"]);
