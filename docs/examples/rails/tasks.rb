@@ -1,0 +1,22 @@
+# What `rails db:migrate`, `db:schema:dump` and `db:schema:load` do in an application whose config/application.rb says
+#
+#     config.active_record.schema_format = :sql   # schema.rb has neither schemas nor shards
+#     config.active_record.dump_schemas = :all    # or the extension is missing, where schema_search_path is set
+#
+#     ruby tasks.rb migrate|dump|load
+
+require "active_record"
+
+ActiveRecord::Base.configurations = { default_env: { adapter: "postgresql", database: ENV.fetch("PGDATABASE") } }
+ActiveRecord::Base.dump_schemas = :all
+ActiveRecord::Base.establish_connection
+ActiveRecord::Migration.verbose = false
+
+tasks = ActiveRecord::Tasks::DatabaseTasks
+tasks.db_dir = "db"
+config = ActiveRecord::Base.connection_db_config
+case ARGV.first
+when "migrate" then ActiveRecord::MigrationContext.new("db/migrate", ActiveRecord::SchemaMigration).migrate
+when "dump" then tasks.dump_schema(config, :sql)
+when "load" then tasks.load_schema(config, :sql)
+end

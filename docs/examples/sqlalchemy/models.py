@@ -1,0 +1,17 @@
+from sqlalchemy import URL, BigInteger, MetaData, Text, create_engine, text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+# The rest comes from PGHOST, PGPORT, PGUSER, PGDATABASE, which libpq reads.
+engine = create_engine(URL.create("postgresql+psycopg"))
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(schema="insta5")
+
+
+class Photo(Base):
+    __tablename__ = "photos"
+
+    # A server_default makes it no serial. With the schema in it, it is the same in every search_path.
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, server_default=text("insta5.next_id()"))
+    title: Mapped[str] = mapped_column(Text)
