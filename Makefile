@@ -5,6 +5,9 @@
 # make fuzz           feed the parts that know nothing of PostgreSQL what a fuzzer comes up with, a minute each
 # make                build for the PostgreSQL that PG_CONFIG names
 # make install        install what was built (needs the right to write there: sudo make install)
+# make package        make a Debian package of it, in target/dist
+# make check-package  the same, and try it on a bare Debian 12 in a folder of its own (needs root, or sudo)
+# make dist           make the archive of the last commit that PGXN takes, in target/dist
 # make installcheck   run the regression and isolation tests on a running server, by PGHOST, PGPORT, PGUSER
 
 PG_CONFIG = pg_config
@@ -22,7 +25,7 @@ $(library): Cargo.toml Cargo.lock instagram_id.control $(shell find src sql -typ
 
 # Without a PostgreSQL there is nowhere to install to.
 ifeq ($(pkglibdir),)
-ifneq ($(filter install uninstall installcheck,$(MAKECMDGOALS)),)
+ifneq ($(filter install uninstall installcheck package,$(MAKECMDGOALS)),)
 $(error there is no '$(PG_CONFIG)'; name the PostgreSQL with PG_CONFIG=/path/to/pg_config)
 endif
 endif
@@ -31,6 +34,7 @@ install: $(library)
 	install -d '$(DESTDIR)$(pkglibdir)' '$(DESTDIR)$(extensiondir)' '$(DESTDIR)$(bindir)'
 	install -m 755 '$(library)' '$(DESTDIR)$(pkglibdir)/'
 	install -m 644 '$(package)$(extensiondir)/'instagram_id* '$(DESTDIR)$(extensiondir)/'
+	install -m 644 sql/released/*.sql '$(DESTDIR)$(extensiondir)/'
 	install -m 755 tools/instagram_id_shards '$(DESTDIR)$(bindir)/'
 
 uninstall:
@@ -41,7 +45,8 @@ PG_REGRESS = $(pkglibdir)/pgxs/src/test/regress/pg_regress
 REGRESS = $(basename $(notdir $(sort $(wildcard tests/regress/sql/*.sql))))
 PG_ISOLATION_REGRESS = $(pkglibdir)/pgxs/src/test/isolation/pg_isolation_regress
 ISOLATION = $(filter-out helpers,$(basename $(notdir $(sort $(wildcard tests/isolation/specs/*.spec)))))
-on_this_server = --bindir='$(bindir)' --load-extension=instagram_id
+# The tests have names with umlauts, whatever the databases of this server are like.
+on_this_server = --bindir='$(bindir)' --load-extension=instagram_id --encoding=UTF8 --no-locale
 
 installcheck:
 	mkdir -p target/regress target/isolation
@@ -69,7 +74,19 @@ bench:
 fuzz:
 	scripts/fuzz.sh
 
+package: $(library)
+	scripts/package.sh '$(PG_CONFIG)'
+
+check-package:
+	scripts/check_package.sh
+
+version = $(shell sed -n '1,/^version/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+
+dist:
+	mkdir -p target/dist
+	git archive --format=zip --prefix=instagram_id-$(version)/ --output=target/dist/instagram_id-$(version).zip HEAD
+
 clean:
 	rm -rf target fuzz/target
 
-.PHONY: all install uninstall installcheck demo test torture bench fuzz clean
+.PHONY: all install uninstall installcheck demo test torture bench fuzz package check-package dist clean

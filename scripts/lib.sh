@@ -3,6 +3,9 @@
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 CARGO_PGRX_VERSION=$(sed -n 's/^pgrx = "=\(.*\)"/\1/p' "$ROOT/Cargo.toml")
 
+# Of this extension, as Cargo.toml has it.
+version_of_extension() { sed -n 's/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml" | head -n 1; }
+
 # Everything that the scripts fetch or set up for themselves lies here; removing it costs time and nothing else.
 if [ -n "${INSTAGRAM_ID_CACHE:-}" ]; then
     CACHE=$INSTAGRAM_ID_CACHE

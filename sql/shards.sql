@@ -1,4 +1,4 @@
--- The view of all shards. Part of the extension's script; see src/status.rs.
+-- The view of all shards, and comments. Part of the extension's script; see src/status.rs.
 
 -- The script finds pg_catalog first, then the schema that the extension goes to, where others may have put operators
 -- before. What pg_catalog has for the very types given is safe from them. It has no = for oid and regnamespace, only
@@ -17,6 +17,8 @@ GRANT SELECT ON shards TO PUBLIC;
 
 COMMENT ON FUNCTION shard_states() IS
 'every shard of this database, with its last id; a part of the view shards';
+COMMENT ON FUNCTION instagram_id_version() IS
+'version of the library; where pg_extension has an older one, ALTER EXTENSION instagram_id UPDATE is to be run';
 COMMENT ON VIEW shards IS
 'every shard of this database and how it stands';
 COMMENT ON COLUMN shards.shard IS 'number, 0 to 8191';

@@ -16,7 +16,7 @@
 //! - [`partition`]: `create_partitions`, `drop_partitions`
 //! - [`shard`]: `create_shard`, `advance_shard`, `claim_shard`, and the way from a shard to its sequence
 //! - [`adopt`]: `adopt_shard`, `unadopt_shard`, `adopt_table`
-//! - [`status`]: the view `shards`
+//! - [`status`]: the view `shards`, `instagram_id_version`
 //!
 //! What carries them:
 //! - [`sequence`]: the sequence page: lock, read, apply the rule, write WAL

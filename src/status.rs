@@ -1,4 +1,4 @@
-//! The view `shards`: every shard of the database, how it stands, and whether it is at home here.
+//! The view `shards`: every shard of the database, how it stands, and whether it is at home here; and the library's version.
 
 use crate::definition;
 use crate::layout;
@@ -42,4 +42,11 @@ fn shard_states() -> TableIterator<
     }))
 }
 
-extension_sql_file!("../sql/shards.sql", name = "view_shards", requires = [shard_states]);
+/// `instagram_id_version()`: the version of the library that the session has loaded, such as `0.2.0`. It is newer than the
+/// extension's in `pg_extension` from the installation of a new one until `ALTER EXTENSION instagram_id UPDATE`.
+#[pg_extern(stable, parallel_safe)]
+fn instagram_id_version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+extension_sql_file!("../sql/shards.sql", name = "view_shards", requires = [shard_states, instagram_id_version]);

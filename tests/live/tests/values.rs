@@ -1516,6 +1516,18 @@ const MAKERS: &[Maker] = &[
         judge: drop_partitions_faults,
     },
     Maker {
+        signature: "instagram_id_version()",
+        is_slow: false,
+        call: "(instagram_id_version() = default_version AND a0 = a0)::int
+               FROM pg_available_extensions WHERE name = 'instagram_id'",
+        types: &["integer"],
+        row: |_, rng| vec![Datum::Int(rng.i64(..8192))],
+        judge: |_, _, outcome| {
+            assert_eq!(*outcome, Ok(Datum::Int(1)));
+            vec![]
+        },
+    },
+    Maker {
         signature: "shard_states()",
         is_slow: false,
         call: "count(*) FROM shard_states() WHERE shard <> a0",
@@ -1559,7 +1571,7 @@ impl Maker {
                 tally.note(outcome.as_ref().err().map_or("answers", String::as_str));
             }
         }
-        tally.show(self.signature, self.calls(), !["shard_states()"].contains(&self.signature));
+        tally.show(self.signature, self.calls(), !["instagram_id_version()", "shard_states()"].contains(&self.signature));
     }
 }
 

@@ -1,0 +1,115 @@
+//! What the project's files say of each other is so.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// What stands between two texts, wherever that is.
+fn between<'a>(text: &'a str, before: &str, after: &'a str) -> Vec<&'a str> {
+    text.split(before).skip(1).filter_map(|rest| Some(rest.split_once(after)?.0)).collect()
+}
+
+/// The versions of the changelog, newest first.
+fn versions() -> Vec<String> {
+    let changelog = read("CHANGELOG.md");
+    changelog.lines().filter_map(|line| line.strip_prefix("## ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_version_is_the_same_everywhere() {
+    let version = &versions()[0];
+    let package = read("Cargo.toml");
+    assert_eq!(between(&package, "\nversion = \"", "\"")[0], version, "Cargo.toml");
+    let locked = format!("name = \"instagram_id\"\nversion = \"{version}\"\n");
+    assert!(read("Cargo.lock").contains(&locked), "Cargo.lock");
+    assert!(read("fuzz/Cargo.lock").contains(&locked) || !read("fuzz/Cargo.lock").contains("\"instagram_id\"\n"));
+    assert!(read("instagram_id.control").contains("default_version = '@CARGO_VERSION@'"));
+    let meta = read("META.json");
+    // Of the archive and of the extension in it, and not of its format.
+    assert_eq!(between(&meta, "\"version\": \"", "\""), [version, version, "1.0.0"], "META.json");
+}
+
+/// Each version but the newest has its script kept, and a script that leads from it to the next one.
+#[test]
+fn every_release_has_its_scripts() {
+    let versions = versions();
+    for next_and_old in versions.windows(2) {
+        let [next, old] = next_and_old else { unreachable!("two at a time") };
+        for script in
+            [format!("sql/released/instagram_id--{old}.sql"), format!("sql/instagram_id--{old}--{next}.sql")]
+        {
+            assert!(root().join(&script).exists(), "{script}");
+        }
+    }
+    let scripts = |folder: &str| {
+        let entries = fs::read_dir(root().join(folder)).unwrap();
+        entries.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().contains("--")).count()
+    };
+    let older = versions.len() - 1;
+    assert_eq!((scripts("sql/released"), scripts("sql")), (older, older), "scripts of no version of the changelog");
+}
+
+/// The compiler that is asked for, wherever that is said.
+#[test]
+fn the_compiler_is_the_same_everywhere() {
+    let package = read("Cargo.toml");
+    let rust = between(&package, "rust-version = \"", "\"")[0];
+    assert_eq!(between(&read("Dockerfile"), "FROM rust:", "-"), [rust]);
+    for page in ["README.md", "docs/install.md"] {
+        assert!(read(page).contains(&format!("Rust toolchain ({rust} or later)")), "{page}");
+    }
+}
+
+/// The PostgreSQL majors: features of the crate, what the build script takes, what the pages promise.
+#[test]
+fn the_majors_are_the_same_everywhere() {
+    let package = read("Cargo.toml");
+    let majors = between(&package, "\npg", " = [\"pgrx/pg");
+    let majors: Vec<&str> = majors.into_iter().filter(|major| major.len() == 2).collect();
+    assert_eq!(majors, ["15", "16", "17", "18"]);
+    assert!(read("scripts/build.sh").contains(&majors.join(" | ")));
+    let range = format!("PostgreSQL {} to {}", majors[0], majors[majors.len() - 1]);
+    for page in ["README.md", "docs/install.md", "CHANGELOG.md", "scripts/build.sh"] {
+        let says = read(page);
+        assert!(says.contains(&range) || says.contains("15 to 18 are supported"), "{page}");
+    }
+}
+
+/// Every link of a page to a file of the project leads to one.
+#[test]
+fn links_lead_somewhere() {
+    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let mut links = 0;
+    for page in docs.chain(["README.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|page| root().join(page))) {
+        let text = fs::read_to_string(&page).unwrap();
+        let inline = text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
+        let named = text.lines().filter_map(|line| Some(line.strip_prefix('[')?.split_once("]: ")?.1));
+        for link in inline.chain(named).filter(|link| !link.starts_with("http")) {
+            let (file, heading) = link.split_once('#').map_or((link, None), |(file, to)| (file, Some(to)));
+            let file = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            assert!(file.exists(), "{}: {link}", page.display());
+            if let Some(heading) = heading {
+                let text = fs::read_to_string(&file).unwrap();
+                assert!(text.lines().any(|line| anchor(line) == heading), "{}: {link}", page.display());
+            }
+            links += 1;
+        }
+    }
+    println!("{links} links");
+    assert!(links > 30);
+}
+
+/// What GitHub makes of a heading, to link to.
+fn anchor(line: &str) -> String {
+    let heading = line.trim_start_matches('#').trim().to_lowercase();
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
