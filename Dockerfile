@@ -10,7 +10,7 @@ FROM postgres:${PG_MAJOR}-bookworm AS build
 COPY --from=rust /usr/local/rustup /usr/local/rustup
 COPY --from=rust /usr/local/cargo /usr/local/cargo
 ENV RUSTUP_HOME=/usr/local/rustup CARGO_HOME=/usr/local/cargo PATH=/usr/local/cargo/bin:$PATH
-# The image names its major in PG_MAJOR, and has that one's pg_config first in PATH.
+# The image names its major in PG_MAJOR.
 RUN apt-get update && apt-get install -y --no-install-recommends make "postgresql-server-dev-$PG_MAJOR"
 WORKDIR /build
 # Compilers and cargo-pgrx, in a layer that a change of the source does not touch.
@@ -18,7 +18,7 @@ COPY Cargo.toml ./
 COPY scripts scripts
 RUN scripts/setup.sh build
 COPY . .
-RUN make install DESTDIR=/installed
+RUN make install DESTDIR=/installed PG_CONFIG=/usr/lib/postgresql/$PG_MAJOR/bin/pg_config
 
 FROM postgres:${PG_MAJOR}-bookworm
 COPY --from=build /installed /

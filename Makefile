@@ -80,11 +80,13 @@ package: $(library)
 check-package:
 	scripts/check_package.sh
 
-version = $(shell sed -n '1,/^version/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+# Of the commit, not of what lies in the folder.
+dist_version = $(shell git show HEAD:Cargo.toml | sed -n '1,/^version/s/^version = "\(.*\)"/\1/p')
 
 dist:
 	mkdir -p target/dist
-	git archive --format=zip --prefix=instagram_id-$(version)/ --output=target/dist/instagram_id-$(version).zip HEAD
+	git archive --format=zip --prefix=instagram_id-$(dist_version)/ \
+	    --output=target/dist/instagram_id-$(dist_version).zip HEAD
 
 clean:
 	rm -rf target fuzz/target

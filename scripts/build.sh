@@ -13,5 +13,6 @@ scripts/setup.sh build
 # pgrx wants to know the PostgreSQL that it builds for; give this build a list of its own.
 export PGRX_HOME=$ROOT/target/pgrx/$major
 write_pgrx_config "$pg_config"
+rm -f "$2$("$pg_config" --sharedir)"/extension/instagram_id* # scripts of another version
 with_progress "Building for PostgreSQL $major" cargo pgrx package --pg-config "$pg_config" \
     --no-default-features --features "pg$major" --out-dir "$2"

@@ -6,6 +6,7 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
+umask 022
 scripts/setup.sh package
 pg_config=$1
 major=$(major_of "$pg_config")
@@ -22,15 +23,17 @@ strip --strip-unneeded "$root$("$pg_config" --pkglibdir)/instagram_id.so"
 docs=$root/usr/share/doc/$name
 mkdir -p "$docs"
 cp -r README.md docs "$docs/"
+# What trying the examples has left there.
+find "$docs" \( -name node_modules -o -name __pycache__ -o -name structure.sql \) -prune -exec rm -rf {} +
 cp LICENSE "$docs/copyright"
 gzip -9 -n <CHANGELOG.md >"$docs/changelog.gz"
 
 # The packages of the libraries that it is linked to. dpkg-shlibdeps will not work without a debian/control.
 mkdir "$folder/debian"
 printf 'Source: %s\n\nPackage: %s\nArchitecture: any\n' "$name" "$name" >"$folder/debian/control"
-libraries=$(cd "$folder" && dpkg-shlibdeps -O "root$("$pg_config" --pkglibdir)/instagram_id.so" 2>/dev/null |
-    sed -n 's/^shlibs:Depends=//p')
-[ -n "$libraries" ] || fail "dpkg-shlibdeps does not know the libraries of instagram_id.so"
+(cd "$folder" && dpkg-shlibdeps -O "root$("$pg_config" --pkglibdir)/instagram_id.so") >"$folder/libraries" 2>"$folder/log" ||
+    fail "dpkg-shlibdeps does not know the libraries of instagram_id.so: $(cat "$folder/log")"
+libraries=$(sed -n 's/^shlibs:Depends=//p' "$folder/libraries")
 
 mkdir "$root/DEBIAN"
 cat >"$root/DEBIAN/control" <<CONTROL

@@ -46,7 +46,10 @@ missing_packages() {
     fi
     case $what in
         package) command -v dpkg-shlibdeps >/dev/null || echo dpkg-dev; return 0 ;;
-        debian) command -v debootstrap >/dev/null || echo debootstrap; return 0 ;;
+        debian)
+            [ -x /usr/sbin/debootstrap ] || echo debootstrap
+            [ -f /usr/include/postgresql/15/server/postgres.h ] || echo postgresql-server-dev-15
+            return 0 ;;
     esac
     command -v clang >/dev/null || echo clang
     compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || echo libclang-dev
@@ -65,10 +68,14 @@ missing_packages() {
         command -v runuser >/dev/null || echo util-linux
         command -v sudo >/dev/null || echo sudo
     fi
-    # For the examples of clients, which the tests run. Java is large: its example is run where there is one.
-    if [ "$what" = servers ]; then
+    # For the examples of clients, which the tests run: without these they are left out. Java is large: its example is
+    # run where there is one.
+    if [ "$what" = servers ] && command -v apt-get >/dev/null; then
         python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
-        ruby -e 'require "active_record"; require "pg"' 2>/dev/null || printf '%s\n' ruby-activerecord ruby-pg
+        case $(command -v ruby) in
+            '' | /usr/bin/ruby)
+                ruby -e 'require "active_record"; require "pg"' 2>/dev/null || printf '%s\n' ruby-activerecord ruby-pg ;;
+        esac
         if command -v javac >/dev/null && [ ! -f /usr/share/java/postgresql.jar ]; then echo libpostgresql-jdbc-java; fi
     fi
 }
@@ -155,16 +162,18 @@ fetch_wheel() {
     rm -rf "$download"
 }
 
-# The packages of Python and, where there is one, of Node.js that the examples of clients need.
+# The packages of Python and, where there is one, of Node.js that the examples of clients need. Some are compiled for one
+# version of Python.
 fetch_clients() {
-    local clients=$CACHE/clients examples=$ROOT/docs/examples
+    local clients=$CACHE/clients examples=$ROOT/docs/examples wanted
+    python3 -m pip --version >/dev/null 2>&1 || fail "please install pip for python3, and the tests can fetch their clients"
     mkdir -p "$clients/node"
-    if ! sort -u "$examples"/*/requirements.txt | cmp -s - "$clients/python/fetched"; then
+    wanted=$(python3 --version && sort -u "$examples"/*/requirements.txt)
+    if [ "$wanted" != "$(cat "$clients/python/fetched" 2>/dev/null)" ]; then
         rm -rf "$clients/python"
-        sort -u "$examples"/*/requirements.txt >"$clients/requirements"
-        with_progress "Fetching Django and SQLAlchemy, for the tests of their examples" \
-            python3 -m pip install --target "$clients/python" -r "$clients/requirements"
-        mv "$clients/requirements" "$clients/python/fetched"
+        with_progress "Fetching Django and SQLAlchemy, for the tests of their examples" python3 -m pip install \
+            --target "$clients/python" $(sort -u "$examples"/*/requirements.txt)
+        echo "$wanted" >"$clients/python/fetched"
     fi
     if command -v npm >/dev/null && ! cmp -s "$examples/node/package-lock.json" "$clients/node/fetched"; then
         cp "$examples/node/package.json" "$examples/node/package-lock.json" "$clients/node/"

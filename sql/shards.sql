@@ -18,7 +18,7 @@ GRANT SELECT ON shards TO PUBLIC;
 COMMENT ON FUNCTION shard_states() IS
 'every shard of this database, with its last id; a part of the view shards';
 COMMENT ON FUNCTION instagram_id_version() IS
-'version of the library; where pg_extension has an older one, ALTER EXTENSION instagram_id UPDATE is to be run';
+'version of the library that the session has loaded';
 COMMENT ON VIEW shards IS
 'every shard of this database and how it stands';
 COMMENT ON COLUMN shards.shard IS 'number, 0 to 8191';

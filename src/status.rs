@@ -42,11 +42,15 @@ fn shard_states() -> TableIterator<
     }))
 }
 
-/// `instagram_id_version()`: the version of the library that the session has loaded, such as `0.2.0`. It is newer than the
-/// extension's in `pg_extension` from the installation of a new one until `ALTER EXTENSION instagram_id UPDATE`.
+/// `instagram_id_version()`: the version of the library that the session has loaded, such as `0.2.0`. A session that was
+/// open before a new one was installed goes on with the old one.
 #[pg_extern(stable, parallel_safe)]
 fn instagram_id_version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-extension_sql_file!("../sql/shards.sql", name = "view_shards", requires = [shard_states, instagram_id_version]);
+extension_sql_file!(
+    "../sql/shards.sql",
+    name = "view_shards",
+    requires = [shard_states, instagram_id_version]
+);

@@ -49,7 +49,8 @@ pub fn random(scenario: &str) -> fastrand::Rng {
 /// Where the scripts keep what they have fetched.
 pub fn cache() -> PathBuf {
     let lib = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/lib.sh");
-    let said = Command::new("bash").args(["-c", ". \"$1\" && printf %s \"$CACHE\"", "bash", lib]).output().unwrap();
+    let said =
+        Command::new("bash").args(["-c", ". \"$1\" && printf %s \"$CACHE\"", "bash", lib]).output().unwrap();
     PathBuf::from(String::from_utf8(said.stdout).unwrap())
 }
 

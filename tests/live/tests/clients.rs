@@ -70,20 +70,21 @@ impl Example {
     }
 }
 
-/// Whether there is such a program; where there is none the test says that it is skipped.
-fn is_there(program: &str) -> bool {
-    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap();
-    if !found.status.success() {
-        println!("skipped: there is no {program} on this machine");
+/// Whether a command succeeds that asks for what an example needs; where it does not the test says that it is skipped.
+fn is_there(what: &str, command: &str) -> bool {
+    let found = Command::new("sh").args(["-c", command]).output().unwrap().status.success();
+    if !found {
+        println!("skipped: there is no {what} on this machine");
     }
-    found.status.success()
+    found
 }
 
 #[test]
 fn django() {
     let example = Example::of("django");
     let use_it = |database: &str| {
-        let expected = "shard 5: made now: True, first to photo 999\nshard 6: made now: True, first to photo 999\n";
+        let expected =
+            "shard 5: made now: True, first to photo 999\nshard 6: made now: True, first to photo 999\n";
         assert_eq!(example.run(database, "python3 example.py"), expected);
         example.assert_default(database, 5);
         example.assert_default(database, 6);
@@ -126,12 +127,14 @@ fn sqlalchemy() {
 
 #[test]
 fn node() {
-    if !is_there("node") {
+    let modules = cache().join("clients/node/node_modules");
+    let version = "node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'";
+    if !is_there("Node.js 20", &format!("test -d {} && {version}", modules.display())) {
         return;
     }
     let example = Example::of("node");
-    std::os::unix::fs::symlink(cache().join("clients/node/node_modules"), example.folder.path().join("node_modules"))
-        .unwrap();
+    let _ = fs::remove_dir_all(example.folder.path().join("node_modules"));
+    std::os::unix::fs::symlink(modules, example.folder.path().join("node_modules")).unwrap();
     for database in ["first", "first", "second"] {
         example.run(database, "node node_modules/.bin/node-pg-migrate up");
         let said = example.run(database, "node example.js");
@@ -151,8 +154,10 @@ of a minute: first to photo 999
 #[test]
 fn java() {
     const DRIVER: &str = "/usr/share/java/postgresql.jar";
-    if !is_there("javac") || !fs::exists(DRIVER).unwrap() {
-        println!("skipped: it takes a JDK and Debian's libpostgresql-jdbc-java");
+    if !is_there(
+        "JDK with Debian's libpostgresql-jdbc-java",
+        &format!("command -v javac && test -f {DRIVER}"),
+    ) {
         return;
     }
     let example = Example::of("jdbc");
@@ -173,13 +178,15 @@ one block: true, two blocks: false
     use_it("first");
     use_it("first");
     example.run("first", "pg_dump --file=dump.sql");
-    example.run("second", "psql --no-psqlrc --quiet --output=/dev/null --file=dump.sql");
+    example
+        .run("second", "psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --output=/dev/null --file=dump.sql");
+    example.assert_default("second", 5); // before the program makes what is missing
     use_it("second");
 }
 
 #[test]
 fn rails() {
-    if !is_there("ruby") {
+    if !is_there("Active Record", "ruby -e 'require %q(active_record); require %q(pg)'") {
         return;
     }
     let example = Example::of("rails");
@@ -201,7 +208,8 @@ fn rails() {
 #[test]
 fn the_page_says_what_is_run() {
     let read = |file: &str| fs::read_to_string(root().join("docs/examples").join(file)).unwrap();
-    let requirements = ["django", "sqlalchemy"].map(|tool| read(&format!("{tool}/requirements.txt"))).concat();
+    let requirements =
+        ["django", "sqlalchemy"].map(|tool| read(&format!("{tool}/requirements.txt"))).concat();
     for requirement in requirements.lines() {
         let (package, version) = requirement.split_once("==").expect("a pinned version");
         let name = package.trim_end_matches("[binary]");
@@ -213,7 +221,10 @@ fn the_page_says_what_is_run() {
         assert!(PAGE.contains(&format!("{name} {version}")), "{name} {version}");
     }
     let programs = [
-        ("python", ["django/photos/models.py", "django/photos/instagram_id.py", "sqlalchemy/models.py"].as_slice()),
+        (
+            "python",
+            ["django/photos/models.py", "django/photos/instagram_id.py", "sqlalchemy/models.py"].as_slice(),
+        ),
         ("js", &["node/ids.js"]),
         ("java", &["jdbc/Example.java"]),
         ("ruby", &["rails/db/migrate/20260101000001_create_photos.rb"]),

@@ -29,7 +29,6 @@ fn the_version_is_the_same_everywhere() {
     assert_eq!(between(&package, "\nversion = \"", "\"")[0], version, "Cargo.toml");
     let locked = format!("name = \"instagram_id\"\nversion = \"{version}\"\n");
     assert!(read("Cargo.lock").contains(&locked), "Cargo.lock");
-    assert!(read("fuzz/Cargo.lock").contains(&locked) || !read("fuzz/Cargo.lock").contains("\"instagram_id\"\n"));
     assert!(read("instagram_id.control").contains("default_version = '@CARGO_VERSION@'"));
     let meta = read("META.json");
     // Of the archive and of the extension in it, and not of its format.
@@ -53,7 +52,24 @@ fn every_release_has_its_scripts() {
         entries.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().contains("--")).count()
     };
     let older = versions.len() - 1;
-    assert_eq!((scripts("sql/released"), scripts("sql")), (older, older), "scripts of no version of the changelog");
+    assert_eq!(
+        (scripts("sql/released"), scripts("sql")),
+        (older, older),
+        "scripts of no version of the changelog"
+    );
+}
+
+/// A script of a released version is never changed again: databases have been made with it.
+#[test]
+fn released_scripts_stay_as_they_are() {
+    let check = std::process::Command::new("sha256sum")
+        .args(["--check", "--strict", "SHA256SUMS"])
+        .current_dir(root().join("sql/released"))
+        .output()
+        .unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+    let sums = read("sql/released/SHA256SUMS");
+    assert_eq!(sums.lines().count(), versions().len() - 1);
 }
 
 /// The compiler that is asked for, wherever that is said.
@@ -67,7 +83,16 @@ fn the_compiler_is_the_same_everywhere() {
     }
 }
 
-/// The PostgreSQL majors: features of the crate, what the build script takes, what the pages promise.
+/// pgrx, and the cargo-pgrx that must match it.
+#[test]
+fn pgrx_is_the_same_everywhere() {
+    let package = read("Cargo.toml");
+    let pgrx = between(&package, "\npgrx = \"=", "\"")[0];
+    assert_eq!(between(&package, "\npgrx-tests = \"=", "\""), [pgrx]);
+    assert!(read("README.md").contains(&format!("cargo-pgrx {pgrx}.")));
+}
+
+/// The PostgreSQL majors: features of the crate, what the build script takes, what is tested, what the pages promise.
 #[test]
 fn the_majors_are_the_same_everywhere() {
     let package = read("Cargo.toml");
@@ -75,6 +100,12 @@ fn the_majors_are_the_same_everywhere() {
     let majors: Vec<&str> = majors.into_iter().filter(|major| major.len() == 2).collect();
     assert_eq!(majors, ["15", "16", "17", "18"]);
     assert!(read("scripts/build.sh").contains(&majors.join(" | ")));
+    let tested = read(".ci/run");
+    let tested: Vec<&str> = between(&tested, "MAJORS=\"", "\"")[0].split(' ').collect();
+    let (last, others) = tested.split_last().unwrap();
+    assert!(tested.iter().all(|major| majors.contains(major)));
+    let tested = format!("the tests run on {} and {last}", others.join(", "));
+    assert!(read("docs/install.md").contains(&tested), "{tested}");
     let range = format!("PostgreSQL {} to {}", majors[0], majors[majors.len() - 1]);
     for page in ["README.md", "docs/install.md", "CHANGELOG.md", "scripts/build.sh"] {
         let says = read(page);
@@ -98,7 +129,11 @@ fn links_lead_somewhere() {
             assert!(file.exists(), "{}: {link}", page.display());
             if let Some(heading) = heading {
                 let text = fs::read_to_string(&file).unwrap();
-                assert!(text.lines().any(|line| anchor(line) == heading), "{}: {link}", page.display());
+                assert!(
+                    text.lines().any(|line| line.starts_with('#') && anchor(line) == heading),
+                    "{}: {link}",
+                    page.display()
+                );
             }
             links += 1;
         }

@@ -1571,7 +1571,11 @@ impl Maker {
                 tally.note(outcome.as_ref().err().map_or("answers", String::as_str));
             }
         }
-        tally.show(self.signature, self.calls(), !["instagram_id_version()", "shard_states()"].contains(&self.signature));
+        tally.show(
+            self.signature,
+            self.calls(),
+            !["instagram_id_version()", "shard_states()"].contains(&self.signature),
+        );
     }
 }
 
