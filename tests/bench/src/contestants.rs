@@ -80,7 +80,7 @@ pub fn set_up(client: &mut Client) {
                  CREATE SCHEMA clock{n}; CREATE SEQUENCE clock{n}.table_id_seq;
                  CREATE FUNCTION clock{n}.clock_id() RETURNS bigint LANGUAGE sql VOLATILE
                  RETURN ((extract(epoch FROM clock_timestamp()) * 1000)::bigint - {ORIGINAL_EPOCH_MS}) << 23
-                        | {n} << 10 | nextval('clock{n}.table_id_seq') % 1024"
+                        | ({n} << 10) | nextval('clock{n}.table_id_seq') % 1024"
             ))
             .unwrap();
     }

@@ -75,6 +75,52 @@ fn the_page_about_pg_partman() {
     }
 }
 
+/// Each query of the page that returns no row on a healthy server returns some where there is what it looks for.
+#[test]
+fn every_alert_fires() {
+    let page = include_str!("../../../docs/operations.md");
+    let quiet = blocks(page, "sql").into_iter().filter_map(|block| block.strip_suffix(";  --\n"));
+    let [ahead, copy, twice, older, end, waiting, unlogged, own, claim] = quiet.collect::<Vec<_>>()[..]
+    else {
+        panic!("another number of alerts in the page");
+    };
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    let mut fires = |condition: &str, alert: &str| {
+        client.batch_execute(condition).unwrap();
+        assert_ne!(rows(&mut client, alert).len(), 0, "{alert}");
+    };
+    fires("SELECT create_shard(7, epoch => now() - interval '33 years')", end);
+    fires("CREATE SEQUENCE own; SELECT setval('own', id_floor(now() + interval '1 hour') >> 23 << 10)", own);
+    fires("ALTER SEQUENCE insta7.table_id_seq SET UNLOGGED", unlogged);
+    fires(
+        "CREATE SCHEMA another;
+         DO $$ BEGIN EXECUTE replace(pg_get_functiondef('insta7.shard_7'::regproc), 'insta7.shard_7', 'another.shard_7'); END $$",
+        twice,
+    );
+    in_parallel(4, |session| {
+        let mut client = server.connect();
+        if session == 0 {
+            server.wait_for("a session that waits", || !rows(&mut client, waiting).is_empty());
+        } else {
+            client.batch_execute("SELECT count(next_id(5)) FROM generate_series(1, 1000000)").unwrap();
+        }
+    });
+    fires("SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))", ahead);
+    drop(client);
+    server.copy_database("postgres", "wal_log");
+    let mut client = server.connect_to("copy");
+    client.batch_execute("DROP SCHEMA another CASCADE").unwrap();
+    assert_ne!(rows(&mut client, copy).len(), 0, "{copy}");
+    assert_ne!(rows(&mut client, claim).len(), 0, "{claim}");
+    assert_eq!(rows(&mut client, copy).len(), 0, "{copy}");
+    server.connect().batch_execute("CREATE DATABASE older").unwrap();
+    let mut client = server.connect_to("older");
+    client.batch_execute("CREATE EXTENSION instagram_id VERSION '0.1.0'").unwrap();
+    assert_ne!(rows(&mut client, older).len(), 0, "{older}");
+}
+
 /// No function is left out, and none is named that is not there.
 #[test]
 fn the_readme_knows_every_function() {

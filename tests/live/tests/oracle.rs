@@ -152,7 +152,7 @@ fn others_repeat_ids_and_next_id_does_not() {
     let original = format!("SELECT insta5.next_id() {times}");
     let port = format!(
         "SELECT (floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23
-             | 5 << 10 | nextval('plain') % 1024 {times}"
+             | (5 << 10) | nextval('plain') % 1024 {times}"
     );
     let ours = format!("SELECT next_id(5) {times}");
     let mut duplicates = [0; 2];

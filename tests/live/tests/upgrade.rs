@@ -104,9 +104,7 @@ fn an_upgrade_leads_to_what_a_fresh_install_is() {
                 ))
                 .unwrap();
             // An hour ahead, where nothing but the sequence keeps ids apart.
-            client
-                .query("SELECT advance_shard(5, id_floor(now() + interval '1 hour') | 5 << 10)", &[])
-                .unwrap();
+            client.query("SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))", &[]).unwrap();
             let mut other = open(&database);
             let insert =
                 "INSERT INTO insta5.photos (title) SELECT '' FROM generate_series(1, 1000) RETURNING id";
