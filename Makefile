@@ -74,7 +74,7 @@ bench:
 fuzz:
 	scripts/fuzz.sh
 
-package: $(library)
+package:
 	scripts/package.sh '$(PG_CONFIG)'
 
 check-package:

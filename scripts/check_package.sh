@@ -20,7 +20,7 @@ can_make_debian 2>/dev/null || {
 }
 scripts/setup.sh debian
 make --no-print-directory package PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config
-package=target/dist/postgresql-15-instagram-id_$(version_of_extension)-1_$(dpkg --print-architecture).deb
+package=$(debian_package 15)
 
 base=$CACHE/bookworm.tar
 root=

@@ -6,6 +6,9 @@ CARGO_PGRX_VERSION=$(sed -n 's/^pgrx = "=\(.*\)"/\1/p' "$ROOT/Cargo.toml")
 # Of this extension, as Cargo.toml has it.
 version_of_extension() { sed -n 's/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml" | head -n 1; }
 
+# The Debian package for PostgreSQL of this major, which package.sh makes.
+debian_package() { echo "target/dist/postgresql-$1-instagram-id_$(version_of_extension)-1_$(dpkg --print-architecture).deb"; }
+
 # Everything that the scripts fetch or set up for themselves lies here; removing it costs time and nothing else.
 if [ -n "${INSTAGRAM_ID_CACHE:-}" ]; then
     CACHE=$INSTAGRAM_ID_CACHE

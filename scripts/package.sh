@@ -12,7 +12,7 @@ pg_config=$1
 major=$(major_of "$pg_config")
 version=$(version_of_extension)
 name=postgresql-$major-instagram-id
-file=target/dist/${name}_${version}-1_$(dpkg --print-architecture).deb
+file=$(debian_package "$major")
 
 folder=$(mktemp -d "${TMPDIR:-/tmp}/instagram_id.XXXXXX")
 trap 'rm -rf "$folder"' EXIT

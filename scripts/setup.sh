@@ -40,11 +40,8 @@ apt_install() {
 missing_packages() {
     local major
     command -v cc >/dev/null || printf '%s\n' gcc libc6-dev
-    if [ "$what" = lint ] || [ "$what" = fuzz ]; then
-        command -v c++ >/dev/null || echo g++
-        return 0
-    fi
     case $what in
+        lint | fuzz) command -v c++ >/dev/null || echo g++; return 0 ;;
         package) command -v dpkg-shlibdeps >/dev/null || echo dpkg-dev; return 0 ;;
         debian)
             [ -x /usr/sbin/debootstrap ] || echo debootstrap
@@ -165,14 +162,15 @@ fetch_wheel() {
 # The packages of Python and, where there is one, of Node.js that the examples of clients need. Some are compiled for one
 # version of Python.
 fetch_clients() {
-    local clients=$CACHE/clients examples=$ROOT/docs/examples wanted
+    local clients=$CACHE/clients examples=$ROOT/docs/examples packages wanted
     python3 -m pip --version >/dev/null 2>&1 || fail "please install pip for python3, and the tests can fetch their clients"
     mkdir -p "$clients/node"
-    wanted=$(python3 --version && sort -u "$examples"/*/requirements.txt)
+    packages=$(sort -u "$examples"/*/requirements.txt)
+    wanted=$(python3 --version && echo "$packages")
     if [ "$wanted" != "$(cat "$clients/python/fetched" 2>/dev/null)" ]; then
         rm -rf "$clients/python"
         with_progress "Fetching Django and SQLAlchemy, for the tests of their examples" python3 -m pip install \
-            --target "$clients/python" $(sort -u "$examples"/*/requirements.txt)
+            --target "$clients/python" $packages
         echo "$wanted" >"$clients/python/fetched"
     fi
     if command -v npm >/dev/null && ! cmp -s "$examples/node/package-lock.json" "$clients/node/fetched"; then

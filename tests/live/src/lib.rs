@@ -27,8 +27,9 @@ pub use server::Server;
 use postgres::{Client, GenericClient};
 use std::collections::HashSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// One figure of a scenario for the everyday run and one for the run at length.
@@ -46,13 +47,22 @@ pub fn random(scenario: &str) -> fastrand::Rng {
     fastrand::Rng::with_seed(seed)
 }
 
-/// Where the scripts keep what they have fetched.
-pub fn cache() -> PathBuf {
-    let lib = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/lib.sh");
-    let said =
-        Command::new("bash").args(["-c", ". \"$1\" && printf %s \"$CACHE\"", "bash", lib]).output().unwrap();
-    PathBuf::from(String::from_utf8(said.stdout).unwrap())
+/// A file or a folder of the project.
+pub fn of_project(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
+
+/// One that the documentation shows to users.
+pub fn example(name: &str) -> PathBuf {
+    of_project("docs/examples").join(name)
+}
+
+/// Where the scripts keep what they have fetched.
+pub static CACHE: LazyLock<PathBuf> = LazyLock::new(|| {
+    let ask = ["-c", ". \"$1\" && printf %s \"$CACHE\"", "bash"];
+    let said = Command::new("bash").args(ask).arg(of_project("scripts/lib.sh")).output().unwrap();
+    PathBuf::from(String::from_utf8(said.stdout).unwrap())
+});
 
 /// CPU time that a process of one thread has used so far.
 pub fn cpu_time(pid: i32) -> Duration {
@@ -75,6 +85,14 @@ pub fn one<T: for<'a> postgres::types::FromSql<'a>>(client: &mut Client, query: 
 }
 
 pub fn column(client: &mut Client, query: &str) -> Vec<i64> {
+    values(client, query)
+}
+
+pub fn texts(client: &mut Client, query: &str) -> Vec<String> {
+    values(client, query)
+}
+
+fn values<T: for<'a> postgres::types::FromSql<'a>>(client: &mut Client, query: &str) -> Vec<T> {
     client
         .query(query, &[])
         .unwrap_or_else(|error| panic!("{query}: {error}"))

@@ -267,14 +267,17 @@ impl Server {
         said
     }
 
+    /// The PATH of this process, with this PostgreSQL's programs in front.
+    pub fn programs_path(&self) -> String {
+        format!("{}:{}", self.bin.display(), std::env::var("PATH").unwrap())
+    }
+
     /// The command `instagram_id_shards`, with its map in a database of this server's, `map`.
     pub fn shards_command(&self, arguments: &[&str]) -> Command {
-        let path = std::env::var("PATH").unwrap();
-        let mut command =
-            Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/instagram_id_shards"));
+        let mut command = Command::new(crate::of_project("tools/instagram_id_shards"));
         command
             .args(arguments)
-            .env("PATH", format!("{}:{path}", self.bin.display()))
+            .env("PATH", self.programs_path())
             .env("INSTAGRAM_ID_MAP", format!("host={} user=postgres dbname=map", self.path().display()))
             .stdin(Stdio::null());
         command

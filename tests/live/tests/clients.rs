@@ -4,15 +4,10 @@
 
 use instagram_id_live::*;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
 const PAGE: &str = include_str!("../../../docs/clients.md");
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 /// A copy of an example, beside a server with two databases.
 struct Example {
@@ -23,8 +18,12 @@ struct Example {
 impl Example {
     fn of(language: &str) -> Example {
         let folder = tempfile::tempdir().unwrap();
-        let example = root().join("docs/examples").join(language).join(".");
-        let copied = Command::new("cp").arg("-r").arg(example).arg(folder.path()).status().unwrap();
+        let copied = Command::new("cp")
+            .arg("-r")
+            .arg(example(language).join("."))
+            .arg(folder.path())
+            .status()
+            .unwrap();
         assert!(copied.success());
         let server = Server::start(&[("fsync", "off")]);
         server.connect().batch_execute("CREATE DATABASE first").unwrap();
@@ -34,17 +33,16 @@ impl Example {
 
     /// Runs a command line on a database, in the example's folder.
     fn try_to_run(&self, database: &str, line: &str) -> Output {
-        let path = std::env::var("PATH").unwrap();
         let words: Vec<&str> = line.split(' ').collect();
         Command::new(words[0])
             .args(&words[1..])
             .current_dir(&self.folder)
-            .env("PATH", format!("{}:{path}", self.server.bin().display()))
+            .env("PATH", self.server.programs_path())
             .env("PGHOST", self.server.path())
             .env("PGPORT", "5432")
             .env("PGUSER", "postgres")
             .env("PGDATABASE", database)
-            .env("PYTHONPATH", cache().join("clients/python"))
+            .env("PYTHONPATH", CACHE.join("clients/python"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .output()
             .unwrap_or_else(|error| panic!("{line}: {error}"))
@@ -127,7 +125,7 @@ fn sqlalchemy() {
 
 #[test]
 fn node() {
-    let modules = cache().join("clients/node/node_modules");
+    let modules = CACHE.join("clients/node/node_modules");
     let version = "node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'";
     if !is_there("Node.js 20", &format!("test -d {} && {version}", modules.display())) {
         return;
@@ -161,7 +159,7 @@ fn java() {
         return;
     }
     let example = Example::of("jdbc");
-    let sockets = root().join("tests/live/java/UnixSockets.java");
+    let sockets = of_project("tests/live/java/UnixSockets.java");
     example.run("first", &format!("javac -d . {}", sockets.display()));
     let use_it = |database: &str| {
         let socket = example.server.path().join(".s.PGSQL.5432");
@@ -207,7 +205,7 @@ fn rails() {
 /// The page names the versions that are run here, and shows lines that are in the programs.
 #[test]
 fn the_page_says_what_is_run() {
-    let read = |file: &str| fs::read_to_string(root().join("docs/examples").join(file)).unwrap();
+    let read = |file: &str| fs::read_to_string(example(file)).unwrap();
     let requirements =
         ["django", "sqlalchemy"].map(|tool| read(&format!("{tool}/requirements.txt"))).concat();
     for requirement in requirements.lines() {

@@ -130,7 +130,7 @@ fn the_readme_knows_every_function() {
     let query = "SELECT DISTINCT proname::text FROM pg_depend JOIN pg_proc ON pg_proc.oid = objid
         WHERE deptype = 'e' AND classid = 'pg_proc'::regclass
           AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id') ORDER BY 1";
-    let installed: Vec<String> = client.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+    let installed = texts(&mut client, query);
     let mut documented: Vec<String> = README
         .lines()
         .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('(')?.0.to_owned()))

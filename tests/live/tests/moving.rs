@@ -223,7 +223,7 @@ fn leftovers(server: &Server) -> Vec<String> {
         UNION ALL SELECT 'subscription ' || subname FROM pg_subscription
         UNION ALL SELECT 'slot ' || slot_name FROM pg_replication_slots
         UNION ALL SELECT 'origin ' || roname FROM pg_replication_origin";
-    server.connect().query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
+    texts(&mut server.connect(), query)
 }
 
 const NOTHING: [String; 0] = [];

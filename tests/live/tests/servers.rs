@@ -6,7 +6,7 @@
 use instagram_id_live::*;
 use postgres::Client;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -151,14 +151,13 @@ impl Program<'_> {
         let mut command = match self.language {
             Language::Python => {
                 let mut command = Command::new("python3");
-                command.arg(example("route.py")).env("PYTHONPATH", cache().join("clients/python"));
+                command.arg(example("route.py")).env("PYTHONPATH", CACHE.join("clients/python"));
                 command
             }
             Language::Rust => Command::new(&*COMPILED),
             Language::Psql => {
                 let mut command = Command::new(example("route.sh"));
-                let path = std::env::var("PATH").unwrap();
-                command.env("PATH", format!("{}:{path}", self.place.a.bin().display()));
+                command.env("PATH", self.place.a.programs_path());
                 command
             }
         };
@@ -224,10 +223,6 @@ impl Drop for Running {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples").join(name)
 }
 
 /// The Rust client, beside the folder of this test. `cargo test` has compiled it only where it was asked for everything.

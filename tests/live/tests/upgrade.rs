@@ -1,8 +1,6 @@
 //! Every released version can be installed, used with today's library, and upgraded to what a fresh install is.
 
 use instagram_id_live::*;
-use postgres::Client;
-use std::path::Path;
 
 const CURRENT: &str = "SELECT default_version FROM pg_available_extensions WHERE name = 'instagram_id'";
 
@@ -47,19 +45,12 @@ const OTHERS: &str = "
     SELECT concat_ws(' | ', adrelid::regclass, adnum, pg_get_expr(adbin, adrelid)) FROM pg_attrdef
     ORDER BY 1";
 
-/// The versions whose scripts are kept, oldest first.
+/// The versions whose scripts are kept.
 fn released() -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sql/released");
-    let files =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let files = std::fs::read_dir(of_project("sql/released")).unwrap();
+    let name = |file: std::io::Result<std::fs::DirEntry>| file.unwrap().file_name().into_string().unwrap();
     let version = |file: String| Some(file.strip_prefix("instagram_id--")?.strip_suffix(".sql")?.to_owned());
-    let mut versions: Vec<String> = files.filter_map(version).collect();
-    versions.sort_by_key(|version| version.split('.').map(|n| n.parse::<u32>().unwrap()).collect::<Vec<_>>());
-    versions
-}
-
-fn texts(client: &mut Client, query: &str) -> Vec<String> {
-    client.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
+    files.map(name).filter_map(version).collect()
 }
 
 #[test]
