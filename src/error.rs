@@ -179,6 +179,25 @@ pub enum Error {
     ClockPastField { time: String, epoch: String },
     #[error("sequence {name} has used up the time field: its last value is {last_value}")]
     Exhausted { name: String, last_value: i64, min_value: i64 },
+    #[error("sequence {name} is at home on {}, and this is the node of group {group}", match node {
+        Some(node) => format!("node {node} (group {home})"),
+        None => format!("the node of group {home}"),
+    })]
+    AtHomeElsewhere { name: String, node: Option<String>, home: i32, group: i32, is_of_schema: bool },
+    #[error("sequence {name} is a copy from when this node was that of group {group}")]
+    CopyOfAnotherGroup { name: String, group: i32 },
+    #[error("sequence {name} cannot be taken over: the coordinator is not in pg_dist_node")]
+    CoordinatorUnknown { name: String },
+    #[error("sequence {name} was at home on the node of group {group} before, which is not in use")]
+    LastHomeLost { name: String, group: i32 },
+    #[error("sequence {0} serves next_id()")]
+    SequenceOfAShard(String),
+    #[error("sequence {name} is not handed over by node {node} to role {role}: {}", said.trim())]
+    NotHandedOver { name: String, node: String, role: String, said: String },
+    #[error("there is no node of group {0}")]
+    GroupUnknown(i32),
+    #[error("assign_id() is not called as it is meant to be")]
+    TriggerMisused,
 }
 
 impl Error {
@@ -193,9 +212,18 @@ impl Error {
             | Error::PeriodUnknown(_)
             | Error::AheadOutOfRange(_)
             | Error::DropsFuture(_)
+            | Error::GroupUnknown(_)
             | Error::IdNegative(_) => SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
             Error::Null(_) => SqlState::ERRCODE_NULL_VALUE_NOT_ALLOWED,
-            Error::ShardNotSet | Error::Unfit { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            Error::ShardNotSet
+            | Error::Unfit { .. }
+            | Error::AtHomeElsewhere { .. }
+            | Error::CopyOfAnotherGroup { .. }
+            | Error::LastHomeLost { .. }
+            | Error::SequenceOfAShard(_)
+            | Error::CoordinatorUnknown { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            Error::NotHandedOver { .. } => SqlState::ERRCODE_CONNECTION_EXCEPTION,
+            Error::TriggerMisused => SqlState::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
             Error::ShardMissing { .. } | Error::SequenceMissing(_) | Error::TableMissing(_) => {
                 SqlState::ERRCODE_UNDEFINED_TABLE
             }
@@ -271,7 +299,7 @@ impl Error {
             Error::Null(Argument::Shard) => format!("Pass a shard from 0 to {SHARD_MAX}."),
             Error::Null(Argument::Count) => "Pass a count of 1 or more.".into(),
             Error::Null(Argument::Sequence) => {
-                "Pass a sequence, or leave it out to use the shard's own.".into()
+                "Pass a sequence; next_id(shard) uses the shard's own.".into()
             }
             Error::Null(
                 Argument::Epoch | Argument::IfNotExists | Argument::DryRun | Argument::Every | Argument::Ahead | Argument::Detach,
@@ -452,6 +480,39 @@ impl Error {
                  lets it follow the clock again.",
                 quote_literal(name)
             ),
+            Error::AtHomeElsewhere { is_of_schema: true, .. } => {
+                "Have the rows get their ids where they are stored, with SELECT create_id_triggers(...) for the shard; then they \
+                 can be inserted from every node. Or make ids on that node."
+                    .into()
+            }
+            Error::AtHomeElsewhere { is_of_schema: false, .. } => {
+                "Insert by way of that node, or let each node make ids of its own with node_next_id().".into()
+            }
+            Error::CopyOfAnotherGroup { .. } => {
+                "The node was added to the cluster with what it had as another one. Where it holds no tables, remove it, and add it \
+                 with an empty database."
+                    .into()
+            }
+            Error::TriggerMisused => {
+                "Make it a trigger BEFORE INSERT FOR EACH ROW, with a shard and a column of type bigint: EXECUTE FUNCTION assign_id('5', 'id')."
+                    .into()
+            }
+            Error::CoordinatorUnknown { .. } => {
+                "Tell the workers of it: SELECT citus_set_coordinator_host('its name'), on the coordinator.".into()
+            }
+            Error::LastHomeLost { .. } => {
+                "Only that node knows all ids of the sequence: activate it again. If it is lost for good, say above which id to go on, \
+                 with advance_shard() and, say, the largest one in the shard's tables; then never activate it again."
+                    .into()
+            }
+            Error::GroupUnknown(_) => "It is for next_id() on another node to call this; leave the group out.".into(),
+            Error::SequenceOfAShard(_) => "Give node_next_id() a sequence that nothing else uses.".into(),
+            Error::NotHandedOver { .. } => {
+                "Once after a move each node must answer, to a role that can connect to it. Where the shard was made or \
+                 distributed in this transaction, commit that first. A node that is lost for good is taken out with \
+                 citus_remove_node()."
+                    .into()
+            }
         }
     }
 }

@@ -1,13 +1,14 @@
-//! `next_id` and `next_ids`: the SQL functions that make ids.
+//! `next_id`, `next_ids` and `node_next_id`: the SQL functions that make ids.
 //!
 //! Each names a shard, a sequence and an epoch; [`sequence::take`] does the rest.
 
 use crate::arguments::{self, not_null};
+use crate::citus;
 use crate::epoch::Epoch;
 use crate::error::{Argument, Error, or_raise};
 use crate::layout::{self, Shard};
 use crate::oid_types::Regclass;
-use crate::sequence::{self, Clock, Request, Source};
+use crate::sequence::{self, Clock, Request, Site, Source};
 use crate::settings;
 use pgrx::prelude::*;
 
@@ -21,7 +22,7 @@ use pgrx::prelude::*;
 fn next_id_of_shard(shard: Option<i32>) -> i64 {
     or_raise(|| {
         let shard = arguments::shard_not_null(shard)?;
-        next_id_from(shard, Source::Shard(shard))
+        next_id_from(shard, Source::Shard(shard), Site::Home)
     })
 }
 
@@ -35,7 +36,7 @@ fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> i64 {
     or_raise(|| {
         let shard = arguments::shard_not_null(shard)?;
         let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
-        next_id_from(shard, Source::Clock(Clock { sequence, epoch: Epoch::ORIGINAL }))
+        next_id_from(shard, Source::Clock(Clock { sequence, epoch: Epoch::ORIGINAL }), Site::Home)
     })
 }
 
@@ -54,7 +55,7 @@ fn next_id_of_sequence_and_epoch(
         let shard = arguments::shard_not_null(shard)?;
         let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
         let epoch = arguments::epoch(not_null(epoch, Argument::Epoch)?)?;
-        next_id_from(shard, Source::Clock(Clock { sequence, epoch }))
+        next_id_from(shard, Source::Clock(Clock { sequence, epoch }), Site::Home)
     })
 }
 
@@ -67,7 +68,7 @@ fn next_id_of_sequence_and_epoch(
 fn next_id_of_setting() -> i64 {
     or_raise(|| {
         let shard = settings::shard().ok_or_else(|| Error::ShardNotSet)?;
-        next_id_from(shard, Source::Shard(shard))
+        next_id_from(shard, Source::Shard(shard), Site::Home)
     })
 }
 
@@ -89,12 +90,34 @@ fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i6
         let mut left = i64::from(count);
         let runs = std::iter::from_fn(move || {
             (left > 0).then(|| {
-                let run = or_raise(|| sequence::take(Request { source, want: left, function: "next_ids()" }));
+                let request = Request { source, site: Site::Home, want: left, function: "next_ids()" };
+                let run = or_raise(|| sequence::take(request));
                 left -= run.len;
                 run.first..=run.last()
             })
         });
         Ok(SetOfIterator::new(runs.flatten().map(move |value| layout::id_of(value, shard))))
+    })
+}
+
+/// `node_next_id(seq, epoch)`: the next id of the Citus node that the call runs on, whose group id is the shard; from
+/// that node's own copy of a sequence, which is to serve nothing else. For tables that are distributed by a column: each
+/// node makes ids for the rows that it comes to make them for. Without Citus it is node 0, as a coordinator is.
+///
+/// # Errors
+///
+/// 22004 without a sequence, 55000 for one that serves a shard, 22023 on a node of a group past 8191, 22008 for an infinite
+/// epoch, and those of
+/// `next_id(shard, seq)`.
+#[pg_extern(volatile, parallel_unsafe)]
+fn node_next_id(seq: Option<Regclass>, epoch: default!(Option<TimestampWithTimeZone>, "NULL")) -> i64 {
+    or_raise(|| {
+        let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
+        let epoch = epoch.map_or(Ok(Epoch::ORIGINAL), arguments::epoch)?;
+        let shard = arguments::shard(citus::local_group())?;
+        let source = Source::Clock(Clock { sequence, epoch });
+        let request = Request { source, site: Site::EachNode, want: 1, function: "node_next_id()" };
+        Ok(layout::id_of(sequence::take(request)?.first, shard))
     })
 }
 
@@ -105,8 +128,9 @@ fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i6
 /// Of the sequence: 42P01 missing, 42809 no sequence, 55000 unfit, 42501 no right, 2200H used up. Of the
 /// moment: 25006 read-only, 25000 parallel, 57014 cancelled in a wait, 22008 where a sequence that has no time of
 /// its own to go on with finds the clock before the epoch.
-fn next_id_from(shard: Shard, source: Source) -> Result<i64, Error> {
-    let run = sequence::take(Request { source, want: 1, function: "next_id()" })?;
+#[inline]
+pub fn next_id_from(shard: Shard, source: Source, site: Site) -> Result<i64, Error> {
+    let run = sequence::take(Request { source, site, want: 1, function: "next_id()" })?;
     Ok(layout::id_of(run.first, shard))
 }
 
@@ -128,8 +152,16 @@ COMMENT ON FUNCTION next_id(integer, regclass, timestamptz) IS
 'next id of a shard (0 to 8191), from a sequence of your own, counted from an epoch of your own';
 COMMENT ON FUNCTION next_ids(integer, integer) IS
 'that many next ids of a shard, in order';
+COMMENT ON FUNCTION node_next_id(regclass, timestamptz) IS
+'next id of the Citus node that the call runs on, with its group id for a shard, from its own copy of a sequence';
 "#,
     name = "comments_generate",
-    requires =
-        [next_id_of_setting, next_id_of_shard, next_id_of_sequence, next_id_of_sequence_and_epoch, next_ids],
+    requires = [
+        next_id_of_setting,
+        next_id_of_shard,
+        next_id_of_sequence,
+        next_id_of_sequence_and_epoch,
+        next_ids,
+        node_next_id
+    ],
 );

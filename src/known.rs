@@ -7,6 +7,7 @@
 //! wrong, so nothing finer is attempted than to pass over relations that were never asked about, such as the
 //! temporary tables that some applications make with every transaction.
 
+use crate::citus::Standing;
 use crate::sequence::Clock;
 use crate::sys::{self, CommitLevel, RelFileLocator};
 use pgrx::pg_sys::{self, Datum, LocalTransactionId, Oid};
@@ -54,6 +55,13 @@ pub struct Facts {
     pub needs_wal: bool,
     /// A temporary one of this session's.
     pub is_local_temp: bool,
+    /// One of the copies that the nodes of a Citus cluster have; whether another node is its home; and whether tables of its
+    /// schema say so.
+    pub is_copy: bool,
+    pub is_elsewhere: bool,
+    pub is_of_schema: bool,
+    /// A copy on a worker, of whose values Citus has given each node a range of its own. That means nothing to a clock.
+    pub has_range_of_node: bool,
 }
 
 /// A WAL record that this backend has seen to, and how far: so far it is safe when the transaction that did has
@@ -97,8 +105,11 @@ thread_local! {
     /// How many transactions have not kept that: rolled back, or committed without waiting for as much.
     static BROKEN: Cell<u64> = const { Cell::new(0) };
     static SEQUENCES: RefCell<FxHashMap<Oid, Known>> = RefCell::new(FxHashMap::default());
+    /// What sequences are among the nodes of a Citus cluster. Apart from the above, which every call goes through.
+    static STANDINGS: RefCell<FxHashMap<Oid, (Era, Standing)>> = RefCell::new(FxHashMap::default());
     static SHARDS: RefCell<FxHashMap<u16, ShardClock>> = RefCell::new(FxHashMap::default());
-    /// The keys of `SEQUENCES` again, for the callback: an announcement may arrive while that is borrowed.
+    /// The keys of `SEQUENCES` again, for the callback: an announcement may arrive while that is borrowed. And the other
+    /// relations whose changes matter.
     static WATCHED: RefCell<FxHashSet<Oid>> = RefCell::new(FxHashSet::default());
 }
 
@@ -136,6 +147,29 @@ pub fn recall_shard(shard: u16, role: Oid) -> Option<Clock> {
 
 pub fn remember_shard(shard: u16, era: Era, role: Oid, clock: Clock) {
     SHARDS.with_borrow_mut(|shards| shards.insert(shard, ShardClock { era, role, clock }));
+}
+
+/// What the sequence is among the nodes of a Citus cluster, where that was found in the present era.
+pub fn standing(sequence: Oid) -> Option<Standing> {
+    STANDINGS.with_borrow(|standings| {
+        let (of, standing) = standings.get(&sequence)?;
+        (*of == era()).then_some(*standing)
+    })
+}
+
+pub fn remember_standing(sequence: Oid, era: Era, standing: Standing) {
+    STANDINGS.with_borrow_mut(|standings| standings.insert(sequence, (era, standing)));
+}
+
+/// Forgets where the sequence is at home.
+pub fn forget_standing(sequence: Oid) {
+    STANDINGS.with_borrow_mut(|standings| standings.remove(&sequence));
+    with(sequence, |known| known.checked = None);
+}
+
+/// Sees to it that a change of this relation begins a new era.
+pub fn watch(relation: Oid) {
+    WATCHED.with_borrow_mut(|watched| watched.insert(relation));
 }
 
 /// Begins a new era.

@@ -8,7 +8,7 @@
 //! - [`original`]: what a PL/pgSQL function after the published design says of its ids
 //!
 //! The SQL functions, one file a topic:
-//! - [`generate`]: `next_id`, `next_ids`
+//! - [`generate`]: `next_id`, `next_ids`, `node_next_id`
 //! - [`decode`]: `id_time`, `id_shard`, `id_seq`, `id_parts`, `make_id`, `id_floor`, `id_between`, `shard_for`,
 //!   `id_to_shortcode`, `shortcode_to_id`
 //! - [`backfill`]: `backfill_id`, ids for rows of the past
@@ -16,10 +16,12 @@
 //! - [`partition`]: `create_partitions`, `drop_partitions`
 //! - [`shard`]: `create_shard`, `advance_shard`, `claim_shard`, and the way from a shard to its sequence
 //! - [`adopt`]: `adopt_shard`, `unadopt_shard`, `adopt_table`
+//! - [`trigger`]: `create_id_triggers`, `assign_id`, ids by a trigger instead of a default
 //! - [`status`]: the view `shards`, `instagram_id_version`
 //!
 //! What carries them:
 //! - [`sequence`]: the sequence page: lock, read, apply the rule, write WAL
+//! - [`citus`]: on which node of a Citus cluster a sequence is at home, and how it is handed over
 //! - [`plan`]: what a shard consists of, and the statements that make it
 //! - [`definition`]: what makes a schema a shard, and how one is found by its number
 //! - [`catalog`]: schemas, functions with their bodies and partitions, as PostgreSQL's catalogs have them
@@ -32,6 +34,7 @@ mod adopt;
 mod arguments;
 mod backfill;
 mod catalog;
+mod citus;
 mod decode;
 mod definition;
 mod epoch;
@@ -57,6 +60,7 @@ mod sys;
 #[cfg(any(test, feature = "pg_test"))]
 mod tests;
 mod tick;
+mod trigger;
 
 use pgrx::prelude::*;
 

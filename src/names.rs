@@ -32,6 +32,11 @@ pub fn with_label(relid: Oid, label: &str) -> String {
     }
 }
 
+/// A name cut off to the length that names have.
+pub fn cut_off(name: &str) -> &str {
+    &name[..name.floor_char_boundary(pg_sys::NAMEDATALEN as usize - 1)]
+}
+
 /// The name of a schema, or its OID where it is gone.
 pub fn schema(schema: Oid) -> String {
     pgrx::spi::quote_identifier(raw_schema(schema))

@@ -1,7 +1,10 @@
 //! Statements that are put together here, and run through SPI.
 
+use crate::sys;
 use pgrx::datum::DatumWithOid;
+use pgrx::pg_sys::{self, AsPgCStr};
 use pgrx::prelude::*;
+use std::ffi::CStr;
 
 /// Runs statements that were put together here.
 pub fn run(statements: &str) {
@@ -16,6 +19,26 @@ pub fn select<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row) ->
             .select(query, None, arguments)
             .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed query itself: {error}"));
         rows.filter_map(|row| read(&Row(row))).collect()
+    })
+}
+
+/// The rows of a query, as texts, as the database is now: also where the transaction goes by an older snapshot, or
+/// has made nothing of its own yet.
+pub fn select_latest(query: &str) -> Vec<Vec<Option<String>>> {
+    Spi::connect(|_| {
+        // SAFETY: SPI is connected; the query is copied. The table of results is as SPI describes it, and lives until SPI
+        // is left; a failed query is PostgreSQL's own error.
+        unsafe {
+            sys::with_latest_snapshot(|| pg_sys::SPI_execute(query.as_pg_cstr(), true, 0));
+            let table = &*pg_sys::SPI_tuptable;
+            let columns = (*table.tupdesc).natts;
+            let text = |tuple, column| {
+                let text = pg_sys::SPI_getvalue(tuple, table.tupdesc, column);
+                (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+            };
+            let rows = std::slice::from_raw_parts(table.vals, pg_sys::SPI_processed as usize);
+            rows.iter().map(|&row| (1..=columns).map(|column| text(row, column)).collect()).collect()
+        }
     })
 }
 

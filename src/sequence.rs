@@ -4,6 +4,7 @@
 //! Locks, rights, WAL and critical section are as there. One thing is left to `nextval`: it also mends the xmax
 //! of a sequence that an ancient release let someone `SELECT FOR UPDATE`, which nothing here looks at.
 
+use crate::citus::{self, Standing};
 use crate::epoch::{Epoch, US_PER_MS};
 use crate::error::{Error, Unfit};
 use crate::known::{self, Era, Facts, Known, Safe, Valid};
@@ -38,6 +39,7 @@ pub struct Clock {
 #[derive(Clone, Copy)]
 pub struct Request {
     pub source: Source,
+    pub site: Site,
     /// At most this many values, at least 1.
     pub want: i64,
     /// The SQL function, as error messages name it.
@@ -50,6 +52,42 @@ pub enum Source {
     /// The shard's own, whichever that is when it is locked.
     Shard(Shard),
     Clock(Clock),
+}
+
+/// Where in a Citus cluster, in which every node has a copy of a sequence.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Site {
+    /// On the node that is the sequence's home, and when that has taken it over from all others.
+    Home,
+    /// The same, for someone who tells how far the sequence came, also where a node is lost that would know.
+    AsTold,
+    /// On the node that stores the row. That is the home, which during a move a session may know before the node does.
+    OfRow,
+    /// On each node from its own copy, as if there were no other.
+    EachNode,
+    /// On whichever node this is, to look at its copy or to shut it.
+    AnyNode,
+}
+
+impl Site {
+    /// Whether ids are made there from the one copy that is open.
+    fn wants_open(self) -> bool {
+        matches!(self, Site::Home | Site::AsTold | Site::OfRow)
+    }
+
+    /// Whether it counts what Citus's catalogs say.
+    pub fn must_be_home(self) -> bool {
+        matches!(self, Site::Home | Site::AsTold)
+    }
+}
+
+/// What a shut copy tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shut {
+    /// A value greater than all that it has issued.
+    pub above: i64,
+    /// The group of the node that took it over last, where one has.
+    pub taken_by: Option<i32>,
 }
 
 /// What came of one visit to the sequence.
@@ -83,13 +121,28 @@ enum Refusal {
     Missing,
     NotSequence,
     Unfit(Unfit),
-    NoRight { update: bool },
+    NoRight {
+        update: bool,
+    },
     ReadOnly,
     Parallel,
     BadMagic,
-    Exhausted { last_value: i64, min_value: i64 },
+    Exhausted {
+        last_value: i64,
+        min_value: i64,
+    },
     ClockBeforeEpoch,
     ClockPastField,
+    /// It has not been asked yet what Citus makes of it.
+    StandingUnknown,
+    /// Another node is its home.
+    Elsewhere,
+    /// A copy that has not been taken over from the other nodes yet, or one that was.
+    Shut,
+    /// A copy from when this node was that group.
+    OfAnotherGroup(i32),
+    /// The sequence of a shard, or one that was handed over, where each node is to have its own.
+    OfAShard,
 }
 
 /// Takes the next values of a sequence, waiting for the clock's ticks as the rule asks.
@@ -113,7 +166,7 @@ pub fn take(request: Request) -> Result<Run, Error> {
         let mut visited = Err(Refusal::Missing);
         known::with(clock.sequence, |known| {
             // SAFETY: `visit` keeps the guard's rules: it panics nowhere and owns nothing with a destructor.
-            unsafe { guarded(|| visited = visit(clock, found, request.want, paid, known)) }
+            unsafe { guarded(|| visited = visit(clock, found, request.site, request.want, paid, known)) }
         });
         match visited {
             Ok(Outcome::Taken { run, ahead_ms }) => {
@@ -127,7 +180,39 @@ pub fn take(request: Request) -> Result<Run, Error> {
                 wait_for_ticks(wait, clock.epoch);
                 paid = Some(wait);
             }
-            Err(refusal) => return Err(explain(refusal, clock, request.function)),
+            Err(refusal) => ask_around(refusal, clock, request.site, request.function)?,
+        }
+    }
+}
+
+/// Does something about a refusal, after which it is worth another visit; otherwise returns its error.
+#[cold]
+fn ask_around(refusal: Refusal, clock: Clock, site: Site, function: &'static str) -> Result<(), Error> {
+    match refusal {
+        Refusal::StandingUnknown => citus::find_standing(clock.sequence),
+        Refusal::Elsewhere => citus::check_home(clock.sequence)?,
+        Refusal::Shut => citus::take_over(clock, site, function)?,
+        refusal => return Err(explain(refusal, clock, function)),
+    }
+    Ok(())
+}
+
+/// Visits a sequence as often as it takes.
+fn persist<T>(
+    clock: Clock,
+    site: Site,
+    function: &'static str,
+    visit: impl Fn(&mut Known) -> Result<T, Refusal>,
+) -> Result<T, Error>
+where
+    Result<T, Refusal>: Copy,
+{
+    loop {
+        // SAFETY: what is visited here keeps the guard's rules, as `visit` does.
+        let visited = known::with(clock.sequence, |known| unsafe { guarded(|| visit(known)) });
+        match visited {
+            Ok(result) => return Ok(result),
+            Err(refusal) => ask_around(refusal, clock, site, function)?,
         }
     }
 }
@@ -138,11 +223,46 @@ pub fn take(request: Request) -> Result<Run, Error> {
 /// Like `setval` it wants UPDATE on the sequence, and is not undone by a rollback. Unlike that it never goes back,
 /// is logged ahead of the clock as [`take`] is, and heeds no MINVALUE.
 pub fn advance(clock: Clock, value: i64, function: &'static str) -> Result<i64, Error> {
-    let advanced = known::with(clock.sequence, |known| {
-        // SAFETY: as in `take`.
-        unsafe { guarded(|| visit_to_advance(clock, value, known)) }
-    });
-    advanced.map_err(|refusal| explain(refusal, clock, function))
+    let site = Site::AsTold;
+    persist(clock, site, function, |known| {
+        let update = pg_sys::ACL_UPDATE as pg_sys::AclMode;
+        // SAFETY: inside `guarded`.
+        unsafe {
+            visit_page(clock.sequence, site, Some(update), known, |page, known| {
+                page.advance_to(clock.epoch, value, known)
+            })
+        }
+    })
+}
+
+/// Begins to open a shut copy: from here on [`open`] notices whether another node has shut it meanwhile. Returns what it
+/// tells, or `None` where it is open already.
+pub fn begin_to_open(clock: Clock, site: Site, function: &'static str) -> Result<Option<Shut>, Error> {
+    persist(clock, site, function, |known| {
+        // SAFETY: inside `guarded`.
+        unsafe { visit_page(clock.sequence, site, None, known, |page, known| page.begin_to_open(known)) }
+    })
+}
+
+/// Opens a copy, for values greater than `floor`; returns false where since [`begin_to_open`] another node has closed it.
+pub fn open(clock: Clock, site: Site, floor: i64, function: &'static str) -> Result<bool, Error> {
+    persist(clock, site, function, |known| {
+        // SAFETY: inside `guarded`.
+        unsafe {
+            visit_page(clock.sequence, site, None, known, |page, known| page.open(clock.epoch, floor, known))
+        }
+    })
+}
+
+/// Shuts a copy for the node of that group, which opens its own; returns what it told before. By then that is safe
+/// from a crash.
+pub fn close(sequence: Oid, new_home: Option<i32>, function: &'static str) -> Result<Shut, Error> {
+    let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
+    let site = Site::AnyNode;
+    persist(clock, site, function, |known| {
+        // SAFETY: inside `guarded`.
+        unsafe { visit_page(sequence, site, None, known, |page, known| page.close(new_home, known)) }
+    })
 }
 
 /// Locks a sequence against being dropped or altered, to the transaction's end; returns whether it is still there.
@@ -157,16 +277,14 @@ pub fn lock(sequence: Oid) -> bool {
 /// Checks that a sequence is one that ids can be made from, and locks it to the transaction's end.
 pub fn examine(sequence: Oid) -> Result<(), Error> {
     let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
-    let examined = known::with(sequence, |known| {
-        // SAFETY: as in `take`.
+    let site = Site::AnyNode;
+    persist(clock, site, "create_shard()", |known| {
+        // SAFETY: inside `guarded`.
         unsafe {
-            guarded(|| {
-                lock_for_transaction(sequence, known);
-                admit(sequence, known).map(|_| ())
-            })
+            lock_for_transaction(sequence, known);
+            admit(sequence, site, known).map(|_| ())
         }
-    });
-    examined.map_err(|refusal| explain(refusal, clock, "create_shard()"))
+    })
 }
 
 /// The last value of a sequence, without waiting for it or writing to it; `None` where it was never called, or
@@ -227,6 +345,7 @@ unsafe fn look(sequence: Oid) -> Option<State> {
 unsafe fn visit(
     clock: Clock,
     found: Option<Era>,
+    site: Site,
     want: i64,
     paid: Option<Wait>,
     known: &mut Known,
@@ -237,12 +356,12 @@ unsafe fn visit(
         if found.is_some_and(|era| era != known::era()) {
             return Ok(Outcome::LookAgain);
         }
-        let facts = admit(clock.sequence, known)?;
+        let facts = admit(clock.sequence, site, known)?;
         // Before the lock, which is held for a shorter time then. Who has waited for the page goes on in the millisecond in
         // which he came, where that still has room.
         let came_us = elapsed_us(clock.epoch);
         let page = SequencePage::lock(clock.sequence, facts, known);
-        let outcome = page.take(clock.epoch, came_us, want, paid, known);
+        let outcome = page.take(clock.epoch, site, came_us, want, paid, known);
         let lsn = sys::PageGetLSN(page.page);
         page.unlock();
         if let Ok(Outcome::Taken { .. }) = outcome {
@@ -253,27 +372,32 @@ unsafe fn visit(
     }
 }
 
-/// Goes to the sequence's page and puts `value` there, unless it is further already.
+/// Goes to the sequence's page and does something else than to take values, for who has this right beside the usual.
 ///
 /// # Safety
 ///
-/// Inside [`guarded`].
-unsafe fn visit_to_advance(clock: Clock, value: i64, known: &mut Known) -> Result<i64, Refusal> {
+/// Inside [`guarded`], as is `act`.
+unsafe fn visit_page<T: Copy>(
+    sequence: Oid,
+    site: Site,
+    right: Option<pg_sys::AclMode>,
+    known: &mut Known,
+    act: impl FnOnce(SequencePage, &mut Known) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
     // SAFETY: as for `visit`.
     unsafe {
-        lock_for_transaction(clock.sequence, known);
-        let facts = admit(clock.sequence, known)?;
-        let update = pg_sys::ACL_UPDATE as pg_sys::AclMode;
-        if !sys::may(clock.sequence, sys::GetUserId(), update) {
+        lock_for_transaction(sequence, known);
+        let facts = admit(sequence, site, known)?;
+        if right.is_some_and(|right| !sys::may(sequence, sys::GetUserId(), right)) {
             return Err(Refusal::NoRight { update: true });
         }
-        let page = SequencePage::lock(clock.sequence, facts, known);
-        let advanced = page.advance_to(clock.epoch, value, known);
+        let page = SequencePage::lock(sequence, facts, known);
+        let result = act(page, known);
         let lsn = sys::PageGetLSN(page.page);
         page.unlock();
         make_safe(facts, lsn, known);
-        spare_the_caches(clock.sequence, known);
-        advanced
+        spare_the_caches(sequence, known);
+        result
     }
 }
 
@@ -283,8 +407,8 @@ unsafe fn elapsed_us(epoch: Epoch) -> i64 {
     epoch.elapsed_us(unsafe { sys::GetCurrentTimestamp() })
 }
 
-/// Whether the sequence may be written now, by this role.
-unsafe fn admit(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
+/// Whether the sequence may be written now, here, by this role.
+unsafe fn admit(sequence: Oid, site: Site, known: &mut Known) -> Result<Facts, Refusal> {
     // SAFETY: as for `visit`.
     unsafe {
         let facts = check(sequence, known)?;
@@ -293,6 +417,12 @@ unsafe fn admit(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
         }
         if sys::IsInParallelMode() {
             return Err(Refusal::Parallel);
+        }
+        if facts.is_elsewhere && site.must_be_home() {
+            return Err(Refusal::Elsewhere);
+        }
+        if facts.is_of_schema && site == Site::EachNode {
+            return Err(Refusal::OfAShard);
         }
         Ok(facts)
     }
@@ -332,6 +462,10 @@ unsafe fn check(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
             min_value: 0,
             needs_wal: sys::RelationNeedsWAL(relation),
             is_local_temp: (*relation).rd_islocaltemp,
+            is_copy: false,
+            is_elsewhere: false,
+            is_of_schema: false,
+            has_range_of_node: false,
         };
         sys::relation_close(relation, NoLock);
         if !is_sequence {
@@ -344,17 +478,34 @@ unsafe fn check(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
         let Some(options) = sys::pg_sequence_row(sequence) else {
             return Err(Refusal::Missing);
         };
+        if !facts.is_local_temp && sys::has_citus() {
+            let Some(standing) = known::standing(sequence) else {
+                // In parallel mode no query can be run.
+                let in_parallel = sys::IsInParallelMode();
+                return Err(if in_parallel { Refusal::Parallel } else { Refusal::StandingUnknown });
+            };
+            if let Standing::Copy { group, at_home, is_of_schema } = standing {
+                facts.is_copy = true;
+                facts.is_elsewhere = !at_home;
+                facts.is_of_schema = is_of_schema;
+                let range = citus::group_of_range(options.seqmin, options.seqmax);
+                if let Some(of) = range.filter(|of| *of != group) {
+                    return Err(Refusal::OfAnotherGroup(of));
+                }
+                facts.has_range_of_node = range.is_some();
+            }
+        }
         let unfit = Unfit {
             not_bigint: options.seqtypid != pg_sys::INT8OID,
             increment: (options.seqincrement != 1).then_some(options.seqincrement),
-            max: (options.seqmax < VALUE_MAX).then_some(options.seqmax),
+            max: (options.seqmax < VALUE_MAX && !facts.has_range_of_node).then_some(options.seqmax),
             min: None, // the clock moves: checked with every value
             cycle: options.seqcycle != 0,
         };
         if unfit != Unfit::default() {
             return Err(Refusal::Unfit(unfit));
         }
-        facts.min_value = options.seqmin;
+        facts.min_value = if facts.has_range_of_node { 0 } else { options.seqmin };
         // What has no WAL in this transaction may have it in the next.
         let transaction = if facts.needs_wal { 0 } else { known.locked_in };
         known.checked = Some((Valid { transaction, ..now }, facts));
@@ -407,6 +558,35 @@ unsafe fn forget_relation(sequence: Oid) {
     }
 }
 
+/// What a shut copy of a sequence has for `log_cnt`, which means nothing to PostgreSQL while it is not called: 0 where it
+/// is as Citus has made it, and otherwise who has taken it over last, and whether this node is about to open it.
+mod mark {
+    const NOBODY: i64 = 2;
+
+    pub fn of(taken_by: Option<i32>, is_opening: bool) -> i64 {
+        NOBODY + 2 * taken_by.map_or(0, |group| i64::from(group) + 1) + i64::from(is_opening)
+    }
+
+    pub fn taken_by(mark: i64) -> Option<i32> {
+        i32::try_from((mark - NOBODY) / 2 - 1).ok().filter(|group| *group >= 0)
+    }
+
+    pub fn is_opening(mark: i64) -> bool {
+        mark > NOBODY && mark % 2 == 1
+    }
+
+    #[test]
+    fn says_what_it_was_made_of() {
+        for group in [None, Some(0), Some(1), Some(i32::MAX)] {
+            for opening in [false, true] {
+                let mark = of(group, opening);
+                assert!(mark != 0 && (taken_by(mark), is_opening(mark)) == (group, opening));
+            }
+        }
+        assert!(!is_opening(0));
+    }
+}
+
 /// A sequence's one page, pinned and locked exclusively.
 ///
 /// Without a destructor, since an error leaves by `longjmp`: then the transaction's abort lets go of the page.
@@ -454,6 +634,7 @@ impl SequencePage {
     unsafe fn take(
         self,
         epoch: Epoch,
+        site: Site,
         came_us: i64,
         want: i64,
         paid: Option<Wait>,
@@ -462,7 +643,18 @@ impl SequencePage {
         // SAFETY: the page is locked; as for `visit`.
         unsafe {
             let data = self.data()?;
-            let state = State { last_value: data.last_value, is_called: data.is_called != 0 };
+            let mut state = State { last_value: data.last_value, is_called: data.is_called != 0 };
+            if !state.is_called {
+                if site.wants_open() && self.is_shut(data) {
+                    return Err(Refusal::Shut);
+                }
+                if data.log_cnt != 0 {
+                    return Err(Refusal::OfAShard);
+                }
+                if self.facts.has_range_of_node {
+                    state.last_value = 0;
+                }
+            }
             let lsn = sys::PageGetLSN(self.page);
             let paid = paid.filter(|wait| wait.lsn == lsn).map(|wait| wait.state);
             let ask = |clock_us: i64| tick::next(state, clock_us.div_euclid(US_PER_MS), want, paid);
@@ -499,12 +691,104 @@ impl SequencePage {
         // SAFETY: the page is locked; as for `visit`.
         unsafe {
             let data = self.data()?;
+            if self.is_shut(data) {
+                return Err(Refusal::Shut);
+            }
             if data.is_called != 0 && data.last_value >= value {
                 return Ok(data.last_value);
             }
             let now_ms = elapsed_us(epoch).div_euclid(US_PER_MS);
             self.step(value, tick::durability(data.last_value, 0, value, now_ms, true), known);
             Ok(value)
+        }
+    }
+
+    /// Whether this copy must be opened first. One that was shut tells by itself, also in a session that has not heard of
+    /// Citus yet.
+    fn is_shut(self, data: sys::FormData_pg_sequence_data) -> bool {
+        data.is_called == 0 && (self.facts.is_copy || data.log_cnt != 0)
+    }
+
+    /// What a copy tells, shut or not. Where one starts that was never called is no time; what Citus lets the copies of
+    /// group 2 and above start with would be years ahead.
+    fn tell(self, data: sys::FormData_pg_sequence_data) -> Shut {
+        match (data.is_called, data.log_cnt) {
+            (0, 0) => Shut { above: 0, taken_by: None },
+            (0, mark) => Shut { above: data.last_value, taken_by: mark::taken_by(mark) },
+            _ => Shut { above: data.last_value.saturating_add(1), taken_by: None },
+        }
+    }
+
+    /// See [`begin_to_open`].
+    unsafe fn begin_to_open(self, known: &mut Known) -> Result<Option<Shut>, Refusal> {
+        // SAFETY: the page is locked; as for `visit`.
+        unsafe {
+            let data = self.data()?;
+            if !self.is_shut(data) {
+                return Ok(None);
+            }
+            let tells = self.tell(data);
+            self.write_shut(tells.above, mark::of(tells.taken_by, true), known);
+            Ok(Some(tells))
+        }
+    }
+
+    /// See [`open`].
+    unsafe fn open(self, epoch: Epoch, floor: i64, known: &mut Known) -> Result<bool, Refusal> {
+        // SAFETY: as for `begin_to_open`.
+        unsafe {
+            let data = self.data()?;
+            if data.is_called != 0 || !mark::is_opening(data.log_cnt) {
+                return Ok(false);
+            }
+            let now_ms = elapsed_us(epoch).div_euclid(US_PER_MS);
+            let floor = floor.max(data.last_value).min(VALUE_MAX);
+            self.step(floor, tick::durability(data.last_value, 0, floor, now_ms, true), known);
+            Ok(true)
+        }
+    }
+
+    /// See [`close`].
+    unsafe fn close(self, new_home: Option<i32>, known: &mut Known) -> Result<Shut, Refusal> {
+        // SAFETY: as for `begin_to_open`; the record is on the page, with its position.
+        unsafe {
+            let tells = self.tell(self.data()?);
+            self.write_shut(tells.above, mark::of(new_home, false), known);
+            if self.facts.needs_wal {
+                // Whatever synchronous_commit says: a crash must not open it again.
+                sys::XLogFlush(sys::PageGetLSN(self.page));
+            }
+            Ok(tells)
+        }
+    }
+
+    /// Shuts this copy: `above` is where it would go on.
+    unsafe fn write_shut(self, above: i64, mark: i64, known: &mut Known) {
+        // SAFETY: in the order of `step`.
+        unsafe {
+            let data = sys::sequence_data(self.tuple);
+            if self.facts.needs_wal {
+                sys::GetTopTransactionId();
+            }
+            sys::START_CRIT_SECTION();
+            sys::MarkBufferDirty(self.buffer);
+            *data = sys::FormData_pg_sequence_data { last_value: above, log_cnt: mark, is_called: 0 };
+            if self.facts.needs_wal {
+                self.log();
+            }
+            sys::END_CRIT_SECTION();
+            if self.facts.needs_wal {
+                known.logged_file = sys::file_number(self.facts.locator);
+                known.safe = Some(Safe::when_committed(sys::PageGetLSN(self.page), sys::commit_level()));
+            }
+        }
+    }
+
+    /// Writes what is on the page to WAL.
+    unsafe fn log(self) {
+        // SAFETY: the page is locked and dirty, in a critical section.
+        unsafe {
+            sys::log_sequence_tuple(self.facts.locator, self.buffer, self.page, self.tuple, self.tuple_len);
         }
     }
 
@@ -550,13 +834,7 @@ impl SequencePage {
             if let Some(logged_value) = record {
                 (*data).last_value = logged_value;
                 (*data).log_cnt = 0;
-                sys::log_sequence_tuple(
-                    self.facts.locator,
-                    self.buffer,
-                    self.page,
-                    self.tuple,
-                    self.tuple_len,
-                );
+                self.log();
             }
             (*data).last_value = new_value;
             // What has no WAL has nothing logged ahead; it may get WAL later, with this page as it stands.
@@ -655,6 +933,11 @@ fn explain(refusal: Refusal, clock: Clock, function: &'static str) -> Error {
         Refusal::ClockPastField => {
             let (time, epoch) = clock_and_epoch();
             Error::ClockPastField { time, epoch }
+        }
+        Refusal::OfAShard => Error::SequenceOfAShard(name()),
+        Refusal::OfAnotherGroup(group) => Error::CopyOfAnotherGroup { name: name(), group },
+        Refusal::StandingUnknown | Refusal::Elsewhere | Refusal::Shut => {
+            unreachable!("something can be done about it")
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The view `shards`: every shard of the database, how it stands, and whether it is at home here; and the library's version.
 
+use crate::citus;
 use crate::definition;
 use crate::layout;
 use crate::names;
@@ -9,7 +10,7 @@ use crate::tick;
 use pgrx::prelude::*;
 
 /// `shard_states()`: one row for each shard of the database, in the order of their numbers; a part of the view
-/// `shards`. The last id is NULL where there is none yet, or none that the caller may see: as `pg_sequences` does it
+/// `shards`. On a Citus cluster a shard is at home where its ids are made. The last id is NULL where there is none yet, or none that the caller may see: as `pg_sequences` does it
 /// asks for SELECT, USAGE or UPDATE on the sequence.
 #[pg_extern(volatile, parallel_unsafe)]
 fn shard_states() -> TableIterator<
@@ -27,6 +28,7 @@ fn shard_states() -> TableIterator<
     definition::visit_all(|definition| shards.push(definition));
     shards.sort_by_key(|definition| (definition.shard.number(), definition.schema.to_u32()));
     let here = definition::this_database();
+    let of_cluster = citus::at_home();
     TableIterator::new(shards.into_iter().map(move |definition| {
         let clock = definition.clock;
         let last_value =
@@ -37,7 +39,7 @@ fn shard_states() -> TableIterator<
             Regclass(clock.sequence),
             names::timestamp(clock.epoch.at()),
             last_value.map(|value| layout::id_of(value, definition.shard)),
-            definition.home == here,
+            of_cluster.as_ref().map_or(definition.home == here, |at_home| at_home.contains(&clock.sequence)),
         )
     }))
 }

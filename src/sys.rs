@@ -42,6 +42,7 @@ unsafe extern "C-unwind" {
     pub fn RelationCacheInvalidateEntry(relid: Oid);
     pub fn ReleaseSysCache(tuple: pg_sys::HeapTuple);
     pub fn SearchSysCache1(cache: c_int, key: Datum) -> pg_sys::HeapTuple;
+    fn SearchSysCacheExists(cache: c_int, key1: Datum, key2: Datum, key3: Datum, key4: Datum) -> bool;
     pub fn SysCacheInvalidate(cache: c_int, hash: u32);
     pub fn UnlockReleaseBuffer(buffer: Buffer);
     fn WinGetCurrentPosition(window: *mut c_void) -> i64;
@@ -531,6 +532,52 @@ pub unsafe fn log_sequence_tuple(
 pub unsafe fn may(relid: Oid, role: Oid, mode: pg_sys::AclMode) -> bool {
     // SAFETY: asks the catalogs, as the caller may.
     unsafe { pg_class_aclcheck(relid, role, mode) == pg_sys::AclResult::ACLCHECK_OK }
+}
+
+/// Whether Citus is installed in this database: its catalog of what it has on every node is there, in the schema
+/// where no one makes anything by accident.
+pub fn has_citus() -> bool {
+    // SAFETY: asks a cache, whose keys are a name and a schema.
+    unsafe {
+        let (name, none) = (Datum::from(c"pg_dist_object".as_ptr()), Datum::null());
+        let schema = Oid::from(pg_sys::PG_CATALOG_NAMESPACE).into();
+        SearchSysCacheExists(pg_sys::SysCacheIdentifier::RELNAMENSP as c_int, name, schema, none, none)
+    }
+}
+
+/// Whether a relation was made by the present transaction, in this session: then nobody else has seen it yet.
+pub fn is_new(relid: Oid) -> bool {
+    // SAFETY: an open relation's descriptor is read; the caller has locked it.
+    unsafe {
+        let relation = pg_sys::relation_open(relid, NoLock);
+        let is_new = (*relation).rd_createSubid != InvalidSubTransactionId;
+        pg_sys::relation_close(relation, NoLock);
+        is_new
+    }
+}
+
+/// Runs `f` while this session holds a lock that goes with a relation and stands in the way of nothing but itself.
+pub fn with_lock_beside<T>(relid: Oid, f: impl FnOnce() -> T) -> T {
+    const BESIDE: u16 = 1;
+    let mode = pg_sys::ExclusiveLock as pg_sys::LOCKMODE;
+    // SAFETY: an error releases the lock, too; relations themselves are locked by other tags.
+    unsafe {
+        pg_sys::LockDatabaseObject(pg_sys::RelationRelationId, relid, BESIDE, mode);
+        let result = f();
+        pg_sys::UnlockDatabaseObject(pg_sys::RelationRelationId, relid, BESIDE, mode);
+        result
+    }
+}
+
+/// Runs `f` with a snapshot of the database as it is now, whatever the transaction goes by.
+pub fn with_latest_snapshot<T>(f: impl FnOnce() -> T) -> T {
+    // SAFETY: what is pushed is popped; an error does that with its transaction or subtransaction.
+    unsafe {
+        pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
+        let result = f();
+        pg_sys::PopActiveSnapshot();
+        result
+    }
 }
 
 /// Takes the row of that OID out of this backend's copy of a catalog; PostgreSQL fetches it anew when it is asked

@@ -5,6 +5,7 @@
 //! With `TORTURE=1` in the environment the scenarios are run at length.
 
 mod clock;
+mod cluster;
 mod datum;
 mod journal;
 mod load;
@@ -14,6 +15,7 @@ mod server;
 pub mod spec;
 
 pub use clock::{DAY, HOUR, YEAR};
+pub use cluster::Cluster;
 pub use datum::{Arguments, Datum, columns, parameters};
 pub use journal::{Clock, Figures, Journal, Received};
 pub use load::{
@@ -80,18 +82,22 @@ pub fn memory_of(pid: i32, line: &str) -> i64 {
     value.trim().parse::<i64>().unwrap() * 1024
 }
 
+#[track_caller]
 pub fn one<T: for<'a> postgres::types::FromSql<'a>>(client: &mut Client, query: &str) -> T {
     client.query_one(query, &[]).unwrap_or_else(|error| panic!("{query}: {error}")).get(0)
 }
 
+#[track_caller]
 pub fn column(client: &mut Client, query: &str) -> Vec<i64> {
     values(client, query)
 }
 
+#[track_caller]
 pub fn texts(client: &mut Client, query: &str) -> Vec<String> {
     values(client, query)
 }
 
+#[track_caller]
 fn values<T: for<'a> postgres::types::FromSql<'a>>(client: &mut Client, query: &str) -> Vec<T> {
     client
         .query(query, &[])
@@ -102,6 +108,7 @@ fn values<T: for<'a> postgres::types::FromSql<'a>>(client: &mut Client, query: &
 }
 
 /// SQLSTATE, message and hint of the error that a statement raises.
+#[track_caller]
 pub fn error_of(client: &mut Client, statement: &str) -> (String, String, String) {
     let error = client.batch_execute(statement).expect_err(statement);
     let error = error.as_db_error().unwrap_or_else(|| panic!("{statement}: {error}"));

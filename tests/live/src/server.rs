@@ -333,6 +333,11 @@ fn pg_config() -> String {
     std::env::var("PG_CONFIG").unwrap_or_else(|_| "pg_config".into())
 }
 
+/// What the `pg_config` of the PostgreSQL under test says.
+pub fn pg_config_says(what: &str) -> String {
+    output(Command::new(pg_config()).arg(what))
+}
+
 /// A client's program's output, trimmed.
 fn output(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));

@@ -479,6 +479,8 @@ const OTHERS: &[&str] = &[
     "id_explain(bigint,timestamptz)",
     "backfill_id(timestamptz,integer)",
     "backfill_id(timestamptz,integer,timestamptz)",
+    // A trigger, of no arguments: tests/regress/sql/citus.sql.
+    "assign_id()",
 ];
 
 /// A short code, or something like one.
@@ -712,6 +714,9 @@ struct World {
     sequences: Vec<(i64, &'static [&'static str])>,
     /// The one that only next_id with an epoch of its own takes from.
     wild: i64,
+    /// One that ids are made of, and one that never was called and starts in the far future.
+    own: i64,
+    late: i64,
     table: i64,
     original: i64,
     originals_sequence: i64,
@@ -725,8 +730,12 @@ struct World {
     /// Shards with schema and epoch; schemas, and whether one has functions in the way of another shard.
     shards: BTreeMap<i64, (String, i64)>,
     schemas: BTreeMap<String, bool>,
+    /// Sequences that were handed over, some of which next_id has taken back since.
+    handed_over: BTreeSet<i64>,
     /// Whether the table has ids as its default.
     is_adopted: bool,
+    /// Whether the table in the schema of shard 5 has a trigger for them.
+    has_triggers: bool,
     /// When the present batch began and ended by the server's clock.
     began: i64,
     ended: i64,
@@ -754,6 +763,7 @@ impl World {
                  CREATE SEQUENCE own; CREATE SEQUENCE wild; CREATE SEQUENCE spent; SELECT setval('spent', 1125899906842623);
                  CREATE SEQUENCE narrow AS smallint; CREATE SEQUENCE down INCREMENT -1; CREATE SEQUENCE round CYCLE;
                  CREATE SEQUENCE low MAXVALUE 1125899906842622; CREATE SEQUENCE late MINVALUE 1125899906842000;
+                 CREATE TABLE insta5.t (id bigint DEFAULT insta5.next_id());
                  CREATE TABLE t (id bigserial PRIMARY KEY, small int, name text, plain bigint); CREATE VIEW v AS SELECT 1 AS id;
                  CREATE TABLE by_id (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
                  CREATE TABLE taken (id bigint) PARTITION BY RANGE (id);
@@ -771,7 +781,7 @@ impl World {
         let mut oid = |name: &str| one::<i64>(client, &format!("SELECT '{name}'::regclass::oid::bigint"));
         const UNFIT: &[&str] = &["55000"];
         const WRONG_KIND: &[&str] = &["42809"];
-        let own = oid("own");
+        let (own, late) = (oid("own"), oid("late"));
         let sequences = vec![
             (own, [].as_slice()),
             (oid("spent"), &["2200H"]),
@@ -779,7 +789,7 @@ impl World {
             (oid("down"), UNFIT),
             (oid("round"), UNFIT),
             (oid("low"), UNFIT),
-            (oid("late"), UNFIT),
+            (late, UNFIT),
             (oid("t"), WRONG_KIND),
             (oid("t_pkey"), WRONG_KIND),
             (oid("v"), WRONG_KIND),
@@ -812,6 +822,8 @@ impl World {
         World {
             sequences,
             wild,
+            own,
+            late,
             table,
             original,
             originals_sequence,
@@ -822,6 +834,8 @@ impl World {
             shards: BTreeMap::new(),
             schemas: BTreeMap::new(),
             is_adopted: false,
+            has_triggers: false,
+            handed_over: BTreeSet::new(),
             began: 0,
             ended: 0,
         }
@@ -834,6 +848,7 @@ impl World {
         let full = ["insta5", "insta6", "insta7", "insta8", "public"].map(|name| (name.to_owned(), true));
         self.schemas = full.into_iter().chain([("empty".to_owned(), false)]).collect();
         self.is_adopted = false;
+        self.has_triggers = false;
     }
 
     fn shard_faults(&self, shard: &Datum) -> Faults {
@@ -1037,6 +1052,45 @@ fn row_with_epoch(world: &World, rng: &mut Rng) -> Arguments {
         (any_sequence(world, rng), one_of(rng, &[ORIGINAL_EPOCH, ORIGINAL_EPOCH, INFINITY, MINUS_INFINITY]))
     };
     vec![or_null(shard, rng), sequence, or_null(Datum::Int(epoch), rng)]
+}
+
+/// The rule is next_id's, with node 0 for a shard, and without an epoch the original's.
+fn node_next_id_faults(world: &mut World, arguments: &Arguments, outcome: &Outcome) -> Faults {
+    let [sequence, epoch] = &arguments[..] else { unreachable!() };
+    let epoch = if *epoch == Datum::Null { Datum::Int(ORIGINAL_EPOCH) } else { epoch.clone() };
+    let mut faults = next_id_from(world, &vec![Datum::Int(0), sequence.clone(), epoch], outcome);
+    if matches!(sequence, Datum::Int(oid) if world.handed_over.contains(oid))
+        && matches!(outcome, Err(state) if &**state == "55000")
+    {
+        faults.push("55000"); // it is next_id's
+    }
+    faults
+}
+
+/// What is handed over is the value after the last one, however often it is asked for. Where a sequence is to start does
+/// not matter to that, nor that it has come to its end.
+fn hand_over_faults(world: &mut World, arguments: &Arguments, outcome: &Outcome) -> Faults {
+    let sequence = &arguments[0];
+    if let (Datum::Int(oid), Ok(Datum::Int(above))) = (sequence, outcome) {
+        world.handed_over.insert(*oid);
+        if *oid == world.own {
+            assert_eq!(*above, world.last[&-oid] + 1);
+        } else {
+            assert!(
+                [0, 1, VALUE_MAX + 1].contains(above),
+                "{above} of a sequence that nothing was taken from"
+            );
+        }
+    }
+    let mut faults: Faults = if *sequence == Datum::Int(world.late) {
+        vec![]
+    } else {
+        world.sequence_faults(sequence).into_iter().filter(|&state| state != "2200H").collect()
+    };
+    if matches!(arguments[1], Datum::Int(..0)) {
+        faults.push("22023"); // no group
+    }
+    faults
 }
 
 fn next_id_of_shard(world: &mut World, shard: &Datum, outcome: &Outcome) -> Faults {
@@ -1390,6 +1444,22 @@ const MAKERS: &[Maker] = &[
         judge: next_id_from,
     },
     Maker {
+        signature: "shard_hand_over(regclass,integer)",
+        is_slow: false,
+        call: "(SELECT above FROM shard_hand_over(a0, a1))",
+        types: &["regclass", "integer"],
+        row: |world, rng| vec![any_sequence(world, rng), any_shard(2, rng)],
+        judge: hand_over_faults,
+    },
+    Maker {
+        signature: "node_next_id(regclass,timestamptz)",
+        is_slow: false,
+        call: "node_next_id(a0, a1)",
+        types: &["regclass", "timestamptz"],
+        row: |world, rng| row_with_epoch(world, rng).split_off(1),
+        judge: node_next_id_faults,
+    },
+    Maker {
         signature: "next_id(integer,regclass,timestamptz)",
         is_slow: false,
         call: "next_id(a0, a1, a2)",
@@ -1498,6 +1568,26 @@ const MAKERS: &[Maker] = &[
         types: &["integer", "regclass", "text", "boolean"],
         row: adopt_table_row,
         judge: adopt_table_faults,
+    },
+    Maker {
+        signature: "create_id_triggers(integer)",
+        is_slow: true,
+        call: "count(*) FROM create_id_triggers(a0)",
+        types: &["integer"],
+        row: |_, rng| vec![any_shard(2, rng)],
+        judge: |world, arguments, outcome| {
+            let faults = world.shard_faults(&arguments[0]);
+            // Shard 5 has a table, which wants one once in a batch.
+            match arguments[0] {
+                Datum::Int(5) => {
+                    let wants = !std::mem::replace(&mut world.has_triggers, true);
+                    assert_eq!(*outcome, Ok(Datum::Int(wants.into())));
+                }
+                Datum::Int(6) => assert_eq!(*outcome, Ok(Datum::Int(0))),
+                _ => {}
+            }
+            faults
+        },
     },
     Maker {
         signature: "create_partitions(regclass,text,integer,timestamptz,timestamptz)",

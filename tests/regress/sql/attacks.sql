@@ -145,6 +145,10 @@ INSERT INTO calls (target, statement, rightly) VALUES
 ('shards', 'SELECT pg_catalog.count(shards) FROM public.shards', '$1 = (SELECT count(*) FROM pg_proc WHERE proname ~ ''^shard_\d+$'')::text'),
 ('advance_shard(integer,bigint)', 'SELECT public.advance_shard(%s, public.make_id(''2020-01-01+00'', %1$s, 0))', 'id_shard($1::bigint) = %s'),
 ('claim_shard(integer)', 'SELECT public.claim_shard(%s)', '$1 = '''''),
+('node_next_id(regclass,timestamp with time zone)', 'SELECT public.node_next_id(''insta%s.table_id_seq'')', 'id_shard($1::bigint) = 0'),
+('node_next_id(regclass,timestamp with time zone)', 'SELECT public.node_next_id(''insta%s.table_id_seq'', ''2011-08-24 21:07:01.721+00'')', 'id_shard($1::bigint) = 0'),
+('shard_hand_over(regclass,integer)', 'SELECT above FROM public.shard_hand_over(''insta%s.table_id_seq'')', '$1 = (SELECT last_value FROM insta%s.table_id_seq WHERE NOT is_called)::text'),
+('next_id(integer)', 'SELECT public.next_id(%s)', 'id_shard($1::bigint) = %s'), -- takes it back
 ('adopt_table(integer,regclass,text,boolean)', 'SELECT adopted FROM public.adopt_table(%s, ''insta%1$s.serials'', dry_run => true)', '$1 = ''false'''),
 ('adopt_table(integer,regclass,text,boolean)', 'SELECT adopted FROM public.adopt_table(%s, ''insta%1$s.serials'')', '$1 = ''true'''),
 ('adopt_table(integer,regclass,text,boolean)', 'SELECT adopted FROM public.adopt_table(%s, ''insta%1$s.identities'')', '$1 = ''true'''),
@@ -181,6 +185,8 @@ INSERT INTO calls (target, statement, rightly) VALUES
 ('drop_partitions(regclass,timestamp with time zone,timestamp with time zone,boolean)', 'SELECT public.drop_partitions(''insta%s.days'', ''2025-03-01+00'', ''2012-01-01+00'', true)', '$1 = ''insta%s.days_p20250201'''),
 ('insta.next_id()', 'SELECT insta%s.next_id()', 'id_shard($1::bigint) = %s'),
 ('insta.next_id()', 'INSERT INTO insta%s.serials DEFAULT VALUES RETURNING id', 'id_shard($1::bigint) = %s'),
+('create_id_triggers(integer)', 'SELECT pg_catalog.count(*) FROM public.create_id_triggers(%s)', '$1 = ''3'''),
+('assign_id()', 'INSERT INTO insta%s.serials DEFAULT VALUES RETURNING id', 'id_shard($1::bigint) = %s'),
 ('insta.id_time(bigint)', 'SELECT insta%s.id_time(1671372309237077023)', '$1 = ''2017-12-16 22:25:27.28+00'''),
 ('insta.epoch()', 'SELECT insta%s.epoch()', '$1 = ''2011-08-24 21:07:01.721+00'''),
 ('insta.shard_()', 'SELECT sequence FROM insta%s.shard_%1$s()', '$1 = ''insta%s.table_id_seq''');

@@ -1,0 +1,127 @@
+//! Citus clusters for the tests, where Citus is to be had.
+
+use crate::server::{Server, pg_config_says};
+use std::path::Path;
+
+/// A coordinator and its workers, with the extension in the database `postgres` of each.
+pub struct Cluster {
+    /// The coordinator first. Its group is 0; the workers' are 1, 2 and so on.
+    pub nodes: Vec<Server>,
+}
+
+/// What every node needs.
+const SETTINGS: &[(&str, &str)] = &[
+    ("shared_preload_libraries", "citus"),
+    ("wal_level", "logical"),
+    ("fsync", "off"),
+    ("max_worker_processes", "32"),
+    ("max_prepared_transactions", "100"),
+    // They reach each other by sockets.
+    ("citus.node_conninfo", "sslmode=disable"),
+    ("citus.enable_statistics_collection", "off"),
+    // What a move has left behind is in the way of the next one there.
+    ("citus.defer_shard_delete_interval", "100ms"),
+];
+
+impl Cluster {
+    /// Starts a cluster; `None`, with a word, where this PostgreSQL has no Citus.
+    pub fn start(workers: usize) -> Option<Cluster> {
+        Cluster::start_of(workers, || Server::start(SETTINGS))
+    }
+
+    /// The same with a clock of its own on each node.
+    pub fn start_with_clocks_of_their_own(workers: usize) -> Option<Cluster> {
+        Cluster::start_of(workers, || Server::start_with_a_clock_of_its_own(SETTINGS))
+    }
+
+    fn start_of(workers: usize, start: impl Fn() -> Server) -> Option<Cluster> {
+        let control = Path::new(&pg_config_says("--sharedir")).join("extension/citus.control");
+        if !control.exists() {
+            println!(
+                "skipped: Citus is not available to this PostgreSQL (there is no {})",
+                control.display()
+            );
+            return None;
+        }
+        let cluster = Cluster { nodes: (0..=workers).map(|_| start()).collect() };
+        for node in &cluster.nodes {
+            prepare(node);
+        }
+        let mut client = cluster.nodes[0].connect();
+        let (host, port) = cluster.address(0);
+        client.execute("SELECT citus_set_coordinator_host($1, $2)", &[&host, &port]).unwrap();
+        for worker in 1..=workers {
+            cluster.add(worker);
+        }
+        client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+        let version =
+            crate::texts(&mut client, "SELECT extversion FROM pg_extension WHERE extname = 'citus'");
+        println!("Citus {}", version[0]);
+        Some(cluster)
+    }
+
+    /// Makes a server that runs a part of the cluster.
+    pub fn add(&self, node: usize) {
+        let (host, port) = self.address(node);
+        self.nodes[0].connect().execute("SELECT citus_add_node($1, $2)", &[&host, &port]).unwrap();
+    }
+
+    /// One more worker.
+    pub fn grow(&mut self) {
+        let worker = Server::start(SETTINGS);
+        prepare(&worker);
+        self.nodes.push(worker);
+        self.add(self.nodes.len() - 1);
+    }
+
+    /// How the other nodes know it: libpq takes a socket's folder for a host.
+    pub fn address(&self, node: usize) -> (String, i32) {
+        (self.nodes[node].path().display().to_string(), 5432)
+    }
+
+    /// The node that has the tables of a distributed schema.
+    pub fn home_of(&self, schema: &str) -> usize {
+        let query =
+            format!("SELECT DISTINCT nodename FROM citus_shards WHERE table_name::text LIKE '{schema}.%'");
+        let hosts = crate::texts(&mut self.nodes[0].connect(), &query);
+        assert_eq!(hosts.len(), 1, "{schema} is on {hosts:?}");
+        self.nodes.iter().position(|node| node.path().display().to_string() == hosts[0]).unwrap()
+    }
+
+    /// Moves a distributed schema: `block_writes`, or `force_logical`, which lets them go on.
+    pub fn move_schema(&self, schema: &str, to: usize, mode: &str) {
+        let (host, port) = self.address(to);
+        self.make_move(&format!("SELECT citus_schema_move('{schema}', '{host}', {port}, '{mode}')"));
+    }
+
+    /// Moves all that a node has to others, and lets it have some again.
+    pub fn drain(&self, node: usize) {
+        let (host, port) = self.address(node);
+        self.make_move(&format!("SELECT citus_drain_node('{host}', {port})"));
+        let again = format!("SELECT citus_set_node_property('{host}', {port}, 'shouldhaveshards', true)");
+        self.nodes[0].connect().batch_execute(&again).unwrap();
+    }
+
+    fn make_move(&self, statement: &str) {
+        self.nodes[0].wait_for(statement, || match self.nodes[0].connect().batch_execute(statement) {
+            Ok(()) => true,
+            // What the last move has left there is in use.
+            Err(error) if said(&error).contains("leftover from the previous move") => false,
+            Err(error) => panic!("{statement}: {error:?}"),
+        });
+    }
+}
+
+fn said(error: &postgres::Error) -> String {
+    error.as_db_error().map(|error| error.message().to_owned()).unwrap_or_default()
+}
+
+fn prepare(node: &Server) {
+    let mut client = node.connect();
+    // How a node reaches itself.
+    client
+        .batch_execute(&format!("ALTER SYSTEM SET citus.local_hostname = '{}'", node.path().display()))
+        .unwrap();
+    client.batch_execute("SELECT pg_reload_conf()").unwrap();
+    client.batch_execute("CREATE EXTENSION citus").unwrap();
+}

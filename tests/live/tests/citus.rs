@@ -1,0 +1,673 @@
+//! On a Citus cluster: ids of a shard are made on the node that has its tables and nowhere else, they go on above what
+//! has been made elsewhere when these move, and no row is lost and no id made twice, whichever node the clients are
+//! connected to. Where this PostgreSQL has no Citus the tests say so and do nothing.
+
+use instagram_id_live::*;
+use postgres::error::SqlState;
+use postgres::{Client, NoTls};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Shard 5 with a table, distributed as a schema; by default its ids are the shard's.
+fn distribute(cluster: &Cluster) -> usize {
+    cluster.nodes[0]
+        .connect()
+        .batch_execute(
+            "SELECT create_shard(5);
+             CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint);
+             SELECT citus_schema_distribute('insta5')",
+        )
+        .unwrap();
+    cluster.home_of("insta5")
+}
+
+/// The same with triggers.
+fn distribute_with_triggers(cluster: &Cluster) -> usize {
+    let home = distribute(cluster);
+    let made = texts(
+        &mut cluster.nodes[0].connect(),
+        "SELECT table_name || '.' || column_name FROM create_id_triggers(5)",
+    );
+    assert_eq!(made, ["insta5.photos.id"]);
+    home
+}
+
+const NEXT_ID: &str = "SELECT insta5.next_id()";
+
+fn next_id(client: &mut Client) -> i64 {
+    one(client, NEXT_ID)
+}
+
+#[track_caller]
+fn is_refused(client: &mut Client, statement: &str, home: &str) {
+    let (code, message, hint) = error_of(client, statement);
+    assert_eq!(code, "55000", "{statement}: {message}");
+    assert!(message.contains(&format!("at home on node {home}")), "{statement}: {message}");
+    assert!(hint.contains("create_id_triggers"), "{statement}: {hint}");
+}
+
+#[test]
+fn ids_are_made_at_home_and_nowhere_else() {
+    let Some(cluster) = Cluster::start(2) else { return };
+    let home = distribute(&cluster);
+    let (host, port) = cluster.address(home);
+    let name = format!("{host}:{port}");
+    let ways = [
+        NEXT_ID,
+        "SELECT next_id(5)",
+        "SELECT next_id(5, 'insta5.table_id_seq')",
+        "SELECT next_ids(5, 10)",
+        "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))",
+    ];
+    for (number, node) in cluster.nodes.iter().enumerate().filter(|(number, _)| *number != home) {
+        let mut client = node.connect();
+        // Twice: what is remembered after the first time must not let the second pass.
+        for way in ways.iter().chain(&ways) {
+            is_refused(&mut client, way, &name);
+        }
+        is_refused(&mut client, "INSERT INTO insta5.photos (batch) VALUES (1)", &name);
+        is_refused(&mut client, "INSERT INTO insta5.photos (batch) SELECT generate_series(1, 10)", &name);
+        let copy = client.copy_in("COPY insta5.photos (batch) FROM STDIN").and_then(|mut writer| {
+            std::io::Write::write_all(&mut writer, b"1\n").unwrap();
+            writer.finish()
+        });
+        assert_eq!(copy.unwrap_err().code().unwrap().code(), "55000", "node {number}");
+    }
+    let mut client = cluster.nodes[home].connect();
+    let mut ids: Vec<i64> = (0..1000).map(|_| next_id(&mut client)).collect();
+    ids.extend(column(&mut client, "INSERT INTO insta5.photos (batch) VALUES (1), (2), (3) RETURNING id"));
+    ids.extend(column(&mut client, "SELECT next_ids(5, 3000)"));
+    // An INSERT ... SELECT from a table of the schema evaluates the default at home, from any node.
+    for node in &cluster.nodes {
+        let insert = "INSERT INTO insta5.photos (batch) SELECT batch FROM insta5.photos LIMIT 3 RETURNING id";
+        ids.extend(column(&mut node.connect(), insert));
+    }
+    check_unique_and_increasing(&[ids]);
+}
+
+/// What is not distributed is not concerned, and what was comes back.
+#[test]
+fn what_is_not_distributed_is_at_home_on_the_coordinator() {
+    let Some(cluster) = Cluster::start(2) else { return };
+    let mut client = cluster.nodes[0].connect();
+    client.batch_execute("SELECT create_shard(9)").unwrap();
+    let mut ids: Vec<i64> = (0..100).map(|_| one(&mut client, "SELECT next_id(9)")).collect();
+    check_unique_and_increasing(&[ids.clone()]);
+    // A session that knows it is alone, when it gets copies.
+    client
+        .batch_execute("CREATE TABLE insta9.photos (id bigint PRIMARY KEY DEFAULT insta9.next_id())")
+        .unwrap();
+    let mut other = cluster.nodes[0].connect();
+    other.batch_execute("SELECT citus_schema_distribute('insta9')").unwrap();
+    let home = cluster.home_of("insta9");
+    assert_eq!(error_of(&mut client, "SELECT next_id(9)").0, "55000");
+    ids.extend(column(
+        &mut cluster.nodes[home].connect(),
+        "INSERT INTO insta9.photos DEFAULT VALUES RETURNING id",
+    ));
+    assert_eq!(error_of(&mut client, "SELECT next_id(9)").0, "55000");
+    other.batch_execute("SELECT citus_schema_undistribute('insta9')").unwrap();
+    ids.extend(column(&mut client, "INSERT INTO insta9.photos DEFAULT VALUES RETURNING id"));
+    assert_eq!(error_of(&mut cluster.nodes[home].connect(), "SELECT insta9.next_id()").0, "55000");
+    ids.extend(column(&mut other, "SELECT insta9.next_id()"));
+    check_unique_and_increasing(&[ids]);
+}
+
+/// Ids of one shard are above all that were made before, wherever that was and whatever the clocks show there: also those
+/// that are in no table. Sessions on the old home notice at once.
+#[test]
+fn ids_go_on_above_after_moves_between_clocks_that_differ() {
+    let Some(cluster) = Cluster::start_with_clocks_of_their_own(2) else { return };
+    distribute_with_triggers(&cluster);
+    let mut clients: Vec<Client> = cluster.nodes.iter().map(Server::connect).collect();
+    let mut ids = vec![];
+    for (round, mode) in ["block_writes", "force_logical"].iter().cycle().take(length(8, 60)).enumerate() {
+        let home = cluster.home_of("insta5");
+        let target = 3 - home;
+        // The old home is a second ahead; and the coordinator sometimes that far behind.
+        cluster.nodes[home].set_clock(1.0);
+        cluster.nodes[target].set_clock(0.0);
+        cluster.nodes[0].set_clock([0.0, -1.0][round % 2]);
+        ids.extend((0..50).map(|_| next_id(&mut clients[home])));
+        let batch = format!(
+            "INSERT INTO insta5.photos (batch) SELECT {round} FROM generate_series(1, 50) RETURNING id"
+        );
+        ids.extend(column(&mut clients[round % 3], &batch));
+        clients[0].batch_execute("DELETE FROM insta5.photos").unwrap();
+        // In the middle of a transaction; but a replication slot would wait for its end.
+        if *mode == "block_writes" {
+            clients[home].batch_execute("BEGIN").unwrap();
+            ids.push(next_id(&mut clients[home]));
+        }
+        cluster.move_schema("insta5", target, mode);
+        ids.push(next_id(&mut clients[target]));
+        let (host, port) = cluster.address(target);
+        is_refused(&mut clients[home], NEXT_ID, &format!("{host}:{port}"));
+        clients[home].batch_execute("ROLLBACK").unwrap();
+    }
+    check_unique_and_increasing(&[ids]);
+}
+
+/// Every kind of insert. Those that return no ids are read again.
+fn inserts(table: &'static str) -> Vec<Work> {
+    let prepared: Work = Box::new(move |client, received| {
+        let insert =
+            client.prepare(&format!("INSERT INTO {table} (batch) VALUES ($1), ($2) RETURNING id"))?;
+        (0..10).try_for_each(|n: i64| received.run_prepared(client, &insert, &[&n, &(n + 1)]))
+    });
+    let row = format!("INSERT INTO {table} DEFAULT VALUES RETURNING id;");
+    let ways = [
+        query(row.clone()),
+        query(format!("INSERT INTO {table} (batch) VALUES (1), (2), (3) RETURNING id")),
+        prepared,
+        query(format!("INSERT INTO {table} (batch) SELECT generate_series(1, 100) RETURNING id")),
+        copy(table, 200),
+        query(format!("INSERT INTO {table} (batch) SELECT batch FROM {table} LIMIT 50 RETURNING id")),
+        query(format!("BEGIN; {row} {row} COMMIT")),
+    ];
+    ways.into_iter().map(with_retries).collect()
+}
+
+/// Whoever holds one lock of a table that moves, and wants another, may be told to try again.
+fn with_retries(work: Work) -> Work {
+    Box::new(move |client, received| {
+        loop {
+            match work(client, received) {
+                Err(error) if error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED) => {
+                    println!("a deadlock, tried again");
+                    client.batch_execute("ROLLBACK")?;
+                }
+                result => return result,
+            }
+        }
+    })
+}
+
+/// Has sessions on every node insert in every way, and returns what they have received; all of it must be in the table, and
+/// nothing else.
+fn insert_from_every_node(cluster: &Cluster, table: &'static str, during: impl FnOnce()) -> Vec<Received> {
+    let next = AtomicUsize::new(0);
+    let connect = || cluster.nodes[next.fetch_add(1, Ordering::Relaxed) % cluster.nodes.len()].try_connect();
+    let before: BTreeSet<i64> =
+        column(&mut cluster.nodes[0].connect(), &format!("SELECT id FROM {table}")).into_iter().collect();
+    let (received, ()) = under_load(connect, 2 * cluster.nodes.len(), &inserts(table), during);
+    let rows = column(&mut cluster.nodes[0].connect(), &format!("SELECT id FROM {table} ORDER BY id"));
+    let mut ids: Vec<i64> = received.iter().flat_map(|session| &session.ids).copied().chain(before).collect();
+    ids.sort_unstable();
+    assert!(rows == ids, "{} rows, {} ids were received", rows.len(), ids.len());
+    received
+}
+
+#[test]
+fn no_row_is_lost_and_no_id_made_twice_while_the_schema_moves() {
+    let Some(cluster) = Cluster::start(2) else { return };
+    distribute_with_triggers(&cluster);
+    let mut client = cluster.nodes[0].connect();
+    client.batch_execute("CREATE INDEX ON insta5.photos (batch)").unwrap();
+    let mut journal =
+        Journal::new("Citus: every insert from every node, while the schema moves", Clock::IN_STEP);
+    let received = insert_from_every_node(&cluster, "insta5.photos", || {
+        for mode in ["block_writes", "force_logical"].iter().cycle().take(length(8, 100)) {
+            cluster.move_schema("insta5", 3 - cluster.home_of("insta5"), mode);
+            journal.faults += 1;
+        }
+        // A rebalance.
+        cluster.drain(cluster.home_of("insta5"));
+        journal.faults += 1;
+    });
+    journal.add(received);
+    journal.check();
+}
+
+/// Tables that are distributed by a column: every node makes ids of its own.
+#[test]
+fn each_node_makes_ids_of_its_own_for_tables_distributed_by_a_column() {
+    let Some(cluster) = Cluster::start(2) else { return };
+    let mut client = cluster.nodes[0].connect();
+    client
+        .batch_execute(
+            "SET citus.shard_count = 8;
+             CREATE SEQUENCE photo_ids;
+             CREATE TABLE photos (id bigint DEFAULT node_next_id('photo_ids'), batch bigint);
+             CREATE INDEX ON photos (batch);
+             SELECT create_distributed_table('photos', 'id')",
+        )
+        .unwrap();
+    let received = insert_from_every_node(&cluster, "photos", || {
+        std::thread::sleep(length(Duration::from_secs(3), Duration::from_secs(60)));
+    });
+    let ids: Vec<i64> = received.iter().flat_map(|session| &session.ids).copied().collect();
+    let mut of_nodes: BTreeSet<i64> = ids.iter().map(|id| (id >> 10) & 8191).collect();
+    println!("{} ids of nodes {of_nodes:?}", ids.len());
+    assert_eq!(duplicates(&[ids]), 0);
+    assert!((0..3).all(|group| of_nodes.remove(&group)) && of_nodes.is_empty());
+
+    // A fixed shard would be made by each of them from a copy.
+    client
+        .batch_execute(
+            "SELECT create_shard(7);
+             CREATE TABLE fixed (id bigint DEFAULT next_id(7, 'insta7.table_id_seq'), batch bigint);
+             SELECT create_distributed_table('fixed', 'id')",
+        )
+        .unwrap();
+    client.batch_execute("INSERT INTO fixed (batch) VALUES (1), (2)").unwrap();
+    let (code, message, hint) = error_of(
+        &mut client,
+        "INSERT INTO photos (batch) SELECT next_id(7, 'insta7.table_id_seq') FROM photos",
+    );
+    assert_eq!(code, "55000", "{message}");
+    assert!(message.contains("group 0") && hint.contains("node_next_id()"), "{message}: {hint}");
+    let mut worker = cluster.nodes[1].connect();
+    assert_eq!(error_of(&mut worker, "INSERT INTO fixed (batch) VALUES (1)").0, "55000");
+}
+
+/// However a shard comes to be distributed, and wherever it goes.
+#[test]
+fn shards_are_distributed_in_every_way() {
+    let Some(mut cluster) = Cluster::start(1) else { return };
+    let mut client = cluster.nodes[0].connect();
+    client
+        .batch_execute(
+            "-- Made as a distributed schema.
+             SET citus.enable_schema_based_sharding = on;
+             SELECT create_shard(1);
+             CREATE TABLE insta1.photos (id bigint PRIMARY KEY DEFAULT insta1.next_id(), batch bigint);
+             SELECT create_id_triggers(1);
+             -- Into one that is there, and has tables.
+             CREATE SCHEMA tenant;
+             CREATE TABLE tenant.others (id bigint);
+             RESET citus.enable_schema_based_sharding;
+             SELECT create_shard(2, 'tenant', if_not_exists => true);
+             CREATE TABLE tenant.photos (id bigint PRIMARY KEY DEFAULT tenant.next_id(), batch bigint);
+             SELECT create_id_triggers(2);
+             -- With rows, and triggers before that.
+             SELECT create_shard(3);
+             CREATE TABLE insta3.photos (id bigint PRIMARY KEY DEFAULT insta3.next_id(), batch bigint);
+             INSERT INTO insta3.photos SELECT next_id(3), n FROM generate_series(1, 1000) AS n;
+             SELECT create_id_triggers(3);
+             SET citus.enable_unsafe_triggers = on;
+             SELECT citus_schema_distribute('insta3');
+             RESET citus.enable_unsafe_triggers;
+             -- After an hour ahead, where nothing but the sequence knows of the ids.
+             SELECT create_shard(4, 'four');
+             CREATE TABLE four.photos (id bigint PRIMARY KEY DEFAULT four.next_id(), batch bigint);
+             SELECT advance_shard(4, make_id(now() + interval '1 hour', 4, 0));
+             SELECT citus_schema_distribute('four');
+             SELECT create_id_triggers(4);
+             -- Nothing to distribute but the shard.
+             SELECT create_shard(6)",
+        )
+        .unwrap();
+    let an_hour_ahead: i64 = one(&mut client, "SELECT make_id(now() + interval '50 minutes', 4, 0)");
+    let mut ids: Vec<Vec<i64>> = vec![vec![]; 5];
+    let shards = ["insta1", "tenant", "insta3", "four"];
+    ids[2] = column(&mut client, "SELECT id FROM insta3.photos ORDER BY id");
+    ids[3].push(an_hour_ahead);
+    let mut round = |cluster: &Cluster| {
+        for (shard, schema) in shards.iter().enumerate() {
+            for node in &cluster.nodes {
+                let insert = format!("INSERT INTO {schema}.photos (batch) VALUES (1), (2) RETURNING id");
+                let made = column(&mut node.connect(), &insert);
+                assert!(made.iter().all(|id| (id >> 10) & 8191 == shard as i64 + 1), "{made:?}");
+                ids[shard].extend(made);
+            }
+            let home = cluster.home_of(schema);
+            ids[shard].push(one(&mut cluster.nodes[home].connect(), &format!("SELECT {schema}.next_id()")));
+        }
+    };
+    round(&cluster);
+    // A node that joins; everything goes to it.
+    cluster.grow();
+    round(&cluster);
+    for schema in shards {
+        cluster.move_schema(schema, 2, "block_writes");
+    }
+    round(&cluster);
+    // And the first one leaves, with its copies as they are, and comes back under another number.
+    let (host, port) = cluster.address(1);
+    client.execute("SELECT citus_remove_node($1, $2)", &[&host, &port]).unwrap();
+    cluster.add(1);
+    for schema in shards {
+        cluster.move_schema(schema, 1, "block_writes");
+    }
+    round(&cluster);
+    // Without tables a shard is at home on the coordinator.
+    ids[4].extend((0..100).map(|_| one::<i64>(&mut client, "SELECT next_id(6)")));
+    client.batch_execute("DROP SCHEMA insta6 CASCADE").unwrap();
+    check_unique_and_increasing(&ids);
+}
+
+/// The hand-over holds where a node crashes right after it, even if no commit waits for the disk there.
+#[test]
+fn a_copy_that_was_handed_over_stays_shut_after_a_crash() {
+    let Some(cluster) = Cluster::start(2) else { return };
+    let home = distribute_with_triggers(&cluster);
+    let mut ids = vec![];
+    for node in &cluster.nodes {
+        let mut client = node.connect();
+        client.batch_execute("ALTER SYSTEM SET synchronous_commit = off").unwrap();
+        client.batch_execute("ALTER SYSTEM SET wal_writer_delay = '10s'").unwrap();
+        client.batch_execute("SELECT pg_reload_conf()").unwrap();
+    }
+    let insert = "INSERT INTO insta5.photos (batch) VALUES (1), (2), (3) RETURNING id";
+    for _ in 0..length(3, 20) {
+        let mut client = cluster.nodes[home].connect();
+        // Ahead of the clock, which would hide a loss.
+        client.batch_execute("SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))").unwrap();
+        ids.extend(column(&mut cluster.nodes[0].connect(), insert));
+        client.batch_execute("CHECKPOINT").unwrap();
+        // As the other node would, if it were the home.
+        let above: i64 = one(&mut client, "SELECT above FROM shard_hand_over('insta5.table_id_seq')");
+        cluster.nodes[home].crash();
+        cluster.nodes[home].launch();
+        let mut client = cluster.nodes[home].connect();
+        assert!(one::<bool>(&mut client, "SELECT NOT is_called FROM insta5.table_id_seq"), "open again");
+        assert_eq!(one::<i64>(&mut client, "SELECT last_value FROM insta5.table_id_seq"), above);
+        ids.extend(column(&mut client, insert));
+    }
+    check_unique_and_increasing(&[ids]);
+}
+
+/// A node that does not answer is named; when it does, ids go on.
+#[test]
+fn a_node_that_is_down_keeps_others_from_taking_over() {
+    let Some(cluster) = Cluster::start(3) else { return };
+    let home = distribute_with_triggers(&cluster);
+    let [target, third] = [1 + home % 3, 1 + (home + 1) % 3];
+    let insert = "INSERT INTO insta5.photos (batch) VALUES (1) RETURNING id";
+    let mut ids = column(&mut cluster.nodes[0].connect(), insert);
+    cluster.move_schema("insta5", target, "block_writes");
+    cluster.nodes[third].stop();
+    let (code, message, hint) = error_of(&mut cluster.nodes[target].connect(), insert);
+    assert_eq!(code, "08000", "{message}");
+    assert!(
+        message.contains(&cluster.address(third).0) && hint.contains("citus_remove_node"),
+        "{message}: {hint}"
+    );
+    cluster.nodes[third].launch();
+    ids.extend(column(&mut cluster.nodes[0].connect(), insert));
+    // Where nothing moves, nobody else is needed.
+    cluster.nodes[third].stop();
+    ids.extend(column(&mut cluster.nodes[target].connect(), insert));
+    check_unique_and_increasing(&[ids]);
+}
+
+/// Two nodes that both take themselves for the home, which Citus does not let happen: what keeps ids apart is on the pages,
+/// and in nothing that anyone believes.
+#[test]
+fn two_nodes_that_both_take_themselves_for_the_home_repeat_nothing() {
+    let Some(cluster) = Cluster::start(2) else { return };
+    let home = distribute_with_triggers(&cluster);
+    let mut other = cluster.nodes[3 - home].connect();
+    let placements = format!("UPDATE pg_dist_placement SET groupid = {} WHERE groupid = {home}", 3 - home);
+    assert!(other.execute(&placements, &[]).unwrap() > 0);
+    let mut journal = Journal::new("Citus: two nodes that both make ids of a shard", Clock::IN_STEP);
+    let next = AtomicUsize::new(0);
+    let connect = || cluster.nodes[1 + next.fetch_add(1, Ordering::Relaxed) % 2].try_connect();
+    let work = [
+        query(NEXT_ID),
+        query("SELECT next_ids(5, 1000)"),
+        query(format!("BEGIN; {NEXT_ID}; {NEXT_ID}; COMMIT")),
+    ];
+    let (received, ()) = under_load(connect, 6, &work, || {
+        std::thread::sleep(length(Duration::from_secs(5), Duration::from_secs(120)));
+    });
+    journal.add(received);
+    journal.check();
+}
+
+/// What a call costs at home, to one on a server without Citus; a row by trigger, to one with an id of its own; and a
+/// take-over.
+#[test]
+fn what_it_costs() {
+    let Some(cluster) = Cluster::start(2) else { return };
+    let mut home = distribute_with_triggers(&cluster);
+    let alone = Server::start(&[("fsync", "off")]);
+    setup(&mut alone.connect());
+    let mut sessions = [cluster.nodes[home].connect(), alone.connect()];
+    let pids = sessions.each_mut().map(|client| one::<i32>(client, "SELECT pg_backend_pid()"));
+    let mut least = [f64::MAX; 2];
+    for _ in 0..length(15, 60) {
+        for (n, (client, pid)) in std::iter::zip(&mut sessions, pids).enumerate() {
+            let before = cpu_time(pid);
+            client.batch_execute("SELECT count(next_id(5)) FROM generate_series(1, 50000)").unwrap();
+            least[n] = least[n].min((cpu_time(pid) - before).as_secs_f64());
+        }
+    }
+    let ratio = least[0] / least[1];
+    println!("CPU time of next_id at home to a server without Citus: {ratio:.3}");
+    assert!(ratio < 1.2);
+
+    cluster.nodes[0]
+        .connect()
+        .batch_execute("CREATE TABLE insta5.plain (id bigint PRIMARY KEY, batch bigint)")
+        .unwrap();
+    for (node, name) in [(0, "the coordinator"), (home, "the home")] {
+        let mut client = cluster.nodes[node].connect();
+        let by_trigger = client.prepare("INSERT INTO insta5.photos (batch) VALUES ($1)").unwrap();
+        let by_client = client.prepare("INSERT INTO insta5.plain (batch, id) VALUES ($1, $2)").unwrap();
+        let mut id = 0;
+        let ratios = (0..length(7, 40)).map(|_| {
+            let counts = [true, false].map(|trigger| {
+                let started = Instant::now();
+                let mut count = 0;
+                while started.elapsed() < Duration::from_millis(400) {
+                    id += 1;
+                    let done = if trigger {
+                        client.execute(&by_trigger, &[&id])
+                    } else {
+                        client.execute(&by_client, &[&id, &(id + (node as i64) * 1_000_000_000)])
+                    };
+                    assert_eq!(done.unwrap(), 1);
+                    count += 1;
+                }
+                f64::from(count)
+            });
+            counts[0] / counts[1]
+        });
+        let ratio = middle(ratios.collect());
+        println!("rows a second by way of {name}, by trigger to with an id of their own: {ratio:.3}");
+        assert!(ratio > 0.5);
+    }
+    let first_ids = (0..length(4, 20)).map(|_| {
+        home = 3 - home;
+        cluster.move_schema("insta5", home, "block_writes");
+        let mut client = cluster.nodes[home].connect();
+        client.batch_execute("SELECT 1").unwrap();
+        let started = Instant::now();
+        next_id(&mut client);
+        started.elapsed()
+    });
+    println!("the first id after a move: {:?}", median(first_ids.collect()));
+}
+
+fn middle(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[test]
+fn the_page_about_citus() {
+    let Some(cluster) = Cluster::start(2) else { return };
+    run_page(include_str!("../../../docs/citus.md"), 9, &mut [("", cluster.nodes[0].connect())]);
+}
+
+/// A node that leaves before anyone has asked how far it came: nothing is made that might be there already, until someone says
+/// where to go on.
+#[test]
+fn a_home_that_is_gone_is_not_passed_over() {
+    let Some(cluster) = Cluster::start(3) else { return };
+    let mut coordinator = cluster.nodes[0].connect();
+    let insert = "INSERT INTO insta5.photos (batch) VALUES (1) RETURNING id";
+    let mut ids = vec![];
+    let first = distribute_with_triggers(&cluster);
+    for disable in [true, false] {
+        let home = cluster.home_of("insta5");
+        let target = (1..=3).find(|node| *node != home && (disable || *node != first)).unwrap();
+        let mut at_home = cluster.nodes[home].connect();
+        ids.push(one(&mut at_home, "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))"));
+        ids.extend(column(&mut at_home, insert));
+        drop(at_home);
+        cluster.move_schema("insta5", target, "block_writes");
+        let (host, port) = cluster.address(home);
+        let leave = if disable {
+            "SELECT citus_disable_node($1, $2, true)"
+        } else {
+            "SELECT citus_remove_node($1, $2)"
+        };
+        coordinator.execute(leave, &[&host, &port]).unwrap();
+        // As often as it is tried, also by way of another home in between.
+        for _ in 0..2 {
+            let (code, message, hint) = error_of(&mut coordinator, insert);
+            assert_eq!(code, "55000", "{message}");
+            assert!(
+                message.contains(&format!("group {home}")) && hint.contains("advance_shard()"),
+                "{message}: {hint}"
+            );
+        }
+        if disable {
+            coordinator.execute("SELECT citus_activate_node($1, $2)", &[&host, &port]).unwrap();
+        } else {
+            let last = *ids.last().unwrap();
+            let advance = format!("SELECT advance_shard(5, {last})");
+            ids.push(one::<i64>(&mut cluster.nodes[target].connect(), &advance) + 1);
+            ids.pop();
+        }
+        ids.extend(column(&mut coordinator, insert));
+    }
+    check_unique_and_increasing(&[ids]);
+}
+
+/// The view says where a shard is at home, each node for itself.
+#[test]
+fn the_view_says_where_a_shard_is_at_home() {
+    let Some(cluster) = Cluster::start(2) else { return };
+    let home = distribute(&cluster);
+    cluster.nodes[0].connect().batch_execute("SELECT create_shard(9)").unwrap();
+    for (number, node) in cluster.nodes.iter().enumerate() {
+        let mut client = node.connect();
+        let at_home = column(&mut client, "SELECT shard::int8 FROM shards WHERE at_home ORDER BY shard");
+        let expected: Vec<i64> =
+            [(5, home), (9, 0)].iter().filter(|(_, at)| *at == number).map(|(shard, _)| *shard).collect();
+        assert_eq!(at_home, expected, "node {number}");
+        // And so all that have moved can be taken over, say before the node is removed that they were on.
+        client.batch_execute("SELECT next_id(shard) FROM shards WHERE at_home").unwrap();
+    }
+}
+
+/// What Citus forbids, or another role lacks, is told as it is.
+#[test]
+fn refusals_tell_what_is_in_the_way() {
+    let Some(cluster) = Cluster::start(2) else { return };
+    let home = distribute_with_triggers(&cluster);
+    let mut coordinator = cluster.nodes[0].connect();
+    coordinator
+        .batch_execute(
+            "CREATE TABLE insta5.days (id bigint DEFAULT insta5.next_id(), n int) PARTITION BY RANGE (id);
+             CREATE TABLE insta5.all_days PARTITION OF insta5.days DEFAULT;
+             CREATE TABLE insta5.words (id text DEFAULT insta5.next_id(), n int)",
+        )
+        .unwrap();
+    // These keep their defaults, which work at home.
+    assert!(column(&mut coordinator, "SELECT 1::int8 FROM create_id_triggers(5)").is_empty());
+    let mut at_home = cluster.nodes[home].connect();
+    at_home
+        .batch_execute("INSERT INTO insta5.days (n) VALUES (1); INSERT INTO insta5.words (n) VALUES (1)")
+        .unwrap();
+    assert_eq!(error_of(&mut coordinator, "INSERT INTO insta5.days (n) VALUES (1)").0, "55000");
+    // A shard's sequence is none for each node to take from.
+    for node in &cluster.nodes {
+        let (code, message, _) = error_of(&mut node.connect(), "SELECT node_next_id('insta5.table_id_seq')");
+        assert_eq!((&*code, &*message), ("55000", "sequence insta5.table_id_seq serves next_id()"));
+    }
+    // A role that cannot connect to the other nodes.
+    coordinator
+        .batch_execute(
+            "CREATE ROLE nobody; GRANT USAGE ON SCHEMA insta5 TO nobody;
+             GRANT USAGE ON SEQUENCE insta5.table_id_seq TO nobody; GRANT INSERT ON insta5.photos TO nobody",
+        )
+        .unwrap();
+    cluster.move_schema("insta5", 3 - home, "block_writes");
+    let mut at_home = cluster.nodes[3 - home].connect();
+    at_home.batch_execute("SET ROLE nobody").unwrap();
+    let (code, message, _) = error_of(&mut at_home, NEXT_ID);
+    assert!(code == "08000" && message.contains("to role nobody"), "{message}");
+    at_home.batch_execute("RESET ROLE").unwrap();
+    next_id(&mut at_home);
+    at_home.batch_execute("SET ROLE nobody").unwrap();
+    next_id(&mut at_home);
+    // One that can has no need of more rights than on a server by itself; and cannot keep others out.
+    coordinator.batch_execute("CREATE ROLE app LOGIN; GRANT nobody TO app").unwrap();
+    cluster.move_schema("insta5", home, "block_writes");
+    for node in &cluster.nodes {
+        let mut app = node.config("postgres").user("app").connect(NoTls).unwrap();
+        app.batch_execute("INSERT INTO insta5.photos (batch) VALUES (1)").unwrap();
+        let (code, message, _) = error_of(&mut app, "SELECT shard_hand_over('insta5.table_id_seq', 77)");
+        assert_eq!((&*code, &*message), ("22023", "there is no node of group 77"));
+        app.batch_execute("SELECT shard_hand_over('insta5.table_id_seq', 0)").unwrap();
+        app.batch_execute("INSERT INTO insta5.photos (batch) VALUES (1)").unwrap();
+    }
+}
+
+/// A session that made ids on the old home is refused there as soon as the schema has moved, before the new home has made any:
+/// the catalogs are asked as they are now, not as this session last saw them, nor as its transaction sees them.
+#[test]
+fn a_move_is_noticed_before_the_new_home_has_made_an_id() {
+    let Some(cluster) = Cluster::start(2) else { return };
+    let mut home = distribute_with_triggers(&cluster);
+    let mut ids = vec![];
+    let mut clients: Vec<Client> = cluster.nodes.iter().map(Server::connect).collect();
+    for begin in ["", "BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ"] {
+        let target = 3 - home;
+        let (host, port) = cluster.address(target);
+        let name = format!("{host}:{port}");
+        clients[home].batch_execute(begin).unwrap();
+        ids.push(next_id(&mut clients[home]));
+        cluster.move_schema("insta5", target, "block_writes");
+        is_refused(&mut clients[home], NEXT_ID, &name);
+        clients[home].batch_execute("ROLLBACK").unwrap();
+        let is_open = "SELECT is_called FROM insta5.table_id_seq";
+        assert!(one::<bool>(&mut clients[home], is_open), "{begin}: shut already, which refuses by itself");
+        is_refused(&mut clients[home], NEXT_ID, &name);
+        ids.push(next_id(&mut clients[target]));
+        assert!(!one::<bool>(&mut clients[home], is_open), "{begin}: open in two places");
+        home = target;
+    }
+    check_unique_and_increasing(&[ids]);
+}
+
+/// A transaction that goes by a snapshot from before a move takes over where it is at home now.
+#[test]
+fn a_transaction_from_before_a_move_makes_ids_on_the_new_home() {
+    let Some(cluster) = Cluster::start(2) else { return };
+    let home = distribute_with_triggers(&cluster);
+    let mut ids = vec![next_id(&mut cluster.nodes[home].connect())];
+    let mut sessions = [(); 2].map(|()| cluster.nodes[3 - home].connect());
+    let (host, port) = cluster.address(home);
+    is_refused(&mut sessions[1], NEXT_ID, &format!("{host}:{port}"));
+    for session in &mut sessions {
+        session.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM pg_class").unwrap();
+    }
+    cluster.move_schema("insta5", 3 - home, "block_writes");
+    for session in &mut sessions {
+        ids.push(next_id(session));
+        session.batch_execute("COMMIT").unwrap();
+    }
+    check_unique_and_increasing(&[ids]);
+}
+
+/// What the home has issued, and no row has, is not issued again when a schema comes back.
+#[test]
+fn ids_go_on_above_after_a_schema_is_undistributed() {
+    let Some(cluster) = Cluster::start(2) else { return };
+    let home = distribute_with_triggers(&cluster);
+    let mut client = cluster.nodes[home].connect();
+    // As with a clock that is ahead.
+    client.batch_execute("SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))").unwrap();
+    let mut ids = vec![next_id(&mut client)];
+    let mut client = cluster.nodes[0].connect();
+    client.batch_execute("SELECT citus_schema_undistribute('insta5')").unwrap();
+    ids.push(next_id(&mut client));
+    check_unique_and_increasing(&[ids]);
+}

@@ -1,0 +1,400 @@
+-- What is there for a Citus cluster, as it works without Citus: ids that a trigger assigns, ids of the node, and a sequence
+-- that is shut for another node, which never comes.
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
+SET client_min_messages = warning;
+\set SHOW_CONTEXT never
+\getenv tests PG_ABS_SRCDIR
+\set raises :tests '/raises.sql'
+\i :raises
+DROP ROLE IF EXISTS regress_id_owner, regress_id_app;
+CREATE ROLE regress_id_owner;
+CREATE ROLE regress_id_app;
+SELECT create_shard(500), create_shard(501, 'Photos "1"; ''x'' \ --');
+-- The value of the sequence that an id was made of.
+CREATE FUNCTION value_of(id bigint) RETURNS bigint LANGUAGE sql RETURN ((id >> 23) << 10) | (id & 1023);
+
+-- create_id_triggers(): the tables whose default makes ids of the shard, in each of its forms.
+CREATE TABLE insta500.by_schema (id bigint PRIMARY KEY DEFAULT insta500.next_id(), note text UNIQUE);
+CREATE TABLE insta500.by_number (id bigint NOT NULL DEFAULT next_id(500), note text);
+CREATE TABLE insta500.by_sequence (note text, id bigint CHECK (id_shard(id) = 500) DEFAULT next_id(500, 'insta500.table_id_seq'));
+CREATE TABLE insta500.two (a bigint DEFAULT insta500.next_id(), n int DEFAULT 7, b bigint DEFAULT next_id(500));
+CREATE UNLOGGED TABLE insta500.unlogged (id bigint DEFAULT insta500.next_id());
+CREATE TABLE insta500.kinds (kind int, id bigint DEFAULT insta500.next_id(), PRIMARY KEY (kind, id)) PARTITION BY LIST (kind);
+CREATE TABLE insta500.kind_1 PARTITION OF insta500.kinds FOR VALUES IN (1);
+CREATE TABLE insta500.kind_2 PARTITION OF insta500.kinds FOR VALUES IN (2) PARTITION BY HASH (kind);
+CREATE TABLE insta500.kind_2_all PARTITION OF insta500.kind_2 FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+CREATE TABLE insta500.parent (id bigint DEFAULT insta500.next_id());
+CREATE TABLE insta500.child () INHERITS (insta500.parent);
+-- The others stay as they are.
+CREATE SEQUENCE insta500.own;
+CREATE TABLE insta500.others (serial bigserial, identity bigint GENERATED ALWAYS AS IDENTITY, constant bigint DEFAULT 5, none bigint,
+    of_another bigint DEFAULT next_id(501), of_its_own bigint DEFAULT next_id(500, 'insta500.own'), of_epoch bigint DEFAULT next_id(500, 'insta500.table_id_seq', '2020-01-01+00'),
+    narrow int DEFAULT insta500.next_id(), wide numeric DEFAULT insta500.next_id(), letters text DEFAULT insta500.next_id(), computed bigint DEFAULT insta500.next_id() + 0, as_text text DEFAULT insta500.next_id()::text, stored bigint GENERATED ALWAYS AS (5) STORED);
+-- Nor a key that says which partition a row goes to, which no trigger can change, on any level.
+CREATE TABLE insta500.by_id (id bigint PRIMARY KEY DEFAULT insta500.next_id(), other bigint DEFAULT insta500.next_id()) PARTITION BY RANGE (id);
+SELECT count(*) > 0 AS partitions FROM create_partitions('insta500.by_id');
+CREATE TABLE insta500.by_both (kind int, id bigint DEFAULT insta500.next_id()) PARTITION BY LIST (kind);
+CREATE TABLE insta500.by_both_1 PARTITION OF insta500.by_both FOR VALUES IN (1) PARTITION BY HASH (id);
+CREATE TABLE insta500.by_both_1_all PARTITION OF insta500.by_both_1 FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+CREATE TABLE insta500.by_sum (kind int, id bigint DEFAULT insta500.next_id()) PARTITION BY HASH (kind, (id + kind));
+CREATE TABLE insta500.by_sum_all PARTITION OF insta500.by_sum FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+CREATE VIEW insta500.a_view AS SELECT * FROM insta500.by_schema;
+ALTER VIEW insta500.a_view ALTER id SET DEFAULT insta500.next_id();
+CREATE TABLE elsewhere_500 (id bigint DEFAULT insta500.next_id());
+CREATE VIEW defaults AS
+SELECT adrelid::regclass AS table_name, attname, pg_get_expr(adbin, adrelid) AS expression
+FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum;
+CREATE TABLE before AS SELECT * FROM defaults;
+CREATE VIEW triggers AS
+SELECT tgrelid::regclass AS table_name, tgname, regexp_replace(pg_get_triggerdef(t.oid), '^CREATE TRIGGER ".*" (BEFORE .*)$', '\1') AS definition
+FROM pg_trigger AS t WHERE tgfoid = 'assign_id'::regproc AND tgrelid::regclass::text NOT LIKE 'insta500.by\_id\_p%'; -- which are of this month
+SELECT * FROM create_id_triggers(500);
+SELECT * FROM triggers ORDER BY table_name::text COLLATE "C", tgname;
+SELECT table_name, attname FROM before WHERE table_name::text NOT LIKE 'insta500.by\_id\_p%' EXCEPT SELECT table_name, attname FROM defaults ORDER BY 1, 2;
+SELECT count(*) AS defaults_changed FROM before AS b JOIN defaults AS d USING (table_name, attname) WHERE b.expression <> d.expression;
+-- Called again it has nothing to do, but for what is new.
+SELECT * FROM create_id_triggers(500);
+CREATE TABLE insta500.later (id bigint DEFAULT insta500.next_id());
+SELECT * FROM create_id_triggers(500);
+SELECT * FROM create_id_triggers(500);
+
+-- Names that need quotes, and such as are as long as names can be; the search_path does not matter.
+SET search_path = "Photos ""1""; 'x' \ --", pg_catalog, public;
+CREATE TABLE "select" ("Größe ""1"" 'x' \ ; --" bigint DEFAULT next_id(), "%1$s" int);
+CREATE TABLE a23456789012345678901234567890123456789012345678901234567890123 (
+    a23456789012345678901234567890123456789012345678901234567890123 bigint DEFAULT public.next_id(501),
+    ääääääääääääääääääääääääääääääa bigint DEFAULT "Photos ""1""; 'x' \ --".next_id());
+SELECT * FROM create_id_triggers(501);
+SELECT tgname, octet_length(tgname::text) FROM public.triggers WHERE table_name::text !~ '^insta' ORDER BY tgname COLLATE "C";
+INSERT INTO "select" ("%1$s") VALUES (1), (2);
+INSERT INTO a23456789012345678901234567890123456789012345678901234567890123 DEFAULT VALUES;
+SELECT count(DISTINCT "Größe ""1"" 'x' \ ; --"), bool_and(id_shard("Größe ""1"" 'x' \ ; --") = 501) AS of_shard FROM "select";
+SELECT id_shard(a23456789012345678901234567890123456789012345678901234567890123), id_shard(ääääääääääääääääääääääääääääääa)
+FROM a23456789012345678901234567890123456789012345678901234567890123;
+RESET search_path;
+
+-- Inserts of every kind. All ids that the trigger assigns come together here.
+CREATE TABLE made (n int GENERATED ALWAYS AS IDENTITY, kind text, id bigint UNIQUE);
+PREPARE insert_note (text) AS INSERT INTO insta500.by_schema (note) VALUES ($1) RETURNING id;
+INSERT INTO insta500.by_schema (note) VALUES ('one') RETURNING id_shard(id), note;
+INSERT INTO insta500.by_schema (note) VALUES ('two'), ('three'), ('four') RETURNING id_shard(id), note;
+INSERT INTO insta500.by_schema DEFAULT VALUES RETURNING id IS NOT NULL AS has_id, note;
+INSERT INTO insta500.by_schema VALUES (DEFAULT, 'default'), (NULL, 'null');
+INSERT INTO insta500.by_schema (note) SELECT 'selected ' || n FROM generate_series(1, 2000) AS n;
+COPY insta500.by_schema (note) FROM stdin;
+copied 1
+copied 2
+\.
+COPY insta500.by_schema FROM stdin;
+\N	copied 3
+50	copied with an id
+\.
+EXECUTE insert_note('prepared 1') \gset
+EXECUTE insert_note('prepared 2') \gset
+WITH new AS (INSERT INTO insta500.by_schema (note) VALUES ('with') RETURNING id)
+SELECT id_shard(id), id > :id AS is_greater FROM new;
+DO $$
+BEGIN
+    FOR n IN 1..10 LOOP
+        INSERT INTO insta500.by_schema (note) VALUES ('loop ' || n);
+    END LOOP;
+END $$;
+MERGE INTO insta500.by_schema AS t USING (VALUES ('merged'), ('one')) AS v(note) ON t.note = v.note
+WHEN NOT MATCHED THEN INSERT (note) VALUES (v.note) WHEN MATCHED THEN UPDATE SET note = 'one, merged';
+-- An explicit id is kept, and takes nothing from the sequence.
+SELECT last_value AS last FROM insta500.table_id_seq \gset
+INSERT INTO insta500.by_schema VALUES (1, 'explicit'), (-5, 'negative'), (0, 'zero') RETURNING id;
+SELECT last_value = :last AS untouched FROM insta500.table_id_seq;
+-- ON CONFLICT.
+INSERT INTO insta500.by_schema (note) VALUES ('two'), ('new') ON CONFLICT DO NOTHING RETURNING note;
+INSERT INTO insta500.by_schema VALUES (1, 'again') ON CONFLICT (id) DO NOTHING RETURNING note;
+INSERT INTO insta500.by_schema (note) VALUES ('two') ON CONFLICT (note) DO UPDATE SET note = 'two again' RETURNING id < :id AS keeps_id, note;
+INSERT INTO insta500.by_schema AS t (note) VALUES ('three') ON CONFLICT (note) DO UPDATE SET id = EXCLUDED.id RETURNING id > :id AS has_the_new_one, note;
+UPDATE insta500.by_schema SET note = 'four, later' WHERE note = 'four' RETURNING id < :id AS keeps_id;
+INSERT INTO insta500.a_view (note) VALUES ('by a view') RETURNING id > :id AS is_greater;
+INSERT INTO made (kind, id) SELECT 'by_schema', id FROM insta500.by_schema WHERE id NOT IN (-5, 0, 1, 50) ORDER BY id;
+-- The other tables: columns after others, two of them, partitions from above and directly, children.
+INSERT INTO insta500.by_number (note) SELECT n FROM generate_series(1, 100) AS n;
+INSERT INTO insta500.by_sequence (note) SELECT repeat('long', 10000) FROM generate_series(1, 10);
+INSERT INTO insta500.two (n) VALUES (DEFAULT), (8), (9);
+INSERT INTO insta500.two (a) VALUES (3);
+INSERT INTO insta500.two (b) VALUES (4);
+INSERT INTO insta500.unlogged DEFAULT VALUES;
+INSERT INTO insta500.kinds (kind) SELECT n % 2 + 1 FROM generate_series(1, 100) AS n;
+INSERT INTO insta500.kind_1 (kind) VALUES (1);
+INSERT INTO insta500.kind_2 (kind) VALUES (2);
+INSERT INTO insta500.kind_2_all (kind) VALUES (2);
+INSERT INTO insta500.by_id DEFAULT VALUES RETURNING id_shard(id), id_shard(other);
+INSERT INTO insta500.by_both VALUES (1) RETURNING id_shard(id);
+INSERT INTO insta500.by_sum VALUES (1) RETURNING id_shard(id);
+INSERT INTO insta500.parent DEFAULT VALUES;
+INSERT INTO insta500.child DEFAULT VALUES;
+INSERT INTO insta500.later DEFAULT VALUES;
+INSERT INTO made (kind, id)
+SELECT 'by_number', id FROM insta500.by_number UNION ALL SELECT 'by_sequence', id FROM insta500.by_sequence
+UNION ALL SELECT 'two', a FROM insta500.two WHERE a > 3 OR a IS NULL UNION ALL SELECT 'two', b FROM insta500.two WHERE b > 4 OR b IS NULL
+UNION ALL SELECT 'unlogged', id FROM insta500.unlogged UNION ALL SELECT 'kinds', id FROM insta500.kinds
+UNION ALL SELECT 'parent and child', id FROM insta500.parent UNION ALL SELECT 'later', id FROM insta500.later;
+SELECT kind, count(*), count(id) = count(*) AS all_there, bool_and(id_shard(id) = 500) AS of_shard,
+    bool_and(id_time(id) BETWEEN now() - interval '5 min' AND clock_timestamp() + interval '5 s') AS of_now
+FROM made GROUP BY kind ORDER BY kind COLLATE "C";
+SELECT array_agg(n ORDER BY n) AS default_of_another_column FROM insta500.two;
+SELECT kind, count(*) FROM insta500.kinds GROUP BY kind ORDER BY kind;
+SELECT count(*), min(length(note)) FROM insta500.by_sequence;
+-- In the order in which the rows come.
+CREATE TABLE insta500.ordered (n int, id bigint DEFAULT insta500.next_id());
+SELECT count(*) FROM create_id_triggers(500);
+INSERT INTO insta500.ordered SELECT n FROM generate_series(1, 5000) AS n;
+SELECT bool_and(id > previous) AS in_order FROM (SELECT id, lag(id) OVER (ORDER BY n) AS previous FROM insta500.ordered) AS steps;
+-- A row of many kinds of columns comes through whole, also where columns were dropped.
+CREATE TABLE insta500.wide (gone int, a text[], b numeric, id bigint DEFAULT insta500.next_id(), c insta500.two, gone_too text DEFAULT 'x', d jsonb, e bool, f text,
+    shard int GENERATED ALWAYS AS (id_shard(id)) STORED, g timestamptz DEFAULT '2020-01-01+00');
+ALTER TABLE insta500.wide DROP gone, DROP gone_too;
+ALTER TABLE insta500.wide ADD later int DEFAULT 5;
+SELECT * FROM create_id_triggers(500);
+INSERT INTO insta500.wide (a, b, c, d, f) VALUES ('{x,NULL,"y z"}', 1e30, (1, NULL, 3), '{"a": [1, null]}', repeat('f', 100000))
+RETURNING a, b, c, d, e, length(f), shard, g, later;
+INSERT INTO insta500.wide DEFAULT VALUES RETURNING a, b, c, d, e, f, shard, g, later;
+
+-- The triggers that come after it, in the order of names, find the id in its place.
+CREATE TABLE insta500.watched (id bigint PRIMARY KEY DEFAULT insta500.next_id(), seen bigint, "Seen" bigint, also_seen bigint);
+CREATE TABLE insta500.audit (id bigint REFERENCES insta500.watched);
+CREATE FUNCTION insta500.see() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    CASE TG_NAME WHEN 'Audit' THEN NEW."Seen" := NEW.id; WHEN '1' THEN NEW.seen := NEW.id; WHEN '_' THEN NEW.also_seen := NEW.id;
+    ELSE INSERT INTO insta500.audit VALUES (NEW.id); END CASE;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER "Audit" BEFORE INSERT ON insta500.watched FOR EACH ROW EXECUTE FUNCTION insta500.see();
+CREATE TRIGGER "1" BEFORE INSERT ON insta500.watched FOR EACH ROW EXECUTE FUNCTION insta500.see();
+CREATE TRIGGER "_" BEFORE INSERT ON insta500.watched FOR EACH ROW EXECUTE FUNCTION insta500.see();
+CREATE TRIGGER afterwards AFTER INSERT ON insta500.watched FOR EACH ROW EXECUTE FUNCTION insta500.see();
+SELECT * FROM create_id_triggers(500);
+INSERT INTO insta500.watched DEFAULT VALUES;
+INSERT INTO insta500.watched (id) VALUES (DEFAULT), (6);
+SELECT count(*), bool_and(id = seen AND id = "Seen" AND id = also_seen) AS seen, count(*) FILTER (WHERE id_shard(id) = 500) AS of_shard
+FROM insta500.watched JOIN insta500.audit USING (id);
+
+-- What create_id_triggers() does not take.
+SELECT * FROM raises('SELECT create_id_triggers(NULL)');
+SELECT * FROM raises('SELECT create_id_triggers(-1)');
+SELECT * FROM raises('SELECT create_id_triggers(8192)');
+SELECT * FROM raises('SELECT create_id_triggers(502)');
+BEGIN READ ONLY;
+SELECT * FROM raises('SELECT create_id_triggers(500)');
+COMMIT;
+-- A role that does not own the table; nor is anything done to those that it owns.
+SET ROLE regress_id_app;
+SELECT * FROM create_id_triggers(500);
+RESET ROLE;
+CREATE TABLE insta500.not_owned (id bigint DEFAULT insta500.next_id());
+CREATE TABLE insta500.owned (id bigint DEFAULT insta500.next_id());
+ALTER TABLE insta500.owned OWNER TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT state FROM raises('SELECT create_id_triggers(500)');
+RESET ROLE;
+GRANT USAGE ON SCHEMA insta500 TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT * FROM raises('SELECT create_id_triggers(500)');
+RESET ROLE;
+SELECT count(*) FROM triggers WHERE table_name::text LIKE '%owned';
+-- With the table its own it need not own the shard.
+ALTER TABLE insta500.not_owned OWNER TO regress_id_owner;
+GRANT regress_id_owner TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT * FROM create_id_triggers(500);
+RESET ROLE;
+-- A transaction that is rolled back leaves the defaults.
+CREATE TABLE insta500.undone (id bigint DEFAULT insta500.next_id());
+BEGIN;
+SELECT * FROM create_id_triggers(500);
+ROLLBACK;
+SELECT count(*) FROM triggers WHERE table_name = 'insta500.undone'::regclass;
+INSERT INTO insta500.undone DEFAULT VALUES RETURNING id_shard(id);
+
+-- Who may insert into the table and make ids of the shard needs nothing else; and each of these rights is needed.
+CREATE TABLE insta500.photos (id bigint DEFAULT insta500.next_id(), url text);
+SELECT * FROM create_id_triggers(500);
+GRANT INSERT ON insta500.photos TO regress_id_app;
+REVOKE regress_id_owner FROM regress_id_app;
+SET ROLE regress_id_app;
+SELECT * FROM raises('INSERT INTO insta500.photos (url) VALUES (''a'')');
+INSERT INTO insta500.photos VALUES (5, 'an id of its own');
+RESET ROLE;
+GRANT USAGE ON SEQUENCE insta500.table_id_seq TO regress_id_app;
+SET ROLE regress_id_app;
+INSERT INTO insta500.photos (url) VALUES ('b'), ('c');
+COPY insta500.photos (url) FROM stdin;
+d
+\.
+RESET ROLE;
+REVOKE USAGE ON SCHEMA insta500 FROM regress_id_app;
+CREATE VIEW photos_500 AS SELECT * FROM insta500.photos;
+GRANT INSERT ON photos_500 TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT * FROM raises('INSERT INTO photos_500 (url) VALUES (''e'')');
+RESET ROLE;
+SELECT url, id_shard(id) FROM insta500.photos ORDER BY url;
+DROP VIEW photos_500;
+
+-- assign_id() in the wrong place.
+CREATE DOMAIN any_id AS bigint;
+CREATE TABLE misused (gone bigint, id bigint, small int, tiny smallint, number numeric, name text, of_domain any_id);
+ALTER TABLE misused DROP gone;
+CREATE VIEW misused_view AS SELECT * FROM misused;
+INSERT INTO misused VALUES (1);
+CREATE FUNCTION misuse(timing text, arguments text, statement text, OUT state text, OUT message text) LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE TRIGGER misuse %s EXECUTE FUNCTION assign_id(%s)', timing, arguments);
+    SELECT e.state, e.message INTO state, message FROM raises(statement) AS e;
+    EXECUTE format('DROP TRIGGER misuse ON %s', substring(timing FROM 'misused\w*'));
+END $$;
+SELECT timing, e.* FROM (VALUES
+    (1, 'AFTER INSERT ON misused FOR EACH ROW', 'INSERT INTO misused DEFAULT VALUES'),
+    (2, 'BEFORE UPDATE ON misused FOR EACH ROW', 'UPDATE misused SET id = NULL'),
+    (3, 'BEFORE INSERT OR UPDATE ON misused FOR EACH ROW', 'UPDATE misused SET id = NULL'),
+    (4, 'BEFORE DELETE ON misused FOR EACH ROW', 'DELETE FROM misused'),
+    (5, 'BEFORE INSERT ON misused FOR EACH STATEMENT', 'INSERT INTO misused DEFAULT VALUES'),
+    (6, 'AFTER INSERT ON misused FOR EACH STATEMENT', 'INSERT INTO misused DEFAULT VALUES'),
+    (7, 'BEFORE TRUNCATE ON misused FOR EACH STATEMENT', 'TRUNCATE misused'),
+    (8, 'INSTEAD OF INSERT ON misused_view FOR EACH ROW', 'INSERT INTO misused_view DEFAULT VALUES'),
+    (9, 'BEFORE INSERT ON misused', 'INSERT INTO misused DEFAULT VALUES')) AS v(n, timing, statement),
+    misuse(timing, '''500'', ''id''', statement) AS e ORDER BY n;
+SELECT arguments, e.* FROM (VALUES
+    (1, ''), (2, '''500'''), (3, '''500'', ''id'', ''id'''), (4, '''id'', ''500'''), (5, ''''', ''id'''), (6, '''8192'', ''id'''), (7, '''-1'', ''id'''), (8, '''5e2'', ''id'''),
+    (9, '500, id'), (17, '''500'', ''small'''), (18, '''500'', ''tiny'''), (19, '''500'', ''of_domain'''), (20, '''500'', ''........pg.dropped.1........'''), (10, '''500'', ''nowhere'''), (11, '''500'', ''ID'''), (12, '''500'', '''''), (13, '''500'', ''ctid'''), (14, '''500'', ''name'''), (15, '''500'', ''number'''),
+    (16, '''502'', ''id''')) AS v(n, arguments),
+    misuse('BEFORE INSERT ON misused FOR EACH ROW', arguments, 'INSERT INTO misused DEFAULT VALUES') AS e ORDER BY n;
+SELECT id_shard(id), count(*) FROM misused GROUP BY 1 ORDER BY 1;
+CREATE TRIGGER misuse BEFORE INSERT ON misused FOR EACH ROW EXECUTE FUNCTION assign_id('500', 'nowhere');
+SELECT * FROM raises('INSERT INTO misused DEFAULT VALUES');
+SELECT * FROM raises('SELECT assign_id()');
+
+-- node_next_id(): of node 0, for every other role and sequence as next_id(shard, sequence).
+CREATE SEQUENCE nodes_500;
+SELECT count(DISTINCT id), bool_and(id_shard(id) = 0) AS of_node, bool_and(id > previous) AS in_order, bool_and(id_time(id) BETWEEN now() - interval '1 s' AND clock_timestamp() + interval '5 s') AS of_now
+FROM (SELECT id, lag(id) OVER (ORDER BY n) AS previous FROM (SELECT n, node_next_id('nodes_500') AS id FROM generate_series(1, 3000) AS n) AS made) AS steps;
+SELECT node_next_id('nodes_500', NULL) < node_next_id('nodes_500', '2011-08-24 21:07:01.721+00') AS the_same_epoch, next_id(0, 'nodes_500') < node_next_id('nodes_500') AS as_next_id;
+CREATE SEQUENCE epochs_500;
+SELECT id_shard(id), id_time(id, '2020-01-01+00') BETWEEN now() - interval '1 s' AND clock_timestamp() + interval '5 s' AS of_now
+FROM node_next_id('epochs_500', epoch => '2020-01-01+00') AS id;
+CREATE TABLE by_node (id bigint PRIMARY KEY DEFAULT node_next_id('nodes_500'), n int);
+INSERT INTO by_node (n) SELECT n FROM generate_series(1, 100) AS n;
+SELECT count(*), bool_and(id_shard(id) = 0) AS of_node FROM by_node;
+CREATE TEMPORARY SEQUENCE mine_500;
+SELECT id_shard(node_next_id('mine_500'));
+CREATE SEQUENCE narrow_500 AS int;
+SELECT * FROM raises('SELECT node_next_id(NULL)');
+SELECT * FROM raises('SELECT node_next_id(''misused'')');
+SELECT * FROM raises('SELECT node_next_id(1::regclass)');
+SELECT * FROM raises('SELECT node_next_id(''narrow_500'')');
+SELECT * FROM raises('SELECT node_next_id(''nodes_500'', ''infinity'')');
+SELECT state, regexp_replace(message, 'at .*, is', 'at (now), is') AS message FROM raises('CREATE SEQUENCE fresh_500; SELECT node_next_id(''fresh_500'', ''2999-01-01+00'')');
+BEGIN READ ONLY;
+SELECT * FROM raises('SELECT node_next_id(''nodes_500'')');
+SELECT id_shard(node_next_id('mine_500'));
+COMMIT;
+SET ROLE regress_id_app;
+SELECT * FROM raises('SELECT node_next_id(''nodes_500'')');
+RESET ROLE;
+GRANT USAGE ON SEQUENCE nodes_500 TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT id_shard(node_next_id('nodes_500'));
+RESET ROLE;
+
+-- shard_hand_over(): nothing that the sequence has issued is as great as what it says.
+SELECT value_of(next_id(500)) AS last \gset
+SELECT (shard_hand_over('insta500.table_id_seq')).above AS above \gset
+SELECT :above > :last AS is_above, (shard_hand_over('insta500.table_id_seq')).above = :above AS once_more_the_same, is_called FROM insta500.table_id_seq;
+SELECT shard, last_id, last_time FROM shards WHERE shard = 500;
+-- Nobody has taken it: whoever makes an id opens it again, and goes on above.
+SELECT value_of(next_id(500)) > :above AS above;
+SELECT shard, id_shard(last_id) AS of_shard FROM shards WHERE shard = 500;
+-- So with each way to an id, every time.
+CREATE FUNCTION goes_on_above(statement text) RETURNS bool LANGUAGE plpgsql AS $$
+DECLARE
+    last bigint := value_of(next_id(500));
+    above bigint := (shard_hand_over('insta500.table_id_seq')).above;
+    id bigint;
+BEGIN
+    EXECUTE statement INTO id;
+    RETURN above > last AND value_of(id) > above;
+END $$;
+SELECT statement, goes_on_above(statement) FROM (VALUES
+    ('SELECT next_id(500)'), ('SELECT insta500.next_id()'), ('SELECT next_id(500, ''insta500.table_id_seq'')'), ('SELECT min(id) FROM next_ids(500, 5000) AS id'),
+    ('INSERT INTO insta500.by_schema DEFAULT VALUES RETURNING id'), ('SELECT greatest(advance_shard(500, make_id(''2020-01-01+00'', 500, 5)), next_id(500))')) AS v(statement);
+-- A rollback does not open it, and one of the caller's takes no id back.
+BEGIN;
+SELECT (shard_hand_over('insta500.table_id_seq')).above AS above \gset
+ROLLBACK;
+SELECT last_id IS NULL AS is_shut FROM shards WHERE shard = 500;
+BEGIN;
+SELECT value_of(next_id(500)) AS last \gset
+ROLLBACK;
+SELECT :last > :above AS above, value_of(next_id(500)) > :last AS goes_on;
+-- Ahead of the clock, as after that was set back, it stays ahead.
+SET client_min_messages = error;
+SELECT advance_shard(500, make_id(now() + interval '1 hour', 500, 0)) AS ahead \gset
+SELECT (shard_hand_over('insta500.table_id_seq')).above > value_of(:ahead) AS above, next_id(500) > :ahead AS goes_on;
+SELECT (shard_hand_over('insta500.table_id_seq')).above > value_of(:ahead) AS above, advance_shard(500, make_id('2020-01-01+00', 500, 5)) > :ahead AS stays, next_id(500) > :ahead AS goes_on;
+-- nextval(), as for any other sequence, goes on with what was said.
+SELECT (shard_hand_over('insta500.table_id_seq')).above AS above \gset
+SELECT nextval('insta500.table_id_seq') = :above AS the_very_next, next_id(500) > :ahead AS goes_on;
+-- setval() and RESTART work as ever, shut or not: it follows the clock again.
+SELECT setval('insta500.table_id_seq', 1);
+SELECT id_time(next_id(500)) < clock_timestamp() + interval '5 s' AS of_now;
+SELECT (shard_hand_over('insta500.table_id_seq')).above > 1 AS above, setval('insta500.table_id_seq', value_of(:ahead)) = value_of(:ahead) AS set;
+SELECT next_id(500) = :ahead + 1 AS the_next;
+SELECT (shard_hand_over('insta500.table_id_seq')).above = value_of(:ahead) + 2 AS above, setval('insta500.table_id_seq', 1, false);
+SELECT id_time(next_id(500)) < clock_timestamp() + interval '5 s' AS of_now;
+SELECT (shard_hand_over('insta500.table_id_seq')).above > 1 AS above;
+ALTER SEQUENCE insta500.table_id_seq RESTART;
+SELECT id_time(next_id(500)) < clock_timestamp() + interval '5 s' AS of_now;
+-- One that was never called.
+SELECT (shard_hand_over('insta500.own')).above <= 1 AS above_nothing, id_time(next_id(500, 'insta500.own')) BETWEEN now() - interval '1 s' AND clock_timestamp() + interval '5 s' AS of_now;
+SELECT (shard_hand_over(s)).above > 0 AS above, id_shard(next_id(501, s)), value_of(next_id(501, s)) > 0 AS goes_on FROM (VALUES ('insta500.own'::regclass), ('mine_500')) AS v(s);
+-- Where it was to start, however far ahead, is no time that it has reached.
+CREATE SEQUENCE start_500 START 1125899906842000;
+SELECT (shard_hand_over('start_500')).above <= 1 AS above_nothing, id_time(next_id(500, 'start_500')) BETWEEN now() - interval '1 s' AND clock_timestamp() + interval '5 s' AS of_now;
+-- node_next_id() wants a sequence that nobody hands over.
+SELECT setval('nodes_500', value_of(:ahead)) IS NOT NULL AS set, value_of(node_next_id('nodes_500')) - value_of(:ahead) AS next;
+SELECT (shard_hand_over('nodes_500')).above - value_of(:ahead) AS above;
+SELECT * FROM raises('SELECT node_next_id(''nodes_500'')');
+SELECT id_shard(next_id(500, 'nodes_500')) AS opened, value_of(node_next_id('nodes_500')) - value_of(:ahead) AS next;
+-- At the end of the time field there is nothing above, and it does not begin anew.
+SELECT setval('nodes_500', 1125899906842622), id_time(node_next_id('nodes_500')) AS the_last;
+SELECT (shard_hand_over('nodes_500')).above;
+SELECT * FROM raises('SELECT next_id(500, ''nodes_500'')');
+SELECT setval('nodes_500', 9223372036854775807), (shard_hand_over('nodes_500')).above;
+SELECT state FROM raises('SELECT next_id(500, ''nodes_500'')');
+-- It names the node for which it was shut before.
+SELECT above IS NOT NULL AS above, last_home FROM shard_hand_over('insta500.table_id_seq', 7);
+SELECT above IS NOT NULL AS above, last_home FROM shard_hand_over('insta500.table_id_seq', 0);
+SELECT above IS NOT NULL AS above, last_home FROM shard_hand_over('insta500.table_id_seq');
+SELECT * FROM raises('SELECT shard_hand_over(''insta500.table_id_seq'', -1)');
+-- What it does not take.
+SELECT * FROM raises('SELECT shard_hand_over(NULL)');
+SELECT * FROM raises('SELECT shard_hand_over(''misused'')');
+SELECT * FROM raises('SELECT shard_hand_over(1::regclass)');
+SELECT * FROM raises('SELECT shard_hand_over(''narrow_500'')');
+BEGIN READ ONLY;
+SELECT * FROM raises('SELECT shard_hand_over(''insta500.table_id_seq'')');
+COMMIT;
+GRANT USAGE ON SCHEMA insta500 TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT * FROM raises('SELECT shard_hand_over(''insta500.own'')');
+RESET ROLE;
+GRANT USAGE ON SEQUENCE insta500.own TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT (shard_hand_over('insta500.own')).above > 0 AS above;
+RESET ROLE;
+SELECT last_id IS NULL AS is_shut FROM shards WHERE shard = 500;
+
+DROP SCHEMA insta500, "Photos ""1""; 'x' \ --" CASCADE;
+DROP TABLE misused, by_node, before, made, elsewhere_500 CASCADE;
+DROP DOMAIN any_id;
+DROP SEQUENCE start_500, nodes_500, epochs_500, mine_500, narrow_500;
+DROP VIEW defaults, triggers;
+DROP FUNCTION raises, misuse, goes_on_above, value_of;
+DROP ROLE regress_id_owner, regress_id_app;
