@@ -10,8 +10,8 @@ use crate::tick;
 use pgrx::prelude::*;
 
 /// `shard_states()`: one row for each shard of the database, in the order of their numbers; a part of the view
-/// `shards`. On a Citus cluster a shard is at home where its ids are made. The last id is NULL where there is none yet, or none that the caller may see: as `pg_sequences` does it
-/// asks for SELECT, USAGE or UPDATE on the sequence.
+/// `shards`. On a Citus cluster a shard is at home where its ids are made. The last id is NULL where there is none yet, or
+/// none that the caller may see: as `pg_sequences` does it asks for SELECT, USAGE or UPDATE on the sequence.
 #[pg_extern(volatile, parallel_unsafe)]
 fn shard_states() -> TableIterator<
     'static,
