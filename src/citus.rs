@@ -126,28 +126,33 @@ pub fn find_standing(sequence: Oid) {
     known::remember_standing(sequence, era, standing);
 }
 
+/// A query for the group that has the tables of the schema of `c`, a row of `pg_class`, and for one of these tables.
+fn home_of_schema() -> &'static str {
+    // Before version 12 Citus did not distribute schemas.
+    if catalog::named("pg_catalog.pg_dist_schema").is_some() {
+        "SELECT p.groupid, t.logicalrelid
+         FROM pg_dist_schema AS d JOIN pg_dist_partition AS t USING (colocationid)
+         JOIN pg_dist_shard AS s USING (logicalrelid) JOIN pg_dist_placement AS p USING (shardid)
+         WHERE d.schemaid = c.relnamespace AND p.shardstate = 1 ORDER BY p.groupid, t.logicalrelid LIMIT 1"
+    } else {
+        "SELECT NULL::int AS groupid, NULL::regclass AS logicalrelid"
+    }
+}
+
 /// Asks Citus's catalogs, and watches what the answer rests on. The home is where the tables of the sequence's schema are, if
 /// that is distributed and has any, and otherwise the coordinator.
 fn place_of(sequence: Oid) -> Place {
     settings::with(settings::OWN_NAMES, || {
         let sequence = sequence.to_u32();
-        // Before version 12 Citus did not distribute schemas.
-        let tables = if catalog::named("pg_catalog.pg_dist_schema").is_some() {
-            "FROM pg_class AS c JOIN pg_dist_schema AS d ON d.schemaid = c.relnamespace
-             JOIN pg_dist_partition AS t USING (colocationid) JOIN pg_dist_shard AS s USING (logicalrelid)
-             JOIN pg_dist_placement AS p USING (shardid) WHERE true"
-        } else {
-            "FROM pg_class AS c, pg_dist_partition AS t, pg_dist_placement AS p WHERE false"
-        };
         let rows = select_latest(&format!(
-            "WITH home AS (SELECT p.groupid, t.logicalrelid {tables} AND c.oid = {sequence} AND p.shardstate = 1
-                           ORDER BY p.groupid, t.logicalrelid LIMIT 1)
-             SELECT coalesce((SELECT groupid FROM pg_dist_local_group), -1),
+            "SELECT coalesce((SELECT groupid FROM pg_dist_local_group), -1),
                     EXISTS (SELECT FROM pg_dist_object
                             WHERE classid = 'pg_class'::regclass AND objid = {sequence} AND objsubid = 0)::int,
                     home.groupid, home.logicalrelid::oid,
                     'pg_dist_local_group'::regclass::oid, 'pg_dist_object'::regclass::oid
-             FROM (VALUES (0)) AS one LEFT JOIN home ON true"
+             FROM (VALUES (0)) AS one LEFT JOIN pg_class AS c ON c.oid = {sequence}
+             LEFT JOIN LATERAL ({}) AS home ON true",
+            home_of_schema()
         ));
         let row = &rows[0];
         for relation in [3, 4, 5].into_iter().filter_map(|column| row[column].as_ref()) {
@@ -178,18 +183,13 @@ pub fn at_home() -> Option<HashSet<Oid>> {
         return None;
     }
     settings::with(settings::OWN_NAMES, || {
-        let home = if catalog::named("pg_catalog.pg_dist_schema").is_some() {
-            "(SELECT min(p.groupid) FROM pg_dist_schema AS d JOIN pg_dist_partition AS t USING (colocationid)
-              JOIN pg_dist_shard AS s USING (logicalrelid) JOIN pg_dist_placement AS p USING (shardid)
-              WHERE d.schemaid = c.relnamespace AND p.shardstate = 1)"
-        } else {
-            "NULL"
-        };
         let rows = select_latest(&format!(
             "SELECT c.oid FROM pg_class AS c LEFT JOIN pg_dist_object AS o
                  ON o.classid = 'pg_class'::regclass AND o.objid = c.oid AND o.objsubid = 0
-             WHERE c.relkind = 'S'
-             AND (o.objid IS NULL OR coalesce({home}, {COORDINATOR}) = (SELECT groupid FROM pg_dist_local_group))"
+             LEFT JOIN LATERAL ({}) AS home ON true
+             WHERE c.relkind = 'S' AND (o.objid IS NULL
+                 OR coalesce(home.groupid, {COORDINATOR}) = (SELECT groupid FROM pg_dist_local_group))",
+            home_of_schema()
         ));
         Some(rows.iter().map(|row| Oid::from(field::<u32>(row, 0))).collect())
     })

@@ -198,15 +198,12 @@ fn ask_around(refusal: Refusal, clock: Clock, site: Site, function: &'static str
 }
 
 /// Visits a sequence as often as it takes.
-fn persist<T>(
+fn persist<T: Copy>(
     clock: Clock,
     site: Site,
     function: &'static str,
     visit: impl Fn(&mut Known) -> Result<T, Refusal>,
-) -> Result<T, Error>
-where
-    Result<T, Refusal>: Copy,
-{
+) -> Result<T, Error> {
     loop {
         // SAFETY: what is visited here keeps the guard's rules, as `visit` does.
         let visited = known::with(clock.sequence, |known| unsafe { guarded(|| visit(known)) });

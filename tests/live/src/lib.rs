@@ -169,3 +169,8 @@ pub fn median(mut values: Vec<Duration>) -> Duration {
     values.sort();
     values[values.len() / 2]
 }
+
+/// The same of plain numbers.
+pub fn middle(values: impl IntoIterator<Item = f64>) -> f64 {
+    median(values.into_iter().map(Duration::from_secs_f64).collect()).as_secs_f64()
+}

@@ -466,7 +466,7 @@ fn what_it_costs() {
             });
             counts[0] / counts[1]
         });
-        let ratio = middle(ratios.collect());
+        let ratio = middle(ratios);
         println!("rows a second by way of {name}, by trigger to with an id of their own: {ratio:.3}");
         assert!(ratio > 0.5);
     }
@@ -480,11 +480,6 @@ fn what_it_costs() {
         started.elapsed()
     });
     println!("the first id after a move: {:?}", median(first_ids.collect()));
-}
-
-fn middle(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 #[test]

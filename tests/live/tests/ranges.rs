@@ -3,7 +3,7 @@
 
 use instagram_id_live::*;
 use postgres::Client;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A day in the middle of the photos' year.
 const DAY: [&str; 2] = ["2025-07-01 00:00+00", "2025-07-02 00:00+00"];
@@ -84,10 +84,6 @@ fn time(client: &mut Client, statement: &str) -> f64 {
     let started = Instant::now();
     client.batch_execute(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
     started.elapsed().as_secs_f64()
-}
-
-fn middle(values: impl IntoIterator<Item = f64>) -> f64 {
-    median(values.into_iter().map(Duration::from_secs_f64).collect()).as_secs_f64()
 }
 
 /// The middle of what one took, over what the other took in the same round.
