@@ -237,6 +237,41 @@ pub fn visit_functions(named: Named, mut visit: impl FnMut(&Function)) {
     }
 }
 
+/// The functions that depend on a relation, say by a `regclass` constant in a parsed body; as the catalog is now.
+pub fn functions_that_need(relation: Oid) -> Vec<Oid> {
+    let mut functions = vec![];
+    // SAFETY: a scan of a catalog as PostgreSQL's own code does it; the keys outlive it. An error on the way ends it with
+    // the transaction.
+    unsafe {
+        let depend = pg_sys::table_open(sys::DependRelationId.into(), pg_sys::AccessShareLock as c_int);
+        let mut keys = [pg_sys::ScanKeyData::default(); 2];
+        let values = [
+            (sys::Anum_pg_depend_refclassid, pg_sys::RelationRelationId),
+            (sys::Anum_pg_depend_refobjid, relation),
+        ];
+        for (key, (column, value)) in keys.iter_mut().zip(values) {
+            let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
+            pg_sys::ScanKeyInit(key, column, equal, pg_sys::F_OIDEQ.into(), value.into());
+        }
+        let index = Oid::from(sys::DependReferenceIndexId);
+        let scan =
+            pg_sys::systable_beginscan(depend, index, true, std::ptr::null_mut(), 2, keys.as_mut_ptr());
+        loop {
+            let tuple = pg_sys::systable_getnext(scan);
+            if tuple.is_null() {
+                break;
+            }
+            let row = &*pg_sys::GETSTRUCT(tuple).cast::<sys::FormData_pg_depend>();
+            if row.classid == pg_sys::ProcedureRelationId {
+                functions.push(row.objid);
+            }
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(depend, pg_sys::AccessShareLock as c_int);
+    }
+    functions
+}
+
 /// A function by its OID.
 pub fn function(oid: Oid) -> Option<Function> {
     const CACHE: pg_sys::SysCacheIdentifier::Type = pg_sys::SysCacheIdentifier::PROCOID;

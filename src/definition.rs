@@ -77,6 +77,15 @@ pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
     Ok(found.pop())
 }
 
+/// The shards that a sequence serves: one, unless its owner has made more.
+pub fn served_by(sequence: Oid) -> Vec<Definition> {
+    catalog::functions_that_need(sequence)
+        .into_iter()
+        .filter_map(|function| read(&catalog::function(function)?))
+        .filter(|definition| definition.clock.sequence == sequence)
+        .collect()
+}
+
 /// Visits every shard of the database, as far as each can be found by its number.
 pub fn visit_all(mut visit: impl FnMut(Definition)) {
     catalog::visit_functions(Named::StartingWith(PREFIX), |function| {

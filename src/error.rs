@@ -196,6 +196,14 @@ pub enum Error {
     NotHandedOver { name: String, node: String, role: String, said: String },
     #[error("there is no node of group {0}")]
     GroupUnknown(i32),
+    #[error("attempt {0} is out of range")]
+    AttemptOutOfRange(i32),
+    #[error("this node has instagram_id {}, which does not hand over sequences to older versions", env!("CARGO_PKG_VERSION"))]
+    NodeOutdated,
+    #[error("permission denied for sequence {name}: it serves shard {shard} with the epoch {epoch}")]
+    SequenceServesAnother { name: String, shard: u16, epoch: String, role: String },
+    #[error("table {table} cannot get ids by a trigger: several nodes have a copy of each of its rows")]
+    TableReplicated { table: String },
     #[error("assign_id() is not called as it is meant to be")]
     TriggerMisused,
 }
@@ -213,6 +221,7 @@ impl Error {
             | Error::AheadOutOfRange(_)
             | Error::DropsFuture(_)
             | Error::GroupUnknown(_)
+            | Error::AttemptOutOfRange(_)
             | Error::IdNegative(_) => SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
             Error::Null(_) => SqlState::ERRCODE_NULL_VALUE_NOT_ALLOWED,
             Error::ShardNotSet
@@ -221,6 +230,8 @@ impl Error {
             | Error::CopyOfAnotherGroup { .. }
             | Error::LastHomeLost { .. }
             | Error::SequenceOfAShard(_)
+            | Error::NodeOutdated
+            | Error::TableReplicated { .. }
             | Error::CoordinatorUnknown { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             Error::NotHandedOver { .. } => SqlState::ERRCODE_CONNECTION_EXCEPTION,
             Error::TriggerMisused => SqlState::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
@@ -269,6 +280,7 @@ impl Error {
             | Error::NotTableOwner(_)
             | Error::NotSequenceOwner(_)
             | Error::SequenceOfAnother { .. }
+            | Error::SequenceServesAnother { .. }
             | Error::WriterWithoutRights { .. }
             | Error::NotOwner(_) => SqlState::ERRCODE_INSUFFICIENT_PRIVILEGE,
             Error::ReadOnly { .. } | Error::Closed { .. } => SqlState::ERRCODE_READ_ONLY_SQL_TRANSACTION,
@@ -304,6 +316,9 @@ impl Error {
             Error::Null(
                 Argument::Epoch | Argument::IfNotExists | Argument::DryRun | Argument::Every | Argument::Ahead | Argument::Detach,
             ) => "Pass a value, or leave it out.".into(),
+            Error::Null(Argument::Group | Argument::Attempt) | Error::AttemptOutOfRange(_) | Error::GroupUnknown(_) => {
+                "It is for next_id() on another node to call this.".into()
+            }
             Error::Null(Argument::Schema) => "Name the schema.".into(),
             Error::Null(Argument::Table) => "Name the table.".into(),
             Error::Null(Argument::Before) => "Pass the time before which partitions are to go.".into(),
@@ -505,7 +520,13 @@ impl Error {
                  with advance_shard() and, say, the largest one in the shard's tables; then never activate it again."
                     .into()
             }
-            Error::GroupUnknown(_) => "It is for next_id() on another node to call this; leave the group out.".into(),
+            Error::NodeOutdated => "Install the same version on all nodes, and run ALTER EXTENSION instagram_id UPDATE.".into(),
+            Error::SequenceServesAnother { name, shard, role, .. } => format!(
+                "Use next_id({shard}), or another sequence. With GRANT UPDATE ON SEQUENCE {name} TO {role} it can be used for any shard and epoch."
+            ),
+            Error::TableReplicated { .. } => {
+                "Each node would fill in an id of its own. Keep the default of the column: it is worked out once for a row.".into()
+            }
             Error::SequenceOfAShard(_) => "Give node_next_id() a sequence that nothing else uses.".into(),
             Error::NotHandedOver { .. } => {
                 "Once after a move each node must answer, to a role that can connect to it. Where the shard was made or \
@@ -568,6 +589,8 @@ pub enum Argument {
     Ahead,
     Before,
     Detach,
+    Group,
+    Attempt,
 }
 
 impl Display for Argument {
@@ -586,6 +609,8 @@ impl Display for Argument {
             Argument::Ahead => "ahead",
             Argument::Before => "before",
             Argument::Detach => "detach",
+            Argument::Group => "for_group",
+            Argument::Attempt => "attempt",
         })
     }
 }

@@ -22,7 +22,7 @@ use pgrx::prelude::*;
 fn next_id_of_shard(shard: Option<i32>) -> i64 {
     or_raise(|| {
         let shard = arguments::shard_not_null(shard)?;
-        next_id_from(shard, Source::Shard(shard), Site::Home)
+        next_id_from(shard, Source::OfShard, Site::Home)
     })
 }
 
@@ -68,7 +68,7 @@ fn next_id_of_sequence_and_epoch(
 fn next_id_of_setting() -> i64 {
     or_raise(|| {
         let shard = settings::shard().ok_or_else(|| Error::ShardNotSet)?;
-        next_id_from(shard, Source::Shard(shard), Site::Home)
+        next_id_from(shard, Source::OfShard, Site::Home)
     })
 }
 
@@ -86,11 +86,16 @@ fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i6
         if count < 1 {
             return Err(Error::CountOutOfRange(count));
         }
-        let source = Source::Shard(shard);
         let mut left = i64::from(count);
         let runs = std::iter::from_fn(move || {
             (left > 0).then(|| {
-                let request = Request { source, site: Site::Home, want: left, function: "next_ids()" };
+                let request = Request {
+                    shard,
+                    source: Source::OfShard,
+                    site: Site::Home,
+                    want: left,
+                    function: "next_ids()",
+                };
                 let run = or_raise(|| sequence::take(request));
                 left -= run.len;
                 run.first..=run.last()
@@ -116,7 +121,7 @@ fn node_next_id(seq: Option<Regclass>, epoch: default!(Option<TimestampWithTimeZ
         let epoch = epoch.map_or(Ok(Epoch::ORIGINAL), arguments::epoch)?;
         let shard = arguments::shard(citus::local_group())?;
         let source = Source::Clock(Clock { sequence, epoch });
-        let request = Request { source, site: Site::EachNode, want: 1, function: "node_next_id()" };
+        let request = Request { shard, source, site: Site::EachNode, want: 1, function: "node_next_id()" };
         Ok(layout::id_of(sequence::take(request)?.first, shard))
     })
 }
@@ -130,7 +135,7 @@ fn node_next_id(seq: Option<Regclass>, epoch: default!(Option<TimestampWithTimeZ
 /// its own to go on with finds the clock before the epoch.
 #[inline]
 pub fn next_id_from(shard: Shard, source: Source, site: Site) -> Result<i64, Error> {
-    let run = sequence::take(Request { source, site, want: 1, function: "next_id()" })?;
+    let run = sequence::take(Request { shard, source, site, want: 1, function: "next_id()" })?;
     Ok(layout::id_of(run.first, shard))
 }
 

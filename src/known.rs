@@ -8,6 +8,8 @@
 //! temporary tables that some applications make with every transaction.
 
 use crate::citus::Standing;
+use crate::epoch::Epoch;
+use crate::layout::Shard;
 use crate::sequence::Clock;
 use crate::sys::{self, CommitLevel, RelFileLocator};
 use pgrx::pg_sys::{self, Datum, LocalTransactionId, Oid};
@@ -62,6 +64,28 @@ pub struct Facts {
     pub is_of_schema: bool,
     /// A copy on a worker, of whose values Citus has given each node a range of its own. That means nothing to a clock.
     pub has_range_of_node: bool,
+    pub permit: Permit,
+}
+
+/// Whose ids a role may take from a sequence, and from which epoch they count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Permit {
+    /// That has not been found out.
+    Unknown,
+    /// Any: the role has UPDATE, and could set the sequence to any value, or the sequence serves no shard.
+    Any,
+    /// Those of the shard that the sequence serves.
+    Only(Shard, Epoch),
+}
+
+impl Permit {
+    pub fn allows(self, shard: Shard, epoch: Epoch) -> bool {
+        match self {
+            Permit::Any => true,
+            Permit::Only(of, from) => of == shard && from == epoch,
+            Permit::Unknown => false,
+        }
+    }
 }
 
 /// A WAL record that this backend has seen to, and how far: so far it is safe when the transaction that did has
@@ -87,6 +111,41 @@ impl Safe {
     }
 }
 
+/// Notes that values of this transaction rest on the WAL up to `lsn`, which is only as safe as this says.
+pub fn note_debt(safe: Option<Safe>, lsn: pg_sys::XLogRecPtr) {
+    let level = safe.map_or(CommitLevel::OFF, |safe| safe.level);
+    // SAFETY: reads settings.
+    if level < unsafe { sys::highest_commit_level() } {
+        let mut debts = DEBTS.get();
+        let debt = &mut debts[level.index()];
+        *debt = lsn.max(*debt);
+        DEBTS.set(debts);
+    }
+}
+
+/// Before a commit: makes what the values of this transaction rest on as safe as the commit asks for. PREPARE needs no such
+/// thing: it flushes all WAL before its own record, at whatever level.
+///
+/// # Safety
+///
+/// In a transaction that is about to commit; an error leaves by `longjmp`.
+unsafe fn settle_debts() {
+    let debts = DEBTS.get();
+    // SAFETY: the caller's promise; nothing here has a destructor.
+    unsafe {
+        let level = sys::commit_level();
+        let lsn = debts[..level.index()].iter().fold(0, |most, lsn| lsn.max(&most).to_owned());
+        if lsn == 0 {
+            return;
+        }
+        if level.waits_for_standbys() || sys::has_transaction_id() {
+            sys::make_commit_wait_for(lsn);
+        } else {
+            sys::XLogFlush(lsn);
+        }
+    }
+}
+
 impl Known {
     const NOTHING: Known = Known {
         checked: None,
@@ -105,7 +164,13 @@ thread_local! {
     /// How many transactions have not kept that: rolled back, or committed without waiting for as much.
     static BROKEN: Cell<u64> = const { Cell::new(0) };
     static SEQUENCES: RefCell<FxHashMap<Oid, Known>> = RefCell::new(FxHashMap::default());
-    /// What sequences are among the nodes of a Citus cluster. Apart from the above, which every call goes through.
+    /// WAL positions that values of this transaction rest on, by the level at which each is safe. A commit at a higher level
+    /// has to see to them.
+    static DEBTS: Cell<[pg_sys::XLogRecPtr; CommitLevel::COUNT]> = const { Cell::new([0; CommitLevel::COUNT]) };
+    /// What roles that lack UPDATE may take from sequences. Like the next one apart from the above, which every call goes
+    /// through.
+    static PERMITS: RefCell<FxHashMap<Oid, (Era, Permit)>> = RefCell::new(FxHashMap::default());
+    /// What sequences are among the nodes of a Citus cluster.
     static STANDINGS: RefCell<FxHashMap<Oid, (Era, Standing)>> = RefCell::new(FxHashMap::default());
     static SHARDS: RefCell<FxHashMap<u16, ShardClock>> = RefCell::new(FxHashMap::default());
     /// The keys of `SEQUENCES` again, for the callback: an announcement may arrive while that is borrowed. And the other
@@ -120,6 +185,7 @@ struct ShardClock {
     /// The role that has USAGE on the schema.
     role: Oid,
     clock: Clock,
+    schema: Oid,
 }
 
 pub fn era() -> Era {
@@ -145,8 +211,29 @@ pub fn recall_shard(shard: u16, role: Oid) -> Option<Clock> {
     })
 }
 
-pub fn remember_shard(shard: u16, era: Era, role: Oid, clock: Clock) {
-    SHARDS.with_borrow_mut(|shards| shards.insert(shard, ShardClock { era, role, clock }));
+/// The schema of a shard, where it has been found in the present era.
+pub fn recall_schema(shard: u16) -> Option<Oid> {
+    SHARDS.with_borrow(|shards| {
+        let found = shards.get(&shard)?;
+        (found.era == era()).then_some(found.schema)
+    })
+}
+
+pub fn remember_shard(shard: u16, era: Era, role: Oid, clock: Clock, schema: Oid) {
+    SHARDS.with_borrow_mut(|shards| shards.insert(shard, ShardClock { era, role, clock, schema }));
+}
+
+/// What roles that lack UPDATE may take from the sequence, as far as that was found in the present era.
+pub fn permit(sequence: Oid) -> Permit {
+    PERMITS.with_borrow(|permits| match permits.get(&sequence) {
+        Some((of, permit)) if *of == era() => *permit,
+        _ => Permit::Unknown,
+    })
+}
+
+pub fn remember_permit(sequence: Oid, era: Era, permit: Permit) {
+    PERMITS.with_borrow_mut(|permits| permits.insert(sequence, (era, permit)));
+    with(sequence, |known| known.checked = None);
 }
 
 /// What the sequence is among the nodes of a Citus cluster, where that was found in the present era.
@@ -188,14 +275,17 @@ extern "C-unwind" fn on_syscache_change(_arg: Datum, _cache: c_int, _hash: u32) 
     forget_all();
 }
 
-extern "C-unwind" fn on_transaction_end(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
+extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
     use pg_sys::XactEvent::*;
     // SAFETY: reads settings, which are still as the commit has found them.
     let kept = match event {
+        // SAFETY: a transaction is about to commit; this function has nothing with a destructor.
+        XACT_EVENT_PRE_COMMIT => return unsafe { settle_debts() },
         XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => unsafe { sys::commit_level() },
         XACT_EVENT_ABORT => CommitLevel::OFF,
         _ => return,
     };
+    DEBTS.set([0; CommitLevel::COUNT]);
     if kept < PROMISED.replace(CommitLevel::OFF) {
         BROKEN.set(BROKEN.get() + 1);
     }
@@ -208,9 +298,9 @@ extern "C-unwind" fn on_transaction_end(event: pg_sys::XactEvent::Type, _arg: *m
 pub fn register_callbacks() {
     // SAFETY: called once in a backend's life, when the library is loaded; the callbacks never go away, take
     // what PostgreSQL passes, touch the variables above, none of which is borrowed while PostgreSQL runs but
-    // SEQUENCES, and cannot raise an error.
+    // SEQUENCES. Only the one before a commit can raise an error, where a transaction may still fail.
     unsafe {
-        pg_sys::RegisterXactCallback(Some(on_transaction_end), std::ptr::null_mut());
+        pg_sys::RegisterXactCallback(Some(on_transaction_event), std::ptr::null_mut());
         pg_sys::CacheRegisterRelcacheCallback(Some(on_relcache_change), Datum::null());
         use pg_sys::SysCacheIdentifier::*;
         for cache in [SEQRELID, PROCOID, NAMESPACEOID, AUTHOID, AUTHMEMROLEMEM, DATABASEOID] {

@@ -5,9 +5,10 @@
 //! of a sequence that an ancient release let someone `SELECT FOR UPDATE`, which nothing here looks at.
 
 use crate::citus::{self, Standing};
+use crate::definition;
 use crate::epoch::{Epoch, US_PER_MS};
 use crate::error::{Error, Unfit};
-use crate::known::{self, Era, Facts, Known, Safe, Valid};
+use crate::known::{self, Era, Facts, Known, Permit, Safe, Valid};
 use crate::layout::Shard;
 use crate::sys::{self, AccessShareLock, CommitLevel, NoLock, RowExclusiveLock, guarded};
 use crate::tick::{self, Next, Run, State, VALUE_MAX};
@@ -22,6 +23,8 @@ use std::time::Duration;
 /// How far a sequence may be ahead of the clock without a warning: further than crashes and a clock that is kept
 /// right take it.
 pub const WARN_AHEAD_MS: i64 = 60_000;
+
+const UPDATE: Option<pg_sys::AclMode> = Some(pg_sys::ACL_UPDATE as pg_sys::AclMode);
 
 thread_local! {
     /// Whether this session has been told that a sequence is ahead of the clock.
@@ -38,6 +41,8 @@ pub struct Clock {
 /// What to take, from where, and for whom the error speaks.
 #[derive(Clone, Copy)]
 pub struct Request {
+    /// Whose ids they become.
+    pub shard: Shard,
     pub source: Source,
     pub site: Site,
     /// At most this many values, at least 1.
@@ -50,7 +55,7 @@ pub struct Request {
 #[derive(Clone, Copy)]
 pub enum Source {
     /// The shard's own, whichever that is when it is locked.
-    Shard(Shard),
+    OfShard,
     Clock(Clock),
 }
 
@@ -81,13 +86,35 @@ impl Site {
     }
 }
 
-/// What a shut copy tells.
+/// What a closed copy tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shut {
     /// A value greater than all that it has issued.
     pub above: i64,
     /// The group of the node that took it over last, where one has.
     pub taken_by: Option<i32>,
+}
+
+/// The number of one node's try to open its copy, 0 to [`Attempt::MAX`], drawn at random. It tells the steps of this try
+/// from those of another one, and from messages that come late.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attempt(i32);
+
+impl Attempt {
+    const BITS: u32 = 30;
+    pub const MAX: i32 = (1 << Self::BITS) - 1;
+
+    pub fn new(number: i32) -> Option<Attempt> {
+        (0..=Attempt::MAX).contains(&number).then_some(Attempt(number))
+    }
+
+    pub fn random() -> Attempt {
+        Attempt(sys::random_i32() & Attempt::MAX)
+    }
+
+    pub fn number(self) -> i32 {
+        self.0
+    }
 }
 
 /// What came of one visit to the sequence.
@@ -133,6 +160,8 @@ enum Refusal {
     },
     ClockBeforeEpoch,
     ClockPastField,
+    /// The role lacks UPDATE, and it is not known to be for the shard and epoch of the request that the sequence is.
+    NotPermitted,
     /// It has not been asked yet what Citus makes of it.
     StandingUnknown,
     /// Another node is its home.
@@ -155,9 +184,9 @@ pub fn take(request: Request) -> Result<Run, Error> {
     loop {
         let (clock, found) = match request.source {
             Source::Clock(clock) => (clock, None),
-            Source::Shard(shard) => {
+            Source::OfShard => {
                 let found = known::era();
-                let clock = shard::clock_of(shard)?;
+                let clock = shard::clock_of(request.shard)?;
                 // What is still the shard's clock when that is locked is so for good.
                 (clock, (looked_again_from != Some(clock)).then_some(found))
             }
@@ -166,7 +195,7 @@ pub fn take(request: Request) -> Result<Run, Error> {
         let mut visited = Err(Refusal::Missing);
         known::with(clock.sequence, |known| {
             // SAFETY: `visit` keeps the guard's rules: it panics nowhere and owns nothing with a destructor.
-            unsafe { guarded(|| visited = visit(clock, found, request.site, request.want, paid, known)) }
+            unsafe { guarded(|| visited = visit(request, clock, found, paid, known)) }
         });
         match visited {
             Ok(Outcome::Taken { run, ahead_ms }) => {
@@ -180,27 +209,62 @@ pub fn take(request: Request) -> Result<Run, Error> {
                 wait_for_ticks(wait, clock.epoch);
                 paid = Some(wait);
             }
-            Err(refusal) => ask_around(refusal, clock, request.site, request.function)?,
+            Err(Refusal::NotPermitted) => find_permit(clock, request.shard)?,
+            Err(refusal) => ask_around(refusal, clock, request.site, i64::MIN, request.function)?,
         }
     }
 }
 
-/// Does something about a refusal, after which it is worth another visit; otherwise returns its error.
+/// Finds out whether a role that may use a sequence, and no more than that, may take ids of this shard and epoch from it.
+/// One that serves a shard is for that: by another epoch it could be taken years ahead of the clock, to the end of its ids.
+///
+/// # Errors
+///
+/// 42501 where it serves another shard, or counts from another epoch.
 #[cold]
-fn ask_around(refusal: Refusal, clock: Clock, site: Site, function: &'static str) -> Result<(), Error> {
+fn find_permit(clock: Clock, shard: Shard) -> Result<(), Error> {
+    let era = known::era();
+    let served = definition::served_by(clock.sequence);
+    let permit = if served.is_empty() {
+        Permit::Any
+    } else if served.iter().any(|served| served.shard == shard && served.clock.epoch == clock.epoch) {
+        Permit::Only(shard, clock.epoch)
+    } else {
+        return Err(Error::SequenceServesAnother {
+            name: names::relation(clock.sequence),
+            shard: served[0].shard.number(),
+            epoch: names::time(served[0].clock.epoch.at()),
+            role: names::current_role(),
+        });
+    };
+    known::remember_permit(clock.sequence, era, permit);
+    Ok(())
+}
+
+/// Does something about a refusal, after which it is worth another visit; otherwise returns its error. A copy that it opens
+/// goes on above `floor`.
+#[cold]
+fn ask_around(
+    refusal: Refusal,
+    clock: Clock,
+    site: Site,
+    floor: i64,
+    function: &'static str,
+) -> Result<(), Error> {
     match refusal {
         Refusal::StandingUnknown => citus::find_standing(clock.sequence),
         Refusal::Elsewhere => citus::check_home(clock.sequence)?,
-        Refusal::Shut => citus::take_over(clock, site, function)?,
+        Refusal::Shut => citus::take_over(clock, site, floor, function)?,
         refusal => return Err(explain(refusal, clock, function)),
     }
     Ok(())
 }
 
-/// Visits a sequence as often as it takes.
+/// Visits a sequence as often as it takes; a copy that must be opened for it goes on above `floor`.
 fn persist<T: Copy>(
     clock: Clock,
     site: Site,
+    floor: i64,
     function: &'static str,
     visit: impl Fn(&mut Known) -> Result<T, Refusal>,
 ) -> Result<T, Error> {
@@ -209,7 +273,7 @@ fn persist<T: Copy>(
         let visited = known::with(clock.sequence, |known| unsafe { guarded(|| visit(known)) });
         match visited {
             Ok(result) => return Ok(result),
-            Err(refusal) => ask_around(refusal, clock, site, function)?,
+            Err(refusal) => ask_around(refusal, clock, site, floor, function)?,
         }
     }
 }
@@ -221,45 +285,96 @@ fn persist<T: Copy>(
 /// is logged ahead of the clock as [`take`] is, and heeds no MINVALUE.
 pub fn advance(clock: Clock, value: i64, function: &'static str) -> Result<i64, Error> {
     let site = Site::AsTold;
-    persist(clock, site, function, |known| {
-        let update = pg_sys::ACL_UPDATE as pg_sys::AclMode;
+    persist(clock, site, value, function, |known| {
         // SAFETY: inside `guarded`.
         unsafe {
-            visit_page(clock.sequence, site, Some(update), known, |page, known| {
+            visit_page(clock.sequence, site, UPDATE, known, |page, known| {
                 page.advance_to(clock.epoch, value, known)
             })
         }
     })
 }
 
-/// Begins to open a shut copy: from here on [`open`] notices whether another node has shut it meanwhile. Returns what it
-/// tells, or `None` where it is open already.
-pub fn begin_to_open(clock: Clock, site: Site, function: &'static str) -> Result<Option<Shut>, Error> {
-    persist(clock, site, function, |known| {
-        // SAFETY: inside `guarded`.
-        unsafe { visit_page(clock.sequence, site, None, known, |page, known| page.begin_to_open(known)) }
-    })
-}
-
-/// Opens a copy, for values greater than `floor`; returns false where since [`begin_to_open`] another node has closed it.
-pub fn open(clock: Clock, site: Site, floor: i64, function: &'static str) -> Result<bool, Error> {
-    persist(clock, site, function, |known| {
+/// Begins to open a closed copy: from here on [`raise`] and [`open`] notice whether another node has closed it meanwhile.
+/// Returns what it tells, or `None` where it is open already.
+pub fn begin_to_open(
+    clock: Clock,
+    site: Site,
+    attempt: Attempt,
+    function: &'static str,
+) -> Result<Option<Shut>, Error> {
+    persist(clock, site, i64::MIN, function, |known| {
         // SAFETY: inside `guarded`.
         unsafe {
-            visit_page(clock.sequence, site, None, known, |page, known| page.open(clock.epoch, floor, known))
+            visit_page(clock.sequence, site, None, known, |page, known| page.begin_to_open(attempt, known))
         }
     })
 }
 
-/// Shuts a copy for the node of that group, which opens its own; returns what it told before. By then that is safe
-/// from a crash.
-pub fn close(sequence: Oid, new_home: Option<i32>, function: &'static str) -> Result<Shut, Error> {
+/// Has a copy that is being opened tell that others have issued values below `floor`. Returns false where since
+/// [`begin_to_open`] another node has closed it. By then that is safe from a crash.
+pub fn raise(
+    clock: Clock,
+    site: Site,
+    attempt: Attempt,
+    floor: i64,
+    function: &'static str,
+) -> Result<bool, Error> {
+    persist(clock, site, i64::MIN, function, |known| {
+        // SAFETY: inside `guarded`.
+        unsafe {
+            visit_page(clock.sequence, site, None, known, |page, known| page.raise(attempt, floor, known))
+        }
+    })
+}
+
+/// Opens a copy, for values greater than what it tells; returns false where since [`begin_to_open`] another node has
+/// closed it.
+pub fn open(clock: Clock, site: Site, attempt: Attempt, function: &'static str) -> Result<bool, Error> {
+    persist(clock, site, i64::MIN, function, |known| {
+        // SAFETY: inside `guarded`.
+        unsafe {
+            visit_page(clock.sequence, site, None, known, |page, known| {
+                page.open(clock.epoch, attempt, known)
+            })
+        }
+    })
+}
+
+/// Closes a copy for another node's attempt to open its own; returns what it tells. Who took it over last stays on record
+/// until [`name_taker`]. By then that is safe from a crash. Wants UPDATE on the sequence.
+pub fn close(sequence: Oid, attempt: Attempt, function: &'static str) -> Result<Shut, Error> {
+    on_any_node(sequence, function, |page, known| unsafe { page.close(attempt, known) })
+}
+
+/// Puts on record that the node of this group takes the copy over. Returns false, and does nothing, where the copy is not
+/// closed for that attempt any more. By then that is safe from a crash. Wants UPDATE on the sequence.
+pub fn name_taker(
+    sequence: Oid,
+    group: i32,
+    attempt: Attempt,
+    function: &'static str,
+) -> Result<bool, Error> {
+    on_any_node(sequence, function, |page, known| unsafe { page.name_taker(group, attempt, known) })
+}
+
+fn on_any_node<T: Copy>(
+    sequence: Oid,
+    function: &'static str,
+    act: impl Fn(SequencePage, &mut Known) -> Result<T, Refusal>,
+) -> Result<T, Error> {
     let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
     let site = Site::AnyNode;
-    persist(clock, site, function, |known| {
+    persist(clock, site, i64::MIN, function, |known| {
         // SAFETY: inside `guarded`.
-        unsafe { visit_page(sequence, site, None, known, |page, known| page.close(new_home, known)) }
+        unsafe { visit_page(sequence, site, UPDATE, known, &act) }
     })
+}
+
+/// Whether a role has UPDATE on a sequence, and so could set it to any value.
+pub fn may_be_updated_by(sequence: Oid, role: Oid) -> bool {
+    // SAFETY: `may` panics nowhere and owns nothing.
+    unsafe { guarded(|| sys::may(sequence, role, pg_sys::ACL_UPDATE as pg_sys::AclMode)) }
 }
 
 /// Locks a sequence against being dropped or altered, to the transaction's end; returns whether it is still there.
@@ -275,7 +390,7 @@ pub fn lock(sequence: Oid) -> bool {
 pub fn examine(sequence: Oid) -> Result<(), Error> {
     let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
     let site = Site::AnyNode;
-    persist(clock, site, "create_shard()", |known| {
+    persist(clock, site, i64::MIN, "create_shard()", |known| {
         // SAFETY: inside `guarded`.
         unsafe {
             lock_for_transaction(sequence, known);
@@ -320,11 +435,10 @@ unsafe fn look(sequence: Oid) -> Option<State> {
         {
             let buffer = sys::ReadBuffer(relation, 0);
             sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as c_int);
-            let page = pg_sys::BufferGetPage(buffer);
-            let data = *sys::sequence_data(sys::first_tuple(page).0);
-            let is_sound = sys::sequence_magic(page) == sys::SEQ_MAGIC;
+            let data = sys::sequence_tuple(pg_sys::BufferGetPage(buffer))
+                .map(|(tuple, _)| *sys::sequence_data(tuple));
             sys::UnlockReleaseBuffer(buffer);
-            is_sound.then_some(State { last_value: data.last_value, is_called: data.is_called != 0 })
+            data.map(|data| State { last_value: data.last_value, is_called: data.is_called != 0 })
         } else {
             None
         };
@@ -340,10 +454,9 @@ unsafe fn look(sequence: Oid) -> Option<State> {
 ///
 /// Inside [`guarded`].
 unsafe fn visit(
+    request: Request,
     clock: Clock,
     found: Option<Era>,
-    site: Site,
-    want: i64,
     paid: Option<Wait>,
     known: &mut Known,
 ) -> Result<Outcome, Refusal> {
@@ -353,12 +466,16 @@ unsafe fn visit(
         if found.is_some_and(|era| era != known::era()) {
             return Ok(Outcome::LookAgain);
         }
-        let facts = admit(clock.sequence, site, known)?;
+        let facts = admit(clock.sequence, request.site, known)?;
+        // A shard's own clock was found by the shard's number.
+        if matches!(request.source, Source::Clock(_)) && !facts.permit.allows(request.shard, clock.epoch) {
+            return Err(Refusal::NotPermitted);
+        }
         // Before the lock, which is held for a shorter time then. Who has waited for the page goes on in the millisecond in
         // which he came, where that still has room.
         let came_us = elapsed_us(clock.epoch);
-        let page = SequencePage::lock(clock.sequence, facts, known);
-        let outcome = page.take(clock.epoch, site, came_us, want, paid, known);
+        let page = SequencePage::lock(clock.sequence, facts, known)?;
+        let outcome = page.take(clock.epoch, request.site, came_us, request.want, paid, known);
         let lsn = sys::PageGetLSN(page.page);
         page.unlock();
         if let Ok(Outcome::Taken { .. }) = outcome {
@@ -388,7 +505,7 @@ unsafe fn visit_page<T: Copy>(
         if right.is_some_and(|right| !sys::may(sequence, sys::GetUserId(), right)) {
             return Err(Refusal::NoRight { update: true });
         }
-        let page = SequencePage::lock(sequence, facts, known);
+        let page = SequencePage::lock(sequence, facts, known)?;
         let result = act(page, known);
         let lsn = sys::PageGetLSN(page.page);
         page.unlock();
@@ -463,6 +580,7 @@ unsafe fn check(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
             is_elsewhere: false,
             is_of_schema: false,
             has_range_of_node: false,
+            permit: Permit::Unknown,
         };
         sys::relation_close(relation, NoLock);
         if !is_sequence {
@@ -472,6 +590,12 @@ unsafe fn check(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
         if !sys::may(sequence, now.role, either) {
             return Err(Refusal::NoRight { update: false });
         }
+        let update = pg_sys::ACL_UPDATE as pg_sys::AclMode;
+        facts.permit = if facts.is_local_temp || sys::may(sequence, now.role, update) {
+            Permit::Any
+        } else {
+            known::permit(sequence)
+        };
         let Some(options) = sys::pg_sequence_row(sequence) else {
             return Err(Refusal::Missing);
         };
@@ -515,21 +639,26 @@ unsafe fn check(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
 ///
 /// The transaction that wrote the record sees to that with its commit. Another one may live on the values that the
 /// record logged ahead, write nothing itself, and hand them out before anyone has; a crash or a failover would then
-/// issue them again. So whoever first finds a record that is new to him flushes it, once, holding no lock on the
-/// page; and where commits wait for standbys his does, too.
+/// issue them again. So a session that first finds a record that is new to it flushes it, once, holding no lock on the
+/// page; and where commits wait for standbys its own does, too. The commit may ask for more than the call did, say after
+/// a function with `SET synchronous_commit = off`: what is left to do then is noted for [`known::settle_debts`].
 unsafe fn make_safe(facts: Facts, lsn: pg_sys::XLogRecPtr, known: &mut Known) {
     // SAFETY: as for `visit`; the position is that of a record on a page with WAL.
     unsafe {
-        let level = sys::commit_level();
-        let is_safe = known.safe.is_some_and(|safe| safe.covers(lsn, level));
-        if is_safe || level == CommitLevel::OFF || !facts.needs_wal {
+        if !facts.needs_wal {
             return;
         }
-        sys::XLogFlush(lsn);
-        if level.waits_for_standbys() {
-            sys::make_commit_wait_for(lsn);
+        let level = sys::commit_level();
+        if !known.safe.is_some_and(|safe| safe.covers(lsn, level)) {
+            if level != CommitLevel::OFF {
+                sys::XLogFlush(lsn);
+            }
+            if level.waits_for_standbys() {
+                sys::make_commit_wait_for(lsn);
+            }
+            known.safe = Some(Safe::when_committed(lsn, level));
         }
-        known.safe = Some(Safe::when_committed(lsn, level));
+        known::note_debt(known.safe, lsn);
     }
 }
 
@@ -555,32 +684,95 @@ unsafe fn forget_relation(sequence: Oid) {
     }
 }
 
-/// What a shut copy of a sequence has for `log_cnt`, which means nothing to PostgreSQL while it is not called: 0 where it
-/// is as Citus has made it, and otherwise who has taken it over last, and whether this node is about to open it.
-mod mark {
-    const NOBODY: i64 = 2;
+/// What a closed copy of a sequence has for `log_cnt`, which means nothing to PostgreSQL while it is not called: 0 where it
+/// is as Citus has made it, and otherwise a mark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Mark {
+    /// The group of the node that took the copy over last, 0 to [`Mark::GROUP_MAX`].
+    taken_by: Option<i32>,
+    stage: Stage,
+}
 
-    pub fn of(taken_by: Option<i32>, is_opening: bool) -> i64 {
-        NOBODY + 2 * taken_by.map_or(0, |group| i64::from(group) + 1) + i64::from(is_opening)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Closed,
+    /// Closed for an attempt of another node, which has not put its name on record yet.
+    ClosedFor(Attempt),
+    /// About to be opened by this node.
+    Opening(Attempt),
+}
+
+impl Mark {
+    /// Set in a mark; those of 0.3.0 are smaller.
+    const FLAG: i64 = 1 << 62;
+    const GROUP_SHIFT: u32 = 2 + Attempt::BITS;
+    const GROUP_MAX: i32 = (1 << (62 - Self::GROUP_SHIFT)) - 2;
+
+    fn to_log_cnt(self) -> i64 {
+        let (stage, attempt) = match self.stage {
+            Stage::Closed => (0, 0),
+            Stage::Opening(Attempt(number)) => (1, number),
+            Stage::ClosedFor(Attempt(number)) => (2, number),
+        };
+        let group = self.taken_by.map_or(0, |group| i64::from(group) + 1);
+        Mark::FLAG | group << Mark::GROUP_SHIFT | i64::from(attempt) << 2 | stage
     }
 
-    pub fn taken_by(mark: i64) -> Option<i32> {
-        i32::try_from((mark - NOBODY) / 2 - 1).ok().filter(|group| *group >= 0)
+    /// What a closed copy has; `None` where it is as Citus has made it.
+    fn of_log_cnt(log_cnt: i64) -> Option<Mark> {
+        if log_cnt & Mark::FLAG == 0 {
+            // 0.3.0 has 2 for nobody, 2 more for each group, and an odd number while it opens.
+            let group = (log_cnt - 2) / 2 - 1;
+            let taken_by = i32::try_from(group).ok().filter(|group| *group >= 0);
+            return (log_cnt != 0).then_some(Mark { taken_by, stage: Stage::Closed });
+        }
+        let group = (log_cnt & !Mark::FLAG) >> Mark::GROUP_SHIFT;
+        let attempt = Attempt((log_cnt >> 2) as i32 & Attempt::MAX);
+        let stage = match log_cnt & 3 {
+            1 => Stage::Opening(attempt),
+            2 => Stage::ClosedFor(attempt),
+            _ => Stage::Closed,
+        };
+        Some(Mark { taken_by: (group > 0).then(|| group as i32 - 1), stage })
     }
+}
 
-    pub fn is_opening(mark: i64) -> bool {
-        mark > NOBODY && mark % 2 == 1
+/// Whether a node of this group can be put on record.
+pub fn is_group(group: i32) -> bool {
+    (0..=Mark::GROUP_MAX).contains(&group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_read_as_they_were_written() {
+        let attempts = [Attempt(0), Attempt(1), Attempt(Attempt::MAX)];
+        let stages = attempts
+            .into_iter()
+            .flat_map(|attempt| [Stage::Closed, Stage::ClosedFor(attempt), Stage::Opening(attempt)]);
+        for stage in stages {
+            for taken_by in [None, Some(0), Some(1), Some(Mark::GROUP_MAX)] {
+                let mark = Mark { taken_by, stage };
+                assert!(mark.to_log_cnt() > 0);
+                assert_eq!(Mark::of_log_cnt(mark.to_log_cnt()), Some(mark));
+            }
+        }
+        assert_eq!(Mark::of_log_cnt(0), None);
     }
 
     #[test]
-    fn says_what_it_was_made_of() {
-        for group in [None, Some(0), Some(1), Some(i32::MAX)] {
-            for opening in [false, true] {
-                let mark = of(group, opening);
-                assert!(mark != 0 && (taken_by(mark), is_opening(mark)) == (group, opening));
+    fn marks_of_0_3_0_are_understood() {
+        let taken_by = |log_cnt| Mark::of_log_cnt(log_cnt).map(|mark| mark.taken_by);
+        let old = |group: Option<i32>, opening: i64| {
+            2 + 2 * group.map_or(0, |group| i64::from(group) + 1) + opening
+        };
+        for group in [None, Some(0), Some(1), Some(7), Some(i32::MAX)] {
+            for opening in [0, 1] {
+                assert_eq!(taken_by(old(group, opening)), Some(group));
             }
         }
-        assert!(!is_opening(0));
     }
 }
 
@@ -598,7 +790,7 @@ struct SequencePage {
 
 impl SequencePage {
     /// In the buffer where it last was, if it still is there; else wherever the buffer manager has it or puts it.
-    unsafe fn lock(sequence: Oid, facts: Facts, known: &mut Known) -> SequencePage {
+    unsafe fn lock(sequence: Oid, facts: Facts, known: &mut Known) -> Result<SequencePage, Refusal> {
         // SAFETY: a sequence has block 0, and on it one tuple; a pinned buffer's page stays in place.
         unsafe {
             const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
@@ -613,8 +805,11 @@ impl SequencePage {
             let buffer = known.buffer;
             lock_exclusively(buffer);
             let page = pg_sys::BufferGetPage(buffer);
-            let (tuple, tuple_len) = sys::first_tuple(page);
-            SequencePage { facts, buffer, page, tuple, tuple_len }
+            let Some((tuple, tuple_len)) = sys::sequence_tuple(page) else {
+                sys::UnlockReleaseBuffer(buffer);
+                return Err(Refusal::BadMagic);
+            };
+            Ok(SequencePage { facts, buffer, page, tuple, tuple_len })
         }
     }
 
@@ -639,7 +834,7 @@ impl SequencePage {
     ) -> Result<Outcome, Refusal> {
         // SAFETY: the page is locked; as for `visit`.
         unsafe {
-            let data = self.data()?;
+            let data = self.data();
             let mut state = State { last_value: data.last_value, is_called: data.is_called != 0 };
             if !state.is_called {
                 if site.wants_open() && self.is_shut(data) {
@@ -687,7 +882,7 @@ impl SequencePage {
     unsafe fn advance_to(self, epoch: Epoch, value: i64, known: &mut Known) -> Result<i64, Refusal> {
         // SAFETY: the page is locked; as for `visit`.
         unsafe {
-            let data = self.data()?;
+            let data = self.data();
             if self.is_shut(data) {
                 return Err(Refusal::Shut);
             }
@@ -700,67 +895,109 @@ impl SequencePage {
         }
     }
 
-    /// Whether this copy must be opened first. One that was shut tells by itself, also in a session that has not heard of
+    /// Whether this copy must be opened first. One that was closed tells by itself, also in a session that has not heard of
     /// Citus yet.
     fn is_shut(self, data: sys::FormData_pg_sequence_data) -> bool {
         data.is_called == 0 && (self.facts.is_copy || data.log_cnt != 0)
     }
 
-    /// What a copy tells, shut or not. Where one starts that was never called is no time; what Citus lets the copies of
+    /// The mark of a closed copy.
+    fn mark(data: sys::FormData_pg_sequence_data) -> Option<Mark> {
+        if data.is_called == 0 { Mark::of_log_cnt(data.log_cnt) } else { None }
+    }
+
+    /// What a copy tells, closed or not. Where one starts that was never called is no time; what Citus lets the copies of
     /// group 2 and above start with would be years ahead.
-    fn tell(self, data: sys::FormData_pg_sequence_data) -> Shut {
-        match (data.is_called, data.log_cnt) {
-            (0, 0) => Shut { above: 0, taken_by: None },
-            (0, mark) => Shut { above: data.last_value, taken_by: mark::taken_by(mark) },
+    fn tell(data: sys::FormData_pg_sequence_data) -> Shut {
+        match (data.is_called, SequencePage::mark(data)) {
+            (0, None) => Shut { above: 0, taken_by: None },
+            (0, Some(mark)) => Shut { above: data.last_value, taken_by: mark.taken_by },
             _ => Shut { above: data.last_value.saturating_add(1), taken_by: None },
         }
     }
 
     /// See [`begin_to_open`].
-    unsafe fn begin_to_open(self, known: &mut Known) -> Result<Option<Shut>, Refusal> {
+    unsafe fn begin_to_open(self, attempt: Attempt, known: &mut Known) -> Result<Option<Shut>, Refusal> {
         // SAFETY: the page is locked; as for `visit`.
         unsafe {
-            let data = self.data()?;
+            let data = self.data();
             if !self.is_shut(data) {
                 return Ok(None);
             }
-            let tells = self.tell(data);
-            self.write_shut(tells.above, mark::of(tells.taken_by, true), known);
+            let tells = SequencePage::tell(data);
+            let mark = Mark { taken_by: tells.taken_by, stage: Stage::Opening(attempt) };
+            self.write_shut(tells.above, mark, known);
             Ok(Some(tells))
         }
     }
 
-    /// See [`open`].
-    unsafe fn open(self, epoch: Epoch, floor: i64, known: &mut Known) -> Result<bool, Refusal> {
+    /// See [`raise`].
+    unsafe fn raise(self, attempt: Attempt, floor: i64, known: &mut Known) -> Result<bool, Refusal> {
         // SAFETY: as for `begin_to_open`.
         unsafe {
-            let data = self.data()?;
-            if data.is_called != 0 || !mark::is_opening(data.log_cnt) {
+            let data = self.data();
+            let Some(mark) = SequencePage::mark(data).filter(|mark| mark.stage == Stage::Opening(attempt))
+            else {
+                return Ok(false);
+            };
+            self.write_shut(data.last_value.max(floor), mark, known);
+            self.flush();
+            Ok(true)
+        }
+    }
+
+    /// See [`open`].
+    unsafe fn open(self, epoch: Epoch, attempt: Attempt, known: &mut Known) -> Result<bool, Refusal> {
+        // SAFETY: as for `begin_to_open`.
+        unsafe {
+            let data = self.data();
+            if SequencePage::mark(data).is_none_or(|mark| mark.stage != Stage::Opening(attempt)) {
                 return Ok(false);
             }
             let now_ms = elapsed_us(epoch).div_euclid(US_PER_MS);
-            let floor = floor.max(data.last_value).min(VALUE_MAX);
+            let floor = data.last_value.min(VALUE_MAX);
             self.step(floor, tick::durability(data.last_value, 0, floor, now_ms, true), known);
             Ok(true)
         }
     }
 
     /// See [`close`].
-    unsafe fn close(self, new_home: Option<i32>, known: &mut Known) -> Result<Shut, Refusal> {
-        // SAFETY: as for `begin_to_open`; the record is on the page, with its position.
+    unsafe fn close(self, attempt: Attempt, known: &mut Known) -> Result<Shut, Refusal> {
+        // SAFETY: as for `begin_to_open`.
         unsafe {
-            let tells = self.tell(self.data()?);
-            self.write_shut(tells.above, mark::of(new_home, false), known);
-            if self.facts.needs_wal {
-                // Whatever synchronous_commit says: a crash must not open it again.
-                sys::XLogFlush(sys::PageGetLSN(self.page));
-            }
+            let tells = SequencePage::tell(self.data());
+            let mark = Mark { taken_by: tells.taken_by, stage: Stage::ClosedFor(attempt) };
+            self.write_shut(tells.above, mark, known);
+            self.flush();
             Ok(tells)
         }
     }
 
-    /// Shuts this copy: `above` is where it would go on.
-    unsafe fn write_shut(self, above: i64, mark: i64, known: &mut Known) {
+    /// See [`name_taker`].
+    unsafe fn name_taker(self, group: i32, attempt: Attempt, known: &mut Known) -> Result<bool, Refusal> {
+        // SAFETY: as for `begin_to_open`.
+        unsafe {
+            let data = self.data();
+            if SequencePage::mark(data).is_none_or(|mark| mark.stage != Stage::ClosedFor(attempt)) {
+                return Ok(false);
+            }
+            let mark = Mark { taken_by: Some(group), stage: Stage::Closed };
+            self.write_shut(data.last_value, mark, known);
+            self.flush();
+            Ok(true)
+        }
+    }
+
+    /// Puts the record just written on disk, whatever `synchronous_commit` says: a crash must not undo it.
+    unsafe fn flush(self) {
+        if self.facts.needs_wal {
+            // SAFETY: the record is on the page, with its position.
+            unsafe { sys::XLogFlush(sys::PageGetLSN(self.page)) }
+        }
+    }
+
+    /// Closes this copy, or changes its mark: `above` is where it would go on.
+    unsafe fn write_shut(self, above: i64, mark: Mark, known: &mut Known) {
         // SAFETY: in the order of `step`.
         unsafe {
             let data = sys::sequence_data(self.tuple);
@@ -769,7 +1006,11 @@ impl SequencePage {
             }
             sys::START_CRIT_SECTION();
             sys::MarkBufferDirty(self.buffer);
-            *data = sys::FormData_pg_sequence_data { last_value: above, log_cnt: mark, is_called: 0 };
+            *data = sys::FormData_pg_sequence_data {
+                last_value: above,
+                log_cnt: mark.to_log_cnt(),
+                is_called: 0,
+            };
             if self.facts.needs_wal {
                 self.log();
             }
@@ -790,14 +1031,9 @@ impl SequencePage {
     }
 
     /// What the page holds.
-    unsafe fn data(self) -> Result<sys::FormData_pg_sequence_data, Refusal> {
-        // SAFETY: the page is locked.
-        unsafe {
-            if sys::sequence_magic(self.page) != sys::SEQ_MAGIC {
-                return Err(Refusal::BadMagic);
-            }
-            Ok(*sys::sequence_data(self.tuple))
-        }
+    unsafe fn data(self) -> sys::FormData_pg_sequence_data {
+        // SAFETY: the page is locked, and was found to be a sequence's.
+        unsafe { *sys::sequence_data(self.tuple) }
     }
 
     /// Whether `log_cnt` can be believed: WAL that a crash would replay holds a record of this very file.
@@ -933,7 +1169,7 @@ fn explain(refusal: Refusal, clock: Clock, function: &'static str) -> Error {
         }
         Refusal::OfAShard => Error::SequenceOfAShard(name()),
         Refusal::OfAnotherGroup(group) => Error::CopyOfAnotherGroup { name: name(), group },
-        Refusal::StandingUnknown | Refusal::Elsewhere | Refusal::Shut => {
+        Refusal::NotPermitted | Refusal::StandingUnknown | Refusal::Elsewhere | Refusal::Shut => {
             unreachable!("something can be done about it")
         }
     }

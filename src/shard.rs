@@ -171,8 +171,21 @@ pub fn clock_of(shard: Shard) -> Result<Clock, Error> {
         return Err(Error::NoRightOnSchema { name, role: names::current_role() });
     }
     catalog::forget_schema(definition.schema);
-    known::remember_shard(shard.number(), era, role, definition.clock);
+    known::remember_shard(shard.number(), era, role, definition.clock, definition.schema);
     Ok(definition.clock)
+}
+
+/// The schema of a shard, where there is one.
+///
+/// # Errors
+///
+/// Those of [`clock_of`].
+pub fn schema_of(shard: Shard) -> Result<Oid, Error> {
+    clock_of(shard)?;
+    if let Some(schema) = known::recall_schema(shard.number()) {
+        return Ok(schema);
+    }
+    Ok(definition::find(shard)?.ok_or_else(|| missing(shard))?.schema)
 }
 
 /// The clock that makes a shard's ids, with its sequence locked to the transaction's end. Waiting for the lock may

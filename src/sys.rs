@@ -25,6 +25,7 @@ unsafe extern "C-unwind" {
     pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
     pub fn GetRedoRecPtr() -> XLogRecPtr;
     pub fn GetTopTransactionId() -> pg_sys::TransactionId;
+    fn GetTopTransactionIdIfAny() -> pg_sys::TransactionId;
     pub fn GetSysCacheHashValue(cache: c_int, key1: Datum, key2: Datum, key3: Datum, key4: Datum) -> u32;
     pub fn GetUserId() -> Oid;
     pub fn IsInParallelMode() -> bool;
@@ -98,8 +99,29 @@ pub const Anum_pg_partitioned_table_partattrs: pg_sys::AttrNumber = 5;
 /// `catalog/pg_partitioned_table.h`
 pub const Anum_pg_partitioned_table_partclass: pg_sys::AttrNumber = 6;
 
+/// `catalog/pg_depend.h`
+pub const DependRelationId: u32 = 2608;
+/// `catalog/pg_depend.h`
+pub const DependReferenceIndexId: u32 = 2674;
+/// `catalog/pg_depend.h`
+pub const Anum_pg_depend_refclassid: pg_sys::AttrNumber = 4;
+/// `catalog/pg_depend.h`
+pub const Anum_pg_depend_refobjid: pg_sys::AttrNumber = 5;
+
+/// `catalog/pg_depend.h`: the row of `pg_depend`.
+#[repr(C)]
+pub struct FormData_pg_depend {
+    pub classid: Oid,
+    pub objid: Oid,
+    pub objsubid: i32,
+    pub refclassid: Oid,
+    pub refobjid: Oid,
+    pub refobjsubid: i32,
+    pub deptype: c_char,
+}
+
 /// `commands/sequence.c`: `#define SEQ_MAGIC 0x1717`
-pub const SEQ_MAGIC: u32 = 0x1717;
+const SEQ_MAGIC: u32 = 0x1717;
 
 /// `commands/sequence.h`: what a sequence's one tuple holds.
 #[repr(C)]
@@ -414,32 +436,44 @@ pub unsafe fn PageSetLSN(page: pg_sys::Page, lsn: XLogRecPtr) {
     unsafe { (*page.cast::<pg_sys::PageHeaderData>()).pd_lsn = lsn }
 }
 
-/// `commands/sequence.c`: the magic number in the page's special area.
-pub unsafe fn sequence_magic(page: pg_sys::Page) -> u32 {
-    // SAFETY: pd_special of a valid page lies within it, aligned; a page too short for a special area has
-    // pd_special at its end, which is checked here.
+/// The one tuple of a sequence's page and its length; `None` where the page has no sequence's magic number, or a tuple that
+/// does not lie within it. See `read_seq_tuple` in `commands/sequence.c`.
+pub unsafe fn sequence_tuple(page: pg_sys::Page) -> Option<(pg_sys::HeapTupleHeader, u32)> {
+    const SIZE: usize = pg_sys::BLCKSZ as usize;
+    const HEADER: usize = size_of::<pg_sys::HeapTupleHeaderData>();
+    // The tuple ends with its last column, the struct is aligned; where it is read, it lies within the page as well.
+    const DATA: usize = std::mem::offset_of!(FormData_pg_sequence_data, is_called) + 1;
+    const STRUCT: usize = size_of::<FormData_pg_sequence_data>();
+    // SAFETY: the caller passes the page of a pinned, locked buffer; of a page that may be damaged nothing is read but
+    // what has been found to lie within its 8 kB.
     unsafe {
-        let special = (*page.cast::<pg_sys::PageHeaderData>()).pd_special as usize;
-        if special + size_of::<u32>() > pg_sys::BLCKSZ as usize {
-            return 0;
+        let header = &*page.cast::<pg_sys::PageHeaderData>();
+        let special = header.pd_special as usize;
+        if !special.is_multiple_of(align_of::<u32>())
+            || special + size_of::<u32>() > SIZE
+            || page.add(special).cast::<u32>().read() != SEQ_MAGIC
+        {
+            return None;
         }
-        page.add(special).cast::<u32>().read()
-    }
-}
-
-/// The page's first tuple and its length: `PageGetItem(page, PageGetItemId(page, FirstOffsetNumber))`.
-pub unsafe fn first_tuple(page: pg_sys::Page) -> (pg_sys::HeapTupleHeader, u32) {
-    // SAFETY: the caller passes a sequence's page, which always holds one tuple.
-    unsafe {
-        let items = (*page.cast::<pg_sys::PageHeaderData>()).pd_linp.as_ptr();
-        let item = *items;
-        (page.add(item.lp_off() as usize).cast(), item.lp_len())
+        // PageGetItemId(page, FirstOffsetNumber); there is room for a line pointer behind every header.
+        let item = *header.pd_linp.as_ptr();
+        let (offset, len) = (item.lp_off() as usize, item.lp_len() as usize);
+        if !offset.is_multiple_of(align_of::<i64>()) || len < HEADER || offset + len > SIZE {
+            return None;
+        }
+        let tuple: pg_sys::HeapTupleHeader = page.add(offset).cast();
+        let data = (*tuple).t_hoff as usize;
+        (data.is_multiple_of(align_of::<i64>())
+            && data >= HEADER - 1
+            && data + DATA <= len
+            && offset + data + STRUCT <= SIZE)
+            .then_some((tuple, len as u32))
     }
 }
 
 /// `access/htup_details.h`: `GETSTRUCT`, for a tuple on a sequence's page.
 pub unsafe fn sequence_data(tuple: pg_sys::HeapTupleHeader) -> *mut FormData_pg_sequence_data {
-    // SAFETY: the caller passes a sequence's tuple, whose data starts at t_hoff, aligned to 8 bytes.
+    // SAFETY: the caller passes what `sequence_tuple` has returned; the data starts at t_hoff, aligned to 8 bytes.
     unsafe { tuple.cast::<c_char>().add((*tuple).t_hoff as usize).cast() }
 }
 
@@ -464,6 +498,16 @@ impl CommitLevel {
     pub const OFF: CommitLevel = CommitLevel(pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_OFF as c_int);
     /// This server's disk.
     const LOCAL: CommitLevel = CommitLevel(pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_LOCAL_FLUSH as c_int);
+    /// Standbys that have made it visible.
+    const REMOTE_APPLY: CommitLevel =
+        CommitLevel(pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_REMOTE_APPLY as c_int);
+    /// How many levels there are.
+    pub const COUNT: usize = Self::REMOTE_APPLY.index() + 1;
+
+    /// From 0.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
 
     pub fn waits_for_standbys(self) -> bool {
         self > CommitLevel::LOCAL
@@ -473,13 +517,33 @@ impl CommitLevel {
 /// What a commit would wait for now: `synchronous_commit`, where there are standbys to wait for; see
 /// `replication/syncrep.h`, `syncrep.c`: `SyncRepRequested() && SyncStandbysDefined()`.
 pub unsafe fn commit_level() -> CommitLevel {
+    // SAFETY: reads settings.
+    unsafe { CommitLevel(pg_sys::synchronous_commit).min(highest_commit_level()) }
+}
+
+/// The most that a commit could wait for.
+pub unsafe fn highest_commit_level() -> CommitLevel {
     // SAFETY: settings; the string is NULL or ends with a zero.
     unsafe {
-        let level = CommitLevel(pg_sys::synchronous_commit);
         let standbys = pg_sys::SyncRepStandbyNames;
         let has_standbys = pg_sys::max_wal_senders > 0 && !standbys.is_null() && *standbys != 0;
-        if has_standbys { level } else { level.min(CommitLevel::LOCAL) }
+        if has_standbys { CommitLevel::REMOTE_APPLY } else { CommitLevel::LOCAL }
     }
+}
+
+/// Whether this transaction has an id, and so will write a record when it commits.
+pub unsafe fn has_transaction_id() -> bool {
+    // SAFETY: reads a variable of the backend.
+    unsafe { GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
+}
+
+/// A random number that nobody can foresee.
+pub fn random_i32() -> i32 {
+    let mut bytes = [0; size_of::<i32>()];
+    // SAFETY: fills as many bytes as it is told.
+    let is_random = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
+    assert!(is_random, "the system has random numbers");
+    i32::from_ne_bytes(bytes)
 }
 
 /// Has the commit of this transaction wait for the WAL up to here as if the transaction had written it. So

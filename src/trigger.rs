@@ -5,6 +5,8 @@
 //! stored. That is the home of the shard, whichever node the client is connected to.
 
 use crate::arguments;
+use crate::catalog;
+use crate::citus::{self, Rows};
 use crate::definition;
 use crate::epoch::Epoch;
 use crate::error::{Error, or_raise};
@@ -13,11 +15,11 @@ use crate::layout::Shard;
 use crate::names;
 use crate::oid_types::Regclass;
 use crate::query::{self, select};
-use crate::sequence::{Site, Source};
+use crate::sequence::{self, Site, Source};
 use crate::settings;
 use crate::shard;
 use crate::sys;
-use pgrx::pg_sys::{self, panic::ErrorReport};
+use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use pgrx::spi::{quote_identifier, quote_literal};
 use pgrx::{AllocatedByRust, PgTriggerOperation, PgTriggerWhen};
@@ -31,7 +33,8 @@ const PREFIX: &str = "0_assign_";
 ///
 /// # Errors
 ///
-/// 39P01 for another kind of trigger or other arguments, and those of `next_id(shard)`.
+/// 39P01 for another kind of trigger or other arguments, 55000 for a table of whose rows several nodes of a Citus cluster
+/// have copies, and those of `next_id(shard)`.
 #[pg_trigger]
 fn assign_id<'a>(
     trigger: &'a PgTrigger<'a>,
@@ -48,12 +51,41 @@ fn assign_id<'a>(
             return Err(Error::TriggerMisused);
         }
         if row.get_by_name::<i64>(&column).map_err(|_| Error::TriggerMisused)?.is_none() {
-            let id = generate::next_id_from(shard, Source::Shard(shard), Site::OfRow)?;
+            let id = generate::next_id_from(shard, Source::OfShard, site_of(trigger, shard)?)?;
             row.set_by_name(&column, id).map_err(|_| Error::TriggerMisused)?;
         }
         Ok(row)
     });
     Ok(Some(row))
+}
+
+/// Where ids for the rows of the trigger's table are made. During a move the row may know its home before the node does; but
+/// only where Citus has put it there, and its table's owner could have the sequence taken over anyway.
+///
+/// # Errors
+///
+/// 55000 for a table of whose rows several nodes have copies: the trigger runs on each of them.
+fn site_of(trigger: &PgTrigger, shard: Shard) -> Result<Site, Error> {
+    if !sys::has_citus() {
+        return Ok(Site::Home);
+    }
+    let table = trigger.relid().map_err(|_| Error::TriggerMisused)?;
+    match citus::rows_of(table) {
+        Rows::Replicated => Err(replicated(table)),
+        Rows::Other => Ok(Site::Home),
+        Rows::OfSchema => {
+            let sequence = shard::clock_of(shard)?.sequence;
+            let schema = shard::schema_of(shard)?;
+            let is_of_shard = catalog::relation(table).is_some_and(|relation| {
+                relation.schema == schema && sequence::may_be_updated_by(sequence, relation.owner)
+            });
+            Ok(if is_of_shard { Site::OfRow } else { Site::Home })
+        }
+    }
+}
+
+fn replicated(table: Oid) -> Error {
+    Error::TableReplicated { table: names::relation(table) }
 }
 
 fn arguments_of(trigger: &PgTrigger) -> Option<(Shard, String)> {
@@ -70,7 +102,7 @@ fn arguments_of(trigger: &PgTrigger) -> Option<(Shard, String)> {
 /// # Errors
 ///
 /// 22004 without a shard, 22023 for one outside 0..8191, 42P01 where there is none, 42501 for who does not own the
-/// tables.
+/// tables, 55000 for a table of whose rows several nodes of a Citus cluster have copies.
 #[pg_extern(volatile, parallel_unsafe)]
 fn create_id_triggers(
     shard: Option<i32>,
@@ -121,6 +153,12 @@ fn create_id_triggers(
             false
         });
         let columns: Vec<_> = columns.into_iter().map(|(column, ..)| column).collect();
+        if sys::has_citus()
+            && let Some((table, _)) =
+                columns.iter().find(|(table, _)| citus::rows_of(table.0) == Rows::Replicated)
+        {
+            return Err(replicated(table.0));
+        }
         let for_citus: &[_] = if sys::has_citus() {
             // Citus does not know what a trigger does, and so wants to hear that it may be there. This one looks at its own
             // row and at nothing else.

@@ -354,37 +354,59 @@ fn ids_up_to_the_end_of_a_record_survive() {
     record.check();
 }
 
+/// Ways to read an id whose commit waits for the disk, whatever the call itself did.
+const READS: [&str; 3] = [
+    "SELECT next_id(5)",
+    "BEGIN; SET LOCAL synchronous_commit = off; SELECT next_id(5); SET LOCAL synchronous_commit = on; COMMIT",
+    "SELECT hasty()",
+];
+
 /// A transaction writes a WAL record and does not commit; what it logged ahead then serves transactions that only
 /// read, of another session while it is open, and of its own when it was rolled back. Their ids are safe when their
-/// statement ends. Ahead of the clock, so that the clock would not hide a loss, and with no one else to flush WAL.
+/// transaction ends. Ahead of the clock, so that the clock would not hide a loss, and with no one else to flush WAL.
 #[test]
 fn ids_that_were_only_read_survive() {
-    for (scenario, rolled_back) in [
-        ("a crash after an id read beside another", false),
-        ("a crash after an id read after a rollback", true),
-    ] {
-        let server = Server::start(&[("wal_writer_delay", "10s"), ("autovacuum", "off")]);
-        let (mut a, mut b) = (server.connect(), server.connect());
-        setup(&mut a);
-        let mut record = Record::new(scenario, &server);
-        record.receive(&mut b, "SELECT next_id(5)");
-        set_an_hour_ahead(&mut a, "insta5.table_id_seq");
-        record.receive(&mut b, "SELECT next_id(5)");
-        let end_of_wal =
-            |client: &mut Client| -> String { one(client, "SELECT pg_current_wal_insert_lsn()::text") };
-        let before = end_of_wal(&mut b);
-        a.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)").unwrap();
-        assert_ne!(end_of_wal(&mut b), before, "a record, by a transaction that stays open");
-        let reader = if rolled_back {
-            a.batch_execute("ROLLBACK").unwrap();
-            &mut a
-        } else {
-            &mut b
-        };
-        record.receive(reader, "SELECT next_id(5)");
-        record.crash();
-        record.receive(&mut server.connect(), "SELECT next_id(5)");
-        record.check();
+    let scenarios = [("read beside another", false), ("read after a rollback", true)];
+    for ((scenario, rolled_back), read) in
+        scenarios.iter().flat_map(|scenario| READS.map(|read| (scenario, read)))
+    {
+        // Where the session has passed over the record before, in a transaction that waits for nothing.
+        for is_second in [false, true] {
+            let server = Server::start(&[("wal_writer_delay", "10s"), ("autovacuum", "off")]);
+            let (mut a, mut b) = (server.connect(), server.connect());
+            setup(&mut a);
+            a.batch_execute(
+                "CREATE FUNCTION hasty() RETURNS bigint LANGUAGE plpgsql SET synchronous_commit = off
+                 AS 'BEGIN RETURN next_id(5); END'",
+            )
+            .unwrap();
+            let mut record = Record::new(format!("a crash after an id {scenario}: {read}"), &server);
+            record.receive(&mut b, "SELECT next_id(5)");
+            set_an_hour_ahead(&mut a, "insta5.table_id_seq");
+            record.receive(&mut b, "SELECT next_id(5)");
+            let end_of_wal =
+                |client: &mut Client| -> String { one(client, "SELECT pg_current_wal_insert_lsn()::text") };
+            let before = end_of_wal(&mut b);
+            a.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)").unwrap();
+            assert_ne!(end_of_wal(&mut b), before, "a record, by a transaction that stays open");
+            let reader = if *rolled_back {
+                a.batch_execute("ROLLBACK").unwrap();
+                &mut a
+            } else {
+                &mut b
+            };
+            if is_second {
+                reader
+                    .batch_execute(
+                        "SET synchronous_commit = off; SELECT next_id(5); RESET synchronous_commit",
+                    )
+                    .unwrap();
+            }
+            record.receive(reader, read);
+            record.crash();
+            record.receive(&mut server.connect(), "SELECT next_id(5)");
+            record.check();
+        }
     }
 }
 
@@ -498,9 +520,21 @@ fn an_unlogged_sequence_starts_over_with_the_clock() {
     record.check();
 }
 
-/// A page whose special area is not a sequence's is refused, not written over.
+/// A page that is not a sequence's is refused, not written over, and nothing outside of it is read: by `next_id`, and by the
+/// view, which shows no last id.
 #[test]
 fn a_damaged_page_is_refused() {
+    // What it begins with: a header of 24 bytes, with the place of the special area at 16, and a line pointer of 4: 15 bits
+    // of offset, 2 of flags, 15 of length.
+    let line_pointer = |offset: u32, len: u32| (offset | 1 << 15 | len << 17).to_le_bytes();
+    let damages: [(&str, usize, &[u8]); 6] = [
+        ("no magic number", 8192 - 8, &[0; 4]),
+        ("no special area", 16, &8192_u16.to_le_bytes()),
+        ("a tuple past the end", 24, &line_pointer(32_760, 41)),
+        ("a tuple of no length", 24, &line_pointer(8136, 0)),
+        ("a tuple that is too long", 24, &line_pointer(8136, 32_767)),
+        ("an odd place", 24, &line_pointer(8137, 41)),
+    ];
     let server = Server::start(&[("ignore_checksum_failure", "on")]);
     let mut client = server.connect();
     setup(&mut client);
@@ -509,17 +543,24 @@ fn a_damaged_page_is_refused() {
     client.batch_execute("CHECKPOINT").unwrap();
     server.crash();
     let path = server.path().join("data").join(file);
-    let mut page = std::fs::read(&path).unwrap();
-    page[8192 - 8..].fill(0);
-    std::fs::write(&path, page).unwrap();
-    server.launch();
-    let (state, message, hint) = error_of(&mut server.connect(), "SELECT next_id(5)");
-    assert_eq!(
-        (state.as_str(), message.as_str(), hint.as_str()),
-        (
-            "XX001",
-            "bad magic number in sequence insta5.table_id_seq",
-            "Restore the sequence from a backup, or drop it and create it again."
-        )
-    );
+    let sound = std::fs::read(&path).unwrap();
+    for (damage, at, bytes) in damages {
+        let mut page = sound.clone();
+        page[at..at + bytes.len()].copy_from_slice(bytes);
+        std::fs::write(&path, page).unwrap();
+        server.launch();
+        let mut client = server.connect();
+        assert!(one::<bool>(&mut client, "SELECT last_id IS NULL FROM shards"), "{damage}");
+        let (state, message, hint) = error_of(&mut client, "SELECT next_id(5)");
+        assert_eq!(
+            (state.as_str(), message.as_str(), hint.as_str()),
+            (
+                "XX001",
+                "bad magic number in sequence insta5.table_id_seq",
+                "Restore the sequence from a backup, or drop it and create it again."
+            ),
+            "{damage}"
+        );
+        server.crash();
+    }
 }

@@ -272,8 +272,14 @@ const READ: Reader = Reader {
     reads: "SELECT next_id(5)",
 };
 
-const READERS: [Reader; 7] = [
+const READERS: [Reader; 9] = [
     READ,
+    Reader { scenario: "an id read in a function that does not wait", reads: "SELECT hasty()", ..READ },
+    Reader {
+        scenario: "an id read where only the commit waits",
+        reads: "BEGIN; SET LOCAL synchronous_commit = off; SELECT next_id(5); SET LOCAL synchronous_commit = on; COMMIT",
+        ..READ
+    },
     Reader { scenario: "an id read after a rollback", is_rolled_back: true, ..READ },
     Reader {
         scenario: "a last id told beside an open transaction",
@@ -281,9 +287,12 @@ const READERS: [Reader; 7] = [
         ..READ
     },
     Reader {
-        scenario: "an id read after a function that does not wait",
+        scenario: "an id read after a transaction that does not wait",
         first: |client| {
-            one::<i64>(client, "SELECT hasty()");
+            // One by one: several statements at once are one transaction.
+            for statement in [ALONE, "SELECT hasty()", "RESET synchronous_commit"] {
+                client.batch_execute(statement).unwrap();
+            }
         },
         ..READ
     },
@@ -291,10 +300,7 @@ const READERS: [Reader; 7] = [
         scenario: "an id read after a transaction that waits for no more than the disk in between",
         first: |client| {
             client
-                .batch_execute(
-                    "BEGIN; SET LOCAL synchronous_commit = local; SELECT next_id(5);
-                     SET LOCAL synchronous_commit = on; COMMIT",
-                )
+                .batch_execute("BEGIN; SELECT next_id(5); SET LOCAL synchronous_commit = local; COMMIT")
                 .unwrap();
         },
         ..READ

@@ -1082,13 +1082,24 @@ fn hand_over_faults(world: &mut World, arguments: &Arguments, outcome: &Outcome)
             );
         }
     }
+    step_faults(world, arguments)
+}
+
+/// What a step of the hand-over has against its arguments.
+fn step_faults(world: &World, arguments: &Arguments) -> Faults {
+    let [sequence, group, attempt] = &arguments[..] else { unreachable!() };
     let mut faults: Faults = if *sequence == Datum::Int(world.late) {
         vec![]
     } else {
         world.sequence_faults(sequence).into_iter().filter(|&state| state != "2200H").collect()
     };
-    if matches!(arguments[1], Datum::Int(..0)) {
-        faults.push("22023"); // no group
+    let out_of_range = [(group, 0x3fff_fffe), (attempt, 0x3fff_ffff)];
+    for (argument, max) in out_of_range {
+        match argument {
+            Datum::Int(number) if (0..=max).contains(number) => {}
+            Datum::Int(_) => faults.push("22023"),
+            _ => faults.push(NULL),
+        }
     }
     faults
 }
@@ -1444,12 +1455,27 @@ const MAKERS: &[Maker] = &[
         judge: next_id_from,
     },
     Maker {
-        signature: "shard_hand_over(regclass,integer)",
+        signature: "_close_sequence(regclass,integer,integer)",
         is_slow: false,
-        call: "(SELECT above FROM shard_hand_over(a0, a1))",
-        types: &["regclass", "integer"],
-        row: |world, rng| vec![any_sequence(world, rng), any_shard(2, rng)],
+        call: "(SELECT next_value FROM _close_sequence(a0, a1, a2))",
+        types: &["regclass", "integer", "integer"],
+        row: |world, rng| vec![any_sequence(world, rng), any_shard(2, rng), any_shard(2, rng)],
         judge: hand_over_faults,
+    },
+    Maker {
+        signature: "_name_sequence_taker(regclass,integer,integer)",
+        is_slow: false,
+        call: "_name_sequence_taker(a0, a1, a2)",
+        types: &["regclass", "integer", "integer"],
+        row: |world, rng| {
+            // No copy has been closed for an attempt like this.
+            let attempt = or_null(Datum::Int(rng.i64(1 << 29..1 << 31) - (1 << 30)), rng);
+            vec![any_sequence(world, rng), any_shard(2, rng), attempt]
+        },
+        judge: |world, arguments, outcome| {
+            assert!(!matches!(outcome, Ok(named) if *named != Datum::Bool(false)));
+            step_faults(world, arguments)
+        },
     },
     Maker {
         signature: "node_next_id(regclass,timestamptz)",

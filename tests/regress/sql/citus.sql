@@ -303,10 +303,10 @@ SET ROLE regress_id_app;
 SELECT id_shard(node_next_id('nodes_500'));
 RESET ROLE;
 
--- shard_hand_over(): nothing that the sequence has issued is as great as what it says.
+-- _close_sequence(): nothing that the sequence has issued is as great as what it says.
 SELECT value_of(next_id(500)) AS last \gset
-SELECT (shard_hand_over('insta500.table_id_seq')).above AS above \gset
-SELECT :above > :last AS is_above, (shard_hand_over('insta500.table_id_seq')).above = :above AS once_more_the_same, is_called FROM insta500.table_id_seq;
+SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value AS above \gset
+SELECT :above > :last AS is_above, (_close_sequence('insta500.table_id_seq', 0, 1)).next_value = :above AS once_more_the_same, is_called FROM insta500.table_id_seq;
 SELECT shard, last_id, last_time FROM shards WHERE shard = 500;
 -- Nobody has taken it: whoever makes an id opens it again, and goes on above.
 SELECT value_of(next_id(500)) > :above AS above;
@@ -315,7 +315,7 @@ SELECT shard, id_shard(last_id) AS of_shard FROM shards WHERE shard = 500;
 CREATE FUNCTION goes_on_above(statement text) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE
     last bigint := value_of(next_id(500));
-    above bigint := (shard_hand_over('insta500.table_id_seq')).above;
+    above bigint := (_close_sequence('insta500.table_id_seq', 0, 1)).next_value;
     id bigint;
 BEGIN
     EXECUTE statement INTO id;
@@ -326,7 +326,7 @@ SELECT statement, goes_on_above(statement) FROM (VALUES
     ('INSERT INTO insta500.by_schema DEFAULT VALUES RETURNING id'), ('SELECT greatest(advance_shard(500, make_id(''2020-01-01+00'', 500, 5)), next_id(500))')) AS v(statement);
 -- A rollback does not open it, and one of the caller's takes no id back.
 BEGIN;
-SELECT (shard_hand_over('insta500.table_id_seq')).above AS above \gset
+SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value AS above \gset
 ROLLBACK;
 SELECT last_id IS NULL AS is_shut FROM shards WHERE shard = 500;
 BEGIN;
@@ -336,60 +336,83 @@ SELECT :last > :above AS above, value_of(next_id(500)) > :last AS goes_on;
 -- Ahead of the clock, as after that was set back, it stays ahead.
 SET client_min_messages = error;
 SELECT advance_shard(500, make_id(now() + interval '1 hour', 500, 0)) AS ahead \gset
-SELECT (shard_hand_over('insta500.table_id_seq')).above > value_of(:ahead) AS above, next_id(500) > :ahead AS goes_on;
-SELECT (shard_hand_over('insta500.table_id_seq')).above > value_of(:ahead) AS above, advance_shard(500, make_id('2020-01-01+00', 500, 5)) > :ahead AS stays, next_id(500) > :ahead AS goes_on;
+SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value > value_of(:ahead) AS above, next_id(500) > :ahead AS goes_on;
+SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value > value_of(:ahead) AS above, advance_shard(500, make_id('2020-01-01+00', 500, 5)) > :ahead AS stays, next_id(500) > :ahead AS goes_on;
 -- nextval(), as for any other sequence, goes on with what was said.
-SELECT (shard_hand_over('insta500.table_id_seq')).above AS above \gset
+SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value AS above \gset
 SELECT nextval('insta500.table_id_seq') = :above AS the_very_next, next_id(500) > :ahead AS goes_on;
 -- setval() and RESTART work as ever, shut or not: it follows the clock again.
 SELECT setval('insta500.table_id_seq', 1);
 SELECT id_time(next_id(500)) < clock_timestamp() + interval '5 s' AS of_now;
-SELECT (shard_hand_over('insta500.table_id_seq')).above > 1 AS above, setval('insta500.table_id_seq', value_of(:ahead)) = value_of(:ahead) AS set;
+SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value > 1 AS above, setval('insta500.table_id_seq', value_of(:ahead)) = value_of(:ahead) AS set;
 SELECT next_id(500) = :ahead + 1 AS the_next;
-SELECT (shard_hand_over('insta500.table_id_seq')).above = value_of(:ahead) + 2 AS above, setval('insta500.table_id_seq', 1, false);
+SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value = value_of(:ahead) + 2 AS above, setval('insta500.table_id_seq', 1, false);
 SELECT id_time(next_id(500)) < clock_timestamp() + interval '5 s' AS of_now;
-SELECT (shard_hand_over('insta500.table_id_seq')).above > 1 AS above;
+SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value > 1 AS above;
 ALTER SEQUENCE insta500.table_id_seq RESTART;
 SELECT id_time(next_id(500)) < clock_timestamp() + interval '5 s' AS of_now;
 -- One that was never called.
-SELECT (shard_hand_over('insta500.own')).above <= 1 AS above_nothing, id_time(next_id(500, 'insta500.own')) BETWEEN now() - interval '1 s' AND clock_timestamp() + interval '5 s' AS of_now;
-SELECT (shard_hand_over(s)).above > 0 AS above, id_shard(next_id(501, s)), value_of(next_id(501, s)) > 0 AS goes_on FROM (VALUES ('insta500.own'::regclass), ('mine_500')) AS v(s);
+SELECT (_close_sequence('insta500.own', 0, 1)).next_value <= 1 AS above_nothing, id_time(next_id(500, 'insta500.own')) BETWEEN now() - interval '1 s' AND clock_timestamp() + interval '5 s' AS of_now;
+SELECT (_close_sequence(s, 0, 1)).next_value > 0 AS above, id_shard(next_id(501, s)), value_of(next_id(501, s)) > 0 AS goes_on FROM (VALUES ('insta500.own'::regclass), ('mine_500')) AS v(s);
 -- Where it was to start, however far ahead, is no time that it has reached.
 CREATE SEQUENCE start_500 START 1125899906842000;
-SELECT (shard_hand_over('start_500')).above <= 1 AS above_nothing, id_time(next_id(500, 'start_500')) BETWEEN now() - interval '1 s' AND clock_timestamp() + interval '5 s' AS of_now;
+SELECT (_close_sequence('start_500', 0, 1)).next_value <= 1 AS above_nothing, id_time(next_id(500, 'start_500')) BETWEEN now() - interval '1 s' AND clock_timestamp() + interval '5 s' AS of_now;
 -- node_next_id() wants a sequence that nobody hands over.
 SELECT setval('nodes_500', value_of(:ahead)) IS NOT NULL AS set, value_of(node_next_id('nodes_500')) - value_of(:ahead) AS next;
-SELECT (shard_hand_over('nodes_500')).above - value_of(:ahead) AS above;
+SELECT (_close_sequence('nodes_500', 0, 1)).next_value - value_of(:ahead) AS above;
 SELECT * FROM raises('SELECT node_next_id(''nodes_500'')');
 SELECT id_shard(next_id(500, 'nodes_500')) AS opened, value_of(node_next_id('nodes_500')) - value_of(:ahead) AS next;
 -- At the end of the time field there is nothing above, and it does not begin anew.
 SELECT setval('nodes_500', 1125899906842622), id_time(node_next_id('nodes_500')) AS the_last;
-SELECT (shard_hand_over('nodes_500')).above;
+SELECT (_close_sequence('nodes_500', 0, 1)).next_value;
 SELECT * FROM raises('SELECT next_id(500, ''nodes_500'')');
-SELECT setval('nodes_500', 9223372036854775807), (shard_hand_over('nodes_500')).above;
+SELECT setval('nodes_500', 9223372036854775807), (_close_sequence('nodes_500', 0, 1)).next_value;
 SELECT state FROM raises('SELECT next_id(500, ''nodes_500'')');
--- It names the node for which it was shut before.
-SELECT above IS NOT NULL AS above, last_home FROM shard_hand_over('insta500.table_id_seq', 7);
-SELECT above IS NOT NULL AS above, last_home FROM shard_hand_over('insta500.table_id_seq', 0);
-SELECT above IS NOT NULL AS above, last_home FROM shard_hand_over('insta500.table_id_seq');
-SELECT * FROM raises('SELECT shard_hand_over(''insta500.table_id_seq'', -1)');
--- What it does not take.
-SELECT * FROM raises('SELECT shard_hand_over(NULL)');
-SELECT * FROM raises('SELECT shard_hand_over(''misused'')');
-SELECT * FROM raises('SELECT shard_hand_over(1::regclass)');
-SELECT * FROM raises('SELECT shard_hand_over(''narrow_500'')');
+-- It tells which node took the copy over before, and leaves that on record; only _name_sequence_taker() changes it, while the
+-- copy is closed for the same attempt.
+SELECT c.next_value IS NOT NULL AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 7, 1) AS c;
+SELECT c.next_value IS NOT NULL AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 7, 2) AS c;
+SELECT _name_sequence_taker('insta500.table_id_seq', 7, 1) AS of_another_attempt, _name_sequence_taker('insta500.table_id_seq', 7, 2) AS named;
+SELECT _name_sequence_taker('insta500.table_id_seq', 7, 2) AS twice;
+SELECT c.next_value IS NOT NULL AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 0, 1073741823) AS c;
+SELECT c.next_value IS NOT NULL AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 0, 0) AS c;
+-- A copy that another node has taken over is not opened as if there were no other node, by whichever way; by advance_shard() it is.
+SELECT statement, e.* FROM (VALUES
+    (1, 'SELECT next_id(500)'), (2, 'SELECT next_id(500)'), (3, 'SELECT insta500.next_id()'), (4, 'SELECT next_id(500, ''insta500.table_id_seq'')'),
+    (5, 'SELECT next_ids(500, 5)'), (6, 'INSERT INTO insta500.by_schema DEFAULT VALUES')) AS v(n, statement), raises(statement) AS e ORDER BY n;
+SELECT advance_shard(500, :ahead + (1::bigint << 23)) >= :ahead + (1::bigint << 23) AS advanced;
+SELECT next_id(500) > :ahead + (1::bigint << 23) AS goes_on;
+SELECT _name_sequence_taker('insta500.table_id_seq', 7, 0) AS open, next_id(500) > :ahead AS goes_on;
+-- advance_shard() leaves no room below what it is told: it opens the copy there.
+SELECT c.next_value IS NOT NULL AS above FROM _close_sequence('insta500.table_id_seq', 0, 0) AS c;
+SELECT advance_shard(500, make_id(id_time(:ahead) + interval '1 hour', 500, 5)) = make_id(id_time(:ahead) + interval '1 hour', 500, 5) AS advanced;
+-- What these do not take.
+SELECT statement, e.* FROM (VALUES
+    (1, 'SELECT _close_sequence(NULL, 0, 0)'), (2, 'SELECT _close_sequence(''insta500.table_id_seq'', NULL, 0)'), (3, 'SELECT _close_sequence(''insta500.table_id_seq'', 0, NULL)'),
+    (4, 'SELECT _close_sequence(''insta500.table_id_seq'', -1, 0)'), (5, 'SELECT _close_sequence(''insta500.table_id_seq'', 2147483647, 0)'),
+    (6, 'SELECT _close_sequence(''insta500.table_id_seq'', 0, -1)'), (7, 'SELECT _close_sequence(''insta500.table_id_seq'', 0, 1073741824)'),
+    (8, 'SELECT _close_sequence(''misused'', 0, 0)'), (9, 'SELECT _close_sequence(1::regclass, 0, 0)'), (10, 'SELECT _close_sequence(''narrow_500'', 0, 0)'),
+    (11, 'SELECT _name_sequence_taker(NULL, 0, 0)'), (12, 'SELECT _name_sequence_taker(''insta500.table_id_seq'', -1, 0)'),
+    (13, 'SELECT _name_sequence_taker(''misused'', 0, 0)')) AS v(n, statement), raises(statement) AS e ORDER BY n;
 BEGIN READ ONLY;
-SELECT * FROM raises('SELECT shard_hand_over(''insta500.table_id_seq'')');
+SELECT * FROM raises('SELECT _close_sequence(''insta500.table_id_seq'', 0, 0)');
+SELECT * FROM raises('SELECT _name_sequence_taker(''insta500.table_id_seq'', 0, 0)');
 COMMIT;
+-- They take UPDATE on the sequence: with USAGE alone a role could close what others generate ids from.
 GRANT USAGE ON SCHEMA insta500 TO regress_id_app;
-SET ROLE regress_id_app;
-SELECT * FROM raises('SELECT shard_hand_over(''insta500.own'')');
-RESET ROLE;
 GRANT USAGE ON SEQUENCE insta500.own TO regress_id_app;
 SET ROLE regress_id_app;
-SELECT (shard_hand_over('insta500.own')).above > 0 AS above;
+SELECT * FROM raises('SELECT _close_sequence(''insta500.own'', 0, 0)');
+SELECT * FROM raises('SELECT _name_sequence_taker(''insta500.own'', 0, 0)');
 RESET ROLE;
-SELECT last_id IS NULL AS is_shut FROM shards WHERE shard = 500;
+GRANT UPDATE ON SEQUENCE insta500.own TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT c.next_value > 0 AS above FROM _close_sequence('insta500.own', 0, 0) AS c;
+RESET ROLE;
+-- What 0.3.0 asks is refused.
+CREATE FUNCTION shard_hand_over(regclass, integer) RETURNS TABLE (above bigint, last_home integer) LANGUAGE c AS '$libdir/instagram_id', 'shard_hand_over_wrapper';
+SELECT state, hint FROM raises('SELECT shard_hand_over(''insta500.table_id_seq'', 0)');
+DROP FUNCTION shard_hand_over(regclass, integer);
 
 DROP SCHEMA insta500, "Photos ""1""; 'x' \ --" CASCADE;
 DROP TABLE misused, by_node, before, made, elsewhere_500 CASCADE;

@@ -84,6 +84,61 @@ SET ROLE regress_id_app;
 INSERT INTO insta32.photos DEFAULT VALUES RETURNING id_shard(id);
 RESET ROLE;
 
+-- USAGE is not enough to take a sequence that serves a shard away from the clock, which by an epoch of years ago would be to
+-- the end of its ids. It accepts the shard's number and epoch, in each form.
+SELECT create_shard(33, epoch => '2020-01-01+00');
+CREATE SEQUENCE insta33.own;
+GRANT USAGE ON SCHEMA insta33 TO regress_id_app;
+GRANT USAGE ON SEQUENCE insta33.table_id_seq, insta33.own TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT id_shard(next_id(32, 'insta32.table_id_seq')), id_shard(next_id(33, 'insta33.table_id_seq', '2020-01-01+00')), id_shard(insta33.next_id());
+SELECT statement, e.* FROM (VALUES
+    (1, 'SELECT next_id(32, ''insta32.table_id_seq'', clock_timestamp() - interval ''1099511627500 ms'')'),
+    (2, 'SELECT next_id(33, ''insta33.table_id_seq'')'), (3, 'SELECT next_id(32, ''insta33.table_id_seq'')'),
+    (4, 'SELECT next_id(32, ''insta33.table_id_seq'', ''2020-01-01+00'')'),
+    (5, 'SELECT node_next_id(''insta32.table_id_seq'', clock_timestamp() - interval ''1099511627500 ms'')'),
+    (6, 'SELECT node_next_id(''insta32.table_id_seq'')')) AS v(n, statement), raises(statement) AS e ORDER BY n;
+-- Nothing has happened to the sequences, for anyone.
+SELECT id_time(next_id(32)) - clock_timestamp() < interval '1 second' AS of_now, insta33.id_time(next_id(33)) - clock_timestamp() < interval '1 second' AS of_now;
+SELECT bool_and(id_time(id) - clock_timestamp() < interval '2 seconds') AS of_now FROM next_ids(32, 600000) AS id;
+-- A sequence that serves no shard has no epoch of its own: any role with USAGE names one.
+SELECT id_shard(next_id(33, 'insta33.own', '2015-01-01+00')), id_shard(next_id(32, 'insta33.own', '2015-01-01+00')), id_shard(node_next_id('insta33.own', '2015-01-01+00'));
+RESET ROLE;
+-- When it comes to serve one, sessions notice; and when it does no longer.
+CREATE FUNCTION insta33.shard_34(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC SELECT 'insta33.own'::regclass AS sequence, '2015-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
+SET ROLE regress_id_app;
+SELECT state FROM raises('SELECT next_id(33, ''insta33.own'', ''2015-01-01+00'')');
+SELECT id_shard(next_id(34, 'insta33.own', '2015-01-01+00')), id_shard(next_id(34));
+SELECT state FROM raises('SELECT next_id(34, ''insta33.own'', ''2014-01-01+00'')');
+RESET ROLE;
+-- One that serves two shards accepts both, in turns.
+CREATE FUNCTION insta33.shard_35(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC SELECT 'insta33.own'::regclass AS sequence, '2015-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
+SET ROLE regress_id_app;
+SELECT id_shard(next_id(34, 'insta33.own', '2015-01-01+00')), id_shard(next_id(35, 'insta33.own', '2015-01-01+00')), id_shard(next_id(34, 'insta33.own', '2015-01-01+00'));
+RESET ROLE;
+DROP FUNCTION insta33.shard_34(), insta33.shard_35();
+SET ROLE regress_id_app;
+SELECT id_shard(next_id(33, 'insta33.own', '2015-01-01+00'));
+RESET ROLE;
+-- A definition counts by its owner: another role's does not keep those with USAGE from the sequence.
+GRANT CREATE ON SCHEMA insta33 TO regress_id_app;
+SET ROLE regress_id_app;
+CREATE FUNCTION insta33.shard_36(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC SELECT 'insta33.own'::regclass AS sequence, '2015-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
+SELECT id_shard(next_id(33, 'insta33.own', '2015-01-01+00'));
+RESET ROLE;
+-- UPDATE is enough: such a role could call setval().
+GRANT UPDATE ON SEQUENCE insta33.table_id_seq TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT id_shard(next_id(32, 'insta33.table_id_seq', '2019-01-01+00'));
+RESET ROLE;
+REVOKE UPDATE ON SEQUENCE insta33.table_id_seq FROM regress_id_app;
+SET ROLE regress_id_app;
+SELECT state FROM raises('SELECT next_id(32, ''insta33.table_id_seq'', ''2019-01-01+00'')');
+RESET ROLE;
+
 -- The decoders are for everyone, and LEAKPROOF where they cannot fail.
 SELECT proname, pg_get_function_identity_arguments(oid) FROM pg_proc WHERE proleakproof AND prosrc LIKE 'id\_%\_wrapper' ORDER BY 1;
 -- No function runs with the rights of its owner.
@@ -91,7 +146,7 @@ SELECT count(*) FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
 WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id') AND d.classid = 'pg_proc'::regclass AND p.prosecdef;
 
 SET client_min_messages = warning;
-DROP SCHEMA insta31, insta32 CASCADE;
+DROP SCHEMA insta31, insta32, insta33 CASCADE;
 DROP FUNCTION raises;
 DROP OWNED BY regress_id_owner;
 DROP ROLE regress_id_app, "regress_id's ""app""", regress_id_owner, regress_id_group;
