@@ -7,6 +7,7 @@
 mod clock;
 mod cluster;
 mod datum;
+mod emulated;
 mod journal;
 mod load;
 mod original;
@@ -17,6 +18,7 @@ pub mod spec;
 pub use clock::{DAY, HOUR, YEAR};
 pub use cluster::Cluster;
 pub use datum::{Arguments, Datum, columns, parameters};
+pub use emulated::{Emulated, Fault};
 pub use journal::{Clock, Figures, Journal, Received};
 pub use load::{
     StopAtEnd, Work, calls, copy, everything, insert_statements, inserts, query, setup_photos, under_load,

@@ -1,0 +1,312 @@
+//! A cluster that looks like one of Citus to the extension, for every PostgreSQL: servers whose catalogs have the tables that Citus
+//! has there, filled by hand. The tables of a schema are plain ones, on every node, so a client inserts on the node that
+//! would store the row.
+
+use crate::server::{Server, pg_config_says};
+use postgres::Client;
+use std::fmt::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A coordinator and its workers, with the extension in the database `postgres` of each.
+pub struct Emulated {
+    /// The coordinator first.
+    pub nodes: Vec<Server>,
+    state: Mutex<State>,
+}
+
+/// What the catalogs of Citus say, once it has reached all nodes.
+#[derive(Default)]
+struct State {
+    /// For each server its group, and whether it is active; `None` where it is no part of the cluster.
+    members: Vec<Option<(i32, bool)>>,
+    /// Groups are never used again.
+    groups: i32,
+    /// What nodes have to run that join, and how much of it each node has run.
+    statements: Vec<String>,
+    ran: Vec<usize>,
+    schemas: Vec<Schema>,
+}
+
+struct Schema {
+    name: String,
+    /// The node with its tables; `None` after it was undistributed, which leaves the copies of the sequence.
+    home: Option<usize>,
+}
+
+/// What every node needs.
+const SETTINGS: &[(&str, &str)] = &[
+    ("allow_system_table_mods", "on"),
+    ("fsync", "off"),
+    ("citus.cluster_name", "default"),
+    ("citus.enable_unsafe_triggers", "off"),
+];
+
+/// What goes wrong when one node runs a command on another.
+#[derive(Clone, Copy)]
+pub enum Fault {
+    /// The node cannot be reached.
+    Refuse,
+    /// The command is run, and the answer is lost.
+    Lose,
+}
+
+impl Emulated {
+    pub fn start(workers: usize) -> Emulated {
+        Emulated::start_of(workers, || Server::start(SETTINGS))
+    }
+
+    /// The same with a clock of its own on each node.
+    pub fn start_with_clocks_of_their_own(workers: usize) -> Emulated {
+        Emulated::start_of(workers, || Server::start_with_a_clock_of_its_own(SETTINGS))
+    }
+
+    fn start_of(workers: usize, start: impl Fn() -> Server) -> Emulated {
+        let mut cluster = Emulated { nodes: vec![], state: Mutex::default() };
+        for _ in 0..=workers {
+            cluster.join(start());
+        }
+        cluster
+    }
+
+    fn join(&mut self, node: Server) {
+        let psql = format!("{}/psql", pg_config_says("--bindir"));
+        let sql = include_str!("emulated.sql").replace("PSQL", &psql);
+        node.connect().batch_execute(&format!("{sql} CREATE EXTENSION instagram_id")).unwrap();
+        self.nodes.push(node);
+        let mut state = self.state();
+        state.members.push(None);
+        state.ran.push(0);
+        drop(state);
+        self.add(self.nodes.len() - 1);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more worker.
+    pub fn grow(&mut self) {
+        self.join(Server::start(SETTINGS));
+    }
+
+    /// Makes a server a part of the cluster, under a number that no other one has had.
+    pub fn add(&self, node: usize) {
+        let mut state = self.state();
+        state.members[node] = Some((state.groups, true));
+        state.groups += 1;
+        drop(state);
+        self.catch_up(node);
+        self.announce_everywhere();
+    }
+
+    /// Takes a node out, as it is; it may be down.
+    pub fn remove(&self, node: usize) {
+        self.state().members[node] = None;
+        self.announce_everywhere();
+    }
+
+    /// The same for a while.
+    pub fn disable(&self, node: usize) {
+        self.set_active(node, false);
+    }
+
+    pub fn activate(&self, node: usize) {
+        self.set_active(node, true);
+    }
+
+    fn set_active(&self, node: usize, is_active: bool) {
+        let mut state = self.state();
+        state.members[node].as_mut().expect("a part of the cluster").1 = is_active;
+        drop(state);
+        self.announce_everywhere();
+    }
+
+    /// How the other nodes know it: libpq takes a socket's folder for a host.
+    pub fn address(&self, node: usize) -> (String, i32) {
+        (self.nodes[node].path().display().to_string(), 5432)
+    }
+
+    /// The group that a node is now, or `None` where it is not in the cluster.
+    pub fn group(&self, node: usize) -> Option<i32> {
+        self.state().members[node].map(|(group, _)| group)
+    }
+
+    /// Runs statements on the coordinator; the other nodes run them with what comes next for them.
+    pub fn create(&self, statements: &str) {
+        self.state().statements.push(statements.into());
+        self.catch_up(0);
+    }
+
+    /// Runs statements on every node, also on those to come.
+    pub fn everywhere(&self, statements: &str) {
+        self.state().statements.push(statements.into());
+        self.members().for_each(|node| self.catch_up(node));
+    }
+
+    /// Distributes a schema: its tables are on this node from now on.
+    pub fn distribute(&self, schema: &str, home: usize) {
+        self.members().for_each(|node| self.catch_up(node));
+        self.decide_move(schema, Some(home));
+        self.members().for_each(|node| self.give_ranges(node));
+        self.announce_everywhere();
+    }
+
+    /// Makes it one of the coordinator's alone.
+    pub fn undistribute(&self, schema: &str) {
+        self.decide_move(schema, None);
+        self.announce_everywhere();
+    }
+
+    /// Moves a distributed schema; every node knows of it when this returns.
+    pub fn move_schema(&self, schema: &str, to: usize) {
+        self.decide_move(schema, Some(to));
+        self.announce_everywhere();
+    }
+
+    /// The first half of a move. The nodes hear of it one by one, with [`Emulated::announce`]: of a transaction on
+    /// several nodes Citus commits the parts one after another.
+    pub fn decide_move(&self, schema: &str, to: Option<usize>) {
+        let mut state = self.state();
+        match state.schemas.iter_mut().find(|known| known.name == schema) {
+            Some(known) => known.home = to,
+            None => state.schemas.push(Schema { name: schema.into(), home: to }),
+        }
+    }
+
+    /// The node that has the tables of a distributed schema.
+    pub fn home_of(&self, schema: &str) -> usize {
+        let state = self.state();
+        let known = state.schemas.iter().find(|known| known.name == schema);
+        known.and_then(|known| known.home).expect("a distributed schema")
+    }
+
+    /// Those in use.
+    fn members(&self) -> impl Iterator<Item = usize> + use<> {
+        let members = self.state().members.clone();
+        (0..members.len()).filter(move |&node| members[node].is_some_and(|(_, is_active)| is_active))
+    }
+
+    fn announce_everywhere(&self) {
+        self.members().for_each(|node| self.announce(node));
+    }
+
+    /// Writes the catalogs of one node as they are to be now, in one transaction.
+    pub fn announce(&self, node: usize) {
+        let sql = self.metadata(node);
+        self.nodes[node].connect().batch_execute(&sql).unwrap_or_else(|error| panic!("{error:?}: {sql}"));
+    }
+
+    fn metadata(&self, node: usize) -> String {
+        let state = self.state();
+        let group_of = |node: usize| state.members[node].map_or(-1, |(group, _)| group);
+        let mut sql = String::from(
+            "BEGIN; SET LOCAL search_path = pg_catalog; DELETE FROM pg_dist_placement; DELETE FROM pg_dist_shard;
+             DELETE FROM pg_dist_partition; DELETE FROM pg_dist_schema; DELETE FROM pg_dist_node;",
+        );
+        for (member, entry) in state.members.iter().enumerate() {
+            let Some((group, is_active)) = entry else { continue };
+            let (host, port) = self.address(member);
+            let _ = write!(
+                sql,
+                "INSERT INTO pg_dist_node (nodeid, groupid, nodename, nodeport, isactive)
+                 VALUES ({group}, {group}, '{host}', {port}, {is_active});"
+            );
+        }
+        let group = group_of(node);
+        let _ = write!(
+            sql,
+            "DELETE FROM pg_dist_local_group WHERE groupid <> {group};
+             INSERT INTO pg_dist_local_group VALUES ({group}) ON CONFLICT DO NOTHING;"
+        );
+        for (number, Schema { name, home }) in state.schemas.iter().enumerate() {
+            let _ = write!(
+                sql,
+                "INSERT INTO pg_dist_object (classid, objid, objsubid)
+                 SELECT 'pg_class'::regclass, oid, 0 FROM pg_class WHERE relnamespace = '{name}'::regnamespace AND relkind = 'S'
+                 UNION ALL SELECT 'pg_namespace'::regclass, '{name}'::regnamespace, 0 ON CONFLICT DO NOTHING;"
+            );
+            let Some(home) = home else { continue };
+            let (home, first) = (group_of(*home), 102_000 + 1000 * number);
+            let _ = write!(
+                sql,
+                "INSERT INTO pg_dist_schema VALUES ('{name}'::regnamespace, {number} + 1);
+                 INSERT INTO pg_dist_partition SELECT oid, 'n', NULL, {number} + 1, 's', false
+                 FROM pg_class WHERE relnamespace = '{name}'::regnamespace AND relkind IN ('r', 'p');
+                 INSERT INTO pg_dist_shard SELECT logicalrelid, {first} + row_number() OVER (ORDER BY logicalrelid::text), 't'
+                 FROM pg_dist_partition WHERE colocationid = {number} + 1;
+                 INSERT INTO pg_dist_placement SELECT shardid, shardid, 1, 0, {home}
+                 FROM pg_dist_shard WHERE shardid > {first} AND shardid <= {first} + 1000;"
+            );
+        }
+        sql + "COMMIT"
+    }
+
+    /// Has a node run what it has not run yet.
+    fn catch_up(&self, node: usize) {
+        let mut state = self.state();
+        let State { statements, ran, .. } = &mut *state;
+        let mut client = self.nodes[node].connect();
+        for sql in &statements[ran[node]..] {
+            client.batch_execute(sql).unwrap_or_else(|error| panic!("{error:?}: {sql}"));
+        }
+        ran[node] = statements.len();
+        drop(state);
+        self.give_ranges(node);
+    }
+
+    /// Gives a worker's copies the range that Citus gives them, where they have another one; see `AlterSequenceMinMax`
+    /// in its `worker_data_fetch_protocol.c`.
+    fn give_ranges(&self, node: usize) {
+        let state = self.state();
+        let group = i64::from(state.members[node].map_or(0, |(group, _)| group));
+        if group == 0 {
+            return;
+        }
+        let (first, last) = ((group << 48) + 1, (group << 48) + 1 + (1 << 48));
+        let mut client = self.nodes[node].connect();
+        for Schema { name, .. } in &state.schemas {
+            let query = format!(
+                "SELECT format('%I.%I', schemaname, sequencename) FROM pg_sequences
+                 WHERE schemaname = '{name}' AND (min_value, max_value) <> ({first}, {last})"
+            );
+            for sequence in crate::texts(&mut client, &query) {
+                let alter = format!(
+                    "ALTER SEQUENCE {sequence} MINVALUE {first} MAXVALUE {last} START {first} RESTART {first}"
+                );
+                client.batch_execute(&alter).unwrap();
+            }
+        }
+    }
+
+    /// From now on something goes wrong when `asker` runs a command on a node that is LIKE this one.
+    pub fn break_commands(&self, asker: usize, node: usize, command: &str, fault: Fault) {
+        let kind = match fault {
+            Fault::Refuse => "refuse",
+            Fault::Lose => "lose",
+        };
+        self.note_fault(asker, node, command, kind);
+    }
+
+    fn note_fault(&self, asker: usize, node: usize, command: &str, kind: &str) {
+        let insert = "INSERT INTO pg_catalog.emulated_faults VALUES ($1, $2, $3)";
+        self.nodes[asker].connect().execute(insert, &[&self.address(node).0, &command, &kind]).unwrap();
+    }
+
+    pub fn mend_commands(&self, asker: usize) {
+        self.nodes[asker].connect().batch_execute("DELETE FROM pg_catalog.emulated_faults").unwrap();
+    }
+
+    /// Has `asker` wait before it runs such a command on a node, until what this returns is dropped.
+    pub fn pause_commands(&self, asker: usize, node: usize, command: &str) -> Client {
+        let mut lock = self.nodes[asker].connect();
+        lock.batch_execute("SELECT pg_advisory_lock(4815)").unwrap();
+        self.note_fault(asker, node, command, "pause");
+        lock
+    }
+
+    /// Waits until a session of `asker` is at such a pause.
+    pub fn wait_for_pause(&self, asker: usize) {
+        let query = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4815 AND NOT granted)";
+        self.nodes[asker].wait_until(query);
+    }
+}
