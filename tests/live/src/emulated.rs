@@ -163,6 +163,12 @@ impl Emulated {
         self.announce_everywhere();
     }
 
+    /// The same while that node is down, which learns nothing.
+    pub fn move_schema_without(&self, schema: &str, to: usize, down: usize) {
+        self.decide_move(schema, Some(to));
+        self.members().filter(|node| *node != down).for_each(|node| self.announce(node));
+    }
+
     /// The first half of a move. The nodes hear of it one by one, with [`Emulated::announce`]: of a transaction on
     /// several nodes Citus commits the parts one after another.
     pub fn decide_move(&self, schema: &str, to: Option<usize>) {
@@ -296,11 +302,13 @@ impl Emulated {
         self.nodes[asker].connect().batch_execute("DELETE FROM pg_catalog.emulated_faults").unwrap();
     }
 
-    /// Has `asker` wait before it runs such a command on a node, until what this returns is dropped.
-    pub fn pause_commands(&self, asker: usize, node: usize, command: &str) -> Client {
+    /// Has `asker` wait before it runs commands that are like one of these on a node, until what this returns is dropped.
+    pub fn pause_commands(&self, asker: usize, node: usize, commands: &[&str]) -> Client {
         let mut lock = self.nodes[asker].connect();
         lock.batch_execute("SELECT pg_advisory_lock(4815)").unwrap();
-        self.note_fault(asker, node, command, "pause");
+        for command in commands {
+            self.note_fault(asker, node, command, "pause");
+        }
         lock
     }
 

@@ -1,6 +1,7 @@
 //! Servers for the tests to start, crash and stop.
 
 use crate::clock::ClockOfItsOwn;
+use crate::load::StopAtEnd;
 use postgres::error::SqlState;
 use postgres::{Client, Config, NoTls};
 use rustix::process::{Pid, Signal};
@@ -10,6 +11,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -199,6 +201,27 @@ impl Server {
     /// Kills one backend, upon which the postmaster ends all others and recovers as after a crash.
     pub fn kill_backend(&self, pid: i32) {
         send(Signal::KILL, pid as u32);
+    }
+
+    /// Lets a backend run for moments at a time while `during` runs, so that other sessions come in between its steps.
+    pub fn slow_down<T>(&self, pid: i32, during: impl FnOnce() -> T) -> T {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let stop_at_end = StopAtEnd(&stop);
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    send(Signal::STOP, pid as u32);
+                    std::thread::sleep(Duration::from_micros(200));
+                    send(Signal::CONT, pid as u32);
+                    let woken = Instant::now();
+                    // A sleep as short as this takes several times as long.
+                    while woken.elapsed() < Duration::from_micros(20) {}
+                }
+            });
+            let result = during();
+            drop(stop_at_end);
+            result
+        })
     }
 
     /// Stops the server without a word to its sessions and without a checkpoint: an `immediate` shutdown.
