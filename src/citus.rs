@@ -386,13 +386,15 @@ impl OtherCopies {
               FROM pg_catalog.pg_extension AS e, pg_catalog.pg_namespace AS n, pg_catalog.pg_proc AS p, pg_catalog.pg_depend AS d \
               WHERE e.extname OPERATOR(pg_catalog.=) 'instagram_id'::pg_catalog.name \
               AND n.oid OPERATOR(pg_catalog.=) e.extnamespace \
-              AND p.proname OPERATOR(pg_catalog.=) '_name_sequence_taker'::pg_catalog.name \
+              AND (p.proname OPERATOR(pg_catalog.=) '_close_sequence'::pg_catalog.name \
+                   OR p.proname OPERATOR(pg_catalog.=) '_name_sequence_taker'::pg_catalog.name) \
               AND p.pronamespace OPERATOR(pg_catalog.=) n.oid \
               AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass::pg_catalog.oid \
               AND d.objid OPERATOR(pg_catalog.=) p.oid \
               AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass::pg_catalog.oid \
               AND d.refobjid OPERATOR(pg_catalog.=) e.oid \
-              AND d.deptype OPERATOR(pg_catalog.=) 'e'::pg_catalog.\"char\"))",
+              AND d.deptype OPERATOR(pg_catalog.=) 'e'::pg_catalog.\"char\" \
+              GROUP BY n.nspname HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 2::pg_catalog.int8))",
             quote_literal(names::relation(sequence))
         );
         let answers = found.ask(&nodes, |_| command.clone())?;

@@ -59,19 +59,13 @@ fn is_refused(client: &mut Client, statement: &str, sqlstate: &str) -> String {
     text
 }
 
-/// What the new home runs on each other node to close its copy: the statement, and its column with the next value. The second
-/// is that of 0.3.0.
-fn close_statement(client: &mut Client, group: i32) -> String {
-    let is_function = "SELECT to_regprocedure('_close_sequence(regclass, integer, bigint)') IS NOT NULL";
-    if one(client, is_function) {
-        format!("SELECT next_value FROM _close_sequence('insta5.table_id_seq', {group}, 1)")
-    } else {
-        format!("SELECT above FROM shard_hand_over('insta5.table_id_seq', {group})")
-    }
+/// What the new home runs on each other node to close its copy.
+fn close_statement(group: i32) -> String {
+    format!("SELECT next_value FROM _close_sequence('insta5.table_id_seq', {group}, 1)")
 }
 
 /// What such a command is LIKE, and the one that writes a name down.
-const CLOSING: [&str; 2] = [r"%.\_close\_sequence(%", r"%.shard\_hand\_over(%"];
+const CLOSING: [&str; 1] = [r"%.\_close\_sequence(%"];
 const NAMING: &str = r"%.\_name\_sequence\_taker(%";
 
 #[test]
@@ -474,7 +468,7 @@ fn closed_copy_stays_closed_after_a_crash() {
         client.batch_execute(AN_HOUR_AHEAD).unwrap();
         ids.extend(column(&mut client, INSERT));
         client.batch_execute("CHECKPOINT").unwrap();
-        let close = close_statement(&mut client, cluster.group(2).unwrap());
+        let close = close_statement(cluster.group(2).unwrap());
         let above: i64 = one(&mut client, &close);
         cluster.nodes[1].crash();
         cluster.nodes[1].launch();
@@ -618,7 +612,7 @@ fn usage_closes_no_copy() {
         }
         let mut app = connect_as(&cluster, 1, "app");
         for group in [0, 1, 2] {
-            let close = close_statement(&mut app, group);
+            let close = close_statement(group);
             is_refused(&mut app, &close, "42501");
         }
         assert!(is_open(&cluster, 1));
@@ -644,7 +638,7 @@ fn direct_call_needs_update() {
     let mut ids = vec![next_id(&mut app)];
     cluster.nodes[0].stop();
     for group in [0, 1] {
-        let close = close_statement(&mut app, group);
+        let close = close_statement(group);
         is_refused(&mut app, &close, "42501");
     }
     ids.push(next_id(&mut app));
@@ -708,15 +702,18 @@ fn advance_shard_opens_where_it_was_told() {
         [&mut client, &mut waiting].map(|client| one::<i32>(client, "SELECT pg_backend_pid()"));
     let is_waiting = format!("SELECT state = 'active' FROM pg_stat_activity WHERE pid = {pid_of_waiting}");
     let mut ids: Vec<i64> = vec![one(&mut waiting, "SELECT id_when_open()")];
-    let close = close_statement(&mut client, 0);
+    let close = close_statement(0);
     for round in 1..=length(40, 400) {
         client.batch_execute(&close).unwrap();
         std::thread::scope(|scope| {
             let id = scope.spawn(|| one::<i64>(&mut waiting, "SELECT id_when_open()"));
             cluster.nodes[1].wait_until(&is_waiting);
-            let at = format!("now() + interval '{} minutes'", 10 * round);
-            let advance = format!("SELECT advance_shard(5, make_id({at}, 5, 0))");
-            ids.push(cluster.nodes[1].slow_down(pid, || one(&mut client, &advance)));
+            let asked = format!("SELECT make_id(now() + interval '{} minutes', 5, 0)", 10 * round);
+            let asked: i64 = one(&mut client, &asked);
+            let advance = format!("SELECT advance_shard(5, {asked})");
+            let last = cluster.nodes[1].slow_down(pid, || one::<i64>(&mut client, &advance));
+            assert!(last >= asked); // it may be the other session's already
+            ids.push(asked);
             ids.push(id.join().unwrap());
         });
     }
@@ -730,14 +727,9 @@ fn nothing_is_closed_where_a_node_has_another_version() {
     let cluster = start(3);
     let mut ids = vec![next_on(&cluster, 1)];
     let mut other = cluster.nodes[3].connect();
-    for function in [
-        "shard_hand_over(regclass, integer)",
-        "_close_sequence(regclass, integer, bigint)",
-        "_name_sequence_taker(regclass, integer, bigint)",
-    ] {
-        if !one::<bool>(&mut other, &format!("SELECT to_regprocedure('{function}') IS NOT NULL")) {
-            continue;
-        }
+    for function in
+        ["_close_sequence(regclass, integer, integer)", "_name_sequence_taker(regclass, integer, integer)"]
+    {
         other.batch_execute(&format!("ALTER EXTENSION instagram_id DROP FUNCTION {function}")).unwrap();
         let name = function.split_once('(').unwrap().0;
         other.batch_execute(&format!("ALTER FUNCTION {function} RENAME TO gone")).unwrap();
