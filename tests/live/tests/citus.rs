@@ -358,7 +358,8 @@ fn a_copy_that_was_handed_over_stays_shut_after_a_crash() {
         ids.extend(column(&mut cluster.nodes[0].connect(), insert));
         client.batch_execute("CHECKPOINT").unwrap();
         // As the other node would, if it were the home.
-        let above: i64 = one(&mut client, "SELECT above FROM shard_hand_over('insta5.table_id_seq')");
+        let close = "SELECT next_value FROM _close_sequence('insta5.table_id_seq', 0, 1)";
+        let above: i64 = one(&mut client, close);
         cluster.nodes[home].crash();
         cluster.nodes[home].launch();
         let mut client = cluster.nodes[home].connect();
@@ -576,11 +577,11 @@ fn refusals_tell_what_is_in_the_way() {
         let (code, message, _) = error_of(&mut node.connect(), "SELECT node_next_id('insta5.table_id_seq')");
         assert_eq!((&*code, &*message), ("55000", "sequence insta5.table_id_seq serves next_id()"));
     }
-    // A role that cannot connect to the other nodes.
+    // A role that cannot connect to the other nodes, and would be allowed there what this takes.
     coordinator
         .batch_execute(
             "CREATE ROLE nobody; GRANT USAGE ON SCHEMA insta5 TO nobody;
-             GRANT USAGE ON SEQUENCE insta5.table_id_seq TO nobody; GRANT INSERT ON insta5.photos TO nobody",
+             GRANT USAGE, UPDATE ON SEQUENCE insta5.table_id_seq TO nobody; GRANT INSERT ON insta5.photos TO nobody",
         )
         .unwrap();
     cluster.move_schema("insta5", 3 - home, "block_writes");
@@ -592,17 +593,53 @@ fn refusals_tell_what_is_in_the_way() {
     next_id(&mut at_home);
     at_home.batch_execute("SET ROLE nobody").unwrap();
     next_id(&mut at_home);
-    // One that can has no need of more rights than on a server by itself; and cannot keep others out.
-    coordinator.batch_execute("CREATE ROLE app LOGIN; GRANT nobody TO app").unwrap();
+    // With USAGE alone the other nodes are asked as the sequence's owner; and cannot be kept from their copies.
+    coordinator
+        .batch_execute(
+            "REVOKE UPDATE ON SEQUENCE insta5.table_id_seq FROM nobody; CREATE ROLE app LOGIN; GRANT nobody TO app",
+        )
+        .unwrap();
     cluster.move_schema("insta5", home, "block_writes");
+    let mut at_home = cluster.nodes[home].connect();
+    at_home.batch_execute("SET ROLE nobody").unwrap();
+    next_id(&mut at_home);
     for node in &cluster.nodes {
         let mut app = node.config("postgres").user("app").connect(NoTls).unwrap();
         app.batch_execute("INSERT INTO insta5.photos (batch) VALUES (1)").unwrap();
-        let (code, message, _) = error_of(&mut app, "SELECT shard_hand_over('insta5.table_id_seq', 77)");
+        let close = |group| format!("SELECT _close_sequence('insta5.table_id_seq', {group}, 1)");
+        let (code, message, _) = error_of(&mut app, &close(77));
         assert_eq!((&*code, &*message), ("22023", "there is no node of group 77"));
-        app.batch_execute("SELECT shard_hand_over('insta5.table_id_seq', 0)").unwrap();
+        assert_eq!(error_of(&mut app, &close(0)).0, "42501");
         app.batch_execute("INSERT INTO insta5.photos (batch) VALUES (1)").unwrap();
     }
+}
+
+/// The trigger runs on each copy of a row, so tables whose rows have several get none, and one that has become such a table
+/// takes no rows without an id.
+#[test]
+fn tables_with_copies_of_their_rows_get_no_ids_by_trigger() {
+    let Some(cluster) = Cluster::start(2) else { return };
+    let mut client = cluster.nodes[0].connect();
+    client
+        .batch_execute(
+            "SELECT create_shard(7);
+             CREATE TABLE insta7.before (id bigint PRIMARY KEY DEFAULT insta7.next_id(), name text);
+             SELECT create_reference_table('insta7.before')",
+        )
+        .unwrap();
+    let (code, message, _) = error_of(&mut client, "SELECT create_id_triggers(7)");
+    assert!(code == "55000" && message.contains("insta7.before"), "{code} {message}");
+    client.batch_execute("INSERT INTO insta7.before (name) VALUES ('one id for all copies')").unwrap();
+    client
+        .batch_execute(
+            "DROP TABLE insta7.before; CREATE TABLE insta7.after (id bigint PRIMARY KEY DEFAULT insta7.next_id(), name text);
+             SELECT create_id_triggers(7); SET citus.enable_unsafe_triggers = on;
+             SELECT create_reference_table('insta7.after')",
+        )
+        .unwrap();
+    let (code, message, _) = error_of(&mut client, "INSERT INTO insta7.after (name) VALUES ('one for each')");
+    assert!(code == "55000" && message.contains("insta7.after"), "{code} {message}");
+    client.batch_execute("INSERT INTO insta7.after VALUES (next_id(7), 'one for all')").unwrap();
 }
 
 /// A session that made ids on the old home is refused there as soon as the schema has moved, before the new home has made any:
