@@ -26,6 +26,8 @@ pub struct Era(u64);
 pub struct Known {
     /// What the catalogs say of it, and when they said so.
     pub checked: Option<(Valid, Facts)>,
+    /// For the same role, at the same time.
+    pub permit: Permit,
     /// The transaction that holds the lock on it.
     pub locked_in: LocalTransactionId,
     /// The shared buffer that its page was last in, or `InvalidBuffer`.
@@ -64,7 +66,6 @@ pub struct Facts {
     pub is_of_schema: bool,
     /// A copy on a worker, of whose values Citus has given each node a range of its own. That means nothing to a clock.
     pub has_range_of_node: bool,
-    pub permit: Permit,
 }
 
 /// Whose ids a role may take from a sequence, and from which epoch they count.
@@ -114,13 +115,10 @@ impl Safe {
 /// Notes that values of this transaction rest on the WAL up to `lsn`, which is only as safe as this says.
 pub fn note_debt(safe: Option<Safe>, lsn: pg_sys::XLogRecPtr) {
     let level = safe.map_or(CommitLevel::OFF, |safe| safe.level);
-    // SAFETY: reads settings.
-    if level < unsafe { sys::highest_commit_level() } {
-        let mut debts = DEBTS.get();
-        let debt = &mut debts[level.index()];
-        *debt = lsn.max(*debt);
-        DEBTS.set(debts);
-    }
+    let mut debts = DEBTS.get();
+    let debt = &mut debts[level.index()];
+    *debt = lsn.max(*debt);
+    DEBTS.set(debts);
 }
 
 /// Before a commit: makes what the values of this transaction rest on as safe as the commit asks for. PREPARE needs no such
@@ -149,6 +147,7 @@ unsafe fn settle_debts() {
 impl Known {
     const NOTHING: Known = Known {
         checked: None,
+        permit: Permit::Unknown,
         locked_in: 0,
         buffer: pg_sys::InvalidBuffer as pg_sys::Buffer,
         logged_file: Oid::INVALID,

@@ -361,7 +361,7 @@ pub fn name_taker(
 fn on_any_node<T: Copy>(
     sequence: Oid,
     function: &'static str,
-    act: impl Fn(SequencePage, &mut Known) -> Result<T, Refusal>,
+    act: impl Fn(SequencePage<'_>, &mut Known) -> Result<T, Refusal>,
 ) -> Result<T, Error> {
     let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
     let site = Site::AnyNode;
@@ -468,18 +468,18 @@ unsafe fn visit(
         }
         let facts = admit(clock.sequence, request.site, known)?;
         // A shard's own clock was found by the shard's number.
-        if matches!(request.source, Source::Clock(_)) && !facts.permit.allows(request.shard, clock.epoch) {
+        if matches!(request.source, Source::Clock(_)) && !known.permit.allows(request.shard, clock.epoch) {
             return Err(Refusal::NotPermitted);
         }
         // Before the lock, which is held for a shorter time then. Who has waited for the page goes on in the millisecond in
         // which he came, where that still has room.
         let came_us = elapsed_us(clock.epoch);
-        let page = SequencePage::lock(clock.sequence, facts, known)?;
+        let page = SequencePage::lock(clock.sequence, &facts, known)?;
         let outcome = page.take(clock.epoch, request.site, came_us, request.want, paid, known);
         let lsn = sys::PageGetLSN(page.page);
         page.unlock();
         if let Ok(Outcome::Taken { .. }) = outcome {
-            make_safe(facts, lsn, known);
+            make_safe(&facts, lsn, known);
         }
         spare_the_caches(clock.sequence, known);
         outcome
@@ -496,7 +496,7 @@ unsafe fn visit_page<T: Copy>(
     site: Site,
     right: Option<pg_sys::AclMode>,
     known: &mut Known,
-    act: impl FnOnce(SequencePage, &mut Known) -> Result<T, Refusal>,
+    act: impl FnOnce(SequencePage<'_>, &mut Known) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     // SAFETY: as for `visit`.
     unsafe {
@@ -505,11 +505,11 @@ unsafe fn visit_page<T: Copy>(
         if right.is_some_and(|right| !sys::may(sequence, sys::GetUserId(), right)) {
             return Err(Refusal::NoRight { update: true });
         }
-        let page = SequencePage::lock(sequence, facts, known)?;
+        let page = SequencePage::lock(sequence, &facts, known)?;
         let result = act(page, known);
         let lsn = sys::PageGetLSN(page.page);
         page.unlock();
-        make_safe(facts, lsn, known);
+        make_safe(&facts, lsn, known);
         spare_the_caches(sequence, known);
         result
     }
@@ -580,7 +580,6 @@ unsafe fn check(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
             is_elsewhere: false,
             is_of_schema: false,
             has_range_of_node: false,
-            permit: Permit::Unknown,
         };
         sys::relation_close(relation, NoLock);
         if !is_sequence {
@@ -591,7 +590,7 @@ unsafe fn check(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
             return Err(Refusal::NoRight { update: false });
         }
         let update = pg_sys::ACL_UPDATE as pg_sys::AclMode;
-        facts.permit = if facts.is_local_temp || sys::may(sequence, now.role, update) {
+        let permit = if facts.is_local_temp || sys::may(sequence, now.role, update) {
             Permit::Any
         } else {
             known::permit(sequence)
@@ -630,6 +629,7 @@ unsafe fn check(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
         // What has no WAL in this transaction may have it in the next.
         let transaction = if facts.needs_wal { 0 } else { known.locked_in };
         known.checked = Some((Valid { transaction, ..now }, facts));
+        known.permit = permit;
         Ok(facts)
     }
 }
@@ -642,12 +642,22 @@ unsafe fn check(sequence: Oid, known: &mut Known) -> Result<Facts, Refusal> {
 /// issue them again. So a session that first finds a record that is new to it flushes it, once, holding no lock on the
 /// page; and where commits wait for standbys its own does, too. The commit may ask for more than the call did, say after
 /// a function with `SET synchronous_commit = off`: what is left to do then is noted for [`known::settle_debts`].
-unsafe fn make_safe(facts: Facts, lsn: pg_sys::XLogRecPtr, known: &mut Known) {
+#[inline(always)]
+unsafe fn make_safe(facts: &Facts, lsn: pg_sys::XLogRecPtr, known: &mut Known) {
+    // SAFETY: as for `visit`.
+    unsafe {
+        // Nearly always there is nothing to do: no commit could ask for more.
+        let is_safe = known.safe.is_some_and(|safe| safe.covers(lsn, sys::highest_commit_level()));
+        if facts.needs_wal && !is_safe {
+            make_safer(lsn, known);
+        }
+    }
+}
+
+#[cold]
+unsafe fn make_safer(lsn: pg_sys::XLogRecPtr, known: &mut Known) {
     // SAFETY: as for `visit`; the position is that of a record on a page with WAL.
     unsafe {
-        if !facts.needs_wal {
-            return;
-        }
         let level = sys::commit_level();
         if !known.safe.is_some_and(|safe| safe.covers(lsn, level)) {
             if level != CommitLevel::OFF {
@@ -780,17 +790,18 @@ mod tests {
 ///
 /// Without a destructor, since an error leaves by `longjmp`: then the transaction's abort lets go of the page.
 #[derive(Clone, Copy)]
-struct SequencePage {
-    facts: Facts,
+struct SequencePage<'a> {
+    facts: &'a Facts,
     buffer: pg_sys::Buffer,
     page: pg_sys::Page,
     tuple: pg_sys::HeapTupleHeader,
     tuple_len: u32,
 }
 
-impl SequencePage {
+impl<'a> SequencePage<'a> {
     /// In the buffer where it last was, if it still is there; else wherever the buffer manager has it or puts it.
-    unsafe fn lock(sequence: Oid, facts: Facts, known: &mut Known) -> Result<SequencePage, Refusal> {
+    #[inline(always)]
+    unsafe fn lock(sequence: Oid, facts: &'a Facts, known: &mut Known) -> Result<SequencePage<'a>, Refusal> {
         // SAFETY: a sequence has block 0, and on it one tuple; a pinned buffer's page stays in place.
         unsafe {
             const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;

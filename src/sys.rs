@@ -437,37 +437,29 @@ pub unsafe fn PageSetLSN(page: pg_sys::Page, lsn: XLogRecPtr) {
 }
 
 /// The one tuple of a sequence's page and its length; `None` where the page has no sequence's magic number, or a tuple that
-/// does not lie within it. See `read_seq_tuple` in `commands/sequence.c`.
+/// does not lie within it. See `fill_seq_with_data` and `read_seq_tuple` in `commands/sequence.c`.
+#[inline(always)]
 pub unsafe fn sequence_tuple(page: pg_sys::Page) -> Option<(pg_sys::HeapTupleHeader, u32)> {
-    const SIZE: usize = pg_sys::BLCKSZ as usize;
-    const HEADER: usize = size_of::<pg_sys::HeapTupleHeaderData>();
-    // The tuple ends with its last column, the struct is aligned; where it is read, it lies within the page as well.
-    const DATA: usize = std::mem::offset_of!(FormData_pg_sequence_data, is_called) + 1;
-    const STRUCT: usize = size_of::<FormData_pg_sequence_data>();
+    // The special area ends the page: a magic number, aligned. The tuple has no NULLs.
+    const SPECIAL: usize = pg_sys::BLCKSZ as usize - 8;
+    const DATA: usize = size_of::<pg_sys::HeapTupleHeaderData>();
+    const LEN: usize = DATA + std::mem::offset_of!(FormData_pg_sequence_data, is_called) + 1;
+    const SIZE: usize = DATA + size_of::<FormData_pg_sequence_data>();
     // SAFETY: the caller passes the page of a pinned, locked buffer; of a page that may be damaged nothing is read but
     // what has been found to lie within its 8 kB.
     unsafe {
         let header = &*page.cast::<pg_sys::PageHeaderData>();
-        let special = header.pd_special as usize;
-        if !special.is_multiple_of(align_of::<u32>())
-            || special + size_of::<u32>() > SIZE
-            || page.add(special).cast::<u32>().read() != SEQ_MAGIC
-        {
+        if header.pd_special as usize != SPECIAL || page.add(SPECIAL).cast::<u32>().read() != SEQ_MAGIC {
             return None;
         }
         // PageGetItemId(page, FirstOffsetNumber); there is room for a line pointer behind every header.
         let item = *header.pd_linp.as_ptr();
-        let (offset, len) = (item.lp_off() as usize, item.lp_len() as usize);
-        if !offset.is_multiple_of(align_of::<i64>()) || len < HEADER || offset + len > SIZE {
+        let offset = item.lp_off() as usize;
+        if !offset.is_multiple_of(8) || offset + SIZE > SPECIAL || item.lp_len() as usize != LEN {
             return None;
         }
         let tuple: pg_sys::HeapTupleHeader = page.add(offset).cast();
-        let data = (*tuple).t_hoff as usize;
-        (data.is_multiple_of(align_of::<i64>())
-            && data >= HEADER - 1
-            && data + DATA <= len
-            && offset + data + STRUCT <= SIZE)
-            .then_some((tuple, len as u32))
+        ((*tuple).t_hoff as usize == DATA).then_some((tuple, LEN as u32))
     }
 }
 
