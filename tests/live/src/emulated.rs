@@ -60,10 +60,10 @@ impl Emulated {
         Emulated::start_of(workers, || Server::start_with_a_clock_of_its_own(SETTINGS))
     }
 
-    fn start_of(workers: usize, start: impl Fn() -> Server) -> Emulated {
+    fn start_of(workers: usize, start: impl Fn() -> Server + Sync) -> Emulated {
         let mut cluster = Emulated { nodes: vec![], state: Mutex::default() };
-        for _ in 0..=workers {
-            cluster.join(start());
+        for node in crate::in_parallel(workers + 1, |_| start()) {
+            cluster.join(node);
         }
         cluster
     }
@@ -225,19 +225,20 @@ impl Emulated {
              INSERT INTO pg_dist_local_group VALUES ({group}) ON CONFLICT DO NOTHING;"
         );
         for (number, Schema { name, home }) in state.schemas.iter().enumerate() {
+            let schema = format!("(SELECT oid FROM pg_namespace WHERE nspname = {})", literal(name));
             let _ = write!(
                 sql,
                 "INSERT INTO pg_dist_object (classid, objid, objsubid)
-                 SELECT 'pg_class'::regclass, oid, 0 FROM pg_class WHERE relnamespace = '{name}'::regnamespace AND relkind = 'S'
-                 UNION ALL SELECT 'pg_namespace'::regclass, '{name}'::regnamespace, 0 ON CONFLICT DO NOTHING;"
+                 SELECT 'pg_class'::regclass, oid, 0 FROM pg_class WHERE relnamespace = {schema} AND relkind = 'S'
+                 UNION ALL SELECT 'pg_namespace'::regclass, {schema}, 0 ON CONFLICT DO NOTHING;"
             );
             let Some(home) = home else { continue };
             let (home, first) = (group_of(*home), 102_000 + 1000 * number);
             let _ = write!(
                 sql,
-                "INSERT INTO pg_dist_schema VALUES ('{name}'::regnamespace, {number} + 1);
+                "INSERT INTO pg_dist_schema VALUES ({schema}, {number} + 1);
                  INSERT INTO pg_dist_partition SELECT oid, 'n', NULL, {number} + 1, 's', false
-                 FROM pg_class WHERE relnamespace = '{name}'::regnamespace AND relkind IN ('r', 'p');
+                 FROM pg_class WHERE relnamespace = {schema} AND relkind IN ('r', 'p');
                  INSERT INTO pg_dist_shard SELECT logicalrelid, {first} + row_number() OVER (ORDER BY logicalrelid::text), 't'
                  FROM pg_dist_partition WHERE colocationid = {number} + 1;
                  INSERT INTO pg_dist_placement SELECT shardid, shardid, 1, 0, {home}
@@ -273,7 +274,8 @@ impl Emulated {
         for Schema { name, .. } in &state.schemas {
             let query = format!(
                 "SELECT format('%I.%I', schemaname, sequencename) FROM pg_sequences
-                 WHERE schemaname = '{name}' AND (min_value, max_value) <> ({first}, {last})"
+                 WHERE schemaname = {} AND (min_value, max_value) <> ({first}, {last})",
+                literal(name)
             );
             for sequence in crate::texts(&mut client, &query) {
                 let alter = format!(
@@ -317,4 +319,8 @@ impl Emulated {
         let query = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4815 AND NOT granted)";
         self.nodes[asker].wait_until(query);
     }
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }

@@ -455,12 +455,7 @@ fn ids_go_on_above_where_a_node_learns_of_the_move_late() {
 #[test]
 fn closed_copy_stays_closed_after_a_crash() {
     let cluster = start(2);
-    for node in &cluster.nodes {
-        let mut client = node.connect();
-        client.batch_execute("ALTER SYSTEM SET synchronous_commit = off").unwrap();
-        client.batch_execute("ALTER SYSTEM SET wal_writer_delay = '10s'").unwrap();
-        client.batch_execute("SELECT pg_reload_conf()").unwrap();
-    }
+    cluster.nodes.iter().for_each(delay_wal);
     let mut ids = vec![];
     for _ in 0..length(3, 20) {
         let mut client = cluster.nodes[1].connect();
@@ -839,11 +834,9 @@ fn function_that_is_not_of_the_extension_is_not_called() {
     let cluster = start(3);
     let mut ids = vec![next_on(&cluster, 1)];
     let twins = "
-        CREATE FUNCTION public.shard_hand_over(seq regclass, new_home int, OUT above bigint, OUT last_home int)
-            IMMUTABLE LANGUAGE plpgsql AS 'BEGIN PERFORM trap.spring(); above := 0; END';
-        CREATE FUNCTION public._close_sequence(seq regclass, for_group int, attempt bigint, OUT next_value bigint, OUT previous_group int)
+        CREATE FUNCTION public._close_sequence(seq regclass, for_group int, attempt int, OUT next_value bigint, OUT previous_group int)
             IMMUTABLE LANGUAGE plpgsql AS 'BEGIN PERFORM trap.spring(); next_value := 0; END';
-        CREATE FUNCTION public._name_sequence_taker(seq regclass, for_group int, attempt bigint) RETURNS bool
+        CREATE FUNCTION public._name_sequence_taker(seq regclass, for_group int, attempt int) RETURNS bool
             IMMUTABLE LANGUAGE plpgsql AS 'BEGIN PERFORM trap.spring(); RETURN true; END';
         RESET ROLE;";
     let node = &cluster.nodes[3];
@@ -862,5 +855,172 @@ fn function_that_is_not_of_the_extension_is_not_called() {
     assert!(is_open(&cluster, 1), "closed for nothing");
     cluster.move_schema("insta5", 1);
     ids.push(next_on(&cluster, 1));
+    check_unique_and_increasing(&[ids]);
+}
+
+/// Has a node keep its WAL in memory as long as PostgreSQL lets it.
+fn delay_wal(node: &Server) {
+    let mut client = node.connect();
+    client.batch_execute("ALTER SYSTEM SET synchronous_commit = off").unwrap();
+    client.batch_execute("ALTER SYSTEM SET wal_writer_delay = '10s'").unwrap();
+    client.batch_execute("SELECT pg_reload_conf()").unwrap();
+}
+
+/// The name of the new home is on disk on the other nodes before that opens its copy.
+#[test]
+fn lost_home_stays_lost_after_all_other_nodes_crashed() {
+    let cluster = start(3);
+    cluster.nodes.iter().for_each(delay_wal);
+    let mut ids = vec![next_on(&cluster, 1)];
+    for node in [0, 1, 3] {
+        cluster.nodes[node].connect().batch_execute("CHECKPOINT").unwrap();
+    }
+    cluster.move_schema("insta5", 2);
+    ids.push(next_on(&cluster, 2));
+    for node in [0, 1, 3] {
+        cluster.nodes[node].crash();
+        cluster.nodes[node].launch();
+    }
+    let mut home = cluster.nodes[2].connect();
+    ids.push(one(&mut home, AN_HOUR_AHEAD));
+    ids.push(next_id(&mut home));
+    cluster.nodes[2].stop_at_once();
+    cluster.remove(2);
+    for node in [3, 0, 1, 3] {
+        cluster.move_schema("insta5", node);
+        is_refused(&mut cluster.nodes[node].connect(), NEXT_ID, "55000");
+    }
+    check_unique_and_increasing(&[ids]);
+}
+
+/// A node whose name is on record everywhere knows how far the home before it came, also after a crash.
+#[test]
+fn named_node_knows_the_last_value_after_a_crash() {
+    let cluster = start(3);
+    delay_wal(&cluster.nodes[2]);
+    let mut home = cluster.nodes[1].connect();
+    let mut ids = vec![one(&mut home, AN_HOUR_AHEAD), next_id(&mut home)];
+    cluster.move_schema("insta5", 2);
+    cluster.nodes[2].connect().batch_execute("CHECKPOINT").unwrap();
+    // The last step of all, so that nothing is opened.
+    cluster.break_commands(2, 3, NAMING, Fault::Lose);
+    is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "08000");
+    cluster.nodes[2].crash();
+    cluster.nodes[2].launch();
+    cluster.mend_commands(2);
+    cluster.nodes[1].stop_at_once();
+    cluster.remove(1);
+    for _ in 0..2 {
+        match cluster.nodes[2].connect().query_one(NEXT_ID, &[]) {
+            Ok(row) => ids.push(row.get(0)),
+            Err(error) => assert_eq!(error.code().unwrap().code(), "55000", "{error:?}"),
+        }
+    }
+    check_unique_and_increasing(&[ids]);
+}
+
+/// A node is overtaken after it has closed all copies, while it puts its name on record; and the one that was faster is
+/// lost.
+#[test]
+fn name_does_not_replace_that_of_a_faster_node() {
+    for (node, is_lost) in [(3, false), (0, true), (3, true)] {
+        let cluster = start(3);
+        let mut ids = vec![next_on(&cluster, 1)];
+        cluster.decide_move("insta5", Some(3));
+        cluster.announce(3);
+        cluster.decide_move("insta5", Some(2));
+        cluster.announce(2);
+        let pause = cluster.pause_commands(2, node, &[NAMING]);
+        std::thread::scope(|scope| {
+            let slower = scope.spawn(|| cluster.nodes[2].connect().query_one(NEXT_ID, &[]));
+            cluster.wait_for_pause(2);
+            let mut faster = cluster.nodes[3].connect();
+            ids.push(next_id(&mut faster));
+            ids.push(one(&mut faster, AN_HOUR_AHEAD));
+            if is_lost {
+                cluster.nodes[3].stop_at_once();
+                cluster.remove(3);
+            }
+            drop(pause);
+            match slower.join().unwrap() {
+                Ok(row) => ids.push(row.get(0)),
+                Err(error) => {
+                    let code = error.code().unwrap().code();
+                    assert!(is_lost && ["08000", "55000"].contains(&code), "{error:?}");
+                }
+            }
+        });
+        cluster.mend_commands(2);
+        for node in [2, 0, 1].into_iter().cycle().take(6) {
+            cluster.move_schema("insta5", node);
+            match cluster.nodes[node].connect().query_one(NEXT_ID, &[]) {
+                Ok(row) => ids.push(row.get(0)),
+                Err(error) => assert!(is_lost && error.code().unwrap().code() == "55000", "{error:?}"),
+            }
+        }
+        check_unique_and_increasing(&[ids]);
+    }
+}
+
+/// The answer of the home is lost on the way, and then the home.
+#[test]
+fn home_whose_answer_was_lost_is_not_passed_over() {
+    let cluster = start(3);
+    let mut home = cluster.nodes[1].connect();
+    let mut ids = vec![one(&mut home, AN_HOUR_AHEAD), next_id(&mut home)];
+    CLOSING.iter().for_each(|command| cluster.break_commands(2, 1, command, Fault::Lose));
+    cluster.move_schema("insta5", 2);
+    is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "08000");
+    cluster.nodes[1].stop_at_once();
+    cluster.remove(1);
+    for node in [3, 2, 0, 3] {
+        cluster.move_schema("insta5", node);
+        is_refused(&mut cluster.nodes[node].connect(), NEXT_ID, "55000");
+    }
+    let advance = format!("SELECT advance_shard(5, {})", ids[1] + 1);
+    ids.push(one(&mut cluster.nodes[3].connect(), &advance));
+    ids.push(next_on(&cluster, 3));
+    check_unique_and_increasing(&[ids]);
+}
+
+/// A role with nothing but USAGE takes over by the rights of the sequence's owner, so it needs no access to other nodes.
+#[test]
+fn usage_takes_over_by_the_rights_of_the_owner() {
+    let cluster = start(2);
+    cluster.everywhere(
+        "CREATE ROLE nobody; GRANT USAGE ON SCHEMA insta5 TO nobody; GRANT USAGE ON SEQUENCE insta5.table_id_seq TO nobody;
+         GRANT INSERT, SELECT ON insta5.photos TO nobody",
+    );
+    let mut ids = vec![next_on(&cluster, 1)];
+    for (node, statement) in [(2, NEXT_ID), (1, INSERT), (0, NEXT_ID), (2, INSERT)] {
+        cluster.move_schema("insta5", node);
+        let mut nobody = cluster.nodes[node].connect();
+        nobody.batch_execute("SET ROLE nobody").unwrap();
+        ids.extend(column(&mut nobody, statement));
+        // It is itself again.
+        assert_eq!(texts(&mut nobody, "SELECT current_user::text"), ["nobody"]);
+    }
+    check_unique_and_increasing(&[ids]);
+}
+
+/// Names that need quotes, under settings of the role that change what strings mean.
+#[test]
+fn names_are_quoted_for_every_setting() {
+    let cluster = Emulated::start(2);
+    let schema = r#"a 'b' "c" \'; $$ $(x) `y` %s {z}"#;
+    let [literal, name] =
+        [format!("'{}'", schema.replace('\'', "''")), format!("\"{}\"", schema.replace('"', "\"\""))];
+    cluster.create(&format!("SELECT create_shard(5, {literal}); CREATE TABLE {name}.photos (id bigint)"));
+    cluster.distribute(schema, 1);
+    cluster.everywhere(&format!(
+        "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA {name} TO app; GRANT USAGE, UPDATE ON SEQUENCE {name}.table_id_seq TO app;
+         ALTER ROLE app SET standard_conforming_strings = off; ALTER ROLE app SET backslash_quote = on;
+         ALTER ROLE app SET escape_string_warning = on; ALTER ROLE app SET quote_all_identifiers = on"
+    ));
+    let mut ids = vec![];
+    for node in [1, 2, 0, 1] {
+        cluster.move_schema(schema, node);
+        ids.push(one(&mut connect_as(&cluster, node, "app"), "SELECT next_id(5)"));
+    }
     check_unique_and_increasing(&[ids]);
 }
