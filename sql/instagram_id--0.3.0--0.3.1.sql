@@ -15,6 +15,8 @@ SELECT shard, nspname AS schema, sequence, epoch, last_id,
        shard_problem(shard, schema) AS problem
 FROM shard_states() JOIN pg_catalog.pg_namespace ON pg_namespace.oid OPERATOR(pg_catalog.=) schema;
 
+GRANT EXECUTE ON FUNCTION shard_problem(integer, regnamespace) TO PUBLIC;
+
 COMMENT ON FUNCTION shard_problem(integer, regnamespace) IS
 'what keeps the shard of a schema from generating its ids as it should; a part of the view shards';
 COMMENT ON COLUMN shards.problem IS 'what keeps the functions of the shard from generating its ids as they should; NULL where all is well';
@@ -36,7 +38,7 @@ BEGIN
         'id_between(bigint, timestamptz, timestamptz, timestamptz)', 'backfill_id(timestamptz, integer)',
         'backfill_id(timestamptz, integer, timestamptz)', 'id_to_shortcode(bigint)', 'shortcode_to_id(text)',
         'id_explain(bigint, timestamptz)', 'shard_for(bigint, integer)', 'shard_states()',
-        'shard_problem(integer, regnamespace)', 'instagram_id_version()']::text[]
+        'instagram_id_version()']::text[]
     LOOP
         IF has_function_privilege('public', name, 'EXECUTE') THEN
             EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO PUBLIC', name);

@@ -487,3 +487,48 @@ fn a_second_function_of_a_shard_is_adopted_under_load() {
         WHERE pronamespace = 'insta5'::regnamespace";
     assert_eq!(texts(&mut client, languages), ["plpgsql"]);
 }
+
+/// The event trigger of docs/adopting.md refuses a migration that runs again, and nothing else.
+#[test]
+fn the_event_trigger_of_the_page_refuses_a_replaced_function() {
+    let page = include_str!("../../../docs/adopting.md");
+    let recipe =
+        blocks(page, "sql").into_iter().find(|block| block.contains("CREATE EVENT TRIGGER")).unwrap();
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    client.batch_execute(recipe).unwrap();
+    client.batch_execute(&original()).unwrap();
+    let insert = "INSERT INTO insta5.photos (n) VALUES (1) RETURNING id";
+    for _ in 0..2 {
+        one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)");
+        let last: i64 = one(&mut client, insert);
+        let (state, message, hint) =
+            error_of(&mut client, &original_function("insta5", 5, ORIGINAL_EPOCH_MS));
+        assert_eq!(
+            (state.as_str(), message.as_str()),
+            ("P0001", "insta5.next_id() generates the ids of a shard")
+        );
+        assert!(hint.contains("unadopt_shard()"), "{hint}");
+        assert!(one::<i64>(&mut client, insert) > last);
+        // What else is made there, also what is lost and made again.
+        client
+            .batch_execute(
+                "CREATE OR REPLACE FUNCTION insta5.another() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
+                 DROP FUNCTION insta5.id_time(bigint), insta5.epoch();
+                 SELECT create_shard(5, if_not_exists => true);
+                 SELECT create_shard(6, if_not_exists => true)",
+            )
+            .unwrap();
+        one::<String>(&mut client, "SELECT unadopt_shard(5)::text");
+        client.batch_execute(&original_function("insta5", 5, ORIGINAL_EPOCH_MS)).unwrap();
+    }
+    // What was replaced before the trigger was there can be taken over, and given back, under it.
+    client.batch_execute("ALTER EVENT TRIGGER keep_shards DISABLE; SELECT adopt_shard(5)").unwrap();
+    client.batch_execute(&original_function("insta5", 5, ORIGINAL_EPOCH_MS)).unwrap();
+    client.batch_execute("ALTER EVENT TRIGGER keep_shards ENABLE; SELECT adopt_shard(5)").unwrap();
+    client.batch_execute("ALTER EVENT TRIGGER keep_shards DISABLE").unwrap();
+    client.batch_execute(&original_function("insta5", 5, ORIGINAL_EPOCH_MS)).unwrap();
+    client.batch_execute("ALTER EVENT TRIGGER keep_shards ENABLE; SELECT unadopt_shard(5)").unwrap();
+    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM shards WHERE shard = 5"), 0);
+}

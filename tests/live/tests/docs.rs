@@ -38,7 +38,7 @@ fn the_page_about_shards() {
 
 #[test]
 fn the_page_about_adopting() {
-    check(include_str!("../../../docs/adopting.md"), 11);
+    check(include_str!("../../../docs/adopting.md"), 22);
 }
 
 #[test]
