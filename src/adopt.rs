@@ -384,11 +384,25 @@ impl Adoption {
             agree(&name, Argument::Sequence, read_sequence, sequence, |oid| names::relation(*oid))?;
         let epoch = agree(&name, Argument::Epoch, read_epoch, epoch, |epoch| names::time(epoch.at()))?;
         let epoch = arguments::workable_epoch(names::timestamp(epoch.at()))?;
-        let (source, columns) = (catalog::source(function.oid), columns_of(function.oid));
+        let source = catalog::source(function.oid);
         let schema = names::raw_schema(function.schema);
         let plan = Plan { shard: agreed_shard, schema, own_schema };
         let (clock, existing) = (Clock { sequence, epoch }, definition::find(agreed_shard)?);
-        Ok(Adoption { function, source, plan, clock, columns, existing, claims })
+        let mut adoption = Adoption { function, source, plan, clock, columns: vec![], existing, claims };
+        adoption.columns = adoption.columns_with_its_ids();
+        Ok(adoption)
+    }
+
+    /// The columns that the function fills, and those that the shard's `next_id()` does from the same sequence, where it
+    /// is there from an earlier adoption.
+    fn columns_with_its_ids(&self) -> Vec<Column> {
+        let mut columns = columns_of(self.function.oid);
+        if let Some(next_id) = catalog::function_in(self.function.schema, "next_id", &[])
+            && plan::makes_ids_of(&next_id, self.plan.own_schema, self.plan.shard, self.clock)
+        {
+            columns.extend(columns_of(next_id.oid));
+        }
+        columns
     }
 
     /// What would keep the function from generating ids of a shard that exists already.
@@ -418,7 +432,14 @@ impl Adoption {
         if self.clock.sequence != existing.clock.sequence && self.function.name == "next_id" {
             return differs(Argument::Sequence, &sequence);
         }
-        Ok(())
+        // One that was closed for a move must not be opened by the way.
+        let query = "SELECT seqmax FROM pg_sequence WHERE seqrelid = $1";
+        let max = select(query, &[existing.clock.sequence.into()], |row| row.get::<i64>(1));
+        let is_closed = |max: &i64| *max < tick::VALUE_MAX && tick::ms_of(*max) >= FIRST_DAY_MS;
+        match max.into_iter().find(is_closed) {
+            Some(max) => Err(Error::Closed { name: names::relation(existing.clock.sequence), max }),
+            None => Ok(()),
+        }
     }
 
     /// What the shard's own functions go by.
@@ -530,7 +551,7 @@ impl Adoption {
         lock_out_writers(lock_tables(&self.columns), &[self.clock.sequence])?;
         // That may have taken a while.
         let function = self.function.oid;
-        if catalog::source(function) != self.source || columns_of(function) != self.columns {
+        if catalog::source(function) != self.source || self.columns_with_its_ids() != self.columns {
             return Err(Error::OriginalChanged(names::function(function)));
         }
         let newest = self.newest_id()?;

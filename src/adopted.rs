@@ -26,8 +26,7 @@ pub struct Adopted {
 
 /// The functions of a shard that were adopted, those on the shard's own sequence first.
 ///
-/// Others may put functions into the schema. What counts is of one owner, who has the rights of the shard's owner or
-/// generates ids from the shard's sequence, as only those do who have its rights.
+/// Others may put functions into the schema. What counts has one owner, who has the rights of the shard's owner.
 pub fn functions(definition: &Definition, own_schema: Oid) -> Vec<Adopted> {
     let mut adopted = vec![];
     for kept in originals_in(definition.schema) {
@@ -35,9 +34,7 @@ pub fn functions(definition: &Definition, own_schema: Oid) -> Vec<Adopted> {
         let Some(function) = catalog::function_in(definition.schema, name, &[]) else { continue };
         let clock = plan::clock_of_ids(&function, own_schema, definition.shard)
             .filter(|clock| clock.epoch == definition.clock.epoch);
-        let is_trusted =
-            clock == Some(definition.clock) || catalog::has_rights_of(function.owner, definition.owner);
-        if kept.owner == function.owner && is_trusted {
+        if kept.owner == function.owner && catalog::has_rights_of(function.owner, definition.owner) {
             adopted.push(Adopted { function, kept: Some(kept), clock });
         }
     }
@@ -155,7 +152,9 @@ pub fn other_user_of(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Opti
         let function = catalog::function(oid)?;
         let names_it = || {
             let source = catalog::source(oid).unwrap_or_default();
-            original::nextval_literals(&source).iter().any(|text| may_mean(text, function.schema, sequence))
+            let mut texts = original::nextval_literals(&source);
+            texts.extend(original::read(&source).ok().and_then(|original| original.sequence));
+            texts.iter().any(|text| may_mean(text, function.schema, sequence))
         };
         let counts = !is_ours(&function) && !is_kept(&function) && (is_dependent || names_it());
         counts.then_some(function)

@@ -152,6 +152,46 @@ CREATE OR REPLACE FUNCTION insta520.next_id() RETURNS bigint LANGUAGE sql AS 'SE
 SELECT problem FROM shards WHERE shard = 520;
 SELECT state, message FROM raises('SELECT adopt_shard(520, function => ''insta520.next_id()'')');
 ROLLBACK;
+-- Ids that the shard's own next_id() has generated beside a function of another name count, too.
+BEGIN;
+DO $$ BEGIN PERFORM pg_temp.original('insta527', '527', 'photo_id'); END $$;
+SELECT function FROM adopt_shard(527);
+CREATE TABLE insta527.t (id bigint DEFAULT insta527.next_id());
+INSERT INTO insta527.t VALUES (make_id(clock_timestamp() + interval '1 hour', 527, 0, '2020-01-01')) RETURNING id AS ours \gset
+DO $$ BEGIN PERFORM pg_temp.original('insta527', '527', 'photo_id'); END $$;
+SELECT problem FROM shards WHERE shard = 527;
+SELECT function, newest_id = :ours AS newest, starts_above > :ours AS above FROM adopt_shard(527);
+-- One that was closed for a move is not opened.
+DO $$ BEGIN
+    PERFORM pg_temp.original('insta527', '527', 'photo_id');
+    EXECUTE (SELECT format('ALTER SEQUENCE insta527.table_id_seq MAXVALUE %s', last_value) FROM insta527.table_id_seq);
+END $$;
+SELECT state, regexp_replace(message, '\d{12,}', 'N') AS message FROM raises('SELECT adopt_shard(527)');
+DO $$ BEGIN PERFORM setval('insta527.table_id_seq', 1, false); END $$;
+SELECT state, regexp_replace(message, '\d{12,}', 'N') AS message FROM raises('SELECT adopt_shard(527)');
+ROLLBACK;
+-- What another role puts beside it is not the shard's, and does not block its owner.
+BEGIN;
+GRANT USAGE, CREATE ON SCHEMA insta520 TO regress_id_owner;
+SET LOCAL ROLE regress_id_owner;
+CREATE FUNCTION insta520.a() RETURNS bigint LANGUAGE sql RETURN public.shard_next_id(520, 'insta520.table_id_seq', '2020-01-01 00:00+00');
+CREATE FUNCTION insta520.original_a() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 23) | (520 << 10) | (nextval('a..b') % 1024);
+END $$;
+CREATE FUNCTION insta520.original_missing() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 23) | (520 << 10) | (nextval('insta520.table_id_seq') % 1024);
+END $$;
+RESET ROLE;
+SELECT problem FROM shards WHERE shard = 520;
+DROP FUNCTION insta520.original_missing();
+SELECT function, newest_id IS NOT NULL AS newest FROM adopt_shard(520);
+SELECT problem FROM shards WHERE shard = 520;
+DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); END $$;
+SELECT unadopt_shard(520);
+SELECT 'insta520.a()'::regprocedure AS still_there;
+ROLLBACK;
 -- Of another shard or epoch, or on another sequence.
 BEGIN;
 DO $$ BEGIN PERFORM pg_temp.original('insta520', '520', epoch => '1577836800001'); END $$;
