@@ -32,14 +32,19 @@ pub fn functions(definition: &Definition, own_schema: Oid) -> Vec<Adopted> {
     for kept in originals_in(definition.schema) {
         let Some(name) = kept.name.strip_prefix(KEPT) else { continue };
         let Some(function) = catalog::function_in(definition.schema, name, &[]) else { continue };
-        let clock = plan::clock_of_ids(&function, own_schema, definition.shard)
-            .filter(|clock| clock.epoch == definition.clock.epoch);
+        let clock = clock_of(&function, definition, own_schema);
         if kept.owner == function.owner && catalog::has_rights_of(function.owner, definition.owner) {
             adopted.push(Adopted { function, kept: Some(kept), clock });
         }
     }
     adopted.sort_by_key(|one| one.clock != Some(definition.clock));
     adopted
+}
+
+/// What the function generates ids of the shard from, if it does.
+fn clock_of(function: &Function, definition: &Definition, own_schema: Oid) -> Option<Clock> {
+    plan::clock_of_ids(function, own_schema, definition.shard)
+        .filter(|clock| clock.epoch == definition.clock.epoch)
 }
 
 /// The function that generates ids in the original way from the shard's own sequence, where one has taken the place of
@@ -80,21 +85,17 @@ pub fn is_kept(function: &Function) -> bool {
 pub fn problem(definition: &Definition, own_schema: Oid) -> Option<String> {
     let plan = Plan::of(definition, own_schema);
     let mut faults = plan.faults(definition.schema, definition.clock);
-    for adopted in functions(definition, own_schema) {
-        if adopted.clock.is_none() {
-            faults.push(plan::generates_others(&adopted.function));
-        }
-    }
-    faults.dedup();
-    for kept in originals_in(definition.schema) {
-        if let Some(name) = kept.name.strip_prefix(KEPT)
-            && catalog::function_in(definition.schema, name, &[]).is_none()
-            && catalog::has_rights_of(kept.owner, definition.owner)
-        {
-            let fault = plan::is_missing(definition.schema, name, "");
-            if !faults.contains(&fault) {
-                faults.push(fault);
-            }
+    let originals = originals_in(definition.schema);
+    for kept in originals.iter().filter(|kept| catalog::has_rights_of(kept.owner, definition.owner)) {
+        let Some(name) = kept.name.strip_prefix(KEPT) else { continue };
+        let fault = match catalog::function_in(definition.schema, name, &[]) {
+            None => plan::is_missing(definition.schema, name, ""),
+            Some(function) if function.owner != kept.owner => continue,
+            Some(function) if clock_of(&function, definition, own_schema).is_some() => continue,
+            Some(function) => plan::generates_others(&function),
+        };
+        if !faults.contains(&fault) {
+            faults.push(fault);
         }
     }
     (!faults.is_empty()).then(|| faults.join("; "))
