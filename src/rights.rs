@@ -10,6 +10,9 @@ use pgrx::pg_sys::{self, Oid};
 /// A role of an access control list, as SQL names it.
 const ROLE_NAME: &str = "CASE r WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(r)) END";
 
+/// The predefined role whose members can write to all tables and sequences, where it has members.
+const WRITERS_OF_ALL: &str = "SELECT roleid FROM pg_auth_members WHERE roleid = 'pg_write_all_data'::regrole";
+
 /// The extension's function that a shard's own next_id() calls.
 fn shard_next_id(own_schema: Oid) -> Option<Function> {
     catalog::function_in(
@@ -37,6 +40,8 @@ pub fn check_callers(function: &Function, sequence: Oid, own_schema: Oid) -> Res
              UNION SELECT s.grantee FROM f, pg_class AS c, aclexplode(coalesce(c.relacl, acldefault('s', c.relowner))) AS s
                  WHERE NOT prosecdef AND c.oid = $2 AND s.privilege_type IN ('USAGE', 'UPDATE')
                  AND EXISTS (SELECT FROM grantees WHERE grantee = 0)
+             UNION SELECT w.roleid FROM f, ({WRITERS_OF_ALL}) AS w
+                 WHERE NOT prosecdef AND EXISTS (SELECT FROM grantees WHERE grantee = 0)
          )
          SELECT {ROLE_NAME} FROM callers
          WHERE NOT CASE r WHEN 0 THEN has_function_privilege('public', $3, 'EXECUTE')
@@ -89,6 +94,7 @@ pub fn check_writers(table: Oid, definition: &Definition, own_schema: Oid) -> Re
                  WHERE privilege_type = 'INSERT'
              UNION SELECT grantee FROM places JOIN pg_attribute AS a ON a.attrelid = place, aclexplode(a.attacl)
                  WHERE privilege_type = 'INSERT'
+             UNION {WRITERS_OF_ALL}
          ), has AS (
              SELECT r, x.* FROM writers, LATERAL (SELECT
                  CASE r WHEN 0 THEN has_schema_privilege('public', $2, 'USAGE')

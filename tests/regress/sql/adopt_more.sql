@@ -61,6 +61,8 @@ SELECT hint FROM raises('SELECT adopt_shard(520)');
 REVOKE USAGE ON SEQUENCE insta520.table_id_seq FROM PUBLIC;
 GRANT USAGE ON SEQUENCE insta520.table_id_seq TO regress_id_app;
 SELECT hint FROM raises('SELECT adopt_shard(520)');
+GRANT pg_write_all_data TO "regress_id app";
+SELECT hint FROM raises('SELECT adopt_shard(520)');
 -- SECURITY DEFINER: the owner alone, who may lack other privileges.
 ALTER FUNCTION insta520.next_id() SECURITY DEFINER;
 SELECT shard FROM adopt_shard(520);
@@ -102,6 +104,10 @@ GRANT ALL ON insta521.sum TO regress_id_owner;
 REVOKE EXECUTE ON FUNCTION insta521.next_id() FROM PUBLIC;
 SELECT * FROM raises('SELECT adopt_table(521, ''insta521.t'', ''id'')') \gx
 GRANT USAGE ON SCHEMA insta521 TO "regress_id app"; GRANT USAGE ON SEQUENCE insta521.table_id_seq TO "regress_id app", regress_id_group; GRANT EXECUTE ON FUNCTION insta521.next_id() TO "regress_id app", regress_id_group;
+BEGIN;
+GRANT pg_write_all_data TO regress_id_owner;
+SELECT hint FROM raises('SELECT adopt_table(521, ''insta521.t'', ''id'')');
+ROLLBACK;
 SELECT adopted FROM adopt_table(521, 'insta521.t', 'id');
 SET ROLE regress_id_app;
 INSERT INTO insta521.part (n) VALUES (1);
