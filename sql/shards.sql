@@ -10,13 +10,16 @@ SELECT shard, nspname AS schema, sequence, epoch, last_id,
        CASE WHEN last_id IS NOT NULL THEN greatest(id_time(last_id, epoch) - clock_timestamp(), '0') END AS ahead,
        1024000::bigint AS ids_per_second,
        epoch + '1099511627776 milliseconds'::interval AS ends_at, -- 2^40: ids would turn negative
-       at_home
+       at_home,
+       shard_problem(shard, schema) AS problem
 FROM shard_states() JOIN pg_catalog.pg_namespace ON pg_namespace.oid OPERATOR(pg_catalog.=) schema;
 
 GRANT SELECT ON shards TO PUBLIC;
 
 COMMENT ON FUNCTION shard_states() IS
 'every shard of this database, with its last id; a part of the view shards';
+COMMENT ON FUNCTION shard_problem(integer, regnamespace) IS
+'what keeps the shard of a schema from generating its ids as it should; a part of the view shards';
 COMMENT ON FUNCTION instagram_id_version() IS
 'version of the library that the session has loaded';
 COMMENT ON VIEW shards IS
@@ -31,3 +34,4 @@ COMMENT ON COLUMN shards.ahead IS 'how far that time is ahead of the clock';
 COMMENT ON COLUMN shards.ids_per_second IS 'how many ids its format allows in a second';
 COMMENT ON COLUMN shards.ends_at IS 'when its ids end';
 COMMENT ON COLUMN shards.at_home IS 'whether the shard was made or claimed in this very database; false for a copy';
+COMMENT ON COLUMN shards.problem IS 'what keeps the functions of the shard from generating its ids as they should; NULL where all is well';

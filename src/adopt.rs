@@ -5,6 +5,7 @@
 //! transaction's end. So with both locks in hand no call is under way but one that has not come to its `nextval`
 //! yet. Such a one still finishes in the old way, at the clock's time: the new ids start a second after that.
 
+use crate::adopted::{self, Adopted, KEPT};
 use crate::arguments::{self, not_null};
 use crate::catalog::{self, Function};
 use crate::definition::{self, Definition};
@@ -13,9 +14,10 @@ use crate::error::{Argument, Error};
 use crate::layout::{self, SEQ_MAX, Shard};
 use crate::names;
 use crate::oid_types::{Regclass, Regnamespace, Regprocedure};
-use crate::original::{self, Original};
+use crate::original::Original;
 use crate::plan::{self, Plan};
 use crate::query::{self, select};
+use crate::rights;
 use crate::sequence::{self, Clock};
 use crate::settings;
 use crate::shard;
@@ -24,22 +26,30 @@ use crate::tick::{self, VALUES_PER_MS};
 use pgrx::PgXactCallbackEvent;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
-use pgrx::spi::{quote_identifier, quote_qualified_identifier};
+use pgrx::spi::{quote_identifier, quote_literal, quote_qualified_identifier};
 use std::time::{Duration, Instant};
 
 /// New ids start this far ahead of the clock, for old calls that are still to read it.
 const GRACE_MS: i64 = 1000;
 
-/// The name under which the original is kept: this and its own name.
-const KEPT: &str = "original_";
-
 /// An old key further ahead of the clock than this was not made by it.
 const AHEAD_MAX_MS: i64 = 24 * 3_600_000;
+
+/// An epoch that only the caller knows is taken for what it is if the newest id is of the last hour by it, or of the next
+/// minute: a time zone that was mistaken is an hour or more.
+const CLAIM_AGE_MAX_MS: i64 = 3_600_000;
+const CLAIM_AHEAD_MAX_MS: i64 = 60_000;
+
+/// Keys of the epoch's first day are no ids, but those of a serial.
+const FIRST_DAY_MS: i64 = 24 * 3_600_000;
 
 /// How long to try for the locks in all, and how long at a time, for as long writers wait behind us.
 const LOCK_TRIES_FOR: Duration = Duration::from_secs(10);
 const LOCK_TIMEOUT: &str = "500ms";
 const LOCK_PAUSE_MIN: Duration = Duration::from_millis(3);
+
+/// How many functions an error says of why they are not the original.
+const REASONS_MAX: usize = 3;
 
 /// How long `unadopt_shard` waits for the clock to catch up.
 const CATCH_UP_MS: i64 = 2000;
@@ -92,9 +102,15 @@ fn adopt_shard(
             shard::prevent_if_read_only("adopt_shard()");
             shard::begin_change();
         }
+        let existing = asked_shard.map(definition::find).transpose()?.flatten();
         let function = match function {
             Some(Regprocedure(oid)) => {
                 let function = function_by_oid(oid)?;
+                if let Some(existing) = &existing
+                    && plan::clock_of_ids(&function, own_schema, existing.shard).is_some()
+                {
+                    return Err(adopted_already(existing, own_schema).into());
+                }
                 if let Some(asked) = schema.filter(|asked| *asked != names::raw_schema(function.schema)) {
                     let read = names::schema(function.schema);
                     let (function, asked) = (names::function(oid), quote_identifier(asked));
@@ -104,16 +120,27 @@ fn adopt_shard(
                 function
             }
             None => {
-                let name = match (schema, asked_shard) {
-                    (Some(schema), _) => schema,
-                    (None, Some(shard)) => definition::schema_name(shard),
-                    (None, None) => return Err(Error::Null(Argument::Shard).into()),
+                let name = match (schema, asked_shard.map(definition::schema_name), &existing) {
+                    (Some(schema), ..) => schema,
+                    (None, Some(name), Some(existing)) if catalog::schema_oid(&name) == Oid::INVALID => {
+                        names::raw_schema(existing.schema)
+                    }
+                    (None, Some(name), _) => name,
+                    (None, None, _) => return Err(Error::Null(Argument::Shard).into()),
                 };
-                find_original(&name)?
+                let found = find_original(&name);
+                let of_shard = existing.filter(|existing| names::raw_schema(existing.schema) == name);
+                match (found, of_shard) {
+                    // It is a shard, and has nothing else to take over.
+                    (Err(Error::OriginalMissing { .. } | Error::NotOriginal { .. }), Some(existing)) => {
+                        return Err(adopted_already(&existing, own_schema).into());
+                    }
+                    (found, _) => found?,
+                }
             }
         };
         check_owner(&function)?;
-        let read = read_original(&function)?;
+        let read = adopted::read_original(&function)?;
         let adoption = Adoption::new(function, read, asked_shard, sequence, epoch, own_schema)?;
         adoption.check()?;
         let script = adoption.script();
@@ -152,30 +179,56 @@ fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result
         shard::prevent_if_read_only("unadopt_shard()");
         shard::begin_change();
         let definition = definition::find(shard)?.ok_or_else(|| shard::missing(shard))?;
-        let schema = names::raw_schema(definition.schema);
-        let Some((kept, function)) = kept_original(&definition, own_schema) else {
-            return Err(Error::NotAdopted { shard: shard.number(), schema: quote_identifier(&schema) }.into());
+        let mut adopted = adopted::functions(&definition, own_schema);
+        if adopted.is_empty() {
+            adopted.extend(adopted::original_of(&definition));
+        }
+        let Some(first) = adopted.first() else {
+            let schema = names::schema(definition.schema);
+            return Err(Error::NotAdopted { shard: shard.number(), schema }.into());
         };
-        check_owner(&function)?;
-        let clock = definition.clock;
-        wait_for_the_clock(shard, clock)?; // first where nobody has to wait along
-        lock_out_writers(lock_tables(&columns_of(function.oid)), Some(clock.sequence))?;
-        wait_for_the_clock(shard, clock)?;
-        let mut script = renamed(&kept, &function.name, true) + ";\n";
-        let quoted = quote_identifier(&schema);
-        let mut gone = vec![names::function(kept.oid)];
-        let others = [("next_id", vec![]), ("id_time", vec![pg_sys::INT8OID]), ("epoch", vec![])];
-        for (name, parameters) in others {
-            if name != function.name
-                && let Some(other) = catalog::function_in(definition.schema, name, &parameters)
-            {
-                gone.push(names::function(other.oid));
+        for one in &adopted {
+            check_owner(&one.function)?;
+        }
+        // One that was replaced since goes by the clock already.
+        let mut clocks: Vec<Clock> = adopted.iter().filter_map(|one| one.clock).collect();
+        clocks.dedup();
+        let sequences: Vec<Oid> = clocks.iter().map(|clock| clock.sequence).collect();
+        let columns: Vec<Column> = adopted.iter().flat_map(|one| columns_of(one.function.oid)).collect();
+        let wait = || clocks.iter().try_for_each(|clock| wait_for_the_clock(shard, *clock));
+        wait()?; // first where nobody has to wait along
+        lock_out_writers(lock_tables(&columns), &sequences)?;
+        wait()?;
+        let restore: Vec<Option<String>> = adopted.iter().map(restoring_script).collect();
+        // What defines the shard goes first: from then on nothing is a change of a shard.
+        let drop = format!("DROP FUNCTION {}", parts_beside(&definition, &adopted).join(", "));
+        sys::with_rights_of(first.function.owner, || query::run(&drop));
+        for (one, script) in adopted.iter().zip(&restore) {
+            if let Some(script) = script {
+                sys::with_rights_of(one.function.owner, || query::run(script));
             }
         }
-        gone.push(format!("{quoted}.{}()", definition::function_name(shard)));
-        script += &format!("DROP FUNCTION {}", gone.join(", "));
-        sys::with_rights_of(function.owner, || query::run(&script));
-        Ok(Regprocedure(function.oid))
+        Ok(Regprocedure(first.function.oid))
+    })
+}
+
+/// The functions of a shard that none of the adopted ones is.
+fn parts_beside(definition: &Definition, adopted: &[Adopted]) -> Vec<String> {
+    let parts: [(&str, &[Oid]); 3] = [("next_id", &[]), ("id_time", &[pg_sys::INT8OID]), ("epoch", &[])];
+    let others = parts.iter().filter(|(name, _)| adopted.iter().all(|one| one.function.name != *name));
+    let others = others.filter_map(|(name, types)| catalog::function_in(definition.schema, name, types));
+    let mut names: Vec<String> = others.map(|function| names::function(function.oid)).collect();
+    names.push(names::function(definition.function));
+    names
+}
+
+/// Brings an original back under its name. One that has come back by itself stays as it is.
+fn restoring_script(adopted: &Adopted) -> Option<String> {
+    let kept = adopted.kept.as_ref()?;
+    let drop = format!("DROP FUNCTION {}", names::function(kept.oid));
+    Some(match adopted.clock {
+        Some(_) => format!("{};\n{drop}", renamed(kept, &adopted.function.name, true)),
+        None => drop,
     })
 }
 
@@ -231,12 +284,12 @@ fn adopt_table(
             return Err(Error::ShardIncomplete { shard: shard.number() }.into());
         }
         let column = SerialColumn::find(table, column, &definition)?;
-        check_writers_rights(&column.column, &definition)?;
+        rights::check_writers(table, &definition, own_schema)?;
         let lock = format!("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", names::relation(table));
         let column = if dry_run {
             column
         } else {
-            lock_out_writers(Some(lock.clone()), None)?;
+            lock_out_writers(Some(lock.clone()), &[])?;
             SerialColumn::find(table, Some(column.column.name), &definition)? // as it is now
         };
         let newest = newest_id(std::slice::from_ref(&column.column))?;
@@ -290,6 +343,16 @@ struct Adoption {
     plan: Plan,
     clock: Clock,
     columns: Vec<Column>,
+    /// The shard where it is one already: the function was replaced since, or is another one of its.
+    existing: Option<Definition>,
+    /// Whether the caller alone says the shard, and the epoch.
+    claims: Claims,
+}
+
+#[derive(Clone, Copy)]
+struct Claims {
+    shard: bool,
+    epoch: bool,
 }
 
 impl Adoption {
@@ -311,7 +374,8 @@ impl Adoption {
             None => None,
         };
         let read_epoch = read.epoch_ms.and_then(Epoch::from_unix_ms);
-        let read_sequence = read.sequence.as_deref().and_then(sequence_named);
+        let read_sequence = read.sequence.as_deref().and_then(adopted::sequence_named);
+        let claims = Claims { shard: read_shard.is_none(), epoch: read_epoch.is_none() };
         let epoch = epoch.map(arguments::epoch).transpose()?;
         let agreed_shard =
             agree(&name, Argument::Shard, read_shard, shard, |shard| shard.number().to_string())?;
@@ -320,22 +384,84 @@ impl Adoption {
             agree(&name, Argument::Sequence, read_sequence, sequence, |oid| names::relation(*oid))?;
         let epoch = agree(&name, Argument::Epoch, read_epoch, epoch, |epoch| names::time(epoch.at()))?;
         let epoch = arguments::workable_epoch(names::timestamp(epoch.at()))?;
-        let (source, columns) = (catalog::source(function.oid), columns_of(function.oid));
+        let source = catalog::source(function.oid);
         let schema = names::raw_schema(function.schema);
         let plan = Plan { shard: agreed_shard, schema, own_schema };
-        Ok(Adoption { function, source, plan, clock: Clock { sequence, epoch }, columns })
+        let (clock, existing) = (Clock { sequence, epoch }, definition::find(agreed_shard)?);
+        let mut adoption = Adoption { function, source, plan, clock, columns: vec![], existing, claims };
+        adoption.columns = adoption.columns_with_its_ids();
+        Ok(adoption)
+    }
+
+    /// The columns that the function fills, and those that the shard's `next_id()` does from the same sequence, where it
+    /// is there from an earlier adoption.
+    fn columns_with_its_ids(&self) -> Vec<Column> {
+        let mut columns = columns_of(self.function.oid);
+        if let Some(next_id) = catalog::function_in(self.function.schema, "next_id", &[])
+            && plan::makes_ids_of(&next_id, self.plan.own_schema, self.plan.shard, self.clock)
+        {
+            columns.extend(columns_of(next_id.oid));
+        }
+        columns
+    }
+
+    /// What would keep the function from generating ids of a shard that exists already.
+    fn check_existing(&self, existing: &Definition) -> Result<(), Error> {
+        let (function, shard) = (names::function(self.function.oid), self.plan.shard.number());
+        if existing.schema != self.function.schema {
+            let (schema, sequence) = (names::schema(existing.schema), names::relation(self.clock.sequence));
+            let literal = quote_literal(&sequence);
+            let call = match self.clock.epoch {
+                Epoch::ORIGINAL => format!("next_id({shard}, {literal})"),
+                epoch => format!("next_id({shard}, {literal}, '{}')", names::time(epoch.at())),
+            };
+            return Err(Error::ShardElsewhere { shard, schema, function, sequence, call });
+        }
+        if !catalog::has_rights_of(self.function.owner, existing.owner) {
+            return Err(Error::NotOwner(names::function(existing.function)));
+        }
+        let epoch = |clock: Clock| names::time(clock.epoch.at());
+        let sequence = |clock: Clock| names::relation(clock.sequence);
+        let differs = |what, show: &dyn Fn(Clock) -> String| {
+            let (read, is) = (show(self.clock), show(existing.clock));
+            Err(Error::AdoptionDiffers { function: function.clone(), what, read, shard, is })
+        };
+        if self.clock.epoch != existing.clock.epoch {
+            return differs(Argument::Epoch, &epoch);
+        }
+        if self.clock.sequence != existing.clock.sequence && self.function.name == "next_id" {
+            return differs(Argument::Sequence, &sequence);
+        }
+        // One that was closed for a move must not be opened by the way.
+        let query = "SELECT seqmax FROM pg_sequence WHERE seqrelid = $1";
+        let max = select(query, &[existing.clock.sequence.into()], |row| row.get::<i64>(1));
+        let is_closed = |max: &i64| *max < tick::VALUE_MAX && tick::ms_of(*max) >= FIRST_DAY_MS;
+        match max.into_iter().find(is_closed) {
+            Some(max) => Err(Error::Closed { name: names::relation(existing.clock.sequence), max }),
+            None => Ok(()),
+        }
+    }
+
+    /// What the shard's own functions go by.
+    fn shard_clock(&self) -> Clock {
+        self.existing.as_ref().map_or(self.clock, |existing| existing.clock)
     }
 
     /// What would keep the switch from being made.
     fn check(&self) -> Result<(), Error> {
         let (shard, sequence) = (self.plan.shard, self.clock.sequence);
-        if let Some(existing) = definition::find(shard)? {
-            let schema = names::schema(existing.schema);
-            return Err(Error::AdoptedAlready { shard: shard.number(), schema });
+        if let Some(existing) = &self.existing {
+            self.check_existing(existing)?;
         }
-        let kept = format!("{KEPT}{}", self.function.name);
+        let kept = self.kept_name();
         if kept.len() >= pg_sys::NAMEDATALEN as usize {
             return Err(Error::NameTooLong(kept));
+        }
+        if let Some(taken) = catalog::function_in(self.function.schema, &kept, &[])
+            && self.kept_before().is_none()
+        {
+            let (function, schema) = (names::function(taken.oid), self.plan.schema.clone());
+            return Err(Error::FunctionExists { function, shard: shard.number(), schema });
         }
         let relation = catalog::relation(sequence).ok_or(Error::SequenceMissing(sequence))?;
         let name = || names::relation(sequence);
@@ -354,7 +480,9 @@ impl Adoption {
         let query = "SELECT objid FROM pg_depend WHERE classid = 'pg_proc'::regclass
              AND refclassid = 'pg_class'::regclass AND refobjid = $1 AND deptype = 'n'";
         let dependents = select(query, &[sequence.into()], |row| row.get::<Oid>(1));
-        let definition = dependents.into_iter().find_map(|oid| definition::read(&catalog::function(oid)?));
+        let mut definitions =
+            dependents.into_iter().filter_map(|oid| definition::read(&catalog::function(oid)?));
+        let definition = definitions.find(|definition| Some(definition) != self.existing.as_ref());
         let other = definition.map(|it| format!("shard {}", it.shard.number())).or_else(|| {
             let defaults = columns_with_default_on("pg_class", sequence);
             defaults.first().map(|(column, _)| column.qualified())
@@ -362,24 +490,68 @@ impl Adoption {
         if let Some(other) = other {
             return Err(Error::SequenceShared { name: name(), other });
         }
-        self.plan.missing_functions_beside(&self.function.name, self.function.schema, self.clock)?;
-        Ok(())
+        let is_ours = |function: &Function| {
+            function.oid == self.function.oid
+                || plan::makes_ids_of(function, self.plan.own_schema, shard, self.clock)
+        };
+        if let Some(other) = adopted::other_user_of(sequence, is_ours) {
+            let (function, other) = (names::function(self.function.oid), names::function(other.oid));
+            return Err(Error::OriginalsShareSequence { name: name(), function, other });
+        }
+        self.plan.missing_functions_beside(&self.function.name, self.function.schema, self.shard_clock())?;
+        rights::check_owner_can_create(&self.function, self.plan.own_schema)?;
+        rights::check_callers(&self.function, sequence, self.plan.own_schema)
+    }
+
+    fn kept_name(&self) -> String {
+        format!("{KEPT}{}", self.function.name)
+    }
+
+    /// The original that was kept when the function was adopted before.
+    fn kept_before(&self) -> Option<Function> {
+        let kept = catalog::function_in(self.function.schema, &self.kept_name(), &[])?;
+        (kept.owner == self.function.owner && adopted::read_original(&kept).is_ok()).then_some(kept)
     }
 
     /// The newest id, and where it is, provided that new ones can start there.
     fn newest_id(&self) -> Result<Option<(i64, String)>, Error> {
         let newest = newest_id(&self.columns)?;
+        if let Some((id, column)) = &newest {
+            self.check_claims(*id, column)?;
+        }
         check_not_far_ahead(newest.as_ref(), self.clock.epoch)?;
         Ok(newest)
+    }
+
+    /// What only the caller says must agree with the newest id. What the body says is what the function does, whatever
+    /// is in its tables.
+    fn check_claims(&self, id: i64, column: &str) -> Result<(), Error> {
+        let ms = layout::ms_of(id) as i64;
+        if id < 0 || ms < FIRST_DAY_MS {
+            return Ok(()); // no id
+        }
+        let (column, function) = (column.to_owned(), names::function(self.function.oid));
+        let (is, asked) = (layout::shard_of(id).number(), self.plan.shard.number());
+        if self.claims.shard && is != asked {
+            return Err(Error::NewestOfAnotherShard { id, column, is, asked, function });
+        }
+        let ahead_ms = ms - now_ms(self.clock.epoch);
+        if self.claims.epoch && !(-CLAIM_AGE_MAX_MS..=CLAIM_AHEAD_MAX_MS).contains(&ahead_ms) {
+            let epoch = self.clock.epoch;
+            let time = epoch.time_of(ms as u64).map_or_else(|| "a time to come".into(), names::time);
+            let epoch = names::time(epoch.at());
+            return Err(Error::NewestOfAnotherTime { id, column, epoch, time, function });
+        }
+        Ok(())
     }
 
     /// Locks, looks how far the ids have come, switches. Returns the newest id and where it is, and the value that
     /// all new ones are above.
     fn carry_out(&self) -> Result<(Option<(i64, String)>, i64), Error> {
-        lock_out_writers(lock_tables(&self.columns), Some(self.clock.sequence))?;
+        lock_out_writers(lock_tables(&self.columns), &[self.clock.sequence])?;
         // That may have taken a while.
         let function = self.function.oid;
-        if catalog::source(function) != self.source || columns_of(function) != self.columns {
+        if catalog::source(function) != self.source || self.columns_with_its_ids() != self.columns {
             return Err(Error::OriginalChanged(names::function(function)));
         }
         let newest = self.newest_id()?;
@@ -388,12 +560,12 @@ impl Adoption {
         query::run(&self.mend_sequence());
         let start = self.start(counter, newest.as_ref().map(|newest| newest.0));
         let above = sequence::advance(self.clock, start, "adopt_shard()")?;
+        let statements = self.statements();
         sys::with_rights_of(self.function.owner, || {
-            for statement in self.keep_original() {
-                query::run(&statement);
+            for statement in &statements {
+                query::run(statement);
             }
-            query::run(&self.replace_function());
-            self.plan.make_functions(self.function.schema, self.clock)
+            self.plan.make_functions(self.function.schema, self.shard_clock())
         })?;
         self.start_again_at_commit();
         Ok((newest, above))
@@ -402,9 +574,15 @@ impl Adoption {
     /// Old calls that wait for our lock go on when the transaction ends, which may be a while from now. So the start is
     /// moved on once more just before.
     fn start_again_at_commit(&self) {
-        let (shard, clock, schema) = (self.plan.shard, self.clock, self.function.schema);
+        let (shard, clock, own_schema) = (self.plan.shard, self.clock, self.plan.own_schema);
+        let function = self.function.oid;
+        // It may have been rolled back to a savepoint.
+        let is_adopted = move || {
+            catalog::function(function)
+                .is_some_and(|function| plan::makes_ids_of(&function, own_schema, shard, clock))
+        };
         pgrx::register_xact_callback(PgXactCallbackEvent::PreCommit, move || {
-            let sequence = catalog::relation(clock.sequence).filter(|_| is_adopted(schema, shard, clock));
+            let sequence = catalog::relation(clock.sequence).filter(|_| is_adopted());
             let Some(catalog::Relation { owner, .. }) = sequence else { return };
             let last = sequence::last_value(clock.sequence).unwrap_or(0);
             let start = ((now_ms(clock.epoch) + GRACE_MS) * VALUES_PER_MS) | (last & i64::from(SEQ_MAX));
@@ -414,7 +592,7 @@ impl Adoption {
             }
         });
         pgrx::register_xact_callback(PgXactCallbackEvent::PrePrepare, move || {
-            if is_adopted(schema, shard, clock) {
+            if is_adopted() {
                 ErrorReport::from(Error::AdoptionPrepared).report(PgLogLevel::ERROR);
             }
         });
@@ -439,11 +617,18 @@ impl Adoption {
         )
     }
 
-    fn keep_original(&self) -> [String; 2] {
-        let kept = format!("{KEPT}{}", self.function.name);
+    /// Replaces the function, and keeps the original under another name. The one that an earlier adoption has kept gives
+    /// way.
+    fn statements(&self) -> Vec<String> {
+        let kept = self.kept_name();
         let quoted = quote_qualified_identifier(&self.plan.schema, &kept);
-        let revoke = format!("REVOKE ALL ON FUNCTION {quoted}() FROM PUBLIC");
-        [renamed(&self.function, &kept, false), revoke]
+        let mut statements = vec![self.replace_function()];
+        if self.kept_before().is_some() {
+            statements.push(format!("DROP FUNCTION {quoted}()"));
+        }
+        statements.push(renamed(&self.function, &kept, false));
+        statements.push(format!("REVOKE ALL ON FUNCTION {quoted}() FROM PUBLIC"));
+        statements
     }
 
     /// CREATE OR REPLACE leaves OID, owner, grants and comment as they are. What the statement does not say, such as
@@ -464,22 +649,13 @@ impl Adoption {
         let mut statements: Vec<String> = lock_tables(&self.columns).into_iter().collect();
         statements.push(self.mend_sequence());
         statements.push(format!("-- the sequence goes to {GRACE_MS} ms after the clock and all ids so far"));
-        statements.extend(self.keep_original());
-        statements.push(self.replace_function());
+        statements.extend(self.statements());
         let others =
-            self.plan.functions(self.clock).into_iter().filter(|part| part.name != self.function.name);
-        statements.extend(others.map(|part| part.create));
+            self.plan.missing_functions_beside(&self.function.name, self.function.schema, self.shard_clock());
+        statements.extend(others.unwrap_or_default().into_iter().map(|part| part.create));
         let ended = |line: String| if line.starts_with("--") { line } else { line + ";" };
         statements.into_iter().map(ended).collect::<Vec<_>>().join("\n")
     }
-}
-
-/// Whether an adoption still stands: it may have been rolled back to a savepoint.
-fn is_adopted(schema: Oid, shard: Shard, clock: Clock) -> bool {
-    let function = catalog::function_in(schema, &definition::function_name(shard), &[]);
-    function
-        .and_then(|function| definition::read(&function))
-        .is_some_and(|definition| definition.clock == clock)
 }
 
 /// What the body and the caller say of a constant. One of them must, and both the same.
@@ -516,63 +692,52 @@ fn check_owner(function: &Function) -> Result<(), Error> {
     }
 }
 
-/// What the function's body says.
-fn read_original(function: &Function) -> Result<Original, Error> {
-    let name = || names::function(function.oid);
-    let not = |why: &str| Error::NotOriginal { function: name(), why: why.into() };
-    if function.language != catalog::plpgsql() {
-        return Err(not("it is not written in PL/pgSQL"));
-    }
-    if !function.parameters.is_empty() {
-        return Err(not("it takes arguments"));
-    }
-    if function.returns != pg_sys::INT8OID {
-        return Err(not("it does not return bigint"));
-    }
-    let source = catalog::source(function.oid).unwrap_or_default();
-    original::read(&source).map_err(|difference| not(&difference.to_string()))
-}
-
 /// The one function of a schema that is the original.
 fn find_original(schema: &str) -> Result<Function, Error> {
     let oid = catalog::schema_oid(schema);
     if oid == Oid::INVALID {
         return Err(Error::SchemaMissing(quote_identifier(schema)));
     }
-    let query = "SELECT oid FROM pg_proc WHERE pronamespace = $1 AND pronargs = 0 AND prokind = 'f'
-         AND prolang = $2 AND prorettype = 'int8'::regtype ORDER BY proname";
-    let candidates: Vec<Function> =
-        select(query, &[oid.into(), catalog::plpgsql().into()], |row| row.get::<Oid>(1))
-            .into_iter()
-            .filter_map(catalog::function)
-            .collect();
-    let mut readable = candidates.iter().filter(|function| read_original(function).is_ok());
-    match (readable.next(), readable.next(), candidates.as_slice()) {
-        (Some(one), None, _) => function_by_oid(one.oid),
-        (Some(one), Some(other), _) => Err(Error::OriginalAmbiguous {
-            functions: [one, other].map(|function| names::function(function.oid)).join(", "),
-        }),
-        (None, _, [function]) => Err(read_original(function).err().unwrap_or_else(|| unreachable!())),
-        (None, ..) => Err(Error::OriginalMissing(quote_identifier(schema))),
+    // One that calls nextval is more likely to be meant than another, for the error.
+    let query = "SELECT p.oid, pg_get_functiondef(p.oid) ~* 'nextval' FROM pg_proc AS p
+         JOIN pg_language AS l ON l.oid = p.prolang
+         WHERE p.pronamespace = $1 AND p.prokind = 'f' AND NOT p.proretset AND p.prorettype = 'int8'::regtype
+         AND l.lanname NOT IN ('internal', 'c') ORDER BY p.proname, p.oid";
+    let found = select(query, &[oid.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));
+    let candidates: Vec<(Function, bool)> = found
+        .into_iter()
+        .filter_map(|(oid, is_likely)| Some((catalog::function(oid)?, is_likely)))
+        .filter(|(function, _)| !adopted::is_kept(function))
+        .collect();
+    let mut readable = candidates.iter().filter(|(function, _)| adopted::read_original(function).is_ok());
+    match (readable.next(), readable.next()) {
+        (Some((one, _)), None) => return function_by_oid(one.oid),
+        (Some((one, _)), Some((other, _))) => {
+            let functions = [one, other].map(|function| names::function(function.oid)).join(", ");
+            return Err(Error::OriginalAmbiguous { functions });
+        }
+        (None, _) => {}
     }
+    let reasons_of = |likely: bool| {
+        let some = candidates.iter().filter(|(_, is_likely)| *is_likely == likely);
+        some.filter_map(|(function, _)| adopted::read_original(function).err()).collect::<Vec<_>>()
+    };
+    let mut reasons = reasons_of(true);
+    if reasons.is_empty() {
+        reasons = reasons_of(false);
+    }
+    if reasons.len() == 1 {
+        return Err(reasons.remove(0));
+    }
+    let reasons = reasons.iter().take(REASONS_MAX).map(Error::to_string).collect();
+    Err(Error::OriginalMissing { schema: quote_identifier(schema), reasons })
 }
 
-/// The original that an adoption has kept in a shard's schema, and the function that took its place. Others may put
-/// functions there.
-fn kept_original(definition: &Definition, own_schema: Oid) -> Option<(Function, Function)> {
-    let schema = definition.schema;
-    let query = "SELECT oid FROM pg_proc WHERE pronamespace = $1 AND pronargs = 0 AND prolang = $2
-         AND starts_with(proname::text, $3) ORDER BY proname";
-    let kept =
-        select(query, &[schema.into(), catalog::plpgsql().into(), KEPT.into()], |row| row.get::<Oid>(1));
-    kept.into_iter().find_map(|oid| {
-        let kept = catalog::function(oid)?;
-        let function = catalog::function_in(schema, kept.name.strip_prefix(KEPT)?, &[])?;
-        let is_it = kept.owner == function.owner
-            && read_original(&kept).is_ok()
-            && plan::makes_ids_of(&function, own_schema, definition.shard, definition.clock);
-        is_it.then_some((kept, function))
-    })
+/// The error for a shard that has no function to take over.
+fn adopted_already(existing: &Definition, own_schema: Oid) -> Error {
+    let is_adopted = !adopted::functions(existing, own_schema).is_empty();
+    let (shard, schema) = (existing.shard.number(), names::schema(existing.schema));
+    Error::AdoptedAlready { shard, schema, is_adopted }
 }
 
 /// The statement that makes a function again under another name.
@@ -620,19 +785,6 @@ fn columns_with_default_on(class: &str, object: Oid) -> Vec<(Column, bool)> {
     select(query, &[class.into(), object.into()], |row| {
         Some((Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? }, row.get(4)?))
     })
-}
-
-/// The sequence that a text given to `nextval` names: by schema and name, or where it has no schema by a name that
-/// no other sequence of the database has.
-fn sequence_named(text: &str) -> Option<Oid> {
-    let query = "SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace,
-         parse_ident($1) AS ident
-         WHERE c.relkind = 'S' AND c.relname = ident[cardinality(ident)]
-         AND (cardinality(ident) = 1 OR cardinality(ident) = 2 AND n.nspname = ident[1])";
-    match select(query, &[text.into()], |row| row.get::<Oid>(1)).as_slice() {
-        [sequence] => Some(*sequence),
-        _ => None,
-    }
 }
 
 /// The largest key in these columns, and where it is.
@@ -700,7 +852,7 @@ fn lock_tables(columns: &[Column]) -> Option<String> {
 /// them. A transaction that has called the function by itself and goes on to write to a table comes the other way
 /// round, and behind us all others queue. So the sequence is not waited for, and a try that fails lets go of
 /// everything and leaves the others as long to pass as it has kept them.
-fn lock_out_writers(tables: Option<String>, sequence: Option<Oid>) -> Result<(), Error> {
+fn lock_out_writers(tables: Option<String>, sequences: &[Oid]) -> Result<(), Error> {
     let started = Instant::now();
     while started.elapsed() < LOCK_TRIES_FOR {
         let tried = Instant::now();
@@ -710,9 +862,9 @@ fn lock_out_writers(tables: Option<String>, sequence: Option<Oid>) -> Result<(),
                     query::run(tables);
                 }
                 // SAFETY: a lock on a relation that may be gone protects nothing, which the next statement finds out.
-                sequence.is_none_or(|sequence| unsafe {
+                sequences.iter().all(|sequence| unsafe {
                     let mode = pg_sys::ShareRowExclusiveLock as pg_sys::LOCKMODE;
-                    pg_sys::ConditionalLockRelationOid(sequence, mode)
+                    pg_sys::ConditionalLockRelationOid(*sequence, mode)
                 })
             })
         });
@@ -722,7 +874,7 @@ fn lock_out_writers(tables: Option<String>, sequence: Option<Oid>) -> Result<(),
         std::thread::sleep(tried.elapsed().max(LOCK_PAUSE_MIN));
         pgrx::check_for_interrupts!();
     }
-    Err(Error::WritersBusy { sequence: sequence.map(names::relation) })
+    Err(Error::WritersBusy { sequence: sequences.first().map(|first| names::relation(*first)) })
 }
 
 /// A bigint column whose keys come from a sequence.
@@ -826,30 +978,6 @@ fn options_of(sequence: Oid) -> String {
         ))
     });
     options.into_iter().next().unwrap_or_default()
-}
-
-/// Whoever may write to the table must be able to make ids of the shard, or writing would fail from now on.
-fn check_writers_rights(column: &Column, definition: &Definition) -> Result<(), Error> {
-    let query = "SELECT CASE r WHEN 0 THEN 'public' ELSE pg_get_userbyid(r)::text END
-         FROM pg_class AS c, LATERAL (SELECT c.relowner AS r
-             UNION SELECT grantee FROM aclexplode(c.relacl) WHERE privilege_type = 'INSERT'
-             UNION SELECT grantee FROM pg_attribute, aclexplode(attacl)
-                 WHERE attrelid = c.oid AND privilege_type = 'INSERT') AS writers
-         WHERE c.oid = $1 AND NOT CASE r
-             WHEN 0 THEN has_schema_privilege('public', $2, 'USAGE') AND has_sequence_privilege('public', $3, 'USAGE, UPDATE')
-             ELSE has_schema_privilege(r, $2, 'USAGE') AND has_sequence_privilege(r, $3, 'USAGE, UPDATE') END
-         ORDER BY 1";
-    let sequence = definition.clock.sequence;
-    let arguments = [column.table.into(), definition.schema.into(), sequence.into()];
-    match select(query, &arguments, |row| row.get::<String>(1)).into_iter().next() {
-        None => Ok(()),
-        Some(role) => Err(Error::WriterWithoutRights {
-            role: if role == "public" { role } else { quote_identifier(role) },
-            table: names::relation(column.table),
-            schema: names::schema(definition.schema),
-            sequence: names::relation(sequence),
-        }),
-    }
 }
 
 extension_sql!(

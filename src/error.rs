@@ -33,8 +33,6 @@ pub enum Error {
     ShardAmbiguous { shard: u16, schemas: Vec<String> },
     #[error("shard {shard} already exists: it is schema {schema}")]
     ShardExists { shard: u16, schema: String },
-    #[error("shard {shard} already exists: it is schema {schema}")]
-    AdoptedAlready { shard: u16, schema: String },
     #[error("shard {shard} already exists: function {function} of role {role} defines it")]
     ShardOfAnother { shard: u16, function: String, role: String },
     #[error("shard {shard} already exists with the {what} {is}, not {asked}")]
@@ -51,8 +49,8 @@ pub enum Error {
     FunctionMissing(Oid),
     #[error("function {function} is not the original: {why}")]
     NotOriginal { function: String, why: String },
-    #[error("schema {0} has no function that could be the original")]
-    OriginalMissing(String),
+    #[error("schema {schema} has no function that could be the original{}", reasons.iter().map(|reason| format!("; {reason}")).collect::<String>())]
+    OriginalMissing { schema: String, reasons: Vec<String> },
     #[error("more than one function could be the original: {functions}")]
     OriginalAmbiguous { functions: String },
     #[error("the {constant} cannot be read from function {function}")]
@@ -82,7 +80,7 @@ pub enum Error {
     #[error("shard {shard} has lost some of its functions")]
     ShardIncomplete { shard: u16 },
     #[error("role {role} may insert into {table}, but not make ids of schema {schema}")]
-    WriterWithoutRights { role: String, table: String, schema: String, sequence: String },
+    WriterWithoutRights { role: String, table: String, schema: String, grants: Vec<String> },
     #[error("table with OID {0} does not exist")]
     TableMissing(Oid),
     #[error("{column} has ids of shard {shard} already")]
@@ -206,6 +204,30 @@ pub enum Error {
     TableReplicated { table: String },
     #[error("assign_id() is not called as it is meant to be")]
     TriggerMisused,
+    // Of adoption.
+    #[error("shard {shard} already exists: it is schema {schema}")]
+    AdoptedAlready { shard: u16, schema: String, is_adopted: bool },
+    #[error("shard {shard} already exists: it is schema {schema}, and function {function} is not in it")]
+    ShardElsewhere { shard: u16, schema: String, function: String, sequence: String, call: String },
+    #[error("function {function} has the {what} {read}, but shard {shard} has {is}")]
+    AdoptionDiffers { function: String, what: Argument, read: String, shard: u16, is: String },
+    #[error("roles that can execute function {function} cannot execute {needs}: {}", roles.join(", "))]
+    CallersWithoutExecute { function: String, needs: String, roles: Vec<String> },
+    #[error("permission denied for schema {name}")]
+    NoCreateOnSchema { name: String, role: String },
+    #[error(
+        "schema {} is the extension's own, whose functions have names that shard {shard} needs",
+        quote_identifier(schema)
+    )]
+    SchemaOfExtension { schema: String, shard: u16 },
+    #[error("function {function} already exists")]
+    NextIdTaken { function: String, schema: String },
+    #[error("sequence {name} is used by function {other}, too")]
+    OriginalsShareSequence { name: String, function: String, other: String },
+    #[error("the newest id {id} in {column} is of shard {is}, not {asked}")]
+    NewestOfAnotherShard { id: i64, column: String, is: u16, asked: u16, function: String },
+    #[error("by the epoch {epoch} the newest id {id} in {column} is of {time}, which is not the last hour")]
+    NewestOfAnotherTime { id: i64, column: String, epoch: String, time: String, function: String },
 }
 
 impl Error {
@@ -242,21 +264,28 @@ impl Error {
             Error::ShardExists { .. }
             | Error::ShardOfAnother { .. }
             | Error::AdoptedAlready { .. }
+            | Error::ShardElsewhere { .. }
+            | Error::AdoptionDiffers { .. }
             | Error::ShardDiffers { .. }
             | Error::EpochDiffers { .. } => SqlState::ERRCODE_DUPLICATE_OBJECT,
             Error::SchemaExists { .. } => SqlState::ERRCODE_DUPLICATE_SCHEMA,
-            Error::FunctionExists { .. } => SqlState::ERRCODE_DUPLICATE_FUNCTION,
+            Error::FunctionExists { .. } | Error::SchemaOfExtension { .. } | Error::NextIdTaken { .. } => {
+                SqlState::ERRCODE_DUPLICATE_FUNCTION
+            }
             Error::SchemaMissing(_) => SqlState::ERRCODE_INVALID_SCHEMA_NAME,
-            Error::FunctionMissing(_) | Error::OriginalMissing(_) => SqlState::ERRCODE_UNDEFINED_FUNCTION,
+            Error::FunctionMissing(_) | Error::OriginalMissing { .. } => SqlState::ERRCODE_UNDEFINED_FUNCTION,
             Error::OriginalAmbiguous { .. } => SqlState::ERRCODE_AMBIGUOUS_FUNCTION,
             Error::OriginalSilent { .. } => SqlState::ERRCODE_NULL_VALUE_NOT_ALLOWED,
-            Error::OriginalDiffers { .. } => SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
+            Error::OriginalDiffers { .. }
+            | Error::NewestOfAnotherShard { .. }
+            | Error::NewestOfAnotherTime { .. } => SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
             Error::NotOriginal { .. }
             | Error::KeyAhead { .. }
             | Error::ShardAhead { .. }
             | Error::NotAdopted { .. }
             | Error::SequenceTemporary(_)
             | Error::SequenceShared { .. }
+            | Error::OriginalsShareSequence { .. }
             | Error::ShardIncomplete { .. }
             | Error::HasIdsAlready { .. }
             | Error::NoPresentPartition { .. }
@@ -282,6 +311,8 @@ impl Error {
             | Error::SequenceOfAnother { .. }
             | Error::SequenceServesAnother { .. }
             | Error::WriterWithoutRights { .. }
+            | Error::CallersWithoutExecute { .. }
+            | Error::NoCreateOnSchema { .. }
             | Error::NotOwner(_) => SqlState::ERRCODE_INSUFFICIENT_PRIVILEGE,
             Error::ReadOnly { .. } | Error::Closed { .. } => SqlState::ERRCODE_READ_ONLY_SQL_TRANSACTION,
             Error::Parallel(_) => SqlState::ERRCODE_INVALID_TRANSACTION_STATE,
@@ -345,9 +376,6 @@ impl Error {
                 "If it is meant to, act as {role}, or give it to a role that may act for the database's owner. If not, \
                  DROP FUNCTION {function}."
             ),
-            Error::AdoptedAlready { shard, .. } => format!(
-                "If it was adopted, that is done; SELECT unadopt_shard({shard}) brings the original back."
-            ),
             Error::ShardDiffers { what, .. } => format!("Leave the {what} out to use the shard as it is."),
             Error::EpochDiffers { .. } => "Leave the epoch out to use that one.".into(),
             Error::SchemaExists { shard, schema } => format!(
@@ -355,13 +383,14 @@ impl Error {
                  with SELECT * FROM adopt_shard({shard}, {}).",
                 quote_literal(schema)
             ),
-            Error::FunctionExists { shard, schema, .. } => format!(
+            Error::FunctionExists { function, shard, .. } if function.ends_with(".next_id()") => format!(
                 "Rename or drop it. Where it is the PL/pgSQL original, take it over with \
-                 SELECT * FROM adopt_shard({shard}, {}).",
-                quote_literal(schema)
+                 SELECT * FROM adopt_shard({shard}, function => {}).",
+                quote_literal(function)
             ),
+            Error::FunctionExists { .. } => "Rename or drop it.".into(),
             Error::SchemaMissing(_) => "Name the schema with schema => '...'.".into(),
-            Error::FunctionMissing(_) | Error::OriginalMissing(_) | Error::OriginalAmbiguous { .. } => {
+            Error::FunctionMissing(_) | Error::OriginalMissing { .. } | Error::OriginalAmbiguous { .. } => {
                 "Name the function, as in function => 'insta5.next_id()'.".into()
             }
             Error::NotOriginal { .. } => {
@@ -392,9 +421,7 @@ impl Error {
             Error::ShardIncomplete { shard } => {
                 format!("Make them again with SELECT create_shard({shard}, if_not_exists => true).")
             }
-            Error::WriterWithoutRights { role, schema, sequence, .. } => format!(
-                "Grant it with GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT USAGE ON SEQUENCE {sequence} TO {role}."
-            ),
+            Error::WriterWithoutRights { grants, .. } => format!("Grant it with {}.", grants.join("; ")),
             Error::TableMissing(_) => "Name a table that is there.".into(),
             Error::HasIdsAlready { .. } => "There is nothing left to do.".into(),
             Error::ColumnMissing { .. } => "Name the column with \"column\" => '...'.".into(),
@@ -534,6 +561,49 @@ impl Error {
                  citus_remove_node()."
                     .into()
             }
+            Error::AdoptedAlready { is_adopted: false, .. } => {
+                "It was made by create_shard(), and has no original to take over.".into()
+            }
+            Error::AdoptedAlready { shard, .. } => format!(
+                "It was adopted, and that is done; SELECT unadopt_shard({shard}) brings the original back."
+            ),
+            Error::ShardElsewhere { sequence, call, .. } => format!(
+                "A shard is one schema. The function's tables can have ids of it all the same: lock them, ALTER SEQUENCE \
+                 {sequence} AS bigint INCREMENT 1 NO MAXVALUE NO CYCLE, and set their defaults to {call}."
+            ),
+            Error::AdoptionDiffers { .. } => {
+                "A shard has one epoch, and its next_id() the shard's own sequence. Change the function, or make a shard of \
+                 its own for it with another number."
+                    .into()
+            }
+            Error::CallersWithoutExecute { needs, roles, .. } => {
+                format!("Grant it with GRANT EXECUTE ON FUNCTION {needs} TO {}.", roles.join(", "))
+            }
+            Error::NoCreateOnSchema { name, role } => {
+                format!("Grant it with GRANT CREATE ON SCHEMA {name} TO {role}.")
+            }
+            Error::SchemaOfExtension { schema, shard } => format!(
+                "Move the extension to a schema of its own with CREATE SCHEMA ids; ALTER EXTENSION instagram_id SET SCHEMA \
+                 ids. Then take the PL/pgSQL original over with SELECT * FROM ids.adopt_shard({shard}, {}).",
+                quote_literal(schema)
+            ),
+            Error::NextIdTaken { schema, .. } => format!(
+                "Use a schema of its own: CREATE SCHEMA ids; CREATE EXTENSION instagram_id SCHEMA ids. Where that function is \
+                 the PL/pgSQL original, SELECT * FROM ids.adopt_shard(NULL, {}) takes it over then.",
+                quote_literal(schema)
+            ),
+            Error::OriginalsShareSequence { function, other, .. } => format!(
+                "It would go on with what is the shard's clock then. Drop it with DROP FUNCTION {other}, or have it call \
+                 {function} instead of nextval()."
+            ),
+            Error::NewestOfAnotherShard { is, function, .. } => format!(
+                "Name shard {is}. Where the table has ids of several shards, write the shard into the body of {function} as \
+                 a constant: that counts without comparison."
+            ),
+            Error::NewestOfAnotherTime { function, .. } => format!(
+                "Name the epoch that the function uses. If this is it, insert a row with the original's next id first, or \
+                 write the epoch into the body of {function} as a constant."
+            ),
         }
     }
 }

@@ -23,6 +23,8 @@
 //! - [`sequence`]: the sequence page: lock, read, apply the rule, write WAL
 //! - [`citus`]: on which node of a Citus cluster a sequence is at home, and how it is handed over
 //! - [`plan`]: what a shard consists of, and the statements that make it
+//! - [`adopted`]: which functions of a shard were adopted, and whether they still generate its ids
+//! - [`rights`]: whether the roles that could insert before an adoption can insert after it
 //! - [`definition`]: what makes a schema a shard, and how one is found by its number
 //! - [`catalog`]: schemas, functions with their bodies and partitions, as PostgreSQL's catalogs have them
 //! - [`query`]: statements run through SPI
@@ -31,6 +33,7 @@
 //! - [`arguments`], [`error`], [`names`], [`settings`], [`oid_types`]
 
 mod adopt;
+mod adopted;
 mod arguments;
 mod backfill;
 mod catalog;
@@ -51,6 +54,7 @@ mod original;
 mod partition;
 mod plan;
 mod query;
+mod rights;
 mod sequence;
 mod settings;
 mod shard;

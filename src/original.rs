@@ -109,6 +109,31 @@ pub fn read(body: &str) -> Result<Original, Difference> {
     Err(Difference::NotABlock)
 }
 
+/// The literals that a body gives to nextval, in whichever language and layout.
+pub fn nextval_literals(body: &str) -> Vec<String> {
+    let tokens = tokens(body);
+    let named = |three: &[Token]| match three {
+        [nextval, open, Token::Text(name)] if nextval.is("nextval") && open.is("(") => Some(name.clone()),
+        _ => None,
+    };
+    tokens.windows(3).filter_map(named).collect()
+}
+
+/// The parts of a name such as `schema."Name"`, as PostgreSQL reads them; None where it is not of that form.
+pub fn name_parts(text: &str) -> Option<Vec<String>> {
+    let mut parts = vec![];
+    let mut expects_name = true;
+    for token in tokens(text) {
+        match token {
+            Token::Word(name) if expects_name => parts.push(name),
+            Token::Sign(sign) if sign == "." && !expects_name => {}
+            _ => return None,
+        }
+        expects_name = !expects_name;
+    }
+    (!expects_name).then_some(parts)
+}
+
 /// What is known of a value.
 #[derive(Clone, PartialEq, Debug)]
 enum Value {
@@ -190,7 +215,13 @@ fn binary(left: Value, operator: &str, right: Value) -> Result<Value, Difference
         (Int(_) | Other | Derived, "<<", Int(23)) => return Err(Difference::NotTheTime),
         (Int(shard), "<<", Int(bits)) => Shard(Some(shard), bits),
         (Other, "<<", Int(bits)) => Shard(None, bits),
-        (Nextval, "%", Int(1024)) | (Nextval, "&", Int(1023)) | (Int(1023), "&", Nextval) => SEQUENCE,
+        (Nextval | SEQUENCE, "%", Int(1024))
+        | (Nextval | SEQUENCE, "&", Int(1023))
+        | (Int(1023), "&", Nextval | SEQUENCE) => SEQUENCE,
+        // Modulo 1024 it is still the same, as in MOD(1024 + MOD(nextval(...), 1024), 1024).
+        (Nextval | SEQUENCE, "+", Int(n)) | (Int(n), "+", Nextval | SEQUENCE) if n >= 0 && n % 1024 == 0 => {
+            Nextval
+        }
         (Nextval, "%", Int(modulus)) => return Err(Difference::SequenceModulo(modulus)),
         (Nextval, ..) | (.., Nextval) => return Err(Difference::SequenceNotReduced),
         (left, "|", right) if left.is_live() || right.is_live() => {
@@ -659,6 +690,10 @@ mod tests {
             (SEQUENCE, "nextval('insta5.table_id_seq') & 1023"),
             (SEQUENCE, "mod(nextval('insta5.table_id_seq'), 1024)"),
             (SEQUENCE, "nextval('insta5.table_id_seq')::BIGINT % 1024::bigint"),
+            (SEQUENCE, "MOD(1024 + MOD(nextval('insta5.table_id_seq'), 1024), 1024)"),
+            (SEQUENCE, "((nextval('insta5.table_id_seq') % 1024) + 1024) % 1024"),
+            (SEQUENCE, "(nextval('insta5.table_id_seq') + 2048) & 1023"),
+            (SEQUENCE, "mod(nextval('insta5.table_id_seq') % 1024, 1024)"),
             (SEQUENCE, "pg_catalog.nextval('insta5.table_id_seq') % 1024"),
             (SEQUENCE_TAKEN, "seq_id := nextval('insta5.table_id_seq') % 1024"),
             (SEQUENCE_TAKEN, "seq_id = (SELECT nextval('insta5.table_id_seq') % 1024)"),
@@ -833,6 +868,11 @@ mod tests {
             (SEQUENCE, "nextval('s') & 4095", SequenceNotReduced),
             (SEQUENCE, "nextval('s') % fields", SequenceNotReduced),
             (SEQUENCE, "(nextval('s') - 1) % 1024", SequenceNotReduced),
+            (SEQUENCE, "(nextval('s') + 1) % 1024", SequenceNotReduced),
+            (SEQUENCE, "(nextval('s') % 1024) + 1024", SequenceNotReduced),
+            (SEQUENCE, "mod(1024 + mod(nextval('s'), 1024), 2048)", SequenceModulo(2048)),
+            // Negative ones would stay so.
+            (SEQUENCE, "(nextval('s') + -1024) % 1024", SequenceNotReduced),
             (SEQUENCE_PUT, "result", SequenceNotReduced),
             (SEQUENCE, "my.nextval('s') % 1024", Unrecognised),
             (SEQUENCE, "currval('nextval') % 1024", NoNextval),
@@ -878,6 +918,27 @@ mod tests {
         assert_eq!(said(TIME_PUT, "(now_millis - 5) << 22"), "it shifts the time by 22 bits, not 23");
         assert_eq!(said(SEQUENCE, "nextval('s') % 4096"), "it takes the sequence modulo 4096, not 1024");
         assert_eq!(said("BEGIN", "BEGIN LOOP"), "it has a statement that the original has not: LOOP");
+    }
+
+    #[test]
+    fn literals_of_any_body() {
+        assert_eq!(nextval_literals(PUBLISHED), ["insta5.table_id_seq"]);
+        assert_eq!(
+            nextval_literals("SELECT NEXTVAL ( 'a' ) + pg_catalog.nextval('b'::regclass) -- nextval('c')"),
+            ["a", "b"]
+        );
+        assert!(nextval_literals("nextval(name); 'nextval('; currval('a'); nextval").is_empty());
+    }
+
+    #[test]
+    fn parts_of_names() {
+        let parts = |text: &str| name_parts(text).map(|parts| parts.join("|"));
+        assert_eq!(parts("Table_Id_Seq").as_deref(), Some("table_id_seq"));
+        assert_eq!(parts(" insta5 . table_id_seq ").as_deref(), Some("insta5|table_id_seq"));
+        assert_eq!(parts(r#""My ""Schema"""."S.q""#).as_deref(), Some(r#"My "Schema"|S.q"#));
+        for text in ["", ".", "a.", ".a", "a..b", "a b", "a-b", "1a", "'a'", "\"a", "$1", "a/**/.$$"] {
+            assert_eq!(parts(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Plan {
 
     /// Makes those of the shard's functions that are not there yet; returns whether there were any.
     pub fn make_functions(&self, schema: Oid, clock: Clock) -> Result<bool, Error> {
-        let missing = self.missing_functions(schema, clock)?;
+        let missing = self.missing_functions(schema, clock).map_err(|error| self.explained(error, schema))?;
         for part in &missing {
             query::run(&part.create);
             if let Some(function) = catalog::function_in(schema, &part.name, part.parameters) {
@@ -119,9 +119,24 @@ impl Plan {
     }
 
     /// The same beside a function of another kind that is to become one of them.
-    pub fn missing_functions_beside(&self, name: &str, schema: Oid, clock: Clock) -> Result<(), Error> {
+    pub fn missing_functions_beside(
+        &self,
+        name: &str,
+        schema: Oid,
+        clock: Clock,
+    ) -> Result<Vec<Part>, Error> {
         let others = self.functions(clock).into_iter().filter(|part| part.name != name);
-        self.missing_of(others, schema).map(|_| ())
+        self.missing_of(others, schema).map_err(|error| self.explained(error, schema))
+    }
+
+    /// Where the extension's own functions have the names there is nothing to rename or drop.
+    fn explained(&self, error: Error, schema: Oid) -> Error {
+        match error {
+            Error::FunctionExists { shard, schema: name, .. } if schema == self.own_schema => {
+                Error::SchemaOfExtension { schema: name, shard }
+            }
+            error => error,
+        }
     }
 
     /// Those of the shard's functions that are not there yet.
@@ -146,6 +161,19 @@ impl Plan {
             }
         }
         Ok(missing)
+    }
+
+    /// What the shard's functions are not as they should be, or are not there.
+    pub fn faults(&self, schema: Oid, clock: Clock) -> Vec<String> {
+        let fault = |part: Part| match catalog::function_in(schema, &part.name, part.parameters) {
+            Some(function) if (part.agrees)(&function) => None,
+            Some(function) if part.name == "next_id" => Some(generates_others(&function)),
+            Some(function) => Some(format!("{} is not the shard's", names::function(function.oid))),
+            None => {
+                Some(is_missing(schema, &part.name, if part.parameters.is_empty() { "" } else { "bigint" }))
+            }
+        };
+        self.functions(clock).into_iter().filter_map(fault).collect()
     }
 
     /// The functions that a shard consists of, beside its sequence.
@@ -233,18 +261,33 @@ impl Plan {
     }
 }
 
-/// Whether the function is `next_id()` as a [`Plan`] makes it.
-pub fn makes_ids_of(function: &Function, own_schema: Oid, shard: Shard, clock: Clock) -> bool {
-    let arguments = calls(function, own_schema, "shard_next_id").unwrap_or_default();
-    let [number, sequence, epoch] = arguments.as_slice() else { return false };
-    function.is_volatile
+/// What is wrong with a function that should generate the shard's ids.
+pub fn generates_others(function: &Function) -> String {
+    format!("{} does not generate the shard's ids", names::function(function.oid))
+}
+
+/// What is wrong where a function of the shard is not there.
+pub fn is_missing(schema: Oid, name: &str, parameters: &str) -> String {
+    format!("{}.{}({parameters}) is missing", names::schema(schema), quote_identifier(name))
+}
+
+/// What the function generates ids of the shard from, if it is like `next_id()` as a [`Plan`] makes it.
+pub fn clock_of_ids(function: &Function, own_schema: Oid, shard: Shard) -> Option<Clock> {
+    let arguments = calls(function, own_schema, "shard_next_id")?;
+    let [number, sequence, epoch] = arguments.as_slice() else { return None };
+    let is_of_shard = function.is_volatile
         && function.returns == pg_sys::INT8OID
         && !function.returns_set
         && number
             .constant(pg_sys::INT4OID)
-            .is_some_and(|number| number.value() == usize::from(shard.number()))
-        && sequence.oid(pg_sys::REGCLASSOID) == Some(clock.sequence)
-        && epoch.time() == Some(clock.epoch.at())
+            .is_some_and(|number| number.value() == usize::from(shard.number()));
+    let sequence = sequence.oid(pg_sys::REGCLASSOID).filter(|_| is_of_shard)?;
+    Some(Clock { sequence, epoch: Epoch::new(epoch.time()?)? })
+}
+
+/// Whether the function is `next_id()` as a [`Plan`] makes it.
+pub fn makes_ids_of(function: &Function, own_schema: Oid, shard: Shard, clock: Clock) -> bool {
+    clock_of_ids(function, own_schema, shard) == Some(clock)
 }
 
 /// Whether the function is `id_time(id)` as a [`Plan`] makes it.

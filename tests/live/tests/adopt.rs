@@ -336,3 +336,199 @@ fn a_writer_that_does_not_let_go_keeps_the_others_from_nothing() {
     idle.commit().unwrap();
     one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)");
 }
+
+/// An original with a name and a shard of its own.
+fn original_named(schema: &str, name: &str, sequence: &str, shard: i32) -> String {
+    original_function(schema, shard, ORIGINAL_EPOCH_MS)
+        .replace("next_id", name)
+        .replace("table_id_seq", sequence)
+}
+
+/// Originals in `public` are the commonest in published code. The extension has functions with the names that a shard
+/// needs, so it goes to a schema of its own; each error says how, and what it says works.
+#[test]
+fn originals_in_public_are_adopted_by_an_extension_elsewhere() {
+    let server = Server::start(&[("fsync", "off")]);
+    let create_tables = "CREATE SEQUENCE public.table_id_seq";
+    // The original has the name of one of the extension's functions: that is in the way first.
+    let mut client = server.connect();
+    client.batch_execute(create_tables).unwrap();
+    client.batch_execute(&original_function("public", 5, ORIGINAL_EPOCH_MS)).unwrap();
+    client.batch_execute("CREATE TABLE photos (id bigint DEFAULT next_id(), n int)").unwrap();
+    let (state, message, hint) = error_of(&mut client, "CREATE EXTENSION instagram_id");
+    assert_eq!((state.as_str(), message.as_str()), ("42723", "function public.next_id() already exists"));
+    let way = "CREATE SCHEMA ids; CREATE EXTENSION instagram_id SCHEMA ids";
+    let then = "SELECT * FROM ids.adopt_shard(NULL, 'public')";
+    assert!(hint.contains(way) && hint.contains(then), "{hint}");
+    let old: i64 = one(&mut client, "INSERT INTO photos (n) VALUES (1) RETURNING id");
+    client.batch_execute(&format!("{way}; {then}")).unwrap();
+    let new: i64 = one(&mut client, "INSERT INTO photos (n) VALUES (2) RETURNING id");
+    assert!(old < new && new >> 10 & 8191 == 5, "{old}, {new}");
+    one::<String>(&mut client, "SELECT ids.unadopt_shard(5)::text");
+    one::<i64>(&mut client, "INSERT INTO photos (n) VALUES (3) RETURNING id");
+
+    // It has another name, so that the extension is in `public` already.
+    client.batch_execute("CREATE DATABASE other").unwrap();
+    let mut client = server.connect_to("other");
+    client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(6)").unwrap();
+    client.batch_execute(create_tables).unwrap();
+    client.batch_execute(&original_named("public", "photo_id", "table_id_seq", 5)).unwrap();
+    client.batch_execute("CREATE TABLE photos (id bigint DEFAULT photo_id(), n int)").unwrap();
+    let old: i64 = one(&mut client, "INSERT INTO photos (n) VALUES (1) RETURNING id");
+    let way = "CREATE SCHEMA ids; ALTER EXTENSION instagram_id SET SCHEMA ids";
+    let then = "SELECT * FROM ids.adopt_shard(5, 'public')";
+    for call in ["adopt_shard(5, 'public')", "create_shard(5, 'public', if_not_exists => true)"] {
+        let (state, message, hint) = error_of(&mut client, &format!("SELECT {call}"));
+        assert_eq!(state, "42723");
+        assert!(message.starts_with("schema public is the extension's own"), "{message}");
+        assert!(hint.contains(way) && hint.contains(then), "{hint}");
+    }
+    client.batch_execute(&format!("{way}; {then}")).unwrap();
+    let new: i64 = one(&mut client, "INSERT INTO photos (n) VALUES (2) RETURNING id");
+    assert!(old < new && new >> 10 & 8191 == 5, "{old}, {new}");
+    // Shards of before go on.
+    assert_eq!(one::<i32>(&mut client, "SELECT ids.id_shard(insta6.next_id())"), 6);
+    assert_eq!(
+        texts(&mut client, "SELECT concat(shard, problem) FROM ids.shards ORDER BY shard"),
+        ["5", "6"]
+    );
+}
+
+/// A database whose functions are not for PUBLIC: what inserts have to call is, and an extension from before that was so
+/// says at an adoption what to grant.
+#[test]
+fn default_privileges_do_not_break_inserts() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    client
+        .batch_execute(
+            "CREATE ROLE app LOGIN;
+             CREATE SCHEMA ids;
+             ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
+             CREATE EXTENSION instagram_id SCHEMA ids",
+        )
+        .unwrap();
+    client.batch_execute(&original_of_shard(5)).unwrap();
+    client
+        .batch_execute(
+            "CREATE TABLE insta5.photos (id bigint DEFAULT insta5.next_id(), n int);
+             GRANT USAGE ON SCHEMA insta5 TO app;
+             GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app;
+             GRANT EXECUTE ON FUNCTION insta5.next_id() TO app;
+             GRANT INSERT ON insta5.photos TO app",
+        )
+        .unwrap();
+    let mut app = server.config("postgres").user("app").connect(postgres::NoTls).unwrap();
+    let insert = "INSERT INTO insta5.photos (n) VALUES (1)";
+    app.batch_execute(insert).unwrap();
+    one::<i64>(&mut client, "SELECT starts_above FROM ids.adopt_shard(5)");
+    app.batch_execute(insert).unwrap();
+    one::<String>(&mut client, "SELECT ids.unadopt_shard(5)::text");
+
+    client.batch_execute("REVOKE EXECUTE ON FUNCTION ids.shard_next_id FROM PUBLIC").unwrap();
+    let (state, _, hint) = error_of(&mut client, "SELECT ids.adopt_shard(5)");
+    assert_eq!(state, "42501");
+    let grant =
+        hint.strip_prefix("Grant it with ").and_then(|hint| hint.strip_suffix('.')).expect("a statement");
+    app.batch_execute(insert).unwrap();
+    client.batch_execute(grant).unwrap();
+    one::<i64>(&mut client, "SELECT starts_above FROM ids.adopt_shard(5)");
+    app.batch_execute(insert).unwrap();
+    // The view is for every role that may use the schema.
+    client.batch_execute("GRANT USAGE ON SCHEMA ids TO app").unwrap();
+    assert_eq!(texts(&mut app, "SELECT concat(shard, problem) FROM ids.shards"), ["5"]);
+}
+
+/// Functions of one shard with a sequence each, adopted while writers insert through both: no id of one table is there
+/// twice, none fails, and the new ones are above the old ones.
+#[test]
+fn a_second_function_of_a_shard_is_adopted_under_load() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    let tables = ["photos", "likes"];
+    client.batch_execute("CREATE EXTENSION instagram_id; CREATE SCHEMA insta5").unwrap();
+    for table in tables {
+        client.batch_execute(&format!("CREATE SEQUENCE insta5.{table}_id_seq")).unwrap();
+        let function = format!("{table}_next_id");
+        client.batch_execute(&original_named("insta5", &function, &format!("{table}_id_seq"), 5)).unwrap();
+        let table = format!("CREATE TABLE insta5.{table} (id bigint DEFAULT insta5.{function}(), n int)");
+        client.batch_execute(&table).unwrap();
+    }
+    let stop = AtomicBool::new(false);
+    let above: Vec<i64> = thread::scope(|scope| {
+        for table in tables {
+            let (server, stop) = (&server, &stop);
+            scope.spawn(move || {
+                let mut client = server.connect();
+                while !stop.load(Ordering::Relaxed) {
+                    client.batch_execute(&format!("INSERT INTO insta5.{table} (n) VALUES (1)")).unwrap();
+                }
+            });
+        }
+        thread::sleep(Duration::from_millis(200));
+        let above = tables.map(|table| {
+            let adopt =
+                format!("SELECT starts_above FROM adopt_shard(5, function => 'insta5.{table}_next_id()')");
+            client.query_one(&adopt, &[])
+        });
+        thread::sleep(Duration::from_millis(1500)); // the new ids begin a second ahead
+        stop.store(true, Ordering::Relaxed);
+        above.map(|row| row.unwrap().get(0)).into()
+    });
+    for (table, above) in tables.iter().zip(above) {
+        let counts = format!(
+            "SELECT concat_ws(' ', count(*) FILTER (WHERE id > {above}) > 0, count(*) - count(DISTINCT id),
+                 bool_and(id_shard(id) = 5)) FROM insta5.{table} WHERE id > {above} OR n = 1"
+        );
+        assert_eq!(one::<String>(&mut client, &counts), "t 0 t", "{table}");
+    }
+    assert_eq!(one::<String>(&mut client, "SELECT unadopt_shard(5)::text"), "insta5.photos_next_id()");
+    let languages = "SELECT DISTINCT lanname::text FROM pg_proc JOIN pg_language AS l ON l.oid = prolang
+        WHERE pronamespace = 'insta5'::regnamespace";
+    assert_eq!(texts(&mut client, languages), ["plpgsql"]);
+}
+
+/// The event trigger of docs/adopting.md refuses a migration that runs again, and nothing else.
+#[test]
+fn the_event_trigger_of_the_page_refuses_a_replaced_function() {
+    let page = include_str!("../../../docs/adopting.md");
+    let recipe =
+        blocks(page, "sql").into_iter().find(|block| block.contains("CREATE EVENT TRIGGER")).unwrap();
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    client.batch_execute(recipe).unwrap();
+    client.batch_execute(&original()).unwrap();
+    let insert = "INSERT INTO insta5.photos (n) VALUES (1) RETURNING id";
+    for _ in 0..2 {
+        one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)");
+        let last: i64 = one(&mut client, insert);
+        let (state, message, hint) =
+            error_of(&mut client, &original_function("insta5", 5, ORIGINAL_EPOCH_MS));
+        assert_eq!(
+            (state.as_str(), message.as_str()),
+            ("P0001", "insta5.next_id() generates the ids of a shard")
+        );
+        assert!(hint.contains("unadopt_shard()"), "{hint}");
+        assert!(one::<i64>(&mut client, insert) > last);
+        // What else is made there, also what is lost and made again.
+        client
+            .batch_execute(
+                "CREATE OR REPLACE FUNCTION insta5.another() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
+                 DROP FUNCTION insta5.id_time(bigint), insta5.epoch();
+                 SELECT create_shard(5, if_not_exists => true);
+                 SELECT create_shard(6, if_not_exists => true)",
+            )
+            .unwrap();
+        one::<String>(&mut client, "SELECT unadopt_shard(5)::text");
+        client.batch_execute(&original_function("insta5", 5, ORIGINAL_EPOCH_MS)).unwrap();
+    }
+    // What was replaced before the trigger was there can be taken over, and given back, under it.
+    client.batch_execute("ALTER EVENT TRIGGER keep_shards DISABLE; SELECT adopt_shard(5)").unwrap();
+    client.batch_execute(&original_function("insta5", 5, ORIGINAL_EPOCH_MS)).unwrap();
+    client.batch_execute("ALTER EVENT TRIGGER keep_shards ENABLE; SELECT adopt_shard(5)").unwrap();
+    client.batch_execute("ALTER EVENT TRIGGER keep_shards DISABLE").unwrap();
+    client.batch_execute(&original_function("insta5", 5, ORIGINAL_EPOCH_MS)).unwrap();
+    client.batch_execute("ALTER EVENT TRIGGER keep_shards ENABLE; SELECT unadopt_shard(5)").unwrap();
+    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM shards WHERE shard = 5"), 0);
+}

@@ -1243,7 +1243,9 @@ fn adopt_faults(world: &mut World, arguments: &Arguments, _: &Outcome) -> Faults
         (_, None) => faults.push(NULL),
         (_, Some(name)) if name == "insta7" => {}
         (_, Some(name)) if name == "insta8" => faults.extend(["42710", OUT_OF_RANGE]),
-        (_, Some(name)) => faults.push(if world.schemas.contains_key(name) { "42883" } else { "3F000" }),
+        // One that is the shard's already, or has no original.
+        (_, Some(name)) if world.schemas.contains_key(name) => faults.extend(["42883", "42710", "55000"]),
+        (_, Some(_)) => faults.push("3F000"),
     }
     let differs = |given: &Datum, is: i64| matches!(given, Datum::Int(n) if *n != is);
     if differs(shard, 7) || differs(sequence, world.originals_sequence) || differs(epoch, ORIGINAL_EPOCH) {
@@ -1644,6 +1646,18 @@ const MAKERS: &[Maker] = &[
         },
     },
     Maker {
+        signature: "shard_problem(integer,regnamespace)",
+        is_slow: false,
+        call: "count(shard_problem(a0, a1::oid::regnamespace))",
+        types: &["integer", "bigint"],
+        row: |_, rng| vec![any_shard(8, rng), Datum::Int(one_of(rng, &[0, 11, 2200, 4_294_967_295]))],
+        // None of these schemas is a shard's.
+        judge: |_, _, outcome| {
+            assert_eq!(*outcome, Ok(Datum::Int(0)));
+            vec![]
+        },
+    },
+    Maker {
         signature: "shard_states()",
         is_slow: false,
         call: "count(*) FROM shard_states() WHERE shard <> a0",
@@ -1690,7 +1704,8 @@ impl Maker {
         tally.show(
             self.signature,
             self.calls(),
-            !["instagram_id_version()", "shard_states()"].contains(&self.signature),
+            !["instagram_id_version()", "shard_problem(integer,regnamespace)", "shard_states()"]
+                .contains(&self.signature),
         );
     }
 }

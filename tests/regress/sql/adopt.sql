@@ -156,7 +156,9 @@ SELECT * FROM raises($$SELECT adopt_shard(NULL, function => '"Shard ""7""".vague
 SELECT * FROM raises($$SELECT adopt_shard(505, function => '"Shard ""7""".vague()')$$);
 SELECT * FROM raises($$SELECT adopt_shard(505, function => '"Shard ""7""".vague()', sequence => '"Shard ""7"""."Global Ids"')$$);
 SELECT state, message FROM raises($$SELECT adopt_shard(505, function => '"Shard ""7""".vague()', sequence => '"Shard ""7"""."Global Ids"', epoch => '2050-01-01 00:00+00')$$);
-SELECT shard, function, sequence, epoch, starts_above FROM adopt_shard(505, NULL, '"Shard ""7""".vague()', '"Shard ""7"""."Global Ids"', '2020-01-01 00:00+00', true);
+SELECT * FROM raises($$SELECT adopt_shard(505, NULL, '"Shard ""7""".vague()', '"Shard ""7"""."Global Ids"', '2020-01-01 00:00+00', true)$$);
+CREATE SEQUENCE "Shard ""7""".free;
+SELECT shard, function, sequence, epoch, starts_above FROM adopt_shard(505, NULL, '"Shard ""7""".vague()', '"Shard ""7""".free', '2020-01-01 00:00+00', true);
 SELECT * FROM raises($$SELECT adopt_shard(504, 'Shard "7"')$$);
 -- A name without a schema is certain where only one sequence has it.
 CREATE FUNCTION "Shard ""7""".unqualified() RETURNS bigint LANGUAGE plpgsql AS $$

@@ -141,6 +141,8 @@ INSERT INTO calls (target, statement, rightly) VALUES
 ('next_ids(integer,integer)', 'SELECT public.next_ids(%s, 3)', 'id_shard($1::bigint) = %s'),
 ('next_id()', 'SELECT public.next_id()', 'id_shard($1::bigint) = 900'),
 ('shard_states()', 'SELECT pg_catalog.count(*) FROM public.shard_states()', '$1 = (SELECT count(*) FROM pg_proc WHERE proname ~ ''^shard_\d+$'')::text'),
+('shard_problem(integer,regnamespace)', 'SELECT public.shard_problem(%s, ''insta%1$s'') IS NULL', '$1 = ''true'''),
+('shards', 'SELECT pg_catalog.count(problem) FROM public.shards', '$1 = ''0'''),
 ('instagram_id_version()', 'SELECT public.instagram_id_version()', '$1 = (SELECT extversion FROM pg_extension WHERE extname = ''instagram_id'')'),
 ('shards', 'SELECT pg_catalog.count(shards) FROM public.shards', '$1 = (SELECT count(*) FROM pg_proc WHERE proname ~ ''^shard_\d+$'')::text'),
 ('advance_shard(integer,bigint)', 'SELECT public.advance_shard(%s, public.make_id(''2020-01-01+00'', %1$s, 0))', 'id_shard($1::bigint) = %s'),

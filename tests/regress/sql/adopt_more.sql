@@ -1,0 +1,326 @@
+-- Adoption: privileges, functions that are replaced afterwards, several functions, and what the newest id says.
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
+\getenv tests PG_ABS_SRCDIR
+\set raises :tests '/raises.sql'
+\i :raises
+SET client_min_messages = warning;
+DROP ROLE IF EXISTS regress_id_app, "regress_id app", regress_id_group, regress_id_owner;
+RESET client_min_messages;
+CREATE ROLE regress_id_app;
+CREATE ROLE "regress_id app";
+CREATE ROLE regress_id_group;
+CREATE ROLE regress_id_owner;
+-- original(schema, shard, name, sequence): a function after the published design; again as a migration would.
+CREATE FUNCTION pg_temp.original(schema text, shard text, name text DEFAULT 'next_id', sequence text DEFAULT 'table_id_seq', epoch text DEFAULT '1577836800000')
+RETURNS void LANGUAGE plpgsql AS $f$
+BEGIN
+    EXECUTE format('CREATE SCHEMA IF NOT EXISTS %1$I; CREATE SEQUENCE IF NOT EXISTS %1$I.%2$I', schema, sequence);
+    EXECUTE format($q$CREATE OR REPLACE FUNCTION %1$I.%2$I() RETURNS bigint LANGUAGE plpgsql AS $body$
+DECLARE
+    our_epoch bigint := %5$s;
+    shard_id int := %4$s;
+BEGIN
+    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - our_epoch) << 23)
+        | (shard_id << 10) | (nextval('%1$I.%3$I') %% 1024);
+END $body$$q$, schema, name, sequence, shard, epoch);
+END $f$;
+SET client_min_messages = warning;
+
+-- A role that could insert can insert afterwards, or the adoption says what it lacks.
+DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); END $$;
+CREATE TABLE insta520.photos (id bigint PRIMARY KEY DEFAULT insta520.next_id(), title text);
+REVOKE EXECUTE ON FUNCTION insta520.next_id() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION insta520.next_id() TO "regress_id app", regress_id_group;
+GRANT regress_id_group TO regress_id_app;
+GRANT USAGE ON SCHEMA insta520 TO PUBLIC;
+GRANT USAGE ON SEQUENCE insta520.table_id_seq TO PUBLIC;
+GRANT INSERT ON insta520.photos TO PUBLIC;
+GRANT SELECT ON insta520.photos TO PUBLIC;
+-- As default privileges leave it that take EXECUTE from PUBLIC.
+BEGIN;
+REVOKE EXECUTE ON FUNCTION shard_next_id(integer, regclass, timestamptz) FROM PUBLIC;
+SET LOCAL ROLE regress_id_app;
+INSERT INTO insta520.photos (title) VALUES ('old') RETURNING id_shard(id);
+RESET ROLE;
+SELECT * FROM raises('SELECT adopt_shard(520)') \gx
+SELECT * FROM raises('SELECT adopt_shard(520, dry_run => true)') \gx
+GRANT EXECUTE ON FUNCTION public.shard_next_id(integer,regclass,timestamp with time zone) TO "regress_id app", regress_id_group;
+SELECT shard FROM adopt_shard(520);
+SET LOCAL ROLE regress_id_app;
+INSERT INTO insta520.photos (title) VALUES ('new') RETURNING id_shard(id);
+SET LOCAL ROLE "regress_id app";
+INSERT INTO insta520.photos (title) VALUES ('new') RETURNING id_shard(id);
+ROLLBACK;
+-- Where PUBLIC has it the users of the sequence count; where that is PUBLIC, too, PUBLIC.
+BEGIN;
+REVOKE EXECUTE ON FUNCTION shard_next_id(integer, regclass, timestamptz) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION insta520.next_id() TO PUBLIC;
+SAVEPOINT a;
+SELECT hint FROM raises('SELECT adopt_shard(520)');
+REVOKE USAGE ON SEQUENCE insta520.table_id_seq FROM PUBLIC;
+GRANT USAGE ON SEQUENCE insta520.table_id_seq TO regress_id_app;
+SELECT hint FROM raises('SELECT adopt_shard(520)');
+GRANT pg_write_all_data TO "regress_id app";
+SELECT hint FROM raises('SELECT adopt_shard(520)');
+-- SECURITY DEFINER: the owner alone, who may lack other privileges.
+ALTER FUNCTION insta520.next_id() SECURITY DEFINER;
+SELECT shard FROM adopt_shard(520);
+SET LOCAL ROLE "regress_id app";
+SELECT insta520.next_id() > 0 AS generated;
+ROLLBACK;
+BEGIN;
+ALTER FUNCTION insta520.next_id() SECURITY DEFINER;
+ALTER FUNCTION insta520.next_id() OWNER TO regress_id_owner;
+ALTER SEQUENCE insta520.table_id_seq OWNER TO regress_id_owner;
+SELECT message, hint FROM raises('SELECT adopt_shard(520)');
+GRANT CREATE ON SCHEMA insta520 TO regress_id_owner;
+REVOKE EXECUTE ON FUNCTION shard_next_id(integer, regclass, timestamptz) FROM PUBLIC;
+SELECT message, hint FROM raises('SELECT adopt_shard(520)');
+ROLLBACK;
+-- A default needs no USAGE on the extension's schema; the owner, who makes functions that name it, does.
+BEGIN;
+CREATE SCHEMA hidden_ids;
+ALTER EXTENSION instagram_id SET SCHEMA hidden_ids;
+ALTER FUNCTION insta520.next_id() OWNER TO regress_id_owner;
+ALTER SEQUENCE insta520.table_id_seq OWNER TO regress_id_owner;
+GRANT CREATE ON SCHEMA insta520 TO regress_id_owner;
+SELECT message, hint FROM raises('SELECT hidden_ids.adopt_shard(520)');
+GRANT USAGE ON SCHEMA hidden_ids TO regress_id_owner;
+SELECT shard FROM hidden_ids.adopt_shard(520);
+SET LOCAL ROLE "regress_id app";
+INSERT INTO insta520.photos (title) VALUES ('new') RETURNING id IS NOT NULL AS inserted;
+ROLLBACK;
+-- The same for a table: its writers, those of its partitions, and those of a view.
+SELECT create_shard(521);
+CREATE TABLE insta521.t (id bigserial, n int) PARTITION BY RANGE (n);
+CREATE TABLE insta521.part PARTITION OF insta521.t FOR VALUES FROM (0) TO (10);
+CREATE VIEW insta521.v AS SELECT * FROM insta521.t;
+CREATE VIEW insta521.sum AS SELECT sum(n) FROM insta521.t;
+GRANT USAGE ON SCHEMA insta521 TO regress_id_group;
+GRANT INSERT ON insta521.part TO regress_id_group;
+GRANT INSERT (n) ON insta521.v TO "regress_id app";
+GRANT ALL ON insta521.sum TO regress_id_owner;
+REVOKE EXECUTE ON FUNCTION insta521.next_id() FROM PUBLIC;
+SELECT * FROM raises('SELECT adopt_table(521, ''insta521.t'', ''id'')') \gx
+GRANT USAGE ON SCHEMA insta521 TO "regress_id app"; GRANT USAGE ON SEQUENCE insta521.table_id_seq TO "regress_id app", regress_id_group; GRANT EXECUTE ON FUNCTION insta521.next_id() TO "regress_id app", regress_id_group;
+BEGIN;
+GRANT pg_write_all_data TO regress_id_owner;
+SELECT hint FROM raises('SELECT adopt_table(521, ''insta521.t'', ''id'')');
+ROLLBACK;
+SELECT adopted FROM adopt_table(521, 'insta521.t', 'id');
+SET ROLE regress_id_app;
+INSERT INTO insta521.part (n) VALUES (1);
+SET ROLE "regress_id app";
+INSERT INTO insta521.v (n) VALUES (2);
+RESET ROLE;
+SELECT n, id_shard(id) FROM insta521.t ORDER BY n;
+
+-- A migration that runs again brings the original back.
+SELECT shard FROM adopt_shard(520);
+SELECT problem FROM shards WHERE shard = 520;
+SELECT advance_shard(520, make_id(clock_timestamp() + interval '1 minute', 520, 0, '2020-01-01')) > 0 AS advanced;
+INSERT INTO insta520.photos (title) VALUES ('ours') RETURNING id AS ours \gset
+DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); PERFORM setval('insta520.table_id_seq', 1, false); END $$;
+INSERT INTO insta520.photos (title) VALUES ('theirs') RETURNING id < :ours AS below;
+SELECT problem FROM shards WHERE shard = 520;
+-- It can be taken over again, above all ids so far.
+SELECT function, newest_id = :ours AS newest, starts_above > :ours AS above FROM adopt_shard(520);
+INSERT INTO insta520.photos (title) VALUES ('ours again') RETURNING id > :ours AS above;
+SELECT problem FROM shards WHERE shard = 520;
+SELECT * FROM raises('SELECT adopt_shard(520)');
+SELECT * FROM raises('SELECT adopt_shard(520, function => ''insta520.next_id()'')');
+SELECT proname FROM pg_proc WHERE pronamespace = 'insta520'::regnamespace ORDER BY 1;
+-- Or given back for good. What has come instead stays as it is.
+DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); PERFORM setval('insta520.table_id_seq', 1, false); END $$;
+COMMENT ON FUNCTION insta520.next_id() IS 'as the migration made it';
+BEGIN;
+SELECT unadopt_shard(520);
+SELECT proname FROM pg_proc WHERE pronamespace = 'insta520'::regnamespace ORDER BY 1;
+SELECT count(*) FROM shards WHERE shard = 520;
+SELECT shard FROM adopt_shard(520);
+ROLLBACK;
+-- Also where the kept original is lost, and where the function was dropped.
+BEGIN;
+DROP FUNCTION insta520.original_next_id();
+SELECT unadopt_shard(520);
+ROLLBACK;
+BEGIN;
+DROP FUNCTION insta520.next_id() CASCADE;
+SELECT problem FROM shards WHERE shard = 520;
+DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); END $$;
+SELECT shard FROM adopt_shard(520);
+SELECT problem FROM shards WHERE shard = 520;
+ROLLBACK;
+-- A body that is not the original's.
+BEGIN;
+CREATE OR REPLACE FUNCTION insta520.next_id() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
+SELECT problem FROM shards WHERE shard = 520;
+SELECT state, message FROM raises('SELECT adopt_shard(520, function => ''insta520.next_id()'')');
+ROLLBACK;
+-- Ids that the shard's own next_id() has generated beside a function of another name count, too.
+BEGIN;
+DO $$ BEGIN PERFORM pg_temp.original('insta527', '527', 'photo_id'); END $$;
+SELECT function FROM adopt_shard(527);
+CREATE TABLE insta527.t (id bigint DEFAULT insta527.next_id());
+INSERT INTO insta527.t VALUES (make_id(clock_timestamp() + interval '1 hour', 527, 0, '2020-01-01')) RETURNING id AS ours \gset
+DO $$ BEGIN PERFORM pg_temp.original('insta527', '527', 'photo_id'); END $$;
+SELECT problem FROM shards WHERE shard = 527;
+SELECT function, newest_id = :ours AS newest, starts_above > :ours AS above FROM adopt_shard(527);
+-- One that was closed for a move is not opened.
+DO $$ BEGIN
+    PERFORM pg_temp.original('insta527', '527', 'photo_id');
+    EXECUTE (SELECT format('ALTER SEQUENCE insta527.table_id_seq MAXVALUE %s', last_value) FROM insta527.table_id_seq);
+END $$;
+SELECT state, regexp_replace(message, '\d{12,}', 'N') AS message FROM raises('SELECT adopt_shard(527)');
+DO $$ BEGIN PERFORM setval('insta527.table_id_seq', 1, false); END $$;
+SELECT state, regexp_replace(message, '\d{12,}', 'N') AS message FROM raises('SELECT adopt_shard(527)');
+ROLLBACK;
+-- What another role puts beside it is not the shard's, and does not block its owner.
+BEGIN;
+GRANT USAGE, CREATE ON SCHEMA insta520 TO regress_id_owner;
+SET LOCAL ROLE regress_id_owner;
+CREATE FUNCTION insta520.a() RETURNS bigint LANGUAGE sql RETURN public.shard_next_id(520, 'insta520.table_id_seq', '2020-01-01 00:00+00');
+CREATE FUNCTION insta520.original_a() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 23) | (520 << 10) | (nextval('a..b') % 1024);
+END $$;
+CREATE FUNCTION insta520.original_missing() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 23) | (520 << 10) | (nextval('insta520.table_id_seq') % 1024);
+END $$;
+RESET ROLE;
+SELECT problem FROM shards WHERE shard = 520;
+DROP FUNCTION insta520.original_missing();
+SELECT function, newest_id IS NOT NULL AS newest FROM adopt_shard(520);
+SELECT problem FROM shards WHERE shard = 520;
+DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); END $$;
+SELECT unadopt_shard(520);
+SELECT 'insta520.a()'::regprocedure AS still_there;
+ROLLBACK;
+-- Of another shard or epoch, or on another sequence.
+BEGIN;
+DO $$ BEGIN PERFORM pg_temp.original('insta520', '520', epoch => '1577836800001'); END $$;
+SELECT * FROM raises('SELECT adopt_shard(520)');
+DO $$ BEGIN PERFORM pg_temp.original('insta520', '520', sequence => 'second'); END $$;
+SELECT state, message FROM raises('SELECT adopt_shard(520)');
+ROLLBACK;
+-- Functions that are lost.
+DROP FUNCTION insta521.id_time(bigint), insta521.epoch();
+SELECT problem FROM shards WHERE shard = 521;
+SELECT create_shard(521, if_not_exists => true);
+SELECT problem FROM shards WHERE shard = 521;
+SET ROLE regress_id_app;
+SELECT shard, problem FROM shards WHERE shard IN (520, 521) ORDER BY shard;
+RESET ROLE;
+
+-- A shard, that is: nothing to take over.
+SELECT * FROM raises('SELECT adopt_shard(521)');
+DO $$ BEGIN PERFORM pg_temp.original('insta522', '521'); END $$;
+SELECT * FROM raises('SELECT adopt_shard(521, ''insta522'')') \gx
+ALTER SEQUENCE insta522.table_id_seq AS bigint INCREMENT 1 NO MAXVALUE NO CYCLE;
+SELECT id_shard(next_id(521, 'insta522.table_id_seq', '2020-01-01 00:00:00+00')), id_time(next_id(521, 'insta522.table_id_seq', '2020-01-01 00:00:00+00'), '2020-01-01') - clock_timestamp() < '1 s' AS now;
+-- What cannot be taken over, without being named.
+CREATE SCHEMA insta523;
+CREATE SEQUENCE insta523.table_id_seq;
+CREATE FUNCTION insta523.helper() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
+CREATE FUNCTION insta523.next_id() RETURNS bigint LANGUAGE sql AS $$
+    SELECT (((extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1577836800000) << 23) | (523 << 10) | (nextval('insta523.table_id_seq') % 1024) $$;
+SELECT * FROM raises('SELECT adopt_shard(523)') \gx
+CREATE FUNCTION insta523.wide() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 22) | (7 << 12) | (nextval('other') % 4096);
+END $$;
+SELECT message FROM raises('SELECT adopt_shard(523)');
+DROP SCHEMA insta523 CASCADE;
+CREATE SCHEMA insta523;
+CREATE SEQUENCE insta523.table_id_seq;
+CREATE FUNCTION insta523.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 23) | (523 << 10)
+        | MOD(1024 + MOD(nextval('insta523.table_id_seq'), 1024), 1024);
+END $$;
+SELECT shard FROM adopt_shard(523, dry_run => true);
+
+-- Two functions on one sequence.
+DO $$ BEGIN PERFORM pg_temp.original('insta524', '524'); PERFORM pg_temp.original('insta524', '524', 'other_id'); END $$;
+SELECT * FROM raises('SELECT adopt_shard(524, function => ''insta524.next_id()'')') \gx
+DROP FUNCTION insta524.other_id();
+SET check_function_bodies = off;
+CREATE FUNCTION insta524.by_name(n int) RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''"table_id_seq"'') + n';
+SELECT message FROM raises('SELECT adopt_shard(524)');
+DROP FUNCTION insta524.by_name(int);
+CREATE FUNCTION public.parsed() RETURNS bigint LANGUAGE sql RETURN nextval('insta524.table_id_seq');
+SELECT message FROM raises('SELECT adopt_shard(524)');
+DROP FUNCTION public.parsed();
+-- Those of a role that cannot use the sequence do not count, nor others that only look.
+CREATE SCHEMA regress_id_owner AUTHORIZATION regress_id_owner;
+SET ROLE regress_id_owner;
+CREATE FUNCTION regress_id_owner.useless() RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''insta524.table_id_seq'') + nextval(''a..b'')';
+RESET ROLE;
+CREATE FUNCTION insta524.looks() RETURNS bigint LANGUAGE sql RETURN (SELECT last_value FROM insta524.table_id_seq);
+CREATE FUNCTION insta524.elsewhere() RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''table_id_seq2'') -- nextval(''table_id_seq'')';
+RESET check_function_bodies;
+SELECT shard FROM adopt_shard(524);
+
+-- Several functions of one shard, each with its own sequence, by turns.
+DO $$ BEGIN
+    PERFORM pg_temp.original('insta525', '525', 'photos_next_id', 'photos_id_seq');
+    PERFORM pg_temp.original('insta525', '525', 'likes_next_id', 'likes_id_seq');
+END $$;
+CREATE TABLE insta525.photos (id bigint PRIMARY KEY DEFAULT insta525.photos_next_id(), n int);
+CREATE TABLE insta525.likes (id bigint PRIMARY KEY DEFAULT insta525.likes_next_id(), n int);
+INSERT INTO insta525.photos (n) SELECT generate_series(1, 3);
+INSERT INTO insta525.likes (n) SELECT generate_series(1, 5);
+SELECT * FROM raises('SELECT adopt_shard(525)');
+SELECT function, sequence FROM adopt_shard(525, function => 'insta525.photos_next_id()');
+SELECT function, sequence, newest_id = (SELECT max(id) FROM insta525.likes) AS newest, starts_above > newest_id AS above FROM adopt_shard(525);
+INSERT INTO insta525.likes (n) VALUES (6) RETURNING id_shard(id), id > (SELECT max(id) FROM insta525.likes) AS above, id_seq(id);
+SELECT * FROM raises('SELECT adopt_shard(525)');
+SELECT shard, sequence, problem FROM shards WHERE shard = 525;
+-- One of them comes back.
+DO $$ BEGIN PERFORM pg_temp.original('insta525', '525', 'likes_next_id', 'likes_id_seq'); END $$;
+SELECT problem FROM shards WHERE shard = 525;
+SELECT function FROM adopt_shard(525);
+SELECT problem FROM shards WHERE shard = 525;
+DROP FUNCTION insta525.likes_next_id() CASCADE;
+SELECT problem FROM shards WHERE shard = 525;
+DO $$ BEGIN PERFORM pg_temp.original('insta525', '525', 'likes_next_id', 'likes_id_seq'); END $$;
+SELECT function FROM adopt_shard(525);
+SELECT unadopt_shard(525);
+SELECT p.oid::regprocedure, lanname FROM pg_proc AS p JOIN pg_language AS l ON l.oid = prolang WHERE pronamespace = 'insta525'::regnamespace ORDER BY proname;
+-- The one that is called next_id comes first, since that name is the shard's.
+DO $$ BEGIN PERFORM pg_temp.original('insta525', '525'); END $$;
+SELECT * FROM raises('SELECT adopt_shard(525, function => ''insta525.photos_next_id()'')');
+SELECT function FROM adopt_shard(525, function => 'insta525.next_id()');
+SELECT function FROM adopt_shard(525, function => 'insta525.photos_next_id()');
+SELECT function FROM adopt_shard(525);
+SELECT unadopt_shard(525);
+SELECT count(*) FROM pg_proc WHERE pronamespace = 'insta525'::regnamespace;
+
+-- What only the caller says is compared with the newest id.
+DO $$ BEGIN PERFORM pg_temp.original('insta526', 'current_setting(''app.shard'')::int', epoch => 'current_setting(''app.epoch'')::bigint'); END $$;
+CREATE TABLE insta526.photos (id bigint PRIMARY KEY DEFAULT insta526.next_id());
+SET app.shard = 526;
+SET app.epoch = '1577836800000';
+INSERT INTO insta526.photos VALUES (7);
+SELECT shard FROM adopt_shard(527, 'insta526', epoch => '2019-01-01', dry_run => true); -- no id to compare with
+INSERT INTO insta526.photos DEFAULT VALUES;
+SELECT state, regexp_replace(message, '\d{12,}', 'N') AS message, hint FROM raises('SELECT adopt_shard(527, ''insta526'', epoch => ''2020-01-01'')') \gx
+SELECT state, regexp_replace(message, '\d{12,}', 'N') ~ '^by the epoch 2019-01-01 00:00:00\+00 the newest id N in insta526.photos.id is of 20\d\d-.*, which is not the last hour$' AS message, hint
+FROM raises('SELECT adopt_shard(526, epoch => ''2019-01-01'')') \gx
+SELECT state FROM raises('SELECT adopt_shard(526, epoch => ''2020-01-01 01:00'', dry_run => true)');
+SELECT state FROM raises('SELECT adopt_shard(526, epoch => ''2019-12-31 23:00'', dry_run => true)');
+SELECT state FROM raises('SELECT adopt_shard(526, epoch => ''2021-01-01'', dry_run => true)');
+SELECT shard, epoch FROM adopt_shard(526, epoch => '2020-01-01', dry_run => true);
+-- What the body says is not: a table may have ids of other shards, and of years ago.
+DELETE FROM insta526.photos;
+INSERT INTO insta526.photos VALUES (make_id('2022-01-01', 9, 0, '2020-01-01'));
+SELECT state FROM raises('SELECT adopt_shard(526, epoch => ''2020-01-01'', dry_run => true)');
+DO $$ BEGIN PERFORM pg_temp.original('insta526', '526'); END $$;
+SELECT shard, epoch FROM adopt_shard(526);
+
+\set VERBOSITY terse
+DROP SCHEMA insta520, insta521, insta522, insta523, insta524, insta525, insta526, regress_id_owner CASCADE;
+DROP FUNCTION raises;
+DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;
