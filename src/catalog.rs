@@ -237,18 +237,16 @@ pub fn visit_functions(named: Named, mut visit: impl FnMut(&Function)) {
     }
 }
 
-/// The functions that depend on a relation, say by a `regclass` constant in a parsed body; as the catalog is now.
-pub fn functions_that_need(relation: Oid) -> Vec<Oid> {
+/// The functions that depend on an object of this class, say on a relation by a `regclass` constant in a parsed body, or on
+/// the schema that they are in; as the catalog is now.
+pub fn functions_that_need(class: Oid, object: Oid) -> Vec<Oid> {
     let mut functions = vec![];
     // SAFETY: a scan of a catalog as PostgreSQL's own code does it; the keys outlive it. An error on the way ends it with
     // the transaction.
     unsafe {
         let depend = pg_sys::table_open(sys::DependRelationId.into(), pg_sys::AccessShareLock as c_int);
         let mut keys = [pg_sys::ScanKeyData::default(); 2];
-        let values = [
-            (sys::Anum_pg_depend_refclassid, pg_sys::RelationRelationId),
-            (sys::Anum_pg_depend_refobjid, relation),
-        ];
+        let values = [(sys::Anum_pg_depend_refclassid, class), (sys::Anum_pg_depend_refobjid, object)];
         for (key, (column, value)) in keys.iter_mut().zip(values) {
             let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
             pg_sys::ScanKeyInit(key, column, equal, pg_sys::F_OIDEQ.into(), value.into());

@@ -31,7 +31,7 @@ use crate::known::{self, Era};
 use crate::names;
 use crate::oid_types::Regclass;
 use crate::query::select_latest;
-use crate::sequence::{self, Attempt, Clock, Shut, Site};
+use crate::sequence::{self, Attempt, Clock, Shut, Site, Taker};
 use crate::settings;
 use crate::sys;
 use pgrx::pg_sys::{self, Oid};
@@ -340,13 +340,24 @@ fn attempt_to_open(clock: Clock, site: Site, told: i64, function: &'static str) 
     if let Some(others) = &others {
         copies = others.close(attempt)?;
     }
-    // Each copy names the node that has taken it over last. One that is not here to tell may have made more ids.
+    // Each copy names the node that has taken it over last. One that is not here to tell may have made more ids. Where one
+    // copy has lost the name, another has it: a taker puts it on record everywhere.
     let has_told = |group: i32| {
         place.home.is_some() && group == place.group || copies.iter().any(|(told, _)| *told == group)
     };
-    let named = copies.iter().filter_map(|(_, copy)| copy.taken_by).chain(own.taken_by);
-    if let Some(lost) = named.into_iter().find(|group| !has_told(*group)).filter(|_| site != Site::AsTold) {
-        return Err(Error::LastHomeLost { name: name(), group: lost });
+    let takers: Vec<Taker> = copies.iter().map(|(_, copy)| copy.taken_by).chain([own.taken_by]).collect();
+    let mut named = takers.iter().filter_map(|taker| match taker {
+        Taker::Node(group) => Some(*group),
+        _ => None,
+    });
+    let is_named = named.clone().next().is_some();
+    if site != Site::AsTold {
+        if let Some(lost) = named.find(|group| !has_told(*group)) {
+            return Err(Error::LastHomeLost { name: name(), group: lost });
+        }
+        if !is_named && takers.contains(&Taker::Unknown) {
+            return Err(Error::LastHomeUnknown { name: name() });
+        }
     }
     let floor = copies.iter().map(|(_, copy)| copy.above).fold(told, i64::max);
     Ok(sequence::raise(clock, site, attempt, floor, function)?
@@ -497,16 +508,16 @@ impl OtherCopies {
 
 /// What a node has answered: its value, and where there is one the group.
 fn told(said: &str) -> Option<Shut> {
-    let (above, taken_by) = match said.split_once(' ') {
+    let (above, group) = match said.split_once(' ') {
         Some((above, group)) => (above, Some(group.parse().ok()?)),
         None => (said, None),
     };
-    Some(Shut { above: above.parse().ok()?, taken_by })
+    Some(Shut { above: above.parse().ok()?, taken_by: Taker::of_column(group)? })
 }
 
 /// `_close_sequence(seq, for_group, attempt)`: closes this node's copy of a sequence for the node of that group, which
 /// opens its own. Returns a value greater than all that this copy has issued, and the group of the node that took it over
-/// before; that stays on record. A step of `next_id` on another node; `attempt`, 0 to 2^30 - 1, tells its tries apart.
+/// before, NULL for nobody and -1 where that is not known; it stays on record. A step of `next_id` on another node; `attempt`, 0 to 2^30 - 1, tells its tries apart.
 /// Where this node is the home after all, the next call of `next_id` here takes the sequence back.
 ///
 /// # Errors
@@ -526,7 +537,7 @@ fn close_sequence(
     let (sequence, _, attempt) = arguments_of_step(seq, for_group, attempt)?;
     let tells =
         settings::with(HAND_OVER_TIMEOUT, || sequence::close(sequence, attempt, "_close_sequence()"))?;
-    Ok(TableIterator::once((tells.above, tells.taken_by)))
+    Ok(TableIterator::once((tells.above, tells.taken_by.to_column())))
 }
 
 /// `_name_sequence_taker(seq, for_group, attempt)`: puts on record that the node of that group takes the sequence over.
@@ -542,9 +553,9 @@ fn name_sequence_taker(
     for_group: Option<i32>,
     attempt: Option<i32>,
 ) -> Result<bool, pg_sys::panic::ErrorReport> {
-    let (sequence, group, attempt) = arguments_of_step(seq, for_group, attempt)?;
+    let (sequence, taker, attempt) = arguments_of_step(seq, for_group, attempt)?;
     let is_named = settings::with(HAND_OVER_TIMEOUT, || {
-        sequence::name_taker(sequence, group, attempt, "_name_sequence_taker()")
+        sequence::name_taker(sequence, taker, attempt, "_name_sequence_taker()")
     })?;
     Ok(is_named)
 }
@@ -553,16 +564,16 @@ fn arguments_of_step(
     seq: Option<Regclass>,
     for_group: Option<i32>,
     attempt: Option<i32>,
-) -> Result<(Oid, i32, Attempt), Error> {
+) -> Result<(Oid, Taker, Attempt), Error> {
     let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
     let group = not_null(for_group, Argument::Group)?;
     // The name of a node that is not there would keep the sequence closed.
-    if !sequence::is_group(group) || sys::has_citus() && !is_node(group) {
-        return Err(Error::GroupUnknown(group));
-    }
+    let taker = Taker::node(group)
+        .filter(|_| !sys::has_citus() || is_node(group))
+        .ok_or_else(|| Error::GroupUnknown(group))?;
     let number = not_null(attempt, Argument::Attempt)?;
     let attempt = Attempt::new(number).ok_or_else(|| Error::AttemptOutOfRange(number))?;
-    Ok((sequence, group, attempt))
+    Ok((sequence, taker, attempt))
 }
 
 /// What nodes with version 0.3.0 ask. They would go on where a home is lost, so they get no answer.
@@ -588,9 +599,10 @@ mod tests {
 
     #[test]
     fn answers_are_understood() {
-        assert_eq!(told("5"), Some(Shut { above: 5, taken_by: None }));
-        assert_eq!(told("-5 0"), Some(Shut { above: -5, taken_by: Some(0) }));
-        for said in ["", " ", "5 ", "x", "5 x", "5 6 7", "5|6"] {
+        assert_eq!(told("5"), Some(Shut { above: 5, taken_by: Taker::Nobody }));
+        assert_eq!(told("-5 0"), Some(Shut { above: -5, taken_by: Taker::Node(0) }));
+        assert_eq!(told("5 -1"), Some(Shut { above: 5, taken_by: Taker::Unknown }));
+        for said in ["", " ", "5 ", "x", "5 x", "5 6 7", "5|6", "5 -2"] {
             assert_eq!(told(said), None, "{said}");
         }
     }

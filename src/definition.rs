@@ -79,11 +79,19 @@ pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
 
 /// The shards that a sequence serves: one, unless its owner has made more.
 pub fn served_by(sequence: Oid) -> Vec<Definition> {
-    catalog::functions_that_need(sequence)
-        .into_iter()
-        .filter_map(|function| read(&catalog::function(function)?))
-        .filter(|definition| definition.clock.sequence == sequence)
-        .collect()
+    let mut found = defined_by(catalog::functions_that_need(pg_sys::RelationRelationId, sequence));
+    found.retain(|definition| definition.clock.sequence == sequence);
+    found
+}
+
+/// The shards that the schema of a sequence is.
+pub fn in_schema_of(sequence: Oid) -> Vec<Definition> {
+    let Some(relation) = catalog::relation(sequence) else { return vec![] };
+    defined_by(catalog::functions_that_need(pg_sys::NamespaceRelationId, relation.schema))
+}
+
+fn defined_by(functions: Vec<Oid>) -> Vec<Definition> {
+    functions.into_iter().filter_map(|function| read(&catalog::function(function)?)).collect()
 }
 
 /// Visits every shard of the database, as far as each can be found by its number.

@@ -188,6 +188,8 @@ pub enum Error {
     CoordinatorUnknown { name: String },
     #[error("sequence {name} was at home on the node of group {group} before, which is not in use")]
     LastHomeLost { name: String, group: i32 },
+    #[error("it is not known which node sequence {name} was at home on before")]
+    LastHomeUnknown { name: String },
     #[error("sequence {0} serves next_id()")]
     SequenceOfAShard(String),
     #[error("sequence {name} is not handed over by node {node} to role {role}: {}", said.trim())]
@@ -198,8 +200,12 @@ pub enum Error {
     AttemptOutOfRange(i32),
     #[error("this node has instagram_id {}, which does not hand over sequences to older versions", env!("CARGO_PKG_VERSION"))]
     NodeOutdated,
-    #[error("permission denied for sequence {name}: it serves shard {shard} with the epoch {epoch}")]
-    SequenceServesAnother { name: String, shard: u16, epoch: String, role: String },
+    #[error("permission denied for sequence {name}: it {} shard {shard} with the epoch {epoch}", if *serves {
+        "serves"
+    } else {
+        "is in the schema of"
+    })]
+    SequenceServesAnother { name: String, shard: u16, serves: bool, epoch: String, role: String },
     #[error("table {table} cannot get ids by a trigger: several nodes have a copy of each of its rows")]
     TableReplicated { table: String },
     #[error("assign_id() is not called as it is meant to be")]
@@ -251,6 +257,7 @@ impl Error {
             | Error::AtHomeElsewhere { .. }
             | Error::CopyOfAnotherGroup { .. }
             | Error::LastHomeLost { .. }
+            | Error::LastHomeUnknown { .. }
             | Error::SequenceOfAShard(_)
             | Error::NodeOutdated
             | Error::TableReplicated { .. }
@@ -542,12 +549,20 @@ impl Error {
             Error::CoordinatorUnknown { .. } => {
                 "Tell the workers of it: SELECT citus_set_coordinator_host('its name'), on the coordinator.".into()
             }
+            Error::LastHomeUnknown { .. } => {
+                "nextval(), setval() or a dump has written to every copy of the sequence that was closed. Say above which id to go on, with \
+                 advance_shard() and, say, the largest one in the shard's tables."
+                    .into()
+            }
             Error::LastHomeLost { .. } => {
                 "Only that node knows all ids of the sequence: activate it again. If it is lost for good, say above which id to go on, \
                  with advance_shard() and, say, the largest one in the shard's tables; then never activate it again."
                     .into()
             }
             Error::NodeOutdated => "Install the same version on all nodes, and run ALTER EXTENSION instagram_id UPDATE.".into(),
+            Error::SequenceServesAnother { name, role, serves: false, .. } => format!(
+                "Use that epoch, or a sequence in another schema. With GRANT UPDATE ON SEQUENCE {name} TO {role} it can be used for any epoch."
+            ),
             Error::SequenceServesAnother { name, shard, role, .. } => format!(
                 "Use next_id({shard}), or another sequence. With GRANT UPDATE ON SEQUENCE {name} TO {role} it can be used for any shard and epoch."
             ),

@@ -5,7 +5,7 @@
 //! of a sequence that an ancient release let someone `SELECT FOR UPDATE`, which nothing here looks at.
 
 use crate::citus::{self, Standing};
-use crate::definition;
+use crate::definition::{self, Definition};
 use crate::epoch::{Epoch, US_PER_MS};
 use crate::error::{Error, Unfit};
 use crate::known::{self, Era, Facts, Known, Permit, Safe, Valid};
@@ -91,8 +91,44 @@ impl Site {
 pub struct Shut {
     /// A value greater than all that it has issued.
     pub above: i64,
-    /// The group of the node that took it over last, where one has.
-    pub taken_by: Option<i32>,
+    pub taken_by: Taker,
+}
+
+/// The node that took a copy over last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taker {
+    Nobody,
+    /// The node of this group, 0 to [`Taker::GROUP_MAX`].
+    Node(i32),
+    /// There was one, and something that knows nothing of it has written to the sequence since: `nextval`, or `setval` of a
+    /// dump or `pg_upgrade`.
+    Unknown,
+}
+
+impl Taker {
+    const GROUP_MAX: i32 = (1 << 30) - 3;
+
+    /// The node of a group, if that can be put on record.
+    pub fn node(group: i32) -> Option<Taker> {
+        (0..=Taker::GROUP_MAX).contains(&group).then_some(Taker::Node(group))
+    }
+
+    /// As a column of a result has it: NULL for nobody, -1 where it is not known.
+    pub fn to_column(self) -> Option<i32> {
+        match self {
+            Taker::Nobody => None,
+            Taker::Node(group) => Some(group),
+            Taker::Unknown => Some(-1),
+        }
+    }
+
+    pub fn of_column(column: Option<i32>) -> Option<Taker> {
+        match column {
+            None => Some(Taker::Nobody),
+            Some(-1) => Some(Taker::Unknown),
+            Some(group) => Taker::node(group),
+        }
+    }
 }
 
 /// The number of one node's try to open its copy, 0 to [`Attempt::MAX`], drawn at random. It tells the steps of this try
@@ -216,7 +252,8 @@ pub fn take(request: Request) -> Result<Run, Error> {
 }
 
 /// Finds out whether a role that may use a sequence, and no more than that, may take ids of this shard and epoch from it.
-/// One that serves a shard is for that: by another epoch it could be taken years ahead of the clock, to the end of its ids.
+/// By another epoch a sequence could be taken years ahead of the clock, to the end of its ids. So one that serves a shard is
+/// for that, and another one that is in the schema of a shard counts from the shard's epoch.
 ///
 /// # Errors
 ///
@@ -224,18 +261,21 @@ pub fn take(request: Request) -> Result<Run, Error> {
 #[cold]
 fn find_permit(clock: Clock, shard: Shard) -> Result<(), Error> {
     let era = known::era();
+    let refuse = |of: &Definition, serves: bool| {
+        let (name, role) = (names::relation(clock.sequence), names::current_role());
+        let epoch = names::time(of.clock.epoch.at());
+        Err(Error::SequenceServesAnother { name, shard: of.shard.number(), serves, epoch, role })
+    };
     let served = definition::served_by(clock.sequence);
-    let permit = if served.is_empty() {
-        Permit::Any
-    } else if served.iter().any(|served| served.shard == shard && served.clock.epoch == clock.epoch) {
-        Permit::Only(shard, clock.epoch)
-    } else {
-        return Err(Error::SequenceServesAnother {
-            name: names::relation(clock.sequence),
-            shard: served[0].shard.number(),
-            epoch: names::time(served[0].clock.epoch.at()),
-            role: names::current_role(),
-        });
+    let beside = if served.is_empty() { definition::in_schema_of(clock.sequence) } else { vec![] };
+    let is_epoch = |of: &&Definition| of.clock.epoch == clock.epoch;
+    let permit = match (served.first(), beside.first()) {
+        (None, None) => Permit::Any,
+        (Some(first), _) if !served.iter().filter(is_epoch).any(|of| of.shard == shard) => {
+            return refuse(first, true);
+        }
+        (None, Some(first)) if !beside.iter().any(|of| is_epoch(&of)) => return refuse(first, false),
+        _ => Permit::Only(shard, clock.epoch),
     };
     known::remember_permit(clock.sequence, era, permit);
     Ok(())
@@ -344,18 +384,20 @@ pub fn open(clock: Clock, site: Site, attempt: Attempt, function: &'static str) 
 /// Closes a copy for another node's attempt to open its own; returns what it tells. Who took it over last stays on record
 /// until [`name_taker`]. By then that is safe from a crash. Wants UPDATE on the sequence.
 pub fn close(sequence: Oid, attempt: Attempt, function: &'static str) -> Result<Shut, Error> {
+    // SAFETY: inside `guarded`, with the page locked.
     on_any_node(sequence, function, |page, known| unsafe { page.close(attempt, known) })
 }
 
-/// Puts on record that the node of this group takes the copy over. Returns false, and does nothing, where the copy is not
+/// Puts on record which node takes the copy over. Returns false, and does nothing, where the copy is not
 /// closed for that attempt any more. By then that is safe from a crash. Wants UPDATE on the sequence.
 pub fn name_taker(
     sequence: Oid,
-    group: i32,
+    taker: Taker,
     attempt: Attempt,
     function: &'static str,
 ) -> Result<bool, Error> {
-    on_any_node(sequence, function, |page, known| unsafe { page.name_taker(group, attempt, known) })
+    // SAFETY: inside `guarded`, with the page locked.
+    on_any_node(sequence, function, |page, known| unsafe { page.name_taker(taker, attempt, known) })
 }
 
 fn on_any_node<T: Copy>(
@@ -694,12 +736,26 @@ unsafe fn forget_relation(sequence: Oid) {
     }
 }
 
+/// The `last_value` of a closed copy is this and what it tells. No id has such a value. So `nextval`, which opens any
+/// sequence, does not open it for `next_id`, and what it tells is in a dump, and outlasts `pg_upgrade`.
+const CLOSED: i64 = 1 << 61;
+
+/// What a closed copy has for `last_value`.
+fn closed_value(above: i64) -> i64 {
+    CLOSED + above.clamp(0, VALUE_MAX + 1)
+}
+
+/// What a closed copy tells by its `last_value`; `None` for any other copy, and for those that 0.3.0 has closed.
+fn told_by(last_value: i64) -> Option<i64> {
+    // Room for as many calls of `nextval` as there are values.
+    (CLOSED..CLOSED + 2 * VALUE_MAX).contains(&last_value).then(|| last_value - CLOSED)
+}
+
 /// What a closed copy of a sequence has for `log_cnt`, which means nothing to PostgreSQL while it is not called: 0 where it
 /// is as Citus has made it, and otherwise a mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Mark {
-    /// The group of the node that took the copy over last, 0 to [`Mark::GROUP_MAX`].
-    taken_by: Option<i32>,
+    taken_by: Taker,
     stage: Stage,
 }
 
@@ -715,8 +771,7 @@ enum Stage {
 impl Mark {
     /// Set in a mark; those of 0.3.0 are smaller.
     const FLAG: i64 = 1 << 62;
-    const GROUP_SHIFT: u32 = 2 + Attempt::BITS;
-    const GROUP_MAX: i32 = (1 << (62 - Self::GROUP_SHIFT)) - 2;
+    const TAKER_SHIFT: u32 = 2 + Attempt::BITS;
 
     fn to_log_cnt(self) -> i64 {
         let (stage, attempt) = match self.stage {
@@ -724,32 +779,35 @@ impl Mark {
             Stage::Opening(Attempt(number)) => (1, number),
             Stage::ClosedFor(Attempt(number)) => (2, number),
         };
-        let group = self.taken_by.map_or(0, |group| i64::from(group) + 1);
-        Mark::FLAG | group << Mark::GROUP_SHIFT | i64::from(attempt) << 2 | stage
+        let taker = match self.taken_by {
+            Taker::Nobody => 0,
+            Taker::Unknown => 1,
+            Taker::Node(group) => i64::from(group) + 2,
+        };
+        Mark::FLAG | taker << Mark::TAKER_SHIFT | i64::from(attempt) << 2 | stage
     }
 
     /// What a closed copy has; `None` where it is as Citus has made it.
     fn of_log_cnt(log_cnt: i64) -> Option<Mark> {
         if log_cnt & Mark::FLAG == 0 {
             // 0.3.0 has 2 for nobody, 2 more for each group, and an odd number while it opens.
-            let group = (log_cnt - 2) / 2 - 1;
-            let taken_by = i32::try_from(group).ok().filter(|group| *group >= 0);
+            let group = i32::try_from((log_cnt - 2) / 2 - 1).ok();
+            let taken_by = group.and_then(Taker::node).unwrap_or(Taker::Nobody);
             return (log_cnt != 0).then_some(Mark { taken_by, stage: Stage::Closed });
         }
-        let group = (log_cnt & !Mark::FLAG) >> Mark::GROUP_SHIFT;
+        let taken_by = match (log_cnt & !Mark::FLAG) >> Mark::TAKER_SHIFT {
+            0 => Taker::Nobody,
+            1 => Taker::Unknown,
+            group => Taker::Node((group - 2) as i32),
+        };
         let attempt = Attempt((log_cnt >> 2) as i32 & Attempt::MAX);
         let stage = match log_cnt & 3 {
             1 => Stage::Opening(attempt),
             2 => Stage::ClosedFor(attempt),
             _ => Stage::Closed,
         };
-        Some(Mark { taken_by: (group > 0).then(|| group as i32 - 1), stage })
+        Some(Mark { taken_by, stage })
     }
-}
-
-/// Whether a node of this group can be put on record.
-pub fn is_group(group: i32) -> bool {
-    (0..=Mark::GROUP_MAX).contains(&group)
 }
 
 #[cfg(test)]
@@ -762,27 +820,51 @@ mod tests {
         let stages = attempts
             .into_iter()
             .flat_map(|attempt| [Stage::Closed, Stage::ClosedFor(attempt), Stage::Opening(attempt)]);
+        let takers = [0, 1, Taker::GROUP_MAX].map(Taker::Node);
         for stage in stages {
-            for taken_by in [None, Some(0), Some(1), Some(Mark::GROUP_MAX)] {
+            for taken_by in takers.into_iter().chain([Taker::Nobody, Taker::Unknown]) {
                 let mark = Mark { taken_by, stage };
                 assert!(mark.to_log_cnt() > 0);
                 assert_eq!(Mark::of_log_cnt(mark.to_log_cnt()), Some(mark));
+                assert_eq!(Taker::of_column(taken_by.to_column()), Some(taken_by));
             }
         }
         assert_eq!(Mark::of_log_cnt(0), None);
+        assert_eq!([-2, Taker::GROUP_MAX + 1].map(|group| Taker::of_column(Some(group))), [None, None]);
     }
 
     #[test]
     fn marks_of_0_3_0_are_understood() {
-        let taken_by = |log_cnt| Mark::of_log_cnt(log_cnt).map(|mark| mark.taken_by);
-        let old = |group: Option<i32>, opening: i64| {
-            2 + 2 * group.map_or(0, |group| i64::from(group) + 1) + opening
-        };
-        for group in [None, Some(0), Some(1), Some(7), Some(i32::MAX)] {
-            for opening in [0, 1] {
-                assert_eq!(taken_by(old(group, opening)), Some(group));
+        let old = |group: i64, opening: i64| 2 + 2 * (group + 1) + opening;
+        for opening in [0, 1] {
+            for (group, taken_by) in [(-1, Taker::Nobody), (0, Taker::Node(0)), (7, Taker::Node(7))] {
+                let mark = Mark { taken_by, stage: Stage::Closed };
+                assert_eq!(Mark::of_log_cnt(old(group, opening)), Some(mark));
             }
         }
+    }
+
+    #[test]
+    fn closed_copies_tell_what_they_were_closed_with() {
+        for above in [0, 1, 5000, VALUE_MAX, VALUE_MAX + 1] {
+            assert_eq!(told_by(closed_value(above)), Some(above));
+        }
+        assert_eq!(
+            [i64::MIN, i64::MAX].map(|above| told_by(closed_value(above))),
+            [Some(0), Some(VALUE_MAX + 1)]
+        );
+        assert_eq!([0, 1, VALUE_MAX, VALUE_MAX + 1, CLOSED - 1, i64::MAX].map(told_by), [None; 6]);
+        let tells = |last_value, log_cnt, is_called| {
+            SequencePage::tell(sys::FormData_pg_sequence_data { last_value, log_cnt, is_called })
+        };
+        let mark = Mark { taken_by: Taker::Node(3), stage: Stage::Closed };
+        assert_eq!(tells(closed_value(7), mark.to_log_cnt(), 0), Shut { above: 7, taken_by: Taker::Node(3) });
+        // As Citus has made it, open, opened by nextval(), from a dump, of 0.3.0.
+        assert_eq!(tells((3 << 48) + 1, 0, 0), Shut { above: 0, taken_by: Taker::Nobody });
+        assert_eq!(tells(7, 32, 1), Shut { above: 8, taken_by: Taker::Nobody });
+        assert_eq!(tells(closed_value(7), 32, 1), Shut { above: 8, taken_by: Taker::Unknown });
+        assert_eq!(tells(closed_value(7), 0, 0), Shut { above: 7, taken_by: Taker::Unknown });
+        assert_eq!(tells(7, 10, 0), Shut { above: 7, taken_by: Taker::Node(3) });
     }
 }
 
@@ -851,7 +933,7 @@ impl<'a> SequencePage<'a> {
                 if site.wants_open() && self.is_shut(data) {
                     return Err(Refusal::Shut);
                 }
-                if data.log_cnt != 0 {
+                if data.log_cnt != 0 || told_by(data.last_value).is_some() {
                     return Err(Refusal::OfAShard);
                 }
                 if self.facts.has_range_of_node {
@@ -871,6 +953,9 @@ impl<'a> SequencePage<'a> {
             let run = match next {
                 Next::Take(run) => run,
                 Next::Wait { ticks } => return Ok(Outcome::Wait(Wait { state, lsn, clock_us, ticks })),
+                Next::Exhausted if told_by(state.last_value).is_some() => {
+                    return Err(if site.wants_open() { Refusal::Shut } else { Refusal::OfAShard });
+                }
                 Next::Exhausted => {
                     let (last_value, min_value) = (state.last_value, self.facts.min_value);
                     return Err(Refusal::Exhausted { last_value, min_value });
@@ -909,7 +994,7 @@ impl<'a> SequencePage<'a> {
     /// Whether this copy must be opened first. One that was closed tells by itself, also in a session that has not heard of
     /// Citus yet.
     fn is_shut(self, data: sys::FormData_pg_sequence_data) -> bool {
-        data.is_called == 0 && (self.facts.is_copy || data.log_cnt != 0)
+        told_by(data.last_value).is_some() || data.is_called == 0 && (self.facts.is_copy || data.log_cnt != 0)
     }
 
     /// The mark of a closed copy.
@@ -920,10 +1005,14 @@ impl<'a> SequencePage<'a> {
     /// What a copy tells, closed or not. Where one starts that was never called is no time; what Citus lets the copies of
     /// group 2 and above start with would be years ahead.
     fn tell(data: sys::FormData_pg_sequence_data) -> Shut {
-        match (data.is_called, SequencePage::mark(data)) {
-            (0, None) => Shut { above: 0, taken_by: None },
-            (0, Some(mark)) => Shut { above: data.last_value, taken_by: mark.taken_by },
-            _ => Shut { above: data.last_value.saturating_add(1), taken_by: None },
+        let is_called = data.is_called != 0;
+        match (told_by(data.last_value), SequencePage::mark(data)) {
+            (told, Some(mark)) => Shut { above: told.unwrap_or(data.last_value), taken_by: mark.taken_by },
+            (Some(told), None) => Shut { above: told + i64::from(is_called), taken_by: Taker::Unknown },
+            (None, None) if is_called => {
+                Shut { above: data.last_value.saturating_add(1), taken_by: Taker::Nobody }
+            }
+            (None, None) => Shut { above: 0, taken_by: Taker::Nobody },
         }
     }
 
@@ -951,7 +1040,7 @@ impl<'a> SequencePage<'a> {
             else {
                 return Ok(false);
             };
-            self.write_shut(data.last_value.max(floor), mark, known);
+            self.write_shut(SequencePage::tell(data).above.max(floor), mark, known);
             self.flush();
             Ok(true)
         }
@@ -966,7 +1055,7 @@ impl<'a> SequencePage<'a> {
                 return Ok(false);
             }
             let now_ms = elapsed_us(epoch).div_euclid(US_PER_MS);
-            let floor = data.last_value.min(VALUE_MAX);
+            let floor = SequencePage::tell(data).above.min(VALUE_MAX);
             self.step(floor, tick::durability(data.last_value, 0, floor, now_ms, true), known);
             Ok(true)
         }
@@ -985,15 +1074,15 @@ impl<'a> SequencePage<'a> {
     }
 
     /// See [`name_taker`].
-    unsafe fn name_taker(self, group: i32, attempt: Attempt, known: &mut Known) -> Result<bool, Refusal> {
+    unsafe fn name_taker(self, taker: Taker, attempt: Attempt, known: &mut Known) -> Result<bool, Refusal> {
         // SAFETY: as for `begin_to_open`.
         unsafe {
             let data = self.data();
             if SequencePage::mark(data).is_none_or(|mark| mark.stage != Stage::ClosedFor(attempt)) {
                 return Ok(false);
             }
-            let mark = Mark { taken_by: Some(group), stage: Stage::Closed };
-            self.write_shut(data.last_value, mark, known);
+            let mark = Mark { taken_by: taker, stage: Stage::Closed };
+            self.write_shut(SequencePage::tell(data).above, mark, known);
             self.flush();
             Ok(true)
         }
@@ -1018,7 +1107,7 @@ impl<'a> SequencePage<'a> {
             sys::START_CRIT_SECTION();
             sys::MarkBufferDirty(self.buffer);
             *data = sys::FormData_pg_sequence_data {
-                last_value: above,
+                last_value: closed_value(above),
                 log_cnt: mark.to_log_cnt(),
                 is_called: 0,
             };

@@ -1093,7 +1093,7 @@ fn step_faults(world: &World, arguments: &Arguments) -> Faults {
     } else {
         world.sequence_faults(sequence).into_iter().filter(|&state| state != "2200H").collect()
     };
-    let out_of_range = [(group, 0x3fff_fffe), (attempt, 0x3fff_ffff)];
+    let out_of_range = [(group, 0x3fff_fffd), (attempt, 0x3fff_ffff)];
     for (argument, max) in out_of_range {
         match argument {
             Datum::Int(number) if (0..=max).contains(number) => {}

@@ -149,7 +149,7 @@ INSERT INTO calls (target, statement, rightly) VALUES
 ('claim_shard(integer)', 'SELECT public.claim_shard(%s)', '$1 = '''''),
 ('node_next_id(regclass,timestamp with time zone)', 'SELECT public.node_next_id(''insta%s.table_id_seq'')', 'id_shard($1::bigint) = 0'),
 ('node_next_id(regclass,timestamp with time zone)', 'SELECT public.node_next_id(''insta%s.table_id_seq'', ''2011-08-24 21:07:01.721+00'')', 'id_shard($1::bigint) = 0'),
-('_close_sequence(regclass,integer,integer)', 'SELECT next_value FROM public._close_sequence(''insta%s.table_id_seq'', 0, 1)', '$1 = (SELECT last_value FROM insta%s.table_id_seq WHERE NOT is_called)::text'),
+('_close_sequence(regclass,integer,integer)', 'SELECT next_value FROM public._close_sequence(''insta%s.table_id_seq'', 0, 1)', '$1 = (SELECT last_value - 2305843009213693952 FROM insta%s.table_id_seq WHERE NOT is_called)::text'),
 ('_name_sequence_taker(regclass,integer,integer)', 'SELECT public._name_sequence_taker(''insta%s.table_id_seq'', 0, 2)', '$1 = ''false'''),
 ('next_id(integer)', 'SELECT public.next_id(%s)', 'id_shard($1::bigint) = %s'), -- takes it back
 ('adopt_table(integer,regclass,text,boolean)', 'SELECT adopted FROM public.adopt_table(%s, ''insta%1$s.serials'', dry_run => true)', '$1 = ''false'''),

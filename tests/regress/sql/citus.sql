@@ -338,9 +338,20 @@ SET client_min_messages = error;
 SELECT advance_shard(500, make_id(now() + interval '1 hour', 500, 0)) AS ahead \gset
 SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value > value_of(:ahead) AS above, next_id(500) > :ahead AS goes_on;
 SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value > value_of(:ahead) AS above, advance_shard(500, make_id('2020-01-01+00', 500, 5)) > :ahead AS stays, next_id(500) > :ahead AS goes_on;
--- nextval(), as for any other sequence, goes on with what was said.
+-- nextval() opens any sequence, but for next_id() this one stays closed, and tells how far it came: its values are none of an id.
 SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value AS above \gset
-SELECT nextval('insta500.table_id_seq') = :above AS the_very_next, next_id(500) > :ahead AS goes_on;
+SELECT nextval('insta500.table_id_seq') - 2305843009213693952 = :above AS of_no_id, nextval('insta500.table_id_seq') - 2305843009213693952 = :above + 1 AS nor_the_next;
+SELECT shard, last_id FROM shards WHERE shard = 500;
+-- Who took it over may have been on record: it is not opened until somebody says where to go on.
+SELECT * FROM raises('SELECT next_id(500)');
+SELECT c.next_value = :above + 2 AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 0, 1) AS c;
+SELECT state FROM raises('SELECT insta500.next_id()');
+SELECT advance_shard(500, 500 << 10) > :ahead AS above, next_id(500) > :ahead AS goes_on;
+-- So with what a dump holds, and pg_upgrade.
+SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value AS above \gset
+SELECT setval('insta500.table_id_seq', last_value, is_called) - 2305843009213693952 = :above AS restored FROM insta500.table_id_seq;
+SELECT state FROM raises('SELECT next_id(500)');
+SELECT advance_shard(500, 500 << 10) > :ahead AS above, next_id(500) > :ahead AS goes_on;
 -- setval() and RESTART work as ever, shut or not: it follows the clock again.
 SELECT setval('insta500.table_id_seq', 1);
 SELECT id_time(next_id(500)) < clock_timestamp() + interval '5 s' AS of_now;

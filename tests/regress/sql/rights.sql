@@ -87,9 +87,11 @@ RESET ROLE;
 -- USAGE is not enough to take a sequence that serves a shard away from the clock, which by an epoch of years ago would be to
 -- the end of its ids. It accepts the shard's number and epoch, in each form.
 SELECT create_shard(33, epoch => '2020-01-01+00');
-CREATE SEQUENCE insta33.own;
-GRANT USAGE ON SCHEMA insta33 TO regress_id_app;
-GRANT USAGE ON SEQUENCE insta33.table_id_seq, insta33.own TO regress_id_app;
+CREATE SCHEMA regress_id_own;
+CREATE SEQUENCE regress_id_own.own;
+CREATE SEQUENCE insta33.another;
+GRANT USAGE ON SCHEMA insta33, regress_id_own TO regress_id_app;
+GRANT USAGE ON SEQUENCE insta33.table_id_seq, insta33.another, regress_id_own.own TO regress_id_app;
 SET ROLE regress_id_app;
 SELECT id_shard(next_id(32, 'insta32.table_id_seq')), id_shard(next_id(33, 'insta33.table_id_seq', '2020-01-01+00')), id_shard(insta33.next_id());
 SELECT statement, e.* FROM (VALUES
@@ -101,33 +103,37 @@ SELECT statement, e.* FROM (VALUES
 -- Nothing has happened to the sequences, for anyone.
 SELECT id_time(next_id(32)) - clock_timestamp() < interval '1 second' AS of_now, insta33.id_time(next_id(33)) - clock_timestamp() < interval '1 second' AS of_now;
 SELECT bool_and(id_time(id) - clock_timestamp() < interval '2 seconds') AS of_now FROM next_ids(32, 600000) AS id;
--- A sequence that serves no shard has no epoch of its own: any role with USAGE names one.
-SELECT id_shard(next_id(33, 'insta33.own', '2015-01-01+00')), id_shard(next_id(32, 'insta33.own', '2015-01-01+00')), id_shard(node_next_id('insta33.own', '2015-01-01+00'));
+-- One that serves no shard, in the schema of a shard, counts from that one's epoch.
+SELECT id_shard(next_id(33, 'insta33.another', '2020-01-01+00')), id_shard(next_id(32, 'insta33.another', '2020-01-01+00'));
+SELECT * FROM raises('SELECT next_id(33, ''insta33.another'', ''2019-01-01+00'')');
+SELECT state FROM raises('SELECT next_id(33, ''insta33.another'')');
+-- Elsewhere it has no epoch of its own: any role with USAGE names one.
+SELECT id_shard(next_id(33, 'regress_id_own.own', '2015-01-01+00')), id_shard(next_id(32, 'regress_id_own.own', '2015-01-01+00')), id_shard(node_next_id('regress_id_own.own', '2015-01-01+00'));
 RESET ROLE;
 -- When it comes to serve one, sessions notice; and when it does no longer.
 CREATE FUNCTION insta33.shard_34(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
-BEGIN ATOMIC SELECT 'insta33.own'::regclass AS sequence, '2015-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
+BEGIN ATOMIC SELECT 'regress_id_own.own'::regclass AS sequence, '2015-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
 SET ROLE regress_id_app;
-SELECT state FROM raises('SELECT next_id(33, ''insta33.own'', ''2015-01-01+00'')');
-SELECT id_shard(next_id(34, 'insta33.own', '2015-01-01+00')), id_shard(next_id(34));
-SELECT state FROM raises('SELECT next_id(34, ''insta33.own'', ''2014-01-01+00'')');
+SELECT state FROM raises('SELECT next_id(33, ''regress_id_own.own'', ''2015-01-01+00'')');
+SELECT id_shard(next_id(34, 'regress_id_own.own', '2015-01-01+00')), id_shard(next_id(34));
+SELECT state FROM raises('SELECT next_id(34, ''regress_id_own.own'', ''2014-01-01+00'')');
 RESET ROLE;
 -- One that serves two shards accepts both, in turns.
 CREATE FUNCTION insta33.shard_35(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
-BEGIN ATOMIC SELECT 'insta33.own'::regclass AS sequence, '2015-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
+BEGIN ATOMIC SELECT 'regress_id_own.own'::regclass AS sequence, '2015-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
 SET ROLE regress_id_app;
-SELECT id_shard(next_id(34, 'insta33.own', '2015-01-01+00')), id_shard(next_id(35, 'insta33.own', '2015-01-01+00')), id_shard(next_id(34, 'insta33.own', '2015-01-01+00'));
+SELECT id_shard(next_id(34, 'regress_id_own.own', '2015-01-01+00')), id_shard(next_id(35, 'regress_id_own.own', '2015-01-01+00')), id_shard(next_id(34, 'regress_id_own.own', '2015-01-01+00'));
 RESET ROLE;
 DROP FUNCTION insta33.shard_34(), insta33.shard_35();
 SET ROLE regress_id_app;
-SELECT id_shard(next_id(33, 'insta33.own', '2015-01-01+00'));
+SELECT id_shard(next_id(33, 'regress_id_own.own', '2015-01-01+00'));
 RESET ROLE;
 -- A definition counts by its owner: another role's does not keep those with USAGE from the sequence.
 GRANT CREATE ON SCHEMA insta33 TO regress_id_app;
 SET ROLE regress_id_app;
 CREATE FUNCTION insta33.shard_36(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
-BEGIN ATOMIC SELECT 'insta33.own'::regclass AS sequence, '2015-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
-SELECT id_shard(next_id(33, 'insta33.own', '2015-01-01+00'));
+BEGIN ATOMIC SELECT 'regress_id_own.own'::regclass AS sequence, '2015-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
+SELECT id_shard(next_id(33, 'regress_id_own.own', '2015-01-01+00'));
 RESET ROLE;
 -- UPDATE is enough: such a role could call setval().
 GRANT UPDATE ON SEQUENCE insta33.table_id_seq TO regress_id_app;
@@ -146,7 +152,7 @@ SELECT count(*) FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
 WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id') AND d.classid = 'pg_proc'::regclass AND p.prosecdef;
 
 SET client_min_messages = warning;
-DROP SCHEMA insta31, insta32, insta33 CASCADE;
+DROP SCHEMA insta31, insta32, insta33, regress_id_own CASCADE;
 DROP FUNCTION raises;
 DROP OWNED BY regress_id_owner;
 DROP ROLE regress_id_app, "regress_id's ""app""", regress_id_owner, regress_id_group;
