@@ -115,7 +115,7 @@ fn links_lead_somewhere() {
     let docs = fs::read_dir(of_project("docs")).unwrap().map(|entry| entry.unwrap().path());
     let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let mut links = 0;
-    for page in docs.chain(["README.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(of_project)) {
+    for page in docs.chain(["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(of_project)) {
         let text = fs::read_to_string(&page).unwrap();
         let inline = text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
         let named = text.lines().filter_map(|line| Some(line.strip_prefix('[')?.split_once("]: ")?.1));
