@@ -115,7 +115,7 @@ fn links_lead_somewhere() {
     let docs = fs::read_dir(of_project("docs")).unwrap().map(|entry| entry.unwrap().path());
     let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let mut links = 0;
-    for page in docs.chain(["README.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(of_project)) {
+    for page in docs.chain(["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(of_project)) {
         let text = fs::read_to_string(&page).unwrap();
         let inline = text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
         let named = text.lines().filter_map(|line| Some(line.strip_prefix('[')?.split_once("]: ")?.1));
@@ -136,6 +136,37 @@ fn links_lead_somewhere() {
     }
     println!("{links} links");
     assert!(links > 30);
+}
+
+/// The table of a text that has this first heading, as rows of cells. Marks that only the page has are left out: those of code,
+/// and of footnotes.
+fn table(text: &str, heading: &str) -> Vec<Vec<String>> {
+    let cells = |line: &str| -> Vec<String> {
+        let line =
+            line.trim().trim_matches('|').replace(['`', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'], "");
+        line.split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    let rows = text.lines().map(cells).skip_while(|row| row[0] != heading || row.len() < 2);
+    let rows = rows.take_while(|row| row.len() > 1 || row[0].starts_with("--"));
+    rows.filter(|row| !row[0].starts_with("--")).collect()
+}
+
+/// The page says of each action and kind of role what the regression test has found.
+#[test]
+fn privileges_are_as_the_page_says() {
+    let tested = table(&read("tests/regress/expected/privileges.out"), "action");
+    let documented = table(&read("docs/guarantees.md"), "action");
+    let (columns, rows) = tested.split_first().expect("the test prints a table");
+    for row in rows {
+        let page = documented.iter().find(|documented| documented[0] == row[0]);
+        let page = page.unwrap_or_else(|| panic!("docs/guarantees.md lacks {}", row[0]));
+        for ((column, said), found) in columns.iter().zip(page).zip(row) {
+            assert_eq!(said, found, "docs/guarantees.md, {}, {column}", row[0]);
+        }
+    }
+    assert_eq!(documented, tested);
+    println!("{} cells", rows.len() * (columns.len() - 1));
+    assert!(rows.len() > 30 && columns.len() == 10);
 }
 
 /// What GitHub makes of a heading, to link to.
