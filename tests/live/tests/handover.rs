@@ -1024,3 +1024,34 @@ fn names_are_quoted_for_every_setting() {
     }
     check_unique_and_increasing(&[ids]);
 }
+
+/// A trigger runs on each copy of a row, and would give each an id of its own: rows of reference tables, and of tables with
+/// more than one placement of a shard, are refused, and such tables get no triggers.
+#[test]
+fn copied_rows_get_no_ids_by_trigger() {
+    let cluster = start(1);
+    let mut home = cluster.nodes[1].connect();
+    let mut ids = column(&mut home, INSERT);
+    home.batch_execute("CREATE TABLE insta5.words (id bigint DEFAULT insta5.next_id(), batch bigint)")
+        .unwrap();
+    let placements = "INSERT INTO pg_catalog.pg_dist_placement SELECT shardid + 500, shardid, 1, 0, 2 FROM pg_catalog.pg_dist_shard";
+    let of_words = "INSERT INTO pg_catalog.pg_dist_partition SELECT 'insta5.words'::regclass, partmethod, partkey, colocationid, repmodel, autoconverted
+        FROM pg_catalog.pg_dist_partition WHERE logicalrelid = 'insta5.photos'::regclass;
+        INSERT INTO pg_catalog.pg_dist_shard SELECT 'insta5.words'::regclass, 102900, 't'; INSERT INTO pg_catalog.pg_dist_placement VALUES (102900, 102900, 1, 0, 1)";
+    home.batch_execute(of_words).unwrap();
+    for kind in [
+        "UPDATE pg_catalog.pg_dist_partition SET repmodel = 't'".into(),
+        format!("UPDATE pg_catalog.pg_dist_partition SET repmodel = 'c'; {placements}"),
+    ] {
+        // What Citus does where it changes a table, too: sessions learn of it.
+        let announce =
+            "ALTER TABLE insta5.photos SET (fillfactor = 90); ALTER TABLE insta5.words SET (fillfactor = 90)";
+        home.batch_execute(&format!("{kind}; {announce}")).unwrap();
+        assert!(is_refused(&mut home, INSERT, "55000").contains("insta5.photos"));
+        assert!(is_refused(&mut home, "SELECT create_id_triggers(5)", "55000").contains("insta5.words"));
+        ids.push(next_id(&mut home));
+        home.batch_execute(&format!("INSERT INTO insta5.photos VALUES ({}, 1)", ids.last().unwrap()))
+            .unwrap();
+    }
+    check_unique_and_increasing(&[ids]);
+}
