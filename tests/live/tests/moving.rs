@@ -690,7 +690,7 @@ fn comment_of_the_owner_is_never_run_on_the_target() {
         ),
     ];
     for comment in &comments {
-        let (command, mut transaction) = move_held_up_at_the_end_of_the_copy(&servers, &[]);
+        let (command, mut transaction) = move_held_up(&servers, &[], "UPDATE insta5.counter SET value = 1");
         let mut attacker = as_attacker(&servers.b);
         attempt(&mut attacker, &[&MARK_REMADE[..], &[comment]].concat());
         transaction.batch_execute("COMMIT").unwrap();
@@ -991,7 +991,8 @@ fn names_can_hold_anything() {
              INSERT INTO {ident}.{ident} DEFAULT VALUES"
         ))
         .unwrap();
-        servers.command(&["server", "--", &server, &conninfo]);
+        let end_of_options: &[&str] = if name.starts_with('-') { &["--"] } else { &[] };
+        servers.command(&[&["server"], end_of_options, &[&server, &conninfo]].concat());
         servers.command(&["place", "a", &shard]);
         servers.command(&["move", &shard, "--to", &server]);
         servers.command(&["clean", &shard]);
@@ -1015,25 +1016,10 @@ fn ident_with(ident: &str, end: &str) -> String {
 fn statement_of_a_killed_command_comes_too_late() {
     let servers = Servers::start();
     fill(&servers, 10);
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    let wrapper = format!(
-        "#!/bin/bash\nif [[ $* == */stop.sql* ]]; then touch {0}/waits; until [ -e {0}/go ]; do sleep 0.05; done
-         {1}/psql \"$@\"; touch {0}/ended; else exec {1}/psql \"$@\"; fi\n",
-        folder.path().display(),
-        servers.b.bin().display()
-    );
-    std::fs::write(path("psql"), wrapper).unwrap();
-    std::fs::set_permissions(path("psql"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let mut command = servers.b.shards_command(&["move", "5", "--to", "b"]);
-    command.env("PATH", format!("{}:{}", folder.path().display(), servers.b.programs_path()));
-    let mut command = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    servers.a.wait_for("the last statement", || path("waits").exists());
-    command.kill().unwrap();
-    command.wait().unwrap();
-    servers.command(&["cancel", "5"]);
-    std::fs::write(path("go"), "").unwrap();
-    servers.a.wait_for("its end", || path("ended").exists());
+    let paused = Paused::new(&servers, "not caught up", &["move", "5", "--to", "b"]);
+    paused.kill(|| {
+        servers.command(&["cancel", "5"]);
+    });
     assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
     servers.a.connect().batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
 }
@@ -1080,5 +1066,120 @@ fn conninfo_that_sets_options_is_refused() {
         let conninfo = format!("host={folder} user=postgres dbname=postgres {setting}");
         servers.command(&["server", "b", &conninfo]);
         servers.is_refused("sets options or application_name");
+    }
+}
+
+/// The replication writes to the schema, whatever other roles have made or renamed on the source.
+#[test]
+fn replication_writes_to_no_other_schema() {
+    let servers = Servers::start_with_an_attacker();
+    servers
+        .b
+        .connect()
+        .batch_execute(
+            "CREATE SCHEMA insta6; CREATE TABLE insta6.photos (id bigint PRIMARY KEY, batch bigint);
+             CREATE TABLE insta6.counter (n int PRIMARY KEY, value bigint);
+             CREATE TABLE insta6.\"It's \"\"odd\"\"\" (id int PRIMARY KEY, photo bigint)",
+        )
+        .unwrap();
+    fill(&servers, 10);
+    let mut attacker = as_attacker(&servers.a);
+    let count = "SELECT count(*) FROM insta6.photos";
+    // A publication of the command's name, of a table that is another's on the target.
+    attacker
+        .batch_execute(
+            "CREATE SCHEMA insta6; CREATE TABLE insta6.photos (id bigint PRIMARY KEY, batch bigint);
+             INSERT INTO insta6.photos VALUES (1);
+             CREATE PUBLICATION instagram_id_move_5 FOR TABLE insta6.photos",
+        )
+        .unwrap();
+    println!("{:?}", servers.run(&["move", "5", "--to", "b"]));
+    assert_eq!(one::<i64>(&mut servers.b.connect(), count), 0);
+    servers.is_refused("a has a publication instagram_id_move_5 that is not of this move");
+    attacker
+        .batch_execute("DROP PUBLICATION IF EXISTS instagram_id_move_5; DROP SCHEMA insta6 CASCADE")
+        .unwrap();
+    // The schema gets another's name when it has been published.
+    let paused = Paused::new(&servers, "CREATE SUBSCRIPTION", &["move", "5", "--to", "b"]);
+    attacker.batch_execute("ALTER SCHEMA insta5 RENAME TO insta6").unwrap();
+    println!("{:?}", paused.go_on());
+    assert_eq!(one::<i64>(&mut servers.b.connect(), count), 0);
+    attacker.batch_execute("ALTER SCHEMA insta6 RENAME TO insta5").unwrap();
+    servers.command(&["cancel", "5"]);
+    servers.command(&["move", "5", "--to", "b"]);
+    assert_eq!(one::<i64>(&mut servers.b.connect(), count), 0);
+}
+
+/// A role can be a superuser on one server and not on the other.
+#[test]
+fn functions_become_no_superusers_by_a_move() {
+    let servers = Servers::start_with_an_attacker();
+    servers.b.connect().batch_execute("ALTER ROLE attacker SUPERUSER").unwrap();
+    servers.is_refused("role attacker owns objects on a and is no superuser there, but one on b");
+}
+
+/// Anyone can name a session as the command names its own.
+#[test]
+fn session_of_another_role_holds_up_no_move() {
+    let servers = Servers::start_with_an_attacker();
+    let mut attacker = as_attacker(&servers.a);
+    attacker.batch_execute("SET application_name = 'instagram_id_move_5'").unwrap();
+    servers.command(&["check", "5", "--to", "b"]);
+}
+
+/// A command whose psql waits where it is given a text.
+struct Paused {
+    command: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Paused {
+    /// Starts the command, and waits until a psql that is given this text, as a file or on its standard input, waits.
+    fn new(servers: &Servers, text: &str, arguments: &[&str]) -> Paused {
+        let folder = tempfile::tempdir().unwrap();
+        let wrapper = format!(
+            "#!/bin/bash
+             last=${{!#}}
+             if [ ! -t 0 ]; then cat >{0}/input.$$; else : >{0}/input.$$; fi
+             if grep -q '{text}' {0}/input.$$ || {{ [ -f \"$last\" ] && grep -q '{text}' \"$last\"; }}; then
+                 touch {0}/waits; until [ -e {0}/go ]; do sleep 0.05; done
+                 {1}/psql \"$@\" <{0}/input.$$; status=$?; touch {0}/ended; exit $status
+             fi
+             exec {1}/psql \"$@\" <{0}/input.$$\n",
+            folder.path().display(),
+            servers.b.bin().display()
+        );
+        // The session that holds the shard's lock is talked to: its input has no end.
+        let wrapper = wrapper.replace(
+            "last=",
+            &format!(
+                "case $PGAPPNAME in instagram_id_shards*) exec {}/psql \"$@\" ;; esac\nlast=",
+                servers.b.bin().display()
+            ),
+        );
+        let psql = folder.path().join("psql");
+        std::fs::write(&psql, wrapper).unwrap();
+        std::fs::set_permissions(&psql, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let mut command = servers.b.shards_command(arguments);
+        command.env("PATH", format!("{}:{}", folder.path().display(), servers.b.programs_path()));
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        servers.a.wait_for("a psql that waits", || folder.path().join("waits").exists());
+        Paused { command, folder }
+    }
+
+    /// Kills the command, not the psql that waits, which goes on after `meanwhile`.
+    fn kill(mut self, meanwhile: impl FnOnce()) {
+        self.command.kill().unwrap();
+        self.command.wait().unwrap();
+        meanwhile();
+        std::fs::write(self.folder.path().join("go"), "").unwrap();
+        while !self.folder.path().join("ended").exists() {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn go_on(self) -> Result<String, String> {
+        std::fs::write(self.folder.path().join("go"), "").unwrap();
+        outcome(self.command)
     }
 }
