@@ -1183,3 +1183,29 @@ impl Paused {
         outcome(self.command)
     }
 }
+
+/// Where the map is lost while writes are stopped they go on where they were, too.
+#[test]
+fn map_that_is_lost_while_writes_are_stopped_leaves_them_stopped_no_longer() {
+    let servers = Servers::start();
+    let insert = "INSERT INTO insta5.photos VALUES (1)";
+    let (command, mut transaction) = move_held_up(&servers, &["--stop", "3"], insert);
+    let mut other = servers.b.connect();
+    // So this row cannot come.
+    other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
+    transaction.batch_execute("COMMIT").unwrap();
+    servers.a.wait_until(IS_CLOSED);
+    servers
+        .b
+        .connect()
+        .batch_execute(
+            "ALTER DATABASE map ALLOW_CONNECTIONS false;
+             SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'map'",
+        )
+        .unwrap();
+    let said = outcome(command).expect_err("a refusal");
+    assert!(said.contains("Writes go on on a"), "{said}");
+    assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
+    other.batch_execute("COMMIT; ALTER DATABASE map ALLOW_CONNECTIONS true").unwrap();
+    servers.command(&["move", "5", "--to", "b"]);
+}
