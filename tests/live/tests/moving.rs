@@ -609,3 +609,603 @@ fn versions_of_the_map_become_visible_in_their_order() {
     });
     assert_eq!(second, before + 2);
 }
+
+// ------------------------------------------------------------------------------------ what an owner without rights tries
+
+impl Servers {
+    /// The same with all of shard 5 owned by `attacker`, a role that is no superuser, on both servers.
+    fn start_with_an_attacker() -> Servers {
+        let servers = Servers::start();
+        for server in [&servers.a, &servers.b] {
+            let role = "CREATE ROLE attacker LOGIN; GRANT CREATE ON DATABASE postgres TO attacker";
+            server.connect().batch_execute(role).unwrap();
+        }
+        servers.a.connect().batch_execute(GIVE_AWAY).unwrap();
+        servers
+    }
+
+    fn is_superuser(&self) -> bool {
+        let is_superuser = "SELECT rolsuper FROM pg_roles WHERE rolname = 'attacker'";
+        one::<bool>(&mut self.a.connect(), is_superuser) || one(&mut self.b.connect(), is_superuser)
+    }
+
+    /// What only the attacker's own code could have made.
+    fn traces(&self) -> Vec<String> {
+        let query = "SELECT rolname::text FROM pg_roles WHERE rolname LIKE 'made_by%'";
+        [texts(&mut self.a.connect(), query), texts(&mut self.b.connect(), query)].concat()
+    }
+
+    /// How a move to b is refused; `check` says the same, and nothing is begun.
+    #[track_caller]
+    fn is_refused(&self, reason: &str) {
+        for command in ["check", "move"] {
+            let said = self.refusal(&[command, "5", "--to", "b"]);
+            assert!(said.contains(reason), "{reason}: {said}");
+        }
+        assert_eq!(one::<i64>(&mut self.map(), MOVES), 0);
+    }
+}
+
+/// Schema, functions, tables and sequences of shard 5 get another owner.
+const GIVE_AWAY: &str = "ALTER SCHEMA insta5 OWNER TO attacker;
+    GRANT USAGE ON SCHEMA insta5 TO PUBLIC;
+    DO $$ DECLARE one text; BEGIN
+        FOR one IN SELECT format('ALTER ROUTINE %s OWNER TO attacker', oid::regprocedure) FROM pg_proc
+                   WHERE pronamespace = 'insta5'::regnamespace
+            UNION ALL SELECT format('ALTER TABLE %s OWNER TO attacker', oid::regclass) FROM pg_class
+                   WHERE relnamespace = 'insta5'::regnamespace AND relkind = 'r'
+            UNION ALL SELECT format('ALTER SEQUENCE %s OWNER TO attacker', oid::regclass) FROM pg_class AS c
+                   WHERE relnamespace = 'insta5'::regnamespace AND relkind = 'S'
+                     AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = c.oid AND deptype IN ('a', 'i'))
+        LOOP EXECUTE one; END LOOP;
+    END $$";
+
+fn as_attacker(server: &Server) -> Client {
+    server.config("postgres").user("attacker").connect(NoTls).unwrap()
+}
+
+/// Runs what it can of these statements.
+fn attempt(client: &mut Client, statements: &[&str]) {
+    for statement in statements {
+        if let Err(error) = client.batch_execute(statement) {
+            println!("{statement}: {error:?}");
+        }
+    }
+}
+
+const MARK_REMADE: [&str; 2] = [
+    "DROP FUNCTION insta5.shard_is_elsewhere() CASCADE",
+    "CREATE FUNCTION insta5.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+];
+
+#[test]
+fn comment_of_the_owner_is_never_run_on_the_target() {
+    let servers = Servers::start_with_an_attacker();
+    let trace = servers.b.path().join("trace");
+    let comments = [
+        "COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'ALTER ROLE attacker SUPERUSER'".to_owned(),
+        format!(
+            r"COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS E'SELECT 1;\n\\! touch {}\n'",
+            trace.display()
+        ),
+    ];
+    for comment in &comments {
+        let (command, mut transaction) = move_held_up(&servers, &[], "UPDATE insta5.counter SET value = 1");
+        let mut attacker = as_attacker(&servers.b);
+        attempt(&mut attacker, &[&MARK_REMADE[..], &[comment]].concat());
+        transaction.batch_execute("COMMIT").unwrap();
+        println!("{:?}", outcome(command));
+        for command in [&["move", "5", "--to", "b"][..], &["cancel", "5"]] {
+            println!("{:?}", servers.run(command));
+        }
+        assert!(!servers.is_superuser(), "{comment}");
+        assert!(!trace.exists(), "{comment}");
+        if servers.home() == "b" {
+            // The owner could do nothing, and has back what was its own.
+            let rights =
+                "SELECT nspowner::regrole || ' ' || nspacl::text FROM pg_namespace WHERE nspname = 'insta5'";
+            assert_eq!(
+                one::<String>(&mut servers.b.connect(), rights),
+                one::<String>(&mut servers.a.connect(), rights)
+            );
+            servers.command(&["clean", "5"]);
+            servers.command(&["move", "5", "--to", "a"]);
+            servers.command(&["clean", "5"]);
+        }
+    }
+}
+
+#[test]
+fn comment_of_the_owner_is_never_run_on_the_source() {
+    let servers = Servers::start_with_an_attacker();
+    fill(&servers, 1000);
+    let insert = "INSERT INTO insta5.photos VALUES (1)";
+    let (command, mut transaction) = move_held_up(&servers, &["--stop", "60"], insert);
+    let mut other = servers.b.connect();
+    other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
+    transaction.batch_execute("COMMIT").unwrap();
+    servers.a.wait_until(IS_CLOSED);
+    assert!(!kill_group(command));
+    other.batch_execute("COMMIT").unwrap();
+    drop(transaction);
+    let comment = "COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'ALTER ROLE attacker SUPERUSER'";
+    let mut attacker = as_attacker(&servers.a);
+    attempt(&mut attacker, &[&MARK_REMADE[..], &[comment]].concat());
+    // An owner can open its own tables, not more.
+    println!("{:?}", servers.run(&["move", "5", "--to", "b"]));
+    println!("{:?}", servers.run(&["cancel", "5"]));
+    assert!(!servers.is_superuser());
+}
+
+/// A routine of the mark's name that is no superuser's is neither believed nor replaced nor dropped.
+#[test]
+fn routines_of_the_marks_name_are_refused() {
+    let servers = Servers::start_with_an_attacker();
+    let mut attacker = as_attacker(&servers.a);
+    for (make, drop) in [
+        (MARK_REMADE[1], "FUNCTION insta5.shard_is_elsewhere()"),
+        (
+            "CREATE FUNCTION insta5.shard_is_elsewhere() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+            "FUNCTION insta5.shard_is_elsewhere()",
+        ),
+        (
+            "CREATE PROCEDURE insta5.shard_is_elsewhere() LANGUAGE sql AS ''",
+            "PROCEDURE insta5.shard_is_elsewhere()",
+        ),
+        (
+            "CREATE AGGREGATE insta5.shard_is_elsewhere(*) (SFUNC = int8inc, STYPE = int8, INITCOND = '0')",
+            "AGGREGATE insta5.shard_is_elsewhere(*)",
+        ),
+    ] {
+        attacker.batch_execute(make).unwrap();
+        servers.is_refused("has a routine shard_is_elsewhere(), which is not a superuser's");
+        attacker.batch_execute(&format!("DROP {drop}")).unwrap();
+    }
+    // Made when the move has begun, it is refused at the closing; and what refers to it stays.
+    let (command, mut transaction) = move_held_up_at_the_end_of_the_copy(&servers, &[]);
+    attacker
+        .batch_execute(
+            "CREATE FUNCTION insta5.shard_is_elsewhere() RETURNS int LANGUAGE sql AS 'SELECT 1';
+             CREATE VIEW insta5.precious AS SELECT insta5.shard_is_elsewhere()",
+        )
+        .unwrap();
+    transaction.batch_execute("COMMIT").unwrap();
+    let said = outcome(command).expect_err("a refusal");
+    assert!(said.contains("has a routine shard_is_elsewhere() of role attacker"), "{said}");
+    servers.command(&["cancel", "5"]);
+    attacker.batch_execute("DROP VIEW insta5.precious; DROP FUNCTION insta5.shard_is_elsewhere()").unwrap();
+    // A trigger of that name would be lost.
+    attacker
+        .batch_execute(
+            "CREATE FUNCTION insta5.own() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+             CREATE TRIGGER shard_is_elsewhere BEFORE INSERT ON insta5.photos FOR EACH ROW EXECUTE FUNCTION insta5.own()",
+        )
+        .unwrap();
+    let said = servers.refusal(&["move", "5", "--to", "b"]);
+    assert!(said.contains("has a trigger shard_is_elsewhere of its own"), "{said}");
+    println!("{:?}", servers.run(&["cancel", "5"]));
+    attacker.batch_execute("DROP TRIGGER shard_is_elsewhere ON insta5.photos").unwrap();
+    // One with arguments is another function.
+    let overload = "CREATE FUNCTION insta5.shard_is_elsewhere(int) RETURNS int LANGUAGE sql AS 'SELECT 1';
+         COMMENT ON FUNCTION insta5.shard_is_elsewhere(int) IS 'ALTER ROLE attacker SUPERUSER'";
+    attacker.batch_execute(overload).unwrap();
+    servers.command(&["move", "5", "--to", "b"]);
+    servers.command(&["clean", "5"]);
+    assert!(!servers.is_superuser());
+}
+
+/// The replication fires these, and so would do once more what they did on the source.
+#[test]
+fn triggers_that_fire_for_the_replication_are_refused() {
+    let servers = Servers::start();
+    let mut a = servers.a.connect();
+    a.batch_execute(
+        "CREATE FUNCTION insta5.double() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN UPDATE insta5.counter SET value = value + 1; RETURN NEW; END';
+         CREATE TRIGGER double AFTER INSERT ON insta5.photos FOR EACH ROW EXECUTE FUNCTION insta5.double()",
+    )
+    .unwrap();
+    for state in ["ALWAYS", "REPLICA"] {
+        a.batch_execute(&format!("ALTER TABLE insta5.photos ENABLE {state} TRIGGER double")).unwrap();
+        servers.is_refused("trigger double of insta5.photos fires for the replication, too");
+    }
+    a.batch_execute("ALTER TABLE insta5.photos ENABLE TRIGGER double").unwrap();
+    servers.command(&["check", "5", "--to", "b"]);
+    // Enabled later it is seen in the comparison.
+    let (command, mut transaction) = move_held_up_at_the_end_of_the_copy(&servers, &[]);
+    a.batch_execute("ALTER TABLE insta5.photos ENABLE ALWAYS TRIGGER double").unwrap();
+    transaction.batch_execute("COMMIT").unwrap();
+    let said = outcome(command).expect_err("a refusal");
+    assert!(said.contains("have changed since the move began"), "{said}");
+    servers.command(&["cancel", "5"]);
+    a.batch_execute("ALTER TABLE insta5.photos ENABLE TRIGGER double").unwrap();
+    servers.command(&["move", "5", "--to", "b"]);
+}
+
+/// Code of an owner in a table, which would run as superuser for the replication, or while the schema is made.
+#[test]
+fn code_of_an_owner_is_refused_where_the_replication_runs_it() {
+    let servers = Servers::start_with_an_attacker();
+    let mut attacker = as_attacker(&servers.a);
+    let is_15 = one::<bool>(&mut attacker, "SELECT current_setting('server_version_num')::int < 160000");
+    for volatility in ["VOLATILE", "IMMUTABLE"] {
+        let name = volatility.to_lowercase();
+        attacker
+            .batch_execute(&format!(
+                "CREATE FUNCTION insta5.{name}(x bigint) RETURNS bigint LANGUAGE plpgsql {volatility} AS $$ BEGIN
+                     IF current_user <> 'attacker' THEN EXECUTE 'CREATE ROLE made_by_' || current_user; END IF;
+                     RETURN x;
+                 EXCEPTION WHEN OTHERS THEN RETURN x;
+                 END $$"
+            ))
+            .unwrap();
+    }
+    attacker
+        .batch_execute(
+            "CREATE DOMAIN insta5.checked AS bigint CHECK (insta5.volatile(VALUE) IS NOT NULL);
+             CREATE TYPE insta5.pair AS (one insta5.checked, two int);
+             CREATE FUNCTION insta5.wrapped(x bigint) RETURNS bigint RETURN insta5.volatile(x);
+             CREATE FUNCTION insta5.same(x bigint, y bigint) RETURNS bool LANGUAGE plpgsql AS 'BEGIN RETURN insta5.volatile(x) = y; END';
+             CREATE OPERATOR insta5.=== (FUNCTION = insta5.same, LEFTARG = bigint, RIGHTARG = bigint)",
+        )
+        .unwrap();
+    for (make, function) in [
+        ("(id bigint PRIMARY KEY CHECK (insta5.volatile(id) = id))", "insta5.volatile(bigint)"),
+        ("(id bigint PRIMARY KEY CHECK (insta5.wrapped(id) = id))", "insta5.volatile(bigint)"),
+        ("(id bigint PRIMARY KEY CHECK (id OPERATOR(insta5.===) id))", "insta5.same(bigint,bigint)"),
+        (
+            "(id bigint PRIMARY KEY, x bigint GENERATED ALWAYS AS (insta5.immutable(id)) STORED)",
+            "insta5.immutable(bigint)",
+        ),
+        ("(id bigint PRIMARY KEY, x insta5.checked)", "insta5.volatile(bigint)"),
+        ("(id bigint PRIMARY KEY, x insta5.pair[])", "insta5.volatile(bigint)"),
+        (
+            "(id bigint PRIMARY KEY); CREATE INDEX ON insta5.new ((id + insta5.immutable(5)))",
+            "insta5.immutable(bigint)",
+        ),
+        (
+            "(id bigint PRIMARY KEY); CREATE INDEX ON insta5.new (id) WHERE insta5.immutable(id) > 5",
+            "insta5.immutable(bigint)",
+        ),
+        ("(id bigint) PARTITION BY RANGE ((id + insta5.immutable(5)))", "insta5.immutable(bigint)"),
+    ] {
+        attacker.batch_execute(&format!("CREATE TABLE insta5.new {make}")).unwrap();
+        servers.is_refused(&format!("uses function {function} of role attacker, who is no superuser"));
+        attacker.batch_execute("DROP TABLE insta5.new").unwrap();
+    }
+    // On 15 the replication computes the default of a column that the source has dropped.
+    attacker
+        .batch_execute(
+            "CREATE TABLE insta5.new (id bigint PRIMARY KEY DEFAULT insta5.next_id(), x bigint DEFAULT insta5.volatile(5))",
+        )
+        .unwrap();
+    let refused = "column x of insta5.new uses function insta5.volatile(bigint) of role attacker";
+    if is_15 {
+        servers.is_refused(refused);
+        attacker.batch_execute("DROP TABLE insta5.new").unwrap();
+        // A function of PostgreSQL's own that runs a text.
+        attacker
+            .batch_execute(
+                "CREATE TABLE insta5.new (id bigint PRIMARY KEY CHECK (query_to_xml('SELECT insta5.volatile(5)', true, true, '') IS NOT NULL))",
+            )
+            .unwrap();
+        servers.is_refused("query_to_xml(text,boolean,boolean,text), which must not run as superuser");
+        attacker.batch_execute("DROP TABLE insta5.new").unwrap();
+    }
+    // What is a superuser's is as trusted as the superuser, and PostgreSQL's own does no harm.
+    attacker
+        .batch_execute("CREATE TABLE insta5.fine (id bigint PRIMARY KEY DEFAULT insta5.next_id(), at timestamptz DEFAULT now() CHECK (at <= now() + interval '1 day'), x bigint CHECK (insta5.immutable(x) > 0))")
+        .unwrap();
+    servers.is_refused("uses function insta5.immutable(bigint)");
+    servers.a.connect().batch_execute("ALTER FUNCTION insta5.immutable(bigint) OWNER TO postgres").unwrap();
+    servers.command(&["move", "5", "--to", "b"]);
+    attempt(
+        &mut servers.connect_home(),
+        &["INSERT INTO insta5.fine (x) VALUES (1)", "DROP ROLE IF EXISTS made_by_postgres"],
+    );
+    servers.command(&["clean", "5"]);
+    assert_eq!(servers.traces(), NOTHING);
+}
+
+/// While the replication runs on the target the owner of the tables cannot give it anything to run.
+#[test]
+fn owner_cannot_change_the_copy_until_it_is_whole() {
+    let servers = Servers::start_with_an_attacker();
+    let (command, mut transaction) = move_held_up_at_the_end_of_the_copy(&servers, &[]);
+    let mut attacker = as_attacker(&servers.b);
+    for statement in [
+        "ALTER TABLE insta5.photos ADD x int DEFAULT pg_backend_pid()",
+        "ALTER TABLE insta5.photos ADD CHECK (pg_backend_pid() > 0)",
+        "CREATE INDEX ON insta5.photos ((id + 1))",
+        "CREATE OR REPLACE FUNCTION insta5.next_id() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'",
+        "DROP FUNCTION insta5.shard_is_elsewhere() CASCADE",
+        "DROP SCHEMA insta5 CASCADE",
+        "ALTER SCHEMA insta5 RENAME TO mine",
+        "GRANT USAGE ON SCHEMA insta5 TO attacker",
+        "CREATE TABLE insta5.new (id int)",
+        "SELECT nextval('insta5.table_id_seq')",
+    ] {
+        assert_eq!(error_of(&mut attacker, statement).0, "42501", "{statement}");
+    }
+    transaction.batch_execute("COMMIT").unwrap();
+    outcome(command).unwrap();
+    attacker
+        .batch_execute("ALTER TABLE insta5.photos ADD x int; INSERT INTO insta5.photos DEFAULT VALUES")
+        .unwrap();
+    servers.command(&["clean", "5"]);
+}
+
+/// A schema on the target that someone has made after the look at it is neither written to nor dropped.
+#[test]
+fn schema_of_another_role_on_the_target_is_left_alone() {
+    let servers = Servers::start_with_an_attacker();
+    // A move that was killed before it had made the schema.
+    servers
+        .map()
+        .batch_execute(
+            "INSERT INTO shard_map.moves (shard, source, target, schema) VALUES (5, 'a', 'b', 'insta5')",
+        )
+        .unwrap();
+    as_attacker(&servers.b)
+        .batch_execute(
+            "CREATE SCHEMA insta5; CREATE TABLE insta5.precious (id int);
+             CREATE FUNCTION insta5.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+             COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'SELECT 1'",
+        )
+        .unwrap();
+    for command in [&["move", "5", "--to", "b"][..], &["cancel", "5"]] {
+        let said = servers.refusal(command);
+        assert!(said.contains("schema insta5 on b is not as this command leaves it"), "{said}");
+    }
+    one::<i64>(&mut servers.b.connect(), "SELECT count(*) FROM insta5.precious");
+    assert_eq!(leftovers(&servers.b), NOTHING);
+    servers.b.connect().batch_execute("DROP SCHEMA insta5 CASCADE").unwrap();
+    servers.command(&["cancel", "5"]);
+}
+
+/// Names are data, whatever is in them.
+#[test]
+fn names_can_hold_anything() {
+    let servers = Servers::start();
+    let names = [
+        "a|b",
+        "|insta5|t|t|",
+        "new\nline\n",
+        "\ttab 'quote' \"double\" \\! true",
+        ":schema :'name' :\"x\"",
+        "$do$ %s %I",
+        "-x --to ",
+        "*?.[a-z]",
+    ];
+    let mut a = servers.a.connect();
+    let folder = servers.b.path().display().to_string();
+    let conninfo = format!("host={folder} user=postgres dbname=postgres");
+    for (n, name) in names.iter().enumerate() {
+        let (shard, server) = ((10 + n).to_string(), format!("{name} server"));
+        a.query_one("SELECT create_shard($1, $2)::text", &[&(10 + n as i32), name]).unwrap();
+        let ident: String = a.query_one("SELECT quote_ident($1)", &[name]).unwrap().get(0);
+        let sequence = format!("{ident}.{}", ident_with(&ident, " seq"));
+        a.batch_execute(&format!(
+            "CREATE TABLE {ident}.{ident} (id bigint PRIMARY KEY DEFAULT next_id({shard}), {ident} serial);
+             CREATE SEQUENCE {sequence} MAXVALUE 9000000000000000000 START 7;
+             INSERT INTO {ident}.{ident} DEFAULT VALUES"
+        ))
+        .unwrap();
+        let end_of_options: &[&str] = if name.starts_with('-') { &["--"] } else { &[] };
+        servers.command(&[&["server"], end_of_options, &[&server, &conninfo]].concat());
+        servers.command(&["place", "a", &shard]);
+        servers.command(&["move", &shard, "--to", &server]);
+        servers.command(&["clean", &shard]);
+        let mut b = servers.b.connect();
+        assert_eq!(one::<i64>(&mut b, &format!("SELECT count(*) FROM {ident}.{ident}")), 1, "{name:?}");
+        let next = format!("SELECT nextval('{}')", sequence.replace('\'', "''"));
+        assert_eq!(one::<i64>(&mut b, &next), 7, "{name:?}");
+        let there = "SELECT count(*) FROM pg_namespace WHERE nspname = $1";
+        assert_eq!(a.query_one(there, &[name]).unwrap().get::<_, i64>(0), 0);
+    }
+    assert!(one::<bool>(&mut a, HAS_SCHEMA));
+}
+
+/// A quoted identifier with this at its end.
+fn ident_with(ident: &str, end: &str) -> String {
+    format!("{}{end}\"", ident.strip_suffix('"').expect("a quoted identifier"))
+}
+
+/// A psql that was about to connect when the command was killed runs nothing any more once the shard is another command's.
+#[test]
+fn statement_of_a_killed_command_comes_too_late() {
+    let servers = Servers::start();
+    fill(&servers, 10);
+    let paused = Paused::new(&servers, "not caught up", &["move", "5", "--to", "b"]);
+    paused.kill(|| {
+        servers.command(&["cancel", "5"]);
+    });
+    assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
+    servers.a.connect().batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
+}
+
+/// Version 0.3.0 kept how the sequences were set in the comment, as statements.
+#[test]
+fn move_of_0_3_0_that_was_cut_off_can_be_cancelled() {
+    let servers = Servers::start();
+    fill(&servers, 1000);
+    let mut a = servers.a.connect();
+    a.batch_execute("CREATE SEQUENCE insta5.\"a; b\" MINVALUE -5 START 3").unwrap();
+    let sequences = "SELECT string_agg(s::text, ' ' ORDER BY seqrelid) FROM pg_sequence AS s";
+    let before: String = one(&mut a, sequences);
+    let insert = "INSERT INTO insta5.photos VALUES (1)";
+    let (command, mut transaction) = move_held_up(&servers, &["--stop", "60"], insert);
+    let mut other = servers.b.connect();
+    other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
+    transaction.batch_execute("COMMIT").unwrap();
+    servers.a.wait_until(IS_CLOSED);
+    assert!(!kill_group(command));
+    other.batch_execute("COMMIT").unwrap();
+    assert_ne!(one::<String>(&mut a, sequences), before);
+    servers.map().batch_execute("ALTER TABLE shard_map.moves DROP COLUMN IF EXISTS sequences").unwrap();
+    let comment = "COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'SET LOCAL search_path = pg_catalog; \
+         ALTER SEQUENCE insta5.table_id_seq MINVALUE 1 MAXVALUE 9223372036854775807 START 1; \
+         ALTER SEQUENCE insta5.\"a; b\" MINVALUE -5 MAXVALUE 9223372036854775807 START 3; \
+         ALTER ROLE postgres CONNECTION LIMIT 7'";
+    for server in [&servers.a, &servers.b] {
+        server.connect().batch_execute(comment).unwrap();
+    }
+    servers.command(&["cancel", "5"]);
+    assert_eq!(one::<String>(&mut a, sequences), before);
+    assert_eq!(one::<i32>(&mut a, "SELECT rolconnlimit FROM pg_roles WHERE rolname = 'postgres'"), -1);
+    a.batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
+    servers.command(&["move", "5", "--to", "b"]);
+}
+
+/// The command's own settings, above all its search_path, hold.
+#[test]
+fn conninfo_that_sets_options_is_refused() {
+    let servers = Servers::start();
+    let folder = servers.b.path().display().to_string();
+    for setting in ["options='-c search_path=public'", "application_name=other"] {
+        let conninfo = format!("host={folder} user=postgres dbname=postgres {setting}");
+        servers.command(&["server", "b", &conninfo]);
+        servers.is_refused("sets options or application_name");
+    }
+}
+
+/// The replication writes to the schema, whatever other roles have made or renamed on the source.
+#[test]
+fn replication_writes_to_no_other_schema() {
+    let servers = Servers::start_with_an_attacker();
+    servers
+        .b
+        .connect()
+        .batch_execute(
+            "CREATE SCHEMA insta6; CREATE TABLE insta6.photos (id bigint PRIMARY KEY, batch bigint);
+             CREATE TABLE insta6.counter (n int PRIMARY KEY, value bigint);
+             CREATE TABLE insta6.\"It's \"\"odd\"\"\" (id int PRIMARY KEY, photo bigint)",
+        )
+        .unwrap();
+    fill(&servers, 10);
+    let mut attacker = as_attacker(&servers.a);
+    let count = "SELECT count(*) FROM insta6.photos";
+    // A publication of the command's name, of a table that is another's on the target.
+    attacker
+        .batch_execute(
+            "CREATE SCHEMA insta6; CREATE TABLE insta6.photos (id bigint PRIMARY KEY, batch bigint);
+             INSERT INTO insta6.photos VALUES (1);
+             CREATE PUBLICATION instagram_id_move_5 FOR TABLE insta6.photos",
+        )
+        .unwrap();
+    println!("{:?}", servers.run(&["move", "5", "--to", "b"]));
+    assert_eq!(one::<i64>(&mut servers.b.connect(), count), 0);
+    servers.is_refused("a has a publication instagram_id_move_5 that is not of this move");
+    attacker
+        .batch_execute("DROP PUBLICATION IF EXISTS instagram_id_move_5; DROP SCHEMA insta6 CASCADE")
+        .unwrap();
+    // The schema gets another's name when it has been published.
+    let paused = Paused::new(&servers, "CREATE SUBSCRIPTION", &["move", "5", "--to", "b"]);
+    attacker.batch_execute("ALTER SCHEMA insta5 RENAME TO insta6").unwrap();
+    println!("{:?}", paused.go_on());
+    assert_eq!(one::<i64>(&mut servers.b.connect(), count), 0);
+    attacker.batch_execute("ALTER SCHEMA insta6 RENAME TO insta5").unwrap();
+    servers.command(&["cancel", "5"]);
+    servers.command(&["move", "5", "--to", "b"]);
+    assert_eq!(one::<i64>(&mut servers.b.connect(), count), 0);
+}
+
+/// A role can be a superuser on one server and not on the other.
+#[test]
+fn functions_become_no_superusers_by_a_move() {
+    let servers = Servers::start_with_an_attacker();
+    servers.b.connect().batch_execute("ALTER ROLE attacker SUPERUSER").unwrap();
+    servers.is_refused("role attacker owns objects on a and is no superuser there, but one on b");
+}
+
+/// Anyone can name a session as the command names its own.
+#[test]
+fn session_of_another_role_holds_up_no_move() {
+    let servers = Servers::start_with_an_attacker();
+    let mut attacker = as_attacker(&servers.a);
+    attacker.batch_execute("SET application_name = 'instagram_id_move_5'").unwrap();
+    servers.command(&["check", "5", "--to", "b"]);
+}
+
+/// A command whose psql waits where it is given a text.
+struct Paused {
+    command: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Paused {
+    /// Starts the command, and waits until a psql that is given this text, as a file or on its standard input, waits.
+    fn new(servers: &Servers, text: &str, arguments: &[&str]) -> Paused {
+        let folder = tempfile::tempdir().unwrap();
+        let wrapper = format!(
+            "#!/bin/bash
+             last=${{!#}}
+             if [ ! -t 0 ]; then cat >{0}/input.$$; else : >{0}/input.$$; fi
+             if grep -q '{text}' {0}/input.$$ || {{ [ -f \"$last\" ] && grep -q '{text}' \"$last\"; }}; then
+                 touch {0}/waits; until [ -e {0}/go ]; do sleep 0.05; done
+                 {1}/psql \"$@\" <{0}/input.$$; status=$?; touch {0}/ended; exit $status
+             fi
+             exec {1}/psql \"$@\" <{0}/input.$$\n",
+            folder.path().display(),
+            servers.b.bin().display()
+        );
+        // The session that holds the shard's lock is talked to: its input has no end.
+        let wrapper = wrapper.replace(
+            "last=",
+            &format!(
+                "case $PGAPPNAME in instagram_id_shards*) exec {}/psql \"$@\" ;; esac\nlast=",
+                servers.b.bin().display()
+            ),
+        );
+        let psql = folder.path().join("psql");
+        std::fs::write(&psql, wrapper).unwrap();
+        std::fs::set_permissions(&psql, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let mut command = servers.b.shards_command(arguments);
+        command.env("PATH", format!("{}:{}", folder.path().display(), servers.b.programs_path()));
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        servers.a.wait_for("a psql that waits", || folder.path().join("waits").exists());
+        Paused { command, folder }
+    }
+
+    /// Kills the command, not the psql that waits, which goes on after `meanwhile`.
+    fn kill(mut self, meanwhile: impl FnOnce()) {
+        self.command.kill().unwrap();
+        self.command.wait().unwrap();
+        meanwhile();
+        std::fs::write(self.folder.path().join("go"), "").unwrap();
+        while !self.folder.path().join("ended").exists() {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn go_on(self) -> Result<String, String> {
+        std::fs::write(self.folder.path().join("go"), "").unwrap();
+        outcome(self.command)
+    }
+}
+
+/// Where the map is lost while writes are stopped they go on where they were, too.
+#[test]
+fn map_that_is_lost_while_writes_are_stopped_leaves_them_stopped_no_longer() {
+    let servers = Servers::start();
+    let insert = "INSERT INTO insta5.photos VALUES (1)";
+    let (command, mut transaction) = move_held_up(&servers, &["--stop", "3"], insert);
+    let mut other = servers.b.connect();
+    // So this row cannot come.
+    other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
+    transaction.batch_execute("COMMIT").unwrap();
+    servers.a.wait_until(IS_CLOSED);
+    servers
+        .b
+        .connect()
+        .batch_execute(
+            "ALTER DATABASE map ALLOW_CONNECTIONS false;
+             SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'map'",
+        )
+        .unwrap();
+    let said = outcome(command).expect_err("a refusal");
+    assert!(said.contains("Writes go on on a"), "{said}");
+    assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
+    other.batch_execute("COMMIT; ALTER DATABASE map ALLOW_CONNECTIONS true").unwrap();
+    servers.command(&["move", "5", "--to", "b"]);
+}
