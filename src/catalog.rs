@@ -438,7 +438,7 @@ impl Expression {
         let datum = self.constant(pg_sys::TEXTOID)?;
         // SAFETY: a constant of type text is one.
         let text = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(datum.cast_mut_ptr())) };
-        Some(text.to_string_lossy().into_owned())
+        text.to_str().ok().map(str::to_owned)
     }
 
     /// The function that it calls, with the arguments.

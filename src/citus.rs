@@ -293,6 +293,14 @@ fn is_node(group: i32) -> bool {
     settings::with(settings::OWN_NAMES, || other_nodes(-1).iter().any(|node| node.group == group))
 }
 
+/// Whether there is a node of this group, in use or not.
+fn is_listed(group: i32) -> bool {
+    sys::has_citus()
+        && settings::with(settings::OWN_NAMES, || {
+            !select_latest(&format!("SELECT 1 FROM pg_dist_node WHERE groupid = {group}")).is_empty()
+        })
+}
+
 /// The error for a sequence that is at home on another node.
 fn elsewhere(sequence: Oid, place: &Place) -> Error {
     let name = names::relation(sequence);
@@ -358,6 +366,9 @@ fn attempt_to_open(clock: Clock, site: Site, told: i64, function: &'static str) 
         if !is_named && takers.contains(&Taker::Unknown) {
             return Err(Error::LastHomeUnknown { name: name() });
         }
+    } else if let Some(disabled) = named.find(|group| !has_told(*group) && is_listed(*group)) {
+        // Its copy may be open, and would go on where it is when the node is activated again.
+        return Err(Error::LastHomeDisabled { name: name(), group: disabled });
     }
     let floor = copies.iter().map(|(_, copy)| copy.above).fold(told, i64::max);
     Ok(sequence::raise(clock, site, attempt, floor, function)?

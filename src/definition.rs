@@ -77,7 +77,8 @@ pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
     Ok(found.pop())
 }
 
-/// The shards that a sequence serves: one, unless its owner has made more.
+/// The shards that a sequence serves: one, unless its owner has made more. Here a definition also counts if it is in the
+/// sequence's schema and its owner rules that: then the sequence was given to another role.
 pub fn served_by(sequence: Oid) -> Vec<Definition> {
     let mut found = defined_by(catalog::functions_that_need(pg_sys::RelationRelationId, sequence));
     found.retain(|definition| definition.clock.sequence == sequence);
@@ -91,7 +92,15 @@ pub fn in_schema_of(sequence: Oid) -> Vec<Definition> {
 }
 
 fn defined_by(functions: Vec<Oid>) -> Vec<Definition> {
-    functions.into_iter().filter_map(|function| read(&catalog::function(function)?)).collect()
+    let definitions = functions.into_iter().filter_map(|function| parse(&catalog::function(function)?));
+    let rules = |definition: &Definition| {
+        catalog::relation(definition.clock.sequence).is_some_and(|relation| {
+            catalog::has_rights_of(definition.owner, relation.owner)
+                || relation.schema == definition.schema
+                    && catalog::rules_schema(definition.schema, definition.owner)
+        })
+    };
+    definitions.filter(rules).collect()
 }
 
 /// Visits every shard of the database, as far as each can be found by its number.
@@ -103,8 +112,14 @@ pub fn visit_all(mut visit: impl FnMut(Definition)) {
     });
 }
 
-/// What the function defines, if it is of the form above.
+/// What the function defines, if it is of the form above, and its owner has the rights of the sequence's.
 pub fn read(function: &Function) -> Option<Definition> {
+    let is_of_owner = |relation: Relation| catalog::has_rights_of(function.owner, relation.owner);
+    parse(function).filter(|definition| catalog::relation(definition.clock.sequence).is_some_and(is_of_owner))
+}
+
+/// What the function defines, whoever has made it.
+fn parse(function: &Function) -> Option<Definition> {
     let shard = Shard::new(function.name.strip_prefix(PREFIX)?.parse().ok()?)?;
     // A schema can be gone: servers of before November 2026 let it be dropped beside a transaction that makes a
     // function in it.
@@ -117,10 +132,6 @@ pub fn read(function: &Function) -> Option<Definition> {
     let selected = function.selected()?;
     let [sequence, epoch, home] = selected.as_slice() else { return None };
     let sequence = sequence.oid(pg_sys::REGCLASSOID)?;
-    let is_of_owner = |relation: Relation| catalog::has_rights_of(function.owner, relation.owner);
-    if !catalog::relation(sequence).is_some_and(is_of_owner) {
-        return None;
-    }
     Some(Definition {
         shard,
         schema: function.schema,

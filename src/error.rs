@@ -188,6 +188,8 @@ pub enum Error {
     CoordinatorUnknown { name: String },
     #[error("sequence {name} was at home on the node of group {group} before, which is not in use")]
     LastHomeLost { name: String, group: i32 },
+    #[error("sequence {name} was at home on the node of group {group} before, which is disabled")]
+    LastHomeDisabled { name: String, group: i32 },
     #[error("it is not known which node sequence {name} was at home on before")]
     LastHomeUnknown { name: String },
     #[error("sequence {0} serves next_id()")]
@@ -196,6 +198,8 @@ pub enum Error {
     NotHandedOver { name: String, node: String, role: String, said: String },
     #[error("there is no node of group {0}")]
     GroupUnknown(i32),
+    #[error("the text \"{0}\" of this database is not in UTF-8")]
+    NotUtf8(String),
     #[error("attempt {0} is out of range")]
     AttemptOutOfRange(i32),
     #[error("this node has instagram_id {}, which does not hand over sequences to older versions", env!("CARGO_PKG_VERSION"))]
@@ -258,6 +262,7 @@ impl Error {
             | Error::CopyOfAnotherGroup { .. }
             | Error::LastHomeLost { .. }
             | Error::LastHomeUnknown { .. }
+            | Error::LastHomeDisabled { .. }
             | Error::SequenceOfAShard(_)
             | Error::NodeOutdated
             | Error::TableReplicated { .. }
@@ -297,7 +302,7 @@ impl Error {
             | Error::HasIdsAlready { .. }
             | Error::NoPresentPartition { .. }
             | Error::NotSerial { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            Error::AdoptionPrepared => SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
+            Error::AdoptionPrepared | Error::NotUtf8(_) => SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
             Error::OriginalChanged(_) | Error::TableChanged(_) => SqlState::ERRCODE_OBJECT_IN_USE,
             Error::WritersBusy { .. } => SqlState::ERRCODE_LOCK_NOT_AVAILABLE,
             Error::ColumnMissing { .. } | Error::NoPrimaryKey(_) => SqlState::ERRCODE_UNDEFINED_COLUMN,
@@ -549,16 +554,23 @@ impl Error {
             Error::CoordinatorUnknown { .. } => {
                 "Tell the workers of it: SELECT citus_set_coordinator_host('its name'), on the coordinator.".into()
             }
+            Error::LastHomeDisabled { .. } => {
+                "Activate it again with citus_activate_node(). If it is lost for good, remove it with citus_remove_node(), then call \
+                 advance_shard() again."
+                    .into()
+            }
             Error::LastHomeUnknown { .. } => {
                 "nextval(), setval() or a dump has written to every copy of the sequence that was closed. Say above which id to go on, with \
                  advance_shard() and, say, the largest one in the shard's tables."
                     .into()
             }
             Error::LastHomeLost { .. } => {
-                "Only that node knows all ids of the sequence: activate it again. If it is lost for good, say above which id to go on, \
-                 with advance_shard() and, say, the largest one in the shard's tables; then never activate it again."
+                "Only that node knows all ids of the sequence: activate it again. If it is lost for good, remove it with \
+                 citus_remove_node(), and say above which id to go on with advance_shard() and, say, the largest one in the shard's \
+                 tables."
                     .into()
             }
+            Error::NotUtf8(_) => "In a database of another encoding use names of ASCII characters.".into(),
             Error::NodeOutdated => "Install the same version on all nodes, and run ALTER EXTENSION instagram_id UPDATE.".into(),
             Error::SequenceServesAnother { name, role, serves: false, .. } => format!(
                 "Use that epoch, or a sequence in another schema. With GRANT UPDATE ON SEQUENCE {name} TO {role} it can be used for any epoch."
@@ -571,7 +583,8 @@ impl Error {
             }
             Error::SequenceOfAShard(_) => "Give node_next_id() a sequence that nothing else uses.".into(),
             Error::NotHandedOver { .. } => {
-                "Once after a move each node must answer, to a role that can connect to it. Where the shard was made or \
+                "Once after a move each node must answer to this role: the one that generates the id if it has UPDATE on the \
+                 sequence, and otherwise the sequence's owner. It must be able to log in there. Where the shard was made or \
                  distributed in this transaction, commit that first. A node that is lost for good is taken out with \
                  citus_remove_node()."
                     .into()

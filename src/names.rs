@@ -1,6 +1,7 @@
 //! Names and times as error messages and generated SQL show them, quoted where SQL would need it.
 
 use crate::epoch::TimestampUs;
+use crate::error::{Error, or_raise};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::{CStr, CString, c_char};
@@ -116,5 +117,14 @@ pub fn time(at: TimestampUs) -> String {
 /// A null pointer or a C string.
 unsafe fn string(text: *const c_char) -> Option<String> {
     // SAFETY: the caller's promise.
-    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    (!text.is_null()).then(|| owned(unsafe { CStr::from_ptr(text) }))
+}
+
+/// A text of the server's. In a database of another encoding than UTF-8 a name may be none of Rust's; it is not replaced by
+/// one that resembles it, which may be another object's.
+pub fn owned(text: &CStr) -> String {
+    match text.to_str() {
+        Ok(text) => text.to_owned(),
+        Err(_) => or_raise(|| Err(Error::NotUtf8(text.to_string_lossy().into_owned()))),
+    }
 }

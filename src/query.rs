@@ -1,5 +1,6 @@
 //! Statements that are put together here, and run through SPI.
 
+use crate::names;
 use crate::sys;
 use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::{self, AsPgCStr};
@@ -34,7 +35,7 @@ pub fn select_latest(query: &str) -> Vec<Vec<Option<String>>> {
             let columns = (*table.tupdesc).natts;
             let text = |tuple, column| {
                 let text = pg_sys::SPI_getvalue(tuple, table.tupdesc, column);
-                (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+                (!text.is_null()).then(|| names::owned(CStr::from_ptr(text)))
             };
             let rows = std::slice::from_raw_parts(table.vals, pg_sys::SPI_processed as usize);
             rows.iter().map(|&row| (1..=columns).map(|column| text(row, column)).collect()).collect()

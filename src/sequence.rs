@@ -859,11 +859,12 @@ mod tests {
         };
         let mark = Mark { taken_by: Taker::Node(3), stage: Stage::Closed };
         assert_eq!(tells(closed_value(7), mark.to_log_cnt(), 0), Shut { above: 7, taken_by: Taker::Node(3) });
-        // As Citus has made it, open, opened by nextval(), from a dump, of 0.3.0.
+        // As Citus has made it, open, opened by nextval(), from a dump, by a session with 0.3.0 since, of 0.3.0.
         assert_eq!(tells((3 << 48) + 1, 0, 0), Shut { above: 0, taken_by: Taker::Nobody });
         assert_eq!(tells(7, 32, 1), Shut { above: 8, taken_by: Taker::Nobody });
         assert_eq!(tells(closed_value(7), 32, 1), Shut { above: 8, taken_by: Taker::Unknown });
         assert_eq!(tells(closed_value(7), 0, 0), Shut { above: 7, taken_by: Taker::Unknown });
+        assert_eq!(tells(closed_value(7), 3, 0), Shut { above: 7, taken_by: Taker::Unknown });
         assert_eq!(tells(7, 10, 0), Shut { above: 7, taken_by: Taker::Node(3) });
     }
 }
@@ -997,9 +998,12 @@ impl<'a> SequencePage<'a> {
         told_by(data.last_value).is_some() || data.is_called == 0 && (self.facts.is_copy || data.log_cnt != 0)
     }
 
-    /// The mark of a closed copy.
+    /// The mark of a closed copy. One of 0.3.0 that stands beside what a later version tells is of a session that has
+    /// that library still, which has lost the taker.
     fn mark(data: sys::FormData_pg_sequence_data) -> Option<Mark> {
-        if data.is_called == 0 { Mark::of_log_cnt(data.log_cnt) } else { None }
+        let is_lost =
+            data.is_called != 0 || data.log_cnt & Mark::FLAG == 0 && told_by(data.last_value).is_some();
+        if is_lost { None } else { Mark::of_log_cnt(data.log_cnt) }
     }
 
     /// What a copy tells, closed or not. Where one starts that was never called is no time; what Citus lets the copies of

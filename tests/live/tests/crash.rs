@@ -410,6 +410,91 @@ fn ids_that_were_only_read_survive() {
     }
 }
 
+/// Ids of transactions that change `synchronous_commit` on the way, or end in an unusual one, and whose commit waits for the
+/// disk, are above those after a crash. Ahead of the clock, so that the clock would not hide a loss.
+#[test]
+fn ids_of_unusual_transactions_survive_a_crash() {
+    let off = "SET LOCAL synchronous_commit = off";
+    let on = "SET LOCAL synchronous_commit = on";
+    let keep = "PERFORM set_config('x.id', next_id(5)::text, false)";
+    let kept = "SELECT current_setting('x.id')::bigint";
+    let ways: Vec<String> = vec![
+        format!("BEGIN; {off}; SAVEPOINT s; SELECT next_id(5); ROLLBACK TO s; {on}; COMMIT"),
+        format!("BEGIN; SAVEPOINT s; {off}; SELECT next_id(5); ROLLBACK TO s; COMMIT"),
+        format!("BEGIN; SAVEPOINT s; {off}; SELECT next_id(5); RELEASE s; {on}; COMMIT"),
+        format!("BEGIN; {off}; DECLARE c CURSOR WITH HOLD FOR SELECT next_id(5); {on}; COMMIT; FETCH c"),
+        format!("BEGIN; DECLARE c CURSOR FOR SELECT next_id(5); {off}; FETCH c; CLOSE c; {on}; COMMIT"),
+        format!("BEGIN; {off}; SELECT next_id(5); {on}; PREPARE TRANSACTION 'p'"),
+        format!("BEGIN; {off}; SELECT next_id(5); PREPARE TRANSACTION 'p'"),
+        format!("BEGIN; {off}; SELECT next_id(6); SELECT next_id(5); {on}; SELECT next_id(6); COMMIT"),
+        format!("BEGIN; {off}; SELECT next_id(5); {on}; SELECT next_id(6); COMMIT"),
+        format!("BEGIN; {off}; SELECT next_id(5); {on}; COMMIT AND CHAIN; ROLLBACK"),
+        format!("BEGIN READ ONLY; SET TRANSACTION READ WRITE; {off}; SELECT next_id(5); SET TRANSACTION READ ONLY; {on}; COMMIT"),
+        format!("BEGIN; {off}; SELECT next_id(5); {on}; SET TRANSACTION READ ONLY; COMMIT"),
+        format!("DO $$ BEGIN {off}; {keep}; {on}; COMMIT; {off}; END $$ || {kept}"),
+        format!("DO $$ BEGIN {off}; {keep}; COMMIT; END $$ || SELECT next_id(5)"),
+        format!("DO $$ BEGIN {off}; BEGIN {keep}; PERFORM 1/0; EXCEPTION WHEN division_by_zero THEN END; {keep}; {on}; END $$ || {kept}"),
+        "INSERT INTO late VALUES (1) || SELECT current_setting('x.id')::bigint".into(),
+        "SET synchronous_commit = off || SELECT next_id(5) || RESET synchronous_commit || SELECT next_id(5)".into(),
+        "SET synchronous_commit = off; BEGIN; SELECT next_id(5); RESET synchronous_commit; COMMIT".into(),
+        "SET synchronous_commit = off || DO $$ BEGIN PERFORM next_id(5); END $$ || RESET synchronous_commit || SELECT next_id(5)".into(),
+        "SELECT hasty()".into(),
+        "SELECT ids FROM next_ids(5, 10) AS ids".into(),
+    ];
+    let server = Server::start(&[
+        ("wal_writer_delay", "10s"),
+        ("autovacuum", "off"),
+        ("max_prepared_transactions", "5"),
+    ]);
+    setup(&mut server.connect());
+    server
+        .connect()
+        .batch_execute(
+            "SELECT create_shard(6); SELECT next_id(5), next_id(6);
+             CREATE FUNCTION hasty() RETURNS bigint LANGUAGE plpgsql SET synchronous_commit = off AS 'BEGIN RETURN next_id(5); END';
+             CREATE TABLE late (x int);
+             CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql SET synchronous_commit = off AS
+                 $$ BEGIN PERFORM set_config('x.id', hasty()::text, false); RETURN NULL; END $$;
+             CREATE CONSTRAINT TRIGGER late AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION late()",
+        )
+        .unwrap();
+    let mut lost = vec![];
+    for way in &ways {
+        for is_second in [false, true] {
+            let (mut a, mut b) = (server.connect(), server.connect());
+            set_an_hour_ahead(&mut a, "insta5.table_id_seq");
+            one::<i64>(&mut b, "SELECT next_id(5)");
+            a.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)").unwrap();
+            if is_second {
+                b.batch_execute("SET synchronous_commit = off; SELECT next_id(5); RESET synchronous_commit")
+                    .unwrap();
+            }
+            let mut ids: Vec<i64> = vec![];
+            let run = |statement: &str| {
+                b.simple_query(statement).unwrap_or_else(|error| panic!("{way}: {error:?}"))
+            };
+            for message in way.split(" || ").flat_map(run) {
+                if let postgres::SimpleQueryMessage::Row(row) = message {
+                    ids.extend(
+                        row.get(0)
+                            .and_then(|text| text.parse::<i64>().ok())
+                            .filter(|id| id >> 10 & 8191 == 5),
+                    );
+                }
+            }
+            assert!(!ids.is_empty(), "{way}");
+            server.crash();
+            server.launch();
+            let next: i64 = one(&mut server.connect(), "SELECT next_id(5)");
+            if ids.iter().any(|id| *id >= next) {
+                lost.push(format!("{way} ({is_second}): {ids:?}, then {next}"));
+            }
+            let _ = server.connect().simple_query("ROLLBACK PREPARED 'p'");
+        }
+    }
+    assert!(lost.is_empty(), "{}", lost.join("\n"));
+}
+
 /// A shard that was taken ahead stays there, also where the transaction that took it there is rolled back by the crash
 /// and another one has only been told how far it is.
 #[test]

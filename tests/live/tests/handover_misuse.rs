@@ -1,0 +1,226 @@
+//! What PostgreSQL's own commands do to a sequence that the nodes of a Citus cluster hand over to each other: `nextval`, `setval`,
+//! `ALTER SEQUENCE`, dumps. They know nothing of that, and some take no more than USAGE. Ids stay unique and in order, or the
+//! next one is refused.
+
+use instagram_id_live::*;
+use postgres::{Client, NoTls};
+
+const SHARD: &str = "SELECT create_shard(5);
+    CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint);
+    SELECT create_id_triggers(5)";
+const NEXT_ID: &str = "SELECT insta5.next_id()";
+/// What a dump says of a sequence.
+const RESTORE: &str = "SELECT setval('insta5.table_id_seq', last_value, is_called) FROM insta5.table_id_seq";
+const AN_HOUR_AHEAD: &str = "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))";
+const APP: &str = "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA insta5 TO app;
+    GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app";
+
+/// Shard 5, at home on node 1.
+fn start(workers: usize) -> Emulated {
+    let cluster = Emulated::start(workers);
+    cluster.create(SHARD);
+    cluster.distribute("insta5", 1);
+    cluster
+}
+
+fn connect_as(cluster: &Emulated, node: usize, role: &str) -> Client {
+    cluster.nodes[node].config("postgres").user(role).connect(NoTls).unwrap()
+}
+
+/// The ids of a home that is an hour ahead of the clock.
+fn ids_an_hour_ahead(cluster: &Emulated, node: usize) -> Vec<i64> {
+    let mut home = cluster.nodes[node].connect();
+    [AN_HOUR_AHEAD, NEXT_ID, NEXT_ID].iter().map(|query| one(&mut home, query)).collect()
+}
+
+/// The next id on a node is greater than all of these, or refused.
+#[track_caller]
+fn goes_on_above(ids: &[i64], cluster: &Emulated, node: usize) {
+    let last = *ids.iter().max().unwrap();
+    match cluster.nodes[node].connect().query_one(NEXT_ID, &[]) {
+        Ok(row) => {
+            let id: i64 = row.get(0);
+            assert!(id > last, "{last} is followed by {id}, {} ms before it", ms_of(last) - ms_of(id));
+        }
+        Err(error) => println!("refused: {}", error.as_db_error().unwrap().message()),
+    }
+}
+
+/// `nextval` takes USAGE. On a closed copy it must not open that: no id twice after the schema has moved there.
+#[test]
+fn nextval_of_a_role_with_usage_repeats_no_ids() {
+    let cluster = start(2);
+    cluster.everywhere(APP);
+    cluster.move_schema("insta5", 2);
+    ids_an_hour_ahead(&cluster, 2);
+    cluster.move_schema("insta5", 1);
+    let first = column(&mut cluster.nodes[1].connect(), "SELECT next_ids(5, 100)");
+    let mut app = connect_as(&cluster, 2, "app");
+    let _ = app.simple_query("SELECT nextval('insta5.table_id_seq')");
+    cluster.move_schema("insta5", 2);
+    match cluster.nodes[2].connect().query("SELECT next_ids(5, 100)", &[]) {
+        Ok(rows) => {
+            let second = rows.iter().map(|row| row.get(0)).collect();
+            let repeated = duplicates(&[first, second]);
+            assert_eq!(repeated, 0, "{repeated} of 100 ids are there twice");
+        }
+        Err(error) => println!("refused: {error:?}"),
+    }
+}
+
+/// The same on a node that has never been the home.
+#[test]
+fn nextval_of_a_role_with_usage_opens_no_closed_copy() {
+    let cluster = start(2);
+    cluster.everywhere(APP);
+    let ids = ids_an_hour_ahead(&cluster, 1);
+    let _ = connect_as(&cluster, 2, "app").simple_query("SELECT nextval('insta5.table_id_seq')");
+    cluster.move_schema("insta5", 2);
+    goes_on_above(&ids, &cluster, 2);
+}
+
+/// A role with USAGE cannot wipe out the name of the last home, by `nextval` on the node that has it on record.
+#[test]
+fn nextval_on_the_coordinator_keeps_the_name_of_a_lost_home() {
+    let mut cluster = start(1);
+    cluster.everywhere(APP);
+    let ids = ids_an_hour_ahead(&cluster, 1);
+    let _ = connect_as(&cluster, 0, "app").simple_query("SELECT nextval('insta5.table_id_seq')");
+    cluster.grow();
+    cluster.move_schema("insta5", 2);
+    cluster.nodes[1].stop();
+    cluster.remove(1);
+    goes_on_above(&ids, &cluster, 2);
+}
+
+/// The name of a home that is lost is on record also after `pg_upgrade` of the other nodes, or nothing is opened.
+#[test]
+fn lost_home_stays_lost_when_the_other_nodes_are_upgraded() {
+    let mut cluster = Emulated::start(1);
+    cluster.create(SHARD);
+    one::<i64>(&mut cluster.nodes[0].connect(), NEXT_ID);
+    cluster.distribute("insta5", 1);
+    let ids = ids_an_hour_ahead(&cluster, 1);
+    cluster.nodes[0].connect().batch_execute(RESTORE).unwrap();
+    cluster.grow();
+    cluster.move_schema("insta5", 2);
+    cluster.nodes[1].stop();
+    cluster.remove(1);
+    goes_on_above(&ids, &cluster, 2);
+}
+
+/// The name of a lost home survives an ALTER SEQUENCE that changes nothing, which the hints of this extension advise.
+#[test]
+fn lost_home_stays_lost_after_alter_sequence() {
+    let mut cluster = Emulated::start(1);
+    cluster.create(SHARD);
+    one::<i64>(&mut cluster.nodes[0].connect(), NEXT_ID);
+    cluster.distribute("insta5", 1);
+    let ids = ids_an_hour_ahead(&cluster, 1);
+    let mut coordinator = cluster.nodes[0].connect();
+    coordinator.batch_execute("ALTER SEQUENCE insta5.table_id_seq INCREMENT 1").unwrap();
+    cluster.grow();
+    cluster.move_schema("insta5", 2);
+    cluster.nodes[1].stop();
+    cluster.remove(1);
+    goes_on_above(&ids, &cluster, 2);
+}
+
+/// The dump of a database with a closed copy can be restored.
+#[test]
+fn dump_of_a_closed_copy_is_restored() {
+    let cluster = start(1);
+    one::<i64>(&mut cluster.nodes[1].connect(), NEXT_ID);
+    let dump = cluster.nodes[0].run("pg_dump", &["-n", "insta5", "postgres"]);
+    let set = dump.lines().find(|line| line.contains("pg_catalog.setval")).expect("a setval");
+    cluster.nodes[0].connect().batch_execute(&format!("BEGIN; {set}; ROLLBACK")).unwrap();
+}
+
+/// `pg_dump` and `pg_upgrade` set a sequence anew to what its row says. A copy that was closed, by an attempt that failed, goes
+/// on telling how far it came.
+#[test]
+fn closed_copy_that_is_restored_tells_how_far_it_came() {
+    let cluster = Emulated::start(1);
+    cluster.create(SHARD);
+    one::<i64>(&mut cluster.nodes[0].connect(), NEXT_ID);
+    cluster.distribute("insta5", 0);
+    let ids = ids_an_hour_ahead(&cluster, 0);
+    cluster.break_commands(1, 0, r"%.\_close\_sequence(%", Fault::Lose);
+    cluster.move_schema("insta5", 1);
+    assert!(cluster.nodes[1].connect().simple_query(NEXT_ID).is_err());
+    cluster.mend_commands(1);
+    cluster.nodes[0].connect().batch_execute(RESTORE).unwrap();
+    assert!(cluster.nodes[1].connect().simple_query(NEXT_ID).is_err(), "the taker is not known any more");
+    let last = ids.iter().max().unwrap();
+    let mut home = cluster.nodes[1].connect();
+    assert!(one::<i64>(&mut home, "SELECT advance_shard(5, 5 << 10)") > *last);
+    assert!(one::<i64>(&mut home, NEXT_ID) > *last);
+}
+
+/// The copy of a node that was disabled while it was open is not passed over: activated again, it would go on where it is. With
+/// the node removed, `advance_shard` says where to go on.
+#[test]
+fn copy_of_a_disabled_node_is_not_passed_over() {
+    let cluster = start(2);
+    let mut ids = vec![one(&mut cluster.nodes[1].connect(), NEXT_ID)];
+    cluster.disable(1);
+    cluster.move_schema("insta5", 2);
+    let mut home = cluster.nodes[2].connect();
+    for statement in [NEXT_ID, AN_HOUR_AHEAD, NEXT_ID] {
+        assert_eq!(error_of(&mut home, statement).0, "55000", "{statement}");
+    }
+    let (_, message, hint) = error_of(&mut home, AN_HOUR_AHEAD);
+    assert!(message.contains("disabled") && hint.contains("citus_remove_node()"), "{message}: {hint}");
+    cluster.activate(1);
+    ids.push(one(&mut home, NEXT_ID));
+    cluster.move_schema("insta5", 1);
+    ids.push(one(&mut cluster.nodes[1].connect(), NEXT_ID));
+    cluster.move_schema("insta5", 2);
+    cluster.nodes[1].stop();
+    cluster.remove(1);
+    assert_eq!(error_of(&mut home, NEXT_ID).0, "55000");
+    ids.push(one(&mut home, AN_HOUR_AHEAD));
+    ids.push(one(&mut home, NEXT_ID));
+    check_unique_and_increasing(&[ids]);
+}
+
+/// USAGE does not take a shard's sequence to its end where the definition has lost its say, since the sequence was given to
+/// another role.
+#[test]
+fn usage_does_not_end_a_shard_whose_sequence_was_given_away() {
+    let server = Server::start(&[]);
+    let mut owner = server.connect();
+    owner
+        .batch_execute(
+            "CREATE EXTENSION instagram_id; CREATE ROLE keeper; CREATE ROLE other; GRANT CREATE ON DATABASE postgres TO keeper;
+             SET ROLE keeper; SELECT create_shard(5); RESET ROLE; GRANT USAGE, CREATE ON SCHEMA insta5 TO other;
+             ALTER SEQUENCE insta5.table_id_seq OWNER TO other",
+        )
+        .unwrap();
+    owner.batch_execute(APP).unwrap();
+    let mut app = server.config("postgres").user("app").connect(NoTls).unwrap();
+    one::<i64>(&mut app, NEXT_ID);
+    let jump = "SELECT next_id(5, 'insta5.table_id_seq', clock_timestamp() - interval '1099511627000 ms')";
+    assert_eq!(error_of(&mut app, jump).0, "42501");
+    one::<i64>(&mut app, NEXT_ID);
+}
+
+/// Where the owner of a shard is a role that cannot log in, a role with UPDATE generates the first id after a move; the error
+/// names the owner, and says so.
+#[test]
+fn owner_that_cannot_log_in_is_named() {
+    let cluster = Emulated::start(1);
+    cluster.everywhere("CREATE ROLE keeper NOLOGIN; GRANT CREATE ON DATABASE postgres TO keeper");
+    cluster.create("SET ROLE keeper; SELECT create_shard(5); CREATE TABLE insta5.photos (id bigint)");
+    cluster.distribute("insta5", 1);
+    cluster.everywhere(APP);
+    let mut app = connect_as(&cluster, 1, "app");
+    let (state, message, hint) = error_of(&mut app, NEXT_ID);
+    assert_eq!(state, "08000", "{message}");
+    assert!(
+        message.contains("to role keeper") && hint.contains("UPDATE") && hint.contains("log in"),
+        "{hint}"
+    );
+    let first: i64 = one(&mut cluster.nodes[1].connect(), NEXT_ID);
+    assert!(one::<i64>(&mut app, NEXT_ID) > first);
+}
