@@ -293,12 +293,10 @@ fn is_node(group: i32) -> bool {
     settings::with(settings::OWN_NAMES, || other_nodes(-1).iter().any(|node| node.group == group))
 }
 
-/// Whether there is a node of this group, in use or not.
-fn is_listed(group: i32) -> bool {
-    sys::has_citus()
-        && settings::with(settings::OWN_NAMES, || {
-            !select_latest(&format!("SELECT 1 FROM pg_dist_node WHERE groupid = {group}")).is_empty()
-        })
+/// Whether the node of this group is disabled, so that it may come back as it is.
+fn is_disabled(group: i32) -> bool {
+    let query = format!("SELECT 1 FROM pg_dist_node WHERE groupid = {group} AND NOT isactive");
+    sys::has_citus() && settings::with(settings::OWN_NAMES, || !select_latest(&query).is_empty())
 }
 
 /// The error for a sequence that is at home on another node.
@@ -366,7 +364,7 @@ fn attempt_to_open(clock: Clock, site: Site, told: i64, function: &'static str) 
         if !is_named && takers.contains(&Taker::Unknown) {
             return Err(Error::LastHomeUnknown { name: name() });
         }
-    } else if let Some(disabled) = named.find(|group| !has_told(*group) && is_listed(*group)) {
+    } else if let Some(disabled) = named.find(|group| is_disabled(*group)) {
         // Its copy may be open, and would go on where it is when the node is activated again.
         return Err(Error::LastHomeDisabled { name: name(), group: disabled });
     }
@@ -528,8 +526,9 @@ fn told(said: &str) -> Option<Shut> {
 
 /// `_close_sequence(seq, for_group, attempt)`: closes this node's copy of a sequence for the node of that group, which
 /// opens its own. Returns a value greater than all that this copy has issued, and the group of the node that took it over
-/// before, NULL for nobody and -1 where that is not known; it stays on record. A step of `next_id` on another node; `attempt`, 0 to 2^30 - 1, tells its tries apart.
-/// Where this node is the home after all, the next call of `next_id` here takes the sequence back.
+/// before, NULL for nobody and -1 where that is not known; it stays on record. A step of `next_id` on another node;
+/// `attempt`, 0 to 2^30 - 1, tells its tries apart. Where this node is the home after all, the next call of `next_id` here
+/// takes the sequence back.
 ///
 /// # Errors
 ///

@@ -132,7 +132,7 @@ unsafe fn settle_debts() {
     // SAFETY: the caller's promise; nothing here has a destructor.
     unsafe {
         let level = sys::commit_level();
-        let lsn = debts[..level.index()].iter().fold(0, |most, lsn| lsn.max(&most).to_owned());
+        let lsn = debts[..level.index()].iter().copied().max().unwrap_or(0);
         if lsn == 0 {
             return;
         }

@@ -1244,7 +1244,9 @@ fn explain(refusal: Refusal, clock: Clock, function: &'static str) -> Error {
         Refusal::Unfit(unfit) => match unfit.max {
             Some(max)
                 if unfit == (Unfit { max: Some(max), ..Unfit::default() })
-                    && state(sequence).is_some_and(|state| state.last_value >= max) =>
+                    && state(sequence).is_some_and(|state| {
+                        state.last_value >= max && told_by(state.last_value).is_none()
+                    }) =>
             {
                 Error::Closed { name: name(), max }
             }
