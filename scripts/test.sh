@@ -4,6 +4,8 @@
 #
 #   MAJORS="15 18" test.sh           only these, all of which must be there
 #   SERVERS=/path/to/pg_config ...   on these PostgreSQL, into which it installs the extension; say an assertion-enabled one
+#   BRIEF="16 17" test.sh            on these of the majors only what may differ between majors
+#   JOBS=4 test.sh                   so many live tests side by side, where they do not measure (3)
 #   TORTURE=1 test.sh                at length
 #   SEED=123 test.sh                 with the random choices of the scenario that has printed this
 set -euo pipefail
@@ -47,24 +49,50 @@ regression_tests() {
     return $status
 }
 
+is_brief() { case " ${BRIEF:-} " in *" $1 "*) true ;; *) false ;; esac; }
+
+# Tests that hold a time or a rate against another one of the same run: one at a time.
+measuring="backfill clock limit load many ranges wait"
+# What depends on how a major lays out pages, WAL and catalogs.
+differing="crash handover_misuse traces upgrade"
+
+# live_tests JOBS NAME...: these of tests/live, so many side by side. Each has servers of its own.
+live_tests() {
+    local jobs=$1 tests=()
+    shift
+    for name in "$@"; do tests+=(--test "$name"); done
+    cargo test -p instagram_id_live "${tests[@]}" -- --show-output --test-threads="$jobs"
+}
+
+functional=()
+for file in tests/live/tests/*.rs; do
+    name=$(basename "$file" .rs)
+    case " $measuring " in *" $name "*) ;; *) functional+=("$name") ;; esac
+done
+
 for major in $majors; do
     say "PostgreSQL $major: $("${pg_config_of[$major]}" --version)"
-    crate_tests "$major"
+    is_brief "$major" || crate_tests "$major"
     # After these tests, which install a library of their own; and on all before the tests that need two.
     make --no-print-directory install PG_CONFIG="${pg_config_of[$major]}"
 done
 cargo test -p instagram_id_bench
+cargo test -p instagram_id_live --lib --examples
 newest=$(printf '%s\n' $majors | sort -n | tail -n 1)
 for major in $majors; do
-    pg_config=${pg_config_of[$major]}
+    export PG_CONFIG=${pg_config_of[$major]}
     say "PostgreSQL $major, live"
-    regression_tests "$pg_config"
+    regression_tests "$PG_CONFIG"
     # The one that dumps are restored to, where it is a newer one.
-    newer=${pg_config_of[$newest]}
-    if [ "$major" = "$newest" ]; then newer=; fi
+    export NEWER_PG_CONFIG=${pg_config_of[$newest]}
+    if [ "$major" = "$newest" ]; then NEWER_PG_CONFIG=; fi
     printf 'PostgreSQL %s\n' "$major" >>"$FIGURES"
-    # One at a time: they measure.
-    PG_CONFIG=$pg_config NEWER_PG_CONFIG=$newer cargo test -p instagram_id_live -- --nocapture --test-threads=1
+    if is_brief "$major"; then
+        live_tests "${JOBS:-3}" $differing
+    else
+        live_tests "${JOBS:-3}" "${functional[@]}"
+        live_tests 1 $measuring
+    fi
 done
 say "What was made and done by the tests that keep a record of every id received"
 awk -F '\t' '
