@@ -1467,7 +1467,7 @@ const MAKERS: &[Maker] = &[
     Maker {
         signature: "_name_sequence_taker(regclass,integer,integer)",
         is_slow: false,
-        call: "_name_sequence_taker(a0, a1, a2)",
+        call: "_name_sequence_taker(a0, a1, a2)::int",
         types: &["regclass", "integer", "integer"],
         row: |world, rng| {
             // No copy has been closed for an attempt like this.
