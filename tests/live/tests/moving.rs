@@ -827,7 +827,6 @@ fn triggers_that_fire_for_the_replication_are_refused() {
 fn code_of_an_owner_is_refused_where_the_replication_runs_it() {
     let servers = Servers::start_with_an_attacker();
     let mut attacker = as_attacker(&servers.a);
-    let is_15 = one::<bool>(&mut attacker, "SELECT current_setting('server_version_num')::int < 160000");
     for volatility in ["VOLATILE", "IMMUTABLE"] {
         let name = volatility.to_lowercase();
         attacker
@@ -880,18 +879,16 @@ fn code_of_an_owner_is_refused_where_the_replication_runs_it() {
         )
         .unwrap();
     let refused = "column x of insta5.new uses function insta5.volatile(bigint) of role attacker";
-    if is_15 {
-        servers.is_refused(refused);
-        attacker.batch_execute("DROP TABLE insta5.new").unwrap();
-        // A function of PostgreSQL's own that runs a text.
-        attacker
-            .batch_execute(
-                "CREATE TABLE insta5.new (id bigint PRIMARY KEY CHECK (query_to_xml('SELECT insta5.volatile(5)', true, true, '') IS NOT NULL))",
-            )
-            .unwrap();
-        servers.is_refused("query_to_xml(text,boolean,boolean,text), which must not run as superuser");
-        attacker.batch_execute("DROP TABLE insta5.new").unwrap();
-    }
+    servers.is_refused(refused);
+    attacker.batch_execute("DROP TABLE insta5.new").unwrap();
+    // A function of PostgreSQL's own that runs a text.
+    attacker
+        .batch_execute(
+            "CREATE TABLE insta5.new (id bigint PRIMARY KEY CHECK (query_to_xml('SELECT insta5.volatile(5)', true, true, '') IS NOT NULL))",
+        )
+        .unwrap();
+    servers.is_refused("query_to_xml(text,boolean,boolean,text), which must not run as superuser");
+    attacker.batch_execute("DROP TABLE insta5.new").unwrap();
     // What is a superuser's is as trusted as the superuser, and PostgreSQL's own does no harm.
     attacker
         .batch_execute("CREATE TABLE insta5.fine (id bigint PRIMARY KEY DEFAULT insta5.next_id(), at timestamptz DEFAULT now() CHECK (at <= now() + interval '1 day'), x bigint CHECK (insta5.immutable(x) > 0))")
