@@ -1,11 +1,7 @@
 //! Sharded, time-sortable 64-bit ids for PostgreSQL, after Instagram's published design.
 //!
-//! Pure, without PostgreSQL:
-//! - [`layout`]: the bits of an id
-//! - [`epoch`]: time, as PostgreSQL counts it and as ids do
-//! - [`tick`]: the rule that makes a sequence a logical clock; `fleet`, for tests, is a model of a server that goes by it
-//! - [`shortcode`]: an id in digits of 64, as links carry it
-//! - [`original`]: what a PL/pgSQL function after the published design says of its ids
+//! The parts that know nothing of PostgreSQL, the rule of the generator among them, are the crate
+//! [`instagram_id_core`] in `core/`.
 //!
 //! The SQL functions, one file a topic:
 //! - [`generate`]: `next_id`, `next_ids`, `node_next_id`
@@ -40,17 +36,12 @@ mod catalog;
 mod citus;
 mod decode;
 mod definition;
-mod epoch;
 mod error;
 mod explain;
-#[cfg(test)]
-mod fleet;
 mod generate;
 mod known;
-mod layout;
 mod names;
 mod oid_types;
-mod original;
 mod partition;
 mod plan;
 mod query;
@@ -58,14 +49,13 @@ mod rights;
 mod sequence;
 mod settings;
 mod shard;
-mod shortcode;
 mod status;
 mod sys;
 #[cfg(any(test, feature = "pg_test"))]
 mod tests;
-mod tick;
 mod trigger;
 
+use instagram_id_core::{epoch, layout, original, shortcode, tick};
 use pgrx::prelude::*;
 
 pgrx::pg_module_magic!(name, version);

@@ -2,19 +2,12 @@
 #![no_main]
 
 #[allow(dead_code)]
-#[path = "../../src/epoch.rs"]
-mod epoch;
-#[allow(dead_code)]
-#[path = "../../src/layout.rs"]
-mod layout;
-#[path = "../../src/shortcode.rs"]
-mod shortcode;
-#[allow(dead_code)]
 #[path = "../../tests/live/src/spec.rs"]
 mod spec;
 
-use epoch::Epoch;
-use layout::{Seq, Shard, id_of, ms_of, pack, seq_of, shard_for, shard_of, value_of};
+use instagram_id_core::epoch::Epoch;
+use instagram_id_core::layout::{Seq, Shard, id_of, ms_of, pack, seq_of, shard_for, shard_of, value_of};
+use instagram_id_core::shortcode;
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 

@@ -3,12 +3,8 @@
 //! an id; what that one does not know it says nothing of.
 #![no_main]
 
-#[allow(dead_code)]
-#[path = "../../src/original.rs"]
-mod original;
-
+use instagram_id_core::original::Original;
 use libfuzzer_sys::fuzz_target;
-use original::Original;
 use std::collections::HashMap;
 
 /// The clock in Unix milliseconds, and what nextval returns.

@@ -1,21 +1,13 @@
 //! The generator's rule under any history: a fleet of sessions, clocks that jump, crashes, checkpoints, plain nextval.
-//! The model checks that values only grow and that WAL is never behind; see src/fleet.rs.
+//! The model checks that values only grow and that WAL is never behind; see core/src/fleet.rs.
 #![no_main]
 
-#[allow(dead_code)]
-#[path = "../../src/fleet.rs"]
-mod fleet;
-#[allow(dead_code)]
-#[path = "../../src/layout.rs"]
-mod layout;
-#[allow(dead_code)]
-#[path = "../../src/tick.rs"]
-mod tick;
-
-use fleet::{Event, SESSIONS, Server};
+use instagram_id_core::fleet::{Event, SESSIONS, Server};
+use instagram_id_core::tick::{
+    LEAD_MS, LOG_AHEAD_MIN_MS, LOG_AHEAD_MS, Next, State, VALUE_MAX, VALUES_PER_MS, ms_of,
+};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use tick::{LEAD_MS, LOG_AHEAD_MIN_MS, LOG_AHEAD_MS, Next, State, VALUE_MAX, VALUES_PER_MS, ms_of};
 
 fuzz_target!(|data: &[u8]| {
     let _ = run(&mut Unstructured::new(data));

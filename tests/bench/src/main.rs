@@ -5,21 +5,29 @@
 //! (5) is how often each thing is measured, what is quick twice as often, single transactions three times as often, what
 //! takes long half as often; `ROWS` (5000000) how many rows are inserted, `IDS` (2048000) how many ids the sessions of a
 //! load make in bulk.
+//!
+//! `instagram_id_bench --goals` measures only what has no table in the page, and prints how that stands to its goals;
+//! with `TORTURE=1`, on ten times the rows.
 
+mod backfill;
 mod calls;
 mod contestants;
 mod footprint;
 mod goals;
+mod limit;
 mod page;
 mod plot;
+mod ranges;
 mod results;
 mod rounds;
 mod session;
 mod sessions;
 mod shards;
 mod tables;
+mod waits;
 
 use contestants::Contestant;
+use goals::Goal;
 use instagram_id_live::{Server, one};
 use page::Page;
 use results::Results;
@@ -35,7 +43,11 @@ const SETTINGS: [(&str, &str); 6] = [
 ];
 
 fn main() {
-    let page = std::env::args().nth(1).expect("the page to write the figures into");
+    let page = std::env::args().nth(1).expect("the page to write the figures into, or --goals");
+    if page == "--goals" {
+        show(&goals_without_a_page());
+        return;
+    }
     let rounds = number("ROUNDS", 5);
     let rows = number("ROWS", 5_000_000).max(2 * tables::RANGE);
     let ids = number("IDS", 2_048_000);
@@ -68,9 +80,19 @@ fn main() {
         tables: tables::filled(&server, long, &all, rows),
     };
     page.write(&results);
-    for goal in goals::of(&results) {
+    show(&[goals::of(&results), goals_without_a_page()].concat());
+}
+
+fn goals_without_a_page() -> Vec<Goal> {
+    [limit::goals(), waits::goals(), backfill::goals(), ranges::goals()].concat()
+}
+
+fn show(goals: &[Goal]) {
+    for goal in goals {
         println!("{goal}");
     }
+    let missed = goals.iter().filter(|goal| goal.verdict() == "missed").count();
+    println!("{} goals, {missed} of them missed", goals.len());
 }
 
 fn number(variable: &str, default: usize) -> usize {

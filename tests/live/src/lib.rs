@@ -78,10 +78,18 @@ pub fn cpu_time(pid: i32) -> Duration {
 /// A line of what `/proc` says of a process's memory, in bytes: `RssAnon` is what it has to itself, `VmHWM` the most that it
 /// has had.
 pub fn memory_of(pid: i32, line: &str) -> i64 {
+    status_of(pid, line).strip_suffix(" kB").unwrap().parse::<i64>().unwrap() * 1024
+}
+
+/// How often a process has gone to sleep of its own accord.
+pub fn sleeps_of(pid: i32) -> i64 {
+    status_of(pid, "voluntary_ctxt_switches").parse().unwrap()
+}
+
+fn status_of(pid: i32, line: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let value =
-        status.lines().find_map(|is| is.strip_prefix(line)?.strip_prefix(':')?.strip_suffix(" kB")).unwrap();
-    value.trim().parse::<i64>().unwrap() * 1024
+    let value = status.lines().find_map(|is| is.strip_prefix(line)?.strip_prefix(':'));
+    value.unwrap().trim().to_owned()
 }
 
 #[track_caller]

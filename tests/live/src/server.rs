@@ -7,7 +7,7 @@ use postgres::{Client, Config, NoTls};
 use rustix::process::{Pid, Signal};
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -39,12 +39,32 @@ impl Server {
     }
 
     fn initialize(&self, settings: &[(&str, &str)]) {
-        self.run(
-            "initdb",
-            &["-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"],
-        );
+        self.make_cluster();
         self.configure(settings);
         self.launch();
+    }
+
+    /// A new cluster: a copy of one that has been kept, since initdb takes a second of the processor's time and a copy a
+    /// twentieth of it.
+    fn make_cluster(&self) {
+        let postgres = self.bin.join("postgres");
+        let built = fs::metadata(&postgres).unwrap().mtime();
+        let version = output(Command::new(&postgres).arg("--version"));
+        let name: String = format!("{version} {built}").replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+        let kept = crate::CACHE.join("clusters").join(name);
+        if !kept.exists() {
+            let options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"];
+            self.run("initdb", &[&["-D", "data"], &options[..]].concat());
+            // Another test may do the same: the first one's is kept.
+            let new = kept.with_extension(std::process::id().to_string());
+            fs::create_dir_all(kept.parent().unwrap()).unwrap();
+            copy(&self.path().join("data"), &new);
+            if fs::rename(&new, &kept).is_err() {
+                fs::remove_dir_all(&new).unwrap();
+            }
+        } else {
+            copy(&kept, &self.path().join("data"));
+        }
     }
 
     /// A server whose clock is set by [`Server::set_clock`].
@@ -203,6 +223,18 @@ impl Server {
         send(Signal::KILL, pid as u32);
     }
 
+    /// Stops a backend where it is, until it is thawed.
+    pub fn freeze(&self, pid: i32) {
+        send(Signal::STOP, pid as u32);
+        self.wait_for("a backend that stands still", || {
+            stat(pid as u32).is_none_or(|fields| fields[0] == "T")
+        });
+    }
+
+    pub fn thaw(&self, pid: i32) {
+        send(Signal::CONT, pid as u32);
+    }
+
     /// Lets a backend run for moments at a time while `during` runs, so that other sessions come in between its steps.
     pub fn slow_down<T>(&self, pid: i32, during: impl FnOnce() -> T) -> T {
         let stop = AtomicBool::new(false);
@@ -359,6 +391,11 @@ fn pg_config() -> String {
 /// What the `pg_config` of the PostgreSQL under test says.
 pub fn pg_config_says(what: &str) -> String {
     output(Command::new(pg_config()).arg(what))
+}
+
+/// Copies a folder with all that is in it, owners and rights included.
+fn copy(from: &Path, to: &Path) {
+    output(Command::new("cp").arg("-a").arg(from).arg(to));
 }
 
 /// A client's program's output, trimmed.

@@ -317,20 +317,20 @@ fn a_writer_that_does_not_let_go_keeps_the_others_from_nothing() {
     let mut idle = idle.transaction().unwrap();
     idle.batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
     let stop = AtomicBool::new(false);
-    let (error, statements) = thread::scope(|scope| {
+    let (error, took, statements) = thread::scope(|scope| {
         let writer = scope.spawn(|| write(&mut session(&server), 0, &stop));
         let started = Instant::now();
         let error = error_of(&mut client, "SELECT adopt_shard(5)");
-        assert!(started.elapsed() < Duration::from_secs(15));
+        let took = started.elapsed();
         stop.store(true, Ordering::Relaxed);
-        (error, writer.join().unwrap())
+        (error, took, writer.join().unwrap())
     });
     assert_eq!(error.0, "55P03");
     assert_eq!(error.1, "could not lock out the writers");
     assert!(error.2.contains("insta5.table_id_seq"), "{}", error.2);
     let longest = statements.iter().map(|statement| statement.ended - statement.began).max().unwrap();
-    println!("{} statements meanwhile, the longest {longest:?}", statements.len());
-    assert!(longest < Duration::from_secs(2), "{longest:?}");
+    println!("{} statements in {took:?}, the longest {longest:?}", statements.len());
+    assert!(longest < took / 2, "{longest:?} of {took:?}");
     // They have the tables for as long as the adoption does: one statement for each of its tries would be some 20.
     assert!(statements.len() > 100, "{} statements meanwhile", statements.len());
     idle.commit().unwrap();

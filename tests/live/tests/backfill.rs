@@ -5,7 +5,7 @@ use instagram_id_live::*;
 use postgres::Client;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Unix milliseconds of the first row.
 const BEGIN: i64 = 1_577_836_800_000;
@@ -153,41 +153,12 @@ fn memory_stays_flat() {
         assert_eq!(one::<i64>(&mut client, &ids), rows as i64);
         memory(&mut client)
     };
-    let before = run(50_000, "5");
-    let after = run(length(5_000_000, 50_000_000), "5");
+    let before = run(10_000, "5");
+    let after = run(length(1_000_000, 50_000_000), "5");
     println!("{} bytes more for a hundred times the rows", after - before);
     assert!(after - before < 1 << 20, "{before} {after}");
     let before = after;
     let after = run(20_000, "length(repeat('x', 100000 + g)) % 2");
     println!("{} bytes more with arguments of 100 kB", after - before);
     assert!(after - before < 4 << 20, "{before} {after}");
-}
-
-/// What an id costs beside row_number() over the same window.
-#[test]
-fn it_costs_little_more_than_row_number() {
-    let server = Server::start(&[("fsync", "off"), ("jit", "off"), ("work_mem", "256MB")]);
-    let mut client = server.connect();
-    setup_import(&mut client);
-    let count = length(200_000, 2_000_000);
-    load(&mut client, &csv(&mut random("cost"), count));
-    client.batch_execute("VACUUM ANALYZE staging").unwrap();
-    let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
-    let mut time = |call: &str| -> Duration {
-        let query = format!(
-            "SELECT count(x) FROM (SELECT {call} OVER (ORDER BY time) AS x FROM staging) AS numbered"
-        );
-        let before = cpu_time(pid);
-        assert_eq!(one::<i64>(&mut client, &query), count as i64);
-        cpu_time(pid) - before
-    };
-    let (mut ids, mut numbers) = (vec![], vec![]);
-    for _ in 0..9 {
-        numbers.push(time("row_number()"));
-        ids.push(time("backfill_id(time, shard)"));
-    }
-    let (ids, numbers) = (median(ids), median(numbers));
-    let each = (ids.as_secs_f64() - numbers.as_secs_f64()) * 1e9 / count as f64;
-    println!("{count} rows: {ids:.1?} CPU time, row_number() {numbers:.1?}; {each:.0} ns a row more");
-    assert!(ids < numbers * 10, "{ids:?} {numbers:?}");
 }

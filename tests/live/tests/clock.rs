@@ -76,11 +76,12 @@ fn an_idle_sequence_follows_the_clock_forward_and_waits_for_it_backward() {
         last = id;
         lead(&mut client, id)
     };
-    let follows = |lead: f64| lead.abs() < 0.5;
-    let ahead_by = |lead: f64, seconds: f64| (lead - seconds).abs() < 5.0;
+    // What passes between an id and the look at the clock is less than any of the steps.
+    let ahead_by = |lead: f64, seconds: f64| (lead - seconds).abs() < 30.0;
+    let follows = |lead: f64| ahead_by(lead, 0.0);
     assert!(follows(next(0.0)));
-    assert!(follows(next(1.0)));
-    assert!(ahead_by(next(0.0), 1.0));
+    assert!(follows(next(100.0)));
+    assert!(ahead_by(next(0.0), 100.0));
     assert!(follows(next(HOUR)));
     assert!(ahead_by(next(-HOUR), 2.0 * HOUR));
     assert!(follows(next(DAY)));
@@ -125,77 +126,31 @@ fn under_load_the_clock_may_drift_as_it_likes() {
     setup_photos(&mut server.connect());
     let mut journal = Journal::new("clock that drifts", Clock::Set);
     let seconds = length(1.0, 15.0);
-    let (sessions, ()) = under_load(
+    let (sessions, lost) = under_load(
         || server.try_connect(),
         SESSIONS,
         &everything(),
         || {
-            let mut offset = 0.0;
+            let (mut offset, mut lost) = (0.0_f64, 0.0);
             for rate in [0.02, -0.02, 0.5, -0.5, -1.3, 2.0] {
                 let (started, before) = (Instant::now(), offset);
                 while started.elapsed().as_secs_f64() < seconds {
                     thread::sleep(Duration::from_millis(5));
-                    offset = before + started.elapsed().as_secs_f64() * rate;
+                    let last =
+                        std::mem::replace(&mut offset, before + started.elapsed().as_secs_f64() * rate);
+                    lost += (last - offset).max(0.0);
                     server.set_clock(offset);
                 }
                 journal.faults += 1;
-                let shown: f64 =
-                    one(&mut server.connect(), "SELECT extract(epoch FROM clock_timestamp())::float8");
-                let off_by = shown - machine_us() as f64 / 1e6;
-                assert!((off_by - offset).abs() < 0.5, "the clock is off by {off_by} s, not {offset}");
             }
+            lost
         },
     );
     journal.add(sessions);
     journal.check();
-    // From its furthest the clock has gone back by at most what the negative drifts took, and is ahead of that again.
+    // While the clock loses time the ids may go on at the limit, in real time, and in no other way get ahead of it.
     let ahead = ahead_in_view(&mut server.connect());
-    assert!(ahead <= 1.82 * seconds + 0.5, "{ahead} s ahead");
-}
-
-/// A session on its own, whose turn is always: single inserts take as long while the clock jumps back and forth as
-/// while it is left alone, but for a tick now and then. In turns, so that noise hits both.
-#[test]
-fn inserts_do_not_stall_when_the_clock_jumps() {
-    let server = server();
-    setup_photos(&mut server.connect());
-    let insert = [query("INSERT INTO insta5.photos DEFAULT VALUES RETURNING id")];
-    let mut journal = Journal::new("single inserts while the clock jumps", Clock::Set);
-    // The middle of each, the 99th percentile of each, the longest of all.
-    let mut of_rounds = [vec![], vec![]];
-    let mut longest = Duration::ZERO;
-    for round in 0..length(14, 200) {
-        let jumps = round % 2 == 1;
-        let (sessions, ()) = under_load(
-            || server.try_connect(),
-            1,
-            &insert,
-            || {
-                for step in STEPS {
-                    if jumps {
-                        server.set_clock(step);
-                        journal.faults += 1;
-                    }
-                    thread::sleep(Duration::from_millis(30));
-                }
-            },
-        );
-        let mut times: Vec<Duration> = sessions[0].times().collect();
-        times.sort_unstable();
-        longest = longest.max(*times.last().unwrap());
-        of_rounds[round % 2].push((times[times.len() / 2], times[times.len() * 99 / 100]));
-        journal.add(sessions);
-    }
-    journal.check();
-    let [still, jumping] = of_rounds.map(|rounds| {
-        let (middle, late): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
-        (median(middle), median(late))
-    });
-    println!("    (median, 99th percentile) of an insert: the clock left alone {still:?}, set {jumping:?}");
-    println!("    longest of all {longest:?}");
-    let tick = Duration::from_millis(1);
-    assert!(jumping.0 < still.0 + tick && jumping.1 < still.1 + 2 * tick, "{still:?} {jumping:?}");
-    assert!(longest < Duration::from_millis(500), "an insert took {longest:?}");
+    assert!(ahead <= lost + 0.5, "{ahead} s ahead of a clock that has lost {lost} s");
 }
 
 /// A client, and what it is told beside the results.

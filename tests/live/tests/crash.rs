@@ -538,6 +538,26 @@ fn an_advance_of_a_new_shard_survives() {
     record.check();
 }
 
+/// One WAL record a second of ids, however many these are, where `nextval` writes one for every 32. Only the records of
+/// sequences are counted: the server writes others at moments of its own.
+#[test]
+fn wal_has_one_record_for_a_second_of_ids() {
+    let server = Server::start(&[("autovacuum", "off"), ("checkpoint_timeout", "1h")]);
+    let mut client = server.connect();
+    setup(&mut client);
+    one::<i64>(&mut client, "SELECT next_id(5)");
+    let position = |client: &mut Client| one::<String>(client, "SELECT pg_current_wal_insert_lsn()::text");
+    let start = position(&mut client);
+    let ids = column(&mut client, "SELECT next_id(5) FROM generate_series(1, 300000)");
+    let end = position(&mut client);
+    client.batch_execute("CHECKPOINT").unwrap(); // so that all of it is in the file
+    let range = ["--path=data/pg_wal", "--rmgr=Sequence", "--start", &start, "--end", &end];
+    let records = server.run("pg_waldump", &range).matches("desc: LOG").count() as i64;
+    let seconds = (ms_of(ids[ids.len() - 1]) - ms_of(ids[0])) / 1000;
+    println!("{records} WAL records for 300,000 ids in {seconds} s");
+    assert!((0..=seconds + 2).contains(&records), "{records} WAL records for {seconds} s");
+}
+
 /// A database made from a template has a copy of the sequence, with the original's log_cnt but no WAL record of
 /// its own. Ahead of the clock, so that the clock would not hide a loss.
 #[test]

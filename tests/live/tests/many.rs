@@ -6,8 +6,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const SHARDS: i64 = 8192;
-/// The shards that the cost of a call is measured with, in turns: none comes to its limit.
-const FEW: i64 = 200;
 
 /// One server for all of it, since it takes a while to make.
 #[test]
@@ -22,17 +20,14 @@ fn as_many_shards_as_there_are() {
     each_makes_ids_of_its_own(&mut client);
     seen_in_the_view(&mut client);
     claimed_in_parts(&mut client);
-    a_call_costs_no_more_than_among_few(&server);
     a_session_that_uses_all_stays_small(&server);
 }
 
 fn made_in_one_statement(client: &mut Client) {
     let started = Instant::now();
     let made: i64 = one(client, "SELECT count(create_shard(n)) FROM generate_series(0, 8191) AS n");
-    let elapsed = started.elapsed();
-    println!("{made} shards made in {elapsed:.1?}");
+    println!("{made} shards made in {:.1?}", started.elapsed());
     assert_eq!(made, SHARDS);
-    assert!(elapsed < Duration::from_secs(60), "{elapsed:?}");
 }
 
 /// It holds a lock on every sequence that the statement made, until it comes to the commit.
@@ -88,11 +83,9 @@ fn seen_in_the_view(client: &mut Client) {
             &[],
         )
         .unwrap();
-    let elapsed = started.elapsed();
-    println!("the view shards, all of it: {elapsed:.1?}");
+    println!("the view shards, all of it: {:.1?}", started.elapsed());
     assert_eq!([0, 1, 2].map(|n| row.get::<_, i64>(n)), [SHARDS; 3]);
     assert!(row.get::<_, bool>(3));
-    assert!(elapsed < Duration::from_secs(2), "{elapsed:?}");
 }
 
 /// Unlike what makes a shard, claiming one keeps its locks: others can see what it changes.
@@ -101,60 +94,6 @@ fn claimed_in_parts(client: &mut Client) {
         let shards = format!("generate_series({}, {})", part * 1024, part * 1024 + 1023);
         assert_eq!(one::<i64>(client, &format!("SELECT count(claim_shard(n)) FROM {shards} AS n")), 1024);
     }
-}
-
-/// By CPU time, in turns, against a database that has only the shards that are called. The least of some rounds
-/// counts, since noise only ever adds, and new sessions are tried a few times, since each has its own luck with where its
-/// memory lies: 10 % is what those differ by. A cost that comes from the number of shards would be there every time.
-fn a_call_costs_no_more_than_among_few(server: &Server) {
-    server.connect().batch_execute("CREATE DATABASE few").unwrap();
-    server.connect_to("few").batch_execute("CREATE EXTENSION instagram_id").unwrap();
-    one::<i64>(
-        &mut server.connect_to("few"),
-        &format!("SELECT count(create_shard(n)) FROM generate_series(0, {FEW} - 1) AS n"),
-    );
-    for database in ["postgres", "few"] {
-        let mut client = server.connect_to(database);
-        client
-            .batch_execute(&format!(
-                "CREATE TABLE calls AS SELECT n % {FEW} AS shard FROM generate_series(1, 500000) AS n"
-            ))
-            .unwrap();
-        client.batch_execute("VACUUM ANALYZE calls").unwrap();
-    }
-    let mut ratios = vec![];
-    while ratios.len() < 5 && !ratios.iter().any(|ratio| *ratio <= 1.1) {
-        let [many, few] = cost_of_calls(server, ["postgres", "few"]);
-        ratios.push(many.as_secs_f64() / few.as_secs_f64());
-        println!(
-            "500,000 calls among {SHARDS} shards: {many:.1?} of CPU; among {FEW}: {few:.1?}; ratio {:.3}",
-            ratios.last().unwrap()
-        );
-    }
-    assert!(ratios.iter().any(|ratio| *ratio <= 1.1), "{ratios:.3?}");
-}
-
-/// The CPU time of a call for each row of `calls`, in a new session in each of these databases.
-fn cost_of_calls(server: &Server, databases: [&str; 2]) -> [Duration; 2] {
-    let mut sessions = databases.map(|database| {
-        let mut client = server.connect_to(database);
-        client.batch_execute("SET max_parallel_workers_per_gather = 0").unwrap();
-        let pid = one(&mut client, "SELECT pg_backend_pid()");
-        // Prepared, since it is a call that is measured, and not the parser's look at all functions of that name.
-        let statements = ["shard", "next_id(shard)"]
-            .map(|call| client.prepare(&format!("SELECT count({call}) FROM calls")).unwrap());
-        (client, pid, statements, [Duration::MAX; 2])
-    });
-    for _ in 0..11 {
-        for (client, pid, statements, least) in &mut sessions {
-            for (statement, least) in statements.iter().zip(least) {
-                let before = cpu_time(*pid);
-                client.query_one(statement, &[]).unwrap();
-                *least = (*least).min(cpu_time(*pid) - before);
-            }
-        }
-    }
-    sessions.map(|(.., [without, with])| with - without)
 }
 
 /// A session that has made an id of each shard, every one in a transaction of its own. It calls a function that was
