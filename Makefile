@@ -19,7 +19,7 @@ library = $(package)$(pkglibdir)/instagram_id.so
 
 all: $(library)
 
-$(library): Cargo.toml Cargo.lock instagram_id.control $(shell find src sql -type f)
+$(library): Cargo.toml Cargo.lock pg19/Cargo.toml pg19/Cargo.lock instagram_id.control $(shell find src sql -type f)
 	scripts/build.sh '$(PG_CONFIG)' $(package)
 	@touch '$@'
 

@@ -1,7 +1,10 @@
 # What the scripts share. Sourced by them, under `set -euo pipefail`.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-CARGO_PGRX_VERSION=$(sed -n 's/^pgrx = "=\(.*\)"/\1/p' "$ROOT/Cargo.toml")
+# Where the Cargo.toml is that the extension is built by: for PostgreSQL 19 that of pg19, with a pgrx of its own.
+MANIFEST_DIR=${MANIFEST_DIR:-.}
+manifest_dir_of() { if [ "$1" = 19 ]; then echo pg19; else echo .; fi; }
+CARGO_PGRX_VERSION=$(sed -n 's/^pgrx = "=\(.*\)"/\1/p' "$ROOT/$MANIFEST_DIR/Cargo.toml")
 
 # Of this extension, as Cargo.toml has it.
 version_of_extension() { sed -n 's/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml" | head -n 1; }
@@ -17,7 +20,10 @@ elif [ "$(id -u)" = 0 ]; then
 else
     CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/instagram_id
 fi
-export PATH=$CACHE/cargo/bin:$PATH # before another cargo-pgrx that the user may have
+# Where cargo-pgrx is installed: before another one that the user may have, each of its own version.
+CARGO_ROOT=$CACHE/cargo
+if [ "$MANIFEST_DIR" != . ]; then CARGO_ROOT=$CACHE/cargo-$MANIFEST_DIR; fi
+export PATH=$CARGO_ROOT/bin:$PATH
 # pgrx keeps its list of PostgreSQL installations here; the user's own in ~/.pgrx is left alone.
 export PGRX_HOME=$CACHE/pgrx
 # With it, Rust would add its backtraces to the details of PostgreSQL errors.

@@ -90,7 +90,7 @@ has_cargo_pgrx() { [ "$(cargo pgrx --version 2>/dev/null)" = "cargo-pgrx $CARGO_
 install_cargo_pgrx() {
     if ! has_cargo_pgrx; then
         with_progress "Installing cargo-pgrx $CARGO_PGRX_VERSION (some minutes)" \
-            cargo install cargo-pgrx --version "$CARGO_PGRX_VERSION" --locked --root "$CACHE/cargo"
+            cargo install cargo-pgrx --version "$CARGO_PGRX_VERSION" --locked --root "$CARGO_ROOT"
         has_cargo_pgrx || fail "another cargo-pgrx than $CARGO_PGRX_VERSION comes first in PATH"
     fi
 }

@@ -17,7 +17,6 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 use std::cell::Cell;
-use std::ffi::c_int;
 use std::time::Duration;
 
 /// How far a sequence may be ahead of the clock without a warning: further than crashes and a clock that is kept
@@ -476,7 +475,7 @@ unsafe fn look(sequence: Oid) -> Option<State> {
             && sys::may(sequence, sys::GetUserId(), any)
         {
             let buffer = sys::ReadBuffer(relation, 0);
-            sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as c_int);
+            sys::lock_buffer_shared(buffer);
             let data = sys::sequence_tuple(pg_sys::BufferGetPage(buffer))
                 .map(|(tuple, _)| *sys::sequence_data(tuple));
             sys::UnlockReleaseBuffer(buffer);
@@ -1198,7 +1197,7 @@ unsafe fn lock_exclusively(buffer: pg_sys::Buffer) {
             }
             (0..PAUSES_BETWEEN).for_each(|_| std::hint::spin_loop());
         }
-        sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as c_int);
+        sys::lock_buffer_exclusively(buffer);
     }
 }
 

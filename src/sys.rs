@@ -17,9 +17,10 @@ use pgrx::pg_sys::{self, Buffer, Datum, Oid, Relation, XLogRecPtr};
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-// SAFETY: each declaration has the parameter widths and the return type of the function in PostgreSQL 15 to 18.
+// SAFETY: each declaration has the parameter widths and the return type of the function in PostgreSQL 15 to 19.
 // XLogRegisterData's parameters changed their C types over these versions (char * and int, char * and uint32,
-// const void * and uint32), which all pass as a pointer and a 32-bit integer.
+// const void * and uint32), which all pass as a pointer and a 32-bit integer. So do the numbers of caches, an enum from 19
+// on.
 unsafe extern "C-unwind" {
     pub fn ConditionalLockBuffer(buffer: Buffer) -> bool;
     pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
@@ -29,7 +30,10 @@ unsafe extern "C-unwind" {
     pub fn GetSysCacheHashValue(cache: c_int, key1: Datum, key2: Datum, key3: Datum, key4: Datum) -> u32;
     pub fn GetUserId() -> Oid;
     pub fn IsInParallelMode() -> bool;
-    pub fn LockBuffer(buffer: Buffer, mode: c_int);
+    #[cfg(not(feature = "pg19"))]
+    fn LockBuffer(buffer: Buffer, mode: c_int);
+    #[cfg(feature = "pg19")]
+    fn LockBufferInternal(buffer: Buffer, mode: c_int);
     pub fn LockRelationOid(relid: Oid, lockmode: pg_sys::LOCKMODE);
     pub fn MarkBufferDirty(buffer: Buffer);
     pub fn ReadBuffer(reln: Relation, block: pg_sys::BlockNumber) -> Buffer;
@@ -79,6 +83,29 @@ pub unsafe fn guarded<T: Copy>(f: impl FnOnce() -> T) -> T {
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(f) }
 }
 
+/// `storage/bufmgr.h`: `LockBuffer(buffer, BUFFER_LOCK_SHARE)`
+pub unsafe fn lock_buffer_shared(buffer: Buffer) {
+    // SAFETY: the caller has pinned the buffer.
+    unsafe {
+        #[cfg(not(feature = "pg19"))]
+        LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as c_int);
+        #[cfg(feature = "pg19")]
+        LockBufferInternal(buffer, pg_sys::BufferLockMode::BUFFER_LOCK_SHARE as c_int);
+    }
+}
+
+/// `storage/bufmgr.h`: `LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE)`. In 19 that is an inline function, and the mode has
+/// another number.
+pub unsafe fn lock_buffer_exclusively(buffer: Buffer) {
+    // SAFETY: the caller has pinned the buffer.
+    unsafe {
+        #[cfg(not(feature = "pg19"))]
+        LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as c_int);
+        #[cfg(feature = "pg19")]
+        LockBufferInternal(buffer, pg_sys::BufferLockMode::BUFFER_LOCK_EXCLUSIVE as c_int);
+    }
+}
+
 /// `storage/lockdefs.h`
 pub const NoLock: pg_sys::LOCKMODE = pg_sys::NoLock as pg_sys::LOCKMODE;
 /// `storage/lockdefs.h`
@@ -89,7 +116,7 @@ pub const RowExclusiveLock: pg_sys::LOCKMODE = pg_sys::RowExclusiveLock as pg_sy
 /// `c.h`: `#define InvalidSubTransactionId ((SubTransactionId) 0)`
 const InvalidSubTransactionId: pg_sys::SubTransactionId = 0;
 
-/// `commands/sequence.h`: `#define XLOG_SEQ_LOG 0x00`
+/// `commands/sequence.h`, from 19 `commands/sequence_xlog.h`: `#define XLOG_SEQ_LOG 0x00`
 const XLOG_SEQ_LOG: u8 = 0x00;
 
 /// `catalog/pg_partitioned_table.h`
@@ -120,7 +147,7 @@ pub struct FormData_pg_depend {
     pub deptype: c_char,
 }
 
-/// `commands/sequence.c`: `#define SEQ_MAGIC 0x1717`
+/// `commands/sequence.c`, from 19 `commands/sequence_xlog.h`: `#define SEQ_MAGIC 0x1717`
 const SEQ_MAGIC: u32 = 0x1717;
 
 /// `commands/sequence.h`: what a sequence's one tuple holds.
@@ -148,7 +175,7 @@ pub struct FormData_pg_sequence {
     pub seqcycle: u8,
 }
 
-/// `commands/sequence.h`: the header of an `XLOG_SEQ_LOG` record.
+/// `commands/sequence.h`, from 19 `commands/sequence_xlog.h`: the header of an `XLOG_SEQ_LOG` record.
 #[repr(C)]
 struct xl_seq_rec {
     locator: RelFileLocator,
