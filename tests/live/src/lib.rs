@@ -26,7 +26,7 @@ pub use load::{
 };
 pub use original::{ORIGINAL_EPOCH_MS, original_function, original_of_shard};
 pub use page::{blocks, rows, run_page};
-pub use server::Server;
+pub use server::{Server, pg_config_says};
 
 use postgres::{Client, GenericClient};
 use std::collections::HashSet;

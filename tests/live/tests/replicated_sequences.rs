@@ -1,0 +1,146 @@
+//! PostgreSQL 19 replicates sequences: `CREATE PUBLICATION ... FOR ALL SEQUENCES`, and on the subscriber `ALTER SUBSCRIPTION ...
+//! REFRESH SEQUENCES`, which sets each sequence to the publisher's value as `setval` does. On earlier majors nothing of this runs.
+
+use instagram_id_live::*;
+use postgres::Client;
+use std::thread;
+use std::time::Duration;
+
+const STATE: &str = "SELECT last_value FROM insta5.table_id_seq";
+const REFRESH: &str = "ALTER SUBSCRIPTION sequences REFRESH SEQUENCES";
+
+/// Two servers with shard 5, each with a table of its own; the second subscribes to all sequences of the first.
+struct Pair {
+    publisher: Server,
+    subscriber: Server,
+}
+
+impl Pair {
+    /// `None` on a PostgreSQL that replicates no sequences.
+    fn start() -> Option<Pair> {
+        let version = pg_config_says("--version");
+        let major = version.trim_start_matches("PostgreSQL ").split(|c: char| !c.is_ascii_digit()).next();
+        if major.unwrap().parse::<u32>().unwrap() < 19 {
+            println!("{version} replicates no sequences");
+            return None;
+        }
+        let [publisher, subscriber] = [(); 2].map(|()| {
+            let settings =
+                [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
+            let server = Server::start(&settings);
+            setup_photos(&mut server.connect());
+            one::<i64>(&mut server.connect(), "SELECT next_id(5)");
+            server
+        });
+        publisher.connect().batch_execute("CREATE PUBLICATION sequences FOR ALL SEQUENCES").unwrap();
+        let host = publisher.path().display();
+        let subscribe = format!(
+            "CREATE SUBSCRIPTION sequences CONNECTION 'host={host} user=postgres dbname=postgres' PUBLICATION sequences"
+        );
+        subscriber.connect().batch_execute(&subscribe).unwrap();
+        let pair = Pair { publisher, subscriber };
+        pair.wait_until_refreshed();
+        Some(pair)
+    }
+
+    fn wait_until_refreshed(&self) {
+        self.subscriber.wait_until(
+            "SELECT count(*) > 0 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel
+             WHERE srrelid = 'insta5.table_id_seq'::regclass",
+        );
+    }
+
+    fn refresh(&self) {
+        self.subscriber.connect().batch_execute(REFRESH).unwrap();
+        self.wait_until_refreshed();
+    }
+}
+
+fn next_ids(client: &mut Client, count: i64) -> Vec<i64> {
+    column(client, &format!("SELECT next_ids(5, {count})"))
+}
+
+/// To move writers: they stop, the sequences are refreshed, and the subscriber goes on above all ids of the publisher, also where
+/// these were ahead of the clock.
+#[test]
+fn writers_move_after_a_refresh() {
+    let Some(pair) = Pair::start() else { return };
+    let (mut publisher, mut subscriber) = (pair.publisher.connect(), pair.subscriber.connect());
+    for is_ahead in [false, true] {
+        if is_ahead {
+            set_an_hour_ahead(&mut publisher, "insta5.table_id_seq");
+        }
+        let last = *next_ids(&mut publisher, 5000).last().unwrap();
+        pair.refresh();
+        let ids = next_ids(&mut subscriber, 5000);
+        assert!(ids[0] > last, "ahead: {is_ahead}: {} follows {last}", ids[0]);
+    }
+}
+
+/// What the documentation warns of: a refresh takes back the sequence of a subscriber that generates ids of the shard itself.
+#[test]
+fn a_refresh_takes_a_sequence_in_use_back() {
+    let Some(pair) = Pair::start() else { return };
+    let (mut publisher, mut subscriber) = (pair.publisher.connect(), pair.subscriber.connect());
+    // An hour ahead, so that the clock does not hide it.
+    set_an_hour_ahead(&mut publisher, "insta5.table_id_seq");
+    next_ids(&mut publisher, 10);
+    pair.refresh();
+    let before = next_ids(&mut subscriber, 1000);
+    pair.refresh();
+    assert_eq!(one::<i64>(&mut publisher, STATE), one::<i64>(&mut subscriber, STATE));
+    let after = next_ids(&mut subscriber, 1000);
+    assert_eq!(before, after, "the same ids once more");
+    // Nothing else does so: neither rows nor the restart of the worker.
+    let last = *after.last().unwrap();
+    pair.subscriber.connect().batch_execute("ALTER SUBSCRIPTION sequences DISABLE").unwrap();
+    pair.subscriber.connect().batch_execute("ALTER SUBSCRIPTION sequences ENABLE").unwrap();
+    publisher.batch_execute("INSERT INTO insta5.photos (batch) VALUES (1)").unwrap();
+    pair.subscriber.wait_until("SELECT count(*) > 0 FROM pg_stat_subscription WHERE pid IS NOT NULL");
+    assert!(next_ids(&mut subscriber, 10)[0] > last);
+    // And `advance_shard` puts it right.
+    pair.refresh();
+    subscriber.batch_execute("SET client_min_messages = error").unwrap(); // not that it is ahead of the clock
+    subscriber.execute(&format!("SELECT advance_shard(5, {last})"), &[]).unwrap();
+    assert!(next_ids(&mut subscriber, 10)[0] > last);
+}
+
+/// The same under load, with the clock: how many ids repeat is a matter of luck.
+#[test]
+fn refreshes_under_load() {
+    let Some(pair) = Pair::start() else { return };
+    let refreshes = length(20, 200);
+    let (received, ()) = under_load(
+        || pair.subscriber.try_connect(),
+        4,
+        &[query("SELECT next_ids(5, 50)")],
+        || {
+            for _ in 0..refreshes {
+                one::<i64>(&mut pair.publisher.connect(), "SELECT next_id(5)");
+                pair.refresh();
+                thread::sleep(Duration::from_millis(5));
+            }
+        },
+    );
+    let mut journal = Journal::new("refreshes of a sequence in use", Clock::Set);
+    journal.add(received);
+    let figures = journal.figures();
+    println!("{refreshes} refreshes: {figures:?}");
+}
+
+/// The guard that the documentation shows: PostgreSQL refreshes no sequence whose START is another one on the subscriber.
+#[test]
+fn another_start_keeps_a_sequence_from_a_refresh() {
+    let Some(pair) = Pair::start() else { return };
+    let (mut publisher, mut subscriber) = (pair.publisher.connect(), pair.subscriber.connect());
+    subscriber.batch_execute("ALTER SEQUENCE insta5.table_id_seq START 2").unwrap();
+    set_an_hour_ahead(&mut subscriber, "insta5.table_id_seq");
+    let before = next_ids(&mut subscriber, 1000);
+    next_ids(&mut publisher, 10);
+    subscriber.batch_execute(REFRESH).unwrap();
+    pair.subscriber.wait_for("a refusal", || pair.subscriber.log().contains("mismatched"));
+    let after = next_ids(&mut subscriber, 1000);
+    assert!(after[0] > *before.last().unwrap());
+    let problems = "SELECT count(*) FROM shards WHERE problem IS NOT NULL";
+    assert_eq!(one::<i64>(&mut subscriber, problems), 0, "START is of no concern to the extension");
+}
