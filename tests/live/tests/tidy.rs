@@ -24,7 +24,9 @@ fn the_version_is_the_same_everywhere() {
     let package = read("Cargo.toml");
     assert_eq!(between(&package, "\nversion = \"", "\"")[0], version, "Cargo.toml");
     let locked = format!("name = \"instagram_id\"\nversion = \"{version}\"\n");
-    assert!(read("Cargo.lock").contains(&locked), "Cargo.lock");
+    for lock in ["Cargo.lock", "pg19/Cargo.lock"] {
+        assert!(read(lock).contains(&locked), "{lock}");
+    }
     assert!(read("instagram_id.control").contains("default_version = '@CARGO_VERSION@'"));
     let meta = read("META.json");
     // Of the archive and of the extension in it, and not of its format.
@@ -77,6 +79,28 @@ fn the_compiler_is_the_same_everywhere() {
     for page in ["README.md", "docs/install.md"] {
         assert!(read(page).contains(&format!("Rust toolchain ({rust} or later)")), "{page}");
     }
+    let rust = rust_of_19();
+    assert!(read("docs/install.md").contains(&format!("PostgreSQL 19 needs Rust {rust} or later")));
+    assert!(read("README.md").contains(&format!("for 19 Rust {rust} or later")));
+}
+
+fn rust_of_19() -> String {
+    between(&read("pg19/Cargo.toml"), "rust-version = \"", "\"")[0].to_owned()
+}
+
+/// The manifest for PostgreSQL 19 has another pgrx and another compiler, and else nothing of its own.
+#[test]
+fn the_manifests_differ_in_nothing_but_pgrx() {
+    let own = ["pg1", "default = ", "members = ", "path = ", "rust-version = ", "pgrx = ", "pgrx-tests = "];
+    let shared = |file: &str| -> Vec<String> {
+        let text = read(file);
+        let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        lines.filter(|line| !own.iter().any(|own| line.starts_with(own))).map(str::to_owned).collect()
+    };
+    assert_eq!(shared("pg19/Cargo.toml"), shared("Cargo.toml"));
+    let package = read("pg19/Cargo.toml");
+    let pgrx = between(&package, "\npgrx = \"=", "\"")[0];
+    assert_eq!(between(&package, "\npgrx-tests = \"=", "\""), [pgrx]);
 }
 
 /// pgrx, and the cargo-pgrx that must match it.
@@ -92,17 +116,27 @@ fn pgrx_is_the_same_everywhere() {
 #[test]
 fn the_majors_are_the_same_everywhere() {
     let package = read("Cargo.toml");
+    let package = package + &read("pg19/Cargo.toml");
     let majors = between(&package, "\npg", " = [\"pgrx/pg");
     let majors: Vec<&str> = majors.into_iter().filter(|major| major.len() == 2).collect();
-    assert_eq!(majors, ["15", "16", "17", "18"]);
+    assert_eq!(majors, ["15", "16", "17", "18", "19"]);
     let range = format!("{} to {}", majors[0], majors[majors.len() - 1]);
     let build = read("scripts/build.sh");
     assert!(build.contains(&majors.join(" | ")) && build.contains(&format!("{range} are supported")));
     let tested = read(".ci/run");
-    let tested: Vec<&str> = between(&tested, "MAJORS=\"", "\"")[0].split(' ').collect();
-    let (last, others) = tested.split_last().unwrap();
-    assert!(tested.iter().all(|major| majors.contains(major)));
-    let tested = format!("the tests run on {} and {last}", others.join(", "));
+    let words = |before, after| -> Vec<&str> { between(&tested, before, after)[0].split(' ').collect() };
+    let (here, brief) = (words("MAJORS=\"", "\""), words("BRIEF=\"", "\""));
+    let elsewhere = words("test_other_debian.sh ", "\n");
+    let mut tested = [&here[..], &elsewhere].concat();
+    tested.sort_unstable();
+    assert_eq!(tested, majors, "each is tested");
+    let (brief, full): (Vec<&str>, Vec<&str>) =
+        tested.iter().partition(|major| brief.contains(major) || elsewhere.contains(major));
+    let list = |majors: &[&str]| {
+        let (last, others) = majors.split_last().unwrap();
+        format!("{} and {last}", others.join(", "))
+    };
+    let tested = format!("in full on {}, on {} what differs", list(&full), list(&brief));
     assert!(read("docs/install.md").contains(&tested), "{tested}");
     for page in ["README.md", "docs/install.md", "CHANGELOG.md"] {
         assert!(read(page).contains(&format!("PostgreSQL {range}")), "{page}");
