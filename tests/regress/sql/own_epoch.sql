@@ -33,7 +33,9 @@ BEGIN
     SELECT s.epoch = since AND s.last_id = id AND s.last_time = read INTO right_time FROM shards AS s WHERE s.shard = agree.shard;
     RETURN NEXT;
 END $$;
-SELECT s.shard, a.* FROM shards AS s, agree(s.shard, quote_ident(s.schema)::regnamespace) AS a WHERE s.shard BETWEEN 300 AND 303;
+SELECT s.shard, a.way, a.right_shard, a.right_time
+FROM shards AS s, agree(s.shard, quote_ident(s.schema)::regnamespace) WITH ORDINALITY AS a (way, right_shard, right_time, step)
+WHERE s.shard BETWEEN 300 AND 303 ORDER BY s.shard, a.step;
 SELECT id_shard(next_id()), insta300.id_time(next_id()) BETWEEN now() - interval '1 minute' AND now() + interval '1 minute';
 
 -- The time zone and the way dates are written do not matter to what is made.
