@@ -216,6 +216,7 @@ enum Refusal {
 pub fn take(request: Request) -> Result<Run, Error> {
     let mut paid = None;
     let mut looked_again_from = None;
+    let mut has_permit = false;
     loop {
         let (clock, found) = match request.source {
             Source::Clock(clock) => (clock, None),
@@ -228,9 +229,11 @@ pub fn take(request: Request) -> Result<Run, Error> {
         };
         // Written in place: what is handed back through the guard by value is copied on the way, at 5 % of a call.
         let mut visited = Err(Refusal::Missing);
+        // What was found for this call holds for its next visit, also where by then it is not remembered any more.
+        let permitted = std::mem::take(&mut has_permit);
         known::with(clock.sequence, |known| {
             // SAFETY: `visit` keeps the guard's rules: it panics nowhere and owns nothing with a destructor.
-            unsafe { guarded(|| visited = visit(request, clock, found, paid, known)) }
+            unsafe { guarded(|| visited = visit(request, clock, found, permitted, paid, known)) }
         });
         match visited {
             Ok(Outcome::Taken { run, ahead_ms }) => {
@@ -244,7 +247,10 @@ pub fn take(request: Request) -> Result<Run, Error> {
                 wait_for_ticks(wait, clock.epoch);
                 paid = Some(wait);
             }
-            Err(Refusal::NotPermitted) => find_permit(clock, request.shard)?,
+            Err(Refusal::NotPermitted) => {
+                find_permit(clock, request.shard)?;
+                has_permit = true;
+            }
             Err(refusal) => ask_around(refusal, clock, request.site, i64::MIN, request.function)?,
         }
     }
@@ -498,6 +504,7 @@ unsafe fn visit(
     request: Request,
     clock: Clock,
     found: Option<Era>,
+    permitted: bool,
     paid: Option<Wait>,
     known: &mut Known,
 ) -> Result<Outcome, Refusal> {
@@ -509,7 +516,10 @@ unsafe fn visit(
         }
         let facts = admit(clock.sequence, request.site, known)?;
         // A shard's own clock was found by the shard's number.
-        if matches!(request.source, Source::Clock(_)) && !known.permit.allows(request.shard, clock.epoch) {
+        if matches!(request.source, Source::Clock(_))
+            && !known.permit.allows(request.shard, clock.epoch)
+            && !permitted
+        {
             return Err(Refusal::NotPermitted);
         }
         // Before the lock, which is held for a shorter time then. Who has waited for the page goes on in the millisecond in

@@ -1,0 +1,23 @@
+-- A PostgreSQL with assertions can discard its caches whenever it might be told of a change. A call ends there, too.
+SET client_min_messages = warning;
+SELECT create_shard(470);
+CREATE ROLE regress_id_caller;
+GRANT USAGE ON SCHEMA insta470 TO regress_id_caller;
+GRANT USAGE ON SEQUENCE insta470.table_id_seq TO regress_id_caller;
+SET statement_timeout = '60s';
+SELECT max_val::int > 0 AS discards FROM pg_settings WHERE name = 'debug_discard_caches' \gset
+\if :discards
+    SET debug_discard_caches = 1;
+\endif
+SELECT id_shard(next_id(470)), id_shard(insta470.next_id());
+SET ROLE regress_id_caller;
+SELECT id_shard(next_id(470));
+SELECT id_shard(insta470.next_id());
+SELECT id_shard(next_id(470, 'insta470.table_id_seq'));
+SELECT count(*) FROM next_ids(470, 3000);
+RESET ROLE;
+\if :discards
+    RESET debug_discard_caches;
+\endif
+DROP SCHEMA insta470 CASCADE;
+DROP ROLE regress_id_caller;
