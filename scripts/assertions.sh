@@ -2,15 +2,15 @@
 # Builds an assertion-enabled PostgreSQL from Debian's source package, in the cache: assertions/bin/pg_config there.
 # A second run finds it there. The machine's own list of package sources is not changed.
 #
-# PostgreSQL checks itself in this build: assertions, memory contexts with sentinels, freed memory overwritten, catalog
-# and relation caches released as soon as nothing refers to them. It also tells valgrind what is allocated and what is
-# pinned (valgrind.sh). It has the contrib modules, pg_regress and pg_isolation_regress. It is no server to measure on.
+# PostgreSQL checks itself in this build: assertions, memory contexts with sentinels, freed memory overwritten. It also tells
+# valgrind what is allocated and what is pinned (valgrind.sh). It has the contrib modules, pg_regress and
+# pg_isolation_regress. It is no server to measure on.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 PREFIX=$CACHE/assertions
 CFLAGS='-O1 -g -fno-omit-frame-pointer'
-CPPFLAGS='-DUSE_VALGRIND -DRELCACHE_FORCE_RELEASE -DCATCACHE_FORCE_RELEASE'
+CPPFLAGS='-DUSE_VALGRIND'
 CONFIGURE="--enable-cassert --enable-debug --without-readline --without-icu"
 KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the regression tests once on an assertion-enabled PostgreSQL (assertions.sh) under valgrind's memcheck, which
-# follows every backend. Fails when a test fails, and on each read or write of memory that is not a backend's to use, or
-# use of a value never set, with this extension in its stack. Of other errors it prints how many there are.
+# follows every backend. Fails when a test fails, and when a backend reads or writes memory that is not its own to use, or
+# depends on a value never set. PostgreSQL's suppressions cover what PostgreSQL does so itself. An error without this
+# extension in its stack can be the extension's, too: a value that it returns unset is noticed when PostgreSQL prints it.
 #
 #   REGRESS="codec errors" valgrind.sh    only these of tests/regress
 #   ISOLATION="waits adopt" valgrind.sh   these of tests/isolation, too
@@ -64,7 +65,7 @@ logs=("$SERVER_DIR"/valgrind/*.log)
 found=$(errors "${logs[@]}")
 ours=$(grep -cx 'of the extension' <<<"$found" || true)
 others=$(grep -cx 'of PostgreSQL' <<<"$found" || true)
-[ -z "$found" ] || printf '%s\n' "$found" >&2
+[ -z "$found" ] || head -n 300 <<<"$found" >&2
 say "valgrind has followed ${#logs[@]} processes: $ours errors with the extension in the stack, $others others"
 [ "$status" = 0 ] || fail "tests fail under valgrind"
-[ "$ours" = 0 ] || fail "valgrind has found errors in the extension"
+[ $((ours + others)) = 0 ] || fail "valgrind has found errors"
