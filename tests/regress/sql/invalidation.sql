@@ -4,7 +4,7 @@ SELECT create_shard(470);
 CREATE ROLE regress_id_caller;
 GRANT USAGE ON SCHEMA insta470 TO regress_id_caller;
 GRANT USAGE ON SEQUENCE insta470.table_id_seq TO regress_id_caller;
-SET statement_timeout = '60s';
+SET statement_timeout = '5min';
 SELECT max_val::int > 0 AS discards FROM pg_settings WHERE name = 'debug_discard_caches' \gset
 \if :discards
     SET debug_discard_caches = 1;
