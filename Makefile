@@ -1,7 +1,10 @@
 # make demo           see it work, on a server of its own
-# make test           run every test, on every PostgreSQL that can be set up
-# make torture        the same at length: half an hour or so for each PostgreSQL
-# make bench          measure it beside what else makes ids, and write the figures into docs/benchmarks.md
+# make check          the quick check while you work: two minutes; make check T=errors for the tests of this name alone
+# make test           run every test on Debian's PostgreSQL: ten minutes
+# make test-all       run them on every PostgreSQL that is supported
+# make torture        the same at length, with assertions and under valgrind: hours
+# make goals          measure how near it comes to its goals: some minutes
+# make bench          the same, and measure it beside what else generates ids; writes the figures into docs/benchmarks.md
 # make fuzz           feed the parts that know nothing of PostgreSQL what a fuzzer comes up with, a minute each
 # make                build for the PostgreSQL that PG_CONFIG names
 # make install        install what was built (needs the right to write there: sudo make install)
@@ -19,7 +22,7 @@ library = $(package)$(pkglibdir)/instagram_id.so
 
 all: $(library)
 
-$(library): Cargo.toml Cargo.lock pg19/Cargo.toml pg19/Cargo.lock instagram_id.control $(shell find src sql -type f)
+$(library): Cargo.toml Cargo.lock pg19/Cargo.toml pg19/Cargo.lock instagram_id.control $(shell find src sql core/src core/Cargo.toml -type f)
 	scripts/build.sh '$(PG_CONFIG)' $(package)
 	@touch '$@'
 
@@ -48,11 +51,16 @@ ISOLATION = $(filter-out helpers,$(basename $(notdir $(sort $(wildcard tests/iso
 # The tests have names with umlauts, whatever the databases of this server are like.
 on_this_server = --bindir='$(bindir)' --load-extension=instagram_id --encoding=UTF8 --no-locale
 
-installcheck:
-	mkdir -p target/regress target/isolation
+installcheck: installcheck-regress installcheck-isolation
+
+installcheck-regress:
+	mkdir -p target/regress
 	'$(PG_REGRESS)' --inputdir=tests/regress --outputdir=target/regress $(on_this_server) \
 	    --dbname=contrib_regression $(REGRESS)
+
+installcheck-isolation:
 ifneq ($(wildcard $(PG_ISOLATION_REGRESS)),)
+	mkdir -p target/isolation
 	'$(PG_ISOLATION_REGRESS)' --inputdir=tests/isolation --outputdir=target/isolation $(on_this_server) \
 	    --dbname=isolation_regression helpers $(ISOLATION)
 else
@@ -62,11 +70,21 @@ endif
 demo:
 	scripts/demo.sh
 
+check:
+	T='$(T)' scripts/check.sh
+
 test:
 	scripts/test.sh
 
+test-all:
+	MAJORS='15 16 18' scripts/test.sh
+	scripts/test_other_debian.sh 17 19
+
 torture:
-	TORTURE=1 scripts/test.sh
+	scripts/torture.sh
+
+goals:
+	scripts/bench.sh --goals
 
 bench:
 	scripts/bench.sh
@@ -91,4 +109,4 @@ dist:
 clean:
 	rm -rf target fuzz/target
 
-.PHONY: all install uninstall installcheck demo test torture bench fuzz package check-package dist clean
+.PHONY: all install uninstall installcheck installcheck-regress installcheck-isolation demo check test test-all torture goals bench fuzz package check-package dist clean

@@ -5,18 +5,25 @@
 #
 #   MAJORS=18 bench.sh     on these PostgreSQL, which must have their two marks in the page; 15 and 18 by default
 #   ROUNDS=3 ROWS=500000   with fewer rounds and rows
+#   bench.sh --goals       only what has no table there, which is printed: on Debian's PostgreSQL, some minutes
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
-scripts/setup.sh servers
+target=${CARGO_TARGET_DIR:-target}
+if [ "${1:-}" = --goals ]; then
+    scripts/setup.sh server
+    page=--goals majors=${MAJORS:-$(debian_major)}
+else
+    scripts/setup.sh servers
+    page=docs/benchmarks.md majors=${MAJORS:-15 18}
+fi
 find_servers
-majors=${MAJORS:-15 18}
 require_servers $majors
 for major in $majors; do
     pg_config=${pg_config_of[$major]}
     make --no-print-directory install PG_CONFIG="$pg_config"
     with_progress "Building the benchmark" cargo build --release -p instagram_id_bench
     say "Measuring on $("$pg_config" --version)"
-    PG_CONFIG=$pg_config target/release/instagram_id_bench docs/benchmarks.md
+    PG_CONFIG=$pg_config "$target/release/instagram_id_bench" "$page"
 done
-say "The figures are in docs/benchmarks.md"
+[ "$page" = --goals ] || say "The figures are in $page"

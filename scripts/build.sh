@@ -21,9 +21,7 @@ rustc=$(rustc --version | cut -d ' ' -f 2)
 [ "$(printf '%s\n' "$needed" "$rustc" | sort -V | head -n 1)" = "$needed" ] ||
     fail "Rust $needed or later is needed for PostgreSQL $major; this is $rustc"
 scripts/setup.sh build
-# pgrx wants to know the PostgreSQL that it builds for; give this build a list of its own.
-export PGRX_HOME=$ROOT/target/pgrx/$major
-write_pgrx_config "$pg_config"
+build_for "$pg_config"
 rm -f "$2$("$pg_config" --sharedir)"/extension/instagram_id* # scripts of another version
 mkdir -p "$2"
 out=$(cd "$2" && pwd)

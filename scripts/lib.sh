@@ -88,6 +88,18 @@ write_pgrx_config() {
     if [ "$config" != "$(cat "$PGRX_HOME/config.toml" 2>/dev/null)" ]; then echo "$config" >"$PGRX_HOME/config.toml"; fi
 }
 
+# build_for PG_CONFIG: has what cargo and pgrx build from here on be for this PostgreSQL, and for no other one. The list is in
+# the cache, where each checkout finds it unchanged, and a private copy stands for its original: pgrx builds its bindings
+# anew where they differ.
+build_for() {
+    local pg_config=$1 major copy
+    major=$(major_of "$pg_config")
+    copy=$CACHE/pg$major$("$pg_config" --bindir)
+    if cmp -s "$("$pg_config" --bindir)/postgres" "$copy/postgres"; then pg_config=$copy/pg_config; fi
+    export PGRX_HOME=$CACHE/pgrx-$major
+    write_pgrx_config "$pg_config"
+}
+
 # The major version of the PostgreSQL that a pg_config belongs to.
 major_of() { "$1" --version | sed -n 's/^PostgreSQL \([0-9]*\).*/\1/p'; }
 
@@ -118,6 +130,65 @@ tester_for() {
         fi
     done
     fail "there is no ${2##*/} that runs; Debian has it in its postgresql-client packages"
+}
+
+# The newest major whose server Debian's packages have installed.
+debian_major() {
+    local bin
+    for bin in /usr/lib/postgresql/*/bin/postgres; do
+        if [ -x "$bin" ]; then basename "$(dirname "$(dirname "$bin")")"; fi
+    done | sort -n | tail -n 1
+}
+
+# --- tests ---------------------------------------------------------------------------------------------------
+
+# The live tests of what depends on how a major lays out pages, WAL and catalogs, as a part of a pattern.
+DIFFERING='crash|handover_misuse|replicated_sequences|traces|upgrade'
+
+# unit_tests MAJOR: all that need no server. PGRX_HOME names the PostgreSQL that the extension is built for. Those of the
+# crate that need one have names that begin with pg_.
+unit_tests() {
+    cargo nextest run --workspace --lib --bins --examples --no-default-features --features "instagram_id/pg$1" \
+        -E 'not test(/::pg_[^:]*$/)' --status-level fail
+}
+
+# sql_tests PG_CONFIG [REGRESS ISOLATION]: tests/regress by pg_regress and, side by side with it, tests/isolation by
+# pg_isolation_regress, each on a server of its own; all of them, or those named.
+sql_tests() {
+    local pg_config=$1 status=0 log pid
+    log=$(mktemp)
+    if [ $# = 1 ] || [ -n "$3" ]; then
+        on_a_server "$pg_config" isolation ${3:+ISOLATION="$3"} >"$log" 2>&1 &
+        pid=$!
+    fi
+    if [ $# = 1 ] || [ -n "$2" ]; then on_a_server "$pg_config" regress ${2:+REGRESS="$2"} || status=$?; fi
+    if [ -n "${pid:-}" ]; then
+        wait "$pid" || status=$?
+        cat "$log"
+    fi
+    rm -f "$log"
+    return "$status"
+}
+
+# on_a_server PG_CONFIG regress|isolation [MAKE'S ARGUMENTS...]: these tests, on a server that is started for them.
+on_a_server() (
+    local pg_config=$1 kind=$2 tester
+    shift 2
+    tester=$(tester_for "$pg_config" "$kind/pg_${kind/isolation/isolation_regress}")
+    trap stop_server EXIT
+    start_server "$pg_config"
+    if ! make --no-print-directory "installcheck-$kind" PG_CONFIG="$pg_config" \
+        "PG_$(printf %s "${kind/isolation/isolation_regress}" | tr '[:lower:]' '[:upper:]')=$tester" "$@"; then
+        cat "target/$kind/regression.diffs"
+        exit 1
+    fi
+)
+
+# Ends what runs in the background of this script.
+kill_jobs() {
+    local pids
+    pids=$(jobs -p)
+    if [ -n "$pids" ]; then kill $pids 2>/dev/null || true; wait; fi
 }
 
 # --- a throw-away server -------------------------------------------------------------------------------------

