@@ -123,7 +123,7 @@ fn pgrx_is_the_same_everywhere() {
     let package = read("Cargo.toml");
     let pgrx = between(&package, "\npgrx = \"=", "\"")[0];
     assert_eq!(between(&package, "\npgrx-tests = \"=", "\""), [pgrx]);
-    assert!(read("README.md").contains(&format!("cargo-pgrx {pgrx}.")));
+    assert!(read("README.md").contains(&format!("cargo-pgrx {pgrx} ")));
 }
 
 /// The PostgreSQL majors: features of the crate, what the build script takes, what is tested, what the pages promise.
