@@ -24,7 +24,7 @@ tools="ca-certificates clang gcc libc6-dev libclang-dev libssl-dev make pkg-conf
 suite=${1:-}
 case $suite in
     trixie) major=17 packages="$tools" ;;
-    sid) major=19 packages="$tools cargo rustc" ;;
+    sid) major=19 packages="$tools cargo rustc rustfmt" ;;
     *) fail "usage: debian_folder.sh trixie|sid [COMMAND...]" ;;
 esac
 shift
