@@ -13,29 +13,20 @@ cd "$ROOT"
 
 # In the folder, as root: on the only PostgreSQL that is there.
 test_here() {
-    local major=$1 regress isolation status=0
+    local major=$1
     MANIFEST_DIR=$(manifest_dir_of "$major") scripts/setup.sh server
     find_servers
     require_servers "$major"
     export PG_CONFIG=${pg_config_of[$major]}
     make --no-print-directory install PG_CONFIG="$PG_CONFIG"
     say "PostgreSQL $major: $("$PG_CONFIG" --version)"
-    regress=$(tester_for "$PG_CONFIG" regress/pg_regress)
-    isolation=$(tester_for "$PG_CONFIG" isolation/pg_isolation_regress)
-    trap stop_server EXIT
-    start_server "$PG_CONFIG"
-    make --no-print-directory installcheck PG_CONFIG="$PG_CONFIG" PG_REGRESS="$regress" \
-        PG_ISOLATION_REGRESS="$isolation" || status=$?
-    if [ "$status" != 0 ]; then cat target/regress/regression.diffs target/isolation/regression.diffs 2>/dev/null || true; fi
-    stop_server
-    [ "$status" = 0 ] || return "$status"
+    sql_tests "$PG_CONFIG"
     local tests=() name
-    for name in $LIVE; do tests+=(--test "$name"); done
-    cargo test --locked -p instagram_id_live "${tests[@]}" -- --show-output --test-threads="${JOBS:-3}"
+    for name in $LIVE; do tests+=("$name::"); done
+    cargo test --locked -p instagram_id_live --test live -- --test-threads="${JOBS:-$((2 * $(nproc)))}" "${tests[@]}"
 }
 
-# Whatever depends on how a major lays out pages, WAL and catalogs.
-export LIVE=${LIVE-crash handover_misuse replicated_sequences traces upgrade}
+export LIVE=${LIVE-${DIFFERING//|/ }}
 if [ "${1:-}" = --here ]; then
     test_here "$2"
     exit

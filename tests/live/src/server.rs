@@ -5,6 +5,7 @@ use crate::load::StopAtEnd;
 use postgres::error::SqlState;
 use postgres::{Client, Config, NoTls};
 use rustix::process::{Pid, Signal};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -23,6 +24,27 @@ pub struct Server {
     owner: Option<(u32, u32)>,
     clock: Option<ClockOfItsOwn>,
     postmaster: Mutex<Option<Child>>,
+    number: Number,
+}
+
+/// The smallest number that no other server of this process has.
+struct Number(usize);
+
+static NUMBERS: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+impl Number {
+    fn new() -> Number {
+        let mut taken = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = (0..).find(|number| !taken.contains(number)).expect("there are enough");
+        taken.insert(number);
+        Number(number)
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        NUMBERS.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+    }
 }
 
 impl Server {
@@ -45,25 +67,26 @@ impl Server {
     }
 
     /// A new cluster: a copy of one that has been kept, since initdb takes a second of the processor's time and a copy a
-    /// twentieth of it.
+    /// twentieth of it. No two servers that run at a time have the same system identifier.
     fn make_cluster(&self) {
         let postgres = self.bin.join("postgres");
         let built = fs::metadata(&postgres).unwrap().mtime();
         let version = output(Command::new(&postgres).arg("--version"));
-        let name: String = format!("{version} {built}").replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+        let name =
+            format!("{version} {built} {}", self.number.0).replace(|c: char| !c.is_ascii_alphanumeric(), "_");
         let kept = crate::CACHE.join("clusters").join(name);
-        if !kept.exists() {
-            let options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"];
-            self.run("initdb", &[&["-D", "data"], &options[..]].concat());
-            // Another test may do the same: the first one's is kept.
-            let new = kept.with_extension(std::process::id().to_string());
-            fs::create_dir_all(kept.parent().unwrap()).unwrap();
-            copy(&self.path().join("data"), &new);
-            if fs::rename(&new, &kept).is_err() {
-                fs::remove_dir_all(&new).unwrap();
-            }
-        } else {
+        if kept.exists() {
             copy(&kept, &self.path().join("data"));
+            return;
+        }
+        let options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"];
+        self.run("initdb", &[&["-D", "data"], &options[..]].concat());
+        // Another test may do the same at the same time: the first one's is kept.
+        let new = kept.with_extension(std::process::id().to_string());
+        fs::create_dir_all(kept.parent().unwrap()).unwrap();
+        copy(&self.path().join("data"), &new);
+        if fs::rename(&new, &kept).is_err() {
+            fs::remove_dir_all(&new).unwrap();
         }
     }
 
@@ -156,7 +179,7 @@ impl Server {
         if let Some((uid, gid)) = owner {
             chown(dir.path(), Some(uid), Some(gid)).unwrap();
         }
-        Server { dir, bin, owner, clock: None, postmaster: Mutex::new(None) }
+        Server { dir, bin, owner, clock: None, postmaster: Mutex::new(None), number: Number::new() }
     }
 
     fn configure(&self, settings: &[(&str, &str)]) {

@@ -3,8 +3,6 @@
 
 use instagram_id_live::*;
 use postgres::Client;
-use std::thread;
-use std::time::Duration;
 
 const STATE: &str = "SELECT last_value FROM insta5.table_id_seq";
 const REFRESH: &str = "ALTER SUBSCRIPTION sequences REFRESH SEQUENCES";
@@ -103,29 +101,6 @@ fn a_refresh_takes_a_sequence_in_use_back() {
     subscriber.batch_execute("SET client_min_messages = error").unwrap(); // not that it is ahead of the clock
     subscriber.execute(&format!("SELECT advance_shard(5, {last})"), &[]).unwrap();
     assert!(next_ids(&mut subscriber, 10)[0] > last);
-}
-
-/// The same under load, with the clock: how many ids repeat is a matter of luck.
-#[test]
-fn refreshes_under_load() {
-    let Some(pair) = Pair::start() else { return };
-    let refreshes = length(20, 200);
-    let (received, ()) = under_load(
-        || pair.subscriber.try_connect(),
-        4,
-        &[query("SELECT next_ids(5, 50)")],
-        || {
-            for _ in 0..refreshes {
-                one::<i64>(&mut pair.publisher.connect(), "SELECT next_id(5)");
-                pair.refresh();
-                thread::sleep(Duration::from_millis(5));
-            }
-        },
-    );
-    let mut journal = Journal::new("refreshes of a sequence in use", Clock::Set);
-    journal.add(received);
-    let figures = journal.figures();
-    println!("{refreshes} refreshes: {figures:?}");
 }
 
 /// The guard that the documentation shows: PostgreSQL refreshes no sequence whose START is another one on the subscriber.
