@@ -12,14 +12,13 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
-# What the tests with a record of ids have done: a line each, by scenario.
-FIGURES=$(mktemp)
-# What each part took: a line each.
-TIMES=$(mktemp)
-export FIGURES
-pgdata=
-trap 'kill_jobs; stop_server; rm -rf "$FIGURES" "$TIMES" "$pgdata"' EXIT
+trap 'kill_jobs; remove_scratch' EXIT
 trap 'exit 1' HUP INT TERM
+use_scratch
+# What the tests with a record of ids have done: a line each, by scenario.
+export FIGURES=$SCRATCH/figures
+# What each part took: a line each.
+TIMES=$SCRATCH/times
 
 scripts/setup.sh nextest
 if [ -z "${MAJORS:-}" ]; then
@@ -47,16 +46,14 @@ timed() {
 
 # Those of the crate inside a server, which pgrx starts, as the user postgres where this is root.
 crate_tests() {
-    local major=$1 status=0 runas=()
-    pgdata=$(mktemp -d "${TMPDIR:-/tmp}/instagram_id.XXXXXX")
+    local major=$1 runas=() pgdata
+    pgdata=$(mktemp -d "$SCRATCH/pgdata.XXXXXX")
     if [ "$(id -u)" = 0 ]; then
         chown postgres "$pgdata"
         runas=(--runas postgres)
     fi
     build_for "${pg_config_of[$major]}"
-    USER=$(id -un) cargo pgrx test "pg$major" "${runas[@]}" --pgdata "$pgdata/data" || status=$?
-    rm -rf "$pgdata"
-    return $status
+    USER=$(id -un) cargo pgrx test "pg$major" "${runas[@]}" --pgdata "$pgdata/data"
 }
 
 is_brief() { case " ${BRIEF:-} " in *" $1 "*) true ;; *) false ;; esac; }
