@@ -188,32 +188,6 @@ fn until_blocked(client: &mut Client, count: i64) {
     }
 }
 
-/// What comes while an adoption holds its locks waits: a call by itself has the original's code in hand by then and
-/// ends in the old way, below the new ids; an insert has not looked at its default yet.
-#[test]
-fn what_waits_for_an_adoption_ends_on_the_right_side_of_it() {
-    let (server, mut client) = with_the_original();
-    let mut watch = server.connect();
-    let mut adoption = client.transaction().unwrap();
-    let above: i64 = adoption.query_one("SELECT starts_above FROM adopt_shard(5)", &[]).unwrap().get(0);
-    let (old, new) = thread::scope(|scope| {
-        let old = scope.spawn(|| WAYS[BY_ITSELF](&mut server.connect()).unwrap());
-        let new: Vec<_> = (0..3)
-            .map(|way| {
-                let server = &server;
-                scope.spawn(move || WAYS[way](&mut session(server)).unwrap())
-            })
-            .collect();
-        until_blocked(&mut watch, 4);
-        adoption.commit().unwrap();
-        let new: Vec<i64> = new.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
-        (old.join().unwrap(), new)
-    });
-    assert_eq!((old.len(), new.len()), (1, 504));
-    let first = *new.iter().min().unwrap();
-    assert!(old[0] < above && above < first, "{} in the old way, above {above}, {first} in the new", old[0]);
-}
-
 /// An adoption waits for a transaction that has an id of the original without standing in its way, and then sees what
 /// that one has written.
 #[test]
