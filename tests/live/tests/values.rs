@@ -708,221 +708,8 @@ fn ids_of_the_past_are_right_or_impossible() {
 
 // --- the functions that make something ----------------------------------------------------------------------------
 
-/// What there is in the database to name in a call, and what the calls so far have made of it.
-struct World {
-    /// Relations by OID: what is wrong with each as a sequence for ids.
-    sequences: Vec<(i64, &'static [&'static str])>,
-    /// The one that only next_id with an epoch of its own takes from.
-    wild: i64,
-    /// One that ids are made of, and one that never was called and starts in the far future.
-    own: i64,
-    late: i64,
-    table: i64,
-    original: i64,
-    originals_sequence: i64,
-    not_original: i64,
-    /// Tables by OID: what is wrong with each as one to make partitions of.
-    partitioned: Vec<(i64, &'static [&'static str])>,
-    /// Where something else has the names of some partitions.
-    taken: i64,
-    /// The last value, `ms << 10 | seq`, of each shard, and below 0 of each other sequence.
-    last: BTreeMap<i64, i64>,
-    /// Shards with schema and epoch; schemas, and whether one has functions in the way of another shard.
-    shards: BTreeMap<i64, (String, i64)>,
-    schemas: BTreeMap<String, bool>,
-    /// Sequences that were handed over, some of which next_id has taken back since.
-    handed_over: BTreeSet<i64>,
-    /// Whether the table has ids as its default.
-    is_adopted: bool,
-    /// Whether the table in the schema of shard 5 has a trigger for them.
-    has_triggers: bool,
-    /// When the present batch began and ended by the server's clock.
-    began: i64,
-    ended: i64,
-}
-
-/// The shard that was adopted.
-const ADOPTED: i64 = 8;
-const HOUR: i64 = 3_600_000_000;
-const VALUE_MAX: i64 = (1 << 50) - 1;
-const MISSING: &str = "42P01";
-const NULL: &str = "22004";
-
-/// The README's table of SQLSTATEs.
-const README: &str = include_str!("../../../README.md");
-
-impl World {
-    fn make(client: &mut Client) -> World {
-        for shard in [7, 8] {
-            client.batch_execute(&original_of_shard(shard)).unwrap();
-        }
-        client
-            .batch_execute(
-                "SELECT create_shard(6); SELECT adopt_shard(8);
-                 CREATE SCHEMA empty;
-                 CREATE SEQUENCE own; CREATE SEQUENCE wild; CREATE SEQUENCE spent; SELECT setval('spent', 1125899906842623);
-                 CREATE SEQUENCE narrow AS smallint; CREATE SEQUENCE down INCREMENT -1; CREATE SEQUENCE round CYCLE;
-                 CREATE SEQUENCE low MAXVALUE 1125899906842622; CREATE SEQUENCE late MINVALUE 1125899906842000;
-                 CREATE TABLE insta5.t (id bigint DEFAULT insta5.next_id());
-                 CREATE TABLE t (id bigserial PRIMARY KEY, small int, name text, plain bigint); CREATE VIEW v AS SELECT 1 AS id;
-                 CREATE TABLE by_id (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-                 CREATE TABLE taken (id bigint) PARTITION BY RANGE (id);
-                 CREATE TABLE by_int (id int) PARTITION BY RANGE (id); CREATE TABLE by_two (id bigint, b int) PARTITION BY RANGE (id, b);
-                 CREATE TABLE by_sum (id bigint) PARTITION BY RANGE ((id + 1)); CREATE TABLE by_list (id bigint) PARTITION BY LIST (id);
-                 CREATE TABLE by_hash (id bigint) PARTITION BY HASH (id);
-                 SELECT create_partitions('by_id', 'month', 1, now() - interval '1 year');
-                 SELECT create_partitions('taken', 'day', 3), create_partitions('taken', 'week', 2);
-                 DO $$ BEGIN
-                     EXECUTE (SELECT string_agg(format('ALTER TABLE taken DETACH PARTITION %s', inhrelid::regclass), ';')
-                              FROM pg_inherits WHERE inhparent = 'taken'::regclass);
-                 END $$",
-            )
-            .unwrap();
-        let mut oid = |name: &str| one::<i64>(client, &format!("SELECT '{name}'::regclass::oid::bigint"));
-        const UNFIT: &[&str] = &["55000"];
-        const WRONG_KIND: &[&str] = &["42809"];
-        let (own, late) = (oid("own"), oid("late"));
-        let sequences = vec![
-            (own, [].as_slice()),
-            (oid("spent"), &["2200H"]),
-            (oid("narrow"), UNFIT),
-            (oid("down"), UNFIT),
-            (oid("round"), UNFIT),
-            (oid("low"), UNFIT),
-            (late, UNFIT),
-            (oid("t"), WRONG_KIND),
-            (oid("t_pkey"), WRONG_KIND),
-            (oid("v"), WRONG_KIND),
-            (oid("pg_class"), WRONG_KIND),
-            (0, &[MISSING]),
-            (4_294_967_295, &[MISSING]),
-            (3_999_999_999, &[MISSING]),
-        ];
-        let (wild, table, originals_sequence) = (oid("wild"), oid("t"), oid("insta7.table_id_seq"));
-        let taken = oid("taken");
-        let partitioned = vec![
-            (oid("by_id"), [].as_slice()),
-            (taken, &[]),
-            (oid("by_int"), WRONG_KIND),
-            (oid("by_two"), WRONG_KIND),
-            (oid("by_sum"), WRONG_KIND),
-            (oid("by_list"), WRONG_KIND),
-            (oid("by_hash"), WRONG_KIND),
-            (oid("t"), WRONG_KIND),
-            (oid("t_pkey"), WRONG_KIND),
-            (oid("v"), WRONG_KIND),
-            (oid("own"), WRONG_KIND),
-            (oid("pg_class"), WRONG_KIND),
-            (0, &[MISSING]),
-            (4_294_967_295, &[MISSING]),
-        ];
-        let mut function =
-            |name: &str| one::<i64>(client, &format!("SELECT '{name}'::regprocedure::oid::bigint"));
-        let (original, not_original) = (function("insta7.next_id()"), function("next_id(integer)"));
-        World {
-            sequences,
-            wild,
-            own,
-            late,
-            table,
-            original,
-            originals_sequence,
-            not_original,
-            partitioned,
-            taken,
-            last: BTreeMap::new(),
-            shards: BTreeMap::new(),
-            schemas: BTreeMap::new(),
-            is_adopted: false,
-            has_triggers: false,
-            handed_over: BTreeSet::new(),
-            began: 0,
-            ended: 0,
-        }
-    }
-
-    /// What a batch's rollback leaves.
-    fn reset(&mut self) {
-        let shard = |n: i64| (n, (format!("insta{n}"), ORIGINAL_EPOCH));
-        self.shards = [5, 6, 8].map(shard).into();
-        let full = ["insta5", "insta6", "insta7", "insta8", "public"].map(|name| (name.to_owned(), true));
-        self.schemas = full.into_iter().chain([("empty".to_owned(), false)]).collect();
-        self.is_adopted = false;
-        self.has_triggers = false;
-    }
-
-    fn shard_faults(&self, shard: &Datum) -> Faults {
-        match shard {
-            Datum::Int(n) if self.shards.contains_key(n) => vec![],
-            Datum::Int(0..=8191) => vec![MISSING],
-            Datum::Int(_) => vec![OUT_OF_RANGE],
-            _ => vec![NULL],
-        }
-    }
-
-    /// The same where the sequence is named, too.
-    fn number_faults(&self, shard: &Datum) -> Faults {
-        self.shard_faults(shard).into_iter().filter(|&state| state != MISSING).collect()
-    }
-
-    fn sequence_faults(&self, sequence: &Datum) -> Faults {
-        let Datum::Int(oid) = sequence else { return vec![NULL] };
-        let known = self.sequences.iter().find(|known| known.0 == *oid);
-        known.map_or(vec![], |known| known.1.to_vec())
-    }
-
-    /// Checks an id that a call has returned, which only takes a sequence forward.
-    fn check_id(&mut self, clock: i64, shard: i64, id: i64) {
-        let (ms, of_shard, seq) = fields(id);
-        assert!(id >= 0 && of_shard == shard.into(), "{id} of shard {shard}");
-        let value = (ms << 10 | seq) as i64;
-        let last = self.last.insert(clock, value);
-        assert!(last < Some(value), "{id} after {last:?}");
-    }
-
-    /// One visit takes what is asked for, up to the end of the millisecond, whether it is fetched or not.
-    fn spend_run(&mut self, clock: i64, count: i64) {
-        let first = self.last[&clock];
-        self.last.insert(clock, first + count.min(1024 - (first & 1023)) - 1);
-    }
-
-    /// What next_id is to make of an epoch, for a sequence that only this session uses: the rule, once more.
-    fn epoch_faults(&mut self, epoch: i64, shard: i64, outcome: &Outcome) -> Faults {
-        if !is_finite(epoch) {
-            return vec![NO_SUCH_TIME];
-        }
-        let last = self.last.get(&-self.wild).copied().unwrap_or(1);
-        if last >= VALUE_MAX {
-            return vec!["2200H"];
-        }
-        let ms_at = |time: i64| (i128::from(time) - i128::from(epoch)).div_euclid(1000);
-        let (from, to) = (ms_at(self.began), ms_at(self.ended));
-        let next_ms = i128::from((last + 1) >> 10);
-        let is_ahead = if to < 0 { next_ms >= 0 } else { next_ms > to };
-        match (is_ahead, from < 0, to >= POSITIVE_MS.into()) {
-            (false, true, _) => return vec![NO_SUCH_TIME],
-            (false, _, true) => return vec!["2200H"],
-            _ => {}
-        }
-        if let Ok(Datum::Int(id)) = *outcome {
-            self.check_id(-self.wild, shard, id);
-            let value = self.last[&-self.wild];
-            assert_eq!(value & 1023, (last + 1) & 1023, "{id} after {last}");
-            if is_ahead {
-                assert_eq!(value, last + 1);
-            } else {
-                let ms = i128::from(value >> 10);
-                assert!(
-                    from.max((last >> 10).into()) <= ms && ms <= to + 1,
-                    "{id} of {ms} ms, not {from} to {to}"
-                );
-            }
-        }
-        vec![]
-    }
-}
-
-type Outcome = Result<Datum, String>;
+/// An argument of a call, and the SQLSTATEs of what is wrong with it by itself.
+type Argument = (Datum, Faults);
 
 /// A function that makes something.
 struct Maker {
@@ -932,40 +719,216 @@ struct Maker {
     /// What follows SELECT in a call.
     call: &'static str,
     types: &'static [&'static str],
-    row: fn(&World, &mut Rng) -> Arguments,
-    /// Checks an answer, and says what should have been wrong with the call.
-    judge: fn(&mut World, &Arguments, &Outcome) -> Faults,
+    /// Arguments for a call: without faults the call gives an answer, and otherwise one of their errors.
+    row: fn(&World, &mut Rng) -> Vec<Argument>,
+    /// What may also be wrong with arguments that are good by themselves, after what earlier calls of a batch have made.
+    also: &'static [&'static str],
+    /// Checks an answer.
+    check: fn(&mut World, &[Datum], i64),
 }
 
-fn number(datum: &Datum) -> i64 {
-    if let Datum::Int(n) = *datum { n } else { panic!("{datum:?} is no number") }
+/// What the calls so far have come to.
+struct World {
+    /// The OIDs of what calls name.
+    oids: BTreeMap<&'static str, i64>,
+    /// The last value, `ms << 10 | seq`, of each sequence.
+    last: BTreeMap<i64, i64>,
+    /// When the present batch began and ended by the server's clock.
+    began: i64,
+    ended: i64,
 }
+
+const HOUR: i64 = 3_600_000_000;
+const DAY: i64 = 24 * HOUR;
+const VALUE_MAX: i64 = (1 << 50) - 1;
+const MISSING: &str = "42P01";
+const NULL: &str = "22004";
+
+/// The README's table of SQLSTATEs.
+const README: &str = include_str!("../../../README.md");
+
+const OBJECTS: &str = "
+    SELECT create_shard(6); SELECT adopt_shard(8);
+    CREATE SCHEMA empty;
+    CREATE SEQUENCE own; CREATE SEQUENCE wild; CREATE SEQUENCE spent; SELECT setval('spent', 1125899906842623);
+    CREATE SEQUENCE narrow AS smallint; CREATE SEQUENCE down INCREMENT -1; CREATE SEQUENCE round CYCLE;
+    CREATE SEQUENCE low MAXVALUE 1125899906842622; CREATE SEQUENCE late MINVALUE 1125899906842000;
+    CREATE SEQUENCE handed_over; CREATE SEQUENCE ended; SELECT setval('ended', 1125899906842623);
+    CREATE TABLE insta5.t (id bigint DEFAULT insta5.next_id());
+    CREATE TABLE t (id bigserial PRIMARY KEY, small int, name text, plain bigint); CREATE VIEW v AS SELECT 1 AS id;
+    CREATE TABLE by_id (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
+    CREATE TABLE taken (id bigint) PARTITION BY RANGE (id);
+    CREATE TABLE by_int (id int) PARTITION BY RANGE (id); CREATE TABLE by_two (id bigint, b int) PARTITION BY RANGE (id, b);
+    CREATE TABLE by_sum (id bigint) PARTITION BY RANGE ((id + 1)); CREATE TABLE by_list (id bigint) PARTITION BY LIST (id);
+    CREATE TABLE by_hash (id bigint) PARTITION BY HASH (id);
+    SELECT create_partitions('by_id', 'month', 1, now() - interval '1 year');
+    SELECT create_partitions('taken', 'day', 3), create_partitions('taken', 'week', 2);
+    DO $$ BEGIN
+        EXECUTE (SELECT string_agg(format('ALTER TABLE taken DETACH PARTITION %s', inhrelid::regclass), ';')
+                 FROM pg_inherits WHERE inhparent = 'taken'::regclass);
+    END $$";
+
+/// Names and OIDs, with what is wrong with each as what an argument stands for. The first is chosen half of the time.
+type Named = [(&'static str, &'static [&'static str])];
+
+const UNFIT: &[&str] = &["55000"];
+const WRONG_KIND: &[&str] = &["42809"];
+const NO_RELATION: &[&str] = &[MISSING];
+
+const SEQUENCES: &Named = &[
+    ("own", &[]),
+    ("spent", &["2200H"]),
+    ("narrow", UNFIT),
+    ("down", UNFIT),
+    ("round", UNFIT),
+    ("low", UNFIT),
+    ("late", UNFIT),
+    ("t", WRONG_KIND),
+    ("t_pkey", WRONG_KIND),
+    ("v", WRONG_KIND),
+    ("pg_class", WRONG_KIND),
+    ("0", NO_RELATION),
+    ("4294967295", NO_RELATION),
+    ("3999999999", NO_RELATION),
+];
+
+/// To be closed: where one is to start does not matter to that, nor that it has come to its end.
+const CLOSABLE: &Named = &[
+    ("handed_over", &[]),
+    ("ended", &[]),
+    ("late", &[]),
+    ("narrow", UNFIT),
+    ("round", UNFIT),
+    ("t", WRONG_KIND),
+    ("v", WRONG_KIND),
+    ("0", NO_RELATION),
+    ("3999999999", NO_RELATION),
+];
+
+/// Tables with a column `id` to adopt.
+const TABLES: &Named = &[
+    ("t", &[]),
+    ("own", &["42703"]),
+    ("t_pkey", &["42703"]),
+    ("v", &["42703"]),
+    ("0", NO_RELATION),
+    ("4294967295", NO_RELATION),
+];
+
+/// In place of a shard's function to adopt.
+const FUNCTIONS: &Named = &[
+    ("insta7.next_id()", &[]),
+    ("next_id(integer)", &["55000", OUT_OF_RANGE]),
+    ("0", &["42883"]),
+    ("4294967295", &["42883"]),
+];
+
+const PARTITIONED: &Named = &[
+    ("by_id", &[]),
+    ("taken", &[]),
+    ("by_int", WRONG_KIND),
+    ("by_two", WRONG_KIND),
+    ("by_sum", WRONG_KIND),
+    ("by_list", WRONG_KIND),
+    ("by_hash", WRONG_KIND),
+    ("t", WRONG_KIND),
+    ("t_pkey", WRONG_KIND),
+    ("v", WRONG_KIND),
+    ("own", WRONG_KIND),
+    ("pg_class", WRONG_KIND),
+    ("0", NO_RELATION),
+    ("4294967295", NO_RELATION),
+];
+
+/// What the setting instagram_id.shard makes of a text: PostgreSQL's whole numbers.
+const SETTINGS: &Named = &[
+    ("5", &[]),
+    ("6", &[]),
+    (" 5 ", &[]),
+    ("+6", &[]),
+    ("0x5", &[]),
+    ("06", &[]),
+    ("5.4", &[]),
+    ("5e0", &[]),
+    ("-1", UNFIT),
+    ("0", NO_RELATION),
+    ("8191", NO_RELATION),
+    ("-0.4", NO_RELATION),
+    ("8192", &[OUT_OF_RANGE]),
+    ("-2", &[OUT_OF_RANGE]),
+    ("2147483648", &[OUT_OF_RANGE]),
+    ("-9223372036854775809", &[OUT_OF_RANGE]),
+    ("1e400", &[OUT_OF_RANGE]),
+    ("nan", &[OUT_OF_RANGE]),
+    ("inf", &[OUT_OF_RANGE]),
+    ("", &[OUT_OF_RANGE]),
+    ("5 kB", &[OUT_OF_RANGE]),
+    ("5x", &[OUT_OF_RANGE]),
+    ("５", &[OUT_OF_RANGE]),
+    ("--5", &[OUT_OF_RANGE]),
+    ("NULL", &[OUT_OF_RANGE]),
+];
+
+const SCHEMAS: &[&str] = &["", "pg_x", "insta5", "insta7", "empty", "public", "Photos \"1\"", "insta9"];
 
 fn or_null(datum: Datum, rng: &mut Rng) -> Datum {
     if rng.u8(..20) == 0 { Datum::Null } else { datum }
 }
 
+/// Sometimes NULL instead, which is wrong.
+fn not_null((datum, faults): Argument, rng: &mut Rng) -> Argument {
+    match or_null(datum, rng) {
+        Datum::Null => (Datum::Null, vec![NULL]),
+        datum => (datum, faults),
+    }
+}
+
+fn named(known: &Named, rng: &mut Rng) -> Argument {
+    let (name, faults) = if rng.bool() { known[0] } else { one_of(rng, known) };
+    not_null((Datum::Text(name.into()), faults.to_vec()), rng)
+}
+
+/// The same by its OID.
+fn object(world: &World, known: &Named, rng: &mut Rng) -> Argument {
+    match named(known, rng) {
+        (Datum::Text(name), faults) => (Datum::Int(world.oids[&*name]), faults),
+        null => null,
+    }
+}
+
+/// A number that has to be 0 to `most`.
+fn number(most: i32, rng: &mut Rng) -> Argument {
+    let n = up_to(most, rng);
+    let faults = if (0..=most).contains(&n) { vec![] } else { vec![OUT_OF_RANGE] };
+    not_null((Datum::Int(n.into()), faults), rng)
+}
+
 /// One in `good` is a shard that is there.
-fn any_shard(good: u8, rng: &mut Rng) -> Datum {
-    let shard = if rng.u8(..good) == 0 { one_of(rng, &[5, 6]) } else { up_to(8191, rng) };
-    or_null(Datum::Int(shard.into()), rng)
+fn shard(good: u8, rng: &mut Rng) -> Argument {
+    if rng.u8(..good) == 0 {
+        return (Datum::Int(one_of(rng, &[5, 6])), vec![]);
+    }
+    match number(8191, rng) {
+        (Datum::Int(5 | 6 | 8), _) => (Datum::Int(4), vec![MISSING]),
+        (shard, faults) if faults.is_empty() => (shard, vec![MISSING]),
+        bad => bad,
+    }
 }
 
-fn any_sequence(world: &World, rng: &mut Rng) -> Datum {
-    let (own, others) = world.sequences.split_first().expect("some");
-    let oid = if rng.bool() { own.0 } else { one_of(rng, others).0 };
-    or_null(Datum::Int(oid), rng)
+fn boolean(rng: &mut Rng) -> Argument {
+    not_null((Datum::Int(rng.bool().into()), vec![]), rng)
 }
 
-/// An epoch by which it is not now that ids begin or end.
-fn epoch_for_now(world: &World, rng: &mut Rng) -> i64 {
-    loop {
-        let epoch = if rng.bool() { time_near(ORIGINAL_EPOCH, rng) } else { any_epoch(rng) };
-        let elapsed = i128::from(world.began) - i128::from(epoch);
-        let is_far_from = |edge: i64| (elapsed - i128::from(edge)).abs() > HOUR.into();
-        if is_far_from(0) && is_far_from(POSITIVE_MS * 1000) {
-            return epoch;
+/// The epoch that ids count from: NULL stands for the original's.
+fn epoch_or_null(rng: &mut Rng) -> Argument {
+    match rng.u8(..8) {
+        0 => (Datum::Int(one_of(rng, &[INFINITY, MINUS_INFINITY])), vec![NO_SUCH_TIME]),
+        1 => {
+            let epoch = any_epoch(rng);
+            (Datum::Int(epoch), if is_finite(epoch) { vec![] } else { vec![NO_SUCH_TIME] })
         }
+        2 => (Datum::Int(ORIGINAL_EPOCH), vec![]),
+        _ => (Datum::Null, vec![]),
     }
 }
 
@@ -978,441 +941,80 @@ fn any_text(rng: &mut Rng) -> String {
     format!("z{rest}")
 }
 
+/// The name of a schema, NULL for the shard's own.
 fn any_schema(rng: &mut Rng) -> Datum {
     match rng.u8(..8) {
         0 => Datum::Text(any_text(rng)),
         1 => Datum::Text(one_of(rng, &["x".repeat(63), "x".repeat(64), "é".repeat(31), "é".repeat(32)])),
-        2 | 3 => Datum::Text(
-            one_of(rng, &["", "pg_x", "insta5", "insta7", "empty", "public", "Photos \"1\"", "insta9"])
-                .into(),
-        ),
+        2 | 3 => Datum::Text(one_of(rng, SCHEMAS).into()),
         _ => Datum::Null,
     }
 }
 
-fn any_bool(rng: &mut Rng) -> Datum {
-    let value = Datum::Int(rng.bool().into());
-    or_null(value, rng)
+/// A sequence that only next_id with an epoch of its own takes from, and an epoch that may be too late or too early for it;
+/// or the original's epoch with any sequence.
+fn sequence_and_epoch(world: &World, rng: &mut Rng) -> [Argument; 2] {
+    if rng.bool() {
+        let epoch = epoch_for_now(world, rng);
+        return [(Datum::Int(world.oids["wild"]), vec![]), (Datum::Int(epoch), vec![])];
+    }
+    let epoch = one_of(rng, &[ORIGINAL_EPOCH, ORIGINAL_EPOCH, INFINITY, MINUS_INFINITY]);
+    let faults = if is_finite(epoch) { vec![] } else { vec![NO_SUCH_TIME] };
+    [object(world, SEQUENCES, rng), (Datum::Int(epoch), faults)]
 }
 
-/// What the setting instagram_id.shard makes of a text: PostgreSQL's whole numbers.
-const SETTINGS: [(&str, Option<i64>); 25] = [
-    ("5", Some(5)),
-    ("6", Some(6)),
-    (" 5 ", Some(5)),
-    ("+6", Some(6)),
-    ("0x5", Some(5)),
-    ("06", Some(6)),
-    ("5.4", Some(5)),
-    ("5e0", Some(5)),
-    ("-1", Some(-1)),
-    ("0", Some(0)),
-    ("8191", Some(8191)),
-    ("-0.4", Some(0)),
-    ("8192", None),
-    ("-2", None),
-    ("2147483648", None),
-    ("-9223372036854775809", None),
-    ("1e400", None),
-    ("nan", None),
-    ("inf", None),
-    ("", None),
-    ("5 kB", None),
-    ("5x", None),
-    ("５", None),
-    ("--5", None),
-    ("NULL", None),
-];
-
-fn next_id_from(world: &mut World, arguments: &Arguments, outcome: &Outcome) -> Faults {
-    let mut faults = world.number_faults(&arguments[0]);
-    faults.extend(world.sequence_faults(&arguments[1]));
-    match arguments.get(2) {
-        Some(Datum::Null) => faults.push(NULL),
-        Some(epoch) if !is_finite(number(epoch)) => faults.push(NO_SUCH_TIME),
-        _ => {}
-    }
-    if faults.is_empty() {
-        let shard = number(&arguments[0]);
-        if number(&arguments[1]) == world.wild {
-            faults = world.epoch_faults(number(&arguments[2]), shard, outcome);
-        } else if let Ok(Datum::Int(id)) = *outcome {
-            world.check_id(-number(&arguments[1]), shard, id);
-        }
-    }
-    faults
-}
-
-/// With an epoch of any kind from the sequence that is there for it; with the original's from any.
-fn row_with_epoch(world: &World, rng: &mut Rng) -> Arguments {
-    let shard = Datum::Int(up_to(8191, rng).into());
-    let (sequence, epoch) = if rng.bool() {
-        (Datum::Int(world.wild), epoch_for_now(world, rng))
-    } else {
-        (any_sequence(world, rng), one_of(rng, &[ORIGINAL_EPOCH, ORIGINAL_EPOCH, INFINITY, MINUS_INFINITY]))
-    };
-    vec![or_null(shard, rng), sequence, or_null(Datum::Int(epoch), rng)]
-}
-
-/// The rule is next_id's, with node 0 for a shard, and without an epoch the original's.
-fn node_next_id_faults(world: &mut World, arguments: &Arguments, outcome: &Outcome) -> Faults {
-    let [sequence, epoch] = &arguments[..] else { unreachable!() };
-    let epoch = if *epoch == Datum::Null { Datum::Int(ORIGINAL_EPOCH) } else { epoch.clone() };
-    let mut faults = next_id_from(world, &vec![Datum::Int(0), sequence.clone(), epoch], outcome);
-    if matches!(sequence, Datum::Int(oid) if world.handed_over.contains(oid))
-        && matches!(outcome, Err(state) if &**state == "55000")
-    {
-        faults.push("55000"); // it is next_id's
-    }
-    faults
-}
-
-/// What is handed over is the value after the last one, however often it is asked for. Where a sequence is to start does
-/// not matter to that, nor that it has come to its end.
-fn hand_over_faults(world: &mut World, arguments: &Arguments, outcome: &Outcome) -> Faults {
-    let sequence = &arguments[0];
-    if let (Datum::Int(oid), Ok(Datum::Int(above))) = (sequence, outcome) {
-        world.handed_over.insert(*oid);
-        if *oid == world.own {
-            assert_eq!(*above, world.last[&-oid] + 1);
-        } else {
-            assert!(
-                [0, 1, VALUE_MAX + 1].contains(above),
-                "{above} of a sequence that nothing was taken from"
-            );
-        }
-    }
-    step_faults(world, arguments)
-}
-
-/// What a step of the hand-over has against its arguments.
-fn step_faults(world: &World, arguments: &Arguments) -> Faults {
-    let [sequence, group, attempt] = &arguments[..] else { unreachable!() };
-    let mut faults: Faults = if *sequence == Datum::Int(world.late) {
-        vec![]
-    } else {
-        world.sequence_faults(sequence).into_iter().filter(|&state| state != "2200H").collect()
-    };
-    let out_of_range = [(group, 0x3fff_fffd), (attempt, 0x3fff_ffff)];
-    for (argument, max) in out_of_range {
-        match argument {
-            Datum::Int(number) if (0..=max).contains(number) => {}
-            Datum::Int(_) => faults.push("22023"),
-            _ => faults.push(NULL),
-        }
-    }
-    faults
-}
-
-fn next_id_of_shard(world: &mut World, shard: &Datum, outcome: &Outcome) -> Faults {
-    let faults = world.shard_faults(shard);
-    if let (true, Ok(Datum::Int(id))) = (faults.is_empty(), outcome) {
-        world.check_id(number(shard), number(shard), *id);
-    }
-    faults
-}
-
-fn create_faults(world: &mut World, arguments: &Arguments, outcome: &Outcome) -> Faults {
-    let [shard, schema, epoch, if_not_exists] = &arguments[..] else { unreachable!() };
-    let mut faults = world.number_faults(shard);
-    match schema {
-        Datum::Text(name) if name.is_empty() => faults.push("42602"),
-        Datum::Text(name) if name.starts_with("pg_") => faults.push("42939"),
-        Datum::Text(name) if name.len() > 63 => faults.push("42622"),
-        _ => {}
-    }
-    if let Datum::Int(epoch) = *epoch
-        && !(0..i128::from(POSITIVE_MS) * 1000).contains(&(i128::from(world.began) - i128::from(epoch)))
-    {
-        faults.push(NO_SUCH_TIME);
-    }
-    if *if_not_exists == Datum::Null {
-        faults.push(NULL);
-    }
-    let Datum::Int(number @ 0..=8191) = *shard else { return faults };
-    let may_exist = *if_not_exists == Datum::Int(1);
-    if let Some((is_schema, is_epoch)) = world.shards.get(&number) {
-        let is_it = matches!(schema, Datum::Text(asked) if asked != is_schema)
-            || matches!(epoch, Datum::Int(asked) if asked != is_epoch);
-        if !may_exist || is_it {
-            faults.push("42710");
-        }
-        return faults;
-    }
-    let name = if let Datum::Text(name) = schema { name.clone() } else { format!("insta{number}") };
-    match world.schemas.get(&name) {
-        Some(_) if !may_exist => faults.push("42P06"),
-        // Another shard's functions, and its epoch, which may be another one.
-        Some(true) => faults.extend(["42723", "42710"]),
-        _ => {}
-    }
-    if faults.is_empty() && outcome.is_ok() {
-        let epoch = if let Datum::Int(epoch) = *epoch { epoch } else { ORIGINAL_EPOCH };
-        world.shards.insert(number, (name.clone(), epoch));
-        world.schemas.insert(name, true);
-    }
-    faults
-}
-
-fn advance_row(_: &World, rng: &mut Rng) -> Arguments {
-    let shard = any_shard(2, rng);
-    let id = match shard {
-        // Shard 6 goes wherever it is told to, shard 5 stays near the clock.
-        Datum::Int(5) => {
-            let (ms, shard) = (rng.i64(0..400_000_000_000), one_of(rng, &[5, 5, 5, 4]));
-            ms << 23 | shard << 10 | rng.i64(0..1024)
-        }
-        Datum::Int(6) if rng.bool() => any_i64(rng) & !(8191 << 10) | 6 << 10,
-        _ => any_i64(rng),
-    };
-    vec![shard, or_null(Datum::Int(id), rng)]
-}
-
-fn advance_faults(world: &mut World, arguments: &Arguments, outcome: &Outcome) -> Faults {
-    let mut faults = world.shard_faults(&arguments[0]);
-    let Datum::Int(id) = arguments[1] else { return [faults, vec![NULL]].concat() };
-    let (ms, of_shard, seq) = fields(id);
-    let value = (ms << 10 | seq) as i64;
-    if id < 0 || arguments[0] != Datum::Int(of_shard as i64) {
-        faults.push(OUT_OF_RANGE);
-    }
-    if value >= VALUE_MAX {
-        faults.push("2200H");
-    }
-    if let (true, Ok(Datum::Int(last))) = (faults.is_empty(), outcome) {
-        let shard = number(&arguments[0]);
-        // Where it has been reset it is at 1.
-        let before = world.last.get(&shard).copied().unwrap_or(1);
-        let (ms, of_shard, seq) = fields(*last);
-        let after = (ms << 10 | seq) as i64;
-        assert_eq!(
-            (after, of_shard),
-            (before.max(value), shard.into()),
-            "{id} of shard {shard} after {before}"
-        );
-        world.last.insert(shard, after);
-    }
-    faults
-}
-
-fn adopt_row(world: &World, rng: &mut Rng) -> Arguments {
-    let shard = if rng.bool() { Datum::Int(7) } else { any_shard(8, rng) };
-    let schema = if rng.bool() { any_schema(rng) } else { Datum::Text("insta7".into()) };
-    let function = match rng.u8(..4) {
-        0 => Datum::Int(world.original),
-        1 => Datum::Int(one_of(rng, &[world.not_original, 0, 4_294_967_295])),
-        _ => Datum::Null,
-    };
-    let sequence = match rng.u8(..4) {
-        0 => any_sequence(world, rng),
-        1 => Datum::Int(world.originals_sequence),
-        _ => Datum::Null,
-    };
-    let epoch = match rng.u8(..4) {
-        0 => Datum::Int(any_epoch(rng)),
-        1 => Datum::Int(ORIGINAL_EPOCH),
-        _ => Datum::Null,
-    };
-    vec![shard, schema, function, sequence, epoch, or_null(Datum::Int(1), rng)]
-}
-
-fn adopt_faults(world: &mut World, arguments: &Arguments, _: &Outcome) -> Faults {
-    let [shard, schema, function, sequence, epoch, dry_run] = &arguments[..] else { unreachable!() };
-    let mut faults = vec![];
-    if *dry_run == Datum::Null {
-        faults.push(NULL);
-    }
-    let named = match (schema, shard) {
-        (Datum::Text(name), _) => Some(name.clone()),
-        (_, Datum::Int(shard)) => Some(format!("insta{shard}")),
-        _ => None,
-    };
-    match (function, &named) {
-        (Datum::Int(oid), _) if *oid == world.original => {
-            if matches!(schema, Datum::Text(name) if name != "insta7") {
-                faults.push(OUT_OF_RANGE);
-            }
-        }
-        // Whatever else is wrong with it, it is of another schema, or not there.
-        (Datum::Int(oid), _) => {
-            faults.push(if *oid == world.not_original { "55000" } else { "42883" });
-            if matches!(schema, Datum::Text(name) if name != "public") && *oid == world.not_original {
-                faults.push(OUT_OF_RANGE);
-            }
-        }
-        (_, None) => faults.push(NULL),
-        (_, Some(name)) if name == "insta7" => {}
-        (_, Some(name)) if name == "insta8" => faults.extend(["42710", OUT_OF_RANGE]),
-        // One that is the shard's already, or has no original.
-        (_, Some(name)) if world.schemas.contains_key(name) => faults.extend(["42883", "42710", "55000"]),
-        (_, Some(_)) => faults.push("3F000"),
-    }
-    let differs = |given: &Datum, is: i64| matches!(given, Datum::Int(n) if *n != is);
-    if differs(shard, 7) || differs(sequence, world.originals_sequence) || differs(epoch, ORIGINAL_EPOCH) {
-        faults.push(OUT_OF_RANGE);
-    }
-    if matches!(epoch, Datum::Int(at) if !is_finite(*at)) {
-        faults.push(NO_SUCH_TIME);
-    }
-    faults
-}
-
-fn adopt_table_row(world: &World, rng: &mut Rng) -> Arguments {
-    let table = if rng.bool() { Datum::Int(world.table) } else { any_relation(world, rng) };
-    let column = match rng.u8(..8) {
-        0..4 => Datum::Text(
-            one_of(rng, &["id", "id", "small", "name", "plain", "nowhere", "ctid", "ID", ""]).into(),
-        ),
-        4 => Datum::Text(any_text(rng)),
-        _ => Datum::Null,
-    };
-    let dry_run = Datum::Int((rng.u8(..50) > 0).into());
-    vec![any_shard(2, rng), table, column, or_null(dry_run, rng)]
-}
-
-/// Not one of PostgreSQL's own tables.
-fn any_relation(world: &World, rng: &mut Rng) -> Datum {
+/// An epoch by which it is not now that ids begin or end.
+fn epoch_for_now(world: &World, rng: &mut Rng) -> i64 {
     loop {
-        let relation = any_sequence(world, rng);
-        if !matches!(relation, Datum::Int(1..16384)) {
-            return relation;
+        let epoch = if rng.bool() { time_near(ORIGINAL_EPOCH, rng) } else { any_epoch(rng) };
+        let elapsed = i128::from(world.began) - i128::from(epoch);
+        let is_far_from = |edge: i64| (elapsed - i128::from(edge)).abs() > HOUR.into();
+        if is_finite(epoch) && is_far_from(0) && is_far_from(POSITIVE_MS * 1000) {
+            return epoch;
         }
     }
 }
 
-fn adopt_table_faults(world: &mut World, arguments: &Arguments, outcome: &Outcome) -> Faults {
-    let [shard, table, column, dry_run] = &arguments[..] else { unreachable!() };
-    let mut faults = world.shard_faults(shard);
-    if *dry_run == Datum::Null {
-        faults.push(NULL);
+impl World {
+    /// Checks an id of a shard, which only takes its sequence forward.
+    fn check_id(&mut self, sequence: i64, shard: i64, id: i64) {
+        let (ms, of_shard, seq) = fields(id);
+        assert!(id >= 0 && of_shard == shard.into(), "{id} of shard {shard}");
+        let value = (ms << 10 | seq) as i64;
+        let last = self.last.insert(sequence, value);
+        assert!(last < Some(value), "{id} after {last:?}");
     }
-    let column = if let Datum::Text(name) = column { name } else { "id" };
-    match table {
-        Datum::Int(oid) if *oid == world.table => match column {
-            "id" if !world.is_adopted => {}
-            "id" | "plain" => faults.push("55000"),
-            "small" | "name" => faults.push("42804"),
-            _ => faults.push("42703"),
-        },
-        Datum::Int(_) if world.sequence_faults(table).contains(&MISSING) => faults.push(MISSING),
-        Datum::Int(_) => faults.push("42703"),
-        _ => faults.push(NULL),
+
+    fn check_id_of_shard(&mut self, shard: &Datum, id: i64) {
+        self.check_id(self.sequence_of(shard), int_of(shard), id);
     }
-    world.is_adopted |= faults.is_empty() && outcome.is_ok() && *dry_run == Datum::Int(0);
-    faults
-}
 
-/// Half of them tables that partitions can be made of.
-fn any_partitioned(world: &World, rng: &mut Rng) -> Datum {
-    let table = if rng.bool() { world.partitioned[0].0 } else { one_of(rng, &world.partitioned).0 };
-    or_null(Datum::Int(table), rng)
-}
+    fn sequence_of(&self, shard: &Datum) -> i64 {
+        self.oids[&*format!("insta{}.table_id_seq", int_of(shard))]
+    }
 
-fn partitioned_faults(world: &World, table: &Datum) -> Faults {
-    let Datum::Int(oid) = table else { return vec![NULL] };
-    let known = world.partitioned.iter().find(|known| known.0 == *oid);
-    known.expect("one of them").1.to_vec()
-}
-
-fn epoch_or_null(rng: &mut Rng) -> Datum {
-    match rng.u8(..8) {
-        0 => Datum::Int(one_of(rng, &[INFINITY, MINUS_INFINITY])),
-        1 => Datum::Int(any_epoch(rng)),
-        2 => Datum::Int(ORIGINAL_EPOCH),
-        _ => Datum::Null,
+    /// The same from a sequence that is named, by an epoch: the rule, once more.
+    fn check_id_from(&mut self, sequence: &Datum, shard: i64, epoch: i64, id: i64) {
+        let sequence = int_of(sequence);
+        let last = self.last.get(&sequence).copied();
+        self.check_id(sequence, shard, id);
+        let (Some(last), value) = (last, self.last[&sequence]) else { return };
+        assert_eq!(value & 1023, (last + 1) & 1023, "{id} after {last}");
+        let ms_at = |time: i64| (i128::from(time) - i128::from(epoch)).div_euclid(1000);
+        let (from, to, ms) = (ms_at(self.began), ms_at(self.ended), i128::from(value >> 10));
+        let is_now = from.max((last >> 10).into()) <= ms && ms <= to + 1;
+        assert!(value == last + 1 || is_now, "{id} of {ms} ms after {last}, not {from} to {to}");
     }
 }
 
-const DAY: i64 = 24 * HOUR;
-
-fn create_partitions_row(world: &World, rng: &mut Rng) -> Arguments {
-    let every = match rng.u8(..8) {
-        0 => Datum::Text(any_text(rng)),
-        1 => Datum::Text(one_of(rng, &["", "Day", "year", "day ", "1 day", "hour"]).into()),
-        _ => Datum::Text(one_of(rng, &["day", "week", "month"]).into()),
-    };
-    // Few, for each makes a table.
-    let ahead = match rng.u8(..8) {
-        0 => one_of(rng, &[-1, i32::MIN, 10_001, i32::MAX]),
-        _ => rng.i32(0..4),
-    };
-    let epoch = epoch_or_null(rng);
-    let from = match rng.u8(..8) {
-        0 => Datum::Int(one_of(rng, &[INFINITY, MINUS_INFINITY, LAST_TIME])),
-        // Before the epoch; from that of another one on there would be thousands of days.
-        1 if epoch == Datum::Null => Datum::Int(ORIGINAL_EPOCH - 1),
-        2..4 => Datum::Int(world.began - rng.i64(-2 * DAY..3 * DAY)),
-        _ => Datum::Null,
-    };
-    let table = any_partitioned(world, rng);
-    vec![table, or_null(every, rng), or_null(Datum::Int(ahead.into()), rng), from, epoch]
+fn int_of(datum: &Datum) -> i64 {
+    if let Datum::Int(n) = *datum { n } else { panic!("{datum:?} is no number") }
 }
 
-fn create_partitions_faults(world: &mut World, arguments: &Arguments, outcome: &Outcome) -> Faults {
-    let [table, every, ahead, from, epoch] = &arguments[..] else { unreachable!() };
-    let mut faults = partitioned_faults(world, table);
-    match every {
-        Datum::Text(every) if ["day", "week", "month"].contains(&&**every) => {}
-        Datum::Text(_) => faults.push(OUT_OF_RANGE),
-        _ => faults.push(NULL),
-    }
-    match ahead {
-        Datum::Int(0..=10_000) => {}
-        Datum::Int(_) => faults.push(OUT_OF_RANGE),
-        _ => faults.push(NULL),
-    }
-    let counts_from = if let Datum::Int(epoch) = *epoch { epoch } else { ORIGINAL_EPOCH };
-    if !is_finite(counts_from) {
-        faults.push(NO_SUCH_TIME);
-    }
-    if let Datum::Int(from) = *from {
-        faults.extend(make_id(from, 0, 0, counts_from).err().unwrap_or_default());
-    }
-    // Partitions of two epochs may want one name.
-    let may_clash = *table == Datum::Int(world.taken) || counts_from != ORIGINAL_EPOCH;
-    if faults.is_empty() && may_clash && outcome.is_err() {
-        return vec!["42P07"];
-    }
-    if let (true, Ok(made)) = (faults.is_empty(), outcome) {
-        // From two days ago to those ahead, and parts of periods beside other partitions.
-        assert!((0..=20).contains(&number(made)), "{made:?} made by {arguments:?}");
-    }
-    faults
-}
+fn not_checked(_: &mut World, _: &[Datum], _: i64) {}
 
-fn drop_partitions_row(world: &World, rng: &mut Rng) -> Arguments {
-    let before = match rng.u8(..8) {
-        0 => one_of(rng, &[INFINITY, MINUS_INFINITY, LAST_TIME, FIRST_TIME]),
-        1 => world.began + HOUR + rng.i64(0..DAY),
-        2 => any_time(rng).min(world.began - 400 * DAY),
-        _ => world.began - rng.i64(DAY..500 * DAY),
-    };
-    let table = any_partitioned(world, rng);
-    vec![table, or_null(Datum::Int(before), rng), epoch_or_null(rng), any_bool(rng)]
-}
-
-fn drop_partitions_faults(world: &mut World, arguments: &Arguments, outcome: &Outcome) -> Faults {
-    let [table, before, epoch, detach] = &arguments[..] else { unreachable!() };
-    let mut faults = partitioned_faults(world, table);
-    match *before {
-        Datum::Int(before) if !is_finite(before) => faults.push(NO_SUCH_TIME),
-        Datum::Int(before) if before > world.ended => faults.push(OUT_OF_RANGE),
-        Datum::Int(_) => {}
-        _ => faults.push(NULL),
-    }
-    if matches!(epoch, Datum::Int(at) if !is_finite(*at)) {
-        faults.push(NO_SUCH_TIME);
-    }
-    if *detach == Datum::Null {
-        faults.push(NULL);
-    }
-    // By an earlier epoch than theirs all ids look older than they are.
-    let looks_old = matches!(epoch, Datum::Int(at) if *at < ORIGINAL_EPOCH);
-    if faults.is_empty() && looks_old && outcome.is_err() {
-        return vec!["55000"];
-    }
-    faults
-}
+/// What an epoch that is too late, too early, or that a sequence has been taken to the end by, may come to.
+const EPOCHS: &[&str] = &[NO_SUCH_TIME, "2200H"];
 
 const MAKERS: &[Maker] = &[
     Maker {
@@ -1421,23 +1023,19 @@ const MAKERS: &[Maker] = &[
         call: "next_id() FROM set_config('instagram_id.shard', a0, true)",
         types: &["text"],
         row: |_, rng| {
+            let (setting, faults) = one_of(rng, SETTINGS);
             vec![match rng.u8(..8) {
-                0 => Datum::Null,
-                1 => Datum::Text(any_text(rng)),
-                2 => Datum::Text(any_i64(rng).to_string()),
-                _ => Datum::Text(one_of(rng, &SETTINGS).0.into()),
+                // NULL takes the setting back.
+                0 => (Datum::Null, UNFIT.to_vec()),
+                1 => (Datum::Text(any_text(rng)), vec![OUT_OF_RANGE]),
+                _ => (Datum::Text(setting.into()), faults.to_vec()),
             }]
         },
-        judge: |world, arguments, outcome| {
-            // NULL takes the setting back.
-            let Datum::Text(text) = &arguments[0] else { return vec!["55000"] };
-            let listed = SETTINGS.iter().find(|(listed, _)| listed == text);
-            let number = listed.map_or(text.parse().ok(), |(_, number)| *number);
-            match number {
-                Some(-1) => vec!["55000"],
-                Some(shard @ 0..=8191) => next_id_of_shard(world, &Datum::Int(shard), outcome),
-                _ => vec![OUT_OF_RANGE],
-            }
+        also: &[],
+        check: |world, row, id| {
+            let (_, shard, _) = fields(id);
+            assert!([5, 6].contains(&shard), "{id} by {row:?}");
+            world.check_id_of_shard(&Datum::Int(shard as i64), id);
         },
     },
     Maker {
@@ -1445,24 +1043,31 @@ const MAKERS: &[Maker] = &[
         is_slow: false,
         call: "next_id(a0)",
         types: &["integer"],
-        row: |_, rng| vec![any_shard(2, rng)],
-        judge: |world, arguments, outcome| next_id_of_shard(world, &arguments[0], outcome),
+        row: |_, rng| vec![shard(2, rng)],
+        also: &[],
+        check: |world, row, id| world.check_id_of_shard(&row[0], id),
     },
     Maker {
         signature: "next_id(integer,regclass)",
         is_slow: false,
         call: "next_id(a0, a1)",
         types: &["integer", "regclass"],
-        row: |world, rng| vec![any_shard(2, rng), any_sequence(world, rng)],
-        judge: next_id_from,
+        row: |world, rng| vec![number(8191, rng), object(world, SEQUENCES, rng)],
+        also: &[],
+        check: |world, row, id| world.check_id_from(&row[1], int_of(&row[0]), ORIGINAL_EPOCH, id),
     },
     Maker {
         signature: "_close_sequence(regclass,integer,integer)",
         is_slow: false,
         call: "(SELECT next_value FROM _close_sequence(a0, a1, a2))",
         types: &["regclass", "integer", "integer"],
-        row: |world, rng| vec![any_sequence(world, rng), any_shard(2, rng), any_shard(2, rng)],
-        judge: hand_over_faults,
+        row: |world, rng| {
+            vec![object(world, CLOSABLE, rng), number(0x3fff_fffd, rng), number(0x3fff_ffff, rng)]
+        },
+        also: &[],
+        check: |_, row, above| {
+            assert!([0, VALUE_MAX + 1].contains(&above), "{above} of {row:?}, which nothing was taken from");
+        },
     },
     Maker {
         signature: "_name_sequence_taker(regclass,integer,integer)",
@@ -1471,37 +1076,39 @@ const MAKERS: &[Maker] = &[
         types: &["regclass", "integer", "integer"],
         row: |world, rng| {
             // No copy has been closed for an attempt like this.
-            let attempt = or_null(Datum::Int(rng.i64(1 << 29..1 << 31) - (1 << 30)), rng);
-            vec![any_sequence(world, rng), any_shard(2, rng), attempt]
+            let attempt = not_null((Datum::Int(rng.i64(1 << 29..1 << 30)), vec![]), rng);
+            vec![object(world, CLOSABLE, rng), number(0x3fff_fffd, rng), attempt]
         },
-        judge: |world, arguments, outcome| {
-            assert!(!matches!(outcome, Ok(named) if *named != Datum::Int(0)));
-            step_faults(world, arguments)
-        },
+        also: &[],
+        check: |_, row, named| assert_eq!(named, 0, "{row:?}"),
     },
     Maker {
         signature: "node_next_id(regclass,timestamptz)",
         is_slow: false,
         call: "node_next_id(a0, a1)",
         types: &["regclass", "timestamptz"],
-        row: |world, rng| row_with_epoch(world, rng).split_off(1),
-        judge: node_next_id_faults,
+        row: |world, rng| sequence_and_epoch(world, rng).to_vec(),
+        also: EPOCHS,
+        // Without Citus there is one node, 0.
+        check: |world, row, id| world.check_id_from(&row[0], 0, int_of(&row[1]), id),
     },
     Maker {
         signature: "next_id(integer,regclass,timestamptz)",
         is_slow: false,
         call: "next_id(a0, a1, a2)",
         types: &["integer", "regclass", "timestamptz"],
-        row: row_with_epoch,
-        judge: next_id_from,
+        row: shard_sequence_and_epoch,
+        also: EPOCHS,
+        check: |world, row, id| world.check_id_from(&row[1], int_of(&row[0]), int_of(&row[2]), id),
     },
     Maker {
         signature: "shard_next_id(integer,regclass,timestamptz)",
         is_slow: false,
         call: "shard_next_id(a0, a1, a2)",
         types: &["integer", "regclass", "timestamptz"],
-        row: row_with_epoch,
-        judge: next_id_from,
+        row: shard_sequence_and_epoch,
+        also: EPOCHS,
+        check: |world, row, id| world.check_id_from(&row[1], int_of(&row[0]), int_of(&row[2]), id),
     },
     Maker {
         signature: "next_ids(integer,integer)",
@@ -1511,21 +1118,16 @@ const MAKERS: &[Maker] = &[
         types: &["integer", "integer"],
         row: |_, rng| {
             let count = if rng.bool() { rng.i32(-2..=2) } else { up_to(i32::MAX - 2, rng) };
-            vec![any_shard(20, rng), or_null(Datum::Int(count.into()), rng)]
+            let faults = if count > 0 { vec![] } else { vec![OUT_OF_RANGE] };
+            vec![shard(20, rng), not_null((Datum::Int(count.into()), faults), rng)]
         },
-        judge: |world, arguments, outcome| {
-            let faults = match arguments[1] {
-                Datum::Int(count @ 1..) => {
-                    let faults = next_id_of_shard(world, &arguments[0], outcome);
-                    if faults.is_empty() {
-                        world.spend_run(number(&arguments[0]), count);
-                    }
-                    return faults;
-                }
-                Datum::Int(_) => OUT_OF_RANGE,
-                _ => NULL,
-            };
-            [world.shard_faults(&arguments[0]), vec![faults]].concat()
+        also: &[],
+        check: |world, row, id| {
+            world.check_id_of_shard(&row[0], id);
+            // One visit takes what is asked for, up to the end of the millisecond, whether it is fetched or not.
+            let sequence = world.sequence_of(&row[0]);
+            let last = world.last.get_mut(&sequence).expect("its last value");
+            *last += int_of(&row[1]).min(1024 - (*last & 1023)) - 1;
         },
     },
     Maker {
@@ -1533,8 +1135,41 @@ const MAKERS: &[Maker] = &[
         is_slow: false,
         call: "advance_shard(a0, a1)",
         types: &["integer", "bigint"],
-        row: advance_row,
-        judge: advance_faults,
+        row: |_, rng| {
+            let shard = shard(2, rng);
+            let id = match shard.0 {
+                // Shard 6 goes wherever it is told to, shard 5 stays near the clock.
+                Datum::Int(5) => {
+                    let (ms, shard) = (rng.i64(0..400_000_000_000), one_of(rng, &[5, 5, 5, 4]));
+                    ms << 23 | shard << 10 | rng.i64(0..1024)
+                }
+                Datum::Int(6) if rng.bool() => any_i64(rng) & !(8191 << 10) | 6 << 10,
+                _ => any_i64(rng),
+            };
+            let (ms, of_shard, seq) = fields(id);
+            let mut faults = vec![];
+            if id < 0 || shard.0 != Datum::Int(of_shard as i64) {
+                faults.push(OUT_OF_RANGE);
+            }
+            if ms << 10 | seq >= VALUE_MAX.into() {
+                faults.push("2200H");
+            }
+            vec![shard, not_null((Datum::Int(id), faults), rng)]
+        },
+        also: &[],
+        check: |world, row, id| {
+            let value_of = |(ms, _, seq): (i128, i128, i128)| (ms << 10 | seq) as i64;
+            let (after, asked) = (value_of(fields(id)), value_of(fields(int_of(&row[1]))));
+            // Where it has been reset it is at 1.
+            let sequence = world.sequence_of(&row[0]);
+            let last = world.last.entry(sequence).or_insert(1);
+            assert_eq!(
+                (after, fields(id).1),
+                ((*last).max(asked), int_of(&row[0]).into()),
+                "{row:?} after {last}"
+            );
+            *last = after;
+        },
     },
     Maker {
         signature: "create_shard(integer,text,timestamptz,boolean)",
@@ -1542,79 +1177,126 @@ const MAKERS: &[Maker] = &[
         call: "count(*) FROM create_shard(a0, a1, a2, a3)",
         types: &["integer", "text", "timestamptz", "boolean"],
         row: |world, rng| {
-            let shard = if rng.u8(..8) == 0 { Datum::Int(rng.i64(0..12)) } else { any_shard(4, rng) };
             let schema = any_schema(rng);
-            let epoch = match rng.u8(..4) {
-                0 => Datum::Int(one_of(rng, &[INFINITY, MINUS_INFINITY, ORIGINAL_EPOCH])),
-                // Most of these do not work, which takes no time.
-                1 | 2 => Datum::Int(epoch_for_now(world, rng)),
-                _ => Datum::Null,
+            let name_faults = match &schema {
+                Datum::Text(name) if name.is_empty() => vec!["42602"],
+                Datum::Text(name) if name.starts_with("pg_") => vec!["42939"],
+                Datum::Text(name) if name.len() > 63 => vec!["42622"],
+                _ => vec![],
             };
-            vec![shard, schema, epoch, any_bool(rng)]
+            let epoch = match rng.u8(..4) {
+                0 => one_of(rng, &[INFINITY, MINUS_INFINITY, ORIGINAL_EPOCH]),
+                // Most of these do not work, which takes no time.
+                1 | 2 => epoch_for_now(world, rng),
+                _ => ORIGINAL_EPOCH,
+            };
+            let elapsed = i128::from(world.began) - i128::from(epoch);
+            let is_now = (0..i128::from(POSITIVE_MS) * 1000).contains(&elapsed);
+            let epoch_faults = if is_now { vec![] } else { vec![NO_SUCH_TIME] };
+            let shard = if rng.bool() { number(8191, rng) } else { (Datum::Int(rng.i64(0..12)), vec![]) };
+            vec![shard, (schema, name_faults), (Datum::Int(epoch), epoch_faults), boolean(rng)]
         },
-        judge: create_faults,
+        // The shard is there, with another schema or epoch; or the schema is, of another shard.
+        also: &["42710", "42P06", "42723"],
+        check: not_checked,
     },
     Maker {
         signature: "claim_shard(integer)",
         is_slow: true,
         call: "count(*) FROM claim_shard(a0)",
         types: &["integer"],
-        row: |_, rng| vec![any_shard(20, rng)],
-        judge: |world, arguments, _| world.shard_faults(&arguments[0]),
+        row: |_, rng| vec![shard(20, rng)],
+        also: &[],
+        check: not_checked,
     },
     Maker {
         signature: "unadopt_shard(integer)",
         is_slow: true,
         call: "count(*) FROM unadopt_shard(a0)",
         types: &["integer"],
-        row: |_, rng| vec![if rng.u8(..50) == 0 { Datum::Int(ADOPTED) } else { any_shard(4, rng) }],
-        judge: |world, arguments, outcome| {
-            let faults = world.shard_faults(&arguments[0]);
-            if !faults.is_empty() {
-                faults
-            } else if arguments[0] != Datum::Int(ADOPTED) {
-                vec!["55000"]
-            } else {
-                assert!(outcome.is_ok(), "{outcome:?}");
-                world.shards.remove(&ADOPTED);
-                vec![]
+        row: |_, rng| {
+            let (shard, faults) = shard(4, rng);
+            match rng.u8(..50) {
+                0 => vec![(Datum::Int(8), vec![])],
+                _ if faults.is_empty() => vec![(shard, UNFIT.to_vec())],
+                _ => vec![(shard, faults)],
             }
         },
+        // It is no shard any more.
+        also: NO_RELATION,
+        check: not_checked,
     },
     Maker {
         signature: "adopt_shard(integer,text,regprocedure,regclass,timestamptz,boolean)",
         is_slow: true,
         call: "count(*) FROM adopt_shard(a0, a1, a2, a3, a4, a5)",
         types: &["integer", "text", "regprocedure", "regclass", "timestamptz", "boolean"],
-        row: adopt_row,
-        judge: adopt_faults,
+        row: |world, rng| {
+            // By these it is not shard 7 in its schema.
+            let other = || vec![OUT_OF_RANGE, "3F000", "42710", "42883", "55000"];
+            let schema = match any_schema(rng) {
+                Datum::Text(name) if name != "insta7" && rng.bool() => (Datum::Text(name), other()),
+                _ => (Datum::Text("insta7".into()), vec![]),
+            };
+            let shard = match number(8191, rng) {
+                (Datum::Int(n), _) if n != 7 && rng.bool() => (Datum::Int(n), other()),
+                _ => (one_of(rng, &[Datum::Int(7), Datum::Null]), vec![]),
+            };
+            let sequence = match one_of(rng, SEQUENCES).0 {
+                name if rng.u8(..4) == 0 => (Datum::Int(world.oids[name]), vec![OUT_OF_RANGE]),
+                _ => (one_of(rng, &[Datum::Int(world.oids["insta7.table_id_seq"]), Datum::Null]), vec![]),
+            };
+            let epoch = match any_epoch(rng) {
+                epoch if epoch != ORIGINAL_EPOCH && rng.u8(..4) == 0 => {
+                    (Datum::Int(epoch), vec![OUT_OF_RANGE, NO_SUCH_TIME])
+                }
+                _ => (one_of(rng, &[Datum::Int(ORIGINAL_EPOCH), Datum::Null]), vec![]),
+            };
+            let function =
+                if rng.bool() { (Datum::Null, vec![]) } else { without_null(object(world, FUNCTIONS, rng)) };
+            vec![shard, schema, function, sequence, epoch, not_null((Datum::Int(1), vec![]), rng)]
+        },
+        also: &[],
+        check: not_checked,
     },
     Maker {
         signature: "adopt_table(integer,regclass,text,boolean)",
         is_slow: true,
         call: "count(*) FROM adopt_table(a0, a1, a2, a3)",
         types: &["integer", "regclass", "text", "boolean"],
-        row: adopt_table_row,
-        judge: adopt_table_faults,
+        row: |world, rng| {
+            let columns: &Named = &[
+                ("id", &[]),
+                ("small", &["42804"]),
+                ("name", &["42804"]),
+                ("plain", UNFIT),
+                ("nowhere", &["42703"]),
+                ("ctid", &["42703"]),
+                ("ID", &["42703"]),
+                ("", &["42703"]),
+            ];
+            let column = match rng.u8(..8) {
+                0 => (Datum::Text(any_text(rng)), vec!["42703"]),
+                1..4 => (Datum::Null, vec![]),
+                _ => without_null(named(columns, rng)),
+            };
+            let dry_run = Datum::Int((rng.u8(..50) > 0).into());
+            vec![shard(2, rng), object(world, TABLES, rng), column, not_null((dry_run, vec![]), rng)]
+        },
+        // It has ids for a default already.
+        also: UNFIT,
+        check: not_checked,
     },
     Maker {
         signature: "create_id_triggers(integer)",
         is_slow: true,
         call: "count(*) FROM create_id_triggers(a0)",
         types: &["integer"],
-        row: |_, rng| vec![any_shard(2, rng)],
-        judge: |world, arguments, outcome| {
-            let faults = world.shard_faults(&arguments[0]);
-            // Shard 5 has a table, which wants one once in a batch.
-            match arguments[0] {
-                Datum::Int(5) => {
-                    let wants = !std::mem::replace(&mut world.has_triggers, true);
-                    assert_eq!(*outcome, Ok(Datum::Int(wants.into())));
-                }
-                Datum::Int(6) => assert_eq!(*outcome, Ok(Datum::Int(0))),
-                _ => {}
-            }
-            faults
+        row: |_, rng| vec![shard(2, rng)],
+        also: &[],
+        // Shard 5 has a table, which wants one once in a batch.
+        check: |_, row, made| {
+            assert!((0..=i64::from(row[0] == Datum::Int(5))).contains(&made), "{row:?}: {made}")
         },
     },
     Maker {
@@ -1622,16 +1304,63 @@ const MAKERS: &[Maker] = &[
         is_slow: true,
         call: "count(*) FROM create_partitions(a0, a1, a2, a3, a4)",
         types: &["regclass", "text", "integer", "timestamptz", "timestamptz"],
-        row: create_partitions_row,
-        judge: create_partitions_faults,
+        row: |world, rng| {
+            let periods: &Named = &[
+                ("day", &[]),
+                ("week", &[]),
+                ("month", &[]),
+                ("", &[OUT_OF_RANGE]),
+                ("Day", &[OUT_OF_RANGE]),
+                ("day ", &[OUT_OF_RANGE]),
+                ("1 day", &[OUT_OF_RANGE]),
+                ("year", &[OUT_OF_RANGE]),
+            ];
+            let every = match rng.u8(..8) {
+                0 => (Datum::Text(any_text(rng)), vec![OUT_OF_RANGE]),
+                _ => named(periods, rng),
+            };
+            // Few, for each makes a table.
+            let ahead = match rng.u8(..8) {
+                0 => (one_of(rng, &[-1, i32::MIN, 10_001, i32::MAX]), vec![OUT_OF_RANGE]),
+                _ => (rng.i32(0..4), vec![]),
+            };
+            let ahead = not_null((Datum::Int(ahead.0.into()), ahead.1), rng);
+            let epoch = epoch_or_null(rng);
+            let from = match rng.u8(..8) {
+                0 => one_of(rng, &[INFINITY, MINUS_INFINITY, LAST_TIME]),
+                // Before the epoch; from that of another one on there would be thousands of days.
+                1 if epoch.0 == Datum::Null => ORIGINAL_EPOCH - 1,
+                _ => world.began - rng.i64(-2 * DAY..3 * DAY),
+            };
+            let counts_from = if let Datum::Int(epoch) = epoch.0 { epoch } else { ORIGINAL_EPOCH };
+            let faults = make_id(from, 0, 0, counts_from).err().unwrap_or_default();
+            let from = if rng.bool() { (Datum::Null, vec![]) } else { (Datum::Int(from), faults) };
+            vec![object(world, PARTITIONED, rng), every, ahead, from, epoch]
+        },
+        // Something else has the name: where partitions were detached, and those of two epochs.
+        also: &["42P07"],
+        // From two days ago to those ahead, and parts of periods beside other partitions.
+        check: |_, row, made| assert!((0..=20).contains(&made), "{made} made by {row:?}"),
     },
     Maker {
         signature: "drop_partitions(regclass,timestamptz,timestamptz,boolean)",
         is_slow: true,
         call: "count(*) FROM drop_partitions(a0, a1, a2, a3)",
         types: &["regclass", "timestamptz", "timestamptz", "boolean"],
-        row: drop_partitions_row,
-        judge: drop_partitions_faults,
+        row: |world, rng| {
+            let before = match rng.u8(..8) {
+                0 => (one_of(rng, &[INFINITY, MINUS_INFINITY]), vec![NO_SUCH_TIME]),
+                1 => (world.began + rng.i64(HOUR..DAY), vec![OUT_OF_RANGE]),
+                2 => (LAST_TIME, vec![OUT_OF_RANGE]),
+                3 => (FIRST_TIME, vec![]),
+                _ => (world.began - rng.i64(DAY..500 * DAY), vec![]),
+            };
+            let before = not_null((Datum::Int(before.0), before.1), rng);
+            vec![object(world, PARTITIONED, rng), before, epoch_or_null(rng), boolean(rng)]
+        },
+        // By an earlier epoch than theirs all ids look older than they are.
+        also: UNFIT,
+        check: not_checked,
     },
     Maker {
         signature: "instagram_id_version()",
@@ -1639,37 +1368,47 @@ const MAKERS: &[Maker] = &[
         call: "(instagram_id_version() = default_version AND a0 = a0)::int
                FROM pg_available_extensions WHERE name = 'instagram_id'",
         types: &["integer"],
-        row: |_, rng| vec![Datum::Int(rng.i64(..8192))],
-        judge: |_, _, outcome| {
-            assert_eq!(*outcome, Ok(Datum::Int(1)));
-            vec![]
-        },
+        row: |_, rng| vec![(Datum::Int(rng.i64(..8192)), vec![])],
+        also: &[],
+        check: |_, _, is_it| assert_eq!(is_it, 1),
     },
     Maker {
         signature: "shard_problem(integer,regnamespace)",
         is_slow: false,
         call: "count(shard_problem(a0, a1::oid::regnamespace))",
         types: &["integer", "bigint"],
-        row: |_, rng| vec![any_shard(8, rng), Datum::Int(one_of(rng, &[0, 11, 2200, 4_294_967_295]))],
         // None of these schemas is a shard's.
-        judge: |_, _, outcome| {
-            assert_eq!(*outcome, Ok(Datum::Int(0)));
-            vec![]
+        row: |_, rng| {
+            let schema = Datum::Int(one_of(rng, &[0, 11, 2200, 4_294_967_295]));
+            vec![(number(8191, rng).0, vec![]), (schema, vec![])]
         },
+        also: &[],
+        check: |_, _, problems| assert_eq!(problems, 0),
     },
     Maker {
         signature: "shard_states()",
         is_slow: false,
         call: "count(*) FROM shard_states() WHERE shard <> a0",
         types: &["integer"],
-        row: |_, rng| vec![Datum::Int(one_of(rng, &[4, 5]))],
-        judge: |_, arguments, outcome| {
-            let other_shards = if arguments[0] == Datum::Int(5) { 2 } else { 3 };
-            assert_eq!(*outcome, Ok(Datum::Int(other_shards)));
-            vec![]
-        },
+        row: |_, rng| vec![(Datum::Int(one_of(rng, &[4, 5])), vec![])],
+        also: &[],
+        check: |_, row, others| assert_eq!(others, if row[0] == Datum::Int(5) { 2 } else { 3 }),
     },
 ];
+
+/// Functions of which no call fails.
+const NEVER_FAIL: [&str; 3] =
+    ["instagram_id_version()", "shard_problem(integer,regnamespace)", "shard_states()"];
+
+fn shard_sequence_and_epoch(world: &World, rng: &mut Rng) -> Vec<Argument> {
+    let [sequence, epoch] = sequence_and_epoch(world, rng);
+    vec![number(8191, rng), sequence, not_null(epoch, rng)]
+}
+
+/// For an argument that may be NULL.
+fn without_null((datum, faults): Argument) -> Argument {
+    if datum == Datum::Null { (datum, vec![]) } else { (datum, faults) }
+}
 
 impl Maker {
     fn calls(&self) -> usize {
@@ -1682,31 +1421,31 @@ impl Maker {
         let batch = 1000;
         let now = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 946684800000000";
         for _ in 0..self.calls() / batch {
-            world.reset();
             world.began = one(client, now);
-            let rows: Vec<Arguments> = (0..batch).map(|_| (self.row)(world, rng)).collect();
+            let (rows, faults): (Vec<Arguments>, Vec<Vec<Faults>>) =
+                (0..batch).map(|_| (self.row)(world, rng).into_iter().unzip()).unzip();
             let outcomes = attempt.run(client, &rows.iter().collect::<Vec<_>>());
             world.ended = one(client, now);
             assert_eq!(outcomes.len(), rows.len());
-            for (row, outcome) in rows.iter().zip(&outcomes) {
-                let faults = (self.judge)(world, row, outcome);
+            for ((row, faults), outcome) in
+                rows.iter().zip(faults.iter().map(|of| of.concat())).zip(&outcomes)
+            {
                 let call = format!("{}: {row:?}: {outcome:?}, expected {faults:?}", self.signature);
                 match outcome {
-                    Ok(_) => assert!(faults.is_empty(), "{call}"),
+                    Ok(answer) => {
+                        assert!(faults.is_empty(), "{call}");
+                        (self.check)(world, row, int_of(answer));
+                    }
                     Err(state) => {
-                        assert!(faults.contains(&&**state), "{call}");
+                        let also = if faults.is_empty() { self.also } else { &[] };
+                        assert!(faults.iter().chain(also).any(|fault| fault == state), "{call}");
                         assert!(README.contains(state.as_str()), "{state} is not in the README");
                     }
                 }
                 tally.note(outcome.as_ref().err().map_or("answers", String::as_str));
             }
         }
-        tally.show(
-            self.signature,
-            self.calls(),
-            !["instagram_id_version()", "shard_problem(integer,regnamespace)", "shard_states()"]
-                .contains(&self.signature),
-        );
+        tally.show(self.signature, self.calls(), !NEVER_FAIL.contains(&self.signature));
     }
 }
 
@@ -1715,7 +1454,20 @@ impl Maker {
 #[test]
 fn functions_that_make_something_survive_bad_arguments() {
     let (watch, mut client) = Watch::start();
-    let mut world = World::make(&mut client);
+    for shard in [7, 8] {
+        client.batch_execute(&original_of_shard(shard)).unwrap();
+    }
+    client.batch_execute(OBJECTS).unwrap();
+    let sequences = ["wild", "insta5.table_id_seq", "insta6.table_id_seq", "insta7.table_id_seq"];
+    let pools = [SEQUENCES, CLOSABLE, TABLES, PARTITIONED, FUNCTIONS];
+    let mut oid = |name: &'static str| {
+        let class = if name.ends_with(')') { "regprocedure" } else { "regclass" };
+        (name, one(&mut client, &format!("SELECT '{name}'::{class}::oid::bigint")))
+    };
+    let names = pools.into_iter().flatten().map(|(name, _)| *name).chain(sequences);
+    let oids: BTreeMap<&str, i64> = names.map(&mut oid).collect();
+    let mut world = World { oids, last: BTreeMap::new(), began: 0, ended: 0 };
+    let [wild, shard_5, shard_6] = ["wild", sequences[1], sequences[2]].map(|name| world.oids[name]);
     let mut rng = random("functions that make something");
     let first: i64 = one(&mut client, "SELECT next_id(5)");
     for maker in MAKERS {
@@ -1723,10 +1475,10 @@ fn functions_that_make_something_survive_bad_arguments() {
         // Shard 6 may have been taken anywhere.
         let reset = "SELECT setval('insta6.table_id_seq', 1), setval('wild', 1)";
         client.batch_execute(reset).unwrap();
-        world.last.retain(|clock, _| *clock != 6 && *clock != -world.wild);
+        world.last.retain(|sequence, _| ![wild, shard_6].contains(sequence));
     }
     let id: i64 = one(&mut client, "SELECT next_id(5)");
-    world.check_id(5, 5, id);
+    world.check_id(shard_5, 5, id);
     assert!(id > first && lead(&mut client, id).abs() < 60.0, "{id} after {first}");
     watch.check(&mut client);
 }
