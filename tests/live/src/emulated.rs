@@ -3,7 +3,7 @@
 //! would store the row.
 
 use crate::server::{Server, pg_config_says};
-use postgres::Client;
+use postgres::{Client, NoTls};
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -41,6 +41,13 @@ const SETTINGS: &[(&str, &str)] = &[
     ("citus.enable_unsafe_triggers", "off"),
 ];
 
+/// Shard 5, with a table whose ids a trigger generates, and how its ids are generated.
+pub const SHARD_WITH_TRIGGER: &str = "SELECT create_shard(5);
+    CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint);
+    SELECT create_id_triggers(5)";
+pub const NEXT_ID: &str = "SELECT insta5.next_id()";
+pub const AN_HOUR_AHEAD: &str = "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))";
+
 /// What goes wrong when one node runs a command on another.
 #[derive(Clone, Copy)]
 pub enum Fault {
@@ -58,6 +65,27 @@ impl Emulated {
     /// The same with a clock of its own on each node.
     pub fn start_with_clocks_of_their_own(workers: usize) -> Emulated {
         Emulated::start_of(workers, || Server::start_with_a_clock_of_its_own(SETTINGS))
+    }
+
+    /// With shard 5, at home on node 1.
+    pub fn start_with_shard(workers: usize) -> Emulated {
+        Emulated::start(workers).with_shard()
+    }
+
+    pub fn with_shard(self) -> Emulated {
+        self.create(SHARD_WITH_TRIGGER);
+        self.distribute("insta5", 1);
+        self
+    }
+
+    pub fn connect_as(&self, node: usize, role: &str) -> Client {
+        self.nodes[node].config("postgres").user(role).connect(NoTls).unwrap()
+    }
+
+    /// Ids of shard 5 from a home that is an hour ahead of the clock.
+    pub fn ids_an_hour_ahead(&self, node: usize) -> Vec<i64> {
+        let mut home = self.nodes[node].connect();
+        [AN_HOUR_AHEAD, NEXT_ID].map(|query| crate::one(&mut home, query)).into()
     }
 
     fn start_of(workers: usize, start: impl Fn() -> Server + Sync) -> Emulated {
@@ -304,13 +332,11 @@ impl Emulated {
         self.nodes[asker].connect().batch_execute("DELETE FROM pg_catalog.emulated_faults").unwrap();
     }
 
-    /// Has `asker` wait before it runs commands that are like one of these on a node, until what this returns is dropped.
-    pub fn pause_commands(&self, asker: usize, node: usize, commands: &[&str]) -> Client {
+    /// Has `asker` wait before it runs commands that are LIKE this one on a node, until what this returns is dropped.
+    pub fn pause_commands(&self, asker: usize, node: usize, command: &str) -> Client {
         let mut lock = self.nodes[asker].connect();
         lock.batch_execute("SELECT pg_advisory_lock(4815)").unwrap();
-        for command in commands {
-            self.note_fault(asker, node, command, "pause");
-        }
+        self.note_fault(asker, node, command, "pause");
         lock
     }
 

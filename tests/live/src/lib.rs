@@ -18,7 +18,7 @@ pub mod spec;
 pub use clock::{DAY, HOUR, YEAR};
 pub use cluster::Cluster;
 pub use datum::{Arguments, Datum, columns, parameters};
-pub use emulated::{Emulated, Fault};
+pub use emulated::{AN_HOUR_AHEAD, Emulated, Fault, NEXT_ID, SHARD_WITH_TRIGGER};
 pub use journal::{Clock, Figures, Journal, Received};
 pub use load::{
     StopAtEnd, Work, calls, copy, everything, insert_statements, inserts, query, setup_photos, under_load,

@@ -3,31 +3,15 @@
 //! `citus.rs` does the same.
 
 use instagram_id_live::*;
-use postgres::{Client, NoTls};
+use postgres::Client;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-const SHARD: &str = "SELECT create_shard(5);
-    CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint);
-    SELECT create_id_triggers(5)";
-const NEXT_ID: &str = "SELECT insta5.next_id()";
 /// The trigger's way.
 const INSERT: &str = "INSERT INTO insta5.photos (batch) VALUES (1), (2) RETURNING id";
-const AN_HOUR_AHEAD: &str = "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))";
 
 /// Within a transaction a session learns of changes when it locks a relation, as Citus does in every statement.
 const NOTICE: &str = "SELECT FROM pg_am";
-
-/// Shard 5, with a table whose ids a trigger generates, at home on node 1.
-fn start(workers: usize) -> Emulated {
-    distribute(Emulated::start(workers))
-}
-
-fn distribute(cluster: Emulated) -> Emulated {
-    cluster.create(SHARD);
-    cluster.distribute("insta5", 1);
-    cluster
-}
 
 fn next_id(client: &mut Client) -> i64 {
     one(client, NEXT_ID)
@@ -65,7 +49,7 @@ fn close_statement(group: i32) -> String {
 }
 
 /// What such a command is LIKE, and the one that writes a name down.
-const CLOSING: [&str; 1] = [r"%.\_close\_sequence(%"];
+const CLOSING: &str = r"%.\_close\_sequence(%";
 const NAMING: &str = r"%.\_name\_sequence\_taker(%";
 
 #[test]
@@ -107,7 +91,7 @@ fn ids_are_generated_at_home_and_nowhere_else() {
 /// behind. Sessions on the old home notice at once.
 #[test]
 fn ids_go_on_above_after_moves_between_clocks_that_differ() {
-    let cluster = distribute(Emulated::start_with_clocks_of_their_own(2));
+    let cluster = Emulated::start_with_clocks_of_their_own(2).with_shard();
     let mut clients: Vec<Client> = cluster.nodes.iter().map(Server::connect).collect();
     let mut ids = vec![];
     for round in 0..length(8, 60) {
@@ -139,11 +123,8 @@ fn ids_go_on_above_after_moves_between_clocks_that_differ() {
 /// refused, as often as one likes and on every node, until `advance_shard` says where to go on.
 #[test]
 fn lost_home_stays_lost_however_often_a_node_tries() {
-    let mut cluster = start(3);
-    let mut ids = vec![];
-    let mut home = cluster.nodes[1].connect();
-    ids.push(one(&mut home, AN_HOUR_AHEAD));
-    ids.push(next_id(&mut home));
+    let mut cluster = Emulated::start_with_shard(3);
+    let mut ids = cluster.ids_an_hour_ahead(1);
     cluster.grow();
     cluster.move_schema("insta5", 4);
     cluster.nodes[1].stop_at_once();
@@ -168,9 +149,8 @@ fn lost_home_stays_lost_however_often_a_node_tries() {
 /// The same where nodes have tried in vain and crashed before the schema moved on.
 #[test]
 fn lost_home_stays_lost_after_attempts_of_other_nodes() {
-    let cluster = start(4);
-    let mut home = cluster.nodes[1].connect();
-    let last = one::<i64>(&mut home, AN_HOUR_AHEAD).max(next_id(&mut home));
+    let cluster = Emulated::start_with_shard(4);
+    let last = cluster.ids_an_hour_ahead(1)[1];
     cluster.nodes[1].stop_at_once();
     // While it is down and still a part of the cluster.
     for node in [2, 3, 2] {
@@ -195,14 +175,14 @@ fn lost_home_stays_lost_after_attempts_of_other_nodes() {
 /// Two nodes take over at once, and the one that has done it is lost.
 #[test]
 fn lost_home_stays_lost_where_another_node_took_over_at_the_same_time() {
-    let cluster = start(3);
+    let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
     // Nodes 2 and 3 both take themselves for the home.
     cluster.decide_move("insta5", Some(3));
     cluster.announce(3);
     cluster.decide_move("insta5", Some(2));
     cluster.announce(2);
-    let pause = cluster.pause_commands(3, 2, &["%"]);
+    let pause = cluster.pause_commands(3, 2, "%");
     std::thread::scope(|scope| {
         let attempt = scope.spawn(|| refusal(&mut cluster.nodes[3].connect(), NEXT_ID));
         cluster.wait_for_pause(3);
@@ -230,7 +210,7 @@ fn lost_home_stays_lost_where_another_node_took_over_at_the_same_time() {
 #[test]
 fn home_that_could_not_name_itself_everywhere_is_not_passed_over() {
     for fault in [Fault::Refuse, Fault::Lose] {
-        let cluster = start(3);
+        let cluster = Emulated::start_with_shard(3);
         let mut ids = vec![next_on(&cluster, 1)];
         for node in [0, 1, 3] {
             cluster.break_commands(2, node, NAMING, fault);
@@ -261,7 +241,7 @@ fn home_that_could_not_name_itself_everywhere_is_not_passed_over() {
 /// back, and where nothing moves no other node is needed.
 #[test]
 fn nothing_is_closed_while_a_node_is_down() {
-    let cluster = start(3);
+    let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
     // In the order in which they are asked, the first and the last.
     for down in [0, 3] {
@@ -288,15 +268,13 @@ fn nothing_is_closed_while_a_node_is_down() {
 /// A command that fails between the first node and the last, or whose answer is lost: ids go on above, at either home.
 #[test]
 fn ids_go_on_above_after_a_failed_attempt() {
-    let cluster = start(3);
+    let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![];
     for (fault, node) in
         [(Fault::Refuse, 0), (Fault::Refuse, 3), (Fault::Lose, 0), (Fault::Lose, 1), (Fault::Lose, 3)]
     {
         ids.push(next_on(&cluster, 1));
-        for command in CLOSING {
-            cluster.break_commands(2, node, command, fault);
-        }
+        cluster.break_commands(2, node, CLOSING, fault);
         cluster.move_schema("insta5", 2);
         is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "08000");
         assert!(!is_open(&cluster, 2));
@@ -315,11 +293,11 @@ fn ids_go_on_above_after_a_failed_attempt() {
 /// A node that crashes while it takes over has opened nothing.
 #[test]
 fn ids_go_on_above_after_the_new_home_crashed_on_the_way() {
-    let cluster = start(3);
+    let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![];
     for node in [0, 1, 3] {
         ids.push(next_on(&cluster, 1));
-        let pause = cluster.pause_commands(2, node, &CLOSING);
+        let pause = cluster.pause_commands(2, node, CLOSING);
         cluster.move_schema("insta5", 2);
         std::thread::scope(|scope| {
             let attempt = scope.spawn(|| cluster.nodes[2].connect().simple_query(NEXT_ID).is_err());
@@ -343,7 +321,7 @@ fn ids_go_on_above_after_the_new_home_crashed_on_the_way() {
 /// While one node takes over, another one does so faster: the slower one goes on above that, wherever it stood.
 #[test]
 fn attempt_that_is_overtaken_opens_above_the_other() {
-    let cluster = start(3);
+    let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
     for node in [0, 1, 3] {
         cluster.decide_move("insta5", Some(3));
@@ -351,7 +329,7 @@ fn attempt_that_is_overtaken_opens_above_the_other() {
         cluster.decide_move("insta5", Some(2));
         cluster.announce(2);
         ids.push(next_on(&cluster, 3)); // which closes the other's copy
-        let pause = cluster.pause_commands(2, node, &CLOSING);
+        let pause = cluster.pause_commands(2, node, CLOSING);
         std::thread::scope(|scope| {
             let slower = scope.spawn(|| next_on(&cluster, 2));
             cluster.wait_for_pause(2);
@@ -369,7 +347,7 @@ fn attempt_that_is_overtaken_opens_above_the_other() {
 /// Two nodes that both take themselves for the home, which Citus does not let happen.
 #[test]
 fn two_nodes_that_both_take_themselves_for_the_home_repeat_nothing() {
-    let cluster = start(2);
+    let cluster = Emulated::start_with_shard(2);
     cluster.decide_move("insta5", Some(2));
     cluster.announce(2);
     let mut journal = Journal::new("Emulated Citus: two nodes generate ids of a shard", Clock::IN_STEP);
@@ -391,7 +369,7 @@ fn two_nodes_that_both_take_themselves_for_the_home_repeat_nothing() {
 /// Sessions on every node try while the schema moves to and fro. Those that are not at home are refused.
 #[test]
 fn moves_under_load_repeat_nothing() {
-    let cluster = start(2);
+    let cluster = Emulated::start_with_shard(2);
     let mut journal =
         Journal::new("Emulated Citus: ids on every node while the schema moves", Clock::IN_STEP);
     let next = AtomicUsize::new(0);
@@ -423,12 +401,12 @@ fn moves_under_load_repeat_nothing() {
 /// knows; a session on the old home that has not heard of it takes the sequence back, above.
 #[test]
 fn ids_go_on_above_where_a_node_learns_of_the_move_late() {
-    let cluster = start(2);
+    let cluster = Emulated::start_with_shard(2);
     cluster.everywhere(
         "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA insta5 TO app; GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app;
          GRANT SELECT, INSERT ON insta5.photos TO app",
     );
-    let connect = |node: usize| cluster.nodes[node].config("postgres").user("app").connect(NoTls).unwrap();
+    let connect = |node: usize| cluster.connect_as(node, "app");
     let mut ids = vec![next_on(&cluster, 1)];
     cluster.decide_move("insta5", Some(2));
     cluster.announce(0);
@@ -454,7 +432,7 @@ fn ids_go_on_above_where_a_node_learns_of_the_move_late() {
 /// The hand-over holds where a node crashes right after it, even if no commit waits for the disk there.
 #[test]
 fn closed_copy_stays_closed_after_a_crash() {
-    let cluster = start(2);
+    let cluster = Emulated::start_with_shard(2);
     cluster.nodes.iter().for_each(delay_wal);
     let mut ids = vec![];
     for _ in 0..length(3, 20) {
@@ -482,9 +460,8 @@ fn closed_copy_stays_closed_after_a_crash() {
 /// copy, is not the one that knows.
 #[test]
 fn lost_home_is_known_by_its_number() {
-    let cluster = start(3);
-    let mut home = cluster.nodes[1].connect();
-    let mut ids = vec![one(&mut home, AN_HOUR_AHEAD), next_id(&mut home)];
+    let cluster = Emulated::start_with_shard(3);
+    let mut ids = cluster.ids_an_hour_ahead(1);
     cluster.move_schema("insta5", 2);
     cluster.disable(1);
     for _ in 0..3 {
@@ -513,7 +490,7 @@ fn lost_home_is_known_by_its_number() {
 #[test]
 fn ids_go_on_above_when_a_schema_is_distributed_and_undistributed() {
     let cluster = Emulated::start(2);
-    cluster.create(SHARD);
+    cluster.create(SHARD_WITH_TRIGGER);
     let mut coordinator = cluster.nodes[0].connect();
     let mut ids = vec![one(&mut coordinator, AN_HOUR_AHEAD)];
     ids.push(next_id(&mut coordinator));
@@ -531,7 +508,7 @@ fn ids_go_on_above_when_a_schema_is_distributed_and_undistributed() {
 /// A transaction whose snapshot is older than a move takes over where the home is now.
 #[test]
 fn transaction_from_before_a_move_generates_ids_on_the_new_home() {
-    let cluster = start(2);
+    let cluster = Emulated::start_with_shard(2);
     let mut ids = vec![next_on(&cluster, 1)];
     let mut sessions = [(); 2].map(|()| cluster.nodes[2].connect());
     is_refused(&mut sessions[1], NEXT_ID, "55000");
@@ -551,7 +528,7 @@ fn transaction_from_before_a_move_generates_ids_on_the_new_home() {
 /// other node.
 #[test]
 fn role_that_cannot_connect_closes_nothing() {
-    let cluster = start(2);
+    let cluster = Emulated::start_with_shard(2);
     let mut ids = vec![next_on(&cluster, 1)];
     cluster.everywhere(
         "CREATE ROLE nobody; GRANT USAGE ON SCHEMA insta5 TO nobody;
@@ -575,15 +552,11 @@ const APP: &str =
     "CREATE ROLE app LOGIN; CREATE SCHEMA app AUTHORIZATION app; GRANT USAGE ON SCHEMA insta5 TO app;
     GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app; GRANT SELECT, INSERT ON insta5.photos TO app";
 
-fn connect_as(cluster: &Emulated, node: usize, role: &str) -> Client {
-    cluster.nodes[node].config("postgres").user(role).connect(NoTls).unwrap()
-}
-
 /// USAGE on the sequence generates ids, and takes over after a move. It closes no copy of another node: not by a direct
 /// call, nor by a trigger on another table.
 #[test]
 fn usage_closes_no_copy() {
-    let cluster = start(3);
+    let cluster = Emulated::start_with_shard(3);
     cluster.everywhere(APP);
     // Tables of that role, and one whose owner has UPDATE on the sequence.
     cluster.everywhere(
@@ -596,19 +569,19 @@ fn usage_closes_no_copy() {
     );
     let inserts =
         ["app.own", "insta5.own", "public.own"].map(|table| format!("INSERT INTO {table} VALUES (NULL, 1)"));
-    let mut ids = column(&mut connect_as(&cluster, 1, "app"), INSERT);
+    let mut ids = column(&mut cluster.connect_as(1, "app"), INSERT);
     for is_down in [false, true] {
         if is_down {
             cluster.nodes[3].stop();
         }
         for node in [0, 2] {
             for insert in &inserts {
-                let (code, text) = refusal(&mut connect_as(&cluster, node, "app"), insert);
+                let (code, text) = refusal(&mut cluster.connect_as(node, "app"), insert);
                 assert!(["55000", "42501"].contains(&&*code), "{insert}: {code} {text}");
                 assert!(is_open(&cluster, 1), "{insert} on node {node} has closed the home's copy");
             }
         }
-        let mut app = connect_as(&cluster, 1, "app");
+        let mut app = cluster.connect_as(1, "app");
         for group in [0, 1, 2] {
             let close = close_statement(group);
             is_refused(&mut app, &close, "42501");
@@ -621,25 +594,9 @@ fn usage_closes_no_copy() {
     }
     cluster.nodes[3].launch();
     cluster.move_schema("insta5", 2);
-    ids.push(next_id(&mut connect_as(&cluster, 2, "app")));
+    ids.push(next_id(&mut cluster.connect_as(2, "app")));
     cluster.move_schema("insta5", 1);
-    ids.extend(column(&mut connect_as(&cluster, 1, "app"), INSERT));
-    check_unique_and_increasing(&[ids]);
-}
-
-/// The home's copy stays open when a role with USAGE calls what closes it.
-#[test]
-fn direct_call_needs_update() {
-    let cluster = start(1);
-    cluster.everywhere(APP);
-    let mut app = connect_as(&cluster, 1, "app");
-    let mut ids = vec![next_id(&mut app)];
-    cluster.nodes[0].stop();
-    for group in [0, 1] {
-        let close = close_statement(group);
-        is_refused(&mut app, &close, "42501");
-    }
-    ids.push(next_id(&mut app));
+    ids.extend(column(&mut cluster.connect_as(1, "app"), INSERT));
     check_unique_and_increasing(&[ids]);
 }
 
@@ -655,12 +612,10 @@ fn closed_copy_stays_closed_where_its_home_is_unknown() {
     ];
     for sql in forget {
         let cluster = Emulated::start(2);
-        cluster.create(SHARD);
+        cluster.create(SHARD_WITH_TRIGGER);
         let mut ids = vec![next_on(&cluster, 0)];
         cluster.distribute("insta5", 1);
-        let mut home = cluster.nodes[1].connect();
-        ids.push(one(&mut home, AN_HOUR_AHEAD));
-        ids.push(next_id(&mut home));
+        ids.extend(cluster.ids_an_hour_ahead(1));
         cluster.move_schema("insta5", 2);
         ids.push(next_on(&cluster, 2));
         for node in [0, 1] {
@@ -683,7 +638,7 @@ fn closed_copy_stays_closed_where_its_home_is_unknown() {
 /// Sessions that wait for a closed copy to open get no id below the one that `advance_shard` opens it with.
 #[test]
 fn advance_shard_opens_where_it_was_told() {
-    let cluster = start(1);
+    let cluster = Emulated::start_with_shard(1);
     let mut client = cluster.nodes[1].connect();
     let mut waiting = cluster.nodes[1].connect();
     client
@@ -722,7 +677,7 @@ fn advance_shard_opens_where_it_was_told() {
 /// nothing is closed anywhere.
 #[test]
 fn nothing_is_closed_where_a_node_has_another_version() {
-    let cluster = start(3);
+    let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
     let mut other = cluster.nodes[3].connect();
     for function in
@@ -749,6 +704,54 @@ fn nothing_is_closed_where_a_node_has_another_version() {
     }
     cluster.move_schema("insta5", 2);
     ids.push(next_on(&cluster, 2));
+    check_unique_and_increasing(&[ids]);
+}
+
+/// From a sequence that is of no shard every node generates ids of its own, from its own copy; from a shard's sequence it
+/// generates none that way, nor from a copy with the range of another group.
+#[test]
+fn nodes_generate_ids_of_their_own_from_no_sequence_of_a_shard() {
+    let cluster = Emulated::start_with_shard(2);
+    cluster.create("CREATE SCHEMA own; CREATE SEQUENCE own.ids");
+    cluster.distribute("own", 0); // without tables it is only copied
+    for node in 0..3 {
+        let mut client = cluster.nodes[node].connect();
+        let ids = column(&mut client, "SELECT node_next_id('own.ids') FROM generate_series(1, 3000)");
+        let group = i64::from(cluster.group(node).unwrap());
+        assert!(ids.iter().all(|id| (id >> 10) & 8191 == group), "node {node}");
+        assert!(lead(&mut client, ids[2999]).abs() < 60.0, "node {node}");
+        check_unique_and_increasing(&[ids]);
+        is_refused(&mut client, "SELECT node_next_id('insta5.table_id_seq')", "55000");
+    }
+    let mut client = cluster.nodes[1].connect();
+    let (first, last) = ((7_i64 << 48) + 1, (8_i64 << 48) + 1);
+    let range_of_group_7 =
+        format!("ALTER SEQUENCE own.ids MINVALUE {first} MAXVALUE {last} START {first} RESTART");
+    client.batch_execute(&range_of_group_7).unwrap();
+    let text = is_refused(&mut client, "SELECT node_next_id('own.ids')", "55000");
+    assert!(text.contains("group 7"), "{text}");
+}
+
+/// Where a node may not be asked, or has no copy to close, nothing is closed, and the home goes on.
+#[test]
+fn nothing_is_closed_where_a_copy_or_the_coordinator_is_missing() {
+    let cluster = Emulated::start_with_shard(3);
+    let mut ids = vec![next_on(&cluster, 1)];
+    let mut third = cluster.nodes[3].connect();
+    third.batch_execute("ALTER SEQUENCE insta5.table_id_seq RENAME TO gone").unwrap();
+    for node in [2, 0] {
+        cluster.move_schema("insta5", node);
+        let text = is_refused(&mut cluster.nodes[node].connect(), NEXT_ID, "08000");
+        assert!(text.contains(&cluster.address(3).0), "{text}");
+    }
+    third.batch_execute("ALTER SEQUENCE insta5.gone RENAME TO table_id_seq").unwrap();
+    cluster.remove(0);
+    cluster.move_schema("insta5", 2);
+    let text = is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "55000");
+    assert!(text.contains("coordinator"), "{text}");
+    assert!(is_open(&cluster, 1), "closed for nothing");
+    cluster.move_schema("insta5", 1);
+    ids.push(next_on(&cluster, 1));
     check_unique_and_increasing(&[ids]);
 }
 
@@ -810,7 +813,7 @@ fn commands_mean_the_same_under_every_search_path() {
     for (round, role) in roles.iter().cycle().take(6).enumerate() {
         let node = [1, 2, 0, 2, 1, 0][round];
         cluster.move_schema("insta5", node);
-        let id = connect_as(&cluster, node, role).query_one("SELECT public.next_id(5)", &[]);
+        let id = cluster.connect_as(node, role).query_one("SELECT public.next_id(5)", &[]);
         for (number, node) in cluster.nodes.iter().enumerate() {
             assert_eq!(sprung(node), [""; 0], "on node {number}, for {role}");
         }
@@ -818,7 +821,7 @@ fn commands_mean_the_same_under_every_search_path() {
     }
     check_unique_and_increasing(&[ids]);
     // They are armed.
-    let mut app = connect_as(&cluster, 1, "app");
+    let mut app = cluster.connect_as(1, "app");
     for statement in [
         "SELECT 1::pg_catalog.int8 || ' '",
         "SELECT 1::pg_catalog.int8 >= 2::pg_catalog.int8",
@@ -834,7 +837,7 @@ fn commands_mean_the_same_under_every_search_path() {
 /// the command is planned, either.
 #[test]
 fn function_that_is_not_of_the_extension_is_not_called() {
-    let cluster = start(3);
+    let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
     let twins = "
         CREATE FUNCTION public._close_sequence(seq regclass, for_group int, attempt int, OUT next_value bigint, OUT previous_group int)
@@ -872,7 +875,7 @@ fn delay_wal(node: &Server) {
 /// The name of the new home is on disk on the other nodes before that opens its copy.
 #[test]
 fn lost_home_stays_lost_after_all_other_nodes_crashed() {
-    let cluster = start(3);
+    let cluster = Emulated::start_with_shard(3);
     cluster.nodes.iter().for_each(delay_wal);
     let mut ids = vec![next_on(&cluster, 1)];
     for node in [0, 1, 3] {
@@ -884,9 +887,7 @@ fn lost_home_stays_lost_after_all_other_nodes_crashed() {
         cluster.nodes[node].crash();
         cluster.nodes[node].launch();
     }
-    let mut home = cluster.nodes[2].connect();
-    ids.push(one(&mut home, AN_HOUR_AHEAD));
-    ids.push(next_id(&mut home));
+    ids.extend(cluster.ids_an_hour_ahead(2));
     cluster.nodes[2].stop_at_once();
     cluster.remove(2);
     for node in [3, 0, 1, 3] {
@@ -899,10 +900,9 @@ fn lost_home_stays_lost_after_all_other_nodes_crashed() {
 /// A node whose name is on record everywhere knows how far the home before it came, also after a crash.
 #[test]
 fn named_node_knows_the_last_value_after_a_crash() {
-    let cluster = start(3);
+    let cluster = Emulated::start_with_shard(3);
     delay_wal(&cluster.nodes[2]);
-    let mut home = cluster.nodes[1].connect();
-    let mut ids = vec![one(&mut home, AN_HOUR_AHEAD), next_id(&mut home)];
+    let mut ids = cluster.ids_an_hour_ahead(1);
     cluster.move_schema("insta5", 2);
     cluster.nodes[2].connect().batch_execute("CHECKPOINT").unwrap();
     // The last step of all, so that nothing is opened.
@@ -927,13 +927,13 @@ fn named_node_knows_the_last_value_after_a_crash() {
 #[test]
 fn name_does_not_replace_that_of_a_faster_node() {
     for (node, is_lost) in [(3, false), (0, true), (3, true)] {
-        let cluster = start(3);
+        let cluster = Emulated::start_with_shard(3);
         let mut ids = vec![next_on(&cluster, 1)];
         cluster.decide_move("insta5", Some(3));
         cluster.announce(3);
         cluster.decide_move("insta5", Some(2));
         cluster.announce(2);
-        let pause = cluster.pause_commands(2, node, &[NAMING]);
+        let pause = cluster.pause_commands(2, node, NAMING);
         std::thread::scope(|scope| {
             let slower = scope.spawn(|| cluster.nodes[2].connect().query_one(NEXT_ID, &[]));
             cluster.wait_for_pause(2);
@@ -968,10 +968,9 @@ fn name_does_not_replace_that_of_a_faster_node() {
 /// The answer of the home is lost on the way, and then the home.
 #[test]
 fn home_whose_answer_was_lost_is_not_passed_over() {
-    let cluster = start(3);
-    let mut home = cluster.nodes[1].connect();
-    let mut ids = vec![one(&mut home, AN_HOUR_AHEAD), next_id(&mut home)];
-    CLOSING.iter().for_each(|command| cluster.break_commands(2, 1, command, Fault::Lose));
+    let cluster = Emulated::start_with_shard(3);
+    let mut ids = cluster.ids_an_hour_ahead(1);
+    cluster.break_commands(2, 1, CLOSING, Fault::Lose);
     cluster.move_schema("insta5", 2);
     is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "08000");
     cluster.nodes[1].stop_at_once();
@@ -989,7 +988,7 @@ fn home_whose_answer_was_lost_is_not_passed_over() {
 /// A role with nothing but USAGE takes over by the rights of the sequence's owner, so it needs no access to other nodes.
 #[test]
 fn usage_takes_over_by_the_rights_of_the_owner() {
-    let cluster = start(2);
+    let cluster = Emulated::start_with_shard(2);
     cluster.everywhere(
         "CREATE ROLE nobody; GRANT USAGE ON SCHEMA insta5 TO nobody; GRANT USAGE ON SEQUENCE insta5.table_id_seq TO nobody;
          GRANT INSERT, SELECT ON insta5.photos TO nobody",
@@ -1023,7 +1022,7 @@ fn names_are_quoted_for_every_setting() {
     let mut ids = vec![];
     for node in [1, 2, 0, 1] {
         cluster.move_schema(schema, node);
-        ids.push(one(&mut connect_as(&cluster, node, "app"), "SELECT next_id(5)"));
+        ids.push(one(&mut cluster.connect_as(node, "app"), "SELECT next_id(5)"));
     }
     check_unique_and_increasing(&[ids]);
 }
@@ -1032,7 +1031,7 @@ fn names_are_quoted_for_every_setting() {
 /// more than one placement of a shard, are refused, and such tables get no triggers.
 #[test]
 fn copied_rows_get_no_ids_by_trigger() {
-    let cluster = start(1);
+    let cluster = Emulated::start_with_shard(1);
     let mut home = cluster.nodes[1].connect();
     let mut ids = column(&mut home, INSERT);
     home.batch_execute("CREATE TABLE insta5.words (id bigint DEFAULT insta5.next_id(), batch bigint)")

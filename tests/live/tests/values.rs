@@ -768,105 +768,72 @@ const OBJECTS: &str = "
                  FROM pg_inherits WHERE inhparent = 'taken'::regclass);
     END $$";
 
-/// Names and OIDs, with what is wrong with each as what an argument stands for. The first is chosen half of the time.
-type Named = [(&'static str, &'static [&'static str])];
+/// Names and OIDs, with what is wrong with them as what an argument stands for. The first is chosen half of the time.
+type Named = [(&'static [&'static str], &'static [&'static str])];
 
 const UNFIT: &[&str] = &["55000"];
 const WRONG_KIND: &[&str] = &["42809"];
 const NO_RELATION: &[&str] = &[MISSING];
 
 const SEQUENCES: &Named = &[
-    ("own", &[]),
-    ("spent", &["2200H"]),
-    ("narrow", UNFIT),
-    ("down", UNFIT),
-    ("round", UNFIT),
-    ("low", UNFIT),
-    ("late", UNFIT),
-    ("t", WRONG_KIND),
-    ("t_pkey", WRONG_KIND),
-    ("v", WRONG_KIND),
-    ("pg_class", WRONG_KIND),
-    ("0", NO_RELATION),
-    ("4294967295", NO_RELATION),
-    ("3999999999", NO_RELATION),
+    (&["own"], &[]),
+    (&["spent"], &["2200H"]),
+    (&["narrow", "down", "round", "low", "late"], UNFIT),
+    (&["t", "t_pkey", "v", "pg_class"], WRONG_KIND),
+    (&["0", "4294967295", "3999999999"], NO_RELATION),
 ];
 
 /// To be closed: where one is to start does not matter to that, nor that it has come to its end.
 const CLOSABLE: &Named = &[
-    ("handed_over", &[]),
-    ("ended", &[]),
-    ("late", &[]),
-    ("narrow", UNFIT),
-    ("round", UNFIT),
-    ("t", WRONG_KIND),
-    ("v", WRONG_KIND),
-    ("0", NO_RELATION),
-    ("3999999999", NO_RELATION),
+    (&["handed_over", "ended", "late"], &[]),
+    (&["narrow", "round"], UNFIT),
+    (&["t", "v"], WRONG_KIND),
+    (&["0", "3999999999"], NO_RELATION),
 ];
 
 /// Tables with a column `id` to adopt.
-const TABLES: &Named = &[
-    ("t", &[]),
-    ("own", &["42703"]),
-    ("t_pkey", &["42703"]),
-    ("v", &["42703"]),
-    ("0", NO_RELATION),
-    ("4294967295", NO_RELATION),
-];
+const TABLES: &Named =
+    &[(&["t"], &[]), (&["own", "t_pkey", "v"], &["42703"]), (&["0", "4294967295"], NO_RELATION)];
 
 /// In place of a shard's function to adopt.
 const FUNCTIONS: &Named = &[
-    ("insta7.next_id()", &[]),
-    ("next_id(integer)", &["55000", OUT_OF_RANGE]),
-    ("0", &["42883"]),
-    ("4294967295", &["42883"]),
+    (&["insta7.next_id()"], &[]),
+    (&["next_id(integer)"], &["55000", OUT_OF_RANGE]),
+    (&["0", "4294967295"], &["42883"]),
 ];
 
 const PARTITIONED: &Named = &[
-    ("by_id", &[]),
-    ("taken", &[]),
-    ("by_int", WRONG_KIND),
-    ("by_two", WRONG_KIND),
-    ("by_sum", WRONG_KIND),
-    ("by_list", WRONG_KIND),
-    ("by_hash", WRONG_KIND),
-    ("t", WRONG_KIND),
-    ("t_pkey", WRONG_KIND),
-    ("v", WRONG_KIND),
-    ("own", WRONG_KIND),
-    ("pg_class", WRONG_KIND),
-    ("0", NO_RELATION),
-    ("4294967295", NO_RELATION),
+    (&["by_id", "taken"], &[]),
+    (
+        &["by_int", "by_two", "by_sum", "by_list", "by_hash", "t", "t_pkey", "v", "own", "pg_class"],
+        WRONG_KIND,
+    ),
+    (&["0", "4294967295"], NO_RELATION),
 ];
 
 /// What the setting instagram_id.shard makes of a text: PostgreSQL's whole numbers.
 const SETTINGS: &Named = &[
-    ("5", &[]),
-    ("6", &[]),
-    (" 5 ", &[]),
-    ("+6", &[]),
-    ("0x5", &[]),
-    ("06", &[]),
-    ("5.4", &[]),
-    ("5e0", &[]),
-    ("-1", UNFIT),
-    ("0", NO_RELATION),
-    ("8191", NO_RELATION),
-    ("-0.4", NO_RELATION),
-    ("8192", &[OUT_OF_RANGE]),
-    ("-2", &[OUT_OF_RANGE]),
-    ("2147483648", &[OUT_OF_RANGE]),
-    ("-9223372036854775809", &[OUT_OF_RANGE]),
-    ("1e400", &[OUT_OF_RANGE]),
-    ("nan", &[OUT_OF_RANGE]),
-    ("inf", &[OUT_OF_RANGE]),
-    ("", &[OUT_OF_RANGE]),
-    ("5 kB", &[OUT_OF_RANGE]),
-    ("5x", &[OUT_OF_RANGE]),
-    ("５", &[OUT_OF_RANGE]),
-    ("--5", &[OUT_OF_RANGE]),
-    ("NULL", &[OUT_OF_RANGE]),
+    (&["5", "6", " 5 ", "+6", "0x5", "06", "5.4", "5e0"], &[]),
+    (&["-1"], UNFIT),
+    (&["0", "8191", "-0.4"], NO_RELATION),
+    (
+        &[
+            "8192",
+            "-2",
+            "2147483648",
+            "-9223372036854775809",
+            "1e400",
+            "nan",
+            "inf",
+            "",
+            "5 kB",
+            "5x",
+            "５",
+            "--5",
+            "NULL",
+        ],
+        &[OUT_OF_RANGE],
+    ),
 ];
 
 const SCHEMAS: &[&str] = &["", "pg_x", "insta5", "insta7", "empty", "public", "Photos \"1\"", "insta9"];
@@ -884,8 +851,12 @@ fn not_null((datum, faults): Argument, rng: &mut Rng) -> Argument {
 }
 
 fn named(known: &Named, rng: &mut Rng) -> Argument {
-    let (name, faults) = if rng.bool() { known[0] } else { one_of(rng, known) };
+    let (name, faults) = if rng.bool() { each(known)[0] } else { one_of(rng, &each(known)) };
     not_null((Datum::Text(name.into()), faults.to_vec()), rng)
+}
+
+fn each(known: &Named) -> Vec<(&'static str, &'static [&'static str])> {
+    known.iter().flat_map(|(names, faults)| names.iter().map(|name| (*name, *faults))).collect()
 }
 
 /// The same by its OID.
@@ -1023,7 +994,7 @@ const MAKERS: &[Maker] = &[
         call: "next_id() FROM set_config('instagram_id.shard', a0, true)",
         types: &["text"],
         row: |_, rng| {
-            let (setting, faults) = one_of(rng, SETTINGS);
+            let (setting, faults) = one_of(rng, &each(SETTINGS));
             vec![match rng.u8(..8) {
                 // NULL takes the setting back.
                 0 => (Datum::Null, UNFIT.to_vec()),
@@ -1242,7 +1213,7 @@ const MAKERS: &[Maker] = &[
                 (Datum::Int(n), _) if n != 7 && rng.bool() => (Datum::Int(n), other()),
                 _ => (one_of(rng, &[Datum::Int(7), Datum::Null]), vec![]),
             };
-            let sequence = match one_of(rng, SEQUENCES).0 {
+            let sequence = match one_of(rng, &each(SEQUENCES)).0 {
                 name if rng.u8(..4) == 0 => (Datum::Int(world.oids[name]), vec![OUT_OF_RANGE]),
                 _ => (one_of(rng, &[Datum::Int(world.oids["insta7.table_id_seq"]), Datum::Null]), vec![]),
             };
@@ -1266,14 +1237,10 @@ const MAKERS: &[Maker] = &[
         types: &["integer", "regclass", "text", "boolean"],
         row: |world, rng| {
             let columns: &Named = &[
-                ("id", &[]),
-                ("small", &["42804"]),
-                ("name", &["42804"]),
-                ("plain", UNFIT),
-                ("nowhere", &["42703"]),
-                ("ctid", &["42703"]),
-                ("ID", &["42703"]),
-                ("", &["42703"]),
+                (&["id"], &[]),
+                (&["small", "name"], &["42804"]),
+                (&["plain"], UNFIT),
+                (&["nowhere", "ctid", "ID", ""], &["42703"]),
             ];
             let column = match rng.u8(..8) {
                 0 => (Datum::Text(any_text(rng)), vec!["42703"]),
@@ -1305,16 +1272,8 @@ const MAKERS: &[Maker] = &[
         call: "count(*) FROM create_partitions(a0, a1, a2, a3, a4)",
         types: &["regclass", "text", "integer", "timestamptz", "timestamptz"],
         row: |world, rng| {
-            let periods: &Named = &[
-                ("day", &[]),
-                ("week", &[]),
-                ("month", &[]),
-                ("", &[OUT_OF_RANGE]),
-                ("Day", &[OUT_OF_RANGE]),
-                ("day ", &[OUT_OF_RANGE]),
-                ("1 day", &[OUT_OF_RANGE]),
-                ("year", &[OUT_OF_RANGE]),
-            ];
+            let periods: &Named =
+                &[(&["day", "week", "month"], &[]), (&["", "Day", "day ", "1 day", "year"], &[OUT_OF_RANGE])];
             let every = match rng.u8(..8) {
                 0 => (Datum::Text(any_text(rng)), vec![OUT_OF_RANGE]),
                 _ => named(periods, rng),
@@ -1464,7 +1423,7 @@ fn functions_that_make_something_survive_bad_arguments() {
         let class = if name.ends_with(')') { "regprocedure" } else { "regclass" };
         (name, one(&mut client, &format!("SELECT '{name}'::{class}::oid::bigint")))
     };
-    let names = pools.into_iter().flatten().map(|(name, _)| *name).chain(sequences);
+    let names = pools.into_iter().flat_map(each).map(|(name, _)| name).chain(sequences);
     let oids: BTreeMap<&str, i64> = names.map(&mut oid).collect();
     let mut world = World { oids, last: BTreeMap::new(), began: 0, ended: 0 };
     let [wild, shard_5, shard_6] = ["wild", sequences[1], sequences[2]].map(|name| world.oids[name]);
