@@ -623,6 +623,7 @@ mod tests {
         assert_eq!(group_of_range((7 << 48) + 1, (8 << 48) + 1), Some(7));
         assert_eq!(group_of_range(1, i64::MAX), None);
         assert_eq!(group_of_range(1, (1 << 48) + 1), None); // a sequence of the user's own
+        assert_eq!(group_of_range((1 << 48) + 1, i64::MAX), None);
         assert_eq!(group_of_range((1 << 48) + 2, (2 << 48) + 2), None);
         assert_eq!(group_of_range(i64::MIN, i64::MAX), None);
     }

@@ -723,6 +723,14 @@ fn nodes_generate_ids_of_their_own_from_no_sequence_of_a_shard() {
         check_unique_and_increasing(&[ids]);
         is_refused(&mut client, "SELECT node_next_id('insta5.table_id_seq')", "55000");
     }
+    // Added anew a node is another group, also to a session from before.
+    let mut client = cluster.nodes[2].connect();
+    let of_group = |client: &mut Client| one::<i64>(client, "SELECT node_next_id('own.ids')") >> 10 & 8191;
+    let before = of_group(&mut client);
+    cluster.remove(2);
+    cluster.add(2);
+    let group = i64::from(cluster.group(2).unwrap());
+    assert_eq!((before, of_group(&mut client)), (2, group));
     let mut client = cluster.nodes[1].connect();
     let (first, last) = ((7_i64 << 48) + 1, (8_i64 << 48) + 1);
     let range_of_group_7 =
