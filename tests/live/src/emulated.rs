@@ -334,9 +334,18 @@ impl Emulated {
 
     /// Has `asker` wait before it runs commands that are LIKE this one on a node, until what this returns is dropped.
     pub fn pause_commands(&self, asker: usize, node: usize, command: &str) -> Client {
+        self.pause(asker, node, command, "pause")
+    }
+
+    /// The same when the node has run them.
+    pub fn pause_after_commands(&self, asker: usize, node: usize, command: &str) -> Client {
+        self.pause(asker, node, command, "pause after")
+    }
+
+    fn pause(&self, asker: usize, node: usize, command: &str, kind: &str) -> Client {
         let mut lock = self.nodes[asker].connect();
         lock.batch_execute("SELECT pg_advisory_lock(4815)").unwrap();
-        self.note_fault(asker, node, command, "pause");
+        self.note_fault(asker, node, command, kind);
         lock
     }
 

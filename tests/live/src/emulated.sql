@@ -56,7 +56,7 @@ END $$;
 CREATE FUNCTION pg_catalog.relation_is_a_known_shard(regclass) RETURNS bool LANGUAGE sql STABLE RETURN false;
 
 -- What goes wrong on the way to another node: a command that is like this one waits until nobody holds the advisory lock
--- ('pause'), is not run ('refuse'), or is run and its answer lost ('lose').
+-- ('pause'), or its answer does ('pause after'), is not run ('refuse'), or is run and its answer lost ('lose').
 CREATE TABLE pg_catalog.emulated_faults (node_name text, command text, kind text);
 
 -- Runs a command on a node, as a role. COPY TO PROGRAM needs neither a temporary table nor one of ours to write to, so that this
@@ -83,6 +83,10 @@ BEGIN
         program := program || ' ''' || replace(option, '''', '''\''''') || '''';
     END LOOP;
     EXECUTE format('COPY (SELECT) TO PROGRAM %L', format('%1$s >%2$s.out 2>%2$s.err </dev/null; echo $? >%2$s.status', program, file));
+    IF 'pause after' = ANY (kinds) THEN
+        PERFORM pg_advisory_lock_shared(4815);
+        PERFORM pg_advisory_unlock_shared(4815);
+    END IF;
     IF 'lose' = ANY (kinds) THEN
         result := 'connection lost';
     ELSIF pg_read_file(file || '.status')::int <> 0 THEN

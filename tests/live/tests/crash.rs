@@ -428,6 +428,7 @@ fn ids_of_unusual_transactions_survive_a_crash() {
         format!("BEGIN; {off}; SELECT next_id(5); PREPARE TRANSACTION 'p'"),
         format!("BEGIN; {off}; SELECT next_id(6); SELECT next_id(5); {on}; SELECT next_id(6); COMMIT"),
         format!("BEGIN; {off}; SELECT next_id(5); {on}; SELECT next_id(6); COMMIT"),
+        format!("BEGIN; {off}; SELECT next_id(5); SELECT next_id(6); {on}; COMMIT"),
         format!("BEGIN; {off}; SELECT next_id(5); {on}; COMMIT AND CHAIN; ROLLBACK"),
         format!("BEGIN READ ONLY; SET TRANSACTION READ WRITE; {off}; SELECT next_id(5); SET TRANSACTION READ ONLY; {on}; COMMIT"),
         format!("BEGIN; {off}; SELECT next_id(5); {on}; SET TRANSACTION READ ONLY; COMMIT"),
@@ -464,6 +465,9 @@ fn ids_of_unusual_transactions_survive_a_crash() {
             let (mut a, mut b) = (server.connect(), server.connect());
             set_an_hour_ahead(&mut a, "insta5.table_id_seq");
             one::<i64>(&mut b, "SELECT next_id(5)");
+            // Another shard's record, before that of this one, and no safer.
+            b.batch_execute("SET synchronous_commit = off; SELECT next_id(6); RESET synchronous_commit")
+                .unwrap();
             a.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)").unwrap();
             if is_second {
                 b.batch_execute("SET synchronous_commit = off; SELECT next_id(5); RESET synchronous_commit")

@@ -97,10 +97,10 @@ fn ids_go_on_above_after_moves_between_clocks_that_differ() {
     for round in 0..length(8, 60) {
         let home = cluster.home_of("insta5");
         let target = 3 - home;
-        // The old home is a second ahead, and the coordinator sometimes that far behind.
-        cluster.nodes[home].set_clock(1.0);
+        // The old home is a minute ahead, and the coordinator sometimes that far behind: longer than a move takes.
+        cluster.nodes[home].set_clock(60.0);
         cluster.nodes[target].set_clock(0.0);
-        cluster.nodes[0].set_clock([0.0, -1.0][round % 2]);
+        cluster.nodes[0].set_clock([0.0, -60.0][round % 2]);
         ids.extend((0..50).map(|_| next_id(&mut clients[home])));
         ids.extend(column(&mut clients[home], INSERT));
         // In the middle of a transaction.
@@ -262,6 +262,23 @@ fn nothing_is_closed_while_a_node_is_down() {
     ids.push(next_on(&cluster, 2));
     cluster.nodes[1].stop();
     ids.push(next_on(&cluster, 2));
+    check_unique_and_increasing(&[ids]);
+}
+
+/// A node whose copy is locked, by a transaction that may wait for the new home, refuses after ten seconds.
+#[test]
+fn locked_copy_does_not_block_the_new_home_for_ever() {
+    let cluster = Emulated::start_with_shard(1);
+    let mut ids = vec![next_on(&cluster, 1)];
+    let mut ddl = cluster.nodes[1].connect();
+    ddl.batch_execute("BEGIN; ALTER SEQUENCE insta5.table_id_seq OWNED BY NONE").unwrap();
+    cluster.decide_move("insta5", Some(0));
+    cluster.announce(0);
+    let mut new = cluster.nodes[0].connect();
+    new.batch_execute("SET statement_timeout = '100s'").unwrap();
+    is_refused(&mut new, NEXT_ID, "08000");
+    ddl.batch_execute("COMMIT").unwrap();
+    ids.push(next_id(&mut new));
     check_unique_and_increasing(&[ids]);
 }
 
@@ -456,6 +473,19 @@ fn closed_copy_stays_closed_after_a_crash() {
     check_unique_and_increasing(&[ids]);
 }
 
+/// The first ids of a new home are above those before a crash of it, an hour ahead, where the clock hides nothing.
+#[test]
+fn ids_of_a_new_home_survive_its_crash() {
+    let cluster = Emulated::start_with_shard(1);
+    let mut ids = cluster.ids_an_hour_ahead(1);
+    cluster.move_schema("insta5", 0);
+    ids.push(next_on(&cluster, 0));
+    cluster.nodes[0].crash();
+    cluster.nodes[0].launch();
+    ids.push(next_on(&cluster, 0));
+    check_unique_and_increasing(&[ids]);
+}
+
 /// A home that is disabled is asked again once it is active; one that comes back under another number, with an empty
 /// copy, is not the one that knows.
 #[test]
@@ -505,11 +535,14 @@ fn ids_go_on_above_when_a_schema_is_distributed_and_undistributed() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A transaction whose snapshot is older than a move takes over where the home is now.
+/// A transaction whose snapshot is older than a move takes over where the home is now. One on the old home, which has not
+/// noticed the move, does not take back what is closed.
 #[test]
 fn transaction_from_before_a_move_generates_ids_on_the_new_home() {
     let cluster = Emulated::start_with_shard(2);
     let mut ids = vec![next_on(&cluster, 1)];
+    let mut old = cluster.nodes[1].connect();
+    old.batch_execute("BEGIN; SELECT insta5.next_id()").unwrap();
     let mut sessions = [(); 2].map(|()| cluster.nodes[2].connect());
     is_refused(&mut sessions[1], NEXT_ID, "55000");
     for session in &mut sessions {
@@ -521,6 +554,8 @@ fn transaction_from_before_a_move_generates_ids_on_the_new_home() {
         ids.push(next_id(session));
         session.batch_execute("COMMIT").unwrap();
     }
+    is_refused(&mut old, NEXT_ID, "55000");
+    assert!(!is_open(&cluster, 1), "taken back");
     check_unique_and_increasing(&[ids]);
 }
 
@@ -757,6 +792,8 @@ fn nothing_is_closed_where_a_copy_or_the_coordinator_is_missing() {
     cluster.move_schema("insta5", 2);
     let text = is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "55000");
     assert!(text.contains("coordinator"), "{text}");
+    // Nor for a node that there is none of.
+    is_refused(&mut cluster.nodes[1].connect(), &close_statement(77), "22023");
     assert!(is_open(&cluster, 1), "closed for nothing");
     cluster.move_schema("insta5", 1);
     ids.push(next_on(&cluster, 1));
@@ -930,18 +967,23 @@ fn named_node_knows_the_last_value_after_a_crash() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A node is overtaken after it has closed all copies, while it puts its name on record; and the one that was faster is
-/// lost.
+type Pause = fn(&Emulated, usize, usize, &str) -> Client;
+
+/// A node is overtaken after it has closed all copies, while it puts its name on record, or right before it opens its own; and
+/// the one that was faster is lost.
 #[test]
 fn name_does_not_replace_that_of_a_faster_node() {
-    for (node, is_lost) in [(3, false), (0, true), (3, true)] {
+    let (before, after): (Pause, Pause) = (Emulated::pause_commands, Emulated::pause_after_commands);
+    for (pause, node, is_lost) in
+        [(before, 3, false), (before, 0, true), (before, 3, true), (after, 3, false)]
+    {
         let cluster = Emulated::start_with_shard(3);
         let mut ids = vec![next_on(&cluster, 1)];
         cluster.decide_move("insta5", Some(3));
         cluster.announce(3);
         cluster.decide_move("insta5", Some(2));
         cluster.announce(2);
-        let pause = cluster.pause_commands(2, node, NAMING);
+        let pause = pause(&cluster, 2, node, NAMING);
         std::thread::scope(|scope| {
             let slower = scope.spawn(|| cluster.nodes[2].connect().query_one(NEXT_ID, &[]));
             cluster.wait_for_pause(2);
