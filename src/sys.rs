@@ -449,18 +449,40 @@ pub unsafe fn state_of_call<'a, T: Default>(fcinfo: pg_sys::FunctionCallInfo) ->
     }
 }
 
+/// `storage/bufpage.h`: `PageXLogRecPtrGet`. On a page the upper half comes first, on machines of either byte order.
+#[cfg(not(feature = "pg19"))]
+fn PageXLogRecPtrGet(stored: pg_sys::PageXLogRecPtr) -> XLogRecPtr {
+    (stored.xlogid as u64) << 32 | stored.xrecoff as u64
+}
+
+/// `storage/bufpage.h`: `PageXLogRecPtrGet`, of one number whose halves are those of before.
+#[cfg(feature = "pg19")]
+fn PageXLogRecPtrGet(stored: pg_sys::PageXLogRecPtr) -> XLogRecPtr {
+    if cfg!(target_endian = "big") { stored.lsn } else { stored.lsn.rotate_left(32) }
+}
+
+/// `storage/bufpage.h`: `PageXLogRecPtrSet`
+#[cfg(not(feature = "pg19"))]
+fn PageXLogRecPtrSet(lsn: XLogRecPtr) -> pg_sys::PageXLogRecPtr {
+    pg_sys::PageXLogRecPtr { xlogid: (lsn >> 32) as u32, xrecoff: lsn as u32 }
+}
+
+/// `storage/bufpage.h`: `PageXLogRecPtrSet`
+#[cfg(feature = "pg19")]
+fn PageXLogRecPtrSet(lsn: XLogRecPtr) -> pg_sys::PageXLogRecPtr {
+    pg_sys::PageXLogRecPtr { lsn: if cfg!(target_endian = "big") { lsn } else { lsn.rotate_left(32) } }
+}
+
 /// `storage/bufpage.h`: `PageGetLSN`
 pub unsafe fn PageGetLSN(page: pg_sys::Page) -> XLogRecPtr {
     // SAFETY: the caller passes a page of a pinned, locked buffer, which starts with its header.
-    let lsn = unsafe { (*page.cast::<pg_sys::PageHeaderData>()).pd_lsn };
-    (lsn.xlogid as u64) << 32 | lsn.xrecoff as u64
+    PageXLogRecPtrGet(unsafe { (*page.cast::<pg_sys::PageHeaderData>()).pd_lsn })
 }
 
 /// `storage/bufpage.h`: `PageSetLSN`
 pub unsafe fn PageSetLSN(page: pg_sys::Page, lsn: XLogRecPtr) {
-    let lsn = pg_sys::PageXLogRecPtr { xlogid: (lsn >> 32) as u32, xrecoff: lsn as u32 };
     // SAFETY: as for PageGetLSN, with the buffer locked exclusively.
-    unsafe { (*page.cast::<pg_sys::PageHeaderData>()).pd_lsn = lsn }
+    unsafe { (*page.cast::<pg_sys::PageHeaderData>()).pd_lsn = PageXLogRecPtrSet(lsn) }
 }
 
 /// The one tuple of a sequence's page and its length; `None` where the page has no sequence's magic number, or a tuple that

@@ -3,7 +3,7 @@
 //! an id; what that one does not know it says nothing of.
 #![no_main]
 
-use instagram_id_core::original::Original;
+use instagram_id_core::original::{self, Original};
 use libfuzzer_sys::fuzz_target;
 use std::collections::HashMap;
 
