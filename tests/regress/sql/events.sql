@@ -119,7 +119,8 @@ SELECT * FROM raises('SELECT create_shard(9)');
 ROLLBACK;
 BEGIN;
 CREATE EVENT TRIGGER refusal ON ddl_command_end EXECUTE FUNCTION refuse_zz001();
-SELECT * FROM raises('SELECT create_shard(9)');
+-- Of SQLSTATEs that are not PostgreSQL's own, pgrx 0.18 makes an internal error.
+SELECT state IN ('XX000', 'ZZ001') AS refused, message, hint FROM raises('SELECT create_shard(9)');
 ROLLBACK;
 -- Of an original's adoption and its way back.
 CREATE SCHEMA insta4 CREATE SEQUENCE table_id_seq;

@@ -71,16 +71,22 @@ SELECT * FROM raises('SELECT next_id(603)');
 SELECT shard FROM shards WHERE shard = 603;
 
 -- Names with quotes and backslashes, under either way to write strings.
-SET standard_conforming_strings = off;
-SET escape_string_warning = off;
+-- PostgreSQL 19 knows no other way to write strings.
+SELECT current_setting('server_version_num')::int < 190000 AS other_strings \gset
+\if :other_strings
+    SET standard_conforming_strings = off;
+    SET escape_string_warning = off;
+\endif
 SELECT create_shard(604, E'\\'';x');
 SELECT id_shard(next_id(604)), claim_shard(604);
 CREATE SCHEMA "\';SELECT 1;--";
 CREATE SEQUENCE "\';SELECT 1;--".table_id_seq;
 SELECT create_shard(605, E'\\\';SELECT 1;--', if_not_exists => true);
 SELECT id_shard(next_id(605)), claim_shard(605);
-RESET standard_conforming_strings;
-RESET escape_string_warning;
+\if :other_strings
+    RESET standard_conforming_strings;
+    RESET escape_string_warning;
+\endif
 SELECT schema, sequence FROM shards WHERE shard IN (604, 605);
 SET search_path = open;
 SET ROLE regress_id_mallory;

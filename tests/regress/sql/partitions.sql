@@ -59,7 +59,10 @@ CREATE TABLE elsewhere (LIKE days) PARTITION BY RANGE (id);
 SET TimeZone = 'Pacific/Kiritimati';
 SET DateStyle = 'German, YMD';
 SET IntervalStyle = 'sql_standard';
-SET standard_conforming_strings = off;
+SELECT current_setting('server_version_num')::int < 190000 AS other_strings \gset
+\if :other_strings
+    SET standard_conforming_strings = off;
+\endif
 SET row_security = off;
 SET quote_all_identifiers = on;
 SELECT count(*) FROM create_partitions('elsewhere', 'day', 5);

@@ -16,7 +16,8 @@ BEGIN
     EXECUTE 'EXPLAIN (COSTS off, FORMAT JSON) ' || query INTO plan;
     RETURN QUERY
     SELECT concat_ws(' ', node->>'Node Type', nullif(node->>'Scan Direction', 'Forward'), 'of', coalesce(node->>'Index Name', node->>'Relation Name')),
-        replace(node->>'Index Cond', '(InitPlan 1).col1', '$0'), replace(node->>'Filter', '(InitPlan 1).col1', '$0')
+        regexp_replace(node->>'Index Cond', '\(InitPlan (expr_)?1\).col1', '$0'),
+        regexp_replace(node->>'Filter', '\(InitPlan (expr_)?1\).col1', '$0')
     FROM jsonb_path_query(plan, 'strict $.** ? (@."Node Type" like_regex "Scan")') AS node;
 END $$;
 
