@@ -51,7 +51,7 @@ DECLARE
     sequence text := format('%1$s.%1$s', quoted);
     unfit text := format('%s.%I', quoted, ('unfit ' || name)::name);
     t text := format('public.%s', quoted);
-    app text := ('regress_id ' || name)::name;
+    app text := ('regress_id ' || translate(name, E'\n\r', '  '))::name;
     answer record;
 BEGIN
     EXECUTE format('DROP ROLE IF EXISTS %I', app); -- of a run that has failed
@@ -111,7 +111,7 @@ DECLARE
     quoted text := quote_ident(schema);
     function text := CASE WHEN n % 2 = 0 THEN 'next_id' ELSE left(name, 27) END;
     t text := format('%s.%I', quoted, ('t' || name)::name);
-    other text := ('regress_id ' || name)::name;
+    other text := ('regress_id ' || translate(name, E'\n\r', '  '))::name;
 BEGIN
     EXECUTE format('CREATE SCHEMA %s; CREATE SEQUENCE %1$s.%I', quoted, name);
     EXECUTE format('CREATE FUNCTION %s.%I() RETURNS bigint LANGUAGE plpgsql AS %L', quoted, function, format($$
@@ -164,7 +164,7 @@ DECLARE
 BEGIN
     FOR bad IN SELECT name FROM bad_names LOOP
         EXECUTE format('DROP SCHEMA %I, %I, %I CASCADE; DROP TABLE public.%1$I', bad, ('of ' || bad)::name, ('others ' || bad)::name);
-        EXECUTE format('DROP OWNED BY %I; DROP ROLE %1$I', ('regress_id ' || bad)::name);
+        EXECUTE format('DROP OWNED BY %I; DROP ROLE %1$I', ('regress_id ' || translate(bad, E'\n\r', '  '))::name);
     END LOOP;
     FOR bad IN SELECT nspname FROM pg_namespace WHERE nspname ~ '^insta22\d\d$' LOOP
         EXECUTE format('DROP SCHEMA %I CASCADE', bad);
