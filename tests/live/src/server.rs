@@ -186,8 +186,13 @@ impl Server {
         let path = self.dir.path().join("data/postgresql.conf");
         let mut conf = fs::read_to_string(&path).unwrap();
         let socket_dir = self.dir.path().display().to_string();
-        let own =
-            [("listen_addresses", ""), ("unix_socket_directories", &socket_dir), ("max_connections", "100")];
+        let own = [
+            ("listen_addresses", ""),
+            ("unix_socket_directories", &socket_dir),
+            ("max_connections", "100"),
+            // In its folder, and so gone with it, also where the server was killed.
+            ("dynamic_shared_memory_type", "mmap"),
+        ];
         for (name, value) in own.iter().chain(settings) {
             writeln!(conf, "{name} = '{value}'").unwrap();
         }
@@ -385,6 +390,18 @@ impl Server {
     }
 }
 
+impl Server {
+    /// The System V segment of a server that was killed, which its lock file names. Only another start would remove it.
+    fn remove_segment(&self) {
+        let lock_file = fs::read_to_string(self.path().join("data/postmaster.pid")).unwrap_or_default();
+        let segment = lock_file.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
+        if let Some(segment) = segment {
+            // Another process of the server may have been the last one to use it.
+            let _ = Command::new("ipcrm").args(["-m", segment]).stderr(Stdio::null()).status();
+        }
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         // Poisoned where the test has failed.
@@ -393,6 +410,7 @@ impl Drop for Server {
             send(Signal::QUIT, postmaster.id());
             let _ = postmaster.wait();
         }
+        self.remove_segment();
         if !std::thread::panicking() {
             let log = self.log();
             let crashes: Vec<&str> = log.lines().filter(|line| is_of_a_crash(line)).collect();
