@@ -8,8 +8,6 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
-trap 'kill_jobs; remove_scratch' EXIT
-trap 'exit 1' HUP INT TERM
 use_scratch
 started=$SECONDS
 scripts/setup.sh server

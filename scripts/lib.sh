@@ -140,19 +140,20 @@ debian_major() {
     done | sort -n | tail -n 1
 }
 
-# use_scratch: a folder for what the tests write, removed by remove_scratch. It is in memory where that has room, which takes
-# a quarter of the time; the servers of the tests are killed, the machine under them is not.
+# use_scratch: a folder for what the tests write, removed when the script ends, with what runs in its background. It is in
+# memory where that has room, which takes a quarter of the time; the servers of the tests are killed, the machine under them
+# is not.
 use_scratch() {
     local base=${TMPDIR:-/tmp} shm memory
     shm=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)
     memory=$(awk '$1 == "MemAvailable:" { print $2 }' /proc/meminfo)
     if [ -z "${TMPDIR:-}" ] && [ "${shm:-0}" -gt 8000000 ] && [ "${memory:-0}" -gt 12000000 ]; then base=/dev/shm; fi
     SCRATCH=$(mktemp -d "$base/instagram_id.XXXXXX")
+    trap 'kill_jobs; rm -rf "$SCRATCH"' EXIT
+    trap 'exit 1' HUP INT TERM
     chmod 1777 "$SCRATCH"
     export TMPDIR=$SCRATCH
 }
-
-remove_scratch() { if [ -n "${SCRATCH:-}" ]; then rm -rf "$SCRATCH"; fi; }
 
 # --- tests ---------------------------------------------------------------------------------------------------
 

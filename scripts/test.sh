@@ -12,8 +12,6 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
-trap 'kill_jobs; remove_scratch' EXIT
-trap 'exit 1' HUP INT TERM
 use_scratch
 # What the tests with a record of ids have done: a line each, by scenario.
 export FIGURES=$SCRATCH/figures

@@ -15,7 +15,6 @@ cd "$ROOT"
 # In the folder, as root: on the only PostgreSQL that is there.
 test_here() {
     local major=$1
-    trap remove_scratch EXIT
     use_scratch
     MANIFEST_DIR=$(manifest_dir_of "$major") scripts/setup.sh server
     find_servers

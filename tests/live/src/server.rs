@@ -388,10 +388,8 @@ impl Server {
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
-}
 
-impl Server {
-    /// The System V segment of a server that was killed, which its lock file names. Only another start would remove it.
+    /// Removes the System V segment of a server that was killed, which its lock file names. Only another start would do so.
     fn remove_segment(&self) {
         let lock_file = fs::read_to_string(self.path().join("data/postmaster.pid")).unwrap_or_default();
         let segment = lock_file.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
