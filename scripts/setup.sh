@@ -84,24 +84,29 @@ missing_packages() {
 
 has_cargo_pgrx() { [ "$(cargo pgrx --version 2>/dev/null)" = "cargo-pgrx $CARGO_PGRX_VERSION" ]; }
 
-# Without optimization these programs build in half the time, and they have little to compute.
+# cargo_install CRATE VERSION FOLDER [OPTIONS...]: without optimization and debug information, since these programs have
+# little to compute and build in half the time so.
+cargo_install() {
+    with_progress "Installing $1 $2 (a minute or two)" env CARGO_PROFILE_DEV_DEBUG=0 \
+        cargo install "$1" --version "$2" --locked --debug --root "${@:3}"
+}
+
 install_cargo_pgrx() {
     if ! has_cargo_pgrx; then
-        with_progress "Installing cargo-pgrx $CARGO_PGRX_VERSION (some minutes)" \
-            cargo install cargo-pgrx --version "$CARGO_PGRX_VERSION" --locked --debug --root "$CARGO_ROOT"
+        cargo_install cargo-pgrx "$CARGO_PGRX_VERSION" "$CARGO_ROOT"
         has_cargo_pgrx || fail "another cargo-pgrx than $CARGO_PGRX_VERSION comes first in PATH"
     fi
 }
 
+# Without the part that updates itself.
 install_nextest() {
-    cargo nextest --version >/dev/null 2>&1 || with_progress "Installing cargo-nextest $NEXTEST_VERSION (some minutes)" \
-        cargo install cargo-nextest --version "$NEXTEST_VERSION" --locked --debug --root "$CACHE/cargo"
+    cargo nextest --version >/dev/null 2>&1 || cargo_install cargo-nextest "$NEXTEST_VERSION" "$CACHE/cargo" \
+        --no-default-features --features default-no-update
 }
 
 install_cargo_fuzz() {
     if [ "$(cargo fuzz --version 2>/dev/null)" != "cargo-fuzz $CARGO_FUZZ_VERSION" ]; then
-        with_progress "Installing cargo-fuzz $CARGO_FUZZ_VERSION (a minute or two)" \
-            cargo install cargo-fuzz --version "$CARGO_FUZZ_VERSION" --locked --root "$CACHE/cargo"
+        cargo_install cargo-fuzz "$CARGO_FUZZ_VERSION" "$CACHE/cargo"
     fi
 }
 
