@@ -18,7 +18,6 @@ export FIGURES=$SCRATCH/figures
 # What each part took: a line each.
 TIMES=$SCRATCH/times
 
-scripts/setup.sh nextest
 if [ -z "${MAJORS:-}" ]; then
     scripts/setup.sh server
     scripts/setup.sh clients
@@ -32,6 +31,9 @@ else
 fi
 require_servers $majors
 say "Testing on PostgreSQL $majors"
+# The tests of the crate come first and leave a core idle half of the time, so what the others need is built beside them.
+scripts/setup.sh nextest >"$SCRATCH/nextest.log" 2>&1 &
+nextest=$!
 
 # timed WHAT COMMAND...: notes how long it takes.
 timed() {
@@ -63,13 +65,24 @@ live_tests() {
     cargo nextest run -p instagram_id_live --test live --test-threads="${JOBS:-$((2 * $(nproc)))}" -E "$filter"
 }
 
+# finish LOG PID: waits for a command whose output is in this log, and shows that.
+finish() {
+    local status=0
+    wait "$2" || status=$?
+    cat "$1"
+    return "$status"
+}
+
 newest=$(printf '%s\n' $majors | sort -n | tail -n 1)
 for major in $majors; do
+    make --no-print-directory PG_CONFIG="${pg_config_of[$major]}" >"$SCRATCH/build.log" 2>&1 &
+    build=$!
     # Before the release is installed, since these tests install a library of their own.
     if ! is_brief "$major"; then timed "PostgreSQL $major: tests of the crate" crate_tests "$major"; fi
-    timed "PostgreSQL $major: build and installation" \
-        make --no-print-directory install PG_CONFIG="${pg_config_of[$major]}"
+    timed "PostgreSQL $major: the rest of the build" finish "$SCRATCH/build.log" "$build"
+    make --no-print-directory install PG_CONFIG="${pg_config_of[$major]}"
 done
+timed "The rest of the installation of cargo-nextest" finish "$SCRATCH/nextest.log" "$nextest"
 timed "Tests that need no server" \
     cargo nextest run -p instagram_id_core -p instagram_id_bench -p instagram_id_live --lib --bins --examples
 for major in $majors; do
