@@ -1,16 +1,16 @@
-# make demo           see it work, on a server of its own
-# make check          the quick check while you work: two minutes; make check T=errors for the tests of this name alone
+# make demo           see the extension at work, on a server of its own
+# make check          run the quick check while you work: two minutes; make check T=errors runs only tests of this name
 # make test           run every test on Debian's PostgreSQL: ten minutes
-# make test-all       run them on every PostgreSQL that is supported
-# make torture        the same at length, with assertions and under valgrind: hours
-# make goals          measure how near it comes to its goals: some minutes
-# make bench          the same, and measure it beside what else generates ids; writes the figures into docs/benchmarks.md
-# make fuzz           feed the parts that know nothing of PostgreSQL what a fuzzer comes up with, a minute each
+# make test-all       run every test on all supported PostgreSQL majors
+# make torture        run longer tests, also with assertions and under valgrind: hours
+# make goals          measure how near the extension comes to its goals: some minutes
+# make bench          also compare it with other ways to generate ids, and write the figures into docs/benchmarks.md
+# make fuzz           fuzz the parts that do not depend on PostgreSQL, a minute each
 # make                build for the PostgreSQL that PG_CONFIG names
-# make install        install what was built (needs the right to write there: sudo make install)
-# make package        make a Debian package of it, in target/dist
-# make check-package  the same, and try it on a bare Debian 12 in a folder of its own (needs root, or sudo)
-# make dist           make the archive of the last commit that PGXN takes, in target/dist
+# make install        install the build (needs write access to PostgreSQL's folders: sudo make install)
+# make package        make a Debian package, in target/dist
+# make check-package  make a Debian package and test it on a bare Debian 12 in a folder (needs root, or sudo)
+# make dist           make the PGXN archive of the last commit, in target/dist
 # make installcheck   run the regression and isolation tests on a running server, by PGHOST, PGPORT, PGUSER
 
 PG_CONFIG = pg_config
@@ -20,13 +20,16 @@ extensiondir := $(shell $(PG_CONFIG) --sharedir 2>/dev/null)/extension
 package = target/package
 library = $(package)$(pkglibdir)/instagram_id.so
 
+# Do not take the output of a failed build for a finished one.
+.DELETE_ON_ERROR:
+
 all: $(library)
 
 $(library): Cargo.toml Cargo.lock pg19/Cargo.toml pg19/Cargo.lock instagram_id.control $(shell find src sql core/src core/Cargo.toml -type f)
 	scripts/build.sh '$(PG_CONFIG)' $(package)
 	@touch '$@'
 
-# Without a PostgreSQL there is nowhere to install to.
+# Without a PostgreSQL there is no place to install to.
 ifeq ($(pkglibdir),)
 ifneq ($(filter install uninstall installcheck package,$(MAKECMDGOALS)),)
 $(error there is no '$(PG_CONFIG)'; name the PostgreSQL with PG_CONFIG=/path/to/pg_config)
@@ -48,7 +51,7 @@ PG_REGRESS = $(pkglibdir)/pgxs/src/test/regress/pg_regress
 REGRESS = $(basename $(notdir $(sort $(wildcard tests/regress/sql/*.sql))))
 PG_ISOLATION_REGRESS = $(pkglibdir)/pgxs/src/test/isolation/pg_isolation_regress
 ISOLATION = $(filter-out helpers,$(basename $(notdir $(sort $(wildcard tests/isolation/specs/*.spec)))))
-# The tests have names with umlauts, whatever the databases of this server are like.
+# The tests have names with umlauts, so they need UTF8, whatever the server's default.
 on_this_server = --bindir='$(bindir)' --load-extension=instagram_id --encoding=UTF8 --no-locale
 
 installcheck: installcheck-regress installcheck-isolation
@@ -98,7 +101,7 @@ package:
 check-package:
 	scripts/check_package.sh
 
-# Of the commit, not of what lies in the folder.
+# From the commit, not from the working tree.
 dist_version = $(shell git show HEAD:Cargo.toml | sed -n '1,/^version/s/^version = "\(.*\)"/\1/p')
 
 dist:

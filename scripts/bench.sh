@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Measures the extension side by side with what else makes ids in PostgreSQL, and writes the figures into
-# docs/benchmarks.md and the plots beside it. Takes half an hour or so for each PostgreSQL, on a machine that has nothing
-# else to do.
+# Compares the extension with other ways to generate ids in PostgreSQL, and writes the figures into docs/benchmarks.md
+# and the plots beside it. Takes about half an hour for each PostgreSQL, on a machine that is otherwise idle.
 #
-#   MAJORS=18 bench.sh     on these PostgreSQL, which must have their two marks in the page; 15 and 18 by default
+#   MAJORS=18 bench.sh     on these majors, which must have their two marks in the page; 15 and 18 by default
 #   ROUNDS=3 ROWS=500000   with fewer rounds and rows
-#   bench.sh --goals       only what has no table there, which is printed: on Debian's PostgreSQL, some minutes
+#   bench.sh --goals       only the measurements that have no table there, printed: on Debian's PostgreSQL, some minutes
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# build.sh PG_CONFIG DIR: builds the release for this PostgreSQL, and lays its files out below DIR as they are to
-# be installed.
+# build.sh PG_CONFIG DIR: builds the release for this PostgreSQL, and puts its files below DIR at their installation
+# paths.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -14,7 +14,7 @@ esac
     fail "the server headers of PostgreSQL $major are missing; Debian has them in postgresql-server-dev-$major"
 MANIFEST_DIR=$(manifest_dir_of "$major")
 export MANIFEST_DIR
-. scripts/lib.sh # once more: the cargo-pgrx of this manifest
+. scripts/lib.sh # again, for the cargo-pgrx of this manifest
 needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$MANIFEST_DIR/Cargo.toml")
 command -v rustc >/dev/null || fail "a Rust toolchain is needed: rustc is not in PATH"
 rustc=$(rustc --version | cut -d ' ' -f 2)
@@ -22,7 +22,7 @@ rustc=$(rustc --version | cut -d ' ' -f 2)
     fail "Rust $needed or later is needed for PostgreSQL $major; this is $rustc"
 scripts/setup.sh build
 build_for "$pg_config"
-rm -f "$2$("$pg_config" --sharedir)"/extension/instagram_id* # scripts of another version
+rm -f "$2$("$pg_config" --sharedir)"/extension/instagram_id* # remove scripts of other versions
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
 if [ "$MANIFEST_DIR" != . ]; then export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$ROOT/target}/$MANIFEST_DIR; fi

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The quick check, for while you work: format, clippy, the tests that need no server, then the regression and isolation tests
+# The quick check while you work: format, clippy, the tests that need no server, then the regression and isolation tests
 # on one PostgreSQL.
 #
 #   check.sh              all of it
-#   T=errors check.sh     only the tests whose file or name has this in it, those on live servers among them
-#   MAJORS=18 check.sh    on this PostgreSQL, which must be set up, instead of Debian's
+#   T=errors check.sh     only the tests with this in their file or name, including those on live servers
+#   MAJORS=18 check.sh    on this major, which must be set up, instead of Debian's
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -32,7 +32,7 @@ if [ -z "${T:-}" ]; then
     exit
 fi
 
-# As pg_regress names them, separated by spaces.
+# Test names as pg_regress takes them, separated by spaces.
 named() {
     local file
     for file in "$1"/*"$T"*"$2"; do
@@ -43,7 +43,7 @@ regress=$(named tests/regress/sql .sql)
 isolation=$(named tests/isolation/specs .spec)
 make --no-print-directory install PG_CONFIG="$PG_CONFIG" >/dev/null
 if [ -n "$regress$isolation" ]; then sql_tests "$PG_CONFIG" "$regress" "$isolation"; fi
-# Those inside a server, whose names begin with pg_, are run by `make test`.
+# Tests inside a server have names that begin with pg_; `make test` runs them.
 found=fail
 if [ -n "$regress$isolation" ]; then found=pass; fi
 cargo nextest run --workspace --no-default-features --features "instagram_id/pg$major" --no-tests="$found" \

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes the Debian package for Debian 12's PostgreSQL 15, installs it on a bare Debian 12, and runs the regression and
-# isolation tests there. That Debian lies in a temporary folder, has processes and mounts of its own, and is removed.
+# isolation tests there. That Debian is in a temporary folder with its own processes and mounts, and is removed
+# afterwards.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -8,8 +9,8 @@ cd "$ROOT"
     say "The Debian package is not tried: this is not Debian 12"
     exit 0
 }
-as_root true # so that a password is asked for here, and not below what shows progress
-# What a bare Debian is made with: mounts and processes of its own, and devices.
+as_root true # ask for a password here, not below a progress line
+# Needed to set up a bare Debian: separate mounts and processes, and devices.
 can_make_debian() {
     as_root unshare --mount --pid --fork sh -c '
         probe=$(mktemp -d) && mknod "$probe/null" c 1 3 && : >"$probe/null"; status=$?; rm -rf "$probe"; exit $status'
@@ -24,7 +25,7 @@ package=$(debian_package 15)
 
 base=$CACHE/bookworm.tar
 root=
-# What is under way does not hear an interrupt; it ends by itself, and then the folder can go.
+# A running command ignores interrupts, so wait for its end before the folder is removed.
 trap 'wait; as_root rm -rf --one-file-system "$root"' EXIT
 trap 'exit 1' HUP INT TERM
 root=$(as_root mktemp -d "${TMPDIR:-/tmp}/instagram_id.XXXXXX")
@@ -40,7 +41,7 @@ fi
 
 debian=$root/debian
 as_root cp "$package" "$debian/root/package.deb"
-as_root cp -L /etc/resolv.conf "$debian/etc/resolv.conf" # that of today
+as_root cp -L /etc/resolv.conf "$debian/etc/resolv.conf" # the current one
 as_root mkdir "$debian/check"
 as_root cp -r Makefile Cargo.toml instagram_id.control tests "$debian/check/"
 as_root tee "$debian/root/check.sh" >/dev/null <<'SH'
@@ -57,7 +58,7 @@ cd /check
 status=0
 runuser -u postgres -- make installcheck PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config || status=$?
 cat target/*/regression.diffs 2>/dev/null || true
-# The Makefile leaves out isolation tests that cannot be run.
+# The Makefile skips isolation tests that cannot run here.
 [ -d target/isolation/results ] || status=1
 pg_ctlcluster 15 main stop
 dpkg -L postgresql-15-instagram-id | grep 'instagram[-_]id' >/root/files

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# debian_folder.sh SUITE [COMMAND...]: makes a Debian of another release in a folder of the cache, and runs a command in it
+# debian_folder.sh SUITE [COMMAND...]: sets up another Debian release in a folder of the cache, and runs a command in it
 # as root, in this project's folder.
 #
 #   trixie    PostgreSQL 17, and the Rust toolchain of this machine
 #   sid       PostgreSQL 19 of experimental, and Debian's own Rust toolchain
 #
-# The folder stays, so that a second run needs no download. The command has mounts and processes of its own, which end with it. It
-# sees this project's files, which it cannot write to, at /instagram_id, with a target folder and a cache of the folder's own.
-# Variables of the environment that the command needs are named in PASS, separated by spaces.
+# The folder stays, so that a second run needs no download. The command has separate mounts and processes, which end
+# with it. It sees this project read-only at /instagram_id, with a target folder and a cache in the Debian folder. PASS
+# lists the environment variables that the command needs, separated by spaces.
 #
-# Exits with 77, after a message that says why, where such a folder cannot be made.
+# Exits with 77, after a message with the reason, if such a folder cannot be set up.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -19,7 +19,7 @@ skip() {
     exit 77
 }
 
-# What builds the extension and runs the tests, as scripts/setup.sh would install it there.
+# The packages to build the extension and run the tests, as scripts/setup.sh would install them there.
 tools="ca-certificates clang gcc libc6-dev libclang-dev libssl-dev make pkg-config procps python3 sudo util-linux"
 suite=${1:-}
 case $suite in
@@ -32,7 +32,7 @@ packages+=" postgresql-$major postgresql-server-dev-$major"
 
 [ -f /etc/debian_version ] || skip "this is not a Debian"
 [ "$(id -u)" = 0 ] || command -v sudo >/dev/null || skip "it needs root, or sudo"
-# A password is asked for here, and not below what shows progress.
+# Ask for a password here, not below a progress line.
 as_root true 2>/dev/null || skip "sudo does not make this user root"
 alone=(unshare --mount --pid --fork --kill-child)
 as_root "${alone[@]}" sh -c '
@@ -49,11 +49,11 @@ folder=$CACHE/debian/$suite
 debian=$folder/root
 mkdir -p "$CACHE" "$ROOT/target"
 as_root mkdir -p "$folder/target"
-# One command at a time, since they share the target folder and the place that the extension is installed to.
+# One command at a time, because they share the target folder and the installation paths.
 exec 9>>"$CACHE/debian.$suite.lock"
 flock -n 9 || { say "Waiting for another command in the Debian $suite of $folder"; flock 9; }
 
-# An earlier one that is not complete, or has other packages, is made anew.
+# A folder that is incomplete or has other packages is set up again.
 wanted="$suite $packages"
 if [ "$(as_root cat "$folder/complete" 2>/dev/null)" != "$wanted" ]; then
     [ -x /usr/sbin/debootstrap ] || scripts/setup.sh debian
@@ -65,14 +65,14 @@ if [ "$(as_root cat "$folder/complete" 2>/dev/null)" != "$wanted" ]; then
 	export DEBIAN_FRONTEND=noninteractive LANG=C.UTF-8
 	printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d # no server is started by its installation
 	chmod +x /usr/sbin/policy-rc.d
-	# A mirror that has stopped to follow Debian's is good enough. Signatures are checked all the same.
+	# A mirror that no longer follows Debian's is good enough. Signatures are still checked.
 	echo 'Acquire::Check-Valid-Until "false";' >/etc/apt/apt.conf.d/99mirror
 	mkdir -p /etc/postgresql-common/createcluster.d
 	echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.d/none.conf
 	if [ $suite = sid ]; then
 	    mirror=\$(sed -n 's/^deb \([^ ]*\) sid main.*/\1/p' /etc/apt/sources.list | head -n 1)
 	    echo "deb \$mirror experimental main" >/etc/apt/sources.list.d/experimental.list
-	    # Nothing but PostgreSQL comes from experimental.
+	    # Only PostgreSQL comes from experimental.
 	    printf '%s\n' 'Package: postgresql-$major* postgresql-client-$major* postgresql-server-dev-$major libpq-dev libpq5' \
 	        'Pin: release a=experimental' 'Pin-Priority: 990' >/etc/apt/preferences.d/postgresql
 	fi
@@ -86,12 +86,12 @@ if [ "$(as_root cat "$folder/complete" 2>/dev/null)" != "$wanted" ]; then
     echo "$wanted" | as_root tee "$folder/complete" >/dev/null
 fi
 [ $# -gt 0 ] || exit 0
-# As this machine has them today: how to find other hosts, and whom to trust, which may be a proxy.
+# The machine's current name servers and trusted certificates, which may be those of a proxy.
 as_root cp -L /etc/resolv.conf "$debian/etc/resolv.conf"
 certificates=/etc/ssl/certs/ca-certificates.crt
 if [ -f "$certificates" ]; then as_root cp -L "$certificates" "$debian$certificates"; fi
 
-# bind FROM TO [OPTIONS]: shows a folder of this machine below the other Debian's root.
+# bind FROM TO [OPTIONS]: mounts a folder of this machine below the other Debian's root.
 mounts=
 bind() {
     local to=$debian$2
@@ -99,7 +99,7 @@ bind() {
     mounts+="mount --bind $(printf '%q %q' "$1" "$to"); ${3:+mount -o remount,bind,$3 $(printf %q "$to"); }"
 }
 bind "$ROOT" /instagram_id ro
-# Its mount point is in the folder that is shown read-only, and there already.
+# The mount point already exists in the read-only project folder.
 mounts+="mount --bind $(printf '%q %q' "$folder/target" "$debian/instagram_id/target"); "
 mounts+="mount -t proc proc $(printf %q "$debian/proc"); "
 as_root mkdir -p "$debian/dev/shm"
@@ -114,7 +114,7 @@ if [ "$suite" = trixie ]; then
         as_root cp -u "$CACHE/cargo/bin/cargo-pgrx" "$debian/var/cache/instagram_id/cargo/bin/"
     fi
 fi
-# Root may add to the crates that root has fetched; another user's are left alone.
+# Share the crates that root has fetched, because root may add to them; leave those of another user alone.
 registry=${CARGO_HOME:-$HOME/.cargo}/registry
 if [ "$(id -u)" = 0 ] && [ -d "$registry" ]; then bind "$registry" /root/.cargo/registry; fi
 
@@ -123,7 +123,7 @@ for name in ${PASS:-}; do
     if [ -n "${!name+set}" ]; then settings+=("$name=${!name}"); fi
 done
 inside='find /tmp -mindepth 1 -delete; cd /instagram_id && exec "$@"'
-# The shell stays, so that the signals of a terminal reach what runs inside before the namespaces end.
+# The shell stays, so that signals from a terminal reach the command before the namespaces end.
 status=0
 as_root "${alone[@]}" bash -euc "$mounts"' debian=$1; shift; exec chroot "$debian" "$@"' mounts "$debian" \
     env -i "${settings[@]}" sh -euc "$inside" inside "$@" 9>&- || status=$?

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows the extension at work: four shards on a server of their own, eight clients that insert into them for some
-# seconds, and what came of it. Installs and builds what is missing first.
+# Shows the extension at work: four shards on a temporary server, eight clients that insert for some seconds, and the
+# result. First installs and builds what is missing.
 #
 #   DEMO_SECONDS=10 demo.sh   insert for longer
 set -euo pipefail
@@ -56,7 +56,7 @@ psql -x -c "
            count(*) FILTER (WHERE id_shard(id) <> shard) AS \"ids of a wrong shard\"
     FROM photos"
 say "The shards, as the database sees them"
-psql -c "SELECT shard, schema, last_id, last_time, ahead, ends_at FROM shards"
+psql -c "SELECT shard, schema, last_id, last_time, ahead, ends_at FROM id_shards"
 say "A million ids of one shard in one statement; the format's limit is 1,024 a millisecond"
 psql -x -c "
     SELECT to_char(count(*), 'FM999,999,999') AS \"ids made\",

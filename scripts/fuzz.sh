@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the coverage-guided fuzzer on each target in fuzz/. Overflow checks and debug assertions are on. It stops at the
-# first input that breaks something, and says how to run that one again; what it has learned stays in fuzz/corpus.
+# Runs the coverage-guided fuzzer on each target in fuzz/, with overflow checks and debug assertions. It stops at the
+# first input that fails, and prints how to run that input again. The corpus stays in fuzz/corpus.
 #
 #   FUZZ_SECONDS=600 fuzz.sh       for longer than a minute a target
 #   FUZZ_TARGETS="codec" fuzz.sh   only these
@@ -9,13 +9,13 @@ set -euo pipefail
 cd "$ROOT"
 scripts/setup.sh fuzz
 seconds=${FUZZ_SECONDS:-60}
-for target in ${FUZZ_TARGETS:-codec tick original}; do
+for target in ${FUZZ_TARGETS:-codec hlc plpgsql}; do
     mkdir -p "fuzz/corpus/$target"
     folders=("fuzz/corpus/$target")
     if [ -d "fuzz/seeds/$target" ]; then folders+=("fuzz/seeds/$target"); fi
     options=(-max_total_time="$seconds" -timeout=10 -max_len=2000 -print_final_stats=1)
     if [ -f "fuzz/$target.dict" ]; then options+=(-dict="fuzz/$target.dict"); fi
-    # Without a sanitizer, which would want a nightly compiler and has little to find in safe Rust.
+    # Without a sanitizer: it would need a nightly compiler, and finds little in safe Rust.
     with_progress "Building the fuzzer for $target" cargo fuzz build --sanitizer none "$target"
     say "Fuzzing $target for $seconds seconds"
     log=$(mktemp)

@@ -1,18 +1,18 @@
-# What the scripts share. Sourced by them, under `set -euo pipefail`.
+# Functions for the scripts, which source this file under `set -euo pipefail`.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# Where the Cargo.toml is that the extension is built by: for PostgreSQL 19 that of pg19, with a pgrx of its own.
+# The folder of the Cargo.toml in use: pg19 for PostgreSQL 19, because it has another pgrx.
 MANIFEST_DIR=${MANIFEST_DIR:-.}
 manifest_dir_of() { if [ "$1" = 19 ]; then echo pg19; else echo .; fi; }
 CARGO_PGRX_VERSION=$(sed -n 's/^pgrx = "=\(.*\)"/\1/p' "$ROOT/$MANIFEST_DIR/Cargo.toml")
 
-# Of this extension, as Cargo.toml has it.
+# The extension's version, from Cargo.toml.
 version_of_extension() { sed -n 's/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml" | head -n 1; }
 
 # The Debian package for PostgreSQL of this major, which package.sh makes.
 debian_package() { echo "target/dist/postgresql-$1-instagram-id_$(version_of_extension)-1_$(dpkg --print-architecture).deb"; }
 
-# Everything that the scripts fetch or set up for themselves lies here; removing it costs time and nothing else.
+# All that the scripts fetch or set up. It can be removed, which costs only the time to do it again.
 if [ -n "${INSTAGRAM_ID_CACHE:-}" ]; then
     CACHE=$INSTAGRAM_ID_CACHE
 elif [ "$(id -u)" = 0 ]; then
@@ -20,16 +20,16 @@ elif [ "$(id -u)" = 0 ]; then
 else
     CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/instagram_id
 fi
-# Where cargo-pgrx is installed: before another one that the user may have, each of its own version.
+# The folder of cargo-pgrx, one for each version. It comes before a cargo-pgrx of the user's in PATH.
 CARGO_ROOT=$CACHE/cargo
 if [ "$MANIFEST_DIR" != . ]; then CARGO_ROOT=$CACHE/cargo-$MANIFEST_DIR; fi
 export PATH=$CARGO_ROOT/bin:$PATH
-# pgrx keeps its list of PostgreSQL installations here; the user's own in ~/.pgrx is left alone.
+# pgrx's list of PostgreSQL installations. The user's own in ~/.pgrx is not used.
 export PGRX_HOME=$CACHE/pgrx
-# With it, Rust would add its backtraces to the details of PostgreSQL errors.
+# RUST_BACKTRACE would add Rust backtraces to the details of PostgreSQL errors.
 unset RUST_BACKTRACE
 
-# Bold only where someone looks on.
+# Bold only on a terminal.
 if [ -t 1 ]; then ARROW=$'\033[1m==>\033[0m'; else ARROW='==>'; fi
 say() { printf '%s %s\n' "$ARROW" "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
@@ -44,13 +44,13 @@ as_root() {
     fi
 }
 
-# A PostgreSQL server refuses to run as root. Where root runs the scripts it runs as the user postgres.
+# A PostgreSQL server refuses to run as root. If root runs the scripts, it runs as the user postgres.
 as_server_user() {
     if [ "$(id -u)" = 0 ]; then (cd / && exec runuser -u postgres -- "$@"); else "$@"; fi
 }
 
-# with_progress WHAT COMMAND...: runs a long command with its output kept for the case that it fails, and shows
-# the time that passes beside the last line of it.
+# with_progress WHAT COMMAND...: runs a long command. Shows the elapsed time and the last line of its output, and prints
+# the output if it fails.
 with_progress() {
     local what=$1 log pid started=$SECONDS status=0 shown=0 last
     shift
@@ -79,8 +79,8 @@ with_progress() {
     return "$status"
 }
 
-# write_pgrx_config PG_CONFIG...: tells pgrx, below PGRX_HOME, of these PostgreSQL installations. The file is
-# rewritten only when it changes: a build looks at its age.
+# write_pgrx_config PG_CONFIG...: writes the list of PostgreSQL installations for pgrx, in PGRX_HOME. An unchanged file
+# is not rewritten, because builds check its modification time.
 write_pgrx_config() {
     local pg_config config="[configs]"
     for pg_config in "$@"; do config+=$'\n'"pg$(major_of "$pg_config") = \"$pg_config\""; done
@@ -88,9 +88,9 @@ write_pgrx_config() {
     if [ "$config" != "$(cat "$PGRX_HOME/config.toml" 2>/dev/null)" ]; then echo "$config" >"$PGRX_HOME/config.toml"; fi
 }
 
-# build_for PG_CONFIG: has what cargo and pgrx build from here on be for this PostgreSQL, and for no other one. The list is in
-# the cache, where each checkout finds it unchanged, and a private copy stands for its original: pgrx builds its bindings
-# anew where they differ.
+# build_for PG_CONFIG: makes cargo and pgrx build for this PostgreSQL only. pgrx generates its bindings again if the
+# list of installations differs. So the list is in the cache, the same for all checkouts, and names the private copy of
+# an installation instead of the original.
 build_for() {
     local pg_config=$1 major copy
     major=$(major_of "$pg_config")
@@ -100,17 +100,17 @@ build_for() {
     write_pgrx_config "$pg_config"
 }
 
-# The major version of the PostgreSQL that a pg_config belongs to.
+# The major version of the PostgreSQL with this pg_config.
 major_of() { "$1" --version | sed -n 's/^PostgreSQL \([0-9]*\).*/\1/p'; }
 
-# Finds the PostgreSQL that are set up: sets the array pg_config_of, by major.
+# Finds the PostgreSQL installations that are set up: sets the array pg_config_of, by major.
 find_servers() {
     local pg_config
     declare -gA pg_config_of=()
     for pg_config in $("$ROOT/scripts/servers.sh"); do pg_config_of[$(major_of "$pg_config")]=$pg_config; done
 }
 
-# Ends the script unless PostgreSQL of these majors are among them.
+# Ends the script unless these majors are set up.
 require_servers() {
     local major
     for major in "$@"; do
@@ -119,8 +119,8 @@ require_servers() {
     done
 }
 
-# tester_for PG_CONFIG regress/pg_regress, or isolation/pg_isolation_regress: one that runs for this PostgreSQL, its
-# own, or where that is missing or broken another one's, since they are but clients.
+# tester_for PG_CONFIG regress/pg_regress, or isolation/pg_isolation_regress: a test driver that works for this
+# PostgreSQL. If its own is missing or broken, that of another one, because the drivers are only clients.
 tester_for() {
     local candidate
     for candidate in "$("$1" --pkglibdir)/pgxs/src/test/$2" /usr/lib/postgresql/*/lib/pgxs/src/test/"$2"; do
@@ -132,7 +132,7 @@ tester_for() {
     fail "there is no ${2##*/} that runs; Debian has it in its postgresql-client packages"
 }
 
-# The newest major whose server Debian's packages have installed.
+# The newest major whose server is installed from Debian's packages.
 debian_major() {
     local bin
     for bin in /usr/lib/postgresql/*/bin/postgres; do
@@ -140,9 +140,9 @@ debian_major() {
     done | sort -n | tail -n 1
 }
 
-# use_scratch: a folder for what the tests write, removed when the script ends, with what runs in its background. It is in
-# memory where that has room, which takes a quarter of the time; the servers of the tests are killed, the machine under them
-# is not.
+# use_scratch: sets up a folder for files of the tests. When the script ends, the folder is removed and background jobs
+# are stopped. The folder is in memory if there is room, where the tests take a quarter of the time. The tests kill
+# servers but not the machine, so they need no disk.
 use_scratch() {
     local base=${TMPDIR:-/tmp} shm memory
     shm=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)
@@ -157,18 +157,18 @@ use_scratch() {
 
 # --- tests ---------------------------------------------------------------------------------------------------
 
-# The live tests of what depends on how a major lays out pages, WAL and catalogs, as a part of a pattern.
-DIFFERING='crash|handover_misuse|replicated_sequences|traces|upgrade'
+# The live tests that depend on a major's layout of pages, WAL and catalogs, as a part of a pattern.
+DIFFERING='crash|handover_misuse|leaks|replicated_sequences|upgrade'
 
-# unit_tests MAJOR: all that need no server. PGRX_HOME names the PostgreSQL that the extension is built for. Those of the
-# crate that need one have names that begin with pg_.
+# unit_tests MAJOR: runs all tests that need no server. PGRX_HOME names the PostgreSQL to build the extension for. Tests
+# of the crate that need a server have names that begin with pg_.
 unit_tests() {
     cargo nextest run --workspace --lib --bins --examples --no-default-features --features "instagram_id/pg$1" \
         -E 'not test(/::pg_[^:]*$/)' --status-level fail
 }
 
-# sql_tests PG_CONFIG [REGRESS ISOLATION]: tests/regress by pg_regress and, side by side with it, tests/isolation by
-# pg_isolation_regress, each on a server of its own; all of them, or those named.
+# sql_tests PG_CONFIG [REGRESS ISOLATION]: runs tests/regress with pg_regress and, at the same time, tests/isolation
+# with pg_isolation_regress, each on its own server; all of them, or those named.
 sql_tests() {
     local pg_config=$1 status=0 log pid
     log=$(mktemp)
@@ -185,7 +185,7 @@ sql_tests() {
     return "$status"
 }
 
-# on_a_server PG_CONFIG regress|isolation [MAKE'S ARGUMENTS...]: these tests, on a server that is started for them.
+# on_a_server PG_CONFIG regress|isolation [MAKE'S ARGUMENTS...]: starts a server and runs these tests on it.
 on_a_server() (
     local pg_config=$1 kind=$2 tester
     shift 2
@@ -199,7 +199,7 @@ on_a_server() (
     fi
 )
 
-# Ends what runs in the background of this script.
+# Stops the background jobs of this script.
 kill_jobs() {
     local pids
     pids=$(jobs -p)
@@ -208,8 +208,8 @@ kill_jobs() {
 
 # --- a throw-away server -------------------------------------------------------------------------------------
 
-# start_server PG_CONFIG: a new cluster in a temporary folder, reached by a socket in that folder and by nothing
-# else. Sets SERVER_BIN and SERVER_DIR, exports PGHOST, PGPORT and PGUSER.
+# start_server PG_CONFIG: starts a new cluster in a temporary folder, which listens only on a socket in that folder.
+# Sets SERVER_BIN and SERVER_DIR, exports PGHOST, PGPORT and PGUSER.
 start_server() {
     SERVER_BIN=$("$1" --bindir)
     SERVER_DIR=$(mktemp -d "${TMPDIR:-/tmp}/instagram_id.XXXXXX")
@@ -228,7 +228,7 @@ start_server() {
     export PGHOST=$SERVER_DIR PGPORT=5432 PGUSER=postgres
 }
 
-# Stops the server, by its process id, and removes its folder. Does nothing where there is none.
+# Stops the server, by its process id, and removes its folder. Does nothing if there is no server.
 stop_server() {
     [ -n "${SERVER_DIR:-}" ] || return 0
     if [ -f "$SERVER_DIR/data/postmaster.pid" ]; then

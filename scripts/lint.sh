@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Format and lint, for each PostgreSQL major that is set up, since the code differs a little between them.
+# Checks format and lints for each PostgreSQL major that is set up, because the code differs slightly between them.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"

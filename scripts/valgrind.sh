@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Runs the regression tests once on an assertion-enabled PostgreSQL (assertions.sh) under valgrind's memcheck, which
-# follows every backend. Fails when a test fails, and when a backend reads or writes memory that is not its own to use, or
-# depends on a value never set. PostgreSQL's suppressions cover what PostgreSQL does so itself. An error without this
-# extension in its stack can be the extension's, too: a value that it returns unset is noticed when PostgreSQL prints it.
+# follows every backend. Fails if a test fails, or if a backend reads or writes memory that it must not use, or depends
+# on an uninitialized value. PostgreSQL's suppressions cover its own such accesses. An error without this extension in
+# its stack can still be the extension's: an uninitialized result is noticed only when PostgreSQL prints it.
 #
 #   REGRESS="codec errors" valgrind.sh    only these of tests/regress
-#   ISOLATION="waits adopt" valgrind.sh   these of tests/isolation, too
+#   ISOLATION="waits adopt" valgrind.sh   also these of tests/isolation
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -13,7 +13,7 @@ postmaster=
 trap 'stop_valgrind; stop_server' EXIT
 trap 'exit 1' HUP INT TERM
 
-# Memcheck watches all processes of the server, each with a log of its own. PostgreSQL is told of by its own suppressions.
+# Memcheck watches all processes of the server and writes a log for each, with PostgreSQL's own suppressions.
 start_valgrind() {
     as_server_user "$SERVER_BIN/pg_ctl" -D "$SERVER_DIR/data" -m fast -w stop >/dev/null
     as_server_user mkdir "$SERVER_DIR/valgrind"
@@ -33,7 +33,7 @@ start_valgrind() {
     done
 }
 
-# By a fast shutdown, so that each backend gets to its end.
+# A fast shutdown, so that each backend exits normally.
 stop_valgrind() {
     [ -n "$postmaster" ] || return 0
     as_server_user sh -c 'kill -INT "$(cat "$1/valgrind.pid")"' sh "$SERVER_DIR" 2>/dev/null || true
@@ -41,7 +41,7 @@ stop_valgrind() {
     postmaster=
 }
 
-# The errors in these logs, a line "of the extension" or "of PostgreSQL" before each.
+# Prints the errors in these logs, each after a line "of the extension" or "of PostgreSQL".
 errors() {
     cat "$@" | awk '
         / BEGIN$/ { text = ""; ours = 0; inside = 1; next }

@@ -1,7 +1,8 @@
--- Functions for every role. Part of the extension's script; see src/status.rs.
+-- Functions that every role may execute. Part of the extension's script; see src/functions/id_shards.rs.
 
--- They run with the caller's privileges, and check those on the sequence and the schema. Without these grants ALTER DEFAULT
--- PRIVILEGES ... REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC, in force when the extension is created, would make inserts fail.
+-- They run with the caller's privileges, and check those on the sequence and the schema. Without these grants, ALTER
+-- DEFAULT PRIVILEGES ... REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC, in force when the extension is created, would make
+-- inserts fail.
 
 GRANT EXECUTE ON FUNCTION
     next_id(), next_id(integer), next_id(integer, regclass), next_id(integer, regclass, timestamptz),
@@ -13,6 +14,6 @@ GRANT EXECUTE ON FUNCTION
     id_between(bigint, timestamptz, timestamptz), id_between(bigint, timestamptz, timestamptz, timestamptz),
     backfill_id(timestamptz, integer), backfill_id(timestamptz, integer, timestamptz),
     id_to_shortcode(bigint), shortcode_to_id(text), id_explain(bigint, timestamptz), shard_for(bigint, integer),
-    shard_states(), shard_problem(integer, regnamespace), instagram_id_version(),
+    _shard_states(), _shard_reason(integer, regnamespace), instagram_id_version(),
     _close_sequence(regclass, integer, integer), _name_sequence_taker(regclass, integer, integer)
 TO PUBLIC;

@@ -1,12 +1,12 @@
-//! The arguments that several SQL functions take, checked.
+//! Checks of arguments that several SQL functions have.
 
-use crate::epoch::{Epoch, OutOfField, TimestampUs, US_PER_MS};
 use crate::error::{Argument, Error};
-use crate::layout::{ISSUED_MS_MAX, Shard};
-use crate::names;
+use crate::pg::names;
+use instagram_id_core::epoch::{Epoch, OutOfField, TimestampUs, US_PER_MS};
+use instagram_id_core::layout::{ISSUED_MS_MAX, Shard};
 use pgrx::datum::TimestampWithTimeZone;
 
-/// Names are shorter than this, in bytes.
+/// The length of names is below this, in bytes.
 const NAME_LIMIT: usize = pgrx::pg_sys::NAMEDATALEN as usize;
 
 /// A shard, 0 to 8191.
@@ -14,7 +14,7 @@ pub fn shard(number: i32) -> Result<Shard, Error> {
     Shard::new(number).ok_or_else(|| Error::ShardOutOfRange(number))
 }
 
-/// A shard of a function that makes something, and so wants one.
+/// The shard of a function that must not be called without one.
 pub fn shard_not_null(number: Option<i32>) -> Result<Shard, Error> {
     shard(not_null(number, Argument::Shard)?)
 }
@@ -24,7 +24,7 @@ pub fn epoch(at: TimestampWithTimeZone) -> Result<Epoch, Error> {
     Epoch::new(at.into()).ok_or_else(|| Error::EpochInfinite)
 }
 
-/// An epoch for a shard that is to make ids now: it must have begun, and ids must not be negative yet.
+/// An epoch for a shard that generates ids now: it must have begun, and ids must not be negative yet.
 pub fn workable_epoch(at: TimestampWithTimeZone) -> Result<Epoch, Error> {
     let epoch = epoch(at)?;
     let now = names::now();
@@ -40,7 +40,7 @@ pub fn workable_epoch(at: TimestampWithTimeZone) -> Result<Epoch, Error> {
     })
 }
 
-/// The error for a time that has no place in an epoch's field.
+/// The error for a time that does not fit into an epoch's time field.
 pub fn out_of_field(why: OutOfField, time: TimestampUs, epoch: Epoch) -> Error {
     let time = names::time(time);
     let epoch = names::time(epoch.at());
@@ -51,7 +51,7 @@ pub fn out_of_field(why: OutOfField, time: TimestampUs, epoch: Epoch) -> Error {
     }
 }
 
-/// A name that a schema can have, as it is, without quotes.
+/// A valid schema name, unquoted.
 pub fn schema_name(name: String) -> Result<String, Error> {
     match name.len() {
         0 => Err(Error::NameEmpty),
@@ -61,7 +61,7 @@ pub fn schema_name(name: String) -> Result<String, Error> {
     }
 }
 
-/// An argument that functions which make something want, and must not be NULL to do without.
+/// An argument that must not be NULL.
 pub fn not_null<T>(value: Option<T>, argument: Argument) -> Result<T, Error> {
     value.ok_or_else(|| Error::Null(argument))
 }

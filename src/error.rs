@@ -1,645 +1,734 @@
-//! Every error this extension raises: message, SQLSTATE and the way out.
+//! Every error, warning and notice of this extension, one entry each: SQLSTATE, message, DETAIL and HINT.
+//!
+//! They follow PostgreSQL's error message style guide: the message is short and factual, the cause goes to DETAIL, the way out
+//! to HINT. Names of database objects are quoted where SQL needs it and nowhere else, as in `sequence insta5.table_id_seq`,
+//! so that they can be copied into a statement; other texts that a caller has passed stand in double quotes.
+//!
+//! docs/errors.md lists them; `error::tests` compares it with the table, and checks the style.
 
-use crate::layout::{ISSUED_MS_MAX, SEQ_MAX, SHARD_MAX};
-use crate::shortcode::Malformed;
+use instagram_id_core::layout::{ISSUED_MS_MAX, SEQ_MAX, SHARD_MAX};
+use instagram_id_core::shortcode::Malformed;
 use pgrx::pg_sys::{Oid, panic::ErrorReport};
-use pgrx::spi::{quote_identifier, quote_literal};
 use pgrx::{PgLogLevel, PgSqlErrorCode as SqlState};
 use std::fmt::{self, Display};
 use thiserror::Error;
 
-/// An error a user can meet. The values in it are shown in the message; names come quoted as SQL wants them.
-#[derive(Debug, Error)]
-pub enum Error {
-    #[error("shard {0} is out of range")]
-    ShardOutOfRange(i32),
-    #[error("sequence number {0} is out of range")]
-    SeqOutOfRange(i32),
-    #[error("number of shards {0} is out of range")]
-    ShardsOutOfRange(i32),
-    #[error("cannot make {0} ids")]
-    CountOutOfRange(i32),
-    #[error("{0} must not be null")]
-    Null(Argument),
-    #[error("instagram_id.shard is not set")]
-    ShardNotSet,
-    #[error("shard {shard} does not exist: {}", if *schema_exists {
-        format!("schema {schema} does not define it")
-    } else {
-        format!("there is no schema {schema}")
-    })]
-    ShardMissing { shard: u16, schema: String, schema_exists: bool },
-    #[error("shard {shard} is in more than one schema: {}", schemas.join(", "))]
-    ShardAmbiguous { shard: u16, schemas: Vec<String> },
-    #[error("shard {shard} already exists: it is schema {schema}")]
-    ShardExists { shard: u16, schema: String },
-    #[error("shard {shard} already exists: function {function} of role {role} defines it")]
-    ShardOfAnother { shard: u16, function: String, role: String },
-    #[error("shard {shard} already exists with the {what} {is}, not {asked}")]
-    ShardDiffers { shard: u16, what: &'static str, is: String, asked: String },
-    #[error("function {schema}.epoch() already exists, and says {is}, not {asked}")]
-    EpochDiffers { schema: String, is: String, asked: String },
-    #[error("schema {} already exists", quote_identifier(schema))]
-    SchemaExists { shard: u16, schema: String },
-    #[error("function {function} already exists, and is not what shard {shard} needs")]
-    FunctionExists { function: String, shard: u16, schema: String },
-    #[error("schema {0} does not exist")]
-    SchemaMissing(String),
-    #[error("function with OID {0} does not exist")]
-    FunctionMissing(Oid),
-    #[error("function {function} is not the original: {why}")]
-    NotOriginal { function: String, why: String },
-    #[error("schema {schema} has no function that could be the original{}", reasons.iter().map(|reason| format!("; {reason}")).collect::<String>())]
-    OriginalMissing { schema: String, reasons: Vec<String> },
-    #[error("more than one function could be the original: {functions}")]
-    OriginalAmbiguous { functions: String },
-    #[error("the {constant} cannot be read from function {function}")]
-    OriginalSilent { function: String, constant: Argument },
-    #[error("function {function} has the {constant} {read}, not {asked}")]
-    OriginalDiffers { function: String, constant: Argument, read: String, asked: String },
-    #[error("the key {key} in {column} is of {time}, ahead of the clock")]
-    KeyAhead { key: i64, column: String, time: String },
-    #[error("shard {shard} is {ahead} ahead of the clock, by which the original goes")]
-    ShardAhead { shard: u16, ahead: String },
-    #[error("shard {shard} was not adopted: schema {schema} has no original to go back to")]
-    NotAdopted { shard: u16, schema: String },
-    #[error("could not lock out the writers")]
-    WritersBusy { sequence: Option<String> },
-    #[error("cannot PREPARE a transaction that has adopted a shard")]
-    AdoptionPrepared,
-    #[error("function {0}, or who uses it, has changed meanwhile")]
-    OriginalChanged(String),
-    #[error("table {0} has changed meanwhile")]
-    TableChanged(String),
-    #[error("sequence {0} is temporary")]
-    SequenceTemporary(String),
-    #[error("sequence {name} does not belong to the owner of function {function}")]
-    SequenceOfAnother { name: String, function: String },
-    #[error("sequence {name} is in use by {other}, too")]
-    SequenceShared { name: String, other: String },
-    #[error("shard {shard} has lost some of its functions")]
-    ShardIncomplete { shard: u16 },
-    #[error("role {role} may insert into {table}, but not make ids of schema {schema}")]
-    WriterWithoutRights { role: String, table: String, schema: String, grants: Vec<String> },
-    #[error("table with OID {0} does not exist")]
-    TableMissing(Oid),
-    #[error("{column} has ids of shard {shard} already")]
-    HasIdsAlready { column: String, shard: u16 },
-    #[error("column {column} of {table} does not exist")]
-    ColumnMissing { table: String, column: String },
-    #[error("{0} has no primary key of one column")]
-    NoPrimaryKey(String),
-    #[error("column {column} of {table} is of type {type_name}, not bigint")]
-    ColumnNotBigint { table: String, column: String, type_name: String },
-    #[error("{column} is no serial and no identity: its default is {default}")]
-    NotSerial { column: String, default: String },
-    #[error("a schema needs a name")]
-    NameEmpty,
-    #[error("unacceptable schema name {0}")]
-    NameReserved(String),
-    #[error("{0} is too long for a name")]
-    NameTooLong(String),
-    #[error("{}", if *is_future {
-        format!("the epoch {epoch} is in the future")
-    } else {
-        format!("with the epoch {epoch} ids would be negative by now")
-    })]
-    EpochUnworkable { epoch: String, is_future: bool, earliest: String, now: String },
-    #[error("id {id} is of shard {id_shard}, not of shard {shard}")]
-    IdOfAnotherShard { id: i64, id_shard: u16, shard: u16 },
-    #[error("id {0} is negative")]
-    IdNegative(i64),
-    #[error("there is no id greater than {0}")]
-    IdIsTheLast(i64),
-    #[error("sequence with OID {0} does not exist")]
-    SequenceMissing(Oid),
-    #[error("{0} is not a sequence")]
-    NotSequence(String),
-    #[error("sequence {name} cannot hold the clock: {}", unfit.reasons())]
-    Unfit { name: String, unfit: Unfit },
-    #[error("sequence {name} is closed: its MAXVALUE {max} is its last value")]
-    Closed { name: String, max: i64 },
-    #[error("bad magic number in sequence {0}")]
-    BadMagic(String),
-    #[error("permission denied for sequence {name}")]
-    NoRightOnSequence { name: String, role: String, update: bool },
-    #[error("must be owner of table {0}")]
-    NotTableOwner(String),
-    #[error("must be owner of sequence {0}")]
-    NotSequenceOwner(String),
-    #[error("must be owner of function {0}")]
-    NotOwner(String),
-    #[error("permission denied for schema {name}")]
-    NoRightOnSchema { name: String, role: String },
-    #[error("cannot execute {function} in a read-only transaction")]
-    ReadOnly { function: &'static str, standby: bool },
-    #[error("cannot execute {0} during a parallel operation")]
-    Parallel(&'static str),
-    #[error("an epoch cannot be infinite")]
-    EpochInfinite,
-    #[error("no id has the time {0}")]
-    TimeInfinite(String),
-    #[error("the time {time} is before the epoch {epoch}")]
-    TimeBeforeEpoch { time: String, epoch: String },
-    #[error("the time {time} is past the 41 bits of milliseconds that start at the epoch {epoch}")]
-    TimePastField { time: String, epoch: String },
-    #[error("the time of id {id} is out of range with the epoch {epoch}")]
-    IdTimeOutOfRange { id: i64, epoch: String },
-    #[error("millisecond {time} of shard {shard} is full: it has room for {} ids", SEQ_MAX + 1)]
-    MillisecondFull { time: String, shard: u16 },
-    #[error("the time {time} of shard {shard} comes after a later one")]
-    TimeGoesBack { time: String, shard: u16 },
-    #[error("backfill_id() is called without a window")]
-    NotOverWindow,
-    #[error("invalid short code \"{}\": {}", shortened(code), match why {
-        Malformed::Empty => "it is empty".into(),
-        Malformed::NoDigit(char) => format!("there is no digit \"{char}\""),
-        Malformed::Overflow => "it stands for more than 64 bits".into(),
-    })]
-    ShortcodeMalformed { code: String, why: Malformed },
-    #[error("table {table} is not partitioned by ranges of a bigint: {why}")]
-    NotPartitionedById { table: String, why: String },
-    #[error("cannot make partitions by {0}")]
-    PeriodUnknown(String),
-    #[error("cannot make partitions for {0} periods ahead")]
-    AheadOutOfRange(i32),
-    #[error("cannot drop partitions up to {0}, which is in the future")]
-    DropsFuture(String),
-    #[error("no partition of {table} is for the present by the epoch {epoch}")]
-    NoPresentPartition { table: String, epoch: String },
-    #[error("relation {name} already exists, and is no partition of {table}")]
-    PartitionNameTaken { name: String, table: String },
-    #[error("ids from {from} to {to} are not in one order: they turn negative in between")]
-    RangeTurnsNegative { from: String, to: String },
-    #[error("the clock, at {time}, is before the epoch {epoch}")]
-    ClockBeforeEpoch { time: String, epoch: String },
-    #[error("the clock, at {time}, is 2^40 ms or more past the epoch {epoch}")]
-    ClockPastField { time: String, epoch: String },
-    #[error("sequence {name} has used up the time field: its last value is {last_value}")]
-    Exhausted { name: String, last_value: i64, min_value: i64 },
-    #[error("sequence {name} is at home on {}, and this is the node of group {group}", match node {
-        Some(node) => format!("node {node} (group {home})"),
-        None => format!("the node of group {home}"),
-    })]
-    AtHomeElsewhere { name: String, node: Option<String>, home: i32, group: i32, is_of_schema: bool },
-    #[error("sequence {name} is a copy from when this node was that of group {group}")]
-    CopyOfAnotherGroup { name: String, group: i32 },
-    #[error("sequence {name} cannot be taken over: the coordinator is not in pg_dist_node")]
-    CoordinatorUnknown { name: String },
-    #[error("sequence {name} was at home on the node of group {group} before, which is not in use")]
-    LastHomeLost { name: String, group: i32 },
-    #[error("sequence {name} was at home on the node of group {group} before, which is disabled")]
-    LastHomeDisabled { name: String, group: i32 },
-    #[error("it is not known which node sequence {name} was at home on before")]
-    LastHomeUnknown { name: String },
-    #[error("sequence {0} serves next_id()")]
-    SequenceOfAShard(String),
-    #[error("sequence {name} is not handed over by node {node} to role {role}: {}", said.trim())]
-    NotHandedOver { name: String, node: String, role: String, said: String },
-    #[error("there is no node of group {0}")]
-    GroupUnknown(i32),
-    #[error("the text \"{0}\" of this database is not in UTF-8")]
-    NotUtf8(String),
-    #[error("attempt {0} is out of range")]
-    AttemptOutOfRange(i32),
-    #[error("this node has instagram_id {}, which does not hand over sequences to older versions", env!("CARGO_PKG_VERSION"))]
-    NodeOutdated,
-    #[error("permission denied for sequence {name}: it {} shard {shard} with the epoch {epoch}", if *serves {
-        "serves"
-    } else {
-        "is in the schema of"
-    })]
-    SequenceServesAnother { name: String, shard: u16, serves: bool, epoch: String, role: String },
-    #[error("table {table} cannot get ids by a trigger: several nodes have a copy of each of its rows")]
-    TableReplicated { table: String },
-    #[error("assign_id() is not called as it is meant to be")]
-    TriggerMisused,
-    // Of adoption.
-    #[error("shard {shard} already exists: it is schema {schema}")]
-    AdoptedAlready { shard: u16, schema: String, is_adopted: bool },
-    #[error("shard {shard} already exists: it is schema {schema}, and function {function} is not in it")]
-    ShardElsewhere { shard: u16, schema: String, function: String, sequence: String, call: String },
-    #[error("function {function} has the {what} {read}, but shard {shard} has {is}")]
-    AdoptionDiffers { function: String, what: Argument, read: String, shard: u16, is: String },
-    #[error("roles that can execute function {function} cannot execute {needs}: {}", roles.join(", "))]
-    CallersWithoutExecute { function: String, needs: String, roles: Vec<String> },
-    #[error("permission denied for schema {name}")]
-    NoCreateOnSchema { name: String, role: String },
-    #[error(
-        "schema {} is the extension's own, whose functions have names that shard {shard} needs",
-        quote_identifier(schema)
-    )]
-    SchemaOfExtension { schema: String, shard: u16 },
-    #[error("function {function} already exists")]
-    NextIdTaken { function: String, schema: String },
-    #[error("sequence {name} is used by function {other}, too")]
-    OriginalsShareSequence { name: String, function: String, other: String },
-    #[error("the newest id {id} in {column} is of shard {is}, not {asked}")]
-    NewestOfAnotherShard { id: i64, column: String, is: u16, asked: u16, function: String },
-    #[error("by the epoch {epoch} the newest id {id} in {column} is of {time}, which is not the last hour")]
-    NewestOfAnotherTime { id: i64, column: String, epoch: String, time: String, function: String },
+/// Declares [`Error`] from a table. The message of an entry becomes thiserror's; what `detail(…)` and `hint(…)` hold, which
+/// may be left out or come out empty, goes to `format!`, with the fields in scope. The doc comment says when it is raised.
+macro_rules! errors {
+    ($(
+        $(#[doc = $when:literal])+
+        $name:ident $(( $($item:ident: $item_type:ty),+ ))? $({ $($field:ident: $field_type:ty),+ })? => $state:ident,
+            $message:literal $(, detail($($detail:tt)+))? $(, hint($($hint:tt)+))?;
+    )+) => {
+        /// An error, a warning or a notice.
+        #[derive(Debug, Error)]
+        pub enum Error {
+            $( $(#[doc = $when])+ #[error($message)] $name $(( $($item_type),+ ))? $({ $($field: $field_type),+ })?, )+
+        }
+
+        impl Error {
+            /// SQLSTATE, DETAIL and HINT.
+            #[allow(unused_variables, clippy::useless_format)]
+            fn parts(&self) -> (SqlState, String, String) {
+                match self {$(
+                    Error::$name $(( $($item),+ ))? $({ $($field),+ })? => (
+                        SqlState::$state,
+                        String::new() $(+ &format!($($detail)+))?,
+                        String::new() $(+ &format!($($hint)+))?,
+                    ),
+                )+}
+            }
+        }
+
+        #[cfg(test)]
+        const ENTRIES: &[tests::Entry] = &[$( tests::Entry {
+            name: stringify!($name),
+            message: $message,
+            items: &[$( $(stringify!($item)),+ )?],
+            when: concat!($($when),+),
+        } ),+];
+    };
+}
+
+errors! {
+    // Arguments.
+
+    /// A shard is not 0 to 8191.
+    ShardOutOfRange(shard: i32) => ERRCODE_INVALID_PARAMETER_VALUE,
+        "shard {0} is out of range",
+        hint("Shards are numbered from 0 to {SHARD_MAX}.");
+
+    /// A sequence field is not 0 to 1023.
+    SeqOutOfRange(seq: i32) => ERRCODE_INVALID_PARAMETER_VALUE,
+        "sequence number {0} is out of range",
+        hint("Sequence numbers range from 0 to {SEQ_MAX}.");
+
+    /// `shard_for()` is called with a number of shards other than 1 to 8192.
+    ShardsOutOfRange(shards: i32) => ERRCODE_INVALID_PARAMETER_VALUE,
+        "number of shards {0} is out of range",
+        hint("There can be 1 to {} shards.", u32::from(SHARD_MAX) + 1);
+
+    /// `next_ids()` is called with a count of 0 or less.
+    CountOutOfRange(count: i32) => ERRCODE_INVALID_PARAMETER_VALUE,
+        "count must be greater than zero",
+        detail("The count is {count}.");
+
+    /// An argument that a function needs is NULL.
+    Null(argument: Argument) => ERRCODE_NULL_VALUE_NOT_ALLOWED,
+        "{0} must not be null",
+        hint("{}", argument.hint());
+
+    /// `create_shard()` is called with an empty name.
+    NameEmpty => ERRCODE_INVALID_NAME,
+        "schema name must not be empty",
+        hint("Pass a name, or omit it to use the default.");
+
+    /// `create_shard()` is called with a name that PostgreSQL keeps for itself.
+    NameReserved(name: String) => ERRCODE_RESERVED_NAME,
+        "unacceptable schema name \"{0}\"",
+        detail("The prefix \"pg_\" is reserved for system schemas.");
+
+    /// A name is longer than PostgreSQL's names can be.
+    NameTooLong(name: String) => ERRCODE_NAME_TOO_LONG,
+        "name \"{0}\" is too long",
+        hint("A name has at most 63 bytes.");
+
+    /// A name or another text of a database with an encoding other than UTF-8 is not valid UTF-8.
+    NotUtf8(text: String) => ERRCODE_FEATURE_NOT_SUPPORTED,
+        "text \"{0}\" is not in UTF-8",
+        hint("In a database with another encoding, use only ASCII characters in names.");
+
+    // Times and epochs.
+
+    /// An epoch is `infinity` or `-infinity`.
+    EpochInfinite => ERRCODE_DATETIME_FIELD_OVERFLOW,
+        "epoch must be finite";
+
+    /// A shard is created or adopted with an epoch in the future, or one so old that new ids would be negative.
+    EpochUnworkable { epoch: String, is_future: bool, earliest: String, now: String } => ERRCODE_DATETIME_FIELD_OVERFLOW,
+        "epoch {epoch} cannot be used to generate ids",
+        detail("{}", if *is_future { "It is in the future." } else { "Ids would be negative by now." }),
+        hint("Use an epoch from {earliest} to {now}.");
+
+    /// A time is `infinity` or `-infinity`.
+    TimeInfinite(time: String) => ERRCODE_DATETIME_FIELD_OVERFLOW,
+        "time {0} is not finite",
+        hint("Pass a finite time. For a range without an end, compare the id with id_floor() of the other end.");
+
+    /// A time is before the epoch.
+    TimeBeforeEpoch { time: String, epoch: String } => ERRCODE_DATETIME_FIELD_OVERFLOW,
+        "time {time} is before the epoch {epoch}",
+        detail("The smallest id has the time of the epoch."),
+        hint("For older rows, use a shard with an earlier epoch.");
+
+    /// A time is more than 2^41 ms after the epoch.
+    TimePastField { time: String, epoch: String } => ERRCODE_DATETIME_FIELD_OVERFLOW,
+        "time {time} is out of range for the epoch {epoch}",
+        detail("The time field of an id has 41 bits, which hold 69.7 years of milliseconds from the epoch."),
+        hint("Use a later epoch.");
+
+    /// The time of an id is past what a `timestamptz` holds.
+    IdTimeOutOfRange { id: i64, epoch: String } => ERRCODE_DATETIME_FIELD_OVERFLOW,
+        "time of id {id} is out of range for the epoch {epoch}",
+        hint("Use the epoch that the id was generated with.");
+
+    /// `id_between()` or `id_range_end()` is called with a range in which ids turn negative.
+    RangeTurnsNegative { from: String, to: String } => ERRCODE_DATETIME_FIELD_OVERFLOW,
+        "ids from {from} to {to} do not form one range",
+        detail("Between these times ids turn negative."),
+        hint("No ids are issued after that. For all ids from a time on, use id >= id_floor(time).");
+
+    /// An id is generated, and the sequence has no time of its own to continue from.
+    ClockBeforeEpoch { time: String, epoch: String } => ERRCODE_DATETIME_FIELD_OVERFLOW,
+        "clock is before the epoch {epoch}",
+        detail("The clock of the server is at {time}."),
+        hint("Correct the clock, or use an epoch in the past.");
+
+    /// An id is generated 2^40 ms after the epoch or later, where ids would turn negative.
+    ClockPastField { time: String, epoch: String } => ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
+        "clock is 2^40 ms or more past the epoch {epoch}",
+        detail("The clock of the server is at {time}. Ids are issued for 34.8 years from their epoch."),
+        hint("Use a later epoch, or correct the clock.");
+
+    // Ids and short codes.
+
+    /// `advance_shard()` is called with a negative id.
+    IdNegative(id: i64) => ERRCODE_INVALID_PARAMETER_VALUE,
+        "id {0} is negative",
+        detail("Shards generate no negative ids.");
+
+    /// `advance_shard()` is called with an id of another shard.
+    IdOfAnotherShard { id: i64, id_shard: u16, shard: u16 } => ERRCODE_INVALID_PARAMETER_VALUE,
+        "id {id} belongs to shard {id_shard}, not to shard {shard}",
+        hint("Pass an id of shard {shard}, or advance shard {id_shard}.");
+
+    /// `advance_shard()` is called with the last id that a shard can have.
+    IdIsTheLast(id: i64) => ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
+        "no id is greater than {0}",
+        detail("The shard would have no ids left.");
+
+    /// `shortcode_to_id()` is called with a text that is not a short code.
+    ShortcodeMalformed { code: String, why: Malformed } => ERRCODE_INVALID_TEXT_REPRESENTATION,
+        "invalid short code \"{code}\"",
+        detail("{}", match why {
+            Malformed::Empty => "It is empty.".into(),
+            Malformed::NoDigit(char) => format!("The character \"{char}\" is not a digit of short codes."),
+            Malformed::Overflow => "It stands for more than 64 bits.".into(),
+        }),
+        hint("A short code has 1 to 11 of the characters A-Z, a-z, 0-9, - and _, as id_to_shortcode() returns it.");
+
+    /// `backfill_id()` has more than 1024 rows of a shard with the same millisecond.
+    MillisecondFull { time: String, shard: u16 } => ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
+        "millisecond {time} of shard {shard} is full",
+        detail("A millisecond of a shard has room for {} ids.", SEQ_MAX + 1),
+        hint("Spread rows that share a time over the milliseconds after it, or give some of them another shard.");
+
+    /// The window of `backfill_id()` is not in the order of the rows' times.
+    TimeGoesBack { time: String, shard: u16 } => ERRCODE_INVALID_PARAMETER_VALUE,
+        "time {time} of shard {shard} follows a later time",
+        hint("Call backfill_id() OVER (ORDER BY that time), with one epoch for each shard, and with PARTITION BY the shard at most.");
+
+    /// `backfill_id()` is not called as a window function.
+    NotOverWindow => ERRCODE_WRONG_OBJECT_TYPE,
+        "backfill_id() requires an OVER clause",
+        hint("Call it OVER (ORDER BY the time of the rows).");
+
+    // Shards.
+
+    /// `next_id()` is called without a shard, and no setting names one.
+    ShardNotSet => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "instagram_id.shard is not set",
+        hint("Name the shard, as in next_id(5), or set it with SET instagram_id.shard = 5, or for all new sessions with \
+            ALTER DATABASE ... SET instagram_id.shard = 5.");
+
+    /// No schema of the database defines the shard: a wrong number, another database, or the schema was dropped.
+    ShardMissing { shard: u16, schema: String, schema_exists: bool } => ERRCODE_UNDEFINED_TABLE,
+        "shard {shard} does not exist",
+        detail("Schema {schema} does not {}.", if *schema_exists { "define it" } else { "exist" }),
+        hint("{}", if *schema_exists {
+            format!("Create the shard in that schema with SELECT create_shard({shard}, if_not_exists => true). If the schema runs \
+                the PL/pgSQL original, adopt it with SELECT * FROM adopt_shard({shard}).")
+        } else {
+            format!("Create the shard with SELECT create_shard({shard}).")
+        });
+
+    /// Several schemas define the shard, say after one was copied.
+    ShardAmbiguous { shard: u16, schemas: Vec<String> } => ERRCODE_AMBIGUOUS_FUNCTION,
+        "shard {shard} is defined by more than one schema",
+        detail("The schemas are {}.", schemas.join(", ")),
+        hint("Call next_id() of one of these schemas, or drop the function shard_{shard}() of the others.");
+
+    /// `create_shard()` is called for a shard that exists.
+    ShardExists { shard: u16, schema: String } => ERRCODE_DUPLICATE_OBJECT,
+        "shard {shard} already exists",
+        detail("Its schema is {schema}."),
+        hint("Use if_not_exists => true to keep what the shard has and create what it lacks.");
+
+    /// `create_shard()` is called by an owner of the database for a shard of a role without rights over the database.
+    ShardOfAnother { shard: u16, function: String, role: String } => ERRCODE_DUPLICATE_OBJECT,
+        "shard {shard} already exists",
+        detail("Function {function} of role {role} defines it."),
+        hint("If this is intended, call create_shard() as role {role}, or change the owner of the function to a role with the \
+            privileges of the database owner. Otherwise use DROP FUNCTION {function}.");
+
+    /// `create_shard()` is called with `if_not_exists`, and the shard has another schema or epoch.
+    ShardDiffers { shard: u16, what: &'static str, is: String, asked: String } => ERRCODE_DUPLICATE_OBJECT,
+        "shard {shard} already exists with another {what}",
+        detail("Its {what} is {is}, not {asked}."),
+        hint("Omit the {what} to use the shard as it is.");
+
+    /// `create_shard()` finds an `epoch()` in the schema that returns another epoch than the one passed.
+    EpochDiffers { schema: String, is: String, asked: String } => ERRCODE_DUPLICATE_OBJECT,
+        "function {schema}.epoch() already exists with another epoch",
+        detail("It returns {is}, not {asked}."),
+        hint("Omit the epoch to use that one.");
+
+    /// `create_shard()` is called without `if_not_exists` for a schema that exists.
+    SchemaExists { shard: u16, schema: String, name: String } => ERRCODE_DUPLICATE_SCHEMA,
+        "schema {schema} already exists",
+        hint("Use if_not_exists => true to create the shard in it. If it runs the PL/pgSQL original, adopt that with \
+            SELECT * FROM adopt_shard({shard}, {}).", literal(name));
+
+    /// The schema has a function with the name of one that the shard needs.
+    FunctionExists { function: String, shard: u16, schema: String } => ERRCODE_DUPLICATE_FUNCTION,
+        "function {function} already exists",
+        detail("It is not the function that shard {shard} needs."),
+        hint("Rename or drop it.{}", if function.ends_with(".next_id()") {
+            format!(" If it is the PL/pgSQL original, adopt it with SELECT * FROM adopt_shard({shard}, function => {}).",
+                literal(function))
+        } else {
+            String::new()
+        });
+
+    /// A shard is created or adopted in the schema that the extension is installed in.
+    SchemaOfExtension { schema: String, shard: u16 } => ERRCODE_DUPLICATE_FUNCTION,
+        "shard {shard} cannot share a schema with the extension",
+        detail("Functions of the extension have names that the shard needs."),
+        hint("Move the extension to a schema of its own with CREATE SCHEMA ids; ALTER EXTENSION instagram_id SET SCHEMA ids. \
+            Then adopt the PL/pgSQL original with SELECT * FROM ids.adopt_shard({shard}, {}).", literal(schema));
+
+    /// `CREATE EXTENSION` finds a `next_id()` in the schema, as the PL/pgSQL original is often called.
+    NextIdTaken { function: String, schema: String } => ERRCODE_DUPLICATE_FUNCTION,
+        "function {function} already exists",
+        detail("A function of the extension has this name."),
+        hint("Use a schema of its own for the extension: CREATE SCHEMA ids; CREATE EXTENSION instagram_id SCHEMA ids. If that \
+            function is the PL/pgSQL original, adopt it then with SELECT * FROM ids.adopt_shard(NULL, {}).", literal(schema));
+
+    /// `adopt_table()` finds that functions of the shard were dropped.
+    ShardIncomplete { shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "functions of shard {shard} are missing",
+        hint("Create them with SELECT create_shard({shard}, if_not_exists => true).");
+
+    // Sequences.
+
+    /// A sequence does not exist, or was dropped meanwhile.
+    SequenceMissing(sequence: Oid) => ERRCODE_UNDEFINED_TABLE,
+        "sequence with OID {0} does not exist",
+        hint("Create a sequence with CREATE SEQUENCE, or a shard with its sequence with create_shard().");
+
+    /// A relation that is passed as a sequence is a table, say.
+    NotSequence(name: String) => ERRCODE_WRONG_OBJECT_TYPE,
+        "relation {0} is not a sequence",
+        hint("Pass a sequence that was created by CREATE SEQUENCE or create_shard().");
+
+    /// The sequence was created or altered so that its value cannot follow the clock.
+    Unfit { name: String, unfit: Unfit } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "sequence {name} cannot be used to generate ids",
+        detail("{}", unfit.sentences()),
+        hint("Use ALTER SEQUENCE {name}{}.", unfit.clauses());
+
+    /// The shard is being moved to another server, or was, and the client uses the old one.
+    Closed { name: String, max: i64 } => ERRCODE_READ_ONLY_SQL_TRANSACTION,
+        "sequence {name} is closed",
+        detail("Its MAXVALUE {max} is its last value: its shard is being moved to another server, or has been moved."),
+        hint("Generate ids on that server. If no other place generates ids of the shard, open the sequence with \
+            ALTER SEQUENCE {name} NO MAXVALUE.");
+
+    /// The file of the sequence is damaged.
+    BadMagic(name: String) => ERRCODE_DATA_CORRUPTED,
+        "bad magic number in sequence {0}",
+        hint("Restore the sequence from a backup, or drop it and create it again.");
+
+    /// The sequence has reached the end of the time field, 34.8 years after the epoch, or was set there.
+    Exhausted { name: String, last_value: i64, min_value: i64 } => ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
+        "reached the last id of sequence {name}",
+        detail("Its last value is {last_value}. Ids end {ISSUED_MS_MAX} ms after the epoch, where they would turn negative."),
+        hint("If setval() took the sequence there by mistake, use SELECT setval({}, {min_value}) to let it follow the clock again.",
+            literal(name));
+
+    /// `node_next_id()` is called for the sequence of a shard.
+    SequenceOfAShard(name: String) => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "sequence {0} is used by next_id()",
+        hint("Pass node_next_id() a sequence that nothing else uses.");
+
+    /// An id is generated in a read-only transaction, or on a standby.
+    ReadOnly { name: String, standby: bool } => ERRCODE_READ_ONLY_SQL_TRANSACTION,
+        "cannot change sequence {name} in a read-only transaction",
+        detail("{}", if *standby { "This server is a standby." } else { "Each id that is generated changes the sequence." }),
+        hint("{}", if *standby { "Generate ids on the primary." } else { "Use a READ WRITE transaction." });
+
+    /// An id is generated in a parallel worker, or while there are some.
+    Parallel(name: String) => ERRCODE_INVALID_TRANSACTION_STATE,
+        "cannot change sequence {0} during a parallel operation",
+        hint("Generate ids in a query that does not run in parallel.");
+
+    // Privileges.
+
+    /// The role may not use the sequence.
+    NoRightOnSequence { name: String, role: String, update: bool } => ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "permission denied for sequence {name}",
+        detail("Role {role} lacks {} on it.", right(*update)),
+        hint("Use GRANT {} ON SEQUENCE {name} TO {role}.", right(*update));
+
+    /// A role with USAGE on a sequence calls `next_id()` with another shard or epoch than the sequence serves.
+    SequenceServesAnother { name: String, shard: u16, serves: bool, epoch: String, role: String } =>
+        ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "permission denied for sequence {name}",
+        detail("It {} shard {shard} with the epoch {epoch}, and role {role} lacks UPDATE on it.",
+            if *serves { "serves" } else { "is in the schema of" }),
+        hint("{} With GRANT UPDATE ON SEQUENCE {name} TO {role} it can be used for any {}epoch.",
+            if *serves { format!("Use next_id({shard}), or another sequence.") } else { "Use that epoch, or a sequence in another schema.".into() },
+            if *serves { "shard and " } else { "" });
+
+    /// The role may not use the schema of the shard, or that of the extension.
+    NoRightOnSchema { name: String, role: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "permission denied for schema {name}",
+        detail("Role {role} lacks USAGE on it."),
+        hint("Use GRANT USAGE ON SCHEMA {name} TO {role}.");
+
+    /// `adopt_shard()` finds that the owner of the function may not create others beside it.
+    NoCreateOnSchema { name: String, role: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "permission denied for schema {name}",
+        detail("Role {role} lacks CREATE on it."),
+        hint("Use GRANT CREATE ON SCHEMA {name} TO {role}.");
+
+    /// The shard, or the function to adopt, belongs to another role.
+    NotOwner(function: String) => ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "must be owner of function {0}",
+        hint("Ask its owner or a superuser.");
+
+    /// The table belongs to another role.
+    NotTableOwner(table: String) => ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "must be owner of table {0}",
+        hint("Ask its owner or a superuser.");
+
+    /// `create_shard()` finds a sequence of another role in the schema.
+    NotSequenceOwner(sequence: String) => ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "must be owner of sequence {0}",
+        hint("Ask its owner or a superuser.");
+
+    /// `adopt_table()` finds a role that can insert now, and could not generate ids.
+    WriterWithoutRights { role: String, table: String, schema: String, grants: Vec<String> } => ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "role {role} cannot generate ids of schema {schema}",
+        detail("It can insert into {table}, whose default would call {schema}.next_id()."),
+        hint("Use {}.", grants.join("; "));
+
+    /// `adopt_shard()` finds roles that can generate ids now, and could not afterwards.
+    CallersWithoutExecute { function: String, needs: String, roles: Vec<String> } => ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "callers of function {function} lack EXECUTE on {needs}",
+        detail("Function {function} would call it for these roles: {}.", roles.join(", ")),
+        hint("Use GRANT EXECUTE ON FUNCTION {needs} TO {}.", roles.join(", "));
+
+    /// `adopt_shard()` finds that the owner of the function does not own the sequence.
+    SequenceOfAnother { name: String, function: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "sequence {name} does not belong to the owner of function {function}",
+        hint("Give both to one role with ALTER ... OWNER TO.");
+
+    // Adoption.
+
+    /// The schema passed to `adopt_shard()` does not exist.
+    SchemaMissing(schema: String) => ERRCODE_INVALID_SCHEMA_NAME,
+        "schema {0} does not exist",
+        hint("Name the schema with schema => '...'.");
+
+    /// The function passed to `adopt_shard()` does not exist.
+    FunctionMissing(function: Oid) => ERRCODE_UNDEFINED_FUNCTION,
+        "function with OID {0} does not exist",
+        hint("Name the function, as in function => 'insta5.next_id()'.");
+
+    /// The function does something else than the PL/pgSQL function that Instagram published.
+    NotOriginal { function: String, why: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "function {function} is not the PL/pgSQL original",
+        detail("Function {function} {why}."),
+        hint("Only a function that generates ids of the published form can be adopted. For another one create a new shard, and \
+            use that in the defaults of the tables.");
+
+    /// `adopt_shard()` finds no function to adopt in the schema.
+    OriginalMissing { schema: String, reasons: Vec<String> } => ERRCODE_UNDEFINED_FUNCTION,
+        "schema {schema} does not contain the PL/pgSQL original",
+        detail("{}", reasons.join(" ")),
+        hint("Name the function, as in function => 'insta5.next_id()'.");
+
+    /// `adopt_shard()` finds several functions to adopt in the schema.
+    OriginalAmbiguous { functions: String } => ERRCODE_AMBIGUOUS_FUNCTION,
+        "more than one function could be the PL/pgSQL original",
+        detail("Candidates are {functions}."),
+        hint("Name the function, as in function => 'insta5.next_id()'.");
+
+    /// The body of the function does not plainly name its shard, sequence or epoch.
+    OriginalSilent { function: String, constant: Argument } => ERRCODE_NULL_VALUE_NOT_ALLOWED,
+        "cannot determine the {constant} of function {function}",
+        detail("Its body does not name the {constant} as a constant."),
+        hint("Pass the argument {constant}.");
+
+    /// An argument of `adopt_shard()` contradicts the function.
+    OriginalDiffers { function: String, constant: Argument, read: String, asked: String } => ERRCODE_INVALID_PARAMETER_VALUE,
+        "function {function} has another {constant}",
+        detail("Its {constant} is {read}, not {asked}."),
+        hint("Omit the {constant} to use that of the function.");
+
+    /// `adopt_shard()` is called for a shard that has nothing to adopt.
+    AdoptedAlready { shard: u16, schema: String, is_adopted: bool } => ERRCODE_DUPLICATE_OBJECT,
+        "shard {shard} already exists",
+        detail("Schema {schema} was {}.", if *is_adopted { "adopted before" } else { "created by create_shard(), and has no original to adopt" }),
+        hint("{}", if *is_adopted { format!("To restore the original, use SELECT unadopt_shard({shard}).") } else { String::new() });
+
+    /// `adopt_shard()` is called for a function whose shard is in another schema.
+    ShardElsewhere { shard: u16, schema: String, function: String, sequence: String, call: String } => ERRCODE_DUPLICATE_OBJECT,
+        "shard {shard} already exists",
+        detail("Its schema is {schema}, and function {function} is in another one."),
+        hint("A shard has one schema. To give the tables of the function ids of the shard, lock them, use ALTER SEQUENCE \
+            {sequence} AS bigint INCREMENT 1 NO MAXVALUE NO CYCLE, and set their defaults to {call}.");
+
+    /// `adopt_shard()` is called for a function whose epoch or sequence is not that of its shard.
+    AdoptionDiffers { function: String, what: Argument, read: String, shard: u16, is: String } => ERRCODE_DUPLICATE_OBJECT,
+        "function {function} has another {what} than shard {shard}",
+        detail("The {what} of the function is {read}, that of the shard {is}."),
+        hint("A shard has one epoch, and its next_id() uses its sequence. Change the function, or adopt it with a shard number \
+            of its own.");
+
+    /// A value in the table is far ahead of the clock, and new ids would follow it.
+    KeyAhead { key: i64, column: String, time: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "key {key} in column {column} is ahead of the clock",
+        detail("As an id it has the time {time}, and new ids would have to be greater."),
+        hint("If it is not an id, delete or renumber its row. If the clock is wrong, correct it.");
+
+    /// `unadopt_shard()` is called while ids carry future timestamps.
+    ShardAhead { shard: u16, ahead: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "shard {shard} is {ahead} ahead of the clock",
+        detail("The original follows the clock, and would repeat ids."),
+        hint("Try again when the clock has caught up.");
+
+    /// `unadopt_shard()` is called for a shard without an original.
+    NotAdopted { shard: u16, schema: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "shard {shard} was not adopted",
+        detail("Schema {schema} has no original to restore.");
+
+    /// An adoption has waited for 10 seconds for transactions that use the tables or the sequence.
+    WritersBusy { sequence: Option<String> } => ERRCODE_LOCK_NOT_AVAILABLE,
+        "could not lock out writers",
+        detail("Transactions that have used {}the tables are still open.",
+            sequence.as_ref().map_or_else(String::new, |sequence| format!("sequence {sequence} or "))),
+        hint("Try again when they have ended; pg_locks shows them.");
+
+    /// `PREPARE TRANSACTION` is called after `adopt_shard()`.
+    AdoptionPrepared => ERRCODE_FEATURE_NOT_SUPPORTED,
+        "cannot PREPARE a transaction that has adopted a shard",
+        hint("Adopt the shard in a transaction of its own, and commit that.");
+
+    /// The function, or the tables with its ids, changed while `adopt_shard()` waited for locks.
+    OriginalChanged(function: String) => ERRCODE_OBJECT_IN_USE,
+        "function {0} or its tables changed concurrently",
+        hint("Try again.");
+
+    /// The table was renamed or replaced while `adopt_shard()` or `adopt_table()` waited for it.
+    TableChanged(table: String) => ERRCODE_OBJECT_IN_USE,
+        "table {0} changed concurrently",
+        hint("Try again.");
+
+    /// `adopt_shard()` is called for a function with a temporary sequence.
+    SequenceTemporary(name: String) => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "sequence {0} is temporary",
+        detail("The shard would end with this session."),
+        hint("Use another sequence.");
+
+    /// The sequence of the function serves another shard, or the default of a column.
+    SequenceShared { name: String, other: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "sequence {name} is also used by {other}",
+        detail("It would become the clock of the shard."),
+        hint("Use a sequence that nothing else uses.");
+
+    /// Another function calls `nextval()` on the sequence.
+    OriginalsShareSequence { name: String, function: String, other: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "sequence {name} is also used by function {other}",
+        detail("It would become the clock of the shard, which that function must not move."),
+        hint("Drop that function with DROP FUNCTION {other}, or let it call {function} instead of nextval().");
+
+    /// The shard passed to `adopt_shard()` is not that of the newest id.
+    NewestOfAnotherShard { id: i64, column: String, is: u16, asked: u16, function: String } => ERRCODE_INVALID_PARAMETER_VALUE,
+        "newest id {id} in column {column} belongs to shard {is}, not to shard {asked}",
+        hint("Pass shard {is}. If the table has ids of several shards, write the shard into the body of {function} as a \
+            constant, which is not compared with ids.");
+
+    /// The epoch passed to `adopt_shard()` does not fit the newest id.
+    NewestOfAnotherTime { id: i64, column: String, epoch: String, time: String, function: String } =>
+        ERRCODE_INVALID_PARAMETER_VALUE,
+        "newest id {id} in column {column} does not match the epoch {epoch}",
+        detail("With this epoch its time is {time}, which is not within the last hour."),
+        hint("Pass the epoch that the function uses. If this is it, insert a row with the next id of the original first, or \
+            write the epoch into the body of {function} as a constant.");
+
+    /// The table passed to a function does not exist.
+    TableMissing(table: Oid) => ERRCODE_UNDEFINED_TABLE,
+        "table with OID {0} does not exist",
+        hint("Pass a table that exists.");
+
+    /// `adopt_table()` is called for a column whose default is `next_id()` of the shard already.
+    HasIdsAlready { column: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "column {column} already has ids of shard {shard}",
+        hint("Nothing remains to be done.");
+
+    /// The column passed to `adopt_table()` does not exist.
+    ColumnMissing { table: String, column: String } => ERRCODE_UNDEFINED_COLUMN,
+        "column {column} of table {table} does not exist",
+        hint("Name the column with \"column\" => '...'.");
+
+    /// `adopt_table()` is called without a column for a table without a primary key of one column.
+    NoPrimaryKey(table: String) => ERRCODE_UNDEFINED_COLUMN,
+        "table {0} has no primary key of one column",
+        hint("Name the column with \"column\" => '...'.");
+
+    /// The column passed to `adopt_table()` cannot hold ids.
+    ColumnNotBigint { table: String, column: String, type_name: String } => ERRCODE_DATATYPE_MISMATCH,
+        "column {column} of table {table} is of type {type_name}, not bigint",
+        hint("Use ALTER TABLE {table} ALTER {column} TYPE bigint.");
+
+    /// The column passed to `adopt_table()` has another default, or none.
+    NotSerial { column: String, default: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "column {column} is neither serial nor identity",
+        detail("Its default is {default}."),
+        hint("To give it ids, set its default to next_id() in the schema of the shard.");
+
+    // Partitions.
+
+    /// A partition function is called for another kind of table.
+    NotPartitionedById { table: String, why: String } => ERRCODE_WRONG_OBJECT_TYPE,
+        "table {table} is not partitioned by ranges of a bigint",
+        detail("{why}"),
+        hint("Create it with CREATE TABLE ... (id bigint, ...) PARTITION BY RANGE (id).");
+
+    /// `create_id_partitions()` is called with another period.
+    PeriodUnknown(period: String) => ERRCODE_INVALID_PARAMETER_VALUE,
+        "period \"{0}\" is not recognized",
+        hint("Use 'day', 'week' or 'month'.");
+
+    /// `create_id_partitions()` is called with a number of periods other than 0 to 10000.
+    AheadOutOfRange(ahead: i32) => ERRCODE_INVALID_PARAMETER_VALUE,
+        "number of periods {0} is out of range",
+        hint("Pass 0 to 10000 periods after the present one.");
+
+    /// `drop_old_id_partitions()` is called with a time in the future.
+    DropsFuture(time: String) => ERRCODE_INVALID_PARAMETER_VALUE,
+        "time {0} is in the future",
+        hint("Pass a time in the past. Use DROP TABLE to drop a partition that is in use.");
+
+    /// `drop_old_id_partitions()` finds no partition for new ids, so its epoch may be wrong.
+    NoPresentPartition { table: String, epoch: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "table {table} has no partition for the present",
+        detail("Its ids are taken to count from the epoch {epoch}."),
+        hint("If they count from another epoch, pass that as the argument epoch. Otherwise create a partition with \
+            create_id_partitions() first, or drop the old ones one by one.");
+
+    /// `create_id_partitions()` finds another relation with the name of a partition.
+    PartitionNameTaken { name: String, table: String } => ERRCODE_DUPLICATE_TABLE,
+        "relation {name} already exists",
+        detail("It is not a partition of table {table}."),
+        hint("Rename or drop it, or attach it to the table.");
+
+    // Triggers.
+
+    /// A trigger with `next_id_trigger()` was created in another way than the hint shows.
+    TriggerMisused => ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+        "invalid use of next_id_trigger()",
+        detail("It is for triggers BEFORE INSERT FOR EACH ROW, and takes a shard and a column of type bigint."),
+        hint("Create the trigger BEFORE INSERT FOR EACH ROW with EXECUTE FUNCTION next_id_trigger('5', 'id').");
+
+    /// The trigger is on a table of which several Citus nodes store each row, such as a reference table.
+    TableReplicated { table: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "table {table} cannot get ids from a trigger",
+        detail("Several nodes have a copy of each row, and each node would generate an id of its own."),
+        hint("Keep the default of the column, which is evaluated once for a row.");
+
+    // Citus.
+
+    /// An id is generated on a node other than the one that owns the schema.
+    AtHomeElsewhere { name: String, node: Option<String>, home: i32, group: i32, is_of_schema: bool } =>
+        ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "sequence {name} cannot be used to generate ids on this node",
+        detail("{} This node is group {group}.", match (node, is_of_schema) {
+            (Some(node), true) => format!("Its schema is placed on node {node} (group {home})."),
+            (None, true) => format!("Its schema is placed on the node of group {home}."),
+            (Some(node), false) => format!("Its ids are generated on node {node} (group {home}), the coordinator."),
+            (None, false) => "Its ids are generated on the coordinator.".into(),
+        }),
+        hint("{}", if *is_of_schema {
+            "Use SELECT convert_defaults_to_triggers(...) for the shard: rows can then be inserted from every node, and get their \
+             ids on the node that stores them. Or generate ids on that node."
+        } else {
+            "Insert through that node, or use node_next_id() to let each node generate ids of its own."
+        });
+
+    /// A node was removed from a cluster, and added again with what it had.
+    CopyOfAnotherGroup { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "sequence {name} is a copy that was made for group {group}",
+        detail("This node was the node of that group, and was added to the cluster again with what it had."),
+        hint("If the node holds no tables, remove it, and add it with an empty database.");
+
+    /// A worker node is to generate ids, and the coordinator has not added itself to the cluster.
+    CoordinatorUnknown { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "cannot take over sequence {name}",
+        detail("The coordinator is not in pg_dist_node."),
+        hint("Run SELECT citus_set_coordinator_host('its name') on the coordinator.");
+
+    /// The node that generated the ids of the sequence last was removed from the cluster.
+    LastHomeLost { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "cannot take over sequence {name}",
+        detail("The node of group {group} was the last to generate its ids, and is not in use."),
+        hint("Activate that node again: no other node has all ids of the sequence. If it is lost for good, remove it with \
+            citus_remove_node(), and pass the largest id in the tables of the shard to advance_shard().");
+
+    /// The node that generated the ids of the sequence last is disabled.
+    LastHomeDisabled { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "cannot take over sequence {name}",
+        detail("The node of group {group} was the last to generate its ids, and is disabled."),
+        hint("Activate it with citus_activate_node(). If it is lost for good, remove it with citus_remove_node(), then call \
+            advance_shard() again.");
+
+    /// `nextval()`, `setval()` or a dump has overwritten every closed copy of the sequence.
+    LastHomeUnknown { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "cannot take over sequence {name}",
+        detail("No copy records which node was the last to generate its ids: nextval(), setval() or a dump has overwritten it."),
+        hint("Pass the largest id in the tables of the shard to advance_shard().");
+
+    /// After a move, a node cannot be asked for its copy of the sequence, or refuses.
+    NotHandedOver { name: String, node: String, role: String, said: String } => ERRCODE_CONNECTION_EXCEPTION,
+        "node {node} did not hand over sequence {name}",
+        detail("Role {role} has asked the node for it. {}", sentence(said)),
+        hint("After a move each node must accept a connection of this role: the role that generates the id if it has UPDATE on \
+            the sequence, otherwise the owner of the sequence. It must be able to log in there. If the shard was created or \
+            distributed in this transaction, commit that first. If the node is lost for good, remove it with citus_remove_node().");
+
+    /// A node with version 0.3.0 asks this node for its copy of a sequence.
+    NodeOutdated => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "sequences are not handed over to older versions of instagram_id",
+        detail("This node has instagram_id {}.", env!("CARGO_PKG_VERSION")),
+        hint("Install the same version on all nodes, and run ALTER EXTENSION instagram_id UPDATE.");
+
+    /// A function that only other nodes call is called with a group that has no node.
+    GroupUnknown(group: i32) => ERRCODE_INVALID_PARAMETER_VALUE,
+        "group {0} has no node",
+        hint("Only next_id() on another node calls this function.");
+
+    /// A function that only other nodes call is called with a wrong number.
+    AttemptOutOfRange(attempt: i32) => ERRCODE_INVALID_PARAMETER_VALUE,
+        "attempt {0} is out of range",
+        hint("Only next_id() on another node calls this function.");
+
+    // Warnings and notices.
+
+    /// WARNING, once a session that generates ids more than a minute ahead: the clock is wrong, or was.
+    SequenceIsAhead { name: String, ahead: String } => ERRCODE_WARNING,
+        "sequence {name} is {ahead} ahead of the clock",
+        detail("Its ids stay unique and in order, and carry future timestamps until the clock catches up."),
+        hint("Check the clock of the server. The view id_shards shows how far each shard is ahead.");
+
+    /// WARNING of `advance_shard()`, which was called with an id more than a minute ahead.
+    ShardIsAhead { shard: u16, ahead: String } => ERRCODE_WARNING,
+        "shard {shard} is {ahead} ahead of the clock",
+        detail("Its ids carry future timestamps until the clock catches up.");
+
+    /// WARNING of `convert_defaults_to_triggers()`, which has left out a column.
+    DefaultKept { column: String, why: &'static str } => ERRCODE_WARNING,
+        "column {column} keeps its default",
+        detail("{why}");
+
+    /// NOTICE of `create_shard()` with `if_not_exists`.
+    ShardKept(shard: u16) => ERRCODE_DUPLICATE_OBJECT,
+        "shard {0} already exists, skipping";
 }
 
 impl Error {
-    fn sqlstate(&self) -> SqlState {
-        match self {
-            Error::ShardOutOfRange(_)
-            | Error::SeqOutOfRange(_)
-            | Error::ShardsOutOfRange(_)
-            | Error::CountOutOfRange(_)
-            | Error::IdOfAnotherShard { .. }
-            | Error::TimeGoesBack { .. }
-            | Error::PeriodUnknown(_)
-            | Error::AheadOutOfRange(_)
-            | Error::DropsFuture(_)
-            | Error::GroupUnknown(_)
-            | Error::AttemptOutOfRange(_)
-            | Error::IdNegative(_) => SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
-            Error::Null(_) => SqlState::ERRCODE_NULL_VALUE_NOT_ALLOWED,
-            Error::ShardNotSet
-            | Error::Unfit { .. }
-            | Error::AtHomeElsewhere { .. }
-            | Error::CopyOfAnotherGroup { .. }
-            | Error::LastHomeLost { .. }
-            | Error::LastHomeUnknown { .. }
-            | Error::LastHomeDisabled { .. }
-            | Error::SequenceOfAShard(_)
-            | Error::NodeOutdated
-            | Error::TableReplicated { .. }
-            | Error::CoordinatorUnknown { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            Error::NotHandedOver { .. } => SqlState::ERRCODE_CONNECTION_EXCEPTION,
-            Error::TriggerMisused => SqlState::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
-            Error::ShardMissing { .. } | Error::SequenceMissing(_) | Error::TableMissing(_) => {
-                SqlState::ERRCODE_UNDEFINED_TABLE
-            }
-            Error::ShardAmbiguous { .. } => SqlState::ERRCODE_AMBIGUOUS_FUNCTION,
-            Error::ShardExists { .. }
-            | Error::ShardOfAnother { .. }
-            | Error::AdoptedAlready { .. }
-            | Error::ShardElsewhere { .. }
-            | Error::AdoptionDiffers { .. }
-            | Error::ShardDiffers { .. }
-            | Error::EpochDiffers { .. } => SqlState::ERRCODE_DUPLICATE_OBJECT,
-            Error::SchemaExists { .. } => SqlState::ERRCODE_DUPLICATE_SCHEMA,
-            Error::FunctionExists { .. } | Error::SchemaOfExtension { .. } | Error::NextIdTaken { .. } => {
-                SqlState::ERRCODE_DUPLICATE_FUNCTION
-            }
-            Error::SchemaMissing(_) => SqlState::ERRCODE_INVALID_SCHEMA_NAME,
-            Error::FunctionMissing(_) | Error::OriginalMissing { .. } => SqlState::ERRCODE_UNDEFINED_FUNCTION,
-            Error::OriginalAmbiguous { .. } => SqlState::ERRCODE_AMBIGUOUS_FUNCTION,
-            Error::OriginalSilent { .. } => SqlState::ERRCODE_NULL_VALUE_NOT_ALLOWED,
-            Error::OriginalDiffers { .. }
-            | Error::NewestOfAnotherShard { .. }
-            | Error::NewestOfAnotherTime { .. } => SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
-            Error::NotOriginal { .. }
-            | Error::KeyAhead { .. }
-            | Error::ShardAhead { .. }
-            | Error::NotAdopted { .. }
-            | Error::SequenceTemporary(_)
-            | Error::SequenceShared { .. }
-            | Error::OriginalsShareSequence { .. }
-            | Error::ShardIncomplete { .. }
-            | Error::HasIdsAlready { .. }
-            | Error::NoPresentPartition { .. }
-            | Error::NotSerial { .. } => SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            Error::AdoptionPrepared | Error::NotUtf8(_) => SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
-            Error::OriginalChanged(_) | Error::TableChanged(_) => SqlState::ERRCODE_OBJECT_IN_USE,
-            Error::WritersBusy { .. } => SqlState::ERRCODE_LOCK_NOT_AVAILABLE,
-            Error::ColumnMissing { .. } | Error::NoPrimaryKey(_) => SqlState::ERRCODE_UNDEFINED_COLUMN,
-            Error::ColumnNotBigint { .. } => SqlState::ERRCODE_DATATYPE_MISMATCH,
-            Error::NameReserved(_) => SqlState::ERRCODE_RESERVED_NAME,
-            Error::NameEmpty => SqlState::ERRCODE_INVALID_NAME,
-            Error::NameTooLong(_) => SqlState::ERRCODE_NAME_TOO_LONG,
-            Error::NotSequence(_) | Error::NotPartitionedById { .. } | Error::NotOverWindow => {
-                SqlState::ERRCODE_WRONG_OBJECT_TYPE
-            }
-            Error::PartitionNameTaken { .. } => SqlState::ERRCODE_DUPLICATE_TABLE,
-            Error::ShortcodeMalformed { .. } => SqlState::ERRCODE_INVALID_TEXT_REPRESENTATION,
-            Error::BadMagic(_) => SqlState::ERRCODE_DATA_CORRUPTED,
-            Error::NoRightOnSequence { .. }
-            | Error::NoRightOnSchema { .. }
-            | Error::NotTableOwner(_)
-            | Error::NotSequenceOwner(_)
-            | Error::SequenceOfAnother { .. }
-            | Error::SequenceServesAnother { .. }
-            | Error::WriterWithoutRights { .. }
-            | Error::CallersWithoutExecute { .. }
-            | Error::NoCreateOnSchema { .. }
-            | Error::NotOwner(_) => SqlState::ERRCODE_INSUFFICIENT_PRIVILEGE,
-            Error::ReadOnly { .. } | Error::Closed { .. } => SqlState::ERRCODE_READ_ONLY_SQL_TRANSACTION,
-            Error::Parallel(_) => SqlState::ERRCODE_INVALID_TRANSACTION_STATE,
-            Error::EpochInfinite
-            | Error::EpochUnworkable { .. }
-            | Error::TimeInfinite(_)
-            | Error::TimeBeforeEpoch { .. }
-            | Error::TimePastField { .. }
-            | Error::IdTimeOutOfRange { .. }
-            | Error::RangeTurnsNegative { .. }
-            | Error::ClockBeforeEpoch { .. } => SqlState::ERRCODE_DATETIME_FIELD_OVERFLOW,
-            Error::ClockPastField { .. }
-            | Error::Exhausted { .. }
-            | Error::IdIsTheLast(_)
-            | Error::MillisecondFull { .. } => SqlState::ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
-        }
-    }
-
-    fn hint(&self) -> String {
-        match self {
-            Error::ShardOutOfRange(_) => format!("A shard is a number from 0 to {SHARD_MAX}."),
-            Error::SeqOutOfRange(_) => format!("A sequence number is from 0 to {SEQ_MAX}."),
-            Error::ShardsOutOfRange(_) => {
-                format!("There can be 1 to {} shards.", SHARD_MAX as u32 + 1)
-            }
-            Error::CountOutOfRange(_) => "Ask for 1 or more.".into(),
-            Error::Null(Argument::Shard) => format!("Pass a shard from 0 to {SHARD_MAX}."),
-            Error::Null(Argument::Count) => "Pass a count of 1 or more.".into(),
-            Error::Null(Argument::Sequence) => {
-                "Pass a sequence; next_id(shard) uses the shard's own.".into()
-            }
-            Error::Null(
-                Argument::Epoch | Argument::IfNotExists | Argument::DryRun | Argument::Every | Argument::Ahead | Argument::Detach,
-            ) => "Pass a value, or leave it out.".into(),
-            Error::Null(Argument::Group | Argument::Attempt) | Error::AttemptOutOfRange(_) | Error::GroupUnknown(_) => {
-                "It is for next_id() on another node to call this.".into()
-            }
-            Error::Null(Argument::Schema) => "Name the schema.".into(),
-            Error::Null(Argument::Table) => "Name the table.".into(),
-            Error::Null(Argument::Before) => "Pass the time before which partitions are to go.".into(),
-            Error::Null(Argument::Id) => "Pass the id that the next one is to be greater than.".into(),
-            Error::ShardNotSet => {
-                "Name the shard, as in next_id(5), or set it: SET instagram_id.shard = 5, \
-                 or ALTER DATABASE ... SET instagram_id.shard = 5 for all new sessions."
-                    .into()
-            }
-            Error::ShardMissing { shard, schema_exists: false, .. } => {
-                format!("Create the shard with SELECT create_shard({shard}).")
-            }
-            Error::ShardMissing { shard, schema_exists: true, .. } => format!(
-                "Create the shard in it with SELECT create_shard({shard}, if_not_exists => true), or where it runs the \
-                 PL/pgSQL original take that over with SELECT * FROM adopt_shard({shard})."
-            ),
-            Error::ShardAmbiguous { shard, .. } => format!(
-                "Call next_id() of the schema that you mean, or drop the function shard_{shard}() of the others."
-            ),
-            Error::ShardExists { .. } => {
-                "Use it; with if_not_exists => true what it lacks is made, and what it has is left alone.".into()
-            }
-            Error::ShardOfAnother { function, role, .. } => format!(
-                "If it is meant to, act as {role}, or give it to a role that may act for the database's owner. If not, \
-                 DROP FUNCTION {function}."
-            ),
-            Error::ShardDiffers { what, .. } => format!("Leave the {what} out to use the shard as it is."),
-            Error::EpochDiffers { .. } => "Leave the epoch out to use that one.".into(),
-            Error::SchemaExists { shard, schema } => format!(
-                "With if_not_exists => true the shard is made in it. Where it runs the PL/pgSQL original, take that over \
-                 with SELECT * FROM adopt_shard({shard}, {}).",
-                quote_literal(schema)
-            ),
-            Error::FunctionExists { function, shard, .. } if function.ends_with(".next_id()") => format!(
-                "Rename or drop it. Where it is the PL/pgSQL original, take it over with \
-                 SELECT * FROM adopt_shard({shard}, function => {}).",
-                quote_literal(function)
-            ),
-            Error::FunctionExists { .. } => "Rename or drop it.".into(),
-            Error::SchemaMissing(_) => "Name the schema with schema => '...'.".into(),
-            Error::FunctionMissing(_) | Error::OriginalMissing { .. } | Error::OriginalAmbiguous { .. } => {
-                "Name the function, as in function => 'insta5.next_id()'.".into()
-            }
-            Error::NotOriginal { .. } => {
-                "Only a function that makes ids of the published form can be taken over. For another one make a new \
-                 shard, and change the defaults of the tables to it."
-                    .into()
-            }
-            Error::OriginalSilent { constant, .. } => format!("Name it with {constant} => ..."),
-            Error::OriginalDiffers { constant, .. } => format!("Leave the {constant} out to use what the function has."),
-            Error::KeyAhead { .. } => {
-                "New ids would have to be greater still. If it is no id, delete or renumber its row; if the clock \
-                 is wrong, set it."
-                    .into()
-            }
-            Error::ShardAhead { .. } => "Try again when the clock has caught up.".into(),
-            Error::NotAdopted { .. } => "Only what adopt_shard() has taken over can be given back.".into(),
-            Error::WritersBusy { sequence } => format!(
-                "Transactions that have used {}the tables must end first; pg_locks shows them.",
-                sequence.as_ref().map_or_else(String::new, |sequence| format!("{sequence} or "))
-            ),
-            Error::AdoptionPrepared => "Adopt it in a transaction of its own, and commit that at once.".into(),
-            Error::OriginalChanged(_) | Error::TableChanged(_) => "Try again.".into(),
-            Error::SequenceTemporary(_) => "The shard would end with this session. Use another sequence.".into(),
-            Error::SequenceOfAnother { .. } => "Give both to one role with ALTER ... OWNER TO.".into(),
-            Error::SequenceShared { .. } => {
-                "A shard's ids need a sequence of their own, since it becomes their clock.".into()
-            }
-            Error::ShardIncomplete { shard } => {
-                format!("Make them again with SELECT create_shard({shard}, if_not_exists => true).")
-            }
-            Error::WriterWithoutRights { grants, .. } => format!("Grant it with {}.", grants.join("; ")),
-            Error::TableMissing(_) => "Name a table that is there.".into(),
-            Error::HasIdsAlready { .. } => "There is nothing left to do.".into(),
-            Error::ColumnMissing { .. } => "Name the column with \"column\" => '...'.".into(),
-            Error::NoPrimaryKey(_) => "Name the column with \"column\" => '...'.".into(),
-            Error::ColumnNotBigint { table, column, .. } => {
-                format!("Change it with ALTER TABLE {table} ALTER {column} TYPE bigint.")
-            }
-            Error::NotSerial { column, .. } => {
-                format!("Where {column} is to have ids, set its default to the next_id() of the shard's schema.")
-            }
-            Error::NameEmpty => "Give the schema a name, or leave it out.".into(),
-            Error::NameReserved(_) => "Names that begin with pg_ are PostgreSQL's own.".into(),
-            Error::NameTooLong(_) => "A name has at most 63 bytes.".into(),
-            Error::EpochUnworkable { earliest, now, .. } => {
-                format!("Use an epoch from {earliest} to {now}.")
-            }
-            Error::IdOfAnotherShard { id_shard, .. } => {
-                format!("Pass an id of this shard, or advance shard {id_shard}.")
-            }
-            Error::IdNegative(_) => "No shard makes negative ids.".into(),
-            Error::IdIsTheLast(_) => "The shard would have no ids left.".into(),
-            Error::SequenceMissing(_) => {
-                "Create one with CREATE SEQUENCE, or a shard with its own with create_shard().".into()
-            }
-            Error::NotSequence(_) => {
-                "Pass a sequence, one made by CREATE SEQUENCE or by create_shard().".into()
-            }
-            Error::Unfit { name, unfit } => {
-                format!("Mend it with ALTER SEQUENCE {name}{}.", unfit.clauses())
-            }
-            Error::Closed { name, .. } => format!(
-                "Its shard is moving to another server, or has moved: make ids there. If no other place makes ids of \
-                 the shard, open it with ALTER SEQUENCE {name} NO MAXVALUE."
-            ),
-            Error::BadMagic(_) => {
-                "Restore the sequence from a backup, or drop it and create it again.".into()
-            }
-            Error::NoRightOnSequence { name, role, update } => {
-                let right = if *update { "UPDATE" } else { "USAGE" };
-                format!("Grant it with GRANT {right} ON SEQUENCE {name} TO {role}.")
-            }
-            Error::NotOwner(_) | Error::NotTableOwner(_) | Error::NotSequenceOwner(_) => "Ask its owner, or a superuser.".into(),
-            Error::NoRightOnSchema { name, role } => {
-                format!("Grant it with GRANT USAGE ON SCHEMA {name} TO {role}.")
-            }
-            Error::ReadOnly { standby: true, .. } => {
-                "This server is a standby; ids are made on the primary.".into()
-            }
-            Error::ReadOnly { standby: false, .. } => {
-                "It writes to a sequence; use a transaction that is READ WRITE.".into()
-            }
-            Error::Parallel(_) => "Call it in a query that does not run in parallel.".into(),
-            Error::EpochInfinite => "Give the epoch as a point in time.".into(),
-            Error::TimeInfinite(_) => {
-                "Give a point in time; for a range without an end, compare id with id_floor() on the other side only.".into()
-            }
-            Error::TimeBeforeEpoch { .. } => {
-                "The smallest id stands for the epoch itself; a shard with older rows needs an earlier epoch."
-                    .into()
-            }
-            Error::TimePastField { .. } => "The field lasts 69.7 years from its epoch.".into(),
-            Error::IdTimeOutOfRange { .. } => "Use the epoch that the id was made with.".into(),
-            Error::RangeTurnsNegative { .. } => {
-                "Ids are not issued after that; for all from a time on, use id >= id_floor(time).".into()
-            }
-            Error::MillisecondFull { .. } => {
-                "Spread rows that share a time over the milliseconds after it, or give some of them another shard.".into()
-            }
-            Error::TimeGoesBack { .. } => {
-                "Call it OVER (ORDER BY that time), with one epoch for a shard, and with PARTITION BY the shard at most.".into()
-            }
-            Error::NotOverWindow => "Call it OVER (ORDER BY the rows' time).".into(),
-            Error::ShortcodeMalformed { .. } => {
-                "A short code has 1 to 11 of the characters A-Z, a-z, 0-9, - and _, as id_to_shortcode() makes it.".into()
-            }
-            Error::NotPartitionedById { .. } => {
-                "Make it with CREATE TABLE ... (id bigint, ...) PARTITION BY RANGE (id).".into()
-            }
-            Error::PeriodUnknown(_) => "Make them by 'day', 'week' or 'month'.".into(),
-            Error::AheadOutOfRange(_) => "Pass how many periods after the present one, 0 to 10000.".into(),
-            Error::DropsFuture(_) => "Pass a time that is over; what is in use is dropped with DROP TABLE.".into(),
-            Error::NoPresentPartition { table, .. } => format!(
-                "Where its ids count from another epoch, name that with epoch => ...; otherwise make one with \
-                 create_partitions() first, or drop the old ones of {table} one by one."
-            ),
-            Error::PartitionNameTaken { name, table } => {
-                format!("Rename or drop {name}, or attach it to {table}.")
-            }
-            Error::ClockBeforeEpoch { .. } => {
-                "Set the server's clock, or use an epoch that lies in the past.".into()
-            }
-            Error::ClockPastField { .. } => {
-                "Ids are issued for 34.8 years from their epoch; use a later one, or set the server's clock.".into()
-            }
-            Error::Exhausted { name, min_value, .. } => format!(
-                "Ids end {ISSUED_MS_MAX} ms after the epoch, where they would turn negative. \
-                 If setval() took the sequence there by mistake, SELECT setval({}, {min_value}) \
-                 lets it follow the clock again.",
-                quote_literal(name)
-            ),
-            Error::AtHomeElsewhere { is_of_schema: true, .. } => {
-                "Have the rows get their ids where they are stored, with SELECT create_id_triggers(...) for the shard; then they \
-                 can be inserted from every node. Or make ids on that node."
-                    .into()
-            }
-            Error::AtHomeElsewhere { is_of_schema: false, .. } => {
-                "Insert by way of that node, or let each node make ids of its own with node_next_id().".into()
-            }
-            Error::CopyOfAnotherGroup { .. } => {
-                "The node was added to the cluster with what it had as another one. Where it holds no tables, remove it, and add it \
-                 with an empty database."
-                    .into()
-            }
-            Error::TriggerMisused => {
-                "Make it a trigger BEFORE INSERT FOR EACH ROW, with a shard and a column of type bigint: EXECUTE FUNCTION assign_id('5', 'id')."
-                    .into()
-            }
-            Error::CoordinatorUnknown { .. } => {
-                "Tell the workers of it: SELECT citus_set_coordinator_host('its name'), on the coordinator.".into()
-            }
-            Error::LastHomeDisabled { .. } => {
-                "Activate it again with citus_activate_node(). If it is lost for good, remove it with citus_remove_node(), then call \
-                 advance_shard() again."
-                    .into()
-            }
-            Error::LastHomeUnknown { .. } => {
-                "nextval(), setval() or a dump has written to every copy of the sequence that was closed. Say above which id to go on, with \
-                 advance_shard() and, say, the largest one in the shard's tables."
-                    .into()
-            }
-            Error::LastHomeLost { .. } => {
-                "Only that node knows all ids of the sequence: activate it again. If it is lost for good, remove it with \
-                 citus_remove_node(), and say above which id to go on with advance_shard() and, say, the largest one in the shard's \
-                 tables."
-                    .into()
-            }
-            Error::NotUtf8(_) => "In a database of another encoding use names of ASCII characters.".into(),
-            Error::NodeOutdated => "Install the same version on all nodes, and run ALTER EXTENSION instagram_id UPDATE.".into(),
-            Error::SequenceServesAnother { name, role, serves: false, .. } => format!(
-                "Use that epoch, or a sequence in another schema. With GRANT UPDATE ON SEQUENCE {name} TO {role} it can be used for any epoch."
-            ),
-            Error::SequenceServesAnother { name, shard, role, .. } => format!(
-                "Use next_id({shard}), or another sequence. With GRANT UPDATE ON SEQUENCE {name} TO {role} it can be used for any shard and epoch."
-            ),
-            Error::TableReplicated { .. } => {
-                "Each node would fill in an id of its own. Keep the default of the column: it is worked out once for a row.".into()
-            }
-            Error::SequenceOfAShard(_) => "Give node_next_id() a sequence that nothing else uses.".into(),
-            Error::NotHandedOver { .. } => {
-                "Once after a move each node must answer to this role: the one that generates the id if it has UPDATE on the \
-                 sequence, and otherwise the sequence's owner. It must be able to log in there. Where the shard was made or \
-                 distributed in this transaction, commit that first. A node that is lost for good is taken out with \
-                 citus_remove_node()."
-                    .into()
-            }
-            Error::AdoptedAlready { is_adopted: false, .. } => {
-                "It was made by create_shard(), and has no original to take over.".into()
-            }
-            Error::AdoptedAlready { shard, .. } => format!(
-                "It was adopted, and that is done; SELECT unadopt_shard({shard}) brings the original back."
-            ),
-            Error::ShardElsewhere { sequence, call, .. } => format!(
-                "A shard is one schema. The function's tables can have ids of it all the same: lock them, ALTER SEQUENCE \
-                 {sequence} AS bigint INCREMENT 1 NO MAXVALUE NO CYCLE, and set their defaults to {call}."
-            ),
-            Error::AdoptionDiffers { .. } => {
-                "A shard has one epoch, and its next_id() the shard's own sequence. Change the function, or make a shard of \
-                 its own for it with another number."
-                    .into()
-            }
-            Error::CallersWithoutExecute { needs, roles, .. } => {
-                format!("Grant it with GRANT EXECUTE ON FUNCTION {needs} TO {}.", roles.join(", "))
-            }
-            Error::NoCreateOnSchema { name, role } => {
-                format!("Grant it with GRANT CREATE ON SCHEMA {name} TO {role}.")
-            }
-            Error::SchemaOfExtension { schema, shard } => format!(
-                "Move the extension to a schema of its own with CREATE SCHEMA ids; ALTER EXTENSION instagram_id SET SCHEMA \
-                 ids. Then take the PL/pgSQL original over with SELECT * FROM ids.adopt_shard({shard}, {}).",
-                quote_literal(schema)
-            ),
-            Error::NextIdTaken { schema, .. } => format!(
-                "Use a schema of its own: CREATE SCHEMA ids; CREATE EXTENSION instagram_id SCHEMA ids. Where that function is \
-                 the PL/pgSQL original, SELECT * FROM ids.adopt_shard(NULL, {}) takes it over then.",
-                quote_literal(schema)
-            ),
-            Error::OriginalsShareSequence { function, other, .. } => format!(
-                "It would go on with what is the shard's clock then. Drop it with DROP FUNCTION {other}, or have it call \
-                 {function} instead of nextval()."
-            ),
-            Error::NewestOfAnotherShard { is, function, .. } => format!(
-                "Name shard {is}. Where the table has ids of several shards, write the shard into the body of {function} as \
-                 a constant: that counts without comparison."
-            ),
-            Error::NewestOfAnotherTime { function, .. } => format!(
-                "Name the epoch that the function uses. If this is it, insert a row with the original's next id first, or \
-                 write the epoch into the body of {function} as a constant."
-            ),
-        }
+    /// The cause: the DETAIL, or the message of an error without one.
+    pub fn reason(&self) -> String {
+        let (_, detail, _) = self.parts();
+        if detail.is_empty() { self.to_string() } else { detail }
     }
 }
 
 impl From<Error> for ErrorReport {
+    #[cold]
     #[track_caller]
     fn from(error: Error) -> ErrorReport {
-        ErrorReport::new(error.sqlstate(), error.to_string(), "instagram_id").set_hint(error.hint())
+        let (state, detail, hint) = error.parts();
+        let mut report = ErrorReport::new(state, error.to_string(), "instagram_id");
+        if !detail.is_empty() {
+            report = report.set_detail(detail);
+        }
+        if !hint.is_empty() {
+            report = report.set_hint(hint);
+        }
+        report
     }
 }
 
@@ -663,12 +752,29 @@ fn raise(error: Error) -> ! {
 }
 
 /// A text that may be of any length, as a message shows it.
-fn shortened(text: &str) -> String {
+pub fn shortened(text: &str) -> String {
     const LEN: usize = 60;
     match text.char_indices().nth(LEN) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.into(),
     }
+}
+
+/// A text as a literal of SQL, as PostgreSQL's `quote_literal` writes it.
+fn literal(text: &str) -> String {
+    let escape = if text.contains('\\') { "E" } else { "" };
+    format!("{escape}'{}'", text.replace('\\', r"\\").replace('\'', "''"))
+}
+
+/// The privilege that a call needs on a sequence.
+fn right(update: bool) -> &'static str {
+    if update { "UPDATE" } else { "USAGE" }
+}
+
+/// An answer of another server as a sentence.
+fn sentence(text: &str) -> String {
+    let text = text.trim();
+    format!("{text}{}", if text.ends_with('.') { "" } else { "." })
 }
 
 /// An argument that must not be NULL.
@@ -713,7 +819,32 @@ impl Display for Argument {
     }
 }
 
-/// What keeps a sequence from being a logical clock.
+impl Argument {
+    /// The hint for a NULL.
+    fn hint(self) -> String {
+        match self {
+            Argument::Shard => return format!("Pass a shard from 0 to {SHARD_MAX}."),
+            Argument::Sequence => {
+                "Pass a sequence, or use next_id(shard), which uses the sequence of the shard."
+            }
+            Argument::Count => "Pass a count of 1 or more.",
+            Argument::Id => "Pass the id that the next id must exceed.",
+            Argument::Table => "Pass the name of a table.",
+            Argument::Schema => "Pass the name of a schema.",
+            Argument::Before => "Pass the time up to which partitions are dropped.",
+            Argument::Group | Argument::Attempt => "Only next_id() on another node calls this function.",
+            Argument::Epoch
+            | Argument::IfNotExists
+            | Argument::DryRun
+            | Argument::Every
+            | Argument::Ahead
+            | Argument::Detach => "Pass a value, or omit the argument to use its default.",
+        }
+        .into()
+    }
+}
+
+/// The options that keep a sequence from being a logical clock.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Unfit {
     pub not_bigint: bool,
@@ -727,32 +858,42 @@ pub struct Unfit {
 }
 
 impl Unfit {
-    /// Each fault with what is wrong and the ALTER SEQUENCE clause that mends it.
+    /// Each fault with the ALTER SEQUENCE clause that removes it.
     fn faults(&self) -> Vec<(String, &'static str)> {
         let mut faults = vec![];
         if self.not_bigint {
-            faults.push(("it is no bigint".into(), "AS bigint"));
+            faults.push(("its type is not bigint".into(), "AS bigint"));
         }
         if let Some(increment) = self.increment {
-            faults.push((format!("its INCREMENT is {increment}, not 1"), "INCREMENT 1"));
+            faults.push((format!("its increment is {increment}"), "INCREMENT 1"));
         }
         if let Some(max) = self.max {
-            faults.push((format!("its MAXVALUE {max} is below 2^50 - 1"), "NO MAXVALUE"));
+            faults.push((format!("its maximum value {max} is less than 2^50 - 1"), "NO MAXVALUE"));
         }
         if let Some(min) = self.min {
-            faults.push((format!("its MINVALUE {min} is ahead of the clock"), "NO MINVALUE"));
+            faults.push((format!("its minimum value {min} is ahead of the clock"), "NO MINVALUE"));
         }
         if self.cycle {
-            faults.push(("it has CYCLE".into(), "NO CYCLE"));
+            faults.push(("it cycles".into(), "NO CYCLE"));
         }
         faults
     }
 
-    fn reasons(&self) -> String {
+    /// The faults in a few words each, separated by "; ".
+    pub fn reasons(&self) -> String {
         self.faults().into_iter().map(|(reason, _)| reason).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The faults as a sentence each.
+    fn sentences(&self) -> String {
+        let sentence = |(reason, _): (String, _)| format!("{}{}.", reason[..1].to_uppercase(), &reason[1..]);
+        self.faults().into_iter().map(sentence).collect::<Vec<_>>().join(" ")
     }
 
     fn clauses(&self) -> String {
         self.faults().into_iter().map(|(_, clause)| format!(" {clause}")).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,12 @@
-//! Tests inside a server that need both SQL and the Rust behind it. What SQL alone can show is in tests/regress,
-//! what takes several sessions or a crash in tests/live.
+//! Tests inside a server that need both SQL and Rust. Tests that need only SQL are in tests/regress, and those that
+//! need several sessions or a crash are in tests/live.
 
 #[pgrx::pg_schema]
 mod tests {
-    use crate::epoch::Epoch;
-    use crate::known;
-    use crate::layout::{self, SEQ_BITS, Shard};
-    use crate::tick::{LOG_AHEAD_MIN_MS, LOG_AHEAD_MS, VALUES_PER_MS};
+    use crate::pg::invalidation;
+    use instagram_id_core::epoch::Epoch;
+    use instagram_id_core::hlc::{LOG_AHEAD_MIN_MS, LOG_AHEAD_MS, VALUES_PER_MS};
+    use instagram_id_core::layout::{self, SEQ_BITS, Shard};
     use pgrx::prelude::*;
     use pgrx::spi::Spi;
 
@@ -21,7 +21,7 @@ mod tests {
         (last_value.unwrap(), log_cnt.unwrap())
     }
 
-    /// The first value of the millisecond `ms` later than the one that `value` lies in.
+    /// The first value of the millisecond that is `ms` later than that of `value`.
     fn value_after(value: i64, ms: i64) -> i64 {
         ((value >> SEQ_BITS) + ms) << SEQ_BITS
     }
@@ -30,7 +30,7 @@ mod tests {
     fn sql_decodes_as_the_layout_says() {
         let mut id = 0_i64;
         for _ in 0..10_000 {
-            // A full-period step through all 64-bit numbers, so negative ones too.
+            // A full-period generator over all 64-bit numbers, so there are negative ones as well.
             id = id.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let (shard, seq) =
                 Spi::get_two::<i32, i32>(&format!("SELECT id_shard('{id}'), id_seq('{id}')")).unwrap();
@@ -53,7 +53,7 @@ mod tests {
         }
     }
 
-    /// `log_cnt` is the distance to what WAL holds, so it shrinks by what is issued until it is renewed.
+    /// `log_cnt` is the distance to the value in WAL. It shrinks by each issued value until the next record.
     #[pg_test]
     fn log_cnt_counts_down_to_what_wal_holds() {
         Spi::run("SELECT create_shard(5); SELECT next_id(5)").unwrap();
@@ -73,11 +73,11 @@ mod tests {
             }
             assert!(after <= in_wal);
         }
-        // 10,000 ids in the fraction of a second that they take; a checkpoint in between may cost one more.
+        // 10,000 ids take a fraction of a second. A checkpoint in between may add one record.
         assert!(records <= 5, "{records} WAL records for 10,000 ids");
     }
 
-    /// What plain nextval takes off log_cnt, and what it writes, leaves the next id right.
+    /// Plain nextval and setval update log_cnt and WAL so that the next id is correct.
     #[pg_test]
     fn nextval_and_setval_share_the_page() {
         Spi::run("SELECT create_shard(5); SELECT next_id(5)").unwrap();
@@ -110,15 +110,15 @@ mod tests {
             "REVOKE pg_monitor FROM instagram_id_test",
             "DROP SEQUENCE insta5.table_id_seq CASCADE",
         ] {
-            let before = known::era();
+            let before = invalidation::count();
             Spi::run(change).unwrap();
-            assert_ne!(known::era(), before, "{change}");
+            assert_ne!(invalidation::count(), before, "{change}");
         }
-        let before = known::era();
+        let before = invalidation::count();
         Spi::run("SELECT count(*) FROM generate_series(1, 1000)").unwrap();
-        assert_eq!(known::era(), before, "a query changes nothing");
+        assert_eq!(invalidation::count(), before, "a query changes nothing");
         Spi::run("CREATE TABLE other (id int PRIMARY KEY); DROP TABLE other").unwrap();
-        assert_eq!(known::era(), before, "what was never asked about does not matter");
+        assert_eq!(invalidation::count(), before, "what was never asked about does not matter");
     }
 
     #[pg_test]

@@ -1,7 +1,7 @@
-//! Time arithmetic: from PostgreSQL's microseconds to an epoch's milliseconds and back.
+//! Time arithmetic: PostgreSQL's microseconds to milliseconds since an epoch, and back.
 //!
-//! A `timestamptz` is a number of microseconds since 2000-01-01 00:00 UTC, with the two extremes of `i64` for
-//! the infinities. All of it is integer arithmetic, and none of it knows a time zone.
+//! A `timestamptz` is a number of microseconds since 2000-01-01 00:00 UTC; the two extremes of `i64` are the
+//! infinities. All arithmetic here is on integers and independent of time zones.
 
 use crate::layout::MS_MAX;
 
@@ -17,7 +17,7 @@ const POSTGRES_ZERO_UNIX_MS: i64 = 946_684_800_000;
 const TIMESTAMP_MIN: TimestampUs = -211_813_488_000_000_000;
 const TIMESTAMP_END: TimestampUs = 9_223_371_331_200_000_000;
 
-/// Why a time has no place in an epoch's 41 bits.
+/// Why a time does not fit into an epoch's 41 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutOfField {
     Infinite,
@@ -25,7 +25,7 @@ pub enum OutOfField {
     PastField,
 }
 
-/// The instant that an id's time field counts from. Finite.
+/// The instant that an id's time field counts from. Always finite.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Epoch(TimestampUs);
 
@@ -33,12 +33,12 @@ impl Epoch {
     /// The original code's epoch, 2011-08-24 21:07:01.721 UTC.
     pub const ORIGINAL: Epoch = Epoch((1_314_220_021_721 - POSTGRES_ZERO_UNIX_MS) * US_PER_MS);
 
-    /// `None` for an infinity.
+    /// `None` if it is an infinity.
     pub const fn new(at: TimestampUs) -> Option<Epoch> {
         if is_finite(at) { Some(Epoch(at)) } else { None }
     }
 
-    /// `None` where that is outside of what a `timestamptz` holds.
+    /// `None` if the time is outside the range of `timestamptz`.
     pub const fn from_unix_ms(ms: i64) -> Option<Epoch> {
         match ms.checked_sub(POSTGRES_ZERO_UNIX_MS) {
             Some(ms) => match ms.checked_mul(US_PER_MS) {
@@ -55,12 +55,12 @@ impl Epoch {
 
     /// Microseconds from the epoch to `time`, negative before it.
     ///
-    /// Saturates where the two lie further apart than an `i64` holds, which is far past every id's time field.
+    /// Saturates if the two are further apart than an `i64` holds, which is far outside every id's time field.
     pub const fn elapsed_us(self, time: TimestampUs) -> i64 {
         time.saturating_sub(self.0)
     }
 
-    /// The millisecond that `time` falls in.
+    /// The millisecond that contains `time`.
     pub const fn ms_at(self, time: TimestampUs) -> Result<u64, OutOfField> {
         if !is_finite(time) {
             return Err(OutOfField::Infinite);
@@ -78,13 +78,13 @@ impl Epoch {
         in_field(elapsed.div_euclid(US_PER_MS) + partial as i64)
     }
 
-    /// Whether all 41 bits of milliseconds from here on are times that a `timestamptz` holds.
+    /// Whether all 41 bits of milliseconds from this epoch on are valid `timestamptz` values.
     pub const fn has_whole_field(self) -> bool {
         self.time_of(MS_MAX).is_some()
     }
 
-    /// The instant at which millisecond `ms` starts; `None` where it lies past what a `timestamptz` holds,
-    /// which only an epoch tens of thousands of years ahead can do.
+    /// The instant at which millisecond `ms` starts; `None` if that is outside the range of `timestamptz`. Only an
+    /// epoch tens of thousands of years ahead can cause that.
     pub const fn time_of(self, ms: u64) -> Option<TimestampUs> {
         debug_assert!(ms <= MS_MAX);
         match self.0.checked_add(ms as i64 * US_PER_MS) {
@@ -122,7 +122,7 @@ mod tests {
     fn worked_examples() {
         // 2017-12-16 22:25:27.280 UTC
         assert_eq!(Epoch::ORIGINAL.time_of(ms_of(1671372309237077023)), Some(unix_ms(1_513_463_127_280)));
-        // Public posts: the id's time is a fraction of a second after the second they were posted.
+        // Public posts: the id's time is a fraction of a second after the published time, which is in seconds.
         assert_eq!(Epoch::ORIGINAL.time_of(ms_of(2236262423948874256)), Some(unix_ms(1_580_803_276_529)));
         assert_eq!(Epoch::ORIGINAL.time_of(ms_of(2156615653142894199)), Some(unix_ms(1_571_308_641_566)));
     }
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(Epoch::new(i64::MAX), None);
         assert_eq!(Epoch::new(i64::MIN), None);
         let (first, last) = (TIMESTAMP_MIN, TIMESTAMP_END - 1);
-        // Further apart than an i64 counts microseconds.
+        // The distance in microseconds overflows an i64.
         assert_eq!(Epoch::new(first).unwrap().ms_at(last), Err(OutOfField::PastField));
         assert_eq!(Epoch::new(last).unwrap().ms_from(first), Err(OutOfField::BeforeEpoch));
         assert_eq!(Epoch::new(last).unwrap().time_of(0), Some(last));

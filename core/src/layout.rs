@@ -5,7 +5,7 @@
 //! 41 bits: ms since the epoch            | 13 bits: shard   | 10 bits: sequence
 //! ```
 //!
-//! Pure arithmetic; nothing here knows of PostgreSQL.
+//! Pure arithmetic, independent of PostgreSQL.
 
 pub const TIME_BITS: u32 = 41;
 pub const SHARD_BITS: u32 = 13;
@@ -18,9 +18,9 @@ pub const TIME_SHIFT: u32 = SHARD_BITS + SEQ_BITS;
 pub const SHARD_MAX: u16 = (1 << SHARD_BITS) - 1;
 /// Largest number in the sequence field, 1023.
 pub const SEQ_MAX: u16 = (1 << SEQ_BITS) - 1;
-/// Largest number of milliseconds the time field holds, about 69.7 years.
+/// Largest number of milliseconds that the time field holds, about 69.7 years.
 pub const MS_MAX: u64 = (1 << TIME_BITS) - 1;
-/// Largest number of milliseconds the generator issues: above it an id is negative as a bigint.
+/// Largest number of milliseconds that the generator issues. An id above it is negative as a bigint.
 pub const ISSUED_MS_MAX: u64 = MS_MAX >> 1;
 
 const _: () = assert!(TIME_BITS + SHARD_BITS + SEQ_BITS == u64::BITS);
@@ -60,13 +60,13 @@ impl Seq {
     }
 }
 
-/// The id of these three fields. `ms` counts from the epoch and must not exceed [`MS_MAX`].
+/// Packs the three fields into an id. `ms` counts from the epoch and must not exceed [`MS_MAX`].
 pub const fn pack(ms: u64, shard: Shard, seq: Seq) -> i64 {
     debug_assert!(ms <= MS_MAX);
     (ms << TIME_SHIFT | (shard.0 as u64) << SHARD_SHIFT | seq.0 as u64) as i64
 }
 
-/// Milliseconds from the epoch to the id, over the full unsigned 41 bits.
+/// Milliseconds from the epoch to the id, in all 41 bits, unsigned.
 pub const fn ms_of(id: i64) -> u64 {
     id as u64 >> TIME_SHIFT
 }
@@ -75,12 +75,12 @@ pub const fn shard_of(id: i64) -> Shard {
     Shard((id as u64 >> SHARD_SHIFT) as u16 & SHARD_MAX)
 }
 
-/// The sequence's value, `ms << 10 | seq`, that stands for an id.
+/// The value of the sequence, `ms << 10 | seq`, that corresponds to an id.
 pub const fn value_of(id: i64) -> i64 {
     (ms_of(id) as i64) << SEQ_BITS | seq_of(id).0 as i64
 }
 
-/// The id in `shard` that a sequence's value, at least 0, stands for.
+/// The id in `shard` that corresponds to a value of its sequence, which must be at least 0.
 pub const fn id_of(value: i64, shard: Shard) -> i64 {
     pack((value >> SEQ_BITS) as u64, shard, Seq(value as u16 & SEQ_MAX))
 }
@@ -89,8 +89,7 @@ pub const fn seq_of(id: i64) -> Seq {
     Seq(id as u16 & SEQ_MAX)
 }
 
-/// A shard number for `key`: `key` modulo `shards`, never negative.
-/// `None` where `shards` is not 1 to 8192.
+/// The shard of `key`: `key` modulo `shards`, never negative. `None` if `shards` is not 1 to 8192.
 pub const fn shard_for(key: i64, shards: i32) -> Option<Shard> {
     if 1 <= shards && shards <= SHARD_MAX as i32 + 1 {
         Some(Shard(key.rem_euclid(shards as i64) as u16))
@@ -111,7 +110,7 @@ mod tests {
         assert_eq!((ms_of(id), shard_of(id), seq_of(id)), (ms, shard, seq));
     }
 
-    /// The first three rows of ids are the published write-ups' own examples, checked by hand.
+    /// The first three rows are the examples of the published write-ups, checked by hand.
     #[test]
     fn worked_examples() {
         check(1_387_263_000, 31341 % 2000, 5001 % 1024, 11637205501278089);

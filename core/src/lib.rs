@@ -1,15 +1,15 @@
-//! The parts of `instagram_id` that know nothing of PostgreSQL: they build and are tested in seconds.
+//! The parts of `instagram_id` that do not depend on PostgreSQL. They build and run their tests in seconds.
 //!
 //! - [`layout`]: the bits of an id
-//! - [`epoch`]: time, as PostgreSQL counts it and as ids do
-//! - [`tick`]: the rule that makes a sequence a logical clock
-//! - [`fleet`]: a model of a server that follows the rule, for property tests and the fuzzer
-//! - [`shortcode`]: an id in digits of 64, as links carry it
-//! - [`original`]: what a PL/pgSQL function after the published design says of its ids
+//! - [`epoch`]: PostgreSQL's time and the time in ids
+//! - [`hlc`]: the hybrid logical clock that generates ids
+//! - [`model`]: a model of a server with such a sequence, for property tests and the fuzzer
+//! - [`shortcode`]: an id as a short code in base 64, as in links
+//! - [`plpgsql`]: reads shard, sequence and epoch from the body of the published PL/pgSQL function
 
 pub mod epoch;
-pub mod fleet;
+pub mod hlc;
 pub mod layout;
-pub mod original;
+pub mod model;
+pub mod plpgsql;
 pub mod shortcode;
-pub mod tick;

@@ -1,32 +1,32 @@
-//! Short codes: an id as links carry it, in digits of 64.
+//! Short codes: an id in base 64, as in links.
 //!
-//! The id is read as the unsigned number that it is and written most significant digit first, without leading zeros,
-//! which are `A`s: at most eleven characters. Codes do not sort as their ids do.
+//! The id is read as an unsigned number and written most significant digit first, without leading zeros (`A`s), in
+//! eleven characters at most. Codes do not sort in the order of their ids.
 //!
-//! Pure arithmetic; nothing here knows of PostgreSQL.
+//! Pure arithmetic, independent of PostgreSQL.
 
-/// The digits 0 to 63: those of base64 for URLs (RFC 4648, section 5).
+/// The digits 0 to 63, in the URL-safe alphabet of base64 (RFC 4648, section 5).
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 const BITS: u32 = DIGITS.len().ilog2();
 
-/// What keeps a text from being a short code.
+/// Why a text is not a short code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Malformed {
     Empty,
-    /// A character that is no digit.
+    /// A character that is not a digit.
     NoDigit(char),
-    /// It stands for a number of more than 64 bits.
+    /// The number has more than 64 bits.
     Overflow,
 }
 
-/// The short code of an id. That of 0 is one digit, `A`.
+/// The short code of an id. For 0 it is one digit, `A`.
 pub fn encode(id: i64) -> String {
     let digits = (u64::BITS - (id as u64).leading_zeros()).div_ceil(BITS).max(1);
     let digit = |place| DIGITS[(id as u64 >> (place * BITS)) as usize % DIGITS.len()];
     (0..digits).rev().map(|place| char::from(digit(place))).collect()
 }
 
-/// The id that a short code stands for. Leading `A`s add nothing.
+/// The id of a short code. Leading `A`s add nothing.
 pub fn decode(code: &str) -> Result<i64, Malformed> {
     if code.is_empty() {
         return Err(Malformed::Empty);
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(decode(code), Ok(id));
     }
 
-    /// Published posts: their media ids, and the codes in their links.
+    /// Published posts: their media ids and the codes in their links.
     #[test]
     fn published_codes() {
         check(2236262423948874256, "B8IzNOMBtIQ");
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(decode("QAAAAAAAAAA"), Err(Malformed::Overflow)); // 2^64
         assert_eq!(decode("BAAAAAAAAAAA"), Err(Malformed::Overflow)); // 2^66
         assert_eq!(decode("BAAAAAAAAAAAAAAAAAAAAAAAAAA"), Err(Malformed::Overflow));
-        // What is no number at all is not too large a one.
+        // A character that is not a digit is reported before an overflow.
         assert_eq!(decode("QAAAAAAAAAA!"), Err(Malformed::NoDigit('!')));
     }
 
@@ -101,7 +101,7 @@ mod tests {
             prop_assert_eq!(decode(&code), Ok(id));
         }
 
-        /// Whatever the text, it is a code of the id that it decodes to, but for leading zeros.
+        /// A valid code is the code of the id that it decodes to, except for leading zeros.
         #[test]
         fn every_code_survives_the_round_trip(code in "[A-Za-z0-9_-]{1,13}") {
             if let Ok(id) = decode(&code) {

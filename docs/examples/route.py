@@ -1,8 +1,8 @@
-"""Puts photos into the shard of their user, wherever that is, and reads them back by their ids.
+"""Inserts photos into the shard of their user, and reads them back by their ids.
 
     route.py MAP USER TITLE...      MAP is the map's database: "host=a.example.net dbname=map"
 
-With psycopg 3. For each photo it prints its id, the server's name, the user and the title.
+Uses psycopg 3. For each photo it prints the id, the name of the server, the user and the title.
 """
 
 import sys
@@ -10,26 +10,26 @@ import time
 
 import psycopg
 
-SHARDS = 2000  # all logical shards, a number that was chosen once
-FRESH = 2.0  # seconds for which a copy of the map is good
-PATIENCE = 5.0  # seconds in which a shard that is moving should have arrived
-PAUSE = 0.02  # seconds from try to try
+SHARDS = 2000  # number of logical shards; never changes
+FRESH = 2.0  # seconds after which the map is read again
+PATIENCE = 5.0  # seconds to wait for a shard that is being moved
+PAUSE = 0.02  # seconds between attempts
 
-READ_ONLY = "25006"  # the shard is moving or has moved
-LOST = (None, "57P01", "57P02", "57P03")  # the server has said nothing, or that it stops or starts
+READ_ONLY = "25006"  # the shard is being moved or has moved
+LOST = (None, "57P01", "57P02", "57P03")  # no answer from the server, or it is stopping or starting
 
 
 class Router:
     def __init__(self, map_conninfo):
         self.map_conninfo = map_conninfo
-        self.version = 0  # the largest that was seen in the map
+        self.version = 0  # largest version read from the map
         self.server_of = {}  # by shard
         self.conninfo_of = {}  # by server
         self.read_at = None
         self.connections = {}  # by conninfo
 
     def add_photo(self, user, title):
-        """The id comes first. With it the insert may be tried again, even if a lost connection hides that it was done."""
+        """Generates the id first: then the insert can be retried, even if it was committed already."""
         shard = shard_of_user(user)
         (photo_id,) = self.run(shard, lambda on: on.execute("SELECT next_id(%s)", [shard]).fetchone())
         insert = f"INSERT INTO insta{shard}.photos (id, user_id, title) VALUES (%s, %s, %s) ON CONFLICT (id) DO NOTHING"
@@ -42,7 +42,7 @@ class Router:
         return self.run(shard, lambda on: on.execute(select, [photo_id]).fetchone())
 
     def run(self, shard, work):
-        """Does the work in a transaction on the shard's server. If the shard moves away, once more where it is then."""
+        """Does the work in a transaction on the shard's server. If the shard has moved, retries on its new server."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
@@ -64,11 +64,11 @@ class Router:
         except psycopg.OperationalError:
             if not self.server_of:
                 raise
-            # The map is out of reach. What we have of it is good until a shard moves.
+            # The map is unavailable. The copy is valid until a shard moves.
         self.read_at = time.monotonic()
 
     def read_map(self):
-        """Reads what is newer in the map. The few servers are read whole, and last: each shard's is among them then."""
+        """Reads new versions from the map, and then all servers, so that the server of each shard is among them."""
         the_map = self.connect(self.map_conninfo)
         newer = "SELECT shard, server, version FROM shard_map.shards WHERE version > %s ORDER BY version"
         changes = the_map.execute(newer, [self.version]).fetchall()

@@ -1,7 +1,7 @@
-//! Puts photos into the shard of their user, wherever that is, and reads them back by their ids.
+//! Inserts photos into the shard of their user, and reads them back by their ids.
 //!
-//! `route MAP USER TITLE...`, where MAP is the map's database: `"host=a.example.net dbname=map"`. With the crate
-//! `postgres`. For each photo it prints its id, the server's name, the user and the title.
+//! `route MAP USER TITLE...`, where MAP is the map's database: `"host=a.example.net dbname=map"`. Uses the crate
+//! `postgres`. For each photo it prints the id, the name of the server, the user and the title.
 
 use postgres::error::SqlState;
 use postgres::{Client, Error, NoTls, Transaction};
@@ -9,19 +9,19 @@ use std::collections::HashMap;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// All logical shards, a number that was chosen once.
+/// Number of logical shards; never changes.
 const SHARDS: i64 = 2000;
-/// For so long a copy of the map is good.
+/// Time after which the map is read again.
 const FRESH: Duration = Duration::from_secs(2);
-/// Within this a shard that is moving should have arrived.
+/// Time to wait for a shard that is being moved.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// From try to try.
+/// Time between attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
 struct Router {
     map_conninfo: String,
-    /// The largest that was seen in the map.
+    /// Largest version read from the map.
     version: i64,
     server_of: HashMap<i32, String>,
     /// By server.
@@ -32,7 +32,7 @@ struct Router {
 }
 
 impl Router {
-    /// The id comes first. With it the insert may be tried again, even if a lost connection hides that it was done.
+    /// Generates the id first: then the insert can be retried, even if it was committed already.
     fn add_photo(&mut self, user: i64, title: &str) -> Result<i64, Error> {
         let shard = shard_of_user(user);
         let id: i64 = self.run(shard, |on| Ok(on.query_one("SELECT next_id($1)", &[&shard])?.get(0)))?;
@@ -50,7 +50,7 @@ impl Router {
         Ok((row.get(0), row.get(1)))
     }
 
-    /// Does the work in a transaction on the shard's server. If the shard moves away, once more where it is then.
+    /// Does the work in a transaction on the shard's server. If the shard has moved, retries on its new server.
     fn run<T>(
         &mut self,
         shard: i32,
@@ -88,12 +88,12 @@ impl Router {
         {
             return Err(error);
         }
-        // Where the map is out of reach, what we have of it is good until a shard moves.
+        // If the map is unavailable, the copy is valid until a shard moves.
         self.read_at = Some(Instant::now());
         Ok(())
     }
 
-    /// Reads what is newer in the map. The few servers are read whole, and last: each shard's is among them then.
+    /// Reads new versions from the map, and then all servers, so that the server of each shard is among them.
     fn read_map(&mut self) -> Result<(), Error> {
         let (conninfo, version) = (self.map_conninfo.clone(), self.version);
         let map = self.connect(&conninfo)?;
@@ -116,8 +116,8 @@ impl Router {
     }
 }
 
-/// Whether the shard is moving or has moved, or the connection is lost: the server has said nothing, or that it stops or
-/// starts.
+/// Whether the shard is being moved or has moved, or the connection is lost: no answer from the server, or it is
+/// stopping or starting.
 fn may_pass(error: &Error) -> bool {
     error.code().is_none_or(|code| {
         *code == SqlState::READ_ONLY_SQL_TRANSACTION || ["57P01", "57P02", "57P03"].contains(&code.code())

@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
-# Puts photos into the shard of their user, wherever that is, and reads them back by their ids.
+# Inserts photos into the shard of their user, and reads them back by their ids.
 #
 #   route.sh MAP USER TITLE...      MAP is the map's database: "host=a.example.net dbname=map"
 #
-# With psql. It asks the map each time. For each photo it prints its id, the server's name, the user and the title.
+# Uses psql, and reads the map for each query. For each photo it prints the id, the server, the user and the title.
 set -euo pipefail
 
-SHARDS=2000  # all logical shards, a number that was chosen once
-PATIENCE=5   # seconds in which a shard that is moving should have arrived
-PAUSE=0.02   # seconds from try to try
+SHARDS=2000  # number of logical shards; never changes
+PATIENCE=5   # seconds to wait for a shard that is being moved
+PAUSE=0.02   # seconds between attempts
 
 errors=$(mktemp)
 trap 'rm -f "$errors"' EXIT
 
-# ask CONNINFO SQL [NAME=VALUE...]: what psql answers, without an ornament. Returns 2 where the connection is lost.
+# ask CONNINFO SQL [NAME=VALUE...]: prints the rows, unaligned. Returns 2 if the connection is lost.
 ask() {
     local conninfo=$1 sql=$2
     shift 2
     psql -X -q -A -t -F ' ' -v ON_ERROR_STOP=1 -v VERBOSITY=verbose "${@/#/--set=}" "$conninfo" <<<"$sql" 2>"$errors"
 }
 
-# on_shard SHARD SQL [NAME=VALUE...]: the same where the shard is. If it moves away, once more where it is then.
+# on_shard SHARD SQL [NAME=VALUE...]: the same on the shard's server. If the shard has moved, retries on its new server.
 on_shard() {
     local shard=$1 deadline=$((SECONDS + PATIENCE)) status place conninfo
     shift
@@ -34,7 +34,7 @@ on_shard() {
             answer=$(ask "$conninfo" "$@") || status=$?
         fi
         if [ "$status" = 0 ]; then return; fi
-        # It moves, or has moved, where the server says 25006.
+        # 25006 means that the shard is being moved or has moved.
         if { [ "$status" != 2 ] && ! grep -q ' 25006: ' "$errors"; } || [ "$SECONDS" -gt "$deadline" ]; then
             cat "$errors" >&2
             exit "$status"
@@ -47,7 +47,7 @@ map=$1 user=$2
 shift 2
 for title in "$@"; do
     shard=$((user % SHARDS)) # shard_for(user, 2000)
-    # The id comes first. With it the insert may be tried again, even if a lost connection hides that it was done.
+    # Generates the id first: then the insert can be retried, even if it was committed already.
     on_shard "$shard" "SELECT next_id($shard)"
     id=$answer
     on_shard "$shard" "INSERT INTO insta$shard.photos (id, user_id, title) VALUES ($id, $user, :'title')

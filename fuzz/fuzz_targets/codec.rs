@@ -1,4 +1,4 @@
-//! The bits of an id and the arithmetic of time, against the specification in numbers that cannot overflow.
+//! Compares the bits of ids and the time arithmetic with the specification, computed in numbers that cannot overflow.
 #![no_main]
 
 #[allow(dead_code)]
@@ -51,7 +51,7 @@ fn check(data: &mut Unstructured) -> Result<()> {
     let code = shortcode::encode(id);
     assert_eq!(code, spec::id_to_shortcode(id));
     assert_eq!(shortcode::decode(&code), Ok(id));
-    // Often one that is a code, or would be with a character less.
+    // Often a valid code, or one with a character too many.
     let text = match data.int_in_range(0..=2u8)? {
         0 => data.arbitrary::<String>()?,
         1 => format!("{}{code}", data.choose(&["", "A", "AAAAAAAAAAAA", "B", "P", "Q", "_", "=", "é"])?),
@@ -65,10 +65,10 @@ fn check(data: &mut Unstructured) -> Result<()> {
     Ok(())
 }
 
-/// The digits of short codes, and some others.
+/// The digits of short codes and a few other characters.
 const DIGITS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_+=é";
 
-/// Any timestamptz, or one near another or near the edges of the field that starts there.
+/// Any timestamptz, or one near `near`, or one near the edges of the time field that starts there.
 fn time(data: &mut Unstructured, near: i64) -> Result<i64> {
     let field = [0, spec::POSITIVE_MS * 1000, spec::FIELD_MS * 1000];
     let edges = [spec::INFINITY, spec::MINUS_INFINITY, spec::FIRST_TIME, spec::LAST_TIME];

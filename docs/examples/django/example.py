@@ -1,4 +1,4 @@
-"""Puts photos into two shards and reads them back, after `manage.py migrate --database=insta5` and `=insta6`."""
+"""Inserts photos into two shards and reads them back, after `manage.py migrate --database=insta5` and `=insta6`."""
 
 import os
 from datetime import timedelta

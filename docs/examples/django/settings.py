@@ -14,9 +14,9 @@ SERVER = {
 
 
 def shard(number):
-    """A logical shard is a schema, and one of Django's databases. Only that schema is in its search_path: with public
-    behind it migrate would find the table django_migrations of `default` there, and think that all is done. Tests
-    make a database for each of Django's; without a name of its own only the first would be migrated."""
+    """A logical shard is a schema, and one of Django's databases. Its search_path has only that schema: with public
+    in it, migrate would find the table django_migrations of `default` there, and do nothing. Tests create a database
+    for each of Django's databases; these need different names, or only the first would be migrated."""
     options = {"options": f"-c search_path=insta{number}"}
     return {**SERVER, "OPTIONS": options, "TEST": {"NAME": f"test_insta{number}"}}
 

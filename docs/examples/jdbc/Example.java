@@ -1,4 +1,4 @@
-// Puts photos into shard 5 and reads them back, with JDBC alone.
+// Inserts photos into shard 5 and reads them back, with JDBC alone.
 //
 //     java -cp /usr/share/java/postgresql.jar Example.java jdbc:postgresql://localhost/app?user=app
 
@@ -25,7 +25,7 @@ class Example {
         return (int) (id >>> 10) & 8191;
     }
 
-    /** Ids of a shard, fetched a block at a time, for rows that get their ids here. */
+    /** Ids of a shard, fetched in blocks, for rows whose ids the application sets. */
     static class Ids {
         private static final int BLOCK = 50;
         private final DataSource source;
@@ -44,11 +44,11 @@ class Example {
             return block.nextLong();
         }
 
-        /** Not in the caller's transaction: after a crash before its commit the block could be given once more. */
+        /** Not in the caller's transaction: after a crash before its commit the block could be issued again. */
         private PrimitiveIterator.OfLong fetch() throws SQLException {
             try (Connection connection = source.getConnection(); // in autocommit
                     PreparedStatement select = connection.prepareStatement("SELECT next_ids(?, ?)")) {
-                select.setInt(1, shard); // for a long there is no such function
+                select.setInt(1, shard); // there is no such function for a long
                 select.setInt(2, BLOCK);
                 LongStream.Builder ids = LongStream.builder();
                 ResultSet rows = select.executeQuery();
@@ -69,7 +69,7 @@ class Example {
         }
     }
 
-    /** The default makes the id. RETURN_GENERATED_KEYS would return all columns; the name asks for the id alone. */
+    /** The default generates the id. RETURN_GENERATED_KEYS would return all columns; the name requests only the id. */
     static long insert(Connection connection, String title) throws SQLException {
         String sql = "INSERT INTO insta5.photos (title) VALUES (?)";
         try (PreparedStatement insert = connection.prepareStatement(sql, new String[] {"id"})) {
@@ -81,7 +81,7 @@ class Example {
         }
     }
 
-    /** Ids come from blocks, so they are known before the batch is sent. */
+    /** The ids come from blocks, so they are known before the batch is sent. */
     static void insertMany(Connection connection, Ids ids, int count) throws SQLException {
         String sql = "INSERT INTO insta5.photos (id, title) VALUES (?, ?)";
         try (PreparedStatement insert = connection.prepareStatement(sql)) {
@@ -121,7 +121,7 @@ class Example {
         }
     }
 
-    /** What one Ids gives is in order. Between two of them a later id may be a smaller one. */
+    /** The ids of one instance are in order. With two instances a later id may be smaller. */
     static void showOrder(DataSource source) throws SQLException {
         Ids here = new Ids(source, 5);
         Ids there = new Ids(source, 5);

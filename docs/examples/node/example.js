@@ -1,4 +1,4 @@
-// Puts photos into shard 5 and reads them back, after `npx node-pg-migrate up`.
+// Inserts photos into shard 5 and reads them back, after `npx node-pg-migrate up`.
 
 import assert from 'node:assert/strict';
 import pg from 'pg';
@@ -10,7 +10,7 @@ try {
   const { rows: [first] } = await db.query("INSERT INTO insta5.photos (title) VALUES ('first') RETURNING id");
   console.log('an id is a', typeof first.id);
 
-  // The same in SQL and here.
+  // SQL and JavaScript decode it alike.
   const { rows: [sql] } = await db.query(
     'SELECT id_time($1) AS time, id_shard($1) AS shard, id_floor(id_time($1)) AS floor, id_to_shortcode($1) AS code',
     [first.id],
@@ -20,7 +20,7 @@ try {
   assert.equal(floorOf(sql.time), sql.floor);
   console.log('shard', shardOf(first.id), '| made now:', Math.abs(Date.now() - timeOf(first.id)) < 60_000);
 
-  // A number of JavaScript is another id, and so is a number in JSON.
+  // A number in JavaScript or in JSON is rounded to another id.
   const id = '1671372309237077023';
   console.log(id, 'as a number is', BigInt(Number(id)).toString());
   const { rows: [json] } = await db.query(
@@ -31,12 +31,12 @@ try {
   console.log('JSON:', JSON.parse(json.wrong).id, 'but', JSON.parse(json.right).id);
   console.log('JSON from here:', JSON.stringify({ id }));
 
-  // What links carry.
+  // The short code, for links.
   const { rows: [link] } = await db.query('SELECT id FROM insta5.photos WHERE id = shortcode_to_id($1)', [sql.code]);
   assert.equal(link.id, first.id);
   console.log('short code:', sql.code.length, 'characters, and back');
 
-  // Many, in order.
+  // Many rows, in order.
   const titles = Array.from({ length: 1000 }, (_, n) => `photo ${n}`);
   await db.query('INSERT INTO insta5.photos (title) SELECT unnest($1::text[])', [titles]);
   const { rows } = await db.query(

@@ -1,4 +1,4 @@
-# Puts photos into shard 5 and reads them back, after `ruby tasks.rb migrate`. In Rails the connection is in
+# Inserts photos into shard 5 and reads them back, after `ruby tasks.rb migrate`. In Rails the connection is in
 # config/database.yml.
 
 require "active_record"

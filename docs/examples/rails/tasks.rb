@@ -1,7 +1,7 @@
-# What `rails db:migrate`, `db:schema:dump` and `db:schema:load` do in an application whose config/application.rb says
+# Does what `rails db:migrate`, `db:schema:dump` and `db:schema:load` do in an application with this config/application.rb:
 #
 #     config.active_record.schema_format = :sql   # schema.rb has neither schemas nor shards
-#     config.active_record.dump_schemas = :all    # or the extension is missing, where schema_search_path is set
+#     config.active_record.dump_schemas = :all    # needed for the extension if schema_search_path is set
 #
 #     ruby tasks.rb migrate|dump|load
 

@@ -1,4 +1,4 @@
-"""Puts photos into shard 5 and reads them back, after `alembic upgrade head`."""
+"""Inserts photos into shard 5 and reads them back, after `alembic upgrade head`."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -12,7 +12,7 @@ with Session(engine) as session:
     session.add(first)
     session.flush()  # INSERT ... RETURNING id
 
-    # Many: ids first. Where the database makes them, SQLAlchemy inserts rows one by one, to know which id is whose.
+    # Many rows: fetch the ids first. Otherwise SQLAlchemy inserts rows one by one, to match ids and objects.
     ids = session.scalars(select(func.next_ids(5, 1000)))
     session.add_all([Photo(id=id, title=f"photo {n}") for n, id in enumerate(ids)])
     session.commit()

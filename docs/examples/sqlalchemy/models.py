@@ -12,6 +12,6 @@ class Base(DeclarativeBase):
 class Photo(Base):
     __tablename__ = "photos"
 
-    # A server_default makes it no serial. With the schema in it, it is the same in every search_path.
+    # With a server_default it is not a serial. The schema makes it independent of search_path.
     id: Mapped[int] = mapped_column(BigInteger, primary_key=True, server_default=text("insta5.next_id()"))
     title: Mapped[str] = mapped_column(Text)

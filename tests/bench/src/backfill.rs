@@ -1,4 +1,4 @@
-//! What an id of the past costs beside `row_number()` over the same window.
+//! The cost of `backfill_id()`, compared with `row_number()` over the same window.
 
 use crate::goals::{Goal, at_most};
 use instagram_id_live::{Server, cpu_time, length, middle, one, setup};
@@ -8,7 +8,7 @@ pub fn goals() -> Vec<Goal> {
     let mut client = server.connect();
     setup(&mut client);
     let rows = length(200_000, 2_000_000);
-    // In no order, a few rows to a millisecond.
+    // In random order, with a few rows in each millisecond.
     client
         .batch_execute(&format!(
             "CREATE TABLE staging AS

@@ -1,4 +1,4 @@
-//! What a call costs in CPU time: of the makers of ids, where the format's limit does not bind, and of the decoders.
+//! The CPU time of a call: of the id generators, below the format's limit, and of the decoders.
 
 use crate::contestants::{Contestant, SEQUENCES};
 use crate::rounds::Rounds;
@@ -6,7 +6,7 @@ use crate::session::Session;
 use instagram_id_live::Server;
 use postgres::Statement;
 
-/// Nanoseconds of CPU time a call, from as many sequences in turns that none comes near to the limit.
+/// Nanoseconds of CPU time per call, with calls spread over so many sequences that none comes near the limit.
 pub fn of_makers(server: &Server, rounds: usize, contestants: &[Contestant]) -> Rounds<Contestant> {
     const ROWS: usize = 5000;
     let mut session = Session::of(server.connect());
@@ -14,7 +14,7 @@ pub fn of_makers(server: &Server, rounds: usize, contestants: &[Contestant]) -> 
         .iter()
         .map(|&contestant| {
             let calls: Vec<String> = (0..SEQUENCES).map(|n| contestant.call(n)).collect();
-            // The planner leaves out no column that is volatile.
+            // The planner does not remove volatile columns.
             let all_of_them = format!("SELECT {} FROM generate_series(1, {ROWS}) OFFSET 0", calls.join(", "));
             (contestant, session.prepare(&format!("SELECT count(*) FROM ({all_of_them}) AS made")))
         })
@@ -25,13 +25,13 @@ pub fn of_makers(server: &Server, rounds: usize, contestants: &[Contestant]) -> 
     })
 }
 
-/// A decoder, or the expression that does the same by hand.
+/// A decoder, or an expression that computes the same.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Decoding {
     pub expression: &'static str,
 }
 
-/// Each function of the extension beside the same arithmetic inline.
+/// Each decoder of the extension, and the same arithmetic inline.
 pub const DECODERS: [[Decoding; 2]; 3] = [
     of("id_time(id)", "to_timestamp(((id >> 23) + 1314220021721)::float8 / 1000)"),
     of("id_shard(id)", "((id >> 10) & 8191)::int"),
@@ -42,7 +42,7 @@ const fn of(ours: &'static str, inline: &'static str) -> [Decoding; 2] {
     [Decoding { expression: ours }, Decoding { expression: inline }]
 }
 
-/// Nanoseconds of CPU time of an expression, less what a plain column costs in its place.
+/// Nanoseconds of CPU time of an expression, minus those of a plain column in its place.
 pub fn of_decoders(server: &Server, rounds: usize) -> Rounds<Decoding> {
     const ROWS: usize = 50_000;
     const TIMES: usize = 50;

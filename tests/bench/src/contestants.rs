@@ -1,11 +1,11 @@
-//! What makes ids in PostgreSQL.
+//! The ways to generate ids in PostgreSQL.
 
 use instagram_id_live::{ORIGINAL_EPOCH_MS, original_function};
 use postgres::Client;
 use postgres::types::{FromSql, Type};
 use std::error::Error;
 
-/// The shards, and as many sequences for each contestant that has some, numbered from 0.
+/// The number of shards, and of sequences for each contestant that uses some, numbered from 0.
 pub const SEQUENCES: usize = 200;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +40,7 @@ impl Contestant {
         }
     }
 
-    /// An expression that makes an id, from the sequence of this number.
+    /// An expression that generates an id, from the sequence of this number.
     pub fn call(self, n: usize) -> String {
         match self {
             NextId => format!("next_id({n})"),
@@ -67,7 +67,7 @@ impl Contestant {
     }
 }
 
-/// Makes the sequences of all contestants, and their functions.
+/// Creates the sequences and functions of all contestants.
 pub fn set_up(client: &mut Client) {
     client.batch_execute("CREATE EXTENSION instagram_id; CREATE SCHEMA plain").unwrap();
     for n in 0..SEQUENCES {
@@ -86,7 +86,7 @@ pub fn set_up(client: &mut Client) {
     }
 }
 
-/// An id of either type, as the bits that it was sent as.
+/// An id of either type, as the bits that the server sent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id(pub u128);
 
@@ -100,9 +100,9 @@ impl<'a> FromSql<'a> for Id {
     }
 }
 
-/// How many of the ids have been made before, by the sessions' sequences.
+/// How many of the ids are duplicates, given the sequence of each session.
 pub fn duplicates(maker: Contestant, by_sequence: impl Iterator<Item = (usize, Vec<Id>)>) -> usize {
-    // Plain sequences all count from 1: what each has made is looked at by itself.
+    // Plain sequences all count from 1, so each is checked separately.
     let scope = |sequence| if maker == Nextval { sequence } else { 0 };
     let mut ids: Vec<(usize, Id)> = by_sequence
         .flat_map(|(sequence, ids)| ids.into_iter().map(move |id| (scope(sequence), id)))
@@ -122,6 +122,6 @@ mod tests {
         let ids = |ids: &[u128]| ids.iter().map(|id| Id(*id)).collect::<Vec<Id>>();
         let of = |maker| duplicates(maker, [(0, ids(&[1, 2, 2])), (1, ids(&[2, 3]))].into_iter());
         assert_eq!(of(NextId), 2);
-        assert_eq!(of(Nextval), 1); // the other sequence has a 2 of its own
+        assert_eq!(of(Nextval), 1); // the other sequence has its own 2
     }
 }

@@ -1,4 +1,4 @@
-//! What ids leave behind in WAL and in a session's memory.
+//! The WAL that ids write, and the memory that they use in a session.
 
 use crate::contestants::{Contestant, SEQUENCES};
 use crate::rounds::Rounds;
@@ -11,7 +11,7 @@ pub fn wal_of_a_million(server: &Server, rounds: usize, contestants: &[Contestan
     Rounds::of("WAL of a million ids", rounds, contestants, |contestant| {
         let call = contestant.call(5);
         client.batch_execute("CHECKPOINT").unwrap();
-        // What the first look at a page after a checkpoint writes.
+        // The full-page image after a checkpoint.
         one::<i64>(&mut client, &format!("SELECT count({call}) FROM generate_series(1, 100)"));
         let before: String = one(&mut client, "SELECT pg_current_wal_insert_lsn()::text");
         one::<i64>(&mut client, &format!("SELECT count({call}) FROM generate_series(1, 1000000)"));
@@ -19,14 +19,14 @@ pub fn wal_of_a_million(server: &Server, rounds: usize, contestants: &[Contestan
     })
 }
 
-/// Kilobytes by which a session has grown that has made ids from one sequence, and from all.
+/// Kilobytes by which a session grows when it generates ids from one sequence, and from all.
 #[derive(Clone, Copy)]
 pub struct Growth {
     pub one_sequence_kb: f64,
     pub all_sequences_kb: f64,
 }
 
-/// Each statement is prepared and run in a transaction of its own, and given up.
+/// Each statement is prepared, run in a transaction of its own, and deallocated.
 pub fn memory_of_a_session(
     server: &Server,
     rounds: usize,
@@ -39,7 +39,7 @@ pub fn memory_of_a_session(
             client.query_one(&format!("SELECT {}", contestant.call(n)), &[]).unwrap();
         };
         client.query_one("SELECT now()", &[]).unwrap();
-        // What all share is not among it, such as buffers.
+        // Shared memory, such as buffers, is not counted.
         let own_kb = || memory_of(pid, "RssAnon") as f64 / 1024.0;
         let before = own_kb();
         run(&mut client, 0);

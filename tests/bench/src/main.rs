@@ -1,13 +1,16 @@
-//! Measures instagram_id side by side with what else makes ids in PostgreSQL, and writes the figures into a page.
+//! Compares instagram_id with other ways to generate ids in PostgreSQL, and writes the figures into a page.
 //!
-//! `instagram_id_bench PAGE` starts a server of the PostgreSQL that `PG_CONFIG` names, into which the extension is
-//! installed, and writes its figures between this PostgreSQL's two marks in the page, and a plot beside that. `ROUNDS`
-//! (5) is how often each thing is measured, what is quick twice as often, single transactions three times as often, what
-//! takes long half as often; `ROWS` (5000000) how many rows are inserted, `IDS` (2048000) how many ids the sessions of a
-//! load make in bulk.
+//! `instagram_id_bench PAGE` starts a server of the PostgreSQL that `PG_CONFIG` names, which must have the extension
+//! installed. It writes its figures between the two marks of this PostgreSQL in the page, and a plot beside the page.
+//! These variables change the size:
 //!
-//! `instagram_id_bench --goals` measures only what has no table in the page, and prints how that stands to its goals;
-//! with `TORTURE=1`, on ten times the rows.
+//! - `ROUNDS` (5) is how often each measurement runs. Quick ones run twice as often, single transactions three times as
+//!   often, slow ones half as often.
+//! - `ROWS` (5000000) is how many rows are inserted.
+//! - `IDS` (2048000) is how many ids the sessions of a load generate in bulk.
+//!
+//! `instagram_id_bench --goals` runs only the measurements that have no table in the page, and prints the results
+//! compared with the goals; with `TORTURE=1`, on ten times the rows.
 
 mod backfill;
 mod calls;
@@ -32,7 +35,7 @@ use instagram_id_live::{Server, one};
 use page::Page;
 use results::Results;
 
-/// Beside PostgreSQL's defaults: room enough that neither a checkpoint nor autovacuum comes in between.
+/// Changes to PostgreSQL's defaults, so that neither a checkpoint nor autovacuum runs during a measurement.
 const SETTINGS: [(&str, &str); 6] = [
     ("shared_buffers", "1GB"),
     ("max_wal_size", "16GB"),

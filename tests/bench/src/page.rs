@@ -1,4 +1,4 @@
-//! The page of the figures, and its part for one PostgreSQL.
+//! The page with the figures, and its part for one PostgreSQL.
 
 use crate::calls::DECODERS;
 use crate::contestants::{Contestant, SEQUENCES};
@@ -14,7 +14,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The page, and where in it the figures of one PostgreSQL belong.
+/// The page, and the place in it for the figures of one PostgreSQL.
 pub struct Page {
     path: PathBuf,
     before: String,
@@ -34,7 +34,7 @@ impl Page {
         Page { path: path.into(), before: text[..begins + begin.len()].into(), after: text[ends..].into() }
     }
 
-    /// Writes the figures into it, and a plot beside it.
+    /// Writes the figures into the page, and a plot beside it.
     pub fn write(&self, results: &Results) {
         let plot = format!("benchmarks-{}.svg", results.major);
         fs::write(self.path.with_file_name(&plot), plot::of(results)).unwrap();
@@ -47,14 +47,14 @@ fn figures(results: &Results, plot: &str) -> String {
     let mut section = |title: &str, table: Table| {
         writeln!(text, "### {title}, PostgreSQL {}\n\n{table}", results.major).unwrap();
     };
-    section("What we hold ourselves to", held_to(results));
+    section("Goals", goals_table(results));
     section("CPU time of a call", calls(results));
     section("Decoders", decoders(results));
-    section("Ids a second in bulk", in_bulk(results));
-    section("Ids a second, one a transaction", one_a_transaction(results));
+    section("Ids per second in bulk", in_bulk(results));
+    section("Ids per second, one per transaction", one_a_transaction(results));
     section(&format!("{} rows", thousands(results.rows as f64)), tables(results));
     section("WAL and memory", footprint(results));
-    section("As shards grow to 8,192", shards(results));
+    section("CPU time with up to 8,192 shards", shards(results));
     format!("{}\n\n![The figures of PostgreSQL {}]({plot})\n\n{text}", machine(results), results.major)
 }
 
@@ -71,8 +71,8 @@ fn machine(results: &Results) -> String {
     let settings: Vec<String> =
         crate::SETTINGS.iter().map(|(name, value)| format!("{name} = {value}")).collect();
     format!(
-        "PostgreSQL {}, instagram_id {}, {}, {} rounds. {} with {cores} cores and {:.0} GiB, {}, Linux {}. Settings beside the \
-         defaults: {}.",
+        "PostgreSQL {}, instagram_id {}, {}, {} rounds. {} with {cores} cores and {:.0} GiB, {}, Linux {}. Settings that differ \
+         from the defaults: {}.",
         results.version,
         results.extension,
         String::from_utf8_lossy(&date.stdout).trim(),
@@ -85,10 +85,10 @@ fn machine(results: &Results) -> String {
     )
 }
 
-fn held_to(results: &Results) -> Table {
-    let mut table = Table::new(&["what", "held to", "aim", "measured", "verdict"]);
+fn goals_table(results: &Results) -> Table {
+    let mut table = Table::new(&["figure", "goal", "target", "measured", "result"]);
     for goal in goals::of(results) {
-        table.row([&goal.what, &goal.bound(), &goal.aim(), &goals::short(goal.measured), goal.verdict()]);
+        table.row([&goal.what, &goal.bound(), &goal.target(), &goals::short(goal.measured), goal.verdict()]);
     }
     table
 }
@@ -103,12 +103,12 @@ fn calls(results: &Results) -> Table {
             &results.calls.ratio(maker, Contestant::Original).to_string(),
         ]);
     }
-    table.note(&format!("{SEQUENCES} sequences in turns, in one statement."));
+    table.note(&format!("Measured over {SEQUENCES} sequences in turn, in one statement."));
     table
 }
 
 fn decoders(results: &Results) -> Table {
-    let mut table = Table::new(&["function", "ns", "the same inline", "ns", "ratio"]);
+    let mut table = Table::new(&["function", "ns", "the same expression inline", "ns", "ratio"]);
     for [ours, inline] in DECODERS {
         table.row([
             &format!("`{}`", ours.expression),
@@ -137,15 +137,15 @@ fn in_bulk(results: &Results) -> Table {
         let lowest = share.of_one(ours).iter().copied().fold(1.0, f64::min);
         let busy = |maker| runs.each(|run| run.busy_cores).median(maker);
         table.note(&format!(
-            "{} on one sequence: `insta5.next_id()` reaches {:.4} of the limit (in its worst round {lowest:.4}), with \
-             {:.2} cores busy for it in the server; `nextval` takes {:.2}.",
+            "{} on one sequence: `insta5.next_id()` reaches {:.4} of the limit (worst round: {lowest:.4}) and uses \
+             {:.2} cores in the server. `nextval` uses {:.2}.",
             if sessions == 1 { "1 session".into() } else { format!("{sessions} sessions") },
             share.median(ours),
             busy(ours),
             busy(Contestant::Nextval),
         ));
     }
-    table.note(&format!("The limit of one sequence is {} ids a second.", thousands(LIMIT)));
+    table.note(&format!("The limit of one sequence is {} ids per second.", thousands(LIMIT)));
     table
 }
 
@@ -161,8 +161,8 @@ fn one_a_transaction(results: &Results) -> Table {
         table.row([load.to_string()].into_iter().chain(cells));
     }
     table.note(
-        "Transactions a second by pgbench, with prepared statements, and their ratio to those of `nextval` in the same round. \
-         With one session, client and server take turns on idle cores, and waking these is most of the time.",
+        "Transactions per second by pgbench, with prepared statements, and their ratio to `nextval` in the same round. With one \
+         session, client and server run in turn on idle cores, and most of the time is spent waking these.",
     );
     table
 }
@@ -174,10 +174,10 @@ fn by_load(results: &Results) -> Table {
 }
 
 fn tables(results: &Results) -> Table {
-    let range = format!("{} greatest keys, ms", thousands(RANGE as f64));
+    let range = format!("read of the {} greatest keys, ms", thousands(RANGE as f64));
     let columns =
-        ["key", "INSERT, s", "ratio to bigserial", "its CPU time, s", "COPY, s", "ratio to bigserial"];
-    let sizes = ["table, MB", "index, MB", "row by key, µs", range.as_str()];
+        ["key", "INSERT, s", "ratio to bigserial", "CPU time of INSERT, s", "COPY, s", "ratio to bigserial"];
+    let sizes = ["table, MB", "index, MB", "read of a row by key, µs", range.as_str()];
     let mut table = Table::new(&[&columns[..], &sizes[..]].concat());
     let insert = results.of_tables(|filled| filled.insert_seconds);
     let copy = results.of_tables(|filled| filled.copy_seconds);
@@ -204,8 +204,9 @@ fn tables(results: &Results) -> Table {
 }
 
 fn footprint(results: &Results) -> Table {
-    let all = format!("session that has used {SEQUENCES} sequences, kB");
-    let columns = ["", "WAL of a million ids, bytes", "session that has used one, kB", all.as_str()];
+    let all = format!("memory of a session that has used {SEQUENCES} sequences, kB");
+    let columns =
+        ["", "WAL of a million ids, bytes", "memory of a session that has used one, kB", all.as_str()];
     let mut table = Table::new(&columns);
     for maker in results.contestants() {
         table.row([
@@ -216,14 +217,14 @@ fn footprint(results: &Results) -> Table {
         ]);
     }
     table.note(
-        "Where a statement names a function, the parser looks at all functions of that name, and PostgreSQL keeps them: \
-         `next_id` has some hundreds here, a megabyte of them.",
+        "When a statement names a function, the parser looks up all functions of that name, and PostgreSQL caches them. Here these \
+         are some hundreds of functions `next_id`, which take a megabyte.",
     );
     table
 }
 
 fn shards(results: &Results) -> Table {
-    let mut table = Table::new(&["called in turns", "next_id(n), ns", "nextval(n), ns", "ratio"]);
+    let mut table = Table::new(&["shards called in turn", "next_id(n), ns", "nextval(n), ns", "ratio"]);
     let shards = &results.shards;
     for called in CALLED {
         let [ours, plain] = [Caller::NextId, Caller::Nextval].map(|by| Among { called, by });
@@ -235,17 +236,17 @@ fn shards(results: &Results) -> Table {
         ]);
     }
     let few = Among { called: FEW, by: Caller::NextIdOfFew };
+    let all = thousands(SHARDS as f64);
     let ratio = shards.ratio(Among { called: FEW, by: Caller::NextId }, few);
     table.note(&format!(
-        "In a database of {} shards. Where there are no more than {FEW}, calling these costs {:.0} ns; the others' being there \
-         makes that {ratio} times as much.",
-        thousands(SHARDS as f64),
+        "Measured in a database of {all} shards. In a database of only {FEW} shards, a call that uses these in turn costs {:.0} \
+         ns; with {all} shards in the database it costs {ratio} times as much.",
         shards.median(few),
     ));
     table
 }
 
-/// A table in Markdown, and what there is to say under it.
+/// A table in Markdown, and the text below it.
 struct Table {
     text: String,
     notes: Vec<String>,

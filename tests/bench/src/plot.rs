@@ -1,4 +1,4 @@
-//! The plot: a panel of bars for each of the figures that tell the most.
+//! The plot: a panel of bars for each of the main figures.
 
 use crate::contestants::Contestant;
 use crate::goals::thousands;
@@ -12,7 +12,7 @@ use svg::node::element::{Group, Line, Rectangle, Text};
 struct Panel {
     title: String,
     bars: Vec<Bar>,
-    /// Where a line is drawn across all bars, and what it says.
+    /// The value at which a line crosses all bars, and its label.
     mark: Option<(f64, &'static str)>,
 }
 
@@ -65,8 +65,7 @@ fn panels(results: &Results) -> Vec<Panel> {
             .map(|key| {
                 let fails = results.failure_of(key).is_some();
                 let value = figure.median(key);
-                let says =
-                    if fails { "fails: makes keys twice".into() } else { format!("{value:.1} {unit}") };
+                let says = if fails { "fails: repeats keys".into() } else { format!("{value:.1} {unit}") };
                 let is_ours = matches!(key, Key::Made(maker) if maker.is_ours());
                 Bar { name: key.name(), value: if fails { 0.0 } else { value }, says, is_ours }
             })
@@ -75,7 +74,7 @@ fn panels(results: &Results) -> Vec<Panel> {
     };
     let bulk = results.in_bulk(8, 1);
     let mut in_bulk = of_makers(
-        "Ids a second in bulk: 8 sessions, one sequence",
+        "Ids per second in bulk: 8 sessions, one sequence",
         &bulk.each(|run| run.per_second),
         &|maker, rate| with_duplicates(thousands(rate), &Kept::of_all(bulk.of_one(maker))),
     );
@@ -84,7 +83,7 @@ fn panels(results: &Results) -> Vec<Panel> {
     let plain = |_, value: f64| thousands(value);
     vec![
         of_makers("CPU time of a call", &results.calls, &|_, ns| format!("{ns:.0} ns")),
-        of_makers("Transactions a second: 8 clients, one id each", results.one_a_transaction(8, 1), &plain),
+        of_makers("Transactions per second: 8 clients, one id each", results.one_a_transaction(8, 1), &plain),
         in_bulk,
         of_keys(&format!("INSERT of {rows} rows"), results.of_tables(|filled| filled.insert_seconds), "s"),
         of_keys(

@@ -1,5 +1,5 @@
-//! What a range of times on the primary key costs, against the same by hand, by a `created_at` column with an index,
-//! and by decoding every id; and what that column and its index cost.
+//! The cost of a range of times on the primary key. It is compared with the same range of ids, with an indexed
+//! `created_at` column, and with decoding every id. Also the cost of that column and its index.
 
 use crate::goals::{Goal, at_least, at_most};
 use instagram_id_live::{Server, length, middle, one};
@@ -9,8 +9,7 @@ use std::time::Instant;
 /// A day in the middle of the photos' year.
 const DAY: [&str; 2] = ["2025-07-01 00:00+00", "2025-07-02 00:00+00"];
 
-/// A way to ask for the photos of a day: the condition, as it is printed and as it is run, and what the newest of them
-/// are sorted by.
+/// A way to query the photos of a day: the condition as printed and as run, and the sort order for the newest.
 struct Form {
     name: &'static str,
     condition: String,
@@ -45,8 +44,8 @@ fn forms(client: &mut Client) -> [Form; 5] {
     ]
 }
 
-/// A server with a table of `rows` photos, spread over the year 2025 and stored as they were made, with the time in a
-/// column with an index, too.
+/// A server with a table of `rows` photos, spread over the year 2025 and stored in order of time, which is also in an
+/// indexed column.
 fn server_with_photos(rows: i64) -> Server {
     let server = Server::start(&[
         ("fsync", "off"),
@@ -80,26 +79,26 @@ fn server_with_photos(rows: i64) -> Server {
     server
 }
 
-/// Seconds that a statement takes.
+/// The seconds that a statement takes.
 fn time(client: &mut Client, statement: &str) -> f64 {
     let started = Instant::now();
     client.batch_execute(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
     started.elapsed().as_secs_f64()
 }
 
-/// The middle of what one took, over what the other took in the same round.
+/// The median of the ratios of two times that were measured in the same round.
 fn ratio(times: &[f64], others: &[f64]) -> f64 {
     middle(times.iter().zip(others).map(|(time, other)| time / other))
 }
 
-/// Runs statements, each of which runs a query so many times, in turns, so that noise hits all alike. Prints what a
-/// query takes, and returns how many times as long as the first.
+/// Runs statements in turns, so that noise affects all alike. Each runs a query the given number of times. Prints the
+/// time of a query, and returns it relative to the first.
 fn compare(client: &mut Client, what: &str, names: &[&str], statements: &[(String, u32)]) -> Vec<f64> {
     let mut times = vec![vec![]; statements.len()];
-    statements.iter().for_each(|(statement, _)| _ = time(client, statement)); // once before, to have all in memory
+    statements.iter().for_each(|(statement, _)| _ = time(client, statement)); // once before, to load the caches
     for round in 0..21 {
         for ((statement, runs), times) in statements.iter().zip(&mut times) {
-            // What takes hundreds of times as long is not measured as often.
+            // Queries that take hundreds of times as long are measured less often.
             if *runs > 1 || round < 3 {
                 times.push(time(client, statement) / f64::from(*runs));
             }
@@ -117,20 +116,20 @@ pub fn goals() -> Vec<Goal> {
     [of_ranges(), of_a_feed(), of_a_column()].concat()
 }
 
-/// A range of times against the same range of ids by hand.
+/// A range of times, compared with the same range of ids.
 fn of_ranges() -> Vec<Goal> {
     let mut goals = vec![];
     let rows = length(1_000_000, 10_000_000);
     let server = server_with_photos(rows);
     let mut client = server.connect();
-    // With another plan than the ones meant here it would go on for an hour.
+    // With an unexpected plan this would take an hour.
     client.batch_execute("SET statement_timeout = '30s'").unwrap();
     eprintln!("{rows} photos, the {} of a day", rows / 365);
     let forms = forms(&mut client);
     let names: Vec<&str> = forms.iter().map(|form| form.name).collect();
     let many = length(30, 5);
 
-    // Planned each time, as most queries are.
+    // Planned each time, like most queries.
     for (what, is_page, select, many) in [
         ("count(*)", false, "SELECT count(*) FROM stamped", many),
         ("sum(length(payload))", false, "SELECT sum(length(payload)) FROM stamped", many),
@@ -148,7 +147,7 @@ fn of_ranges() -> Vec<Goal> {
         }
         assert!(results.iter().all(|result| *result == results[BY_HAND]), "{what}: not the same rows");
         let ratios = compare(&mut client, what, &names, &statements);
-        // Planning takes most of the time of a page, and there is a little more of it; see below.
+        // Planning takes most of the time of this query, and slightly more for these conditions; see below.
         if !is_page {
             for n in 1..3 {
                 let what = format!("time of {what} WHERE {}, to the ids by hand", names[n]);
@@ -159,7 +158,7 @@ fn of_ranges() -> Vec<Goal> {
         goals.push(at_least(&what, 5.0, 10.0, ratios[BY_DECODING]));
     }
 
-    // Planned once: statements in PL/pgSQL are prepared.
+    // Planned once, because PL/pgSQL prepares its statements.
     let names =
         ["id >= $1 AND id < $2", "id >= id_floor($1) AND id < id_floor($2)", "id_between(id, $1, $2)"];
     let mut statements = vec![];
@@ -180,7 +179,7 @@ fn of_ranges() -> Vec<Goal> {
         statements.push((format!("SELECT page{n}({from}, {to}, 500)"), 500));
     }
     let ratios = compare(&mut client, "newest 50, prepared", &names, &statements);
-    // A microsecond is a fifteenth of it.
+    // One microsecond is a fifteenth of the total.
     for n in 1..3 {
         let what = format!("time of newest 50 WHERE {}, prepared, to the ids by hand", names[n]);
         goals.push(at_most(&what, 1.25, 1.1, ratios[n]));
@@ -188,8 +187,8 @@ fn of_ranges() -> Vec<Goal> {
     goals
 }
 
-/// The newest photos of those whom somebody follows, as docs/querying.md has it: by the time of each id, by the primary
-/// key, by an index that has the id where it would have had the time.
+/// The newest photos of the users that a user follows, as in docs/querying.md: by the time of each id, by the primary
+/// key, and by an index with the id in place of the time.
 fn of_a_feed() -> Vec<Goal> {
     let rows = length(1_000_000, 10_000_000);
     let server = server_with_photos(rows);
@@ -239,7 +238,7 @@ fn of_a_feed() -> Vec<Goal> {
     ]
 }
 
-/// The column and the index that the id makes unnecessary.
+/// The cost of the column and the index that ids make unnecessary.
 fn of_a_column() -> Vec<Goal> {
     let rows = length(1_000_000, 10_000_000);
     let server = server_with_photos(rows);

@@ -1,4 +1,4 @@
-//! All that was measured on one PostgreSQL.
+//! All measurements on one PostgreSQL.
 
 use crate::calls::Decoding;
 use crate::contestants::Contestant;
@@ -9,10 +9,10 @@ use crate::shards::Among;
 use crate::tables::{Filled, Key};
 
 pub struct Results {
-    /// PostgreSQL's.
+    /// The version of PostgreSQL.
     pub version: String,
     pub rounds: usize,
-    /// The extension's.
+    /// The version of the extension.
     pub extension: String,
     pub major: u32,
     /// Nanoseconds of CPU time.
@@ -45,22 +45,22 @@ impl Results {
         of_load(&self.one_a_transaction, load(sessions, sequences))
     }
 
-    /// What PostgreSQL says where the table of this key could not be filled in some round.
+    /// PostgreSQL's error, if the table with this key could not be filled in some round.
     pub fn failure_of(&self, key: Key) -> Option<&str> {
         self.tables.of_one(key).iter().find_map(|filled| filled.as_ref().err().map(String::as_str))
     }
 
-    /// One figure of the tables that could be filled; the others' are no numbers.
+    /// One figure of the tables that could be filled, and NaN for the others.
     pub fn of_tables(&self, figure: impl Fn(&Filled) -> f64) -> Rounds<Key> {
         self.tables.each(|filled| filled.as_ref().map_or(f64::NAN, &figure))
     }
 }
 
-/// A rate with the share of its ids that had been made before.
+/// A rate, and the share of duplicates among its ids.
 pub fn with_duplicates(rate: String, kept: &Kept) -> String {
     match kept.duplicates {
         0 => rate,
-        duplicates => format!("{rate}, {:.2} % twice", duplicates as f64 / kept.ids as f64 * 100.0),
+        duplicates => format!("{rate}, {:.2} % repeated", duplicates as f64 / kept.ids as f64 * 100.0),
     }
 }
 

@@ -1,8 +1,8 @@
-//! Measurements repeated in turns, so that a busy moment of the machine does not hurt one contestant alone.
+//! Measurements repeated in turns, so that a busy moment of the machine does not affect only one contestant.
 
 use std::io::Write as _;
 
-/// What was measured of some contestants, each once in every round.
+/// The measurements of several contestants, one for each in every round.
 pub struct Rounds<C, T = f64> {
     contestants: Vec<C>,
     /// By contestant, then by round.
@@ -10,7 +10,8 @@ pub struct Rounds<C, T = f64> {
 }
 
 impl<C: Copy + PartialEq, T> Rounds<C, T> {
-    /// Measures each contestant once a round. Every round begins with another one, and every other goes backwards.
+    /// Measures each contestant once a round. Every round begins with another contestant, and every second one runs
+    /// backwards.
     pub fn of(what: &str, rounds: usize, contestants: &[C], mut measure: impl FnMut(C) -> T) -> Rounds<C, T> {
         eprint!("    {what} ");
         let mut measured: Vec<Vec<T>> = contestants.iter().map(|_| vec![]).collect();
@@ -31,13 +32,13 @@ impl<C: Copy + PartialEq, T> Rounds<C, T> {
         self.contestants.iter().copied()
     }
 
-    /// What was measured of one, by round.
+    /// The measurements of one contestant, by round.
     pub fn of_one(&self, contestant: C) -> &[T] {
         let index = self.contestants.iter().position(|is| *is == contestant);
         &self.measured[index.expect("a contestant of these rounds")]
     }
 
-    /// One figure of several that were measured together.
+    /// One of several figures that were measured together.
     pub fn each(&self, figure: impl Fn(&T) -> f64) -> Rounds<C> {
         let measured = self.measured.iter().map(|rounds| rounds.iter().map(&figure).collect()).collect();
         Rounds { contestants: self.contestants.clone(), measured }
@@ -49,14 +50,14 @@ impl<C: Copy + PartialEq> Rounds<C> {
         median(self.of_one(contestant).to_vec())
     }
 
-    /// What was measured of `contestant` over what was of `rival` in the same round.
+    /// The ratio of `contestant` to `rival` in the same round.
     pub fn ratio(&self, contestant: C, rival: C) -> Ratio {
         let pairs = self.of_one(contestant).iter().zip(self.of_one(rival));
         Ratio::of(pairs.map(|(value, rival)| value / rival).collect())
     }
 }
 
-/// The middle one of the rounds' ratios, and between which they lie.
+/// The median of the rounds' ratios, and their range.
 #[derive(Clone, Copy)]
 pub struct Ratio {
     pub median: f64,
@@ -80,7 +81,7 @@ impl std::fmt::Display for Ratio {
     }
 }
 
-/// The middle one of some values, or the mean of the two that are.
+/// The median: the middle value, or the mean of the two middle values.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let (below, above) = (values[(values.len() - 1) / 2], values[values.len() / 2]);

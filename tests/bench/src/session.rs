@@ -1,4 +1,4 @@
-//! A session whose CPU time is looked at.
+//! A session with its CPU time.
 
 use instagram_id_live::{cpu_time, one};
 use postgres::{Client, Row, Statement};
@@ -14,7 +14,7 @@ impl Session {
         Session { client, pid }
     }
 
-    /// Prepares a statement and runs it once, so that it finds what it needs in the caches from then on.
+    /// Prepares a statement and runs it once, so that the caches are filled.
     pub fn prepare(&mut self, statement: &str) -> Statement {
         let statement = self.client.prepare(statement).unwrap();
         self.run(&statement);

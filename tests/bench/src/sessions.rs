@@ -1,4 +1,4 @@
-//! Ids a second: of one session and of many, on one sequence and on one each, in bulk and one a transaction.
+//! Ids per second: with one session and with many, on one sequence and on one each, in bulk and one per transaction.
 
 use crate::contestants::{Contestant, Id, duplicates};
 use crate::rounds::Rounds;
@@ -7,10 +7,10 @@ use std::fs;
 use std::sync::Barrier;
 use std::time::Instant;
 
-/// Ids a second of one sequence, by the format.
+/// The format's limit of ids per second for one sequence.
 pub const LIMIT: f64 = 1_024_000.0;
 
-/// How many sessions there are, and how many sequences they use.
+/// The number of sessions, and of sequences that they use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Load {
     pub sessions: usize,
@@ -38,16 +38,17 @@ impl std::fmt::Display for Load {
 pub struct Run {
     pub per_second: f64,
     pub kept: Kept,
-    /// Of what one sequence could have made in the milliseconds that the ids span, by their own time fields.
+    /// The share of what one sequence could have generated in the milliseconds that the ids span, by their own time
+    /// fields.
     pub share_of_limit: f64,
-    /// How many cores the server's sessions kept busy.
+    /// The number of cores that the server's sessions kept busy.
     pub busy_cores: f64,
 }
 
-/// Ids that were looked at.
+/// Ids that were checked.
 pub struct Kept {
     pub ids: usize,
-    /// How many of them were made before.
+    /// How many of them are duplicates.
     pub duplicates: usize,
 }
 
@@ -58,14 +59,14 @@ impl Kept {
         Kept { ids, duplicates: duplicates(maker, sequences.zip(by_session)) }
     }
 
-    /// Those of all rounds.
+    /// The ids of all rounds.
     pub fn of_all(runs: &[Run]) -> Kept {
         let sum = |figure: fn(&Kept) -> usize| runs.iter().map(|run| figure(&run.kept)).sum();
         Kept { ids: sum(|kept| kept.ids), duplicates: sum(|kept| kept.duplicates) }
     }
 }
 
-/// Each session makes its share of `ids` in one statement, and keeps them all.
+/// Each session generates its share of `ids` in one statement and keeps them all.
 pub fn in_bulk(
     server: &Server,
     rounds: usize,
@@ -106,8 +107,8 @@ pub fn in_bulk(
     })
 }
 
-/// Each id is made by a transaction of its own, `SELECT next_id()`, by pgbench. It cannot keep the ids; duplicates are
-/// counted in [`one_a_transaction_kept`].
+/// Each transaction generates one id, `SELECT next_id()`, run by pgbench. pgbench cannot keep the ids, so duplicates
+/// are counted in [`one_a_transaction_kept`].
 pub fn one_a_transaction(
     server: &Server,
     rounds: usize,
@@ -118,7 +119,7 @@ pub fn one_a_transaction(
     let folder = server.path().join("scripts");
     fs::create_dir_all(&folder).unwrap();
     Rounds::of(&format!("one a transaction: {load}"), rounds, contestants, |contestant| {
-        // A client takes one of the scripts at random each time, and so one of the sequences.
+        // For each transaction a client picks one of the scripts at random, and so one of the sequences.
         let scripts: Vec<String> = (0..load.sequences)
             .map(|n| {
                 let script = folder.join(format!("{n}.sql"));
@@ -141,7 +142,7 @@ pub fn one_a_transaction(
     })
 }
 
-/// As [`one_a_transaction`], by a client that keeps the ids and is slower for it.
+/// As [`one_a_transaction`], with a client that keeps the ids and is therefore slower.
 pub fn one_a_transaction_kept(
     server: &Server,
     contestants: &[Contestant],

@@ -1,4 +1,4 @@
-//! What a call costs as shards grow to all 8,192.
+//! The cost of a call as the number of shards grows to 8,192.
 
 use crate::rounds::Rounds;
 use crate::session::Session;
@@ -7,7 +7,7 @@ use postgres::Client;
 
 pub const SHARDS: usize = 8192;
 
-/// How many of the shards are called, in turns; and whose sequence.
+/// The number of shards that are called in turns, and the kind of call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Among {
     pub called: usize,
@@ -16,11 +16,11 @@ pub struct Among {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
-    /// `next_id(n)`, where there are 8,192 shards.
+    /// `next_id(n)` in a database with 8,192 shards.
     NextId,
-    /// `nextval(sequence)` of as many sequences, there.
+    /// `nextval(sequence)` of as many sequences in that database.
     Nextval,
-    /// `next_id(n)`, where there are no more shards than are called.
+    /// `next_id(n)` in a database that has only the shards that are called.
     NextIdOfFew,
 }
 
@@ -30,13 +30,13 @@ impl Caller {
     }
 }
 
-/// How many shards are called in turns: no fewer than it takes to keep the limit from binding.
+/// How many shards are called in turns. The smallest number is large enough to stay below the limit.
 pub const CALLED: [usize; 5] = [16, 128, 512, 2048, 8192];
 
-/// How many shards there are where there are no more than are called.
+/// The number of shards in the database that has only those that are called.
 pub const FEW: usize = CALLED[1];
 
-/// Nanoseconds of CPU time a call.
+/// Nanoseconds of CPU time per call.
 pub fn cost(server: &Server, rounds: usize) -> Rounds<Among> {
     const CALLS: usize = 500_000;
     eprintln!("    making {SHARDS} shards");
@@ -60,7 +60,7 @@ pub fn cost(server: &Server, rounds: usize) -> Rounds<Among> {
         .flat_map(|called| [Caller::NextId, Caller::Nextval].map(|by| Among { called, by }))
         .chain([Among { called: FEW, by: Caller::NextIdOfFew }])
         .collect();
-    // In a new session each time: each has its own luck with where its memory lies.
+    // In a new session each time, because the speed depends on where a session's memory is.
     Rounds::of("as shards grow", rounds, &contestants, |Among { called, by }| {
         let mut session = Session::of(server.connect_to(by.database()));
         session.client.batch_execute("SET max_parallel_workers_per_gather = 0").unwrap();
@@ -76,7 +76,7 @@ pub fn cost(server: &Server, rounds: usize) -> Rounds<Among> {
     })
 }
 
-/// The shards from 0 on, and as many plain sequences.
+/// Creates the shards from 0 on, and as many plain sequences.
 fn make_shards(client: &mut Client, shards: usize) {
     client.batch_execute("CREATE EXTENSION instagram_id; CREATE SCHEMA plain").unwrap();
     for first in (0..shards).step_by(1024) {

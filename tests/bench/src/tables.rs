@@ -1,4 +1,4 @@
-//! Rows whose key is made by a column's default: to insert, to keep and to read.
+//! Rows with a key from a column's default: the cost of inserting, storing and reading them.
 
 use crate::contestants::Contestant;
 use crate::rounds::Rounds;
@@ -17,9 +17,9 @@ pub enum Key {
 }
 
 impl Key {
-    /// What is compared: the contestants as column defaults, and PostgreSQL's own.
+    /// The keys to compare: the contestants as column defaults, and PostgreSQL's own.
     pub fn all(contestants: &[Contestant]) -> Vec<Key> {
-        // nextval as a default is bigserial.
+        // nextval as a default is the same as bigserial.
         let made = contestants.iter().filter(|maker| **maker != Contestant::Nextval);
         made.map(|maker| Key::Made(*maker)).chain([Key::Bigserial, Key::Identity]).collect()
     }
@@ -41,25 +41,25 @@ impl Key {
     }
 }
 
-/// A table filled.
+/// The figures of a filled table.
 pub struct Filled {
     pub insert_seconds: f64,
-    /// Of the session that inserts.
+    /// For the session that inserts.
     pub insert_cpu_seconds: f64,
     pub copy_seconds: f64,
     pub table_mb: f64,
     pub index_mb: f64,
     /// Microseconds of CPU time to read a row by its key, a random one each time.
     pub point_read_us: f64,
-    /// Milliseconds of CPU time to read the rows of the greatest keys, in order of keys.
+    /// Milliseconds of CPU time to read the rows with the greatest keys, in the order of the keys.
     pub range_read_ms: f64,
 }
 
-/// How many rows a range read reads.
+/// The number of rows of a range read.
 pub const RANGE: usize = 50_000;
 
-/// Fills a table of each key by INSERT ... SELECT, looks at it, and fills another one by COPY; or what PostgreSQL says
-/// where that fails.
+/// For each key, fills a table by INSERT ... SELECT, measures it, and fills another one by COPY. Returns PostgreSQL's
+/// error if that fails.
 pub fn filled(
     server: &Server,
     rounds: usize,
@@ -102,7 +102,7 @@ pub fn filled(
     })
 }
 
-/// A new, empty one, with what was written before out of the way.
+/// Creates an empty table, after a checkpoint for earlier writes.
 fn make_table(client: &mut Client, key: Key) {
     let columns = key.column();
     client.batch_execute("DROP TABLE IF EXISTS photos").unwrap();
@@ -110,7 +110,7 @@ fn make_table(client: &mut Client, key: Key) {
     client.batch_execute("CHECKPOINT").unwrap();
 }
 
-/// The seconds that a statement takes, or what PostgreSQL says where it makes a key twice.
+/// The seconds that a statement takes, or PostgreSQL's error if a key repeats.
 fn time(client: &mut Client, statement: &str) -> Result<f64, String> {
     let started = Instant::now();
     match client.batch_execute(statement) {
@@ -149,7 +149,7 @@ fn range_read_ms(session: &mut Session) -> f64 {
     ns / 1e6
 }
 
-/// Of a query that counts: the least CPU time of some runs, and what it counts.
+/// For a query that counts: the least CPU time of several runs, and the count.
 fn least_cpu_ns(session: &mut Session, query: &str) -> (f64, i64) {
     let query = session.prepare(query);
     let count = session.run(&query).1.get(0);

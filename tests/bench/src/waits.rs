@@ -1,4 +1,4 @@
-//! What a wait for the clock costs, and what a clock that is set costs.
+//! The cost of a wait for the clock, and of a clock that is set.
 
 use crate::goals::{Goal, at_most};
 use instagram_id_live::{
@@ -14,8 +14,8 @@ pub fn goals() -> Vec<Goal> {
     [vec![of_a_crossing(), of_an_open_millisecond()], of_a_clock_that_jumps()].concat()
 }
 
-/// Each call finds its millisecond used up, and the sequence an hour ahead of the clock. A sleep of a tick, in turns with the
-/// calls, takes what a tick takes on this machine.
+/// The sequence is an hour ahead of the clock, and each call finds its millisecond used up. The calls alternate with a
+/// sleep of one tick, to measure how long a tick takes on this machine.
 fn of_a_crossing() -> Goal {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
@@ -43,7 +43,7 @@ fn of_a_crossing() -> Goal {
     at_most("an id whose millisecond is used up, time to a statement and a sleep of 1 ms", 1.0, 0.95, ratio)
 }
 
-/// An id within a millisecond that is open, however far ahead of the clock.
+/// An id in a millisecond that is open, however far ahead of the clock.
 fn of_an_open_millisecond() -> Goal {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
@@ -64,14 +64,14 @@ fn of_an_open_millisecond() -> Goal {
     at_most("SELECT next_id(5) in an open millisecond, time to SELECT 1", 3.0, 1.5, id / nothing)
 }
 
-/// Single inserts of one session take as long while the clock jumps back and forth as while it is left alone, but for a
-/// tick now and then. In turns, so that noise hits both.
+/// Single inserts of one session should be as fast while the clock jumps back and forth as while nobody sets it, except
+/// for a tick now and then. Both are measured in turns, so that noise affects both.
 fn of_a_clock_that_jumps() -> Vec<Goal> {
     let server = Server::start_with_a_clock_of_its_own(&[("fsync", "off")]);
     setup_photos(&mut server.connect());
     let insert = [query("INSERT INTO insta5.photos DEFAULT VALUES RETURNING id")];
     let mut journal = Journal::new("single inserts while the clock jumps", Clock::Set);
-    // Of each round the median and the 99th percentile, in milliseconds.
+    // For each round the median and the 99th percentile, in milliseconds.
     let mut of_rounds = [vec![], vec![]];
     for round in 0..14 {
         let jumps = round % 2 == 1;

@@ -44,7 +44,7 @@ const SETTINGS: &[(&str, &str)] = &[
 /// Shard 5, with a table whose ids a trigger generates, and how its ids are generated.
 pub const SHARD_WITH_TRIGGER: &str = "SELECT create_shard(5);
     CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint);
-    SELECT create_id_triggers(5)";
+    SELECT convert_defaults_to_triggers(5)";
 pub const NEXT_ID: &str = "SELECT insta5.next_id()";
 pub const AN_HOUR_AHEAD: &str = "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))";
 

@@ -117,12 +117,13 @@ fn values<T: for<'a> postgres::types::FromSql<'a>>(client: &mut Client, query: &
         .collect()
 }
 
-/// SQLSTATE, message and hint of the error that a statement raises.
+/// SQLSTATE, message and hint of the error that a statement raises. The detail is a line below the message.
 #[track_caller]
 pub fn error_of(client: &mut Client, statement: &str) -> (String, String, String) {
     let error = client.batch_execute(statement).expect_err(statement);
     let error = error.as_db_error().unwrap_or_else(|| panic!("{statement}: {error}"));
-    (error.code().code().into(), error.message().into(), error.hint().unwrap_or_default().into())
+    let message = [error.message()].into_iter().chain(error.detail()).collect::<Vec<_>>().join("\n");
+    (error.code().code().into(), message, error.hint().unwrap_or_default().into())
 }
 
 /// The extension, and shard 5.

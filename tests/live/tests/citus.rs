@@ -30,7 +30,7 @@ fn distribute_with_triggers(cluster: &Cluster) -> usize {
     let home = distribute(cluster);
     let made = texts(
         &mut cluster.nodes[0].connect(),
-        "SELECT table_name || '.' || column_name FROM create_id_triggers(5)",
+        "SELECT table_name || '.' || column_name FROM convert_defaults_to_triggers(5)",
     );
     assert_eq!(made, ["insta5.photos.id"]);
     home
@@ -46,8 +46,8 @@ fn next_id(client: &mut Client) -> i64 {
 fn is_refused(client: &mut Client, statement: &str, home: &str) {
     let (code, message, hint) = error_of(client, statement);
     assert_eq!(code, "55000", "{statement}: {message}");
-    assert!(message.contains(&format!("at home on node {home}")), "{statement}: {message}");
-    assert!(hint.contains("create_id_triggers"), "{statement}: {hint}");
+    assert!(message.contains(&format!("placed on node {home}")), "{statement}: {message}");
+    assert!(hint.contains("convert_defaults_to_triggers"), "{statement}: {hint}");
 }
 
 #[test]
@@ -278,19 +278,19 @@ fn shards_are_distributed_in_every_way() {
              SET citus.enable_schema_based_sharding = on;
              SELECT create_shard(1);
              CREATE TABLE insta1.photos (id bigint PRIMARY KEY DEFAULT insta1.next_id(), batch bigint);
-             SELECT create_id_triggers(1);
+             SELECT convert_defaults_to_triggers(1);
              -- Into one that is there, and has tables.
              CREATE SCHEMA tenant;
              CREATE TABLE tenant.others (id bigint);
              RESET citus.enable_schema_based_sharding;
              SELECT create_shard(2, 'tenant', if_not_exists => true);
              CREATE TABLE tenant.photos (id bigint PRIMARY KEY DEFAULT tenant.next_id(), batch bigint);
-             SELECT create_id_triggers(2);
+             SELECT convert_defaults_to_triggers(2);
              -- With rows, and triggers before that.
              SELECT create_shard(3);
              CREATE TABLE insta3.photos (id bigint PRIMARY KEY DEFAULT insta3.next_id(), batch bigint);
              INSERT INTO insta3.photos SELECT next_id(3), n FROM generate_series(1, 1000) AS n;
-             SELECT create_id_triggers(3);
+             SELECT convert_defaults_to_triggers(3);
              SET citus.enable_unsafe_triggers = on;
              SELECT citus_schema_distribute('insta3');
              RESET citus.enable_unsafe_triggers;
@@ -299,7 +299,7 @@ fn shards_are_distributed_in_every_way() {
              CREATE TABLE four.photos (id bigint PRIMARY KEY DEFAULT four.next_id(), batch bigint);
              SELECT advance_shard(4, make_id(now() + interval '1 hour', 4, 0));
              SELECT citus_schema_distribute('four');
-             SELECT create_id_triggers(4);
+             SELECT convert_defaults_to_triggers(4);
              -- Nothing to distribute but the shard.
              SELECT create_shard(6)",
         )
@@ -492,12 +492,13 @@ fn the_view_says_where_a_shard_is_at_home() {
     cluster.nodes[0].connect().batch_execute("SELECT create_shard(9)").unwrap();
     for (number, node) in cluster.nodes.iter().enumerate() {
         let mut client = node.connect();
-        let at_home = column(&mut client, "SELECT shard::int8 FROM shards WHERE at_home ORDER BY shard");
+        let at_home =
+            column(&mut client, "SELECT shard::int8 FROM id_shards WHERE can_generate ORDER BY shard");
         let expected: Vec<i64> =
             [(5, home), (9, 0)].iter().filter(|(_, at)| *at == number).map(|(shard, _)| *shard).collect();
         assert_eq!(at_home, expected, "node {number}");
         // And so all that have moved can be taken over, say before the node is removed that they were on.
-        client.batch_execute("SELECT next_id(shard) FROM shards WHERE at_home").unwrap();
+        client.batch_execute("SELECT next_id(shard) FROM id_shards WHERE can_generate").unwrap();
     }
 }
 
@@ -515,7 +516,7 @@ fn refusals_tell_what_is_in_the_way() {
         )
         .unwrap();
     // These keep their defaults, which work at home.
-    assert!(column(&mut coordinator, "SELECT 1::int8 FROM create_id_triggers(5)").is_empty());
+    assert!(column(&mut coordinator, "SELECT 1::int8 FROM convert_defaults_to_triggers(5)").is_empty());
     let mut at_home = cluster.nodes[home].connect();
     at_home
         .batch_execute("INSERT INTO insta5.days (n) VALUES (1); INSERT INTO insta5.words (n) VALUES (1)")
@@ -537,7 +538,7 @@ fn refusals_tell_what_is_in_the_way() {
     let mut at_home = cluster.nodes[3 - home].connect();
     at_home.batch_execute("SET ROLE nobody").unwrap();
     let (code, message, _) = error_of(&mut at_home, NEXT_ID);
-    assert!(code == "08000" && message.contains("to role nobody"), "{message}");
+    assert!(code == "08000" && message.contains("Role nobody has asked"), "{message}");
     at_home.batch_execute("RESET ROLE").unwrap();
     next_id(&mut at_home);
     at_home.batch_execute("SET ROLE nobody").unwrap();
@@ -576,13 +577,13 @@ fn tables_with_copies_of_their_rows_get_no_ids_by_trigger() {
              SELECT create_reference_table('insta7.before')",
         )
         .unwrap();
-    let (code, message, _) = error_of(&mut client, "SELECT create_id_triggers(7)");
+    let (code, message, _) = error_of(&mut client, "SELECT convert_defaults_to_triggers(7)");
     assert!(code == "55000" && message.contains("insta7.before"), "{code} {message}");
     client.batch_execute("INSERT INTO insta7.before (name) VALUES ('one id for all copies')").unwrap();
     client
         .batch_execute(
             "DROP TABLE insta7.before; CREATE TABLE insta7.after (id bigint PRIMARY KEY DEFAULT insta7.next_id(), name text);
-             SELECT create_id_triggers(7); SET citus.enable_unsafe_triggers = on;
+             SELECT convert_defaults_to_triggers(7); SET citus.enable_unsafe_triggers = on;
              SELECT create_reference_table('insta7.after')",
         )
         .unwrap();

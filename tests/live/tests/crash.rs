@@ -660,7 +660,7 @@ fn a_damaged_page_is_refused() {
         std::fs::write(&path, page).unwrap();
         server.launch();
         let mut client = server.connect();
-        assert!(one::<bool>(&mut client, "SELECT last_id IS NULL FROM shards"), "{damage}");
+        assert!(one::<bool>(&mut client, "SELECT last_id IS NULL FROM id_shards"), "{damage}");
         let (state, message, hint) = error_of(&mut client, "SELECT next_id(5)");
         assert_eq!(
             (state.as_str(), message.as_str(), hint.as_str()),

@@ -109,7 +109,7 @@ fn fail_over(scenario: &str, settings: &[(&str, &str)], is_ahead: bool, failover
             a_while();
             if !is_synchronous {
                 // Ids in the lead that the last failover has left may be lost with the last moments: see above.
-                primary.read().unwrap().wait_until("SELECT NOT ahead > '0' FROM shards WHERE shard = 5");
+                primary.read().unwrap().wait_until("SELECT NOT ahead > '0' FROM id_shards WHERE shard = 5");
             }
             // What is committed now is not on the standby: nothing, if commits wait for it, or else this row.
             cut_off(&standby, &primary.read().unwrap());
@@ -392,8 +392,8 @@ fn a_standby_refuses_and_goes_on_when_promoted() {
         (state.as_str(), message.as_str(), hint.as_str()),
         (
             "25006",
-            "cannot execute next_id() in a read-only transaction",
-            "This server is a standby; ids are made on the primary."
+            "cannot change sequence insta5.table_id_seq in a read-only transaction\nThis server is a standby.",
+            "Generate ids on the primary."
         )
     );
     for refused in [
@@ -407,7 +407,7 @@ fn a_standby_refuses_and_goes_on_when_promoted() {
         assert_eq!(error_of(&mut replica, refused).0, "25006", "{refused}");
     }
     // The view works; an unlogged sequence has no file there.
-    let seen = replica.query("SELECT shard, last_id FROM shards", &[]).unwrap();
+    let seen = replica.query("SELECT shard, last_id FROM id_shards", &[]).unwrap();
     let seen: Vec<(i32, Option<i64>)> = seen.iter().map(|row| (row.get(0), row.get(1))).collect();
     assert_eq!((seen.len(), seen[0].0, seen[1]), (2, 5, (6, None)));
     assert!(seen[0].1 >= Some(last));

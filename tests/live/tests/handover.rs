@@ -72,7 +72,7 @@ fn ids_are_generated_at_home_and_nowhere_else() {
         // Twice: what is remembered after the first time must not let the second pass.
         for way in ways.iter().chain(&ways) {
             let text = is_refused(&mut client, way, "55000");
-            assert!(text.contains(&name) && text.contains("create_id_triggers"), "{way}: {text}");
+            assert!(text.contains(&name) && text.contains("convert_defaults_to_triggers"), "{way}: {text}");
         }
     }
     let mut client = cluster.nodes[1].connect();
@@ -82,7 +82,7 @@ fn ids_are_generated_at_home_and_nowhere_else() {
     check_unique_and_increasing(&[ids]);
     for (node, expected) in [(0, false), (1, true), (2, false)] {
         let at_home: bool =
-            one(&mut cluster.nodes[node].connect(), "SELECT at_home FROM shards WHERE shard = 5");
+            one(&mut cluster.nodes[node].connect(), "SELECT can_generate FROM id_shards WHERE shard = 5");
         assert_eq!((at_home, is_open(&cluster, node)), (expected, expected), "node {node}");
     }
 }
@@ -597,10 +597,10 @@ fn usage_closes_no_copy() {
     cluster.everywhere(
         "GRANT CREATE ON SCHEMA insta5 TO app; SET ROLE app;
          CREATE TABLE app.own (id bigint, batch bigint); CREATE TABLE insta5.own (id bigint, batch bigint);
-         CREATE TRIGGER ids BEFORE INSERT ON app.own FOR EACH ROW EXECUTE FUNCTION assign_id('5', 'id');
-         CREATE TRIGGER ids BEFORE INSERT ON insta5.own FOR EACH ROW EXECUTE FUNCTION assign_id('5', 'id');
+         CREATE TRIGGER ids BEFORE INSERT ON app.own FOR EACH ROW EXECUTE FUNCTION next_id_trigger('5', 'id');
+         CREATE TRIGGER ids BEFORE INSERT ON insta5.own FOR EACH ROW EXECUTE FUNCTION next_id_trigger('5', 'id');
          RESET ROLE; CREATE TABLE public.own (id bigint, batch bigint); GRANT INSERT ON public.own TO app;
-         CREATE TRIGGER ids BEFORE INSERT ON public.own FOR EACH ROW EXECUTE FUNCTION assign_id('5', 'id')",
+         CREATE TRIGGER ids BEFORE INSERT ON public.own FOR EACH ROW EXECUTE FUNCTION next_id_trigger('5', 'id')",
     );
     let inserts =
         ["app.own", "insta5.own", "public.own"].map(|table| format!("INSERT INTO {table} VALUES (NULL, 1)"));
@@ -802,7 +802,7 @@ fn nothing_is_closed_where_a_copy_or_the_coordinator_is_missing() {
 
 /// Lays the traps of the regression tests, of another role's, and what `more` adds.
 fn lay_springs(node: &Server, more: &str) {
-    let attacks = std::fs::read_to_string(of_project("tests/regress/sql/attacks.sql")).unwrap();
+    let attacks = std::fs::read_to_string(of_project("tests/regress/sql/search_path.sql")).unwrap();
     let from = attacks.find("CREATE VIEW members AS").unwrap();
     let to = attacks.find("SELECT lay_traps('trap', true);").unwrap();
     let sql = attacks[from..to].replace("regress_id_mallory", "mallory");
@@ -1100,7 +1100,9 @@ fn copied_rows_get_no_ids_by_trigger() {
             "ALTER TABLE insta5.photos SET (fillfactor = 90); ALTER TABLE insta5.words SET (fillfactor = 90)";
         home.batch_execute(&format!("{kind}; {announce}")).unwrap();
         assert!(is_refused(&mut home, INSERT, "55000").contains("insta5.photos"));
-        assert!(is_refused(&mut home, "SELECT create_id_triggers(5)", "55000").contains("insta5.words"));
+        assert!(
+            is_refused(&mut home, "SELECT convert_defaults_to_triggers(5)", "55000").contains("insta5.words")
+        );
         ids.push(next_id(&mut home));
         home.batch_execute(&format!("INSERT INTO insta5.photos VALUES ({}, 1)", ids.last().unwrap()))
             .unwrap();

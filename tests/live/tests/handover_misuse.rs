@@ -174,7 +174,7 @@ fn owner_that_cannot_log_in_is_named() {
     let (state, message, hint) = error_of(&mut app, NEXT_ID);
     assert_eq!(state, "08000", "{message}");
     assert!(
-        message.contains("to role keeper") && hint.contains("UPDATE") && hint.contains("log in"),
+        message.contains("Role keeper has asked") && hint.contains("UPDATE") && hint.contains("log in"),
         "{hint}"
     );
     let first: i64 = one(&mut cluster.nodes[1].connect(), NEXT_ID);

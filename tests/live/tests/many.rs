@@ -39,7 +39,7 @@ fn a_standby_follows(client: &mut Client, standby: Server) {
         assert!(Instant::now() < deadline, "{}", standby.log());
         thread::sleep(Duration::from_millis(50));
     }
-    assert_eq!(one::<i64>(&mut following, "SELECT count(*) FROM shards"), SHARDS);
+    assert_eq!(one::<i64>(&mut following, "SELECT count(*) FROM id_shards"), SHARDS);
 }
 
 fn all_there(client: &mut Client) {
@@ -79,11 +79,11 @@ fn seen_in_the_view(client: &mut Client) {
     let started = Instant::now();
     let row = client
         .query_one(
-            "SELECT count(*), count(last_id), count(DISTINCT shard), bool_and(at_home) FROM shards",
+            "SELECT count(*), count(last_id), count(DISTINCT shard), bool_and(can_generate) FROM id_shards",
             &[],
         )
         .unwrap();
-    println!("the view shards, all of it: {:.1?}", started.elapsed());
+    println!("the view id_shards, all of it: {:.1?}", started.elapsed());
     assert_eq!([0, 1, 2].map(|n| row.get::<_, i64>(n)), [SHARDS; 3]);
     assert!(row.get::<_, bool>(3));
 }

@@ -312,7 +312,7 @@ fn a_shard_of_a_million_rows_moves_while_clients_write() {
     // The new one is as the old one was, and at home.
     let mut new = servers.b.connect();
     assert!(!one::<bool>(&mut new, IS_CLOSED) && !one::<bool>(&mut new, HAS_TRIGGERS));
-    assert!(one::<bool>(&mut new, "SELECT at_home FROM shards WHERE shard = 5"));
+    assert!(one::<bool>(&mut new, "SELECT can_generate FROM id_shards WHERE shard = 5"));
     let bounds = "SELECT (seqmin, seqmax, seqstart) = (1, 9223372036854775807, 1) FROM pg_sequence
         WHERE seqrelid = 'insta5.table_id_seq'::regclass";
     assert!(one::<bool>(&mut new, bounds));

@@ -65,7 +65,7 @@ fn writers_go_on_while_partitions_come_and_go() {
                          n, id_floor(at), id_floor(at + interval '0.3 s'));
                  END LOOP;
              END $$;
-             SELECT create_partitions('insta5.events', 'month', 1, now() - interval '40 days')"
+             SELECT create_id_partitions('insta5.events', 'month', 1, now() - interval '40 days')"
         ),
     );
     let inserts = [
@@ -93,7 +93,7 @@ fn writers_go_on_while_partitions_come_and_go() {
                     let figures = again_and_again(server, until, |n| {
                         let (period, ahead) = (PERIODS[(first + n) % 3], n % 20);
                         let make = format!(
-                            "SELECT count(*) FROM create_partitions('insta5.events', '{period}', {ahead}, now() - {} * interval '1 day')",
+                            "SELECT count(*) FROM create_id_partitions('insta5.events', '{period}', {ahead}, now() - {} * interval '1 day')",
                             n % 7 * 5
                         );
                         in_transaction(make, n)
@@ -107,7 +107,7 @@ fn writers_go_on_while_partitions_come_and_go() {
                     let figures = again_and_again(server, until, |n| {
                         // Detached partitions make way for those that are made in their place.
                         let remove = format!(
-                            "WITH gone AS MATERIALIZED (SELECT part FROM drop_partitions('insta5.events', now() - {} * interval '1 day', detach => {detach}) AS part) \
+                            "WITH gone AS MATERIALIZED (SELECT part FROM drop_old_id_partitions('insta5.events', now() - {} * interval '1 day', detach => {detach}) AS part) \
                              SELECT count(*) FROM gone",
                             n % 5 * 6 + 2
                         );
@@ -146,7 +146,7 @@ fn writers_go_on_while_partitions_come_and_go() {
 #[test]
 fn day_by_day() {
     let server = Server::start_with_a_clock_of_its_own(&[("fsync", "off")]);
-    setup_events(&mut server.connect(), "SELECT create_partitions('insta5.events', 'day', 3)");
+    setup_events(&mut server.connect(), "SELECT create_id_partitions('insta5.events', 'day', 3)");
     let days = length(40, 400);
     let insert = [query("INSERT INTO insta5.events DEFAULT VALUES RETURNING id")];
     let mut journal = Journal::new("a clock that goes day by day, beside daily partitions", Clock::Set);
@@ -166,8 +166,8 @@ fn day_by_day() {
                 }
                 client
                     .batch_execute(
-                        "SELECT create_partitions('insta5.events', 'day', 3);
-                     SELECT drop_partitions('insta5.events', now() - interval '10 days')",
+                        "SELECT create_id_partitions('insta5.events', 'day', 3);
+                     SELECT drop_old_id_partitions('insta5.events', now() - interval '10 days')",
                     )
                     .unwrap();
                 let row = client

@@ -101,7 +101,7 @@ fn switch_over(scenario: &str, is_ahead: bool, is_told: bool) -> Journal {
     there.batch_execute("DROP SUBSCRIPTION shard_5").unwrap();
     if is_told {
         there.batch_execute("SET client_min_messages = error").unwrap(); // not that it is ahead of the clock
-        let last: i64 = one(&mut client, "SELECT last_id FROM shards WHERE shard = 5");
+        let last: i64 = one(&mut client, "SELECT last_id FROM id_shards WHERE shard = 5");
         assert_eq!(one::<i64>(&mut there, &format!("SELECT advance_shard(5, {last})")), last);
     }
     journal.add(write_for(&subscriber, 300));

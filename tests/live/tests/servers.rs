@@ -80,7 +80,7 @@ impl Place {
             let (id, user, title): (i64, i64, &str) = (row.get(0), row.get(1), row.get(2));
             b.execute("INSERT INTO insta5.photos VALUES ($1, $2, $3)", &[&id, &user, &title]).unwrap();
         }
-        let last: i64 = one(&mut a, "SELECT last_id FROM shards");
+        let last: i64 = one(&mut a, "SELECT last_id FROM id_shards");
         one::<i64>(&mut b, &format!("SELECT advance_shard(5, {last})"));
     }
 
@@ -526,16 +526,13 @@ fn the_page_about_servers() {
     let shown = blocks(&page, "text");
     let (mut a, mut b) = (app(&place.a), app(&place.b));
     const NEWEST: &str = "SELECT * FROM everywhere.photos ORDER BY id DESC LIMIT 50";
-    let explain = |client: &mut Client, statement: String| {
-        assert!(page.contains(&format!("{statement};\n")), "not on the page: {statement}");
-        let plan = rows(client, &statement);
-        let text = trimmed(&plan.join("\n"));
-        assert!(shown.iter().any(|&block| trimmed(block) == text), "not on the page:\n{text}");
-        plan
-    };
-    let plan = explain(&mut a, format!("EXPLAIN (VERBOSE, COSTS OFF) {NEWEST}"));
+    let explain = format!("EXPLAIN (VERBOSE, COSTS OFF) {NEWEST}");
+    assert!(page.contains(&format!("{explain};\n")), "not on the page: {explain}");
+    let plan = rows(&mut a, &explain);
+    let text = trimmed(&plan.join("\n"));
+    assert!(shown.iter().any(|&block| trimmed(block) == text), "not on the page:\n{text}");
     let (_, remote) = plan.iter().find_map(|line| line.split_once("Remote SQL: ")).unwrap();
-    let plan = explain(&mut b, format!("EXPLAIN (COSTS OFF) DECLARE newest CURSOR FOR {remote}"));
+    let plan = rows(&mut b, &format!("EXPLAIN (COSTS OFF) DECLARE newest CURSOR FOR {remote}"));
     assert_eq!(plan.iter().filter(|line| line.contains("Index Scan Backward using photos_pkey")).count(), 2);
 
     // The answer.

@@ -98,8 +98,8 @@ fn a_parallel_worker_refuses() {
         (state.as_str(), message.as_str(), hint.as_str()),
         (
             "25000",
-            "cannot execute next_id() during a parallel operation",
-            "Call it in a query that does not run in parallel."
+            "cannot change sequence insta5.table_id_seq during a parallel operation",
+            "Generate ids in a query that does not run in parallel."
         )
     );
 }

@@ -80,8 +80,9 @@ fn the_compiler_is_the_same_everywhere() {
         assert!(read(page).contains(&format!("Rust toolchain ({rust} or later)")), "{page}");
     }
     let rust = rust_of_19();
-    assert!(read("docs/install.md").contains(&format!("PostgreSQL 19 needs Rust {rust} or later")));
-    assert!(read("README.md").contains(&format!("for 19 Rust {rust} or later")));
+    for page in ["README.md", "docs/install.md"] {
+        assert!(read(page).contains(&format!("PostgreSQL 19 needs Rust {rust} or later")), "{page}");
+    }
 }
 
 fn rust_of_19() -> String {
@@ -100,7 +101,8 @@ fn the_manifests_differ_in_nothing_but_pgrx() {
         "pgrx = ",
         "pgrx-tests = ",
         // The tests are built by the first one, and the core crate's folder is another one.
-        "[profile.dev.package]",
+        "[profile.dev.package",
+        "debug = false",
         "instagram_id_core",
         "proptest.opt",
         "rand.opt",
@@ -150,11 +152,117 @@ fn the_majors_are_the_same_everywhere() {
         let (last, others) = majors.split_last().unwrap();
         format!("{} and {last}", others.join(", "))
     };
-    let tested = format!("in full on {}, on {} what differs", list(&full), list(&brief));
+    let tested = format!("all tests on {}, and on {} those that", list(&full), list(&brief));
     assert!(read("docs/install.md").contains(&tested), "{tested}");
     for page in ["README.md", "docs/install.md", "CHANGELOG.md"] {
         assert!(read(page).contains(&format!("PostgreSQL {range}")), "{page}");
     }
+}
+
+/// The floors of docs/architecture.md, from the ground. A room may import what is below it, and its own files.
+const FLOORS: [&[&str]; 8] = [
+    &["error"],
+    &["pg"],
+    &["arguments"],
+    &["sequence"],
+    &["shard", "citus"],
+    &["generator"],
+    &["adopt"],
+    &["functions"],
+];
+
+/// The Rust files below a folder of the project.
+fn rust_files(folder: &str) -> Vec<String> {
+    let mut files = vec![];
+    for entry in fs::read_dir(of_project(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
+        match entry.file_type().unwrap().is_dir() {
+            true => files.extend(rust_files(&name)),
+            false if name.ends_with(".rs") => files.push(name),
+            false => {}
+        }
+    }
+    files
+}
+
+/// What a file imports of the crate: the paths after `crate::`, groups in braces taken apart, comments left out.
+fn imports(text: &str) -> Vec<String> {
+    let code: String =
+        text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join(" ");
+    let mut paths = vec![];
+    for rest in code.split("crate::").skip(1) {
+        let path: String =
+            rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_' || *c == ':').collect();
+        match rest[path.len()..].strip_prefix('{').and_then(|rest| rest.split_once('}')) {
+            Some((group, _)) => {
+                let names = group.split(',').map(|name| name.trim().split(' ').next().unwrap_or_default());
+                paths.extend(names.filter(|name| !name.is_empty()).map(|name| format!("{path}{name}")));
+            }
+            None => paths.push(path),
+        }
+    }
+    paths
+}
+
+#[test]
+fn imports_are_found() {
+    let text = "use crate::pg::{sys, names};\n// crate::no\nuse crate::sequence::{self, Clock};\n  crate::error::f()";
+    assert_eq!(imports(text), ["pg::sys", "pg::names", "sequence::self", "sequence::Clock", "error::f"]);
+}
+
+/// Imports lead down, from room to room; inside a room and among all files they make no circle.
+#[test]
+fn imports_lead_down() {
+    let floor = |room: &str| FLOORS.iter().position(|rooms| rooms.contains(&room));
+    let files: Vec<String> = rust_files("src")
+        .into_iter()
+        .filter(|file| !file.ends_with("/lib.rs") && !file.ends_with("/tests.rs"))
+        .collect();
+    let module = |file: &str| {
+        let path = file.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
+        path.replace('/', "::")
+    };
+    let modules: Vec<String> = files.iter().map(|file| module(file)).collect();
+    let mut edges = vec![];
+    for file in &files {
+        let from = module(file);
+        let room = from.split("::").next().unwrap().to_owned();
+        let own = floor(&room).unwrap_or_else(|| panic!("{file} is on no floor"));
+        for path in imports(&read(file)) {
+            let to_room = path.split("::").next().unwrap();
+            if to_room != room {
+                let to =
+                    floor(to_room).unwrap_or_else(|| panic!("{file} imports {path}, which is on no floor"));
+                assert!(to < own, "{file} imports {path}, which is not below it");
+            }
+            // The file that the path leads into: the longest module that it begins with.
+            let target =
+                modules.iter().filter(|module| format!("{path}::").starts_with(&format!("{module}::")));
+            if let Some(target) = target.max_by_key(|module| module.len()).filter(|target| **target != from) {
+                edges.push((from.clone(), target.clone()));
+            }
+        }
+    }
+    assert!(edges.len() > 50, "{edges:?}");
+    // Files that import nothing but what was taken away before are taken away, until none is left or only circles.
+    let mut left = modules;
+    loop {
+        let imports_none =
+            |module: &String| !edges.iter().any(|(from, to)| from == module && left.contains(to));
+        let (free, rest): (Vec<String>, Vec<String>) = left.iter().cloned().partition(imports_none);
+        if free.is_empty() {
+            break;
+        }
+        left = rest;
+    }
+    assert!(left.is_empty(), "these import each other in a circle: {left:?}");
+}
+
+/// The core has no PostgreSQL among its dependencies, so the compiler keeps the rest out of it.
+#[test]
+fn the_core_knows_no_postgresql() {
+    assert!(!read("core/Cargo.toml").contains("pgrx"));
 }
 
 /// Every link of a page to a file of the project leads to one.

@@ -30,7 +30,8 @@ const CATALOG: &str = "
     FROM pg_extension WHERE extname = 'instagram_id'
     ORDER BY 1";
 
-/// What is the user's, of which an upgrade has to keep its hands: functions, sequences, tables, defaults, views.
+/// The user's objects, which an upgrade must not change: functions, sequences, tables, defaults. A view's definition shows
+/// the new names of what it uses.
 const OTHERS: &str = "
     SELECT concat_ws(' | ', p.oid::regprocedure, pg_get_functiondef(p.oid), proowner::regrole, proacl,
                      obj_description(p.oid, 'pg_proc'))
@@ -38,7 +39,7 @@ const OTHERS: &str = "
     WHERE p.oid >= 16384 AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = p.oid AND deptype = 'e')
     UNION ALL
     SELECT concat_ws(' | ', c.oid::regclass, relkind, relfilenode, relowner::regrole, relacl, seqtypid::regtype, seqincrement,
-                     seqmin, seqmax, seqcycle, CASE relkind WHEN 'v' THEN pg_get_viewdef(c.oid) END)
+                     seqmin, seqmax, seqcycle)
     FROM pg_class AS c LEFT JOIN pg_sequence ON seqrelid = c.oid
     WHERE c.oid >= 16384 AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = c.oid AND deptype = 'e')
     UNION ALL
@@ -89,7 +90,7 @@ fn an_upgrade_leads_to_what_a_fresh_install_is() {
                     "CREATE EXTENSION instagram_id SCHEMA {schema} VERSION '{version}';
                      SELECT create_shard(5);
                      CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text);
-                     CREATE VIEW insta5.state AS SELECT shard, last_id, at_home FROM shards;
+                     CREATE VIEW insta5.state AS SELECT shard, last_id, at_home AS is_here FROM shards;
                      CREATE INDEX ON insta5.photos (id_time(id));
                      GRANT USAGE ON SEQUENCE insta5.table_id_seq TO owner"
                 ))
@@ -111,9 +112,61 @@ fn an_upgrade_leads_to_what_a_fresh_install_is() {
             made.extend(column(&mut other, insert));
             made.extend(column(&mut open(&database), insert));
             assert!(made.is_sorted_by(|one, next| one < next), "{version}");
-            let last: i64 = one(&mut client, "SELECT last_id FROM insta5.state WHERE shard = 5 AND at_home");
+            let last: i64 = one(&mut client, "SELECT last_id FROM insta5.state WHERE shard = 5 AND is_here");
             assert_eq!(last, *made.last().unwrap());
             println!("{version} to {current}, by {role}: {} ids", made.len());
         }
     }
+}
+
+/// The members of the extension that have had other names: class, name of then, name of now.
+const RENAMED: [(&str, &str, &str); 7] = [
+    ("regclass", "shards", "id_shards"),
+    ("regproc", "shard_states", "_shard_states"),
+    ("regproc", "shard_problem", "_shard_reason"),
+    ("regproc", "create_partitions", "create_id_partitions"),
+    ("regproc", "drop_partitions", "drop_old_id_partitions"),
+    ("regproc", "create_id_triggers", "convert_defaults_to_triggers"),
+    ("regproc", "assign_id", "next_id_trigger"),
+];
+
+/// What depends on a renamed object, grants on it among that, is as before, and works.
+#[test]
+fn renamed_objects_keep_their_dependents_and_grants() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    client
+        .batch_execute(
+            "CREATE ROLE app;
+             CREATE EXTENSION instagram_id VERSION '0.3.1';
+             SELECT create_shard(5);
+             CREATE TABLE insta5.photos (id bigint DEFAULT insta5.next_id());
+             SELECT create_id_triggers(5);
+             CREATE TABLE parts (id bigint) PARTITION BY RANGE (id);
+             REVOKE ALL ON FUNCTION create_partitions, drop_partitions, create_id_triggers FROM PUBLIC;
+             GRANT EXECUTE ON FUNCTION create_partitions, drop_partitions, create_id_triggers, shard_states TO app;
+             GRANT SELECT ON shards TO app;
+             CREATE VIEW of_view AS SELECT shard, at_home, problem FROM shards;
+             CREATE FUNCTION of_functions() RETURNS SETOF text
+                 BEGIN ATOMIC SELECT drop_partitions('parts', now()); SELECT create_partitions('parts')::text; END",
+        )
+        .unwrap();
+    let of = |client: &mut postgres::Client, names: &[(&str, &str)]| -> Vec<String> {
+        let row = |(class, name): &(&str, &str)| match *class {
+            "regclass" => format!("SELECT oid, relacl FROM pg_class WHERE oid = '{name}'::regclass"),
+            _ => format!("SELECT oid, proacl FROM pg_proc WHERE oid = '{name}'::regproc"),
+        };
+        let query = |name| format!("SELECT concat_ws(' | ', oid, acl) FROM ({}) AS r (oid, acl)", row(name));
+        names.iter().map(|name| one(client, &query(name))).collect()
+    };
+    let before = of(&mut client, &RENAMED.map(|(class, then, _)| (class, then)));
+    client.batch_execute("ALTER EXTENSION instagram_id UPDATE").unwrap();
+    assert_eq!(of(&mut client, &RENAMED.map(|(class, _, now)| (class, now))), before);
+    assert_eq!(texts(&mut client, "SELECT concat(shard, at_home, problem) FROM of_view"), ["5t"]);
+    assert_eq!(texts(&mut client, "SELECT * FROM of_functions()").len(), 4);
+    client.batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
+    assert!(one::<bool>(&mut client, "SELECT id IS NOT NULL FROM insta5.photos"));
+    let trigger: String =
+        one(&mut client, "SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal");
+    assert!(trigger.ends_with("EXECUTE FUNCTION next_id_trigger('5', 'id')"), "{trigger}");
 }

@@ -1,5 +1,5 @@
 //! Random values, most of them at the edges, through every function that the extension installs: the right answer by
-//! the specification, or one of the SQLSTATEs that the README names for it; and never a crash.
+//! the specification, or one of the SQLSTATEs that the reference names for it; and never a crash.
 
 use fastrand::Rng;
 use instagram_id_live::spec::*;
@@ -480,7 +480,7 @@ const OTHERS: &[&str] = &[
     "backfill_id(timestamptz,integer)",
     "backfill_id(timestamptz,integer,timestamptz)",
     // A trigger, of no arguments: tests/regress/sql/citus.sql.
-    "assign_id()",
+    "next_id_trigger()",
 ];
 
 /// A short code, or something like one.
@@ -744,8 +744,8 @@ const VALUE_MAX: i64 = (1 << 50) - 1;
 const MISSING: &str = "42P01";
 const NULL: &str = "22004";
 
-/// The README's table of SQLSTATEs.
-const README: &str = include_str!("../../../README.md");
+/// The page with the table of SQLSTATEs.
+const REFERENCE: &str = include_str!("../../../docs/reference.md");
 
 const OBJECTS: &str = "
     SELECT create_shard(6); SELECT adopt_shard(8);
@@ -761,8 +761,8 @@ const OBJECTS: &str = "
     CREATE TABLE by_int (id int) PARTITION BY RANGE (id); CREATE TABLE by_two (id bigint, b int) PARTITION BY RANGE (id, b);
     CREATE TABLE by_sum (id bigint) PARTITION BY RANGE ((id + 1)); CREATE TABLE by_list (id bigint) PARTITION BY LIST (id);
     CREATE TABLE by_hash (id bigint) PARTITION BY HASH (id);
-    SELECT create_partitions('by_id', 'month', 1, now() - interval '1 year');
-    SELECT create_partitions('taken', 'day', 3), create_partitions('taken', 'week', 2);
+    SELECT create_id_partitions('by_id', 'month', 1, now() - interval '1 year');
+    SELECT create_id_partitions('taken', 'day', 3), create_id_partitions('taken', 'week', 2);
     DO $$ BEGIN
         EXECUTE (SELECT string_agg(format('ALTER TABLE taken DETACH PARTITION %s', inhrelid::regclass), ';')
                  FROM pg_inherits WHERE inhparent = 'taken'::regclass);
@@ -1255,9 +1255,9 @@ const MAKERS: &[Maker] = &[
         check: not_checked,
     },
     Maker {
-        signature: "create_id_triggers(integer)",
+        signature: "convert_defaults_to_triggers(integer)",
         is_slow: true,
-        call: "count(*) FROM create_id_triggers(a0)",
+        call: "count(*) FROM convert_defaults_to_triggers(a0)",
         types: &["integer"],
         row: |_, rng| vec![shard(2, rng)],
         also: &[],
@@ -1267,9 +1267,9 @@ const MAKERS: &[Maker] = &[
         },
     },
     Maker {
-        signature: "create_partitions(regclass,text,integer,timestamptz,timestamptz)",
+        signature: "create_id_partitions(regclass,text,integer,timestamptz,timestamptz)",
         is_slow: true,
-        call: "count(*) FROM create_partitions(a0, a1, a2, a3, a4)",
+        call: "count(*) FROM create_id_partitions(a0, a1, a2, a3, a4)",
         types: &["regclass", "text", "integer", "timestamptz", "timestamptz"],
         row: |world, rng| {
             let periods: &Named =
@@ -1302,9 +1302,9 @@ const MAKERS: &[Maker] = &[
         check: |_, row, made| assert!((0..=20).contains(&made), "{made} made by {row:?}"),
     },
     Maker {
-        signature: "drop_partitions(regclass,timestamptz,timestamptz,boolean)",
+        signature: "drop_old_id_partitions(regclass,timestamptz,timestamptz,boolean)",
         is_slow: true,
-        call: "count(*) FROM drop_partitions(a0, a1, a2, a3)",
+        call: "count(*) FROM drop_old_id_partitions(a0, a1, a2, a3)",
         types: &["regclass", "timestamptz", "timestamptz", "boolean"],
         row: |world, rng| {
             let before = match rng.u8(..8) {
@@ -1332,9 +1332,9 @@ const MAKERS: &[Maker] = &[
         check: |_, _, is_it| assert_eq!(is_it, 1),
     },
     Maker {
-        signature: "shard_problem(integer,regnamespace)",
+        signature: "_shard_reason(integer,regnamespace)",
         is_slow: false,
-        call: "count(shard_problem(a0, a1::oid::regnamespace))",
+        call: "count(_shard_reason(a0, a1::oid::regnamespace))",
         types: &["integer", "bigint"],
         // None of these schemas is a shard's.
         row: |_, rng| {
@@ -1345,9 +1345,9 @@ const MAKERS: &[Maker] = &[
         check: |_, _, problems| assert_eq!(problems, 0),
     },
     Maker {
-        signature: "shard_states()",
+        signature: "_shard_states()",
         is_slow: false,
-        call: "count(*) FROM shard_states() WHERE shard <> a0",
+        call: "count(*) FROM _shard_states() WHERE shard <> a0",
         types: &["integer"],
         row: |_, rng| vec![(Datum::Int(one_of(rng, &[4, 5])), vec![])],
         also: &[],
@@ -1357,7 +1357,7 @@ const MAKERS: &[Maker] = &[
 
 /// Functions of which no call fails.
 const NEVER_FAIL: [&str; 3] =
-    ["instagram_id_version()", "shard_problem(integer,regnamespace)", "shard_states()"];
+    ["instagram_id_version()", "_shard_reason(integer,regnamespace)", "_shard_states()"];
 
 fn shard_sequence_and_epoch(world: &World, rng: &mut Rng) -> Vec<Argument> {
     let [sequence, epoch] = sequence_and_epoch(world, rng);
@@ -1398,7 +1398,7 @@ impl Maker {
                     Err(state) => {
                         let also = if faults.is_empty() { self.also } else { &[] };
                         assert!(faults.iter().chain(also).any(|fault| fault == state), "{call}");
-                        assert!(README.contains(state.as_str()), "{state} is not in the README");
+                        assert!(REFERENCE.contains(state.as_str()), "{state} is not in the reference");
                     }
                 }
                 tally.note(outcome.as_ref().err().map_or("answers", String::as_str));
@@ -1408,7 +1408,7 @@ impl Maker {
     }
 }
 
-/// Bad arguments do no harm: each gives an error that the README names for what is wrong with it, and between them the
+/// Bad arguments do no harm: each gives an error that the reference names for what is wrong with it, and between them the
 /// good ones go on growing, from shards, from a sequence, and by epochs of any kind.
 #[test]
 fn functions_that_make_something_survive_bad_arguments() {

@@ -85,7 +85,7 @@ SELECT lanname FROM state;
 \sf insta500.next_id()
 INSERT INTO insta500.photos (title) VALUES ('new') RETURNING id > :newest AS above, id_shard(id), id_seq(id) - :counter % 1024 AS counted;
 SELECT oid::regprocedure AS function, proowner::regrole, proacl FROM pg_proc WHERE pronamespace = 'insta500'::regnamespace ORDER BY proname COLLATE "C";
-SELECT shard, schema, at_home, ahead BETWEEN '0' AND '1 s' AS ahead FROM shards WHERE shard = 500;
+SELECT shard, schema, can_generate, ahead BETWEEN '0' AND '1 s' AS ahead FROM id_shards WHERE shard = 500;
 SELECT id_shard(next_id(500)), insta500.id_time(next_id(500)) - clock_timestamp() < interval '1 s' AS time;
 SET ROLE regress_id_app;
 INSERT INTO insta500.photos (title) VALUES ('by the application') RETURNING id_shard(id);
@@ -113,7 +113,7 @@ DROP VIEW insta500.dated;
 SET client_min_messages = error;
 SELECT id_shard(advance_shard(500, make_id(now() + interval '1 hour 30 seconds', 500, 0)));
 RESET client_min_messages;
-SELECT message, state, hint FROM raises('SELECT unadopt_shard(500)');
+SELECT message, state, detail, hint FROM raises('SELECT unadopt_shard(500)');
 RESET ROLE;
 SELECT create_shard(503);
 SELECT * FROM raises('SELECT unadopt_shard(503)');
@@ -155,7 +155,7 @@ END $$;
 SELECT * FROM raises($$SELECT adopt_shard(NULL, function => '"Shard ""7""".vague()')$$);
 SELECT * FROM raises($$SELECT adopt_shard(505, function => '"Shard ""7""".vague()')$$);
 SELECT * FROM raises($$SELECT adopt_shard(505, function => '"Shard ""7""".vague()', sequence => '"Shard ""7"""."Global Ids"')$$);
-SELECT state, message FROM raises($$SELECT adopt_shard(505, function => '"Shard ""7""".vague()', sequence => '"Shard ""7"""."Global Ids"', epoch => '2050-01-01 00:00+00')$$);
+SELECT state, message, detail FROM raises($$SELECT adopt_shard(505, function => '"Shard ""7""".vague()', sequence => '"Shard ""7"""."Global Ids"', epoch => '2050-01-01 00:00+00')$$);
 SELECT * FROM raises($$SELECT adopt_shard(505, NULL, '"Shard ""7""".vague()', '"Shard ""7"""."Global Ids"', '2020-01-01 00:00+00', true)$$);
 CREATE SEQUENCE "Shard ""7""".free;
 SELECT shard, function, sequence, epoch, starts_above FROM adopt_shard(505, NULL, '"Shard ""7""".vague()', '"Shard ""7""".free', '2020-01-01 00:00+00', true);
@@ -336,7 +336,7 @@ CREATE TABLE recent (id bigserial PRIMARY KEY);
 INSERT INTO recent VALUES (make_id(now() - interval '1 hour', 8191, 1023)) RETURNING id AS recent_id \gset
 SELECT create_shard(513);
 SELECT newest_key = :recent_id AS newest FROM adopt_table(513, 'recent');
-SELECT last_id > :recent_id AS above FROM shards WHERE shard = 513;
+SELECT last_id > :recent_id AS above FROM id_shards WHERE shard = 513;
 INSERT INTO serials VALUES (make_id(now() + interval '3 s', 8191, 1023)) RETURNING id AS foreign_id \gset
 SELECT newest_key = :foreign_id AS newest FROM adopt_table(510, 'serials');
 INSERT INTO serials (n) VALUES (9) RETURNING id > :foreign_id AS above, id_shard(id);

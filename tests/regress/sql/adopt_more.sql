@@ -73,10 +73,10 @@ BEGIN;
 ALTER FUNCTION insta520.next_id() SECURITY DEFINER;
 ALTER FUNCTION insta520.next_id() OWNER TO regress_id_owner;
 ALTER SEQUENCE insta520.table_id_seq OWNER TO regress_id_owner;
-SELECT message, hint FROM raises('SELECT adopt_shard(520)');
+SELECT message, detail, hint FROM raises('SELECT adopt_shard(520)');
 GRANT CREATE ON SCHEMA insta520 TO regress_id_owner;
 REVOKE EXECUTE ON FUNCTION shard_next_id(integer, regclass, timestamptz) FROM PUBLIC;
-SELECT message, hint FROM raises('SELECT adopt_shard(520)');
+SELECT message, detail, hint FROM raises('SELECT adopt_shard(520)');
 ROLLBACK;
 -- A default needs no USAGE on the extension's schema; the owner, who makes functions that name it, does.
 BEGIN;
@@ -85,7 +85,7 @@ ALTER EXTENSION instagram_id SET SCHEMA hidden_ids;
 ALTER FUNCTION insta520.next_id() OWNER TO regress_id_owner;
 ALTER SEQUENCE insta520.table_id_seq OWNER TO regress_id_owner;
 GRANT CREATE ON SCHEMA insta520 TO regress_id_owner;
-SELECT message, hint FROM raises('SELECT hidden_ids.adopt_shard(520)');
+SELECT message, detail, hint FROM raises('SELECT hidden_ids.adopt_shard(520)');
 GRANT USAGE ON SCHEMA hidden_ids TO regress_id_owner;
 SELECT shard FROM hidden_ids.adopt_shard(520);
 SET LOCAL ROLE "regress_id app";
@@ -118,16 +118,16 @@ SELECT n, id_shard(id) FROM insta521.t ORDER BY n;
 
 -- A migration that runs again brings the original back.
 SELECT shard FROM adopt_shard(520);
-SELECT problem FROM shards WHERE shard = 520;
+SELECT reason FROM id_shards WHERE shard = 520;
 SELECT advance_shard(520, make_id(clock_timestamp() + interval '1 minute', 520, 0, '2020-01-01')) > 0 AS advanced;
 INSERT INTO insta520.photos (title) VALUES ('ours') RETURNING id AS ours \gset
 DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); PERFORM setval('insta520.table_id_seq', 1, false); END $$;
 INSERT INTO insta520.photos (title) VALUES ('theirs') RETURNING id < :ours AS below;
-SELECT problem FROM shards WHERE shard = 520;
+SELECT reason FROM id_shards WHERE shard = 520;
 -- It can be taken over again, above all ids so far.
 SELECT function, newest_id = :ours AS newest, starts_above > :ours AS above FROM adopt_shard(520);
 INSERT INTO insta520.photos (title) VALUES ('ours again') RETURNING id > :ours AS above;
-SELECT problem FROM shards WHERE shard = 520;
+SELECT reason FROM id_shards WHERE shard = 520;
 SELECT * FROM raises('SELECT adopt_shard(520)');
 SELECT * FROM raises('SELECT adopt_shard(520, function => ''insta520.next_id()'')');
 SELECT proname FROM pg_proc WHERE pronamespace = 'insta520'::regnamespace ORDER BY 1;
@@ -137,7 +137,7 @@ COMMENT ON FUNCTION insta520.next_id() IS 'as the migration made it';
 BEGIN;
 SELECT unadopt_shard(520);
 SELECT proname FROM pg_proc WHERE pronamespace = 'insta520'::regnamespace ORDER BY 1;
-SELECT count(*) FROM shards WHERE shard = 520;
+SELECT count(*) FROM id_shards WHERE shard = 520;
 SELECT shard FROM adopt_shard(520);
 ROLLBACK;
 -- Also where the kept original is lost, and where the function was dropped.
@@ -147,16 +147,16 @@ SELECT unadopt_shard(520);
 ROLLBACK;
 BEGIN;
 DROP FUNCTION insta520.next_id() CASCADE;
-SELECT problem FROM shards WHERE shard = 520;
+SELECT reason FROM id_shards WHERE shard = 520;
 DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); END $$;
 SELECT shard FROM adopt_shard(520);
-SELECT problem FROM shards WHERE shard = 520;
+SELECT reason FROM id_shards WHERE shard = 520;
 ROLLBACK;
 -- A body that is not the original's.
 BEGIN;
 CREATE OR REPLACE FUNCTION insta520.next_id() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
-SELECT problem FROM shards WHERE shard = 520;
-SELECT state, message FROM raises('SELECT adopt_shard(520, function => ''insta520.next_id()'')');
+SELECT reason FROM id_shards WHERE shard = 520;
+SELECT state, message, detail FROM raises('SELECT adopt_shard(520, function => ''insta520.next_id()'')');
 ROLLBACK;
 -- Ids that the shard's own next_id() has generated beside a function of another name count, too.
 BEGIN;
@@ -165,16 +165,16 @@ SELECT function FROM adopt_shard(527);
 CREATE TABLE insta527.t (id bigint DEFAULT insta527.next_id());
 INSERT INTO insta527.t VALUES (make_id(clock_timestamp() + interval '1 hour', 527, 0, '2020-01-01')) RETURNING id AS ours \gset
 DO $$ BEGIN PERFORM pg_temp.original('insta527', '527', 'photo_id'); END $$;
-SELECT problem FROM shards WHERE shard = 527;
+SELECT reason FROM id_shards WHERE shard = 527;
 SELECT function, newest_id = :ours AS newest, starts_above > :ours AS above FROM adopt_shard(527);
 -- One that was closed for a move is not opened.
 DO $$ BEGIN
     PERFORM pg_temp.original('insta527', '527', 'photo_id');
     EXECUTE (SELECT format('ALTER SEQUENCE insta527.table_id_seq MAXVALUE %s', last_value) FROM insta527.table_id_seq);
 END $$;
-SELECT state, regexp_replace(message, '\d{12,}', 'N') AS message FROM raises('SELECT adopt_shard(527)');
+SELECT state, message, regexp_replace(detail, '\d{12,}', 'N') AS detail FROM raises('SELECT adopt_shard(527)');
 DO $$ BEGIN PERFORM setval('insta527.table_id_seq', 1, false); END $$;
-SELECT state, regexp_replace(message, '\d{12,}', 'N') AS message FROM raises('SELECT adopt_shard(527)');
+SELECT state, message, regexp_replace(detail, '\d{12,}', 'N') AS detail FROM raises('SELECT adopt_shard(527)');
 ROLLBACK;
 -- What another role puts beside it is not the shard's, and does not block its owner.
 BEGIN;
@@ -190,10 +190,10 @@ BEGIN
     RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 23) | (520 << 10) | (nextval('insta520.table_id_seq') % 1024);
 END $$;
 RESET ROLE;
-SELECT problem FROM shards WHERE shard = 520;
+SELECT reason FROM id_shards WHERE shard = 520;
 DROP FUNCTION insta520.original_missing();
 SELECT function, newest_id IS NOT NULL AS newest FROM adopt_shard(520);
-SELECT problem FROM shards WHERE shard = 520;
+SELECT reason FROM id_shards WHERE shard = 520;
 DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); END $$;
 SELECT unadopt_shard(520);
 SELECT 'insta520.a()'::regprocedure AS still_there;
@@ -203,15 +203,15 @@ BEGIN;
 DO $$ BEGIN PERFORM pg_temp.original('insta520', '520', epoch => '1577836800001'); END $$;
 SELECT * FROM raises('SELECT adopt_shard(520)');
 DO $$ BEGIN PERFORM pg_temp.original('insta520', '520', sequence => 'second'); END $$;
-SELECT state, message FROM raises('SELECT adopt_shard(520)');
+SELECT state, message, detail FROM raises('SELECT adopt_shard(520)');
 ROLLBACK;
 -- Functions that are lost.
 DROP FUNCTION insta521.id_time(bigint), insta521.epoch();
-SELECT problem FROM shards WHERE shard = 521;
+SELECT reason FROM id_shards WHERE shard = 521;
 SELECT create_shard(521, if_not_exists => true);
-SELECT problem FROM shards WHERE shard = 521;
+SELECT reason FROM id_shards WHERE shard = 521;
 SET ROLE regress_id_app;
-SELECT shard, problem FROM shards WHERE shard IN (520, 521) ORDER BY shard;
+SELECT shard, reason FROM id_shards WHERE shard IN (520, 521) ORDER BY shard;
 RESET ROLE;
 
 -- A shard, that is: nothing to take over.
@@ -231,7 +231,7 @@ CREATE FUNCTION insta523.wide() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 22) | (7 << 12) | (nextval('other') % 4096);
 END $$;
-SELECT message FROM raises('SELECT adopt_shard(523)');
+SELECT message, detail FROM raises('SELECT adopt_shard(523)');
 DROP SCHEMA insta523 CASCADE;
 CREATE SCHEMA insta523;
 CREATE SEQUENCE insta523.table_id_seq;
@@ -248,10 +248,10 @@ SELECT * FROM raises('SELECT adopt_shard(524, function => ''insta524.next_id()''
 DROP FUNCTION insta524.other_id();
 SET check_function_bodies = off;
 CREATE FUNCTION insta524.by_name(n int) RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''"table_id_seq"'') + n';
-SELECT message FROM raises('SELECT adopt_shard(524)');
+SELECT message, detail FROM raises('SELECT adopt_shard(524)');
 DROP FUNCTION insta524.by_name(int);
 CREATE FUNCTION public.parsed() RETURNS bigint LANGUAGE sql RETURN nextval('insta524.table_id_seq');
-SELECT message FROM raises('SELECT adopt_shard(524)');
+SELECT message, detail FROM raises('SELECT adopt_shard(524)');
 DROP FUNCTION public.parsed();
 -- Those of a role that cannot use the sequence do not count, nor others that only look.
 CREATE SCHEMA regress_id_owner AUTHORIZATION regress_id_owner;
@@ -277,14 +277,14 @@ SELECT function, sequence FROM adopt_shard(525, function => 'insta525.photos_nex
 SELECT function, sequence, newest_id = (SELECT max(id) FROM insta525.likes) AS newest, starts_above > newest_id AS above FROM adopt_shard(525);
 INSERT INTO insta525.likes (n) VALUES (6) RETURNING id_shard(id), id > (SELECT max(id) FROM insta525.likes) AS above, id_seq(id);
 SELECT * FROM raises('SELECT adopt_shard(525)');
-SELECT shard, sequence, problem FROM shards WHERE shard = 525;
+SELECT shard, sequence, reason FROM id_shards WHERE shard = 525;
 -- One of them comes back.
 DO $$ BEGIN PERFORM pg_temp.original('insta525', '525', 'likes_next_id', 'likes_id_seq'); END $$;
-SELECT problem FROM shards WHERE shard = 525;
+SELECT reason FROM id_shards WHERE shard = 525;
 SELECT function FROM adopt_shard(525);
-SELECT problem FROM shards WHERE shard = 525;
+SELECT reason FROM id_shards WHERE shard = 525;
 DROP FUNCTION insta525.likes_next_id() CASCADE;
-SELECT problem FROM shards WHERE shard = 525;
+SELECT reason FROM id_shards WHERE shard = 525;
 DO $$ BEGIN PERFORM pg_temp.original('insta525', '525', 'likes_next_id', 'likes_id_seq'); END $$;
 SELECT function FROM adopt_shard(525);
 SELECT unadopt_shard(525);
@@ -306,8 +306,8 @@ SET app.epoch = '1577836800000';
 INSERT INTO insta526.photos VALUES (7);
 SELECT shard FROM adopt_shard(527, 'insta526', epoch => '2019-01-01', dry_run => true); -- no id to compare with
 INSERT INTO insta526.photos DEFAULT VALUES;
-SELECT state, regexp_replace(message, '\d{12,}', 'N') AS message, hint FROM raises('SELECT adopt_shard(527, ''insta526'', epoch => ''2020-01-01'')') \gx
-SELECT state, regexp_replace(message, '\d{12,}', 'N') ~ '^by the epoch 2019-01-01 00:00:00\+00 the newest id N in insta526.photos.id is of 20\d\d-.*, which is not the last hour$' AS message, hint
+SELECT state, regexp_replace(message, '\d{12,}', 'N') AS message, detail, hint FROM raises('SELECT adopt_shard(527, ''insta526'', epoch => ''2020-01-01'')') \gx
+SELECT state, regexp_replace(message, '\d{12,}', 'N') AS message, regexp_replace(detail, '20\d\d-.*,', '(time),') AS detail, hint
 FROM raises('SELECT adopt_shard(526, epoch => ''2019-01-01'')') \gx
 SELECT state FROM raises('SELECT adopt_shard(526, epoch => ''2020-01-01 01:00'', dry_run => true)');
 SELECT state FROM raises('SELECT adopt_shard(526, epoch => ''2019-12-31 23:00'', dry_run => true)');

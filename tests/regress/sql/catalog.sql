@@ -14,8 +14,8 @@ ORDER BY p.proname, p.pronargs;
 -- Functions, a view (from 18 on with its row type and that one's array), and nothing else.
 SELECT classid::regclass, count(*) FROM pg_depend
 WHERE deptype = 'e' AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id') AND classid <> 'pg_type'::regclass GROUP BY 1;
-SELECT attname, format_type(atttypid, atttypmod), col_description(attrelid, attnum) FROM pg_attribute WHERE attrelid = 'shards'::regclass ORDER BY attnum;
-SELECT has_table_privilege('public', 'shards', 'SELECT') AS for_everyone;
+SELECT attname, format_type(atttypid, atttypmod), col_description(attrelid, attnum) FROM pg_attribute WHERE attrelid = 'id_shards'::regclass ORDER BY attnum;
+SELECT has_table_privilege('public', 'id_shards', 'SELECT') AS for_everyone;
 -- Each has a comment.
 SELECT p.oid::regprocedure FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
 WHERE d.deptype = 'e' AND d.classid = 'pg_proc'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id')

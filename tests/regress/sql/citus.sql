@@ -14,7 +14,7 @@ SELECT create_shard(500), create_shard(501, 'Photos "1"; ''x'' \ --');
 -- The value of the sequence that an id was made of.
 CREATE FUNCTION value_of(id bigint) RETURNS bigint LANGUAGE sql RETURN ((id >> 23) << 10) | (id & 1023);
 
--- create_id_triggers(): the tables whose default makes ids of the shard, in each of its forms.
+-- convert_defaults_to_triggers(): the tables whose default makes ids of the shard, in each of its forms.
 CREATE TABLE insta500.by_schema (id bigint PRIMARY KEY DEFAULT insta500.next_id(), note text UNIQUE);
 CREATE TABLE insta500.by_number (id bigint NOT NULL DEFAULT next_id(500), note text);
 CREATE TABLE insta500.by_sequence (note text, id bigint CHECK (id_shard(id) = 500) DEFAULT next_id(500, 'insta500.table_id_seq'));
@@ -33,7 +33,7 @@ CREATE TABLE insta500.others (serial bigserial, identity bigint GENERATED ALWAYS
     narrow int DEFAULT insta500.next_id(), wide numeric DEFAULT insta500.next_id(), letters text DEFAULT insta500.next_id(), computed bigint DEFAULT insta500.next_id() + 0, as_text text DEFAULT insta500.next_id()::text, stored bigint GENERATED ALWAYS AS (5) STORED);
 -- Nor a key that says which partition a row goes to, which no trigger can change, on any level.
 CREATE TABLE insta500.by_id (id bigint PRIMARY KEY DEFAULT insta500.next_id(), other bigint DEFAULT insta500.next_id()) PARTITION BY RANGE (id);
-SELECT count(*) > 0 AS partitions FROM create_partitions('insta500.by_id');
+SELECT count(*) > 0 AS partitions FROM create_id_partitions('insta500.by_id');
 CREATE TABLE insta500.by_both (kind int, id bigint DEFAULT insta500.next_id()) PARTITION BY LIST (kind);
 CREATE TABLE insta500.by_both_1 PARTITION OF insta500.by_both FOR VALUES IN (1) PARTITION BY HASH (id);
 CREATE TABLE insta500.by_both_1_all PARTITION OF insta500.by_both_1 FOR VALUES WITH (MODULUS 1, REMAINDER 0);
@@ -48,16 +48,16 @@ FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum;
 CREATE TABLE before AS SELECT * FROM defaults;
 CREATE VIEW triggers AS
 SELECT tgrelid::regclass AS table_name, tgname, regexp_replace(pg_get_triggerdef(t.oid), '^CREATE TRIGGER ".*" (BEFORE .*)$', '\1') AS definition
-FROM pg_trigger AS t WHERE tgfoid = 'assign_id'::regproc AND tgrelid::regclass::text NOT LIKE 'insta500.by\_id\_p%'; -- which are of this month
-SELECT * FROM create_id_triggers(500);
+FROM pg_trigger AS t WHERE tgfoid = 'next_id_trigger'::regproc AND tgrelid::regclass::text NOT LIKE 'insta500.by\_id\_p%'; -- which are of this month
+SELECT * FROM convert_defaults_to_triggers(500);
 SELECT * FROM triggers ORDER BY table_name::text COLLATE "C", tgname;
 SELECT table_name, attname FROM before WHERE table_name::text NOT LIKE 'insta500.by\_id\_p%' EXCEPT SELECT table_name, attname FROM defaults ORDER BY 1, 2;
 SELECT count(*) AS defaults_changed FROM before AS b JOIN defaults AS d USING (table_name, attname) WHERE b.expression <> d.expression;
 -- Called again it has nothing to do, but for what is new.
-SELECT * FROM create_id_triggers(500);
+SELECT * FROM convert_defaults_to_triggers(500);
 CREATE TABLE insta500.later (id bigint DEFAULT insta500.next_id());
-SELECT * FROM create_id_triggers(500);
-SELECT * FROM create_id_triggers(500);
+SELECT * FROM convert_defaults_to_triggers(500);
+SELECT * FROM convert_defaults_to_triggers(500);
 
 -- Names that need quotes, and such as are as long as names can be; the search_path does not matter.
 SET search_path = "Photos ""1""; 'x' \ --", pg_catalog, public;
@@ -65,7 +65,7 @@ CREATE TABLE "select" ("Größe ""1"" 'x' \ ; --" bigint DEFAULT next_id(), "%1$
 CREATE TABLE a23456789012345678901234567890123456789012345678901234567890123 (
     a23456789012345678901234567890123456789012345678901234567890123 bigint DEFAULT public.next_id(501),
     ääääääääääääääääääääääääääääääa bigint DEFAULT "Photos ""1""; 'x' \ --".next_id());
-SELECT * FROM create_id_triggers(501);
+SELECT * FROM convert_defaults_to_triggers(501);
 SELECT tgname, octet_length(tgname::text) FROM public.triggers WHERE table_name::text !~ '^insta' ORDER BY tgname COLLATE "C";
 INSERT INTO "select" ("%1$s") VALUES (1), (2);
 INSERT INTO a23456789012345678901234567890123456789012345678901234567890123 DEFAULT VALUES;
@@ -144,7 +144,7 @@ SELECT kind, count(*) FROM insta500.kinds GROUP BY kind ORDER BY kind;
 SELECT count(*), min(length(note)) FROM insta500.by_sequence;
 -- In the order in which the rows come.
 CREATE TABLE insta500.ordered (n int, id bigint DEFAULT insta500.next_id());
-SELECT count(*) FROM create_id_triggers(500);
+SELECT count(*) FROM convert_defaults_to_triggers(500);
 INSERT INTO insta500.ordered SELECT n FROM generate_series(1, 5000) AS n;
 SELECT bool_and(id > previous) AS in_order FROM (SELECT id, lag(id) OVER (ORDER BY n) AS previous FROM insta500.ordered) AS steps;
 -- A row of many kinds of columns comes through whole, also where columns were dropped.
@@ -152,7 +152,7 @@ CREATE TABLE insta500.wide (gone int, a text[], b numeric, id bigint DEFAULT ins
     shard int GENERATED ALWAYS AS (id_shard(id)) STORED, g timestamptz DEFAULT '2020-01-01+00');
 ALTER TABLE insta500.wide DROP gone, DROP gone_too;
 ALTER TABLE insta500.wide ADD later int DEFAULT 5;
-SELECT * FROM create_id_triggers(500);
+SELECT * FROM convert_defaults_to_triggers(500);
 INSERT INTO insta500.wide (a, b, c, d, f) VALUES ('{x,NULL,"y z"}', 1e30, (1, NULL, 3), '{"a": [1, null]}', repeat('f', 100000))
 RETURNING a, b, c, d, e, length(f), shard, g, later;
 INSERT INTO insta500.wide DEFAULT VALUES RETURNING a, b, c, d, e, f, shard, g, later;
@@ -170,52 +170,52 @@ CREATE TRIGGER "Audit" BEFORE INSERT ON insta500.watched FOR EACH ROW EXECUTE FU
 CREATE TRIGGER "1" BEFORE INSERT ON insta500.watched FOR EACH ROW EXECUTE FUNCTION insta500.see();
 CREATE TRIGGER "_" BEFORE INSERT ON insta500.watched FOR EACH ROW EXECUTE FUNCTION insta500.see();
 CREATE TRIGGER afterwards AFTER INSERT ON insta500.watched FOR EACH ROW EXECUTE FUNCTION insta500.see();
-SELECT * FROM create_id_triggers(500);
+SELECT * FROM convert_defaults_to_triggers(500);
 INSERT INTO insta500.watched DEFAULT VALUES;
 INSERT INTO insta500.watched (id) VALUES (DEFAULT), (6);
 SELECT count(*), bool_and(id = seen AND id = "Seen" AND id = also_seen) AS seen, count(*) FILTER (WHERE id_shard(id) = 500) AS of_shard
 FROM insta500.watched JOIN insta500.audit USING (id);
 
--- What create_id_triggers() does not take.
-SELECT * FROM raises('SELECT create_id_triggers(NULL)');
-SELECT * FROM raises('SELECT create_id_triggers(-1)');
-SELECT * FROM raises('SELECT create_id_triggers(8192)');
-SELECT * FROM raises('SELECT create_id_triggers(502)');
+-- What convert_defaults_to_triggers() does not take.
+SELECT * FROM raises('SELECT convert_defaults_to_triggers(NULL)');
+SELECT * FROM raises('SELECT convert_defaults_to_triggers(-1)');
+SELECT * FROM raises('SELECT convert_defaults_to_triggers(8192)');
+SELECT * FROM raises('SELECT convert_defaults_to_triggers(502)');
 BEGIN READ ONLY;
-SELECT * FROM raises('SELECT create_id_triggers(500)');
+SELECT * FROM raises('SELECT convert_defaults_to_triggers(500)');
 COMMIT;
 -- A role that does not own the table; nor is anything done to those that it owns.
 SET ROLE regress_id_app;
-SELECT * FROM create_id_triggers(500);
+SELECT * FROM convert_defaults_to_triggers(500);
 RESET ROLE;
 CREATE TABLE insta500.not_owned (id bigint DEFAULT insta500.next_id());
 CREATE TABLE insta500.owned (id bigint DEFAULT insta500.next_id());
 ALTER TABLE insta500.owned OWNER TO regress_id_app;
 SET ROLE regress_id_app;
-SELECT state FROM raises('SELECT create_id_triggers(500)');
+SELECT state FROM raises('SELECT convert_defaults_to_triggers(500)');
 RESET ROLE;
 GRANT USAGE ON SCHEMA insta500 TO regress_id_app;
 SET ROLE regress_id_app;
-SELECT * FROM raises('SELECT create_id_triggers(500)');
+SELECT * FROM raises('SELECT convert_defaults_to_triggers(500)');
 RESET ROLE;
 SELECT count(*) FROM triggers WHERE table_name::text LIKE '%owned';
 -- With the table its own it need not own the shard.
 ALTER TABLE insta500.not_owned OWNER TO regress_id_owner;
 GRANT regress_id_owner TO regress_id_app;
 SET ROLE regress_id_app;
-SELECT * FROM create_id_triggers(500);
+SELECT * FROM convert_defaults_to_triggers(500);
 RESET ROLE;
 -- A transaction that is rolled back leaves the defaults.
 CREATE TABLE insta500.undone (id bigint DEFAULT insta500.next_id());
 BEGIN;
-SELECT * FROM create_id_triggers(500);
+SELECT * FROM convert_defaults_to_triggers(500);
 ROLLBACK;
 SELECT count(*) FROM triggers WHERE table_name = 'insta500.undone'::regclass;
 INSERT INTO insta500.undone DEFAULT VALUES RETURNING id_shard(id);
 
 -- Who may insert into the table and make ids of the shard needs nothing else; and each of these rights is needed.
 CREATE TABLE insta500.photos (id bigint DEFAULT insta500.next_id(), url text);
-SELECT * FROM create_id_triggers(500);
+SELECT * FROM convert_defaults_to_triggers(500);
 GRANT INSERT ON insta500.photos TO regress_id_app;
 REVOKE regress_id_owner FROM regress_id_app;
 SET ROLE regress_id_app;
@@ -238,7 +238,7 @@ RESET ROLE;
 SELECT url, id_shard(id) FROM insta500.photos ORDER BY url;
 DROP VIEW photos_500;
 
--- assign_id() in the wrong place.
+-- next_id_trigger() in the wrong place.
 CREATE DOMAIN any_id AS bigint;
 CREATE TABLE misused (gone bigint, id bigint, small int, tiny smallint, number numeric, name text, of_domain any_id);
 ALTER TABLE misused DROP gone;
@@ -246,7 +246,7 @@ CREATE VIEW misused_view AS SELECT * FROM misused;
 INSERT INTO misused VALUES (1);
 CREATE FUNCTION misuse(timing text, arguments text, statement text, OUT state text, OUT message text) LANGUAGE plpgsql AS $$
 BEGIN
-    EXECUTE format('CREATE TRIGGER misuse %s EXECUTE FUNCTION assign_id(%s)', timing, arguments);
+    EXECUTE format('CREATE TRIGGER misuse %s EXECUTE FUNCTION next_id_trigger(%s)', timing, arguments);
     SELECT e.state, e.message INTO state, message FROM raises(statement) AS e;
     EXECUTE format('DROP TRIGGER misuse ON %s', substring(timing FROM 'misused\w*'));
 END $$;
@@ -267,9 +267,9 @@ SELECT arguments, e.* FROM (VALUES
     (16, '''502'', ''id''')) AS v(n, arguments),
     misuse('BEFORE INSERT ON misused FOR EACH ROW', arguments, 'INSERT INTO misused DEFAULT VALUES') AS e ORDER BY n;
 SELECT id_shard(id), count(*) FROM misused GROUP BY 1 ORDER BY 1;
-CREATE TRIGGER misuse BEFORE INSERT ON misused FOR EACH ROW EXECUTE FUNCTION assign_id('500', 'nowhere');
+CREATE TRIGGER misuse BEFORE INSERT ON misused FOR EACH ROW EXECUTE FUNCTION next_id_trigger('500', 'nowhere');
 SELECT * FROM raises('INSERT INTO misused DEFAULT VALUES');
-SELECT * FROM raises('SELECT assign_id()');
+SELECT * FROM raises('SELECT next_id_trigger()');
 
 -- node_next_id(): of node 0, for every other role and sequence as next_id(shard, sequence).
 CREATE SEQUENCE nodes_500;
@@ -290,7 +290,7 @@ SELECT * FROM raises('SELECT node_next_id(''misused'')');
 SELECT * FROM raises('SELECT node_next_id(1::regclass)');
 SELECT * FROM raises('SELECT node_next_id(''narrow_500'')');
 SELECT * FROM raises('SELECT node_next_id(''nodes_500'', ''infinity'')');
-SELECT state, regexp_replace(message, 'at .*, is', 'at (now), is') AS message FROM raises('CREATE SEQUENCE fresh_500; SELECT node_next_id(''fresh_500'', ''2999-01-01+00'')');
+SELECT state, message, regexp_replace(detail, 'at .*\.', 'at (now).') AS detail FROM raises('CREATE SEQUENCE fresh_500; SELECT node_next_id(''fresh_500'', ''2999-01-01+00'')');
 BEGIN READ ONLY;
 SELECT * FROM raises('SELECT node_next_id(''nodes_500'')');
 SELECT id_shard(node_next_id('mine_500'));
@@ -307,10 +307,10 @@ RESET ROLE;
 SELECT value_of(next_id(500)) AS last \gset
 SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value AS above \gset
 SELECT :above > :last AS is_above, (_close_sequence('insta500.table_id_seq', 0, 1)).next_value = :above AS once_more_the_same, is_called FROM insta500.table_id_seq;
-SELECT shard, last_id, last_time FROM shards WHERE shard = 500;
+SELECT shard, last_id, last_time FROM id_shards WHERE shard = 500;
 -- Nobody has taken it: whoever makes an id opens it again, and goes on above.
 SELECT value_of(next_id(500)) > :above AS above;
-SELECT shard, id_shard(last_id) AS of_shard FROM shards WHERE shard = 500;
+SELECT shard, id_shard(last_id) AS of_shard FROM id_shards WHERE shard = 500;
 -- So with each way to an id, every time.
 CREATE FUNCTION goes_on_above(statement text) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE
@@ -328,7 +328,7 @@ SELECT statement, goes_on_above(statement) FROM (VALUES
 BEGIN;
 SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value AS above \gset
 ROLLBACK;
-SELECT last_id IS NULL AS is_shut FROM shards WHERE shard = 500;
+SELECT last_id IS NULL AS is_shut FROM id_shards WHERE shard = 500;
 BEGIN;
 SELECT value_of(next_id(500)) AS last \gset
 ROLLBACK;
@@ -341,7 +341,7 @@ SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value > value_of(:a
 -- nextval() opens any sequence, but for next_id() this one stays closed, and tells how far it came: its values are none of an id.
 SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value AS above \gset
 SELECT nextval('insta500.table_id_seq') - 2305843009213693952 = :above AS of_no_id, nextval('insta500.table_id_seq') - 2305843009213693952 = :above + 1 AS nor_the_next;
-SELECT shard, last_id FROM shards WHERE shard = 500;
+SELECT shard, last_id FROM id_shards WHERE shard = 500;
 -- Who took it over may have been on record: it is not opened until somebody says where to go on.
 SELECT * FROM raises('SELECT next_id(500)');
 SELECT c.next_value = :above + 2 AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 0, 1) AS c;
@@ -422,7 +422,7 @@ SELECT c.next_value > 0 AS above FROM _close_sequence('insta500.own', 0, 0) AS c
 RESET ROLE;
 -- What 0.3.0 asks is refused.
 CREATE FUNCTION shard_hand_over(regclass, integer) RETURNS TABLE (above bigint, last_home integer) LANGUAGE c AS '$libdir/instagram_id', 'shard_hand_over_wrapper';
-SELECT state, hint FROM raises('SELECT shard_hand_over(''insta500.table_id_seq'', 0)');
+SELECT state, message, hint FROM raises('SELECT shard_hand_over(''insta500.table_id_seq'', 0)');
 DROP FUNCTION shard_hand_over(regclass, integer);
 
 DROP SCHEMA insta500, "Photos ""1""; 'x' \ --" CASCADE;

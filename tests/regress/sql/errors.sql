@@ -1,4 +1,4 @@
--- Every error: SQLSTATE, message and the way out.
+-- Every error: SQLSTATE, message, detail and hint.
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 \getenv tests PG_ABS_SRCDIR
@@ -68,7 +68,7 @@ CREATE SCHEMA insta79 CREATE TABLE table_id_seq ();
 SELECT * FROM raises('SELECT create_shard(79, if_not_exists => true)');
 DROP SCHEMA insta79 CASCADE;
 
--- Sequences that cannot hold the clock, each mended with the hint's own statement.
+-- Sequences that cannot be used to generate ids, each altered by the hint's own statement.
 CREATE SEQUENCE errors.small AS smallint;
 CREATE SEQUENCE errors.medium AS integer INCREMENT 5;
 CREATE SEQUENCE errors.down INCREMENT -1;
@@ -84,9 +84,9 @@ DECLARE
 BEGIN
     FOR seq IN SELECT oid FROM pg_class WHERE relnamespace = 'errors'::regnamespace AND relkind = 'S' ORDER BY relname COLLATE "C" LOOP
         e := raises(format('SELECT next_id(77, %L)', seq));
-        RAISE NOTICE E'%\n% %\n%', seq, e.state, e.message, e.hint;
+        RAISE NOTICE E'%\n% %\n%\n%', seq, e.state, e.message, e.detail, e.hint;
         IF e.state IS NOT NULL THEN
-            EXECUTE regexp_replace(e.hint, '^Mend it with (.*)\.$', '\1');
+            EXECUTE regexp_replace(e.hint, '^Use (.*)\.$', '\1');
         END IF;
         e := raises(format('SELECT next_id(77, %L)', seq));
         RAISE NOTICE 'then: %', e.message;
@@ -98,16 +98,16 @@ CREATE SEQUENCE errors.closed;
 CREATE SEQUENCE errors.unused MINVALUE 0 START 1 MAXVALUE 1;
 SELECT next_id(77, 'errors.closed') > 0 AS open;
 DO $$ BEGIN EXECUTE (SELECT format('ALTER SEQUENCE errors.closed MAXVALUE %s', last_value) FROM errors.closed); END $$;
-SELECT state, regexp_replace(message, '\d{9,}', 'N') AS message, hint FROM raises('SELECT next_id(77, ''errors.closed'')');
+SELECT state, message, regexp_replace(detail, '\d{9,}', 'N') AS detail, hint FROM raises('SELECT next_id(77, ''errors.closed'')');
 SELECT state, regexp_replace(message, '\d{9,}', 'N') AS message FROM raises('SELECT nextval(''errors.closed'')');
-SELECT state, message FROM raises('SELECT next_id(77, ''errors.unused'')');
+SELECT state, message, detail FROM raises('SELECT next_id(77, ''errors.unused'')');
 ALTER SEQUENCE errors.closed NO MAXVALUE;
 SELECT next_id(77, 'errors.closed') > 0 AS open;
 -- With room left it is not closed, and closed is no excuse for another fault.
 ALTER SEQUENCE errors.unused MAXVALUE 2;
-SELECT state, message FROM raises('SELECT next_id(77, ''errors.unused'')');
+SELECT state, message, detail FROM raises('SELECT next_id(77, ''errors.unused'')');
 ALTER SEQUENCE errors.unused MAXVALUE 1 CYCLE;
-SELECT state, message FROM raises('SELECT next_id(77, ''errors.unused'')');
+SELECT state, message, detail FROM raises('SELECT next_id(77, ''errors.unused'')');
 
 -- Read-only transactions; a temporary sequence may be written in one, as with nextval.
 CREATE TEMPORARY SEQUENCE mine;
@@ -135,7 +135,7 @@ SELECT * FROM raises('SELECT id_time(1, ''infinity'')');
 SELECT * FROM raises('SELECT id_time(-1, ''294276-12-31'')');
 SELECT * FROM raises('SELECT id_parts(-1, ''294276-12-31'')');
 SELECT * FROM raises('SELECT next_id(77, ''insta77.table_id_seq'', ''infinity'')');
-SELECT regexp_replace(message, 'at .*, is', 'at (now), is'), state, hint
+SELECT message, regexp_replace(detail, 'at [^.]*(\.\d+)?\S*\.', 'at (now).') AS detail, state, hint
 FROM raises('CREATE SEQUENCE errors.fresh; SELECT next_id(77, ''errors.fresh'', ''2999-01-01'')');
 
 -- The end of the time field, reached by setval and by an epoch 2^40 ms ago; the hint's way back works.
@@ -150,7 +150,7 @@ SELECT * FROM raises('SELECT next_id(77)');
 SELECT setval('insta77.table_id_seq', 1);
 SELECT id_time(next_id(77)) BETWEEN now() - interval '1 second' AND now() + interval '1 second';
 CREATE SEQUENCE errors.old;
-SELECT regexp_replace(message, 'at .*, is', 'at (now), is'), state, hint
+SELECT message, regexp_replace(detail, 'at [^.]*(\.\d+)?\S*\.', 'at (now).') AS detail, state, hint
 FROM raises('SELECT next_id(77, ''errors.old'', ''1980-01-01'')');
 
 -- A shard that is there already.

@@ -109,7 +109,7 @@ SELECT id_shard(next_id(3)), id_shard(insta3.next_id());
 CREATE OR REPLACE FUNCTION insta3.shard_3(OUT sequence regclass, OUT epoch timestamptz, OUT home text) IMMUTABLE
     BEGIN ATOMIC SELECT 'insta3.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, 'elsewhere'::text; END;
 SELECT * FROM refused_everywhere('SELECT claim_shard(3)', 'SELECT world()');
-SELECT at_home FROM shards WHERE shard = 3;
+SELECT can_generate FROM id_shards WHERE shard = 3;
 -- The error passes as it is; only an SQLSTATE that PostgreSQL does not know is lost between it and Rust.
 CREATE FUNCTION refuse_55000() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not so' USING ERRCODE = '55000', HINT = 'Ask.'; END $$;
 CREATE FUNCTION refuse_zz001() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not so' USING ERRCODE = 'ZZ001', HINT = 'Ask.'; END $$;

@@ -28,7 +28,7 @@ DO $$ BEGIN EXECUTE format('CREATE FUNCTION insta601.shard_602(OUT sequence regc
     (SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = 'victims' AND relkind = 'S')); END $$;
 RESET ROLE;
 SELECT id_shard(next_id(600)), id_shard(next_id(601)), id_shard(next_id(602)), NOT is_called AS decoy_not_used FROM insta601.seq;
-SELECT shard, schema FROM shards WHERE shard BETWEEN 600 AND 602 ORDER BY shard, schema;
+SELECT shard, schema FROM id_shards WHERE shard BETWEEN 600 AND 602 ORDER BY shard, schema;
 -- Between roles that are no better than each other it is in doubt, and the schema's own function is not.
 SET ROLE regress_id_mallory;
 CREATE OR REPLACE FUNCTION insta601.shard_602(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
@@ -68,7 +68,7 @@ END $$;
 RESET ROLE;
 SELECT id_shard(next_id(600));
 SELECT * FROM raises('SELECT next_id(603)');
-SELECT shard FROM shards WHERE shard = 603;
+SELECT shard FROM id_shards WHERE shard = 603;
 
 -- Names with quotes and backslashes, under either way to write strings.
 -- PostgreSQL 19 knows no other way to write strings.
@@ -87,7 +87,7 @@ SELECT id_shard(next_id(605)), claim_shard(605);
     RESET standard_conforming_strings;
     RESET escape_string_warning;
 \endif
-SELECT schema, sequence FROM shards WHERE shard IN (604, 605);
+SELECT schema, sequence FROM id_shards WHERE shard IN (604, 605);
 SET search_path = open;
 SET ROLE regress_id_mallory;
 CREATE FUNCTION open.max(bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 666::bigint';
@@ -119,7 +119,7 @@ CREATE OR REPLACE FUNCTION insta607_epoch() RETURNS timestamptz LANGUAGE sql IMM
 DROP FUNCTION insta606.epoch();
 ALTER FUNCTION insta607_epoch() SET SCHEMA insta606;
 ALTER FUNCTION insta606.insta607_epoch() RENAME TO epoch;
-SELECT state, message FROM raises('SELECT create_shard(606, if_not_exists => true)');
+SELECT state, message, detail FROM raises('SELECT create_shard(606, if_not_exists => true)');
 DROP FUNCTION insta606.epoch();
 CREATE FUNCTION insta606.next_id() RETURNS bigint LANGUAGE sql
     RETURN shard_next_id(606, 'insta606.table_id_seq', '2011-08-24 21:07:01.721+00');
@@ -127,10 +127,10 @@ CREATE SCHEMA insta608 CREATE SEQUENCE table_id_seq;
 GRANT ALL ON SCHEMA insta608 TO regress_id_victim;
 GRANT USAGE ON SEQUENCE insta608.table_id_seq TO regress_id_victim;
 SET ROLE regress_id_victim;
-SELECT state, message FROM raises('SELECT create_shard(608, if_not_exists => true)');
+SELECT state, message, detail FROM raises('SELECT create_shard(608, if_not_exists => true)');
 RESET ROLE;
 CREATE FUNCTION insta606.id_time(id bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE RETURN shard_id_time(evil(), '2011-08-24 21:07:01.721+00');
-SELECT message FROM raises('SELECT create_shard(606, if_not_exists => true)');
+SELECT message, detail FROM raises('SELECT create_shard(606, if_not_exists => true)');
 DROP FUNCTION insta606.id_time(bigint);
 SELECT create_shard(606, if_not_exists => true);
 DROP FUNCTION insta606.next_id();
@@ -148,9 +148,9 @@ BEGIN
     RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 23) | (602 << 10) | (nextval('insta601.seq') % 1024);
 END $$;
 RESET ROLE;
-SELECT state, message FROM raises('SELECT unadopt_shard(602)');
+SELECT state, message, detail FROM raises('SELECT unadopt_shard(602)');
 SET ROLE regress_id_victim;
-SELECT state, message FROM raises('SELECT unadopt_shard(602)');
+SELECT state, message, detail FROM raises('SELECT unadopt_shard(602)');
 RESET ROLE;
 
 -- Sequences that an adoption must not touch: another's, shared, a shard's, temporary; a table in place of one.
@@ -174,13 +174,13 @@ SELECT original('insta611', 611, 'insta600.table_id_seq');
 SELECT * FROM raises('SELECT adopt_shard(611, dry_run => true)');
 CREATE TEMP SEQUENCE passing;
 SELECT original('insta611', 611, 'pg_temp.passing');
-SELECT state, regexp_replace(message, 'pg_temp_\d+', 'pg_temp') AS message FROM raises('SELECT adopt_shard(611, sequence => ''passing'')');
-SELECT state, message FROM raises('SELECT adopt_shard(611, sequence => ''serials'')');
+SELECT state, regexp_replace(message, 'pg_temp_\d+', 'pg_temp') AS message, detail FROM raises('SELECT adopt_shard(611, sequence => ''passing'')');
+SELECT state, message, detail FROM raises('SELECT adopt_shard(611, sequence => ''serials'')');
 CREATE SEQUENCE insta611.table_id_seq;
 SELECT original('insta611', 611, 'insta611.table_id_seq');
 SELECT * FROM raises('SELECT adopt_shard(611, ''elsewhere'', ''insta611.next_id()'')');
 ALTER FUNCTION insta611.next_id() RENAME TO a_name_so_long_that_there_is_no_room_for_the_one_it_is_kept_by;
-SELECT state, message FROM raises('SELECT adopt_shard(611, dry_run => true)');
+SELECT state, message, detail FROM raises('SELECT adopt_shard(611, dry_run => true)');
 ALTER FUNCTION insta611.a_name_so_long_that_there_is_no_room_for_the_one_it_is_kept_by() RENAME TO next_id;
 
 -- A table of a role that may not read another's: nobody runs anything with more rights than his own.
@@ -191,13 +191,13 @@ GRANT ALL ON SCHEMA insta611 TO regress_id_victim;
 SET ROLE regress_id_victim;
 SELECT * FROM raises('SELECT adopt_shard(611, dry_run => true)');
 -- An error that is caught leaves nothing behind: the session is out of the transaction.
-SELECT state, message FROM raises('SELECT adopt_shard(611)');
+SELECT state, message, detail FROM raises('SELECT adopt_shard(611)');
 SELECT now() = statement_timestamp() AS outside, current_setting('search_path') AS search_path, current_user;
 RESET ROLE;
 GRANT SELECT ON insta611.t TO regress_id_victim;
 SET ROLE regress_id_victim;
-SELECT state, message FROM raises('SELECT adopt_shard(611, dry_run => true)');
-SELECT state, message FROM raises('SELECT adopt_shard(611)');
+SELECT state, message, detail FROM raises('SELECT adopt_shard(611, dry_run => true)');
+SELECT state, message, detail FROM raises('SELECT adopt_shard(611)');
 SELECT now() = statement_timestamp() AS outside, current_setting('search_path') AS search_path, current_user;
 RESET ROLE;
 -- Adopted in a transaction that goes on for a while: the ids start after its end.
@@ -205,7 +205,7 @@ BEGIN;
 SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(611);
 SELECT pg_sleep(1.2);
 COMMIT;
-SELECT ahead > interval '0.5 s' AS after_commit FROM shards WHERE shard = 611;
+SELECT ahead > interval '0.5 s' AS after_commit FROM id_shards WHERE shard = 611;
 SELECT unadopt_shard(611);
 BEGIN;
 SAVEPOINT s;
@@ -215,7 +215,7 @@ COMMIT;
 BEGIN;
 SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(611);
 PREPARE TRANSACTION 'regress_id';
-SELECT count(*) FROM shards WHERE shard = 611;
+SELECT count(*) FROM id_shards WHERE shard = 611;
 
 -- Whoever writes to a table must be able to make its ids afterwards.
 SELECT create_shard(607);

@@ -21,7 +21,7 @@ BEGIN
     e := raises(statement);
     RESET ROLE;
     told_to_run := (regexp_match(e.hint, told))[1];
-    IF e.state IS DISTINCT FROM heed.state OR strpos(e.message, thing) = 0 OR told_to_run IS NULL THEN
+    IF e.state IS DISTINCT FROM heed.state OR strpos(concat_ws(' ', e.message, e.detail), thing) = 0 OR told_to_run IS NULL THEN
         RAISE 'expected % for % and "%": %', state, thing, told, e;
     END IF;
     IF current_setting('server_version_num')::int < 190000 THEN
@@ -59,36 +59,36 @@ BEGIN
     EXECUTE format('CREATE SCHEMA %s', quoted);
     ASSERT (raises(format('SELECT create_shard(%s, %L)', shard, name))).message = format('schema %s already exists', quoted);
     PERFORM create_shard(shard, name, if_not_exists => true);
-    ASSERT (raises(format('SELECT create_shard(%s)', shard))).message LIKE '%it is schema ' || replace(quoted, '\', '\\');
+    ASSERT (raises(format('SELECT create_shard(%s)', shard))).detail = format('Its schema is %s.', quoted);
     EXECUTE format('ALTER SEQUENCE %s.table_id_seq RENAME TO %1$s', quoted);
     -- Every way to its ids.
     ASSERT id_of(format('SELECT %s.next_id()', quoted)) = shard AND id_shard(next_id(shard)) = shard
         AND id_shard(next_id(shard, sequence)) = shard AND id_shard(advance_shard(shard, next_id(shard))) = shard;
     PERFORM claim_shard(shard);
-    ASSERT (SELECT s.schema = name AND s.sequence = our.sequence::regclass AND s.ahead < interval '1 minute' AND s.at_home
-        FROM shards AS s WHERE s.shard = our.shard);
+    ASSERT (SELECT s.schema = name AND s.sequence = our.sequence::regclass AND s.ahead < interval '1 minute' AND s.can_generate
+        FROM id_shards AS s WHERE s.shard = our.shard);
     -- An application that is granted what each error's hint says, one after the other.
-    PERFORM heed(format('SELECT next_id(%s)', shard), '42501', quoted, '^Grant it with (.*)\.$', app);
-    PERFORM heed(format('SELECT next_id(%s)', shard), '42501', sequence, '^Grant it with (.*)\.$', app);
+    PERFORM heed(format('SELECT next_id(%s)', shard), '42501', quoted, '^Use (GRANT .*)\.$', app);
+    PERFORM heed(format('SELECT next_id(%s)', shard), '42501', sequence, '^Use (GRANT .*)\.$', app);
     ASSERT id_of(format('SELECT next_id(%s)', shard), app) = shard;
-    PERFORM heed(format('SELECT advance_shard(%s, %s)', shard, shard << 10), '42501', sequence, '^Grant it with (.*)\.$', app);
+    PERFORM heed(format('SELECT advance_shard(%s, %s)', shard, shard << 10), '42501', sequence, '^Use (GRANT .*)\.$', app);
     ASSERT id_of(format('SELECT advance_shard(%s, %s)', shard, shard << 10), app) = shard;
     ASSERT (raises(format('SET LOCAL ROLE %I; SELECT claim_shard(%s)', app, shard))).message LIKE '%must be owner of function ' || replace(quoted, '\', '\\') || '.%';
     -- Sequences that are unfit, used up, and none at all.
     EXECUTE format('CREATE SEQUENCE %s AS integer CYCLE INCREMENT 2', unfit);
-    PERFORM heed(format('SELECT next_id(%s, %L)', shard, unfit), '55000', unfit, '^Mend it with (.*)\.$');
+    PERFORM heed(format('SELECT next_id(%s, %L)', shard, unfit), '55000', unfit, '^Use (ALTER SEQUENCE .*)\.$');
     ASSERT id_shard(next_id(shard, unfit)) = shard;
     PERFORM setval(unfit, 9000000000000000000);
-    PERFORM heed(format('SELECT next_id(%s, %L)', shard, unfit), '2200H', unfit, 'by mistake, (.*) lets it');
+    PERFORM heed(format('SELECT next_id(%s, %L)', shard, unfit), '2200H', unfit, 'by mistake, use (.*) to let it');
     ASSERT id_shard(next_id(shard, unfit)) = shard;
     EXECUTE format('CREATE TABLE %s (%s serial PRIMARY KEY)', t, quoted);
-    ASSERT (raises(format('SELECT next_id(%s, %L)', shard, t))).message = t || ' is not a sequence';
+    ASSERT (raises(format('SELECT next_id(%s, %L)', shard, t))).message = format('relation %s is not a sequence', t);
     -- The table's key, as the hints and the scripts say.
-    PERFORM heed(format('SELECT adopt_table(%s, %L)', shard, t), '42804', t, '^Change it with (.*)\.$');
+    PERFORM heed(format('SELECT adopt_table(%s, %L)', shard, t), '42804', t, '^Use (ALTER TABLE .*)\.$');
     EXECUTE format('DROP FUNCTION %s.next_id()', quoted);
-    PERFORM heed(format('SELECT adopt_table(%s, %L)', shard, t), '55000', shard::text, '^Make them again with (.*)\.$');
+    PERFORM heed(format('SELECT adopt_table(%s, %L)', shard, t), '55000', shard::text, '^Create them with (.*)\.$');
     EXECUTE format('INSERT INTO %1$s DEFAULT VALUES; GRANT INSERT ON %1$s TO %2$I; REVOKE ALL ON SEQUENCE %3$s FROM %2$I; REVOKE ALL ON SCHEMA %4$s FROM %2$I', t, app, sequence, quoted);
-    PERFORM heed(format('SELECT adopt_table(%s, %L)', shard, t), '42501', t, '^Grant it with (.*)\.$');
+    PERFORM heed(format('SELECT adopt_table(%s, %L)', shard, t), '42501', t, '^Use (GRANT .*)\.$');
     SELECT * INTO STRICT answer FROM adopt_table(shard, t, name, dry_run => true);
     ASSERT answer.column_name = name AND answer.table_name = t::regclass;
     EXECUTE answer.script;
@@ -97,7 +97,7 @@ BEGIN
     ASSERT id_of(format('INSERT INTO %s DEFAULT VALUES RETURNING %s', t, quoted)) = 0;
     PERFORM adopt_table(shard, t);
     ASSERT id_of(format('INSERT INTO %s DEFAULT VALUES RETURNING %s', t, quoted)) = shard;
-    ASSERT (raises(format('SELECT adopt_table(%s, %L)', shard, t))).message LIKE replace(t, '\', '\\') || '.%has ids of shard%';
+    ASSERT (raises(format('SELECT adopt_table(%s, %L)', shard, t))).message LIKE 'column ' || replace(t, '\', '\\') || '.%has ids of shard%';
     RETURN 'fine';
 END $$;
 
@@ -128,19 +128,19 @@ BEGIN
         ASSERT (raises(format('SELECT next_id(%s)', shard))).state = '42P01';
     END;
     IF function = 'next_id' THEN
-        PERFORM heed(format('SELECT create_shard(%s, %L, if_not_exists => true)', shard, schema), '42723', quoted, 'take it over with (.*)\.$');
+        PERFORM heed(format('SELECT create_shard(%s, %L, if_not_exists => true)', shard, schema), '42723', quoted, 'adopt it with (.*)\.$');
     ELSE
-        PERFORM heed(format('SELECT create_shard(%s, %L)', shard, schema), '42P06', quoted, 'take that over with (.*)\.$');
+        PERFORM heed(format('SELECT create_shard(%s, %L)', shard, schema), '42P06', quoted, 'adopt that with (.*)\.$');
     END IF;
     ASSERT id_of(format('INSERT INTO %s DEFAULT VALUES RETURNING %I', t, name)) = shard AND id_shard(next_id(shard)) = shard;
-    ASSERT (SELECT s.schema = our.schema FROM shards AS s WHERE s.shard = our.shard);
+    ASSERT (SELECT s.schema = our.schema FROM id_shards AS s WHERE s.shard = our.shard);
     -- A number that another role has taken.
     shard := 2200 + n;
     EXECUTE format('GRANT CREATE ON DATABASE %I TO %I', current_database(), other);
     EXECUTE format('SET LOCAL ROLE %I', other);
     PERFORM create_shard(shard, ('others ' || name)::name::text);
     RESET ROLE;
-    PERFORM heed(format('SELECT create_shard(%s)', shard), '42710', quote_ident(other), 'If not, (.*)\.$');
+    PERFORM heed(format('SELECT create_shard(%s)', shard), '42710', quote_ident(other), 'Otherwise use (.*)\.$');
     PERFORM create_shard(shard);
     RETURN 'fine';
 END $body$;
@@ -150,7 +150,7 @@ DECLARE
     shard int := 2100 + n;
     schema text := ('of ' || name)::name;
 BEGIN
-    PERFORM heed(format('SELECT adopt_shard(%s, %L)', shard, schema), '42710', quote_ident(schema), 'that is done; (.*) brings');
+    PERFORM heed(format('SELECT adopt_shard(%s, %L)', shard, schema), '42710', quote_ident(schema), 'original, use (.*)\.$');
     ASSERT id_of(format('INSERT INTO %I.%I DEFAULT VALUES RETURNING %I', schema, ('t' || name)::name, name)) = shard;
     RETURN (raises(format('SELECT next_id(%s)', shard))).state;
 END $$;

@@ -27,32 +27,32 @@ END;
 
 -- Days, weeks, months; once, again, and further ahead.
 CREATE TABLE days (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT count(*) FROM create_partitions('days', 'day');
-SELECT count(*) FROM create_partitions('days', 'day');
-SELECT count(*) FROM create_partitions('days', 'day', 5);
-SELECT count(*) FROM create_partitions('days', 'day', 5);
-SELECT count(*) FROM create_partitions('days', 'day', 0);
+SELECT count(*) FROM create_id_partitions('days', 'day');
+SELECT count(*) FROM create_id_partitions('days', 'day');
+SELECT count(*) FROM create_id_partitions('days', 'day', 5);
+SELECT count(*) FROM create_id_partitions('days', 'day', 5);
+SELECT count(*) FROM create_id_partitions('days', 'day', 0);
 SELECT parts, seamless, ends - begins AS length, begins::time AS at, now() AT TIME ZONE 'UTC' - begins < '1 day' AS today FROM summary('days');
 CREATE TABLE weeks (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT count(*) FROM create_partitions('weeks', 'week', 2);
+SELECT count(*) FROM create_id_partitions('weeks', 'week', 2);
 SELECT parts, seamless, ends - begins AS length, begins::time AS at, to_char(begins, 'FMDay') AS day, now() AT TIME ZONE 'UTC' - begins < '7 days' AS this_week FROM summary('weeks');
 CREATE TABLE months (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT count(*) FROM create_partitions('months');
+SELECT count(*) FROM create_id_partitions('months');
 SELECT parts, seamless, ends = begins + interval '4 months' AS four_months, begins::time AS at, extract(day FROM begins) AS day,
     date_trunc('month', now() AT TIME ZONE 'UTC') = begins AS this_month FROM summary('months');
 -- Named by what they begin with; made in order.
 SELECT bool_and(part::text = format('%s_p%s', parent, to_char(begins, 'YYYYMMDD'))) FROM bounds;
 CREATE TABLE past (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT * FROM create_partitions('past', 'month', 0, from_time => '2023-11-30 23:59:59.999999+00') LIMIT 3;
+SELECT * FROM create_id_partitions('past', 'month', 0, from_time => '2023-11-30 23:59:59.999999+00') LIMIT 3;
 SELECT part, lo, hi, begins, ends FROM bounds WHERE parent = 'past'::regclass ORDER BY begins LIMIT 3;
 SELECT seamless, ends = date_trunc('month', now() AT TIME ZONE 'UTC') + interval '1 month' AS to_now FROM summary('past');
 -- A leap year's February, the week of a new year, a day on which clocks are changed somewhere.
 SELECT part, ends - begins AS length FROM bounds WHERE part = 'past_p20240201'::regclass;
 CREATE TABLE past_weeks (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT * FROM create_partitions('past_weeks', 'week', 0, from_time => '2025-01-01 00:00+00') LIMIT 2;
+SELECT * FROM create_id_partitions('past_weeks', 'week', 0, from_time => '2025-01-01 00:00+00') LIMIT 2;
 -- A time ahead of the clock changes nothing.
 CREATE TABLE ahead (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT count(*) FROM create_partitions('ahead', 'day', 1, from_time => now() + interval '1 year');
+SELECT count(*) FROM create_id_partitions('ahead', 'day', 1, from_time => now() + interval '1 year');
 SELECT ends - begins AS length, begins < now() AT TIME ZONE 'UTC' AS has_begun FROM summary('ahead');
 -- What the session's settings make of times is of no concern.
 CREATE TABLE elsewhere (LIKE days) PARTITION BY RANGE (id);
@@ -65,11 +65,11 @@ SELECT current_setting('server_version_num')::int < 190000 AS other_strings \gse
 \endif
 SET row_security = off;
 SET quote_all_identifiers = on;
-SELECT count(*) FROM create_partitions('elsewhere', 'day', 5);
+SELECT count(*) FROM create_id_partitions('elsewhere', 'day', 5);
 SET TimeZone = 'America/St_Johns';
 SET DateStyle = 'Postgres, MDY';
 SET IntervalStyle = 'iso_8601';
-SELECT count(*) FROM create_partitions('elsewhere', 'day', 5);
+SELECT count(*) FROM create_id_partitions('elsewhere', 'day', 5);
 RESET quote_all_identifiers;
 RESET row_security;
 RESET standard_conforming_strings;
@@ -81,11 +81,11 @@ FROM bounds;
 
 -- Months, then weeks, then days, and back: what is missing is filled, and nothing overlaps, or it would be an error.
 CREATE TABLE mixed (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT count(*) FROM create_partitions('mixed', 'month', 0);
-SELECT count(*) > 3 AS weeks FROM create_partitions('mixed', 'week', 9);
-SELECT count(*) > 0 AS days FROM create_partitions('mixed', 'day', 80);
-SELECT count(*) > 0 AS months FROM create_partitions('mixed', 'month', 3, from_time => now() - interval '3 months');
-SELECT count(*) FROM create_partitions('mixed', 'week', 2);
+SELECT count(*) FROM create_id_partitions('mixed', 'month', 0);
+SELECT count(*) > 3 AS weeks FROM create_id_partitions('mixed', 'week', 9);
+SELECT count(*) > 0 AS days FROM create_id_partitions('mixed', 'day', 80);
+SELECT count(*) > 0 AS months FROM create_id_partitions('mixed', 'month', 3, from_time => now() - interval '3 months');
+SELECT count(*) FROM create_id_partitions('mixed', 'week', 2);
 SELECT seamless, begins = date_trunc('month', (now() - interval '3 months') AT TIME ZONE 'UTC') AS from_month,
     ends = date_trunc('month', now() AT TIME ZONE 'UTC') + interval '4 months' AS to_month FROM summary('mixed');
 
@@ -94,34 +94,34 @@ CREATE TABLE by_hand (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE by_hand_old PARTITION OF by_hand FOR VALUES FROM (MINVALUE) TO (1000000);
 CREATE TABLE by_hand_1 PARTITION OF by_hand FOR VALUES FROM (id_floor('2025-01-10 12:30:15.678+00') + 5) TO (id_floor('2025-01-20+00'));
 CREATE TABLE by_hand_2 PARTITION OF by_hand FOR VALUES FROM (id_floor('2025-01-20+00') + 3) TO (id_floor('2025-02-03+00'));
-SELECT * FROM create_partitions('by_hand', 'month', 0, from_time => '2025-01-31+00') LIMIT 4;
+SELECT * FROM create_id_partitions('by_hand', 'month', 0, from_time => '2025-01-31+00') LIMIT 4;
 SELECT part, lo, hi, begins, ends FROM bounds WHERE parent = 'by_hand'::regclass AND coalesce(begins < '2025-03-01', true) ORDER BY ends;
 -- Several that begin in one second, in one millisecond.
 CREATE TABLE second (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE second_1 PARTITION OF second FOR VALUES FROM (1) TO (5000000);
 CREATE TABLE second_2 PARTITION OF second FOR VALUES FROM (6000000) TO (id_floor('2011-08-24 21:07:01.900+00'));
-SELECT * FROM create_partitions('second', 'month', 0, from_time => '2011-08-24 21:07:01.721+00') LIMIT 4;
+SELECT * FROM create_id_partitions('second', 'month', 0, from_time => '2011-08-24 21:07:01.721+00') LIMIT 4;
 SELECT part, lo, hi FROM bounds WHERE parent = 'second'::regclass AND begins < '2011-09-01' ORDER BY lo::bigint;
 SELECT seamless FROM summary('second');
 -- To MAXVALUE there is nothing left to do.
 CREATE TABLE maximum (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE maximum_1 PARTITION OF maximum FOR VALUES FROM (id_floor(date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' + interval '36 hours')) TO (MAXVALUE);
-SELECT count(*) FROM create_partitions('maximum', 'day', 3);
+SELECT count(*) FROM create_id_partitions('maximum', 'day', 3);
 SELECT parts, seamless, begins < now() AT TIME ZONE 'UTC' AS has_begun FROM summary('maximum');
 CREATE TABLE everything (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE everything_1 PARTITION OF everything FOR VALUES FROM (MINVALUE) TO (MAXVALUE);
-SELECT count(*) FROM create_partitions('everything');
-SELECT count(*) FROM drop_partitions('everything', now());
+SELECT count(*) FROM create_id_partitions('everything');
+SELECT count(*) FROM drop_old_id_partitions('everything', now());
 -- A default partition is no partition for these times. With rows in the way it is PostgreSQL's error, and all stays as it was.
 CREATE TABLE defaulted (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE defaulted_rest PARTITION OF defaulted DEFAULT;
-SELECT count(*) FROM create_partitions('defaulted', 'day', 1);
+SELECT count(*) FROM create_id_partitions('defaulted', 'day', 1);
 INSERT INTO defaulted VALUES (5), (id_floor(now() + interval '3 days'));
-SELECT state, message FROM raises($$SELECT create_partitions('defaulted', 'day', 5)$$);
+SELECT state, message, detail FROM raises($$SELECT create_id_partitions('defaulted', 'day', 5)$$);
 SELECT parts FROM summary('defaulted');
 DELETE FROM defaulted WHERE id <> 5;
-SELECT count(*) FROM create_partitions('defaulted', 'day', 5);
-SELECT count(*) FROM drop_partitions('defaulted', now() - interval '2 days');
+SELECT count(*) FROM create_id_partitions('defaulted', 'day', 5);
+SELECT count(*) FROM drop_old_id_partitions('defaulted', now() - interval '2 days');
 SELECT tableoid::regclass, id FROM defaulted;
 DROP TABLE defaulted_rest;
 SELECT parts, seamless FROM summary('defaulted');
@@ -129,80 +129,80 @@ SELECT parts, seamless FROM summary('defaulted');
 -- Own epochs: that of the shard's schema, that of the argument, which comes first.
 SELECT create_shard(61, 'own', epoch => '2020-01-01+00');
 CREATE TABLE own.photos (id bigint PRIMARY KEY DEFAULT own.next_id()) PARTITION BY RANGE (id);
-SELECT * FROM create_partitions('own.photos', 'month', 1, from_time => '2024-01-01+00') LIMIT 2;
+SELECT * FROM create_id_partitions('own.photos', 'month', 1, from_time => '2024-01-01+00') LIMIT 2;
 SELECT part, own.id_time(lo::bigint) AT TIME ZONE 'UTC' AS begins, own.id_time(hi::bigint) AT TIME ZONE 'UTC' AS ends FROM bounds WHERE parent = 'own.photos'::regclass ORDER BY lo::bigint LIMIT 2;
 INSERT INTO own.photos DEFAULT VALUES RETURNING tableoid::regclass::text = format('own.photos_p%s01', to_char(now() AT TIME ZONE 'UTC', 'YYYYMM')) AS this_month;
 CREATE TABLE in_public (id bigint PRIMARY KEY DEFAULT own.next_id()) PARTITION BY RANGE (id);
-SELECT count(*) FROM create_partitions('in_public', 'month', 1, epoch => own.epoch());
+SELECT count(*) FROM create_id_partitions('in_public', 'month', 1, epoch => own.epoch());
 INSERT INTO in_public DEFAULT VALUES RETURNING tableoid::regclass::text = format('in_public_p%s01', to_char(now() AT TIME ZONE 'UTC', 'YYYYMM')) AS this_month;
-SELECT count(*) FROM create_partitions('in_public', 'month', 1, epoch => own.epoch());
+SELECT count(*) FROM create_id_partitions('in_public', 'month', 1, epoch => own.epoch());
 CREATE TABLE own.by_argument (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT count(*) FROM create_partitions('own.by_argument', 'month', 1, epoch => '2011-08-24 21:07:01.721+00');
+SELECT count(*) FROM create_id_partitions('own.by_argument', 'month', 1, epoch => '2011-08-24 21:07:01.721+00');
 SELECT seamless, begins = date_trunc('month', now() AT TIME ZONE 'UTC') AS this_month FROM summary('own.by_argument');
 -- A function that only has the name of the shard's.
 CREATE FUNCTION epoch() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN RAISE 'must not run'; END $$;
 CREATE TABLE by_name (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT count(*) FROM create_partitions('by_name');
+SELECT count(*) FROM create_id_partitions('by_name');
 DROP FUNCTION epoch();
 -- An epoch within a month: ids begin with it, and so does the first partition.
 CREATE TABLE begun (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT * FROM create_partitions('begun', 'month', 0, '2024-03-10 12:00:00.0005+00', '2024-03-10 12:00:00.0005+00') LIMIT 2;
+SELECT * FROM create_id_partitions('begun', 'month', 0, '2024-03-10 12:00:00.0005+00', '2024-03-10 12:00:00.0005+00') LIMIT 2;
 SELECT lo, id_time(hi::bigint, '2024-03-10 12:00:00.0005+00') AT TIME ZONE 'UTC' AS ends FROM bounds WHERE part = 'begun_p20240310_120000'::regclass;
 -- One that is yet to come: from it on.
 CREATE TABLE to_come (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT count(*) FROM create_partitions('to_come', 'day', 3, epoch => date_trunc('day', now(), 'UTC') + interval '60 hours');
+SELECT count(*) FROM create_id_partitions('to_come', 'day', 3, epoch => date_trunc('day', now(), 'UTC') + interval '60 hours');
 SELECT lo, id_time(hi::bigint) - id_time(lo::bigint) AS length FROM bounds WHERE parent = 'to_come'::regclass ORDER BY lo::bigint;
 -- Where ids end the last partition has no end, and there are no later ones. (2^40 ms after the epoch, in two days from now.)
 CREATE TABLE ending (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT count(*) FROM create_partitions('ending', 'day', 5, epoch => date_trunc('day', now(), 'UTC') + interval '2 days 5 hours' - 1099511627776 * interval '1 ms');
+SELECT count(*) FROM create_id_partitions('ending', 'day', 5, epoch => date_trunc('day', now(), 'UTC') + interval '2 days 5 hours' - 1099511627776 * interval '1 ms');
 SELECT count(*), bool_or(hi IS NULL) AS to_maxvalue FROM bounds WHERE parent = 'ending'::regclass;
-SELECT count(*) < 2 AS only_before FROM create_partitions('ending', 'month', 5, epoch => date_trunc('day', now(), 'UTC') + interval '2 days 5 hours' - 1099511627776 * interval '1 ms');
+SELECT count(*) < 2 AS only_before FROM create_id_partitions('ending', 'month', 5, epoch => date_trunc('day', now(), 'UTC') + interval '2 days 5 hours' - 1099511627776 * interval '1 ms');
 INSERT INTO ending VALUES (9223372036854775807) RETURNING tableoid = (SELECT part FROM bounds WHERE parent = 'ending'::regclass AND hi IS NULL) AS in_the_last;
 -- All of an old epoch's ids are over.
-SELECT count(*) FROM create_partitions('ending', 'day', 5, epoch => '1970-01-01+00');
+SELECT count(*) FROM create_id_partitions('ending', 'day', 5, epoch => '1970-01-01+00');
 
 -- Names.
 CREATE TABLE "Größe ""1"" 'x' \ ; --" (id bigint PRIMARY KEY, "a ""b""" text DEFAULT 'x') PARTITION BY RANGE (id);
-SELECT count(*) FROM create_partitions('"Größe ""1"" ''x'' \ ; --"', 'day', 1);
+SELECT count(*) FROM create_id_partitions('"Größe ""1"" ''x'' \ ; --"', 'day', 1);
 SELECT regexp_replace(part::text, '\d{8}', 'DAY') AS part FROM bounds WHERE part::text LIKE '%Gr%' LIMIT 1;
 SELECT bool_and(dropped LIKE 'parts."Größe ""1"" ''x'' \\ ; --\_p20250_01"') AS named, count(*) > 3 AS many
-FROM create_partitions('"Größe ""1"" ''x'' \ ; --"', 'month', 0, '2025-01-08+00') AS made, drop_partitions('"Größe ""1"" ''x'' \ ; --"', '2025-03-01+00') AS dropped;
+FROM create_id_partitions('"Größe ""1"" ''x'' \ ; --"', 'month', 0, '2025-01-08+00') AS made, drop_old_id_partitions('"Größe ""1"" ''x'' \ ; --"', '2025-03-01+00') AS dropped;
 CREATE SCHEMA "S ""x"".y";
 CREATE TABLE "S ""x"".y"."select" (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT made FROM create_partitions('"S ""x"".y"."select"', 'month', 0, '2025-01-08+00') AS made LIMIT 1;
-SELECT dropped FROM drop_partitions('"S ""x"".y"."select"', '2025-02-01+00') AS dropped;
+SELECT made FROM create_id_partitions('"S ""x"".y"."select"', 'month', 0, '2025-01-08+00') AS made LIMIT 1;
+SELECT dropped FROM drop_old_id_partitions('"S ""x"".y"."select"', '2025-02-01+00') AS dropped;
 DROP SCHEMA "S ""x"".y" CASCADE;
 -- Of 63 bytes: cut off, between letters.
 CREATE TABLE a23456789012345678901234567890123456789012345678901234567890123 (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT * FROM create_partitions('a23456789012345678901234567890123456789012345678901234567890123', 'month', 0, '2025-01-08+00') LIMIT 1;
+SELECT * FROM create_id_partitions('a23456789012345678901234567890123456789012345678901234567890123', 'month', 0, '2025-01-08+00') LIMIT 1;
 CREATE TABLE ääääääääääääääääääääääääääääääa (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT part, octet_length(part::text) FROM create_partitions('ääääääääääääääääääääääääääääääa', 'month', 0, '2025-01-08+00') AS part LIMIT 1;
+SELECT part, octet_length(part::text) FROM create_id_partitions('ääääääääääääääääääääääääääääääa', 'month', 0, '2025-01-08+00') AS part LIMIT 1;
 -- Two tables of one beginning: the other one's partitions are in the way.
 CREATE TABLE a23456789012345678901234567890123456789012345678901234567890124 (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT * FROM raises($$SELECT create_partitions('a23456789012345678901234567890123456789012345678901234567890124', 'month', 0, '2025-01-08+00')$$);
+SELECT * FROM raises($$SELECT create_id_partitions('a23456789012345678901234567890123456789012345678901234567890124', 'month', 0, '2025-01-08+00')$$);
 -- Taken by a view, a sequence, an index, a type, a partition of a partition.
 CREATE TABLE taken (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE VIEW taken_p20250101 AS SELECT 1;
-SELECT * FROM raises($$SELECT create_partitions('taken', 'month', 0, '2025-01-08+00')$$);
+SELECT * FROM raises($$SELECT create_id_partitions('taken', 'month', 0, '2025-01-08+00')$$);
 DROP VIEW taken_p20250101;
 CREATE SEQUENCE taken_p20250201;
-SELECT * FROM raises($$SELECT create_partitions('taken', 'month', 0, '2025-01-08+00')$$);
+SELECT * FROM raises($$SELECT create_id_partitions('taken', 'month', 0, '2025-01-08+00')$$);
 DROP SEQUENCE taken_p20250201;
 CREATE DOMAIN taken_p20250301 AS int;
-SELECT state, message FROM raises($$SELECT create_partitions('taken', 'month', 0, '2025-01-08+00')$$);
+SELECT state, message, detail FROM raises($$SELECT create_id_partitions('taken', 'month', 0, '2025-01-08+00')$$);
 DROP DOMAIN taken_p20250301;
 SELECT parts FROM summary('taken');
 -- In another schema it is no matter; that schema is first in the search_path.
 CREATE SCHEMA other;
 CREATE TABLE other.taken_p20250101 (id int);
 SET search_path = other, parts, public;
-SELECT * FROM create_partitions('taken', 'month', 0, '2025-01-08+00') LIMIT 1;
+SELECT * FROM create_id_partitions('taken', 'month', 0, '2025-01-08+00') LIMIT 1;
 SET search_path = parts, public;
 DROP SCHEMA other CASCADE;
 
 -- Errors.
-CREATE FUNCTION error_of(call text, OUT state text, OUT message text, OUT hint text) BEGIN ATOMIC
-    SELECT r.state, replace(r.message, current_date::text, 'today'), r.hint FROM raises('SELECT ' || call) AS r;
+CREATE FUNCTION error_of(call text, OUT state text, OUT message text, OUT detail text, OUT hint text) BEGIN ATOMIC
+    SELECT r.state, replace(r.message, current_date::text, 'today'), r.detail, r.hint FROM raises('SELECT ' || call) AS r;
 END;
 CREATE VIEW a_view AS SELECT id FROM days;
 CREATE SEQUENCE a_sequence;
@@ -215,32 +215,32 @@ CREATE TABLE int_key (id int PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE time_key (id timestamptz PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE OPERATOR CLASS backwards FOR TYPE bigint USING btree AS OPERATOR 1 >, OPERATOR 2 >=, OPERATOR 3 =, OPERATOR 4 <=, OPERATOR 5 <, FUNCTION 1 btint8cmp(bigint, bigint);
 CREATE TABLE backwards (id bigint) PARTITION BY RANGE (id backwards);
-SELECT call, e.* FROM (VALUES (1, $$create_partitions(NULL)$$), (2, $$create_partitions('days', NULL)$$), (3, $$create_partitions('days', 'day', NULL)$$),
-    (4, $$create_partitions('days', 'year')$$), (5, $$create_partitions('days', 'DAY')$$), (6, $$create_partitions('days', '')$$), (7, $$create_partitions('days', 'x''y')$$),
-    (8, $$create_partitions('days', 'day', -1)$$), (9, $$create_partitions('days', 'day', 10001)$$), (10, $$create_partitions('days', 'day', 2147483647)$$),
-    (11, $$create_partitions('days', from_time => '-infinity')$$), (12, $$create_partitions('days', from_time => 'infinity')$$),
-    (13, $$create_partitions('days', from_time => '2011-08-24 21:07:01.720999+00')$$), (14, $$create_partitions('days', from_time => '2200-01-01+00')$$),
-    (15, $$create_partitions('days', epoch => 'infinity')$$), (16, $$create_partitions('days', from_time => '2020-01-01+00', epoch => '2021-01-01+00')$$),
-    (20, $$create_partitions('hashed')$$), (21, $$create_partitions('listed')$$), (22, $$create_partitions('expressed')$$), (23, $$create_partitions('columned')$$),
-    (24, $$create_partitions('int_key')$$), (25, $$create_partitions('time_key')$$), (26, $$create_partitions('backwards')$$), (27, $$create_partitions('plain')$$),
-    (28, $$create_partitions('a_view')$$), (29, $$create_partitions('a_sequence')$$), (30, $$create_partitions('days_pkey')$$), (31, $$create_partitions(4294967295::oid)$$),
-    (32, $$create_partitions('pg_class')$$), (33, $$create_partitions(0::oid)$$), (34, $$create_partitions('past_p20240201')$$),
-    (40, $$drop_partitions(NULL, now())$$), (41, $$drop_partitions('days', NULL)$$), (42, $$drop_partitions('days', now(), detach => NULL)$$),
-    (43, $$drop_partitions('days', 'infinity')$$), (44, $$drop_partitions('days', '-infinity')$$), (45, $$drop_partitions('days', '2200-01-01 00:00+00')$$),
-    (46, $$drop_partitions('days', now(), '-infinity')$$), (47, $$drop_partitions('plain', now())$$), (48, $$drop_partitions('expressed', now())$$),
-    (49, $$drop_partitions(4294967295::oid, now())$$)) AS v(n, call), error_of(call) AS e ORDER BY n \gx
-SELECT state FROM error_of($$drop_partitions('days', clock_timestamp() + interval '1 minute')$$);
+SELECT call, e.* FROM (VALUES (1, $$create_id_partitions(NULL)$$), (2, $$create_id_partitions('days', NULL)$$), (3, $$create_id_partitions('days', 'day', NULL)$$),
+    (4, $$create_id_partitions('days', 'year')$$), (5, $$create_id_partitions('days', 'DAY')$$), (6, $$create_id_partitions('days', '')$$), (7, $$create_id_partitions('days', 'x''y')$$),
+    (8, $$create_id_partitions('days', 'day', -1)$$), (9, $$create_id_partitions('days', 'day', 10001)$$), (10, $$create_id_partitions('days', 'day', 2147483647)$$),
+    (11, $$create_id_partitions('days', from_time => '-infinity')$$), (12, $$create_id_partitions('days', from_time => 'infinity')$$),
+    (13, $$create_id_partitions('days', from_time => '2011-08-24 21:07:01.720999+00')$$), (14, $$create_id_partitions('days', from_time => '2200-01-01+00')$$),
+    (15, $$create_id_partitions('days', epoch => 'infinity')$$), (16, $$create_id_partitions('days', from_time => '2020-01-01+00', epoch => '2021-01-01+00')$$),
+    (20, $$create_id_partitions('hashed')$$), (21, $$create_id_partitions('listed')$$), (22, $$create_id_partitions('expressed')$$), (23, $$create_id_partitions('columned')$$),
+    (24, $$create_id_partitions('int_key')$$), (25, $$create_id_partitions('time_key')$$), (26, $$create_id_partitions('backwards')$$), (27, $$create_id_partitions('plain')$$),
+    (28, $$create_id_partitions('a_view')$$), (29, $$create_id_partitions('a_sequence')$$), (30, $$create_id_partitions('days_pkey')$$), (31, $$create_id_partitions(4294967295::oid)$$),
+    (32, $$create_id_partitions('pg_class')$$), (33, $$create_id_partitions(0::oid)$$), (34, $$create_id_partitions('past_p20240201')$$),
+    (40, $$drop_old_id_partitions(NULL, now())$$), (41, $$drop_old_id_partitions('days', NULL)$$), (42, $$drop_old_id_partitions('days', now(), detach => NULL)$$),
+    (43, $$drop_old_id_partitions('days', 'infinity')$$), (44, $$drop_old_id_partitions('days', '-infinity')$$), (45, $$drop_old_id_partitions('days', '2200-01-01 00:00+00')$$),
+    (46, $$drop_old_id_partitions('days', now(), '-infinity')$$), (47, $$drop_old_id_partitions('plain', now())$$), (48, $$drop_old_id_partitions('expressed', now())$$),
+    (49, $$drop_old_id_partitions(4294967295::oid, now())$$)) AS v(n, call), error_of(call) AS e ORDER BY n \gx
+SELECT state FROM error_of($$drop_old_id_partitions('days', clock_timestamp() + interval '1 minute')$$);
 -- Before the epoch there is nothing, and so nothing to drop.
-SELECT count(*) FROM drop_partitions('past', '2000-01-01+00');
+SELECT count(*) FROM drop_old_id_partitions('past', '2000-01-01+00');
 -- Temporary tables are not for the owner's restricted rights.
 CREATE TEMP TABLE temporary (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT * FROM raises($$SELECT create_partitions('temporary')$$);
+SELECT * FROM raises($$SELECT create_id_partitions('temporary')$$);
 -- While a query of the session is at work on the table.
 CREATE TABLE busy (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT count(*) > 3 AS many FROM create_partitions('busy', 'month', 0, '2025-01-01+00');
+SELECT count(*) > 3 AS many FROM create_id_partitions('busy', 'month', 0, '2025-01-01+00');
 INSERT INTO busy VALUES (id_floor('2025-01-02+00'));
-SELECT state, message FROM raises($$SELECT create_partitions('busy', 'month', 9) FROM busy$$);
-SELECT state, message FROM raises($$SELECT drop_partitions('busy', '2025-02-01+00') FROM busy$$);
+SELECT state, message, detail FROM raises($$SELECT create_id_partitions('busy', 'month', 9) FROM busy$$);
+SELECT state, message, detail FROM raises($$SELECT drop_old_id_partitions('busy', '2025-02-01+00') FROM busy$$);
 
 -- Rights.
 CREATE ROLE regress_id_mallory;
@@ -253,40 +253,40 @@ CREATE TABLE owned (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 ALTER TABLE owned OWNER TO regress_id_owner;
 GRANT ALL ON owned TO regress_id_mallory, regress_id_outsider;
 SET ROLE regress_id_mallory;
-SELECT * FROM raises($$SELECT create_partitions('owned')$$);
-SELECT * FROM raises($$SELECT drop_partitions('owned', now())$$);
+SELECT * FROM raises($$SELECT create_id_partitions('owned')$$);
+SELECT * FROM raises($$SELECT drop_old_id_partitions('owned', now())$$);
 SET ROLE regress_id_outsider;
-SELECT * FROM raises($$SELECT create_partitions('owned')$$);
+SELECT * FROM raises($$SELECT create_id_partitions('owned')$$);
 SET ROLE regress_id_member;
-SELECT count(*) FROM create_partitions('owned', 'month', 1);
+SELECT count(*) FROM create_id_partitions('owned', 'month', 1);
 RESET ROLE;
-SELECT count(*) FROM create_partitions('owned', 'month', 2);
-SELECT count(*) > 12 AS many FROM create_partitions('owned', 'month', 2, '2025-01-01+00');
+SELECT count(*) FROM create_id_partitions('owned', 'month', 2);
+SELECT count(*) > 12 AS many FROM create_id_partitions('owned', 'month', 2, '2025-01-01+00');
 SELECT relowner::regrole, relacl FROM bounds JOIN pg_class ON oid = part WHERE parent = 'owned'::regclass GROUP BY 1, 2;
 SET ROLE regress_id_member;
-SELECT count(*) FROM drop_partitions('owned', '2025-02-01+00');
+SELECT count(*) FROM drop_old_id_partitions('owned', '2025-02-01+00');
 -- A partition of another's: the table's owner may detach it, but not drop it; nothing is half done.
 RESET ROLE;
 ALTER TABLE owned_p20250301 OWNER TO regress_id_mallory;
 SET ROLE regress_id_owner;
-SELECT * FROM raises($$SELECT drop_partitions('owned', '2025-05-01+00')$$);
-SELECT dropped FROM drop_partitions('owned', '2025-03-01+00') AS dropped;
-SELECT * FROM drop_partitions('owned', '2025-04-01+00', detach => true);
+SELECT * FROM raises($$SELECT drop_old_id_partitions('owned', '2025-05-01+00')$$);
+SELECT dropped FROM drop_old_id_partitions('owned', '2025-03-01+00') AS dropped;
+SELECT * FROM drop_old_id_partitions('owned', '2025-04-01+00', detach => true);
 SELECT min(begins) FROM bounds WHERE parent = 'owned'::regclass;
 RESET ROLE;
 SELECT relowner::regrole FROM pg_class WHERE oid = 'owned_p20250301'::regclass;
 -- Whoever may do all may do this, too.
 ALTER TABLE owned_p20250401 OWNER TO regress_id_mallory;
-SELECT * FROM drop_partitions('owned', '2025-05-01+00');
+SELECT * FROM drop_old_id_partitions('owned', '2025-05-01+00');
 -- The owner makes them, and so has to be allowed to make tables there.
 REVOKE CREATE ON SCHEMA parts FROM regress_id_owner;
-SELECT state, message FROM raises($$SELECT create_partitions('owned', 'month', 5)$$);
+SELECT state, message, detail FROM raises($$SELECT create_id_partitions('owned', 'month', 5)$$);
 -- Default privileges are the owner's.
 GRANT CREATE ON SCHEMA parts TO regress_id_owner;
 ALTER DEFAULT PRIVILEGES FOR ROLE regress_id_owner IN SCHEMA parts GRANT SELECT ON TABLES TO regress_id_mallory;
 ALTER DEFAULT PRIVILEGES IN SCHEMA parts GRANT DELETE ON TABLES TO regress_id_mallory;
 SELECT has_table_privilege('regress_id_mallory', part, 'SELECT') AS by_owner, has_table_privilege('regress_id_mallory', part, 'DELETE') AS by_caller
-FROM create_partitions('owned', 'month', 3) AS part;
+FROM create_id_partitions('owned', 'month', 3) AS part;
 ALTER DEFAULT PRIVILEGES FOR ROLE regress_id_owner IN SCHEMA parts REVOKE SELECT ON TABLES FROM regress_id_mallory;
 ALTER DEFAULT PRIVILEGES IN SCHEMA parts REVOKE DELETE ON TABLES FROM regress_id_mallory;
 
@@ -323,15 +323,15 @@ BEGIN
     PERFORM setval('trap.sprung', 1, false), setval('trap.caught', 1, false);
 END $$;
 SELECT * FROM sprung();
-SELECT count(*) > 3 AS many FROM create_partitions('trap.bait', 'month', 0, '2025-01-01+00');
+SELECT count(*) > 3 AS many FROM create_id_partitions('trap.bait', 'month', 0, '2025-01-01+00');
 SELECT * FROM sprung();
-SELECT count(*) FROM create_partitions('trap.bait', 'month', 0, '2025-01-01+00');
-SELECT count(*) FROM drop_partitions('trap.bait', '2025-02-01+00', detach => true);
+SELECT count(*) FROM create_id_partitions('trap.bait', 'month', 0, '2025-01-01+00');
+SELECT count(*) FROM drop_old_id_partitions('trap.bait', '2025-02-01+00', detach => true);
 SELECT * FROM sprung();
-SELECT count(*) FROM drop_partitions('trap.bait', '2025-03-01+00');
+SELECT count(*) FROM drop_old_id_partitions('trap.bait', '2025-03-01+00');
 SELECT * FROM sprung();
-SELECT state, message FROM raises($$SELECT create_partitions('trap.key')$$);
-SELECT state, message FROM raises($$SELECT drop_partitions('trap.key', now())$$);
+SELECT state, message, detail FROM raises($$SELECT create_id_partitions('trap.key')$$);
+SELECT state, message, detail FROM raises($$SELECT drop_old_id_partitions('trap.key', now())$$);
 SELECT sprung FROM sprung();
 DROP SCHEMA trap CASCADE;
 
@@ -353,7 +353,7 @@ CREATE TRIGGER stamp BEFORE INSERT ON rich FOR EACH ROW EXECUTE FUNCTION stamp()
 ALTER TABLE rich ENABLE ROW LEVEL SECURITY;
 CREATE POLICY all_of_it ON rich USING (true);
 CREATE TABLE rich_by_postgres PARTITION OF rich FOR VALUES FROM (0) TO (1000);
-SELECT count(*) > 3 AS many FROM create_partitions('rich', 'month', 1, '2025-01-01+00');
+SELECT count(*) > 3 AS many FROM create_id_partitions('rich', 'month', 1, '2025-01-01+00');
 -- As those have that PostgreSQL makes.
 CREATE FUNCTION looks(t regclass) RETURNS TABLE (kind text, what text) BEGIN ATOMIC
     SELECT 'column', format('%s %s %s %s %s %s %s %s %s', attname, format_type(atttypid, atttypmod), attnotnull, attidentity, attgenerated, attstorage, attcompression,
@@ -379,17 +379,17 @@ DELETE FROM people;
 SELECT count(*) FROM rich;
 -- An identity key.
 CREATE TABLE numbered (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, a int) PARTITION BY RANGE (id);
-SELECT count(*) FROM create_partitions('numbered', 'day', 0, epoch => date_trunc('day', now(), 'UTC'));
+SELECT count(*) FROM create_id_partitions('numbered', 'day', 0, epoch => date_trunc('day', now(), 'UTC'));
 INSERT INTO numbered (a) VALUES (7) RETURNING id, a;
 -- Tablespace, access method.
 SET allow_in_place_tablespaces = on;
 CREATE TABLESPACE regress_id_space LOCATION '';
 CREATE TABLE placed (id bigint PRIMARY KEY USING INDEX TABLESPACE regress_id_space) PARTITION BY RANGE (id) TABLESPACE regress_id_space;
-SELECT count(*) FROM create_partitions('placed', 'month', 0);
+SELECT count(*) FROM create_id_partitions('placed', 'month', 0);
 ALTER TABLE placed SET TABLESPACE pg_default;
-SELECT count(*) FROM create_partitions('placed', 'month', 1);
+SELECT count(*) FROM create_id_partitions('placed', 'month', 1);
 SET default_tablespace = regress_id_space;
-SELECT count(*) FROM create_partitions('placed', 'month', 2);
+SELECT count(*) FROM create_id_partitions('placed', 'month', 2);
 RESET default_tablespace;
 SELECT spcname, count(*) FROM bounds JOIN pg_class AS c ON c.oid = part LEFT JOIN pg_tablespace AS t ON t.oid = reltablespace WHERE parent = 'placed'::regclass GROUP BY 1 ORDER BY 1;
 DROP TABLE placed;
@@ -402,7 +402,7 @@ ALTER TABLE stored SET ACCESS METHOD "Heap 2";
 \else
 SET default_table_access_method = "Heap 2";
 \endif
-SELECT count(*) FROM create_partitions('stored', 'month', 0);
+SELECT count(*) FROM create_id_partitions('stored', 'month', 0);
 SELECT amname FROM bounds JOIN pg_class AS c ON c.oid = part JOIN pg_am AS a ON a.oid = relam WHERE parent = 'stored'::regclass;
 RESET default_table_access_method;
 DROP TABLE stored;
@@ -410,129 +410,129 @@ DROP ACCESS METHOD "Heap 2";
 -- Partitions that are partitioned, and are partitions: by list, then by time.
 CREATE TABLE listed_then (region text, id bigint) PARTITION BY LIST (region);
 CREATE TABLE listed_then_eu PARTITION OF listed_then FOR VALUES IN ('eu') PARTITION BY RANGE (id);
-SELECT * FROM create_partitions('listed_then_eu', 'month', 0, '2025-01-01+00') LIMIT 1;
+SELECT * FROM create_id_partitions('listed_then_eu', 'month', 0, '2025-01-01+00') LIMIT 1;
 INSERT INTO listed_then VALUES ('eu', make_id('2025-01-15+00', 5, 1)) RETURNING tableoid::regclass;
-SELECT state, message FROM raises($$INSERT INTO listed_then_eu_p20250101 VALUES ('us', make_id('2025-01-15+00', 5, 1))$$);
+SELECT state, message, detail FROM raises($$INSERT INTO listed_then_eu_p20250101 VALUES ('us', make_id('2025-01-15+00', 5, 1))$$);
 CREATE TABLE sub (id bigint, shard int) PARTITION BY RANGE (id);
 CREATE TABLE sub_old PARTITION OF sub FOR VALUES FROM (id_floor('2025-01-10+00')) TO (id_floor('2025-01-20+00')) PARTITION BY HASH (shard);
 CREATE TABLE sub_old_0 PARTITION OF sub_old FOR VALUES WITH (MODULUS 1, REMAINDER 0);
-SELECT * FROM create_partitions('sub', 'month', 0, '2025-01-15+00') LIMIT 2;
+SELECT * FROM create_id_partitions('sub', 'month', 0, '2025-01-15+00') LIMIT 2;
 INSERT INTO sub VALUES (make_id('2025-01-15+00', 5, 1), 5);
-SELECT * FROM drop_partitions('sub', '2025-01-20+00');
+SELECT * FROM drop_old_id_partitions('sub', '2025-01-20+00');
 SELECT to_regclass('sub_old_0');
 
 -- Transactions: what is rolled back was never made, or dropped; none in a read-only one.
 CREATE TABLE done (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 BEGIN;
-SELECT count(*) FROM create_partitions('done', 'day', 2);
+SELECT count(*) FROM create_id_partitions('done', 'day', 2);
 SAVEPOINT a;
-SELECT count(*) FROM create_partitions('done', 'day', 4);
+SELECT count(*) FROM create_id_partitions('done', 'day', 4);
 ROLLBACK TO a;
-SELECT count(*) FROM create_partitions('done', 'day', 3);
+SELECT count(*) FROM create_id_partitions('done', 'day', 3);
 INSERT INTO done VALUES (id_floor(now()));
 ROLLBACK;
 SELECT parts FROM summary('done');
-SELECT count(*) > 3 AS many FROM create_partitions('done', 'month', 0, '2025-01-01+00');
+SELECT count(*) > 3 AS many FROM create_id_partitions('done', 'month', 0, '2025-01-01+00');
 BEGIN;
-SELECT * FROM drop_partitions('done', '2025-03-01+00');
-SELECT * FROM create_partitions('done', 'month', 0, '2025-02-10+00');
+SELECT * FROM drop_old_id_partitions('done', '2025-03-01+00');
+SELECT * FROM create_id_partitions('done', 'month', 0, '2025-02-10+00');
 ROLLBACK;
 SELECT begins FROM summary('done');
 BEGIN READ ONLY;
-SELECT create_partitions('done');
+SELECT create_id_partitions('done');
 ROLLBACK;
 BEGIN READ ONLY;
-SELECT drop_partitions('done', now());
+SELECT drop_old_id_partitions('done', now());
 ROLLBACK;
 BEGIN ISOLATION LEVEL SERIALIZABLE;
 SELECT count(*) FROM done;
-SELECT count(*) > 50 AS many FROM create_partitions('done', 'day', 90);
+SELECT count(*) > 50 AS many FROM create_id_partitions('done', 'day', 90);
 INSERT INTO done VALUES (id_floor(now() + interval '60 days')) RETURNING id > 0 AS inserted;
 COMMIT;
 -- As a function does it, and a prepared statement.
 CREATE PROCEDURE maintain(t regclass) LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM create_partitions(t, 'day', 95);
+    PERFORM create_id_partitions(t, 'day', 95);
     COMMIT;
-    PERFORM drop_partitions(t, now() - interval '1 year');
+    PERFORM drop_old_id_partitions(t, now() - interval '1 year');
 END $$;
 CALL maintain('done');
 CALL maintain('done');
-PREPARE again(int) AS SELECT count(*) FROM create_partitions('done', 'day', $1);
+PREPARE again(int) AS SELECT count(*) FROM create_id_partitions('done', 'day', $1);
 EXECUTE again(95);
 EXECUTE again(96);
 
 -- Dropping. The last id of a partition is of the millisecond before its end.
 CREATE TABLE over (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT count(*) > 3 AS many FROM create_partitions('over', 'month', 0, '2024-01-01+00');
+SELECT count(*) > 3 AS many FROM create_id_partitions('over', 'month', 0, '2024-01-01+00');
 INSERT INTO over SELECT lo::bigint FROM bounds WHERE parent = 'over'::regclass;
 BEGIN;
-SELECT * FROM drop_partitions('over', '2024-01-31 23:59:59.999+00');
-SELECT * FROM drop_partitions('over', '2024-01-31 23:59:59.999001+00');
+SELECT * FROM drop_old_id_partitions('over', '2024-01-31 23:59:59.999+00');
+SELECT * FROM drop_old_id_partitions('over', '2024-01-31 23:59:59.999001+00');
 ROLLBACK;
-SELECT * FROM drop_partitions('over', '2024-02-01 00:00+00');
-SELECT * FROM drop_partitions('over', '2024-02-01 00:00:00.000001+00');
-SELECT * FROM drop_partitions('over', '2024-05-01 00:00+00');
+SELECT * FROM drop_old_id_partitions('over', '2024-02-01 00:00+00');
+SELECT * FROM drop_old_id_partitions('over', '2024-02-01 00:00:00.000001+00');
+SELECT * FROM drop_old_id_partitions('over', '2024-05-01 00:00+00');
 SELECT to_regclass('over_p20240101'), to_regclass('over_p20240401'), min(id) = id_floor('2024-05-01+00') AS rest FROM over;
 -- Detached, they are tables of their own, whose names are taken.
-SELECT * FROM drop_partitions('over', '2024-07-01 00:00+00', detach => true);
+SELECT * FROM drop_old_id_partitions('over', '2024-07-01 00:00+00', detach => true);
 SELECT count(*), relispartition FROM over_p20240601 JOIN pg_class ON oid = 'over_p20240601'::regclass GROUP BY 2;
-SELECT * FROM raises($$SELECT create_partitions('over', 'month', 0, '2024-06-01+00')$$);
+SELECT * FROM raises($$SELECT create_id_partitions('over', 'month', 0, '2024-06-01+00')$$);
 ALTER TABLE over_p20240601 RENAME TO kept;
-SELECT * FROM create_partitions('over', 'month', 0, '2024-06-01+00');
+SELECT * FROM create_id_partitions('over', 'month', 0, '2024-06-01+00');
 -- By another epoch's reckoning all of them would be over, also those that are to come: that is no order to drop.
 CREATE TABLE own.over (LIKE own.photos) PARTITION BY RANGE (id);
-SELECT count(*) > 3 AS many FROM create_partitions('own.over', 'month', 0, '2024-01-01+00');
-SELECT * FROM raises($$SELECT drop_partitions('own.over', '2024-02-01+00', epoch => '2011-08-24 21:07:01.721+00')$$);
+SELECT count(*) > 3 AS many FROM create_id_partitions('own.over', 'month', 0, '2024-01-01+00');
+SELECT * FROM raises($$SELECT drop_old_id_partitions('own.over', '2024-02-01+00', epoch => '2011-08-24 21:07:01.721+00')$$);
 SELECT count(*) > 3 AS all_there FROM bounds WHERE parent = 'own.over'::regclass;
 -- Nor where it is but a year of which they look older, and those of the last year would go.
 CREATE TABLE year_later (id bigint) PARTITION BY RANGE (id);
-SELECT count(*) > 24 AS many FROM create_partitions('year_later', 'month', 3, now() - interval '3 years', '2012-08-24 21:07:01.721+00');
-SELECT state FROM raises($$SELECT drop_partitions('year_later', now() - interval '2 years')$$);
-SELECT count(*) BETWEEN 11 AND 13 AS a_year FROM drop_partitions('year_later', now() - interval '2 years', '2012-08-24 21:07:01.721+00');
-SELECT * FROM drop_partitions('own.over', '2024-02-01+00');
-SELECT * FROM drop_partitions('own.over', '2024-03-01+00', own.epoch());
+SELECT count(*) > 24 AS many FROM create_id_partitions('year_later', 'month', 3, now() - interval '3 years', '2012-08-24 21:07:01.721+00');
+SELECT state FROM raises($$SELECT drop_old_id_partitions('year_later', now() - interval '2 years')$$);
+SELECT count(*) BETWEEN 11 AND 13 AS a_year FROM drop_old_id_partitions('year_later', now() - interval '2 years', '2012-08-24 21:07:01.721+00');
+SELECT * FROM drop_old_id_partitions('own.over', '2024-02-01+00');
+SELECT * FROM drop_old_id_partitions('own.over', '2024-03-01+00', own.epoch());
 -- What begins before the epoch or has no beginning is left; what is yet to come, too, to the microsecond.
-SELECT count(*) FROM drop_partitions('by_hand', '2025-02-01+00');
+SELECT count(*) FROM drop_old_id_partitions('by_hand', '2025-02-01+00');
 SELECT count(*) FROM bounds WHERE parent = 'by_hand'::regclass AND lo IS NULL;
 CREATE TABLE early (id bigint) PARTITION BY RANGE (id);
 CREATE TABLE early_negative PARTITION OF early FOR VALUES FROM (-5) TO (10);
 CREATE TABLE early_first PARTITION OF early FOR VALUES FROM (10) TO (20);
-SELECT state FROM raises($$SELECT drop_partitions('early', now())$$);
+SELECT state FROM raises($$SELECT drop_old_id_partitions('early', now())$$);
 CREATE TABLE early_last PARTITION OF early FOR VALUES FROM (20) TO (MAXVALUE);
-SELECT state FROM raises($$SELECT drop_partitions('early', now())$$);
+SELECT state FROM raises($$SELECT drop_old_id_partitions('early', now())$$);
 DROP TABLE early_last;
 CREATE TABLE early_last PARTITION OF early FOR VALUES FROM (id_floor('2045-01-01+00')) TO (MAXVALUE);
-SELECT * FROM drop_partitions('early', now());
+SELECT * FROM drop_old_id_partitions('early', now());
 SELECT parts FROM summary('early');
 -- The day that has begun is not over. (In a transaction now() stays on that day, should a midnight come.)
 BEGIN;
 CREATE TABLE today (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT count(*) FROM create_partitions('today', 'day', 1);
-SELECT count(*) FROM drop_partitions('today', now());
+SELECT count(*) FROM create_id_partitions('today', 'day', 1);
+SELECT count(*) FROM drop_old_id_partitions('today', now());
 ROLLBACK;
 -- A view on one: PostgreSQL's error, and none is dropped. Detached, the view stays as it is.
 CREATE VIEW on_july AS SELECT * FROM over_p20240801;
-SELECT * FROM raises($$SELECT drop_partitions('over', '2024-09-01+00')$$);
+SELECT * FROM raises($$SELECT drop_old_id_partitions('over', '2024-09-01+00')$$);
 SELECT to_regclass('over_p20240701');
-SELECT * FROM drop_partitions('over', '2024-09-01+00', detach => true);
+SELECT * FROM drop_old_id_partitions('over', '2024-09-01+00', detach => true);
 SELECT count(*) FROM on_july;
 -- Referred to by foreign keys: they go when no row refers to theirs.
 CREATE TABLE likes (photo bigint REFERENCES over ON DELETE CASCADE);
 INSERT INTO likes SELECT lo::bigint FROM bounds WHERE part = 'over_p20241001'::regclass;
-SELECT state, split_part(message, ' "likes', 1) AS message FROM raises($$SELECT drop_partitions('over', '2024-11-01+00')$$);
-SELECT state, split_part(message, ' "likes', 1) AS message FROM raises($$SELECT drop_partitions('over', '2024-11-01+00', detach => true)$$);
-SELECT * FROM drop_partitions('over', '2024-10-01+00');
+SELECT state, split_part(message, ' "likes', 1) AS message FROM raises($$SELECT drop_old_id_partitions('over', '2024-11-01+00')$$);
+SELECT state, split_part(message, ' "likes', 1) AS message FROM raises($$SELECT drop_old_id_partitions('over', '2024-11-01+00', detach => true)$$);
+SELECT * FROM drop_old_id_partitions('over', '2024-10-01+00');
 DELETE FROM likes;
-SELECT * FROM drop_partitions('over', '2024-11-01+00');
-SELECT * FROM drop_partitions('over', '2024-12-01+00', detach => true);
+SELECT * FROM drop_old_id_partitions('over', '2024-11-01+00');
+SELECT * FROM drop_old_id_partitions('over', '2024-12-01+00', detach => true);
 SELECT state FROM raises($$INSERT INTO likes VALUES (1)$$);
 -- Pending trigger events are in the way of it.
 BEGIN;
 CREATE TABLE deferred (id bigint PRIMARY KEY, other bigint REFERENCES over DEFERRABLE INITIALLY DEFERRED) PARTITION BY RANGE (id);
-SELECT count(*) > 3 AS many FROM create_partitions('deferred', 'month', 0, '2024-01-01+00');
+SELECT count(*) > 3 AS many FROM create_id_partitions('deferred', 'month', 0, '2024-01-01+00');
 INSERT INTO deferred VALUES (id_floor('2024-01-05+00'), NULL), (id_floor('2024-01-06+00'), 5);
-SELECT state, message FROM raises($$SELECT drop_partitions('deferred', '2024-02-01+00')$$);
+SELECT state, message, detail FROM raises($$SELECT drop_old_id_partitions('deferred', '2024-02-01+00')$$);
 ROLLBACK;
 -- Foreign tables.
 CREATE FOREIGN DATA WRAPPER regress_id_wrapper;
@@ -540,9 +540,9 @@ CREATE SERVER regress_id_server FOREIGN DATA WRAPPER regress_id_wrapper;
 CREATE TABLE far (id bigint) PARTITION BY RANGE (id);
 CREATE FOREIGN TABLE far_1 PARTITION OF far FOR VALUES FROM (0) TO (id_floor('2025-01-01+00')) SERVER regress_id_server;
 CREATE FOREIGN TABLE far_2 PARTITION OF far FOR VALUES FROM (id_floor('2025-01-01+00')) TO (id_floor('2025-01-15+00')) SERVER regress_id_server;
-SELECT * FROM create_partitions('far', 'month', 0, '2025-01-01+00') LIMIT 1;
-SELECT * FROM drop_partitions('far', '2025-01-01+00', detach => true);
-SELECT * FROM drop_partitions('far', '2025-02-01+00');
+SELECT * FROM create_id_partitions('far', 'month', 0, '2025-01-01+00') LIMIT 1;
+SELECT * FROM drop_old_id_partitions('far', '2025-01-01+00', detach => true);
+SELECT * FROM drop_old_id_partitions('far', '2025-02-01+00');
 SELECT relname, relkind, relispartition FROM pg_class WHERE relname LIKE 'far\__' ORDER BY 1;
 DROP FOREIGN DATA WRAPPER regress_id_wrapper CASCADE;
 

@@ -1,4 +1,4 @@
--- What each kind of role can do with a shard: the table in "Who may do what" of docs/guarantees.md, whose cells tidy.rs compares
+-- What each kind of role can do with a shard: the table in "Privileges" of docs/guarantees.md, whose cells tidy.rs compares
 -- with the output of this test.
 SET client_min_messages = error;
 DROP ROLE IF EXISTS regress_id_public, regress_id_usage, regress_id_update, regress_id_owner, regress_id_table, regress_id_database,
@@ -37,7 +37,7 @@ CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), titl
 GRANT INSERT ON insta5.photos TO PUBLIC;
 CREATE TABLE insta5.serials (id bigserial PRIMARY KEY);
 CREATE TABLE insta5.events (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT count(*) > 3 AS made FROM create_partitions('insta5.events', from_time => now() - interval '3 months');
+SELECT count(*) > 3 AS made FROM create_id_partitions('insta5.events', from_time => now() - interval '3 months');
 RESET ROLE;
 -- Shard 7 is a schema that runs the PL/pgSQL original; shard 8 one that was adopted.
 SET ROLE regress_id_owner;
@@ -120,11 +120,11 @@ INSERT INTO actions (action, statement) VALUES
     ('adopt_shard(7): the original', 'SELECT * FROM adopt_shard(7)'),
     ('unadopt_shard(8): adopted before', 'SELECT unadopt_shard(8)'),
     ('adopt_table(5, ...)', 'SELECT * FROM adopt_table(5, ''insta5.serials'')'),
-    ('create_id_triggers(5)', 'SELECT * FROM create_id_triggers(5)'),
-    ('create_partitions(...)', 'SELECT * FROM create_partitions(''insta5.events'', ahead => 9)'),
-    ('drop_partitions(...)', 'SELECT * FROM drop_partitions(''insta5.events'', now() - interval ''1 month'')'),
-    ('see the shard in the view shards', 'SELECT FROM shards WHERE shard = 5'),
-    ('see its last_id there', 'SELECT FROM shards WHERE shard = 5 AND last_id IS NOT NULL'),
+    ('convert_defaults_to_triggers(5)', 'SELECT * FROM convert_defaults_to_triggers(5)'),
+    ('create_id_partitions(...)', 'SELECT * FROM create_id_partitions(''insta5.events'', ahead => 9)'),
+    ('drop_old_id_partitions(...)', 'SELECT * FROM drop_old_id_partitions(''insta5.events'', now() - interval ''1 month'')'),
+    ('see the shard in the view id_shards', 'SELECT FROM id_shards WHERE shard = 5'),
+    ('see its last_id there', 'SELECT FROM id_shards WHERE shard = 5 AND last_id IS NOT NULL'),
     ('id_time(id), id_shard(id), id_explain(id)', 'SELECT id_time(1), id_shard(1), id_explain(1)'),
     ('insta5.id_time(id), insta5.epoch()', 'SELECT insta5.id_time(1), insta5.epoch()'),
     ('make_id(...), backfill_id(...)', 'SELECT make_id(now(), 5, 0), backfill_id(now(), 5) OVER ()');
@@ -144,8 +144,8 @@ FROM (VALUES ('regress_id_public'), ('regress_id_database'), ('regress_id_monito
     (4, '_name_sequence_taker', format('SELECT _name_sequence_taker(%s::regclass, 1, 1)', 'insta5.table_id_seq'::regclass::oid)),
     (5, 'adopt_shard', format('SELECT adopt_shard(7, "function" => %s::regprocedure)', 'insta7.next_id()'::regprocedure::oid)),
     (6, 'adopt_table', format('SELECT adopt_table(5, %s::regclass)', 'insta5.serials'::regclass::oid)),
-    (7, 'create_partitions', format('SELECT create_partitions(%s::regclass)', 'insta5.events'::regclass::oid)),
-    (8, 'drop_partitions', format('SELECT drop_partitions(%s::regclass, now())', 'insta5.events'::regclass::oid))) AS v(n, what, statement)
+    (7, 'create_id_partitions', format('SELECT create_id_partitions(%s::regclass)', 'insta5.events'::regclass::oid)),
+    (8, 'drop_old_id_partitions', format('SELECT drop_old_id_partitions(%s::regclass, now())', 'insta5.events'::regclass::oid))) AS v(n, what, statement)
 ORDER BY role, n;
 -- With dry_run they need the same.
 SELECT role, attempt(role, 'SELECT adopt_shard(7, dry_run => true)') AS adopt_shard, attempt(role, 'SELECT adopt_table(5, ''insta5.serials'', dry_run => true)') AS adopt_table
@@ -170,7 +170,7 @@ ALTER TABLE insta5.serials OWNER TO regress_id_bare;
 ALTER TABLE insta5.events OWNER TO regress_id_bare;
 SELECT role, statement, attempt(role, statement) FROM (VALUES
     (1, 'regress_id_bare', 'INSERT INTO insta5.photos (title) VALUES (''a'')'), (2, 'regress_id_bare', 'SELECT adopt_table(5, ''insta5.serials'')'),
-    (3, 'regress_id_bare', 'SELECT create_partitions(''insta5.events'', ahead => 9)')) AS v(n, role, statement) ORDER BY n;
+    (3, 'regress_id_bare', 'SELECT create_id_partitions(''insta5.events'', ahead => 9)')) AS v(n, role, statement) ORDER BY n;
 ALTER TABLE insta5.serials OWNER TO regress_id_table;
 INSERT INTO insta5.serials VALUES (id_floor(now()));
 SELECT attempt('regress_id_table', 'SELECT adopt_table(5, ''insta5.serials'')');
@@ -181,13 +181,13 @@ ALTER TABLE insta5.photos OWNER TO regress_id_owner;
 ALTER TABLE insta5.serials OWNER TO regress_id_owner;
 ALTER TABLE insta5.events OWNER TO regress_id_owner;
 SELECT attempt('regress_id_owner', statement), action FROM (SELECT * FROM actions ORDER BY n) AS ordered
-WHERE action ~ '^(adopt_table|create_id_triggers|create_partitions|drop_partitions)';
+WHERE action ~ '^(adopt_table|convert_defaults_to_triggers|create_id_partitions|drop_old_id_partitions)';
 -- adopt_shard() needs the rights of each table's owner.
 ALTER TABLE insta7.photos OWNER TO regress_id_table;
 SELECT attempt('regress_id_owner', 'SELECT adopt_shard(7)'), attempt('regress_id_owner', 'SELECT adopt_shard(7, dry_run => true)') AS dry_run;
 -- A trigger runs with the privileges of the role that inserts, as a default does.
 SET ROLE regress_id_owner;
-SELECT * FROM create_id_triggers(5) WHERE table_name = 'insta5.photos'::regclass;
+SELECT * FROM convert_defaults_to_triggers(5) WHERE table_name = 'insta5.photos'::regclass;
 RESET ROLE;
 SELECT role, attempt(role, 'INSERT INTO insta5.photos (title) VALUES (''a'')')
 FROM (VALUES ('regress_id_public'), ('regress_id_usage'), ('regress_id_update'), ('regress_id_select')) AS roles(role);

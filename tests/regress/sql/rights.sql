@@ -29,7 +29,7 @@ RESET ROLE;
 -- Both: USAGE or UPDATE, as for nextval; SELECT is not enough.
 GRANT SELECT ON SEQUENCE insta31.table_id_seq TO regress_id_app;
 SET ROLE regress_id_app;
-SELECT message FROM raises('SELECT next_id(31)');
+SELECT message, detail FROM raises('SELECT next_id(31)');
 RESET ROLE;
 GRANT USAGE ON SEQUENCE insta31.table_id_seq TO regress_id_app;
 SET ROLE regress_id_app;
@@ -45,7 +45,7 @@ SELECT id_shard(next_id(31));
 REVOKE UPDATE ON SEQUENCE insta31.table_id_seq FROM regress_id_app;
 SELECT id_shard(next_id(31));
 SET ROLE regress_id_app;
-SELECT message FROM raises('SELECT next_id(31)');
+SELECT message, detail FROM raises('SELECT next_id(31)');
 RESET ROLE;
 GRANT USAGE ON SEQUENCE insta31.table_id_seq TO regress_id_group;
 GRANT regress_id_group TO regress_id_app;
@@ -54,13 +54,13 @@ SELECT id_shard(next_id(31));
 RESET ROLE;
 REVOKE regress_id_group FROM regress_id_app;
 SET ROLE regress_id_app;
-SELECT message FROM raises('SELECT next_id(31)');
+SELECT message, detail FROM raises('SELECT next_id(31)');
 RESET ROLE;
 GRANT USAGE ON SEQUENCE insta31.table_id_seq TO regress_id_app;
 REVOKE USAGE ON SCHEMA insta31 FROM regress_id_app;
 SELECT id_shard(next_id(31));
 SET ROLE regress_id_app;
-SELECT message FROM raises('SELECT next_id(31)');
+SELECT message, detail FROM raises('SELECT next_id(31)');
 RESET ROLE;
 
 -- A role with CREATE on the database makes shards of its own; one without does not.

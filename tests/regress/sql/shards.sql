@@ -11,40 +11,40 @@ CREATE ROLE regress_id_app;
 SELECT create_shard(400), create_shard(401, epoch => '2020-01-01 00:00+00'), create_shard(8000);
 
 -- Before the first id, after it, and ahead of the clock.
-SELECT shard, schema, sequence, epoch, last_id, last_time, ahead, ids_per_second, ends_at, at_home FROM shards WHERE shard IN (400, 401, 8000);
+SELECT shard, schema, sequence, epoch, last_id, last_time, ahead, ids_per_second, ends_at, can_generate FROM id_shards WHERE shard IN (400, 401, 8000);
 SELECT next_id(400) AS id400, next_id(401) AS id401 \gset
 SELECT shard, last_id = CASE shard WHEN 400 THEN :id400 ELSE :id401 END AS last_id, last_time BETWEEN now() - interval '1 minute' AND clock_timestamp() AS last_time, ahead
-FROM shards WHERE shard IN (400, 401);
+FROM id_shards WHERE shard IN (400, 401);
 SET client_min_messages = error;
 SELECT id_shard(advance_shard(401, make_id(now() + interval '1 hour', 401, 7, '2020-01-01 00:00+00')));
 RESET client_min_messages;
-SELECT ahead BETWEEN interval '59 minutes' AND interval '1 hour' AS ahead, id_seq(last_id), last_time > now() AS last_time FROM shards WHERE shard = 401;
+SELECT ahead BETWEEN interval '59 minutes' AND interval '1 hour' AS ahead, id_seq(last_id), last_time > now() AS last_time FROM id_shards WHERE shard = 401;
 -- The view asks for what pg_sequences asks for, and shows the rest to everyone.
 SET ROLE regress_id_app;
-SELECT shard, schema, sequence, epoch, last_id, last_time, ahead, ids_per_second, ends_at, at_home FROM shards WHERE shard IN (400, 401);
+SELECT shard, schema, sequence, epoch, last_id, last_time, ahead, ids_per_second, ends_at, can_generate FROM id_shards WHERE shard IN (400, 401);
 RESET ROLE;
 GRANT USAGE ON SEQUENCE insta400.table_id_seq TO regress_id_app;
 GRANT SELECT ON SEQUENCE insta401.table_id_seq TO regress_id_app;
 SET ROLE regress_id_app;
-SELECT shard, last_id = CASE shard WHEN 400 THEN :id400 ELSE :id401 END AS last_id, last_id > 0 FROM shards WHERE shard IN (400, 401);
+SELECT shard, last_id = CASE shard WHEN 400 THEN :id400 ELSE :id401 END AS last_id, last_id > 0 FROM id_shards WHERE shard IN (400, 401);
 RESET ROLE;
 -- It locks nothing for longer than it looks, and neither makes an id nor misses one that is not committed.
 BEGIN;
-SELECT count(*) FROM shards WHERE shard IN (400, 401);
+SELECT count(*) FROM id_shards WHERE shard IN (400, 401);
 SELECT relation::regclass, mode FROM pg_locks WHERE pid = pg_backend_pid() AND relation::regclass::text LIKE '%table_id_seq';
-SELECT next_id(400) = (SELECT last_id FROM shards WHERE shard = 400) AS seen, next_id(400) - :id400 > 0 AS goes_on;
+SELECT next_id(400) = (SELECT last_id FROM id_shards WHERE shard = 400) AS seen, next_id(400) - :id400 > 0 AS goes_on;
 ROLLBACK;
 -- In the order of the numbers.
 BEGIN;
 SELECT create_shard(90);
-SELECT shard FROM shard_states() WHERE shard IN (90, 400, 8000);
+SELECT shard FROM _shard_states() WHERE shard IN (90, 400, 8000);
 ROLLBACK;
 -- A read-only transaction, and a value that no id has.
 BEGIN READ ONLY;
-SELECT shard FROM shards WHERE shard = 400;
+SELECT shard FROM id_shards WHERE shard = 400;
 COMMIT;
 SELECT setval('insta8000.table_id_seq', 9000000000000000000);
-SELECT shard, last_id FROM shards WHERE shard = 8000;
+SELECT shard, last_id FROM id_shards WHERE shard = 8000;
 
 -- advance_shard: above the id, never back, counting on from there.
 SELECT create_shard(402);
@@ -80,7 +80,7 @@ RESET client_min_messages;
 \x on
 \pset format unaligned
 \pset tuples_only on
-SELECT state, regexp_replace(message, '\d{10,}', '(id)') AS message, hint FROM raises('SELECT advance_shard(402, make_id(now(), 403, 0))');
+SELECT state, regexp_replace(message, '\d{10,}', '(id)') AS message, detail, hint FROM raises('SELECT advance_shard(402, make_id(now(), 403, 0))');
 SET client_min_messages = error;
 SELECT * FROM raises('SELECT advance_shard(402, 411648)');
 SELECT * FROM raises('SELECT advance_shard(402, 0)');
@@ -113,14 +113,41 @@ RESET ROLE;
 SELECT '7000000000000000000/' || oid AS elsewhere FROM pg_database WHERE datname = current_database() \gset
 CREATE OR REPLACE FUNCTION insta400.shard_400(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
     BEGIN ATOMIC SELECT 'insta400.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, (:'elsewhere')::text; END;
-SELECT shard, at_home FROM shards WHERE shard IN (400, 401);
+SELECT shard, can_generate FROM id_shards WHERE shard IN (400, 401);
 SELECT id_shard(next_id(400));
 SELECT claim_shard(400);
-SELECT shard, at_home FROM shards WHERE shard IN (400, 401);
+SELECT shard, can_generate FROM id_shards WHERE shard IN (400, 401);
 SELECT sequence, epoch FROM insta400.shard_400();
 SELECT next_id(400) > :id400 AS goes_on;
 
 \set VERBOSITY terse
+-- Why ids may not be generated, as next_id() would say it.
+CREATE FUNCTION why(shard int) RETURNS text LANGUAGE sql AS
+    'SELECT concat(can_generate, '' '', regexp_replace(reason, ''[0-9]{6,}'', ''N'', ''g'')) FROM id_shards WHERE id_shards.shard = $1';
+SELECT create_shard(410);
+SELECT why(410);
+ALTER SEQUENCE insta410.table_id_seq INCREMENT 2 CYCLE;
+SELECT why(410);
+SELECT state, detail FROM raises('SELECT next_id(410)');
+ALTER SEQUENCE insta410.table_id_seq INCREMENT 1 NO CYCLE;
+SELECT id_shard(next_id(410));
+-- As a move closes it.
+DO $$ BEGIN EXECUTE format('ALTER SEQUENCE insta410.table_id_seq MAXVALUE %s', (SELECT last_value FROM insta410.table_id_seq)); END $$;
+SELECT why(410);
+SELECT state FROM raises('SELECT next_id(410)');
+ALTER SEQUENCE insta410.table_id_seq NO MAXVALUE;
+SELECT why(410);
+SELECT setval('insta410.table_id_seq', (1::bigint << 50) - 1) > 0 AS set;
+SELECT why(410);
+SELECT state FROM raises('SELECT next_id(410)');
+SELECT setval('insta410.table_id_seq', 1) > 0 AS set;
+-- With a function that is lost.
+DROP FUNCTION insta410.id_time(bigint);
+SELECT why(410);
+SELECT shard FROM id_shards WHERE NOT can_generate AND shard = 410;
+DROP FUNCTION why;
+DROP SCHEMA insta410 CASCADE;
+
 SET client_min_messages = warning;
 DROP SCHEMA insta400, insta401, insta402, insta8000 CASCADE;
 DROP FUNCTION raises;

@@ -23,8 +23,8 @@ SELECT shortcode_to_id('B8IzNOMBtIQ'::varchar), shortcode_to_id('B8IzNOMBtIQ'::n
 -- What is none.
 SELECT code, r.* FROM unnest(ARRAY['', ' ', ' B', 'B ', 'B8IzNOMBtIQ=', 'B+', 'B/', 'B8IzNOMBtI' || chr(233), chr(128512), E'B\nB', 'B"', 'QAAAAAAAAAA', 'BAAAAAAAAAAA', 'Q__________', '___________', 'QAAAAAAAAAA!']) AS code,
     raises(format('SELECT shortcode_to_id(%L)', code)) AS r;
-SELECT message FROM raises($$SELECT shortcode_to_id(repeat('B', 1000))$$);
-SELECT message FROM raises($$SELECT shortcode_to_id(repeat(chr(28450), 1000))$$);
+SELECT message, detail FROM raises($$SELECT shortcode_to_id(repeat('B', 1000))$$);
+SELECT message, detail FROM raises($$SELECT shortcode_to_id(repeat(chr(28450), 1000))$$);
 SELECT length(message) FROM raises($$SELECT shortcode_to_id(repeat('B', 1000000) || '!')$$);
 SELECT raises($$SELECT id_to_shortcode('x')$$);
 

@@ -5,14 +5,14 @@ from django.db.models import Func
 
 
 class NextId(Func):
-    """For db_default. Where the table is made this becomes the next_id() of the shard in search_path."""
+    """For db_default. When the table is created this is resolved to the next_id() of the shard in search_path."""
 
     function = "next_id"
     arity = 0
 
 
 class IdTime(Func):
-    """The shard's own id_time(), which knows its epoch."""
+    """The shard's own id_time(), which uses the shard's epoch."""
 
     function = "id_time"
     arity = 1
@@ -26,7 +26,7 @@ class IdShard(Func):
 
 
 class IdBetween(Func):
-    """For filter(): ids from a time up to, not including, another. An index condition on id."""
+    """For filter(): ids from a time up to, but not including, another. An index condition on id."""
 
     function = "public.id_between"
     arity = 3
@@ -34,15 +34,15 @@ class IdBetween(Func):
 
 
 def next_ids(using, shard, count):
-    """Ids for bulk_create(), which before Django 6.0 does not tell those that the database makes (ticket 36260)."""
+    """Ids for bulk_create(), which before Django 6.0 does not return ids that the database generates (ticket 36260)."""
     with connections[using].cursor() as cursor:
         cursor.execute("SELECT public.next_ids(%s, %s)", [shard, count])
         return [row[0] for row in cursor]
 
 
 def make_shard(using, **kwargs):
-    """A handler of pre_migrate: `migrate --database=insta5` makes shard 5 if it is not there. A migration would be
-    too late, since the table django_migrations is to be in the schema, too."""
+    """A handler of pre_migrate: `migrate --database=insta5` creates shard 5 if it does not exist. A migration would be
+    too late, since the table django_migrations is created in the schema before it."""
     if not using.startswith("insta"):
         return
     with connections[using].cursor() as cursor:

@@ -4,7 +4,7 @@ from .instagram_id import NextId
 
 
 class Photo(models.Model):
-    # No BigAutoField: that would be an identity column, with a sequence of its own.
+    # Not a BigAutoField: that would be an identity column, with its own sequence.
     id = models.BigIntegerField(primary_key=True, db_default=NextId(), editable=False)
     title = models.TextField()
 

@@ -11,7 +11,7 @@ with engine.connect() as connection:
     context.configure(
         connection=connection,
         target_metadata=Base.metadata,
-        include_schemas=True,  # look at insta5, not only at the schema that is first in search_path
+        include_schemas=True,  # compare insta5, not only the schema that is first in search_path
         include_name=only_shard,
         compare_server_default=True,
     )

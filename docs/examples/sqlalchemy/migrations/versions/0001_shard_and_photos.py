@@ -19,5 +19,5 @@ def upgrade():
 
 
 def downgrade():
-    # The shard stays: without its sequence it would make ids a second time that are elsewhere already.
+    # Keeps the shard: a new one would not know the ids that this one has generated, and could repeat them.
     op.drop_table("photos", schema="insta5")

@@ -1,0 +1,176 @@
+//! The traces of an adoption in a shard's schema: each adopted function, and its original under another name. Both are
+//! found by name and body. So they survive dump and restore, and changes made to them by others are noticed.
+
+use crate::error::Error;
+use crate::pg::catalog::{self, Function};
+use crate::pg::names;
+use crate::pg::spi::select;
+use crate::sequence::Clock;
+use crate::shard::ddl::{self, Plan};
+use crate::shard::definition::Definition;
+use instagram_id_core::plpgsql::{self, Original};
+use pgrx::pg_sys::{self, Oid};
+
+/// The prefix of the name under which the original is kept.
+pub const KEPT: &str = "original_";
+
+/// An adopted function.
+pub struct Adopted {
+    pub function: Function,
+    /// Its original; `None` if that was dropped.
+    pub kept: Option<Function>,
+    /// The clock that it generates ids from; `None` if it was replaced since and generates other ids.
+    pub clock: Option<Clock>,
+}
+
+/// The adopted functions of a shard, those on the shard's own sequence first.
+///
+/// Other roles may create functions in the schema. A pair counts only if both functions have the same owner, and that
+/// owner has the privileges of the shard's owner.
+pub fn functions(definition: &Definition, own_schema: Oid) -> Vec<Adopted> {
+    let mut adopted = vec![];
+    for kept in originals_in(definition.schema) {
+        let Some(name) = kept.name.strip_prefix(KEPT) else { continue };
+        let Some(function) = catalog::function_in(definition.schema, name, &[]) else { continue };
+        let clock = clock_of(&function, definition, own_schema);
+        if kept.owner == function.owner && catalog::has_rights_of(function.owner, definition.owner) {
+            adopted.push(Adopted { function, kept: Some(kept), clock });
+        }
+    }
+    adopted.sort_by_key(|one| one.clock != Some(definition.clock));
+    adopted
+}
+
+/// The clock from which the function generates ids of the shard, if it does.
+fn clock_of(function: &Function, definition: &Definition, own_schema: Oid) -> Option<Clock> {
+    ddl::clock_of_ids(function, own_schema, definition.shard)
+        .filter(|clock| clock.epoch == definition.clock.epoch)
+}
+
+/// A function that generates ids in the original way from the shard's own sequence: it has replaced an adopted function
+/// whose kept original was dropped.
+pub fn original_of(definition: &Definition) -> Option<Adopted> {
+    let is_it = |function: &Function| {
+        let read = read_original(function);
+        let sequence = read.ok().and_then(|read| read.sequence);
+        sequence.and_then(|text| sequence_named(&text)) == Some(definition.clock.sequence)
+            && catalog::has_rights_of(function.owner, definition.owner)
+    };
+    let function = originals_in(definition.schema).into_iter().find(is_it)?;
+    Some(Adopted { function, kept: None, clock: None })
+}
+
+/// The PL/pgSQL functions of a schema that generate ids in the original way.
+fn originals_in(schema: Oid) -> Vec<Function> {
+    // By the dependencies on the schema, which have an index.
+    let query = "SELECT p.oid FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
+         WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_namespace'::regclass AND d.refobjid = $1
+         AND p.pronargs = 0 AND p.prolang = $2 AND p.prorettype = 'int8'::regtype ORDER BY p.proname";
+    let functions = select(query, &[schema.into(), catalog::plpgsql().into()], |row| row.get::<Oid>(1));
+    functions
+        .into_iter()
+        .filter_map(catalog::function)
+        .filter(|function| read_original(function).is_ok())
+        .collect()
+}
+
+/// Whether the function is a kept original, and so must not be adopted itself.
+pub fn is_kept(function: &Function) -> bool {
+    let taken_over =
+        function.name.strip_prefix(KEPT).and_then(|name| catalog::function_in(function.schema, name, &[]));
+    taken_over.is_some_and(|taken_over| taken_over.owner == function.owner)
+}
+
+/// Why a shard does not generate its ids as it should; `None` if there is no problem.
+pub fn problem(definition: &Definition, own_schema: Oid) -> Option<String> {
+    let plan = Plan::of(definition, own_schema);
+    let mut faults = plan.faults(definition.schema, definition.clock);
+    let originals = originals_in(definition.schema);
+    for kept in originals.iter().filter(|kept| catalog::has_rights_of(kept.owner, definition.owner)) {
+        let Some(name) = kept.name.strip_prefix(KEPT) else { continue };
+        let fault = match catalog::function_in(definition.schema, name, &[]) {
+            None => ddl::is_missing(definition.schema, name, ""),
+            Some(function) if function.owner != kept.owner => continue,
+            Some(function) if clock_of(&function, definition, own_schema).is_some() => continue,
+            Some(function) => ddl::generates_others(&function),
+        };
+        if !faults.contains(&fault) {
+            faults.push(fault);
+        }
+    }
+    (!faults.is_empty()).then(|| faults.join("; "))
+}
+
+/// The constants in the function's body.
+pub fn read_original(function: &Function) -> Result<Original, Error> {
+    let name = || names::function(function.oid);
+    let not = |why: &str| Error::NotOriginal { function: name(), why: why.into() };
+    if function.language != catalog::plpgsql() {
+        return Err(not("is not written in PL/pgSQL"));
+    }
+    if !function.parameters.is_empty() {
+        return Err(not("takes arguments"));
+    }
+    if function.returns != pg_sys::INT8OID {
+        return Err(not("does not return bigint"));
+    }
+    let source = catalog::source(function.oid).unwrap_or_default();
+    plpgsql::read(&source).map_err(|difference| not(&difference.to_string()))
+}
+
+/// The sequence that a text given to `nextval` names. A text without a schema counts only if the database has just one
+/// sequence of that name.
+pub fn sequence_named(text: &str) -> Option<Oid> {
+    let parts = plpgsql::name_parts(text)?;
+    let (schema, name) = match parts.as_slice() {
+        [name] => (None, name),
+        [schema, name] => (Some(schema), name),
+        _ => return None,
+    };
+    let query = "SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+         WHERE c.relkind = 'S' AND c.relname = $1 AND ($2 IS NULL OR n.nspname = $2)";
+    let arguments = [name.as_str().into(), schema.map(String::as_str).into()];
+    match select(query, &arguments, |row| row.get::<Oid>(1)).as_slice() {
+        [sequence] => Some(*sequence),
+        _ => None,
+    }
+}
+
+/// Finds another function that calls `nextval` on this sequence, and so would use it beside the shard. Candidates are
+/// the functions in the sequence's schema and those whose owner has the privilege to call `nextval` on it. Kept
+/// originals do not count, nor do functions for which `is_ours` returns true.
+///
+/// Names that are composed at run time, and calls by clients, cannot be found.
+pub fn other_user_of(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<Function> {
+    let query = "SELECT p.oid, false FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
+         JOIN pg_class AS s ON s.oid = $1
+         WHERE l.lanname NOT IN ('internal', 'c') AND p.prosrc ~* 'nextval'
+         AND (p.pronamespace = s.relnamespace OR has_sequence_privilege(p.proowner, s.oid, 'USAGE, UPDATE'))
+         UNION SELECT objid, true FROM pg_depend WHERE classid = 'pg_proc'::regclass
+         AND refclassid = 'pg_class'::regclass AND refobjid = $1 AND deptype = 'n'
+         AND pg_get_function_sqlbody(objid) ~* 'nextval[(]' ORDER BY 1";
+    let users = select(query, &[sequence.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));
+    users.into_iter().find_map(|(oid, is_dependent)| {
+        let function = catalog::function(oid)?;
+        let names_it = || {
+            let source = catalog::source(oid).unwrap_or_default();
+            let mut texts = plpgsql::nextval_literals(&source);
+            texts.extend(plpgsql::read(&source).ok().and_then(|original| original.sequence));
+            texts.iter().any(|text| may_mean(text, function.schema, sequence))
+        };
+        let counts = !is_ours(&function) && !is_kept(&function) && (is_dependent || names_it());
+        counts.then_some(function)
+    })
+}
+
+/// Whether a text given to `nextval` in a function of this schema could name the sequence.
+fn may_mean(text: &str, schema: Oid, sequence: Oid) -> bool {
+    let is_beside = || {
+        let parts = plpgsql::name_parts(text).unwrap_or_default();
+        let relation = catalog::relation(sequence);
+        let [name] = parts.as_slice() else { return false };
+        relation.is_some_and(|relation| relation.schema == schema)
+            && catalog::relation_oid(name, schema) == sequence
+    };
+    sequence_named(text) == Some(sequence) || is_beside()
+}

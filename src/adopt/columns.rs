@@ -1,0 +1,95 @@
+//! The columns whose ids an adoption takes over, and the newest id in them.
+
+use crate::error::Error;
+use crate::pg::catalog::{self};
+use crate::pg::names;
+use crate::pg::spi::select;
+use crate::pg::sys;
+use instagram_id_core::epoch::{Epoch, US_PER_MS};
+use instagram_id_core::layout::{self};
+use pgrx::pg_sys::{self, Oid};
+use pgrx::spi::quote_identifier;
+
+/// Keys in the epoch's first day are not ids but serial keys.
+pub const FIRST_DAY_MS: i64 = 24 * 3_600_000;
+
+/// An old key further ahead of the clock than this was not generated from the clock.
+pub const AHEAD_MAX_MS: i64 = 24 * 3_600_000;
+
+/// A column that has the ids of a function as its default.
+#[derive(Clone, PartialEq)]
+pub struct Column {
+    pub table: Oid,
+    pub name: String,
+    /// Whether it stores ids as bigint and not as text, for example.
+    pub is_bigint: bool,
+}
+
+impl Column {
+    /// The qualified name, for messages.
+    pub fn qualified(&self) -> String {
+        format!("{}.{}", names::relation(self.table), quote_identifier(&self.name))
+    }
+}
+
+/// The table columns whose default calls the function.
+pub fn columns_of(function: Oid) -> Vec<Column> {
+    let columns = columns_with_default_on("pg_proc", function);
+    columns.into_iter().filter_map(|(column, is_of_table)| is_of_table.then_some(column)).collect()
+}
+
+/// The columns whose default depends on an object of this class, and whether each belongs to a table rather than a view
+/// or a foreign table.
+pub fn columns_with_default_on(class: &str, object: Oid) -> Vec<(Column, bool)> {
+    let query = "SELECT a.attrelid, a.attname::text, a.atttypid = 'int8'::regtype, c.relkind IN ('r', 'p')
+         FROM pg_depend AS d JOIN pg_attrdef AS f ON f.oid = d.objid
+         JOIN pg_attribute AS a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
+         JOIN pg_class AS c ON c.oid = a.attrelid
+         WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = $1::regclass AND d.refobjid = $2
+         ORDER BY a.attrelid, a.attnum";
+    select(query, &[class.into(), object.into()], |row| {
+        Some((Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? }, row.get(4)?))
+    })
+}
+
+/// The largest key in these columns, and its column.
+pub fn newest_id(columns: &[Column]) -> Result<Option<(i64, String)>, Error> {
+    let mut newest = None;
+    for column in columns.iter().filter(|column| column.is_bigint) {
+        let table = names::relation(column.table);
+        // The query can run code that the table's owner attached to it, so it runs with the owner's privileges, no
+        // others.
+        let owner_who_may = || {
+            let owner = catalog::relation(column.table).map(|relation| relation.owner);
+            owner.filter(|owner| catalog::has_rights_of(catalog::current_role(), *owner))
+        };
+        if owner_who_may().is_none() {
+            return Err(Error::NotTableOwner(table));
+        }
+        // Until the query runs, the name must not come to mean another table.
+        // SAFETY: a lock on a dropped relation has no effect, and the next line notices that.
+        unsafe { pg_sys::LockRelationOid(column.table, pg_sys::AccessShareLock as pg_sys::LOCKMODE) };
+        let is_same = table == names::relation(column.table) && catalog::named(&table) == Some(column.table);
+        let Some(owner) = owner_who_may().filter(|_| is_same) else { return Err(Error::TableChanged(table)) };
+        let query = format!("SELECT max({}) FROM {table}", quote_identifier(&column.name));
+        let max = sys::with_rights_of(owner, || select(&query, &[], |row| row.get::<i64>(1)));
+        newest = newest.max(max.into_iter().next().map(|max| (max, column.qualified())));
+    }
+    Ok(newest)
+}
+
+/// Refuses a key far ahead of the clock, which would put all new ids there.
+pub fn check_not_far_ahead(newest: Option<&(i64, String)>, epoch: Epoch) -> Result<(), Error> {
+    let Some((newest, column)) = newest else { return Ok(()) };
+    let ms = layout::ms_of(*newest) as i64;
+    // Negative keys are below all ids.
+    if *newest < 0 || ms <= now_ms(epoch) + AHEAD_MAX_MS {
+        return Ok(());
+    }
+    let time = epoch.time_of(ms as u64).map_or_else(|| "after the year 294276".into(), names::time);
+    Err(Error::KeyAhead { key: *newest, column: column.clone(), time })
+}
+
+pub fn now_ms(epoch: Epoch) -> i64 {
+    epoch.elapsed_us(names::now()).div_euclid(US_PER_MS)
+}

@@ -1,0 +1,220 @@
+//! `adopt_shard`, `unadopt_shard`: a schema that runs the PL/pgSQL original is taken over, or given back.
+//!
+//! A new id must not repeat an old one. A session that inserts through a column's default needs a lock on the table
+//! before the default is planned. A session that has called `nextval` holds a lock on the sequence until its
+//! transaction ends. So once we hold both locks, the only calls in progress are those that have not reached their
+//! `nextval` yet. Such a call still runs the old body, with the clock's time. New ids start one second later than that.
+
+use crate::adopt::adopted::{self, Adopted};
+use crate::adopt::adoption::{
+    Adoption, adopted_already, check_owner, find_original, function_by_oid, renamed,
+};
+use crate::adopt::columns::{Column, columns_of};
+use crate::adopt::writers::{lock_out_writers, lock_tables, wait_for_the_clock};
+use crate::arguments::{self, not_null};
+use crate::error::{Argument, Error};
+use crate::pg::catalog::{self};
+use crate::pg::guc;
+use crate::pg::names;
+use crate::pg::reg_types::{Regclass, Regnamespace, Regprocedure};
+use crate::pg::spi::{self};
+use crate::pg::sys;
+use crate::pg::transaction::prevent_if_read_only;
+use crate::sequence::Clock;
+use crate::shard::ddl::{self};
+use crate::shard::definition::{self, Definition};
+use crate::shard::lookup;
+use instagram_id_core::layout::{self};
+use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
+use pgrx::prelude::*;
+use pgrx::spi::quote_identifier;
+
+/// `adopt_shard(shard, schema, function, sequence, epoch, dry_run)`: takes over a schema that runs the PL/pgSQL
+/// original. The function keeps its OID, name, owner and grants. The old body is kept as `original_<name>()` for
+/// [`unadopt_shard`]. All new ids are greater than `starts_above`, which is NULL in a dry run.
+///
+/// Shard, sequence and epoch are read from the function's body. An argument that also gives one of them must agree. If
+/// the body does not plainly contain one, the argument is required. The next id is greater than all ids that the
+/// original has generated.
+///
+/// # Errors
+///
+/// 22004 if a constant is neither in the body nor among the arguments, 22023 if the two differ, 3F000 and 42883 for a
+/// missing schema or function, 42725 if several functions qualify, 55000 for a function that is not the original or a
+/// key far ahead of the clock, 55P03 if writers hold their locks for too long, 42710 and 42723 as for `create_shard`,
+/// 42501 without ownership of function and sequence.
+#[pg_extern(volatile, parallel_unsafe)]
+#[allow(clippy::type_complexity)]
+fn adopt_shard(
+    shard: Option<i32>,
+    schema: default!(Option<String>, "NULL"),
+    function: default!(Option<Regprocedure>, "NULL"),
+    sequence: default!(Option<Regclass>, "NULL"),
+    epoch: default!(Option<TimestampWithTimeZone>, "NULL"),
+    dry_run: default!(Option<bool>, "false"),
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(shard, i32),
+            name!(schema, Regnamespace),
+            name!(function, Regprocedure),
+            name!(sequence, Regclass),
+            name!(epoch, TimestampWithTimeZone),
+            name!(newest_id, Option<i64>),
+            name!(starts_above, Option<i64>),
+            name!(script, String),
+        ),
+    >,
+    ErrorReport,
+> {
+    let asked_shard = shard.map(arguments::shard).transpose()?;
+    let dry_run = not_null(dry_run, Argument::DryRun)?;
+    let own_schema = catalog::schema_of_this_function(fcinfo);
+    guc::with(guc::OWN_NAMES, || {
+        if !dry_run {
+            prevent_if_read_only("adopt_shard()");
+            ddl::begin_change();
+        }
+        let existing = asked_shard.map(definition::find).transpose()?.flatten();
+        let function = match function {
+            Some(Regprocedure(oid)) => {
+                let function = function_by_oid(oid)?;
+                if let Some(existing) = &existing
+                    && ddl::clock_of_ids(&function, own_schema, existing.shard).is_some()
+                {
+                    return Err(adopted_already(existing, own_schema).into());
+                }
+                if let Some(asked) = schema.filter(|asked| *asked != names::raw_schema(function.schema)) {
+                    let read = names::schema(function.schema);
+                    let (function, asked) = (names::function(oid), quote_identifier(asked));
+                    let constant = Argument::Schema;
+                    return Err(Error::OriginalDiffers { function, constant, read, asked }.into());
+                }
+                function
+            }
+            None => {
+                let name = match (schema, asked_shard.map(definition::schema_name), &existing) {
+                    (Some(schema), ..) => schema,
+                    (None, Some(name), Some(existing)) if catalog::schema_oid(&name) == Oid::INVALID => {
+                        names::raw_schema(existing.schema)
+                    }
+                    (None, Some(name), _) => name,
+                    (None, None, _) => return Err(Error::Null(Argument::Shard).into()),
+                };
+                let found = find_original(&name);
+                let of_shard = existing.filter(|existing| names::raw_schema(existing.schema) == name);
+                match (found, of_shard) {
+                    // It is already a shard, with nothing else to adopt.
+                    (Err(Error::OriginalMissing { .. } | Error::NotOriginal { .. }), Some(existing)) => {
+                        return Err(adopted_already(&existing, own_schema).into());
+                    }
+                    (found, _) => found?,
+                }
+            }
+        };
+        check_owner(&function)?;
+        let read = adopted::read_original(&function)?;
+        let adoption = Adoption::new(function, read, asked_shard, sequence, epoch, own_schema)?;
+        adoption.check()?;
+        let script = adoption.script();
+        let (newest, above) = if dry_run {
+            (adoption.newest_id()?, None)
+        } else {
+            let (newest, above) = adoption.carry_out()?;
+            (newest, Some(layout::id_of(above, adoption.plan.shard)))
+        };
+        let row = (
+            adoption.plan.shard.number().into(),
+            Regnamespace(adoption.function.schema),
+            Regprocedure(adoption.function.oid),
+            Regclass(adoption.clock.sequence),
+            names::timestamp(adoption.clock.epoch.at()),
+            newest.map(|(newest, _)| newest),
+            above,
+            script,
+        );
+        Ok(TableIterator::once(row))
+    })
+}
+
+/// `unadopt_shard(shard)`: restores the PL/pgSQL original in place, and drops what `adopt_shard` has created.
+///
+/// # Errors
+///
+/// 22004 without a shard, 22023 for one outside 0..8191, 42P01 if it does not exist, 55000 if it was not adopted or is
+/// ahead of the clock, from which the original takes its time, 55P03 if writers hold their locks for too long, 2BP01 if
+/// other objects depend on those functions, 42501 without ownership of the functions.
+#[pg_extern(volatile, parallel_unsafe)]
+fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<Regprocedure, ErrorReport> {
+    let shard = arguments::shard_not_null(shard)?;
+    let own_schema = catalog::schema_of_this_function(fcinfo);
+    guc::with(guc::OWN_NAMES, || {
+        prevent_if_read_only("unadopt_shard()");
+        ddl::begin_change();
+        let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
+        let mut adopted = adopted::functions(&definition, own_schema);
+        if adopted.is_empty() {
+            adopted.extend(adopted::original_of(&definition));
+        }
+        let Some(first) = adopted.first() else {
+            let schema = names::schema(definition.schema);
+            return Err(Error::NotAdopted { shard: shard.number(), schema }.into());
+        };
+        for one in &adopted {
+            check_owner(&one.function)?;
+        }
+        // A function that was replaced since adoption already takes its time from the clock.
+        let mut clocks: Vec<Clock> = adopted.iter().filter_map(|one| one.clock).collect();
+        clocks.dedup();
+        let sequences: Vec<Oid> = clocks.iter().map(|clock| clock.sequence).collect();
+        let columns: Vec<Column> = adopted.iter().flat_map(|one| columns_of(one.function.oid)).collect();
+        let wait = || clocks.iter().try_for_each(|clock| wait_for_the_clock(shard, *clock));
+        wait()?; // first without the locks, so that no writer waits with us
+        lock_out_writers(lock_tables(&columns), &sequences)?;
+        wait()?;
+        let restore: Vec<Option<String>> = adopted.iter().map(restoring_script).collect();
+        // Drop the definition first: after that, later statements do not count as changes of a shard.
+        let drop = format!("DROP FUNCTION {}", parts_beside(&definition, &adopted).join(", "));
+        sys::with_rights_of(first.function.owner, || spi::run(&drop));
+        for (one, script) in adopted.iter().zip(&restore) {
+            if let Some(script) = script {
+                sys::with_rights_of(one.function.owner, || spi::run(script));
+            }
+        }
+        Ok(Regprocedure(first.function.oid))
+    })
+}
+
+/// The functions of a shard that are not among the adopted ones.
+fn parts_beside(definition: &Definition, adopted: &[Adopted]) -> Vec<String> {
+    let parts: [(&str, &[Oid]); 3] = [("next_id", &[]), ("id_time", &[pg_sys::INT8OID]), ("epoch", &[])];
+    let others = parts.iter().filter(|(name, _)| adopted.iter().all(|one| one.function.name != *name));
+    let others = others.filter_map(|(name, types)| catalog::function_in(definition.schema, name, types));
+    let mut names: Vec<String> = others.map(|function| names::function(function.oid)).collect();
+    names.push(names::function(definition.function));
+    names
+}
+
+/// The statements that restore an original under its name. If it is already in place again, only the copy is
+/// dropped.
+fn restoring_script(adopted: &Adopted) -> Option<String> {
+    let kept = adopted.kept.as_ref()?;
+    let drop = format!("DROP FUNCTION {}", names::function(kept.oid));
+    Some(match adopted.clock {
+        Some(_) => format!("{};\n{drop}", renamed(kept, &adopted.function.name, true)),
+        None => drop,
+    })
+}
+
+extension_sql!(
+    r#"
+COMMENT ON FUNCTION adopt_shard(integer, text, regprocedure, regclass, timestamptz, boolean) IS
+'takes over a schema that runs the PL/pgSQL original, in place; with dry_run shows what it would do';
+COMMENT ON FUNCTION unadopt_shard(integer) IS
+'brings the PL/pgSQL original of an adopted shard back, in place';
+"#,
+    name = "comments_adopt",
+    requires = [adopt_shard, unadopt_shard],
+);

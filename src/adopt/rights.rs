@@ -1,0 +1,150 @@
+//! Whether the roles that can insert before an adoption can insert after it.
+
+use crate::error::Error;
+use crate::pg::catalog::{self, Function};
+use crate::pg::names;
+use crate::pg::spi::select;
+use crate::shard::definition::Definition;
+use pgrx::pg_sys::{self, Oid};
+
+/// A role in an access control list, as SQL names it.
+const ROLE_NAME: &str = "CASE r WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(r)) END";
+
+/// The predefined role whose members can write to all tables and sequences, if it has members.
+const WRITERS_OF_ALL: &str = "SELECT roleid FROM pg_auth_members WHERE roleid = 'pg_write_all_data'::regrole";
+
+/// The extension's function that a shard's own next_id() calls.
+fn shard_next_id(own_schema: Oid) -> Option<Function> {
+    catalog::function_in(
+        own_schema,
+        "shard_next_id",
+        &[pg_sys::INT4OID, pg_sys::REGCLASSOID, pg_sys::TIMESTAMPTZOID],
+    )
+}
+
+/// Checks that all callers of the function can call the extension's function as well. The adopted function calls that
+/// with its caller's privileges, or its owner's if it is SECURITY DEFINER. Callers keep EXECUTE on the function itself
+/// and their privileges on the sequence; they need EXECUTE on the other function.
+///
+/// The callers are the grantees and their members. If PUBLIC is a grantee, the roles with privileges on the sequence
+/// count instead. Privileges are inherited, so it is enough to check the grantees.
+pub fn check_callers(function: &Function, sequence: Oid, own_schema: Oid) -> Result<(), Error> {
+    let Some(needs) = shard_next_id(own_schema) else { return Ok(()) };
+    let query = format!(
+        "WITH f AS (
+             SELECT proowner, prosecdef, coalesce(proacl, acldefault('f', proowner)) AS acl FROM pg_proc WHERE oid = $1
+         ), grantees AS (
+             SELECT grantee FROM f, aclexplode(acl) WHERE privilege_type = 'EXECUTE'
+         ), callers AS (
+             SELECT proowner AS r FROM f WHERE prosecdef
+             UNION SELECT grantee FROM f, grantees WHERE NOT prosecdef AND grantee <> 0
+             UNION SELECT s.grantee FROM f, pg_class AS c, aclexplode(coalesce(c.relacl, acldefault('s', c.relowner))) AS s
+                 WHERE NOT prosecdef AND c.oid = $2 AND s.privilege_type IN ('USAGE', 'UPDATE')
+                 AND EXISTS (SELECT FROM grantees WHERE grantee = 0)
+             UNION SELECT w.roleid FROM f, ({WRITERS_OF_ALL}) AS w
+                 WHERE NOT prosecdef AND EXISTS (SELECT FROM grantees WHERE grantee = 0)
+         )
+         SELECT {ROLE_NAME} FROM callers
+         WHERE NOT CASE r WHEN 0 THEN has_function_privilege('public', $3, 'EXECUTE')
+             ELSE has_function_privilege(r, $3, 'EXECUTE') END
+         ORDER BY 1"
+    );
+    let arguments = [function.oid.into(), sequence.into(), needs.oid.into()];
+    let mut roles = select(&query, &arguments, |row| row.get::<String>(1));
+    if roles.is_empty() {
+        return Ok(());
+    }
+    if roles.iter().any(|role| role == "PUBLIC") {
+        roles = vec!["PUBLIC".into()]; // this includes all others
+    }
+    let (function, needs) = (names::function(function.oid), names::function(needs.oid));
+    Err(Error::CallersWithoutExecute { function, needs, roles })
+}
+
+/// Checks the privileges of the function's owner, as whom the functions of the shard are created.
+pub fn check_owner_can_create(function: &Function, own_schema: Oid) -> Result<(), Error> {
+    let query = "SELECT has_schema_privilege($1, $2, 'CREATE')";
+    let arguments = [function.owner.into(), function.schema.into()];
+    let role = || names::role(function.owner);
+    if select(query, &arguments, |row| row.get::<bool>(1)) != [true] {
+        return Err(Error::NoCreateOnSchema { name: names::schema(function.schema), role: role() });
+    }
+    if !catalog::may_use_schema(own_schema, function.owner) {
+        return Err(Error::NoRightOnSchema { name: names::schema(own_schema), role: role() });
+    }
+    Ok(())
+}
+
+/// Checks that each role that can insert into the table can also generate ids of the shard. That includes roles that
+/// insert into one of its partitions or through an updatable view, because a default runs with the privileges of the
+/// inserting role.
+pub fn check_writers(table: Oid, definition: &Definition, own_schema: Oid) -> Result<(), Error> {
+    let Some(next_id) = catalog::function_in(definition.schema, "next_id", &[]) else { return Ok(()) };
+    let Some(needs) = shard_next_id(own_schema) else { return Ok(()) };
+    let query = format!(
+        "WITH RECURSIVE places(place) AS (
+             SELECT $1
+             UNION SELECT next.place FROM places AS p, LATERAL (
+                 SELECT inhrelid FROM pg_inherits WHERE inhparent = p.place
+                 UNION ALL SELECT w.ev_class FROM pg_depend AS d JOIN pg_rewrite AS w ON w.oid = d.objid
+                     JOIN pg_class AS v ON v.oid = w.ev_class AND v.relkind = 'v'
+                     WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
+                     AND d.refobjid = p.place AND pg_relation_is_updatable(v.oid, false) & 8 <> 0) AS next(place)
+         ), writers(r) AS (
+             SELECT c.relowner FROM places JOIN pg_class AS c ON c.oid = place
+             UNION SELECT grantee FROM places JOIN pg_class AS c ON c.oid = place, aclexplode(c.relacl)
+                 WHERE privilege_type = 'INSERT'
+             UNION SELECT grantee FROM places JOIN pg_attribute AS a ON a.attrelid = place, aclexplode(a.attacl)
+                 WHERE privilege_type = 'INSERT'
+             UNION {WRITERS_OF_ALL}
+         ), has AS (
+             SELECT r, x.* FROM writers, LATERAL (SELECT
+                 CASE r WHEN 0 THEN has_schema_privilege('public', $2, 'USAGE')
+                     ELSE has_schema_privilege(r, $2, 'USAGE') END,
+                 CASE WHEN $6 THEN true
+                     WHEN r = 0 THEN has_sequence_privilege('public', $3, 'USAGE, UPDATE')
+                     ELSE has_sequence_privilege(r, $3, 'USAGE, UPDATE') END,
+                 CASE r WHEN 0 THEN has_function_privilege('public', $4, 'EXECUTE')
+                     ELSE has_function_privilege(r, $4, 'EXECUTE') END,
+                 CASE WHEN $6 THEN true
+                     WHEN r = 0 THEN has_function_privilege('public', $5, 'EXECUTE')
+                     ELSE has_function_privilege(r, $5, 'EXECUTE') END) AS x(schema, sequence, own, shared)
+         )
+         SELECT {ROLE_NAME}, schema, sequence, own, shared FROM has
+         WHERE NOT (schema AND sequence AND own AND shared) ORDER BY 1"
+    );
+    let sequence = definition.clock.sequence;
+    let arguments = [
+        table.into(),
+        definition.schema.into(),
+        sequence.into(),
+        next_id.oid.into(),
+        needs.oid.into(),
+        next_id.is_security_definer.into(),
+    ];
+    let found = select(&query, &arguments, |row| {
+        let has: [bool; 4] = [row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?];
+        Some((row.get::<String>(1)?, has))
+    });
+    let Some((role, _)) = found.first() else { return Ok(()) };
+    let rights = [
+        format!("USAGE ON SCHEMA {}", names::schema(definition.schema)),
+        format!("USAGE ON SEQUENCE {}", names::relation(sequence)),
+        format!("EXECUTE ON FUNCTION {}", names::function(next_id.oid)),
+        format!("EXECUTE ON FUNCTION {}", names::function(needs.oid)),
+    ];
+    let mut grants = vec![];
+    for (n, right) in rights.iter().enumerate() {
+        let roles: Vec<&str> =
+            found.iter().filter(|(_, has)| !has[n]).map(|(role, _)| role.as_str()).collect();
+        if !roles.is_empty() {
+            grants.push(format!("GRANT {right} TO {}", roles.join(", ")));
+        }
+    }
+    Err(Error::WriterWithoutRights {
+        role: role.clone(),
+        table: names::relation(table),
+        schema: names::schema(definition.schema),
+        grants,
+    })
+}

@@ -1,0 +1,73 @@
+//! Waits for writers and for the clock.
+
+use crate::adopt::columns::{Column, now_ms};
+use crate::error::Error;
+use crate::pg::guc;
+use crate::pg::names;
+use crate::pg::spi::{self};
+use crate::pg::sys;
+use crate::sequence::Clock;
+use crate::sequence::read;
+use instagram_id_core::hlc::{self};
+use instagram_id_core::layout::Shard;
+use pgrx::pg_sys::{self, Oid};
+use std::time::{Duration, Instant};
+
+/// How long to try for the locks in total, and for each attempt. An attempt is short because writers queue behind it.
+const LOCK_TRIES_FOR: Duration = Duration::from_secs(10);
+
+const LOCK_TIMEOUT: &str = "500ms";
+
+const LOCK_PAUSE_MIN: Duration = Duration::from_millis(3);
+
+/// How long `unadopt_shard` waits for the clock to catch up.
+const CATCH_UP_MS: i64 = 2000;
+
+/// Waits until the clock has caught up. The original takes its time from the clock, and would repeat ids ahead of it.
+pub fn wait_for_the_clock(shard: Shard, clock: Clock) -> Result<(), Error> {
+    let Some(last_value) = read::last_value(clock.sequence) else { return Ok(()) };
+    let ahead_ms = || hlc::ms_of(last_value) - now_ms(clock.epoch);
+    if ahead_ms() > CATCH_UP_MS {
+        return Err(Error::ShardAhead { shard: shard.number(), ahead: names::duration(ahead_ms() / 1000) });
+    }
+    while ahead_ms() >= 0 {
+        std::thread::sleep(Duration::from_millis(1));
+        pgrx::check_for_interrupts!();
+    }
+    Ok(())
+}
+
+pub fn lock_tables(columns: &[Column]) -> Option<String> {
+    let mut tables: Vec<_> = columns.iter().map(|column| names::relation(column.table)).collect();
+    tables.dedup();
+    (!tables.is_empty()).then(|| format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", tables.join(", ")))
+}
+
+/// Takes the locks that keep writers out: the tables first, then the sequences, in the order of an insert. A
+/// transaction that has called the function directly and then writes to a table locks in the opposite order, and all
+/// other writers queue behind our table lock. So we do not wait for a sequence's lock. A failed attempt releases all
+/// locks and pauses for as long as it held them, so that the others can proceed.
+pub fn lock_out_writers(tables: Option<String>, sequences: &[Oid]) -> Result<(), Error> {
+    let started = Instant::now();
+    while started.elapsed() < LOCK_TRIES_FOR {
+        let tried = Instant::now();
+        let got_them = guc::with(&[(c"lock_timeout", LOCK_TIMEOUT)], || {
+            sys::in_subtransaction(|| {
+                if let Some(tables) = &tables {
+                    spi::run(tables);
+                }
+                // SAFETY: a lock on a dropped relation has no effect, and the next statement notices that.
+                sequences.iter().all(|sequence| unsafe {
+                    let mode = pg_sys::ShareRowExclusiveLock as pg_sys::LOCKMODE;
+                    pg_sys::ConditionalLockRelationOid(*sequence, mode)
+                })
+            })
+        });
+        if got_them {
+            return Ok(());
+        }
+        std::thread::sleep(tried.elapsed().max(LOCK_PAUSE_MIN));
+        pgrx::check_for_interrupts!();
+    }
+    Err(Error::WritersBusy { sequence: sequences.first().map(|first| names::relation(*first)) })
+}

@@ -1,0 +1,260 @@
+//! Which node owns the schema of a sequence, and where a table's rows are, as Citus's catalogs have it.
+
+use crate::error::Error;
+use crate::pg::catalog;
+use crate::pg::guc;
+use crate::pg::invalidation::{self, InvalidationCount};
+use crate::pg::names;
+use crate::pg::spi::select_latest;
+use crate::pg::sys;
+use crate::sequence::cache::{self, Placement};
+use pgrx::pg_sys::Oid;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::{Cell, RefCell};
+use std::str::FromStr;
+
+/// The group of the coordinator.
+pub const COORDINATOR: i32 = 0;
+
+/// Where a sequence is placed, as Citus's catalogs have it now.
+pub struct Owner {
+    /// The group of this node.
+    pub group: i32,
+    /// The group of the node that owns the schema; `None` where the sequence has no copies.
+    pub owner: Option<i32>,
+    /// Whether that is where the tables of the schema are.
+    pub is_of_schema: bool,
+}
+
+impl Owner {
+    pub fn is_here(&self) -> bool {
+        self.owner.is_none_or(|owner| owner == self.group)
+    }
+}
+
+/// Another node of the cluster.
+pub struct Node {
+    pub host: String,
+    pub port: i32,
+    pub group: i32,
+}
+
+impl Node {
+    pub fn name(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+}
+
+/// Where a table that a trigger is on has its rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rows {
+    /// On the node that owns its schema, as far as Citus is concerned.
+    OfSchema,
+    /// On several nodes, each row on one; or on this node, outside Citus.
+    Other,
+    /// Each row on several nodes: in a reference table, or one whose shards have several placements.
+    Replicated,
+}
+
+thread_local! {
+    static ROWS: RefCell<FxHashMap<Oid, (InvalidationCount, Rows)>> = RefCell::new(FxHashMap::default());
+    /// The group of this node.
+    static GROUP: Cell<Option<(InvalidationCount, i32)>> = const { Cell::new(None) };
+}
+
+/// The group of this node; without Citus that of a coordinator.
+pub fn local_group() -> i32 {
+    let count = invalidation::count();
+    if let Some((_, group)) = GROUP.get().filter(|(of, _)| *of == count) {
+        return group;
+    }
+    let group = if sys::has_citus() {
+        guc::with(guc::OWN_NAMES, || {
+            let query = "SELECT coalesce((SELECT groupid FROM pg_dist_local_group), -1), 'pg_dist_local_group'::regclass::oid";
+            let rows = select_latest(query);
+            invalidation::watch(Oid::from(field::<u32>(&rows[0], 1)));
+            field(&rows[0], 0)
+        })
+    } else {
+        COORDINATOR
+    };
+    GROUP.set(Some((count, group)));
+    group
+}
+
+/// Looks up the placement of a sequence, and caches it until something of that changes.
+pub fn look_up(sequence: Oid) {
+    let count = invalidation::count();
+    let Owner { group, owner, is_of_schema } = owner_by_catalogs(sequence);
+    let placement = owner.map_or(Placement::Local, |owner| Placement::Copy {
+        group,
+        is_here: owner == group,
+        is_of_schema,
+    });
+    cache::set_placement(sequence, count, placement);
+}
+
+/// Looks up again whether another node owns the schema of a sequence.
+///
+/// # Errors
+///
+/// 55000 where it does.
+pub fn check_again(sequence: Oid) -> Result<(), Error> {
+    // Not cached: a schema without tables has none whose change would be announced.
+    cache::forget_placement(sequence);
+    let owner = owner_of(sequence);
+    if owner.is_here() { Ok(()) } else { Err(placed_elsewhere(sequence, &owner)) }
+}
+
+/// The error for a sequence whose schema another node owns.
+pub fn placed_elsewhere(sequence: Oid, owner: &Owner) -> Error {
+    let name = names::relation(sequence);
+    let home = owner.owner.unwrap_or(COORDINATOR);
+    let node = name_of_owner(owner);
+    Error::AtHomeElsewhere { name, node, home, group: owner.group, is_of_schema: owner.is_of_schema }
+}
+
+/// The name of another node that owns the schema, if it is in use.
+pub fn name_of_owner(owner: &Owner) -> Option<String> {
+    let group = owner.owner.unwrap_or(COORDINATOR);
+    let nodes = guc::with(guc::OWN_NAMES, || other_nodes(owner.group));
+    nodes.into_iter().find(|node| node.group == group).map(|node| node.name())
+}
+
+/// The node that owns the schema of a sequence; without Citus this one.
+pub fn owner_of(sequence: Oid) -> Owner {
+    if sys::has_citus() {
+        owner_by_catalogs(sequence)
+    } else {
+        Owner { group: COORDINATOR, owner: None, is_of_schema: false }
+    }
+}
+
+/// A query for the group that has the tables of the schema of `c`, a row of `pg_class`, and for one of these tables.
+fn owner_of_schema() -> &'static str {
+    // Before version 12 Citus did not distribute schemas.
+    if catalog::named("pg_catalog.pg_dist_schema").is_some() {
+        "SELECT p.groupid, t.logicalrelid
+         FROM pg_dist_schema AS d JOIN pg_dist_partition AS t USING (colocationid)
+         JOIN pg_dist_shard AS s USING (logicalrelid) JOIN pg_dist_placement AS p USING (shardid)
+         WHERE d.schemaid = c.relnamespace AND p.shardstate = 1 ORDER BY p.groupid, t.logicalrelid LIMIT 1"
+    } else {
+        "SELECT NULL::int AS groupid, NULL::regclass AS logicalrelid"
+    }
+}
+
+/// Reads Citus's catalogs, and watches the relations that the answer depends on. The owner is the node that has the tables of
+/// the sequence's schema, if the schema is distributed and has any, and otherwise the coordinator.
+fn owner_by_catalogs(sequence: Oid) -> Owner {
+    guc::with(guc::OWN_NAMES, || {
+        let sequence = sequence.to_u32();
+        let rows = select_latest(&format!(
+            "SELECT coalesce((SELECT groupid FROM pg_dist_local_group), -1),
+                    EXISTS (SELECT FROM pg_dist_object
+                            WHERE classid = 'pg_class'::regclass AND objid = {sequence} AND objsubid = 0)::int,
+                    home.groupid, home.logicalrelid::oid,
+                    'pg_dist_local_group'::regclass::oid, 'pg_dist_object'::regclass::oid
+             FROM (VALUES (0)) AS one LEFT JOIN pg_class AS c ON c.oid = {sequence}
+             LEFT JOIN LATERAL ({}) AS home ON true",
+            owner_of_schema()
+        ));
+        let row = &rows[0];
+        for relation in [3, 4, 5].into_iter().filter_map(|column| row[column].as_ref()) {
+            invalidation::watch(Oid::from(parse::<u32>(relation)));
+        }
+        let is_copy = field::<i32>(row, 1) == 1;
+        let of_schema = row[2].as_ref().map(|group| parse(group));
+        Owner {
+            group: field(row, 0),
+            owner: is_copy.then(|| of_schema.unwrap_or(COORDINATOR)),
+            is_of_schema: of_schema.is_some(),
+        }
+    })
+}
+
+/// Every sequence whose schema this node owns, and every sequence without copies; `None` without Citus.
+pub fn placed_here() -> Option<FxHashSet<Oid>> {
+    if !sys::has_citus() {
+        return None;
+    }
+    guc::with(guc::OWN_NAMES, || {
+        let rows = select_latest(&format!(
+            "SELECT c.oid FROM pg_class AS c LEFT JOIN pg_dist_object AS o
+                 ON o.classid = 'pg_class'::regclass AND o.objid = c.oid AND o.objsubid = 0
+             LEFT JOIN LATERAL ({}) AS home ON true
+             WHERE c.relkind = 'S' AND (o.objid IS NULL
+                 OR coalesce(home.groupid, {COORDINATOR}) = (SELECT groupid FROM pg_dist_local_group))",
+            owner_of_schema()
+        ));
+        Some(rows.iter().map(|row| Oid::from(field::<u32>(row, 0))).collect())
+    })
+}
+
+/// Where a table has its rows, or where the distributed table has them of which this one is a shard on this node.
+pub fn rows_of(table: Oid) -> Rows {
+    let count = invalidation::count();
+    let found = ROWS.with_borrow(|found| found.get(&table).copied());
+    if let Some((_, rows)) = found.filter(|(of, _)| *of == count) {
+        return rows;
+    }
+    let rows = guc::with(guc::OWN_NAMES, || {
+        // The table of a shard is named after the distributed one, with the shard's number at the end, and is in its schema.
+        // A placement that has moved makes no difference, so it does not matter if a node learns of that late.
+        let oid = table.to_u32();
+        let rows = select_latest(&format!(
+            "SELECT t.partmethod = 'n' AND t.repmodel = 's',
+                    t.repmodel = 't' OR EXISTS (
+                        SELECT FROM pg_dist_shard AS s JOIN pg_dist_placement AS p USING (shardid)
+                        WHERE s.logicalrelid = t.logicalrelid AND p.shardstate = 1 AND t.repmodel = 'c'
+                        GROUP BY shardid HAVING count(*) > 1),
+                    d.oid
+             FROM pg_class AS c, pg_dist_partition AS t JOIN pg_class AS d ON d.oid = t.logicalrelid
+             WHERE c.oid = {oid} AND (d.oid = c.oid OR d.relnamespace = c.relnamespace AND EXISTS (
+                 SELECT FROM pg_dist_shard AS s WHERE s.logicalrelid = d.oid
+                 AND s.shardid::text = substring(c.relname FROM '_([0-9]+)$')))"
+        ));
+        rows.iter().for_each(|row| invalidation::watch(Oid::from(field::<u32>(row, 2))));
+        let is = |column: usize| rows.iter().any(|row| row[column].as_deref() == Some("t"));
+        match (is(0), is(1)) {
+            (_, true) => Rows::Replicated,
+            (true, false) => Rows::OfSchema,
+            (false, false) => Rows::Other,
+        }
+    });
+    invalidation::watch(table);
+    ROWS.with_borrow_mut(|found| found.insert(table, (count, rows)));
+    rows
+}
+
+/// Every node of the cluster in use but that of this group, in the order of their groups.
+pub fn other_nodes(group: i32) -> Vec<Node> {
+    let rows = select_latest(&format!(
+        "SELECT nodename, nodeport, groupid FROM pg_dist_node
+         WHERE noderole = 'primary' AND isactive AND nodecluster = current_setting('citus.cluster_name')
+         AND groupid <> {group} ORDER BY groupid"
+    ));
+    rows.iter().map(|row| Node { host: field(row, 0), port: field(row, 1), group: field(row, 2) }).collect()
+}
+
+/// Whether a node of this group is in use.
+pub fn is_node(group: i32) -> bool {
+    guc::with(guc::OWN_NAMES, || other_nodes(-1).iter().any(|node| node.group == group))
+}
+
+/// Whether the node of this group is disabled, so that it may come back as it is.
+pub fn is_disabled(group: i32) -> bool {
+    let query = format!("SELECT 1 FROM pg_dist_node WHERE groupid = {group} AND NOT isactive");
+    sys::has_citus() && guc::with(guc::OWN_NAMES, || !select_latest(&query).is_empty())
+}
+
+/// A column of a row that is not NULL.
+pub fn field<T: FromStr>(row: &[Option<String>], column: usize) -> T {
+    row[column]
+        .as_ref()
+        .map(|text| parse(text))
+        .unwrap_or_else(|| unreachable!("column {column} is not NULL"))
+}
+
+fn parse<T: FromStr>(text: &str) -> T {
+    text.parse().unwrap_or_else(|_| unreachable!("{text} is of its column's type"))
+}

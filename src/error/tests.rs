@@ -1,0 +1,341 @@
+//! The table of errors: a sample of each entry, the style of the texts, and docs/errors.md.
+
+use super::*;
+use std::collections::BTreeMap;
+
+/// What the table says of an error beside its texts.
+pub struct Entry {
+    pub name: &'static str,
+    pub message: &'static str,
+    /// The names of fields that the message numbers.
+    pub items: &'static [&'static str],
+    pub when: &'static str,
+}
+
+/// Errors with values as they come, at least one of each entry; the page shows the hints of the first two.
+fn samples() -> Vec<Error> {
+    use Error::*;
+    let (shard, id, asked_shard) = (5, 3_752_497_838_145_536_005, 6);
+    let schema = || "insta5".to_owned();
+    let name = || "insta5.table_id_seq".to_owned();
+    let (table, column) = (|| "insta5.photos".to_owned(), || "insta5.photos.id".to_owned());
+    let function = || "insta5.next_id()".to_owned();
+    let other = || "insta5.photo_id()".to_owned();
+    let role = || "app".to_owned();
+    let time = || "2026-11-22 16:42:51.123456+00".to_owned();
+    let epoch = || "2011-08-24 21:07:01.721+00".to_owned();
+    let ahead = || "3 days 2 h".to_owned();
+    let node = || "10.0.0.7:5432".to_owned();
+    let shard_next_id = || "public.shard_next_id(integer,regclass,timestamp with time zone)".to_owned();
+    let max = 1_125_899_906_842_623;
+    let unfit = super::Unfit { increment: Some(2), ..Default::default() };
+    let in_all_ways =
+        super::Unfit { not_bigint: true, increment: Some(2), max: Some(9), min: Some(max), cycle: true };
+    let mut samples = vec![
+        ShardOutOfRange(8192),
+        SeqOutOfRange(1024),
+        ShardsOutOfRange(8193),
+        CountOutOfRange(0),
+        NameEmpty,
+        NameReserved("pg_shard".into()),
+        NameTooLong("n".repeat(64)),
+        NotUtf8("ma\u{fffd}ana".into()),
+        EpochInfinite,
+        EpochUnworkable { epoch: epoch(), is_future: true, earliest: epoch(), now: time() },
+        EpochUnworkable { epoch: epoch(), is_future: false, earliest: epoch(), now: time() },
+        TimeInfinite("infinity".into()),
+        TimeBeforeEpoch { time: time(), epoch: epoch() },
+        TimePastField { time: time(), epoch: epoch() },
+        IdTimeOutOfRange { id, epoch: epoch() },
+        RangeTurnsNegative { from: epoch(), to: time() },
+        ClockBeforeEpoch { time: time(), epoch: epoch() },
+        ClockPastField { time: time(), epoch: epoch() },
+        IdNegative(-1),
+        IdOfAnotherShard { id, id_shard: asked_shard, shard },
+        IdIsTheLast(id),
+        ShortcodeMalformed { code: "a+b".into(), why: Malformed::NoDigit('+') },
+        ShortcodeMalformed { code: String::new(), why: Malformed::Empty },
+        ShortcodeMalformed { code: shortened(&"z".repeat(1000)), why: Malformed::Overflow },
+        MillisecondFull { time: time(), shard },
+        TimeGoesBack { time: time(), shard },
+        NotOverWindow,
+        ShardNotSet,
+        ShardMissing { shard, schema: schema(), schema_exists: false },
+        ShardMissing { shard, schema: schema(), schema_exists: true },
+        ShardAmbiguous { shard, schemas: vec![schema(), "copy".into()] },
+        ShardExists { shard, schema: schema() },
+        ShardOfAnother { shard, function: "insta5.shard_5()".into(), role: role() },
+        ShardDiffers { shard, what: "schema", is: schema(), asked: "photos".into() },
+        EpochDiffers { schema: schema(), is: epoch(), asked: time() },
+        SchemaExists { shard, schema: schema(), name: schema() },
+        FunctionExists { function: function(), shard, schema: schema() },
+        FunctionExists { function: "insta5.epoch()".into(), shard, schema: schema() },
+        SchemaOfExtension { schema: "public".into(), shard },
+        NextIdTaken { function: "public.next_id()".into(), schema: "public".into() },
+        ShardIncomplete { shard },
+        SequenceMissing(Oid::from(16_384)),
+        NotSequence(table()),
+        Unfit { name: name(), unfit },
+        Unfit { name: name(), unfit: in_all_ways },
+        Closed { name: name(), max },
+        BadMagic(name()),
+        Exhausted { name: name(), last_value: max, min_value: 1 },
+        SequenceOfAShard(name()),
+        ReadOnly { name: name(), standby: false },
+        ReadOnly { name: name(), standby: true },
+        Parallel(name()),
+        NoRightOnSequence { name: name(), role: role(), update: false },
+        NoRightOnSequence { name: name(), role: role(), update: true },
+        SequenceServesAnother { name: name(), shard, serves: true, epoch: epoch(), role: role() },
+        SequenceServesAnother { name: name(), shard, serves: false, epoch: epoch(), role: role() },
+        NoRightOnSchema { name: schema(), role: role() },
+        NoCreateOnSchema { name: schema(), role: role() },
+        NotOwner(function()),
+        NotTableOwner(table()),
+        NotSequenceOwner(name()),
+        WriterWithoutRights {
+            role: role(),
+            table: table(),
+            schema: schema(),
+            grants: vec!["GRANT USAGE ON SCHEMA insta5 TO app".into()],
+        },
+        CallersWithoutExecute {
+            function: function(),
+            needs: shard_next_id(),
+            roles: vec![role(), "web".into()],
+        },
+        SequenceOfAnother { name: name(), function: function() },
+        SchemaMissing(schema()),
+        FunctionMissing(Oid::from(16_384)),
+        NotOriginal { function: function(), why: "calls no nextval()".into() },
+        OriginalMissing { schema: schema(), reasons: vec![] },
+        OriginalMissing {
+            schema: schema(),
+            reasons: vec!["Function insta5.photo_id() takes arguments.".into()],
+        },
+        OriginalAmbiguous { functions: format!("{}, {}", function(), other()) },
+        OriginalSilent { function: function(), constant: Argument::Epoch },
+        OriginalDiffers {
+            function: function(),
+            constant: Argument::Shard,
+            read: "5".into(),
+            asked: "6".into(),
+        },
+        AdoptedAlready { shard, schema: schema(), is_adopted: true },
+        AdoptedAlready { shard, schema: schema(), is_adopted: false },
+        ShardElsewhere {
+            shard,
+            schema: schema(),
+            function: "photos.next_id()".into(),
+            sequence: "photos.table_id_seq".into(),
+            call: "next_id(5, 'photos.table_id_seq')".into(),
+        },
+        AdoptionDiffers { function: function(), what: Argument::Epoch, read: epoch(), shard, is: time() },
+        KeyAhead { key: id, column: column(), time: time() },
+        ShardAhead { shard, ahead: ahead() },
+        NotAdopted { shard, schema: schema() },
+        WritersBusy { sequence: Some(name()) },
+        WritersBusy { sequence: None },
+        AdoptionPrepared,
+        OriginalChanged(function()),
+        TableChanged(table()),
+        SequenceTemporary("pg_temp_3.ids".into()),
+        SequenceShared { name: name(), other: "shard 6".into() },
+        OriginalsShareSequence { name: name(), function: function(), other: other() },
+        NewestOfAnotherShard { id, column: column(), is: shard, asked: asked_shard, function: function() },
+        NewestOfAnotherTime { id, column: column(), epoch: epoch(), time: time(), function: function() },
+        TableMissing(Oid::from(16_384)),
+        HasIdsAlready { column: column(), shard },
+        ColumnMissing { table: table(), column: "key".into() },
+        NoPrimaryKey(table()),
+        ColumnNotBigint { table: table(), column: "id".into(), type_name: "integer".into() },
+        NotSerial { column: column(), default: "random()".into() },
+        NotPartitionedById { table: table(), why: "It is not partitioned.".into() },
+        PeriodUnknown("year".into()),
+        AheadOutOfRange(-1),
+        DropsFuture(time()),
+        NoPresentPartition { table: table(), epoch: epoch() },
+        PartitionNameTaken { name: "insta5.photos_p20261101".into(), table: table() },
+        TriggerMisused,
+        TableReplicated { table: table() },
+        CopyOfAnotherGroup { name: name(), group: 2 },
+        CoordinatorUnknown { name: name() },
+        LastHomeLost { name: name(), group: 2 },
+        LastHomeDisabled { name: name(), group: 2 },
+        LastHomeUnknown { name: name() },
+        NotHandedOver {
+            name: name(),
+            node: node(),
+            role: role(),
+            said: " ERROR:  permission denied ".into(),
+        },
+        NodeOutdated,
+        GroupUnknown(7),
+        AttemptOutOfRange(-1),
+        SequenceIsAhead { name: name(), ahead: ahead() },
+        ShardIsAhead { shard, ahead: ahead() },
+        DefaultKept { column: column(), why: "It is not of type bigint." },
+        ShardKept(5),
+    ];
+    for is_of_schema in [true, false] {
+        for node in [Some(node()), None] {
+            let home = if is_of_schema { 2 } else { 0 };
+            samples.push(AtHomeElsewhere { name: name(), node, home, group: 1, is_of_schema });
+        }
+    }
+    use Argument::*;
+    let arguments = [Shard, Epoch, Sequence, Count, Id, IfNotExists, DryRun, Table, Schema];
+    samples.extend(arguments.into_iter().chain([Every, Ahead, Before, Detach, Group, Attempt]).map(Null));
+    samples
+}
+
+/// The name of its entry.
+fn name(error: &Error) -> String {
+    format!("{error:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
+}
+
+/// The five characters of a SQLSTATE.
+fn code(state: SqlState) -> String {
+    (0..5).map(|n| char::from((state as i32 >> (6 * n) & 0x3f) as u8 + b'0')).collect()
+}
+
+#[test]
+fn every_entry_has_a_sample() {
+    let mut names: Vec<String> = samples().iter().map(name).collect();
+    names.sort();
+    names.dedup();
+    let mut entries: Vec<&str> = ENTRIES.iter().map(|entry| entry.name).collect();
+    entries.sort();
+    assert_eq!(names, entries);
+}
+
+#[test]
+fn texts_follow_the_style_guide() {
+    // Words that PostgreSQL's style guide or ours has better ones for; each stands for itself, not for a part of another word.
+    const AVOIDED: [&str; 25] = [
+        "at home",
+        "because",
+        "came",
+        "closed for",
+        "era",
+        "for itself",
+        "forgotten",
+        "goes by",
+        "is to be",
+        "it is known",
+        "let go",
+        "lets go",
+        "make ids",
+        "makes ids",
+        "mend",
+        "received",
+        "shut",
+        "somebody",
+        "stranger",
+        "switch",
+        "take over from",
+        "time to come",
+        "unable",
+        "who",
+        "whoever",
+    ];
+    for error in samples() {
+        let (_, detail, hint) = error.parts();
+        let message = error.to_string();
+        let start = message.chars().next().expect("a message");
+        assert!(start.is_ascii_lowercase() && !message.ends_with(['.', ':', ' ']), "{message}");
+        assert!(message.chars().count() <= 120, "{message}");
+        for text in [&detail, &hint].into_iter().filter(|text| !text.is_empty()) {
+            assert!(text.starts_with(|start: char| start.is_ascii_uppercase()), "{message}: {text}");
+            assert!(text.ends_with('.') && !text.ends_with("..."), "{message}: {text}");
+            assert!(!text.replace("ERROR:  ", "").contains("  "), "{message}: {text}");
+        }
+        let all = [&message, &detail, &hint].map(|text| text.trim_end_matches('.')).join(". ");
+        assert!(!all.contains(['{', '}', '\n']), "{all}");
+        let words: String =
+            all.chars().map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { ' ' }).collect();
+        let words = format!(" {} ", words.split_whitespace().collect::<Vec<_>>().join(" "));
+        for avoided in AVOIDED {
+            assert!(!words.contains(&format!(" {avoided} ")), "{avoided:?} in {all}");
+        }
+        assert_eq!(error.reason(), if detail.is_empty() { message } else { detail });
+    }
+}
+
+#[test]
+fn texts_of_others_are_quoted() {
+    assert_eq!(literal("insta5"), "'insta5'");
+    assert_eq!(literal("it's"), "'it''s'");
+    assert_eq!(literal(r"a\b'"), r"E'a\\b'''");
+    assert_eq!(shortened(&"ä".repeat(61)), format!("{}...", "ä".repeat(60)));
+    assert_eq!(sentence(" it is not there \n"), "it is not there.");
+    assert_eq!(code(SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), "55000");
+    assert_eq!(code(SqlState::ERRCODE_READ_ONLY_SQL_TRANSACTION), "25006");
+}
+
+/// What PostgreSQL's manual calls the classes, by their first two characters.
+fn class(code: &str) -> &'static str {
+    match &code[..2] {
+        "01" => "warning",
+        "08" => "connection exception",
+        "0A" => "feature not supported",
+        "22" => "data exception",
+        "25" => "invalid transaction state",
+        "39" => "external routine invocation exception",
+        "3F" => "invalid schema name",
+        "42" => "syntax error or access rule violation",
+        "55" => "object not in prerequisite state",
+        "XX" => "internal error",
+        _ => panic!("{code} is of a new class: name it here"),
+    }
+}
+
+/// docs/errors.md, as the table has it.
+fn page() -> String {
+    let mut by_class: BTreeMap<String, BTreeMap<String, Vec<String>>> = BTreeMap::new();
+    let samples = samples();
+    for entry in ENTRIES {
+        let own: Vec<&Error> = samples.iter().filter(|error| name(error) == entry.name).collect();
+        let mut message = entry.message.to_owned();
+        for (n, item) in entry.items.iter().enumerate() {
+            message = message.replace(&format!("{{{n}}}"), &format!("{{{item}}}"));
+        }
+        let (state, ..) = own[0].parts();
+        let mut hints: Vec<String> =
+            own.iter().map(|error| error.parts().2).filter(|hint| !hint.is_empty()).collect();
+        hints.dedup();
+        hints.truncate(2);
+        let cells = [&code(state), &format!("`{message}`"), entry.when.trim(), &hints.join("<br>")]
+            .map(|text| text.replace('|', "\\|"));
+        let row = format!("| {} |\n", cells.join(" | "));
+        by_class.entry(code(state)[..2].into()).or_default().entry(code(state)).or_default().push(row);
+    }
+    let mut page = "# Errors\n\n\
+        The errors, warnings and notices of the extension, by SQLSTATE. A word in braces stands for a value. The DETAIL that comes\n\
+        with a message names the cause; the last column is the HINT, with example values.\n\n\
+        A test generates this page from the table of errors in the source, and compares it.\n"
+        .to_owned();
+    for (first_two, codes) in by_class {
+        page += &format!(
+            "\n## Class {first_two}: {}\n\n| SQLSTATE | message | when | what to do |\n| --- | --- | --- | --- |\n",
+            class(&first_two)
+        );
+        page.extend(codes.into_values().flatten());
+    }
+    page
+}
+
+/// With `WRITE_PAGE` set it writes the page.
+#[test]
+fn the_page_lists_every_error() {
+    if std::env::var_os("WRITE_PAGE").is_some() {
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/errors.md"), page())
+            .expect("a page to write");
+    } else {
+        let written = include_str!("../../docs/errors.md");
+        assert!(
+            written == page(),
+            "docs/errors.md differs: write it with WRITE_PAGE=1 make check T=error::tests"
+        );
+    }
+}

@@ -1,0 +1,255 @@
+//! Converts ids to their parts and back, and time ranges to ranges of ids.
+//!
+//! All of it is exact over all 41 bits of milliseconds, unsigned, in integer arithmetic. Functions without an epoch use
+//! the original's: 2011-08-24 21:07:01.721 UTC.
+
+use crate::arguments;
+use crate::error::{Error, or_raise, shortened};
+use crate::pg::names;
+use instagram_id_core::epoch::Epoch;
+use instagram_id_core::layout::{self, Seq, Shard};
+use instagram_id_core::shortcode;
+use pgrx::prelude::*;
+
+/// `id_time(id)`: when the id was generated, to the millisecond.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn id_time(id: i64) -> TimestampWithTimeZone {
+    // 69.7 years after 2011 are within the range of timestamptz.
+    time_of(id, Epoch::ORIGINAL).unwrap_or_else(|_| unreachable!())
+}
+
+/// `id_time(id, epoch)`: the same for a shard with its own epoch.
+///
+/// # Errors
+///
+/// 22008 for an infinite epoch, or one so late that the time is outside the range of timestamptz.
+#[pg_extern(name = "id_time", immutable, strict, parallel_safe)]
+fn id_time_epoch(id: i64, epoch: TimestampWithTimeZone) -> TimestampWithTimeZone {
+    or_raise(|| time_of(id, arguments::epoch(epoch)?))
+}
+
+/// `id_shard(id)`: the logical shard that generated the id, 0 to 8191.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn id_shard(id: i64) -> i32 {
+    layout::shard_of(id).number().into()
+}
+
+/// `id_seq(id)`: the id's sequence field, 0 to 1023.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn id_seq(id: i64) -> i32 {
+    layout::seq_of(id).number().into()
+}
+
+/// `make_id(time, shard, seq)`: the id with these parts. Microseconds below the millisecond are dropped.
+///
+/// # Errors
+///
+/// 22023 for a shard outside 0..8191 or a seq outside 0..1023, 22008 for a time before the epoch or past the field's 41
+/// bits.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn make_id(time: TimestampWithTimeZone, shard: i32, seq: i32) -> i64 {
+    or_raise(|| id_of_parts(time, shard, seq, Epoch::ORIGINAL))
+}
+
+/// `make_id(time, shard, seq, epoch)`: the same for a shard with its own epoch.
+///
+/// # Errors
+///
+/// As `make_id(time, shard, seq)`; also 22008 for an infinite epoch.
+#[pg_extern(name = "make_id", immutable, strict, parallel_safe)]
+fn make_id_epoch(time: TimestampWithTimeZone, shard: i32, seq: i32, epoch: TimestampWithTimeZone) -> i64 {
+    or_raise(|| id_of_parts(time, shard, seq, arguments::epoch(epoch)?))
+}
+
+/// `id_floor(time)`: the smallest id at or after a time, for range queries and partition bounds.
+///
+/// # Errors
+///
+/// 22008 for a time before the epoch or past the field's 41 bits.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn id_floor(time: TimestampWithTimeZone) -> i64 {
+    or_raise(|| floor_of(time, Epoch::ORIGINAL))
+}
+
+/// `id_floor(time, epoch)`: the same for a shard with its own epoch.
+///
+/// # Errors
+///
+/// As `id_floor(time)`; also 22008 for an infinite epoch.
+#[pg_extern(name = "id_floor", immutable, strict, parallel_safe)]
+fn id_floor_epoch(time: TimestampWithTimeZone, epoch: TimestampWithTimeZone) -> i64 {
+    or_raise(|| floor_of(time, arguments::epoch(epoch)?))
+}
+
+/// `id_range_end(from_time, to_time)`: the first id after a range of times. A part of `id_between`.
+///
+/// # Errors
+///
+/// As `id_floor`; also 22008 if ids turn negative within the range, because then it is not one range of ids.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn id_range_end(from_time: TimestampWithTimeZone, to_time: TimestampWithTimeZone) -> i64 {
+    or_raise(|| range_end(from_time, to_time, Epoch::ORIGINAL))
+}
+
+/// `id_range_end(from_time, to_time, epoch)`: the same for a shard with its own epoch.
+///
+/// # Errors
+///
+/// As `id_range_end(from_time, to_time)`; also 22008 for an infinite epoch.
+#[pg_extern(name = "id_range_end", immutable, strict, parallel_safe)]
+fn id_range_end_epoch(
+    from_time: TimestampWithTimeZone,
+    to_time: TimestampWithTimeZone,
+    epoch: TimestampWithTimeZone,
+) -> i64 {
+    or_raise(|| range_end(from_time, to_time, arguments::epoch(epoch)?))
+}
+
+/// `shard_for(key, shards)`: the logical shard of a key, `key % shards` and never negative.
+///
+/// # Errors
+///
+/// 22023 if the number of shards is outside 1..8192.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn shard_for(key: i64, shards: i32) -> i32 {
+    let shard = or_raise(|| layout::shard_for(key, shards).ok_or_else(|| Error::ShardsOutOfRange(shards)));
+    shard.number().into()
+}
+
+/// `id_to_shortcode(id)`: the id as a short code in base 64, as in links.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn id_to_shortcode(id: i64) -> String {
+    shortcode::encode(id)
+}
+
+/// `shortcode_to_id(code)`: the id of a short code.
+///
+/// # Errors
+///
+/// 22P02 for a text that is not a short code, or has more than 64 bits.
+#[pg_extern(immutable, strict, parallel_safe)]
+fn shortcode_to_id(code: &str) -> i64 {
+    let malformed = |why| Error::ShortcodeMalformed { code: shortened(code), why };
+    or_raise(|| shortcode::decode(code).map_err(malformed))
+}
+
+/// When an id was generated, by this epoch.
+pub fn time_of(id: i64, epoch: Epoch) -> Result<TimestampWithTimeZone, Error> {
+    epoch
+        .time_of(layout::ms_of(id))
+        .and_then(|at| TimestampWithTimeZone::try_from(at).ok())
+        .ok_or_else(|| Error::IdTimeOutOfRange { id, epoch: names::time(epoch.at()) })
+}
+
+fn id_of_parts(time: TimestampWithTimeZone, shard: i32, seq: i32, epoch: Epoch) -> Result<i64, Error> {
+    let shard = arguments::shard(shard)?;
+    let seq = Seq::new(seq).ok_or_else(|| Error::SeqOutOfRange(seq))?;
+    let ms = epoch.ms_at(time.into()).map_err(|why| arguments::out_of_field(why, time.into(), epoch))?;
+    Ok(layout::pack(ms, shard, seq))
+}
+
+fn floor_of(time: TimestampWithTimeZone, epoch: Epoch) -> Result<i64, Error> {
+    let ms = epoch.ms_from(time.into()).map_err(|why| arguments::out_of_field(why, time.into(), epoch))?;
+    Ok(layout::pack(ms, Shard::MIN, Seq::MIN))
+}
+
+fn range_end(
+    from_time: TimestampWithTimeZone,
+    to_time: TimestampWithTimeZone,
+    epoch: Epoch,
+) -> Result<i64, Error> {
+    let (start, end) = (floor_of(from_time, epoch)?, floor_of(to_time, epoch)?);
+    if i64::from(to_time) <= i64::from(from_time) {
+        Ok(start) // an empty range
+    } else if start >= 0 && end < 0 {
+        Err(Error::RangeTurnsNegative {
+            from: names::time(from_time.into()),
+            to: names::time(to_time.into()),
+        })
+    } else {
+        Ok(end)
+    }
+}
+
+extension_sql_file!(
+    "../../sql/decode.sql",
+    name = "decode_in_sql",
+    requires = [
+        id_time,
+        id_time_epoch,
+        id_shard,
+        id_seq,
+        id_floor,
+        id_floor_epoch,
+        id_range_end,
+        id_range_end_epoch
+    ],
+);
+
+// Row-level security lets a query use LEAKPROOF functions below its policies. These can neither fail nor leak their
+// argument in another way. pgrx has no attribute for it.
+extension_sql!(
+    r#"
+-- The same as id_time(bigint, timestamptz), under a name that no shard has; see src/shard/ddl.rs.
+CREATE FUNCTION shard_id_time(id bigint, epoch timestamptz) RETURNS timestamptz
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'id_time_epoch_wrapper';
+
+COMMENT ON FUNCTION shard_id_time(bigint, timestamptz) IS
+'when an id was made, for an epoch; what id_time(id) in the schema of a shard calls';
+
+ALTER FUNCTION id_time(bigint) LEAKPROOF;
+ALTER FUNCTION id_shard(bigint) LEAKPROOF;
+ALTER FUNCTION id_seq(bigint) LEAKPROOF;
+ALTER FUNCTION id_to_shortcode(bigint) LEAKPROOF;
+
+COMMENT ON FUNCTION id_time(bigint) IS
+'when an id was made, to the millisecond';
+COMMENT ON FUNCTION id_time(bigint, timestamptz) IS
+'when an id was made, to the millisecond, for an epoch of its own';
+COMMENT ON FUNCTION id_shard(bigint) IS
+'logical shard that made an id, 0 to 8191';
+COMMENT ON FUNCTION id_seq(bigint) IS
+'sequence field of an id, 0 to 1023';
+COMMENT ON FUNCTION id_parts(bigint) IS
+'time, shard and sequence field of an id';
+COMMENT ON FUNCTION id_parts(bigint, timestamptz) IS
+'time, shard and sequence field of an id, for an epoch of its own';
+COMMENT ON FUNCTION make_id(timestamptz, integer, integer) IS
+'id of a time, shard (0 to 8191) and sequence field (0 to 1023)';
+COMMENT ON FUNCTION make_id(timestamptz, integer, integer, timestamptz) IS
+'id of a time, shard (0 to 8191) and sequence field (0 to 1023), for an epoch of its own';
+COMMENT ON FUNCTION id_floor(timestamptz) IS
+'smallest id at or after a time';
+COMMENT ON FUNCTION id_floor(timestamptz, timestamptz) IS
+'smallest id at or after a time, for an epoch of its own';
+COMMENT ON FUNCTION id_between(bigint, timestamptz, timestamptz) IS
+'whether an id was made from from_time up to, not including, to_time; uses an index on the id';
+COMMENT ON FUNCTION id_between(bigint, timestamptz, timestamptz, timestamptz) IS
+'whether an id was made from from_time up to, not including, to_time, for an epoch of its own; uses an index on the id';
+COMMENT ON FUNCTION id_range_end(timestamptz, timestamptz) IS
+'id below which the range of times from from_time to to_time ends; a part of id_between';
+COMMENT ON FUNCTION id_range_end(timestamptz, timestamptz, timestamptz) IS
+'id below which the range of times from from_time to to_time ends, for an epoch of its own; a part of id_between';
+COMMENT ON FUNCTION shard_for(bigint, integer) IS
+'logical shard that a key belongs to, of that many shards: key % shards, never negative';
+COMMENT ON FUNCTION id_to_shortcode(bigint) IS
+'an id as links carry it: its number in digits of 64 (A-Z, a-z, 0-9, -, _), most significant first';
+COMMENT ON FUNCTION shortcode_to_id(text) IS
+'id that a short code stands for';
+"#,
+    name = "comments_decode",
+    requires = [
+        "decode_in_sql",
+        id_time,
+        id_time_epoch,
+        id_shard,
+        id_seq,
+        make_id,
+        make_id_epoch,
+        id_floor,
+        id_floor_epoch,
+        shard_for,
+        id_to_shortcode,
+        shortcode_to_id
+    ],
+);

@@ -1,0 +1,84 @@
+//! `_close_sequence` and `_name_sequence_taker`: the steps of `next_id` on another node of a Citus cluster.
+
+use crate::arguments::not_null;
+use crate::citus::{handover, placement};
+use crate::error::{Argument, Error};
+use crate::pg::reg_types::Regclass;
+use crate::pg::sys;
+use crate::sequence::copy::{Attempt, LastOwner};
+use pgrx::pg_sys::{Oid, panic::ErrorReport};
+use pgrx::prelude::*;
+
+/// `_close_sequence(seq, for_group, attempt)`: closes this node's copy of a sequence for the node of that group, which
+/// then opens its own. Returns a value greater than all that this copy has issued, and the recorded group of the node
+/// that last took the sequence over: NULL if there was none, -1 if it is not known. `attempt`, 0 to 2^30 - 1,
+/// identifies the attempt of the other node. If the placement is on this node after all, the next call of `next_id` here takes
+/// the sequence back.
+///
+/// # Errors
+///
+/// 22004 for a NULL, 22023 for a group that no active node has or an attempt out of range, 42P01 and 42809 as
+/// `next_id`, 42501 without UPDATE on the sequence, 55P03 if the lock on the sequence is not available.
+#[pg_extern(name = "_close_sequence", volatile, parallel_unsafe)]
+#[allow(clippy::type_complexity)]
+fn close_sequence(
+    seq: Option<Regclass>,
+    for_group: Option<i32>,
+    attempt: Option<i32>,
+) -> Result<TableIterator<'static, (name!(next_value, i64), name!(previous_group, Option<i32>))>, ErrorReport>
+{
+    let (sequence, _, attempt) = arguments_of_step(seq, for_group, attempt)?;
+    let state = handover::close(sequence, attempt)?;
+    Ok(TableIterator::once((state.next_value, state.last_owner.to_column())))
+}
+
+/// `_name_sequence_taker(seq, for_group, attempt)`: records that the node of that group takes the sequence over.
+/// Returns false if the copy is no longer closed for this attempt. `next_id` on another node calls it after
+/// `_close_sequence`.
+///
+/// # Errors
+///
+/// As `_close_sequence`.
+#[pg_extern(name = "_name_sequence_taker", volatile, parallel_unsafe)]
+fn name_sequence_taker(
+    seq: Option<Regclass>,
+    for_group: Option<i32>,
+    attempt: Option<i32>,
+) -> Result<bool, ErrorReport> {
+    let (sequence, owner, attempt) = arguments_of_step(seq, for_group, attempt)?;
+    Ok(handover::record_owner(sequence, owner, attempt)?)
+}
+
+fn arguments_of_step(
+    seq: Option<Regclass>,
+    for_group: Option<i32>,
+    attempt: Option<i32>,
+) -> Result<(Oid, LastOwner, Attempt), Error> {
+    let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
+    let group = not_null(for_group, Argument::Group)?;
+    // Recording a node that does not exist would keep the sequence closed.
+    let owner = LastOwner::node(group)
+        .filter(|_| !sys::has_citus() || placement::is_node(group))
+        .ok_or_else(|| Error::GroupUnknown(group))?;
+    let number = not_null(attempt, Argument::Attempt)?;
+    let attempt = Attempt::new(number).ok_or_else(|| Error::AttemptOutOfRange(number))?;
+    Ok((sequence, owner, attempt))
+}
+
+/// The function that nodes with version 0.3.0 call. Such a node would continue even if the last owner is lost, so it
+/// always gets an error.
+#[pg_extern(sql = false)]
+fn shard_hand_over() -> Result<(), ErrorReport> {
+    Err(Error::NodeOutdated.into())
+}
+
+extension_sql!(
+    r#"
+COMMENT ON FUNCTION _close_sequence(regclass, integer, integer) IS
+'closes this Citus node''s copy of a sequence for the node that takes it over; a part of next_id()';
+COMMENT ON FUNCTION _name_sequence_taker(regclass, integer, integer) IS
+'records the Citus node that takes a sequence over; a part of next_id()';
+"#,
+    name = "comments_citus",
+    requires = [close_sequence, name_sequence_taker],
+);

@@ -1,0 +1,159 @@
+//! `next_id`, `next_ids` and `node_next_id`: the SQL functions that generate ids.
+//!
+//! Each determines a shard, a sequence and an epoch; [`generator::take`] does the rest.
+
+use crate::arguments::{self, not_null};
+use crate::citus::placement;
+use crate::error::{Argument, Error, or_raise};
+use crate::generator::{self, Request, Source};
+use crate::pg::guc;
+use crate::pg::reg_types::Regclass;
+use crate::sequence::{Clock, CopyPolicy};
+use instagram_id_core::epoch::Epoch;
+use instagram_id_core::layout;
+use pgrx::prelude::*;
+
+/// `next_id(shard)`: the next id of a shard, from the sequence in its schema.
+///
+/// # Errors
+///
+/// 22004 without a shard, 22023 for a shard outside 0..8191, 42P01 if it has no schema or sequence, and those of
+/// [`generator::next_id`].
+#[pg_extern(name = "next_id", volatile, parallel_unsafe)]
+fn next_id_of_shard(shard: Option<i32>) -> i64 {
+    or_raise(|| {
+        let shard = arguments::shard_not_null(shard)?;
+        generator::next_id(shard, Source::OfShard, CopyPolicy::Owner)
+    })
+}
+
+/// `next_id(shard, seq)`: the next id of a shard from a sequence of the caller's own, such as one for each table.
+///
+/// # Errors
+///
+/// 22004 without a shard or sequence, 22023 for a shard outside 0..8191, and those of [`generator::next_id`].
+#[pg_extern(name = "next_id", volatile, parallel_unsafe)]
+fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> i64 {
+    or_raise(|| {
+        let shard = arguments::shard_not_null(shard)?;
+        let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
+        generator::next_id(
+            shard,
+            Source::Clock(Clock { sequence, epoch: Epoch::ORIGINAL }),
+            CopyPolicy::Owner,
+        )
+    })
+}
+
+/// `next_id(shard, seq, epoch)`: the same with an epoch of the caller's own.
+///
+/// # Errors
+///
+/// As `next_id(shard, seq)`; also 22004 without an epoch and 22008 for an infinite one.
+#[pg_extern(name = "next_id", volatile, parallel_unsafe)]
+fn next_id_of_sequence_and_epoch(
+    shard: Option<i32>,
+    seq: Option<Regclass>,
+    epoch: Option<TimestampWithTimeZone>,
+) -> i64 {
+    or_raise(|| {
+        let shard = arguments::shard_not_null(shard)?;
+        let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
+        let epoch = arguments::epoch(not_null(epoch, Argument::Epoch)?)?;
+        generator::next_id(shard, Source::Clock(Clock { sequence, epoch }), CopyPolicy::Owner)
+    })
+}
+
+/// `next_id()`: the next id of the shard in the setting `instagram_id.shard`, for databases with one shard.
+///
+/// # Errors
+///
+/// 55000 if the setting is not set, and those of `next_id(shard)`.
+#[pg_extern(name = "next_id", volatile, parallel_unsafe)]
+fn next_id_of_setting() -> i64 {
+    or_raise(|| {
+        let shard = guc::shard().ok_or_else(|| Error::ShardNotSet)?;
+        generator::next_id(shard, Source::OfShard, CopyPolicy::Owner)
+    })
+}
+
+/// `next_ids(shard, count)`: this many ids of a shard, in order, with as many as possible from each visit to the
+/// sequence. Ids that the query does not fetch are never used.
+///
+/// # Errors
+///
+/// 22004 without a shard or count, 22023 for a count below 1, and those of `next_id(shard)`.
+#[pg_extern(volatile, parallel_unsafe)]
+fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i64> {
+    or_raise(|| {
+        let shard = arguments::shard_not_null(shard)?;
+        let count = not_null(count, Argument::Count)?;
+        if count < 1 {
+            return Err(Error::CountOutOfRange(count));
+        }
+        let mut left = i64::from(count);
+        let runs = std::iter::from_fn(move || {
+            (left > 0).then(|| {
+                let request =
+                    Request { shard, source: Source::OfShard, policy: CopyPolicy::Owner, want: left };
+                let run = or_raise(|| generator::take(request));
+                left -= run.len;
+                run.first..=run.last()
+            })
+        });
+        Ok(SetOfIterator::new(runs.flatten().map(move |value| layout::id_of(value, shard))))
+    })
+}
+
+/// `node_next_id(seq, epoch)`: the next id of the Citus node that runs the call. The shard is the node's group id. The
+/// ids come from the node's own copy of the sequence, which must serve nothing else. It is meant for tables that are
+/// distributed by a column: each node generates ids for the rows whose ids it has to generate. Without Citus the group
+/// id is 0, as on a coordinator.
+///
+/// # Errors
+///
+/// 22004 without a sequence, 55000 for a sequence that serves a shard, 22023 on a node with a group id past 8191, 22008
+/// for an infinite epoch, and those of `next_id(shard, seq)`.
+#[pg_extern(volatile, parallel_unsafe)]
+fn node_next_id(seq: Option<Regclass>, epoch: default!(Option<TimestampWithTimeZone>, "NULL")) -> i64 {
+    or_raise(|| {
+        let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
+        let epoch = epoch.map_or(Ok(Epoch::ORIGINAL), arguments::epoch)?;
+        let shard = arguments::shard(placement::local_group())?;
+        let source = Source::Clock(Clock { sequence, epoch });
+        let request = Request { shard, source, policy: CopyPolicy::EveryNode, want: 1 };
+        Ok(layout::id_of(generator::take(request)?.first, shard))
+    })
+}
+
+extension_sql!(
+    r#"
+-- The same as next_id(integer, regclass, timestamptz), under a name that no shard has; see src/shard/ddl.rs.
+CREATE FUNCTION shard_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'next_id_of_sequence_and_epoch_wrapper';
+
+COMMENT ON FUNCTION shard_next_id(integer, regclass, timestamptz) IS
+'next id of a shard from a sequence, counted from an epoch; what next_id() in the schema of a shard calls';
+COMMENT ON FUNCTION next_id() IS
+'next id of the shard that the setting instagram_id.shard names';
+COMMENT ON FUNCTION next_id(integer) IS
+'next id of a shard (0 to 8191), from the sequence in its schema';
+COMMENT ON FUNCTION next_id(integer, regclass) IS
+'next id of a shard (0 to 8191), from a sequence of your own';
+COMMENT ON FUNCTION next_id(integer, regclass, timestamptz) IS
+'next id of a shard (0 to 8191), from a sequence of your own, counted from an epoch of your own';
+COMMENT ON FUNCTION next_ids(integer, integer) IS
+'that many next ids of a shard, in order';
+COMMENT ON FUNCTION node_next_id(regclass, timestamptz) IS
+'next id of the Citus node that the call runs on, with its group id for a shard, from its own copy of a sequence';
+"#,
+    name = "comments_generate",
+    requires = [
+        next_id_of_setting,
+        next_id_of_shard,
+        next_id_of_sequence,
+        next_id_of_sequence_and_epoch,
+        next_ids,
+        node_next_id
+    ],
+);

@@ -1,0 +1,397 @@
+//! `create_id_partitions`, `drop_old_id_partitions`: partitions by the time in the ids.
+//!
+//! Both work from the bounds of the existing partitions, not from their names. So they can be run again, run
+//! concurrently, and used on tables whose partitions were created by hand. Days, weeks and months are in UTC, because
+//! sessions in all time zones must agree on them.
+
+use crate::arguments::{self, not_null};
+use crate::error::{Argument, Error};
+use crate::pg::catalog::{self, Relation};
+use crate::pg::guc;
+use crate::pg::names;
+use crate::pg::partitions::{self, Range};
+use crate::pg::reg_types::Regclass;
+use crate::pg::spi::{self, select};
+use crate::pg::sys;
+use crate::pg::transaction::prevent_if_read_only;
+use crate::shard::definition;
+use instagram_id_core::epoch::{Epoch, OutOfField, TimestampUs};
+use instagram_id_core::layout::{self, ISSUED_MS_MAX, Seq, Shard};
+use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
+use pgrx::prelude::*;
+use pgrx::spi::{quote_identifier, quote_qualified_identifier};
+
+/// The maximum number of periods ahead: 27 years of days.
+const AHEAD_MAX: i32 = 10_000;
+
+/// A table partitioned by ranges of a bigint, locked.
+struct Parent {
+    oid: Oid,
+    relation: Relation,
+}
+
+/// `create_id_partitions("table", every, ahead, from_time, epoch)`: creates the missing partitions for the current day,
+/// week or month (`every`) and for the next `ahead` periods; with `from_time`, also those from that time on. Returns the
+/// partitions that it has created.
+///
+/// If a part of a period has a partition already, the rest gets one of its own. The default epoch is that of the shard
+/// in whose schema the table is, otherwise the original's.
+///
+/// Each partition is created as a separate table and then attached. So the call does not block readers and writers of
+/// the table, and does not wait for them. Until the transaction ends, though, PostgreSQL locks two kinds of tables for
+/// it: a default partition against all access, and the tables referenced by foreign keys against writers. The partition
+/// belongs to the table's owner and is created with the owner's privileges.
+///
+/// # Errors
+///
+/// 22004 without a table, 42809 for one that is not partitioned by ranges of a bigint, 42501 without ownership of it,
+/// 22023 for another period or a number ahead outside 0..10000, 22008 for a `from_time` that is before the epoch or
+/// infinite, 42P07 if another relation has a partition's name.
+#[pg_extern(volatile, parallel_unsafe)]
+fn create_id_partitions(
+    table: Option<Regclass>,
+    every: default!(Option<&str>, "'month'"),
+    ahead: default!(Option<i32>, "3"),
+    from_time: default!(Option<TimestampWithTimeZone>, "NULL"),
+    epoch: default!(Option<TimestampWithTimeZone>, "NULL"),
+) -> Result<SetOfIterator<'static, Regclass>, ErrorReport> {
+    let table = not_null(table, Argument::Table)?;
+    let every = not_null(every, Argument::Every)?;
+    let ahead = not_null(ahead, Argument::Ahead)?;
+    if !["day", "week", "month"].contains(&every) {
+        return Err(Error::PeriodUnknown(every.into()).into());
+    }
+    if !(0..=AHEAD_MAX).contains(&ahead) {
+        return Err(Error::AheadOutOfRange(ahead).into());
+    }
+    let epoch = epoch.map(arguments::epoch).transpose()?;
+    prevent_if_read_only("create_id_partitions()");
+    let made = guc::with(guc::OWN_NAMES, || {
+        let parent = Parent::lock(table.0, pg_sys::ShareUpdateExclusiveLock)?;
+        let epoch = epoch.unwrap_or_else(|| parent.epoch());
+        let now = names::now();
+        let from = match from_time {
+            Some(from) => {
+                let from = from.into();
+                epoch.ms_at(from).map_err(|why| arguments::out_of_field(why, from, epoch))?;
+                from.min(now)
+            }
+            None => now,
+        };
+        let boundaries = boundaries(every, from, now, ahead);
+        let mut missing = vec![];
+        let existing: Vec<Range> = partitions::partitions(parent.oid).iter().map(|it| it.range).collect();
+        for period in boundaries.windows(2) {
+            // The last period is cut off where ids end.
+            if let Some(from) = bound(epoch, period[0]) {
+                missing.extend(gaps(Range { from: Some(from), to: bound(epoch, period[1]) }, &existing));
+            }
+        }
+        let made: Result<Vec<Regclass>, Error> =
+            missing.into_iter().map(|range| parent.attach_new(range, epoch)).collect();
+        made
+    })?;
+    Ok(SetOfIterator::new(made))
+}
+
+/// `drop_old_id_partitions("table", before, epoch, detach)`: drops the partitions that contain only ids of times before
+/// `before`, or with `detach` turns them into separate tables. Returns their names.
+///
+/// If by this epoch no partition is for ids that are generated now, the ids have another epoch, or the table is no
+/// longer used. Then nothing is dropped.
+///
+/// Partitions that begin with MINVALUE or below the epoch stay, because their rows have no time. A default partition
+/// stays as well. As `DROP TABLE` on a partition does, the call waits for all sessions that use the table, and then
+/// locks it until the transaction ends. It does so only if there is a partition to drop.
+///
+/// # Errors
+///
+/// 22004 without a table or time, 55000 without a partition for the present, 22023 for a time in the future, 22008 for
+/// an infinite one, 42809 for a table that is not partitioned by ranges of a bigint, 42501 without ownership of it.
+#[pg_extern(volatile, parallel_unsafe)]
+fn drop_old_id_partitions(
+    table: Option<Regclass>,
+    before: Option<TimestampWithTimeZone>,
+    epoch: default!(Option<TimestampWithTimeZone>, "NULL"),
+    detach: default!(Option<bool>, "false"),
+) -> Result<SetOfIterator<'static, String>, ErrorReport> {
+    let table = not_null(table, Argument::Table)?;
+    let before: TimestampUs = not_null(before, Argument::Before)?.into();
+    let detach = not_null(detach, Argument::Detach)?;
+    let epoch = epoch.map(arguments::epoch).transpose()?;
+    prevent_if_read_only("drop_old_id_partitions()");
+    let dropped = guc::with(guc::OWN_NAMES, || {
+        let parent = Parent::lock(table.0, pg_sys::AccessShareLock)?;
+        let epoch = epoch.unwrap_or_else(|| parent.epoch());
+        if epoch.ms_at(before) == Err(OutOfField::Infinite) {
+            return Err(Error::TimeInfinite(names::time(before)));
+        }
+        if before > names::now() {
+            return Err(Error::DropsFuture(names::time(before)));
+        }
+        if parent.partitions_to_drop(before, epoch)?.is_empty() {
+            return Ok(vec![]);
+        }
+        // Get the lock that DROP TABLE takes, and start again. The first lock is released before: two sessions that
+        // held it while they wait for the second would deadlock.
+        parent.unlock(pg_sys::AccessShareLock);
+        let parent = Parent::lock(table.0, pg_sys::AccessExclusiveLock)?;
+        let over = parent.partitions_to_drop(before, epoch)?;
+        Ok(over.into_iter().map(|partition| parent.remove(partition, detach)).collect::<Vec<String>>())
+    })?;
+    Ok(SetOfIterator::new(dropped))
+}
+
+impl Parent {
+    /// Locks the table until it is unlocked or the transaction ends.
+    fn lock(oid: Oid, mode: u32) -> Result<Parent, Error> {
+        check_owner(oid)?;
+        // SAFETY: the lock lasts to the transaction's end.
+        unsafe { pg_sys::LockRelationOid(oid, mode as pg_sys::LOCKMODE) };
+        // Its owner may have changed by now, or it may be gone.
+        let relation = check_owner(oid)?;
+        let why_not = match partitions::partition_key(oid) {
+            None => "It is not partitioned.",
+            Some(key) if !key.is_by_range => "It is partitioned in another way.",
+            Some(key) if key.columns != 1 => "Its key has several columns.",
+            Some(key) if key.is_expression => "Its key is an expression.",
+            Some(key) if !key.is_bigint => "Its key is of another type.",
+            Some(_) => return Ok(Parent { oid, relation }),
+        };
+        Err(Error::NotPartitionedById { table: names::relation(oid), why: why_not.into() })
+    }
+
+    /// Releases the lock of that mode.
+    fn unlock(self, mode: u32) {
+        // SAFETY: `lock` took it.
+        unsafe { pg_sys::UnlockRelationOid(self.oid, mode as pg_sys::LOCKMODE) };
+    }
+
+    /// The epoch of the shard in whose schema the table is, or the original's.
+    fn epoch(&self) -> Epoch {
+        let function = catalog::function_in(self.relation.schema, "epoch", &[]);
+        function.and_then(|function| definition::epoch_of(&function)).unwrap_or(Epoch::ORIGINAL)
+    }
+
+    /// Creates a partition and attaches it.
+    fn attach_new(&self, range: Range, epoch: Epoch) -> Result<Regclass, Error> {
+        let name = self.partition_name(range, epoch)?;
+        let (table, schema) = (names::relation(self.oid), names::raw_schema(self.relation.schema));
+        let partition = quote_qualified_identifier(&schema, &name);
+        let from = range.from.map_or("MINVALUE".into(), |id| id.to_string());
+        let to = range.to.map_or("MAXVALUE".into(), |id| id.to_string());
+        // CREATE TABLE ... PARTITION OF would block the table's readers. ATTACH adds what LIKE does not copy: indexes,
+        // foreign keys, triggers and identities. The storage clauses are added here.
+        let make = format!(
+            "CREATE TABLE {partition} (LIKE {table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING GENERATED \
+                 INCLUDING STORAGE INCLUDING COMPRESSION){}; \
+             ALTER TABLE {table} ATTACH PARTITION {partition} FOR VALUES FROM ({from}) TO ({to})",
+            self.storage()
+        );
+        // Indexes and constraints may call functions of the table's owner.
+        sys::with_rights_of(self.relation.owner, || spi::run(&make));
+        Ok(Regclass(catalog::relation_oid(&name, self.relation.schema)))
+    }
+
+    /// The clauses that give a partition its table's access method and tablespace.
+    fn storage(&self) -> String {
+        let clause = |keyword, name: Option<String>| {
+            name.map_or(String::new(), |name| format!(" {keyword} {}", quote_identifier(name)))
+        };
+        let access_method = names::access_method(self.relation.access_method);
+        let tablespace = names::tablespace(self.relation.tablespace);
+        clause("USING", access_method) + &clause("TABLESPACE", tablespace)
+    }
+
+    /// The table's name and the day on which the partition begins, with the time if that is not midnight. If the result
+    /// is too long for a name, the table's name is truncated. A number follows if the table has a partition of that
+    /// name, which must have begun in the same second.
+    fn partition_name(&self, range: Range, epoch: Epoch) -> Result<String, Error> {
+        let begins = range.from.and_then(|id| epoch.time_of(layout::ms_of(id))).unwrap_or(epoch.at());
+        let query = "SELECT to_char(utc, CASE WHEN utc = date_trunc('day', utc) THEN '\"p\"YYYYMMDD' ELSE '\"p\"YYYYMMDD_HH24MISS' END)
+             FROM (SELECT $1 AT TIME ZONE 'UTC' AS utc) AS t";
+        let label: String =
+            select(query, &[names::timestamp(begins).into()], |row| row.get(1)).pop().unwrap_or_default();
+        let mut name = names::with_label(self.oid, &label);
+        for number in 2.. {
+            let taken = catalog::relation_oid(&name, self.relation.schema);
+            if taken == Oid::INVALID {
+                break;
+            }
+            if !partitions::partitions(self.oid).iter().any(|partition| partition.oid == taken) {
+                let name = names::relation(taken);
+                return Err(Error::PartitionNameTaken { name, table: names::relation(self.oid) });
+            }
+            name = names::with_label(self.oid, &format!("{label}_{number}"));
+        }
+        Ok(name)
+    }
+
+    /// The partitions whose ids all come before that time, in their order. It is an error if by this epoch no partition
+    /// is for ids that are generated now.
+    fn partitions_to_drop(&self, before: TimestampUs, epoch: Epoch) -> Result<Vec<Oid>, Error> {
+        let (end, now) = (bound(epoch, before), bound(epoch, names::now()));
+        let is_over = |range: Range| {
+            let ends = range.to.is_some_and(|to| end.is_none_or(|end| to <= end));
+            range.from.is_some_and(|from| from >= 0) && ends
+        };
+        // A partition up to MAXVALUE contains the present by any epoch, so it counts only if it begins after that time.
+        let is_for_now = |range: Range| match range.to {
+            Some(to) => now.is_some_and(|now| to > now),
+            None => now.is_some() && range.from >= end,
+        };
+        let partitions = partitions::partitions(self.oid);
+        let over: Vec<Oid> = partitions.iter().filter(|it| is_over(it.range)).map(|it| it.oid).collect();
+        if over.is_empty() || partitions.iter().any(|it| is_for_now(it.range)) {
+            Ok(over)
+        } else {
+            Err(Error::NoPresentPartition {
+                table: names::relation(self.oid),
+                epoch: names::time(epoch.at()),
+            })
+        }
+    }
+
+    /// Drops a partition, or detaches it. Returns its name.
+    fn remove(&self, partition: Oid, detach: bool) -> String {
+        // SAFETY: the lock lasts to the transaction's end. The partition's name is stable only under this lock.
+        unsafe { pg_sys::LockRelationOid(partition, pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE) };
+        let name = names::relation(partition);
+        // SAFETY: a catalog lookup.
+        let is_foreign = unsafe { pg_sys::get_rel_relkind(partition) as u8 } == pg_sys::RELKIND_FOREIGN_TABLE;
+        // A table referenced by foreign keys cannot be dropped. Detaching it removes those references, and fails if any
+        // row is referenced.
+        if detach || is_referenced(partition) {
+            let detach = format!("ALTER TABLE {} DETACH PARTITION {name}", names::relation(self.oid));
+            // The check for references may call functions of the table's owner.
+            sys::with_rights_of(self.relation.owner, || spi::run(&detach));
+        }
+        if !detach {
+            spi::run(&format!("DROP {}TABLE {name}", if is_foreign { "FOREIGN " } else { "" }));
+        }
+        name
+    }
+}
+
+/// Whether foreign keys reference that table.
+fn is_referenced(table: Oid) -> bool {
+    let query = "SELECT true FROM pg_constraint WHERE contype = 'f' AND confrelid = $1 LIMIT 1";
+    !select(query, &[table.into()], |row| row.get::<bool>(1)).is_empty()
+}
+
+fn check_owner(table: Oid) -> Result<Relation, Error> {
+    let relation = catalog::relation(table).ok_or(Error::TableMissing(table))?;
+    if catalog::has_rights_of(catalog::current_role(), relation.owner) {
+        Ok(relation)
+    } else {
+        Err(Error::NotTableOwner(names::relation(table)))
+    }
+}
+
+/// The start of each period, from the one that contains `from` to the one `ahead` periods after the one that contains
+/// `now`, and the end of the last.
+fn boundaries(every: &str, from: TimestampUs, now: TimestampUs, ahead: i32) -> Vec<TimestampUs> {
+    let query = "SELECT begins AT TIME ZONE 'UTC'
+         FROM CAST('1 ' || $1 AS interval) AS period,
+              generate_series(date_trunc($1, $2 AT TIME ZONE 'UTC'),
+                              date_trunc($1, $3 AT TIME ZONE 'UTC') + ($4 + 1) * period, period) AS begins";
+    let arguments = [every.into(), names::timestamp(from).into(), names::timestamp(now).into(), ahead.into()];
+    select(query, &arguments, |row| row.get::<TimestampWithTimeZone>(1).map(i64::from))
+}
+
+/// The first id of a time. For a time before the epoch it is that of the epoch; `None` if it is past the end of ids.
+fn bound(epoch: Epoch, time: TimestampUs) -> Option<i64> {
+    match epoch.ms_from(time) {
+        Ok(ms) if ms <= ISSUED_MS_MAX => Some(layout::pack(ms, Shard::MIN, Seq::MIN)),
+        Err(OutOfField::BeforeEpoch) => Some(0),
+        _ => None,
+    }
+}
+
+/// The parts of a range that are not covered by `taken`, which must be sorted and without overlaps.
+fn gaps(range: Range, taken: &[Range]) -> Vec<Range> {
+    // `None` is MINVALUE as a start and MAXVALUE as an end.
+    let is_before =
+        |end: Option<i64>, from: Option<i64>| end.zip(from).is_some_and(|(end, from)| end <= from);
+    let mut gaps = vec![];
+    let mut from = range.from;
+    for other in taken {
+        if is_before(other.to, from) {
+            continue;
+        }
+        if is_before(range.to, other.from) {
+            break;
+        }
+        if other.from > from {
+            gaps.push(Range { from, to: other.from });
+        }
+        from = other.to;
+        if from.is_none() {
+            return gaps;
+        }
+    }
+    if range.to.is_none() || from < range.to {
+        gaps.push(Range { from, to: range.to });
+    }
+    gaps
+}
+
+extension_sql!(
+    r#"
+COMMENT ON FUNCTION create_id_partitions(regclass, text, integer, timestamptz, timestamptz) IS
+'makes the partitions of a table by the time in its ids, by day, week or month, as far as they are missing; returns what it has made';
+COMMENT ON FUNCTION drop_old_id_partitions(regclass, timestamptz, timestamptz, boolean) IS
+'drops or detaches the partitions of a table whose ids are all of times before this one; returns their names';
+"#,
+    name = "comments_partition",
+    requires = [create_id_partitions, drop_old_id_partitions],
+);
+
+#[cfg(test)]
+mod unit_tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn range(from: i64, to: i64) -> Range {
+        Range { from: Some(from), to: Some(to) }
+    }
+
+    #[test]
+    fn gaps_of_a_range() {
+        assert_eq!(gaps(range(10, 20), &[]), [range(10, 20)]);
+        assert_eq!(gaps(range(10, 20), &[range(10, 20)]), []);
+        assert_eq!(gaps(range(10, 20), &[range(0, 30)]), []);
+        assert_eq!(gaps(range(10, 20), &[range(0, 10), range(20, 30)]), [range(10, 20)]);
+        assert_eq!(gaps(range(10, 20), &[range(0, 12), range(15, 17)]), [range(12, 15), range(17, 20)]);
+        assert_eq!(gaps(range(10, 20), &[range(12, 25)]), [range(10, 12)]);
+    }
+
+    #[test]
+    fn gaps_beside_ranges_without_an_end() {
+        let below = Range { from: None, to: Some(12) };
+        let above = Range { from: Some(15), to: None };
+        let all = Range { from: None, to: None };
+        assert_eq!(gaps(range(10, 20), &[below, above]), [range(12, 15)]);
+        assert_eq!(gaps(range(10, 20), &[all]), []);
+        assert_eq!(gaps(above, &[below]), [above]);
+        assert_eq!(gaps(above, &[above]), []);
+        assert_eq!(gaps(above, &[range(10, 16)]), [Range { from: Some(16), to: None }]);
+    }
+
+    proptest! {
+        /// Each number of the range is either taken or in exactly one gap.
+        #[test]
+        fn gaps_fill_up(from in 0..50i64, len in 1..50i64, edges in prop::collection::btree_set(0..100i64, 0..8)) {
+            let edges: Vec<i64> = edges.into_iter().collect();
+            let taken: Vec<Range> = edges.chunks_exact(2).map(|edge| range(edge[0], edge[1])).collect();
+            let gaps = gaps(range(from, from + len), &taken);
+            let holds = |ranges: &[Range], n| {
+                ranges.iter().filter(|it| it.from.unwrap() <= n && n < it.to.unwrap()).count()
+            };
+            for n in -1..102 {
+                let is_wanted = from <= n && n < from + len && holds(&taken, n) == 0;
+                prop_assert_eq!(holds(&gaps, n), usize::from(is_wanted));
+            }
+        }
+    }
+}

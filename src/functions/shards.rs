@@ -1,0 +1,190 @@
+//! `create_shard`, `advance_shard`, `claim_shard`.
+
+use crate::arguments;
+use crate::error::{Argument, Error};
+use crate::generator;
+use crate::pg::catalog;
+use crate::pg::guc;
+use crate::pg::names;
+use crate::pg::reg_types::Regnamespace;
+use crate::pg::spi;
+use crate::pg::transaction::prevent_if_read_only;
+use crate::shard::ddl::{self, Plan};
+use crate::shard::definition::{self, Definition};
+use crate::shard::lookup;
+use instagram_id_core::epoch::Epoch;
+use instagram_id_core::{hlc, layout};
+use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
+use pgrx::prelude::*;
+use pgrx::spi::quote_identifier;
+
+/// `create_shard(shard, schema, epoch, if_not_exists)`: creates a schema (`insta<shard>` by default) with a sequence,
+/// `next_id()`, `id_time(id)`, `epoch()`, and `shard_<shard>()`, which defines the shard. They belong to the caller,
+/// not to the extension, so pg_dump dumps them with the schema.
+///
+/// The functions have parsed bodies. So they do not depend on search_path, are inlined into the defaults and queries
+/// that call them, and are dumped after the objects that they use.
+///
+/// With `if_not_exists`, objects that exist already stay if they match, and the missing ones are created.
+///
+/// # Errors
+///
+/// 22004 without a shard, 22023 for one outside 0..8191, 42602 or 42622 for an invalid schema name, 22008 for an epoch
+/// with which ids cannot be generated now, 42710 if the shard exists, 42P06 if the schema exists, 42723 if an existing
+/// function does not match, 42501 without the privilege to create schemas in this database.
+#[pg_extern(volatile, parallel_unsafe)]
+fn create_shard(
+    shard: Option<i32>,
+    schema: default!(Option<String>, "NULL"),
+    epoch: default!(Option<TimestampWithTimeZone>, "NULL"),
+    if_not_exists: default!(Option<bool>, "false"),
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Result<Regnamespace, ErrorReport> {
+    let shard = arguments::shard_not_null(shard)?;
+    let schema = schema.map(arguments::schema_name).transpose()?;
+    let epoch = epoch.map(arguments::workable_epoch).transpose()?;
+    let if_not_exists = arguments::not_null(if_not_exists, Argument::IfNotExists)?;
+    let own_schema = catalog::schema_of_this_function(fcinfo);
+    prevent_if_read_only("create_shard()");
+    guc::with(guc::OWN_NAMES, || {
+        // Skip the lock when there is nothing to create.
+        let is_whole = |definition: &Definition| {
+            let plan = Plan::of(definition, own_schema);
+            plan.missing_functions(definition.schema, definition.clock)
+                .is_ok_and(|missing| missing.is_empty())
+        };
+        if if_not_exists && let Some(existing) = definition::find(shard)?.filter(is_whole) {
+            check_same(&existing, if_not_exists, schema.as_deref(), epoch)?;
+            ErrorReport::from(Error::ShardKept(shard.number())).report(PgLogLevel::NOTICE);
+            return Ok(Regnamespace(existing.schema));
+        }
+        ddl::begin_change();
+        if let Some(existing) = lookup::find_to_change(shard, if_not_exists)? {
+            check_same(&existing, if_not_exists, schema.as_deref(), epoch)?;
+            Plan::of(&existing, own_schema).complete(&existing)?;
+            return Ok(Regnamespace(existing.schema));
+        }
+        let schema = schema.unwrap_or_else(|| definition::schema_name(shard));
+        if !if_not_exists && catalog::schema_oid(&schema) != Oid::INVALID {
+            let (shard, name) = (shard.number(), schema);
+            return Err(Error::SchemaExists { shard, schema: quote_identifier(&name), name }.into());
+        }
+        Ok(Regnamespace(Plan { shard, schema, own_schema }.make(epoch, generator::examine)?))
+    })
+}
+
+/// `advance_shard(shard, id)`: makes the shard's next id greater than this one, if it is not already, and returns the
+/// shard's last id after that. It never moves the shard back. Use it after a restore or a move, for ids that the
+/// sequence has no record of.
+///
+/// Like `setval` it takes effect at once, in all sessions, and a rollback does not undo it.
+///
+/// # Errors
+///
+/// 22004 without a shard or id, 22023 for a shard outside 0..8191 or an id that is negative or of another shard, 2200H
+/// for the last possible id, 42P01 if the shard does not exist, 42501 without UPDATE on its sequence, and the temporary
+/// errors of `next_id`.
+#[pg_extern(volatile, parallel_unsafe)]
+fn advance_shard(shard: Option<i32>, id: Option<i64>) -> Result<i64, ErrorReport> {
+    let shard = arguments::shard_not_null(shard)?;
+    let id = arguments::not_null(id, Argument::Id)?;
+    if id < 0 {
+        return Err(Error::IdNegative(id).into());
+    }
+    let id_shard = layout::shard_of(id).number();
+    if id_shard != shard.number() {
+        return Err(Error::IdOfAnotherShard { id, id_shard, shard: shard.number() }.into());
+    }
+    let value = layout::value_of(id);
+    if value >= hlc::VALUE_MAX {
+        return Err(Error::IdIsTheLast(id).into());
+    }
+    let clock = lookup::lock_clock_of(shard)?;
+    let last = generator::advance(clock, value)?;
+    generator::warn_if_ahead(shard, clock.epoch, last);
+    Ok(layout::id_of(last, shard))
+}
+
+/// `claim_shard(shard)`: records that this database generates the shard's ids from now on, after a move or a restore;
+/// see the column `can_generate` of `id_shards`.
+///
+/// # Errors
+///
+/// 22004 without a shard, 22023 for one outside 0..8191, 42P01 if it does not exist, 42501 without ownership of its
+/// functions.
+#[pg_extern(volatile, parallel_unsafe)]
+fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
+    let shard = arguments::shard_not_null(shard)?;
+    let own_schema = catalog::schema_of_this_function(fcinfo);
+    prevent_if_read_only("claim_shard()");
+    guc::with(guc::OWN_NAMES, || {
+        check_owner(&definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?)?;
+        ddl::begin_change();
+        let definition = lookup::find_to_change(shard, true)?.ok_or_else(|| lookup::missing(shard))?;
+        check_owner(&definition)?;
+        spi::run(&Plan::of(&definition, own_schema).definition(definition.clock).create);
+        Ok(())
+    })
+}
+
+fn check_owner(definition: &Definition) -> Result<(), Error> {
+    if catalog::has_rights_of(catalog::current_role(), definition.owner) {
+        Ok(())
+    } else {
+        Err(Error::NotOwner(names::function(definition.function)))
+    }
+}
+
+/// Whether the shard's owner lacks privileges on this database while the caller has them. The owner of the database
+/// must not get another role's shard without noticing.
+fn is_doubtful(existing: &Definition) -> bool {
+    catalog::rules_database(catalog::current_role()) && !catalog::rules_database(existing.owner)
+}
+
+/// An existing shard is an error, unless the call has if_not_exists and its arguments match the shard.
+fn check_same(
+    existing: &Definition,
+    if_not_exists: bool,
+    schema: Option<&str>,
+    epoch: Option<Epoch>,
+) -> Result<(), Error> {
+    let shard = existing.shard.number();
+    let name = names::raw_schema(existing.schema);
+    if is_doubtful(existing) {
+        let function = names::function(existing.function);
+        return Err(Error::ShardOfAnother { shard, function, role: names::role(existing.owner) });
+    }
+    if !if_not_exists {
+        return Err(Error::ShardExists { shard, schema: quote_identifier(name) });
+    }
+    if let Some(asked) = schema.filter(|asked| *asked != name) {
+        return Err(Error::ShardDiffers {
+            shard,
+            what: "schema",
+            is: quote_identifier(name),
+            asked: quote_identifier(asked),
+        });
+    }
+    if let Some(asked) = epoch.filter(|asked| *asked != existing.clock.epoch) {
+        return Err(Error::ShardDiffers {
+            shard,
+            what: "epoch",
+            is: names::time(existing.clock.epoch.at()),
+            asked: names::time(asked.at()),
+        });
+    }
+    Ok(())
+}
+
+extension_sql!(
+    r#"
+COMMENT ON FUNCTION create_shard(integer, text, timestamptz, boolean) IS
+'makes a logical shard (0 to 8191): a schema, insta<shard> unless named, with its sequence and functions';
+COMMENT ON FUNCTION advance_shard(integer, bigint) IS
+'makes the next id of a shard greater than this one, if it is not yet; returns its last id';
+COMMENT ON FUNCTION claim_shard(integer) IS
+'records that this database generates the ids of a shard, after a move or a restore';
+"#,
+    name = "comments_shard",
+    requires = [create_shard, advance_shard, claim_shard],
+);

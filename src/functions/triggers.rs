@@ -1,0 +1,202 @@
+//! `next_id_trigger`, `convert_defaults_to_triggers`: ids from a trigger, for tables whose default is evaluated on the
+//! wrong node.
+//!
+//! Citus evaluates the default of a column on the node that plans the insert, but a trigger on the node that stores the
+//! row. That is the node that owns the shard's schema, whichever node the client is connected to.
+
+use crate::arguments;
+use crate::citus::placement::{self, Rows};
+use crate::error::{Error, or_raise};
+use crate::generator::{self, Source};
+use crate::pg::catalog;
+use crate::pg::guc;
+use crate::pg::names;
+use crate::pg::reg_types::Regclass;
+use crate::pg::spi::{self, select};
+use crate::pg::sys;
+use crate::pg::transaction::prevent_if_read_only;
+use crate::sequence::{CopyPolicy, visit};
+use crate::shard::{definition, lookup};
+use instagram_id_core::epoch::Epoch;
+use instagram_id_core::layout::Shard;
+use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
+use pgrx::prelude::*;
+use pgrx::spi::{quote_identifier, quote_literal};
+use pgrx::{AllocatedByRust, PgTriggerOperation, PgTriggerWhen};
+
+/// The prefix of a trigger's name, followed by the column's. Triggers run in the order of their names. Other triggers
+/// of the table usually have names that begin with a letter, and so they see the id, as they would with a default.
+const PREFIX: &str = "0_assign_";
+
+/// `next_id_trigger('<shard>', '<column>')`, a trigger BEFORE INSERT FOR EACH ROW: if the column is NULL, assigns the
+/// next id of the shard.
+///
+/// # Errors
+///
+/// 39P01 for another kind of trigger or other arguments, 55000 for a table whose rows are replicated to several nodes
+/// of a Citus cluster, and those of `next_id(shard)`.
+#[pg_trigger]
+fn next_id_trigger<'a>(
+    trigger: &'a PgTrigger<'a>,
+) -> Result<Option<PgHeapTuple<'a, AllocatedByRust>>, PgTriggerError> {
+    let row = or_raise(|| {
+        let is_before_insert = matches!(trigger.when(), Ok(PgTriggerWhen::Before))
+            && matches!(trigger.op(), Ok(PgTriggerOperation::Insert));
+        let row = trigger.new().filter(|_| is_before_insert).ok_or_else(|| Error::TriggerMisused)?;
+        let (shard, column) = arguments_of(trigger).ok_or_else(|| Error::TriggerMisused)?;
+        let mut row = row.into_owned();
+        // A smaller type would truncate the id.
+        let is_bigint = |attribute: &pg_sys::FormData_pg_attribute| attribute.atttypid == pg_sys::INT8OID;
+        if !row.get_attribute_by_name(&column).is_some_and(|(_, attribute)| is_bigint(attribute)) {
+            return Err(Error::TriggerMisused);
+        }
+        if row.get_by_name::<i64>(&column).map_err(|_| Error::TriggerMisused)?.is_none() {
+            let id = generator::next_id(shard, Source::OfShard, policy_of(trigger, shard)?)?;
+            row.set_by_name(&column, id).map_err(|_| Error::TriggerMisused)?;
+        }
+        Ok(row)
+    });
+    Ok(Some(row))
+}
+
+/// Which copy of the sequence may generate ids for rows of the trigger's table. During a move, Citus may store a row on
+/// the new node before that node has the new placement. The row is then accepted as evidence if Citus has stored it
+/// there and the table's owner has UPDATE on the sequence, with which it could take the sequence over anyway.
+///
+/// # Errors
+///
+/// 55000 for a table whose rows are replicated to several nodes, because the trigger runs on each of them.
+fn policy_of(trigger: &PgTrigger, shard: Shard) -> Result<CopyPolicy, Error> {
+    if !sys::has_citus() {
+        return Ok(CopyPolicy::Owner);
+    }
+    let table = trigger.relid().map_err(|_| Error::TriggerMisused)?;
+    match placement::rows_of(table) {
+        Rows::Replicated => Err(replicated(table)),
+        Rows::Other => Ok(CopyPolicy::Owner),
+        Rows::OfSchema => {
+            let sequence = lookup::clock_of(shard)?.sequence;
+            let schema = lookup::schema_of(shard)?;
+            let is_of_shard = catalog::relation(table).is_some_and(|relation| {
+                relation.schema == schema && visit::may_be_updated_by(sequence, relation.owner)
+            });
+            Ok(if is_of_shard { CopyPolicy::RowNode } else { CopyPolicy::Owner })
+        }
+    }
+}
+
+fn replicated(table: Oid) -> Error {
+    Error::TableReplicated { table: names::relation(table) }
+}
+
+fn arguments_of(trigger: &PgTrigger) -> Option<(Shard, String)> {
+    let arguments = trigger.extra_args().ok()?;
+    let [shard, column] = arguments.as_slice() else { return None };
+    Some((Shard::new(shard.parse().ok()?)?, column.clone()))
+}
+
+/// `convert_defaults_to_triggers(shard)`: in each table of the shard's schema, replaces a default that generates the
+/// shard's ids by the trigger [`next_id_trigger`]. Returns the tables and columns. Columns that have the trigger
+/// already are skipped, so it can be called again for new tables. Two kinds of columns are skipped with a WARNING:
+/// those that are not bigint, and partition keys.
+///
+/// # Errors
+///
+/// 22004 without a shard, 22023 for one outside 0..8191, 42P01 if it does not exist, 42501 without ownership of the
+/// tables, 55000 for a table whose rows are replicated to several nodes of a Citus cluster.
+#[pg_extern(volatile, parallel_unsafe)]
+fn convert_defaults_to_triggers(
+    shard: Option<i32>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Result<TableIterator<'static, (name!(table_name, Regclass), name!(column_name, String))>, ErrorReport> {
+    let shard = arguments::shard_not_null(shard)?;
+    let own_schema_oid = catalog::schema_of_this_function(fcinfo);
+    let own_schema = names::schema(own_schema_oid);
+    // Its name before 0.4.0, in a database that was not upgraded yet.
+    let is_current = catalog::function_in(own_schema_oid, "next_id_trigger", &[]).is_some();
+    let trigger_function = if is_current { "next_id_trigger" } else { "assign_id" };
+    prevent_if_read_only("convert_defaults_to_triggers()");
+    let columns = guc::with(guc::OWN_NAMES, || {
+        let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
+        let number = shard.number();
+        let sequence = quote_literal(names::relation(definition.clock.sequence));
+        let mut defaults = vec![
+            format!("{}.next_id()", names::schema(definition.schema)),
+            format!("{own_schema}.next_id({number})"),
+        ];
+        if definition.clock.epoch == Epoch::ORIGINAL {
+            defaults.push(format!("{own_schema}.next_id({number}, {sequence}::regclass)"));
+        }
+        // A coordinator can also store shards of distributed tables. These are changed through their tables.
+        let is_of_user =
+            if sys::has_citus() { "NOT coalesce(relation_is_a_known_shard(c.oid), false)" } else { "true" };
+        let query = format!(
+            "SELECT c.oid, a.attname::text, a.atttypid = 'int8'::regtype,
+                 EXISTS (SELECT FROM pg_partition_tree(c.oid) AS t
+                         JOIN pg_depend AS d ON d.objid = t.relid AND d.refobjid = t.relid
+                         JOIN pg_attribute AS k ON k.attrelid = t.relid AND k.attnum = d.objsubid AND k.attname = a.attname
+                         WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+                         AND d.refobjsubid = 0 AND d.deptype = 'i')
+             FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+             JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
+             WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {is_of_user}
+             AND pg_get_expr(f.adbin, f.adrelid) = ANY ($2)
+             ORDER BY c.oid, a.attnum"
+        );
+        let mut columns = select(&query, &[definition.schema.into(), defaults.into()], |row| {
+            let column = (Regclass(row.get(1)?), row.get::<String>(2)?);
+            Some((column, row.get::<bool>(3)?, row.get::<bool>(4)?))
+        });
+        columns.retain(|((table, column), is_bigint, is_partition_key)| {
+            let why = match (is_bigint, is_partition_key) {
+                (false, _) => "It is not of type bigint.",
+                (_, true) => "Rows find their partition by it before a trigger runs.",
+                _ => return true,
+            };
+            let column = format!("{}.{}", names::relation(table.0), quote_identifier(column));
+            ErrorReport::from(Error::DefaultKept { column, why }).report(PgLogLevel::WARNING);
+            false
+        });
+        let columns: Vec<_> = columns.into_iter().map(|(column, ..)| column).collect();
+        if sys::has_citus()
+            && let Some((table, _)) =
+                columns.iter().find(|(table, _)| placement::rows_of(table.0) == Rows::Replicated)
+        {
+            return Err(replicated(table.0));
+        }
+        let for_citus: &[_] = if sys::has_citus() {
+            // Citus cannot see what a trigger does and refuses it without this setting. This trigger uses nothing but
+            // its own row.
+            &[(c"citus.enable_unsafe_triggers", "on")]
+        } else {
+            &[]
+        };
+        guc::with(for_citus, || {
+            for (table, column) in &columns {
+                let table = names::relation(table.0);
+                let name = quote_identifier(column);
+                // One statement at a time, because Citus sends each to the other nodes as text.
+                spi::run(&format!("ALTER TABLE {table} ALTER COLUMN {name} DROP DEFAULT"));
+                spi::run(&format!(
+                    "CREATE TRIGGER {} BEFORE INSERT ON {table} FOR EACH ROW WHEN (NEW.{name} IS NULL) \
+                     EXECUTE FUNCTION {own_schema}.{trigger_function}('{number}', {})",
+                    quote_identifier(names::cut_off(&format!("{PREFIX}{column}"))),
+                    quote_literal(column)
+                ));
+            }
+        });
+        Ok::<_, Error>(columns)
+    })?;
+    Ok(TableIterator::new(columns))
+}
+
+extension_sql!(
+    r#"
+COMMENT ON FUNCTION next_id_trigger() IS
+'trigger BEFORE INSERT FOR EACH ROW, with a shard and a column for arguments: fills the column with the shard''s next id';
+COMMENT ON FUNCTION convert_defaults_to_triggers(integer) IS
+'has the tables of a shard get their ids by a trigger instead of a default, as Citus needs it';
+"#,
+    name = "comments_trigger",
+    requires = [next_id_trigger, convert_defaults_to_triggers],
+);

@@ -1,0 +1,220 @@
+//! The loop that generates ids: find the sequence, visit its page, wait for the clock, resolve a refusal.
+
+use crate::citus::{handover, placement};
+use crate::error::Error;
+use crate::pg::invalidation;
+use crate::pg::names;
+use crate::pg::sys;
+use crate::sequence::cache::{self, Permit};
+use crate::sequence::page::{Outcome, Wait};
+use crate::sequence::refusal::Refusal;
+use crate::sequence::visit::{self, Take};
+use crate::sequence::{Clock, CopyPolicy};
+use crate::shard::definition::{self, Definition};
+use crate::shard::lookup;
+use instagram_id_core::epoch::{Epoch, US_PER_MS};
+use instagram_id_core::hlc::{self, Run};
+use instagram_id_core::layout::{self, Shard};
+use pgrx::PgLogLevel;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::pg_sys::{self, Oid};
+use std::cell::Cell;
+use std::time::Duration;
+
+/// How far a sequence may be ahead of the clock without a warning. Crashes, with a clock that is kept right, take it less far.
+pub const WARN_AHEAD_MS: i64 = 60_000;
+
+thread_local! {
+    /// Whether this session was warned that a sequence is ahead of the clock.
+    static HAS_WARNED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The values to take, and the sequence to take them from.
+#[derive(Clone, Copy)]
+pub struct Request {
+    /// The shard whose ids they become.
+    pub shard: Shard,
+    pub source: Source,
+    pub policy: CopyPolicy,
+    /// At most so many values, at least 1.
+    pub want: i64,
+}
+
+/// The sequence that values come from.
+#[derive(Clone, Copy)]
+pub enum Source {
+    /// The shard's own, whichever that is when it is locked.
+    OfShard,
+    Clock(Clock),
+}
+
+/// The next id of a shard.
+///
+/// # Errors
+///
+/// Of the sequence: 42P01 missing, 42809 not a sequence, 55000 with unusable options, closed or placed on another node, 42501
+/// no privilege, 2200H used up. Of the moment: 25006 read-only, 25000 parallel, 57014 cancelled in a wait, 22008 where a
+/// sequence that was never used finds the clock before the epoch.
+#[inline]
+pub fn next_id(shard: Shard, source: Source, policy: CopyPolicy) -> Result<i64, Error> {
+    let run = take(Request { shard, source, policy, want: 1 })?;
+    Ok(layout::id_of(run.first, shard))
+}
+
+/// Takes the next values of a sequence, and waits for the clock where it has to.
+///
+/// Between two visits nothing is held but the lock on the sequence, which as with `nextval` lasts until the transaction ends
+/// and blocks no other caller.
+///
+/// # Errors
+///
+/// As [`next_id`].
+pub fn take(request: Request) -> Result<Run, Error> {
+    let mut waited_on = None;
+    let mut looked_again_from = None;
+    let mut has_permit = false;
+    loop {
+        let (clock, found_at) = match request.source {
+            Source::Clock(clock) => (clock, None),
+            Source::OfShard => {
+                let count = invalidation::count();
+                let clock = lookup::clock_of(request.shard)?;
+                // A clock that is still the shard's when it is locked stays so.
+                (clock, (looked_again_from != Some(clock)).then_some(count))
+            }
+        };
+        // The clock of a shard was found by the shard's number, and takes no permit. A permit that was looked up for this
+        // call holds for its next visit, even if it is not cached any more by then.
+        let is_permitted = matches!(request.source, Source::OfShard) || std::mem::take(&mut has_permit);
+        let needs_permit = (!is_permitted).then_some(request.shard);
+        let Request { policy, want, .. } = request;
+        match visit::take(&Take { clock, policy, want, found_at, needs_permit, waited_on }) {
+            Ok(Outcome::Taken { run, ahead_ms }) => {
+                if ahead_ms > WARN_AHEAD_MS {
+                    warn_once(clock, run);
+                }
+                return Ok(run);
+            }
+            Ok(Outcome::LookAgain) => looked_again_from = Some(clock),
+            Ok(Outcome::Wait(wait)) => {
+                wait_for_ticks(wait, clock.epoch);
+                waited_on = Some(wait);
+            }
+            Err(Refusal::NotPermitted) => {
+                look_up_permit(clock, request.shard)?;
+                has_permit = true;
+            }
+            Err(refusal) => resolve(refusal, clock, policy, i64::MIN)?,
+        }
+    }
+}
+
+/// Makes the next value of a sequence greater than `value`; see [`visit::advance`]. A closed copy continues above it.
+///
+/// # Errors
+///
+/// As [`next_id`]; also 42501 without UPDATE on the sequence.
+pub fn advance(clock: Clock, value: i64) -> Result<i64, Error> {
+    loop {
+        match visit::advance(clock, value) {
+            Ok(last_value) => return Ok(last_value),
+            Err(refusal) => resolve(refusal, clock, CopyPolicy::OwnerAsTold, value)?,
+        }
+    }
+}
+
+/// Checks that ids can be generated from a sequence, and locks it to the end of the transaction.
+///
+/// # Errors
+///
+/// As [`next_id`].
+pub fn examine(sequence: Oid) -> Result<(), Error> {
+    let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
+    loop {
+        match visit::examine(sequence) {
+            Ok(()) => return Ok(()),
+            Err(refusal) => resolve(refusal, clock, CopyPolicy::Any, i64::MIN)?,
+        }
+    }
+}
+
+/// Resolves a refusal, after which another visit is worthwhile. A copy that is opened continues above `floor`.
+///
+/// # Errors
+///
+/// That of the refusal, where nothing can be done about it.
+#[cold]
+fn resolve(refusal: Refusal, clock: Clock, policy: CopyPolicy, floor: i64) -> Result<(), Error> {
+    match refusal {
+        Refusal::PlacementUnknown => placement::look_up(clock.sequence),
+        Refusal::NotPlacedHere => placement::check_again(clock.sequence)?,
+        Refusal::Closed => handover::take_over(clock, policy, floor)?,
+        refusal => return Err(refusal.error(clock)),
+    }
+    Ok(())
+}
+
+/// Looks up whether a role that has only USAGE on a sequence may generate ids of this shard and epoch from it.
+///
+/// With another epoch a sequence could be taken years ahead of the clock, to the end of its ids. So a sequence that serves a
+/// shard is good for that shard, and another sequence in the schema of a shard counts from the shard's epoch.
+///
+/// # Errors
+///
+/// 42501 where it serves another shard, or counts from another epoch.
+#[cold]
+fn look_up_permit(clock: Clock, shard: Shard) -> Result<(), Error> {
+    let count = invalidation::count();
+    let refuse = |of: &Definition, serves: bool| {
+        let (name, role) = (names::relation(clock.sequence), names::current_role());
+        let epoch = names::time(of.clock.epoch.at());
+        Err(Error::SequenceServesAnother { name, shard: of.shard.number(), serves, epoch, role })
+    };
+    let served = definition::served_by(clock.sequence);
+    let beside = if served.is_empty() { definition::in_schema_of(clock.sequence) } else { vec![] };
+    let is_epoch = |of: &&Definition| of.clock.epoch == clock.epoch;
+    let permit = match (served.first(), beside.first()) {
+        (None, None) => Permit::Any,
+        (Some(first), _) if !served.iter().filter(is_epoch).any(|of| of.shard == shard) => {
+            return refuse(first, true);
+        }
+        (None, Some(first)) if !beside.iter().any(|of| is_epoch(&of)) => return refuse(first, false),
+        _ => Permit::Only(shard, clock.epoch),
+    };
+    cache::set_permit(clock.sequence, count, permit);
+    Ok(())
+}
+
+/// Sleeps until the clock has ticked so often, at most so many ms, then lets a cancel or a timeout through.
+fn wait_for_ticks(Wait { clock_us, ticks, .. }: Wait, epoch: Epoch) {
+    let now_us = epoch.elapsed_us(names::now());
+    let last_tick_us = (clock_us.div_euclid(US_PER_MS) + ticks) * US_PER_MS;
+    // The clock may have been set meanwhile; so many ticks of real time never take longer than this.
+    let left_us = (last_tick_us - now_us).clamp(0, ticks * US_PER_MS);
+    sys::pgstat_report_wait_start(pg_sys::PG_WAIT_EXTENSION);
+    std::thread::sleep(Duration::from_micros(left_us as u64));
+    sys::pgstat_report_wait_end();
+    pgrx::check_for_interrupts!();
+}
+
+/// Warns where ids of a shard carry future timestamps from now on.
+pub fn warn_if_ahead(shard: Shard, epoch: Epoch, last_value: i64) {
+    let ahead_us = epoch.at() + hlc::ms_of(last_value) * US_PER_MS - names::now();
+    if ahead_us > WARN_AHEAD_MS * US_PER_MS {
+        let (shard, ahead) = (shard.number(), names::duration(ahead_us / 1_000_000));
+        ErrorReport::from(Error::ShardIsAhead { shard, ahead }).report(PgLogLevel::WARNING);
+    }
+}
+
+/// Warns that ids carry future timestamps, the first time in a session that generates such ids.
+#[cold]
+fn warn_once(clock: Clock, run: Run) {
+    // By the clock as it is now: the session may have arrived long before it got the page.
+    let now_ms = clock.epoch.elapsed_us(names::now()).div_euclid(US_PER_MS);
+    let ahead_ms = hlc::ms_of(run.first) - now_ms;
+    if ahead_ms <= WARN_AHEAD_MS || HAS_WARNED.replace(true) {
+        return;
+    }
+    let (name, ahead) = (names::relation(clock.sequence), names::duration(ahead_ms / 1000));
+    ErrorReport::from(Error::SequenceIsAhead { name, ahead }).report(PgLogLevel::WARNING);
+}

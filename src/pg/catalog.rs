@@ -1,0 +1,462 @@
+//! Schemas, relations, roles and functions in the system catalogs.
+//!
+//! The bodies of functions are parsed but never run, so that code written by their owners cannot do anything.
+
+use crate::pg::sys;
+use instagram_id_core::epoch::TimestampUs;
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::pg_sys::{self, AsPgCStr, Datum, NodeTag, Oid};
+use pgrx::{PgList, is_a};
+use std::ffi::{CStr, CString, c_int};
+
+/// The schema of that name, or `InvalidOid`.
+pub fn schema_oid(name: &str) -> Oid {
+    // SAFETY: the name is copied to a C string.
+    unsafe { pg_sys::get_namespace_oid(name.as_pg_cstr(), true) }
+}
+
+/// The relation of that name in a schema, or `InvalidOid`.
+pub fn relation_oid(name: &str, schema: Oid) -> Oid {
+    // SAFETY: the name is copied to a C string.
+    unsafe { pg_sys::get_relname_relid(name.as_pg_cstr(), schema) }
+}
+
+/// The relation of a qualified, quoted name.
+pub fn named(name: &str) -> Option<Oid> {
+    let query = "SELECT to_regclass($1)::oid";
+    pgrx::Spi::get_one_with_args(query, &[name.into()])
+        .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed query itself: {error}"))
+}
+
+/// Whether the role has USAGE on the schema.
+pub fn may_use_schema(schema: Oid, role: Oid) -> bool {
+    let usage = pg_sys::ACL_USAGE as pg_sys::AclMode;
+    // SAFETY: a catalog lookup. A schema that was dropped in the meantime is an error raised by PostgreSQL.
+    let result = unsafe {
+        #[cfg(feature = "pg15")]
+        {
+            pg_sys::pg_namespace_aclcheck(schema, role, usage)
+        }
+        #[cfg(not(feature = "pg15"))]
+        {
+            pg_sys::object_aclcheck(pg_sys::NamespaceRelationId, schema, role, usage)
+        }
+    };
+    result == pg_sys::AclResult::ACLCHECK_OK
+}
+
+/// Whether the role owns the schema or has its owner's privileges.
+pub fn rules_schema(schema: Oid, role: Oid) -> bool {
+    // SAFETY: as for `may_use_schema`.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        {
+            pg_sys::pg_namespace_ownercheck(schema, role)
+        }
+        #[cfg(not(feature = "pg15"))]
+        {
+            pg_sys::object_ownercheck(pg_sys::NamespaceRelationId, schema, role)
+        }
+    }
+}
+
+/// Whether the role owns this database or has its owner's privileges.
+pub fn rules_database(role: Oid) -> bool {
+    // SAFETY: a catalog lookup.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        {
+            pg_sys::pg_database_ownercheck(pg_sys::MyDatabaseId, role)
+        }
+        #[cfg(not(feature = "pg15"))]
+        {
+            pg_sys::object_ownercheck(pg_sys::DatabaseRelationId, pg_sys::MyDatabaseId, role)
+        }
+    }
+}
+
+/// Keeps the schema from being dropped until the transaction ends. Returns whether it still exists.
+pub fn lock_schema(schema: Oid) -> bool {
+    // SAFETY: takes a lock and looks up a catalog.
+    unsafe {
+        let mode = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+        pg_sys::LockDatabaseObject(pg_sys::NamespaceRelationId, schema, 0, mode);
+    }
+    schema_exists(schema)
+}
+
+pub fn schema_exists(schema: Oid) -> bool {
+    // SAFETY: a catalog lookup.
+    let exists = unsafe { !pg_sys::get_namespace_name(schema).is_null() };
+    forget_schema(schema);
+    exists
+}
+
+/// A row of `pg_class`.
+#[derive(Clone, Copy)]
+pub struct Relation {
+    pub schema: Oid,
+    pub owner: Oid,
+    pub is_sequence: bool,
+    pub is_temporary: bool,
+    /// `InvalidOid` for a partitioned table that does not set it for its partitions.
+    pub access_method: Oid,
+    /// `InvalidOid` for the database's default.
+    pub tablespace: Oid,
+}
+
+/// A relation by its OID.
+pub fn relation(oid: Oid) -> Option<Relation> {
+    const CACHE: pg_sys::SysCacheIdentifier::Type = pg_sys::SysCacheIdentifier::RELOID;
+    // SAFETY: the tuple is valid until it is released.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache1(CACHE as c_int, oid.into());
+        if tuple.is_null() {
+            return None;
+        }
+        let row = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>();
+        let relation = Relation {
+            schema: row.relnamespace,
+            owner: row.relowner,
+            is_sequence: row.relkind as u8 == pg_sys::RELKIND_SEQUENCE,
+            is_temporary: row.relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP,
+            access_method: row.relam,
+            tablespace: row.reltablespace,
+        };
+        pg_sys::ReleaseSysCache(tuple);
+        sys::drop_from_syscache(CACHE, oid);
+        Some(relation)
+    }
+}
+
+/// Whether a role is the other one or has its privileges.
+pub fn has_rights_of(role: Oid, other: Oid) -> bool {
+    // SAFETY: a catalog lookup.
+    unsafe { pg_sys::has_privs_of_role(role, other) }
+}
+
+/// The role whose privileges are in effect.
+pub fn current_role() -> Oid {
+    // SAFETY: reads a variable of the backend.
+    unsafe { pg_sys::GetUserId() }
+}
+
+pub fn is_temporary_schema(schema: Oid) -> bool {
+    // SAFETY: a catalog lookup.
+    unsafe { pg_sys::isAnyTempNamespace(schema) }
+}
+
+/// The OID of PL/pgSQL, or `InvalidOid`.
+pub fn plpgsql() -> Oid {
+    // SAFETY: a catalog lookup.
+    unsafe { pg_sys::get_language_oid(c"plpgsql".as_ptr(), true) }
+}
+
+/// Evicts the schema from PostgreSQL's caches; see [`crate::sequence::read::evict`].
+pub fn forget_schema(schema: Oid) {
+    // SAFETY: affects only this backend's cache.
+    unsafe { sys::drop_from_syscache(pg_sys::SysCacheIdentifier::NAMESPACEOID, schema) }
+}
+
+/// A row of `pg_proc`.
+pub struct Function {
+    pub oid: Oid,
+    pub name: String,
+    pub schema: Oid,
+    pub owner: Oid,
+    pub language: Oid,
+    pub returns: Oid,
+    /// The types of its input parameters.
+    pub parameters: Vec<Oid>,
+    pub returns_set: bool,
+    pub is_volatile: bool,
+    pub is_security_definer: bool,
+    /// The text of its parsed body (`RETURN` or `BEGIN ATOMIC`), unless it is longer than [`TEXT_MAX`].
+    parsed: Option<CString>,
+}
+
+impl Function {
+    /// The expressions that it selects, if its body is one plain SELECT of expressions, without FROM, WHERE and other
+    /// clauses.
+    pub fn selected(&self) -> Option<Vec<Expression>> {
+        let parsed = self.parsed.as_ref()?;
+        // SAFETY: the text is from pg_proc.prosqlbody, and short enough for PostgreSQL's recursion.
+        unsafe { selected(pg_sys::stringToNode(parsed.as_ptr()).cast()) }
+    }
+}
+
+/// A parsed body created by this extension has 1 to 2 kB, an original less. A longer body is not ours, and may be so
+/// long or so deeply nested that parsing it is slow or fails.
+const TEXT_MAX: usize = 16_384;
+
+/// Which functions to visit. An index finds them by name.
+#[derive(Clone, Copy)]
+pub enum Named<'a> {
+    Exactly(&'a str),
+    StartingWith(&'a str),
+}
+
+/// Visits the functions of that name without parameters, in all schemas except temporary ones, by the current state of
+/// the catalog. The expressions of a function are valid only during its visit.
+pub fn visit_functions(named: Named, mut visit: impl FnMut(&Function)) {
+    let (name, operator, strategy) = match named {
+        Named::Exactly(name) => (name, pg_sys::F_NAMEEQ, pg_sys::BTEqualStrategyNumber),
+        Named::StartingWith(name) => (name, pg_sys::F_NAMEGE, pg_sys::BTGreaterEqualStrategyNumber),
+    };
+    // SAFETY: a catalog scan, as in PostgreSQL's own code. The key and its name outlive the scan; an error ends the
+    // scan with the transaction.
+    unsafe {
+        let relation = pg_sys::table_open(pg_sys::ProcedureRelationId, pg_sys::AccessShareLock as c_int);
+        let mut key = pg_sys::ScanKeyData::default();
+        pg_sys::ScanKeyInit(
+            &mut key,
+            pg_sys::Anum_pg_proc_proname as pg_sys::AttrNumber,
+            strategy as pg_sys::StrategyNumber,
+            operator.into(),
+            Datum::from(name.as_pg_cstr()),
+        );
+        let mut memory = PgMemoryContexts::new("instagram_id function");
+        let index = Oid::from(pg_sys::ProcedureNameArgsNspIndexId);
+        let scan = pg_sys::systable_beginscan(relation, index, true, std::ptr::null_mut(), 1, &mut key);
+        loop {
+            let tuple = pg_sys::systable_getnext(scan);
+            if tuple.is_null() {
+                break;
+            }
+            let row = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
+            if !name_of(row).to_bytes().starts_with(name.as_bytes()) {
+                break; // the index continues with other names
+            }
+            if row.pronargs == 0 && !is_temporary_schema(row.pronamespace) {
+                memory.switch_to(|_| visit(&function_of(tuple)));
+                memory.reset();
+            }
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(relation, pg_sys::AccessShareLock as c_int);
+    }
+}
+
+/// The functions that depend on an object of this class, by the current state of the catalog. For example on a relation
+/// through a `regclass` constant in a parsed body, or on their schema.
+pub fn functions_that_need(class: Oid, object: Oid) -> Vec<Oid> {
+    let mut functions = vec![];
+    // SAFETY: a catalog scan, as in PostgreSQL's own code. The keys outlive the scan; an error ends the scan with the
+    // transaction.
+    unsafe {
+        let depend = pg_sys::table_open(sys::DependRelationId.into(), pg_sys::AccessShareLock as c_int);
+        let mut keys = [pg_sys::ScanKeyData::default(); 2];
+        let values = [(sys::Anum_pg_depend_refclassid, class), (sys::Anum_pg_depend_refobjid, object)];
+        for (key, (column, value)) in keys.iter_mut().zip(values) {
+            let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
+            pg_sys::ScanKeyInit(key, column, equal, pg_sys::F_OIDEQ.into(), value.into());
+        }
+        let index = Oid::from(sys::DependReferenceIndexId);
+        let scan =
+            pg_sys::systable_beginscan(depend, index, true, std::ptr::null_mut(), 2, keys.as_mut_ptr());
+        loop {
+            let tuple = pg_sys::systable_getnext(scan);
+            if tuple.is_null() {
+                break;
+            }
+            let row = &*pg_sys::GETSTRUCT(tuple).cast::<sys::FormData_pg_depend>();
+            if row.classid == pg_sys::ProcedureRelationId {
+                functions.push(row.objid);
+            }
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(depend, pg_sys::AccessShareLock as c_int);
+    }
+    functions
+}
+
+/// A function by its OID.
+pub fn function(oid: Oid) -> Option<Function> {
+    const CACHE: pg_sys::SysCacheIdentifier::Type = pg_sys::SysCacheIdentifier::PROCOID;
+    // SAFETY: the tuple is valid until it is released.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache1(CACHE as c_int, oid.into());
+        if tuple.is_null() {
+            return None;
+        }
+        let function = function_of(tuple);
+        pg_sys::ReleaseSysCache(tuple);
+        sys::drop_from_syscache(CACHE, oid);
+        Some(function)
+    }
+}
+
+/// The body of a function as text, for languages other than SQL.
+pub fn source(oid: Oid) -> Option<String> {
+    // SAFETY: the tuple is valid until it is released.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
+        let tuple = pg_sys::SearchSysCache1(cache, oid.into());
+        if tuple.is_null() {
+            return None;
+        }
+        let source = attribute(tuple, pg_sys::Anum_pg_proc_prosrc);
+        pg_sys::ReleaseSysCache(tuple);
+        Some(source?.to_string_lossy().into_owned())
+    }
+}
+
+/// The function of that name and these input types in a schema.
+pub fn function_in(schema: Oid, name: &str, parameters: &[Oid]) -> Option<Function> {
+    // SAFETY: the keys have the types of this cache's: a name, a vector of types, a schema. The name is copied.
+    let oid = unsafe {
+        let types = pg_sys::buildoidvector(parameters.as_ptr(), parameters.len() as c_int);
+        pg_sys::GetSysCacheOid(
+            pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as c_int,
+            pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber,
+            Datum::from(name.as_pg_cstr()),
+            Datum::from(types),
+            schema.into(),
+            Datum::null(),
+        )
+    };
+    function(oid)
+}
+
+/// # Safety
+///
+/// `tuple` must be a tuple of `pg_proc`.
+unsafe fn function_of(tuple: pg_sys::HeapTuple) -> Function {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let row = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
+        let types = &row.proargtypes;
+        let parameters = types.values.as_slice(types.dim1 as usize).to_vec();
+        Function {
+            oid: row.oid,
+            name: name_of(row).to_string_lossy().into_owned(),
+            schema: row.pronamespace,
+            owner: row.proowner,
+            language: row.prolang,
+            returns: row.prorettype,
+            parameters,
+            returns_set: row.proretset,
+            is_volatile: row.provolatile as u8 == pg_sys::PROVOLATILE_VOLATILE,
+            is_security_definer: row.prosecdef,
+            parsed: attribute(tuple, pg_sys::Anum_pg_proc_prosqlbody),
+        }
+    }
+}
+
+fn name_of(row: &pg_sys::FormData_pg_proc) -> &CStr {
+    // SAFETY: a name ends with a zero byte.
+    unsafe { CStr::from_ptr(row.proname.data.as_ptr()) }
+}
+
+/// A text or node tree in a tuple of `pg_proc`, unless it is longer than [`TEXT_MAX`].
+unsafe fn attribute(tuple: pg_sys::HeapTuple, number: u32) -> Option<CString> {
+    // SAFETY: the caller passes a tuple of pg_proc and the number of a column that is stored like a text.
+    unsafe {
+        let mut is_null = false;
+        let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
+        let datum = pg_sys::SysCacheGetAttr(cache, tuple, number as pg_sys::AttrNumber, &mut is_null);
+        if is_null || pg_sys::toast_raw_datum_size(datum) > TEXT_MAX {
+            return None;
+        }
+        let text = pg_sys::text_to_cstring(datum.cast_mut_ptr());
+        let copy = CStr::from_ptr(text).to_owned();
+        pg_sys::pfree(text.cast());
+        Some(copy)
+    }
+}
+
+/// The expressions that the only statement of a parsed body selects.
+unsafe fn selected(body: *mut pg_sys::Node) -> Option<Vec<Expression>> {
+    // SAFETY: the caller passes the node from pg_proc.prosqlbody. That is a query, or for BEGIN ATOMIC a list of a list
+    // of queries.
+    unsafe {
+        let mut node = body;
+        while is_a(node, NodeTag::T_List) {
+            let list = PgList::<pg_sys::Node>::from_pg(node.cast());
+            if list.len() != 1 {
+                return None;
+            }
+            node = list.get_ptr(0)?;
+        }
+        // An empty list is a null pointer.
+        if !is_a(node, NodeTag::T_Query) {
+            return None;
+        }
+        let query = &*node.cast::<pg_sys::Query>();
+        let is_plain = query.commandType == pg_sys::CmdType::CMD_SELECT
+            && query.rtable.is_null()
+            && query.cteList.is_null()
+            && query.setOperations.is_null()
+            && query.groupClause.is_null()
+            && query.groupingSets.is_null()
+            && query.havingQual.is_null()
+            && query.windowClause.is_null()
+            && query.distinctClause.is_null()
+            && query.limitCount.is_null()
+            && query.limitOffset.is_null()
+            && (query.jointree.is_null() || (*query.jointree).quals.is_null());
+        if !is_plain {
+            return None;
+        }
+        let targets = PgList::<pg_sys::TargetEntry>::from_pg(query.targetList);
+        Some(targets.iter_ptr().map(|target| Expression((*target).expr.cast())).collect())
+    }
+}
+
+/// An expression in a function's body.
+#[derive(Clone, Copy)]
+pub struct Expression(*mut pg_sys::Node);
+
+impl Expression {
+    /// Its value, if it is a non-NULL constant of that type.
+    pub fn constant(self, of_type: Oid) -> Option<Datum> {
+        // SAFETY: the type of a node is that of its tag.
+        unsafe {
+            if !is_a(self.0, NodeTag::T_Const) {
+                return None;
+            }
+            let constant = &*self.0.cast::<pg_sys::Const>();
+            (constant.consttype == of_type && !constant.constisnull).then_some(constant.constvalue)
+        }
+    }
+
+    pub fn oid(self, of_type: Oid) -> Option<Oid> {
+        Some(Oid::from(self.constant(of_type)?.value() as u32))
+    }
+
+    pub fn time(self) -> Option<TimestampUs> {
+        Some(self.constant(pg_sys::TIMESTAMPTZOID)?.value() as TimestampUs)
+    }
+
+    /// Whether it is the function's parameter of that number, counted from 1.
+    pub fn is_parameter(self, number: i32) -> bool {
+        // SAFETY: as for `constant`.
+        unsafe { is_a(self.0, NodeTag::T_Param) && (*self.0.cast::<pg_sys::Param>()).paramid == number }
+    }
+
+    pub fn text(self) -> Option<String> {
+        let datum = self.constant(pg_sys::TEXTOID)?;
+        // SAFETY: a constant of type text points to a text.
+        let text = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(datum.cast_mut_ptr())) };
+        text.to_str().ok().map(str::to_owned)
+    }
+
+    /// The function that it calls, and the arguments.
+    pub fn call(self) -> Option<(Oid, Vec<Expression>)> {
+        // SAFETY: as for `constant`.
+        unsafe {
+            if !is_a(self.0, NodeTag::T_FuncExpr) {
+                return None;
+            }
+            let call = &*self.0.cast::<pg_sys::FuncExpr>();
+            let arguments = PgList::<pg_sys::Node>::from_pg(call.args);
+            Some((call.funcid, arguments.iter_ptr().map(Expression).collect()))
+        }
+    }
+}
+
+/// The schema of the function that PostgreSQL called. That is the schema of the extension.
+pub fn schema_of_this_function(fcinfo: pg_sys::FunctionCallInfo) -> Oid {
+    // SAFETY: PostgreSQL passes an fcinfo with an flinfo.
+    unsafe { pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid) }
+}

@@ -1,0 +1,64 @@
+//! The settings of this extension.
+
+use instagram_id_core::layout::{SHARD_MAX, Shard};
+use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
+use pgrx::pg_sys::{self, AsPgCStr};
+use std::ffi::CStr;
+
+const NOT_SET: i32 = -1;
+
+static SHARD: GucSetting<i32> = GucSetting::<i32>::new(NOT_SET);
+
+/// `instagram_id.shard`, the shard of `next_id()`.
+pub fn shard() -> Option<Shard> {
+    Shard::new(SHARD.get())
+}
+
+/// Settings for generated queries and statements: names without a schema are those of pg_catalog, strings are standard,
+/// row-level security raises an error instead of hiding rows, and function bodies are not checked when they are only
+/// moved.
+pub const OWN_NAMES: &[(&CStr, &str)] = &[
+    (c"search_path", "pg_catalog, pg_temp"),
+    (c"standard_conforming_strings", "on"),
+    (c"row_security", "off"),
+    (c"check_function_bodies", "off"),
+];
+
+/// Runs `f` with these settings. An error resets them as well.
+pub fn with<T>(settings: &[(&CStr, &str)], f: impl FnOnce() -> T) -> T {
+    // SAFETY: as for a function with SET clauses. Names and values are copied. An error ends the nesting with the
+    // transaction or subtransaction.
+    unsafe {
+        let nesting = pg_sys::NewGUCNestLevel();
+        for (name, value) in settings {
+            pg_sys::set_config_option(
+                name.as_ptr(),
+                value.as_pg_cstr(),
+                pg_sys::GucContext::PGC_USERSET,
+                pg_sys::GucSource::PGC_S_SESSION,
+                pg_sys::GucAction::GUC_ACTION_SAVE,
+                true,
+                0,
+                false,
+            );
+        }
+        let result = f();
+        pg_sys::AtEOXact_GUC(true, nesting);
+        result
+    }
+}
+
+pub fn register() {
+    GucRegistry::define_int_guc(
+        c"instagram_id.shard",
+        c"Shard of next_id() without an argument, for databases of one shard.",
+        c"A number from 0 to 8191; -1 means not set.",
+        &SHARD,
+        NOT_SET,
+        SHARD_MAX as i32,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    // SAFETY: called while the library is loaded. From then on, setting an unknown instagram_id.* is an error.
+    unsafe { pg_sys::MarkGUCPrefixReserved(c"instagram_id".as_ptr()) }
+}

@@ -1,0 +1,123 @@
+//! Names and times for error messages and generated SQL, quoted as SQL needs.
+
+use crate::error::{Error, or_raise};
+use instagram_id_core::epoch::TimestampUs;
+use pgrx::datum::TimestampWithTimeZone;
+use pgrx::pg_sys::{self, Oid};
+use std::ffi::{CStr, CString, c_char};
+
+/// `schema.name` of a relation, or its OID if it was dropped.
+pub fn relation(relid: Oid) -> String {
+    // SAFETY: both lookups return a null pointer or a palloc'd C string.
+    let names = unsafe {
+        string(pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relid)))
+            .zip(string(pg_sys::get_rel_name(relid)))
+    };
+    match names {
+        Some((schema, name)) => pgrx::spi::quote_qualified_identifier(schema, name),
+        None => relid.to_string(),
+    }
+}
+
+/// The name of a relation followed by a label, unquoted. The name is truncated if the result would be too long.
+pub fn with_label(relid: Oid, label: &str) -> String {
+    let label = CString::new(label).expect("a label without NUL");
+    // SAFETY: the lookup returns a null pointer or a palloc'd C string. makeObjectName returns another.
+    unsafe {
+        let name = pg_sys::get_rel_name(relid);
+        if name.is_null() {
+            return relid.to_string();
+        }
+        string(pg_sys::makeObjectName(name, std::ptr::null(), label.as_ptr())).unwrap_or_default()
+    }
+}
+
+/// A name truncated to PostgreSQL's maximum length.
+pub fn cut_off(name: &str) -> &str {
+    &name[..name.floor_char_boundary(pg_sys::NAMEDATALEN as usize - 1)]
+}
+
+/// The name of a schema, or its OID if it was dropped.
+pub fn schema(schema: Oid) -> String {
+    pgrx::spi::quote_identifier(raw_schema(schema))
+}
+
+/// The same, unquoted.
+pub fn raw_schema(schema: Oid) -> String {
+    // SAFETY: returns a null pointer or a palloc'd C string.
+    unsafe { string(pg_sys::get_namespace_name(schema)) }.unwrap_or_else(|| schema.to_string())
+}
+
+/// The name of an access method, unquoted.
+pub fn access_method(oid: Oid) -> Option<String> {
+    // SAFETY: returns a null pointer or a palloc'd C string.
+    unsafe { string(pg_sys::get_am_name(oid)) }
+}
+
+/// The name of a tablespace, unquoted.
+pub fn tablespace(oid: Oid) -> Option<String> {
+    // SAFETY: returns a null pointer or a palloc'd C string.
+    unsafe { string(pg_sys::get_tablespace_name(oid)) }
+}
+
+/// `schema.name(types)` of a function.
+pub fn function(function: Oid) -> String {
+    // SAFETY: returns a palloc'd C string, which is a number if the function was dropped.
+    unsafe { string(pg_sys::format_procedure_qualified(function)) }.unwrap_or_default()
+}
+
+/// The name of the role whose privileges are in effect.
+pub fn current_role() -> String {
+    role(crate::pg::catalog::current_role())
+}
+
+/// The name of a role.
+pub fn role(role: Oid) -> String {
+    // SAFETY: with missing_ok the result is a null pointer or a palloc'd C string.
+    let name = unsafe { string(pg_sys::GetUserNameFromId(role, true)) };
+    pgrx::spi::quote_identifier(name.unwrap_or_default())
+}
+
+/// The current time.
+pub fn now() -> TimestampUs {
+    // SAFETY: reads the clock. It raises no error and so needs no guard.
+    unsafe { crate::pg::sys::GetCurrentTimestamp() }
+}
+
+/// A duration for a message, in its two largest units.
+pub fn duration(seconds: i64) -> String {
+    match (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0, s) => format!("{s} s"),
+        (0, 0, min, s) => format!("{min} min {s} s"),
+        (0, h, min, _) => format!("{h} h {min} min"),
+        (days, h, ..) => format!("{days} days {h} h"),
+    }
+}
+
+/// A finite time, as an argument or a column of a result.
+pub fn timestamp(at: TimestampUs) -> TimestampWithTimeZone {
+    at.try_into().unwrap_or_else(|_| unreachable!("it came from a timestamptz"))
+}
+
+/// A time in the session's time zone.
+pub fn time(at: TimestampUs) -> String {
+    // SAFETY: returns a static buffer, which is copied at once. Infinities are allowed.
+    unsafe { string(pg_sys::timestamptz_to_str(at)) }.unwrap_or_default()
+}
+
+/// # Safety
+///
+/// `text` must be a null pointer or a C string.
+unsafe fn string(text: *const c_char) -> Option<String> {
+    // SAFETY: promised by the caller.
+    (!text.is_null()).then(|| owned(unsafe { CStr::from_ptr(text) }))
+}
+
+/// A string of the server. In a database with another encoding than UTF-8 it may not be valid UTF-8. Then it is an
+/// error: a similar name could be that of another object.
+pub fn owned(text: &CStr) -> String {
+    match text.to_str() {
+        Ok(text) => text.to_owned(),
+        Err(_) => or_raise(|| Err(Error::NotUtf8(text.to_string_lossy().into_owned()))),
+    }
+}

@@ -1,0 +1,55 @@
+//! Runs generated statements through SPI.
+
+use crate::pg::names;
+use crate::pg::sys;
+use pgrx::datum::DatumWithOid;
+use pgrx::pg_sys::{self, AsPgCStr};
+use pgrx::prelude::*;
+use std::ffi::CStr;
+
+/// Runs generated statements.
+pub fn run(statements: &str) {
+    Spi::run(statements)
+        .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed statement itself: {error}"));
+}
+
+/// The rows of a query for which `read` returns a value.
+pub fn select<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row) -> Option<T>) -> Vec<T> {
+    Spi::connect(|client| {
+        let rows = client
+            .select(query, None, arguments)
+            .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed query itself: {error}"));
+        rows.filter_map(|row| read(&Row(row))).collect()
+    })
+}
+
+/// The rows of a query, as text, by a snapshot taken now. The transaction's own snapshot may be older, or it may have
+/// none yet.
+pub fn select_latest(query: &str) -> Vec<Vec<Option<String>>> {
+    Spi::connect(|_| {
+        // SAFETY: SPI is connected, and the query is copied. The tuple table is as SPI documents it and valid until SPI
+        // is left. A failed query raises PostgreSQL's own error.
+        unsafe {
+            sys::with_latest_snapshot(|| pg_sys::SPI_execute(query.as_pg_cstr(), true, 0));
+            let table = &*pg_sys::SPI_tuptable;
+            let columns = (*table.tupdesc).natts;
+            let text = |tuple, column| {
+                let text = pg_sys::SPI_getvalue(tuple, table.tupdesc, column);
+                (!text.is_null()).then(|| names::owned(CStr::from_ptr(text)))
+            };
+            let rows = std::slice::from_raw_parts(table.vals, pg_sys::SPI_processed as usize);
+            rows.iter().map(|&row| (1..=columns).map(|column| text(row, column)).collect()).collect()
+        }
+    })
+}
+
+/// A row of a query's result.
+pub struct Row<'a>(pgrx::spi::SpiHeapTupleData<'a>);
+
+impl Row<'_> {
+    pub fn get<T: FromDatum + IntoDatum>(&self, column: usize) -> Option<T> {
+        self.0
+            .get(column)
+            .unwrap_or_else(|error| unreachable!("column {column} of a query made here: {error}"))
+    }
+}

@@ -1,0 +1,699 @@
+//! Raw functions and ports of macros from PostgreSQL's C, as needed for a sequence's page or missing in pgrx's
+//! bindings.
+//!
+//! The bindings of pgrx wrap every C function in a guard that turns a PostgreSQL error into a Rust panic, at 30 to 40
+//! ns a call. The generator makes about fifteen such calls for one id. So it calls the raw functions below, with one
+//! guard around all of them ([`guarded`]).
+//!
+//! Names are PostgreSQL's own. Functions are `unsafe` here for one of two reasons. Some dereference PostgreSQL's
+//! pointers. The raw functions may `longjmp` on an error, and so must run inside [`guarded`], in a frame that owns
+//! nothing with a destructor.
+#![allow(non_snake_case, non_camel_case_types, non_upper_case_globals)]
+
+use pgrx::PgSqlErrorCode;
+use pgrx::memcxt::PgMemoryContexts;
+use pgrx::pg_sys::PgTryBuilder;
+use pgrx::pg_sys::{self, Buffer, Datum, Oid, Relation, XLogRecPtr};
+use std::ffi::{c_char, c_int, c_void};
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+// SAFETY: each declaration has the parameter widths and the return type of the function in PostgreSQL 15 to 19. The
+// parameters of XLogRegisterData changed their C types in these versions (char * and int, char * and uint32, const void
+// * and uint32), but are always passed as a pointer and a 32-bit integer. So are the identifiers of caches, an enum
+// from 19 on.
+unsafe extern "C-unwind" {
+    pub fn ConditionalLockBuffer(buffer: Buffer) -> bool;
+    pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
+    pub fn GetRedoRecPtr() -> XLogRecPtr;
+    pub fn GetTopTransactionId() -> pg_sys::TransactionId;
+    fn GetTopTransactionIdIfAny() -> pg_sys::TransactionId;
+    pub fn GetSysCacheHashValue(cache: c_int, key1: Datum, key2: Datum, key3: Datum, key4: Datum) -> u32;
+    pub fn GetUserId() -> Oid;
+    pub fn IsInParallelMode() -> bool;
+    /// In 19 an inline function that calls this one.
+    #[cfg_attr(feature = "pg19", link_name = "LockBufferInternal")]
+    pub fn LockBuffer(buffer: Buffer, mode: c_int);
+    pub fn LockRelationOid(relid: Oid, lockmode: pg_sys::LOCKMODE);
+    pub fn MarkBufferDirty(buffer: Buffer);
+    pub fn ReadBuffer(reln: Relation, block: pg_sys::BlockNumber) -> Buffer;
+    pub fn ReadRecentBuffer(
+        locator: RelFileLocator,
+        fork: pg_sys::ForkNumber::Type,
+        block: pg_sys::BlockNumber,
+        recent_buffer: Buffer,
+    ) -> bool;
+    pub fn RecoveryInProgress() -> bool;
+    pub fn RelationCacheInvalidateEntry(relid: Oid);
+    pub fn ReleaseSysCache(tuple: pg_sys::HeapTuple);
+    pub fn SearchSysCache1(cache: c_int, key: Datum) -> pg_sys::HeapTuple;
+    fn SearchSysCacheExists(cache: c_int, key1: Datum, key2: Datum, key3: Datum, key4: Datum) -> bool;
+    pub fn SysCacheInvalidate(cache: c_int, hash: u32);
+    pub fn UnlockReleaseBuffer(buffer: Buffer);
+    fn WinGetCurrentPosition(window: *mut c_void) -> i64;
+    fn WinGetFuncArgInPartition(
+        window: *mut c_void,
+        argument: c_int,
+        position: c_int,
+        seek: c_int,
+        set_mark: bool,
+        is_null: *mut bool,
+        is_out: *mut bool,
+    ) -> Datum;
+    pub fn XLogBeginInsert();
+    pub fn XLogFlush(record: XLogRecPtr);
+    pub fn XLogInsert(rmid: pg_sys::RmgrId, info: u8) -> XLogRecPtr;
+    pub fn XLogRegisterBuffer(block_id: u8, buffer: Buffer, flags: u8);
+    pub fn XLogRegisterData(data: *const c_void, len: u32);
+    fn pg_class_aclcheck(relid: Oid, role: Oid, mode: pg_sys::AclMode) -> pg_sys::AclResult::Type;
+    pub fn relation_close(relation: Relation, lockmode: pg_sys::LOCKMODE);
+    pub fn relation_open(relid: Oid, lockmode: pg_sys::LOCKMODE) -> Relation;
+    pub fn try_relation_open(relid: Oid, lockmode: pg_sys::LOCKMODE) -> Relation;
+}
+
+/// Runs `f` under one guard. An error that PostgreSQL raises inside becomes a panic, which pgrx turns back into the
+/// error at the entry of the SQL function.
+///
+/// # Safety
+///
+/// `f` must not panic, and must own no value with a destructor while a raw function runs, because an error leaves `f`
+/// by `longjmp`. Must be called on the backend's main thread.
+pub unsafe fn guarded<T: Copy>(f: impl FnOnce() -> T) -> T {
+    // SAFETY: the caller vouches for `f`, and `T: Copy` has no destructor.
+    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(f) }
+}
+
+// `storage/bufmgr.h`: an enum from 19 on, with other numbers.
+#[cfg(feature = "pg19")]
+use pg_sys::BufferLockMode as lock_mode;
+#[cfg(not(feature = "pg19"))]
+use pgrx::pg_sys as lock_mode;
+pub const BUFFER_LOCK_SHARE: c_int = lock_mode::BUFFER_LOCK_SHARE as c_int;
+pub const BUFFER_LOCK_EXCLUSIVE: c_int = lock_mode::BUFFER_LOCK_EXCLUSIVE as c_int;
+
+/// `storage/lockdefs.h`
+pub const NoLock: pg_sys::LOCKMODE = pg_sys::NoLock as pg_sys::LOCKMODE;
+/// `storage/lockdefs.h`
+pub const AccessShareLock: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+/// `storage/lockdefs.h`
+pub const RowExclusiveLock: pg_sys::LOCKMODE = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
+
+/// `c.h`: `#define InvalidSubTransactionId ((SubTransactionId) 0)`
+const InvalidSubTransactionId: pg_sys::SubTransactionId = 0;
+
+/// `commands/sequence.h`, from 19 `commands/sequence_xlog.h`: `#define XLOG_SEQ_LOG 0x00`
+const XLOG_SEQ_LOG: u8 = 0x00;
+
+/// `catalog/pg_partitioned_table.h`
+pub const Anum_pg_partitioned_table_partstrat: pg_sys::AttrNumber = 2;
+/// `catalog/pg_partitioned_table.h`
+pub const Anum_pg_partitioned_table_partattrs: pg_sys::AttrNumber = 5;
+/// `catalog/pg_partitioned_table.h`
+pub const Anum_pg_partitioned_table_partclass: pg_sys::AttrNumber = 6;
+
+/// `catalog/pg_depend.h`
+pub const DependRelationId: u32 = 2608;
+/// `catalog/pg_depend.h`
+pub const DependReferenceIndexId: u32 = 2674;
+/// `catalog/pg_depend.h`
+pub const Anum_pg_depend_refclassid: pg_sys::AttrNumber = 4;
+/// `catalog/pg_depend.h`
+pub const Anum_pg_depend_refobjid: pg_sys::AttrNumber = 5;
+
+/// `catalog/pg_depend.h`: the row of `pg_depend`.
+#[repr(C)]
+pub struct FormData_pg_depend {
+    pub classid: Oid,
+    pub objid: Oid,
+    pub objsubid: i32,
+    pub refclassid: Oid,
+    pub refobjid: Oid,
+    pub refobjsubid: i32,
+    pub deptype: c_char,
+}
+
+/// `commands/sequence.c`, from 19 `commands/sequence_xlog.h`: `#define SEQ_MAGIC 0x1717`
+const SEQ_MAGIC: u32 = 0x1717;
+
+/// `commands/sequence.h`: the data of a sequence's only tuple.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FormData_pg_sequence_data {
+    pub last_value: i64,
+    pub log_cnt: i64,
+    /// A C bool. A byte here, because on a damaged page it may have any value.
+    pub is_called: u8,
+}
+
+/// `catalog/pg_sequence.h`: the row of `pg_sequence`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FormData_pg_sequence {
+    pub seqrelid: Oid,
+    pub seqtypid: Oid,
+    pub seqstart: i64,
+    pub seqincrement: i64,
+    pub seqmax: i64,
+    pub seqmin: i64,
+    pub seqcache: i64,
+    /// A C bool.
+    pub seqcycle: u8,
+}
+
+/// `commands/sequence.h`, from 19 `commands/sequence_xlog.h`: the header of an `XLOG_SEQ_LOG` record.
+#[repr(C)]
+struct xl_seq_rec {
+    locator: RelFileLocator,
+}
+
+/// The file of a relation: `RelFileNode` in 15.
+#[cfg(feature = "pg15")]
+pub type RelFileLocator = pg_sys::RelFileNode;
+/// The file of a relation.
+#[cfg(not(feature = "pg15"))]
+pub type RelFileLocator = pg_sys::RelFileLocator;
+
+/// The relation's `rd_locator`, `rd_node` in 15.
+pub unsafe fn rd_locator(relation: Relation) -> RelFileLocator {
+    // SAFETY: the caller passes an open relation.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return (*relation).rd_node;
+        #[cfg(not(feature = "pg15"))]
+        return (*relation).rd_locator;
+    }
+}
+
+/// The number of the file. A RESTART changes it, and a rollback changes it back.
+pub fn file_number(locator: RelFileLocator) -> Oid {
+    #[cfg(feature = "pg15")]
+    return locator.relNode;
+    #[cfg(not(feature = "pg15"))]
+    return locator.relNumber;
+}
+
+/// `MyProc->lxid`, `MyProc->vxid.lxid` from 17: the number of this backend's current transaction.
+pub unsafe fn local_transaction_id() -> pg_sys::LocalTransactionId {
+    // SAFETY: MyProc is set in every backend before it runs SQL.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return (*pg_sys::MyProc).lxid;
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        return (*pg_sys::MyProc).vxid.lxid;
+    }
+}
+
+/// `utils/rel.h`:
+/// ```c
+/// #define RelationNeedsWAL(relation)
+///     (RelationIsPermanent(relation) && (XLogIsNeeded() ||
+///       (relation->rd_createSubid == InvalidSubTransactionId &&
+///        relation->rd_firstRelfilelocatorSubid == InvalidSubTransactionId)))
+/// ```
+pub unsafe fn RelationNeedsWAL(relation: Relation) -> bool {
+    // SAFETY: the caller passes an open relation.
+    let relation = unsafe { &*relation };
+    #[cfg(feature = "pg15")]
+    let first_file = relation.rd_firstRelfilenodeSubid;
+    #[cfg(not(feature = "pg15"))]
+    let first_file = relation.rd_firstRelfilelocatorSubid;
+    // SAFETY: rd_rel of an open relation points to its pg_class row; wal_level is plain data.
+    let (permanent, xlog_is_needed) = unsafe {
+        (
+            (*relation.rd_rel).relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT,
+            pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA as c_int,
+        )
+    };
+    permanent
+        && (xlog_is_needed
+            || (relation.rd_createSubid == InvalidSubTransactionId && first_file == InvalidSubTransactionId))
+}
+
+/// `storage/lmgr.h`, as used in `commands/sequence.c`: locks a sequence until the transaction ends, even if a
+/// subtransaction that asked for the lock is rolled back.
+pub unsafe fn LockRelationForTransaction(relid: Oid, lockmode: pg_sys::LOCKMODE) {
+    // SAFETY: resource owners exist inside a transaction, and an error resets CurrentResourceOwner itself.
+    unsafe {
+        let owner = pg_sys::CurrentResourceOwner;
+        pg_sys::CurrentResourceOwner = pg_sys::TopTransactionResourceOwner;
+        LockRelationOid(relid, lockmode);
+        pg_sys::CurrentResourceOwner = owner;
+    }
+}
+
+/// Releases the locks on a relation that this transaction has created, so that creating thousands of them does not
+/// overflow the lock table. Other sessions cannot see the relation before the commit, and the locks would end there
+/// anyway.
+pub unsafe fn release_locks_on_new_relation(relid: Oid) {
+    // SAFETY: promised by the caller.
+    unsafe { release_locks(pg_sys::LockTagType::LOCKTAG_RELATION, [relid, Oid::INVALID]) }
+}
+
+/// The same for an object of another class, such as a schema.
+pub unsafe fn release_locks_on_new_object(class: Oid, object: Oid) {
+    // SAFETY: promised by the caller.
+    unsafe { release_locks(pg_sys::LockTagType::LOCKTAG_OBJECT, [class, object]) }
+}
+
+/// `storage/lock.h`: `SET_LOCKTAG_RELATION`, `SET_LOCKTAG_OBJECT`
+unsafe fn release_locks(kind: pg_sys::LockTagType::Type, [field2, field3]: [Oid; 2]) {
+    // SAFETY: the tag names an object of this database; a lock is released only while this backend holds it.
+    unsafe {
+        let tag = pg_sys::LOCKTAG {
+            locktag_field1: pg_sys::MyDatabaseId.to_u32(),
+            locktag_field2: field2.to_u32(),
+            locktag_field3: field3.to_u32(),
+            locktag_field4: 0,
+            locktag_type: kind as u8,
+            locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
+        };
+        for mode in pg_sys::AccessShareLock as c_int..=pg_sys::AccessExclusiveLock as c_int {
+            while LockHeldByMe(&tag, mode) && pg_sys::LockRelease(&tag, mode, false) {}
+        }
+    }
+}
+
+/// `storage/lock.h`: `LockHeldByMe`, which from 17 on has a parameter to look for stronger locks as well.
+unsafe fn LockHeldByMe(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
+    // SAFETY: looks only into this backend's lock table.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return pg_sys::LockHeldByMe(tag, mode);
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        return pg_sys::LockHeldByMe(tag, mode, false);
+    }
+}
+
+/// Runs `f` in a subtransaction, and keeps it if `f` returns true. If `f` returns false, or fails with a lock timeout
+/// or a deadlock, the subtransaction and its locks are rolled back. Any other error is raised again after the rollback.
+pub fn in_subtransaction(f: impl FnOnce() -> bool + UnwindSafe + RefUnwindSafe) -> bool {
+    // SAFETY: as in PL/pgSQL for a block with an EXCEPTION clause. Both variables are restored on every way out.
+    unsafe {
+        let (context, owner) = (pg_sys::CurrentMemoryContext, pg_sys::CurrentResourceOwner);
+        pg_sys::BeginInternalSubTransaction(std::ptr::null());
+        pg_sys::MemoryContextSwitchTo(context);
+        let end = |keep: bool| {
+            if keep {
+                pg_sys::ReleaseCurrentSubTransaction();
+            } else {
+                pg_sys::RollbackAndReleaseCurrentSubTransaction();
+            }
+            pg_sys::MemoryContextSwitchTo(context);
+            pg_sys::CurrentResourceOwner = owner;
+            keep
+        };
+        // A handler further out ends its own subtransaction, so ours must have ended before.
+        PgTryBuilder::new(|| end(f()))
+            .catch_when(PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE, |_| end(false))
+            .catch_when(PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED, |_| end(false))
+            .catch_others(|error| {
+                end(false);
+                error.rethrow()
+            })
+            .catch_rust_panic(|error| {
+                end(false);
+                error.rethrow()
+            })
+            .execute()
+    }
+}
+
+/// Runs `f` as another role and with PostgreSQL's restrictions for maintenance commands, as for any operation that may
+/// run code of a table's owner. An error also restores the role.
+///
+/// The caller must have checked that the current role may act as the other.
+pub fn with_rights_of<T>(role: Oid, f: impl FnOnce() -> T) -> T {
+    // SAFETY: sets variables of the backend. The end of a failed transaction or subtransaction resets them.
+    unsafe {
+        let (mut outer, mut context) = (Oid::INVALID, 0);
+        pg_sys::GetUserIdAndSecContext(&mut outer, &mut context);
+        let restricted =
+            (pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_RESTRICTED_OPERATION) as c_int;
+        pg_sys::SetUserIdAndSecContext(role, context | restricted);
+        let result = f();
+        pg_sys::SetUserIdAndSecContext(outer, context);
+        result
+    }
+}
+
+/// `windowapi.h`: a window function's access to the rows of its partition. The bindings of pgrx do not have it.
+#[derive(Clone, Copy)]
+pub struct Window {
+    object: *mut c_void,
+    arguments: u16,
+}
+
+impl Window {
+    /// `None` if the function is not called as a window function. The parser makes sure that it is, but CREATE OPERATOR
+    /// accepts any function.
+    ///
+    /// # Safety
+    ///
+    /// `fcinfo` must be that of the current call. The result is valid until it returns.
+    pub unsafe fn of_call(fcinfo: pg_sys::FunctionCallInfo) -> Option<Window> {
+        // SAFETY: promised by the caller. A call's context is NULL or a node, which begins with its tag.
+        unsafe {
+            let context = (*fcinfo).context;
+            let is_window = !context.is_null() && (*context).type_ == pg_sys::NodeTag::T_WindowObjectData;
+            is_window.then(|| Window { object: context.cast(), arguments: (*fcinfo).nargs as u16 })
+        }
+    }
+
+    /// The number of arguments of the call.
+    pub fn arguments(self) -> u16 {
+        self.arguments
+    }
+
+    /// The position of the current row in its partition, from 0.
+    pub fn position(self) -> i64 {
+        // SAFETY: reads a field. The object is that of the current call.
+        unsafe { WinGetCurrentPosition(self.object) }
+    }
+
+    /// The first arguments of the row at this offset from the current one; `None` after the end of the partition. Rows
+    /// before the current one are released.
+    pub fn values<const N: usize>(self, offset: usize) -> Option<[Option<Datum>; N]> {
+        const WINDOW_SEEK_CURRENT: c_int = 0;
+        assert!(N <= self.arguments.into());
+        let offset = c_int::try_from(offset).expect("memory would not hold so many rows");
+        let mut values = [None; N];
+        for (number, value) in values.iter_mut().enumerate() {
+            let (mut is_null, mut is_out) = (false, false);
+            let argument = number as c_int;
+            let mark = offset == 0;
+            // SAFETY: the object is that of the current call, which has this argument.
+            let datum = unsafe {
+                guarded(|| {
+                    WinGetFuncArgInPartition(
+                        self.object,
+                        argument,
+                        offset,
+                        WINDOW_SEEK_CURRENT,
+                        mark,
+                        &mut is_null,
+                        &mut is_out,
+                    )
+                })
+            };
+            if is_out {
+                return None;
+            }
+            *value = (!is_null).then_some(datum);
+        }
+        Some(values)
+    }
+}
+
+/// Runs `f` in a memory context, created on first use and reset afterwards. The result of `f` must not be allocated in
+/// it.
+pub fn in_memory_of_its_own<T>(memory: &mut Option<PgMemoryContexts>, f: impl FnOnce() -> T) -> T {
+    let memory = memory.get_or_insert_with(|| PgMemoryContexts::new("instagram_id"));
+    // SAFETY: the context is owned, and nothing else is allocated in it. If `f` panics, dropping the context switches
+    // back to the previous one.
+    unsafe {
+        let result = memory.switch_to(|_| f());
+        memory.reset();
+        result
+    }
+}
+
+/// `fmgr.h`: `fn_extra`, the state that a function call keeps until its statement ends.
+///
+/// # Safety
+///
+/// A call must always use the same type of state, and hold only one reference to it at a time.
+pub unsafe fn state_of_call<'a, T: Default>(fcinfo: pg_sys::FunctionCallInfo) -> &'a mut T {
+    // SAFETY: PostgreSQL passes an fcinfo with an flinfo. Its fn_extra belongs to the function and lives as long as
+    // fn_mcxt. The caller promises the rest.
+    unsafe {
+        let flinfo = &mut *(*fcinfo).flinfo;
+        if flinfo.fn_extra.is_null() {
+            let mut memory = PgMemoryContexts::For(flinfo.fn_mcxt);
+            flinfo.fn_extra = memory.leak_and_drop_on_delete(T::default()).cast();
+        }
+        &mut *flinfo.fn_extra.cast()
+    }
+}
+
+/// `storage/bufpage.h`: `PageXLogRecPtrGet`. On a page the upper half comes first, on machines of either byte order.
+#[cfg(not(feature = "pg19"))]
+fn PageXLogRecPtrGet(stored: pg_sys::PageXLogRecPtr) -> XLogRecPtr {
+    (stored.xlogid as u64) << 32 | stored.xrecoff as u64
+}
+
+/// `storage/bufpage.h`: `PageXLogRecPtrGet`. In 19 it is one number, with the same halves in the same order.
+#[cfg(feature = "pg19")]
+fn PageXLogRecPtrGet(stored: pg_sys::PageXLogRecPtr) -> XLogRecPtr {
+    if cfg!(target_endian = "big") { stored.lsn } else { stored.lsn.rotate_left(32) }
+}
+
+/// `storage/bufpage.h`: `PageXLogRecPtrSet`
+#[cfg(not(feature = "pg19"))]
+fn PageXLogRecPtrSet(lsn: XLogRecPtr) -> pg_sys::PageXLogRecPtr {
+    pg_sys::PageXLogRecPtr { xlogid: (lsn >> 32) as u32, xrecoff: lsn as u32 }
+}
+
+/// `storage/bufpage.h`: `PageXLogRecPtrSet`
+#[cfg(feature = "pg19")]
+fn PageXLogRecPtrSet(lsn: XLogRecPtr) -> pg_sys::PageXLogRecPtr {
+    pg_sys::PageXLogRecPtr { lsn: if cfg!(target_endian = "big") { lsn } else { lsn.rotate_left(32) } }
+}
+
+/// `storage/bufpage.h`: `PageGetLSN`
+pub unsafe fn PageGetLSN(page: pg_sys::Page) -> XLogRecPtr {
+    // SAFETY: the caller passes the page of a pinned, locked buffer, which begins with the header.
+    PageXLogRecPtrGet(unsafe { (*page.cast::<pg_sys::PageHeaderData>()).pd_lsn })
+}
+
+/// `storage/bufpage.h`: `PageSetLSN`
+pub unsafe fn PageSetLSN(page: pg_sys::Page, lsn: XLogRecPtr) {
+    // SAFETY: as for PageGetLSN, with the buffer locked exclusively.
+    unsafe { (*page.cast::<pg_sys::PageHeaderData>()).pd_lsn = PageXLogRecPtrSet(lsn) }
+}
+
+/// The only tuple of a sequence's page, and its length; `None` if the page lacks a sequence's magic number or the tuple
+/// is not within the page. See `fill_seq_with_data` and `read_seq_tuple` in `commands/sequence.c`.
+#[inline(always)]
+pub unsafe fn sequence_tuple(page: pg_sys::Page) -> Option<(pg_sys::HeapTupleHeader, u32)> {
+    // The page ends with the special area: a magic number, aligned. The tuple has no NULLs.
+    const SPECIAL: usize = pg_sys::BLCKSZ as usize - 8;
+    const DATA: usize = size_of::<pg_sys::HeapTupleHeaderData>();
+    const LEN: usize = DATA + std::mem::offset_of!(FormData_pg_sequence_data, is_called) + 1;
+    const SIZE: usize = DATA + size_of::<FormData_pg_sequence_data>();
+    // SAFETY: the caller passes the page of a pinned, locked buffer. The page may be damaged, so every offset is
+    // checked against its 8 kB before it is used.
+    unsafe {
+        let header = &*page.cast::<pg_sys::PageHeaderData>();
+        if header.pd_special as usize != SPECIAL || page.add(SPECIAL).cast::<u32>().read() != SEQ_MAGIC {
+            return None;
+        }
+        // PageGetItemId(page, FirstOffsetNumber). After every header there is room for a line pointer.
+        let item = *header.pd_linp.as_ptr();
+        let offset = item.lp_off() as usize;
+        if !offset.is_multiple_of(8) || offset + SIZE > SPECIAL || item.lp_len() as usize != LEN {
+            return None;
+        }
+        let tuple: pg_sys::HeapTupleHeader = page.add(offset).cast();
+        ((*tuple).t_hoff as usize == DATA).then_some((tuple, LEN as u32))
+    }
+}
+
+/// `access/htup_details.h`: `GETSTRUCT`, for a tuple on a sequence's page.
+pub unsafe fn sequence_data(tuple: pg_sys::HeapTupleHeader) -> *mut FormData_pg_sequence_data {
+    // SAFETY: the caller passes a result of `sequence_tuple`. The data starts at t_hoff, aligned to 8 bytes.
+    unsafe { tuple.cast::<c_char>().add((*tuple).t_hoff as usize).cast() }
+}
+
+/// `miscadmin.h`: `START_CRIT_SECTION()`
+pub unsafe fn START_CRIT_SECTION() {
+    // SAFETY: a counter of this backend, which has one thread.
+    unsafe { pg_sys::CritSectionCount += 1 }
+}
+
+/// `miscadmin.h`: `END_CRIT_SECTION()`
+pub unsafe fn END_CRIT_SECTION() {
+    // SAFETY: as above. Every call follows a START_CRIT_SECTION.
+    unsafe { pg_sys::CritSectionCount -= 1 }
+}
+
+/// `access/xact.h`: `SyncCommitLevel`, what a commit waits for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CommitLevel(c_int);
+
+impl CommitLevel {
+    /// Nothing.
+    pub const OFF: CommitLevel = CommitLevel(pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_OFF as c_int);
+    /// This server's disk.
+    const LOCAL: CommitLevel = CommitLevel(pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_LOCAL_FLUSH as c_int);
+    /// The standbys, until they have replayed it.
+    const REMOTE_APPLY: CommitLevel =
+        CommitLevel(pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_REMOTE_APPLY as c_int);
+    /// The number of levels.
+    pub const COUNT: usize = Self::REMOTE_APPLY.index() + 1;
+
+    /// The level as a number from 0.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    pub fn waits_for_standbys(self) -> bool {
+        self > CommitLevel::LOCAL
+    }
+}
+
+/// The level that a commit would wait for now: `synchronous_commit`, limited to the local disk without synchronous
+/// standbys. See `replication/syncrep.h` and `syncrep.c`: `SyncRepRequested() && SyncStandbysDefined()`.
+pub unsafe fn commit_level() -> CommitLevel {
+    // SAFETY: reads settings.
+    unsafe { CommitLevel(pg_sys::synchronous_commit).min(highest_commit_level()) }
+}
+
+/// The highest level that a commit could wait for.
+pub unsafe fn highest_commit_level() -> CommitLevel {
+    // SAFETY: reads settings. The string is NULL or ends with a zero byte.
+    unsafe {
+        let standbys = pg_sys::SyncRepStandbyNames;
+        let has_standbys = pg_sys::max_wal_senders > 0 && !standbys.is_null() && *standbys != 0;
+        if has_standbys { CommitLevel::REMOTE_APPLY } else { CommitLevel::LOCAL }
+    }
+}
+
+/// Whether this transaction has an id, and so will write a record when it commits.
+pub unsafe fn has_transaction_id() -> bool {
+    // SAFETY: reads a variable of the backend.
+    unsafe { GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
+}
+
+/// An unpredictable random number.
+pub fn random_i32() -> i32 {
+    let mut bytes = [0; size_of::<i32>()];
+    // SAFETY: fills the given number of bytes.
+    let is_random = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
+    assert!(is_random, "the system has random numbers");
+    i32::from_ne_bytes(bytes)
+}
+
+/// Makes the commit of this transaction wait for all WAL up to `lsn`, as if the transaction had written it.
+/// `access/parallel.c` does the same for the WAL of parallel workers.
+pub unsafe fn make_commit_wait_for(lsn: XLogRecPtr) {
+    // SAFETY: called in a transaction. With an id it writes a commit record, which waits.
+    unsafe {
+        GetTopTransactionId();
+        pg_sys::XactLastRecEnd = pg_sys::XactLastRecEnd.max(lsn);
+    }
+}
+
+/// `utils/wait_event.h`: sets this backend's wait event in pg_stat_activity.
+pub fn pgstat_report_wait_start(event: u32) {
+    // SAFETY: this points to a writable u32 throughout a backend's life.
+    unsafe { pg_sys::my_wait_event_info.write_volatile(event) }
+}
+
+/// `utils/wait_event.h`
+pub fn pgstat_report_wait_end() {
+    pgstat_report_wait_start(0);
+}
+
+/// Writes the tuple on the page to WAL, and sets the page's LSN to that of the record.
+///
+/// # Safety
+///
+/// Must be called in a critical section, with a sequence's buffer that is locked exclusively and marked dirty.
+pub unsafe fn log_sequence_tuple(
+    locator: RelFileLocator,
+    buffer: Buffer,
+    page: pg_sys::Page,
+    tuple: pg_sys::HeapTupleHeader,
+    tuple_len: u32,
+) {
+    // SAFETY: the record is as seq_redo expects it: the buffer to initialize, the locator, the tuple. Both pieces of
+    // data live until XLogInsert has copied them.
+    unsafe {
+        let header = xl_seq_rec { locator };
+        XLogBeginInsert();
+        XLogRegisterBuffer(0, buffer, pg_sys::REGBUF_WILL_INIT as u8);
+        XLogRegisterData((&raw const header).cast(), size_of::<xl_seq_rec>() as u32);
+        XLogRegisterData(tuple.cast(), tuple_len);
+        let end = XLogInsert(pg_sys::RmgrIds::RM_SEQ_ID as pg_sys::RmgrId, XLOG_SEQ_LOG);
+        PageSetLSN(page, end);
+    }
+}
+
+/// Whether the role has one of these privileges on the relation.
+pub unsafe fn may(relid: Oid, role: Oid, mode: pg_sys::AclMode) -> bool {
+    // SAFETY: a catalog lookup.
+    unsafe { pg_class_aclcheck(relid, role, mode) == pg_sys::AclResult::ACLCHECK_OK }
+}
+
+/// Whether Citus is installed in this database. If it is, its catalog of distributed objects exists in pg_catalog,
+/// where no other relation gets created by accident.
+pub fn has_citus() -> bool {
+    // SAFETY: a lookup in a syscache whose keys are a name and a schema.
+    unsafe {
+        let (name, none) = (Datum::from(c"pg_dist_object".as_ptr()), Datum::null());
+        let schema = Oid::from(pg_sys::PG_CATALOG_NAMESPACE).into();
+        SearchSysCacheExists(pg_sys::SysCacheIdentifier::RELNAMENSP as c_int, name, schema, none, none)
+    }
+}
+
+/// Whether this transaction created the relation. Then no other session has seen it yet.
+pub fn is_new(relid: Oid) -> bool {
+    // SAFETY: reads the descriptor of an open relation, which the caller has locked.
+    unsafe {
+        let relation = pg_sys::relation_open(relid, NoLock);
+        let is_new = (*relation).rd_createSubid != InvalidSubTransactionId;
+        pg_sys::relation_close(relation, NoLock);
+        is_new
+    }
+}
+
+/// Runs `f` while this session holds a lock that belongs to a relation and conflicts only with itself.
+pub fn with_lock_beside<T>(relid: Oid, f: impl FnOnce() -> T) -> T {
+    const BESIDE: u16 = 1;
+    let mode = pg_sys::ExclusiveLock as pg_sys::LOCKMODE;
+    // SAFETY: an error releases the lock, too. Locks on relations themselves have other tags.
+    unsafe {
+        pg_sys::LockDatabaseObject(pg_sys::RelationRelationId, relid, BESIDE, mode);
+        let result = f();
+        pg_sys::UnlockDatabaseObject(pg_sys::RelationRelationId, relid, BESIDE, mode);
+        result
+    }
+}
+
+/// Runs `f` with a snapshot taken now, in place of the transaction's.
+pub fn with_latest_snapshot<T>(f: impl FnOnce() -> T) -> T {
+    // SAFETY: the snapshot that is pushed is popped. An error pops it with its transaction or subtransaction.
+    unsafe {
+        pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
+        let result = f();
+        pg_sys::PopActiveSnapshot();
+        result
+    }
+}
+
+/// Removes the row of that OID from this backend's syscache. PostgreSQL loads it again on the next lookup. It does the
+/// same itself when another backend announces a change.
+pub unsafe fn drop_from_syscache(cache: pg_sys::SysCacheIdentifier::Type, oid: Oid) {
+    // SAFETY: the only key of the cache is an OID. An entry in use stays until it is released.
+    unsafe {
+        let none = pg_sys::Datum::null();
+        SysCacheInvalidate(
+            cache as c_int,
+            GetSysCacheHashValue(cache as c_int, oid.into(), none, none, none),
+        );
+    }
+}
+
+/// The row of a sequence in `pg_sequence`; `None` if there is none.
+pub unsafe fn pg_sequence_row(relid: Oid) -> Option<FormData_pg_sequence> {
+    // SAFETY: a syscache tuple is valid until it is released. Its data starts at t_hoff and has this layout.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::SEQRELID as c_int;
+        let tuple = SearchSysCache1(cache, relid.into());
+        if tuple.is_null() {
+            return None;
+        }
+        let row = *pg_sys::GETSTRUCT(tuple).cast::<FormData_pg_sequence>();
+        ReleaseSysCache(tuple);
+        Some(row)
+    }
+}

@@ -1,0 +1,192 @@
+//! Whether a sequence may be used now, here, by this role.
+
+use crate::error::Unfit;
+use crate::pg::invalidation;
+use crate::pg::names;
+use crate::pg::sys::{self, NoLock, RowExclusiveLock, guarded};
+use crate::sequence::cache::{self, CachedSequence, Permit, Placement, SequenceInfo, Validity};
+use crate::sequence::refusal::Refusal;
+use crate::sequence::{Clock, CopyPolicy, copy, read};
+use instagram_id_core::epoch::US_PER_MS;
+use instagram_id_core::hlc::{self, Next, VALUE_MAX};
+use pgrx::pg_sys::{self, Oid};
+
+/// Locks the sequence against being dropped or altered, once a transaction.
+///
+/// # Safety
+///
+/// Inside [`sys::guarded`], in a transaction.
+pub unsafe fn lock_for_transaction(sequence: Oid, cached: &mut CachedSequence) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let transaction = sys::local_transaction_id();
+        if cached.locked_in != transaction {
+            sys::LockRelationForTransaction(sequence, RowExclusiveLock);
+            cached.locked_in = transaction;
+        }
+    }
+}
+
+/// Whether the sequence may be written now, on this node, by this role.
+///
+/// # Safety
+///
+/// Inside [`sys::guarded`], with the sequence locked.
+pub unsafe fn check(
+    sequence: Oid,
+    policy: CopyPolicy,
+    cached: &mut CachedSequence,
+) -> Result<SequenceInfo, Refusal> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let info = look_up(sequence, cached)?;
+        if pg_sys::XactReadOnly && !info.is_local_temp {
+            return Err(Refusal::ReadOnly);
+        }
+        if sys::IsInParallelMode() {
+            return Err(Refusal::Parallel);
+        }
+        if info.placement.is_elsewhere() && policy.needs_placement() {
+            return Err(Refusal::NotPlacedHere);
+        }
+        if info.placement.is_of_schema() && policy == CopyPolicy::EveryNode {
+            return Err(Refusal::ServesShard);
+        }
+        Ok(info)
+    }
+}
+
+/// Whether ids can be generated from this sequence, by this role; from the cache as long as nothing has changed.
+unsafe fn look_up(sequence: Oid, cached: &mut CachedSequence) -> Result<SequenceInfo, Refusal> {
+    // SAFETY: as for `check`; an open relation has its pg_class row.
+    unsafe {
+        let now = Validity { count: invalidation::count(), role: sys::GetUserId(), transaction: 0 };
+        if let Some((valid, info)) = cached.checked
+            && (valid == now || valid == Validity { transaction: cached.locked_in, ..now })
+        {
+            return Ok(info);
+        }
+        cached.has_filled_caches = true;
+        let relation = sys::try_relation_open(sequence, NoLock);
+        if relation.is_null() {
+            return Err(Refusal::Missing);
+        }
+        let is_sequence = (*(*relation).rd_rel).relkind as u8 == pg_sys::RELKIND_SEQUENCE;
+        let mut info = SequenceInfo {
+            locator: sys::rd_locator(relation),
+            min_value: 0,
+            needs_wal: sys::RelationNeedsWAL(relation),
+            is_local_temp: (*relation).rd_islocaltemp,
+            placement: Placement::Local,
+            has_range_of_node: false,
+        };
+        sys::relation_close(relation, NoLock);
+        if !is_sequence {
+            return Err(Refusal::NotSequence);
+        }
+        let either = (pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) as pg_sys::AclMode;
+        if !sys::may(sequence, now.role, either) {
+            return Err(Refusal::NoRight { update: false });
+        }
+        let update = pg_sys::ACL_UPDATE as pg_sys::AclMode;
+        let permit = if info.is_local_temp || sys::may(sequence, now.role, update) {
+            Permit::Any
+        } else {
+            cache::permit(sequence)
+        };
+        let Some(options) = sys::pg_sequence_row(sequence) else {
+            return Err(Refusal::Missing);
+        };
+        // Only a cluster has copies.
+        if !info.is_local_temp && sys::has_citus() {
+            let Some(placement) = cache::placement(sequence) else {
+                // The look-up is a query, which parallel mode does not allow.
+                let in_parallel = sys::IsInParallelMode();
+                return Err(if in_parallel { Refusal::Parallel } else { Refusal::PlacementUnknown });
+            };
+            info.placement = placement;
+            if let Placement::Copy { group, .. } = placement {
+                let range = group_of_range(options.seqmin, options.seqmax);
+                if let Some(of) = range.filter(|of| *of != group) {
+                    return Err(Refusal::CopyOfAnotherGroup(of));
+                }
+                info.has_range_of_node = range.is_some();
+            }
+        }
+        let unfit = unfit(&options, info.has_range_of_node);
+        if unfit != Unfit::default() {
+            return Err(Refusal::Unfit(unfit));
+        }
+        info.min_value = if info.has_range_of_node { 0 } else { options.seqmin };
+        // A sequence without WAL in this transaction may have it in the next.
+        let transaction = if info.needs_wal { 0 } else { cached.locked_in };
+        cached.checked = Some((Validity { transaction, ..now }, info));
+        cached.permit = permit;
+        Ok(info)
+    }
+}
+
+/// Why ids could not be generated from a sequence of which nothing but its page and its options counts; `None` where they
+/// could, or where this role cannot see the page.
+pub fn inspect(clock: Clock) -> Option<Refusal> {
+    // SAFETY: as for `read::state`.
+    let options = unsafe { guarded(|| sys::pg_sequence_row(clock.sequence)) }?;
+    let has_range_of_node = group_of_range(options.seqmin, options.seqmax).is_some();
+    let unfit = unfit(&options, has_range_of_node);
+    if unfit != Unfit::default() {
+        return Some(Refusal::Unfit(unfit));
+    }
+    let state = read::state(clock.sequence)?;
+    // A copy that is closed for another node is opened by the next id.
+    if copy::is_closed(state.last_value) || has_range_of_node {
+        return None;
+    }
+    let now_ms = clock.epoch.elapsed_us(names::now()).div_euclid(US_PER_MS);
+    match hlc::next(state, now_ms, 1, None) {
+        Next::Take(run) if run.first < options.seqmin => {
+            Some(Refusal::Unfit(Unfit { min: Some(options.seqmin), ..Unfit::default() }))
+        }
+        Next::Exhausted => {
+            Some(Refusal::Exhausted { last_value: state.last_value, min_value: options.seqmin })
+        }
+        Next::ClockBeforeEpoch => Some(Refusal::ClockBeforeEpoch),
+        Next::ClockPastField => Some(Refusal::ClockPastField),
+        Next::Take(_) | Next::Wait { .. } => None,
+    }
+}
+
+/// The options that keep a sequence from being a clock. MINVALUE is checked with every value, since the clock moves.
+fn unfit(options: &sys::FormData_pg_sequence, has_range_of_node: bool) -> Unfit {
+    Unfit {
+        not_bigint: options.seqtypid != pg_sys::INT8OID,
+        increment: (options.seqincrement != 1).then_some(options.seqincrement),
+        max: (options.seqmax < VALUE_MAX && !has_range_of_node).then_some(options.seqmax),
+        min: None,
+        cycle: options.seqcycle != 0,
+    }
+}
+
+/// The group of the node to which Citus gives this range of a sequence's values; see `AlterSequenceMinMax` in its
+/// `worker_data_fetch_protocol.c`.
+pub fn group_of_range(min: i64, max: i64) -> Option<i32> {
+    const BITS: u32 = 48;
+    let group = min >> BITS;
+    let is_range = group > 0 && min == (group << BITS) + 1 && max == min + (1 << BITS);
+    is_range.then_some(group as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_nodes_are_recognized() {
+        assert_eq!(group_of_range((1 << 48) + 1, (2 << 48) + 1), Some(1));
+        assert_eq!(group_of_range((7 << 48) + 1, (8 << 48) + 1), Some(7));
+        assert_eq!(group_of_range(1, i64::MAX), None);
+        assert_eq!(group_of_range(1, (1 << 48) + 1), None); // a sequence of the user's own
+        assert_eq!(group_of_range((1 << 48) + 1, i64::MAX), None);
+        assert_eq!(group_of_range((1 << 48) + 2, (2 << 48) + 2), None);
+        assert_eq!(group_of_range(i64::MIN, i64::MAX), None);
+    }
+}

@@ -1,0 +1,249 @@
+//! The tuple of a sequence, as far as it records whether the sequence is open or closed.
+//!
+//! A sequence may have copies, one on each node of a cluster. At most one of them is *open*: ids are generated from it. A
+//! closed copy keeps, in its own tuple, the value that it would go on with, the node that took it over last, and how far an
+//! attempt to open it has come. So this state is logged with the page, and is part of a dump and of `pg_upgrade`.
+
+use crate::pg::sys;
+use instagram_id_core::hlc::VALUE_MAX;
+
+/// The record of a copy of a sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyState {
+    /// Greater than every value that it has issued.
+    pub next_value: i64,
+    pub last_owner: LastOwner,
+}
+
+/// The node that took a copy over last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LastOwner {
+    Nobody,
+    /// The node of this group, 0 to [`LastOwner::GROUP_MAX`].
+    Node(i32),
+    /// There was one, but its record was overwritten: by `nextval`, or by the `setval` of a dump or of `pg_upgrade`.
+    Unknown,
+}
+
+impl LastOwner {
+    const GROUP_MAX: i32 = (1 << 30) - 3;
+
+    /// The node of a group, if the group fits into the record.
+    pub fn node(group: i32) -> Option<LastOwner> {
+        (0..=LastOwner::GROUP_MAX).contains(&group).then_some(LastOwner::Node(group))
+    }
+
+    /// As a column of a result: NULL for nobody, -1 for unknown.
+    pub fn to_column(self) -> Option<i32> {
+        match self {
+            LastOwner::Nobody => None,
+            LastOwner::Node(group) => Some(group),
+            LastOwner::Unknown => Some(-1),
+        }
+    }
+
+    pub fn of_column(column: Option<i32>) -> Option<LastOwner> {
+        match column {
+            None => Some(LastOwner::Nobody),
+            Some(-1) => Some(LastOwner::Unknown),
+            Some(group) => LastOwner::node(group),
+        }
+    }
+}
+
+/// The number of one node's attempt to open its copy, 0 to [`Attempt::MAX`], drawn at random. It distinguishes the steps
+/// of this attempt from those of another one, and from messages that arrive late.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attempt(i32);
+
+impl Attempt {
+    const BITS: u32 = 30;
+    pub const MAX: i32 = (1 << Self::BITS) - 1;
+
+    pub fn new(number: i32) -> Option<Attempt> {
+        (0..=Attempt::MAX).contains(&number).then_some(Attempt(number))
+    }
+
+    pub fn random() -> Attempt {
+        Attempt(sys::random_i32() & Attempt::MAX)
+    }
+
+    pub fn number(self) -> i32 {
+        self.0
+    }
+}
+
+/// The `last_value` of a closed copy is this plus the value that it would go on with. No id has such a value: `nextval`,
+/// which knows nothing of closed copies, cannot open one for `next_id`.
+const CLOSED: i64 = 1 << 61;
+
+/// The `last_value` of a copy that is closed and would go on with `next_value`.
+pub fn closed_last_value(next_value: i64) -> i64 {
+    CLOSED + next_value.clamp(0, VALUE_MAX + 1)
+}
+
+/// The value that a closed copy would go on with; `None` for an open copy, and for one that 0.3.0 has closed.
+pub fn closed_next_value(last_value: i64) -> Option<i64> {
+    // nextval() may have been called on it, at most as often as there are values.
+    (CLOSED..CLOSED + 2 * VALUE_MAX).contains(&last_value).then(|| last_value - CLOSED)
+}
+
+/// Whether a copy with this `last_value` is closed.
+pub fn is_closed(last_value: i64) -> bool {
+    closed_next_value(last_value).is_some()
+}
+
+/// The content of `log_cnt` in a closed copy, which PostgreSQL ignores as long as `is_called` is false. It is 0 where the copy
+/// is as Citus has created it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mark {
+    pub last_owner: LastOwner,
+    pub stage: Stage,
+}
+
+/// How far the opening of a copy has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    Closed,
+    /// Closed for an attempt of another node, which has not recorded itself as the owner yet.
+    ClosedFor(Attempt),
+    /// This node is about to open it.
+    Opening(Attempt),
+}
+
+impl Mark {
+    /// Set in every mark. Those of 0.3.0 are smaller.
+    const FLAG: i64 = 1 << 62;
+    const OWNER_SHIFT: u32 = 2 + Attempt::BITS;
+
+    pub fn to_log_cnt(self) -> i64 {
+        let (stage, attempt) = match self.stage {
+            Stage::Closed => (0, 0),
+            Stage::Opening(Attempt(number)) => (1, number),
+            Stage::ClosedFor(Attempt(number)) => (2, number),
+        };
+        let owner = match self.last_owner {
+            LastOwner::Nobody => 0,
+            LastOwner::Unknown => 1,
+            LastOwner::Node(group) => i64::from(group) + 2,
+        };
+        Mark::FLAG | owner << Mark::OWNER_SHIFT | i64::from(attempt) << 2 | stage
+    }
+
+    /// The mark of a closed copy; `None` where it is as Citus has created it.
+    pub fn of_log_cnt(log_cnt: i64) -> Option<Mark> {
+        if log_cnt & Mark::FLAG == 0 {
+            // 0.3.0 wrote 2 for nobody, 2 more for each group, and an odd number while opening.
+            let group = i32::try_from((log_cnt - 2) / 2 - 1).ok();
+            let last_owner = group.and_then(LastOwner::node).unwrap_or(LastOwner::Nobody);
+            return (log_cnt != 0).then_some(Mark { last_owner, stage: Stage::Closed });
+        }
+        let last_owner = match (log_cnt & !Mark::FLAG) >> Mark::OWNER_SHIFT {
+            0 => LastOwner::Nobody,
+            1 => LastOwner::Unknown,
+            group => LastOwner::Node((group - 2) as i32),
+        };
+        let attempt = Attempt((log_cnt >> 2) as i32 & Attempt::MAX);
+        let stage = match log_cnt & 3 {
+            1 => Stage::Opening(attempt),
+            2 => Stage::ClosedFor(attempt),
+            _ => Stage::Closed,
+        };
+        Some(Mark { last_owner, stage })
+    }
+
+    /// The mark in this tuple. A mark of 0.3.0 beside a value of a later version was written by a session that still runs
+    /// that library; it has overwritten the owner, so it does not count.
+    pub fn of_tuple(data: sys::FormData_pg_sequence_data) -> Option<Mark> {
+        let is_overwritten =
+            data.is_called != 0 || data.log_cnt & Mark::FLAG == 0 && is_closed(data.last_value);
+        if is_overwritten { None } else { Mark::of_log_cnt(data.log_cnt) }
+    }
+}
+
+impl CopyState {
+    /// The record of a copy, closed or not. The start value of a sequence that was never called is not counted: Citus gives
+    /// the copies of group 2 and above start values that would be years ahead of the clock.
+    pub fn of_tuple(data: sys::FormData_pg_sequence_data) -> CopyState {
+        let is_called = data.is_called != 0;
+        match (closed_next_value(data.last_value), Mark::of_tuple(data)) {
+            (next, Some(mark)) => {
+                CopyState { next_value: next.unwrap_or(data.last_value), last_owner: mark.last_owner }
+            }
+            (Some(next), None) => {
+                CopyState { next_value: next + i64::from(is_called), last_owner: LastOwner::Unknown }
+            }
+            (None, None) if is_called => {
+                CopyState { next_value: data.last_value.saturating_add(1), last_owner: LastOwner::Nobody }
+            }
+            (None, None) => CopyState { next_value: 0, last_owner: LastOwner::Nobody },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_read_as_they_were_written() {
+        let attempts = [Attempt(0), Attempt(1), Attempt(Attempt::MAX)];
+        let stages = attempts
+            .into_iter()
+            .flat_map(|attempt| [Stage::Closed, Stage::ClosedFor(attempt), Stage::Opening(attempt)]);
+        let owners = [0, 1, LastOwner::GROUP_MAX].map(LastOwner::Node);
+        for stage in stages {
+            for last_owner in owners.into_iter().chain([LastOwner::Nobody, LastOwner::Unknown]) {
+                let mark = Mark { last_owner, stage };
+                assert!(mark.to_log_cnt() > 0);
+                assert_eq!(Mark::of_log_cnt(mark.to_log_cnt()), Some(mark));
+                assert_eq!(LastOwner::of_column(last_owner.to_column()), Some(last_owner));
+            }
+        }
+        assert_eq!(Mark::of_log_cnt(0), None);
+        assert_eq!(
+            [-2, LastOwner::GROUP_MAX + 1].map(|group| LastOwner::of_column(Some(group))),
+            [None, None]
+        );
+    }
+
+    #[test]
+    fn marks_of_0_3_0_are_read() {
+        let old = |group: i64, opening: i64| 2 + 2 * (group + 1) + opening;
+        for opening in [0, 1] {
+            for (group, last_owner) in
+                [(-1, LastOwner::Nobody), (0, LastOwner::Node(0)), (7, LastOwner::Node(7))]
+            {
+                let mark = Mark { last_owner, stage: Stage::Closed };
+                assert_eq!(Mark::of_log_cnt(old(group, opening)), Some(mark));
+            }
+        }
+    }
+
+    #[test]
+    fn closed_copies_record_what_they_were_closed_with() {
+        for next in [0, 1, 5000, VALUE_MAX, VALUE_MAX + 1] {
+            assert_eq!(closed_next_value(closed_last_value(next)), Some(next));
+        }
+        assert_eq!(
+            [i64::MIN, i64::MAX].map(|next| closed_next_value(closed_last_value(next))),
+            [Some(0), Some(VALUE_MAX + 1)]
+        );
+        assert_eq!([0, 1, VALUE_MAX, VALUE_MAX + 1, CLOSED - 1, i64::MAX].map(closed_next_value), [None; 6]);
+        let state = |last_value, log_cnt, is_called| {
+            CopyState::of_tuple(sys::FormData_pg_sequence_data { last_value, log_cnt, is_called })
+        };
+        let expected = |next_value, last_owner| CopyState { next_value, last_owner };
+        let node = LastOwner::Node(3);
+        let mark = Mark { last_owner: node, stage: Stage::Closed }.to_log_cnt();
+        assert_eq!(state(closed_last_value(7), mark, 0), expected(7, node));
+        // As Citus has created it; open.
+        assert_eq!(state((3 << 48) + 1, 0, 0), expected(0, LastOwner::Nobody));
+        assert_eq!(state(7, 32, 1), expected(8, LastOwner::Nobody));
+        // Called by nextval(); from a dump; written by a session with 0.3.0 since; of 0.3.0.
+        assert_eq!(state(closed_last_value(7), 32, 1), expected(8, LastOwner::Unknown));
+        assert_eq!(state(closed_last_value(7), 0, 0), expected(7, LastOwner::Unknown));
+        assert_eq!(state(closed_last_value(7), 3, 0), expected(7, LastOwner::Unknown));
+        assert_eq!(state(7, 10, 0), expected(7, node));
+    }
+}

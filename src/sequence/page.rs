@@ -1,0 +1,403 @@
+//! A sequence's one page, locked: apply the clock, close, open, write WAL.
+
+use crate::error::Unfit;
+use crate::pg::sys::{self, NoLock};
+use crate::pg::transaction::FlushedRecord;
+use crate::sequence::CopyPolicy;
+use crate::sequence::cache::{CachedSequence, SequenceInfo};
+use crate::sequence::copy::{self, Attempt, CopyState, LastOwner, Mark, Stage};
+use crate::sequence::refusal::Refusal;
+use instagram_id_core::epoch::{Epoch, US_PER_MS};
+use instagram_id_core::hlc::{self, Next, Run, State, VALUE_MAX};
+use pgrx::pg_sys::{self, Oid, XLogRecPtr};
+
+/// The outcome of a visit to take values.
+#[derive(Clone, Copy)]
+pub enum Outcome {
+    Taken {
+        run: Run,
+        /// Milliseconds that the first of them is ahead of the clock.
+        ahead_ms: i64,
+    },
+    Wait(Wait),
+    /// While this session waited for the lock something changed: the shard may have another sequence by now.
+    LookAgain,
+}
+
+/// Ticks of the clock to wait for. A wait pays for leaving the state in which the page was seen.
+#[derive(Clone, Copy)]
+pub struct Wait {
+    state: State,
+    /// The page's position in WAL. It distinguishes a state that has stayed from one that setval() has brought back: the
+    /// values issued in between may be of the very millisecond that the wait was for.
+    lsn: XLogRecPtr,
+    /// Microseconds from the epoch to the time at which the page was seen.
+    pub clock_us: i64,
+    /// Milliseconds to wait from there.
+    pub ticks: i64,
+}
+
+/// A sequence's one page, pinned and locked exclusively.
+///
+/// It has no destructor, since an error leaves by `longjmp`; the abort of the transaction releases the page then.
+#[derive(Clone, Copy)]
+pub struct SequencePage<'a> {
+    info: &'a SequenceInfo,
+    buffer: pg_sys::Buffer,
+    page: pg_sys::Page,
+    tuple: pg_sys::HeapTupleHeader,
+    tuple_len: u32,
+}
+
+/// The methods are unsafe: they are called inside [`sys::guarded`], the page stays locked until `unlock`, and none is called
+/// after that.
+impl<'a> SequencePage<'a> {
+    /// Pins and locks the page, in the buffer where it last was if it still is there.
+    #[inline(always)]
+    pub unsafe fn lock(
+        sequence: Oid,
+        info: &'a SequenceInfo,
+        cached: &mut CachedSequence,
+    ) -> Result<SequencePage<'a>, Refusal> {
+        // SAFETY: a sequence has block 0, and on it one tuple; a pinned buffer's page stays in place.
+        unsafe {
+            const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
+            let is_recent = cached.buffer != pg_sys::InvalidBuffer as pg_sys::Buffer
+                && sys::ReadRecentBuffer(info.locator, MAIN, 0, cached.buffer);
+            if !is_recent {
+                cached.has_filled_caches = true;
+                let relation = sys::relation_open(sequence, NoLock);
+                cached.buffer = sys::ReadBuffer(relation, 0);
+                sys::relation_close(relation, NoLock);
+            }
+            let buffer = cached.buffer;
+            lock_exclusively(buffer);
+            let page = pg_sys::BufferGetPage(buffer);
+            let Some((tuple, tuple_len)) = sys::sequence_tuple(page) else {
+                sys::UnlockReleaseBuffer(buffer);
+                return Err(Refusal::BadMagic);
+            };
+            Ok(SequencePage { info, buffer, page, tuple, tuple_len })
+        }
+    }
+
+    /// Releases the page, and returns its position in WAL.
+    #[inline(always)]
+    pub unsafe fn unlock(self) -> XLogRecPtr {
+        // SAFETY: locked and pinned by `lock`.
+        unsafe {
+            let lsn = sys::PageGetLSN(self.page);
+            sys::UnlockReleaseBuffer(self.buffer);
+            lsn
+        }
+    }
+
+    /// Takes at most `want` values, at least one, by the rule of the clock.
+    ///
+    /// The caller arrived when the clock was at `arrived_us`, in microseconds from the epoch. Where that is not enough for a
+    /// value the clock is read again: a wait must count from a time at which the page was seen as it is now. Values issued
+    /// before someone set the sequence back are of no later millisecond than the lead allows.
+    #[inline(always)]
+    pub unsafe fn take(
+        self,
+        epoch: Epoch,
+        policy: CopyPolicy,
+        arrived_us: i64,
+        want: i64,
+        waited_on: Option<Wait>,
+        cached: &mut CachedSequence,
+    ) -> Result<Outcome, Refusal> {
+        // SAFETY: the page is locked.
+        unsafe {
+            let data = self.data();
+            let mut state = State { last_value: data.last_value, is_called: data.is_called != 0 };
+            if !state.is_called {
+                if policy.needs_open() && self.is_closed(data) {
+                    return Err(Refusal::Closed);
+                }
+                if data.log_cnt != 0 || copy::is_closed(data.last_value) {
+                    return Err(Refusal::ServesShard);
+                }
+                if self.info.has_range_of_node {
+                    state.last_value = 0;
+                }
+            }
+            let lsn = sys::PageGetLSN(self.page);
+            let waited_on = waited_on.filter(|wait| wait.lsn == lsn).map(|wait| wait.state);
+            let ask = |clock_us: i64| hlc::next(state, clock_us.div_euclid(US_PER_MS), want, waited_on);
+            let (mut clock_us, mut next) = (arrived_us, ask(arrived_us));
+            let min = self.info.min_value;
+            if !matches!(next, Next::Take(run) if run.first >= min) {
+                clock_us = elapsed_us(epoch);
+                next = ask(clock_us);
+            }
+            let now_ms = clock_us.div_euclid(US_PER_MS);
+            let run = match next {
+                Next::Take(run) => run,
+                Next::Wait { ticks } => return Ok(Outcome::Wait(Wait { state, lsn, clock_us, ticks })),
+                Next::Exhausted if copy::is_closed(state.last_value) => {
+                    return Err(if policy.needs_open() { Refusal::Closed } else { Refusal::ServesShard });
+                }
+                Next::Exhausted => {
+                    let (last_value, min_value) = (state.last_value, self.info.min_value);
+                    return Err(Refusal::Exhausted { last_value, min_value });
+                }
+                Next::ClockBeforeEpoch => return Err(Refusal::ClockBeforeEpoch),
+                Next::ClockPastField => return Err(Refusal::ClockPastField),
+            };
+            if run.first < min {
+                return Err(Refusal::Unfit(Unfit { min: Some(min), ..Unfit::default() }));
+            }
+            let must_record = !state.is_called || !self.is_covered_by_wal(cached);
+            let plan = hlc::durability(state.last_value, data.log_cnt, run.last(), now_ms, must_record);
+            self.step(run.last(), plan, cached);
+            Ok(Outcome::Taken { run, ahead_ms: hlc::ms_of(run.first) - now_ms })
+        }
+    }
+
+    /// Makes `value` the last one, unless the sequence has come that far; returns the last one then.
+    pub unsafe fn advance_to(
+        self,
+        epoch: Epoch,
+        value: i64,
+        cached: &mut CachedSequence,
+    ) -> Result<i64, Refusal> {
+        // SAFETY: the page is locked.
+        unsafe {
+            let data = self.data();
+            if self.is_closed(data) {
+                return Err(Refusal::Closed);
+            }
+            if data.is_called != 0 && data.last_value >= value {
+                return Ok(data.last_value);
+            }
+            let now_ms = elapsed_us(epoch).div_euclid(US_PER_MS);
+            self.step(value, hlc::durability(data.last_value, 0, value, now_ms, true), cached);
+            Ok(value)
+        }
+    }
+
+    /// Whether this copy must be opened first. The value of a closed copy tells so also in a session that has not heard of
+    /// the cluster yet.
+    fn is_closed(self, data: sys::FormData_pg_sequence_data) -> bool {
+        copy::is_closed(data.last_value)
+            || data.is_called == 0 && (self.info.placement.is_copy() || data.log_cnt != 0)
+    }
+
+    /// See [`crate::sequence::visit::begin_opening`].
+    pub unsafe fn begin_opening(
+        self,
+        attempt: Attempt,
+        cached: &mut CachedSequence,
+    ) -> Result<Option<CopyState>, Refusal> {
+        // SAFETY: the page is locked.
+        unsafe {
+            let data = self.data();
+            if !self.is_closed(data) {
+                return Ok(None);
+            }
+            let state = CopyState::of_tuple(data);
+            let mark = Mark { last_owner: state.last_owner, stage: Stage::Opening(attempt) };
+            self.write_closed(state.next_value, mark, cached);
+            Ok(Some(state))
+        }
+    }
+
+    /// See [`crate::sequence::visit::raise_floor`].
+    pub unsafe fn raise_floor(
+        self,
+        attempt: Attempt,
+        floor: i64,
+        cached: &mut CachedSequence,
+    ) -> Result<bool, Refusal> {
+        // SAFETY: the page is locked.
+        unsafe {
+            let data = self.data();
+            let Some(mark) = Mark::of_tuple(data).filter(|mark| mark.stage == Stage::Opening(attempt)) else {
+                return Ok(false);
+            };
+            self.write_closed(CopyState::of_tuple(data).next_value.max(floor), mark, cached);
+            self.flush();
+            Ok(true)
+        }
+    }
+
+    /// See [`crate::sequence::visit::open`].
+    pub unsafe fn open(
+        self,
+        epoch: Epoch,
+        attempt: Attempt,
+        cached: &mut CachedSequence,
+    ) -> Result<bool, Refusal> {
+        // SAFETY: the page is locked.
+        unsafe {
+            let data = self.data();
+            if Mark::of_tuple(data).is_none_or(|mark| mark.stage != Stage::Opening(attempt)) {
+                return Ok(false);
+            }
+            let now_ms = elapsed_us(epoch).div_euclid(US_PER_MS);
+            let floor = CopyState::of_tuple(data).next_value.min(VALUE_MAX);
+            self.step(floor, hlc::durability(data.last_value, 0, floor, now_ms, true), cached);
+            Ok(true)
+        }
+    }
+
+    /// See [`crate::sequence::visit::close`].
+    pub unsafe fn close(self, attempt: Attempt, cached: &mut CachedSequence) -> Result<CopyState, Refusal> {
+        // SAFETY: the page is locked.
+        unsafe {
+            let state = CopyState::of_tuple(self.data());
+            let mark = Mark { last_owner: state.last_owner, stage: Stage::ClosedFor(attempt) };
+            self.write_closed(state.next_value, mark, cached);
+            self.flush();
+            Ok(state)
+        }
+    }
+
+    /// See [`crate::sequence::visit::record_owner`].
+    pub unsafe fn record_owner(
+        self,
+        owner: LastOwner,
+        attempt: Attempt,
+        cached: &mut CachedSequence,
+    ) -> Result<bool, Refusal> {
+        // SAFETY: the page is locked.
+        unsafe {
+            let data = self.data();
+            if Mark::of_tuple(data).is_none_or(|mark| mark.stage != Stage::ClosedFor(attempt)) {
+                return Ok(false);
+            }
+            let mark = Mark { last_owner: owner, stage: Stage::Closed };
+            self.write_closed(CopyState::of_tuple(data).next_value, mark, cached);
+            self.flush();
+            Ok(true)
+        }
+    }
+
+    /// Flushes the record just written, at any `synchronous_commit`: a crash must not undo it.
+    unsafe fn flush(self) {
+        if self.info.needs_wal {
+            // SAFETY: the page has the position of that record.
+            unsafe { sys::XLogFlush(sys::PageGetLSN(self.page)) }
+        }
+    }
+
+    /// Closes this copy, or changes its mark. It would go on with `next_value`.
+    unsafe fn write_closed(self, next_value: i64, mark: Mark, cached: &mut CachedSequence) {
+        // SAFETY: in the order of `step`.
+        unsafe {
+            let data = sys::sequence_data(self.tuple);
+            if self.info.needs_wal {
+                sys::GetTopTransactionId();
+            }
+            sys::START_CRIT_SECTION();
+            sys::MarkBufferDirty(self.buffer);
+            *data = sys::FormData_pg_sequence_data {
+                last_value: copy::closed_last_value(next_value),
+                log_cnt: mark.to_log_cnt(),
+                is_called: 0,
+            };
+            if self.info.needs_wal {
+                self.log();
+            }
+            sys::END_CRIT_SECTION();
+            if self.info.needs_wal {
+                self.has_logged(cached);
+            }
+        }
+    }
+
+    /// Makes `new_value` the sequence's last one: first in WAL, ahead of it, then on the page.
+    #[inline(always)]
+    unsafe fn step(self, new_value: i64, plan: hlc::Durability, cached: &mut CachedSequence) {
+        // SAFETY: the order is that of nextval_internal. The transaction id is assigned before the critical section, where an
+        // error would be a panic; with it the commit waits for the record to be flushed. The buffer is dirty before the
+        // record is inserted, or a checkpoint could miss it. No one sees the logged values on the page, since it stays
+        // locked until the true ones are back.
+        unsafe {
+            let data = sys::sequence_data(self.tuple);
+            let record = plan.record.filter(|_| self.info.needs_wal);
+            if record.is_some() {
+                sys::GetTopTransactionId();
+            }
+            sys::START_CRIT_SECTION();
+            sys::MarkBufferDirty(self.buffer);
+            (*data).is_called = 1;
+            if let Some(logged_value) = record {
+                (*data).last_value = logged_value;
+                (*data).log_cnt = 0;
+                self.log();
+            }
+            (*data).last_value = new_value;
+            // Without WAL nothing is logged ahead; the sequence may get WAL later, with this page as it is.
+            (*data).log_cnt = if self.info.needs_wal { plan.log_cnt } else { 0 };
+            sys::END_CRIT_SECTION();
+            if record.is_some() {
+                self.has_logged(cached);
+            }
+        }
+    }
+
+    /// Writes what is on the page to WAL.
+    unsafe fn log(self) {
+        // SAFETY: the page is locked and dirty, in a critical section.
+        unsafe {
+            sys::log_sequence_tuple(self.info.locator, self.buffer, self.page, self.tuple, self.tuple_len);
+        }
+    }
+
+    /// Notes that this transaction has written a record, which its commit makes durable.
+    unsafe fn has_logged(self, cached: &mut CachedSequence) {
+        // SAFETY: reads the page's position and a setting.
+        unsafe {
+            cached.logged_file = sys::file_number(self.info.locator);
+            cached.flushed =
+                Some(FlushedRecord::when_committed(sys::PageGetLSN(self.page), sys::commit_level()));
+        }
+    }
+
+    unsafe fn data(self) -> sys::FormData_pg_sequence_data {
+        // SAFETY: the page is locked, and was found to be a sequence's.
+        unsafe { *sys::sequence_data(self.tuple) }
+    }
+
+    /// Whether `log_cnt` counts: WAL that a crash would replay holds a record of this very file.
+    ///
+    /// Records from before the last checkpoint's redo point are not replayed. A file that was created as a copy (a database
+    /// made from a template, a sequence made logged) has the `log_cnt` of the original, but no record of its own; so the
+    /// first value that a backend takes from a file is always logged.
+    unsafe fn is_covered_by_wal(self, cached: &CachedSequence) -> bool {
+        // SAFETY: the page is locked.
+        unsafe {
+            cached.logged_file == sys::file_number(self.info.locator)
+                && sys::PageGetLSN(self.page) > sys::GetRedoRecPtr()
+        }
+    }
+}
+
+/// Microseconds from the epoch to now.
+///
+/// # Safety
+///
+/// In a backend.
+pub unsafe fn elapsed_us(epoch: Epoch) -> i64 {
+    // SAFETY: reads the clock.
+    epoch.elapsed_us(unsafe { sys::GetCurrentTimestamp() })
+}
+
+/// Locks a page that other sessions usually hold for less than a tenth of a microsecond. Under contention it is had sooner by
+/// trying again for some microseconds than by being put to sleep and woken.
+unsafe fn lock_exclusively(buffer: pg_sys::Buffer) {
+    const TRIES: usize = 20;
+    const PAUSES_BETWEEN: usize = 8;
+    // SAFETY: the caller has pinned the buffer.
+    unsafe {
+        for _ in 0..TRIES {
+            if sys::ConditionalLockBuffer(buffer) {
+                return;
+            }
+            (0..PAUSES_BETWEEN).for_each(|_| std::hint::spin_loop());
+        }
+        sys::LockBuffer(buffer, sys::BUFFER_LOCK_EXCLUSIVE);
+    }
+}

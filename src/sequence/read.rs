@@ -1,0 +1,70 @@
+//! Reads the page of a sequence without changing it.
+
+use crate::pg::sys::{self, AccessShareLock, guarded};
+use instagram_id_core::hlc::State;
+use pgrx::pg_sys::{self, Oid};
+
+/// The last value of a sequence; `None` where it was never called, or where this role or server cannot see it. Neither waits
+/// for the sequence nor writes to it.
+pub fn last_value(sequence: Oid) -> Option<i64> {
+    state(sequence).filter(|state| state.is_called).map(|state| state.last_value)
+}
+
+/// The same with a sequence that was never called, and its start value.
+pub fn state(sequence: Oid) -> Option<State> {
+    // SAFETY: `read` panics nowhere and owns nothing with a destructor.
+    unsafe { guarded(|| read(sequence)) }
+}
+
+/// Reads the state as `pg_sequence_last_value` does, and keeps no lock.
+///
+/// # Safety
+///
+/// Inside [`guarded`].
+unsafe fn read(sequence: Oid) -> Option<State> {
+    // SAFETY: an open relation has its pg_class row; a sequence has block 0, and on it one tuple.
+    unsafe {
+        let relation = sys::try_relation_open(sequence, AccessShareLock);
+        if relation.is_null() {
+            return None;
+        }
+        let row = &*(*relation).rd_rel;
+        let any = (pg_sys::ACL_SELECT | pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) as pg_sys::AclMode;
+        // An unlogged sequence has no file on a standby.
+        let has_file =
+            row.relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT || !sys::RecoveryInProgress();
+        let state = if row.relkind as u8 == pg_sys::RELKIND_SEQUENCE
+            && row.relpersistence as u8 != pg_sys::RELPERSISTENCE_TEMP
+            && has_file
+            && sys::may(sequence, sys::GetUserId(), any)
+        {
+            let buffer = sys::ReadBuffer(relation, 0);
+            sys::LockBuffer(buffer, sys::BUFFER_LOCK_SHARE);
+            let data = sys::sequence_tuple(pg_sys::BufferGetPage(buffer))
+                .map(|(tuple, _)| *sys::sequence_data(tuple));
+            sys::UnlockReleaseBuffer(buffer);
+            data.map(|data| State { last_value: data.last_value, is_called: data.is_called != 0 })
+        } else {
+            None
+        };
+        sys::relation_close(relation, AccessShareLock);
+        evict(sequence);
+        state
+    }
+}
+
+/// Evicts the sequence from PostgreSQL's caches of relations and catalogs. A session may use thousands of sequences, and what
+/// it needs of each is cached here in a fiftieth of the space.
+///
+/// # Safety
+///
+/// Inside [`guarded`], with the relation not open.
+pub unsafe fn evict(sequence: Oid) {
+    // SAFETY: the caches look up again what is still needed.
+    unsafe {
+        sys::RelationCacheInvalidateEntry(sequence);
+        for cache in [pg_sys::SysCacheIdentifier::RELOID, pg_sys::SysCacheIdentifier::SEQRELID] {
+            sys::drop_from_syscache(cache, sequence);
+        }
+    }
+}

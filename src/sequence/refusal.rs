@@ -1,0 +1,105 @@
+//! Why a sequence could not be used.
+
+use crate::error::{Error, Unfit};
+use crate::pg::names;
+use crate::pg::sys;
+use crate::sequence::{Clock, copy, read};
+use pgrx::pg_sys::Oid;
+
+/// Why nothing was done. Plain data, so that it can leave [`sys::guarded`].
+#[derive(Clone, Copy)]
+pub enum Refusal {
+    Missing,
+    NotSequence,
+    Unfit(Unfit),
+    NoRight {
+        update: bool,
+    },
+    ReadOnly,
+    Parallel,
+    BadMagic,
+    Exhausted {
+        last_value: i64,
+        min_value: i64,
+    },
+    ClockBeforeEpoch,
+    ClockPastField,
+    /// A copy from when this node was the node of that group.
+    CopyOfAnotherGroup(i32),
+    /// The sequence serves a shard, or was taken over, but each node was to use its own copy.
+    ServesShard,
+    /// The role lacks UPDATE, and its permit does not cover the shard and epoch, or was not looked up yet.
+    NotPermitted,
+    /// The placement was not looked up yet.
+    PlacementUnknown,
+    /// Another node owns the schema.
+    NotPlacedHere,
+    /// The copy is closed: it has to be taken over from the other nodes.
+    Closed,
+}
+
+impl Refusal {
+    /// The error for a refusal that nothing can be done about. The last four are the caller's to resolve.
+    pub fn error(self, clock: Clock) -> Error {
+        let Clock { sequence, epoch } = clock;
+        let name = || names::relation(sequence);
+        let clock_and_epoch = || (names::time(names::now()), names::time(epoch.at()));
+        match self {
+            Refusal::Missing => Error::SequenceMissing(sequence),
+            Refusal::NotSequence => Error::NotSequence(name()),
+            Refusal::Unfit(unfit) => match unfit.max {
+                Some(max) if is_ended_by_max(sequence, unfit, max) => Error::Closed { name: name(), max },
+                _ => Error::Unfit { name: name(), unfit },
+            },
+            Refusal::NoRight { update } => {
+                Error::NoRightOnSequence { name: name(), role: names::current_role(), update }
+            }
+            Refusal::ReadOnly => Error::ReadOnly {
+                name: name(),
+                // SAFETY: asks shared memory, without effect.
+                standby: unsafe { sys::RecoveryInProgress() },
+            },
+            Refusal::Parallel => Error::Parallel(name()),
+            Refusal::BadMagic => Error::BadMagic(name()),
+            Refusal::Exhausted { last_value, min_value } => {
+                Error::Exhausted { name: name(), last_value, min_value }
+            }
+            Refusal::ClockBeforeEpoch => {
+                let (time, epoch) = clock_and_epoch();
+                Error::ClockBeforeEpoch { time, epoch }
+            }
+            Refusal::ClockPastField => {
+                let (time, epoch) = clock_and_epoch();
+                Error::ClockPastField { time, epoch }
+            }
+            Refusal::ServesShard => Error::SequenceOfAShard(name()),
+            Refusal::CopyOfAnotherGroup(group) => Error::CopyOfAnotherGroup { name: name(), group },
+            Refusal::NotPermitted | Refusal::PlacementUnknown | Refusal::NotPlacedHere | Refusal::Closed => {
+                unreachable!("the caller resolves it")
+            }
+        }
+    }
+}
+
+impl Refusal {
+    /// The refusal in a few words, for the view `id_shards`; `None` for those that are not the sequence's.
+    pub fn reason(self, sequence: Oid) -> Option<String> {
+        match self {
+            Refusal::Unfit(unfit) => Some(match unfit.max {
+                Some(max) if is_ended_by_max(sequence, unfit, max) => "closed by a move".into(),
+                _ => format!("sequence altered: {}", unfit.reasons()),
+            }),
+            Refusal::Exhausted { .. } => Some("end of ids".into()),
+            Refusal::ClockBeforeEpoch => Some("the clock is before the epoch".into()),
+            Refusal::ClockPastField => Some("the clock is past the end of ids".into()),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a move has closed the sequence: nothing else is wrong with it than a MAXVALUE that is its last value.
+fn is_ended_by_max(sequence: Oid, unfit: Unfit, max: i64) -> bool {
+    unfit == Unfit { max: Some(max), ..Unfit::default() }
+        && read::state(sequence)
+            .is_some_and(|state| state.last_value >= max && !copy::is_closed(state.last_value))
+}

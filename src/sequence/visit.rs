@@ -1,0 +1,233 @@
+//! Visits to the page of a sequence: lock, check, act, flush. Each function here is one visit, and returns the refusal where
+//! it could not act; the callers resolve what can be resolved, and visit again.
+
+use crate::pg::catalog;
+use crate::pg::invalidation::{self, InvalidationCount};
+use crate::pg::sys::{self, CommitLevel, guarded};
+use crate::pg::transaction::{self, FlushedRecord};
+use crate::sequence::cache::{self, CachedSequence, SequenceInfo};
+use crate::sequence::check::{check, lock_for_transaction};
+use crate::sequence::copy::{Attempt, CopyState, LastOwner};
+use crate::sequence::page::{self, Outcome, SequencePage, Wait};
+use crate::sequence::read;
+use crate::sequence::refusal::Refusal;
+use crate::sequence::{Clock, CopyPolicy};
+use instagram_id_core::layout::Shard;
+use pgrx::pg_sys::{self, Oid, XLogRecPtr};
+
+/// One visit to take values.
+#[derive(Clone, Copy)]
+pub struct Take {
+    pub clock: Clock,
+    pub policy: CopyPolicy,
+    /// At most so many values, at least 1.
+    pub want: i64,
+    /// The count at which the clock was looked up by the shard's number, unless what is still the clock when it is locked
+    /// is so for good.
+    pub found_at: Option<InvalidationCount>,
+    /// The shard that the role must have a permit for; `None` where the permit is known.
+    pub needs_permit: Option<Shard>,
+    pub waited_on: Option<Wait>,
+}
+
+/// Takes values from the sequence's page, if the clock allows.
+#[inline(always)]
+pub fn take(take: &Take) -> Result<Outcome, Refusal> {
+    // Written in place: a result handed back through the guard by value is copied on the way, which costs 5 % of a call.
+    let mut visited = Err(Refusal::Missing);
+    cache::with(take.clock.sequence, |cached| {
+        // SAFETY: `take_guarded` keeps the guard's rules: it does not panic and owns nothing with a destructor.
+        unsafe { guarded(|| visited = take_guarded(take, cached)) }
+    });
+    visited
+}
+
+/// # Safety
+///
+/// Inside [`guarded`].
+#[inline(always)]
+unsafe fn take_guarded(take: &Take, cached: &mut CachedSequence) -> Result<Outcome, Refusal> {
+    let Clock { sequence, epoch } = take.clock;
+    // SAFETY: each raw call has what its PostgreSQL counterpart asks for at the same place of nextval_internal.
+    unsafe {
+        lock_for_transaction(sequence, cached);
+        if take.found_at.is_some_and(|count| count != invalidation::count()) {
+            return Ok(Outcome::LookAgain);
+        }
+        let info = check(sequence, take.policy, cached)?;
+        if take.needs_permit.is_some_and(|shard| !cached.permit.allows(shard, epoch)) {
+            return Err(Refusal::NotPermitted);
+        }
+        // The clock is read before the page is locked, which keeps the lock short. A session that waited for the page still
+        // uses its arrival millisecond if there is room.
+        let arrived_us = page::elapsed_us(epoch);
+        let page = SequencePage::lock(sequence, &info, cached)?;
+        let outcome = page.take(epoch, take.policy, arrived_us, take.want, take.waited_on, cached);
+        let lsn = page.unlock();
+        if let Ok(Outcome::Taken { .. }) = outcome {
+            make_durable(&info, lsn, cached);
+        }
+        evict_lookup(sequence, cached);
+        outcome
+    }
+}
+
+/// One visit to do something else than to take values. With `needs_update` it takes UPDATE on the sequence.
+fn act_on_page<T: Copy>(
+    sequence: Oid,
+    policy: CopyPolicy,
+    needs_update: bool,
+    act: impl Fn(SequencePage<'_>, &mut CachedSequence) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let visit = |cached: &mut CachedSequence| {
+        // SAFETY: as for `take_guarded`.
+        unsafe {
+            lock_for_transaction(sequence, cached);
+            let info = check(sequence, policy, cached)?;
+            let update = pg_sys::ACL_UPDATE as pg_sys::AclMode;
+            if needs_update && !sys::may(sequence, sys::GetUserId(), update) {
+                return Err(Refusal::NoRight { update: true });
+            }
+            let page = SequencePage::lock(sequence, &info, cached)?;
+            let result = act(page, cached);
+            let lsn = page.unlock();
+            make_durable(&info, lsn, cached);
+            evict_lookup(sequence, cached);
+            result
+        }
+    };
+    // SAFETY: `visit` and `act` do not panic and own nothing with a destructor.
+    cache::with(sequence, |cached| unsafe { guarded(|| visit(cached)) })
+}
+
+/// Makes the next value of a sequence greater than `value`, 0 to `VALUE_MAX`, and returns its last value then. Like `setval`
+/// it takes UPDATE, and is not rolled back; unlike that it never goes back, is logged ahead of the clock as [`take`] is, and
+/// ignores MINVALUE.
+pub fn advance(clock: Clock, value: i64) -> Result<i64, Refusal> {
+    // SAFETY: inside `guarded`, with the page locked.
+    act_on_page(clock.sequence, CopyPolicy::OwnerAsTold, true, |page, cached| unsafe {
+        page.advance_to(clock.epoch, value, cached)
+    })
+}
+
+/// Begins to open a closed copy: from here on [`raise_floor`] and [`open`] notice whether another node has closed it since.
+/// Returns what it records, or `None` where it is open already.
+pub fn begin_opening(
+    clock: Clock,
+    policy: CopyPolicy,
+    attempt: Attempt,
+) -> Result<Option<CopyState>, Refusal> {
+    // SAFETY: inside `guarded`, with the page locked.
+    act_on_page(clock.sequence, policy, false, |page, cached| unsafe { page.begin_opening(attempt, cached) })
+}
+
+/// Records in a copy that is being opened that others have issued values below `floor`, and flushes that. Returns false where
+/// another node has closed it since [`begin_opening`].
+pub fn raise_floor(clock: Clock, policy: CopyPolicy, attempt: Attempt, floor: i64) -> Result<bool, Refusal> {
+    // SAFETY: inside `guarded`, with the page locked.
+    act_on_page(clock.sequence, policy, false, |page, cached| unsafe {
+        page.raise_floor(attempt, floor, cached)
+    })
+}
+
+/// Opens a copy, for values greater than what it records; returns false where another node has closed it since
+/// [`begin_opening`].
+pub fn open(clock: Clock, policy: CopyPolicy, attempt: Attempt) -> Result<bool, Refusal> {
+    // SAFETY: inside `guarded`, with the page locked.
+    act_on_page(clock.sequence, policy, false, |page, cached| unsafe {
+        page.open(clock.epoch, attempt, cached)
+    })
+}
+
+/// Closes a copy for another node's attempt to open its own, flushes that, and returns what the copy records. Its last owner
+/// stays on record until [`record_owner`]. Takes UPDATE on the sequence.
+pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Refusal> {
+    // SAFETY: inside `guarded`, with the page locked.
+    act_on_page(sequence, CopyPolicy::Any, true, |page, cached| unsafe { page.close(attempt, cached) })
+}
+
+/// Records the node that takes the copy over, and flushes that. Returns false, and does nothing, where the copy is not closed
+/// for that attempt any more. Takes UPDATE on the sequence.
+pub fn record_owner(sequence: Oid, owner: LastOwner, attempt: Attempt) -> Result<bool, Refusal> {
+    // SAFETY: inside `guarded`, with the page locked.
+    act_on_page(sequence, CopyPolicy::Any, true, |page, cached| unsafe {
+        page.record_owner(owner, attempt, cached)
+    })
+}
+
+/// Checks that ids can be generated from a sequence, and locks it to the end of the transaction.
+pub fn examine(sequence: Oid) -> Result<(), Refusal> {
+    cache::with(sequence, |cached| {
+        // SAFETY: as for `take_guarded`.
+        unsafe {
+            guarded(|| {
+                lock_for_transaction(sequence, cached);
+                check(sequence, CopyPolicy::Any, cached).map(|_| ())
+            })
+        }
+    })
+}
+
+/// Locks a sequence against being dropped or altered, to the end of the transaction; returns whether it still exists.
+pub fn lock(sequence: Oid) -> bool {
+    // SAFETY: as for `take_guarded`.
+    cache::with(sequence, |cached| unsafe { guarded(|| lock_for_transaction(sequence, cached)) });
+    catalog::relation(sequence).is_some()
+}
+
+/// Whether a role has UPDATE on a sequence, and so could set it to any value.
+pub fn may_be_updated_by(sequence: Oid, role: Oid) -> bool {
+    // SAFETY: `may` does not panic and owns nothing.
+    unsafe { guarded(|| sys::may(sequence, role, pg_sys::ACL_UPDATE as pg_sys::AclMode)) }
+}
+
+/// Sees to it that the WAL record that covers the values just taken is durable when this transaction has committed: on disk,
+/// and with synchronous replication on the standbys, as `synchronous_commit` asks.
+///
+/// The transaction that wrote the record does so by its commit. Another one may use values that the record has logged ahead,
+/// write nothing itself, and hand them out before that commit; a crash or a failover would then issue them again. So a
+/// session that first finds a record flushes it, once, without a lock on the page; and where commits wait for standbys, its
+/// own does, too. The commit may ask for more than the call did, say after a function with `SET synchronous_commit = off`:
+/// then the rest is done before the commit ([`crate::pg::transaction`]).
+#[inline(always)]
+unsafe fn make_durable(info: &SequenceInfo, lsn: XLogRecPtr, cached: &mut CachedSequence) {
+    // SAFETY: as for `take_guarded`.
+    unsafe {
+        // Nearly always there is nothing to do: no commit could ask for more.
+        let is_durable =
+            cached.flushed.is_some_and(|flushed| flushed.covers(lsn, sys::highest_commit_level()));
+        if info.needs_wal && !is_durable {
+            flush_record(lsn, cached);
+        }
+    }
+}
+
+#[cold]
+unsafe fn flush_record(lsn: XLogRecPtr, cached: &mut CachedSequence) {
+    // SAFETY: as for `take_guarded`; the position is that of a record on a page with WAL.
+    unsafe {
+        let level = sys::commit_level();
+        if !cached.flushed.is_some_and(|flushed| flushed.covers(lsn, level)) {
+            if level != CommitLevel::OFF {
+                sys::XLogFlush(lsn);
+            }
+            if level.waits_for_standbys() {
+                sys::make_commit_wait_for(lsn);
+            }
+            cached.flushed = Some(FlushedRecord::when_committed(lsn, level));
+        }
+        transaction::depend_on(cached.flushed, lsn);
+    }
+}
+
+/// Evicts from PostgreSQL's caches what only the look-up of this sequence has put there.
+#[inline(always)]
+unsafe fn evict_lookup(sequence: Oid, cached: &mut CachedSequence) {
+    // SAFETY: as for `take_guarded`.
+    unsafe {
+        if cached.has_filled_caches && cached.checked.is_some_and(|(_, info)| !info.is_local_temp) {
+            read::evict(sequence);
+        }
+        cached.has_filled_caches = false;
+    }
+}

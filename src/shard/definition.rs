@@ -1,0 +1,154 @@
+//! The function `shard_<N>()`, which makes a schema a shard and contains its sequence, epoch and database.
+//!
+//! ```text
+//! insta5.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+//!     SELECT 'insta5.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, '7642…/16384'
+//! ```
+//!
+//! This is stored in the schema and nowhere else, so dump, restore and rename keep it. The function's name contains the
+//! shard's number. So one index lookup finds the shard among thousands, whatever the name of its schema. The function
+//! is parsed but never run. It depends on the sequence, so the sequence cannot be dropped without it.
+
+use crate::error::Error;
+use crate::pg::catalog::{self, Function, Named, Relation};
+use crate::pg::names;
+use crate::sequence::Clock;
+use instagram_id_core::epoch::Epoch;
+use instagram_id_core::layout::Shard;
+use pgrx::pg_sys::{self, Oid};
+
+/// The prefix of the name of every defining function.
+const PREFIX: &str = "shard_";
+
+/// A shard, as its schema defines it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Definition {
+    pub shard: Shard,
+    pub schema: Oid,
+    pub clock: Clock,
+    /// The database that generates the shard's ids, in the form of [`this_database`].
+    pub home: String,
+    /// The function with this definition, and its owner.
+    pub function: Oid,
+    pub owner: Oid,
+}
+
+/// The name of the function that defines a shard.
+pub fn function_name(shard: Shard) -> String {
+    format!("{PREFIX}{}", shard.number())
+}
+
+/// The default name of a shard's schema, as in the original.
+pub fn schema_name(shard: Shard) -> String {
+    format!("insta{}", shard.number())
+}
+
+/// A globally unique name of this database: the system identifier from initdb, and the database's OID.
+pub fn this_database() -> String {
+    // SAFETY: both are set before a backend runs SQL.
+    unsafe { format!("{}/{}", pg_sys::GetSystemIdentifier(), pg_sys::MyDatabaseId.to_u32()) }
+}
+
+/// Finds a shard by its number.
+///
+/// Any role that may create functions can create one of that name. So a function counts only if its owner has the
+/// privileges of the sequence's owner. Among these, functions owned by the database's owner or a superuser come first,
+/// because other roles cannot create them. Then come those whose owner has the privileges of the schema's owner.
+///
+/// # Errors
+///
+/// 42725 if that leaves more than one.
+pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
+    let mut found = vec![];
+    catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| found.extend(read(function)));
+    let ranks: [fn(&Definition) -> bool; 2] = [
+        |definition| catalog::rules_database(definition.owner),
+        |definition| catalog::rules_schema(definition.schema, definition.owner),
+    ];
+    for is_before_others in ranks {
+        if found.len() > 1 && found.iter().any(is_before_others) {
+            found.retain(is_before_others);
+        }
+    }
+    if found.len() > 1 {
+        let schemas = found.iter().map(|one| names::schema(one.schema)).collect();
+        return Err(Error::ShardAmbiguous { shard: shard.number(), schemas });
+    }
+    Ok(found.pop())
+}
+
+/// The shards that a sequence serves: one, unless its owner has created more. A definition also counts if it is in the
+/// sequence's schema and its owner has the privileges of the schema's owner; then the sequence was given to another
+/// role.
+pub fn served_by(sequence: Oid) -> Vec<Definition> {
+    let mut found = defined_by(catalog::functions_that_need(pg_sys::RelationRelationId, sequence));
+    found.retain(|definition| definition.clock.sequence == sequence);
+    found
+}
+
+/// The shards that the schema of a sequence defines.
+pub fn in_schema_of(sequence: Oid) -> Vec<Definition> {
+    let Some(relation) = catalog::relation(sequence) else { return vec![] };
+    defined_by(catalog::functions_that_need(pg_sys::NamespaceRelationId, relation.schema))
+}
+
+fn defined_by(functions: Vec<Oid>) -> Vec<Definition> {
+    let definitions = functions.into_iter().filter_map(|function| parse(&catalog::function(function)?));
+    let rules = |definition: &Definition| {
+        catalog::relation(definition.clock.sequence).is_some_and(|relation| {
+            catalog::has_rights_of(definition.owner, relation.owner)
+                || relation.schema == definition.schema
+                    && catalog::rules_schema(definition.schema, definition.owner)
+        })
+    };
+    definitions.filter(rules).collect()
+}
+
+/// Visits every valid definition in the database, even if several define the same shard.
+pub fn visit_all(mut visit: impl FnMut(Definition)) {
+    catalog::visit_functions(Named::StartingWith(PREFIX), |function| {
+        if let Some(definition) = read(function) {
+            visit(definition);
+        }
+    });
+}
+
+/// The definition in the function, if it has the form above and its owner has the privileges of the sequence's owner.
+pub fn read(function: &Function) -> Option<Definition> {
+    let is_of_owner = |relation: Relation| catalog::has_rights_of(function.owner, relation.owner);
+    parse(function).filter(|definition| catalog::relation(definition.clock.sequence).is_some_and(is_of_owner))
+}
+
+/// The definition in the function, without a check of its owner.
+fn parse(function: &Function) -> Option<Definition> {
+    let shard = Shard::new(function.name.strip_prefix(PREFIX)?.parse().ok()?)?;
+    // The schema may be gone: servers from before November 2026 allow a schema to be dropped while another transaction
+    // creates a function in it.
+    if function.name != function_name(shard)
+        || function.returns_set
+        || !catalog::schema_exists(function.schema)
+    {
+        return None;
+    }
+    let selected = function.selected()?;
+    let [sequence, epoch, home] = selected.as_slice() else { return None };
+    let sequence = sequence.oid(pg_sys::REGCLASSOID)?;
+    Some(Definition {
+        shard,
+        schema: function.schema,
+        clock: Clock { sequence, epoch: Epoch::new(epoch.time()?).filter(|epoch| epoch.has_whole_field())? },
+        home: home.text()?,
+        function: function.oid,
+        owner: function.owner,
+    })
+}
+
+/// The epoch in a schema's `epoch()`, if the function is as `create_shard` creates it.
+pub fn epoch_of(function: &Function) -> Option<Epoch> {
+    if function.returns != pg_sys::TIMESTAMPTZOID || function.returns_set {
+        return None;
+    }
+    let selected = function.selected()?;
+    let [epoch] = selected.as_slice() else { return None };
+    Epoch::new(epoch.time()?)
+}

@@ -1,0 +1,111 @@
+//! From the number of a shard to its sequence.
+
+use crate::error::Error;
+use crate::pg::catalog;
+use crate::pg::invalidation::{self, InvalidationCount};
+use crate::pg::names;
+use crate::sequence::{Clock, visit};
+use crate::shard::definition::{self, Definition};
+use instagram_id_core::layout::Shard;
+use pgrx::pg_sys::Oid;
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+
+/// A shard that was looked up.
+#[derive(Clone, Copy)]
+struct CachedShard {
+    count: InvalidationCount,
+    /// The role that has USAGE on the schema.
+    role: Oid,
+    clock: Clock,
+    schema: Oid,
+}
+
+thread_local! {
+    static SHARDS: RefCell<FxHashMap<u16, CachedShard>> = RefCell::new(FxHashMap::default());
+}
+
+/// The shard as it was looked up, if that still holds.
+fn cached(shard: Shard) -> Option<CachedShard> {
+    let found = SHARDS.with_borrow(|shards| shards.get(&shard.number()).copied());
+    found.filter(|found| found.count == invalidation::count())
+}
+
+/// The clock that a shard's ids come from. Until its sequence is locked the schema may be renamed or dropped.
+///
+/// # Errors
+///
+/// 42P01 where the shard does not exist, 42725 where there are several, 42501 without USAGE on the schema.
+pub fn clock_of(shard: Shard) -> Result<Clock, Error> {
+    let role = catalog::current_role();
+    if let Some(found) = cached(shard).filter(|found| found.role == role) {
+        return Ok(found.clock);
+    }
+    let count = invalidation::count();
+    let Definition { schema, clock, .. } = definition::find(shard)?.ok_or_else(|| missing(shard))?;
+    if !catalog::may_use_schema(schema, role) {
+        let name = names::schema(schema);
+        return Err(Error::NoRightOnSchema { name, role: names::current_role() });
+    }
+    catalog::forget_schema(schema);
+    SHARDS
+        .with_borrow_mut(|shards| shards.insert(shard.number(), CachedShard { count, role, clock, schema }));
+    Ok(clock)
+}
+
+/// The schema of a shard.
+///
+/// # Errors
+///
+/// Those of [`clock_of`].
+pub fn schema_of(shard: Shard) -> Result<Oid, Error> {
+    clock_of(shard)?;
+    if let Some(found) = cached(shard) {
+        return Ok(found.schema);
+    }
+    Ok(definition::find(shard)?.ok_or_else(|| missing(shard))?.schema)
+}
+
+/// The clock that a shard's ids come from, with its sequence locked to the end of the transaction. While this session waits
+/// for the lock, another one may give the shard another sequence.
+///
+/// # Errors
+///
+/// Those of [`clock_of`].
+pub fn lock_clock_of(shard: Shard) -> Result<Clock, Error> {
+    loop {
+        let clock = clock_of(shard)?;
+        visit::lock(clock.sequence);
+        if clock_of(shard)? == clock {
+            return Ok(clock);
+        }
+        pgrx::check_for_interrupts!();
+    }
+}
+
+/// Finds a shard that is about to be changed; with `keep`, locks its schema and its sequence against being dropped or renamed
+/// before that.
+///
+/// # Errors
+///
+/// Those of [`definition::find`].
+pub fn find_to_change(shard: Shard, keep: bool) -> Result<Option<Definition>, Error> {
+    loop {
+        let Some(found) = definition::find(shard)? else { return Ok(None) };
+        if !keep {
+            return Ok(Some(found));
+        }
+        let exists = catalog::lock_schema(found.schema) && visit::lock(found.clock.sequence);
+        if exists && definition::find(shard)?.as_ref() == Some(&found) {
+            return Ok(Some(found));
+        }
+        pgrx::check_for_interrupts!();
+    }
+}
+
+/// The error for a shard that does not exist.
+pub fn missing(shard: Shard) -> Error {
+    let schema = definition::schema_name(shard);
+    let schema_exists = catalog::schema_oid(&schema) != Oid::INVALID;
+    Error::ShardMissing { shard: shard.number(), schema, schema_exists }
+}

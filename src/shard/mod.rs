@@ -1,0 +1,9 @@
+//! A shard is a schema with a sequence, several functions, and one function that defines it.
+//!
+//! - [`definition`]: the function that makes a schema a shard, and finding a shard by its number
+//! - [`ddl`]: the parts of a shard, and the statements that create them
+//! - [`lookup`]: from a shard's number to its sequence, cached
+
+pub mod ddl;
+pub mod definition;
+pub mod lookup;

@@ -1,0 +1,112 @@
+-- Another role is there first: with a shard's schema, its sequence, its functions, a definition with a lie in it, and with
+-- namesakes of the extension's functions beside them in public. What its victims get.
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
+SET client_min_messages = warning;
+DROP ROLE IF EXISTS regress_id_squatter, regress_id_victim;
+CREATE ROLE regress_id_squatter;
+CREATE ROLE regress_id_victim;
+\getenv tests PG_ABS_SRCDIR
+\set raises :tests '/raises.sql'
+\i :raises
+DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO regress_id_squatter, regress_id_victim', current_database()); END $$;
+GRANT CREATE ON SCHEMA public TO regress_id_squatter;
+SELECT create_shard(5);
+GRANT USAGE ON SCHEMA insta5 TO regress_id_squatter;
+GRANT USAGE ON SEQUENCE insta5.table_id_seq TO regress_id_squatter;
+CREATE TABLE stolen (who name);
+GRANT INSERT ON stolen TO PUBLIC;
+
+SET ROLE regress_id_squatter;
+CREATE FUNCTION public.steals() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.stolen VALUES (current_user); RETURN 666; END $$;
+CREATE SCHEMA insta77 CREATE SEQUENCE table_id_seq;
+CREATE FUNCTION insta77.next_id() RETURNS bigint LANGUAGE sql AS 'SELECT public.steals()';
+CREATE FUNCTION insta77.id_time(bigint) RETURNS timestamptz LANGUAGE sql AS 'SELECT now() FROM public.steals()';
+CREATE FUNCTION insta77.epoch() RETURNS timestamptz LANGUAGE sql AS 'SELECT now() FROM public.steals()';
+CREATE FUNCTION public.shard_77(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+    BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
+-- A definition that says more than it is: it is read, not run.
+CREATE FUNCTION public.shard_78(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+    BEGIN ATOMIC SELECT 'insta5.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
+CREATE FUNCTION public.shard_79(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+    BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, public.steals()::text; END;
+CREATE FUNCTION public.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+    BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
+-- Namesakes: what is taken is an error for the squatter, what is free is made.
+SELECT state FROM unnest(ARRAY['TABLE id_shards ()', 'TYPE id_shards AS (a int)', 'VIEW id_shards AS SELECT 1', 'FUNCTION next_id(int) RETURNS bigint RETURN 1',
+    'OR REPLACE FUNCTION next_id(shard int) RETURNS bigint LANGUAGE sql AS ''SELECT 1::bigint''']) AS thing, raises('CREATE ' || thing);
+CREATE SEQUENCE public.table_id_seq;
+CREATE FUNCTION public.next_id(smallint) RETURNS bigint LANGUAGE sql AS 'SELECT public.steals()';
+CREATE FUNCTION public.next_id(bigint) RETURNS bigint LANGUAGE sql AS 'SELECT public.steals()';
+CREATE FUNCTION public.next_id(VARIADIC int[]) RETURNS bigint LANGUAGE sql AS 'SELECT public.steals()';
+CREATE FUNCTION public.next_id(int, int DEFAULT 0) RETURNS bigint LANGUAGE sql AS 'SELECT public.steals()';
+CREATE FUNCTION public.next_id(int, text) RETURNS bigint LANGUAGE sql AS 'SELECT public.steals()';
+CREATE FUNCTION public.id_shard(numeric) RETURNS int LANGUAGE sql AS 'SELECT public.steals()::int';
+CREATE FUNCTION public.id_time(anyelement) RETURNS timestamptz LANGUAGE sql AS 'SELECT now() FROM public.steals()';
+CREATE FUNCTION public.create_shard(VARIADIC int[]) RETURNS regnamespace LANGUAGE sql AS 'SELECT 0::regnamespace FROM public.steals()';
+RESET ROLE;
+
+-- With arguments of the documented types the extension's own are called.
+SELECT id_shard(insta5.next_id()), id_shard(next_id(5, 'insta5.table_id_seq'::regclass)), id_shard(next_ids(5, 1)),
+    id_shard(shard_next_id(5, 'insta5.table_id_seq', '2011-08-24 21:07:01.721+00')), id_time(1671372309237077023), id_shard(1671372309237077023);
+SELECT count(*) AS stolen FROM stolen;
+-- With others PostgreSQL takes what fits best, so that schema is to be closed to others; a shard's own next_id() is not concerned.
+SELECT next_id(5::smallint) = 666 AS stolen;
+SELECT state, message, detail FROM raises('SELECT next_id(5)');
+DROP FUNCTION next_id(int, int);
+SELECT id_shard(next_id(5));
+TRUNCATE stolen;
+
+-- The number that it has taken: its own word where nobody else's is there, and for its own sequence only.
+SELECT shard, schema, can_generate FROM id_shards WHERE shard IN (5, 77, 78, 79);
+SELECT id_shard(next_id(77)), id_shard(next_id(5));
+SELECT state FROM unnest('{78,79}'::int[]) AS n, raises(format('SELECT next_id(%s)', n));
+SELECT * FROM raises('SELECT create_shard(77)');
+SELECT * FROM raises('SELECT create_shard(77, ''elsewhere'')');
+SELECT * FROM raises('SELECT create_shard(77, if_not_exists => true)');
+SELECT * FROM raises('SELECT claim_shard(77)');
+CREATE TABLE serials (id bigserial PRIMARY KEY);
+SELECT * FROM raises('SELECT adopt_table(77, ''serials'')');
+SET ROLE regress_id_victim;
+SELECT state FROM raises('SELECT create_shard(77)');
+SELECT state FROM raises('SELECT next_id(77)');
+SELECT state FROM raises('SELECT create_shard(78)');
+RESET ROLE;
+-- As the hint says. Then its schema is in the way, and in there its functions are; none is run.
+DROP FUNCTION public.shard_77();
+SELECT state, message, detail FROM raises('SELECT create_shard(77)');
+SELECT state, message, detail FROM raises('SELECT create_shard(77, if_not_exists => true)');
+DROP FUNCTION insta77.epoch();
+SELECT state, message, detail FROM raises('SELECT create_shard(77, if_not_exists => true)');
+DROP FUNCTION insta77.next_id();
+SELECT state, message, detail FROM raises('SELECT create_shard(77, if_not_exists => true)');
+SET ROLE regress_id_victim;
+SELECT state, message, detail FROM raises('SELECT create_shard(77, if_not_exists => true)');
+SELECT create_shard(77, 'mine');
+RESET ROLE;
+SELECT id_shard(next_id(77)), id_shard(mine.next_id()), schema FROM id_shards WHERE shard = 77;
+-- What the squatter says of it now, in a schema that is not its own, counts for less than what the victim says in his.
+SET ROLE regress_id_squatter;
+CREATE FUNCTION public.shard_77(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+    BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
+RESET ROLE;
+SELECT last_value AS its_last FROM insta77.table_id_seq \gset
+SELECT id_shard(next_id(77)), id_shard(mine.next_id());
+-- In its own it puts the number in doubt, until the database's owner has spoken; never the schema's own function.
+SET ROLE regress_id_squatter;
+CREATE FUNCTION insta77.shard_77(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+    BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
+RESET ROLE;
+SELECT state, message, detail FROM raises('SELECT next_id(77)');
+SELECT id_shard(mine.next_id());
+ALTER FUNCTION mine.shard_77() OWNER TO CURRENT_USER;
+SELECT id_shard(next_id(77)), id_shard(mine.next_id());
+SELECT schema FROM id_shards WHERE shard = 77 ORDER BY 1;
+SELECT last_value = :its_last AS its_sequence_is_untouched FROM insta77.table_id_seq;
+SELECT count(*) AS stolen FROM stolen;
+
+DROP SCHEMA insta5, insta77, mine CASCADE;
+DROP TABLE serials, stolen;
+DROP OWNED BY regress_id_squatter, regress_id_victim CASCADE;
+DROP ROLE regress_id_squatter, regress_id_victim;
+DROP FUNCTION raises;
