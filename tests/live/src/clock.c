@@ -1,10 +1,9 @@
 /*
- * Lets the processes that preload it see another time of day than the machine's: further by the microseconds in the
- * file that INSTAGRAM_ID_CLOCK names, from the moment that they are written there. Clocks that only measure durations
- * are the machine's.
+ * Changes the time of day for processes that preload this library: it adds the microseconds in the file that
+ * INSTAGRAM_ID_CLOCK names, as soon as they are written there. Clocks that only measure durations are not changed.
  *
- * PostgreSQL asks for the time in signal handlers, too, which may have interrupted anything, these functions included.
- * So they take no lock, allocate nothing and open no file: a system call and a look at memory that is shared.
+ * PostgreSQL also reads the time in signal handlers, which may interrupt any code, including these functions. So they
+ * take no lock, allocate no memory and open no file: they only make a system call and read shared memory.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -20,7 +19,7 @@
 
 _Static_assert(ATOMIC_LONG_LOCK_FREE == 2 && sizeof(time_t) == 8, "for 64-bit machines");
 
-/* Forked processes inherit it. Whoever asks before it is there crashes, rather than see the machine's time. */
+/* Inherited by forked processes. A process that reads the time before it is set crashes, so it never gets the machine's time. */
 static _Atomic int64_t *offset_us;
 
 __attribute__((constructor)) static void map_offset(void)

@@ -1,4 +1,4 @@
-//! A clock that is set for one server and nobody else.
+//! A clock that the tests can set for one server without changing the machine's.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use std::fs::{self, OpenOptions, Permissions};
@@ -13,7 +13,7 @@ pub const HOUR: f64 = 3600.0;
 pub const DAY: f64 = 24.0 * HOUR;
 pub const YEAR: f64 = 365.0 * DAY;
 
-/// What becomes of `clock.c`.
+/// The library compiled from `clock.c`.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clock.so"));
 
 pub struct ClockOfItsOwn {
@@ -23,8 +23,8 @@ pub struct ClockOfItsOwn {
 }
 
 impl ClockOfItsOwn {
-    /// One that shows the machine's time until it is set. Its files are in this folder, where the server's user can
-    /// read them, wherever the tests have been built.
+    /// Starts with the machine's time. Its files are in this folder, where the server's user can read them, wherever
+    /// the tests were built.
     pub fn new(folder: &Path) -> ClockOfItsOwn {
         let [library, file] = [("clock.so", LIBRARY), ("clock", &[0; 8])].map(|(name, content)| {
             let path = folder.join(name);
@@ -34,8 +34,8 @@ impl ClockOfItsOwn {
         });
         let opened = OpenOptions::new().read(true).write(true).open(&file).unwrap();
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: new memory, of a file whose length never changes: 8 bytes, at the start of a page. It is mapped for good,
-        // and nobody accesses it but atomically.
+        // SAFETY: new memory, of a file whose length never changes: 8 bytes, at the start of a page. It is never
+        // unmapped, and all accesses are atomic.
         let offset_us = unsafe {
             let mapped =
                 mmap(null_mut(), size_of::<AtomicI64>(), access, MapFlags::SHARED, opened, 0).unwrap();
@@ -48,7 +48,7 @@ impl ClockOfItsOwn {
         self.offset_us.store((offset * 1e6).round() as i64, Ordering::Relaxed);
     }
 
-    /// Has a program, and what that starts, go by this clock.
+    /// Makes a program, and its child processes, use this clock.
     pub fn show(&self, program: &mut Command) {
         program.env("LD_PRELOAD", &self.library).env("INSTAGRAM_ID_CLOCK", &self.file);
     }

@@ -1,4 +1,4 @@
-//! Citus clusters for the tests, where Citus is to be had.
+//! Citus clusters for the tests, if Citus is installed.
 
 use crate::server::{Server, pg_config_says};
 use std::path::Path;
@@ -9,22 +9,22 @@ pub struct Cluster {
     pub nodes: Vec<Server>,
 }
 
-/// What every node needs.
+/// Settings of every node.
 const SETTINGS: &[(&str, &str)] = &[
     ("shared_preload_libraries", "citus"),
     ("wal_level", "logical"),
     ("fsync", "off"),
     ("max_worker_processes", "32"),
     ("max_prepared_transactions", "100"),
-    // They reach each other by sockets.
+    // The nodes connect by sockets.
     ("citus.node_conninfo", "sslmode=disable"),
     ("citus.enable_statistics_collection", "off"),
-    // What a move has left behind is in the way of the next one there.
+    // The shards left by a move would block the next move to the same node.
     ("citus.defer_shard_delete_interval", "100ms"),
 ];
 
 impl Cluster {
-    /// Starts a cluster; `None`, with a word, where this PostgreSQL has no Citus.
+    /// Starts a cluster; prints a message and returns `None` if this PostgreSQL has no Citus.
     pub fn start(workers: usize) -> Option<Cluster> {
         Cluster::start_of(workers, || Server::start(SETTINGS))
     }
@@ -60,13 +60,13 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// Makes a server that runs a part of the cluster.
+    /// Adds a server to the cluster.
     pub fn add(&self, node: usize) {
         let (host, port) = self.address(node);
         self.nodes[0].connect().execute("SELECT citus_add_node($1, $2)", &[&host, &port]).unwrap();
     }
 
-    /// One more worker.
+    /// Starts one more worker.
     pub fn grow(&mut self) {
         let worker = Server::start(SETTINGS);
         prepare(&worker);
@@ -74,13 +74,13 @@ impl Cluster {
         self.add(self.nodes.len() - 1);
     }
 
-    /// How the other nodes know it: libpq takes a socket's folder for a host.
+    /// The address that the other nodes use: libpq accepts a socket's folder as a host.
     pub fn address(&self, node: usize) -> (String, i32) {
         (self.nodes[node].path().display().to_string(), 5432)
     }
 
-    /// The node that has the tables of a distributed schema.
-    pub fn home_of(&self, schema: &str) -> usize {
+    /// The node that owns a distributed schema.
+    pub fn node_of(&self, schema: &str) -> usize {
         let query =
             format!("SELECT DISTINCT nodename FROM citus_shards WHERE table_name::text LIKE '{schema}.%'");
         let hosts = crate::texts(&mut self.nodes[0].connect(), &query);
@@ -88,13 +88,13 @@ impl Cluster {
         self.nodes.iter().position(|node| node.path().display().to_string() == hosts[0]).unwrap()
     }
 
-    /// Moves a distributed schema: `block_writes`, or `force_logical`, which lets them go on.
+    /// Moves a distributed schema; mode `block_writes`, or `force_logical`, which does not block writes.
     pub fn move_schema(&self, schema: &str, to: usize, mode: &str) {
         let (host, port) = self.address(to);
         self.make_move(&format!("SELECT citus_schema_move('{schema}', '{host}', {port}, '{mode}')"));
     }
 
-    /// Moves all that a node has to others, and lets it have some again.
+    /// Moves all tables of a node to others, and then allows it to have tables again.
     pub fn drain(&self, node: usize) {
         let (host, port) = self.address(node);
         self.make_move(&format!("SELECT citus_drain_node('{host}', {port})"));
@@ -105,7 +105,7 @@ impl Cluster {
     fn make_move(&self, statement: &str) {
         self.nodes[0].wait_for(statement, || match self.nodes[0].connect().batch_execute(statement) {
             Ok(()) => true,
-            // What the last move has left there is in use.
+            // Objects left by the last move are still in use.
             Err(error) if said(&error).contains("leftover from the previous move") => false,
             Err(error) => panic!("{statement}: {error:?}"),
         });
@@ -118,7 +118,7 @@ fn said(error: &postgres::Error) -> String {
 
 fn prepare(node: &Server) {
     let mut client = node.connect();
-    // How a node reaches itself.
+    // The address that a node uses to connect to itself.
     client
         .batch_execute(&format!("ALTER SYSTEM SET citus.local_hostname = '{}'", node.path().display()))
         .unwrap();

@@ -1,11 +1,10 @@
-//! Values of several types, sent to the server and read from it in numbers, exactly.
+//! Values of several types, exchanged with the server exactly, in binary.
 
 use postgres::types::private::BytesMut;
 use postgres::types::{FromSql, IsNull, ToSql, Type};
 use std::error::Error;
 
-/// A value of any of the types that the functions take, as the wire has it: a time in microseconds, an object by its
-/// OID.
+/// A value of any type that the functions take, as in the protocol: a timestamp as microseconds, an object as its OID.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Datum {
     Null,
@@ -55,7 +54,7 @@ impl<'a> FromSql<'a> for Datum {
 /// A row of arguments.
 pub type Arguments = Vec<Datum>;
 
-/// Arguments a row, as arrays a column.
+/// Rows of arguments as arrays, one for each column.
 pub fn columns(rows: &[&Arguments], count: usize) -> Vec<Vec<Datum>> {
     (0..count).map(|n| rows.iter().map(|row| row[n].clone()).collect()).collect()
 }

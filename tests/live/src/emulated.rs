@@ -1,6 +1,6 @@
-//! A cluster that looks like one of Citus to the extension, for every PostgreSQL: servers whose catalogs have the tables that Citus
-//! has there, filled by hand. The tables of a schema are plain ones, on every node, so a client inserts on the node that
-//! would store the row.
+//! An emulated Citus cluster for every PostgreSQL: servers whose catalogs have the tables of Citus, filled by the
+//! tests. The tables of a schema are plain tables on every node, so a client inserts on the node that would store the
+//! row.
 
 use crate::server::{Server, pg_config_says};
 use postgres::{Client, NoTls};
@@ -14,14 +14,14 @@ pub struct Emulated {
     state: Mutex<State>,
 }
 
-/// What the catalogs of Citus say, once it has reached all nodes.
+/// The contents of Citus's catalogs after they have reached all nodes.
 #[derive(Default)]
 struct State {
-    /// For each server its group, and whether it is active; `None` where it is no part of the cluster.
+    /// For each server its group, and whether it is active; `None` if it is not in the cluster.
     members: Vec<Option<(i32, bool)>>,
-    /// Groups are never used again.
+    /// The last group; groups are never reused.
     groups: i32,
-    /// What nodes have to run that join, and how much of it each node has run.
+    /// Statements that nodes run when they join, and how many of them each node has run.
     statements: Vec<String>,
     ran: Vec<usize>,
     schemas: Vec<Schema>,
@@ -29,11 +29,11 @@ struct State {
 
 struct Schema {
     name: String,
-    /// The node with its tables; `None` after it was undistributed, which leaves the copies of the sequence.
+    /// The node with its tables; `None` after the schema was undistributed, which keeps the copies of the sequence.
     home: Option<usize>,
 }
 
-/// What every node needs.
+/// Settings of every node.
 const SETTINGS: &[(&str, &str)] = &[
     ("allow_system_table_mods", "on"),
     ("fsync", "off"),
@@ -41,19 +41,19 @@ const SETTINGS: &[(&str, &str)] = &[
     ("citus.enable_unsafe_triggers", "off"),
 ];
 
-/// Shard 5, with a table whose ids a trigger generates, and how its ids are generated.
+/// Shard 5 with a table whose ids a trigger generates.
 pub const SHARD_WITH_TRIGGER: &str = "SELECT create_shard(5);
     CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint);
     SELECT convert_defaults_to_triggers(5)";
 pub const NEXT_ID: &str = "SELECT insta5.next_id()";
 pub const AN_HOUR_AHEAD: &str = "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))";
 
-/// What goes wrong when one node runs a command on another.
+/// A fault when one node runs a command on another.
 #[derive(Clone, Copy)]
 pub enum Fault {
     /// The node cannot be reached.
     Refuse,
-    /// The command is run, and the answer is lost.
+    /// The command is run, but its result is lost.
     Lose,
 }
 
@@ -67,7 +67,7 @@ impl Emulated {
         Emulated::start_of(workers, || Server::start_with_a_clock_of_its_own(SETTINGS))
     }
 
-    /// With shard 5, at home on node 1.
+    /// With shard 5, placed on node 1.
     pub fn start_with_shard(workers: usize) -> Emulated {
         Emulated::start(workers).with_shard()
     }
@@ -82,7 +82,7 @@ impl Emulated {
         self.nodes[node].config("postgres").user(role).connect(NoTls).unwrap()
     }
 
-    /// Ids of shard 5 from a home that is an hour ahead of the clock.
+    /// Ids of shard 5 from its node, an hour ahead of the clock.
     pub fn ids_an_hour_ahead(&self, node: usize) -> Vec<i64> {
         let mut home = self.nodes[node].connect();
         [AN_HOUR_AHEAD, NEXT_ID].map(|query| crate::one(&mut home, query)).into()
@@ -112,12 +112,12 @@ impl Emulated {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more worker.
+    /// Starts one more worker.
     pub fn grow(&mut self) {
         self.join(Server::start(SETTINGS));
     }
 
-    /// Makes a server a part of the cluster, under a number that no other one has had.
+    /// Adds a server to the cluster, in a group that no other one has had.
     pub fn add(&self, node: usize) {
         let mut state = self.state();
         state.members[node] = Some((state.groups, true));
@@ -127,13 +127,13 @@ impl Emulated {
         self.announce_everywhere();
     }
 
-    /// Takes a node out, as it is; it may be down.
+    /// Removes a node, unchanged; it may be down.
     pub fn remove(&self, node: usize) {
         self.state().members[node] = None;
         self.announce_everywhere();
     }
 
-    /// The same for a while.
+    /// Disables a node, which stays in the cluster.
     pub fn disable(&self, node: usize) {
         self.set_active(node, false);
     }
@@ -149,29 +149,29 @@ impl Emulated {
         self.announce_everywhere();
     }
 
-    /// How the other nodes know it: libpq takes a socket's folder for a host.
+    /// The address that the other nodes use: libpq accepts a socket's folder as a host.
     pub fn address(&self, node: usize) -> (String, i32) {
         (self.nodes[node].path().display().to_string(), 5432)
     }
 
-    /// The group that a node is now, or `None` where it is not in the cluster.
+    /// The current group of a node, or `None` if it is not in the cluster.
     pub fn group(&self, node: usize) -> Option<i32> {
         self.state().members[node].map(|(group, _)| group)
     }
 
-    /// Runs statements on the coordinator; the other nodes run them with what comes next for them.
+    /// Runs statements on the coordinator; the other nodes run them at their next catch-up.
     pub fn create(&self, statements: &str) {
         self.state().statements.push(statements.into());
         self.catch_up(0);
     }
 
-    /// Runs statements on every node, also on those to come.
+    /// Runs statements on every node, and later on nodes that join.
     pub fn everywhere(&self, statements: &str) {
         self.state().statements.push(statements.into());
         self.members().for_each(|node| self.catch_up(node));
     }
 
-    /// Distributes a schema: its tables are on this node from now on.
+    /// Distributes a schema, with its tables on this node.
     pub fn distribute(&self, schema: &str, home: usize) {
         self.members().for_each(|node| self.catch_up(node));
         self.decide_move(schema, Some(home));
@@ -179,26 +179,26 @@ impl Emulated {
         self.announce_everywhere();
     }
 
-    /// Makes it one of the coordinator's alone.
+    /// Makes it a local schema of the coordinator.
     pub fn undistribute(&self, schema: &str) {
         self.decide_move(schema, None);
         self.announce_everywhere();
     }
 
-    /// Moves a distributed schema; every node knows of it when this returns.
+    /// Moves a distributed schema; every node has received the move when this returns.
     pub fn move_schema(&self, schema: &str, to: usize) {
         self.decide_move(schema, Some(to));
         self.announce_everywhere();
     }
 
-    /// The same while that node is down, which learns nothing.
+    /// Same while one node is down, which does not receive the move.
     pub fn move_schema_without(&self, schema: &str, to: usize, down: usize) {
         self.decide_move(schema, Some(to));
         self.members().filter(|node| *node != down).for_each(|node| self.announce(node));
     }
 
-    /// The first half of a move. The nodes hear of it one by one, with [`Emulated::announce`]: of a transaction on
-    /// several nodes Citus commits the parts one after another.
+    /// The first half of a move. The nodes receive it one by one, with [`Emulated::announce`]: Citus commits the parts
+    /// of a transaction on several nodes one after another.
     pub fn decide_move(&self, schema: &str, to: Option<usize>) {
         let mut state = self.state();
         match state.schemas.iter_mut().find(|known| known.name == schema) {
@@ -207,14 +207,14 @@ impl Emulated {
         }
     }
 
-    /// The node that has the tables of a distributed schema.
-    pub fn home_of(&self, schema: &str) -> usize {
+    /// The node that owns a distributed schema.
+    pub fn node_of(&self, schema: &str) -> usize {
         let state = self.state();
         let known = state.schemas.iter().find(|known| known.name == schema);
         known.and_then(|known| known.home).expect("a distributed schema")
     }
 
-    /// Those in use.
+    /// The nodes in the cluster.
     fn members(&self) -> impl Iterator<Item = usize> + use<> {
         let members = self.state().members.clone();
         (0..members.len()).filter(move |&node| members[node].is_some_and(|(_, is_active)| is_active))
@@ -224,7 +224,7 @@ impl Emulated {
         self.members().for_each(|node| self.announce(node));
     }
 
-    /// Writes the catalogs of one node as they are to be now, in one transaction.
+    /// Writes the current contents of the catalogs to one node, in one transaction.
     pub fn announce(&self, node: usize) {
         let sql = self.metadata(node);
         self.nodes[node].connect().batch_execute(&sql).unwrap_or_else(|error| panic!("{error:?}: {sql}"));
@@ -276,7 +276,7 @@ impl Emulated {
         sql + "COMMIT"
     }
 
-    /// Has a node run what it has not run yet.
+    /// Runs the statements that a node has not run yet.
     fn catch_up(&self, node: usize) {
         let mut state = self.state();
         let State { statements, ran, .. } = &mut *state;
@@ -289,8 +289,8 @@ impl Emulated {
         self.give_ranges(node);
     }
 
-    /// Gives a worker's copies the range that Citus gives them, where they have another one; see `AlterSequenceMinMax`
-    /// in its `worker_data_fetch_protocol.c`.
+    /// Sets the range of a worker's copies to the one that Citus sets, if it differs; see `AlterSequenceMinMax` in its
+    /// `worker_data_fetch_protocol.c`.
     fn give_ranges(&self, node: usize) {
         let state = self.state();
         let group = i64::from(state.members[node].map_or(0, |(group, _)| group));
@@ -314,7 +314,7 @@ impl Emulated {
         }
     }
 
-    /// From now on something goes wrong when `asker` runs a command on a node that is LIKE this one.
+    /// From now on `fault` occurs when `asker` runs a command on a node that is LIKE `command`.
     pub fn break_commands(&self, asker: usize, node: usize, command: &str, fault: Fault) {
         let kind = match fault {
             Fault::Refuse => "refuse",
@@ -328,16 +328,17 @@ impl Emulated {
         self.nodes[asker].connect().execute(insert, &[&self.address(node).0, &command, &kind]).unwrap();
     }
 
-    pub fn mend_commands(&self, asker: usize) {
+    pub fn restore_commands(&self, asker: usize) {
         self.nodes[asker].connect().batch_execute("DELETE FROM pg_catalog.emulated_faults").unwrap();
     }
 
-    /// Has `asker` wait before it runs commands that are LIKE this one on a node, until what this returns is dropped.
+    /// Makes `asker` wait before it runs commands that are LIKE `command` on a node, until the returned client is
+    /// dropped.
     pub fn pause_commands(&self, asker: usize, node: usize, command: &str) -> Client {
         self.pause(asker, node, command, "pause")
     }
 
-    /// The same when the node has run them.
+    /// Same, after the node has run them.
     pub fn pause_after_commands(&self, asker: usize, node: usize, command: &str) -> Client {
         self.pause(asker, node, command, "pause after")
     }
@@ -349,7 +350,7 @@ impl Emulated {
         lock
     }
 
-    /// Waits until a session of `asker` is at such a pause.
+    /// Waits until a session of `asker` waits in such a pause.
     pub fn wait_for_pause(&self, asker: usize) {
         let query = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4815 AND NOT granted)";
         self.nodes[asker].wait_until(query);

@@ -28,7 +28,7 @@ CREATE TABLE pg_catalog.pg_dist_placement (
 GRANT SELECT ON pg_catalog.pg_dist_local_group, pg_catalog.pg_dist_node, pg_catalog.pg_dist_object, pg_catalog.pg_dist_schema,
     pg_catalog.pg_dist_partition, pg_catalog.pg_dist_shard, pg_catalog.pg_dist_placement TO PUBLIC;
 
--- A change of a row of pg_class invalidates that relation in the caches of all sessions, also one that changes nothing.
+-- An update of a row of pg_class invalidates that relation in the caches of all sessions, even if it changes no value.
 CREATE FUNCTION pg_catalog.emulated_invalidate() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog AS $$
 DECLARE
     changed record := coalesce(NEW, OLD);
@@ -55,11 +55,11 @@ END $$;
 
 CREATE FUNCTION pg_catalog.relation_is_a_known_shard(regclass) RETURNS bool LANGUAGE sql STABLE RETURN false;
 
--- What goes wrong on the way to another node: a command that is like this one waits until nobody holds the advisory lock
--- ('pause'), or its answer does ('pause after'), is not run ('refuse'), or is run and its answer lost ('lose').
+-- Faults of commands on another node. A command that is LIKE the one in the row waits for the advisory lock before it runs
+-- ('pause') or after it has run ('pause after'), is not run ('refuse'), or is run and its result is lost ('lose').
 CREATE TABLE pg_catalog.emulated_faults (node_name text, command text, kind text);
 
--- Runs a command on a node, as a role. COPY TO PROGRAM needs neither a temporary table nor one of ours to write to, so that this
+-- Runs a command on a node, as a role. COPY TO PROGRAM needs neither a temporary table nor another table to write to, so this
 -- works in a security-restricted operation.
 CREATE FUNCTION pg_catalog.emulated_run(role text, node text, port int, sql text, OUT success bool, OUT result text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
@@ -78,7 +78,7 @@ BEGIN
     IF 'refuse' = ANY (kinds) THEN
         RETURN;
     END IF;
-    -- In single quotes the shell leaves everything as it is, but for a single quote.
+    -- In single quotes every character but the single quote is literal to the shell.
     FOREACH option IN ARRAY ARRAY['-h', node, '-p', port::text, '-U', role, '-d', 'postgres', '-c', sql] LOOP
         program := program || ' ''' || replace(option, '''', '''\''''') || '''';
     END LOOP;

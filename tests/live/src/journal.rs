@@ -1,4 +1,4 @@
-//! The record of every id as its client received it, and what must be true of it all.
+//! The record of every id as its client received it, and the checks on it.
 
 use crate::ms_of;
 use postgres::types::ToSql;
@@ -7,29 +7,29 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// 2011-08-24 21:07:01.721 UTC, the epoch that ids count from unless told otherwise, in Unix milliseconds.
+/// 2011-08-24 21:07:01.721 UTC in Unix milliseconds, the default epoch of ids.
 const ORIGINAL_EPOCH: i64 = 1_314_220_021_721;
 
-/// What one session has received, in its order.
+/// The ids that one session has received, in order.
 #[derive(Default)]
 pub struct Received {
     pub ids: Vec<i64>,
     statements: Vec<Statement>,
 }
 
-/// A statement that has returned, so that its transaction is committed.
+/// A statement that has returned, whose transaction is therefore committed.
 #[derive(Clone, Copy)]
 struct Statement {
     started: Moment,
     ended: Moment,
-    /// Where its ids end in those of the session.
+    /// The number of ids that the session has received up to its end.
     end: usize,
 }
 
 /// A moment on the client's two clocks.
 #[derive(Clone, Copy)]
 pub struct Moment {
-    /// The one that nobody sets: what ended before it has come before what started after it.
+    /// The monotonic clock: a moment that is earlier on it was earlier.
     instant: Instant,
     unix_ms: i64,
 }
@@ -42,7 +42,7 @@ impl Moment {
 }
 
 impl Received {
-    /// Runs a statement, or several at once, and records the ids that come back. Where it fails, nothing is.
+    /// Runs one or several statements and records the ids they return. Records nothing on an error.
     pub fn run(&mut self, client: &mut Client, statement: &str) -> Result<(), postgres::Error> {
         let started = Moment::now();
         let messages = client.simple_query(statement)?;
@@ -55,7 +55,7 @@ impl Received {
         Ok(())
     }
 
-    /// The same for a prepared statement.
+    /// Same for a prepared statement.
     pub fn run_prepared(
         &mut self,
         client: &mut Client,
@@ -74,7 +74,7 @@ impl Received {
         self.statements.push(Statement { started, ended, end: self.ids.len() });
     }
 
-    /// How long each statement took.
+    /// The duration of each statement.
     pub fn times(&self) -> impl Iterator<Item = Duration> {
         self.statements.iter().map(|statement| statement.ended.instant - statement.started.instant)
     }
@@ -90,49 +90,48 @@ impl Received {
     }
 }
 
-/// How near the clock the times of the ids must be.
+/// How close to the clock the times of the ids must be.
 #[derive(Clone, Copy)]
 pub enum Clock {
-    /// At most this many milliseconds before their statement started, and after it ended.
+    /// At most this many milliseconds before the start of their statement, and after its end.
     Within { behind: i64, ahead: i64 },
-    /// The scenario sets the server's clock, or the sequence.
+    /// The scenario sets the server's clock or the sequence.
     Set,
 }
 
 impl Clock {
-    /// In good health the ids follow the clock, and are ahead of it by their lead at most.
+    /// Without faults the ids follow the clock, and are ahead of it by at most their lead.
     pub const IN_STEP: Clock = Clock::Within { behind: 0, ahead: 1 };
 }
 
-/// What came of a scenario. All is well where the last five are 0.
+/// The results of a scenario. The last five must be 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     pub ids: usize,
     pub sessions: usize,
-    /// Crashes, clocks set, and whatever else a scenario does to its servers.
+    /// Crashes, changes of the clock, and other faults that a scenario causes.
     pub faults: usize,
-    /// Ids that are there already.
+    /// Ids that were received before.
     pub duplicates: usize,
-    /// Ids not larger than their predecessor in a statement, and statements with an id not larger than one that
-    /// some session had received before they started.
+    /// Ids not larger than their predecessor in a statement, and statements with an id not larger than one that some
+    /// session had received before they started.
     pub inversions: usize,
-    /// Ids of another shard, or negative.
+    /// Ids of another shard, and negative ids.
     pub strangers: usize,
-    /// Where nothing got lost on the way to the clients: ids whose sequence field does not follow upon that of the
-    /// id before.
+    /// If the clients have received every id: ids whose sequence field is not the successor of the previous id's.
     pub gaps: usize,
-    /// Statements with ids further from the clock than they may be.
+    /// Statements with ids too far from the clock.
     pub untimely: usize,
 }
 
-/// The record of a scenario on one sequence, of the original epoch.
+/// The record of a scenario on one sequence with the original epoch.
 pub struct Journal {
     scenario: String,
-    /// Whose ids these are; 5 unless told otherwise.
+    /// The shard of the ids; 5 by default.
     pub shard: i64,
     pub faults: usize,
     pub clock: Clock,
-    /// Whether the clients have received every id that was made.
+    /// Whether the clients have received every generated id.
     pub is_complete: bool,
     sessions: Vec<Received>,
 }
@@ -158,7 +157,7 @@ impl Journal {
         self.sessions.iter().flat_map(|session| &session.ids).copied().max().unwrap_or(0)
     }
 
-    /// Counts what is wrong, and shows it beside what was done.
+    /// Counts the faults, and prints them with the scenario.
     pub fn figures(&self) -> Figures {
         let mut ids: Vec<i64> = self.sessions.iter().flat_map(|session| &session.ids).copied().collect();
         ids.sort_unstable();
@@ -189,7 +188,7 @@ impl Journal {
         figures
     }
 
-    /// Checks that nothing is wrong, and adds the figures to the file that `FIGURES` names.
+    /// Checks that there are no faults, and appends the figures to the file that `FIGURES` names.
     #[track_caller]
     pub fn check(&self) -> Figures {
         let figures = self.figures();
@@ -208,7 +207,7 @@ impl Journal {
         statements.map(|(_, ids)| ids.windows(2).filter(|pair| pair[0] >= pair[1]).count()).sum()
     }
 
-    /// Whatever had been received, by any session, before a statement started is smaller than the statement's ids.
+    /// Ids that any session had received before a statement started must be smaller than the statement's ids.
     fn inversions_between_statements(&self) -> usize {
         let with_ids =
             || self.sessions.iter().flat_map(Received::statements).filter(|(_, ids)| !ids.is_empty());
@@ -237,7 +236,7 @@ impl Journal {
         statements.filter_map(distance_from_clock).filter(|&(b, a)| b > behind || a > ahead).count()
     }
 
-    /// How far ids were at most behind and ahead of the clock, in milliseconds.
+    /// The largest distances of ids behind and ahead of the clock, in milliseconds.
     fn distance_from_clock(&self) -> (i64, i64) {
         let statements = self.sessions.iter().flat_map(Received::statements);
         let distances = statements.filter_map(distance_from_clock);
@@ -267,7 +266,7 @@ mod tests {
         ms << 23 | SHARD_5 | seq
     }
 
-    /// A session by its statements: from when, to when, what.
+    /// A session from its statements: start, end, ids.
     fn session(statements: &[(i64, i64, &[i64])]) -> Received {
         let mut received = Received::default();
         for &(started, ended, ids) in statements {
@@ -287,14 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn a_good_record_has_no_faults() {
+    fn correct_record_has_no_faults() {
         let a = session(&[(10, 12, &[id(10, 1), id(10, 2)]), (12, 14, &[id(14, 5)])]);
         let b = session(&[(10, 13, &[id(10, 3), id(13, 4)]), (14, 14, &[])]);
         assert_eq!(figures([a, b]), Figures::default());
     }
 
     #[test]
-    fn each_fault_is_seen() {
+    fn every_fault_is_detected() {
         let once = session(&[(10, 12, &[id(10, 1), id(11, 2)])]);
         let again = session(&[(10, 12, &[id(11, 2), id(11, 3)])]);
         let seen = Figures { duplicates: 1, gaps: 1, ..Figures::default() };
@@ -309,7 +308,7 @@ mod tests {
         let earlier = session(&[(10, 11, &[id(11, 2)])]);
         let later = session(&[(11, 12, &[id(11, 1)])]);
         assert_eq!(figures([later, earlier]), Figures { inversions: 1, ..Figures::default() });
-        // Side by side either may come first.
+        // Concurrent statements may come in either order.
         let beside = session(&[(10, 12, &[id(11, 2)])]);
         let later = session(&[(11, 12, &[id(11, 1)])]);
         assert_eq!(figures([later, beside]), Figures::default());

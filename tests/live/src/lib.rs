@@ -1,8 +1,8 @@
-//! Real servers for the tests, load for them, and the record of what their clients received.
+//! Real servers for the tests, load for them, and the record of the ids that their clients received.
 //!
-//! A server is started in a temporary folder, reached by a socket in it, and stopped when dropped. `PG_CONFIG` names
-//! the PostgreSQL, into which the extension must be installed. Run by root, the servers run as the user `postgres`.
-//! With `TORTURE=1` in the environment the scenarios are run at length.
+//! A server is started in a temporary folder, uses a socket there, and is stopped when dropped. `PG_CONFIG` names the
+//! PostgreSQL, in which the extension must be installed. If root runs the tests, the servers run as the user
+//! `postgres`. With `TORTURE=1` in the environment the scenarios run longer.
 
 mod clock;
 mod cluster;
@@ -36,12 +36,12 @@ use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// One figure of a scenario for the everyday run and one for the run at length.
+/// A parameter of a scenario: one value for everyday runs and one for long runs.
 pub fn length<T>(everyday: T, torture: T) -> T {
     if std::env::var_os("TORTURE").is_some_and(|value| value == "1") { torture } else { everyday }
 }
 
-/// Random choices, the same again where `SEED` is set to what a run has printed.
+/// Random choices, which can be repeated by setting `SEED` to the value that a run has printed.
 pub fn random(scenario: &str) -> fastrand::Rng {
     let seed = match std::env::var("SEED") {
         Ok(seed) => seed.parse().expect("SEED is a number"),
@@ -56,32 +56,31 @@ pub fn of_project(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-/// One that the documentation shows to users.
+/// An example of the documentation.
 pub fn example(name: &str) -> PathBuf {
     of_project("docs/examples").join(name)
 }
 
-/// Where the scripts keep what they have fetched.
+/// The folder in which the scripts keep what they have downloaded.
 pub static CACHE: LazyLock<PathBuf> = LazyLock::new(|| {
     let ask = ["-c", ". \"$1\" && printf %s \"$CACHE\"", "bash"];
     let said = Command::new("bash").args(ask).arg(of_project("scripts/lib.sh")).output().unwrap();
     PathBuf::from(String::from_utf8(said.stdout).unwrap())
 });
 
-/// CPU time that a process of one thread has used so far.
+/// CPU time that a single-threaded process has used.
 pub fn cpu_time(pid: i32) -> Duration {
     let schedstat = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
     let (nanoseconds, _) = schedstat.split_once(' ').unwrap();
     Duration::from_nanos(nanoseconds.parse().unwrap())
 }
 
-/// A line of what `/proc` says of a process's memory, in bytes: `RssAnon` is what it has to itself, `VmHWM` the most that it
-/// has had.
+/// A field of a process's memory in `/proc`, in bytes: `RssAnon` is its private memory, `VmHWM` its peak.
 pub fn memory_of(pid: i32, line: &str) -> i64 {
     status_of(pid, line).strip_suffix(" kB").unwrap().parse::<i64>().unwrap() * 1024
 }
 
-/// How often a process has gone to sleep of its own accord.
+/// The number of voluntary context switches of a process.
 pub fn sleeps_of(pid: i32) -> i64 {
     status_of(pid, "voluntary_ctxt_switches").parse().unwrap()
 }
@@ -117,7 +116,7 @@ fn values<T: for<'a> postgres::types::FromSql<'a>>(client: &mut Client, query: &
         .collect()
 }
 
-/// SQLSTATE, message and hint of the error that a statement raises. The detail is a line below the message.
+/// SQLSTATE, message and hint of a statement's error. The detail is appended to the message as a second line.
 #[track_caller]
 pub fn error_of(client: &mut Client, statement: &str) -> (String, String, String) {
     let error = client.batch_execute(statement).expect_err(statement);
@@ -126,7 +125,7 @@ pub fn error_of(client: &mut Client, statement: &str) -> (String, String, String
     (error.code().code().into(), message, error.hint().unwrap_or_default().into())
 }
 
-/// The extension, and shard 5.
+/// Creates the extension and shard 5.
 pub fn setup(client: &mut Client) {
     client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
 }
@@ -136,14 +135,14 @@ pub fn lead(client: &mut Client, id: i64) -> f64 {
     one(client, &format!("SELECT extract(epoch FROM id_time({id}) - clock_timestamp())::float8"))
 }
 
-/// How many of the ids are in more than one place.
+/// How many of the ids are repeated.
 pub fn duplicates(sessions: &[Vec<i64>]) -> usize {
     let all: usize = sessions.iter().map(Vec::len).sum();
     let distinct: HashSet<i64> = sessions.iter().flatten().copied().collect();
     all - distinct.len()
 }
 
-/// Checks that each session's ids grow, and that no id is in two places.
+/// Checks that the ids of each session increase, and that no id is repeated.
 #[track_caller]
 pub fn check_unique_and_increasing(sessions: &[Vec<i64>]) {
     for (session, ids) in sessions.iter().enumerate() {
@@ -160,7 +159,7 @@ pub fn ms_of(id: i64) -> i64 {
     id >> 23
 }
 
-/// Sets a sequence that has been used an hour further, to where the clock would no longer hide a loss.
+/// Sets a sequence that has been used an hour ahead, where the clock cannot hide a loss.
 pub fn set_an_hour_ahead(client: &mut impl GenericClient, sequence: &str) {
     let set = format!("SELECT setval($${sequence}$$, last_value + 3600000 * 1024::bigint) FROM {sequence}");
     client.batch_execute(&set).unwrap();
@@ -175,13 +174,13 @@ pub fn in_parallel<T: Send>(count: usize, session: impl Fn(usize) -> T + Sync) -
     })
 }
 
-/// The middle one of some measurements.
+/// The median of some measurements.
 pub fn median(mut values: Vec<Duration>) -> Duration {
     values.sort();
     values[values.len() / 2]
 }
 
-/// The same of plain numbers.
+/// Same for plain numbers.
 pub fn middle(values: impl IntoIterator<Item = f64>) -> f64 {
     median(values.into_iter().map(Duration::from_secs_f64).collect()).as_secs_f64()
 }

@@ -1,4 +1,4 @@
-//! Sessions that go on making ids whatever happens to their server, as applications do.
+//! Sessions that generate ids continuously and reconnect after faults of their server, as applications do.
 
 use crate::Received;
 use crate::journal::Moment;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Something that a session does again and again, recording the ids that it receives.
+/// Work that a session repeats, recording the ids that it receives.
 pub type Work = Box<dyn Fn(&mut Client, &mut Received) -> Result<(), Error> + Send + Sync>;
 
 /// A statement that returns ids.
@@ -19,12 +19,11 @@ pub fn query(statement: impl Into<String>) -> Work {
     Box::new(move |client, received| received.run(client, &statement))
 }
 
-/// What COPY loads as `batch` is at least this, and everything else is less.
+/// COPY loads values of `batch` from this one on; all other rows have smaller ones.
 const FIRST_OF_COPY: i64 = 1 << 40;
 
-/// Loads rows into a table whose default makes the `id`, and which has a column `batch`; then reads these ids in the
-/// order in which the rows were loaded. `batch` says which that is: their places in the table do not, where there is
-/// room on earlier pages.
+/// Loads rows into a table with a column `batch`, whose default generates the `id`; then reads these ids in the order
+/// in which the rows were loaded, by `batch`: their physical order may differ if earlier pages have free space.
 pub fn copy(table: &'static str, rows: i64) -> Work {
     Box::new(move |client, received| {
         let first = fastrand::i64(FIRST_OF_COPY..FIRST_OF_COPY << 10) * rows;
@@ -44,13 +43,13 @@ pub fn copy(table: &'static str, rows: i64) -> Work {
     })
 }
 
-/// The same without a record, for what returns no ids or makes some that nobody is promised anything about.
+/// Same without a record, for statements that return no ids, or ids without any guarantee.
 pub fn unrecorded(statement: impl Into<String>) -> Work {
     let statement = statement.into();
     Box::new(move |client, _| client.batch_execute(&statement))
 }
 
-/// Makes `insta5.photos`, whose ids are made by its default.
+/// Creates `insta5.photos`, whose default generates ids.
 pub fn setup_photos(client: &mut Client) {
     crate::setup(client);
     client
@@ -61,12 +60,12 @@ pub fn setup_photos(client: &mut Client) {
         .unwrap();
 }
 
-/// The ways to insert into `insta5.photos`, from a row to thousands.
+/// The ways to insert into `insta5.photos`, from one row to thousands.
 pub fn inserts() -> Vec<Work> {
     insert_statements().into_iter().chain([copy("insta5.photos", 500)]).collect()
 }
 
-/// Those that are plain statements. In a COPY a cancel may come when this client cannot make sense of it.
+/// The ways that are plain statements. The client library cannot handle a cancel during a COPY.
 pub fn insert_statements() -> Vec<Work> {
     const ROW: &str = "INSERT INTO insta5.photos DEFAULT VALUES RETURNING id;";
     vec![
@@ -79,7 +78,7 @@ pub fn insert_statements() -> Vec<Work> {
     ]
 }
 
-/// The ways to make ids without a table.
+/// The ways to generate ids without a table.
 pub fn calls() -> Vec<Work> {
     vec![
         query("SELECT next_id(5)"),
@@ -94,8 +93,8 @@ pub fn everything() -> Vec<Work> {
     inserts().into_iter().chain(calls()).collect()
 }
 
-/// Has `count` sessions do all of this work in turn, each beginning with another part of it, until `during` returns.
-/// A session that loses its connection makes another and goes on; any other error is a failure of the test.
+/// Runs all of this work in `count` sessions until `during` returns, each session starting with another part. A session
+/// that loses its connection reconnects and continues; any other error fails the test.
 pub fn under_load<T>(
     connect: impl Fn() -> Result<Client, Error> + Sync,
     count: usize,
@@ -105,7 +104,7 @@ pub fn under_load<T>(
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let (stop, connect) = (&stop, &connect);
-        // Also where `during` panics: the scope waits for its threads.
+        // Also if `during` panics: the scope waits for its threads.
         let stop_at_end = StopAtEnd(stop);
         let sessions: Vec<_> =
             (0..count).map(|n| scope.spawn(move || session(connect, n, work, stop))).collect();
@@ -115,7 +114,7 @@ pub fn under_load<T>(
     })
 }
 
-/// Sets its flag when it goes out of scope, by a panic as well.
+/// Sets its flag when it is dropped, also by a panic.
 pub struct StopAtEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -147,11 +146,11 @@ fn session(
     received
 }
 
-/// Whether the server is gone, going or coming. That it was not by a crash of its own is seen in its log when it is
-/// dropped.
+/// Whether the error means that the server is stopped, stopping or starting. A crash caused by the server itself is
+/// found in its log when it is dropped.
 fn is_loss_of_connection(error: &Error) -> bool {
     match error.as_db_error() {
-        // admin_shutdown, crash_shutdown, cannot_connect_now, and query_canceled where it is connecting that was cancelled
+        // admin_shutdown, crash_shutdown, cannot_connect_now; and query_canceled if connecting was cancelled
         Some(error) => match error.code().code() {
             "57P01" | "57P02" | "57P03" => true,
             code => code == "57014" && error.parsed_severity() == Some(Severity::Fatal),

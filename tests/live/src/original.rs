@@ -1,9 +1,9 @@
 //! The PL/pgSQL function that Instagram published.
 
-/// The epoch that it was published with.
+/// The epoch in the published function.
 pub const ORIGINAL_EPOCH_MS: i64 = 1_314_220_021_721;
 
-/// Makes or replaces it in a schema that has the sequence `table_id_seq`.
+/// Creates or replaces it in a schema that has the sequence `table_id_seq`.
 pub fn original_function(schema: &str, shard: i32, epoch_ms: i64) -> String {
     format!(
         "CREATE OR REPLACE FUNCTION {schema}.next_id(OUT result bigint) AS $$
@@ -23,7 +23,7 @@ pub fn original_function(schema: &str, shard: i32, epoch_ms: i64) -> String {
     )
 }
 
-/// A shard as it was published, with the original epoch.
+/// A shard with the published function and the original epoch.
 pub fn original_of_shard(shard: i32) -> String {
     let schema = format!("insta{shard}");
     format!(

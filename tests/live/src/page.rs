@@ -1,4 +1,4 @@
-//! The SQL of a page of the documentation, and what the page says that it gives.
+//! The SQL of a page of the documentation, and the results that the page shows.
 
 use postgres::{Client, SimpleQueryMessage};
 use std::io::Write;
@@ -6,15 +6,15 @@ use std::io::Write;
 /// A statement of a page.
 struct Statement {
     sql: String,
-    /// Where its block says, in a first line such as `-- on a and b`, that it is run.
+    /// The servers named in the first line of its block, such as `-- on a and b`.
     places: Vec<String>,
-    /// What `COPY ... FROM STDIN` reads: the lines after it, up to `\.`.
+    /// The data of `COPY ... FROM STDIN`: the lines after it, up to `\.`.
     data: Option<String>,
-    /// What its comment, or an indented one in the line below, says of the result: rows with " / " in between.
+    /// The result in its comment, or in an indented comment in the line below: rows separated by " / ".
     expected: Option<String>,
 }
 
-/// The blocks of a page that are in this language.
+/// The blocks of a page in this language.
 pub fn blocks<'a>(markdown: &'a str, language: &str) -> Vec<&'a str> {
     let begin = format!("```{language}\n");
     let end = |block: &'a str| block.split_once("```").expect("a block ends").0;
@@ -54,7 +54,8 @@ fn statements(markdown: &str) -> Vec<Statement> {
     statements
 }
 
-/// Runs a page's statements, each where its block says, and compares the results. A page about one server does not name it.
+/// Runs a page's statements, each on the servers that its block names, and compares the results. A page about one
+/// server does not name it.
 #[track_caller]
 pub fn run_page(page: &str, at_least: usize, clients: &mut [(&str, Client)]) {
     let statements = statements(page);
@@ -82,7 +83,7 @@ pub fn run_page(page: &str, at_least: usize, clients: &mut [(&str, Client)]) {
     assert!(compared >= at_least);
 }
 
-/// What a statement returns, the columns of each row with " | " in between.
+/// The result of a statement, with the columns of each row separated by " | ".
 pub fn rows(client: &mut Client, sql: &str) -> Vec<String> {
     let messages = client.simple_query(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
     let row = |message: &SimpleQueryMessage| match message {

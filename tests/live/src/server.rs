@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A PostgreSQL server of its own.
+/// A PostgreSQL server of the test.
 pub struct Server {
     dir: TempDir,
     bin: PathBuf,
@@ -48,12 +48,12 @@ impl Drop for Number {
 }
 
 impl Server {
-    /// Initializes a cluster with these settings beside the defaults, and starts it.
+    /// Initializes a cluster with these settings in addition to the defaults, and starts it.
     pub fn start(settings: &[(&str, &str)]) -> Server {
         Server::start_of(&pg_config(), settings)
     }
 
-    /// The same of the PostgreSQL that this `pg_config` belongs to.
+    /// Same for the PostgreSQL of this `pg_config`.
     pub fn start_of(pg_config: &str, settings: &[(&str, &str)]) -> Server {
         let server = Server::new(pg_config);
         server.initialize(settings);
@@ -66,8 +66,8 @@ impl Server {
         self.launch();
     }
 
-    /// A new cluster: a copy of one that has been kept, since initdb takes a second of the processor's time and a copy a
-    /// twentieth of it. No two servers that run at a time have the same system identifier.
+    /// A new cluster, copied from a cached one: initdb takes a second of CPU time, a copy a twentieth of it. No two
+    /// servers that run at the same time have the same system identifier.
     fn make_cluster(&self) {
         let postgres = self.bin.join("postgres");
         let built = fs::metadata(&postgres).unwrap().mtime();
@@ -81,7 +81,7 @@ impl Server {
         }
         let options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"];
         self.run("initdb", &[&["-D", "data"], &options[..]].concat());
-        // Another test may do the same at the same time: the first one's is kept.
+        // Another test may create the cached cluster at the same time: the first one is kept.
         let new = kept.with_extension(std::process::id().to_string());
         fs::create_dir_all(kept.parent().unwrap()).unwrap();
         copy(&self.path().join("data"), &new);
@@ -95,17 +95,17 @@ impl Server {
         let mut server = Server::new(&pg_config());
         server.clock = Some(ClockOfItsOwn::new(server.path()));
         server.initialize(settings);
-        // Programs are started without what cannot be loaded.
+        // The dynamic loader ignores a library that it cannot preload.
         assert!(!server.log().contains("cannot be preloaded"), "{}", server.log());
         server
     }
 
-    /// Sets the server's clock, to be ahead of the machine's by this many seconds. All its processes see it at once.
+    /// Sets the server's clock to this many seconds ahead of the machine's. All its processes use it at once.
     pub fn set_clock(&self, offset: f64) {
         self.clock.as_ref().expect("a clock of its own").set(offset);
     }
 
-    /// A server that starts as a copy of a running one, with all its settings, and follows it.
+    /// Starts a copy of a running server, with all its settings, as a standby that follows it.
     pub fn start_standby_of(primary: &Server) -> Server {
         let standby = Server::copy_of(primary, &["-R"]);
         standby.configure(&[]);
@@ -113,7 +113,7 @@ impl Server {
         standby
     }
 
-    /// A base backup of a running server, to [`Server::recover`] from later.
+    /// A base backup of a running server, for [`Server::recover`].
     pub fn back_up(primary: &Server) -> Server {
         Server::copy_of(primary, &[])
     }
@@ -126,8 +126,7 @@ impl Server {
         copy
     }
 
-    /// Starts a base backup as a server of its own: with these settings it finds the WAL that came after it, and the
-    /// moment at which to stop.
+    /// Starts a base backup as a server: these settings locate the WAL after it, and set the recovery target.
     pub fn recover(&self, settings: &[(&str, &str)]) {
         fs::write(self.path().join("data/recovery.signal"), "").unwrap();
         self.configure(settings);
@@ -142,13 +141,13 @@ impl Server {
         self.wait_for(query, || crate::one(&mut client, query));
     }
 
-    /// Waits until something is so, for a minute at most.
+    /// Waits until a condition holds, for a minute at most.
     #[track_caller]
     pub fn wait_for(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !is_so() {
             if Instant::now() > deadline {
-                // Or threads that wait for it would keep the panic from going further.
+                // Otherwise threads that wait for the server would block the panic.
                 if self.is_running() {
                     self.stop_at_once();
                 }
@@ -158,7 +157,7 @@ impl Server {
         }
     }
 
-    /// Copies a database as `copy`. Sessions just closed may take a moment to leave it.
+    /// Copies a database as `copy`. Sessions that were just closed may still be connected to it for a moment.
     pub fn copy_database(&self, template: &str, strategy: &str) {
         let copy = format!("CREATE DATABASE copy TEMPLATE {template} STRATEGY {strategy}");
         self.wait_for(&copy, || match self.connect().batch_execute(&copy) {
@@ -190,7 +189,7 @@ impl Server {
             ("listen_addresses", ""),
             ("unix_socket_directories", &socket_dir),
             ("max_connections", "100"),
-            // In its folder, and so gone with it, also where the server was killed.
+            // In its folder, which is removed with the server, also if the server was killed.
             ("dynamic_shared_memory_type", "mmap"),
         ];
         for (name, value) in own.iter().chain(settings) {
@@ -199,14 +198,14 @@ impl Server {
         fs::write(path, conf).unwrap();
     }
 
-    /// Starts the server on its data, and waits until it takes connections.
+    /// Starts the server, and waits until it accepts connections.
     pub fn launch(&self) {
         self.spawn();
         self.wait_for("connections", || self.try_connect().is_ok());
     }
 
-    /// Starts the server on its data, and waits no longer than until it listens, before it recovers. Killed even
-    /// earlier it may leave an empty lock file, with which no server starts.
+    /// Starts the server, and waits only until it listens, which is before recovery. A server that is killed even
+    /// earlier may leave an empty lock file, with which no server starts.
     pub fn launch_without_waiting(&self) {
         let starts = || self.log().matches("listening on Unix socket").count();
         let before = starts();
@@ -224,7 +223,7 @@ impl Server {
         *self.postmaster.lock().unwrap() = Some(child);
     }
 
-    /// Stops the server as a crash does: every process of it is killed.
+    /// Stops the server as a crash does: kills all its processes.
     pub fn crash(&self) {
         let mut postmaster = self.take_postmaster();
         let children = self.last_children(postmaster.id());
@@ -236,8 +235,7 @@ impl Server {
         self.wait_for_the_end_of(&children);
     }
 
-    /// Kills the postmaster and nothing else. The other processes notice, each when it next waits for something,
-    /// and end by themselves.
+    /// Kills only the postmaster. Each of the other processes notices this at its next wait, and exits.
     pub fn kill_postmaster(&self) {
         let mut postmaster = self.take_postmaster();
         let children = self.last_children(postmaster.id());
@@ -246,12 +244,12 @@ impl Server {
         self.wait_for_the_end_of(&children);
     }
 
-    /// Kills one backend, upon which the postmaster ends all others and recovers as after a crash.
+    /// Kills one backend, after which the postmaster terminates all others and recovers as after a crash.
     pub fn kill_backend(&self, pid: i32) {
         send(Signal::KILL, pid as u32);
     }
 
-    /// Stops a backend where it is, until it is thawed.
+    /// Stops a backend until it is thawed.
     pub fn freeze(&self, pid: i32) {
         send(Signal::STOP, pid as u32);
         self.wait_for("a backend that stands still", || {
@@ -263,7 +261,7 @@ impl Server {
         send(Signal::CONT, pid as u32);
     }
 
-    /// Lets a backend run for moments at a time while `during` runs, so that other sessions come in between its steps.
+    /// Lets a backend run only for moments at a time during `during`, so that other sessions run between its steps.
     pub fn slow_down<T>(&self, pid: i32, during: impl FnOnce() -> T) -> T {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -274,7 +272,7 @@ impl Server {
                     std::thread::sleep(Duration::from_micros(200));
                     send(Signal::CONT, pid as u32);
                     let woken = Instant::now();
-                    // A sleep as short as this takes several times as long.
+                    // A sleep as short as this would take several times as long.
                     while woken.elapsed() < Duration::from_micros(20) {}
                 }
             });
@@ -284,14 +282,14 @@ impl Server {
         })
     }
 
-    /// Stops the server without a word to its sessions and without a checkpoint: an `immediate` shutdown.
+    /// Stops the server without notice to its sessions and without a checkpoint: an `immediate` shutdown.
     pub fn stop_at_once(&self) {
         let mut postmaster = self.take_postmaster();
         send(Signal::QUIT, postmaster.id());
         postmaster.wait().unwrap();
     }
 
-    /// Stops the server in good order; what is connected is cut off.
+    /// Stops the server with a `fast` shutdown, which disconnects the sessions.
     pub fn stop(&self) {
         let mut postmaster = self.take_postmaster();
         send(Signal::INT, postmaster.id());
@@ -303,12 +301,12 @@ impl Server {
     }
 
     fn take_postmaster(&self) -> Child {
-        // Without the lock where it panics: Drop takes that.
+        // Releases the lock before a panic: Drop takes it.
         let postmaster = self.postmaster.lock().unwrap().take();
         postmaster.expect("a running server")
     }
 
-    /// Stops the postmaster in its tracks, so that it starts no new ones while these are killed.
+    /// Stops the postmaster with a signal, so that it starts no new processes while its children are killed.
     fn last_children(&self, postmaster: u32) -> Vec<u32> {
         send(Signal::STOP, postmaster);
         // It may be in the middle of a fork.
@@ -325,7 +323,7 @@ impl Server {
         self.connect_to("postgres")
     }
 
-    /// The same while the server may be going or coming.
+    /// Same while the server may be stopping or starting.
     pub fn try_connect(&self) -> Result<Client, postgres::Error> {
         self.config("postgres").connect(NoTls)
     }
@@ -340,22 +338,22 @@ impl Server {
         config
     }
 
-    /// Runs one of PostgreSQL's programs as the server's user, in the server's folder, and returns what it says.
+    /// Runs one of PostgreSQL's programs as the server's user, in the server's folder, and returns its output.
     pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         let output = self.command(program, arguments).output().unwrap();
-        // pg_upgrade tells its errors on the standard output.
+        // pg_upgrade reports errors on standard output.
         let said =
             [output.stderr, output.stdout].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
         assert!(output.status.success(), "{program} {arguments:?}: {said}");
         said
     }
 
-    /// The PATH of this process, with this PostgreSQL's programs in front.
+    /// The PATH of this process, preceded by the folder of this PostgreSQL's programs.
     pub fn programs_path(&self) -> String {
         format!("{}:{}", self.bin.display(), std::env::var("PATH").unwrap())
     }
 
-    /// The command `instagram_id_shards`, with its map in a database of this server's, `map`.
+    /// The command `instagram_id_shards`, with its map in the database `map` of this server.
     pub fn shards_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(crate::of_project("tools/instagram_id_shards"));
         command
@@ -376,7 +374,7 @@ impl Server {
         command
     }
 
-    /// Where its programs are.
+    /// The folder of its programs.
     pub fn bin(&self) -> &Path {
         &self.bin
     }
@@ -389,12 +387,12 @@ impl Server {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Removes the System V segment of a server that was killed, which its lock file names. Only another start would do so.
+    /// Removes the System V segment of a killed server, which its lock file names. Otherwise only another start would.
     fn remove_segment(&self) {
         let lock_file = fs::read_to_string(self.path().join("data/postmaster.pid")).unwrap_or_default();
         let segment = lock_file.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
         if let Some(segment) = segment {
-            // Another process of the server may have been the last one to use it.
+            // Another process of the server may have removed it.
             let _ = Command::new("ipcrm").args(["-m", segment]).stderr(Stdio::null()).status();
         }
     }
@@ -402,7 +400,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Poisoned where the test has failed.
+        // Poisoned if the test has failed.
         let postmaster = self.postmaster.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut postmaster) = postmaster {
             send(Signal::QUIT, postmaster.id());
@@ -417,7 +415,7 @@ impl Drop for Server {
     }
 }
 
-/// Whether a line of the log tells of a crash that was no doing of the test's: these kill with signal 9.
+/// Whether a line of the log reports a crash that the test did not cause: tests kill with signal 9.
 fn is_of_a_crash(line: &str) -> bool {
     let is_signal = line.contains("was terminated by signal") && !line.contains("was terminated by signal 9");
     is_signal || line.contains("PANIC:") || line.contains("TRAP:")
@@ -427,17 +425,17 @@ fn pg_config() -> String {
     std::env::var("PG_CONFIG").unwrap_or_else(|_| "pg_config".into())
 }
 
-/// What the `pg_config` of the PostgreSQL under test says.
+/// The output of the `pg_config` of the PostgreSQL under test.
 pub fn pg_config_says(what: &str) -> String {
     output(Command::new(pg_config()).arg(what))
 }
 
-/// Copies a folder with all that is in it, owners and rights included.
+/// Copies a folder with its contents, owners and permissions.
 fn copy(from: &Path, to: &Path) {
     output(Command::new("cp").arg("-a").arg(from).arg(to));
 }
 
-/// A client's program's output, trimmed.
+/// The trimmed output of a client program.
 fn output(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -453,7 +451,7 @@ fn send(signal: Signal, pid: u32) {
 }
 
 fn is_alive(pid: u32) -> bool {
-    // A zombie is dead: nothing of it runs, its parent has only not asked yet.
+    // A zombie is dead: its parent has only not waited for it yet.
     stat(pid).is_some_and(|fields| fields[0] != "Z")
 }
 
@@ -465,7 +463,7 @@ fn children(parent: u32) -> Vec<u32> {
         .collect()
 }
 
-/// The fields of `/proc/PID/stat` from the state on.
+/// The fields of `/proc/PID/stat`, starting with the state.
 fn stat(pid: u32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;

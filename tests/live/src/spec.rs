@@ -1,5 +1,5 @@
-//! What the README says of the pure functions, written down once more: in arithmetic that cannot overflow, and without
-//! a look at how the extension does it. Used by the tests of values and, through `#[path]`, by the fuzzer in `fuzz/`.
+//! A second implementation of the pure functions from the README's description, in arithmetic that cannot overflow and
+//! independent of the extension's code. Used by the tests of values and, through `#[path]`, by the fuzzer in `fuzz/`.
 //!
 //! Times are microseconds since 2000-01-01 00:00 UTC, as PostgreSQL stores a `timestamptz`.
 
@@ -22,7 +22,7 @@ const PER_MS: i128 = 8_388_608; // ids in a millisecond: of 8192 shards, 1024 ea
 const PER_SHARD: i128 = 1024;
 const ALL: i128 = 1 << 64;
 
-/// The SQLSTATEs that are right: where several things are wrong with a call, any of them may be the one reported.
+/// The SQLSTATEs that a call may report: if it has several faults, any one of them.
 pub type Faults = Vec<&'static str>;
 
 pub const OUT_OF_RANGE: &str = "22023";
@@ -30,7 +30,7 @@ pub const NO_SUCH_TIME: &str = "22008";
 pub const MALFORMED: &str = "22P02";
 pub const FULL: &str = "2200H";
 
-/// Milliseconds, shard and sequence field of an id, read as the unsigned number that it is.
+/// Milliseconds, shard and sequence field of an id, read as an unsigned number.
 pub fn fields(id: i64) -> (i128, i128, i128) {
     let id = i128::from(id).rem_euclid(ALL);
     (id / PER_MS, id / PER_SHARD % 8192, id % PER_SHARD)
@@ -53,7 +53,7 @@ pub fn id_time(id: i64, epoch: i64) -> Result<i64, Faults> {
     Ok(i64::try_from(time).expect("a timestamptz"))
 }
 
-/// The millisecond from the epoch that a time is in, or where it is `up` the first that starts at or after it.
+/// The millisecond from the epoch that contains a time, or with `up` the first that starts at or after it.
 fn ms(time: i64, epoch: i64, up: bool) -> Result<i128, Faults> {
     let elapsed = i128::from(time) - i128::from(epoch);
     let ms = if up { -(-elapsed).div_euclid(1000) } else { elapsed.div_euclid(1000) };
@@ -74,7 +74,7 @@ pub fn id_floor(time: i64, epoch: i64) -> Result<i64, Faults> {
     Ok(id_of(ms(time, epoch, true)?, 0, 0))
 }
 
-/// An empty range ends where it begins.
+/// The end of an empty range is its start.
 pub fn id_range_end(from: i64, to: i64, epoch: i64) -> Result<i64, Faults> {
     let (start, end) = (ms(from, epoch, true)?, ms(to, epoch, true)?);
     let turn = i128::from(POSITIVE_MS);
@@ -85,7 +85,7 @@ pub fn id_range_end(from: i64, to: i64, epoch: i64) -> Result<i64, Faults> {
     }
 }
 
-/// As SQL's AND of its two bounds; NULL in, NULL out where they do not decide without. `None` is NULL.
+/// The AND of its two bounds by SQL's rules, so the result can be NULL if an argument is. `None` is NULL.
 pub fn id_between(
     id: Option<i64>,
     from: Option<i64>,
@@ -109,7 +109,7 @@ pub fn shard_for(key: i64, shards: i32) -> Result<i32, Faults> {
     }
 }
 
-/// The digits of short codes: base64's, with - and _ for its last two, as RFC 4648 has it for URLs.
+/// The digits of short codes: those of base64 with - and _ as the last two, as in RFC 4648 for URLs.
 fn digit(n: u8) -> char {
     match n {
         0..26 => char::from(b'A' + n),
@@ -121,7 +121,7 @@ fn digit(n: u8) -> char {
     }
 }
 
-/// The id's number, read as unsigned, in digits of 64.
+/// The id as an unsigned number, in digits of base 64.
 pub fn id_to_shortcode(id: i64) -> String {
     let mut rest = i128::from(id).rem_euclid(ALL);
     let mut code = vec![];
@@ -137,7 +137,7 @@ pub fn shortcode_to_id(code: &str) -> Result<i64, Faults> {
     let mut number: i128 = 0;
     for char in code.chars() {
         let n = (0..64).find(|&n| digit(n) == char).ok_or_else(malformed)?;
-        // Where it is out of range it stays so.
+        // A number out of range stays out of range.
         number = (number * 64 + i128::from(n)).min(ALL);
     }
     match number {
@@ -147,11 +147,12 @@ pub fn shortcode_to_id(code: &str) -> Result<i64, Faults> {
     }
 }
 
-/// What `backfill_id` makes of the rows of a window, in their order: times, shards and epochs, NULL being `None`.
+/// The faults of `backfill_id` for the rows of a window, in their order: times, shards and epochs, with `None` for
+/// NULL.
 ///
 /// # Errors
 ///
-/// What is wrong with the rows, or that a shard has no way to ids that grow: its times are not in order, or one of its
+/// The faults of the rows; or that no increasing ids exist for a shard: its times are not in order, or one of its
 /// milliseconds has more than 1,024 rows.
 pub fn backfill_faults(rows: &[[Option<i64>; 3]]) -> Faults {
     let mut faults = vec![];

@@ -1,4 +1,4 @@
-//! The PL/pgSQL original is taken over, and given back, under writers that never pause.
+//! Adopts the PL/pgSQL original, and restores it, under uninterrupted writes.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The original as shard 5, and two tables that it fills.
+/// The original as shard 5, with two tables whose ids it generates.
 fn original() -> String {
     format!(
         "{}
@@ -23,7 +23,7 @@ const PLANNED: &str = "
     SET plan_cache_mode = force_generic_plan;
     PREPARE planned AS INSERT INTO insta5.photos DEFAULT VALUES RETURNING id";
 
-/// A writer's statement: when it began and ended, and the ids it received.
+/// A statement of a writer: when it began and ended, and the ids it returned.
 struct Statement {
     way: usize,
     began: Instant,
@@ -31,17 +31,17 @@ struct Statement {
     ids: Vec<i64>,
 }
 
-/// The way whose ids are in no table.
+/// The index of the way whose ids are stored in no table.
 const BY_ITSELF: usize = 4;
 
-/// Writes something, and returns the ids that it received.
+/// Runs a statement and returns the ids it received.
 type Way = fn(&mut Client) -> Result<Vec<i64>, postgres::Error>;
 
 const WAYS: [Way; 6] = [
-    // By the default, planned once for the whole session.
+    // Through the default, with a plan that is cached for the whole session.
     |client| ids(client, "EXECUTE planned"),
     |client| ids(client, "INSERT INTO insta5.likes (n) VALUES (1), (2), (3) RETURNING id"),
-    // Long enough for the switch to fall into it.
+    // Long enough for the replacement of the function to happen during the statement.
     |client| {
         ids(client, "INSERT INTO insta5.photos (n) SELECT n FROM generate_series(1, 500) AS n RETURNING id")
     },
@@ -51,10 +51,10 @@ const WAYS: [Way; 6] = [
         rows.finish()?;
         Ok(vec![]) // their ids are in the table
     },
-    // By itself.
+    // A direct call.
     |client| ids(client, "SELECT insta5.next_id()"),
-    // By itself first, and in the same transaction into the table: the order in which an adoption wants its locks,
-    // turned round.
+    // A direct call, followed by an insert in the same transaction: the reverse of the order in which an adoption takes
+    // its locks.
     |client| {
         let mut transaction = client.transaction()?;
         let id: i64 = transaction.query_one("SELECT insta5.next_id()", &[])?.get(0);
@@ -69,7 +69,7 @@ fn ids(client: &mut Client, statement: &str) -> Result<Vec<i64>, postgres::Error
     Ok(client.query(statement, &[])?.iter().map(|row| row.get(0)).collect())
 }
 
-/// A session that can write in all these ways.
+/// A session that has prepared what these ways need.
 fn session(server: &Server) -> Client {
     let mut client = server.connect();
     client.batch_execute(PLANNED).unwrap();
@@ -86,7 +86,7 @@ fn write(client: &mut Client, way: usize, until: &AtomicBool) -> Vec<Statement> 
     statements
 }
 
-/// An adoption, and the ids that are ours from there until it was undone.
+/// An adoption: when it began, and the range of ids that the extension generated until it was reverted.
 struct Adoption {
     began: Instant,
     ended: Instant,
@@ -94,11 +94,11 @@ struct Adoption {
     last: i64,
 }
 
-/// Every statement succeeds; what began after an adoption makes ids above all that was there before it; and none of
-/// the new ids is there twice. (The original's own duplicates, which it makes when a session is suspended between its
-/// nextval and its clock, are counted and shown.)
+/// Every statement succeeds; statements that begin after an adoption generate ids above all earlier ones; and no new id
+/// is repeated. (Duplicates of the original itself, which occur when a session is suspended between its nextval and its
+/// clock, are counted and printed.)
 #[test]
-fn a_switch_under_load_loses_nothing_and_repeats_nothing() {
+fn adoption_under_load_loses_and_repeats_nothing() {
     const ROUNDS: usize = 4;
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
@@ -144,7 +144,7 @@ fn a_switch_under_load_loses_nothing_and_repeats_nothing() {
             "round {round}: {newest} before, above {above}, then {first}"
         );
     }
-    // What the clients received by themselves is nowhere else; the rest is in the tables.
+    // Ids of direct calls are only in what the clients received; the others are in the tables.
     let received = statements.iter().filter(|it| it.way == BY_ITSELF).flat_map(|it| it.ids.iter().copied());
     let mut all: Vec<i64> = received.collect();
     all.extend(column(&mut client, "SELECT id FROM insta5.photos UNION ALL SELECT id FROM insta5.likes"));
@@ -178,7 +178,7 @@ fn with_the_original() -> (Server, Client) {
     (server, client)
 }
 
-/// Waits until that many sessions wait for locks on relations.
+/// Waits until this many sessions wait for locks on relations.
 fn until_blocked(client: &mut Client, count: i64) {
     let deadline = Instant::now() + Duration::from_secs(10);
     let blocked = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'relation'";
@@ -188,10 +188,10 @@ fn until_blocked(client: &mut Client, count: i64) {
     }
 }
 
-/// An adoption waits for a transaction that has an id of the original without standing in its way, and then sees what
-/// that one has written.
+/// An adoption waits for a transaction that has an id of the original without blocking it, and then includes the rows
+/// that it wrote.
 #[test]
-fn an_adoption_stands_in_nobodys_way_and_sees_what_came_before_it() {
+fn waiting_adoption_does_not_block_and_includes_earlier_rows() {
     let (server, mut client) = with_the_original();
     let mut writer = server.connect();
     writer.batch_execute("SET deadlock_timeout = '100ms'; BEGIN; SELECT insta5.next_id()").unwrap();
@@ -200,7 +200,7 @@ fn an_adoption_stands_in_nobodys_way_and_sees_what_came_before_it() {
             let row = client.query_one("SELECT newest_id, starts_above FROM adopt_shard(5)", &[]).unwrap();
             (row.get::<_, i64>(0), row.get::<_, i64>(1))
         });
-        // While it tries, lets go, and tries again.
+        // Meanwhile the adoption requests its lock, gives up, and retries.
         let insert = "INSERT INTO insta5.photos
             VALUES (make_id(clock_timestamp() + interval '5 s', 5, 7)) RETURNING id";
         let mut ahead = 0;
@@ -217,9 +217,9 @@ fn an_adoption_stands_in_nobodys_way_and_sees_what_came_before_it() {
     assert!(newest < above, "newest {newest}, above {above}");
 }
 
-/// Whoever changes the original while an adoption waits is not overruled.
+/// An adoption does not override a change of the original that is made while it waits.
 #[test]
-fn an_adoption_does_not_overrule_a_change_it_has_waited_for() {
+fn adoption_does_not_override_a_concurrent_change() {
     for change in [
         original_function("insta5", 5, 1_293_840_000_000),
         "CREATE TABLE insta5.more (id bigint DEFAULT insta5.next_id())".to_owned(),
@@ -229,7 +229,7 @@ fn an_adoption_does_not_overrule_a_change_it_has_waited_for() {
         writer.batch_execute("BEGIN; INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
         let error = thread::scope(|scope| {
             let adoption = scope.spawn(|| error_of(&mut client, "SELECT adopt_shard(5)"));
-            until_blocked(&mut watch, 1); // it has read what is there
+            until_blocked(&mut watch, 1); // it has read the function and its tables
             server.connect().batch_execute(&change).unwrap();
             writer.batch_execute("COMMIT").unwrap();
             adoption.join().unwrap()
@@ -240,9 +240,9 @@ fn an_adoption_does_not_overrule_a_change_it_has_waited_for() {
     }
 }
 
-/// A writer that takes the tables in another order than an adoption does is not the one who pays.
+/// If a writer locks the tables in another order than an adoption does, the adoption gives up, not the writer.
 #[test]
-fn an_adoption_gives_way_in_a_deadlock() {
+fn adoption_gives_up_in_a_deadlock() {
     let (server, mut client) = with_the_original();
     let mut writer = server.connect();
     let mut watch = server.connect();
@@ -258,9 +258,9 @@ fn an_adoption_gives_way_in_a_deadlock() {
     });
 }
 
-/// A key that is committed while `adopt_table` waits for its lock counts.
+/// A row that is committed while `adopt_table` waits for its lock is included.
 #[test]
-fn the_adoption_of_a_table_sees_what_came_before_it() {
+fn table_adoption_includes_rows_committed_while_it_waits() {
     let server = Server::start(&[("fsync", "off")]);
     let (mut client, mut writer, mut watch) = (server.connect(), server.connect(), server.connect());
     setup(&mut client);
@@ -279,10 +279,10 @@ fn the_adoption_of_a_table_sees_what_came_before_it() {
     assert!(next > ahead, "{next} after {ahead}");
 }
 
-/// A writer that holds its locks longer than an adoption tries for them keeps it from happening, and it says so;
-/// meanwhile the other writers go on.
+/// A writer that holds its locks longer than an adoption retries makes the adoption fail with an error; meanwhile other
+/// writers are not blocked.
 #[test]
-fn a_writer_that_does_not_let_go_keeps_the_others_from_nothing() {
+fn blocked_adoption_does_not_block_writers() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
@@ -305,26 +305,26 @@ fn a_writer_that_does_not_let_go_keeps_the_others_from_nothing() {
     let longest = statements.iter().map(|statement| statement.ended - statement.began).max().unwrap();
     println!("{} statements in {took:?}, the longest {longest:?}", statements.len());
     assert!(longest < took / 2, "{longest:?} of {took:?}");
-    // They have the tables for as long as the adoption does: one statement for each of its tries would be some 20.
+    // The tables are free most of the time: with one statement per retry of the adoption there would be about 20.
     assert!(statements.len() > 100, "{} statements meanwhile", statements.len());
     idle.commit().unwrap();
     one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)");
 }
 
-/// An original with a name and a shard of its own.
+/// An original with the given name and shard.
 fn original_named(schema: &str, name: &str, sequence: &str, shard: i32) -> String {
     original_function(schema, shard, ORIGINAL_EPOCH_MS)
         .replace("next_id", name)
         .replace("table_id_seq", sequence)
 }
 
-/// Originals in `public` are the commonest in published code. The extension has functions with the names that a shard
-/// needs, so it goes to a schema of its own; each error says how, and what it says works.
+/// Published code mostly creates the original in `public`. The extension has functions with the names that a shard
+/// needs, so it must be in another schema; each error says how, and following its hint works.
 #[test]
-fn originals_in_public_are_adopted_by_an_extension_elsewhere() {
+fn originals_in_public_are_adopted_by_an_extension_in_another_schema() {
     let server = Server::start(&[("fsync", "off")]);
     let create_tables = "CREATE SEQUENCE public.table_id_seq";
-    // The original has the name of one of the extension's functions: that is in the way first.
+    // The original has the name of one of the extension's functions: this conflict is reported first.
     let mut client = server.connect();
     client.batch_execute(create_tables).unwrap();
     client.batch_execute(&original_function("public", 5, ORIGINAL_EPOCH_MS)).unwrap();
@@ -342,7 +342,7 @@ fn originals_in_public_are_adopted_by_an_extension_elsewhere() {
     one::<String>(&mut client, "SELECT ids.unadopt_shard(5)::text");
     one::<i64>(&mut client, "INSERT INTO photos (n) VALUES (3) RETURNING id");
 
-    // It has another name, so that the extension is in `public` already.
+    // With another name the original does not keep the extension out of `public`.
     client.batch_execute("CREATE DATABASE other").unwrap();
     let mut client = server.connect_to("other");
     client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(6)").unwrap();
@@ -361,7 +361,7 @@ fn originals_in_public_are_adopted_by_an_extension_elsewhere() {
     client.batch_execute(&format!("{way}; {then}")).unwrap();
     let new: i64 = one(&mut client, "INSERT INTO photos (n) VALUES (2) RETURNING id");
     assert!(old < new && new >> 10 & 8191 == 5, "{old}, {new}");
-    // Shards of before go on.
+    // Existing shards still work.
     assert_eq!(one::<i32>(&mut client, "SELECT ids.id_shard(insta6.next_id())"), 6);
     assert_eq!(
         texts(&mut client, "SELECT concat(shard, reason) FROM ids.id_shards ORDER BY shard"),
@@ -369,8 +369,8 @@ fn originals_in_public_are_adopted_by_an_extension_elsewhere() {
     );
 }
 
-/// A database whose functions are not for PUBLIC: what inserts have to call is, and an extension from before that was so
-/// says at an adoption what to grant.
+/// A database in which PUBLIC has no EXECUTE on new functions: the extension grants it on the functions that inserts
+/// call. An extension installed before that reports at an adoption what to grant.
 #[test]
 fn default_privileges_do_not_break_inserts() {
     let server = Server::start(&[("fsync", "off")]);
@@ -408,15 +408,15 @@ fn default_privileges_do_not_break_inserts() {
     client.batch_execute(grant).unwrap();
     one::<i64>(&mut client, "SELECT starts_above FROM ids.adopt_shard(5)");
     app.batch_execute(insert).unwrap();
-    // The view is for every role that may use the schema.
+    // The view is readable by every role with USAGE on the schema.
     client.batch_execute("GRANT USAGE ON SCHEMA ids TO app").unwrap();
     assert_eq!(texts(&mut app, "SELECT concat(shard, reason) FROM ids.id_shards"), ["5"]);
 }
 
-/// Functions of one shard with a sequence each, adopted while writers insert through both: no id of one table is there
-/// twice, none fails, and the new ones are above the old ones.
+/// Two functions of one shard, each with its own sequence, are adopted while writers insert through both: no id is
+/// repeated in a table, no insert fails, and the new ids are above the old ones.
 #[test]
-fn a_second_function_of_a_shard_is_adopted_under_load() {
+fn second_function_of_a_shard_is_adopted_under_load() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     let tables = ["photos", "likes"];
@@ -462,9 +462,9 @@ fn a_second_function_of_a_shard_is_adopted_under_load() {
     assert_eq!(texts(&mut client, languages), ["plpgsql"]);
 }
 
-/// The event trigger of docs/adopting.md refuses a migration that runs again, and nothing else.
+/// The event trigger of docs/adopting.md refuses a migration that replaces an adopted function, and nothing else.
 #[test]
-fn the_event_trigger_of_the_page_refuses_a_replaced_function() {
+fn event_trigger_refuses_a_replaced_function() {
     let page = include_str!("../../../docs/adopting.md");
     let recipe =
         blocks(page, "sql").into_iter().find(|block| block.contains("CREATE EVENT TRIGGER")).unwrap();
@@ -485,7 +485,7 @@ fn the_event_trigger_of_the_page_refuses_a_replaced_function() {
         );
         assert!(hint.contains("unadopt_shard()"), "{hint}");
         assert!(one::<i64>(&mut client, insert) > last);
-        // What else is made there, also what is lost and made again.
+        // Other objects created there, including some that are dropped and created again.
         client
             .batch_execute(
                 "CREATE OR REPLACE FUNCTION insta5.another() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
@@ -497,7 +497,8 @@ fn the_event_trigger_of_the_page_refuses_a_replaced_function() {
         one::<String>(&mut client, "SELECT unadopt_shard(5)::text");
         client.batch_execute(&original_function("insta5", 5, ORIGINAL_EPOCH_MS)).unwrap();
     }
-    // What was replaced before the trigger was there can be taken over, and given back, under it.
+    // If the function was replaced before the trigger existed, it can be adopted and restored with the trigger in
+    // place.
     client.batch_execute("ALTER EVENT TRIGGER keep_shards DISABLE; SELECT adopt_shard(5)").unwrap();
     client.batch_execute(&original_function("insta5", 5, ORIGINAL_EPOCH_MS)).unwrap();
     client.batch_execute("ALTER EVENT TRIGGER keep_shards ENABLE; SELECT adopt_shard(5)").unwrap();

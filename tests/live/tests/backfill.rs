@@ -1,4 +1,4 @@
-//! A history that is imported as a user does it: a CSV file, COPY, and ids at the rows' own times, while others write.
+//! Imports a history as a user does, with a CSV file, COPY, and ids at the rows' own times, while other sessions write.
 
 use fastrand::Rng;
 use instagram_id_live::*;
@@ -12,24 +12,24 @@ const BEGIN: i64 = 1_577_836_800_000;
 const SHARDS: [i64; 3] = [5, 6, 7];
 const PER_MS: usize = 1024;
 
-/// What COPY loads: a number, the time in milliseconds, and the shard of each row, in no order.
+/// The file for COPY: a number, the time, and the shard of each row, in random order.
 fn csv(rng: &mut Rng, count: usize) -> String {
     let mut rows: Vec<(i64, i64)> = vec![];
     let mut ms = BEGIN;
     while rows.len() < count {
         let shard = *rng.choice(&SHARDS).expect("some");
         match rng.u8(..100) {
-            // A burst within a millisecond, up to all that it has room for, of one shard or of each.
+            // A burst within a millisecond, up to its capacity, of one shard or of each.
             0 => {
                 let count = if rng.bool() { PER_MS } else { rng.usize(1..=PER_MS) };
                 let shards = if rng.bool() { &SHARDS[..] } else { &[shard] };
                 rows.extend(shards.iter().flat_map(|shard| vec![(ms, *shard); count]));
             }
-            // Some thousand within a second: at most 1,024 in a millisecond are one shard's.
+            // Some thousand rows of a shard within a second, at most 1,024 in each millisecond.
             1 => rows.extend((0..rng.usize(1000..5000)).map(|n| (ms + (n as i64 * 7) % 1000, shard))),
             _ => rows.push((ms, shard)),
         }
-        // After what has begun above.
+        // After all rows above.
         ms += rng.i64(1000..5000);
     }
     rows.truncate(count);
@@ -39,7 +39,7 @@ fn csv(rng: &mut Rng, count: usize) -> String {
         let (seconds, fraction) = (ms / 1000, ms % 1000);
         let [days, of_day] = [seconds / 86_400, seconds % 86_400];
         let [hour, minute, second] = [of_day / 3600, of_day / 60 % 60, of_day % 60];
-        // PostgreSQL reads the days as a Julian date, which 1970-01-01 is the 2,440,588th of.
+        // PostgreSQL reads the day as a Julian date; 1970-01-01 is day 2,440,588.
         let day = days + 2_440_588;
         writeln!(file, "{n},J{day} {hour:02}:{minute:02}:{second:02}.{fraction:03}+00,{shard}").unwrap();
     }
@@ -67,7 +67,7 @@ const IMPORT: &str =
     "INSERT INTO posts SELECT backfill_id(time, shard) OVER (ORDER BY time, n), n FROM staging";
 
 #[test]
-fn an_import_beside_writers_has_each_row_at_its_time() {
+fn import_during_writes_gives_each_row_its_time() {
     let server = Server::start(&[("fsync", "off"), ("jit", "off"), ("max_wal_size", "4GB")]);
     let mut client = server.connect();
     setup_import(&mut client);
@@ -101,7 +101,7 @@ fn an_import_beside_writers_has_each_row_at_its_time() {
     journal.add(sessions);
     journal.check();
 
-    // That no id is there twice the primary key has seen to.
+    // The primary key ensures that no id is repeated.
     let wrong = "SELECT count(*) FILTER (WHERE id_time(id) <> time OR id_shard(id) <> shard), count(*) FROM posts JOIN staging USING (n)";
     let row = client.query_one(wrong, &[]).unwrap();
     assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (0, count as i64));
@@ -112,11 +112,11 @@ fn an_import_beside_writers_has_each_row_at_its_time() {
         AS pairs WHERE before > (time, n)";
     assert_eq!(one::<i64>(&mut client, disorder), 0, "rows of a millisecond are not in the window's order");
 
-    // Again, it finds all its rows there.
+    // A second import finds all its rows and inserts none.
     let again = client.execute(&format!("{IMPORT} ON CONFLICT DO NOTHING"), &[]).unwrap();
     assert_eq!(again, 0);
 
-    // One row too many in a millisecond: then none is imported.
+    // With one row too many in a millisecond none is imported.
     let rows: i64 = one(&mut client, "SELECT count(*) FROM posts");
     client
         .batch_execute(
@@ -131,21 +131,21 @@ fn an_import_beside_writers_has_each_row_at_its_time() {
     assert_eq!(client.execute(IMPORT, &[]).unwrap(), count as u64 + 1024);
 }
 
-/// The most memory that the server's process has had, in bytes.
+/// The peak memory of the backend, in bytes.
 fn memory(client: &mut Client) -> i64 {
     let pid: i32 = one(client, "SELECT pg_backend_pid()");
     memory_of(pid, "VmHWM")
 }
 
-/// A hundred times the rows take no more memory, and neither do rows whose arguments take some to compute, however many
-/// of them are of one millisecond.
+/// A hundred times as many rows need no more memory, nor do rows whose arguments are expensive to compute, however many
+/// of them share a millisecond.
 #[test]
-fn memory_stays_flat() {
+fn import_needs_constant_memory() {
     let server = Server::start(&[("fsync", "off"), ("jit", "off")]);
     let mut client = server.connect();
     setup(&mut client);
     let time = "timestamptz '2020-01-01+00' + g / 1000 * interval '1 ms'";
-    // generate_series in the target list streams.
+    // generate_series in the target list returns its rows one by one.
     let mut run = |rows: usize, shard: &str| {
         let ids = format!(
             "SELECT count(id) FROM (SELECT backfill_id({time}, {shard}) OVER () AS id FROM (SELECT generate_series(0, {rows} - 1) AS g) AS s) AS ids"

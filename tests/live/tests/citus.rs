@@ -1,9 +1,10 @@
-//! On a Citus cluster: ids of a shard are made on the node that has its tables and nowhere else, they go on above what
-//! has been made elsewhere when these move, and no row is lost and no id made twice, whichever node the clients are
-//! connected to. Where this PostgreSQL has no Citus the tests say so and do nothing.
+//! Tests on a Citus cluster: only the node that has a shard's tables generates its ids; after a move new ids are above
+//! all earlier ones; no row is lost and no id is generated twice, whichever node the clients connect to. If this
+//! PostgreSQL has no Citus, the tests print that and pass.
 //!
-//! What depends on how Citus moves tables, announces that and runs commands on its nodes. Crashes, nodes that are lost, and
-//! two that both take themselves for the home are in `handover.rs`, where Citus is emulated.
+//! These tests cover what depends on how Citus moves tables, announces moves and runs commands on its nodes. Crashes,
+//! lost nodes, and two nodes that both act as the owner of the schema are tested in `handover.rs`, where Citus is
+//! emulated.
 
 use instagram_id_live::*;
 use postgres::error::SqlState;
@@ -12,7 +13,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Shard 5 with a table, distributed as a schema; by default its ids are the shard's.
+/// Creates shard 5 with a table and distributes its schema; the table's default generates ids of the shard. Returns the
+/// node that owns the schema.
 fn distribute(cluster: &Cluster) -> usize {
     cluster.nodes[0]
         .connect()
@@ -22,10 +24,10 @@ fn distribute(cluster: &Cluster) -> usize {
              SELECT citus_schema_distribute('insta5')",
         )
         .unwrap();
-    cluster.home_of("insta5")
+    cluster.node_of("insta5")
 }
 
-/// The same with triggers.
+/// Same as `distribute`, and converts the default to a trigger.
 fn distribute_with_triggers(cluster: &Cluster) -> usize {
     let home = distribute(cluster);
     let made = texts(
@@ -51,7 +53,7 @@ fn is_refused(client: &mut Client, statement: &str, home: &str) {
 }
 
 #[test]
-fn ids_are_made_at_home_and_nowhere_else() {
+fn only_the_owning_node_generates_ids() {
     let Some(cluster) = Cluster::start(2) else { return };
     let home = distribute(&cluster);
     let (host, port) = cluster.address(home);
@@ -65,7 +67,7 @@ fn ids_are_made_at_home_and_nowhere_else() {
     ];
     for (number, node) in cluster.nodes.iter().enumerate().filter(|(number, _)| *number != home) {
         let mut client = node.connect();
-        // Twice: what is remembered after the first time must not let the second pass.
+        // Twice: state cached by the first call must not let the second call succeed.
         for way in ways.iter().chain(&ways) {
             is_refused(&mut client, way, &name);
         }
@@ -81,7 +83,8 @@ fn ids_are_made_at_home_and_nowhere_else() {
     let mut ids: Vec<i64> = (0..1000).map(|_| next_id(&mut client)).collect();
     ids.extend(column(&mut client, "INSERT INTO insta5.photos (batch) VALUES (1), (2), (3) RETURNING id"));
     ids.extend(column(&mut client, "SELECT next_ids(5, 3000)"));
-    // An INSERT ... SELECT from a table of the schema evaluates the default at home, from any node.
+    // An INSERT ... SELECT from a table of the schema evaluates the default on the node that owns the schema, from any
+    // node.
     for node in &cluster.nodes {
         let insert = "INSERT INTO insta5.photos (batch) SELECT batch FROM insta5.photos LIMIT 3 RETURNING id";
         ids.extend(column(&mut node.connect(), insert));
@@ -89,27 +92,27 @@ fn ids_are_made_at_home_and_nowhere_else() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// What is not distributed is not concerned, and what was comes back.
+/// A shard that is not distributed is not affected, and a schema can be undistributed again.
 #[test]
-fn what_is_not_distributed_is_at_home_on_the_coordinator() {
+fn sequences_without_placement_belong_to_the_coordinator() {
     let Some(cluster) = Cluster::start(2) else { return };
     let mut client = cluster.nodes[0].connect();
     client.batch_execute("SELECT create_shard(9)").unwrap();
     let mut ids: Vec<i64> = (0..100).map(|_| one(&mut client, "SELECT next_id(9)")).collect();
-    // A session that knows it is alone, when it gets copies.
+    // The session has cached that there are no other copies when the schema is distributed.
     client
         .batch_execute("CREATE TABLE insta9.photos (id bigint PRIMARY KEY DEFAULT insta9.next_id())")
         .unwrap();
     let mut other = cluster.nodes[0].connect();
     other.batch_execute("SELECT citus_schema_distribute('insta9')").unwrap();
-    let home = cluster.home_of("insta9");
+    let home = cluster.node_of("insta9");
     assert_eq!(error_of(&mut client, "SELECT next_id(9)").0, "55000");
     ids.extend(column(
         &mut cluster.nodes[home].connect(),
         "INSERT INTO insta9.photos DEFAULT VALUES RETURNING id",
     ));
     assert_eq!(error_of(&mut client, "SELECT next_id(9)").0, "55000");
-    // As with a clock that is ahead there: what the home has issued, and no row has, is not issued again.
+    // Simulates a clock that is ahead on that node: ids that it has issued, but no row contains, are not issued again.
     let an_hour_ahead = "SELECT advance_shard(9, make_id(now() + interval '1 hour', 9, 0))";
     ids.push(one(&mut cluster.nodes[home].connect(), an_hour_ahead));
     other.batch_execute("SELECT citus_schema_undistribute('insta9')").unwrap();
@@ -119,18 +122,18 @@ fn what_is_not_distributed_is_at_home_on_the_coordinator() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// Ids of one shard are above all that were made before, wherever that was and whatever the clocks show there: also those
-/// that are in no table. Sessions on the old home notice at once.
+/// After a move new ids of a shard are above all earlier ones, wherever these were generated and whatever the nodes'
+/// clocks show, including ids that are in no table. Sessions on the former node are refused at once.
 #[test]
-fn ids_go_on_above_after_moves_between_clocks_that_differ() {
+fn ids_increase_after_moves_between_different_clocks() {
     let Some(cluster) = Cluster::start_with_clocks_of_their_own(2) else { return };
     distribute_with_triggers(&cluster);
     let mut clients: Vec<Client> = cluster.nodes.iter().map(Server::connect).collect();
     let mut ids = vec![];
     for (round, mode) in ["block_writes", "force_logical"].iter().cycle().take(length(8, 60)).enumerate() {
-        let home = cluster.home_of("insta5");
+        let home = cluster.node_of("insta5");
         let target = 3 - home;
-        // The old home is a second ahead; and the coordinator sometimes that far behind.
+        // The current node's clock is 1 s ahead; the coordinator's is sometimes 1 s behind.
         cluster.nodes[home].set_clock(1.0);
         cluster.nodes[target].set_clock(0.0);
         cluster.nodes[0].set_clock([0.0, -1.0][round % 2]);
@@ -140,7 +143,8 @@ fn ids_go_on_above_after_moves_between_clocks_that_differ() {
         );
         ids.extend(column(&mut clients[round % 3], &batch));
         clients[0].batch_execute("DELETE FROM insta5.photos").unwrap();
-        // In the middle of a transaction; but a replication slot would wait for its end.
+        // Move in the middle of a transaction, but not in logical mode: a replication slot would wait for the end of
+        // the transaction.
         if *mode == "block_writes" {
             clients[home].batch_execute("BEGIN").unwrap();
             ids.push(next_id(&mut clients[home]));
@@ -154,7 +158,7 @@ fn ids_go_on_above_after_moves_between_clocks_that_differ() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// Every kind of insert. Those that return no ids are read again.
+/// Every kind of insert. Ids of inserts without RETURNING are read from the table afterwards.
 fn inserts(table: &'static str) -> Vec<Work> {
     let prepared: Work = Box::new(move |client, received| {
         let insert =
@@ -174,13 +178,13 @@ fn inserts(table: &'static str) -> Vec<Work> {
     ways.into_iter().map(with_retries).collect()
 }
 
-/// Whoever holds one lock of a table that moves, and wants another, may be told to try again.
+/// A session that holds a lock on a moving table and requests another one may fail with a deadlock; it retries.
 fn with_retries(work: Work) -> Work {
     Box::new(move |client, received| {
         loop {
             match work(client, received) {
                 Err(error) if error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED) => {
-                    println!("a deadlock, tried again");
+                    println!("deadlock, retrying");
                     client.batch_execute("ROLLBACK")?;
                 }
                 result => return result,
@@ -189,8 +193,8 @@ fn with_retries(work: Work) -> Work {
     })
 }
 
-/// Has sessions on every node insert in every way, and returns what they have received; all of it must be in the table, and
-/// nothing else.
+/// Runs every kind of insert in sessions on every node and returns the ids they received. The table must contain
+/// exactly these ids and those from before.
 fn insert_from_every_node(cluster: &Cluster, table: &'static str, during: impl FnOnce()) -> Vec<Received> {
     let next = AtomicUsize::new(0);
     let connect = || cluster.nodes[next.fetch_add(1, Ordering::Relaxed) % cluster.nodes.len()].try_connect();
@@ -205,7 +209,7 @@ fn insert_from_every_node(cluster: &Cluster, table: &'static str, during: impl F
 }
 
 #[test]
-fn no_row_is_lost_and_no_id_made_twice_while_the_schema_moves() {
+fn schema_moves_lose_no_rows_and_repeat_no_ids() {
     let Some(cluster) = Cluster::start(2) else { return };
     distribute_with_triggers(&cluster);
     let mut client = cluster.nodes[0].connect();
@@ -214,20 +218,20 @@ fn no_row_is_lost_and_no_id_made_twice_while_the_schema_moves() {
         Journal::new("Citus: every insert from every node, while the schema moves", Clock::IN_STEP);
     let received = insert_from_every_node(&cluster, "insta5.photos", || {
         for mode in ["block_writes", "force_logical"].iter().cycle().take(length(8, 100)) {
-            cluster.move_schema("insta5", 3 - cluster.home_of("insta5"), mode);
+            cluster.move_schema("insta5", 3 - cluster.node_of("insta5"), mode);
             journal.faults += 1;
         }
         // A rebalance.
-        cluster.drain(cluster.home_of("insta5"));
+        cluster.drain(cluster.node_of("insta5"));
         journal.faults += 1;
     });
     journal.add(received);
     journal.check();
 }
 
-/// Tables that are distributed by a column: every node makes ids of its own.
+/// Tables distributed by a column: every node generates ids of its own shard.
 #[test]
-fn each_node_makes_ids_of_its_own_for_tables_distributed_by_a_column() {
+fn each_node_generates_own_ids_for_tables_distributed_by_column() {
     let Some(cluster) = Cluster::start(2) else { return };
     let mut client = cluster.nodes[0].connect();
     client
@@ -248,7 +252,7 @@ fn each_node_makes_ids_of_its_own_for_tables_distributed_by_a_column() {
     assert_eq!(duplicates(&[ids]), 0);
     assert!((0..3).all(|group| of_nodes.remove(&group)) && of_nodes.is_empty());
 
-    // A fixed shard would be made by each of them from a copy.
+    // Each node would generate ids of a fixed shard from its own copy of the sequence, so this is refused.
     client
         .batch_execute(
             "SELECT create_shard(7);
@@ -267,9 +271,9 @@ fn each_node_makes_ids_of_its_own_for_tables_distributed_by_a_column() {
     assert_eq!(error_of(&mut worker, "INSERT INTO fixed (batch) VALUES (1)").0, "55000");
 }
 
-/// However a shard comes to be distributed, and wherever it goes.
+/// Ids are unique and in order whichever way a schema is distributed and wherever it is moved.
 #[test]
-fn shards_are_distributed_in_every_way() {
+fn ids_stay_unique_however_schemas_are_distributed() {
     let Some(mut cluster) = Cluster::start(1) else { return };
     let mut client = cluster.nodes[0].connect();
     client
@@ -317,19 +321,19 @@ fn shards_are_distributed_in_every_way() {
                 assert!(made.iter().all(|id| (id >> 10) & 8191 == shard as i64 + 1), "{made:?}");
                 ids[shard].extend(made);
             }
-            let home = cluster.home_of(schema);
+            let home = cluster.node_of(schema);
             ids[shard].push(one(&mut cluster.nodes[home].connect(), &format!("SELECT {schema}.next_id()")));
         }
     };
     round(&cluster);
-    // A node that joins; everything goes to it.
+    // A node is added, and all schemas move to it.
     cluster.grow();
     round(&cluster);
     for schema in shards {
         cluster.move_schema(schema, 2, "block_writes");
     }
     round(&cluster);
-    // And the first one leaves, with its copies as they are, and comes back under another number.
+    // The first node is removed, keeps its copies, and is added again with another group number.
     let (host, port) = cluster.address(1);
     client.execute("SELECT citus_remove_node($1, $2)", &[&host, &port]).unwrap();
     cluster.add(1);
@@ -337,15 +341,15 @@ fn shards_are_distributed_in_every_way() {
         cluster.move_schema(schema, 1, "block_writes");
     }
     round(&cluster);
-    // Without tables a shard is at home on the coordinator.
+    // A shard without tables belongs to the coordinator.
     ids[4].extend((0..100).map(|_| one::<i64>(&mut client, "SELECT next_id(6)")));
     client.batch_execute("DROP SCHEMA insta6 CASCADE").unwrap();
     check_unique_and_increasing(&ids);
 }
 
-/// A node that does not answer is named; when it does, ids go on.
+/// The error names the node that does not respond; when the node is up again, ids are generated again.
 #[test]
-fn a_node_that_is_down_keeps_others_from_taking_over() {
+fn unreachable_node_blocks_handover() {
     let Some(cluster) = Cluster::start(3) else { return };
     let home = distribute_with_triggers(&cluster);
     let [target, third] = [1 + home % 3, 1 + (home + 1) % 3];
@@ -361,16 +365,16 @@ fn a_node_that_is_down_keeps_others_from_taking_over() {
     );
     cluster.nodes[third].launch();
     ids.extend(column(&mut cluster.nodes[0].connect(), insert));
-    // Where nothing moves, nobody else is needed.
+    // Without a move no other node is needed.
     cluster.nodes[third].stop();
     ids.extend(column(&mut cluster.nodes[target].connect(), insert));
     check_unique_and_increasing(&[ids]);
 }
 
-/// What a call costs at home, to one on a server without Citus; a row by trigger, to one with an id of its own; and a
-/// take-over.
+/// Measures the cost of a call on the node that owns the schema, compared with a server without Citus; of a row whose
+/// id a trigger generates, compared with a row that has an id; and of a handover.
 #[test]
-fn what_it_costs() {
+fn cost_of_ids_on_citus() {
     let Some(cluster) = Cluster::start(2) else { return };
     let mut home = distribute_with_triggers(&cluster);
     let alone = Server::start(&[("fsync", "off")]);
@@ -386,14 +390,14 @@ fn what_it_costs() {
         }
     }
     let ratio = least[0] / least[1];
-    println!("CPU time of next_id at home to a server without Citus: {ratio:.3}");
+    println!("CPU time of next_id on the owning node, relative to a server without Citus: {ratio:.3}");
     assert!(ratio < 1.2);
 
     cluster.nodes[0]
         .connect()
         .batch_execute("CREATE TABLE insta5.plain (id bigint PRIMARY KEY, batch bigint)")
         .unwrap();
-    for (node, name) in [(0, "the coordinator"), (home, "the home")] {
+    for (node, name) in [(0, "the coordinator"), (home, "the owning node")] {
         let mut client = cluster.nodes[node].connect();
         let by_trigger = client.prepare("INSERT INTO insta5.photos (batch) VALUES ($1)").unwrap();
         let by_client = client.prepare("INSERT INTO insta5.plain (batch, id) VALUES ($1, $2)").unwrap();
@@ -433,27 +437,27 @@ fn what_it_costs() {
 }
 
 #[test]
-fn the_page_about_citus() {
+fn citus_page_examples_run() {
     let Some(cluster) = Cluster::start(2) else { return };
     run_page(include_str!("../../../docs/citus.md"), 9, &mut [("", cluster.nodes[0].connect())]);
 }
 
-/// A node that leaves before anyone has asked how far it came: nothing is made that might be there already, until someone says
-/// where to go on.
+/// A node leaves the cluster before the new node has read its last value: no id is generated that the lost node may
+/// have issued, until `advance_shard` sets where to continue.
 #[test]
-fn a_home_that_is_gone_is_not_passed_over() {
+fn lost_node_blocks_handover_until_advance_shard() {
     let Some(cluster) = Cluster::start(3) else { return };
     let mut coordinator = cluster.nodes[0].connect();
     let insert = "INSERT INTO insta5.photos (batch) VALUES (1) RETURNING id";
     let mut ids = vec![];
     let first = distribute_with_triggers(&cluster);
     for disable in [true, false] {
-        let home = cluster.home_of("insta5");
+        let home = cluster.node_of("insta5");
         let target = (1..=3).find(|node| *node != home && (disable || *node != first)).unwrap();
-        let mut at_home = cluster.nodes[home].connect();
-        ids.push(one(&mut at_home, "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))"));
-        ids.extend(column(&mut at_home, insert));
-        drop(at_home);
+        let mut on_owner = cluster.nodes[home].connect();
+        ids.push(one(&mut on_owner, "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))"));
+        ids.extend(column(&mut on_owner, insert));
+        drop(on_owner);
         cluster.move_schema("insta5", target, "block_writes");
         let (host, port) = cluster.address(home);
         let leave = if disable {
@@ -462,7 +466,7 @@ fn a_home_that_is_gone_is_not_passed_over() {
             "SELECT citus_remove_node($1, $2)"
         };
         coordinator.execute(leave, &[&host, &port]).unwrap();
-        // As often as it is tried, also by way of another home in between.
+        // However often it is tried. In the second round the schema has been on another node in between.
         for _ in 0..2 {
             let (code, message, hint) = error_of(&mut coordinator, insert);
             assert_eq!(code, "55000", "{message}");
@@ -484,27 +488,28 @@ fn a_home_that_is_gone_is_not_passed_over() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// The view says where a shard is at home, each node for itself.
+/// On each node the view shows the shards that can be generated there.
 #[test]
-fn the_view_says_where_a_shard_is_at_home() {
+fn view_shows_which_node_can_generate_ids() {
     let Some(cluster) = Cluster::start(2) else { return };
     let home = distribute(&cluster);
     cluster.nodes[0].connect().batch_execute("SELECT create_shard(9)").unwrap();
     for (number, node) in cluster.nodes.iter().enumerate() {
         let mut client = node.connect();
-        let at_home =
+        let can_generate =
             column(&mut client, "SELECT shard::int8 FROM id_shards WHERE can_generate ORDER BY shard");
         let expected: Vec<i64> =
             [(5, home), (9, 0)].iter().filter(|(_, at)| *at == number).map(|(shard, _)| *shard).collect();
-        assert_eq!(at_home, expected, "node {number}");
-        // And so all that have moved can be taken over, say before the node is removed that they were on.
+        assert_eq!(can_generate, expected, "node {number}");
+        // So all shards that have moved can be handed over in one query, for example before their former node is
+        // removed.
         client.batch_execute("SELECT next_id(shard) FROM id_shards WHERE can_generate").unwrap();
     }
 }
 
-/// What Citus forbids, or another role lacks, is told as it is.
+/// Errors of Citus, and missing privileges, are reported with their cause.
 #[test]
-fn refusals_tell_what_is_in_the_way() {
+fn errors_name_the_obstacle() {
     let Some(cluster) = Cluster::start(2) else { return };
     let home = distribute_with_triggers(&cluster);
     let mut coordinator = cluster.nodes[0].connect();
@@ -515,19 +520,19 @@ fn refusals_tell_what_is_in_the_way() {
              CREATE TABLE insta5.words (id text DEFAULT insta5.next_id(), n int)",
         )
         .unwrap();
-    // These keep their defaults, which work at home.
+    // These keep their defaults, which work on the node that owns the schema.
     assert!(column(&mut coordinator, "SELECT 1::int8 FROM convert_defaults_to_triggers(5)").is_empty());
-    let mut at_home = cluster.nodes[home].connect();
-    at_home
+    let mut on_owner = cluster.nodes[home].connect();
+    on_owner
         .batch_execute("INSERT INTO insta5.days (n) VALUES (1); INSERT INTO insta5.words (n) VALUES (1)")
         .unwrap();
     assert_eq!(error_of(&mut coordinator, "INSERT INTO insta5.days (n) VALUES (1)").0, "55000");
-    // A shard's sequence is none for each node to take from.
+    // node_next_id refuses the sequence of a shard.
     for node in &cluster.nodes {
         let (code, message, _) = error_of(&mut node.connect(), "SELECT node_next_id('insta5.table_id_seq')");
         assert_eq!((&*code, &*message), ("55000", "sequence insta5.table_id_seq serves next_id()"));
     }
-    // A role that cannot connect to the other nodes, and would be allowed there what this takes.
+    // A role that cannot connect to the other nodes, though it has the privileges needed there.
     coordinator
         .batch_execute(
             "CREATE ROLE nobody; GRANT USAGE ON SCHEMA insta5 TO nobody;
@@ -535,24 +540,24 @@ fn refusals_tell_what_is_in_the_way() {
         )
         .unwrap();
     cluster.move_schema("insta5", 3 - home, "block_writes");
-    let mut at_home = cluster.nodes[3 - home].connect();
-    at_home.batch_execute("SET ROLE nobody").unwrap();
-    let (code, message, _) = error_of(&mut at_home, NEXT_ID);
+    let mut on_owner = cluster.nodes[3 - home].connect();
+    on_owner.batch_execute("SET ROLE nobody").unwrap();
+    let (code, message, _) = error_of(&mut on_owner, NEXT_ID);
     assert!(code == "08000" && message.contains("Role nobody has asked"), "{message}");
-    at_home.batch_execute("RESET ROLE").unwrap();
-    next_id(&mut at_home);
-    at_home.batch_execute("SET ROLE nobody").unwrap();
-    next_id(&mut at_home);
-    // With USAGE alone the other nodes are asked as the sequence's owner; and cannot be kept from their copies.
+    on_owner.batch_execute("RESET ROLE").unwrap();
+    next_id(&mut on_owner);
+    on_owner.batch_execute("SET ROLE nobody").unwrap();
+    next_id(&mut on_owner);
+    // A role with only USAGE queries the other nodes as the owner of the sequence, and cannot close their copies.
     coordinator
         .batch_execute(
             "REVOKE UPDATE ON SEQUENCE insta5.table_id_seq FROM nobody; CREATE ROLE app LOGIN; GRANT nobody TO app",
         )
         .unwrap();
     cluster.move_schema("insta5", home, "block_writes");
-    let mut at_home = cluster.nodes[home].connect();
-    at_home.batch_execute("SET ROLE nobody").unwrap();
-    next_id(&mut at_home);
+    let mut on_owner = cluster.nodes[home].connect();
+    on_owner.batch_execute("SET ROLE nobody").unwrap();
+    next_id(&mut on_owner);
     for node in &cluster.nodes {
         let mut app = node.config("postgres").user("app").connect(NoTls).unwrap();
         app.batch_execute("INSERT INTO insta5.photos (batch) VALUES (1)").unwrap();
@@ -564,10 +569,10 @@ fn refusals_tell_what_is_in_the_way() {
     }
 }
 
-/// The trigger runs on each copy of a row, so tables whose rows have several get none, and one that has become such a table
-/// takes no rows without an id.
+/// The trigger runs for each copy of a row. Tables whose rows have several copies get no trigger, and a table with the
+/// trigger that becomes such a table refuses rows without an id.
 #[test]
-fn tables_with_copies_of_their_rows_get_no_ids_by_trigger() {
+fn tables_with_several_copies_of_rows_get_no_trigger() {
     let Some(cluster) = Cluster::start(2) else { return };
     let mut client = cluster.nodes[0].connect();
     client
@@ -592,10 +597,11 @@ fn tables_with_copies_of_their_rows_get_no_ids_by_trigger() {
     client.batch_execute("INSERT INTO insta7.after VALUES (next_id(7), 'one for all')").unwrap();
 }
 
-/// A session that made ids on the old home is refused there as soon as the schema has moved, before the new home has made any:
-/// the catalogs are asked as they are now, not as this session last saw them, nor as its transaction sees them.
+/// A session that generated ids on the former node is refused there as soon as the schema has moved, before the new
+/// node has generated any id: it reads the current catalogs, not its cached state and not the snapshot of its
+/// transaction.
 #[test]
-fn a_move_is_noticed_before_the_new_home_has_made_an_id() {
+fn former_node_refuses_before_new_node_generates() {
     let Some(cluster) = Cluster::start(2) else { return };
     let mut home = distribute_with_triggers(&cluster);
     let mut ids = vec![];
@@ -610,7 +616,10 @@ fn a_move_is_noticed_before_the_new_home_has_made_an_id() {
         is_refused(&mut clients[home], NEXT_ID, &name);
         clients[home].batch_execute("ROLLBACK").unwrap();
         let is_open = "SELECT is_called FROM insta5.table_id_seq";
-        assert!(one::<bool>(&mut clients[home], is_open), "{begin}: shut already, which refuses by itself");
+        assert!(
+            one::<bool>(&mut clients[home], is_open),
+            "{begin}: already closed, which alone would refuse"
+        );
         is_refused(&mut clients[home], NEXT_ID, &name);
         ids.push(next_id(&mut clients[target]));
         assert!(!one::<bool>(&mut clients[home], is_open), "{begin}: open in two places");

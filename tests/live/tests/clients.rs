@@ -1,6 +1,6 @@
-//! The programs of docs/clients.md, run as they are: each makes its table in a database and uses it, twice; then a second
-//! database is filled by the tool's own means, and used. What they need is put into the cache by scripts/setup.sh; where a
-//! language is not on this machine its test says so.
+//! Runs the programs of docs/clients.md unchanged: each creates its table in a database and uses it, twice; then the
+//! tool's own migrations create a second database, which is used too. scripts/setup.sh puts their dependencies into the
+//! cache. If a language is not installed, its test prints that it is skipped.
 
 use instagram_id_live::*;
 use std::fs;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const PAGE: &str = include_str!("../../../docs/clients.md");
 
-/// A copy of an example, beside a server with two databases.
+/// A copy of an example, with a server that has two databases.
 struct Example {
     server: Server,
     folder: TempDir,
@@ -31,7 +31,7 @@ impl Example {
         Example { server, folder }
     }
 
-    /// Runs a command line on a database, in the example's folder.
+    /// Runs a command line for a database, in the example's folder.
     fn try_to_run(&self, database: &str, line: &str) -> Output {
         let words: Vec<&str> = line.split(' ').collect();
         Command::new(words[0])
@@ -48,7 +48,7 @@ impl Example {
             .unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
-    /// The same of one that has to succeed; what it prints is returned.
+    /// Same for a command that must succeed; returns its output.
     #[track_caller]
     fn run(&self, database: &str, line: &str) -> String {
         let said = self.try_to_run(database, line);
@@ -57,7 +57,7 @@ impl Example {
         out.into_owned()
     }
 
-    /// The default of a shard's photos, wherever the database came from.
+    /// Checks the default of the id column of a shard's table photos, however the database was created.
     #[track_caller]
     fn assert_default(&self, database: &str, shard: i32) {
         let default = format!(
@@ -68,7 +68,7 @@ impl Example {
     }
 }
 
-/// Whether a command succeeds that asks for what an example needs; where it does not the test says that it is skipped.
+/// Whether a command succeeds that checks a requirement of an example; if not, prints that the test is skipped.
 fn is_there(what: &str, command: &str) -> bool {
     let found = Command::new("sh").args(["-c", command]).output().unwrap().status.success();
     if !found {
@@ -117,7 +117,7 @@ fn sqlalchemy() {
     for database in ["first", "first", "second"] {
         use_it(database);
     }
-    // It would see a table that makes its ids in another way.
+    // The tool would notice a table that generates its ids otherwise.
     let alter = "ALTER TABLE insta5.photos ALTER id SET DEFAULT next_id(5)";
     example.server.connect_to("second").batch_execute(alter).unwrap();
     assert!(!example.try_to_run("second", "python3 -m alembic check").status.success());
@@ -178,7 +178,7 @@ one block: true, two blocks: false
     example.run("first", "pg_dump --file=dump.sql");
     example
         .run("second", "psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --output=/dev/null --file=dump.sql");
-    example.assert_default("second", 5); // before the program makes what is missing
+    example.assert_default("second", 5); // before the program creates missing objects
     use_it("second");
 }
 
@@ -202,9 +202,9 @@ fn rails() {
     use_it("second");
 }
 
-/// The page names the versions that are run here, and shows lines that are in the programs.
+/// The page names the versions that these tests run, and shows lines of the programs.
 #[test]
-fn the_page_says_what_is_run() {
+fn page_matches_the_programs() {
     let read = |file: &str| fs::read_to_string(example(file)).unwrap();
     let requirements =
         ["django", "sqlalchemy"].map(|tool| read(&format!("{tool}/requirements.txt"))).concat();

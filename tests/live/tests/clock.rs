@@ -1,4 +1,4 @@
-//! A clock that is set: ids go on from the last one, in order, with no failure and no long wait.
+//! When the clock is set, ids continue from the last one, in order, without failure and without a long wait.
 
 use instagram_id_live::*;
 use postgres::{Client, NoTls};
@@ -21,13 +21,14 @@ fn machine_us() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64
 }
 
-/// The tests' own tool: to the microsecond, at once, in a session that runs on and in a program that it starts.
+/// The clock of the tests: exact to the microsecond and effective at once, in a running session and in a program that
+/// it starts.
 #[test]
-fn the_clock_is_what_it_has_been_set_to() {
+fn all_time_functions_return_the_set_clock() {
     let server = server();
     let mut client = server.connect();
     client.batch_execute("CREATE TABLE shown (s text)").unwrap();
-    // By each of the functions that tell the time, and how exact they are.
+    // Each of the functions that read the time, and their precision.
     let sources = [
         // gettimeofday
         ("SELECT 1", "SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint", 1),
@@ -37,14 +38,14 @@ fn the_clock_is_what_it_has_been_set_to() {
             "SELECT (extract(epoch FROM checkpoint_time) * 1e6)::bigint FROM pg_control_checkpoint()",
             1_000_000,
         ),
-        // clock_gettime; a fraction out of its bounds has more digits, or a sign
+        // clock_gettime; a wrong nanoseconds field would have more digits, or a sign
         (
             "TRUNCATE shown; COPY shown FROM PROGRAM 'date +%s.%N'",
             "SELECT (substring(s, '^\\d+\\.\\d{9}$')::numeric * 1e6)::bigint FROM shown",
             1,
         ),
     ];
-    // With these fractions the seconds are carried, one way and the other, whenever the test runs.
+    // With these fractions the seconds are carried in both directions, whenever the test runs.
     let offsets =
         [0.0, 0.999_999, -0.999_999, -0.000_001, 20.0 * YEAR + 0.999_999, -20.0 * YEAR - 0.999_999, 0.0];
     for offset in offsets {
@@ -64,7 +65,7 @@ fn the_clock_is_what_it_has_been_set_to() {
 }
 
 #[test]
-fn an_idle_sequence_follows_the_clock_forward_and_waits_for_it_backward() {
+fn idle_sequence_follows_the_clock_forward_only() {
     let server = server();
     let mut client = server.connect();
     setup(&mut client);
@@ -76,7 +77,7 @@ fn an_idle_sequence_follows_the_clock_forward_and_waits_for_it_backward() {
         last = id;
         lead(&mut client, id)
     };
-    // What passes between an id and the look at the clock is less than any of the steps.
+    // The time between generating an id and reading the clock is shorter than any of the steps.
     let ahead_by = |lead: f64, seconds: f64| (lead - seconds).abs() < 30.0;
     let follows = |lead: f64| ahead_by(lead, 0.0);
     assert!(follows(next(0.0)));
@@ -87,14 +88,14 @@ fn an_idle_sequence_follows_the_clock_forward_and_waits_for_it_backward() {
     assert!(follows(next(DAY)));
     assert!(ahead_by(next(-DAY), 2.0 * DAY));
     assert!(ahead_by(next(0.0), DAY));
-    // Years ahead, as a broken battery or a typo has it, and back.
+    // Years ahead, as after a dead battery or a typo, and back.
     assert!(follows(next(10.0 * YEAR)));
     assert!(ahead_by(next(0.0), 10.0 * YEAR));
 }
 
-/// Whatever the clock does, no insert fails: a failure would end its session, and the test.
+/// No insert fails at any change of the clock: a failure would end its session, and the test.
 #[test]
-fn under_load_the_clock_may_jump_as_it_likes() {
+fn ids_increase_under_load_when_the_clock_jumps() {
     let server = server();
     setup_photos(&mut server.connect());
     let mut journal = Journal::new("clock that jumps by up to 2 days", Clock::Set);
@@ -112,16 +113,15 @@ fn under_load_the_clock_may_jump_as_it_likes() {
     );
     journal.add(sessions);
     journal.check();
-    // It was a day ahead at most, and each second since has taken it at most a second further.
+    // It was a day ahead at most, and each second since has advanced it by at most a second.
     let ahead = ahead_in_view(&mut server.connect());
     assert!((86_000.0..86_405.0).contains(&ahead), "{ahead} s ahead");
 }
 
-/// A clock that goes too fast, too slowly, or slowly backwards, in steps of a fraction of a millisecond to some
-/// milliseconds, as time services slew it. While it only ever goes forward the ids are never ahead of it by more than
-/// it has been slow.
+/// A clock that runs too fast, too slowly, or slowly backward, in steps from a fraction of a millisecond to some
+/// milliseconds, as time services slew it. Ids are ahead of such a clock by at most the time that it has lost.
 #[test]
-fn under_load_the_clock_may_drift_as_it_likes() {
+fn ids_increase_under_load_when_the_clock_drifts() {
     let server = server();
     setup_photos(&mut server.connect());
     let mut journal = Journal::new("clock that drifts", Clock::Set);
@@ -148,13 +148,13 @@ fn under_load_the_clock_may_drift_as_it_likes() {
     );
     journal.add(sessions);
     journal.check();
-    // While the clock loses time the ids may go on at the limit, in real time, and in no other way get ahead of it.
+    // While the clock loses time, ids may advance in real time at the limit; nothing else puts them ahead of it.
     let ahead = ahead_in_view(&mut server.connect());
     assert!(ahead <= lost + 0.5, "{ahead} s ahead of a clock that has lost {lost} s");
 }
 
-/// A client, and what it is told beside the results.
-fn connect_to_be_told(server: &Server) -> (Client, Arc<Mutex<Vec<String>>>) {
+/// A client, and the notices that it receives.
+fn connect_with_notices(server: &Server) -> (Client, Arc<Mutex<Vec<String>>>) {
     let told = Arc::new(Mutex::new(vec![]));
     let sink = Arc::clone(&told);
     let mut config = server.config("postgres");
@@ -165,9 +165,9 @@ fn connect_to_be_told(server: &Server) -> (Client, Arc<Mutex<Vec<String>>>) {
     (config.connect(NoTls).unwrap(), told)
 }
 
-/// Ids go on, and whoever looks is told: each session once, and the view.
+/// Ids continue, and a lead over the clock is reported: once to each session, and in the view.
 #[test]
-fn a_clock_set_years_ahead_and_back_is_told_of() {
+fn sequence_years_ahead_of_the_clock_is_reported() {
     let server = server();
     let mut client = server.connect();
     setup_photos(&mut client);
@@ -180,21 +180,21 @@ fn a_clock_set_years_ahead_and_back_is_told_of() {
         received.run(client, "INSERT INTO insta5.photos DEFAULT VALUES RETURNING id").unwrap();
         received
     };
-    let (mut before, told_before) = connect_to_be_told(&server);
+    let (mut before, told_before) = connect_with_notices(&server);
     journal.add([make_ids(&mut before)]);
-    // While the clock itself is wrong nobody can know.
+    // While the clock itself is wrong, nothing can be detected.
     server.set_clock(10.0 * YEAR);
     journal.add([make_ids(&mut before)]);
     assert!(told_before.lock().unwrap().is_empty());
     server.set_clock(0.0);
-    let (mut after, told_after) = connect_to_be_told(&server);
+    let (mut after, told_after) = connect_with_notices(&server);
     for _ in 0..2 {
         journal.add([make_ids(&mut before), make_ids(&mut after)]);
     }
     journal.faults = 2;
     journal.is_complete = true;
     journal.check();
-    // Ten years of 365 days, less the milliseconds since.
+    // Ten years of 365 days, minus the milliseconds since.
     let message = "sequence insta5.table_id_seq is 3649 days 23 h ahead of the clock";
     let detail = "Its ids stay unique and in order, and carry future timestamps until the clock catches up.";
     let hint = "Check the clock of the server. The view id_shards shows how far each shard is ahead.";
@@ -206,10 +206,10 @@ fn a_clock_set_years_ahead_and_back_is_told_of() {
     assert!((3649.9..3650.1).contains(&days), "{days} days ahead");
 }
 
-/// Where the clock shows no time that an id could have, a sequence that has none of its own to go on with refuses, and
-/// goes on when the clock is right again.
+/// If the clock shows a time that no id can have, a sequence without a usable last value refuses; it works again when
+/// the clock is right.
 #[test]
-fn a_clock_out_of_all_bounds_is_refused_and_does_no_harm() {
+fn clock_out_of_range_is_refused_without_harm() {
     let server = server();
     let mut client = server.connect();
     setup(&mut client);

@@ -1,4 +1,4 @@
-//! What a crash leaves: every id after it is larger than every id before it.
+//! After a crash every id is larger than every id before it.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const SESSIONS: usize = 6;
 const MINIMAL_WAL: [(&str, &str); 2] = [("wal_level", "minimal"), ("max_wal_senders", "0")];
 
-/// The ways in which a server may go down without having written out what it knows.
+/// The ways in which a server may end without writing its buffers.
 const FAULTS: [fn(&Server, &mut fastrand::Rng); 5] =
     [kill_all, kill_postmaster, kill_one, kill_one, stop_at_once];
 
@@ -23,11 +23,11 @@ fn kill_postmaster(server: &Server, _: &mut fastrand::Rng) {
     server.launch();
 }
 
-/// Kills a process of the server's: a backend mostly, now and then one of those that serve them all.
+/// Kills a process of the server: mostly a backend, sometimes an auxiliary process.
 fn kill_one(server: &Server, random: &mut fastrand::Rng) {
     let pids = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type IN
         ('client backend', 'checkpointer', 'walwriter', 'background writer', 'autovacuum launcher')";
-    // Its sessions are cut off, this one with them.
+    // All sessions are terminated, this one included.
     let mut client = server.connect();
     server.wait_for("a crash", || {
         let Ok(rows) = client.query(pids, &[]) else { return true };
@@ -35,13 +35,13 @@ fn kill_one(server: &Server, random: &mut fastrand::Rng) {
         let patience = Instant::now() + Duration::from_secs(1);
         while client.simple_query("").is_ok() {
             if Instant::now() > patience {
-                return false; // it was about to end in any case: another one
+                return false; // the process was ending anyway: try another one
             }
             thread::sleep(Duration::from_millis(2));
         }
         true
     });
-    // It lives on, and recovers by itself.
+    // The postmaster survives and starts recovery.
     server.wait_for("a recovery", || server.try_connect().is_ok());
 }
 
@@ -50,18 +50,18 @@ fn stop_at_once(server: &Server, _: &mut fastrand::Rng) {
     server.launch();
 }
 
-/// Where the sequence is when the first fault comes.
+/// The position of the sequence at the first fault.
 #[derive(Clone, Copy)]
 enum Start {
-    /// With the clock. What a fault takes from the sequence the clock may well give back while the server recovers;
-    /// but this is where it is seen how far ahead of the clock a crash leaves it.
+    /// At the clock. The clock may hide a loss, since it advances while the server recovers; but this start shows how
+    /// far ahead of the clock a crash leaves the sequence.
     AtTheClock,
-    /// Where the clock hides nothing.
+    /// An hour ahead, where the clock cannot hide a loss.
     AnHourAhead,
 }
 
-/// Lets sessions work while the server goes down again and again, at random moments, in one way after the other, right
-/// after `before_fault` where that is not empty. Returns the ids.
+/// Runs sessions while the server fails repeatedly, at random moments and in each way in turn, right after
+/// `before_fault` if that is not empty. Returns the ids.
 fn fail_under_load(
     scenario: &str,
     server: &Server,
@@ -71,7 +71,7 @@ fn fail_under_load(
     before_fault: &str,
 ) -> Vec<i64> {
     one::<i64>(&mut server.connect(), "SELECT next_id(5)");
-    // After a crash a sequence is a second ahead of the clock, or 50 ms ahead of itself where that is more.
+    // After a crash a sequence is a second ahead of the clock, or 50 ms ahead of its own value if that is more.
     let mut ahead = 1000 + 50 * faults as i64;
     if let Start::AnHourAhead = start {
         set_an_hour_ahead(&mut server.connect(), "insta5.table_id_seq");
@@ -95,7 +95,7 @@ fn fail_under_load(
         },
     );
     if let Start::AtTheClock = start {
-        // What crashes take the sequence ahead is nothing to warn of.
+        // The lead that crashes cause does not raise a warning.
         assert!(!server.log().contains("ahead of the clock"), "{}", server.log());
     }
     let ids = sessions.iter().flat_map(|session| session.ids.clone()).collect();
@@ -105,14 +105,14 @@ fn fail_under_load(
     ids
 }
 
-/// No id twice, none out of order, and every row that a client was told of is there.
+/// No id is repeated or out of order, and every row that a client received exists.
 #[test]
-fn a_server_that_fails_under_inserts() {
+fn crashes_under_inserts_lose_and_repeat_nothing() {
     let server = Server::start(&[]);
     setup_photos(&mut server.connect());
-    // Transactions that are rolled back write WAL that nobody waits for.
+    // Transactions that are rolled back write WAL that no commit waits for.
     let rolled_back = "BEGIN; INSERT INTO insta5.photos SELECT next_ids(5, 1500); ROLLBACK";
-    // Plain nextval beside it, whose values are those of ids.
+    // Plain nextval on the same sequence, whose values are converted to ids.
     let plain = "INSERT INTO insta5.photos SELECT (value >> 10 << 23) | (5 << 10) | (value & 1023)
         FROM nextval('insta5.table_id_seq') AS value RETURNING id";
     let work: Vec<Work> = inserts().into_iter().chain([unrecorded(rolled_back), query(plain)]).collect();
@@ -126,17 +126,17 @@ fn a_server_that_fails_under_inserts() {
     assert_eq!(lost, 0, "rows lost");
 }
 
-/// Calls alone: transactions that mostly write nothing themselves and live on what another has logged.
+/// Only calls: most transactions write no WAL themselves, and use values that another transaction has logged.
 #[test]
-fn a_server_that_fails_under_calls() {
+fn crashes_under_calls_repeat_no_ids() {
     let server = Server::start(&[]);
     setup(&mut server.connect());
     fail_under_load("failures under calls", &server, Start::AtTheClock, length(10, 200), &calls(), "");
 }
 
-/// What the last record said is out of reach of recovery then.
+/// Recovery then does not replay the last record of the sequence.
 #[test]
-fn a_server_that_fails_right_after_checkpoints() {
+fn crashes_after_checkpoints_repeat_no_ids() {
     let server = Server::start(&[]);
     setup(&mut server.connect());
     let scenario = "failures right after checkpoints";
@@ -144,7 +144,7 @@ fn a_server_that_fails_right_after_checkpoints() {
 }
 
 #[test]
-fn a_server_that_fails_without_full_page_writes() {
+fn crashes_without_full_page_writes_repeat_no_ids() {
     let server = Server::start(&[("full_page_writes", "off"), ("checkpoint_timeout", "30s")]);
     setup_photos(&mut server.connect());
     let scenario = "failures without full_page_writes";
@@ -152,17 +152,17 @@ fn a_server_that_fails_without_full_page_writes() {
 }
 
 #[test]
-fn a_server_that_fails_with_minimal_wal() {
+fn crashes_with_minimal_wal_repeat_no_ids() {
     let server = Server::start(&MINIMAL_WAL);
     setup(&mut server.connect());
     let scenario = "failures with minimal WAL";
     fail_under_load(scenario, &server, Start::AnHourAhead, length(5, 100), &calls(), "");
 }
 
-/// Killed again and again while it recovers: at random moments of the time that a start takes, and right after redo has
-/// begun. Ahead of the clock, so that the clock would not hide a loss.
+/// Kills the server repeatedly during recovery: at random moments of its start, and right after the start of redo.
+/// Ahead of the clock, so that the clock cannot hide a loss.
 #[test]
-fn a_server_killed_while_it_recovers() {
+fn crashes_during_recovery_repeat_no_ids() {
     let server = Server::start(&[]);
     setup_photos(&mut server.connect());
     one::<i64>(&mut server.connect(), "SELECT next_id(5)");
@@ -175,12 +175,12 @@ fn a_server_killed_while_it_recovers() {
         under_load(|| server.try_connect(), SESSIONS, &inserts(), a_while).0
     };
     let mut start_takes = Duration::from_millis(300);
-    // It starts, is done or is not required.
+    // Matches "redo starts", "redo done" and "redo is not required".
     let redo = || server.log().matches("LOG:  redo ").count();
     let in_recovery = || server.log().matches("interrupted while in recovery").count();
     for round in 1..=length(3, 60) {
-        // At least one crash of a round is not to come too late. A recovery that was over leaves nothing for the next
-        // to do: each attempt brings work of its own.
+        // At least one crash of each round must come during recovery. A completed recovery leaves no work for the next
+        // one, so each attempt runs the load again.
         let mut attempts = 0;
         while in_recovery() < round {
             attempts += 1;
@@ -210,7 +210,7 @@ fn a_server_killed_while_it_recovers() {
     println!("    {} of them in recovery", in_recovery());
 }
 
-/// What a client receives that connects again after each crash, on record.
+/// Records what a client receives that reconnects after each crash.
 struct Record<'a> {
     server: &'a Server,
     journal: Journal,
@@ -226,7 +226,7 @@ impl Record<'_> {
         self.received.run(client, statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
     }
 
-    /// Kills the server, and starts it again.
+    /// Kills the server and starts it again.
     fn crash(&mut self) {
         self.server.crash();
         self.server.launch();
@@ -240,10 +240,10 @@ impl Record<'_> {
     }
 }
 
-/// From its first moment: made and crashed, used once and crashed. Ahead of the clock, so that the clock would not hide
-/// a loss.
+/// A crash right after the creation of the shard, and one after its first use. Ahead of the clock, so that the clock
+/// cannot hide a loss.
 #[test]
-fn right_after_it_is_made() {
+fn ids_of_a_new_shard_survive() {
     let server = Server::start(&[]);
     server.connect().batch_execute("CREATE EXTENSION instagram_id").unwrap();
     for (make, sequence) in
@@ -266,10 +266,10 @@ fn right_after_it_is_made() {
     }
 }
 
-/// With wal_level minimal a sequence made in the same transaction is not logged but synced at its commit. Ahead of
-/// the clock, so that the clock would not hide a loss.
+/// With wal_level minimal a sequence that is created in the same transaction is not logged but synced at commit. Ahead
+/// of the clock, so that the clock cannot hide a loss.
 #[test]
-fn made_and_used_in_one_transaction_with_minimal_wal() {
+fn shard_used_in_its_creating_transaction_survives_with_minimal_wal() {
     let server = Server::start(&MINIMAL_WAL);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
@@ -288,11 +288,11 @@ fn made_and_used_in_one_transaction_with_minimal_wal() {
     record.check();
 }
 
-/// The state that a crash can cost is ahead of the clock here, so the clock would not hide a loss: each life
-/// begins with the sequence an hour further. A crash takes it at most the 50 ms further that WAL is written ahead,
-/// and to the millisecond after.
+/// Here the state that a crash could lose is ahead of the clock, so the clock cannot hide a loss: before each crash the
+/// sequence is set another hour ahead. A crash advances it by at most the 50 ms that WAL is written ahead, and to the
+/// next millisecond.
 #[test]
-fn a_lead_over_the_clock_survives() {
+fn sequence_ahead_of_the_clock_survives() {
     let server = Server::start(&[]);
     setup(&mut server.connect());
     let mut record = Record::new("crashes ahead of the clock", &server);
@@ -310,10 +310,10 @@ fn a_lead_over_the_clock_survives() {
     record.check();
 }
 
-/// The same beside checkpoints: before the first ids, so that their change of the page must reach the disk by the
-/// next one; and before the last ids, so that they need a record after it.
+/// Same with checkpoints: before the first ids, so that their change of the page must be written by the next
+/// checkpoint; and before the last ids, so that these need a new record.
 #[test]
-fn a_lead_over_the_clock_survives_checkpoints() {
+fn sequence_ahead_of_the_clock_survives_checkpoints() {
     for (wal, settings) in [("", &[][..]), (", minimal WAL", &MINIMAL_WAL[..])] {
         let server = Server::start(settings);
         setup(&mut server.connect());
@@ -335,9 +335,9 @@ fn a_lead_over_the_clock_survives_checkpoints() {
     }
 }
 
-/// Ids up to the very last one that a record covers, and not one further: log_cnt says where that is.
+/// Generates ids exactly up to the last one that a record covers, according to log_cnt.
 #[test]
-fn ids_up_to_the_end_of_a_record_survive() {
+fn ids_up_to_the_end_of_a_wal_record_survive() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     setup(&mut client);
@@ -345,7 +345,7 @@ fn ids_up_to_the_end_of_a_record_survive() {
     record.receive(&mut client, "SELECT next_id(5)");
     set_an_hour_ahead(&mut client, "insta5.table_id_seq");
     let log_cnt = "SELECT log_cnt::int FROM insta5.table_id_seq";
-    // Many at once write the record.
+    // One call for many ids writes the record.
     record.receive(&mut client, "SELECT next_ids(5, 3000)");
     record.receive(&mut client, &format!("SELECT next_ids(5, ({log_cnt}))"));
     assert_eq!(one::<i32>(&mut client, log_cnt), 0, "the record is used up");
@@ -354,23 +354,24 @@ fn ids_up_to_the_end_of_a_record_survive() {
     record.check();
 }
 
-/// Ways to read an id whose commit waits for the disk, whatever the call itself did.
+/// Ways to read an id in a transaction whose commit waits for the flush, whatever the call itself did.
 const READS: [&str; 3] = [
     "SELECT next_id(5)",
     "BEGIN; SET LOCAL synchronous_commit = off; SELECT next_id(5); SET LOCAL synchronous_commit = on; COMMIT",
     "SELECT hasty()",
 ];
 
-/// A transaction writes a WAL record and does not commit; what it logged ahead then serves transactions that only
-/// read, of another session while it is open, and of its own when it was rolled back. Their ids are safe when their
-/// transaction ends. Ahead of the clock, so that the clock would not hide a loss, and with no one else to flush WAL.
+/// A transaction writes a WAL record and does not commit; the values that the record covers then serve transactions
+/// that only read: one of another session while the first is open, or one of its own session after a rollback. Their
+/// ids are durable when these transactions end. Ahead of the clock, so that the clock cannot hide a loss, and without
+/// other processes that flush WAL.
 #[test]
-fn ids_that_were_only_read_survive() {
+fn ids_only_read_survive() {
     let scenarios = [("read beside another", false), ("read after a rollback", true)];
     for ((scenario, rolled_back), read) in
         scenarios.iter().flat_map(|scenario| READS.map(|read| (scenario, read)))
     {
-        // Where the session has passed over the record before, in a transaction that waits for nothing.
+        // Second case: the session has already used the record, in a transaction with synchronous_commit = off.
         for is_second in [false, true] {
             let server = Server::start(&[("wal_writer_delay", "10s"), ("autovacuum", "off")]);
             let (mut a, mut b) = (server.connect(), server.connect());
@@ -410,8 +411,8 @@ fn ids_that_were_only_read_survive() {
     }
 }
 
-/// Ids of transactions that change `synchronous_commit` on the way, or end in an unusual one, and whose commit waits for the
-/// disk, are above those after a crash. Ahead of the clock, so that the clock would not hide a loss.
+/// Ids of transactions that change `synchronous_commit`, or end in an unusual one, and whose commit waits for the
+/// flush, are below those after a crash. Ahead of the clock, so that the clock cannot hide a loss.
 #[test]
 fn ids_of_unusual_transactions_survive_a_crash() {
     let off = "SET LOCAL synchronous_commit = off";
@@ -465,7 +466,7 @@ fn ids_of_unusual_transactions_survive_a_crash() {
             let (mut a, mut b) = (server.connect(), server.connect());
             set_an_hour_ahead(&mut a, "insta5.table_id_seq");
             one::<i64>(&mut b, "SELECT next_id(5)");
-            // Another shard's record, before that of this one, and no safer.
+            // The record of another shard, which precedes that of this one and is not flushed either.
             b.batch_execute("SET synchronous_commit = off; SELECT next_id(6); RESET synchronous_commit")
                 .unwrap();
             a.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)").unwrap();
@@ -499,10 +500,10 @@ fn ids_of_unusual_transactions_survive_a_crash() {
     assert!(lost.is_empty(), "{}", lost.join("\n"));
 }
 
-/// A shard that was taken ahead stays there, also where the transaction that took it there is rolled back by the crash
-/// and another one has only been told how far it is.
+/// A shard that was advanced stays ahead after a crash, also if the crash rolls back the transaction that advanced it
+/// and another transaction has only read the position.
 #[test]
-fn an_advance_survives() {
+fn advance_shard_survives() {
     for (scenario, is_told) in [("a crash after an advance", false), ("a crash after an advance told", true)]
     {
         let server = Server::start(&[("wal_writer_delay", "10s"), ("autovacuum", "off")]);
@@ -528,10 +529,10 @@ fn an_advance_survives() {
     }
 }
 
-/// The same of a shard that has made no id yet: its first record must say that its sequence is in use, or the clock
-/// would be followed again.
+/// Same for a shard without ids: its first record must mark the sequence as used, otherwise it would follow the clock
+/// again.
 #[test]
-fn an_advance_of_a_new_shard_survives() {
+fn advance_shard_of_a_new_shard_survives() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     setup(&mut client);
@@ -542,10 +543,10 @@ fn an_advance_of_a_new_shard_survives() {
     record.check();
 }
 
-/// One WAL record a second of ids, however many these are, where `nextval` writes one for every 32. Only the records of
-/// sequences are counted: the server writes others at moments of its own.
+/// One WAL record for a second of ids, however many these are; `nextval` writes one for every 32 values. Only records
+/// of sequences are counted: the server writes other records at any time.
 #[test]
-fn wal_has_one_record_for_a_second_of_ids() {
+fn one_wal_record_covers_a_second_of_ids() {
     let server = Server::start(&[("autovacuum", "off"), ("checkpoint_timeout", "1h")]);
     let mut client = server.connect();
     setup(&mut client);
@@ -555,7 +556,7 @@ fn wal_has_one_record_for_a_second_of_ids() {
         "SELECT min(id), max(id) FROM (SELECT next_id(5) AS id FROM generate_series(1, 1200000)) AS ids";
     let ids = client.query_one(ids, &[]).unwrap();
     let end = position(&mut client);
-    client.batch_execute("CHECKPOINT").unwrap(); // so that all of it is in the file
+    client.batch_execute("CHECKPOINT").unwrap(); // so that all of it is written to the file
     let range = ["--path=data/pg_wal", "--rmgr=Sequence", "--start", &start, "--end", &end];
     let records = server.run("pg_waldump", &range).matches("desc: LOG").count() as i64;
     let seconds = (ms_of(ids.get(1)) - ms_of(ids.get(0))) / 1000;
@@ -563,10 +564,10 @@ fn wal_has_one_record_for_a_second_of_ids() {
     assert!((1..=seconds + 2).contains(&records), "{records} WAL records for {seconds} s");
 }
 
-/// A database made from a template has a copy of the sequence, with the original's log_cnt but no WAL record of
-/// its own. Ahead of the clock, so that the clock would not hide a loss.
+/// A database created from a template has a copy of the sequence with the original's log_cnt but without a WAL record
+/// of its own. Ahead of the clock, so that the clock cannot hide a loss.
 #[test]
-fn a_copy_made_from_a_template_survives() {
+fn sequence_copied_from_a_template_survives() {
     for strategy in ["wal_log", "file_copy"] {
         let server = Server::start(&[]);
         server.connect().batch_execute("CREATE DATABASE original").unwrap();
@@ -581,7 +582,7 @@ fn a_copy_made_from_a_template_survives() {
         for _ in 0..2 {
             let mut client = server.connect_to("copy");
             record.receive(&mut client, "SELECT next_ids(5, 5000)");
-            // Flushed by someone else's commit, as on any busy server.
+            // The commit of another command flushes WAL, as on any busy server.
             client.batch_execute("CREATE TABLE IF NOT EXISTS other (); DROP TABLE other").unwrap();
             record.crash();
         }
@@ -590,12 +591,12 @@ fn a_copy_made_from_a_template_survives() {
     }
 }
 
-/// The same for a sequence that was unlogged and is made logged, which copies its page with log_cnt. Plain nextval
-/// believes that as it stands.
+/// Same for an unlogged sequence that is set to LOGGED, which copies its page with log_cnt. Plain nextval relies on
+/// that log_cnt.
 #[test]
-fn a_sequence_made_logged_survives() {
+fn sequence_set_logged_survives() {
     let next_id = "SELECT next_id(5, 's') FROM generate_series(1, COUNT)";
-    // As the ids that such values stand for.
+    // Converts the values to ids.
     let nextval = "SELECT (value >> 10 << 23) | (5 << 10) | (value & 1023)
         FROM (SELECT nextval('s') AS value FROM generate_series(1, COUNT)) AS many";
     for (name, calls) in [("next_id", next_id), ("nextval", nextval)] {
@@ -614,9 +615,9 @@ fn a_sequence_made_logged_survives() {
     }
 }
 
-/// An unlogged sequence is emptied by a crash, as PostgreSQL says; its ids go on with the clock.
+/// A crash resets an unlogged sequence, as PostgreSQL documents; its ids continue with the clock.
 #[test]
-fn an_unlogged_sequence_starts_over_with_the_clock() {
+fn unlogged_sequence_restarts_with_the_clock() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id; CREATE UNLOGGED SEQUENCE s").unwrap();
@@ -630,12 +631,12 @@ fn an_unlogged_sequence_starts_over_with_the_clock() {
     record.check();
 }
 
-/// A page that is not a sequence's is refused, not written over, and nothing outside of it is read: by `next_id`, and by the
+/// A damaged page is refused, is not overwritten, and causes no read outside of the page: by `next_id`, and by the
 /// view, which shows no last id.
 #[test]
-fn a_damaged_page_is_refused() {
-    // What it begins with: a header of 24 bytes, with the place of the special area at 16, and a line pointer of 4: 15 bits
-    // of offset, 2 of flags, 15 of length.
+fn damaged_page_is_refused() {
+    // The page begins with a header of 24 bytes, with the offset of the special area at 16, followed by a line pointer
+    // of 4 bytes: 15 bits of offset, 2 of flags, 15 of length.
     let line_pointer = |offset: u32, len: u32| (offset | 1 << 15 | len << 17).to_le_bytes();
     let damages: [(&str, usize, &[u8]); 6] = [
         ("no magic number", 8192 - 8, &[0; 4]),

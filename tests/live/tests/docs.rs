@@ -1,10 +1,10 @@
-//! The SQL in the README and in docs/ runs, and gives what the pages say.
+//! The SQL in the README and in docs/ runs, and returns the results that the pages show.
 
 use instagram_id_live::*;
 
 const REFERENCE: &str = include_str!("../../../docs/reference.md");
 
-/// Runs a page's statements on a server of their own, and compares the results.
+/// Runs a page's statements on a new server, and compares the results.
 #[track_caller]
 fn check(page: &str, at_least: usize) {
     let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
@@ -12,58 +12,58 @@ fn check(page: &str, at_least: usize) {
 }
 
 #[test]
-fn the_readme() {
+fn readme_examples_run() {
     check(include_str!("../../../README.md"), 2);
 }
 
 #[test]
-fn the_reference() {
+fn reference_examples_run() {
     check(REFERENCE, 22);
 }
 
 #[test]
-fn the_page_about_other_ids() {
+fn other_ids_page_examples_run() {
     check(include_str!("../../../docs/comparison.md"), 5);
 }
 
 #[test]
-fn the_page_about_installing() {
+fn installing_page_examples_run() {
     check(include_str!("../../../docs/install.md"), 1);
 }
 
 #[test]
-fn the_page_about_operations() {
+fn operations_page_examples_run() {
     check(include_str!("../../../docs/operations.md"), 9);
 }
 
 #[test]
-fn the_page_about_shards() {
+fn shards_page_examples_run() {
     check(include_str!("../../../docs/shards.md"), 15);
 }
 
 #[test]
-fn the_page_about_adopting() {
+fn adopting_page_examples_run() {
     check(include_str!("../../../docs/adopting.md"), 22);
 }
 
 #[test]
-fn the_page_about_guarantees() {
+fn guarantees_page_examples_run() {
     check(include_str!("../../../docs/guarantees.md"), 5);
 }
 
 #[test]
-fn the_page_about_querying() {
+fn querying_page_examples_run() {
     check(include_str!("../../../docs/querying.md"), 30);
 }
 
 #[test]
-fn the_page_about_scaling() {
+fn scaling_page_examples_run() {
     check(include_str!("../../../docs/scaling.md"), 23);
 }
 
-/// Where pg_partman is there, in the version that the page is about.
+/// If pg_partman is installed, in the version that the page describes.
 #[test]
-fn the_page_about_pg_partman() {
+fn pg_partman_page_examples_run() {
     let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
     let mut client = server.connect();
     let version: Option<String> = one(
@@ -80,7 +80,7 @@ fn the_page_about_pg_partman() {
     }
 }
 
-/// Each query of the page that returns no row on a healthy server returns some where there is what it looks for.
+/// Each query of the page that returns no row on a healthy server returns rows when its condition occurs.
 #[test]
 fn every_alert_fires() {
     let page = include_str!("../../../docs/operations.md");
@@ -127,9 +127,9 @@ fn every_alert_fires() {
     assert_ne!(rows(&mut client, older).len(), 0, "{older}");
 }
 
-/// No function is left out, and none is named that is not there.
+/// The reference lists every function and no others.
 #[test]
-fn the_reference_has_every_function() {
+fn reference_lists_every_function() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id").unwrap();

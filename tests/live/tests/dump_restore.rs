@@ -1,7 +1,7 @@
-//! A shard travels: through dump, restore, copy and upgrade it arrives with its state, its epoch and its grants.
+//! A shard keeps its state, its epoch and its privileges through dump, restore, copy and upgrade.
 //!
-//! The shards here are an hour ahead of the clock, so that what keeps new ids above the old ones is the state that
-//! came along, and not the clock.
+//! The shards here are an hour ahead of the clock, so that only the state that was transferred keeps new ids above the
+//! old ones, not the clock.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 struct Shard {
     number: i32,
-    /// Its schema, as SQL writes it.
+    /// Its schema, as a quoted identifier.
     schema: &'static str,
     epoch: &'static str,
 }
@@ -19,7 +19,7 @@ const SHARDS: [Shard; 2] = [
     Shard { number: 6, schema: r#""it's ""Odd""""#, epoch: "2020-01-01 00:00+00" },
 ];
 
-/// Ids in each table of a shard.
+/// Number of ids in each table of a shard.
 const ROWS: i64 = 3000;
 
 /// The largest id of each shard.
@@ -29,7 +29,7 @@ fn fast() -> Server {
     Server::start(&[("fsync", "off")])
 }
 
-/// Makes a database `home` with both shards, used through either form of default, and the role that may use them.
+/// Creates a database `home` with both shards, which both forms of default have used, and the role that may use them.
 fn settle(server: &Server) -> Largest {
     create_database(server, "home");
     server.connect().batch_execute("CREATE ROLE app").unwrap();
@@ -65,10 +65,10 @@ fn insert(client: &mut Client, schema: &str, table: &str) -> Vec<i64> {
     column(client, &format!("INSERT INTO {schema}.{table} (title) {titles} RETURNING id"))
 }
 
-/// Checks that both shards have arrived in this database, which is not the one that they were made in, and make it
-/// their home.
+/// Checks that both shards are complete in this database, which is not the one in which they were created, and claims
+/// them.
 #[track_caller]
-fn check_arrival(client: &mut Client, largest: Largest) {
+fn check_restored(client: &mut Client, largest: Largest) {
     for Shard { schema, .. } in SHARDS {
         for table in ["photos", "likes"] {
             assert_eq!(
@@ -83,17 +83,17 @@ fn check_arrival(client: &mut Client, largest: Largest) {
     check_shards(client, largest, true);
 }
 
-/// Checks that both shards are whole, and that their new ids are above the `largest` so far; returns the last.
+/// Checks that both shards are complete, and that their new ids are above the `largest` so far; returns the last ones.
 #[track_caller]
-fn check_shards(client: &mut Client, largest: Largest, at_home: bool) -> Largest {
+fn check_shards(client: &mut Client, largest: Largest, can_generate: bool) -> Largest {
     [
-        check_shard(client, &SHARDS[0], largest[0], at_home),
-        check_shard(client, &SHARDS[1], largest[1], at_home),
+        check_shard(client, &SHARDS[0], largest[0], can_generate),
+        check_shard(client, &SHARDS[1], largest[1], can_generate),
     ]
 }
 
 #[track_caller]
-fn check_shard(client: &mut Client, shard: &Shard, largest: i64, at_home: bool) -> i64 {
+fn check_shard(client: &mut Client, shard: &Shard, largest: i64, can_generate: bool) -> i64 {
     let Shard { number, schema, epoch } = shard;
     client.batch_execute("SET ROLE app").unwrap();
     let mut ids = vec![largest];
@@ -105,7 +105,7 @@ fn check_shard(client: &mut Client, shard: &Shard, largest: i64, at_home: bool) 
     client.batch_execute("RESET ROLE").unwrap();
     check_unique_and_increasing(&[ids.clone()]);
     let last = *ids.last().unwrap();
-    // Counted from the shard's epoch their time is that hour ahead, less what has passed since.
+    // Counted from the shard's epoch their time is an hour ahead, minus the time since then.
     let wrong = format!(
         "SELECT count(*) FROM unnest($1::bigint[]) AS id
          WHERE id_shard(id) <> {number} OR {schema}.id_time(id) <> id_time(id, '{epoch}')
@@ -119,14 +119,14 @@ fn check_shard(client: &mut Client, shard: &Shard, largest: i64, at_home: bool) 
     assert!(one::<bool>(client, &definition), "{definition}");
     let in_view = format!(
         "SELECT quote_ident(schema) = $${schema}$$ AND sequence = $${schema}.table_id_seq$$::regclass
-             AND epoch = '{epoch}' AND last_id = {last} AND can_generate = {at_home}
+             AND epoch = '{epoch}' AND last_id = {last} AND can_generate = {can_generate}
          FROM id_shards WHERE shard = {number}"
     );
     assert!(one::<bool>(client, &in_view), "{in_view}");
     last
 }
 
-/// A new database, ready for shards to arrive in.
+/// A new database, ready for the restore.
 fn destination(server: &Server, name: &str) -> Client {
     create_database(server, name);
     let mut client = server.connect_to(name);
@@ -141,9 +141,9 @@ fn run_script(server: &Server, script: &Path, database: &str) {
 const BOTH_SCHEMAS: [&str; 4] = ["-n", "insta5", "-n", SHARDS[1].schema];
 
 #[test]
-fn a_schema_in_a_dump() {
+fn dump_of_a_schema_keeps_the_state() {
     let server = fast();
-    // Another place in the world, where dates are written otherwise.
+    // A server with another time zone and date style.
     let other = Server::start(&[("fsync", "off"), ("timezone", "Asia/Kolkata"), ("datestyle", "SQL, DMY")]);
     let largest = settle(&server);
     other.connect().batch_execute("CREATE ROLE app").unwrap();
@@ -153,19 +153,19 @@ fn a_schema_in_a_dump() {
     for destination_server in [&server, &other] {
         let mut client = destination(destination_server, "by_script");
         run_script(destination_server, &script, "by_script");
-        check_arrival(&mut client, largest);
+        check_restored(&mut client, largest);
         let mut client = destination(destination_server, "by_archive");
         let archive = archive.to_str().unwrap();
         destination_server.run("pg_restore", &["--exit-on-error", "-j", "2", "-d", "by_archive", archive]);
-        check_arrival(&mut client, largest);
+        check_restored(&mut client, largest);
     }
-    // What went on elsewhere has changed nothing here.
+    // The original database is unchanged.
     check_shards(&mut server.connect_to("home"), largest, true);
 }
 
-/// The checks of these tests see it when the state is left behind.
+/// The checks of these tests detect a lost state, after which new ids are below earlier ones.
 #[test]
-fn a_dump_without_its_state_repeats_ids() {
+fn lost_sequence_state_is_detected() {
     let server = fast();
     let largest = settle(&server);
     server.run("pg_dump", &[&BOTH_SCHEMAS[..], &["-f", "shards.sql", "home"]].concat());
@@ -175,24 +175,24 @@ fn a_dump_without_its_state_repeats_ids() {
     std::fs::write(&script, stateless.join("\n")).unwrap();
     let mut client = destination(&server, "elsewhere");
     run_script(&server, &script, "elsewhere");
-    let check = std::panic::AssertUnwindSafe(|| check_arrival(&mut client, largest));
+    let check = std::panic::AssertUnwindSafe(|| check_restored(&mut client, largest));
     let seen = std::panic::catch_unwind(check).expect_err("a loss that is not seen");
     let seen = seen.downcast_ref::<String>().unwrap();
     assert!(seen.starts_with(&format!("session 0: {} is followed by ", largest[0])), "{seen}");
 }
 
 #[test]
-fn a_database_in_a_dump() {
+fn dump_of_a_database_keeps_the_state() {
     let server = fast();
     let largest = settle(&server);
     server.run("pg_dump", &["-f", "home.sql", "home"]);
     create_database(&server, "copy");
     run_script(&server, &server.path().join("home.sql"), "copy");
-    check_arrival(&mut server.connect_to("copy"), largest);
+    check_restored(&mut server.connect_to("copy"), largest);
 }
 
 #[test]
-fn a_database_in_a_dump_of_its_schema_and_one_of_its_data() {
+fn separate_dumps_of_schema_and_data_keep_the_state() {
     let server = fast();
     let largest = settle(&server);
     create_database(&server, "copy");
@@ -200,13 +200,13 @@ fn a_database_in_a_dump_of_its_schema_and_one_of_its_data() {
         server.run("pg_dump", &[part, "-f", "part.sql", "home"]);
         run_script(&server, &server.path().join("part.sql"), "copy");
     }
-    check_arrival(&mut server.connect_to("copy"), largest);
+    check_restored(&mut server.connect_to("copy"), largest);
 }
 
 #[test]
-fn a_database_as_a_template() {
+fn database_from_a_template_keeps_the_state() {
     for strategy in ["wal_log", "file_copy"] {
-        // With fsync, since the server is to crash.
+        // With fsync, since the test crashes the server.
         let server = Server::start(&[]);
         let largest = settle(&server);
         server.copy_database("home", strategy);
@@ -214,7 +214,7 @@ fn a_database_as_a_template() {
         server.launch();
         let mut client = server.connect_to("copy");
         let largest = check_shards(&mut client, largest, false);
-        // Flushed by someone else's commit, as on any busy server.
+        // The commit of another command flushes WAL, as on any busy server.
         client.batch_execute("CREATE TABLE other ()").unwrap();
         server.crash();
         server.launch();
@@ -224,7 +224,7 @@ fn a_database_as_a_template() {
     }
 }
 
-/// A server of the installation that `NEWER_PG_CONFIG` names, if it does.
+/// A server of the installation that `NEWER_PG_CONFIG` names, if it is set.
 fn newer_server() -> Option<Server> {
     let Some(pg_config) = std::env::var("NEWER_PG_CONFIG").ok().filter(|path| !path.is_empty()) else {
         println!("skipped: NEWER_PG_CONFIG names no newer PostgreSQL with the extension");
@@ -234,7 +234,7 @@ fn newer_server() -> Option<Server> {
 }
 
 #[test]
-fn to_a_newer_server_in_a_dump() {
+fn dump_and_restore_on_a_newer_major_keep_the_state() {
     let Some(newer) = newer_server() else { return };
     let server = fast();
     let largest = settle(&server);
@@ -242,34 +242,34 @@ fn to_a_newer_server_in_a_dump() {
     newer.run("pg_dumpall", &["-h", host, "-f", "all.sql"]);
     newer.run("pg_dump", &["-h", host, "-f", "home.sql", "home"]);
     newer.run("pg_dump", &[&BOTH_SCHEMAS[..], &["-h", host, "-f", "shards.sql", "home"]].concat());
-    // It goes on after errors, as psql does unless told otherwise. The role postgres is there already; and a
-    // program from before November 2026 asks for an option, pg_attver, that it has found on a server of after.
+    // psql continues after errors by default. The role postgres exists already; and programs from before November 2026
+    // set an option, pg_attver, that they found on a later server.
     let run = |script: &str, database: &str| newer.run("psql", &["-X", "-q", "-f", script, database]);
     run("all.sql", "postgres");
-    check_arrival(&mut newer.connect_to("home"), largest);
+    check_restored(&mut newer.connect_to("home"), largest);
     create_database(&newer, "whole");
     run("home.sql", "whole");
-    check_arrival(&mut newer.connect_to("whole"), largest);
+    check_restored(&mut newer.connect_to("whole"), largest);
     let mut client = destination(&newer, "shards");
     run("shards.sql", "shards");
-    check_arrival(&mut client, largest);
-    // Its own pg_dump's script, without a single error.
+    check_restored(&mut client, largest);
+    // The newer pg_dump writes a script that runs without any error.
     server.run("pg_dump", &[&BOTH_SCHEMAS[..], &["-f", "shards.sql", "home"]].concat());
     let mut client = destination(&newer, "by_its_own");
     run_script(&newer, &server.path().join("shards.sql"), "by_its_own");
-    check_arrival(&mut client, largest);
+    check_restored(&mut client, largest);
 }
 
-/// To PostgreSQL the upgraded server is another one, so the shards are to be claimed.
+/// For PostgreSQL the upgraded server is another one, so the shards must be claimed.
 #[test]
-fn to_a_newer_server_by_pg_upgrade() {
+fn pg_upgrade_keeps_the_state() {
     let Some(newer) = newer_server() else { return };
     if !newer.bin().join("pg_upgrade").exists() {
         println!("skipped: there is no pg_upgrade in {}", newer.bin().display());
         return;
     }
     let server = fast();
-    // See the test above. Where that option is in a table that has nothing to do with us, pg_upgrade fails.
+    // See the test above. If that option is set for an unrelated table, pg_upgrade fails.
     server.connect().batch_execute("CREATE TABLE plain (n int)").unwrap();
     newer.run("pg_dump", &["-h", server.path().to_str().unwrap(), "-f", "plain.sql", "postgres"]);
     if std::fs::read_to_string(newer.path().join("plain.sql")).unwrap().contains("pg_attver") {
@@ -288,17 +288,17 @@ fn to_a_newer_server_by_pg_upgrade() {
     let old_data = old_data.to_str().unwrap();
     newer.run("pg_upgrade", &["-U", "postgres", "-b", old_bin, "-d", old_data, "-D", "data"]);
     newer.launch();
-    check_arrival(&mut newer.connect_to("home"), largest);
+    check_restored(&mut newer.connect_to("home"), largest);
 }
 
-/// What a statement's error says in detail.
+/// The DETAIL of a statement's error.
 fn detail_of(client: &mut Client, statement: &str) -> String {
     let error = client.batch_execute(statement).expect_err(statement);
     error.as_db_error().and_then(|error| error.detail()).unwrap_or_default().into()
 }
 
 #[test]
-fn the_extension_goes_and_comes_back() {
+fn extension_can_be_dropped_and_created_again() {
     let server = fast();
     let largest = settle(&server);
     let mut client = server.connect_to("home");
@@ -330,7 +330,7 @@ fn the_extension_goes_and_comes_back() {
 }
 
 #[test]
-fn a_dropped_schema_takes_its_shard_along() {
+fn dropping_the_schema_drops_the_shard() {
     let server = fast();
     let largest = settle(&server);
     let mut client = server.connect_to("home");

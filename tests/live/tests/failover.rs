@@ -1,19 +1,18 @@
-//! What another server goes on from: a standby that is promoted after the primary was killed, and a base backup that
-//! is recovered to a point in time.
+//! Ids after a failover to a standby, when the primary was killed, and after a point-in-time recovery of a base backup.
 //!
-//! Every id there is above all that clients had received before.
+//! Every id there is above all that clients had received before:
 //!
-//! - With synchronous replication this is so wherever the sequence stands, also ahead of the clock: a transaction that
-//!   has received an id commits when the standby has the WAL record that covers it, also where it has only read it.
-//!   Nothing that was acknowledged is lost. (A cancel of that wait is no more than a warning: the transaction is
-//!   committed all the same, and the session takes the record for safe from then on.)
-//! - With asynchronous replication the last moments may not have reached the standby. Rows of these are lost, as
-//!   PostgreSQL documents. Ids are not repeated all the same, since the new primary goes on with the clock: provided
-//!   that this is not behind the old one's, and that the sequence was not ahead of it. Where it was (the clock was set
-//!   back, or it is less than a second since another failover or a crash under full load), what the standby has not
-//!   seen may be repeated.
-//! - After a point-in-time recovery the ids are above all that were committed before that point; and above those
-//!   after it, which the recovery takes back, under the same two conditions.
+//! - With synchronous replication this holds at any state of the sequence, also ahead of the clock: a transaction that
+//!   has received an id commits only when the standby has the WAL record that covers the id, even if the transaction
+//!   has only read it. Nothing that was acknowledged is lost. (If that wait is cancelled, PostgreSQL only warns: the
+//!   transaction is committed, and the session considers the record replicated from then on.)
+//! - With asynchronous replication the last moments may not have reached the standby. Their rows are lost, as
+//!   PostgreSQL documents. Ids are still not repeated, since the new primary continues with the clock, provided that
+//!   its clock is not behind the old primary's and that the sequence was not ahead of the clock. If it was ahead (the
+//!   clock was set back, or another failover or a crash under full load was less than a second ago), ids that the
+//!   standby has not received may be repeated.
+//! - After a point-in-time recovery the ids are above all that were committed before the target; and above those after
+//!   it, which the recovery discards, under the same two conditions.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -24,13 +23,13 @@ use std::time::{Duration, Instant};
 
 const SESSIONS: usize = 6;
 
-/// Any server that follows is a synchronous standby. `local` commits alone, before there is one.
+/// Any connected server is a synchronous standby. `local` commits without one, before it exists.
 const SYNCHRONOUS: (&str, &str) = ("synchronous_standby_names", "*");
 const ALONE: &str = "SET synchronous_commit = local";
-/// A standby that has lost its primary looks for it again at once.
+/// A standby that has lost its primary reconnects at once.
 const IMPATIENT: (&str, &str) = ("wal_retrieve_retry_interval", "50ms");
 
-/// Makes shard 5 with a table, without waiting for a standby.
+/// Creates shard 5 with a table, without waiting for a standby.
 fn settle(server: &Server, is_ahead: bool) {
     let mut client = server.connect();
     client.batch_execute(ALONE).unwrap();
@@ -38,15 +37,16 @@ fn settle(server: &Server, is_ahead: bool) {
     one::<i64>(&mut client, "SELECT next_id(5)");
     if is_ahead {
         set_an_hour_ahead(&mut client, "insta5.table_id_seq");
-        // The record that setval writes covers no more than its own value; this one waits for nobody.
+        // The record that setval writes covers only its own value; this call writes one, and does not wait for a
+        // standby.
         one::<i64>(&mut client, "SELECT next_id(5)");
     }
 }
 
-/// The ids of rows that a client knows to be committed.
+/// The ids of rows whose commit was acknowledged.
 type Acknowledged = Arc<Mutex<Vec<i64>>>;
 
-/// Ids that are only read, and rows with ids by default, in each way that applications make them.
+/// Ids that are only read, and rows with ids by default, in each way that applications use.
 fn work(rows: &Acknowledged) -> Vec<Work> {
     let makes_rows = |work: Work| -> Work {
         let rows = rows.clone();
@@ -70,14 +70,14 @@ fn work(rows: &Acknowledged) -> Vec<Work> {
     ]
 }
 
-/// How many of these rows the server does not have.
+/// How many of these rows are missing on the server.
 fn missing(server: &Server, rows: &[i64]) -> i64 {
     let query =
         "SELECT count(*) FROM (SELECT unnest($1::bigint[]) EXCEPT SELECT id FROM insta5.photos) AS missing";
     server.connect().query_one(query, &[&rows]).unwrap().get(0)
 }
 
-/// A standby of this server, once it follows.
+/// A standby of this server that streams from it.
 fn standby_of(primary: &Server) -> Server {
     let standby = Server::start_standby_of(primary);
     primary.wait_until("SELECT count(*) = 1 FROM pg_stat_replication WHERE state = 'streaming'");
@@ -88,14 +88,13 @@ fn promote(standby: &Server) {
     assert!(one::<bool>(&mut standby.connect(), "SELECT pg_promote()"), "{}", standby.log());
 }
 
-/// Kills the primary under load and promotes its standby, again and again, each time after the two have been apart
-/// for a moment. The sessions go on with whichever server is the primary then; one journal holds what they received
-/// from all of them.
+/// Repeatedly kills the primary under load and promotes its standby, each time after the standby was disconnected for a
+/// moment. The sessions continue on the current primary; one journal records what they received from all of them.
 fn fail_over(scenario: &str, settings: &[(&str, &str)], is_ahead: bool, failovers: usize) {
     let is_synchronous = settings.contains(&SYNCHRONOUS);
     let clock = match is_ahead {
         true => Clock::Set,
-        // A second, and a little more for each failover that comes before that is made up for.
+        // One second, and a little more for each failover before that lead is used up.
         false => Clock::Within { behind: 0, ahead: 1000 + 50 * failovers as i64 },
     };
     let mut journal = Journal::new(scenario, clock);
@@ -108,10 +107,10 @@ fn fail_over(scenario: &str, settings: &[(&str, &str)], is_ahead: bool, failover
         for _ in 0..failovers {
             a_while();
             if !is_synchronous {
-                // Ids in the lead that the last failover has left may be lost with the last moments: see above.
+                // Ids of the lead that the last failover has left may be lost with the last moments: see above.
                 primary.read().unwrap().wait_until("SELECT NOT ahead > '0' FROM id_shards WHERE shard = 5");
             }
-            // What is committed now is not on the standby: nothing, if commits wait for it, or else this row.
+            // Commits from here on do not reach the standby: there are none if commits wait for it, or else this row.
             cut_off(&standby, &primary.read().unwrap());
             if !is_synchronous {
                 let mut row = Received::default();
@@ -124,7 +123,7 @@ fn fail_over(scenario: &str, settings: &[(&str, &str)], is_ahead: bool, failover
             primary.read().unwrap().crash();
             promote(&standby);
             *primary.write().unwrap() = standby;
-            // Now asynchronous sessions go on alone; synchronous ones wait for the next standby.
+            // Asynchronous sessions continue alone; synchronous ones wait for the next standby.
             standby = standby_of(&primary.read().unwrap());
         }
         a_while();
@@ -134,7 +133,7 @@ fn fail_over(scenario: &str, settings: &[(&str, &str)], is_ahead: bool, failover
     let (received, outcome) = under_load(connect, SESSIONS, &work(&rows), || {
         let outcome = catch_unwind(AssertUnwindSafe(during));
         if outcome.is_err() {
-            // Or synchronous sessions would wait for ever for the standby that is gone with the panic.
+            // Otherwise synchronous sessions would wait forever for the standby that the panic has stopped.
             let primary = primary.read().unwrap();
             if primary.is_running() {
                 primary.stop_at_once();
@@ -154,36 +153,36 @@ fn fail_over(scenario: &str, settings: &[(&str, &str)], is_ahead: bool, failover
 }
 
 #[test]
-fn synchronous_standbys_promoted_under_load() {
+fn synchronous_failover_repeats_no_ids() {
     let failovers = length(1, 15);
     fail_over("failover, synchronous", &[SYNCHRONOUS, IMPATIENT], false, failovers);
 }
 
-/// Nothing of what was promised rests on the clock here. Commits wait until the standby has applied them; whoever only
-/// reads an id waits until the standby has its WAL, which is what it goes on from.
+/// Here no guarantee depends on the clock. Commits wait until the standby has applied them; a session that only reads
+/// an id waits until the standby has the WAL, from which it continues.
 #[test]
-fn synchronous_standbys_that_apply_promoted_under_load_ahead_of_the_clock() {
+fn synchronous_failover_ahead_of_the_clock_repeats_no_ids() {
     let failovers = length(1, 15);
     let settings = [SYNCHRONOUS, IMPATIENT, ("synchronous_commit", "remote_apply")];
     fail_over("failover, synchronous, remote_apply, an hour ahead", &settings, true, failovers);
 }
 
 #[test]
-fn asynchronous_standbys_promoted_under_load() {
+fn asynchronous_failover_repeats_no_ids() {
     let failovers = length(2, 15);
     fail_over("failover, asynchronous", &[IMPATIENT], false, failovers);
 }
 
-/// A primary with a synchronous standby that is away, and has not the last WAL record of the shard: a transaction has
-/// written that and not committed. Ahead of the clock, so that the clock would not hide a loss.
+/// A primary whose synchronous standby is disconnected and lacks the last WAL record of the shard, which an open
+/// transaction has written. Ahead of the clock, so that the clock cannot hide a loss.
 struct Away {
     primary: Server,
     standby: Server,
-    /// How the standby finds its primary.
+    /// The connection string of the primary for the standby.
     conninfo: String,
-    /// The session of that transaction.
+    /// The session of the open transaction.
     writer: Client,
-    /// One that has not seen the record.
+    /// A session that has not seen the record.
     other: Client,
 }
 
@@ -230,7 +229,7 @@ impl Away {
     }
 }
 
-/// Has a standby no longer follow its primary.
+/// Disconnects a standby from its primary.
 fn cut_off(standby: &Server, primary: &Server) {
     set_primary(standby, "");
     primary.wait_until("SELECT count(*) = 0 FROM pg_stat_replication");
@@ -242,7 +241,7 @@ fn set_primary(standby: &Server, conninfo: &str) {
     one::<bool>(&mut standby.connect(), "SELECT pg_reload_conf()");
 }
 
-/// Waits until a session waits for a standby, or for nothing any more; returns whether it does.
+/// Waits until a session waits for a standby or has finished; returns whether it waits.
 fn waits_for_standby(primary: &Server, pid: i32, is_over: impl Fn() -> bool) -> bool {
     let query =
         format!("SELECT coalesce(wait_event = 'SyncRep', false) FROM pg_stat_activity WHERE pid = {pid}");
@@ -255,12 +254,12 @@ fn waits_for_standby(primary: &Server, pid: i32, is_over: impl Fn() -> bool) -> 
     waits
 }
 
-/// How a session comes to live on a record that another transaction has written and not committed.
+/// A session whose ids depend on a record that another transaction has written and not committed.
 struct Reader {
     scenario: &'static str,
-    /// Whether the transaction is rolled back first, and its own session reads then.
+    /// Whether the transaction is rolled back first and its own session reads then.
     is_rolled_back: bool,
-    /// What the session does before, which must not let it take the record for safe.
+    /// Work of the session before, after which it must still not consider the record replicated.
     first: fn(&mut Client),
     reads: &'static str,
 }
@@ -289,7 +288,7 @@ const READERS: [Reader; 9] = [
     Reader {
         scenario: "an id read after a transaction that does not wait",
         first: |client| {
-            // One by one: several statements at once are one transaction.
+            // One by one: several statements in one query are one transaction.
             for statement in [ALONE, "SELECT hasty()", "RESET synchronous_commit"] {
                 client.batch_execute(statement).unwrap();
             }
@@ -327,7 +326,7 @@ const READERS: [Reader; 9] = [
     },
 ];
 
-/// Sets which standbys commits wait for, and waits until this session knows.
+/// Sets the standbys that commits wait for, and waits until this session uses the setting.
 fn set_synchronous(client: &mut Client, standbys: &str) {
     client.batch_execute(&format!("ALTER SYSTEM SET {} = '{standbys}'", SYNCHRONOUS.0)).unwrap();
     client.batch_execute("SELECT pg_reload_conf()").unwrap();
@@ -338,11 +337,11 @@ fn set_synchronous(client: &mut Client, standbys: &str) {
     }
 }
 
-/// A transaction writes a WAL record and does not commit; what it logged ahead then serves a transaction that only
-/// reads. With a synchronous standby that one has its answer when the standby has the record, as a commit has: not
-/// while the standby is away.
+/// A transaction writes a WAL record and does not commit; the values that the record covers then serve a transaction
+/// that only reads. With a synchronous standby that transaction gets its result only when the standby has the record,
+/// as for a commit, and not while the standby is disconnected.
 #[test]
-fn ids_that_were_only_read_are_on_a_synchronous_standby() {
+fn ids_only_read_reach_a_synchronous_standby() {
     for Reader { scenario, is_rolled_back, first, reads } in READERS {
         let mut away = Away::new();
         let reader = if is_rolled_back {
@@ -358,7 +357,8 @@ fn ids_that_were_only_read_are_on_a_synchronous_standby() {
                 let mut received = Received::default();
                 received.run(reader, reads).map(|()| received)
             });
-            // Where it does not wait, it has its answer while the standby has not the record: let the failover show that.
+            // If the session does not wait, it has its result while the standby lacks the record; the failover then
+            // shows the fault.
             if waits_for_standby(&away.primary, pid, || reading.is_finished()) {
                 set_primary(&away.standby, &away.conninfo);
             }
@@ -368,9 +368,9 @@ fn ids_that_were_only_read_are_on_a_synchronous_standby() {
     }
 }
 
-/// Whatever would make ids or move a shard is refused; what only looks works.
+/// A standby refuses to generate ids or change shards; functions that only read work.
 #[test]
-fn a_standby_refuses_and_goes_on_when_promoted() {
+fn standby_refuses_until_it_is_promoted() {
     let primary = Server::start(&[]);
     let mut client = primary.connect();
     setup(&mut client);
@@ -406,7 +406,7 @@ fn a_standby_refuses_and_goes_on_when_promoted() {
     ] {
         assert_eq!(error_of(&mut replica, refused).0, "25006", "{refused}");
     }
-    // The view works; an unlogged sequence has no file there.
+    // The view works; an unlogged sequence has no file on a standby.
     let seen = replica.query("SELECT shard, last_id FROM id_shards", &[]).unwrap();
     let seen: Vec<(i32, Option<i64>)> = seen.iter().map(|row| (row.get(0), row.get(1))).collect();
     assert_eq!((seen.len(), seen[0].0, seen[1]), (2, 5, (6, None)));
@@ -417,11 +417,11 @@ fn a_standby_refuses_and_goes_on_when_promoted() {
     assert!(next > last, "{next} on the new primary, {last} on the old one");
 }
 
-/// The moment up to which a base backup is recovered.
+/// The target of the recovery of a base backup.
 struct Target {
     name: &'static str,
     setting: &'static str,
-    /// Marks the moment on the primary, and says what it is called.
+    /// A query that marks the moment on the primary, and returns its value for the setting.
     mark: &'static str,
 }
 
@@ -434,8 +434,8 @@ const TARGETS: [Target; 2] = [
     Target { name: "a time", setting: "recovery_target_time", mark: "SELECT clock_timestamp()::text" },
 ];
 
-/// Recovers base backups to moments before and after which the primary was under load, with a transaction open over
-/// each moment that wrote the record which ids read before it live on.
+/// Recovers base backups to targets at which the primary was under load. At each target a transaction is open that has
+/// written the record which covers the ids that were read before.
 fn recover(is_ahead: bool) {
     let archive = [("archive_mode", "on"), ("archive_command", "mkdir -p ../archive && cp %p ../archive/%f")];
     let primary = Server::start(&archive);
@@ -450,7 +450,7 @@ fn recover(is_ahead: bool) {
             under_load(|| primary.try_connect(), SESSIONS, &work(&rows), a_while).0
         };
         let (mut open, mut beside) = (primary.connect(), primary.connect());
-        one::<i64>(&mut beside, "SELECT next_id(5)"); // or it would write a record of its own later
+        one::<i64>(&mut beside, "SELECT next_id(5)"); // otherwise it would write its own record later
         let mut before = load();
         open.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)").unwrap();
         let mut reader = Received::default();
@@ -491,7 +491,8 @@ fn recover(is_ahead: bool) {
         journal.faults = 1;
         journal.add(before);
         if is_ahead {
-            // What was made after the moment the recovered server cannot know, nor can the clock tell it.
+            // The recovered server cannot know of ids generated after the target, and the clock does not show them
+            // either.
             let known = journal.largest();
             let smallest = recovered.iter().flat_map(|session| &session.ids).min().unwrap();
             let largest = after.iter().flat_map(|session| &session.ids).max().unwrap();
@@ -506,11 +507,11 @@ fn recover(is_ahead: bool) {
 }
 
 #[test]
-fn recovered_to_a_point_in_time() {
+fn point_in_time_recovery_repeats_no_ids() {
     recover(false);
 }
 
 #[test]
-fn recovered_to_a_point_in_time_ahead_of_the_clock() {
+fn point_in_time_recovery_ahead_of_the_clock_repeats_no_ids() {
     recover(true);
 }

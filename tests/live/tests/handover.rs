@@ -1,23 +1,23 @@
-//! The copies of a sequence on the nodes of a Citus cluster hand over to each other. Citus itself is emulated here, so that
-//! nodes can be stopped, cut off and made to believe what Citus would not tell them: see `Emulated`. With Citus itself
-//! `citus.rs` does the same.
+//! Handover of a shard's sequence between its copies on the nodes of a Citus cluster. Citus is emulated, so that nodes
+//! can be stopped and disconnected, and can have catalogs that Citus would not give them: see `Emulated`. The tests
+//! with Citus itself are in `citus.rs`.
 
 use instagram_id_live::*;
 use postgres::Client;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The trigger's way.
+/// An insert whose ids the trigger generates.
 const INSERT: &str = "INSERT INTO insta5.photos (batch) VALUES (1), (2) RETURNING id";
 
-/// Within a transaction a session learns of changes when it locks a relation, as Citus does in every statement.
+/// Within a transaction a session processes invalidations when it locks a relation, as Citus does in every statement.
 const NOTICE: &str = "SELECT FROM pg_am";
 
 fn next_id(client: &mut Client) -> i64 {
     one(client, NEXT_ID)
 }
 
-/// The next id of shard 5 on a node, in a session of its own.
+/// The next id of shard 5 on a node, in a new session.
 fn next_on(cluster: &Emulated, node: usize) -> i64 {
     next_id(&mut cluster.nodes[node].connect())
 }
@@ -27,7 +27,7 @@ fn is_open(cluster: &Emulated, node: usize) -> bool {
     one(&mut cluster.nodes[node].connect(), "SELECT is_called FROM insta5.table_id_seq")
 }
 
-/// SQLSTATE of an error, and all of its text.
+/// SQLSTATE of an error, and its complete text.
 #[track_caller]
 fn refusal(client: &mut Client, statement: &str) -> (String, String) {
     let error = client.simple_query(statement).expect_err(statement);
@@ -43,17 +43,17 @@ fn is_refused(client: &mut Client, statement: &str, sqlstate: &str) -> String {
     text
 }
 
-/// What the new home runs on each other node to close its copy.
+/// The statement that the new node runs on each other node to close its copy.
 fn close_statement(group: i32) -> String {
     format!("SELECT next_value FROM _close_sequence('insta5.table_id_seq', {group}, 1)")
 }
 
-/// What such a command is LIKE, and the one that writes a name down.
+/// LIKE patterns for the command that closes a copy and for the one that records the name of the new node.
 const CLOSING: &str = r"%.\_close\_sequence(%";
 const NAMING: &str = r"%.\_name\_sequence\_taker(%";
 
 #[test]
-fn ids_are_generated_at_home_and_nowhere_else() {
+fn only_the_current_node_generates_ids() {
     let cluster = Emulated::start(2);
     cluster.create("SELECT create_shard(5); CREATE TABLE insta5.photos (id bigint DEFAULT insta5.next_id(), batch bigint)");
     cluster.distribute("insta5", 1);
@@ -69,7 +69,7 @@ fn ids_are_generated_at_home_and_nowhere_else() {
     ];
     for node in [0, 2] {
         let mut client = cluster.nodes[node].connect();
-        // Twice: what is remembered after the first time must not let the second pass.
+        // Twice: state cached by the first call must not let the second call succeed.
         for way in ways.iter().chain(&ways) {
             let text = is_refused(&mut client, way, "55000");
             assert!(text.contains(&name) && text.contains("convert_defaults_to_triggers"), "{way}: {text}");
@@ -81,23 +81,24 @@ fn ids_are_generated_at_home_and_nowhere_else() {
     ids.extend(column(&mut client, "SELECT next_ids(5, 3000)"));
     check_unique_and_increasing(&[ids]);
     for (node, expected) in [(0, false), (1, true), (2, false)] {
-        let at_home: bool =
+        let can_generate: bool =
             one(&mut cluster.nodes[node].connect(), "SELECT can_generate FROM id_shards WHERE shard = 5");
-        assert_eq!((at_home, is_open(&cluster, node)), (expected, expected), "node {node}");
+        assert_eq!((can_generate, is_open(&cluster, node)), (expected, expected), "node {node}");
     }
 }
 
-/// Ids go on above all that were generated before, on nodes whose clocks differ, and where the clock of the new home is
-/// behind. Sessions on the old home notice at once.
+/// New ids are above all earlier ones on nodes whose clocks differ, also if the clock of the new node is behind.
+/// Sessions on the former node are refused at once.
 #[test]
-fn ids_go_on_above_after_moves_between_clocks_that_differ() {
+fn ids_increase_after_moves_between_different_clocks() {
     let cluster = Emulated::start_with_clocks_of_their_own(2).with_shard();
     let mut clients: Vec<Client> = cluster.nodes.iter().map(Server::connect).collect();
     let mut ids = vec![];
     for round in 0..length(8, 60) {
-        let home = cluster.home_of("insta5");
+        let home = cluster.node_of("insta5");
         let target = 3 - home;
-        // The old home is a minute ahead, and the coordinator sometimes that far behind: longer than a move takes.
+        // The current node's clock is a minute ahead, and the coordinator's is sometimes a minute behind: more than a
+        // move takes.
         cluster.nodes[home].set_clock(60.0);
         cluster.nodes[target].set_clock(0.0);
         cluster.nodes[0].set_clock([0.0, -60.0][round % 2]);
@@ -119,10 +120,10 @@ fn ids_go_on_above_after_moves_between_clocks_that_differ() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// Only node 1 knows how far it came, an hour ahead of all clocks. When it is lost before another node has asked, ids are
-/// refused, as often as one likes and on every node, until `advance_shard` says where to go on.
+/// Only node 1 has its last value, which is an hour ahead of all clocks. If it is lost before another node has read it,
+/// ids are refused on every node and at every attempt, until `advance_shard` sets where to continue.
 #[test]
-fn lost_home_stays_lost_however_often_a_node_tries() {
+fn lost_node_blocks_every_attempt() {
     let mut cluster = Emulated::start_with_shard(3);
     let mut ids = cluster.ids_an_hour_ahead(1);
     cluster.grow();
@@ -140,19 +141,19 @@ fn lost_home_stays_lost_however_often_a_node_tries() {
     let advance = format!("SELECT advance_shard(5, {})", ids[1] + 1000);
     ids.push(one(&mut cluster.nodes[4].connect(), &advance));
     ids.push(next_on(&cluster, 4));
-    // From now on node 4 is the one that knows.
+    // From here on node 4 has the last value.
     cluster.move_schema("insta5", 2);
     ids.push(next_on(&cluster, 2));
     check_unique_and_increasing(&[ids]);
 }
 
-/// The same where nodes have tried in vain and crashed before the schema moved on.
+/// Same if nodes have made failed attempts and crashed before the schema moved on.
 #[test]
-fn lost_home_stays_lost_after_attempts_of_other_nodes() {
+fn lost_node_blocks_handover_after_failed_attempts() {
     let cluster = Emulated::start_with_shard(4);
     let last = cluster.ids_an_hour_ahead(1)[1];
     cluster.nodes[1].stop_at_once();
-    // While it is down and still a part of the cluster.
+    // While the lost node is down but still in the cluster.
     for node in [2, 3, 2] {
         cluster.move_schema_without("insta5", node, 1);
         is_refused(&mut cluster.nodes[node].connect(), NEXT_ID, "08000");
@@ -172,12 +173,12 @@ fn lost_home_stays_lost_after_attempts_of_other_nodes() {
     assert!(next_on(&cluster, 2) > last);
 }
 
-/// Two nodes take over at once, and the one that has done it is lost.
+/// Two nodes attempt the handover at once, and the one that completed it is lost.
 #[test]
-fn lost_home_stays_lost_where_another_node_took_over_at_the_same_time() {
+fn lost_node_blocks_handover_after_concurrent_attempts() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
-    // Nodes 2 and 3 both take themselves for the home.
+    // Both node 2 and node 3 act as the owner of the schema.
     cluster.decide_move("insta5", Some(3));
     cluster.announce(3);
     cluster.decide_move("insta5", Some(2));
@@ -194,7 +195,7 @@ fn lost_home_stays_lost_where_another_node_took_over_at_the_same_time() {
         let (code, text) = attempt.join().unwrap();
         assert_eq!(code, "08000", "{text}");
     });
-    cluster.mend_commands(3);
+    cluster.restore_commands(3);
     cluster.remove(2);
     for node in [3, 0, 1, 3] {
         cluster.move_schema("insta5", node);
@@ -206,9 +207,9 @@ fn lost_home_stays_lost_where_another_node_took_over_at_the_same_time() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A new home whose name did not reach every node is passed over by none.
+/// A new node whose name was not recorded on every node is still not ignored by any node.
 #[test]
-fn home_that_could_not_name_itself_everywhere_is_not_passed_over() {
+fn partly_recorded_node_blocks_handover() {
     for fault in [Fault::Refuse, Fault::Lose] {
         let cluster = Emulated::start_with_shard(3);
         let mut ids = vec![next_on(&cluster, 1)];
@@ -225,7 +226,7 @@ fn home_that_could_not_name_itself_everywhere_is_not_passed_over() {
         cluster.nodes[2].stop_at_once();
         cluster.remove(2);
         cluster.move_schema("insta5", 3);
-        // Where it has not opened its copy nothing is lost with it, but nobody has to know that.
+        // If it has not opened its copy, no id is lost with it, but the other nodes need not know that.
         for _ in 0..2 {
             match cluster.nodes[3].connect().query_one(NEXT_ID, &[]) {
                 Ok(row) if was_refused => ids.push(row.get(0)),
@@ -237,13 +238,13 @@ fn home_that_could_not_name_itself_everywhere_is_not_passed_over() {
     }
 }
 
-/// A node that is down keeps the new home from taking over, and closes nothing: the old home goes on when the schema comes
-/// back, and where nothing moves no other node is needed.
+/// A handover fails while a node is down, and closes no copy: when the schema moves back, the former node continues.
+/// Without a move no other node is needed.
 #[test]
-fn nothing_is_closed_while_a_node_is_down() {
+fn no_copy_is_closed_while_a_node_is_down() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
-    // In the order in which they are asked, the first and the last.
+    // The first and the last node that are queried.
     for down in [0, 3] {
         cluster.nodes[down].stop();
         cluster.move_schema_without("insta5", 2, down);
@@ -265,9 +266,9 @@ fn nothing_is_closed_while_a_node_is_down() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A node whose copy is locked, by a transaction that may wait for the new home, refuses after ten seconds.
+/// A node whose copy is locked, by a transaction that may wait for the new node, fails after ten seconds.
 #[test]
-fn locked_copy_does_not_block_the_new_home_for_ever() {
+fn locked_copy_fails_handover_after_ten_seconds() {
     let cluster = Emulated::start_with_shard(1);
     let mut ids = vec![next_on(&cluster, 1)];
     let mut ddl = cluster.nodes[1].connect();
@@ -282,9 +283,9 @@ fn locked_copy_does_not_block_the_new_home_for_ever() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A command that fails between the first node and the last, or whose answer is lost: ids go on above, at either home.
+/// A command fails after some nodes have run it, or its result is lost: ids continue above all others on either node.
 #[test]
-fn ids_go_on_above_after_a_failed_attempt() {
+fn ids_increase_after_a_failed_attempt() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![];
     for (fault, node) in
@@ -295,21 +296,21 @@ fn ids_go_on_above_after_a_failed_attempt() {
         cluster.move_schema("insta5", 2);
         is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "08000");
         assert!(!is_open(&cluster, 2));
-        // Back, or on.
+        // In the rounds with node 3 the new node completes the handover before the schema moves back.
         if node == 3 {
-            cluster.mend_commands(2);
+            cluster.restore_commands(2);
             ids.push(next_on(&cluster, 2));
         }
         cluster.move_schema("insta5", 1);
         ids.push(next_on(&cluster, 1));
-        cluster.mend_commands(2);
+        cluster.restore_commands(2);
     }
     check_unique_and_increasing(&[ids]);
 }
 
-/// A node that crashes while it takes over has opened nothing.
+/// A node that crashes during the handover has opened nothing.
 #[test]
-fn ids_go_on_above_after_the_new_home_crashed_on_the_way() {
+fn ids_increase_after_a_crash_during_handover() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![];
     for node in [0, 1, 3] {
@@ -324,7 +325,7 @@ fn ids_go_on_above_after_the_new_home_crashed_on_the_way() {
         });
         drop(pause);
         cluster.nodes[2].launch();
-        cluster.mend_commands(2);
+        cluster.restore_commands(2);
         assert!(!is_open(&cluster, 2));
         if node != 1 {
             ids.push(next_on(&cluster, 2));
@@ -335,9 +336,10 @@ fn ids_go_on_above_after_the_new_home_crashed_on_the_way() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// While one node takes over, another one does so faster: the slower one goes on above that, wherever it stood.
+/// While one node's handover is in progress another node completes one: the first continues above the ids of the
+/// second, at whichever step it was.
 #[test]
-fn attempt_that_is_overtaken_opens_above_the_other() {
+fn overtaken_attempt_continues_above_the_other() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
     for node in [0, 1, 3] {
@@ -345,7 +347,7 @@ fn attempt_that_is_overtaken_opens_above_the_other() {
         cluster.announce(3);
         cluster.decide_move("insta5", Some(2));
         cluster.announce(2);
-        ids.push(next_on(&cluster, 3)); // which closes the other's copy
+        ids.push(next_on(&cluster, 3)); // closes the copy of the other node
         let pause = cluster.pause_commands(2, node, CLOSING);
         std::thread::scope(|scope| {
             let slower = scope.spawn(|| next_on(&cluster, 2));
@@ -356,14 +358,14 @@ fn attempt_that_is_overtaken_opens_above_the_other() {
             drop(pause);
             ids.push(slower.join().unwrap());
         });
-        cluster.mend_commands(2);
+        cluster.restore_commands(2);
     }
     check_unique_and_increasing(&[ids]);
 }
 
-/// Two nodes that both take themselves for the home, which Citus does not let happen.
+/// Two nodes that both act as the owner of the schema, which Citus prevents.
 #[test]
-fn two_nodes_that_both_take_themselves_for_the_home_repeat_nothing() {
+fn two_nodes_that_both_act_as_owner_repeat_no_ids() {
     let cluster = Emulated::start_with_shard(2);
     cluster.decide_move("insta5", Some(2));
     cluster.announce(2);
@@ -383,9 +385,10 @@ fn two_nodes_that_both_take_themselves_for_the_home_repeat_nothing() {
     journal.check();
 }
 
-/// Sessions on every node try while the schema moves to and fro. Those that are not at home are refused.
+/// Sessions on every node generate ids while the schema moves back and forth. Sessions on other nodes than the owner
+/// are refused.
 #[test]
-fn moves_under_load_repeat_nothing() {
+fn moves_under_load_repeat_no_ids() {
     let cluster = Emulated::start_with_shard(2);
     let mut journal =
         Journal::new("Emulated Citus: ids on every node while the schema moves", Clock::IN_STEP);
@@ -402,7 +405,7 @@ fn moves_under_load_repeat_nothing() {
         for round in 0..length(6, 60) {
             let target = [2, 1, 0][round % 3];
             cluster.decide_move("insta5", Some(target));
-            // The parts of the commit come in another order each time, with time in between.
+            // The nodes receive the commit in another order each time, with time in between.
             for node in 0..3 {
                 cluster.announce((node + round) % 3);
                 std::thread::sleep(Duration::from_millis(150));
@@ -414,10 +417,11 @@ fn moves_under_load_repeat_nothing() {
     journal.check();
 }
 
-/// Of a move's commit the nodes learn one after another. The trigger generates ids where the row is stored, before that node
-/// knows; a session on the old home that has not heard of it takes the sequence back, above.
+/// The nodes receive the commit of a move one after another. The trigger generates ids on the node that stores the row,
+/// before that node has received the commit. A session on the former node that has not received the commit
+/// takes the sequence back, and continues above all ids.
 #[test]
-fn ids_go_on_above_where_a_node_learns_of_the_move_late() {
+fn ids_increase_when_nodes_receive_the_move_late() {
     let cluster = Emulated::start_with_shard(2);
     cluster.everywhere(
         "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA insta5 TO app; GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app;
@@ -428,13 +432,13 @@ fn ids_go_on_above_where_a_node_learns_of_the_move_late() {
     cluster.decide_move("insta5", Some(2));
     cluster.announce(0);
     cluster.announce(1);
-    // The new home is last.
+    // The new node receives the commit last.
     is_refused(&mut connect(1), NEXT_ID, "55000");
     is_refused(&mut connect(2), NEXT_ID, "55000");
     ids.extend(column(&mut connect(2), INSERT));
     cluster.announce(2);
     ids.push(next_id(&mut connect(2)));
-    // The old home is last.
+    // The former node receives the commit last.
     cluster.decide_move("insta5", Some(1));
     cluster.announce(1);
     ids.extend(column(&mut connect(1), INSERT));
@@ -446,7 +450,7 @@ fn ids_go_on_above_where_a_node_learns_of_the_move_late() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// The hand-over holds where a node crashes right after it, even if no commit waits for the disk there.
+/// A completed handover survives a crash of a node right after it, even if commits on that node are asynchronous.
 #[test]
 fn closed_copy_stays_closed_after_a_crash() {
     let cluster = Emulated::start_with_shard(2);
@@ -454,7 +458,7 @@ fn closed_copy_stays_closed_after_a_crash() {
     let mut ids = vec![];
     for _ in 0..length(3, 20) {
         let mut client = cluster.nodes[1].connect();
-        // Ahead of the clock, which would hide a loss.
+        // Ahead of the clock, so that the clock cannot hide a loss.
         client.batch_execute(AN_HOUR_AHEAD).unwrap();
         ids.extend(column(&mut client, INSERT));
         client.batch_execute("CHECKPOINT").unwrap();
@@ -473,9 +477,10 @@ fn closed_copy_stays_closed_after_a_crash() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// The first ids of a new home are above those before a crash of it, an hour ahead, where the clock hides nothing.
+/// After a crash of the new node its ids are above its first ids before, an hour ahead, so that the clock cannot hide a
+/// loss.
 #[test]
-fn ids_of_a_new_home_survive_its_crash() {
+fn ids_of_a_new_node_survive_its_crash() {
     let cluster = Emulated::start_with_shard(1);
     let mut ids = cluster.ids_an_hour_ahead(1);
     cluster.move_schema("insta5", 0);
@@ -486,10 +491,10 @@ fn ids_of_a_new_home_survive_its_crash() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A home that is disabled is asked again once it is active; one that comes back under another number, with an empty
-/// copy, is not the one that knows.
+/// A disabled node is queried again once it is active. A node that was added again with another group number and an
+/// empty copy does not count as the lost node.
 #[test]
-fn lost_home_is_known_by_its_number() {
+fn lost_node_is_identified_by_its_group() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = cluster.ids_an_hour_ahead(1);
     cluster.move_schema("insta5", 2);
@@ -510,15 +515,15 @@ fn lost_home_is_known_by_its_number() {
     }
     let advance = format!("SELECT advance_shard(5, {})", ids[2] + 1);
     ids.push(one(&mut cluster.nodes[3].connect(), &advance));
-    // And the one that came back is as good as any other.
+    // The node that was added again works as any other.
     cluster.move_schema("insta5", 2);
     ids.push(next_on(&cluster, 2));
     check_unique_and_increasing(&[ids]);
 }
 
-/// What the home has issued is not issued again when a schema is distributed, and comes back.
+/// Ids that the owning node has issued are not repeated when a schema is distributed or undistributed.
 #[test]
-fn ids_go_on_above_when_a_schema_is_distributed_and_undistributed() {
+fn ids_increase_when_a_schema_is_distributed_and_undistributed() {
     let cluster = Emulated::start(2);
     cluster.create(SHARD_WITH_TRIGGER);
     let mut coordinator = cluster.nodes[0].connect();
@@ -535,10 +540,10 @@ fn ids_go_on_above_when_a_schema_is_distributed_and_undistributed() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A transaction whose snapshot is older than a move takes over where the home is now. One on the old home, which has not
-/// noticed the move, does not take back what is closed.
+/// A transaction whose snapshot is older than a move can do the handover on the new node. A transaction on the former
+/// node that has not received the move does not open the closed copy.
 #[test]
-fn transaction_from_before_a_move_generates_ids_on_the_new_home() {
+fn transaction_older_than_a_move_generates_ids_on_the_new_node() {
     let cluster = Emulated::start_with_shard(2);
     let mut ids = vec![next_on(&cluster, 1)];
     let mut old = cluster.nodes[1].connect();
@@ -559,10 +564,10 @@ fn transaction_from_before_a_move_generates_ids_on_the_new_home() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A role that the other nodes do not let in is refused, and closes nothing. When another one has taken over, it needs no
-/// other node.
+/// A role that cannot connect to the other nodes is refused and closes nothing. After the handover by another role it
+/// needs no other node.
 #[test]
-fn role_that_cannot_connect_closes_nothing() {
+fn role_that_cannot_connect_closes_no_copy() {
     let cluster = Emulated::start_with_shard(2);
     let mut ids = vec![next_on(&cluster, 1)];
     cluster.everywhere(
@@ -582,18 +587,18 @@ fn role_that_cannot_connect_closes_nothing() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// Role app, which may generate ids and has a schema of its own.
+/// Role app, which can generate ids and owns a schema.
 const APP: &str =
     "CREATE ROLE app LOGIN; CREATE SCHEMA app AUTHORIZATION app; GRANT USAGE ON SCHEMA insta5 TO app;
     GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app; GRANT SELECT, INSERT ON insta5.photos TO app";
 
-/// USAGE on the sequence generates ids, and takes over after a move. It closes no copy of another node: not by a direct
-/// call, nor by a trigger on another table.
+/// A role with USAGE on the sequence can generate ids, and can do the handover after a move. It cannot close the copy
+/// of another node, neither by a direct call nor by a trigger on another table.
 #[test]
 fn usage_closes_no_copy() {
     let cluster = Emulated::start_with_shard(3);
     cluster.everywhere(APP);
-    // Tables of that role, and one whose owner has UPDATE on the sequence.
+    // Tables of that role, and a table whose owner has UPDATE on the sequence.
     cluster.everywhere(
         "GRANT CREATE ON SCHEMA insta5 TO app; SET ROLE app;
          CREATE TABLE app.own (id bigint, batch bigint); CREATE TABLE insta5.own (id bigint, batch bigint);
@@ -623,7 +628,7 @@ fn usage_closes_no_copy() {
         }
         assert!(is_open(&cluster, 1));
         ids.push(next_id(&mut app));
-        // At home these triggers are as good as any.
+        // On the owning node these triggers work as any other.
         inserts.iter().for_each(|insert| app.batch_execute(insert).unwrap());
         ids.push(next_id(&mut app));
     }
@@ -635,12 +640,12 @@ fn usage_closes_no_copy() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A closed copy asks where its home is before it opens. Where Citus's catalogs no longer say so, it stays closed until
-/// `advance_shard` says where to go on.
+/// A closed copy looks up the placement of its schema before it opens. If Citus's catalogs no longer contain it, the
+/// copy stays closed until `advance_shard` sets where to continue.
 #[test]
-fn closed_copy_stays_closed_where_its_home_is_unknown() {
+fn closed_copy_without_placement_stays_closed() {
     let forget = [
-        // DROP EXTENSION citus
+        // As DROP EXTENSION citus does.
         "DROP TABLE pg_catalog.pg_dist_object, pg_catalog.pg_dist_local_group, pg_catalog.pg_dist_node, pg_catalog.pg_dist_schema,
              pg_catalog.pg_dist_partition, pg_catalog.pg_dist_shard, pg_catalog.pg_dist_placement",
         "DELETE FROM pg_catalog.pg_dist_object",
@@ -657,7 +662,7 @@ fn closed_copy_stays_closed_where_its_home_is_unknown() {
             cluster.nodes[node].connect().batch_execute(sql).unwrap();
             for statement in [NEXT_ID, INSERT, NEXT_ID] {
                 let text = is_refused(&mut cluster.nodes[node].connect(), statement, "55000");
-                // On a worker the copy has a range that is refused anyway.
+                // On a worker the range of the copy is refused anyway.
                 assert!(node == 1 || text.contains("advance_shard"), "{text}");
             }
             assert!(!is_open(&cluster, node));
@@ -670,9 +675,9 @@ fn closed_copy_stays_closed_where_its_home_is_unknown() {
     }
 }
 
-/// Sessions that wait for a closed copy to open get no id below the one that `advance_shard` opens it with.
+/// Sessions that wait for a closed copy to open get no id below the one with which `advance_shard` opens it.
 #[test]
-fn advance_shard_opens_where_it_was_told() {
+fn advance_shard_opens_at_the_given_id() {
     let cluster = Emulated::start_with_shard(1);
     let mut client = cluster.nodes[1].connect();
     let mut waiting = cluster.nodes[1].connect();
@@ -700,7 +705,7 @@ fn advance_shard_opens_where_it_was_told() {
             let asked: i64 = one(&mut client, &asked);
             let advance = format!("SELECT advance_shard(5, {asked})");
             let last = cluster.nodes[1].slow_down(pid, || one::<i64>(&mut client, &advance));
-            assert!(last >= asked); // it may be the other session's already
+            assert!(last >= asked); // may already be the id of the other session
             ids.push(asked);
             ids.push(id.join().unwrap());
         });
@@ -708,10 +713,10 @@ fn advance_shard_opens_where_it_was_told() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// On a node where the extension lacks what the others call, as an older version does, nothing can be closed, and so
-/// nothing is closed anywhere.
+/// If the extension on a node lacks a function that the others call, as an older version does, nothing can be closed
+/// there, and so nothing is closed anywhere.
 #[test]
-fn nothing_is_closed_where_a_node_has_another_version() {
+fn no_copy_is_closed_if_a_node_has_an_older_version() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
     let mut other = cluster.nodes[3].connect();
@@ -742,13 +747,13 @@ fn nothing_is_closed_where_a_node_has_another_version() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// From a sequence that is of no shard every node generates ids of its own, from its own copy; from a shard's sequence it
-/// generates none that way, nor from a copy with the range of another group.
+/// From a sequence that belongs to no shard every node generates ids of its own shard, from its own copy. A shard's
+/// sequence is refused for this, and so is a copy with the range of another group.
 #[test]
-fn nodes_generate_ids_of_their_own_from_no_sequence_of_a_shard() {
+fn node_ids_are_not_generated_from_a_shards_sequence() {
     let cluster = Emulated::start_with_shard(2);
     cluster.create("CREATE SCHEMA own; CREATE SEQUENCE own.ids");
-    cluster.distribute("own", 0); // without tables it is only copied
+    cluster.distribute("own", 0); // a schema without tables is only copied
     for node in 0..3 {
         let mut client = cluster.nodes[node].connect();
         let ids = column(&mut client, "SELECT node_next_id('own.ids') FROM generate_series(1, 3000)");
@@ -758,7 +763,7 @@ fn nodes_generate_ids_of_their_own_from_no_sequence_of_a_shard() {
         check_unique_and_increasing(&[ids]);
         is_refused(&mut client, "SELECT node_next_id('insta5.table_id_seq')", "55000");
     }
-    // Added anew a node is another group, also to a session from before.
+    // A node that is added again is in another group, also for a session from before.
     let mut client = cluster.nodes[2].connect();
     let of_group = |client: &mut Client| one::<i64>(client, "SELECT node_next_id('own.ids')") >> 10 & 8191;
     let before = of_group(&mut client);
@@ -775,9 +780,9 @@ fn nodes_generate_ids_of_their_own_from_no_sequence_of_a_shard() {
     assert!(text.contains("group 7"), "{text}");
 }
 
-/// Where a node may not be asked, or has no copy to close, nothing is closed, and the home goes on.
+/// If a node cannot be queried, or has no copy to close, nothing is closed, and the owning node continues.
 #[test]
-fn nothing_is_closed_where_a_copy_or_the_coordinator_is_missing() {
+fn no_copy_is_closed_if_a_copy_or_the_coordinator_is_missing() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
     let mut third = cluster.nodes[3].connect();
@@ -792,7 +797,7 @@ fn nothing_is_closed_where_a_copy_or_the_coordinator_is_missing() {
     cluster.move_schema("insta5", 2);
     let text = is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "55000");
     assert!(text.contains("coordinator"), "{text}");
-    // Nor for a node that there is none of.
+    // Nor for a group without a node.
     is_refused(&mut cluster.nodes[1].connect(), &close_statement(77), "22023");
     assert!(is_open(&cluster, 1), "closed for nothing");
     cluster.move_schema("insta5", 1);
@@ -800,8 +805,8 @@ fn nothing_is_closed_where_a_copy_or_the_coordinator_is_missing() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// Lays the traps of the regression tests, of another role's, and what `more` adds.
-fn lay_springs(node: &Server, more: &str) {
+/// Creates the traps of the regression test search_path.sql as another role, and runs `more`.
+fn install_traps(node: &Server, more: &str) {
     let attacks = std::fs::read_to_string(of_project("tests/regress/sql/search_path.sql")).unwrap();
     let from = attacks.find("CREATE VIEW members AS").unwrap();
     let to = attacks.find("SELECT lay_traps('trap', true);").unwrap();
@@ -814,14 +819,14 @@ fn lay_springs(node: &Server, more: &str) {
         .unwrap();
 }
 
-/// The roles that have sprung one.
-fn sprung(node: &Server) -> Vec<String> {
+/// The roles that have executed a trap.
+fn roles_caught(node: &Server) -> Vec<String> {
     texts(&mut node.connect(), "SELECT DISTINCT who::text FROM trap.caught ORDER BY 1")
 }
 
-/// What one node runs on another means the same whatever search_path its role has there.
+/// The commands that one node runs on another work under every search_path of the role there.
 #[test]
-fn commands_mean_the_same_under_every_search_path() {
+fn commands_work_under_every_search_path() {
     let cluster = Emulated::start(2);
     cluster.everywhere("CREATE ROLE keeper LOGIN; GRANT CREATE ON DATABASE postgres TO keeper");
     cluster.create("SET ROLE keeper; SELECT create_shard(5); CREATE TABLE insta5.photos (id bigint)");
@@ -830,7 +835,7 @@ fn commands_mean_the_same_under_every_search_path() {
         "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA insta5 TO app; GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app;
          CREATE ROLE manager LOGIN; GRANT app TO manager; GRANT UPDATE ON SEQUENCE insta5.table_id_seq TO manager",
     );
-    // An operator || for any two types, which PostgreSQL has for few.
+    // An operator || for any two types, which PostgreSQL has only for some.
     let operators = "SELECT lay_traps('trap', true);
         DO $$
         DECLARE
@@ -848,7 +853,7 @@ fn commands_mean_the_same_under_every_search_path() {
         RESET ROLE;";
     let roles = ["app", "manager", "keeper"];
     for node in &cluster.nodes {
-        lay_springs(node, operators);
+        install_traps(node, operators);
         for role in roles {
             let path = format!("ALTER ROLE {role} SET search_path = trap, pg_catalog, public");
             node.connect().batch_execute(&path).unwrap();
@@ -860,12 +865,12 @@ fn commands_mean_the_same_under_every_search_path() {
         cluster.move_schema("insta5", node);
         let id = cluster.connect_as(node, role).query_one("SELECT public.next_id(5)", &[]);
         for (number, node) in cluster.nodes.iter().enumerate() {
-            assert_eq!(sprung(node), [""; 0], "on node {number}, for {role}");
+            assert_eq!(roles_caught(node), [""; 0], "on node {number}, for {role}");
         }
         ids.push(id.unwrap().get(0));
     }
     check_unique_and_increasing(&[ids]);
-    // They are armed.
+    // The traps work.
     let mut app = cluster.connect_as(1, "app");
     for statement in [
         "SELECT 1::pg_catalog.int8 || ' '",
@@ -873,15 +878,15 @@ fn commands_mean_the_same_under_every_search_path() {
         "SELECT now()",
     ] {
         let _ = app.batch_execute(statement);
-        assert_eq!(sprung(&cluster.nodes[1]), ["app"], "{statement}");
+        assert_eq!(roles_caught(&cluster.nodes[1]), ["app"], "{statement}");
         app.batch_execute("DELETE FROM trap.caught").unwrap();
     }
 }
 
-/// Another role's function under the name of the extension's is not called where the extension is not installed: not when
-/// the command is planned, either.
+/// If the extension is not installed on a node, another role's function with the name of the extension's function is
+/// not called there, not even when the command is planned.
 #[test]
-fn function_that_is_not_of_the_extension_is_not_called() {
+fn function_outside_the_extension_is_not_called() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
     let twins = "
@@ -891,7 +896,7 @@ fn function_that_is_not_of_the_extension_is_not_called() {
             IMMUTABLE LANGUAGE plpgsql AS 'BEGIN PERFORM trap.spring(); RETURN true; END';
         RESET ROLE;";
     let node = &cluster.nodes[3];
-    lay_springs(
+    install_traps(
         node,
         "RESET ROLE; DROP VIEW members; DROP EXTENSION instagram_id CASCADE; SET ROLE mallory;",
     );
@@ -899,7 +904,7 @@ fn function_that_is_not_of_the_extension_is_not_called() {
     cluster.move_schema("insta5", 2);
     for statement in [NEXT_ID, INSERT, AN_HOUR_AHEAD] {
         let result = cluster.nodes[2].connect().batch_execute(statement);
-        assert_eq!(sprung(node), [""; 0], "{statement}: {result:?}");
+        assert_eq!(roles_caught(node), [""; 0], "{statement}: {result:?}");
         let error = result.expect_err(statement);
         assert!(["08000", "55000"].contains(&error.code().unwrap().code()), "{error:?}");
     }
@@ -909,7 +914,7 @@ fn function_that_is_not_of_the_extension_is_not_called() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// Has a node keep its WAL in memory as long as PostgreSQL lets it.
+/// Delays the WAL writes of a node as long as PostgreSQL allows.
 fn delay_wal(node: &Server) {
     let mut client = node.connect();
     client.batch_execute("ALTER SYSTEM SET synchronous_commit = off").unwrap();
@@ -917,9 +922,9 @@ fn delay_wal(node: &Server) {
     client.batch_execute("SELECT pg_reload_conf()").unwrap();
 }
 
-/// The name of the new home is on disk on the other nodes before that opens its copy.
+/// The name of the new node is flushed on the other nodes before the new node opens its copy.
 #[test]
-fn lost_home_stays_lost_after_all_other_nodes_crashed() {
+fn lost_node_blocks_handover_after_all_other_nodes_crashed() {
     let cluster = Emulated::start_with_shard(3);
     cluster.nodes.iter().for_each(delay_wal);
     let mut ids = vec![next_on(&cluster, 1)];
@@ -942,20 +947,20 @@ fn lost_home_stays_lost_after_all_other_nodes_crashed() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A node whose name is on record everywhere knows how far the home before it came, also after a crash.
+/// A node whose name is recorded on every node has the last value of the previous owner, also after a crash.
 #[test]
-fn named_node_knows_the_last_value_after_a_crash() {
+fn recorded_node_has_the_last_value_after_a_crash() {
     let cluster = Emulated::start_with_shard(3);
     delay_wal(&cluster.nodes[2]);
     let mut ids = cluster.ids_an_hour_ahead(1);
     cluster.move_schema("insta5", 2);
     cluster.nodes[2].connect().batch_execute("CHECKPOINT").unwrap();
-    // The last step of all, so that nothing is opened.
+    // This is the last step, so that nothing is opened.
     cluster.break_commands(2, 3, NAMING, Fault::Lose);
     is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "08000");
     cluster.nodes[2].crash();
     cluster.nodes[2].launch();
-    cluster.mend_commands(2);
+    cluster.restore_commands(2);
     cluster.nodes[1].stop_at_once();
     cluster.remove(1);
     for _ in 0..2 {
@@ -969,10 +974,10 @@ fn named_node_knows_the_last_value_after_a_crash() {
 
 type Pause = fn(&Emulated, usize, usize, &str) -> Client;
 
-/// A node is overtaken after it has closed all copies, while it puts its name on record, or right before it opens its own; and
-/// the one that was faster is lost.
+/// Another node completes a handover after this node has closed all copies: while this node records its name, or right
+/// before it opens its own copy. The other node is then lost.
 #[test]
-fn name_does_not_replace_that_of_a_faster_node() {
+fn attempt_does_not_replace_a_later_nodes_name() {
     let (before, after): (Pause, Pause) = (Emulated::pause_commands, Emulated::pause_after_commands);
     for (pause, node, is_lost) in
         [(before, 3, false), (before, 0, true), (before, 3, true), (after, 3, false)]
@@ -1003,7 +1008,7 @@ fn name_does_not_replace_that_of_a_faster_node() {
                 }
             }
         });
-        cluster.mend_commands(2);
+        cluster.restore_commands(2);
         for node in [2, 0, 1].into_iter().cycle().take(6) {
             cluster.move_schema("insta5", node);
             match cluster.nodes[node].connect().query_one(NEXT_ID, &[]) {
@@ -1015,9 +1020,9 @@ fn name_does_not_replace_that_of_a_faster_node() {
     }
 }
 
-/// The answer of the home is lost on the way, and then the home.
+/// The result of the owning node's command is lost, and then the node itself.
 #[test]
-fn home_whose_answer_was_lost_is_not_passed_over() {
+fn node_whose_result_was_lost_blocks_handover() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = cluster.ids_an_hour_ahead(1);
     cluster.break_commands(2, 1, CLOSING, Fault::Lose);
@@ -1035,9 +1040,10 @@ fn home_whose_answer_was_lost_is_not_passed_over() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A role with nothing but USAGE takes over by the rights of the sequence's owner, so it needs no access to other nodes.
+/// A role with only USAGE does the handover with the privileges of the sequence's owner, so it needs no access to other
+/// nodes.
 #[test]
-fn usage_takes_over_by_the_rights_of_the_owner() {
+fn handover_uses_the_privileges_of_the_owner() {
     let cluster = Emulated::start_with_shard(2);
     cluster.everywhere(
         "CREATE ROLE nobody; GRANT USAGE ON SCHEMA insta5 TO nobody; GRANT USAGE ON SEQUENCE insta5.table_id_seq TO nobody;
@@ -1049,15 +1055,15 @@ fn usage_takes_over_by_the_rights_of_the_owner() {
         let mut nobody = cluster.nodes[node].connect();
         nobody.batch_execute("SET ROLE nobody").unwrap();
         ids.extend(column(&mut nobody, statement));
-        // It is itself again.
+        // The current role is restored.
         assert_eq!(texts(&mut nobody, "SELECT current_user::text"), ["nobody"]);
     }
     check_unique_and_increasing(&[ids]);
 }
 
-/// Names that need quotes, under settings of the role that change what strings mean.
+/// Names that need quotes, under settings of the role that change how strings are parsed.
 #[test]
-fn names_are_quoted_for_every_setting() {
+fn names_are_quoted_under_every_setting() {
     let cluster = Emulated::start(2);
     let schema = r#"a 'b' "c" \'; $$ $(x) `y` %s {z}"#;
     let [literal, name] =
@@ -1077,10 +1083,10 @@ fn names_are_quoted_for_every_setting() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A trigger runs on each copy of a row, and would give each an id of its own: rows of reference tables, and of tables with
-/// more than one placement of a shard, are refused, and such tables get no triggers.
+/// A trigger runs for each copy of a row and would generate a different id for each. So rows of reference tables, and
+/// of tables with several placements of a shard, are refused, and such tables get no triggers.
 #[test]
-fn copied_rows_get_no_ids_by_trigger() {
+fn rows_with_several_copies_get_no_ids_by_trigger() {
     let cluster = Emulated::start_with_shard(1);
     let mut home = cluster.nodes[1].connect();
     let mut ids = column(&mut home, INSERT);
@@ -1095,7 +1101,7 @@ fn copied_rows_get_no_ids_by_trigger() {
         "UPDATE pg_catalog.pg_dist_partition SET repmodel = 't'".into(),
         format!("UPDATE pg_catalog.pg_dist_partition SET repmodel = 'c'; {placements}"),
     ] {
-        // What Citus does where it changes a table, too: sessions learn of it.
+        // As Citus does when it changes a table: this invalidates what sessions have cached.
         let announce =
             "ALTER TABLE insta5.photos SET (fillfactor = 90); ALTER TABLE insta5.words SET (fillfactor = 90)";
         home.batch_execute(&format!("{kind}; {announce}")).unwrap();

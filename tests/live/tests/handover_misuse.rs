@@ -1,18 +1,18 @@
-//! What PostgreSQL's own commands do to a sequence that the nodes of a Citus cluster hand over to each other: `nextval`, `setval`,
-//! `ALTER SEQUENCE`, dumps. They know nothing of that, and some take no more than USAGE. Ids stay unique and in order, or the
-//! next one is refused.
+//! PostgreSQL's own commands on a sequence that the nodes of a Citus cluster hand over: `nextval`, `setval`, `ALTER
+//! SEQUENCE` and dumps. They ignore the handover, and some need only USAGE. Ids stay unique and in order, or the next
+//! one is refused.
 
 use instagram_id_live::*;
 use postgres::NoTls;
 
-/// What a dump says of a sequence.
+/// The statement that a dump contains for a sequence.
 const RESTORE: &str = "SELECT setval('insta5.table_id_seq', last_value, is_called) FROM insta5.table_id_seq";
 const APP: &str = "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA insta5 TO app;
     GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app";
 
 /// The next id on a node is greater than all of these, or refused.
 #[track_caller]
-fn goes_on_above(ids: &[i64], cluster: &Emulated, node: usize) {
+fn is_above_or_refused(ids: &[i64], cluster: &Emulated, node: usize) {
     let last = *ids.iter().max().unwrap();
     match cluster.nodes[node].connect().query_one(NEXT_ID, &[]) {
         Ok(row) => {
@@ -23,9 +23,9 @@ fn goes_on_above(ids: &[i64], cluster: &Emulated, node: usize) {
     }
 }
 
-/// `nextval` takes USAGE. On a closed copy it must not open that: no id twice after the schema has moved there.
+/// `nextval` needs only USAGE. It must not open a closed copy: no id is repeated after the schema has moved there.
 #[test]
-fn nextval_of_a_role_with_usage_repeats_no_ids() {
+fn nextval_with_usage_repeats_no_ids() {
     let cluster = Emulated::start_with_shard(2);
     cluster.everywhere(APP);
     cluster.move_schema("insta5", 2);
@@ -45,22 +45,23 @@ fn nextval_of_a_role_with_usage_repeats_no_ids() {
     }
 }
 
-/// The same on a node that has never been the home.
+/// Same on a node that never had the schema's tables.
 #[test]
-fn nextval_of_a_role_with_usage_opens_no_closed_copy() {
+fn nextval_with_usage_opens_no_closed_copy() {
     let cluster = Emulated::start_with_shard(2);
     cluster.everywhere(APP);
     let ids = cluster.ids_an_hour_ahead(1);
     let _ = cluster.connect_as(2, "app").simple_query("SELECT nextval('insta5.table_id_seq')");
     cluster.move_schema("insta5", 2);
-    goes_on_above(&ids, &cluster, 2);
+    is_above_or_refused(&ids, &cluster, 2);
 }
 
-/// The home is lost after a statement on the coordinator, whose copy is closed: node 2 goes on above, or is refused. A role with
-/// USAGE cannot make the cluster forget it, nor can statements that change nothing elsewhere: an ALTER SEQUENCE, which the hints
-/// of this extension advise, and what `pg_upgrade` runs on each node.
+/// The owning node is lost after a statement on the coordinator, whose copy is closed: node 2 continues above all ids,
+/// or refuses. A role with USAGE cannot make the cluster ignore the lost node, nor can statements that have no effect
+/// elsewhere: an ALTER SEQUENCE that the hints of this extension advise, and the statements that `pg_upgrade` runs on
+/// each node.
 #[test]
-fn lost_home_stays_lost_after_statements_of_postgresql() {
+fn lost_node_blocks_handover_after_statements_of_postgresql() {
     for (statement, role) in [
         ("SELECT nextval('insta5.table_id_seq')", "app"),
         ("ALTER SEQUENCE insta5.table_id_seq INCREMENT 1", "postgres"),
@@ -78,13 +79,13 @@ fn lost_home_stays_lost_after_statements_of_postgresql() {
         cluster.move_schema("insta5", 2);
         cluster.nodes[1].stop();
         cluster.remove(1);
-        goes_on_above(&ids, &cluster, 2);
+        is_above_or_refused(&ids, &cluster, 2);
     }
 }
 
 /// The dump of a database with a closed copy can be restored.
 #[test]
-fn dump_of_a_closed_copy_is_restored() {
+fn dump_of_a_closed_copy_can_be_restored() {
     let cluster = Emulated::start_with_shard(1);
     one::<i64>(&mut cluster.nodes[1].connect(), NEXT_ID);
     let dump = cluster.nodes[0].run("pg_dump", &["-n", "insta5", "postgres"]);
@@ -92,10 +93,10 @@ fn dump_of_a_closed_copy_is_restored() {
     cluster.nodes[0].connect().batch_execute(&format!("BEGIN; {set}; ROLLBACK")).unwrap();
 }
 
-/// `pg_dump` and `pg_upgrade` set a sequence anew to what its row says. A copy that was closed, by an attempt that failed, goes
-/// on telling how far it came.
+/// `pg_dump` and `pg_upgrade` set a sequence to the values in its row. A copy that a failed attempt has closed keeps
+/// its last value through this.
 #[test]
-fn closed_copy_that_is_restored_tells_how_far_it_came() {
+fn restored_closed_copy_keeps_its_last_value() {
     let cluster = Emulated::start(1);
     cluster.create(SHARD_WITH_TRIGGER);
     one::<i64>(&mut cluster.nodes[0].connect(), NEXT_ID);
@@ -104,7 +105,7 @@ fn closed_copy_that_is_restored_tells_how_far_it_came() {
     cluster.break_commands(1, 0, r"%.\_close\_sequence(%", Fault::Lose);
     cluster.move_schema("insta5", 1);
     assert!(cluster.nodes[1].connect().simple_query(NEXT_ID).is_err());
-    cluster.mend_commands(1);
+    cluster.restore_commands(1);
     cluster.nodes[0].connect().batch_execute(RESTORE).unwrap();
     assert!(cluster.nodes[1].connect().simple_query(NEXT_ID).is_err(), "the taker is not known any more");
     let last = ids.iter().max().unwrap();
@@ -113,10 +114,10 @@ fn closed_copy_that_is_restored_tells_how_far_it_came() {
     assert!(one::<i64>(&mut home, NEXT_ID) > *last);
 }
 
-/// The copy of a node that was disabled while it was open is not passed over: activated again, it would go on where it is. With
-/// the node removed, `advance_shard` says where to go on.
+/// The copy of a node that was disabled while its copy was open is not ignored: activated again, the node would
+/// continue there. After the node is removed, `advance_shard` sets where to continue.
 #[test]
-fn copy_of_a_disabled_node_is_not_passed_over() {
+fn copy_of_a_disabled_node_blocks_handover() {
     let cluster = Emulated::start_with_shard(2);
     let mut ids = vec![one(&mut cluster.nodes[1].connect(), NEXT_ID)];
     cluster.disable(1);
@@ -140,10 +141,10 @@ fn copy_of_a_disabled_node_is_not_passed_over() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// USAGE does not take a shard's sequence to its end where the definition has lost its say, since the sequence was given to
-/// another role.
+/// USAGE is not enough to exhaust a shard's sequence when the definition of the sequence no longer prevents it, because
+/// the sequence was given to another role.
 #[test]
-fn usage_does_not_end_a_shard_whose_sequence_was_given_away() {
+fn usage_does_not_exhaust_a_sequence_with_another_owner() {
     let server = Server::start(&[]);
     let mut owner = server.connect();
     owner
@@ -161,10 +162,10 @@ fn usage_does_not_end_a_shard_whose_sequence_was_given_away() {
     one::<i64>(&mut app, NEXT_ID);
 }
 
-/// Where the owner of a shard is a role that cannot log in, a role with UPDATE generates the first id after a move; the error
-/// names the owner, and says so.
+/// If the owner of a shard is a role that cannot log in, a role with UPDATE generates the first id after a move. The
+/// error names the owner and this cause.
 #[test]
-fn owner_that_cannot_log_in_is_named() {
+fn error_names_an_owner_that_cannot_log_in() {
     let cluster = Emulated::start(1);
     cluster.everywhere("CREATE ROLE keeper NOLOGIN; GRANT CREATE ON DATABASE postgres TO keeper");
     cluster.create("SET ROLE keeper; SELECT create_shard(5); CREATE TABLE insta5.photos (id bigint)");

@@ -1,4 +1,4 @@
-//! What a session leaves behind, cut off at any moment or at work for long: nothing.
+//! Sessions leave nothing behind, neither when they are cancelled or terminated at any moment nor after long work.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// The same work, which may be cancelled: then the session goes on.
+/// The same work, which may be cancelled; the session then continues.
 fn may_be_cancelled(work: Work, cancelled: &'static AtomicUsize) -> Work {
     Box::new(move |client, received| {
         let mut outcome = work(client, received);
@@ -22,8 +22,8 @@ fn may_be_cancelled(work: Work, cancelled: &'static AtomicUsize) -> Work {
     })
 }
 
-/// Pins on the page of the sequence, where PostgreSQL's contrib module can tell. (A session that ends a transaction with
-/// one says so in the log, in any case.)
+/// Pins on the page of the sequence, if PostgreSQL's contrib module pg_buffercache is available. (In any case a session
+/// that ends a transaction with a pin logs that.)
 fn pins(client: &mut Client) -> i64 {
     if client.batch_execute("CREATE EXTENSION IF NOT EXISTS pg_buffercache").is_err() {
         println!("    pins are not counted: there is no pg_buffercache here");
@@ -36,10 +36,11 @@ fn pins(client: &mut Client) -> i64 {
     )
 }
 
-/// Sessions that are cancelled and terminated at random moments and run into timeouts, most of them while they wait
-/// for a tick. No lock, no pin and no complaint of the server's is left, and the ids are as good as ever.
+/// Sessions are cancelled and terminated at random moments and run into timeouts, mostly while they wait for the next
+/// millisecond. No lock and no pin remains, the server logs no unexpected message, and the ids stay unique and in
+/// order.
 #[test]
-fn sessions_cut_off_at_random_moments_leave_nothing() {
+fn sessions_interrupted_at_random_moments_leave_nothing() {
     static CANCELLED: AtomicUsize = AtomicUsize::new(0);
     let server = Server::start(&[("fsync", "off"), ("log_min_messages", "warning")]);
     let mut control = server.connect();
@@ -85,12 +86,13 @@ fn sessions_cut_off_at_random_moments_leave_nothing() {
     println!("    {cancelled} cancelled or timed out, {terminated} terminated");
     assert!(cancelled >= 50 && terminated >= 5);
 
-    // All of them have ended by now, and only this one is beside that which asks.
+    // By now all of them have ended; only this session and the one that queries are left.
     server.wait_until("SELECT count(*) = 2 FROM pg_stat_activity WHERE backend_type = 'client backend'");
     assert_eq!(one::<i64>(&mut control, "SELECT count(*) FROM pg_locks WHERE pid <> pg_backend_pid()"), 0);
     assert_eq!(pins(&mut control), 0);
-    // What was to be expected: of those terminated, of one cancelled or terminated while it was connecting, which a server
-    // from 18 on lets be seen by then (it words the second as a timeout), of one that had ended just before, of a ROLLBACK where nothing was left open, and at the start.
+    // Expected messages: of terminated sessions; of one that was cancelled or terminated while it was connecting, which
+    // 18 and later show by then (and the second case as a timeout); of one that had just ended; of a ROLLBACK without
+    // an open transaction; and at the start.
     let expected = [
         "terminating connection due to administrator command",
         "FATAL:  canceling statement due to user request",
@@ -109,37 +111,37 @@ fn sessions_cut_off_at_random_moments_leave_nothing() {
     assert!(complaints.is_empty(), "{complaints:#?}");
 }
 
-/// The memory of a session: what is in use in PostgreSQL's contexts, and what the process has for itself, in bytes.
+/// The memory of a session in bytes: in use in PostgreSQL's memory contexts, and private to the process.
 fn memory(client: &mut Client) -> (i64, i64) {
     let contexts = one(client, "SELECT sum(used_bytes)::bigint FROM pg_backend_memory_contexts");
     let pid: i32 = one(client, "SELECT pg_backend_pid()");
     (contexts, memory_of(pid, "RssAnon"))
 }
 
-/// Checks how much a session's memory has grown, in PostgreSQL's contexts and in the process.
+/// Checks how much the memory of a session has grown, in memory contexts and in the process.
 #[track_caller]
 fn check_growth(what: &str, before: (i64, i64), after: (i64, i64)) {
     let (contexts, process) = (after.0 - before.0, after.1 - before.1);
     println!("{what}: {contexts} bytes more in PostgreSQL's contexts, {process} in the process");
-    // Less than 16 bytes and their header for each of the thousand waits that a million calls take.
+    // Less than 16 bytes plus header for each of the thousand waits of a million calls.
     assert!(contexts <= 16 << 10 && process <= 1 << 20, "{what}: {before:?} {after:?}");
 }
 
-/// A session that is cut off in its waits again and again, and stays: nothing is left that would go with its end.
+/// A session that is repeatedly cancelled while it waits, and continues, keeps nothing that only its end would release.
 #[test]
-fn a_session_cut_off_in_its_waits_keeps_nothing() {
+fn session_cancelled_in_its_waits_keeps_nothing() {
     let server = Server::start(&[("fsync", "off"), ("jit", "off"), ("log_min_messages", "warning")]);
     let (mut client, mut watch) = (server.connect(), server.connect());
     setup(&mut client);
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
-    // The error takes the setting back with everything else. As below, generate_series is to stream.
+    // The error also resets the setting. As below, generate_series must return its rows one by one.
     let calls = ["next_ids(5, 50000)", "count(next_id(5)) FROM (SELECT generate_series(1, 50000)) AS many"]
         .map(|call| format!("SET statement_timeout = '2ms'; SELECT {call}"));
     let mut cut_off = |times: usize| {
         for statement in calls.iter().cycle().take(times) {
             assert_eq!(error_of(&mut client, statement).0, "57014", "{statement}");
         }
-        // The client is told of an error before the transaction is over.
+        // The client receives the error before the transaction has ended.
         server.wait_until(&format!("SELECT state = 'idle' FROM pg_stat_activity WHERE pid = {pid}"));
         let locks = format!("SELECT count(*) FROM pg_locks WHERE pid = {pid}");
         assert_eq!(one::<i64>(&mut watch, &locks), 0, "locks");
@@ -155,17 +157,17 @@ fn a_session_cut_off_in_its_waits_keeps_nothing() {
     assert!(warnings.is_empty(), "{warnings:#?}");
 }
 
-/// Calls in one transaction, in one statement, in many, in subtransactions, and calls that fail.
+/// Calls in one transaction: in one statement, in many, in subtransactions, and calls that fail.
 #[test]
-fn a_million_calls_in_one_transaction_do_not_grow_memory() {
-    // The compiler that PostgreSQL loads for long queries takes 10 MB of its own.
+fn million_calls_in_one_transaction_need_constant_memory() {
+    // The JIT compiler that PostgreSQL loads for long queries takes 10 MB.
     let server = Server::start(&[("fsync", "off"), ("jit", "off")]);
     let mut client = server.connect();
     setup(&mut client);
     let loops =
         |body: &str, times: usize| format!("DO $$ BEGIN FOR n IN 1..{times} LOOP {body} END LOOP; END $$");
     let attempt = |call: &str| format!("BEGIN PERFORM {call}; EXCEPTION WHEN OTHERS THEN NULL; END;");
-    // generate_series in the target list streams; in FROM its rows would all be made first.
+    // generate_series in the target list returns its rows one by one; in FROM they would all be materialized first.
     type Calls<'a> = Box<dyn Fn(usize) -> String + 'a>;
     let kinds: [(&str, usize, Calls); 7] = [
         (

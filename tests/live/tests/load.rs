@@ -1,5 +1,5 @@
-//! Sessions that all make ids of one sequence, in every way there is, with nothing going wrong: each id is received
-//! once, in order, with a time that the clock showed, and its sequence field follows upon that of the id before.
+//! Concurrent sessions generate ids from one sequence in every way, without faults: each id is received once, in order,
+//! with a time that the clock showed, and its sequence field is the successor of the previous id's.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -13,7 +13,7 @@ fn server() -> Server {
     server
 }
 
-/// Has 1, 2, 8 and 64 sessions do this work, and checks every id that was ever made.
+/// Runs this work in 1, 2, 8 and 64 sessions, and checks every id that was generated.
 fn run(scenario: &str, work: &[Work]) {
     let server = server();
     for count in [1, 2, 8, 64] {
@@ -24,7 +24,7 @@ fn run(scenario: &str, work: &[Work]) {
         journal.add(sessions);
         journal.check();
     }
-    // No row without its id on record, and none that nobody was told of.
+    // No id is in two rows, and all ids belong to shard 5.
     assert!(one::<bool>(
         &mut server.connect(),
         "SELECT count(*) = count(DISTINCT id) AND bool_and(id_shard(id) = 5) IS NOT FALSE FROM insta5.photos"
@@ -32,17 +32,17 @@ fn run(scenario: &str, work: &[Work]) {
 }
 
 #[test]
-fn single_inserts() {
+fn load_of_single_inserts() {
     run("single inserts", &[query("INSERT INTO insta5.photos DEFAULT VALUES RETURNING id")]);
 }
 
 #[test]
-fn copies() {
+fn load_of_copies() {
     run("COPY of 2,000 rows", &[copy("insta5.photos", 2000)]);
 }
 
 #[test]
-fn batches() {
+fn load_of_batches() {
     run(
         "next_ids of 1 to 5,000",
         &["1", "7", "1024", "5000"].map(|n| query(format!("SELECT next_ids(5, {n})"))),
@@ -50,13 +50,13 @@ fn batches() {
 }
 
 #[test]
-fn everything_at_once() {
+fn load_of_everything() {
     run("inserts and calls of every kind", &everything());
 }
 
-/// A million rows from each of these sessions, in one statement.
+/// Each session inserts a million rows in one statement.
 #[test]
-fn inserts_of_a_million_rows() {
+fn load_of_million_row_inserts() {
     let server = server();
     for count in length(&[1, 2][..], &[1, 2, 8]).iter().copied() {
         let statement = "INSERT INTO insta5.photos (batch) SELECT generate_series(1, 1000000) RETURNING id";
@@ -76,12 +76,13 @@ fn inserts_of_a_million_rows() {
     }
 }
 
-/// Plain `nextval` on the same sequence, one at a time and many, takes its own values of it. It knows nothing of the
-/// clock, and waits for no tick: its values may be behind the clock, and many of them take the sequence ahead.
+/// Plain `nextval` on the same sequence takes its own values, one at a time or many. It ignores the clock and does not
+/// wait for the next millisecond: its values may be behind the clock, and many calls advance the sequence beyond the
+/// clock.
 #[test]
-fn beside_plain_nextval() {
+fn ids_stay_unique_beside_plain_nextval() {
     let server = server();
-    // What the id of such a value would be.
+    // The id that corresponds to such a value.
     let of = "SELECT (value >> 10 << 23) | (5 << 10) | (value & 1023) FROM";
     let nextval = format!("{of} nextval('insta5.table_id_seq') AS value");
     let many = format!(
@@ -99,9 +100,9 @@ fn beside_plain_nextval() {
     }
 }
 
-/// Prepared statements, whose plans and their defaults were made once, in transactions of many statements.
+/// Prepared statements with cached plans and defaults, in transactions of many statements.
 #[test]
-fn prepared_inserts_in_long_transactions() {
+fn load_of_prepared_inserts_in_long_transactions() {
     let server = server();
     let mut journal = Journal::new("prepared inserts in transactions of 500", Clock::IN_STEP);
     journal.is_complete = true;
@@ -118,7 +119,7 @@ fn prepared_inserts_in_long_transactions() {
     journal.check();
 }
 
-/// The ids of an open transaction count as received: nothing fails here.
+/// Ids of an open transaction count as received, since nothing fails here.
 fn in_one_transaction(client: &mut Client, received: &mut Received) {
     client.batch_execute("BEGIN").unwrap();
     for _ in 0..500 {

@@ -1,4 +1,4 @@
-//! Tests on real servers, a module for each topic. Each test starts servers of its own, so they run side by side.
+//! Tests on real servers, one module per topic. Each test starts its own servers, so tests run in parallel.
 
 mod adopt;
 mod backfill;

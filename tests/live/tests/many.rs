@@ -1,4 +1,4 @@
-//! All 8,192 shards in one database, on a server with PostgreSQL's own settings for locks and memory.
+//! All 8,192 shards in one database, on a server with PostgreSQL's default settings for locks and memory.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -7,31 +7,31 @@ use std::time::{Duration, Instant};
 
 const SHARDS: i64 = 8192;
 
-/// One server for all of it, since it takes a while to make.
+/// One server for all checks, since creating the shards takes a while.
 #[test]
-fn as_many_shards_as_there_are() {
+fn all_8192_shards_work_in_one_database() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
     let standby = Server::start_standby_of(&server);
-    made_in_one_statement(&mut client);
-    a_standby_follows(&mut client, standby);
-    all_there(&mut client);
-    each_makes_ids_of_its_own(&mut client);
-    seen_in_the_view(&mut client);
-    claimed_in_parts(&mut client);
-    a_session_that_uses_all_stays_small(&server);
+    creates_all_in_one_statement(&mut client);
+    standby_replays_the_statement(&mut client, standby);
+    checks_all_objects(&mut client);
+    generates_ids_of_each_shard(&mut client);
+    shows_all_in_the_view(&mut client);
+    claims_all_in_parts(&mut client);
+    session_using_all_stays_small(&server);
 }
 
-fn made_in_one_statement(client: &mut Client) {
+fn creates_all_in_one_statement(client: &mut Client) {
     let started = Instant::now();
     let made: i64 = one(client, "SELECT count(create_shard(n)) FROM generate_series(0, 8191) AS n");
     println!("{made} shards made in {:.1?}", started.elapsed());
     assert_eq!(made, SHARDS);
 }
 
-/// It holds a lock on every sequence that the statement made, until it comes to the commit.
-fn a_standby_follows(client: &mut Client, standby: Server) {
+/// Replay holds a lock on every sequence that the statement created, until it reaches the commit record.
+fn standby_replays_the_statement(client: &mut Client, standby: Server) {
     let position: String = one(client, "SELECT pg_current_wal_lsn()::text");
     let mut following = standby.connect();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -42,7 +42,7 @@ fn a_standby_follows(client: &mut Client, standby: Server) {
     assert_eq!(one::<i64>(&mut following, "SELECT count(*) FROM id_shards"), SHARDS);
 }
 
-fn all_there(client: &mut Client) {
+fn checks_all_objects(client: &mut Client) {
     let whole = "
         WITH functions AS (
             SELECT pronamespace, array_agg(proname::text ORDER BY proname) AS names FROM pg_proc GROUP BY 1
@@ -55,7 +55,7 @@ fn all_there(client: &mut Client) {
     assert_eq!(one::<i64>(client, whole), SHARDS);
 }
 
-fn each_makes_ids_of_its_own(client: &mut Client) {
+fn generates_ids_of_each_shard(client: &mut Client) {
     let mut of_shard: Vec<Vec<i64>> = vec![vec![]; SHARDS as usize];
     for _ in 0..2 {
         // In parts: a transaction keeps a lock on each sequence that it has used, as with nextval.
@@ -75,7 +75,7 @@ fn each_makes_ids_of_its_own(client: &mut Client) {
     check_unique_and_increasing(&of_shard);
 }
 
-fn seen_in_the_view(client: &mut Client) {
+fn shows_all_in_the_view(client: &mut Client) {
     let started = Instant::now();
     let row = client
         .query_one(
@@ -88,25 +88,26 @@ fn seen_in_the_view(client: &mut Client) {
     assert!(row.get::<_, bool>(3));
 }
 
-/// Unlike what makes a shard, claiming one keeps its locks: others can see what it changes.
-fn claimed_in_parts(client: &mut Client) {
+/// Claiming a shard keeps its locks until the end of the transaction, unlike creating one: other sessions can see the
+/// objects that it changes.
+fn claims_all_in_parts(client: &mut Client) {
     for part in 0..8 {
         let shards = format!("generate_series({}, {})", part * 1024, part * 1024 + 1023);
         assert_eq!(one::<i64>(client, &format!("SELECT count(claim_shard(n)) FROM {shards} AS n")), 1024);
     }
 }
 
-/// A session that has made an id of each shard, every one in a transaction of its own. It calls a function that was
-/// parsed by another session, as a column's default is: where a statement names a function, the parser looks at all
-/// functions of that name, here one in each shard, and PostgreSQL's caches keep them.
-fn a_session_that_uses_all_stays_small(server: &Server) {
+/// A session generates an id of each shard, each in its own transaction. It calls a function that was parsed in another
+/// session, as a column's default is: when a statement names a function, the parser looks up all functions of that
+/// name, here one in each shard, and PostgreSQL's caches keep them.
+fn session_using_all_stays_small(server: &Server) {
     server
         .connect()
         .batch_execute("CREATE FUNCTION parsed(shard int) RETURNS bigint RETURN next_id(shard)")
         .unwrap();
     let growth = |call: &str| {
         let mut client = server.connect();
-        memory(&mut client); // what measuring takes is there before
+        memory(&mut client); // the memory for measuring is allocated before
         let before = memory(&mut client);
         let next = client.prepare(&format!("SELECT {call}($1)")).unwrap();
         for shard in 0..SHARDS as i32 {
@@ -128,7 +129,7 @@ fn a_session_that_uses_all_stays_small(server: &Server) {
     assert!(contexts < 4.5 && all < 8.0, "{parsed_before:?}");
 }
 
-/// Bytes that a session's memory contexts hold, and bytes of memory that its process has to itself.
+/// Bytes in a session's memory contexts, and private bytes of its process.
 fn memory(client: &mut Client) -> [i64; 2] {
     let contexts = one(client, "SELECT sum(total_bytes)::bigint FROM pg_backend_memory_contexts");
     let pid: i32 = one(client, "SELECT pg_backend_pid()");

@@ -1,4 +1,4 @@
-//! Moving a shard from one server to another while clients write, by the command `instagram_id_shards`.
+//! Tests of `instagram_id_shards`, which moves a shard from one server to another while clients write.
 
 use instagram_id_live::*;
 use postgres::{Client, Config, Error, NoTls};
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 const LOGICAL: [(&str, &str); 3] =
     [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
 
-/// Between the statements of a session: replication, which is one process, must be able to keep up.
+/// Between the statements of a session: the single replication process must be able to keep up.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Rows in each way that applications make them.
+/// Rows inserted in each way that applications use.
 fn writers() -> [Work; 5] {
     const ROW: &str = "INSERT INTO insta5.photos DEFAULT VALUES RETURNING id;";
     [
@@ -27,19 +27,19 @@ fn writers() -> [Work; 5] {
     ]
 }
 
-/// Two servers, a and b, and the map in a database of b's. Shard 5 is on a, as far as the map goes.
+/// Two servers, a and b, with the map in a database on b. The map places shard 5 on a.
 struct Servers {
     a: Server,
     b: Server,
 }
 
 impl Servers {
-    /// With shard 5 on a, and three tables in it.
+    /// With shard 5 on a, with three tables.
     fn start() -> Servers {
         Servers::start_with(&[])
     }
 
-    /// The same with these settings, too.
+    /// Same as `start`, with additional settings.
     fn start_with(settings: &[(&str, &str)]) -> Servers {
         let settings = [&LOGICAL, settings].concat();
         let servers = Servers::of(Server::start(&settings), Server::start(&settings));
@@ -72,13 +72,13 @@ impl Servers {
         self.b.connect_to("map")
     }
 
-    /// Runs the command, which succeeds, and returns what it says.
+    /// Runs the command, which must succeed, and returns its output.
     #[track_caller]
     fn command(&self, arguments: &[&str]) -> String {
         self.run(arguments).unwrap_or_else(|said| panic!("{arguments:?}: {said}"))
     }
 
-    /// Runs the command, which refuses, and returns what it says.
+    /// Runs the command, which must fail, and returns its output.
     #[track_caller]
     fn refusal(&self, arguments: &[&str]) -> String {
         let said = self.run(arguments).expect_err("a refusal");
@@ -100,39 +100,41 @@ impl Servers {
             .unwrap()
     }
 
-    /// Where the map says that shard 5 is.
-    fn home(&self) -> String {
+    /// The server of shard 5 in the map.
+    fn placement(&self) -> String {
         one(&mut self.map(), "SELECT server FROM shard_map.shards WHERE shard = 5")
     }
 
-    /// A connection to there.
-    fn connect_home(&self) -> Client {
+    /// Connects to that server.
+    fn connect_to_shard(&self) -> Client {
         let query =
             "SELECT conninfo FROM shard_map.shards JOIN shard_map.servers USING (server) WHERE shard = 5";
         one::<String>(&mut self.map(), query).parse::<Config>().unwrap().connect(NoTls).unwrap()
     }
 
-    /// Does something as a client that follows the map: refused, it reads the map again, and goes on where that says.
+    /// Runs `work` as a client that follows the map does: if it is refused, it reads the map again and retries on the
+    /// server named there.
     fn routed<T>(&self, client: &mut Client, mut work: impl FnMut(&mut Client) -> Result<T, Error>) -> T {
         let started = Instant::now();
         loop {
             match work(client) {
                 Ok(result) => return result,
                 Err(error) => {
-                    // This client can make no sense of a COPY that is refused before its data has come: without a code.
+                    // The client library returns an error without a code if a COPY is refused before its data has been
+                    // sent.
                     assert!(error.code().is_none_or(|code| code.code() == "25006"), "{error:?}");
                     assert!(started.elapsed() < Duration::from_secs(60), "refused for a minute: {error:?}");
                 }
             }
             thread::sleep(Duration::from_millis(2));
-            *client = self.connect_home();
+            *client = self.connect_to_shard();
         }
     }
 
-    /// Has a client do this work in turns, wherever shard 5 is, until `stop`. Returns what it has received, and how long it
-    /// took at most to do a piece of it.
+    /// Runs a client that does each piece of work in turn on the server of shard 5 until `stop`. Returns the ids it
+    /// received, and the longest time that a piece took.
     fn session(&self, work: &[Work], stop: &AtomicBool) -> (Received, Duration) {
-        let mut client = self.connect_home();
+        let mut client = self.connect_to_shard();
         let mut received = Received::default();
         let mut longest = Duration::ZERO;
         for piece in work.iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
@@ -144,7 +146,7 @@ impl Servers {
         (received, longest)
     }
 
-    /// Has clients write to shard 5, wherever it is, in every way that there is, until `during` returns.
+    /// Runs clients that write to shard 5 in every way, on whichever server it is, until `during` returns.
     fn under_load<T>(&self, during: impl FnOnce() -> T) -> (Load, T) {
         let stop = &AtomicBool::new(false);
         thread::scope(|scope| {
@@ -152,7 +154,7 @@ impl Servers {
             let inserting: Vec<_> = (0..3).map(|_| scope.spawn(|| self.session(&writers(), stop))).collect();
             let calling = scope.spawn(|| self.session(&calls(), stop));
             let counting = scope.spawn(|| {
-                let mut client = self.connect_home();
+                let mut client = self.connect_to_shard();
                 let mut counted = 0;
                 while !stop.load(Ordering::Relaxed) {
                     let count = "UPDATE insta5.counter SET value = value + 1";
@@ -173,30 +175,30 @@ impl Servers {
     }
 }
 
-/// What a command says, and whether it succeeds, when it has come to its end.
+/// Waits for the end of a command. Returns its output, as an error if it failed.
 fn outcome(command: Child) -> Result<String, String> {
     let output = command.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
     if output.status.success() { Ok(said) } else { Err(said) }
 }
 
-/// What clients have done.
+/// The work that clients have done.
 struct Load {
-    /// By inserts.
+    /// Ids of inserts.
     inserted: Vec<Received>,
-    /// By calls that make ids for no row.
+    /// Ids of calls, which are in no row.
     called: Received,
-    /// How often the counters went up by one.
+    /// How often the counters were incremented.
     counted: i64,
-    /// The longest that an insert took, with all that it was refused for.
+    /// The longest time that an insert took, including retries.
     longest: Duration,
 }
 
 impl Load {
-    /// Checks that what clients were told is what there is now, no more and no less; then the ids.
+    /// Checks that the tables contain exactly what the clients had acknowledged; then the ids.
     #[track_caller]
     fn check(self, scenario: &str, clock: Clock, faults: usize, rows_before: &[i64], servers: &Servers) {
-        let mut client = servers.connect_home();
+        let mut client = servers.connect_to_shard();
         let mut rows: Vec<i64> = self.inserted.iter().flat_map(|session| &session.ids).copied().collect();
         rows.extend(rows_before);
         rows.sort_unstable();
@@ -217,7 +219,7 @@ impl Load {
     }
 }
 
-/// All that a move makes, apart from the shard itself.
+/// All objects that a move creates, apart from the shard itself.
 fn leftovers(server: &Server) -> Vec<String> {
     let query = "SELECT 'publication ' || pubname FROM pg_publication
         UNION ALL SELECT 'subscription ' || subname FROM pg_subscription
@@ -233,7 +235,7 @@ const HAS_TRIGGERS: &str = "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgname =
 const HAS_SCHEMA: &str = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'insta5')";
 const MOVES: &str = "SELECT count(*) FROM shard_map.moves";
 
-/// Fills the shard, and returns the ids of its rows.
+/// Fills the shard and returns the ids of its rows.
 fn fill(servers: &Servers, rows: i64) -> Vec<i64> {
     column(
         &mut servers.a.connect(),
@@ -248,21 +250,22 @@ const WAITS: &str =
     "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'instagram_id_move_5'
     AND backend_type = 'client backend' AND wait_event_type = 'Lock')";
 
-/// Starts a move to b, and a transaction there that holds it up when all rows have come, before its look at the tables.
-fn move_held_up_at_the_end_of_the_copy(servers: &Servers, options: &[&str]) -> (Child, Client) {
+/// Starts a move to b and blocks it with a transaction on b after all rows are copied, before it compares the tables.
+fn move_blocked_after_copy(servers: &Servers, options: &[&str]) -> (Child, Client) {
     let command = servers.start_command(&[&["move", "5", "--to", "b"], options].concat());
     servers.b.wait_until("SELECT to_regclass('insta5.counter') IS NOT NULL");
     let mut transaction = servers.b.connect();
-    // In the way of its ANALYZE.
+    // Blocks the command's ANALYZE.
     transaction.batch_execute("BEGIN; LOCK TABLE insta5.counter IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
     servers.b.wait_until(WAITS);
     (command, transaction)
 }
 
-/// Starts a move to b, and a transaction that holds it up when it would stop writes: it has run this statement, which writes to
-/// the shard, when all rows had come to b. (A transaction from before would hold up the copy.)
-fn move_held_up(servers: &Servers, options: &[&str], statement: &str) -> (Child, Client) {
-    let (command, mut other) = move_held_up_at_the_end_of_the_copy(servers, options);
+/// Starts a move to b, and blocks it when it is about to stop writes: with a transaction on a that has run this
+/// statement, which writes to the shard, after all rows were copied to b. (An earlier transaction would block the
+/// copy.)
+fn move_blocked_before_stop(servers: &Servers, options: &[&str], statement: &str) -> (Child, Client) {
+    let (command, mut other) = move_blocked_after_copy(servers, options);
     let mut transaction = servers.a.connect();
     transaction.batch_execute(&format!("BEGIN; {statement}")).unwrap();
     other.batch_execute("COMMIT").unwrap();
@@ -270,14 +273,14 @@ fn move_held_up(servers: &Servers, options: &[&str], statement: &str) -> (Child,
     (command, transaction)
 }
 
-/// What the command says of how long writes were stopped.
-fn stop_of(said: &str) -> Duration {
+/// How long writes were stopped, from the output of the command.
+fn stop_duration(said: &str) -> Duration {
     let (_, rest) = said.split_once("its writes were stopped for ").expect(said);
     Duration::from_millis(rest.split_once(" ms").unwrap().0.parse().unwrap())
 }
 
 #[test]
-fn a_shard_of_a_million_rows_moves_while_clients_write() {
+fn move_of_a_million_rows_under_load() {
     let servers = Servers::start();
     let rows = fill(&servers, 1_000_000);
     let (load, said) = servers.under_load(|| {
@@ -286,14 +289,14 @@ fn a_shard_of_a_million_rows_moves_while_clients_write() {
         thread::sleep(Duration::from_millis(300));
         said
     });
-    assert_eq!(servers.home(), "b");
-    println!("a million rows and a load: writes were stopped for {:?}", stop_of(&said));
-    assert!(load.longest < stop_of(&said) + Duration::from_secs(20), "{:?}\n{said}", load.longest);
+    assert_eq!(servers.placement(), "b");
+    println!("a million rows and a load: writes were stopped for {:?}", stop_duration(&said));
+    assert!(load.longest < stop_duration(&said) + Duration::from_secs(20), "{:?}\n{said}", load.longest);
     load.check("a shard that moves", Clock::IN_STEP, 1, &rows, &servers);
     for server in [&servers.a, &servers.b] {
         assert_eq!(leftovers(server), NOTHING);
     }
-    // The old copy lets nobody write, and makes no ids, by whichever way.
+    // The old copy refuses all writes and generates no ids.
     let mut old = servers.a.connect();
     for refused in [
         "INSERT INTO insta5.photos VALUES (1)",
@@ -309,7 +312,7 @@ fn a_shard_of_a_million_rows_moves_while_clients_write() {
         assert_eq!(error_of(&mut old, refused).0, "25006", "{refused}");
     }
     assert_eq!(error_of(&mut old, "SELECT nextval('insta5.table_id_seq')").0, "2200H");
-    // The new one is as the old one was, and at home.
+    // The new copy equals the old one before the move, and can generate ids.
     let mut new = servers.b.connect();
     assert!(!one::<bool>(&mut new, IS_CLOSED) && !one::<bool>(&mut new, HAS_TRIGGERS));
     assert!(one::<bool>(&mut new, "SELECT can_generate FROM id_shards WHERE shard = 5"));
@@ -327,10 +330,11 @@ fn a_shard_of_a_million_rows_moves_while_clients_write() {
     assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
 }
 
-/// There and back again under load, and a sequence that is an hour ahead of the clock, so that nothing but its state
-/// keeps the ids of the two servers apart. What is committed is not on disk for up to a second: it must move all the same.
+/// Moves there and back under load, with a sequence that is an hour ahead of the clock, so that only the state of the
+/// sequence keeps the ids of the two servers apart. Commits are not flushed for up to a second: they must be moved all
+/// the same.
 #[test]
-fn a_shard_moves_there_and_back() {
+fn move_there_and_back_under_load() {
     let servers = Servers::start_with(&[("synchronous_commit", "off"), ("wal_writer_delay", "1s")]);
     let rows = fill(&servers, 1000);
     set_an_hour_ahead(&mut servers.a.connect(), "insta5.table_id_seq");
@@ -339,31 +343,32 @@ fn a_shard_moves_there_and_back() {
         for to in ["b", "a"].iter().cycle().take(moves) {
             thread::sleep(Duration::from_millis(200));
             let said = servers.command(&["move", "5", "--to", to, "--stop", "60"]);
-            println!("to {to}: writes were stopped for {:?}", stop_of(&said));
+            println!("to {to}: writes were stopped for {:?}", stop_duration(&said));
             servers.command(&["clean", "5"]);
         }
     });
     load.check("a shard that moves there and back, an hour ahead", Clock::Set, moves, &rows, &servers);
 }
 
-/// The command is killed at any moment, again and again, and called again: it goes on. Or the move is given up: all is as before.
+/// The command is killed at random moments and run again, which resumes the move; or the move is cancelled, which
+/// restores the previous state.
 #[test]
-fn a_move_that_is_cut_off_goes_on_or_is_undone() {
+fn killed_move_can_be_resumed_or_cancelled() {
     let servers = Servers::start();
     let rows = fill(&servers, 5_000);
     let mut random = random("moves that are cut off");
     let (mut cut_off, mut undone, mut moved) = (0, 0, 0);
     let (load, ()) = servers.under_load(|| {
         for round in 0..length(6, 60) {
-            let (from, to) = if servers.home() == "a" { ("a", "b") } else { ("b", "a") };
-            // Longer from try to try, so that one comes to its end.
+            let (from, to) = if servers.placement() == "a" { ("a", "b") } else { ("b", "a") };
+            // The limit grows with each attempt, so that one of them completes.
             let mut longest = 1500;
             loop {
                 let command = servers.start_command(&["move", "5", "--to", to, "--stop", "60"]);
                 thread::sleep(Duration::from_millis(random.u64(50..longest)));
                 let is_over = kill_group(command);
                 cut_off += usize::from(!is_over);
-                // Also where it had just come to its end.
+                // Or it had completed just before it was killed.
                 if is_over
                     || one(
                         &mut servers.map(),
@@ -377,7 +382,7 @@ fn a_move_that_is_cut_off_goes_on_or_is_undone() {
                     break;
                 }
             }
-            if servers.home() == to {
+            if servers.placement() == to {
                 moved += 1;
                 servers.command(&["clean", "5"]);
             } else {
@@ -385,7 +390,7 @@ fn a_move_that_is_cut_off_goes_on_or_is_undone() {
                 let other = if to == "a" { &servers.a } else { &servers.b };
                 assert!(!one::<bool>(&mut other.connect(), HAS_SCHEMA), "{from} to {to}");
             }
-            assert!(!one::<bool>(&mut servers.connect_home(), HAS_TRIGGERS), "{from} to {to}");
+            assert!(!one::<bool>(&mut servers.connect_to_shard(), HAS_TRIGGERS), "{from} to {to}");
             for server in [&servers.a, &servers.b] {
                 assert_eq!(leftovers(server), NOTHING, "{from} to {to}");
             }
@@ -397,7 +402,8 @@ fn a_move_that_is_cut_off_goes_on_or_is_undone() {
     load.check("moves that are cut off", Clock::IN_STEP, cut_off + moved + undone, &rows, &servers);
 }
 
-/// Kills the command and all that it has started, as the end of a machine would; returns whether it had come to its end.
+/// Kills the command with all its child processes, as a crash of the machine would; returns whether it had ended
+/// before.
 fn kill_group(mut command: Child) -> bool {
     if command.try_wait().unwrap().is_some() {
         outcome(command).unwrap();
@@ -408,42 +414,42 @@ fn kill_group(mut command: Child) -> bool {
     false
 }
 
-/// Where the other server does not keep up, writes go on where they were, after the time that they may stop at most.
+/// If the target does not catch up within the limit of --stop, writes resume on the source.
 #[test]
-fn a_stop_that_takes_too_long_is_called_off() {
+fn writes_resume_when_target_does_not_catch_up() {
     let servers = Servers::start();
     let mut rows = fill(&servers, 1000);
     rows.push(1);
     let (load, ()) = servers.under_load(|| {
         let insert = "INSERT INTO insta5.photos VALUES (1)";
-        let (command, mut transaction) = move_held_up(&servers, &["--stop", "1"], insert);
+        let (command, mut transaction) = move_blocked_before_stop(&servers, &["--stop", "1"], insert);
         let mut other = servers.b.connect();
-        // So this row cannot come.
+        // Blocks the replication of this row.
         other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
         transaction.batch_execute("COMMIT").unwrap();
         let said = outcome(command).expect_err("a refusal");
         assert!(said.contains("has not caught up within 1 s"), "{said}");
-        assert_eq!(servers.home(), "a");
+        assert_eq!(servers.placement(), "a");
         assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED), "{said}");
         thread::sleep(Duration::from_millis(200));
         other.batch_execute("COMMIT").unwrap();
         servers.command(&["move", "5", "--to", "b"]);
     });
-    assert_eq!(servers.home(), "b");
+    assert_eq!(servers.placement(), "b");
     assert!(load.longest < Duration::from_secs(20), "{:?}", load.longest);
     load.check("a move that is called off, and done later", Clock::IN_STEP, 2, &rows, &servers);
 }
 
-/// Killed in the one moment at which nobody can write, the command leaves it at that. The next one lets writes go on first.
+/// Killed while writes are stopped, the command leaves them stopped. The next command lets them resume first.
 #[test]
-fn a_move_killed_while_writes_are_stopped_goes_on_or_is_undone() {
+fn move_killed_during_cutover_can_be_resumed_or_cancelled() {
     let servers = Servers::start();
     let mut rows = fill(&servers, 1000);
     let mut kill_while_stopped = |row: i64| {
         let insert = format!("INSERT INTO insta5.photos VALUES ({row})");
-        let (command, mut transaction) = move_held_up(&servers, &["--stop", "60"], &insert);
+        let (command, mut transaction) = move_blocked_before_stop(&servers, &["--stop", "60"], &insert);
         let mut other = servers.b.connect();
-        // So this row cannot come.
+        // Blocks the replication of this row.
         other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
         transaction.batch_execute("COMMIT").unwrap();
         rows.push(row);
@@ -455,44 +461,44 @@ fn a_move_killed_while_writes_are_stopped_goes_on_or_is_undone() {
     let (load, ()) = servers.under_load(|| {
         kill_while_stopped(1);
         servers.command(&["cancel", "5"]);
-        assert_eq!(servers.home(), "a");
+        assert_eq!(servers.placement(), "a");
         assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
         thread::sleep(Duration::from_millis(200));
         kill_while_stopped(2);
         let said = servers.command(&["move", "5", "--to", "b"]);
         assert!(said.contains("Writes go on on a meanwhile"), "{said}");
     });
-    assert_eq!(servers.home(), "b");
+    assert_eq!(servers.placement(), "b");
     load.check("moves killed while writes are stopped", Clock::IN_STEP, 2, &rows, &servers);
 }
 
-/// Who has written and has not committed is waited for, and nobody else has to wait along for long.
+/// The move waits for open transactions that have written; other writers are not blocked for long.
 #[test]
-fn a_long_transaction_holds_up_the_move_and_not_the_writers() {
+fn long_transaction_blocks_the_move_but_not_writers() {
     let servers = Servers::start();
     let rows = fill(&servers, 1000);
     let (load, ()) = servers.under_load(|| {
         let insert = "INSERT INTO insta5.\"It's \"\"odd\"\"\" VALUES (-1)";
-        let (command, mut transaction) = move_held_up(&servers, &[], insert);
+        let (command, mut transaction) = move_blocked_before_stop(&servers, &[], insert);
         let photos = || one::<i64>(&mut servers.a.connect(), "SELECT count(*) FROM insta5.photos");
         let before = photos();
         servers.a.wait_for("writers that go on", || photos() > before + 100);
-        assert_eq!(servers.home(), "a");
+        assert_eq!(servers.placement(), "a");
         transaction.batch_execute("COMMIT").unwrap();
         outcome(command).unwrap();
     });
-    assert_eq!(servers.home(), "b");
+    assert_eq!(servers.placement(), "b");
     let late = "SELECT count(*) FROM insta5.\"It's \"\"odd\"\"\"";
     assert_eq!(one::<i64>(&mut servers.b.connect(), late), 1);
     load.check("a move held up by a transaction", Clock::IN_STEP, 1, &rows, &servers);
 }
 
 #[test]
-fn one_command_at_a_time_works_on_a_shard() {
+fn concurrent_commands_on_a_shard_are_refused() {
     let servers = Servers::start();
     fill(&servers, 1000);
     let count = "UPDATE insta5.counter SET value = value + 1";
-    let (first, mut transaction) = move_held_up(&servers, &[], count);
+    let (first, mut transaction) = move_blocked_before_stop(&servers, &[], count);
     for command in [&["move", "5", "--to", "b"][..], &["cancel", "5"], &["clean", "5"]] {
         assert!(servers.refusal(command).contains("at work on shard 5"));
     }
@@ -502,9 +508,9 @@ fn one_command_at_a_time_works_on_a_shard() {
     servers.command(&["status"]);
 }
 
-/// What would go wrong later is said before anything is done, all of it at once.
+/// All obstacles are reported at once, before anything is changed.
 #[test]
-fn a_move_that_cannot_work_is_refused() {
+fn checks_report_every_obstacle_to_a_move() {
     let a = Server::start(&[("fsync", "off")]); // wal_level = replica
     let b =
         Server::start_with_a_clock_of_its_own(&[("fsync", "off"), ("max_logical_replication_workers", "1")]);
@@ -562,20 +568,20 @@ fn a_move_that_cannot_work_is_refused() {
     assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
 }
 
-/// A table that changes while the shard is under way would lack something on the other side.
+/// If a table changes during the move, the target would lack that change, so the move is refused.
 #[test]
-fn tables_that_have_changed_meanwhile_are_seen() {
+fn tables_changed_during_the_move_are_detected() {
     let servers = Servers::start();
     fill(&servers, 1000);
-    let (command, mut a) = move_held_up(&servers, &[], "UPDATE insta5.counter SET value = 1");
+    let (command, mut a) = move_blocked_before_stop(&servers, &[], "UPDATE insta5.counter SET value = 1");
     a.batch_execute("CREATE TABLE insta5.new (id bigint PRIMARY KEY); COMMIT").unwrap();
     let said = outcome(command).expect_err("a refusal");
     assert!(said.contains("have changed"), "{said}");
     assert!(!one::<bool>(&mut a, IS_CLOSED));
     servers.command(&["cancel", "5"]);
     assert!(!one::<bool>(&mut servers.b.connect(), HAS_SCHEMA));
-    // The same on both servers: what is written to it would not come.
-    let (command, mut transaction) = move_held_up_at_the_end_of_the_copy(&servers, &[]);
+    // Same change on both servers: rows written to this table would not be replicated.
+    let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
     for server in [&servers.a, &servers.b] {
         server.connect().batch_execute("CREATE TABLE insta5.newer (id bigint PRIMARY KEY)").unwrap();
     }
@@ -588,10 +594,10 @@ fn tables_that_have_changed_meanwhile_are_seen() {
     assert_eq!(one::<i64>(&mut servers.b.connect(), "SELECT value FROM insta5.counter WHERE n = 1"), 1);
 }
 
-/// Whoever keeps a copy of the map and asks for what is newer than the last version that he has seen misses nothing, in
-/// whichever order changes become visible.
+/// A client that caches the map and reads the rows with a version above the highest one it has seen misses no change,
+/// in whichever order the changes commit.
 #[test]
-fn versions_of_the_map_become_visible_in_their_order() {
+fn map_versions_become_visible_in_order() {
     let servers = Servers::start();
     servers.command(&["place", "a", "1", "2", "3"]);
     let change = "UPDATE shard_map.shards SET server = 'b' WHERE shard = ";
@@ -610,10 +616,12 @@ fn versions_of_the_map_become_visible_in_their_order() {
     assert_eq!(second, before + 2);
 }
 
-// ------------------------------------------------------------------------------------ what an owner without rights tries
+// ----------------------------------------------------------------------------- attacks by an owner who is not a
+// superuser
 
 impl Servers {
-    /// The same with all of shard 5 owned by `attacker`, a role that is no superuser, on both servers.
+    /// Same as `start`, with all objects of shard 5 owned by `attacker` on both servers, a role that is not a
+    /// superuser.
     fn start_with_an_attacker() -> Servers {
         let servers = Servers::start();
         for server in [&servers.a, &servers.b] {
@@ -629,13 +637,13 @@ impl Servers {
         one::<bool>(&mut self.a.connect(), is_superuser) || one(&mut self.b.connect(), is_superuser)
     }
 
-    /// What only the attacker's own code could have made.
+    /// Roles that only the attacker's code can have created.
     fn traces(&self) -> Vec<String> {
         let query = "SELECT rolname::text FROM pg_roles WHERE rolname LIKE 'made_by%'";
         [texts(&mut self.a.connect(), query), texts(&mut self.b.connect(), query)].concat()
     }
 
-    /// How a move to b is refused; `check` says the same, and nothing is begun.
+    /// Checks that a move to b is refused for this reason; that `check` reports the same; and that no move is recorded.
     #[track_caller]
     fn is_refused(&self, reason: &str) {
         for command in ["check", "move"] {
@@ -646,7 +654,7 @@ impl Servers {
     }
 }
 
-/// Schema, functions, tables and sequences of shard 5 get another owner.
+/// Changes the owner of the schema, functions, tables and sequences of shard 5.
 const GIVE_AWAY: &str = "ALTER SCHEMA insta5 OWNER TO attacker;
     GRANT USAGE ON SCHEMA insta5 TO PUBLIC;
     DO $$ DECLARE one text; BEGIN
@@ -664,7 +672,7 @@ fn as_attacker(server: &Server) -> Client {
     server.config("postgres").user("attacker").connect(NoTls).unwrap()
 }
 
-/// Runs what it can of these statements.
+/// Runs these statements and ignores their errors.
 fn attempt(client: &mut Client, statements: &[&str]) {
     for statement in statements {
         if let Err(error) = client.batch_execute(statement) {
@@ -679,7 +687,7 @@ const MARK_REMADE: [&str; 2] = [
 ];
 
 #[test]
-fn comment_of_the_owner_is_never_run_on_the_target() {
+fn owners_comment_is_not_executed_on_the_target() {
     let servers = Servers::start_with_an_attacker();
     let trace = servers.b.path().join("trace");
     let comments = [
@@ -690,7 +698,8 @@ fn comment_of_the_owner_is_never_run_on_the_target() {
         ),
     ];
     for comment in &comments {
-        let (command, mut transaction) = move_held_up(&servers, &[], "UPDATE insta5.counter SET value = 1");
+        let (command, mut transaction) =
+            move_blocked_before_stop(&servers, &[], "UPDATE insta5.counter SET value = 1");
         let mut attacker = as_attacker(&servers.b);
         attempt(&mut attacker, &[&MARK_REMADE[..], &[comment]].concat());
         transaction.batch_execute("COMMIT").unwrap();
@@ -700,8 +709,8 @@ fn comment_of_the_owner_is_never_run_on_the_target() {
         }
         assert!(!servers.is_superuser(), "{comment}");
         assert!(!trace.exists(), "{comment}");
-        if servers.home() == "b" {
-            // The owner could do nothing, and has back what was its own.
+        if servers.placement() == "b" {
+            // The owner changed nothing, and its privileges are restored.
             let rights =
                 "SELECT nspowner::regrole || ' ' || nspacl::text FROM pg_namespace WHERE nspname = 'insta5'";
             assert_eq!(
@@ -716,11 +725,11 @@ fn comment_of_the_owner_is_never_run_on_the_target() {
 }
 
 #[test]
-fn comment_of_the_owner_is_never_run_on_the_source() {
+fn owners_comment_is_not_executed_on_the_source() {
     let servers = Servers::start_with_an_attacker();
     fill(&servers, 1000);
     let insert = "INSERT INTO insta5.photos VALUES (1)";
-    let (command, mut transaction) = move_held_up(&servers, &["--stop", "60"], insert);
+    let (command, mut transaction) = move_blocked_before_stop(&servers, &["--stop", "60"], insert);
     let mut other = servers.b.connect();
     other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
     transaction.batch_execute("COMMIT").unwrap();
@@ -731,15 +740,15 @@ fn comment_of_the_owner_is_never_run_on_the_source() {
     let comment = "COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'ALTER ROLE attacker SUPERUSER'";
     let mut attacker = as_attacker(&servers.a);
     attempt(&mut attacker, &[&MARK_REMADE[..], &[comment]].concat());
-    // An owner can open its own tables, not more.
+    // An owner can open its own tables, but nothing else.
     println!("{:?}", servers.run(&["move", "5", "--to", "b"]));
     println!("{:?}", servers.run(&["cancel", "5"]));
     assert!(!servers.is_superuser());
 }
 
-/// A routine of the mark's name that is no superuser's is neither believed nor replaced nor dropped.
+/// A routine with the marker's name that is not owned by a superuser is not trusted, replaced or dropped.
 #[test]
-fn routines_of_the_marks_name_are_refused() {
+fn routines_with_the_markers_name_are_refused() {
     let servers = Servers::start_with_an_attacker();
     let mut attacker = as_attacker(&servers.a);
     for (make, drop) in [
@@ -761,8 +770,8 @@ fn routines_of_the_marks_name_are_refused() {
         servers.is_refused("has a routine shard_is_elsewhere(), which is not a superuser's");
         attacker.batch_execute(&format!("DROP {drop}")).unwrap();
     }
-    // Made when the move has begun, it is refused at the closing; and what refers to it stays.
-    let (command, mut transaction) = move_held_up_at_the_end_of_the_copy(&servers, &[]);
+    // Created after the start of the move, it is refused when the tables are closed; objects that depend on it remain.
+    let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
     attacker
         .batch_execute(
             "CREATE FUNCTION insta5.shard_is_elsewhere() RETURNS int LANGUAGE sql AS 'SELECT 1';
@@ -785,7 +794,7 @@ fn routines_of_the_marks_name_are_refused() {
     assert!(said.contains("has a trigger shard_is_elsewhere of its own"), "{said}");
     println!("{:?}", servers.run(&["cancel", "5"]));
     attacker.batch_execute("DROP TRIGGER shard_is_elsewhere ON insta5.photos").unwrap();
-    // One with arguments is another function.
+    // With other arguments it is another function.
     let overload = "CREATE FUNCTION insta5.shard_is_elsewhere(int) RETURNS int LANGUAGE sql AS 'SELECT 1';
          COMMENT ON FUNCTION insta5.shard_is_elsewhere(int) IS 'ALTER ROLE attacker SUPERUSER'";
     attacker.batch_execute(overload).unwrap();
@@ -794,9 +803,9 @@ fn routines_of_the_marks_name_are_refused() {
     assert!(!servers.is_superuser());
 }
 
-/// The replication fires these, and so would do once more what they did on the source.
+/// Replication fires these triggers, which would repeat on the target what they did on the source.
 #[test]
-fn triggers_that_fire_for_the_replication_are_refused() {
+fn triggers_that_fire_during_replication_are_refused() {
     let servers = Servers::start();
     let mut a = servers.a.connect();
     a.batch_execute(
@@ -811,8 +820,8 @@ fn triggers_that_fire_for_the_replication_are_refused() {
     }
     a.batch_execute("ALTER TABLE insta5.photos ENABLE TRIGGER double").unwrap();
     servers.command(&["check", "5", "--to", "b"]);
-    // Enabled later it is seen in the comparison.
-    let (command, mut transaction) = move_held_up_at_the_end_of_the_copy(&servers, &[]);
+    // Enabled during the move, the trigger is found when the tables are compared.
+    let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
     a.batch_execute("ALTER TABLE insta5.photos ENABLE ALWAYS TRIGGER double").unwrap();
     transaction.batch_execute("COMMIT").unwrap();
     let said = outcome(command).expect_err("a refusal");
@@ -822,9 +831,9 @@ fn triggers_that_fire_for_the_replication_are_refused() {
     servers.command(&["move", "5", "--to", "b"]);
 }
 
-/// Code of an owner in a table, which would run as superuser for the replication, or while the schema is made.
+/// Code of the owner in a table would run as superuser during replication or while the schema is created.
 #[test]
-fn code_of_an_owner_is_refused_where_the_replication_runs_it() {
+fn owners_code_that_replication_would_run_is_refused() {
     let servers = Servers::start_with_an_attacker();
     let mut attacker = as_attacker(&servers.a);
     for volatility in ["VOLATILE", "IMMUTABLE"] {
@@ -872,7 +881,7 @@ fn code_of_an_owner_is_refused_where_the_replication_runs_it() {
         servers.is_refused(&format!("uses function {function} of role attacker, who is no superuser"));
         attacker.batch_execute("DROP TABLE insta5.new").unwrap();
     }
-    // On 15 the replication computes the default of a column that the source has dropped.
+    // In 15 replication computes the default of a column that was dropped on the source.
     attacker
         .batch_execute(
             "CREATE TABLE insta5.new (id bigint PRIMARY KEY DEFAULT insta5.next_id(), x bigint DEFAULT insta5.volatile(5))",
@@ -881,7 +890,7 @@ fn code_of_an_owner_is_refused_where_the_replication_runs_it() {
     let refused = "column x of insta5.new uses function insta5.volatile(bigint) of role attacker";
     servers.is_refused(refused);
     attacker.batch_execute("DROP TABLE insta5.new").unwrap();
-    // A function of PostgreSQL's own that runs a text.
+    // A built-in function that executes its argument.
     attacker
         .batch_execute(
             "CREATE TABLE insta5.new (id bigint PRIMARY KEY CHECK (query_to_xml('SELECT insta5.volatile(5)', true, true, '') IS NOT NULL))",
@@ -889,7 +898,7 @@ fn code_of_an_owner_is_refused_where_the_replication_runs_it() {
         .unwrap();
     servers.is_refused("query_to_xml(text,boolean,boolean,text), which must not run as superuser");
     attacker.batch_execute("DROP TABLE insta5.new").unwrap();
-    // What is a superuser's is as trusted as the superuser, and PostgreSQL's own does no harm.
+    // Functions of a superuser are trusted, and most built-in functions are harmless.
     attacker
         .batch_execute("CREATE TABLE insta5.fine (id bigint PRIMARY KEY DEFAULT insta5.next_id(), at timestamptz DEFAULT now() CHECK (at <= now() + interval '1 day'), x bigint CHECK (insta5.immutable(x) > 0))")
         .unwrap();
@@ -897,18 +906,18 @@ fn code_of_an_owner_is_refused_where_the_replication_runs_it() {
     servers.a.connect().batch_execute("ALTER FUNCTION insta5.immutable(bigint) OWNER TO postgres").unwrap();
     servers.command(&["move", "5", "--to", "b"]);
     attempt(
-        &mut servers.connect_home(),
+        &mut servers.connect_to_shard(),
         &["INSERT INTO insta5.fine (x) VALUES (1)", "DROP ROLE IF EXISTS made_by_postgres"],
     );
     servers.command(&["clean", "5"]);
     assert_eq!(servers.traces(), NOTHING);
 }
 
-/// While the replication runs on the target the owner of the tables cannot give it anything to run.
+/// During replication on the target the owner of the tables cannot change them.
 #[test]
-fn owner_cannot_change_the_copy_until_it_is_whole() {
+fn owner_cannot_change_the_copy_before_cutover() {
     let servers = Servers::start_with_an_attacker();
-    let (command, mut transaction) = move_held_up_at_the_end_of_the_copy(&servers, &[]);
+    let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
     let mut attacker = as_attacker(&servers.b);
     for statement in [
         "ALTER TABLE insta5.photos ADD x int DEFAULT pg_backend_pid()",
@@ -932,11 +941,11 @@ fn owner_cannot_change_the_copy_until_it_is_whole() {
     servers.command(&["clean", "5"]);
 }
 
-/// A schema on the target that someone has made after the look at it is neither written to nor dropped.
+/// A schema that another role creates on the target after the checks is neither written to nor dropped.
 #[test]
-fn schema_of_another_role_on_the_target_is_left_alone() {
+fn schema_of_another_role_on_the_target_is_kept() {
     let servers = Servers::start_with_an_attacker();
-    // A move that was killed before it had made the schema.
+    // A move that was killed before it created the schema.
     servers
         .map()
         .batch_execute(
@@ -960,9 +969,9 @@ fn schema_of_another_role_on_the_target_is_left_alone() {
     servers.command(&["cancel", "5"]);
 }
 
-/// Names are data, whatever is in them.
+/// Names may contain any characters.
 #[test]
-fn names_can_hold_anything() {
+fn names_with_special_characters_can_be_moved() {
     let servers = Servers::start();
     let names = [
         "a|b",
@@ -1003,14 +1012,15 @@ fn names_can_hold_anything() {
     assert!(one::<bool>(&mut a, HAS_SCHEMA));
 }
 
-/// A quoted identifier with this at its end.
+/// A quoted identifier with this suffix.
 fn ident_with(ident: &str, end: &str) -> String {
     format!("{}{end}\"", ident.strip_suffix('"').expect("a quoted identifier"))
 }
 
-/// A psql that was about to connect when the command was killed runs nothing any more once the shard is another command's.
+/// A psql that was still connecting when its command was killed does nothing once another command has worked on the
+/// shard.
 #[test]
-fn statement_of_a_killed_command_comes_too_late() {
+fn late_statement_of_a_killed_command_has_no_effect() {
     let servers = Servers::start();
     fill(&servers, 10);
     let paused = Paused::new(&servers, "not caught up", &["move", "5", "--to", "b"]);
@@ -1021,9 +1031,9 @@ fn statement_of_a_killed_command_comes_too_late() {
     servers.a.connect().batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
 }
 
-/// Version 0.3.0 kept how the sequences were set in the comment, as statements.
+/// Version 0.3.0 stored the definitions of the sequences in the comment, as statements.
 #[test]
-fn move_of_0_3_0_that_was_cut_off_can_be_cancelled() {
+fn interrupted_move_of_0_3_0_can_be_cancelled() {
     let servers = Servers::start();
     fill(&servers, 1000);
     let mut a = servers.a.connect();
@@ -1031,7 +1041,7 @@ fn move_of_0_3_0_that_was_cut_off_can_be_cancelled() {
     let sequences = "SELECT string_agg(s::text, ' ' ORDER BY seqrelid) FROM pg_sequence AS s";
     let before: String = one(&mut a, sequences);
     let insert = "INSERT INTO insta5.photos VALUES (1)";
-    let (command, mut transaction) = move_held_up(&servers, &["--stop", "60"], insert);
+    let (command, mut transaction) = move_blocked_before_stop(&servers, &["--stop", "60"], insert);
     let mut other = servers.b.connect();
     other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
     transaction.batch_execute("COMMIT").unwrap();
@@ -1054,7 +1064,7 @@ fn move_of_0_3_0_that_was_cut_off_can_be_cancelled() {
     servers.command(&["move", "5", "--to", "b"]);
 }
 
-/// The command's own settings, above all its search_path, hold.
+/// The connection string cannot override the command's own settings, above all search_path.
 #[test]
 fn conninfo_that_sets_options_is_refused() {
     let servers = Servers::start();
@@ -1066,9 +1076,9 @@ fn conninfo_that_sets_options_is_refused() {
     }
 }
 
-/// The replication writes to the schema, whatever other roles have made or renamed on the source.
+/// Replication writes only to the schema of the shard, whatever other roles create or rename on the source.
 #[test]
-fn replication_writes_to_no_other_schema() {
+fn replication_writes_only_to_the_shards_schema() {
     let servers = Servers::start_with_an_attacker();
     servers
         .b
@@ -1082,7 +1092,7 @@ fn replication_writes_to_no_other_schema() {
     fill(&servers, 10);
     let mut attacker = as_attacker(&servers.a);
     let count = "SELECT count(*) FROM insta6.photos";
-    // A publication of the command's name, of a table that is another's on the target.
+    // A publication with the command's name for a table that belongs to another role on the target.
     attacker
         .batch_execute(
             "CREATE SCHEMA insta6; CREATE TABLE insta6.photos (id bigint PRIMARY KEY, batch bigint);
@@ -1096,10 +1106,10 @@ fn replication_writes_to_no_other_schema() {
     attacker
         .batch_execute("DROP PUBLICATION IF EXISTS instagram_id_move_5; DROP SCHEMA insta6 CASCADE")
         .unwrap();
-    // The schema gets another's name when it has been published.
+    // The schema is renamed after it was published.
     let paused = Paused::new(&servers, "CREATE SUBSCRIPTION", &["move", "5", "--to", "b"]);
     attacker.batch_execute("ALTER SCHEMA insta5 RENAME TO insta6").unwrap();
-    println!("{:?}", paused.go_on());
+    println!("{:?}", paused.resume());
     assert_eq!(one::<i64>(&mut servers.b.connect(), count), 0);
     attacker.batch_execute("ALTER SCHEMA insta6 RENAME TO insta5").unwrap();
     servers.command(&["cancel", "5"]);
@@ -1109,29 +1119,29 @@ fn replication_writes_to_no_other_schema() {
 
 /// A role can be a superuser on one server and not on the other.
 #[test]
-fn functions_become_no_superusers_by_a_move() {
+fn move_does_not_give_functions_to_a_superuser() {
     let servers = Servers::start_with_an_attacker();
     servers.b.connect().batch_execute("ALTER ROLE attacker SUPERUSER").unwrap();
     servers.is_refused("role attacker owns objects on a and is no superuser there, but one on b");
 }
 
-/// Anyone can name a session as the command names its own.
+/// Any role can set the application_name that the command uses.
 #[test]
-fn session_of_another_role_holds_up_no_move() {
+fn session_of_another_role_does_not_block_a_move() {
     let servers = Servers::start_with_an_attacker();
     let mut attacker = as_attacker(&servers.a);
     attacker.batch_execute("SET application_name = 'instagram_id_move_5'").unwrap();
     servers.command(&["check", "5", "--to", "b"]);
 }
 
-/// A command whose psql waits where it is given a text.
+/// A command whose psql pauses when its input contains a given text.
 struct Paused {
     command: Child,
     folder: tempfile::TempDir,
 }
 
 impl Paused {
-    /// Starts the command, and waits until a psql that is given this text, as a file or on its standard input, waits.
+    /// Starts the command, and waits until a psql pauses whose input, a file or standard input, contains this text.
     fn new(servers: &Servers, text: &str, arguments: &[&str]) -> Paused {
         let folder = tempfile::tempdir().unwrap();
         let wrapper = format!(
@@ -1146,7 +1156,7 @@ impl Paused {
             folder.path().display(),
             servers.b.bin().display()
         );
-        // The session that holds the shard's lock is talked to: its input has no end.
+        // The session that holds the lock on the shard is interactive: its input has no end.
         let wrapper = wrapper.replace(
             "last=",
             &format!(
@@ -1164,7 +1174,7 @@ impl Paused {
         Paused { command, folder }
     }
 
-    /// Kills the command, not the psql that waits, which goes on after `meanwhile`.
+    /// Kills the command but not the paused psql, which continues after `meanwhile`.
     fn kill(mut self, meanwhile: impl FnOnce()) {
         self.command.kill().unwrap();
         self.command.wait().unwrap();
@@ -1175,20 +1185,20 @@ impl Paused {
         }
     }
 
-    fn go_on(self) -> Result<String, String> {
+    fn resume(self) -> Result<String, String> {
         std::fs::write(self.folder.path().join("go"), "").unwrap();
         outcome(self.command)
     }
 }
 
-/// Where the map is lost while writes are stopped they go on where they were, too.
+/// If the map is lost while writes are stopped, they resume on the source.
 #[test]
-fn map_that_is_lost_while_writes_are_stopped_leaves_them_stopped_no_longer() {
+fn writes_resume_when_the_map_is_lost_during_cutover() {
     let servers = Servers::start();
     let insert = "INSERT INTO insta5.photos VALUES (1)";
-    let (command, mut transaction) = move_held_up(&servers, &["--stop", "3"], insert);
+    let (command, mut transaction) = move_blocked_before_stop(&servers, &["--stop", "3"], insert);
     let mut other = servers.b.connect();
-    // So this row cannot come.
+    // Blocks the replication of this row.
     other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
     transaction.batch_execute("COMMIT").unwrap();
     servers.a.wait_until(IS_CLOSED);

@@ -1,12 +1,12 @@
-//! The PL/pgSQL original as the judge of this extension: ids are of the same bits, both ways. And what the original, or
-//! the same two calls made faster, repeat under a load that repeats nothing here.
+//! Compares this extension with the PL/pgSQL original: both encode ids to the same bits. And shows that the original,
+//! or the same two calls without PL/pgSQL, repeat ids under a load under which next_id repeats none.
 
 use instagram_id_live::spec::{FIELD_MS, UNIX_MS_OF_2000};
 use instagram_id_live::*;
 use postgres::Client;
 use std::sync::Barrier;
 
-/// Shards and epochs in Unix milliseconds: the original's and those of others.
+/// Shards and epochs in Unix milliseconds: the original epoch and others.
 const SHARDS: [(i32, i64); 6] = [
     (5, 1_314_220_021_721),
     (0, 1_293_840_000_000),
@@ -20,7 +20,7 @@ fn us(unix_ms: i64) -> i64 {
     (unix_ms - UNIX_MS_OF_2000) * 1000
 }
 
-/// The original's arithmetic, from its own text, with the two things that it asks the server for as arguments.
+/// The original function as published, with its two inputs, the sequence value and the clock, turned into arguments.
 fn with_arguments(original: &str) -> String {
     let replaced = |text: String, part: &str, instead: &str| {
         assert!(text.contains(part), "{part} in {text}");
@@ -32,9 +32,9 @@ fn with_arguments(original: &str) -> String {
     replaced(text, "clock_timestamp()", "clock")
 }
 
-/// The same counter and clock give the same id, over the whole field, to the bit.
+/// The same counter and clock give the same id, bit for bit, over the whole time field.
 #[test]
-fn the_original_encodes_to_the_same_bits() {
+fn original_encodes_to_the_same_bits() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     let mut rng = random("encoding");
@@ -67,7 +67,7 @@ fn the_original_encodes_to_the_same_bits() {
     }
 }
 
-/// A schema with the original, and one with a shard of the extension, of the same number and epoch.
+/// Creates a schema with the original, and one with a shard of the extension, with the same number and epoch.
 fn both(client: &mut Client, shard: i32, epoch_ms: i64) {
     let schema = format!("original{shard}");
     client.batch_execute(&format!("CREATE SCHEMA {schema}; CREATE SEQUENCE {schema}.table_id_seq")).unwrap();
@@ -78,19 +78,19 @@ fn both(client: &mut Client, shard: i32, epoch_ms: i64) {
     assert!(one::<bool>(client, &is_exact));
 }
 
-/// What the original has put into an id the extension reads out of it, and the other way round by the shifts and masks
-/// that users of the original have in their code.
+/// The extension decodes what the original has put into an id, and the shifts and masks in the code of the original's
+/// users decode ids of the extension.
 #[test]
-fn each_decodes_what_the_other_has_made() {
+fn original_and_extension_decode_each_others_ids() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
     let count = length(5_000, 200_000);
     for (shard, epoch_ms) in SHARDS.into_iter().filter(|(_, epoch_ms)| *epoch_ms < 1_780_000_000_000) {
         both(&mut client, shard, epoch_ms);
-        // So that not all are made at the limit, where the clock is not looked at.
+        // So that not all ids are generated at the limit, where the clock is not read.
         let pauses = "LATERAL (SELECT pg_sleep(0.002) WHERE n % 500 = 0 UNION ALL SELECT NULL WHERE n % 500 <> 0) AS pause";
-        // The n-th id of the original has n as its counter, and was made between two looks at the clock.
+        // The n-th id of the original contains counter n, and was generated between two readings of the clock.
         let originals = format!(
             "WITH made AS MATERIALIZED (
                  SELECT n, clock_timestamp() AS before, original{shard}.next_id() AS id, clock_timestamp() AS after
@@ -101,7 +101,7 @@ fn each_decodes_what_the_other_has_made() {
              FROM made, (SELECT insta{shard}.epoch() AS e) AS epoch, id_parts(id, e)"
         );
         assert_eq!(one::<i64>(&mut client, &originals), count, "shard {shard}");
-        // A new shard counts from 1, too. Its ids may be ahead of the clock by their lead.
+        // A new shard also counts from 1. Its ids may be ahead of the clock by their lead.
         let ours = format!(
             "WITH made AS MATERIALIZED (
                  SELECT n, clock_timestamp() AS before, insta{shard}.next_id() AS id, clock_timestamp() AS after
@@ -119,7 +119,7 @@ fn each_decodes_what_the_other_has_made() {
 const SESSIONS: usize = 4;
 const STATEMENTS: i32 = 10;
 
-/// Has sessions make ids all at once, and records what they receive.
+/// Generates ids in concurrent sessions, and records what they receive.
 fn load(server: &Server, statement: &str, scenario: &str, clock: Clock) -> Journal {
     let barrier = Barrier::new(SESSIONS);
     let sessions = in_parallel(SESSIONS, |_| {
@@ -137,11 +137,11 @@ fn load(server: &Server, statement: &str, scenario: &str, clock: Clock) -> Journ
     journal
 }
 
-/// What this extension is for. The original repeats ids where a session is suspended between its nextval and its clock;
-/// PL/pgSQL is so slow that it does so rarely, so it gets several rounds. The same two calls without PL/pgSQL repeat
-/// them all the time. Of next_id, under the same load in turns with them, the same check sees none.
+/// The purpose of this extension. The original repeats ids when a session is suspended between its nextval and its
+/// clock; PL/pgSQL is so slow that this is rare, so there are several rounds. The same two calls without PL/pgSQL
+/// repeat ids all the time. For next_id, alternating with them under the same load, the same check finds none.
 #[test]
-fn others_repeat_ids_and_next_id_does_not() {
+fn original_repeats_ids_and_next_id_does_not() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id; CREATE SEQUENCE plain").unwrap();

@@ -1,4 +1,4 @@
-//! Partitions made and dropped under load, and day by day as a scheduler has it done.
+//! Creates and drops partitions under load, and day by day as a scheduler does.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 const WRITERS: usize = 6;
 const PERIODS: [&str; 3] = ["day", "week", "month"];
 
-/// A table partitioned by the ids that its default makes, with what may be in the way of making and dropping partitions.
+/// A table partitioned by the ids that its default generates, with objects that may interfere with creating and
+/// dropping partitions.
 fn setup_events(client: &mut Client, partitions: &str) {
     setup(client);
     client
@@ -26,8 +27,8 @@ fn setup_events(client: &mut Client, partitions: &str) {
         .unwrap();
 }
 
-/// Does this again and again while the load lasts; anything but success is a failure of the test.
-fn again_and_again(
+/// Repeats a statement during the load; any error fails the test.
+fn repeat_under_load(
     server: &Server,
     until: Instant,
     statement: impl Fn(usize) -> String,
@@ -45,10 +46,10 @@ fn again_and_again(
     (calls, longest)
 }
 
-/// Writers go on while sessions make and drop partitions of all sizes, with and without rolling that back. Each second
-/// and each tenth of it a partition of the writers' own time ends: those by hand are that small.
+/// Writers continue while sessions create and drop partitions of all sizes, some of which are rolled back. The
+/// test also creates a partition of 0.3 s for every 0.7 s, so that the partition of the current time changes often.
 #[test]
-fn writers_go_on_while_partitions_come_and_go() {
+fn writers_continue_while_partitions_are_created_and_dropped() {
     let server = Server::start(&[("fsync", "off"), ("deadlock_timeout", "100ms"), ("log_lock_waits", "on")]);
     let seconds = length(5, 60);
     setup_events(
@@ -90,7 +91,7 @@ fn writers_go_on_while_partitions_come_and_go() {
                 for first in 0..3 {
                     let (server, tally) = (&server, &tally);
                     scope.spawn(move || {
-                    let figures = again_and_again(server, until, |n| {
+                    let figures = repeat_under_load(server, until, |n| {
                         let (period, ahead) = (PERIODS[(first + n) % 3], n % 20);
                         let make = format!(
                             "SELECT count(*) FROM create_id_partitions('insta5.events', '{period}', {ahead}, now() - {} * interval '1 day')",
@@ -104,8 +105,8 @@ fn writers_go_on_while_partitions_come_and_go() {
                 for detach in [false, true] {
                     let (server, tally) = (&server, &tally);
                     scope.spawn(move || {
-                    let figures = again_and_again(server, until, |n| {
-                        // Detached partitions make way for those that are made in their place.
+                    let figures = repeat_under_load(server, until, |n| {
+                        // Detached partitions are dropped to free the names for new ones.
                         let remove = format!(
                             "WITH gone AS MATERIALIZED (SELECT part FROM drop_old_id_partitions('insta5.events', now() - {} * interval '1 day', detach => {detach}) AS part) \
                              SELECT count(*) FROM gone",
@@ -135,16 +136,16 @@ fn writers_go_on_while_partitions_come_and_go() {
     println!("    {} ids received, the longest insert took {longest:?}", received.len());
     let lost = received.difference(&kept).count();
     assert_eq!(lost, 0, "{lost} of {} rows are lost", received.len());
-    assert_eq!(kept.len(), received.len(), "rows that nobody was told of");
+    assert_eq!(kept.len(), received.len(), "rows whose ids no client has received");
     let in_places: i64 = one(&mut client, "SELECT count(DISTINCT tableoid) FROM insta5.events");
     assert!(in_places >= seconds as i64, "the rows are in {in_places} partitions");
     assert!(!server.log().contains("deadlock detected"), "{}", server.log());
 }
 
-/// What a scheduler would do once a day, over days that the server's clock is taken through, with the table in use all
-/// the time: there is always room for what is to come, and what is over goes.
+/// Does what a scheduler does once a day, over days to which the server's clock is set, with the table in use all the
+/// time: there is always a partition for the next ids, and old ones are dropped.
 #[test]
-fn day_by_day() {
+fn daily_maintenance_keeps_partitions_current() {
     let server = Server::start_with_a_clock_of_its_own(&[("fsync", "off")]);
     setup_events(&mut server.connect(), "SELECT create_id_partitions('insta5.events', 'day', 3)");
     let days = length(40, 400);
@@ -158,7 +159,7 @@ fn day_by_day() {
             let mut client = server.connect();
             let mut most = 0;
             for day in 1..=days {
-                // Some are left out: three days ahead are enough for two without the scheduler.
+                // Some days are skipped: three days ahead are enough for two without the scheduler.
                 server.set_clock(day as f64 * DAY);
                 thread::sleep(Duration::from_millis(20));
                 if day % 5 == 3 {

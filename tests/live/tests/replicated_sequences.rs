@@ -1,5 +1,6 @@
-//! PostgreSQL 19 replicates sequences: `CREATE PUBLICATION ... FOR ALL SEQUENCES`, and on the subscriber `ALTER SUBSCRIPTION ...
-//! REFRESH SEQUENCES`, which sets each sequence to the publisher's value as `setval` does. On earlier majors nothing of this runs.
+//! PostgreSQL 19 replicates sequences: `CREATE PUBLICATION ... FOR ALL SEQUENCES`, and on the subscriber `ALTER
+//! SUBSCRIPTION ... REFRESH SEQUENCES`, which sets each sequence to the publisher's value as `setval` does. On earlier
+//! majors these tests do nothing.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -7,14 +8,14 @@ use postgres::Client;
 const STATE: &str = "SELECT last_value FROM insta5.table_id_seq";
 const REFRESH: &str = "ALTER SUBSCRIPTION sequences REFRESH SEQUENCES";
 
-/// Two servers with shard 5, each with a table of its own; the second subscribes to all sequences of the first.
+/// Two servers with shard 5, each with its own table; the second subscribes to all sequences of the first.
 struct Pair {
     publisher: Server,
     subscriber: Server,
 }
 
 impl Pair {
-    /// `None` on a PostgreSQL that replicates no sequences.
+    /// `None` on a PostgreSQL that does not replicate sequences.
     fn start() -> Option<Pair> {
         let version = pg_config_says("--version");
         let major = version.trim_start_matches("PostgreSQL ").split(|c: char| !c.is_ascii_digit()).next();
@@ -58,10 +59,10 @@ fn next_ids(client: &mut Client, count: i64) -> Vec<i64> {
     column(client, &format!("SELECT next_ids(5, {count})"))
 }
 
-/// To move writers: they stop, the sequences are refreshed, and the subscriber goes on above all ids of the publisher, also where
-/// these were ahead of the clock.
+/// Moving writers: they stop, the sequences are refreshed, and the subscriber continues above all ids of the publisher,
+/// even if these were ahead of the clock.
 #[test]
-fn writers_move_after_a_refresh() {
+fn ids_increase_when_writers_move_after_a_refresh() {
     let Some(pair) = Pair::start() else { return };
     let (mut publisher, mut subscriber) = (pair.publisher.connect(), pair.subscriber.connect());
     for is_ahead in [false, true] {
@@ -75,12 +76,12 @@ fn writers_move_after_a_refresh() {
     }
 }
 
-/// What the documentation warns of: a refresh takes back the sequence of a subscriber that generates ids of the shard itself.
+/// As the documentation warns, a refresh sets back the sequence of a subscriber that generates ids of the shard itself.
 #[test]
-fn a_refresh_takes_a_sequence_in_use_back() {
+fn refresh_sets_back_a_sequence_in_use() {
     let Some(pair) = Pair::start() else { return };
     let (mut publisher, mut subscriber) = (pair.publisher.connect(), pair.subscriber.connect());
-    // An hour ahead, so that the clock does not hide it.
+    // An hour ahead, so that the clock cannot hide it.
     set_an_hour_ahead(&mut publisher, "insta5.table_id_seq");
     next_ids(&mut publisher, 10);
     pair.refresh();
@@ -89,23 +90,24 @@ fn a_refresh_takes_a_sequence_in_use_back() {
     assert_eq!(one::<i64>(&mut publisher, STATE), one::<i64>(&mut subscriber, STATE));
     let after = next_ids(&mut subscriber, 1000);
     assert_eq!(before, after, "the same ids once more");
-    // Nothing else does so: neither rows nor the restart of the worker.
+    // Nothing else sets it back: neither replicated rows nor a restart of the worker.
     let last = *after.last().unwrap();
     pair.subscriber.connect().batch_execute("ALTER SUBSCRIPTION sequences DISABLE").unwrap();
     pair.subscriber.connect().batch_execute("ALTER SUBSCRIPTION sequences ENABLE").unwrap();
     publisher.batch_execute("INSERT INTO insta5.photos (batch) VALUES (1)").unwrap();
     pair.subscriber.wait_until("SELECT count(*) > 0 FROM pg_stat_subscription WHERE pid IS NOT NULL");
     assert!(next_ids(&mut subscriber, 10)[0] > last);
-    // And `advance_shard` puts it right.
+    // `advance_shard` corrects it.
     pair.refresh();
-    subscriber.batch_execute("SET client_min_messages = error").unwrap(); // not that it is ahead of the clock
+    // Hides the warning that the sequence is ahead of the clock.
+    subscriber.batch_execute("SET client_min_messages = error").unwrap();
     subscriber.execute(&format!("SELECT advance_shard(5, {last})"), &[]).unwrap();
     assert!(next_ids(&mut subscriber, 10)[0] > last);
 }
 
-/// The guard that the documentation shows: PostgreSQL refreshes no sequence whose START is another one on the subscriber.
+/// The safeguard in the documentation: PostgreSQL does not refresh a sequence whose START differs on the subscriber.
 #[test]
-fn another_start_keeps_a_sequence_from_a_refresh() {
+fn different_start_prevents_a_refresh() {
     let Some(pair) = Pair::start() else { return };
     let (mut publisher, mut subscriber) = (pair.publisher.connect(), pair.subscriber.connect());
     subscriber.batch_execute("ALTER SEQUENCE insta5.table_id_seq START 2").unwrap();

@@ -1,11 +1,10 @@
-//! A shard's rows elsewhere: by logical replication to a server with the same defaults, and in dumps that are taken while
-//! writers run.
+//! Copies of a shard's rows: by logical replication to a server with the same defaults, and in dumps taken while
+//! clients write.
 //!
-//! Logical replication carries rows, with the ids that they have, and no sequences. So the subscriber's shard knows
-//! nothing of the ids that arrive. It goes on above them with the clock, provided that this is not behind the
-//! publisher's and that the publisher's shard is not ahead of it; `advance_shard` to the publisher's last id, as
-//! docs/shards.md has it for every copy, makes that sure. A dump carries the sequence, as it is after all rows of the
-//! dump were made.
+//! Logical replication copies rows with their ids, but no sequences, so the subscriber's shard ignores the ids that
+//! arrive. It continues above them with the clock, provided that its clock is not behind the publisher's and that the
+//! publisher's shard is not ahead of the clock. `advance_shard` with the publisher's last id, as docs/shards.md advises
+//! for every copy, ensures this. A dump contains the state of the sequence after all rows of the dump.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -16,12 +15,12 @@ use std::time::Duration;
 const SESSIONS: usize = 4;
 const ROWS: &str = "SELECT id FROM insta5.photos ORDER BY id";
 
-/// The settings with which a server may publish and subscribe.
+/// A server with the settings to publish and subscribe.
 fn logical() -> Server {
     Server::start(&[("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")])
 }
 
-/// Makes shard 5 with a table.
+/// Creates shard 5 with a table.
 fn settle(server: &Server, is_ahead: bool) {
     let mut client = server.connect();
     setup_photos(&mut client);
@@ -31,7 +30,7 @@ fn settle(server: &Server, is_ahead: bool) {
     }
 }
 
-/// Rows in each way that applications make them, with ids by default.
+/// Rows inserted in each way that applications use, with ids by default.
 fn writers() -> [Work; 3] {
     [
         query("INSERT INTO insta5.photos (batch) VALUES (1) RETURNING id"),
@@ -40,7 +39,7 @@ fn writers() -> [Work; 3] {
     ]
 }
 
-/// What the writers have received in the meantime.
+/// Runs the writers for this time; returns what they received.
 fn write_for(server: &Server, milliseconds: u64) -> Vec<Received> {
     write_during(server, || thread::sleep(Duration::from_millis(milliseconds)))
 }
@@ -57,7 +56,7 @@ fn subscribe(subscriber: &Server, name: &str, publisher: &Server) {
     subscriber.connect().batch_execute(&subscribe).unwrap();
 }
 
-/// Waits until a subscriber has all that its publisher has committed.
+/// Waits until a subscriber has received all that its publisher has committed.
 fn catch_up(publisher: &Server, subscriber: &Server, name: &str) {
     subscriber.wait_until("SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel");
     let end: String = one(&mut publisher.connect(), "SELECT pg_current_wal_insert_lsn()::text");
@@ -68,12 +67,13 @@ fn catch_up(publisher: &Server, subscriber: &Server, name: &str) {
     assert_eq!(one::<i64>(&mut subscriber.connect(), errors), 0, "{}", subscriber.log());
 }
 
-/// Moves the writers to a subscriber: they stop, it catches up, is told the last id or not, and they go on there.
+/// Moves the writers to a subscriber: they stop, it catches up, its shard is advanced to the last id if `is_told`, and
+/// they continue there.
 fn switch_over(scenario: &str, is_ahead: bool, is_told: bool) -> Journal {
     let (publisher, subscriber) = (logical(), logical());
     settle(&publisher, is_ahead);
     settle(&subscriber, false);
-    // Some of the rows are copied, the others follow.
+    // Some of the rows are copied initially, the others are streamed.
     let mut journal = Journal::new(scenario, Clock::Set);
     journal.faults = 1;
     journal.add(write_for(&publisher, 200));
@@ -93,14 +93,15 @@ fn switch_over(scenario: &str, is_ahead: bool, is_told: bool) -> Journal {
         !one::<bool>(&mut there, "SELECT is_called FROM insta5.table_id_seq"),
         "applying rows makes no ids"
     );
-    // Such as no row has.
+    // Ids that are in no row.
     let mut received = Received::default();
     received.run(&mut client, "SELECT next_ids(5, 5000)").unwrap();
     journal.add([received]);
 
     there.batch_execute("DROP SUBSCRIPTION shard_5").unwrap();
     if is_told {
-        there.batch_execute("SET client_min_messages = error").unwrap(); // not that it is ahead of the clock
+        // Hides the warning that the sequence is ahead of the clock.
+        there.batch_execute("SET client_min_messages = error").unwrap();
         let last: i64 = one(&mut client, "SELECT last_id FROM id_shards WHERE shard = 5");
         assert_eq!(one::<i64>(&mut there, &format!("SELECT advance_shard(5, {last})")), last);
     }
@@ -109,34 +110,33 @@ fn switch_over(scenario: &str, is_ahead: bool, is_told: bool) -> Journal {
 }
 
 #[test]
-fn writers_move_to_a_subscriber_that_is_told_the_last_id() {
+fn ids_increase_when_writers_move_to_an_advanced_subscriber() {
     for (scenario, is_ahead) in [("switch-over", false), ("switch-over, an hour ahead", true)] {
         switch_over(scenario, is_ahead, true).check();
     }
 }
 
 #[test]
-fn writers_move_to_a_subscriber_on_the_same_time() {
+fn ids_increase_when_writers_move_to_a_subscriber_with_the_same_clock() {
     let mut journal = switch_over("switch-over, untold", false, false);
     journal.clock = Clock::IN_STEP;
     journal.check();
 }
 
-/// The checks of these tests see it: with the publisher's shard an hour ahead, a subscriber that is not told begins with
-/// the clock, an hour below.
+/// The checks detect ids out of order: with the publisher's shard an hour ahead, a subscriber whose shard is not
+/// advanced starts at the clock, an hour below.
 #[test]
-fn a_subscriber_that_is_not_told_is_behind_a_shard_ahead_of_the_clock() {
+fn subscriber_without_advance_starts_below_a_shard_ahead_of_the_clock() {
     let figures = switch_over("switch-over, an hour ahead, untold", true, false).figures();
     assert!(figures.inversions > 0 && figures.duplicates == 0, "{figures:?}");
 }
 
-/// One table on two servers that both write to it, each with a shard of its own as the default, and each with the other's
-/// rows.
+/// Two servers write to the same table, each with its own shard as the default, and replicate their rows to each other.
 #[test]
-fn two_servers_write_to_a_table_with_shards_of_their_own() {
+fn two_servers_write_to_one_table_with_own_shards() {
     let servers = [logical(), logical()];
     for (server, shard) in servers.iter().zip([5, 6]) {
-        // What came from the other shard, and so from the other server, does not go back.
+        // Rows of the other shard, which came from the other server, are not sent back.
         let of_the_shard = format!("(id >> 10) & 8191 = {shard}");
         server
             .connect()
@@ -179,7 +179,7 @@ fn two_servers_write_to_a_table_with_shards_of_their_own() {
     }
 }
 
-/// A way to dump and restore: what to give `pg_dump`, and whether `pg_restore` reads the outcome.
+/// A way to dump and restore: options of `pg_dump`, and whether `pg_restore` reads the dump.
 struct Way {
     name: &'static str,
     options: &'static [&'static str],
@@ -195,12 +195,12 @@ const WAYS: [Way; 5] = [
 ];
 
 impl Way {
-    /// Dumps the database as `file`.
+    /// Dumps the database to `file`.
     fn dump(&self, server: &Server, file: &str) {
         server.run("pg_dump", &[self.options, &["-f", file, "postgres"]].concat());
     }
 
-    /// Restores that into a new database.
+    /// Restores it into a new database.
     fn restore(&self, server: &Server, file: &str) -> Client {
         server.connect().batch_execute(&format!("CREATE DATABASE {file}")).unwrap();
         let mut client = server.connect_to(file);
@@ -216,13 +216,13 @@ impl Way {
     }
 }
 
-/// Takes dumps while writers run, and restores each: the copy's ids are above all in its table. Ahead of the clock they are
-/// so by the state that came along alone.
+/// Takes dumps while clients write, and restores each: new ids are above all in its table. If `is_ahead`, only the
+/// state in the dump ensures this.
 fn dump_under_load(is_ahead: bool) {
     let server = Server::start(&[("fsync", "off")]);
     settle(&server, is_ahead);
     let dumps: Range<usize> = 0..length(3, 20);
-    // Every way has its turn, here or there.
+    // Both tests together use every way.
     let way = |n: usize| &WAYS[(n + if is_ahead { 2 } else { 0 }) % WAYS.len()];
     write_during(&server, || {
         server.wait_until("SELECT count(*) > 1000 FROM insta5.photos");
@@ -250,11 +250,11 @@ fn dump_under_load(is_ahead: bool) {
 }
 
 #[test]
-fn dumped_while_writers_run() {
+fn dumps_under_load_keep_the_state() {
     dump_under_load(false);
 }
 
 #[test]
-fn dumped_while_writers_run_ahead_of_the_clock() {
+fn dumps_under_load_ahead_of_the_clock_keep_the_state() {
     dump_under_load(true);
 }

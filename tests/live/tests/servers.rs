@@ -1,7 +1,8 @@
-//! Shards on several servers, as docs/servers.md has them: the map, the clients that follow it, and a query over all.
+//! Shards on several servers, as docs/servers.md describes them: the map, clients that use it, and a query over all
+//! shards.
 //!
-//! The clients are docs/examples/route.*, run as they are. A shard moves by hand here: it is closed on one server by a
-//! trigger that says what the real one says, its rows and its last id are taken to the other, and the map is changed.
+//! The clients are docs/examples/route.*, run unchanged. A shard is moved by hand here: a trigger with the error of the
+//! real one closes it on one server, its rows and its last id are copied to the other, and the map is changed.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -16,11 +17,11 @@ use std::time::{Duration, Instant};
 
 const PAGE: &str = include_str!("../../../docs/servers.md");
 
-/// How long the clients look for a shard that moves, at least; and for how long they use what they know of the map.
+/// The minimum time for which clients retry while a shard moves, and the time for which they cache the map.
 const PATIENCE: Duration = Duration::from_secs(5);
 const FRESH: Duration = Duration::from_secs(2);
 
-/// Two servers with a map, which is a database on the first.
+/// Two servers, with the map in a database on the first.
 struct Place {
     a: Server,
     b: Server,
@@ -58,7 +59,7 @@ impl Place {
         self.a.connect_to("map")
     }
 
-    /// Shard 5 is refused on `a` from now on.
+    /// Closes shard 5 on `a`.
     fn close(&self) {
         self.a
             .connect()
@@ -72,7 +73,7 @@ impl Place {
             .unwrap();
     }
 
-    /// Takes shard 5 with its rows and its last id to `b`.
+    /// Copies shard 5 with its rows and its last id to `b`.
     fn carry(&self) {
         let (mut a, mut b) = (self.a.connect(), self.b.connect());
         create_photos(&mut b, 5);
@@ -84,12 +85,12 @@ impl Place {
         one::<i64>(&mut b, &format!("SELECT advance_shard(5, {last})"));
     }
 
-    /// From now on the map says that shard 5 is on `b`.
+    /// Sets the placement of shard 5 in the map to `b`.
     fn switch(&self) {
         self.map().batch_execute("UPDATE shard_map.shards SET server = 'b' WHERE shard = 5").unwrap();
     }
 
-    /// Cuts off what is connected to a database of `a`.
+    /// Terminates the connections to a database on `a`.
     fn disconnect(&self, database: &str) {
         let disconnect = format!(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -99,7 +100,7 @@ impl Place {
     }
 
     fn clients(&self) -> [Program<'_>; 3] {
-        LazyLock::force(&COMPILED); // before the first one starts
+        LazyLock::force(&COMPILED); // before the first client starts
         LANGUAGES.map(|language| Program { language, place: self })
     }
 }
@@ -132,7 +133,7 @@ struct Program<'a> {
     place: &'a Place,
 }
 
-/// What a client prints of a photo.
+/// A photo as a client prints it.
 #[derive(Debug, PartialEq)]
 struct Photo {
     id: i64,
@@ -142,7 +143,7 @@ struct Photo {
 }
 
 impl Program<'_> {
-    /// Starts it to put so many photos into the shard of a user.
+    /// Starts a client that inserts this many photos into the shard of a user.
     fn start(&self, user: i64, photos: usize) -> Running {
         self.start_with(user, &(0..photos).map(|n| n.to_string()).collect::<Vec<_>>())
     }
@@ -182,7 +183,7 @@ fn photo(line: &str) -> Photo {
     }
 }
 
-/// A client at work.
+/// A running client.
 struct Running {
     process: Child,
     photos: Receiver<Photo>,
@@ -201,7 +202,7 @@ impl Running {
         }
     }
 
-    /// The rest of what it prints, how it ends, and what it says in its defence.
+    /// The photos not read yet, the exit status, and the standard error output.
     fn finish(&mut self) -> (Vec<Photo>, ExitStatus, String) {
         let photos = self.photos.iter().collect();
         let mut errors = String::new();
@@ -209,7 +210,7 @@ impl Running {
         (photos, self.process.wait().unwrap(), errors)
     }
 
-    /// The same of one that has nothing to complain about.
+    /// Same for a client that must succeed without output on standard error.
     #[track_caller]
     fn photos(mut self) -> Vec<Photo> {
         let (photos, status, errors) = self.finish();
@@ -225,7 +226,7 @@ impl Drop for Running {
     }
 }
 
-/// The Rust client, beside the folder of this test. `cargo test` has compiled it only where it was asked for everything.
+/// The Rust client, in the folder next to this test's program. `cargo test` compiles it only if it builds all targets.
 static COMPILED: LazyLock<PathBuf> = LazyLock::new(|| {
     let cargo = ["build", "--quiet", "--package", env!("CARGO_PKG_NAME"), "--example", "route"];
     assert!(Command::new(env!("CARGO")).args(cargo).status().unwrap().success());
@@ -260,11 +261,11 @@ fn clients_route_by_user_and_by_id() {
     assert_eq!(expected[1], photos_on(&place.b, 6));
 }
 
-/// Three clients of a shard at once, whose connections are cut, and then it moves.
+/// Three clients use a shard at once; their connections are terminated, and then the shard moves.
 #[test]
-fn clients_follow_a_shard() {
+fn clients_follow_a_shard_that_moves() {
     let place = Place::start();
-    // So that they do not end before it moves.
+    // So that they do not end before the move.
     place
         .a
         .connect()
@@ -287,7 +288,7 @@ fn clients_follow_a_shard() {
     let second = some(&mut running);
     place.close();
     place.carry();
-    thread::sleep(Duration::from_millis(300)); // so that they try in vain
+    thread::sleep(Duration::from_millis(300)); // so that the clients retry
     place.switch();
 
     let mut all = vec![];
@@ -307,10 +308,10 @@ fn clients_follow_a_shard() {
     assert_eq!(all, photos_on(&place.b, 5), "what was printed is what there is");
 }
 
-/// A COMMIT that is done, and of which the client hears nothing but that its connection is lost: what waits for a standby
-/// that there is not has committed, and is cut off.
+/// The transaction is committed, but the client only sees that its connection is lost: a COMMIT that waits for a
+/// missing standby is terminated.
 #[test]
-fn clients_make_a_photo_once_when_they_are_not_told() {
+fn clients_do_not_repeat_a_commit_whose_result_was_lost() {
     let place = Place::start();
     let clients = place.clients();
     let mut admin = place.a.connect();
@@ -318,7 +319,7 @@ fn clients_make_a_photo_once_when_they_are_not_told() {
     admin.batch_execute("SELECT pg_reload_conf()").unwrap();
     place.a.wait_until("SELECT current_setting('synchronous_standby_names') = 'nobody'");
     let mut running = clients.map(|client| client.start(5, 1));
-    // Those that have inserted are cut off. The others, who have made an id, go on.
+    // Terminates sessions that have inserted a row. The others, which have only generated an id, continue.
     let inserted = "wait_event = 'SyncRep' AND pid IN (SELECT pid FROM pg_locks WHERE relation = 'insta5.photos'::regclass)";
     let cut_off = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {inserted}");
     let let_go = format!(
@@ -339,7 +340,7 @@ fn clients_make_a_photo_once_when_they_are_not_told() {
 }
 
 #[test]
-fn clients_keep_their_copy_of_the_map_and_look_for_a_newer_one() {
+fn clients_cache_and_refresh_the_map() {
     let place = Place::start();
     let copies = place.clients().into_iter().filter(|client| client.language != Language::Psql);
     let mut running: Vec<Running> = copies.map(|client| client.start(5, 40_000)).collect();
@@ -352,12 +353,12 @@ fn clients_keep_their_copy_of_the_map_and_look_for_a_newer_one() {
         }
     };
     print_for(&mut running, Duration::from_millis(100));
-    // The map goes away, and they go on.
+    // The map becomes unavailable, and the clients continue.
     place.a.connect().batch_execute("ALTER DATABASE map ALLOW_CONNECTIONS false").unwrap();
     place.disconnect("map");
     print_for(&mut running, FRESH + Duration::from_secs(1));
     place.a.connect().batch_execute("ALTER DATABASE map ALLOW_CONNECTIONS true").unwrap();
-    // Nobody tells them that the shard has another place, which is the same by another name.
+    // The clients are not told that the placement of the shard has changed, to the same server under another name.
     let rename =
         "INSERT INTO shard_map.servers SELECT 'c', conninfo FROM shard_map.servers WHERE server = 'a';
         UPDATE shard_map.shards SET server = 'c' WHERE server = 'a'";
@@ -393,7 +394,7 @@ fn clients_find_a_server_at_its_new_address() {
 }
 
 #[test]
-fn clients_say_why_they_give_up() {
+fn clients_report_why_they_fail() {
     let place = Place::start();
     place.close();
     let clients = place.clients();
@@ -405,7 +406,7 @@ fn clients_say_why_they_give_up() {
         assert!(errors.contains("shard 5 is moving or has moved"), "{language:?}: {errors}");
         assert!(took > PATIENCE, "{language:?}: {took:?}");
     });
-    // What will not pass is not waited for.
+    // Clients do not retry after permanent errors.
     place.b.connect().batch_execute("DROP TABLE insta6.photos").unwrap();
     for client in clients {
         let started = Instant::now();
@@ -415,9 +416,9 @@ fn clients_say_why_they_give_up() {
     }
 }
 
-/// What the page shows of the clients is what they are.
+/// The page shows parts of the actual clients.
 #[test]
-fn the_page_shows_the_clients() {
+fn page_shows_the_actual_clients() {
     for (language, name) in [("python", "route.py"), ("rust", "route.rs")] {
         let client = trimmed(&std::fs::read_to_string(example(name)).unwrap());
         let shown = blocks(PAGE, language);
@@ -432,10 +433,10 @@ fn trimmed(text: &str) -> String {
     text.lines().map(|line| format!("{}\n", line.trim())).collect()
 }
 
-/// Writers change places at random, some taking their time, some taking it back. A reader who asks for what is newer than
-/// the newest that he has seen misses nothing.
+/// Writers change placements at random; some take their time, some roll back. A reader that queries the rows with a
+/// version above the highest one it has seen misses no change.
 #[test]
-fn no_change_of_the_map_is_missed() {
+fn readers_of_the_map_miss_no_change() {
     let place = Place::with_a_map();
     place
         .map()
@@ -497,9 +498,9 @@ fn no_change_of_the_map_is_missed() {
     assert_eq!(one::<i64>(&mut place.map(), "SELECT version FROM shard_map.last"), seen);
 }
 
-/// The page's SQL, and what it says of plans.
+/// Runs the page's SQL, and checks the plans that it shows.
 #[test]
-fn the_page_about_servers() {
+fn servers_page_examples_run() {
     let place = Place::with_a_map();
     let available = "SELECT count(*) > 0 FROM pg_available_extensions WHERE name = 'postgres_fdw'";
     if !one::<bool>(&mut place.a.connect(), available) {
@@ -514,7 +515,7 @@ fn the_page_about_servers() {
     let app = |server: &Server| server.connect_to("app");
     run_page(&page, 15, &mut [("map", place.map()), ("a", app(&place.a)), ("b", app(&place.b))]);
 
-    // psql's block.
+    // The block for psql.
     let script = place.a.path().join("by_hand.sql");
     std::fs::write(&script, blocks(&page, "psql")[0]).unwrap();
     let said = place
@@ -535,7 +536,7 @@ fn the_page_about_servers() {
     let plan = rows(&mut b, &format!("EXPLAIN (COSTS OFF) DECLARE newest CURSOR FOR {remote}"));
     assert_eq!(plan.iter().filter(|line| line.contains("Index Scan Backward using photos_pkey")).count(), 2);
 
-    // The answer.
+    // The result.
     let mut truth: Vec<String> = vec![];
     for (client, shards) in [(&mut a, [5, 6]), (&mut b, [7, 1341])] {
         for shard in shards {
@@ -546,7 +547,7 @@ fn the_page_about_servers() {
     truth.truncate(50);
     assert_eq!(rows(&mut a, NEWEST), truth);
 
-    // The rows that were read for it on `b`. A session's are counted when it has ended.
+    // The rows that the query read on `b`. The statistics of a session are complete when it has ended.
     drop((a, b));
     let mut b = app(&place.b);
     let mut rows_read = || {
@@ -559,5 +560,5 @@ fn the_page_about_servers() {
     rows(&mut app(&place.a), NEWEST);
     let read = rows_read() - before;
     println!("{read} rows read on the other server for the newest 50");
-    assert!((100..=102).contains(&read)); // what is fetched, and one that waits in each index
+    assert!((100..=102).contains(&read)); // the fetched rows, and one row read ahead in each index
 }

@@ -1,8 +1,8 @@
-//! Several sessions at once. What one changes and another sees at its next call is in `tests/isolation`.
+//! Concurrent sessions. `tests/isolation` tests when a session sees the changes of another one.
 
 use instagram_id_live::*;
 
-/// The record of every id that is made of this shard.
+/// A journal that must contain every id of this shard.
 fn complete_journal(scenario: impl Into<String>, shard: i64) -> Journal {
     let mut journal = Journal::new(scenario, Clock::IN_STEP);
     journal.shard = shard;
@@ -52,9 +52,9 @@ fn ten_sessions_insert_through_defaults() {
     assert_eq!(rows, 10 * 20 * 550);
 }
 
-/// With far fewer buffers than shards a page is seldom in the buffer that it was in last.
+/// With fewer buffers than shards, the page of a sequence is mostly evicted between two calls.
 #[test]
-fn a_page_that_was_evicted_is_found_again() {
+fn evicted_page_is_read_again() {
     let server = Server::start(&[("fsync", "off"), ("shared_buffers", "128kB")]);
     let mut client = server.connect();
     client
@@ -78,9 +78,9 @@ fn a_page_that_was_evicted_is_found_again() {
     }
 }
 
-/// A function that claims to be safe in parallel queries does not make it so.
+/// A function declared as PARALLEL SAFE does not make next_id parallel safe.
 #[test]
-fn a_parallel_worker_refuses() {
+fn parallel_worker_refuses() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     client
@@ -104,9 +104,9 @@ fn a_parallel_worker_refuses() {
     );
 }
 
-/// A database owner who is no superuser installs the extension.
+/// The owner of a database, who is not a superuser, installs the extension.
 #[test]
-fn a_database_owner_installs_it() {
+fn database_owner_can_install_the_extension() {
     let server = Server::start(&[("fsync", "off")]);
     server.connect().batch_execute("CREATE ROLE owner LOGIN").unwrap();
     server.connect().batch_execute("CREATE DATABASE theirs OWNER owner").unwrap();
@@ -116,10 +116,10 @@ fn a_database_owner_installs_it() {
     assert_eq!(one::<i32>(&mut client, "SELECT id_shard(insta5.next_id())"), 5);
 }
 
-/// Sessions that set a shard's sequence back beside others that wait on it: the wait of one that saw the same state
-/// before does not pay for the state that came back, whose millisecond may be used by now.
+/// Some sessions set a shard's sequence back while others wait for it: a session that waited for the same state before
+/// must not use the restored state without waiting, since its millisecond may have been used since.
 #[test]
-fn a_sequence_set_back_beside_others_repeats_nothing() {
+fn sequence_set_back_concurrently_repeats_no_ids() {
     let server = Server::start(&[("fsync", "off")]);
     setup(&mut server.connect());
     let mut journal = Journal::new("a sequence set back", Clock::IN_STEP);

@@ -1,4 +1,4 @@
-//! What the project's files say of each other is so.
+//! Consistency of the project's files with each other.
 
 use instagram_id_live::of_project;
 use std::fs;
@@ -7,19 +7,19 @@ fn read(file: &str) -> String {
     fs::read_to_string(of_project(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// What stands between two texts, wherever that is.
+/// The texts between `before` and `after`, for each occurrence.
 fn between<'a>(text: &'a str, before: &str, after: &'a str) -> Vec<&'a str> {
     text.split(before).skip(1).filter_map(|rest| Some(rest.split_once(after)?.0)).collect()
 }
 
-/// The versions of the changelog, newest first.
+/// The versions in the changelog, newest first.
 fn versions() -> Vec<String> {
     let changelog = read("CHANGELOG.md");
     changelog.lines().filter_map(|line| line.strip_prefix("## ")).map(str::to_owned).collect()
 }
 
 #[test]
-fn the_version_is_the_same_everywhere() {
+fn version_is_the_same_everywhere() {
     let version = &versions()[0];
     let package = read("Cargo.toml");
     assert_eq!(between(&package, "\nversion = \"", "\"")[0], version, "Cargo.toml");
@@ -29,11 +29,11 @@ fn the_version_is_the_same_everywhere() {
     }
     assert!(read("instagram_id.control").contains("default_version = '@CARGO_VERSION@'"));
     let meta = read("META.json");
-    // Of the archive and of the extension in it, and not of its format.
+    // The versions of the archive and of the extension in it; 1.0.0 is the version of the format.
     assert_eq!(between(&meta, "\"version\": \"", "\""), [version, version, "1.0.0"], "META.json");
 }
 
-/// Each version but the newest has its script kept, and a script that leads from it to the next one.
+/// Each version except the newest has its script in sql/released, and an upgrade script to the next version.
 #[test]
 fn every_release_has_its_scripts() {
     let versions = versions();
@@ -57,9 +57,9 @@ fn every_release_has_its_scripts() {
     );
 }
 
-/// A script of a released version is never changed again: databases have been made with it.
+/// The script of a released version never changes: databases were created with it.
 #[test]
-fn released_scripts_stay_as_they_are() {
+fn released_scripts_are_unchanged() {
     let check = std::process::Command::new("sha256sum")
         .args(["--check", "--strict", "SHA256SUMS"])
         .current_dir(of_project("sql/released"))
@@ -70,9 +70,9 @@ fn released_scripts_stay_as_they_are() {
     assert_eq!(sums.lines().count(), versions().len() - 1);
 }
 
-/// The compiler that is asked for, wherever that is said.
+/// The required Rust version is the same in all files.
 #[test]
-fn the_compiler_is_the_same_everywhere() {
+fn rust_version_is_the_same_everywhere() {
     let package = read("Cargo.toml");
     let rust = between(&package, "rust-version = \"", "\"")[0];
     assert_eq!(between(&read("Dockerfile"), "FROM rust:", "-"), [rust]);
@@ -89,9 +89,9 @@ fn rust_of_19() -> String {
     between(&read("pg19/Cargo.toml"), "rust-version = \"", "\"")[0].to_owned()
 }
 
-/// The manifest for PostgreSQL 19 has another pgrx and another compiler, and else nothing of its own.
+/// The manifest for PostgreSQL 19 has another pgrx and Rust version; otherwise it equals the main one.
 #[test]
-fn the_manifests_differ_in_nothing_but_pgrx() {
+fn manifests_differ_only_in_pgrx() {
     let own = [
         "pg1",
         "default = ",
@@ -100,7 +100,7 @@ fn the_manifests_differ_in_nothing_but_pgrx() {
         "rust-version = ",
         "pgrx = ",
         "pgrx-tests = ",
-        // The tests are built by the first one, and the core crate's folder is another one.
+        // The main manifest builds the tests, and the path of the core crate differs.
         "[profile.dev.package",
         "debug = false",
         "instagram_id_core",
@@ -119,7 +119,7 @@ fn the_manifests_differ_in_nothing_but_pgrx() {
     assert_eq!(between(&package, "\npgrx-tests = \"=", "\""), [pgrx]);
 }
 
-/// pgrx, and the cargo-pgrx that must match it.
+/// pgrx, and the matching cargo-pgrx.
 #[test]
 fn pgrx_is_the_same_everywhere() {
     let package = read("Cargo.toml");
@@ -128,9 +128,9 @@ fn pgrx_is_the_same_everywhere() {
     assert!(read("README.md").contains(&format!("cargo-pgrx {pgrx} ")));
 }
 
-/// The PostgreSQL majors: features of the crate, what the build script takes, what is tested, what the pages promise.
+/// The PostgreSQL majors: features of the crate, the build script, the tested majors, and the pages.
 #[test]
-fn the_majors_are_the_same_everywhere() {
+fn postgresql_majors_are_the_same_everywhere() {
     let package = read("Cargo.toml");
     let package = package + &read("pg19/Cargo.toml");
     let majors = between(&package, "\npg", " = [\"pgrx/pg");
@@ -159,7 +159,7 @@ fn the_majors_are_the_same_everywhere() {
     }
 }
 
-/// The floors of docs/architecture.md, from the ground. A room may import what is below it, and its own files.
+/// The floors of docs/architecture.md, from the lowest. A module may import from lower floors, and its own files.
 const FLOORS: [&[&str]; 8] = [
     &["error"],
     &["pg"],
@@ -171,7 +171,7 @@ const FLOORS: [&[&str]; 8] = [
     &["functions"],
 ];
 
-/// The Rust files below a folder of the project.
+/// The Rust files in a folder of the project, recursively.
 fn rust_files(folder: &str) -> Vec<String> {
     let mut files = vec![];
     for entry in fs::read_dir(of_project(folder)).unwrap() {
@@ -186,7 +186,7 @@ fn rust_files(folder: &str) -> Vec<String> {
     files
 }
 
-/// What a file imports of the crate: the paths after `crate::`, groups in braces taken apart, comments left out.
+/// The paths after `crate::` that a file imports, with groups in braces expanded and without comments.
 fn imports(text: &str) -> Vec<String> {
     let code: String =
         text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join(" ");
@@ -206,14 +206,14 @@ fn imports(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn imports_are_found() {
+fn imports_are_parsed() {
     let text = "use crate::pg::{sys, names};\n// crate::no\nuse crate::sequence::{self, Clock};\n  crate::error::f()";
     assert_eq!(imports(text), ["pg::sys", "pg::names", "sequence::self", "sequence::Clock", "error::f"]);
 }
 
-/// Imports lead down, from room to room; inside a room and among all files they make no circle.
+/// Imports only lead to lower floors; inside a module and between all files there are no cycles.
 #[test]
-fn imports_lead_down() {
+fn imports_only_lead_to_lower_floors() {
     let floor = |room: &str| FLOORS.iter().position(|rooms| rooms.contains(&room));
     let files: Vec<String> = rust_files("src")
         .into_iter()
@@ -236,7 +236,7 @@ fn imports_lead_down() {
                     floor(to_room).unwrap_or_else(|| panic!("{file} imports {path}, which is on no floor"));
                 assert!(to < own, "{file} imports {path}, which is not below it");
             }
-            // The file that the path leads into: the longest module that it begins with.
+            // The file of the imported path: the longest module name that is a prefix of it.
             let target =
                 modules.iter().filter(|module| format!("{path}::").starts_with(&format!("{module}::")));
             if let Some(target) = target.max_by_key(|module| module.len()).filter(|target| **target != from) {
@@ -245,7 +245,7 @@ fn imports_lead_down() {
         }
     }
     assert!(edges.len() > 50, "{edges:?}");
-    // Files that import nothing but what was taken away before are taken away, until none is left or only circles.
+    // Repeatedly removes the files that import only removed files, until none is left, or only cycles.
     let mut left = modules;
     loop {
         let imports_none =
@@ -259,15 +259,15 @@ fn imports_lead_down() {
     assert!(left.is_empty(), "these import each other in a circle: {left:?}");
 }
 
-/// The core has no PostgreSQL among its dependencies, so the compiler keeps the rest out of it.
+/// The core crate does not depend on PostgreSQL, so the compiler ensures that it does not use it.
 #[test]
-fn the_core_knows_no_postgresql() {
+fn core_does_not_depend_on_postgresql() {
     assert!(!read("core/Cargo.toml").contains("pgrx"));
 }
 
-/// Every link of a page to a file of the project leads to one.
+/// Every link of a page to a file of the project has an existing target.
 #[test]
-fn links_lead_somewhere() {
+fn links_have_existing_targets() {
     let docs = fs::read_dir(of_project("docs")).unwrap().map(|entry| entry.unwrap().path());
     let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let mut links = 0;
@@ -294,8 +294,8 @@ fn links_lead_somewhere() {
     assert!(links > 30);
 }
 
-/// The table of a text that has this first heading, as rows of cells. Marks that only the page has are left out: those of code,
-/// and of footnotes.
+/// The table of a text whose first heading is this, as rows of cells. Markup that only the page has is removed: that of
+/// code and of footnotes.
 fn table(text: &str, heading: &str) -> Vec<Vec<String>> {
     let cells = |line: &str| -> Vec<String> {
         let line =
@@ -307,9 +307,9 @@ fn table(text: &str, heading: &str) -> Vec<Vec<String>> {
     rows.filter(|row| !row[0].starts_with("--")).collect()
 }
 
-/// The page says of each action and kind of role what the regression test has found.
+/// For each action and kind of role the page states the result of the regression test.
 #[test]
-fn privileges_are_as_the_page_says() {
+fn privileges_match_the_page() {
     let tested = table(&read("tests/regress/expected/privileges.out"), "action");
     let documented = table(&read("docs/guarantees.md"), "action");
     let (columns, rows) = tested.split_first().expect("the test prints a table");
@@ -325,7 +325,7 @@ fn privileges_are_as_the_page_says() {
     assert!(rows.len() > 30 && columns.len() == 10);
 }
 
-/// What GitHub makes of a heading, to link to.
+/// The anchor that GitHub generates for a heading.
 fn anchor(line: &str) -> String {
     let heading = line.trim_start_matches('#').trim().to_lowercase();
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));

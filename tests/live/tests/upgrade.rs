@@ -1,11 +1,12 @@
-//! Every released version can be installed, used with today's library, and upgraded to what a fresh install is.
+//! Every released version can be installed, used with the current library, and upgraded to the state of a fresh
+//! install.
 
 use instagram_id_live::*;
 
 const CURRENT: &str = "SELECT default_version FROM pg_available_extensions WHERE name = 'instagram_id'";
 
 /// All that the extension consists of, as PostgreSQL describes it: functions and views with their definitions, owners,
-/// rights and comments, and the names of everything else.
+/// privileges and comments, and the names of all other members.
 const CATALOG: &str = "
     WITH member AS (
         SELECT classid, objid FROM pg_depend
@@ -30,8 +31,8 @@ const CATALOG: &str = "
     FROM pg_extension WHERE extname = 'instagram_id'
     ORDER BY 1";
 
-/// The user's objects, which an upgrade must not change: functions, sequences, tables, defaults. A view's definition shows
-/// the new names of what it uses.
+/// The user's objects, which an upgrade must not change: functions, sequences, tables, defaults. The definition of a
+/// view shows the new names of the objects that it uses.
 const OTHERS: &str = "
     SELECT concat_ws(' | ', p.oid::regprocedure, pg_get_functiondef(p.oid), proowner::regrole, proacl,
                      obj_description(p.oid, 'pg_proc'))
@@ -46,7 +47,7 @@ const OTHERS: &str = "
     SELECT concat_ws(' | ', adrelid::regclass, adnum, pg_get_expr(adbin, adrelid)) FROM pg_attrdef
     ORDER BY 1";
 
-/// The versions whose scripts are kept.
+/// The versions in sql/released.
 fn released() -> Vec<String> {
     let files = std::fs::read_dir(of_project("sql/released")).unwrap();
     let name = |file: std::io::Result<std::fs::DirEntry>| file.unwrap().file_name().into_string().unwrap();
@@ -55,14 +56,14 @@ fn released() -> Vec<String> {
 }
 
 #[test]
-fn an_upgrade_leads_to_what_a_fresh_install_is() {
+fn upgraded_extension_equals_a_fresh_install() {
     let server = Server::start(&[("fsync", "off")]);
     let mut superuser = server.connect();
     superuser.batch_execute("CREATE ROLE owner LOGIN").unwrap();
     let current: String = one(&mut superuser, CURRENT);
     let versions = released();
     assert!(!versions.is_empty() && !versions.contains(&current));
-    // As a superuser in the usual schema, and as the owner of the database in another, whose name wants quotes.
+    // As a superuser in the usual schema, and as the owner of the database in another one, whose name needs quotes.
     for (role, schema) in [("postgres", "public"), ("owner", "\"the \"\"ids\"\"\"")] {
         let open = |database: &str| {
             let mut client = server.config(database).user(role).connect(postgres::NoTls).unwrap();
@@ -84,7 +85,7 @@ fn an_upgrade_leads_to_what_a_fresh_install_is() {
         for version in &versions {
             let database = format!("{version} of {role}");
             let mut client = create(&database);
-            // Fails if the library lacks a function that the old script names.
+            // Fails if the library lacks a function that the old script references.
             client
                 .batch_execute(&format!(
                     "CREATE EXTENSION instagram_id SCHEMA {schema} VERSION '{version}';
@@ -95,7 +96,7 @@ fn an_upgrade_leads_to_what_a_fresh_install_is() {
                      GRANT USAGE ON SEQUENCE insta5.table_id_seq TO owner"
                 ))
                 .unwrap();
-            // An hour ahead, where nothing but the sequence keeps ids apart.
+            // An hour ahead, so that only the sequence keeps ids apart.
             client.query("SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))", &[]).unwrap();
             let mut other = open(&database);
             let insert =
@@ -108,7 +109,7 @@ fn an_upgrade_leads_to_what_a_fresh_install_is() {
             client.batch_execute("ALTER EXTENSION instagram_id UPDATE").unwrap();
             assert_eq!(texts(&mut client, CATALOG), expected, "from {version} to {current}");
             assert_eq!(texts(&mut client, OTHERS), others, "from {version} to {current}");
-            // A session that was open, and one that comes after the upgrade.
+            // A session from before the upgrade, and a new one.
             made.extend(column(&mut other, insert));
             made.extend(column(&mut open(&database), insert));
             assert!(made.is_sorted_by(|one, next| one < next), "{version}");
@@ -119,7 +120,7 @@ fn an_upgrade_leads_to_what_a_fresh_install_is() {
     }
 }
 
-/// The members of the extension that have had other names: class, name of then, name of now.
+/// Members of the extension that were renamed: class, old name, current name.
 const RENAMED: [(&str, &str, &str); 7] = [
     ("regclass", "shards", "id_shards"),
     ("regproc", "shard_states", "_shard_states"),
@@ -130,7 +131,7 @@ const RENAMED: [(&str, &str, &str); 7] = [
     ("regproc", "assign_id", "next_id_trigger"),
 ];
 
-/// What depends on a renamed object, grants on it among that, is as before, and works.
+/// Objects that depend on a renamed member, and grants on it, are kept and work.
 #[test]
 fn renamed_objects_keep_their_dependents_and_grants() {
     let server = Server::start(&[("fsync", "off")]);

@@ -1,5 +1,6 @@
-//! Random values, most of them at the edges, through every function that the extension installs: the right answer by
-//! the specification, or one of the SQLSTATEs that the reference names for it; and never a crash.
+//! Calls every function that the extension installs with random values, mostly at the edges. Each call must return the
+//! result that the specification requires, or fail with one of the SQLSTATEs that the reference lists; the server must
+//! never crash.
 
 use fastrand::Rng;
 use instagram_id_live::spec::*;
@@ -9,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Instant;
 
-/// How many calls of each function.
+/// The number of calls of each function.
 fn calls() -> usize {
     length(20_000, 1_000_000)
 }
@@ -21,15 +22,15 @@ fn list(count: usize, f: impl Fn(usize) -> String) -> String {
     (0..count).map(f).collect::<Vec<_>>().join(", ")
 }
 
-/// A function in the database that makes a call, `a0`, `a1`, ... in it, for each row of arguments, and returns the
-/// bigint or the SQLSTATE that came of it.
+/// A temporary function that runs a call with arguments `a0`, `a1`, ... for each row of arguments, and returns the
+/// bigint or the SQLSTATE of each.
 struct Attempt {
     call: String,
     types: &'static [&'static str],
 }
 
 impl Attempt {
-    /// Makes it, for this session.
+    /// Creates the function for this session.
     fn new(client: &mut Client, call: &str, types: &'static [&'static str]) -> Attempt {
         let of = |f: &dyn Fn(usize, &str) -> String| list(types.len(), |n| f(n, types[n]));
         let helper = format!(
@@ -58,7 +59,7 @@ impl Attempt {
         Attempt { call: call.to_owned(), types }
     }
 
-    /// What it changes in the catalogs is rolled back.
+    /// Rolls back all changes to the catalogs.
     fn run(&self, client: &mut Client, rows: &[&Arguments]) -> Vec<Result<Datum, String>> {
         let columns = columns(rows, self.types.len());
         let arguments = list(self.types.len(), |n| format!("${}::{}[]", n + 1, self.types[n]));
@@ -75,7 +76,7 @@ impl Attempt {
     }
 }
 
-/// How often what has come of a function's calls, and since when.
+/// The outcomes of a function's calls, and the time they took.
 struct Tally {
     counts: BTreeMap<String, usize>,
     began: Instant,
@@ -90,7 +91,7 @@ impl Tally {
         *self.counts.entry(outcome.to_owned()).or_default() += 1;
     }
 
-    /// Shows it. A function that never answers, or that never refuses where it can, has not been tested.
+    /// Prints the outcomes. A function that never succeeds, or that never fails although it can, has not been tested.
     fn show(&self, function: &str, calls: usize, can_fail: bool) {
         let counts: Vec<String> = self.counts.iter().map(|(outcome, n)| format!("{n} {outcome}")).collect();
         let shown = format!("{function}: {} in {:.1?}", counts.join(", "), self.began.elapsed());
@@ -102,7 +103,7 @@ impl Tally {
     }
 }
 
-/// What a session and its server must have survived.
+/// The server and its backend, to check that neither has crashed.
 struct Watch {
     server: Server,
     pid: i32,
@@ -110,7 +111,7 @@ struct Watch {
 
 impl Watch {
     fn start() -> (Watch, Client) {
-        // Of the log, what tells of a crash is wanted.
+        // Of the log messages only those about a crash are needed.
         let server = Server::start(&[("fsync", "off"), ("log_min_messages", "log")]);
         let mut client = server.connect();
         let pid = one(&mut client, "SELECT pg_backend_pid()");
@@ -121,7 +122,7 @@ impl Watch {
 
     fn check(self, client: &mut Client) {
         assert_eq!(one::<i32>(client, "SELECT pg_backend_pid()"), self.pid);
-        drop(self.server); // which looks for a crash in its log
+        drop(self.server); // checks the log for a crash
     }
 }
 
@@ -135,7 +136,7 @@ fn edge_or_any(rng: &mut Rng, edges: &[i64], range: Range<i64>) -> i64 {
     if rng.bool() { one_of(rng, edges) } else { rng.i64(range) }
 }
 
-/// A number of any size, those near a power of two and near zero as likely as all others.
+/// A number of any magnitude; numbers near a power of two and near zero are as likely as all others.
 fn any_i64(rng: &mut Rng) -> i64 {
     let step = rng.i64(-2..=2);
     match rng.u8(..4) {
@@ -153,7 +154,7 @@ fn id_at_an_edge(rng: &mut Rng) -> i64 {
     ms << 23 | shard << 10 | seq
 }
 
-/// Mostly a number from 0 to `most`, often at the edges of that, sometimes anything.
+/// Mostly a number from 0 to `most`, often at the edges of this range, sometimes any number.
 fn up_to(most: i32, rng: &mut Rng) -> i32 {
     match rng.u8(..8) {
         0 => one_of(rng, &[i32::MIN, i32::MAX, -1, most + 1, most + 2, 1 << 16, 1 << 13, 1 << 10]),
@@ -163,7 +164,7 @@ fn up_to(most: i32, rng: &mut Rng) -> i32 {
     }
 }
 
-/// Any timestamptz: infinities, BC, the far future.
+/// Any timestamptz, including infinities, BC and the far future.
 fn any_time(rng: &mut Rng) -> i64 {
     match rng.u8(..4) {
         0 => one_of(rng, &[INFINITY, MINUS_INFINITY]),
@@ -172,12 +173,12 @@ fn any_time(rng: &mut Rng) -> i64 {
     }
 }
 
-/// A time that lies so far from another, or the last one before or after.
+/// `time` plus `offset`, limited to the finite timestamps.
 fn finite(time: i64, offset: i64) -> i64 {
     time.saturating_add(offset).clamp(FIRST_TIME, LAST_TIME)
 }
 
-/// An epoch, often one in use.
+/// An epoch, often one that is used elsewhere.
 fn any_epoch(rng: &mut Rng) -> i64 {
     let last_with_a_whole_field = LAST_TIME - FIELD_MS * 1000;
     match rng.u8(..4) {
@@ -188,7 +189,7 @@ fn any_epoch(rng: &mut Rng) -> i64 {
     }
 }
 
-/// A time in an epoch's field, often at an edge of it; sometimes anywhere.
+/// A time within the range of an epoch's time field, often at an edge; sometimes any time.
 fn time_near(epoch: i64, rng: &mut Rng) -> i64 {
     let ms = match rng.u8(..8) {
         0 => return any_time(rng),
@@ -199,7 +200,7 @@ fn time_near(epoch: i64, rng: &mut Rng) -> i64 {
     finite(epoch, ms * 1000 + us)
 }
 
-/// An argument of a pure function.
+/// The kind of an argument of a pure function.
 #[derive(Clone, Copy)]
 enum Kind {
     Id,
@@ -221,7 +222,7 @@ impl Kind {
     }
 }
 
-/// Arguments that have to do with each other: times near the epoch, ids near the times.
+/// Related arguments: times near the epoch, ids near the times.
 fn arguments(kinds: &[Kind], rng: &mut Rng) -> Arguments {
     let has_epoch = kinds.iter().any(|kind| matches!(kind, Kind::Epoch));
     let epoch = if has_epoch { any_epoch(rng) } else { ORIGINAL_EPOCH };
@@ -258,18 +259,18 @@ fn arguments(kinds: &[Kind], rng: &mut Rng) -> Arguments {
 
 type Answer = Result<Vec<Datum>, Faults>;
 
-/// A function whose every answer is known beforehand.
+/// A function whose result can be computed beforehand.
 struct Pure {
     name: &'static str,
     kinds: &'static [Kind],
-    /// Of a row: its columns, where there are several.
+    /// The columns of a function that returns a row with several.
     columns: &'static [&'static str],
     can_fail: bool,
-    /// Given the arguments; of those without an epoch, with the original's as the last.
+    /// The expected answer for these arguments; a call without an epoch gets the original epoch as its last argument.
     answer: fn(&[Option<i64>]) -> Answer,
 }
 
-/// What a STRICT function makes of its arguments.
+/// The answer of a STRICT function: NULL if an argument is NULL.
 fn strict<const N: usize>(
     arguments: &[Option<i64>],
     columns: usize,
@@ -367,7 +368,7 @@ impl Pure {
         (self.answer)(&given)
     }
 
-    /// Has the server compute many answers in one plain statement, as a query over a table does.
+    /// Computes many answers in one plain statement, as a query over a table does.
     fn answers(&self, client: &mut Client, rows: &[&Arguments]) -> Result<Vec<Vec<Datum>>, postgres::Error> {
         let call = format!("{}({})", self.name, list(self.kinds.len(), |n| format!("a{n}")));
         let selected = match self.columns {
@@ -420,9 +421,9 @@ impl Pure {
     }
 }
 
-/// Every pure function, by the specification in numbers that cannot overflow.
+/// Compares every pure function with the specification, which uses numbers that cannot overflow.
 #[test]
-fn pure_functions_give_the_right_answer_or_the_right_error() {
+fn pure_functions_match_the_specification() {
     let (watch, mut client) = Watch::start();
     let mut rng = random("pure functions");
     for pure in PURE {
@@ -431,10 +432,10 @@ fn pure_functions_give_the_right_answer_or_the_right_error() {
     watch.check(&mut client);
 }
 
-/// Round trips over all 64 bits are exact, for any epoch with a whole field; ids sort as their fields do: as bigint where
-/// neither is negative, and as the unsigned numbers that they are in any case. Compared in the server.
+/// Round trips over all 64 bits are exact for every epoch with a complete field. Ids sort as their fields do: as bigint
+/// if neither is negative, and always as unsigned numbers. The server compares them.
 #[test]
-fn round_trips_are_exact_and_ids_sort_as_their_fields() {
+fn round_trips_are_exact_and_ids_sort_by_their_fields() {
     let (watch, mut client) = Watch::start();
     let mut rng = random("round trips");
     let query = "WITH pairs AS MATERIALIZED (
@@ -472,18 +473,18 @@ fn round_trips_are_exact_and_ids_sort_as_their_fields() {
 
 // --- short codes, explanations, ids of the past ---------------------------------------------------------------------
 
-/// Those below.
+/// Functions that other tests in this file or elsewhere cover.
 const OTHERS: &[&str] = &[
     "id_to_shortcode(bigint)",
     "shortcode_to_id(text)",
     "id_explain(bigint,timestamptz)",
     "backfill_id(timestamptz,integer)",
     "backfill_id(timestamptz,integer,timestamptz)",
-    // A trigger, of no arguments: tests/regress/sql/citus.sql.
+    // A trigger function without arguments, tested in tests/regress/sql/citus.sql.
     "next_id_trigger()",
 ];
 
-/// A short code, or something like one.
+/// A short code or a similar text.
 fn any_code(rng: &mut Rng) -> String {
     let code = id_to_shortcode(any_i64(rng));
     match rng.u8(..8) {
@@ -500,7 +501,7 @@ fn any_code(rng: &mut Rng) -> String {
 }
 
 #[test]
-fn short_codes_are_the_right_ones() {
+fn short_codes_match_the_specification() {
     let (watch, mut client) = Watch::start();
     let mut rng = random("short codes");
     let mut tally = Tally::new();
@@ -542,7 +543,7 @@ fn short_codes_are_the_right_ones() {
 }
 
 #[test]
-fn explanations_are_right() {
+fn explanations_match_the_specification() {
     let (watch, mut client) = Watch::start();
     let mut rng = random("explanations");
     let mut tally = Tally::new();
@@ -562,14 +563,14 @@ fn explanations_are_right() {
         let epoch_of = |row: &Arguments| if let Datum::Int(at) = row[1] { at } else { ORIGINAL_EPOCH };
         let is_good = |row: &&Arguments| match row[0] {
             Datum::Int(id) => id_time(id, epoch_of(row)).is_ok(),
-            _ => true, // about nothing there is nothing to say
+            _ => true, // NULL in, NULL out
         };
         let (good, bad): (Vec<_>, Vec<_>) = rows.iter().partition(is_good);
         for (outcome, row) in attempt.run(&mut client, &bad).iter().zip(&bad) {
             assert_eq!(*outcome, Err(NO_SUCH_TIME.into()), "{row:?}");
             tally.note(NO_SUCH_TIME);
         }
-        // How a time is written is the server's business.
+        // The server formats the times.
         let query = format!(
             "SELECT (SELECT array_agg(field || '=' || value ORDER BY place) FROM id_explain(id, e)
                          WITH ORDINALITY AS x(field, value, place) WHERE field NOT IN ('age', 'schema')),
@@ -605,10 +606,10 @@ fn explanations_are_right() {
     watch.check(&mut client);
 }
 
-/// Rows to be imported: a time, a shard and an epoch each.
+/// Rows to import: a time, a shard and an epoch each.
 type Imported = Vec<[Option<i64>; 3]>;
 
-/// Rows of a few shards, each with an epoch of its own, at a few milliseconds that follow each other; or anything.
+/// Rows of a few shards, each with its own epoch, in a few consecutive milliseconds; or any rows.
 fn imported(rng: &mut Rng, has_epoch: bool) -> Imported {
     let is_small = rng.u8(..4) > 0;
     let shards: Vec<i64> = (0..rng.usize(1..4)).map(|_| rng.i64(0..8192)).collect();
@@ -644,10 +645,9 @@ fn imported(rng: &mut Rng, has_epoch: bool) -> Imported {
     rows
 }
 
-/// Either all ids of a window are right, or there is no way to such ids: by the specification, which knows no
-/// way to make them.
+/// Either all ids of a window are right, or the specification agrees that such ids do not exist.
 #[test]
-fn ids_of_the_past_are_right_or_impossible() {
+fn backfilled_ids_match_the_specification() {
     let (watch, mut client) = Watch::start();
     let mut rng = random("ids of the past");
     for has_epoch in [false, true] {
@@ -666,7 +666,7 @@ fn ids_of_the_past_are_right_or_impossible() {
                 if has_epoch { ", e" } else { "" }
             );
             if sorts {
-                // NULLs come last.
+                // NULLs sort last.
                 rows.sort_by_key(|row| (row[0].is_none(), row[0]));
             }
             let faults = backfill_faults(&rows);
@@ -706,34 +706,34 @@ fn ids_of_the_past_are_right_or_impossible() {
     watch.check(&mut client);
 }
 
-// --- the functions that make something ----------------------------------------------------------------------------
+// --- functions that generate ids or change something --------------------------------------------------------------
 
-/// An argument of a call, and the SQLSTATEs of what is wrong with it by itself.
+/// An argument of a call, and the SQLSTATEs that the argument alone can cause.
 type Argument = (Datum, Faults);
 
-/// A function that makes something.
+/// A function that generates ids or changes something.
 struct Maker {
     signature: &'static str,
-    /// Whether it looks through the catalogs, or changes them; then everyday fewer calls must do.
+    /// Whether it searches or changes the catalogs; such functions get fewer calls in everyday runs.
     is_slow: bool,
-    /// What follows SELECT in a call.
+    /// The call, without SELECT.
     call: &'static str,
     types: &'static [&'static str],
-    /// Arguments for a call: without faults the call gives an answer, and otherwise one of their errors.
+    /// Arguments for a call: if none has faults, the call succeeds; otherwise it fails with one of their SQLSTATEs.
     row: fn(&World, &mut Rng) -> Vec<Argument>,
-    /// What may also be wrong with arguments that are good by themselves, after what earlier calls of a batch have made.
+    /// Further SQLSTATEs that are allowed for valid arguments, because of earlier calls of the batch.
     also: &'static [&'static str],
-    /// Checks an answer.
+    /// Checks a result.
     check: fn(&mut World, &[Datum], i64),
 }
 
-/// What the calls so far have come to.
+/// The state after the calls so far.
 struct World {
-    /// The OIDs of what calls name.
+    /// The OIDs of the objects that calls name.
     oids: BTreeMap<&'static str, i64>,
     /// The last value, `ms << 10 | seq`, of each sequence.
     last: BTreeMap<i64, i64>,
-    /// When the present batch began and ended by the server's clock.
+    /// When the current batch began and ended by the server's clock.
     began: i64,
     ended: i64,
 }
@@ -744,7 +744,7 @@ const VALUE_MAX: i64 = (1 << 50) - 1;
 const MISSING: &str = "42P01";
 const NULL: &str = "22004";
 
-/// The page with the table of SQLSTATEs.
+/// The page that contains the table of SQLSTATEs.
 const REFERENCE: &str = include_str!("../../../docs/reference.md");
 
 const OBJECTS: &str = "
@@ -768,7 +768,8 @@ const OBJECTS: &str = "
                  FROM pg_inherits WHERE inhparent = 'taken'::regclass);
     END $$";
 
-/// Names and OIDs, with what is wrong with them as what an argument stands for. The first is chosen half of the time.
+/// Names and OIDs, with the SQLSTATEs that each group causes for its kind of argument. The first group is chosen half
+/// of the time.
 type Named = [(&'static [&'static str], &'static [&'static str])];
 
 const UNFIT: &[&str] = &["55000"];
@@ -783,7 +784,7 @@ const SEQUENCES: &Named = &[
     (&["0", "4294967295", "3999999999"], NO_RELATION),
 ];
 
-/// To be closed: where one is to start does not matter to that, nor that it has come to its end.
+/// Sequences to close, which works with any START value and with an exhausted sequence.
 const CLOSABLE: &Named = &[
     (&["handed_over", "ended", "late"], &[]),
     (&["narrow", "round"], UNFIT),
@@ -791,11 +792,11 @@ const CLOSABLE: &Named = &[
     (&["0", "3999999999"], NO_RELATION),
 ];
 
-/// Tables with a column `id` to adopt.
+/// Tables with a column `id` to adopt, and relations that are refused.
 const TABLES: &Named =
     &[(&["t"], &[]), (&["own", "t_pkey", "v"], &["42703"]), (&["0", "4294967295"], NO_RELATION)];
 
-/// In place of a shard's function to adopt.
+/// Functions to adopt as a shard's function.
 const FUNCTIONS: &Named = &[
     (&["insta7.next_id()"], &[]),
     (&["next_id(integer)"], &["55000", OUT_OF_RANGE]),
@@ -811,7 +812,7 @@ const PARTITIONED: &Named = &[
     (&["0", "4294967295"], NO_RELATION),
 ];
 
-/// What the setting instagram_id.shard makes of a text: PostgreSQL's whole numbers.
+/// Values of instagram_id.shard, which PostgreSQL parses as an integer.
 const SETTINGS: &Named = &[
     (&["5", "6", " 5 ", "+6", "0x5", "06", "5.4", "5e0"], &[]),
     (&["-1"], UNFIT),
@@ -842,7 +843,7 @@ fn or_null(datum: Datum, rng: &mut Rng) -> Datum {
     if rng.u8(..20) == 0 { Datum::Null } else { datum }
 }
 
-/// Sometimes NULL instead, which is wrong.
+/// Sometimes NULL instead, which is an error.
 fn not_null((datum, faults): Argument, rng: &mut Rng) -> Argument {
     match or_null(datum, rng) {
         Datum::Null => (Datum::Null, vec![NULL]),
@@ -859,7 +860,7 @@ fn each(known: &Named) -> Vec<(&'static str, &'static [&'static str])> {
     known.iter().flat_map(|(names, faults)| names.iter().map(|name| (*name, *faults))).collect()
 }
 
-/// The same by its OID.
+/// Same as `named`, by OID.
 fn object(world: &World, known: &Named, rng: &mut Rng) -> Argument {
     match named(known, rng) {
         (Datum::Text(name), faults) => (Datum::Int(world.oids[&*name]), faults),
@@ -867,14 +868,14 @@ fn object(world: &World, known: &Named, rng: &mut Rng) -> Argument {
     }
 }
 
-/// A number that has to be 0 to `most`.
+/// A number, valid from 0 to `most`.
 fn number(most: i32, rng: &mut Rng) -> Argument {
     let n = up_to(most, rng);
     let faults = if (0..=most).contains(&n) { vec![] } else { vec![OUT_OF_RANGE] };
     not_null((Datum::Int(n.into()), faults), rng)
 }
 
-/// One in `good` is a shard that is there.
+/// An existing shard in one of `good` cases.
 fn shard(good: u8, rng: &mut Rng) -> Argument {
     if rng.u8(..good) == 0 {
         return (Datum::Int(one_of(rng, &[5, 6])), vec![]);
@@ -890,7 +891,7 @@ fn boolean(rng: &mut Rng) -> Argument {
     not_null((Datum::Int(rng.bool().into()), vec![]), rng)
 }
 
-/// The epoch that ids count from: NULL stands for the original's.
+/// The epoch that ids count from; NULL stands for the original epoch.
 fn epoch_or_null(rng: &mut Rng) -> Argument {
     match rng.u8(..8) {
         0 => (Datum::Int(one_of(rng, &[INFINITY, MINUS_INFINITY])), vec![NO_SUCH_TIME]),
@@ -903,7 +904,7 @@ fn epoch_or_null(rng: &mut Rng) -> Argument {
     }
 }
 
-/// Text that is no number.
+/// Text that is not a number.
 fn any_text(rng: &mut Rng) -> String {
     let chars =
         ['a', 'Z', '0', ' ', '\'', '"', '\\', '$', ';', '.', '%', '\n', 'é', '漢', '😀', '\u{1}', '\u{feff}'];
@@ -912,7 +913,7 @@ fn any_text(rng: &mut Rng) -> String {
     format!("z{rest}")
 }
 
-/// The name of a schema, NULL for the shard's own.
+/// The name of a schema; NULL stands for the shard's default schema.
 fn any_schema(rng: &mut Rng) -> Datum {
     match rng.u8(..8) {
         0 => Datum::Text(any_text(rng)),
@@ -922,8 +923,8 @@ fn any_schema(rng: &mut Rng) -> Datum {
     }
 }
 
-/// A sequence that only next_id with an epoch of its own takes from, and an epoch that may be too late or too early for it;
-/// or the original's epoch with any sequence.
+/// A sequence that only next_id with an explicit epoch uses, and an epoch that may be too late or too early for it; or
+/// the original epoch with any sequence.
 fn sequence_and_epoch(world: &World, rng: &mut Rng) -> [Argument; 2] {
     if rng.bool() {
         let epoch = epoch_for_now(world, rng);
@@ -934,7 +935,7 @@ fn sequence_and_epoch(world: &World, rng: &mut Rng) -> [Argument; 2] {
     [object(world, SEQUENCES, rng), (Datum::Int(epoch), faults)]
 }
 
-/// An epoch by which it is not now that ids begin or end.
+/// An epoch whose range of ids neither begins nor ends near the current time.
 fn epoch_for_now(world: &World, rng: &mut Rng) -> i64 {
     loop {
         let epoch = if rng.bool() { time_near(ORIGINAL_EPOCH, rng) } else { any_epoch(rng) };
@@ -947,7 +948,7 @@ fn epoch_for_now(world: &World, rng: &mut Rng) -> i64 {
 }
 
 impl World {
-    /// Checks an id of a shard, which only takes its sequence forward.
+    /// Checks an id of a shard, whose sequence only increases.
     fn check_id(&mut self, sequence: i64, shard: i64, id: i64) {
         let (ms, of_shard, seq) = fields(id);
         assert!(id >= 0 && of_shard == shard.into(), "{id} of shard {shard}");
@@ -964,7 +965,7 @@ impl World {
         self.oids[&*format!("insta{}.table_id_seq", int_of(shard))]
     }
 
-    /// The same from a sequence that is named, by an epoch: the rule, once more.
+    /// Same for an id from a named sequence and with an epoch, by the rule for the next value.
     fn check_id_from(&mut self, sequence: &Datum, shard: i64, epoch: i64, id: i64) {
         let sequence = int_of(sequence);
         let last = self.last.get(&sequence).copied();
@@ -984,7 +985,7 @@ fn int_of(datum: &Datum) -> i64 {
 
 fn not_checked(_: &mut World, _: &[Datum], _: i64) {}
 
-/// What an epoch that is too late, too early, or that a sequence has been taken to the end by, may come to.
+/// Allowed SQLSTATEs for an epoch that is too late or too early, or by which a sequence was exhausted.
 const EPOCHS: &[&str] = &[NO_SUCH_TIME, "2200H"];
 
 const MAKERS: &[Maker] = &[
@@ -996,7 +997,7 @@ const MAKERS: &[Maker] = &[
         row: |_, rng| {
             let (setting, faults) = one_of(rng, &each(SETTINGS));
             vec![match rng.u8(..8) {
-                // NULL takes the setting back.
+                // NULL resets the setting.
                 0 => (Datum::Null, UNFIT.to_vec()),
                 1 => (Datum::Text(any_text(rng)), vec![OUT_OF_RANGE]),
                 _ => (Datum::Text(setting.into()), faults.to_vec()),
@@ -1046,7 +1047,7 @@ const MAKERS: &[Maker] = &[
         call: "_name_sequence_taker(a0, a1, a2)::int",
         types: &["regclass", "integer", "integer"],
         row: |world, rng| {
-            // No copy has been closed for an attempt like this.
+            // No earlier call has closed the copy for this attempt.
             let attempt = not_null((Datum::Int(rng.i64(1 << 29..1 << 30)), vec![]), rng);
             vec![object(world, CLOSABLE, rng), number(0x3fff_fffd, rng), attempt]
         },
@@ -1060,7 +1061,7 @@ const MAKERS: &[Maker] = &[
         types: &["regclass", "timestamptz"],
         row: |world, rng| sequence_and_epoch(world, rng).to_vec(),
         also: EPOCHS,
-        // Without Citus there is one node, 0.
+        // Without Citus there is one node, in group 0.
         check: |world, row, id| world.check_id_from(&row[0], 0, int_of(&row[1]), id),
     },
     Maker {
@@ -1084,7 +1085,7 @@ const MAKERS: &[Maker] = &[
     Maker {
         signature: "next_ids(integer,integer)",
         is_slow: false,
-        // Any number may be asked for; it is made as it is fetched.
+        // The count is not limited; ids are generated as they are fetched.
         call: "(SELECT next_ids(a0, a1) LIMIT 1)",
         types: &["integer", "integer"],
         row: |_, rng| {
@@ -1095,7 +1096,7 @@ const MAKERS: &[Maker] = &[
         also: &[],
         check: |world, row, id| {
             world.check_id_of_shard(&row[0], id);
-            // One visit takes what is asked for, up to the end of the millisecond, whether it is fetched or not.
+            // One call reserves the requested ids, up to the end of the millisecond, whether they are fetched or not.
             let sequence = world.sequence_of(&row[0]);
             let last = world.last.get_mut(&sequence).expect("its last value");
             *last += int_of(&row[1]).min(1024 - (*last & 1023)) - 1;
@@ -1109,7 +1110,7 @@ const MAKERS: &[Maker] = &[
         row: |_, rng| {
             let shard = shard(2, rng);
             let id = match shard.0 {
-                // Shard 6 goes wherever it is told to, shard 5 stays near the clock.
+                // Shard 6 is advanced to any value; shard 5 stays near the clock.
                 Datum::Int(5) => {
                     let (ms, shard) = (rng.i64(0..400_000_000_000), one_of(rng, &[5, 5, 5, 4]));
                     ms << 23 | shard << 10 | rng.i64(0..1024)
@@ -1131,7 +1132,7 @@ const MAKERS: &[Maker] = &[
         check: |world, row, id| {
             let value_of = |(ms, _, seq): (i128, i128, i128)| (ms << 10 | seq) as i64;
             let (after, asked) = (value_of(fields(id)), value_of(fields(int_of(&row[1]))));
-            // Where it has been reset it is at 1.
+            // After a reset the value is 1.
             let sequence = world.sequence_of(&row[0]);
             let last = world.last.entry(sequence).or_insert(1);
             assert_eq!(
@@ -1157,7 +1158,7 @@ const MAKERS: &[Maker] = &[
             };
             let epoch = match rng.u8(..4) {
                 0 => one_of(rng, &[INFINITY, MINUS_INFINITY, ORIGINAL_EPOCH]),
-                // Most of these do not work, which takes no time.
+                // Most of these are refused, which takes no time.
                 1 | 2 => epoch_for_now(world, rng),
                 _ => ORIGINAL_EPOCH,
             };
@@ -1167,7 +1168,7 @@ const MAKERS: &[Maker] = &[
             let shard = if rng.bool() { number(8191, rng) } else { (Datum::Int(rng.i64(0..12)), vec![]) };
             vec![shard, (schema, name_faults), (Datum::Int(epoch), epoch_faults), boolean(rng)]
         },
-        // The shard is there, with another schema or epoch; or the schema is, of another shard.
+        // The shard exists with another schema or epoch; or the schema exists with another shard.
         also: &["42710", "42P06", "42723"],
         check: not_checked,
     },
@@ -1193,7 +1194,7 @@ const MAKERS: &[Maker] = &[
                 _ => vec![(shard, faults)],
             }
         },
-        // It is no shard any more.
+        // It is no longer a shard.
         also: NO_RELATION,
         check: not_checked,
     },
@@ -1203,7 +1204,7 @@ const MAKERS: &[Maker] = &[
         call: "count(*) FROM adopt_shard(a0, a1, a2, a3, a4, a5)",
         types: &["integer", "text", "regprocedure", "regclass", "timestamptz", "boolean"],
         row: |world, rng| {
-            // By these it is not shard 7 in its schema.
+            // With these arguments it is not shard 7 in its schema.
             let other = || vec![OUT_OF_RANGE, "3F000", "42710", "42883", "55000"];
             let schema = match any_schema(rng) {
                 Datum::Text(name) if name != "insta7" && rng.bool() => (Datum::Text(name), other()),
@@ -1250,7 +1251,7 @@ const MAKERS: &[Maker] = &[
             let dry_run = Datum::Int((rng.u8(..50) > 0).into());
             vec![shard(2, rng), object(world, TABLES, rng), column, not_null((dry_run, vec![]), rng)]
         },
-        // It has ids for a default already.
+        // It already has ids as a default.
         also: UNFIT,
         check: not_checked,
     },
@@ -1261,7 +1262,7 @@ const MAKERS: &[Maker] = &[
         types: &["integer"],
         row: |_, rng| vec![shard(2, rng)],
         also: &[],
-        // Shard 5 has a table, which wants one once in a batch.
+        // Shard 5 has one table to convert, once in a batch.
         check: |_, row, made| {
             assert!((0..=i64::from(row[0] == Datum::Int(5))).contains(&made), "{row:?}: {made}")
         },
@@ -1278,7 +1279,7 @@ const MAKERS: &[Maker] = &[
                 0 => (Datum::Text(any_text(rng)), vec![OUT_OF_RANGE]),
                 _ => named(periods, rng),
             };
-            // Few, for each makes a table.
+            // A small number, since each creates a table.
             let ahead = match rng.u8(..8) {
                 0 => (one_of(rng, &[-1, i32::MIN, 10_001, i32::MAX]), vec![OUT_OF_RANGE]),
                 _ => (rng.i32(0..4), vec![]),
@@ -1287,7 +1288,7 @@ const MAKERS: &[Maker] = &[
             let epoch = epoch_or_null(rng);
             let from = match rng.u8(..8) {
                 0 => one_of(rng, &[INFINITY, MINUS_INFINITY, LAST_TIME]),
-                // Before the epoch; from that of another one on there would be thousands of days.
+                // Before the epoch; an offset from another epoch would mean thousands of days.
                 1 if epoch.0 == Datum::Null => ORIGINAL_EPOCH - 1,
                 _ => world.began - rng.i64(-2 * DAY..3 * DAY),
             };
@@ -1296,9 +1297,9 @@ const MAKERS: &[Maker] = &[
             let from = if rng.bool() { (Datum::Null, vec![]) } else { (Datum::Int(from), faults) };
             vec![object(world, PARTITIONED, rng), every, ahead, from, epoch]
         },
-        // Something else has the name: where partitions were detached, and those of two epochs.
+        // The name is taken: by a detached partition, or by a partition of another epoch.
         also: &["42P07"],
-        // From two days ago to those ahead, and parts of periods beside other partitions.
+        // From two days ago to the days ahead, and parts of periods next to other partitions.
         check: |_, row, made| assert!((0..=20).contains(&made), "{made} made by {row:?}"),
     },
     Maker {
@@ -1317,7 +1318,7 @@ const MAKERS: &[Maker] = &[
             let before = not_null((Datum::Int(before.0), before.1), rng);
             vec![object(world, PARTITIONED, rng), before, epoch_or_null(rng), boolean(rng)]
         },
-        // By an earlier epoch than theirs all ids look older than they are.
+        // Counted from an epoch earlier than theirs, all ids look older than they are.
         also: UNFIT,
         check: not_checked,
     },
@@ -1336,7 +1337,7 @@ const MAKERS: &[Maker] = &[
         is_slow: false,
         call: "count(_shard_reason(a0, a1::oid::regnamespace))",
         types: &["integer", "bigint"],
-        // None of these schemas is a shard's.
+        // None of these schemas belongs to a shard.
         row: |_, rng| {
             let schema = Datum::Int(one_of(rng, &[0, 11, 2200, 4_294_967_295]));
             vec![(number(8191, rng).0, vec![]), (schema, vec![])]
@@ -1355,7 +1356,7 @@ const MAKERS: &[Maker] = &[
     },
 ];
 
-/// Functions of which no call fails.
+/// Functions whose calls never fail.
 const NEVER_FAIL: [&str; 3] =
     ["instagram_id_version()", "_shard_reason(integer,regnamespace)", "_shard_states()"];
 
@@ -1408,10 +1409,10 @@ impl Maker {
     }
 }
 
-/// Bad arguments do no harm: each gives an error that the reference names for what is wrong with it, and between them the
-/// good ones go on growing, from shards, from a sequence, and by epochs of any kind.
+/// Bad arguments do no harm: each call fails with an error that the reference lists for its arguments. Between them
+/// valid calls continue to generate increasing ids, from shards, from a sequence and by any epoch.
 #[test]
-fn functions_that_make_something_survive_bad_arguments() {
+fn bad_arguments_cause_documented_errors() {
     let (watch, mut client) = Watch::start();
     for shard in [7, 8] {
         client.batch_execute(&original_of_shard(shard)).unwrap();
@@ -1431,7 +1432,7 @@ fn functions_that_make_something_survive_bad_arguments() {
     let first: i64 = one(&mut client, "SELECT next_id(5)");
     for maker in MAKERS {
         maker.check(&mut client, &mut world, &mut rng);
-        // Shard 6 may have been taken anywhere.
+        // Earlier calls may have advanced shard 6 to any value.
         let reset = "SELECT setval('insta6.table_id_seq', 1), setval('wild', 1)";
         client.batch_execute(reset).unwrap();
         world.last.retain(|sequence, _| ![wild, shard_6].contains(sequence));
@@ -1442,7 +1443,7 @@ fn functions_that_make_something_survive_bad_arguments() {
     watch.check(&mut client);
 }
 
-/// A function that is added to the extension is missing here until it is tested.
+/// A function that is added to the extension must be tested here.
 #[test]
 fn every_function_of_the_extension_is_tested() {
     let (watch, mut client) = Watch::start();

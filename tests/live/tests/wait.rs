@@ -1,4 +1,4 @@
-//! The wait at a millisecond's end: it sleeps, for a tick at most, holds no lock, and lets a cancel through.
+//! The wait at the end of a millisecond: it sleeps until the next millisecond, holds no lock, and can be cancelled.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -6,7 +6,7 @@ use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// generate_series in the target list streams; in FROM its rows would all be made first.
+/// generate_series in the target list returns its rows one by one; in FROM they would all be materialized first.
 const FOREVER: &str = "SELECT count(next_id(5)) FROM (SELECT generate_series(1, 1000000000)) AS many";
 
 fn server() -> Server {
@@ -15,7 +15,7 @@ fn server() -> Server {
     server
 }
 
-/// A session is frozen in its wait, for as long as another one takes to read the page and to generate ids.
+/// A session is stopped while it waits, until another one has read the page and generated ids.
 #[test]
 fn waiting_session_holds_no_lock_on_the_page() {
     let server = server();
@@ -33,7 +33,7 @@ fn waiting_session_holds_no_lock_on_the_page() {
             waits
         });
         let (done, is_done) = mpsc::channel();
-        // A wait for a page lock hears no cancel, so the look at it has a thread of its own.
+        // A wait for a page lock cannot be cancelled, so the other session has its own thread.
         let server = &server;
         let other = scope.spawn(move || {
             let mut client = server.connect();
@@ -51,7 +51,7 @@ fn waiting_session_holds_no_lock_on_the_page() {
 }
 
 /// Each call finds its millisecond used up, and the sequence an hour ahead of the clock. It gets the next millisecond,
-/// for which it sleeps, and not for longer than a tick: `pg_sleep(0.001)`, in turns with the calls, takes what a tick
+/// for which it sleeps, and no longer than a millisecond: as long as `pg_sleep(0.001)`, alternating with the calls,
 /// takes on this machine.
 #[test]
 fn used_up_millisecond_costs_a_sleep_of_one_tick() {
@@ -93,10 +93,10 @@ fn used_up_millisecond_costs_a_sleep_of_one_tick() {
     assert!(crossing < 2.0 * tick, "a call takes {crossing} s, a tick {tick} s");
 }
 
-/// One expression whose every second part waits a tick, and between whose parts PostgreSQL itself looks for no
-/// interrupt: a cancel ends it before its last part, 20 seconds later.
+/// In one expression every second part waits for a millisecond, and PostgreSQL itself does not check for interrupts
+/// between the parts: a cancel ends it before its last part, which would be 20 seconds later.
 #[test]
-fn each_wait_lets_a_cancel_through() {
+fn every_wait_can_be_cancelled() {
     let server = server();
     let mut client = server.connect();
     one::<i64>(&mut client, "SELECT next_id(5)");
@@ -119,7 +119,7 @@ fn each_wait_lets_a_cancel_through() {
     assert!(reached(&mut other) < set_to(19_000), "it went on to the end");
 }
 
-/// Ids within a millisecond that is open cost no wait, however far ahead of the clock it lies.
+/// Ids within an open millisecond need no wait, however far it is ahead of the clock.
 #[test]
 fn open_millisecond_costs_no_wait() {
     let server = server();
@@ -135,10 +135,10 @@ fn open_millisecond_costs_no_wait() {
     assert!(sleeps < 100, "{sleeps} sleeps");
 }
 
-/// By the server's clock and not by the ids' own time fields, which cannot show more than the limit: sessions that
-/// wait for the same tick do not each open a millisecond after it.
+/// Measured by the server's clock and not by the ids' time fields, which cannot exceed the limit: sessions that wait
+/// for the same millisecond do not each open another one after it.
 #[test]
-fn four_sessions_are_together_no_faster_than_the_limit() {
+fn four_sessions_together_stay_within_the_limit() {
     let server = server();
     let barrier = Barrier::new(4);
     let started = Instant::now();
@@ -161,7 +161,7 @@ fn is_waiting(client: &mut Client, pid: i32) -> bool {
     one::<Option<bool>>(client, &query) == Some(true)
 }
 
-/// Starts a session that makes ids at the limit, has `end_it` end it, and returns the SQLSTATE it got.
+/// Starts a session that generates ids at the limit, runs `end_it` to end it, and returns the SQLSTATE it received.
 fn end_while_waiting(server: &Server, settings: &str, end_it: &str) -> String {
     let mut client = server.connect();
     client.batch_execute(settings).unwrap();
@@ -169,8 +169,8 @@ fn end_while_waiting(server: &Server, settings: &str, end_it: &str) -> String {
     thread::scope(|scope| {
         let maker = scope.spawn(move || {
             let error = client.batch_execute(FOREVER).unwrap_err();
-            // Where the server's last words and its hanging up arrive together the client reports but the latter;
-            // the log has the words.
+            // If the server's last message and the end of the connection arrive together, the client reports only the
+            // latter; the log contains the message.
             let state = if error.is_closed() { "57P01" } else { error.code().map_or("", |code| code.code()) };
             (state.to_owned(), client)
         });
@@ -186,10 +186,10 @@ fn end_while_waiting(server: &Server, settings: &str, end_it: &str) -> String {
             assert!(Instant::now() < deadline, "locks are left behind");
         }
         if state != "57P01" {
-            one::<i64>(&mut client, "SELECT next_id(5)"); // the session works on
+            one::<i64>(&mut client, "SELECT next_id(5)"); // the session still works
         }
         one::<i64>(&mut other, "SELECT next_id(5)");
-        // Nobody keeps the sequence pinned or locked: it can be dropped and made again.
+        // No session keeps the sequence pinned or locked: it can be dropped and created again.
         other
             .batch_execute("SET lock_timeout = '5s'; DROP SCHEMA insta5 CASCADE; SELECT create_shard(5)")
             .unwrap();
@@ -198,7 +198,7 @@ fn end_while_waiting(server: &Server, settings: &str, end_it: &str) -> String {
 }
 
 #[test]
-fn a_wait_ends_on_timeout_cancel_and_termination() {
+fn wait_ends_on_timeout_cancel_and_termination() {
     let server = server();
     assert_eq!(end_while_waiting(&server, "SET statement_timeout = '2s'", ""), "57014");
     assert_eq!(end_while_waiting(&server, "", "SELECT pg_cancel_backend(PID)"), "57014");

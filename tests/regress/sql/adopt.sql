@@ -1,4 +1,4 @@
--- Taking over what makes ids already, and giving it back.
+-- Adopting schemas and tables that generate ids already, and reverting that.
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 \getenv tests PG_ABS_SRCDIR
@@ -11,7 +11,7 @@ CREATE ROLE regress_id_app;
 CREATE ROLE regress_id_owner;
 CREATE ROLE regress_id_other;
 
--- A schema after the published design, that its owner, no superuser, takes over.
+-- A schema like the published design. Its owner, who is no superuser, adopts it.
 CREATE SCHEMA insta500 AUTHORIZATION regress_id_owner;
 GRANT USAGE ON SCHEMA insta500 TO regress_id_app;
 SET ROLE regress_id_owner;
@@ -44,10 +44,10 @@ CREATE VIEW pg_temp.state AS
     FROM pg_proc AS p JOIN LATERAL (SELECT lanname FROM pg_language WHERE oid = p.prolang) AS l ON true WHERE proname = 'next_id' AND pronamespace = 'insta500'::regnamespace;
 CREATE TEMP TABLE before AS SELECT * FROM pg_temp.state;
 
--- Until then it is no shard, and says so.
+-- Before adoption it is not a shard, and the error says so.
 SELECT * FROM raises('SELECT next_id(500)');
 SELECT * FROM raises('SELECT create_shard(500, if_not_exists => true)');
--- A dry run tells all and does nothing.
+-- A dry run returns everything and changes nothing.
 SELECT max(id) AS newest FROM (SELECT id FROM insta500.photos UNION ALL SELECT id FROM insta500.likes) AS all_ids \gset
 SELECT last_value AS counter FROM insta500.table_id_seq \gset
 SELECT shard, schema, function, sequence, epoch, newest_id = :newest AS newest, starts_above > newest_id AS above FROM adopt_shard(500, dry_run => true);
@@ -55,7 +55,7 @@ SELECT regexp_replace(script, '\d+/\d+', '(here)') AS script FROM adopt_shard(50
 SELECT * FROM state EXCEPT SELECT * FROM before;
 SELECT last_value = :counter AS untouched FROM insta500.table_id_seq;
 SELECT count(*) FROM pg_proc WHERE pronamespace = 'insta500'::regnamespace;
--- The numbers can be left out or named, but not named otherwise.
+-- The arguments may be omitted or given, but must agree with the function.
 SELECT shard FROM adopt_shard(NULL, 'insta500', dry_run => true);
 SELECT shard FROM adopt_shard(500, NULL, 'insta500.next_id()', 'insta500.table_id_seq', '2011-08-24 21:07:01.721+00', true);
 SELECT * FROM raises('SELECT adopt_shard(501, ''insta500'')');
@@ -64,12 +64,12 @@ SELECT * FROM raises('SELECT adopt_shard(500, sequence => ''insta500.photos'')')
 SELECT * FROM raises('SELECT adopt_shard(NULL)');
 SELECT * FROM raises('SELECT adopt_shard(502)');
 SELECT * FROM raises('SELECT adopt_shard(500, dry_run => NULL)');
--- Somebody else cannot.
+-- Other roles cannot adopt it.
 RESET ROLE;
 SET ROLE regress_id_other;
 SELECT * FROM raises('SELECT adopt_shard(500)');
 RESET ROLE;
--- A rollback brings everything back, the sequence's state, too.
+-- A rollback restores everything, including the sequence.
 SET ROLE regress_id_owner;
 BEGIN;
 SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(500);
@@ -78,7 +78,7 @@ ROLLBACK;
 SELECT * FROM state EXCEPT SELECT * FROM before;
 SELECT last_value = :counter AS untouched FROM insta500.table_id_seq;
 
--- The switch: same object, owner, grants and comment; ids above all old ones, counting on.
+-- Adoption keeps the function's OID, owner, grants and comment. New ids are above all old ones, and the counter continues.
 SELECT shard, schema, function, sequence, epoch, newest_id = :newest AS newest, starts_above > newest_id AS above FROM adopt_shard(500);
 SELECT oid, proowner, proacl, obj_description, pg_get_function_arguments FROM state EXCEPT SELECT oid, proowner, proacl, obj_description, pg_get_function_arguments FROM before;
 SELECT lanname FROM state;
@@ -95,7 +95,7 @@ SET ROLE regress_id_owner;
 SELECT * FROM raises('SELECT adopt_shard(500)');
 SELECT count(*) - count(DISTINCT id) AS duplicates FROM insta500.photos;
 
--- The way back, and there again.
+-- Revert it, and adopt again.
 SELECT max(id) AS newest FROM insta500.photos \gset
 SELECT unadopt_shard(500);
 SELECT * FROM state EXCEPT SELECT * FROM before;
@@ -104,8 +104,8 @@ SELECT count(*) FROM pg_proc WHERE pronamespace = 'insta500'::regnamespace;
 SELECT * FROM raises('SELECT unadopt_shard(500)');
 SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(500);
 INSERT INTO insta500.photos (title) VALUES ('new again') RETURNING id > :newest AS above;
--- Not when something has come to depend on what adoption made, not while it is ahead of the clock, not what was
--- never adopted.
+-- Reverting fails if an object depends on what adoption created, if the shard is ahead of the clock, and if it was not
+-- adopted.
 CREATE VIEW insta500.dated AS SELECT insta500.id_time(id) FROM insta500.photos;
 SELECT * FROM raises('SELECT unadopt_shard(500)');
 SELECT lanname FROM state;
@@ -142,7 +142,7 @@ SELECT unadopt_shard(504);
 \sf "Shard ""7"""."Id Generator"()
 INSERT INTO "Shard ""7"""."T" (n) VALUES (0) RETURNING id > :newest AS above;
 SELECT count(*) FROM pg_proc WHERE pronamespace = '"Shard ""7"""'::regnamespace;
--- What the body does not say plainly is asked for.
+-- Values that the body does not contain literally must be given as arguments.
 CREATE FUNCTION "Shard ""7""".vague() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     our_epoch bigint := (SELECT setting::bigint FROM pg_settings WHERE name = 'app.epoch');
@@ -160,7 +160,7 @@ SELECT * FROM raises($$SELECT adopt_shard(505, NULL, '"Shard ""7""".vague()', '"
 CREATE SEQUENCE "Shard ""7""".free;
 SELECT shard, function, sequence, epoch, starts_above FROM adopt_shard(505, NULL, '"Shard ""7""".vague()', '"Shard ""7""".free', '2020-01-01 00:00+00', true);
 SELECT * FROM raises($$SELECT adopt_shard(504, 'Shard "7"')$$);
--- A name without a schema is certain where only one sequence has it.
+-- An unqualified sequence name is accepted only if exactly one sequence has that name.
 CREATE FUNCTION "Shard ""7""".unqualified() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE id bigint;
 BEGIN
@@ -174,7 +174,7 @@ SELECT sequence FROM adopt_shard(506, function => '"Shard ""7""".unqualified()',
 CREATE SEQUENCE "Shard ""7""".only_one;
 SELECT * FROM raises($$SELECT adopt_shard(506, function => '"Shard ""7""".unqualified()', dry_run => true)$$);
 
--- What is not the original.
+-- Functions that are not like the published one.
 CREATE SCHEMA insta507;
 SELECT * FROM raises('SELECT adopt_shard(507)');
 CREATE FUNCTION insta507.wide() RETURNS bigint LANGUAGE plpgsql AS $$
@@ -188,7 +188,7 @@ SELECT * FROM raises('SELECT adopt_shard(507, function => ''abs(int)'')');
 CREATE FUNCTION insta507.with_argument(n int) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN n; END';
 SELECT * FROM raises('SELECT adopt_shard(507, function => ''insta507.with_argument(int)'')');
 SELECT * FROM raises('SELECT adopt_shard(507, function => 1::regprocedure)');
--- Names that adoption needs and that are taken: nothing is half done.
+-- Names that adoption needs are in use: the error leaves nothing half done.
 CREATE SCHEMA insta508;
 CREATE SEQUENCE insta508.table_id_seq;
 CREATE FUNCTION insta508.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
@@ -199,14 +199,14 @@ CREATE FUNCTION insta508.id_time(id bigint) RETURNS timestamptz LANGUAGE sql RET
 SELECT * FROM raises('SELECT adopt_shard(508)');
 SELECT lanname FROM pg_proc JOIN pg_language AS l ON l.oid = prolang WHERE pg_proc.oid = 'insta508.next_id()'::regprocedure;
 DROP FUNCTION insta508.id_time(bigint);
--- A key that is far ahead of the clock would take all ids there; one that is a little ahead does.
+-- A key far ahead of the clock is refused, as all later ids would start there; one slightly ahead is accepted.
 CREATE TABLE insta508.t (id bigint PRIMARY KEY DEFAULT insta508.next_id());
 INSERT INTO insta508.t VALUES (make_id('2045-01-01 00:00+00', 508, 0, '2020-01-01 00:00+00'));
 SELECT * FROM raises('SELECT adopt_shard(508)');
 UPDATE insta508.t SET id = make_id(now() + interval '5 s', 508, 1000, '2020-01-01 00:00+00') RETURNING id AS ahead \gset
 SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(508);
 INSERT INTO insta508.t DEFAULT VALUES RETURNING id > :ahead AS above;
--- Keys below all ids, a partitioned table, and a column that holds no ids.
+-- Negative keys, a partitioned table, and a column that does not hold ids.
 CREATE SCHEMA insta511;
 CREATE SEQUENCE insta511.table_id_seq;
 CREATE FUNCTION insta511.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
@@ -225,13 +225,13 @@ CREATE TABLE insta511.parts (id bigint DEFAULT insta511.next_id(), day date) PAR
 CREATE TABLE insta511.part (id bigint, day date);
 ALTER TABLE insta511.parts ATTACH PARTITION insta511.part DEFAULT;
 INSERT INTO insta511.parts VALUES (make_id(now() + interval '5 s', 511, 1000, '2020-01-01 00:00+00')) RETURNING id AS ahead \gset
--- Not where the shard is already, whatever its schema.
+-- A shard that exists already in another schema is an error.
 SELECT create_shard(511, 'elsewhere');
 SELECT * FROM raises('SELECT adopt_shard(511)');
 SET client_min_messages = warning;
 DROP SCHEMA elsewhere CASCADE;
 RESET client_min_messages;
--- Other schemas in front of the path lead nothing astray.
+-- Other schemas that come first in search_path have no effect.
 CREATE SCHEMA hostile;
 CREATE TABLE hostile.pg_proc (oid oid);
 CREATE TABLE hostile.pg_depend (oid oid);
@@ -244,7 +244,7 @@ RESET search_path;
 SET client_min_messages = warning;
 DROP SCHEMA hostile CASCADE;
 RESET client_min_messages;
--- Rows that are hidden from the table's owner are not overlooked.
+-- If row-level security hides rows from the table's owner, adoption is refused.
 CREATE SCHEMA insta512;
 CREATE SEQUENCE insta512.table_id_seq;
 CREATE DOMAIN insta512.big AS bigint;
@@ -263,7 +263,7 @@ ALTER TABLE insta512.hidden OWNER TO regress_id_owner;
 ALTER TABLE insta512.hidden ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 SELECT * FROM raises('SELECT adopt_shard(512)');
 ALTER TABLE insta512.hidden NO FORCE ROW LEVEL SECURITY;
--- What the owner has attached to a table runs with the owner's rights, and cannot take the caller's back.
+-- Code that the owner attached to a table runs with the owner's privileges and cannot restore the caller's.
 CREATE FUNCTION insta512.trap() RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     PERFORM set_config('regress.run_by', current_user, false);
@@ -276,16 +276,16 @@ BEGIN
 END $$;
 CREATE INDEX ON insta512.hidden (id) WHERE insta512.trap();
 SELECT set_config('regress.run_by', '', false), set_config('regress.refused', '', false);
--- A body that is only moved is not checked: its names mean something where it runs.
+-- The body of the function is moved without a check, as its names may be valid only with its own settings.
 BEGIN;
 SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(512);
 SELECT current_setting('regress.run_by') AS run_by, current_setting('regress.refused') AS refused;
--- What only looks like a pair of old and new stays as it is.
+-- unadopt_shard() ignores other functions with names like a replaced function and its original.
 CREATE FUNCTION insta512.bystander() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
 CREATE FUNCTION insta512.original_bystander() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 2; END';
 SELECT unadopt_shard(512), insta512.bystander();
 ROLLBACK;
--- A superuser who adopts runs nothing of the owner's with his own rights: what is made is the owner's.
+-- When a superuser adopts, no code of the owner runs as the superuser, and the owner owns the new functions.
 CREATE SCHEMA insta509 AUTHORIZATION regress_id_owner;
 SET ROLE regress_id_owner;
 CREATE SEQUENCE insta509.table_id_seq;
@@ -298,12 +298,12 @@ ALTER VIEW insta509.v ALTER id SET DEFAULT insta509.next_id();
 RESET ROLE;
 SELECT newest_id, starts_above IS NOT NULL AS adopted FROM adopt_shard(509);
 SELECT DISTINCT proowner::regrole FROM pg_proc WHERE pronamespace = 'insta509'::regnamespace;
--- Nor does somebody else with the owner's.
+-- Other roles cannot run unadopt_shard() on it.
 SET ROLE regress_id_other;
 SELECT * FROM raises('SELECT unadopt_shard(509)');
 RESET ROLE;
 
--- A serial and an identity: new keys above all old ones, which stay as they are.
+-- A serial and an identity column: new keys are above all old ones, which stay unchanged.
 SELECT create_shard(510);
 CREATE TABLE serials (id bigserial PRIMARY KEY, n int);
 CREATE TABLE identities (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n int);
@@ -316,22 +316,22 @@ SELECT * FROM adopt_table(510, 'serials');
 SELECT * FROM adopt_table(510, 'identities', 'id');
 INSERT INTO serials (n) VALUES (7) RETURNING id_shard(id);
 INSERT INTO identities (n) VALUES (7) RETURNING id_shard(id);
--- Old keys are of the first instant of the epoch, as ids would be read: that tells them apart.
+-- Read as ids, old keys have a time at the start of the epoch, which distinguishes them.
 SELECT n, id_time(id) > '2011-09-01 00:00+00' AS is_id FROM serials ORDER BY id;
 SELECT id < id_floor('2011-09-01 00:00+00') AS is_old, count(*) FROM identities GROUP BY 1 ORDER BY 1;
--- The way back, as it was shown.
+-- The way back, as returned by adopt_table().
 ALTER TABLE public.serials ALTER id SET DEFAULT nextval('public.serials_id_seq'::regclass);
 INSERT INTO serials (n) VALUES (8) RETURNING id;
 ALTER TABLE public.identities ALTER id DROP DEFAULT, ALTER id ADD GENERATED ALWAYS AS IDENTITY (START WITH 6);
 INSERT INTO identities (n) VALUES (8) RETURNING id;
 CREATE TABLE by_default (id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY);
 SELECT way_back FROM adopt_table(510, 'by_default', dry_run => true);
--- Keys below all ids.
+-- Negative keys.
 CREATE TABLE negatives (id bigserial PRIMARY KEY);
 INSERT INTO negatives VALUES (-1);
 SELECT newest_key FROM adopt_table(510, 'negatives');
 INSERT INTO negatives DEFAULT VALUES RETURNING id_shard(id), id_time(id) - clock_timestamp() < interval '2 s' AS near;
--- Keys that are ids of some other generator already; the clock may yet be set back behind them.
+-- Keys that are ids of another generator already; the clock might still be set back behind them.
 CREATE TABLE recent (id bigserial PRIMARY KEY);
 INSERT INTO recent VALUES (make_id(now() - interval '1 hour', 8191, 1023)) RETURNING id AS recent_id \gset
 SELECT create_shard(513);

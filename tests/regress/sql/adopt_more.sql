@@ -1,4 +1,4 @@
--- Adoption: privileges, functions that are replaced afterwards, several functions, and what the newest id says.
+-- Adoption: privileges, functions that are replaced afterwards, several functions, and checks against the newest id.
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 \getenv tests PG_ABS_SRCDIR
@@ -11,7 +11,7 @@ CREATE ROLE regress_id_app;
 CREATE ROLE "regress_id app";
 CREATE ROLE regress_id_group;
 CREATE ROLE regress_id_owner;
--- original(schema, shard, name, sequence): a function after the published design; again as a migration would.
+-- original(schema, shard, name, sequence): a function like the published one; it can be called again like a migration.
 CREATE FUNCTION pg_temp.original(schema text, shard text, name text DEFAULT 'next_id', sequence text DEFAULT 'table_id_seq', epoch text DEFAULT '1577836800000')
 RETURNS void LANGUAGE plpgsql AS $f$
 BEGIN
@@ -27,7 +27,7 @@ END $body$$q$, schema, name, sequence, shard, epoch);
 END $f$;
 SET client_min_messages = warning;
 
--- A role that could insert can insert afterwards, or the adoption says what it lacks.
+-- A role that could insert before adoption can insert afterwards, or adoption names the missing privileges.
 DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); END $$;
 CREATE TABLE insta520.photos (id bigint PRIMARY KEY DEFAULT insta520.next_id(), title text);
 REVOKE EXECUTE ON FUNCTION insta520.next_id() FROM PUBLIC;
@@ -37,7 +37,7 @@ GRANT USAGE ON SCHEMA insta520 TO PUBLIC;
 GRANT USAGE ON SEQUENCE insta520.table_id_seq TO PUBLIC;
 GRANT INSERT ON insta520.photos TO PUBLIC;
 GRANT SELECT ON insta520.photos TO PUBLIC;
--- As default privileges leave it that take EXECUTE from PUBLIC.
+-- Default privileges can have this effect: EXECUTE is revoked from PUBLIC.
 BEGIN;
 REVOKE EXECUTE ON FUNCTION shard_next_id(integer, regclass, timestamptz) FROM PUBLIC;
 SET LOCAL ROLE regress_id_app;
@@ -52,7 +52,7 @@ INSERT INTO insta520.photos (title) VALUES ('new') RETURNING id_shard(id);
 SET LOCAL ROLE "regress_id app";
 INSERT INTO insta520.photos (title) VALUES ('new') RETURNING id_shard(id);
 ROLLBACK;
--- Where PUBLIC has it the users of the sequence count; where that is PUBLIC, too, PUBLIC.
+-- If PUBLIC may execute next_id(), the roles with USAGE on the sequence need EXECUTE; if PUBLIC has that too, PUBLIC does.
 BEGIN;
 REVOKE EXECUTE ON FUNCTION shard_next_id(integer, regclass, timestamptz) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION insta520.next_id() TO PUBLIC;
@@ -63,7 +63,7 @@ GRANT USAGE ON SEQUENCE insta520.table_id_seq TO regress_id_app;
 SELECT hint FROM raises('SELECT adopt_shard(520)');
 GRANT pg_write_all_data TO "regress_id app";
 SELECT hint FROM raises('SELECT adopt_shard(520)');
--- SECURITY DEFINER: the owner alone, who may lack other privileges.
+-- SECURITY DEFINER: only the owner needs it, and the owner may lack other privileges.
 ALTER FUNCTION insta520.next_id() SECURITY DEFINER;
 SELECT shard FROM adopt_shard(520);
 SET LOCAL ROLE "regress_id app";
@@ -78,7 +78,7 @@ GRANT CREATE ON SCHEMA insta520 TO regress_id_owner;
 REVOKE EXECUTE ON FUNCTION shard_next_id(integer, regclass, timestamptz) FROM PUBLIC;
 SELECT message, detail, hint FROM raises('SELECT adopt_shard(520)');
 ROLLBACK;
--- A default needs no USAGE on the extension's schema; the owner, who makes functions that name it, does.
+-- A default needs no USAGE on the extension's schema; the owner needs it to create functions that refer to it.
 BEGIN;
 CREATE SCHEMA hidden_ids;
 ALTER EXTENSION instagram_id SET SCHEMA hidden_ids;
@@ -91,7 +91,7 @@ SELECT shard FROM hidden_ids.adopt_shard(520);
 SET LOCAL ROLE "regress_id app";
 INSERT INTO insta520.photos (title) VALUES ('new') RETURNING id IS NOT NULL AS inserted;
 ROLLBACK;
--- The same for a table: its writers, those of its partitions, and those of a view.
+-- The same for a table: the roles with INSERT on it, on its partitions, and on a view of it.
 SELECT create_shard(521);
 CREATE TABLE insta521.t (id bigserial, n int) PARTITION BY RANGE (n);
 CREATE TABLE insta521.part PARTITION OF insta521.t FOR VALUES FROM (0) TO (10);
@@ -116,7 +116,7 @@ INSERT INTO insta521.v (n) VALUES (2);
 RESET ROLE;
 SELECT n, id_shard(id) FROM insta521.t ORDER BY n;
 
--- A migration that runs again brings the original back.
+-- A migration that runs again restores the original function.
 SELECT shard FROM adopt_shard(520);
 SELECT reason FROM id_shards WHERE shard = 520;
 SELECT advance_shard(520, make_id(clock_timestamp() + interval '1 minute', 520, 0, '2020-01-01')) > 0 AS advanced;
@@ -124,14 +124,14 @@ INSERT INTO insta520.photos (title) VALUES ('ours') RETURNING id AS ours \gset
 DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); PERFORM setval('insta520.table_id_seq', 1, false); END $$;
 INSERT INTO insta520.photos (title) VALUES ('theirs') RETURNING id < :ours AS below;
 SELECT reason FROM id_shards WHERE shard = 520;
--- It can be taken over again, above all ids so far.
+-- The function can be adopted again, above all ids so far.
 SELECT function, newest_id = :ours AS newest, starts_above > :ours AS above FROM adopt_shard(520);
 INSERT INTO insta520.photos (title) VALUES ('ours again') RETURNING id > :ours AS above;
 SELECT reason FROM id_shards WHERE shard = 520;
 SELECT * FROM raises('SELECT adopt_shard(520)');
 SELECT * FROM raises('SELECT adopt_shard(520, function => ''insta520.next_id()'')');
 SELECT proname FROM pg_proc WHERE pronamespace = 'insta520'::regnamespace ORDER BY 1;
--- Or given back for good. What has come instead stays as it is.
+-- Or adoption can be reverted. The function that replaced it stays unchanged.
 DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); PERFORM setval('insta520.table_id_seq', 1, false); END $$;
 COMMENT ON FUNCTION insta520.next_id() IS 'as the migration made it';
 BEGIN;
@@ -140,7 +140,7 @@ SELECT proname FROM pg_proc WHERE pronamespace = 'insta520'::regnamespace ORDER 
 SELECT count(*) FROM id_shards WHERE shard = 520;
 SELECT shard FROM adopt_shard(520);
 ROLLBACK;
--- Also where the kept original is lost, and where the function was dropped.
+-- Also if the kept original is missing, and if the function was dropped.
 BEGIN;
 DROP FUNCTION insta520.original_next_id();
 SELECT unadopt_shard(520);
@@ -152,13 +152,13 @@ DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); END $$;
 SELECT shard FROM adopt_shard(520);
 SELECT reason FROM id_shards WHERE shard = 520;
 ROLLBACK;
--- A body that is not the original's.
+-- A body that is not like the original.
 BEGIN;
 CREATE OR REPLACE FUNCTION insta520.next_id() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
 SELECT reason FROM id_shards WHERE shard = 520;
 SELECT state, message, detail FROM raises('SELECT adopt_shard(520, function => ''insta520.next_id()'')');
 ROLLBACK;
--- Ids that the shard's own next_id() has generated beside a function of another name count, too.
+-- Ids that the shard's own next_id() generated beside an adopted function of another name are also taken into account.
 BEGIN;
 DO $$ BEGIN PERFORM pg_temp.original('insta527', '527', 'photo_id'); END $$;
 SELECT function FROM adopt_shard(527);
@@ -167,7 +167,7 @@ INSERT INTO insta527.t VALUES (make_id(clock_timestamp() + interval '1 hour', 52
 DO $$ BEGIN PERFORM pg_temp.original('insta527', '527', 'photo_id'); END $$;
 SELECT reason FROM id_shards WHERE shard = 527;
 SELECT function, newest_id = :ours AS newest, starts_above > :ours AS above FROM adopt_shard(527);
--- One that was closed for a move is not opened.
+-- A sequence that was closed for a move stays closed.
 DO $$ BEGIN
     PERFORM pg_temp.original('insta527', '527', 'photo_id');
     EXECUTE (SELECT format('ALTER SEQUENCE insta527.table_id_seq MAXVALUE %s', last_value) FROM insta527.table_id_seq);
@@ -176,7 +176,7 @@ SELECT state, message, regexp_replace(detail, '\d{12,}', 'N') AS detail FROM rai
 DO $$ BEGIN PERFORM setval('insta527.table_id_seq', 1, false); END $$;
 SELECT state, message, regexp_replace(detail, '\d{12,}', 'N') AS detail FROM raises('SELECT adopt_shard(527)');
 ROLLBACK;
--- What another role puts beside it is not the shard's, and does not block its owner.
+-- A function that another role creates beside it is not the shard's, and does not block the owner.
 BEGIN;
 GRANT USAGE, CREATE ON SCHEMA insta520 TO regress_id_owner;
 SET LOCAL ROLE regress_id_owner;
@@ -198,14 +198,14 @@ DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); END $$;
 SELECT unadopt_shard(520);
 SELECT 'insta520.a()'::regprocedure AS still_there;
 ROLLBACK;
--- Of another shard or epoch, or on another sequence.
+-- The original of another shard or epoch, or on another sequence.
 BEGIN;
 DO $$ BEGIN PERFORM pg_temp.original('insta520', '520', epoch => '1577836800001'); END $$;
 SELECT * FROM raises('SELECT adopt_shard(520)');
 DO $$ BEGIN PERFORM pg_temp.original('insta520', '520', sequence => 'second'); END $$;
 SELECT state, message, detail FROM raises('SELECT adopt_shard(520)');
 ROLLBACK;
--- Functions that are lost.
+-- Missing functions.
 DROP FUNCTION insta521.id_time(bigint), insta521.epoch();
 SELECT reason FROM id_shards WHERE shard = 521;
 SELECT create_shard(521, if_not_exists => true);
@@ -214,13 +214,13 @@ SET ROLE regress_id_app;
 SELECT shard, reason FROM id_shards WHERE shard IN (520, 521) ORDER BY shard;
 RESET ROLE;
 
--- A shard, that is: nothing to take over.
+-- A schema that is a shard already cannot be adopted.
 SELECT * FROM raises('SELECT adopt_shard(521)');
 DO $$ BEGIN PERFORM pg_temp.original('insta522', '521'); END $$;
 SELECT * FROM raises('SELECT adopt_shard(521, ''insta522'')') \gx
 ALTER SEQUENCE insta522.table_id_seq AS bigint INCREMENT 1 NO MAXVALUE NO CYCLE;
 SELECT id_shard(next_id(521, 'insta522.table_id_seq', '2020-01-01 00:00:00+00')), id_time(next_id(521, 'insta522.table_id_seq', '2020-01-01 00:00:00+00'), '2020-01-01') - clock_timestamp() < '1 s' AS now;
--- What cannot be taken over, without being named.
+-- Functions that cannot be adopted, without naming one.
 CREATE SCHEMA insta523;
 CREATE SEQUENCE insta523.table_id_seq;
 CREATE FUNCTION insta523.helper() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
@@ -253,7 +253,7 @@ DROP FUNCTION insta524.by_name(int);
 CREATE FUNCTION public.parsed() RETURNS bigint LANGUAGE sql RETURN nextval('insta524.table_id_seq');
 SELECT message, detail FROM raises('SELECT adopt_shard(524)');
 DROP FUNCTION public.parsed();
--- Those of a role that cannot use the sequence do not count, nor others that only look.
+-- Functions of roles that cannot use the sequence do not count, nor functions that only read it.
 CREATE SCHEMA regress_id_owner AUTHORIZATION regress_id_owner;
 SET ROLE regress_id_owner;
 CREATE FUNCTION regress_id_owner.useless() RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''insta524.table_id_seq'') + nextval(''a..b'')';
@@ -263,7 +263,7 @@ CREATE FUNCTION insta524.elsewhere() RETURNS bigint LANGUAGE sql AS 'SELECT next
 RESET check_function_bodies;
 SELECT shard FROM adopt_shard(524);
 
--- Several functions of one shard, each with its own sequence, by turns.
+-- Several functions of one shard, each with its own sequence, adopted one after the other.
 DO $$ BEGIN
     PERFORM pg_temp.original('insta525', '525', 'photos_next_id', 'photos_id_seq');
     PERFORM pg_temp.original('insta525', '525', 'likes_next_id', 'likes_id_seq');
@@ -278,7 +278,7 @@ SELECT function, sequence, newest_id = (SELECT max(id) FROM insta525.likes) AS n
 INSERT INTO insta525.likes (n) VALUES (6) RETURNING id_shard(id), id > (SELECT max(id) FROM insta525.likes) AS above, id_seq(id);
 SELECT * FROM raises('SELECT adopt_shard(525)');
 SELECT shard, sequence, reason FROM id_shards WHERE shard = 525;
--- One of them comes back.
+-- The original of one of them is restored.
 DO $$ BEGIN PERFORM pg_temp.original('insta525', '525', 'likes_next_id', 'likes_id_seq'); END $$;
 SELECT reason FROM id_shards WHERE shard = 525;
 SELECT function FROM adopt_shard(525);
@@ -289,7 +289,7 @@ DO $$ BEGIN PERFORM pg_temp.original('insta525', '525', 'likes_next_id', 'likes_
 SELECT function FROM adopt_shard(525);
 SELECT unadopt_shard(525);
 SELECT p.oid::regprocedure, lanname FROM pg_proc AS p JOIN pg_language AS l ON l.oid = prolang WHERE pronamespace = 'insta525'::regnamespace ORDER BY proname;
--- The one that is called next_id comes first, since that name is the shard's.
+-- The function called next_id must be adopted first, since the shard needs that name.
 DO $$ BEGIN PERFORM pg_temp.original('insta525', '525'); END $$;
 SELECT * FROM raises('SELECT adopt_shard(525, function => ''insta525.photos_next_id()'')');
 SELECT function FROM adopt_shard(525, function => 'insta525.next_id()');
@@ -298,7 +298,7 @@ SELECT function FROM adopt_shard(525);
 SELECT unadopt_shard(525);
 SELECT count(*) FROM pg_proc WHERE pronamespace = 'insta525'::regnamespace;
 
--- What only the caller says is compared with the newest id.
+-- Values that only the caller gives are compared with the newest id.
 DO $$ BEGIN PERFORM pg_temp.original('insta526', 'current_setting(''app.shard'')::int', epoch => 'current_setting(''app.epoch'')::bigint'); END $$;
 CREATE TABLE insta526.photos (id bigint PRIMARY KEY DEFAULT insta526.next_id());
 SET app.shard = 526;
@@ -313,7 +313,7 @@ SELECT state FROM raises('SELECT adopt_shard(526, epoch => ''2020-01-01 01:00'',
 SELECT state FROM raises('SELECT adopt_shard(526, epoch => ''2019-12-31 23:00'', dry_run => true)');
 SELECT state FROM raises('SELECT adopt_shard(526, epoch => ''2021-01-01'', dry_run => true)');
 SELECT shard, epoch FROM adopt_shard(526, epoch => '2020-01-01', dry_run => true);
--- What the body says is not: a table may have ids of other shards, and of years ago.
+-- Values in the body are not: a table may have ids of other shards, and ids that are years old.
 DELETE FROM insta526.photos;
 INSERT INTO insta526.photos VALUES (make_id('2022-01-01', 9, 0, '2020-01-01'));
 SELECT state FROM raises('SELECT adopt_shard(526, epoch => ''2020-01-01'', dry_run => true)');

@@ -1,4 +1,4 @@
--- Wherever an id can be made: each place's own rules, and nothing twice nor out of order in any of them.
+-- Ids generated in every place where an expression can stand: the rules of each place, no duplicates, and ids in order.
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 SET client_min_messages = warning;
@@ -16,14 +16,14 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
     GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
 END $$;
--- All ids of the shard that anything here has made come together in this table, in the order of n: a repeated one is an error.
+-- Collects all ids of the shard that this test generates, in the order of n. A duplicate is an error.
 CREATE TABLE made (n int GENERATED ALWAYS AS IDENTITY, place text, id bigint UNIQUE);
--- How many are new of a place, and whether they are of the shard and in order.
+-- The number of ids for each place, and whether they are of the shard and in order.
 CREATE VIEW summary AS
 SELECT place, count(*), bool_and(id_shard(id) = 5) AS of_shard, bool_and(id > previous) AS in_order
 FROM (SELECT *, lag(id) OVER (ORDER BY n) AS previous FROM made) AS steps GROUP BY place ORDER BY min(n);
 
--- Parallel plans. The source is large enough for them, and they cost nothing.
+-- Parallel plans. The source is large enough for them, and their cost is set to zero.
 CREATE TABLE source AS SELECT n FROM generate_series(1, 5000) AS n;
 ANALYZE source;
 CREATE FUNCTION plan_has(query text, what text) RETURNS bool LANGUAGE plpgsql AS $$
@@ -52,7 +52,7 @@ SELECT plan_has('SELECT count(*) FROM source WHERE n % 7 = 0', 'Gather') AS para
 INSERT INTO target (n) SELECT n FROM source WHERE n % 7 = 0;
 INSERT INTO made (place, id) SELECT 'INSERT ... SELECT', id FROM target;
 SELECT name AS force_parallel FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query') \gset
--- Who lies about it is refused in the workers, and in the leader while there are any; who does not is not made parallel.
+-- A function falsely marked PARALLEL SAFE fails in workers, and in the leader while there are any; others get no parallel plan.
 SET :force_parallel = on;
 SELECT * FROM raises('SELECT max(liar()) FROM source');
 SELECT * FROM raises('SELECT liar()');
@@ -62,7 +62,7 @@ INSERT INTO made (place, id) SELECT 'beside workers', next_id(5) FROM generate_s
 INSERT INTO made (place, id) SELECT 'beside workers', sql_liar();
 INSERT INTO made (place, id) SELECT 'beside workers', liar();
 RESET :force_parallel;
--- A leader that has no workers to lie beside makes them.
+-- Without workers the leader can call it.
 SET max_parallel_workers_per_gather = 0;
 INSERT INTO made (place, id) SELECT 'a liar alone', liar() FROM generate_series(1, 3);
 RESET max_parallel_workers_per_gather;
@@ -70,7 +70,7 @@ RESET parallel_setup_cost;
 RESET parallel_tuple_cost;
 RESET min_parallel_table_scan_size;
 
--- Where PostgreSQL wants what never changes: refused. What reads an id does not change, and is taken.
+-- PostgreSQL refuses volatile expressions here. Functions that decode an id are immutable, and are accepted.
 SELECT * FROM raises('CREATE TABLE g (n int, id bigint GENERATED ALWAYS AS (insta5.next_id()) STORED)');
 SELECT * FROM raises('CREATE INDEX ON source ((insta5.next_id()))');
 SELECT * FROM raises('CREATE INDEX ON source (n) WHERE insta5.next_id() > 0');
@@ -83,7 +83,7 @@ INSERT INTO g SELECT FROM generate_series(1, 3);
 SELECT count(*) FROM g WHERE at = id_time(id) AND own = at AND shard = 5 AND seq = id_seq(id);
 INSERT INTO made (place, id) SELECT 'beside generated columns', id FROM g;
 
--- Statistics it takes of anything, so ANALYZE makes an id for each row that it looks at.
+-- Statistics may use any expression, so ANALYZE generates an id for each row that it samples.
 CREATE VIEW seq_now AS SELECT last_value FROM insta5.table_id_seq;
 CREATE STATISTICS surprising ON (insta5.next_id() + n), n FROM source;
 SELECT last_value AS before FROM seq_now \gset
@@ -91,7 +91,7 @@ ANALYZE source;
 SELECT last_value > :before AS made_by_analyze FROM seq_now;
 DROP STATISTICS surprising;
 
--- CHECK takes what changes at its word: an id for each row looked at, whatever becomes of the row.
+-- CHECK may use volatile expressions: an id is generated for each row checked, even if the row is rejected.
 CREATE TABLE c (n int, CHECK (insta5.next_id() > n), id bigint DEFAULT insta5.next_id(), CHECK (id_shard(id) = 5));
 INSERT INTO c SELECT n FROM generate_series(1, 3) AS n;
 INSERT INTO made (place, id) SELECT 'CHECK', id FROM c;
@@ -102,7 +102,7 @@ CREATE TABLE d (id photo_id PRIMARY KEY, other photo_id NOT NULL);
 INSERT INTO d SELECT FROM generate_series(1, 3);
 INSERT INTO made (place, id) SELECT 'domain', unnest(ARRAY[id, other]) FROM d;
 SELECT * FROM raises('INSERT INTO d VALUES (1, 1)');
--- A composite's fields have no defaults of their own; a domain's is not taken there.
+-- A composite type's fields have no defaults, and the default of a domain is not used there.
 CREATE TYPE pair AS (id photo_id, n int);
 CREATE TABLE pairs (p pair DEFAULT ROW(insta5.next_id(), 1));
 INSERT INTO pairs DEFAULT VALUES;
@@ -110,7 +110,7 @@ INSERT INTO pairs (p.n) VALUES (2);
 INSERT INTO made (place, id) SELECT 'composite', (p).id FROM pairs WHERE (p).id IS NOT NULL;
 SELECT (p).n, (p).id IS NULL AS without FROM pairs ORDER BY 1;
 
--- A rule puts the expression itself in each place that names it: two places, two ids. A trigger has the row as it is.
+-- A rule inserts the expression in each place that refers to it: two places, two ids. A trigger sees the row with its id.
 CREATE TABLE r (id bigint PRIMARY KEY DEFAULT insta5.next_id(), n int);
 CREATE TABLE r_log (id bigint, n int);
 CREATE RULE also AS ON INSERT TO r DO ALSO INSERT INTO r_log VALUES (NEW.id, NEW.n);
@@ -128,8 +128,8 @@ INSERT INTO t (n) SELECT generate_series(1, 5);
 SELECT count(*) AS logged, count(*) FILTER (WHERE t_log.id = t.id) AS same FROM t JOIN t_log USING (n);
 INSERT INTO made (place, id) SELECT 'trigger', id FROM t;
 
--- Whose rights: the caller's, also through the shard's own function and through a trigger; with SECURITY DEFINER the owner's. A
--- view's owner lends his to the table, not to the functions, and a default is the writer's.
+-- Privileges: the caller's, also in the shard's own function and in a trigger; with SECURITY DEFINER the owner's. A view's
+-- owner is checked for the table only; functions and defaults need the privileges of the role that writes.
 CREATE FUNCTION definer() RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN insta5.next_id();
 CREATE FUNCTION definer_trigger() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'BEGIN NEW.id := insta5.next_id(); RETURN NEW; END';
 CREATE TABLE by_definer (id bigint PRIMARY KEY);
@@ -147,14 +147,14 @@ INSERT INTO made (place, id) SELECT 'SECURITY DEFINER', definer() FROM generate_
 RESET ROLE;
 INSERT INTO over_target (n) SELECT generate_series(1, 3);
 INSERT INTO made (place, id) SELECT 'view with a default', id FROM target ORDER BY id DESC LIMIT 1;
--- Rights that a function takes on and puts off again, within one statement.
+-- A SECURITY DEFINER function switches to another role and back within one statement.
 GRANT USAGE ON SEQUENCE insta5.table_id_seq TO regress_id_app;
 ALTER FUNCTION definer() OWNER TO regress_id_app;
 INSERT INTO made (place, id) SELECT 'two roles in turn', unnest(ARRAY[definer(), next_id(5)]) FROM generate_series(1, 3);
 REVOKE USAGE ON SEQUENCE insta5.table_id_seq FROM regress_id_app;
 SELECT * FROM raises('SELECT next_id(5), definer()');
 
--- Functions of every volatility that call it. The honest one is VOLATILE.
+-- Functions of every volatility that call next_id(). Only VOLATILE is correct.
 CREATE FUNCTION sql_volatile() RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT insta5.next_id()';
 CREATE FUNCTION sql_stable() RETURNS bigint LANGUAGE sql STABLE AS 'SELECT insta5.next_id()';
 CREATE FUNCTION sql_immutable() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT insta5.next_id()';
@@ -175,16 +175,16 @@ BEGIN
     DEALLOCATE made_once;
     of_executions := (SELECT count(DISTINCT u) FROM unnest(ids) AS u);
 END $$;
--- Of ten: an IMMUTABLE liar is asked once and its answer kept, for a prepared statement's life. The same id ten times is its doing.
+-- Ten calls of each: a falsely IMMUTABLE function is evaluated once for a prepared statement, and repeats that id as declared.
 SELECT call, in_statement, of_executions FROM unnest(ARRAY['next_id(5)', 'insta5.next_id()', 'sql_volatile()', 'pl_volatile()', 'sql_stable()', 'pl_stable()',
     'sql_immutable()', 'pl_immutable()']) AS call, distinct_of(call);
--- A STABLE one, too, where PostgreSQL asks it once for a scan.
+-- A falsely STABLE function is evaluated once for an index scan.
 CREATE INDEX ON target (id);
 SET enable_seqscan = off;
 SELECT plan_has('SELECT * FROM target WHERE id = pl_stable()', 'Index') AS asked_once;
 RESET enable_seqscan;
 
--- Shapes of queries: an id for each row that an expression is worked out for, no more.
+-- Forms of queries: one id for each evaluation of the expression, and no more.
 INSERT INTO made (place, id) WITH m AS MATERIALIZED (SELECT n, next_id(5) AS id FROM generate_series(1, 10) AS n) SELECT 'CTE', id FROM m ORDER BY n;
 WITH m AS (SELECT next_id(5) AS id FROM generate_series(1, 10)) SELECT count(*), count(DISTINCT a.id) AS distinct FROM m AS a JOIN m AS b USING (id);
 WITH m AS NOT MATERIALIZED (SELECT next_id(5) AS id) SELECT a.id = b.id AS same FROM m AS a, m AS b;
@@ -192,7 +192,7 @@ INSERT INTO made (place, id) SELECT 'LATERAL', id FROM generate_series(1, 10) AS
 SELECT count(DISTINCT id) AS once_for_all FROM generate_series(1, 10) AS n, LATERAL (SELECT next_id(5) AS id) AS l;
 SELECT count(DISTINCT id) AS once_as_a_subquery FROM (SELECT (SELECT next_id(5)) AS id FROM generate_series(1, 10)) AS s;
 INSERT INTO made (place, id) SELECT DISTINCT 'DISTINCT', next_id(5) FROM generate_series(1, 10) ORDER BY 2;
--- LIMIT and ORDER BY: worked out for the rows that come out, unless it is what they are sorted by.
+-- LIMIT and ORDER BY: evaluated only for the rows that are returned, unless it is a sort key.
 INSERT INTO made (place, id) SELECT 'LIMIT', next_id(5) FROM generate_series(1, 1000) LIMIT 5;
 INSERT INTO made (place, id) SELECT 'ORDER BY', next_id(5) FROM generate_series(1, 100) AS n ORDER BY -n LIMIT 5;
 INSERT INTO made (place, id) SELECT 'window', max(next_id(5)) OVER (ORDER BY n ROWS BETWEEN CURRENT ROW AND CURRENT ROW) FROM generate_series(1, 10) AS n;
@@ -208,7 +208,7 @@ INSERT INTO made (place, id) SELECT 'materialized view', id FROM mat ORDER BY n;
 CREATE TABLE as_select AS SELECT n, next_id(5) AS id FROM generate_series(1, 10) AS n;
 INSERT INTO made (place, id) SELECT 'CREATE TABLE AS', id FROM as_select ORDER BY n;
 
--- Ways to write. A default that is not needed makes no id; one of a row that is not inserted after all is left out.
+-- Statements that write. An unneeded default generates no id; the id of a row that is not inserted after all is skipped.
 CREATE TABLE w (id bigint PRIMARY KEY DEFAULT insta5.next_id(), n int UNIQUE, serial int GENERATED ALWAYS AS IDENTITY);
 WITH new AS (INSERT INTO w (n) SELECT generate_series(1, 5) RETURNING id) INSERT INTO made (place, id) SELECT 'RETURNING', id FROM new;
 SELECT last_value AS before FROM seq_now \gset
@@ -233,7 +233,7 @@ INSERT INTO made (place, id) SELECT 'ADD COLUMN', id FROM source ORDER BY n;
 INSERT INTO w (n) VALUES (DEFAULT), (31);
 SELECT count(*), count(DISTINCT id), count(*) FILTER (WHERE id_shard(id) = 5) AS of_shard FROM w;
 INSERT INTO made (place, id) SELECT 'ways to write', id FROM w WHERE id_shard(id) = 5 AND id > (SELECT max(id) FROM made) ORDER BY id;
--- A foreign key that sets a default gives each row an id of its own, which then points to nothing: an error, at once or at the end.
+-- ON DELETE SET DEFAULT gives each row an id of its own, which references no row: an error at once, or at commit if deferred.
 CREATE TABLE parent (id bigint PRIMARY KEY);
 CREATE TABLE child (n int, parent bigint DEFAULT insta5.next_id() REFERENCES parent ON DELETE SET DEFAULT DEFERRABLE);
 INSERT INTO parent VALUES (1);
@@ -272,7 +272,7 @@ INSERT INTO passing (n) SELECT generate_series(1, 3);
 INSERT INTO light (n) SELECT generate_series(1, 3);
 INSERT INTO made (place, id) SELECT 'temporary and unlogged', id FROM (SELECT id FROM passing UNION ALL SELECT id FROM light) AS ids;
 
--- Transactions. A read-only one takes none; a temporary sequence's it does, as with nextval.
+-- Transactions. In a read-only one ids can be generated only from a temporary sequence, as with nextval.
 CREATE TEMP SEQUENCE own;
 BEGIN READ ONLY;
 SELECT id_shard(next_id(6, 'own'));
@@ -285,7 +285,7 @@ SET TRANSACTION READ ONLY;
 SELECT * FROM raises('SELECT next_id(5)');
 SELECT state FROM raises('SET TRANSACTION READ WRITE');
 COMMIT;
--- What a snapshot sees does not matter: each id is new, in every isolation level, and the sequence's own row likewise.
+-- Snapshots do not matter: in every isolation level each id is new, and so is the sequence's row that is read.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT count(*) FROM made WHERE place = 'no such place';
 INSERT INTO made (place, id) SELECT 'REPEATABLE READ', next_id(5) FROM generate_series(1, 3);
@@ -301,7 +301,7 @@ COMMIT;
 BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE;
 SELECT state FROM raises('SELECT next_id(5)');
 ROLLBACK;
--- A procedure that commits as it goes, a DO block, a loop with an exception in each round, a hot one.
+-- A procedure that commits in a loop, a DO block, a tight loop, and a loop with an exception in each iteration.
 CREATE PROCEDURE goes_on() LANGUAGE plpgsql AS $$
 BEGIN
     FOR i IN 1..5 LOOP
@@ -338,7 +338,7 @@ BEGIN
     END LOOP;
     INSERT INTO made (place, id) VALUES ('loops', next_id(5));
 END $$;
--- A cursor makes its ids as it is read; one WITH HOLD all that are left when its transaction ends; one that scrolls keeps what it has.
+-- A cursor generates ids as it is read; WITH HOLD generates the rest at commit; with SCROLL it keeps the ids that it has read.
 BEGIN;
 DECLARE slow CURSOR FOR SELECT next_id(5) AS id FROM generate_series(1, 5);
 DECLARE held SCROLL CURSOR WITH HOLD FOR SELECT id_shard(id) AS shard, id > lag(id) OVER (ORDER BY n) AS in_order FROM (SELECT n, next_id(5) AS id FROM generate_series(1, 4) AS n) AS ids;
@@ -359,7 +359,7 @@ EXECUTE one; EXECUTE one; EXECUTE one;
 RESET plan_cache_mode;
 EXECUTE one;
 DEALLOCATE one;
--- Two-phase commit, where it is on.
+-- Two-phase commit, if it is enabled.
 SELECT current_setting('max_prepared_transactions')::int > 0 AS two_phase \gset
 BEGIN;
 INSERT INTO made (place, id) VALUES ('before PREPARE TRANSACTION', next_id(5));
@@ -372,7 +372,7 @@ INSERT INTO made (place, id) VALUES ('while it is prepared', next_id(5));
 COMMIT;
 \endif
 
--- The sum of it.
+-- The result of all places.
 SELECT * FROM summary;
 
 DROP SCHEMA insta5, places CASCADE;

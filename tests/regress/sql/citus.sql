@@ -1,5 +1,5 @@
--- What is there for a Citus cluster, as it works without Citus: ids that a trigger assigns, ids of the node, and a sequence
--- that is shut for another node, which never comes.
+-- The functions for Citus clusters, tested without Citus: ids assigned by a trigger, ids of a node, and a sequence that is
+-- closed for a takeover by another node, which never takes place.
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 SET client_min_messages = warning;
@@ -11,10 +11,10 @@ DROP ROLE IF EXISTS regress_id_owner, regress_id_app;
 CREATE ROLE regress_id_owner;
 CREATE ROLE regress_id_app;
 SELECT create_shard(500), create_shard(501, 'Photos "1"; ''x'' \ --');
--- The value of the sequence that an id was made of.
+-- The sequence value that an id was built from.
 CREATE FUNCTION value_of(id bigint) RETURNS bigint LANGUAGE sql RETURN ((id >> 23) << 10) | (id & 1023);
 
--- convert_defaults_to_triggers(): the tables whose default makes ids of the shard, in each of its forms.
+-- convert_defaults_to_triggers() converts each column whose default generates ids of the shard, in every form of that default.
 CREATE TABLE insta500.by_schema (id bigint PRIMARY KEY DEFAULT insta500.next_id(), note text UNIQUE);
 CREATE TABLE insta500.by_number (id bigint NOT NULL DEFAULT next_id(500), note text);
 CREATE TABLE insta500.by_sequence (note text, id bigint CHECK (id_shard(id) = 500) DEFAULT next_id(500, 'insta500.table_id_seq'));
@@ -26,12 +26,12 @@ CREATE TABLE insta500.kind_2 PARTITION OF insta500.kinds FOR VALUES IN (2) PARTI
 CREATE TABLE insta500.kind_2_all PARTITION OF insta500.kind_2 FOR VALUES WITH (MODULUS 1, REMAINDER 0);
 CREATE TABLE insta500.parent (id bigint DEFAULT insta500.next_id());
 CREATE TABLE insta500.child () INHERITS (insta500.parent);
--- The others stay as they are.
+-- It leaves the other columns unchanged.
 CREATE SEQUENCE insta500.own;
 CREATE TABLE insta500.others (serial bigserial, identity bigint GENERATED ALWAYS AS IDENTITY, constant bigint DEFAULT 5, none bigint,
     of_another bigint DEFAULT next_id(501), of_its_own bigint DEFAULT next_id(500, 'insta500.own'), of_epoch bigint DEFAULT next_id(500, 'insta500.table_id_seq', '2020-01-01+00'),
     narrow int DEFAULT insta500.next_id(), wide numeric DEFAULT insta500.next_id(), letters text DEFAULT insta500.next_id(), computed bigint DEFAULT insta500.next_id() + 0, as_text text DEFAULT insta500.next_id()::text, stored bigint GENERATED ALWAYS AS (5) STORED);
--- Nor a key that says which partition a row goes to, which no trigger can change, on any level.
+-- It skips partition key columns on every level, because a trigger cannot change which partition a row goes to.
 CREATE TABLE insta500.by_id (id bigint PRIMARY KEY DEFAULT insta500.next_id(), other bigint DEFAULT insta500.next_id()) PARTITION BY RANGE (id);
 SELECT count(*) > 0 AS partitions FROM create_id_partitions('insta500.by_id');
 CREATE TABLE insta500.by_both (kind int, id bigint DEFAULT insta500.next_id()) PARTITION BY LIST (kind);
@@ -53,13 +53,13 @@ SELECT * FROM convert_defaults_to_triggers(500);
 SELECT * FROM triggers ORDER BY table_name::text COLLATE "C", tgname;
 SELECT table_name, attname FROM before WHERE table_name::text NOT LIKE 'insta500.by\_id\_p%' EXCEPT SELECT table_name, attname FROM defaults ORDER BY 1, 2;
 SELECT count(*) AS defaults_changed FROM before AS b JOIN defaults AS d USING (table_name, attname) WHERE b.expression <> d.expression;
--- Called again it has nothing to do, but for what is new.
+-- A second call converts only new tables.
 SELECT * FROM convert_defaults_to_triggers(500);
 CREATE TABLE insta500.later (id bigint DEFAULT insta500.next_id());
 SELECT * FROM convert_defaults_to_triggers(500);
 SELECT * FROM convert_defaults_to_triggers(500);
 
--- Names that need quotes, and such as are as long as names can be; the search_path does not matter.
+-- Names that need quotes, and names of maximum length; search_path does not matter.
 SET search_path = "Photos ""1""; 'x' \ --", pg_catalog, public;
 CREATE TABLE "select" ("Größe ""1"" 'x' \ ; --" bigint DEFAULT next_id(), "%1$s" int);
 CREATE TABLE a23456789012345678901234567890123456789012345678901234567890123 (
@@ -74,7 +74,7 @@ SELECT id_shard(a23456789012345678901234567890123456789012345678901234567890123)
 FROM a23456789012345678901234567890123456789012345678901234567890123;
 RESET search_path;
 
--- Inserts of every kind. All ids that the trigger assigns come together here.
+-- Inserts of every kind. The table made collects all ids that the trigger assigns.
 CREATE TABLE made (n int GENERATED ALWAYS AS IDENTITY, kind text, id bigint UNIQUE);
 PREPARE insert_note (text) AS INSERT INTO insta500.by_schema (note) VALUES ($1) RETURNING id;
 INSERT INTO insta500.by_schema (note) VALUES ('one') RETURNING id_shard(id), note;
@@ -102,7 +102,7 @@ BEGIN
 END $$;
 MERGE INTO insta500.by_schema AS t USING (VALUES ('merged'), ('one')) AS v(note) ON t.note = v.note
 WHEN NOT MATCHED THEN INSERT (note) VALUES (v.note) WHEN MATCHED THEN UPDATE SET note = 'one, merged';
--- An explicit id is kept, and takes nothing from the sequence.
+-- An explicit id is kept and does not advance the sequence.
 SELECT last_value AS last FROM insta500.table_id_seq \gset
 INSERT INTO insta500.by_schema VALUES (1, 'explicit'), (-5, 'negative'), (0, 'zero') RETURNING id;
 SELECT last_value = :last AS untouched FROM insta500.table_id_seq;
@@ -114,7 +114,7 @@ INSERT INTO insta500.by_schema AS t (note) VALUES ('three') ON CONFLICT (note) D
 UPDATE insta500.by_schema SET note = 'four, later' WHERE note = 'four' RETURNING id < :id AS keeps_id;
 INSERT INTO insta500.a_view (note) VALUES ('by a view') RETURNING id > :id AS is_greater;
 INSERT INTO made (kind, id) SELECT 'by_schema', id FROM insta500.by_schema WHERE id NOT IN (-5, 0, 1, 50) ORDER BY id;
--- The other tables: columns after others, two of them, partitions from above and directly, children.
+-- The other tables: id columns after others, two id columns, partitions via the parent and directly, inheritance children.
 INSERT INTO insta500.by_number (note) SELECT n FROM generate_series(1, 100) AS n;
 INSERT INTO insta500.by_sequence (note) SELECT repeat('long', 10000) FROM generate_series(1, 10);
 INSERT INTO insta500.two (n) VALUES (DEFAULT), (8), (9);
@@ -142,12 +142,12 @@ FROM made GROUP BY kind ORDER BY kind COLLATE "C";
 SELECT array_agg(n ORDER BY n) AS default_of_another_column FROM insta500.two;
 SELECT kind, count(*) FROM insta500.kinds GROUP BY kind ORDER BY kind;
 SELECT count(*), min(length(note)) FROM insta500.by_sequence;
--- In the order in which the rows come.
+-- Ids increase in the order of the rows.
 CREATE TABLE insta500.ordered (n int, id bigint DEFAULT insta500.next_id());
 SELECT count(*) FROM convert_defaults_to_triggers(500);
 INSERT INTO insta500.ordered SELECT n FROM generate_series(1, 5000) AS n;
 SELECT bool_and(id > previous) AS in_order FROM (SELECT id, lag(id) OVER (ORDER BY n) AS previous FROM insta500.ordered) AS steps;
--- A row of many kinds of columns comes through whole, also where columns were dropped.
+-- The trigger keeps the values of all other columns, also in a table with dropped columns.
 CREATE TABLE insta500.wide (gone int, a text[], b numeric, id bigint DEFAULT insta500.next_id(), c insta500.two, gone_too text DEFAULT 'x', d jsonb, e bool, f text,
     shard int GENERATED ALWAYS AS (id_shard(id)) STORED, g timestamptz DEFAULT '2020-01-01+00');
 ALTER TABLE insta500.wide DROP gone, DROP gone_too;
@@ -157,7 +157,7 @@ INSERT INTO insta500.wide (a, b, c, d, f) VALUES ('{x,NULL,"y z"}', 1e30, (1, NU
 RETURNING a, b, c, d, e, length(f), shard, g, later;
 INSERT INTO insta500.wide DEFAULT VALUES RETURNING a, b, c, d, e, f, shard, g, later;
 
--- The triggers that come after it, in the order of names, find the id in its place.
+-- Triggers that fire after it, in name order, see the id in its column.
 CREATE TABLE insta500.watched (id bigint PRIMARY KEY DEFAULT insta500.next_id(), seen bigint, "Seen" bigint, also_seen bigint);
 CREATE TABLE insta500.audit (id bigint REFERENCES insta500.watched);
 CREATE FUNCTION insta500.see() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -176,7 +176,7 @@ INSERT INTO insta500.watched (id) VALUES (DEFAULT), (6);
 SELECT count(*), bool_and(id = seen AND id = "Seen" AND id = also_seen) AS seen, count(*) FILTER (WHERE id_shard(id) = 500) AS of_shard
 FROM insta500.watched JOIN insta500.audit USING (id);
 
--- What convert_defaults_to_triggers() does not take.
+-- Invalid arguments of convert_defaults_to_triggers().
 SELECT * FROM raises('SELECT convert_defaults_to_triggers(NULL)');
 SELECT * FROM raises('SELECT convert_defaults_to_triggers(-1)');
 SELECT * FROM raises('SELECT convert_defaults_to_triggers(8192)');
@@ -184,7 +184,7 @@ SELECT * FROM raises('SELECT convert_defaults_to_triggers(502)');
 BEGIN READ ONLY;
 SELECT * FROM raises('SELECT convert_defaults_to_triggers(500)');
 COMMIT;
--- A role that does not own the table; nor is anything done to those that it owns.
+-- A role cannot convert tables that it does not own; after an error the tables that it owns are unchanged, too.
 SET ROLE regress_id_app;
 SELECT * FROM convert_defaults_to_triggers(500);
 RESET ROLE;
@@ -199,13 +199,13 @@ SET ROLE regress_id_app;
 SELECT * FROM raises('SELECT convert_defaults_to_triggers(500)');
 RESET ROLE;
 SELECT count(*) FROM triggers WHERE table_name::text LIKE '%owned';
--- With the table its own it need not own the shard.
+-- The table's owner does not need to own the shard.
 ALTER TABLE insta500.not_owned OWNER TO regress_id_owner;
 GRANT regress_id_owner TO regress_id_app;
 SET ROLE regress_id_app;
 SELECT * FROM convert_defaults_to_triggers(500);
 RESET ROLE;
--- A transaction that is rolled back leaves the defaults.
+-- A rollback restores the defaults.
 CREATE TABLE insta500.undone (id bigint DEFAULT insta500.next_id());
 BEGIN;
 SELECT * FROM convert_defaults_to_triggers(500);
@@ -213,7 +213,7 @@ ROLLBACK;
 SELECT count(*) FROM triggers WHERE table_name = 'insta500.undone'::regclass;
 INSERT INTO insta500.undone DEFAULT VALUES RETURNING id_shard(id);
 
--- Who may insert into the table and make ids of the shard needs nothing else; and each of these rights is needed.
+-- An insert needs INSERT on the table and the privileges to generate ids of the shard, each of them, and nothing else.
 CREATE TABLE insta500.photos (id bigint DEFAULT insta500.next_id(), url text);
 SELECT * FROM convert_defaults_to_triggers(500);
 GRANT INSERT ON insta500.photos TO regress_id_app;
@@ -271,7 +271,7 @@ CREATE TRIGGER misuse BEFORE INSERT ON misused FOR EACH ROW EXECUTE FUNCTION nex
 SELECT * FROM raises('INSERT INTO misused DEFAULT VALUES');
 SELECT * FROM raises('SELECT next_id_trigger()');
 
--- node_next_id(): of node 0, for every other role and sequence as next_id(shard, sequence).
+-- node_next_id() generates ids of shard 0 here. In all other respects it behaves like next_id(shard, sequence).
 CREATE SEQUENCE nodes_500;
 SELECT count(DISTINCT id), bool_and(id_shard(id) = 0) AS of_node, bool_and(id > previous) AS in_order, bool_and(id_time(id) BETWEEN now() - interval '1 s' AND clock_timestamp() + interval '5 s') AS of_now
 FROM (SELECT id, lag(id) OVER (ORDER BY n) AS previous FROM (SELECT n, node_next_id('nodes_500') AS id FROM generate_series(1, 3000) AS n) AS made) AS steps;
@@ -303,15 +303,15 @@ SET ROLE regress_id_app;
 SELECT id_shard(node_next_id('nodes_500'));
 RESET ROLE;
 
--- _close_sequence(): nothing that the sequence has issued is as great as what it says.
+-- _close_sequence() returns a value above all values that the sequence has issued.
 SELECT value_of(next_id(500)) AS last \gset
 SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value AS above \gset
 SELECT :above > :last AS is_above, (_close_sequence('insta500.table_id_seq', 0, 1)).next_value = :above AS once_more_the_same, is_called FROM insta500.table_id_seq;
 SELECT shard, last_id, last_time FROM id_shards WHERE shard = 500;
--- Nobody has taken it: whoever makes an id opens it again, and goes on above.
+-- If no node has taken the sequence over, the next call that generates an id opens it, and its ids continue above that value.
 SELECT value_of(next_id(500)) > :above AS above;
 SELECT shard, id_shard(last_id) AS of_shard FROM id_shards WHERE shard = 500;
--- So with each way to an id, every time.
+-- The same holds for each way to generate an id, every time.
 CREATE FUNCTION goes_on_above(statement text) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE
     last bigint := value_of(next_id(500));
@@ -324,7 +324,7 @@ END $$;
 SELECT statement, goes_on_above(statement) FROM (VALUES
     ('SELECT next_id(500)'), ('SELECT insta500.next_id()'), ('SELECT next_id(500, ''insta500.table_id_seq'')'), ('SELECT min(id) FROM next_ids(500, 5000) AS id'),
     ('INSERT INTO insta500.by_schema DEFAULT VALUES RETURNING id'), ('SELECT greatest(advance_shard(500, make_id(''2020-01-01+00'', 500, 5)), next_id(500))')) AS v(statement);
--- A rollback does not open it, and one of the caller's takes no id back.
+-- If the transaction that closes it rolls back, it stays closed. Ids generated in a rolled back transaction are not reused.
 BEGIN;
 SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value AS above \gset
 ROLLBACK;
@@ -333,26 +333,26 @@ BEGIN;
 SELECT value_of(next_id(500)) AS last \gset
 ROLLBACK;
 SELECT :last > :above AS above, value_of(next_id(500)) > :last AS goes_on;
--- Ahead of the clock, as after that was set back, it stays ahead.
+-- A sequence that is ahead of the clock stays ahead.
 SET client_min_messages = error;
 SELECT advance_shard(500, make_id(now() + interval '1 hour', 500, 0)) AS ahead \gset
 SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value > value_of(:ahead) AS above, next_id(500) > :ahead AS goes_on;
 SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value > value_of(:ahead) AS above, advance_shard(500, make_id('2020-01-01+00', 500, 5)) > :ahead AS stays, next_id(500) > :ahead AS goes_on;
--- nextval() opens any sequence, but for next_id() this one stays closed, and tells how far it came: its values are none of an id.
+-- After nextval() a closed sequence is still closed for next_id() and keeps its position; these values belong to no id.
 SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value AS above \gset
 SELECT nextval('insta500.table_id_seq') - 2305843009213693952 = :above AS of_no_id, nextval('insta500.table_id_seq') - 2305843009213693952 = :above + 1 AS nor_the_next;
 SELECT shard, last_id FROM id_shards WHERE shard = 500;
--- Who took it over may have been on record: it is not opened until somebody says where to go on.
+-- nextval() may have erased the record of a takeover, so only advance_shard() opens the sequence.
 SELECT * FROM raises('SELECT next_id(500)');
 SELECT c.next_value = :above + 2 AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 0, 1) AS c;
 SELECT state FROM raises('SELECT insta500.next_id()');
 SELECT advance_shard(500, 500 << 10) > :ahead AS above, next_id(500) > :ahead AS goes_on;
--- So with what a dump holds, and pg_upgrade.
+-- The same holds for a sequence restored from a dump or by pg_upgrade.
 SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value AS above \gset
 SELECT setval('insta500.table_id_seq', last_value, is_called) - 2305843009213693952 = :above AS restored FROM insta500.table_id_seq;
 SELECT state FROM raises('SELECT next_id(500)');
 SELECT advance_shard(500, 500 << 10) > :ahead AS above, next_id(500) > :ahead AS goes_on;
--- setval() and RESTART work as ever, shut or not: it follows the clock again.
+-- setval() and RESTART have their usual effect on open and closed sequences, and ids follow the clock again.
 SELECT setval('insta500.table_id_seq', 1);
 SELECT id_time(next_id(500)) < clock_timestamp() + interval '5 s' AS of_now;
 SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value > 1 AS above, setval('insta500.table_id_seq', value_of(:ahead)) = value_of(:ahead) AS set;
@@ -362,42 +362,42 @@ SELECT id_time(next_id(500)) < clock_timestamp() + interval '5 s' AS of_now;
 SELECT (_close_sequence('insta500.table_id_seq', 0, 1)).next_value > 1 AS above;
 ALTER SEQUENCE insta500.table_id_seq RESTART;
 SELECT id_time(next_id(500)) < clock_timestamp() + interval '5 s' AS of_now;
--- One that was never called.
+-- A sequence that was never called.
 SELECT (_close_sequence('insta500.own', 0, 1)).next_value <= 1 AS above_nothing, id_time(next_id(500, 'insta500.own')) BETWEEN now() - interval '1 s' AND clock_timestamp() + interval '5 s' AS of_now;
 SELECT (_close_sequence(s, 0, 1)).next_value > 0 AS above, id_shard(next_id(501, s)), value_of(next_id(501, s)) > 0 AS goes_on FROM (VALUES ('insta500.own'::regclass), ('mine_500')) AS v(s);
--- Where it was to start, however far ahead, is no time that it has reached.
+-- The start value of a sequence that was never called is not a time that it has reached, however far ahead it is.
 CREATE SEQUENCE start_500 START 1125899906842000;
 SELECT (_close_sequence('start_500', 0, 1)).next_value <= 1 AS above_nothing, id_time(next_id(500, 'start_500')) BETWEEN now() - interval '1 s' AND clock_timestamp() + interval '5 s' AS of_now;
--- node_next_id() wants a sequence that nobody hands over.
+-- node_next_id() refuses a closed sequence.
 SELECT setval('nodes_500', value_of(:ahead)) IS NOT NULL AS set, value_of(node_next_id('nodes_500')) - value_of(:ahead) AS next;
 SELECT (_close_sequence('nodes_500', 0, 1)).next_value - value_of(:ahead) AS above;
 SELECT * FROM raises('SELECT node_next_id(''nodes_500'')');
 SELECT id_shard(next_id(500, 'nodes_500')) AS opened, value_of(node_next_id('nodes_500')) - value_of(:ahead) AS next;
--- At the end of the time field there is nothing above, and it does not begin anew.
+-- At the end of the time field no value is left, and the sequence does not start over.
 SELECT setval('nodes_500', 1125899906842622), id_time(node_next_id('nodes_500')) AS the_last;
 SELECT (_close_sequence('nodes_500', 0, 1)).next_value;
 SELECT * FROM raises('SELECT next_id(500, ''nodes_500'')');
 SELECT setval('nodes_500', 9223372036854775807), (_close_sequence('nodes_500', 0, 1)).next_value;
 SELECT state FROM raises('SELECT next_id(500, ''nodes_500'')');
--- It tells which node took the copy over before, and leaves that on record; only _name_sequence_taker() changes it, while the
--- copy is closed for the same attempt.
+-- _close_sequence() returns the node that took the copy over before and keeps that record. Only _name_sequence_taker() changes
+-- it, while the copy is closed for the same attempt.
 SELECT c.next_value IS NOT NULL AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 7, 1) AS c;
 SELECT c.next_value IS NOT NULL AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 7, 2) AS c;
 SELECT _name_sequence_taker('insta500.table_id_seq', 7, 1) AS of_another_attempt, _name_sequence_taker('insta500.table_id_seq', 7, 2) AS named;
 SELECT _name_sequence_taker('insta500.table_id_seq', 7, 2) AS twice;
 SELECT c.next_value IS NOT NULL AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 0, 1073741823) AS c;
 SELECT c.next_value IS NOT NULL AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 0, 0) AS c;
--- A copy that another node has taken over is not opened as if there were no other node, by whichever way; by advance_shard() it is.
+-- If another node has taken a copy over, no call opens it, except advance_shard().
 SELECT statement, e.* FROM (VALUES
     (1, 'SELECT next_id(500)'), (2, 'SELECT next_id(500)'), (3, 'SELECT insta500.next_id()'), (4, 'SELECT next_id(500, ''insta500.table_id_seq'')'),
     (5, 'SELECT next_ids(500, 5)'), (6, 'INSERT INTO insta500.by_schema DEFAULT VALUES')) AS v(n, statement), raises(statement) AS e ORDER BY n;
 SELECT advance_shard(500, :ahead + (1::bigint << 23)) >= :ahead + (1::bigint << 23) AS advanced;
 SELECT next_id(500) > :ahead + (1::bigint << 23) AS goes_on;
 SELECT _name_sequence_taker('insta500.table_id_seq', 7, 0) AS open, next_id(500) > :ahead AS goes_on;
--- advance_shard() leaves no room below what it is told: it opens the copy there.
+-- advance_shard() opens the copy at the given id, even if that is far above the last one.
 SELECT c.next_value IS NOT NULL AS above FROM _close_sequence('insta500.table_id_seq', 0, 0) AS c;
 SELECT advance_shard(500, make_id(id_time(:ahead) + interval '1 hour', 500, 5)) = make_id(id_time(:ahead) + interval '1 hour', 500, 5) AS advanced;
--- What these do not take.
+-- Invalid arguments of both functions.
 SELECT statement, e.* FROM (VALUES
     (1, 'SELECT _close_sequence(NULL, 0, 0)'), (2, 'SELECT _close_sequence(''insta500.table_id_seq'', NULL, 0)'), (3, 'SELECT _close_sequence(''insta500.table_id_seq'', 0, NULL)'),
     (4, 'SELECT _close_sequence(''insta500.table_id_seq'', -1, 0)'), (5, 'SELECT _close_sequence(''insta500.table_id_seq'', 2147483647, 0)'),
@@ -409,7 +409,7 @@ BEGIN READ ONLY;
 SELECT * FROM raises('SELECT _close_sequence(''insta500.table_id_seq'', 0, 0)');
 SELECT * FROM raises('SELECT _name_sequence_taker(''insta500.table_id_seq'', 0, 0)');
 COMMIT;
--- They take UPDATE on the sequence: with USAGE alone a role could close what others generate ids from.
+-- They need UPDATE on the sequence: otherwise a role with USAGE could close the sequence that others generate ids from.
 GRANT USAGE ON SCHEMA insta500 TO regress_id_app;
 GRANT USAGE ON SEQUENCE insta500.own TO regress_id_app;
 SET ROLE regress_id_app;
@@ -420,7 +420,7 @@ GRANT UPDATE ON SEQUENCE insta500.own TO regress_id_app;
 SET ROLE regress_id_app;
 SELECT c.next_value > 0 AS above FROM _close_sequence('insta500.own', 0, 0) AS c;
 RESET ROLE;
--- What 0.3.0 asks is refused.
+-- A call by version 0.3.0 of the library is refused.
 CREATE FUNCTION shard_hand_over(regclass, integer) RETURNS TABLE (above bigint, last_home integer) LANGUAGE c AS '$libdir/instagram_id', 'shard_hand_over_wrapper';
 SELECT state, message, hint FROM raises('SELECT shard_hand_over(''insta500.table_id_seq'', 0)');
 DROP FUNCTION shard_hand_over(regclass, integer);

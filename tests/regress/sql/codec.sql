@@ -1,4 +1,4 @@
--- The codec: worked examples, extremes, epochs, and what it refuses.
+-- The codec: worked examples, extremes, epochs, and invalid arguments.
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 SET IntervalStyle = 'postgres';
@@ -12,13 +12,13 @@ FROM (VALUES (timestamptz 'epoch' + 1387263000 * interval '1 ms', 31341 % 2000, 
 SELECT id_shard(id), id_seq(id), extract(epoch FROM id_time(id, 'epoch')) * 1000 AS ms
 FROM (VALUES (11637205501278089), (2217813737473025833), (2217813737473025832)) AS t(id);
 
--- An id of the original's epoch, and three public posts' ids with the Unix time of their post.
+-- An id with the original's epoch, and the ids of three public posts with the Unix time of the post.
 SELECT id, id_time(id), id_shard(id), id_seq(id) FROM (VALUES (1671372309237077023)) AS t(id);
 SELECT id, id_time(id) - to_timestamp(posted_at) AS later, id_shard(id), id_seq(id)
 FROM (VALUES (2236262423948874256, 1580803276), (2156615653142894199, 1571308641), (1857265514529027276, NULL))
      AS t(id, posted_at);
 
--- All parts at once, and the way back.
+-- All parts in one call, and the reverse.
 SELECT * FROM id_parts(1671372309237077023);
 SELECT * FROM id_parts(1671372309237077023, '2011-01-01 00:00+00');
 SELECT make_id(created_at, shard, seq) FROM id_parts(1671372309237077023);
@@ -38,14 +38,14 @@ SELECT count(*) AS ids,
        count(*) FILTER (WHERE id_floor(id_time(id)) = (id >> 23) << 23) AS floors
 FROM (SELECT (g - 500000)::bigint * 18446744073709 AS id FROM generate_series(0, 999999) AS g) AS spread;
 
--- Microseconds: make_id drops them, id_floor goes up to the next millisecond.
+-- Microseconds: make_id() truncates them, id_floor() rounds up to the next millisecond.
 SELECT id_time(make_id('2026-01-01 00:00:00.001999+00', 1, 1)),
        id_time(id_floor('2026-01-01 00:00:00.001+00')) AS exact,
        id_time(id_floor('2026-01-01 00:00:00.001001+00')) AS next;
--- An epoch between two milliseconds counts from itself.
+-- An epoch that is not a full millisecond: times count from the epoch itself.
 SELECT id_time(make_id('2026-01-01 00:00:00.000500+00', 1, 1, '2025-12-31 23:59:59.9999+00'), '2025-12-31 23:59:59.9999+00');
 
--- A range takes its start and leaves its end out.
+-- A range includes its start and excludes its end.
 SELECT t, id_between(make_id(t, 8191, 1023), '2026-01-01+00', '2026-02-01+00')
 FROM (VALUES (timestamptz '2025-12-31 23:59:59.999+00'), ('2026-01-01+00'), ('2026-01-31 23:59:59.999+00'), ('2026-02-01+00')) AS v(t);
 SELECT id_between(5::bigint << 23, '2011-01-01 00:00:00.005+00', '2011-01-01 00:00:00.006+00', '2011-01-01+00') AS inside,
@@ -54,7 +54,7 @@ SELECT id_between(5::bigint << 23, '2011-01-01 00:00:00.005+00', '2011-01-01 00:
        id_between(0, '2011-01-01+00', '2011-01-01+00', '2011-01-01+00') AS empty_at_epoch,
        id_between(-5::bigint << 23, '2050-01-01+00', '2081-04-30 12:54:37.272+00') AS negative_inside,
        id_between(5::bigint << 23, '2050-01-01+00', '2081-01-01+00') AS positive_outside;
--- The months of a year take each of its ids once.
+-- The months of a year contain each id of the year once.
 SELECT count(*), count(DISTINCT id)
 FROM generate_series(timestamptz '2026-01-01+00', '2026-12-01+00', '1 month') AS m,
      (SELECT make_id(d, 7, 0) AS id FROM generate_series(timestamptz '2026-01-01+00', '2026-12-31 23:59+00', '1 hour') AS d) AS ids
@@ -64,7 +64,7 @@ WHERE id_between(id, m, m + '1 month');
 SELECT shard_for(31341, 2000), shard_for(-1, 2000), shard_for(-9223372036854775808, 8192), shard_for(9223372036854775807, 8192),
        shard_for(-9223372036854775808, 1);
 
--- The session's time zone and date style change nothing.
+-- The session's time zone and date style have no effect.
 SET TimeZone = 'America/New_York';
 SET DateStyle = 'SQL, DMY';
 SELECT id_floor('2026-01-01 00:00+00') AS id, extract(epoch FROM id_time(1671372309237077023)) AS unix;

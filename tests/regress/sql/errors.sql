@@ -38,7 +38,7 @@ SELECT * FROM raises('SELECT next_ids(NULL, 1)');
 SELECT * FROM raises('SELECT next_ids(77, NULL)');
 SELECT * FROM raises('SELECT create_shard(NULL)');
 
--- A shard without its schema, or a schema that is no shard; a sequence that is not there.
+-- A shard without a schema, a schema that is no shard, a sequence that does not exist.
 SELECT * FROM raises('SELECT next_id(78)');
 SELECT * FROM raises('SELECT next_ids(78, 1)');
 SELECT * FROM raises('SELECT advance_shard(78, make_id(now(), 78, 0))');
@@ -46,14 +46,14 @@ SELECT * FROM raises('SELECT claim_shard(78)');
 CREATE SCHEMA insta78;
 CREATE SEQUENCE insta78.table_id_seq;
 SELECT * FROM raises('SELECT next_id(78)');
--- The hint's own statement makes a shard of it.
+-- The statement in the hint creates the shard.
 SELECT create_shard(78, if_not_exists => true);
 SELECT id_shard(next_id(78)) AS shard;
 DROP SCHEMA insta78 CASCADE;
 SELECT * FROM raises('SELECT next_id(77, 1::regclass)');
 SELECT * FROM raises('SELECT next_id(77, 0::regclass)');
 SELECT * FROM raises('SELECT next_id(77, ''insta77.nowhere'')');
--- The setting of the one-shard form.
+-- The setting that next_id() uses.
 SELECT * FROM raises('SELECT next_id()');
 SELECT * FROM raises('SET instagram_id.shard = 8192');
 SELECT * FROM raises('SET instagram_id.shrad = 5');
@@ -68,7 +68,7 @@ CREATE SCHEMA insta79 CREATE TABLE table_id_seq ();
 SELECT * FROM raises('SELECT create_shard(79, if_not_exists => true)');
 DROP SCHEMA insta79 CASCADE;
 
--- Sequences that cannot be used to generate ids, each altered by the hint's own statement.
+-- Sequences that cannot be used to generate ids. Each is altered by the statement in the hint.
 CREATE SEQUENCE errors.small AS smallint;
 CREATE SEQUENCE errors.medium AS integer INCREMENT 5;
 CREATE SEQUENCE errors.down INCREMENT -1;
@@ -93,7 +93,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- One that is closed, as by a move of its shard to another server: its MAXVALUE is its last value.
+-- A closed sequence, as after a move of its shard to another server: its MAXVALUE is its last value.
 CREATE SEQUENCE errors.closed;
 CREATE SEQUENCE errors.unused MINVALUE 0 START 1 MAXVALUE 1;
 SELECT next_id(77, 'errors.closed') > 0 AS open;
@@ -103,13 +103,13 @@ SELECT state, regexp_replace(message, '\d{9,}', 'N') AS message FROM raises('SEL
 SELECT state, message, detail FROM raises('SELECT next_id(77, ''errors.unused'')');
 ALTER SEQUENCE errors.closed NO MAXVALUE;
 SELECT next_id(77, 'errors.closed') > 0 AS open;
--- With room left it is not closed, and closed is no excuse for another fault.
+-- A sequence with values left is not closed, and a closed one with another fault is reported for that.
 ALTER SEQUENCE errors.unused MAXVALUE 2;
 SELECT state, message, detail FROM raises('SELECT next_id(77, ''errors.unused'')');
 ALTER SEQUENCE errors.unused MAXVALUE 1 CYCLE;
 SELECT state, message, detail FROM raises('SELECT next_id(77, ''errors.unused'')');
 
--- Read-only transactions; a temporary sequence may be written in one, as with nextval.
+-- Read-only transactions. A temporary sequence can be used in one, as with nextval.
 CREATE TEMPORARY SEQUENCE mine;
 BEGIN READ ONLY;
 SELECT * FROM raises('SELECT next_id(77)');
@@ -118,7 +118,7 @@ SELECT * FROM raises('SELECT insta77.next_id()');
 SELECT * FROM raises('SELECT next_id(77, ''mine'')');
 COMMIT;
 
--- Times before the epoch, past the field, or never.
+-- Times before the epoch, times past the end of the time field, and infinity.
 SELECT * FROM raises('SELECT make_id(''2011-08-24 21:07:01.720999+00'', 5, 0)');
 SELECT * FROM raises('SELECT make_id(''2081-04-30 12:54:37.273+00'', 5, 0)');
 SELECT * FROM raises('SELECT make_id(''infinity'', 5, 0)');
@@ -138,7 +138,7 @@ SELECT * FROM raises('SELECT next_id(77, ''insta77.table_id_seq'', ''infinity'')
 SELECT message, regexp_replace(detail, 'at [^.]*(\.\d+)?\S*\.', 'at (now).') AS detail, state, hint
 FROM raises('CREATE SEQUENCE errors.fresh; SELECT next_id(77, ''errors.fresh'', ''2999-01-01'')');
 
--- The end of the time field, reached by setval and by an epoch 2^40 ms ago; the hint's way back works.
+-- The end of the time field, reached by setval and by an epoch 2^40 ms ago. The statement in the hint resets it.
 SELECT setval('insta77.table_id_seq', 1125899906842622);
 SET client_min_messages = error; -- it is years ahead of the clock
 SELECT id_time(next_id(77)) AS time, id_seq((SELECT last_value FROM insta77.table_id_seq)) AS seq;
@@ -153,7 +153,7 @@ CREATE SEQUENCE errors.old;
 SELECT message, regexp_replace(detail, 'at [^.]*(\.\d+)?\S*\.', 'at (now).') AS detail, state, hint
 FROM raises('SELECT next_id(77, ''errors.old'', ''1980-01-01'')');
 
--- A shard that is there already.
+-- A shard that exists already.
 SELECT * FROM raises('SELECT create_shard(77)');
 
 \pset format aligned

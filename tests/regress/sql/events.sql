@@ -1,5 +1,5 @@
--- Event triggers that look on, that refuse, that make ids themselves, that change what is just being made. In a database of
--- its own, whose other tests they would meet.
+-- Event triggers that log, that raise errors, that generate ids themselves, and that change the objects being created. The
+-- database is separate, since other tests would fire them.
 SET client_min_messages = warning;
 DROP DATABASE IF EXISTS regress_id_events;
 DROP ROLE IF EXISTS regress_id_group;
@@ -15,7 +15,7 @@ CREATE EXTENSION instagram_id;
 \set raises :tests '/raises.sql'
 \i :raises
 
--- One trigger function for all: it does what the table says, and refuses the so-and-so-manieth event, if one is named.
+-- One trigger function for all: it does what the table orders says, and raises an error at the event number refuse_at, if set.
 CREATE TABLE orders (refuse_at int, make_ids_of int, also text);
 INSERT INTO orders VALUES (NULL, NULL, NULL);
 CREATE TABLE log (n int GENERATED ALWAYS AS IDENTITY, event text, tag text, id bigint, state text);
@@ -43,7 +43,7 @@ BEGIN
         EXECUTE command.also;
     END IF;
 END $$;
--- Under these triggers: what became of the statement, and how many events there were.
+-- Runs a statement with these triggers: its error, and the number of events.
 CREATE FUNCTION with_orders(statement text, refuse_at int DEFAULT NULL, make_ids_of int DEFAULT NULL, also text DEFAULT NULL)
 RETURNS TABLE (state text, message text, events bigint) LANGUAGE plpgsql AS $$
 BEGIN
@@ -54,7 +54,7 @@ BEGIN
     events := (SELECT last_value FROM public.events);
     RETURN NEXT;
 END $$;
--- Refused at each of its events in turn: how many these are, after how many of them anything was different, what became of it with none refused.
+-- Refuses each event of a statement in turn: the number of events, the number of changes, and the result with none refused.
 CREATE FUNCTION refused_everywhere(statement text, world text) RETURNS TABLE (refused int, changed int, at_last text) LANGUAGE plpgsql AS $$
 DECLARE
     before text;
@@ -75,7 +75,7 @@ BEGIN
     at_last := coalesce(tried.state, tried.message);
     RETURN NEXT;
 END $$;
--- All that there is of schemas, functions, relations, and where sequences stand.
+-- A hash of all schemas, functions, relations, and sequence values.
 CREATE FUNCTION world() RETURNS text LANGUAGE sql AS $$
     SELECT md5(string_agg(what, ';' ORDER BY what)) FROM (
         SELECT nspname::text AS what FROM pg_namespace WHERE nspname !~ '^pg_(temp|toast)'
@@ -89,7 +89,7 @@ CREATE EVENT TRIGGER at_end ON ddl_command_end EXECUTE FUNCTION see();
 CREATE EVENT TRIGGER at_drop ON sql_drop EXECUTE FUNCTION see();
 CREATE EVENT TRIGGER at_rewrite ON table_rewrite EXECUTE FUNCTION see();
 
--- They see each statement, as if it had been typed.
+-- The triggers see each statement as if the client had sent it.
 SELECT create_shard(1);
 SELECT event, tag, count(*) FROM log GROUP BY 1, 2 ORDER BY min(n);
 TRUNCATE log;
@@ -100,7 +100,7 @@ TRUNCATE log;
 SELECT adopted FROM adopt_table(1, 'insta1.serials');
 SELECT event, tag, count(*) FROM log GROUP BY 1, 2 ORDER BY min(n);
 
--- Refusals: wherever in a shard's making, nothing is left of it, and once they end it is made.
+-- An error at any event of create_shard() leaves nothing behind; without an error the shard is created.
 SELECT * FROM refused_everywhere('SELECT create_shard(2)', 'SELECT world()');
 SELECT id_shard(next_id(2)), id_shard(insta2.next_id());
 CREATE SCHEMA insta3 CREATE SEQUENCE table_id_seq;
@@ -110,7 +110,7 @@ CREATE OR REPLACE FUNCTION insta3.shard_3(OUT sequence regclass, OUT epoch times
     BEGIN ATOMIC SELECT 'insta3.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, 'elsewhere'::text; END;
 SELECT * FROM refused_everywhere('SELECT claim_shard(3)', 'SELECT world()');
 SELECT can_generate FROM id_shards WHERE shard = 3;
--- The error passes as it is; only an SQLSTATE that PostgreSQL does not know is lost between it and Rust.
+-- The error is passed on unchanged, except for an SQLSTATE that PostgreSQL does not define.
 CREATE FUNCTION refuse_55000() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not so' USING ERRCODE = '55000', HINT = 'Ask.'; END $$;
 CREATE FUNCTION refuse_zz001() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not so' USING ERRCODE = 'ZZ001', HINT = 'Ask.'; END $$;
 BEGIN;
@@ -119,10 +119,10 @@ SELECT * FROM raises('SELECT create_shard(9)');
 ROLLBACK;
 BEGIN;
 CREATE EVENT TRIGGER refusal ON ddl_command_end EXECUTE FUNCTION refuse_zz001();
--- Of SQLSTATEs that are not PostgreSQL's own, pgrx 0.18 makes an internal error.
+-- pgrx 0.18 replaces SQLSTATEs that PostgreSQL does not define by that of an internal error.
 SELECT state IN ('XX000', 'ZZ001') AS refused, message, hint FROM raises('SELECT create_shard(9)');
 ROLLBACK;
--- Of an original's adoption and its way back.
+-- During adopt_shard(), adopt_table() and unadopt_shard().
 CREATE SCHEMA insta4 CREATE SEQUENCE table_id_seq;
 CREATE FUNCTION insta4.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
@@ -138,7 +138,7 @@ SELECT * FROM refused_everywhere('SELECT adopt_table(4, ''insta4.serials'')', 'S
 SELECT * FROM refused_everywhere('SELECT unadopt_shard(4)', 'SELECT world()');
 INSERT INTO insta4.t VALUES (3);
 SELECT count(*), bool_and(id_shard(id) = 4) AS of_the_shard, bool_and(larger) AS in_order FROM (SELECT id, id > lag(id) OVER (ORDER BY n) AS larger FROM insta4.t) AS t;
--- Of the end of a shard, of the extension, and of a rewritten table, which gives each row an id.
+-- During DROP SCHEMA, DROP EXTENSION, CREATE EXTENSION, and a table rewrite that generates an id for each row.
 SELECT * FROM refused_everywhere('DROP SCHEMA insta2 CASCADE', 'SELECT world()');
 SELECT * FROM raises('SELECT next_id(2)');
 CREATE TABLE old_rows AS SELECT n FROM generate_series(1, 100) AS n;
@@ -149,7 +149,7 @@ SELECT count(*) AS ids_that_stay FROM old_rows WHERE id > 0;
 SELECT state, to_regproc('next_id') IS NULL AS nothing_left FROM with_orders('CREATE EXTENSION instagram_id', refuse_at => 50);
 CREATE EXTENSION instagram_id;
 
--- Ids made meanwhile, of another shard, and of the very shard from the moment that it is defined: nothing twice, in order.
+-- Ids generated by the triggers, of another shard and of the shard being created: no duplicates, and in order.
 SELECT create_shard(1, if_not_exists => true), create_shard(3, if_not_exists => true);
 TRUNCATE log;
 SELECT * FROM with_orders('SELECT create_shard(5)', make_ids_of => 1);
@@ -165,7 +165,7 @@ SELECT * FROM with_orders('CREATE TABLE insta3.photos (id bigint DEFAULT insta3.
 SELECT id_shard(id) AS shard, count(*) > 1 AS several, count(DISTINCT id) = count(*) AS distinct, bool_and(in_order) AS in_order
 FROM (SELECT id, id > lag(id) OVER (PARTITION BY id_shard(id) ORDER BY n) AS in_order FROM log WHERE id IS NOT NULL) AS made GROUP BY 1 ORDER BY 1;
 
--- What is being made changed at its first event: dropped, renamed, given to another role (as some hosts do with all that is made).
+-- The schema being created is changed at its first event: dropped, renamed, given to another owner, or it gets other objects.
 SELECT * FROM with_orders('SELECT create_shard(7)', also => 'DROP SCHEMA insta7');
 SELECT * FROM with_orders('SELECT create_shard(7)', also => 'ALTER SCHEMA insta7 RENAME TO elsewhere');
 SELECT * FROM with_orders('SELECT create_shard(7)', also => 'CREATE FUNCTION insta7.next_id() RETURNS bigint RETURN 7');
@@ -173,7 +173,7 @@ SELECT * FROM with_orders('SELECT create_shard(7)', also => 'CREATE SEQUENCE ins
 SELECT to_regnamespace('insta7') IS NULL AS nothing_left, to_regnamespace('elsewhere') IS NULL AS here_neither;
 SELECT * FROM with_orders('SELECT create_shard(7)', also => 'ALTER SCHEMA insta7 OWNER TO regress_id_group');
 SELECT id_shard(next_id(7)), id_shard(insta7.next_id());
--- One that refers to anything without its schema does not find it: create_shard() looks at pg_catalog alone.
+-- A trigger with unqualified names fails, since create_shard() sets search_path to pg_catalog.
 CREATE FUNCTION unqualified() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log (tag) VALUES (tg_tag); END $$;
 CREATE EVENT TRIGGER careless ON ddl_command_end EXECUTE FUNCTION unqualified();
 SELECT * FROM raises('SELECT create_shard(8)');

@@ -1,9 +1,9 @@
--- The generator in one session: what it issues, and what a session can do to its sequence without a duplicate.
+-- Generating ids in one session, and the changes to the sequence that do not cause a duplicate.
 SELECT create_shard(1);
--- Everything issued below goes in here; a duplicate would be an error, the order is checked at the end.
+-- All ids generated below are inserted here. A duplicate would be an error, and the order is checked at the end.
 CREATE TABLE issued (n int GENERATED ALWAYS AS IDENTITY, id bigint UNIQUE, seq text DEFAULT 'insta1');
 
--- An id is made of the clock, the shard and the sequence's own count.
+-- An id consists of the time, the shard, and a counter of the sequence.
 WITH made AS (SELECT next_id(1) AS id)
 SELECT abs(extract(epoch FROM clock_timestamp() - id_time(id))) < 1 AS now, id_shard(id), id_seq(id) FROM made;
 SELECT id_seq(next_id(1)) AS second, id_seq(insta1.next_id()) AS third, id_seq(next_id(1, 'insta1.table_id_seq')) AS fourth;
@@ -11,26 +11,26 @@ SELECT id_seq(next_id(1)) AS second, id_seq(insta1.next_id()) AS third, id_seq(n
 INSERT INTO issued (id) SELECT next_id(1);
 SELECT last_value = ((id >> 23) << 10 | id_seq(id)) AS is_the_id, last_value % 1024 = id_seq(id) AS low_bits, is_called
 FROM insta1.table_id_seq, issued ORDER BY n DESC LIMIT 1;
--- The sequence field counts on through milliseconds and wraps at 1024.
+-- The sequence field counts on from one millisecond to the next and wraps at 1024.
 SELECT count(*), count(DISTINCT seq), max((lead - seq + 1024) % 1024) AS step
 FROM (SELECT id_seq(id) AS seq, lead(id_seq(id)) OVER (ORDER BY id) AS lead
       FROM (SELECT next_id(1) AS id FROM generate_series(1, 5000)) AS made) AS steps;
 
--- A counter that has served 5000 plain nextvals goes on where it is.
+-- A sequence that has served 5000 plain nextvals continues from its value.
 CREATE SEQUENCE counter;
 SELECT max(nextval('counter')) FROM generate_series(1, 5000);
 SELECT id_seq(next_id(1, 'counter'));
 SELECT id_seq(id), last_value % 1024 = id_seq(id) AS same FROM (SELECT next_id(1, 'counter') AS id) AS made, LATERAL (SELECT last_value FROM counter) AS s;
 
--- A sequence never called follows the clock, wherever it is to start.
+-- A sequence that was never called follows the clock, whatever its start value.
 CREATE SEQUENCE starts_ahead START 844424930131969;
 SELECT id_time(next_id(1, 'starts_ahead')) < now() + interval '1 second' AS follows_the_clock;
 
--- log_cnt stays a distance from where the sequence now is, also when it is set ahead, not called, once more.
+-- log_cnt is relative to the sequence's value, also after setval() ahead of the clock with is_called false.
 SELECT setval('starts_ahead', 844424930131969, false);
 SELECT id_time(next_id(1, 'starts_ahead')) < now() + interval '1 second' AS follows_the_clock;
 SELECT log_cnt BETWEEN 0 AND 1000 * 1024 AS recorded FROM starts_ahead;
--- A wait that is over no longer shows.
+-- The wait event is reset after a wait.
 DO $$
 BEGIN
     CREATE SEQUENCE brief;
@@ -39,7 +39,7 @@ BEGIN
     DROP SEQUENCE brief;
 END $$;
 
--- Batches: in order, whole, and continuous with single ids.
+-- Batches: in order, complete, and consecutive with single ids.
 INSERT INTO issued (id) SELECT next_ids(1, 1);
 INSERT INTO issued (id) SELECT next_ids(1, 3000);
 INSERT INTO issued (id) SELECT next_id(1);
@@ -50,7 +50,7 @@ SELECT count(*) FROM (SELECT next_ids(1, 2000000000) LIMIT 10) AS cut_short;
 SELECT max(id) AS last FROM next_ids(1, 10) AS id \gset
 SELECT last_value = ((:last >> 23) << 10 | id_seq(:last)) AS is_the_last_id FROM insta1.table_id_seq;
 
--- Rolled back transactions, savepoints and exceptions take no id back.
+-- Ids of rolled back transactions, savepoints and exceptions are not reused.
 BEGIN;
 SELECT next_id(1) AS rolled_back \gset
 ROLLBACK;
@@ -78,7 +78,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Plain nextval in between: no duplicate, no disorder.
+-- Plain nextval in between: no duplicate, and the ids stay in order.
 DO $$
 BEGIN
     FOR i IN 1..100 LOOP
@@ -89,8 +89,8 @@ END $$;
 SELECT count(*) FROM (SELECT next_id(1), nextval('insta1.table_id_seq') FROM generate_series(1, 5000)) AS mixed;
 INSERT INTO issued (id) VALUES (next_id(1));
 
--- RESTART and setval to the beginning, in the very millisecond of the last id: the clock has moved on. (Not so where
--- the sequence was ahead of the clock, as the plain nextvals above left it: they wait for nothing.)
+-- RESTART and setval back to the start, in the millisecond of the last id: the next id waits for a later millisecond. (Not if
+-- the sequence was further ahead of the clock, as after the plain nextvals above. So let the clock catch up first.)
 SELECT pg_sleep(0.1);
 DO $$
 BEGIN
@@ -109,11 +109,11 @@ ALTER SEQUENCE insta1.table_id_seq RESTART WITH 500;
 SELECT id_seq(next_id(1));
 ROLLBACK;
 INSERT INTO issued (id) VALUES (next_id(1));
--- setval ahead takes the ids ahead; they stay in order.
+-- setval ahead of the clock moves the ids ahead; they stay in order.
 SELECT setval('insta1.table_id_seq', last_value + 10 * 1024) IS NOT NULL AS ten_ms_ahead FROM insta1.table_id_seq;
 INSERT INTO issued (id) SELECT next_id(1) FROM generate_series(1, 3000);
 
--- A sequence dropped and made again in one session, by hand, by shard and in one transaction.
+-- A sequence that is dropped and created again in one session: manually, with a shard, and in one transaction.
 DO $$
 BEGIN
     FOR i IN 1..20 LOOP
@@ -134,18 +134,18 @@ SELECT create_shard(3);
 INSERT INTO issued (id, seq) VALUES (next_id(3), 'rolled back');
 ROLLBACK;
 INSERT INTO issued (id, seq) VALUES (next_id(3), 'insta3'), (insta3.next_id(), 'insta3');
--- The shard's schema renamed away and back: the shard goes with it.
+-- The shard's schema is renamed and renamed back: the number still refers to it.
 ALTER SCHEMA insta3 RENAME TO elsewhere;
 INSERT INTO issued (id, seq) VALUES (next_id(3), 'insta3');
 INSERT INTO issued (id, seq) VALUES (elsewhere.next_id(), 'insta3');
 ALTER SCHEMA elsewhere RENAME TO insta3;
 INSERT INTO issued (id, seq) VALUES (next_id(3), 'insta3');
--- Its sequence renamed, likewise.
+-- The same for its sequence.
 ALTER SEQUENCE insta3.table_id_seq RENAME TO other_seq;
 INSERT INTO issued (id, seq) VALUES (next_id(3), 'insta3');
 INSERT INTO issued (id, seq) VALUES (insta3.next_id(), 'insta3');
 ALTER SEQUENCE insta3.other_seq RENAME TO table_id_seq;
--- Its options changed and mended.
+-- Its options are changed and changed back.
 ALTER SEQUENCE insta3.table_id_seq CYCLE;
 SELECT next_id(3);
 ALTER SEQUENCE insta3.table_id_seq NO CYCLE CACHE 20;
@@ -185,7 +185,7 @@ COMMIT;
 MOVE FORWARD ALL IN held;
 CLOSE held;
 
--- Nothing twice (the UNIQUE above), and each sequence's ids in the order they were made.
+-- No duplicates (the UNIQUE constraint above), and each sequence's ids are in the order in which they were generated.
 SELECT seq, count(*), bool_and(id > previous) AS increasing
 FROM (SELECT seq, id, lag(id) OVER (PARTITION BY seq ORDER BY n) AS previous FROM issued) AS steps
 GROUP BY seq ORDER BY seq;

@@ -1,4 +1,4 @@
--- Roles that mean no good, and names that are chosen to do harm.
+-- Roles that attack others, and hostile names.
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 \getenv tests PG_ABS_SRCDIR
@@ -12,7 +12,7 @@ CREATE ROLE regress_id_victim;
 CREATE ROLE regress_id_app;
 DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO regress_id_mallory, regress_id_victim', current_database()); END $$;
 
--- A definition of someone else's: not of one's own sequence, not beside the database owner's.
+-- A definition by another role: it does not apply to a sequence of another owner, nor beside one by the database owner.
 SELECT create_shard(600), create_shard(601, 'photos_eu');
 SET ROLE regress_id_victim;
 SELECT create_shard(602, 'victims');
@@ -29,14 +29,14 @@ DO $$ BEGIN EXECUTE format('CREATE FUNCTION insta601.shard_602(OUT sequence regc
 RESET ROLE;
 SELECT id_shard(next_id(600)), id_shard(next_id(601)), id_shard(next_id(602)), NOT is_called AS decoy_not_used FROM insta601.seq;
 SELECT shard, schema FROM id_shards WHERE shard BETWEEN 600 AND 602 ORDER BY shard, schema;
--- Between roles that are no better than each other it is in doubt, and the schema's own function is not.
+-- Two definitions by roles that lack each other's privileges are ambiguous; the schema's own next_id() is not affected.
 SET ROLE regress_id_mallory;
 CREATE OR REPLACE FUNCTION insta601.shard_602(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
     BEGIN ATOMIC SELECT 'insta601.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
 RESET ROLE;
 SELECT * FROM raises('SELECT next_id(602)');
 SELECT id_shard(victims.next_id());
--- With mere CREATE on another's schema it is not even that.
+-- A definition in a schema on which its owner only has CREATE does not count.
 SET ROLE regress_id_mallory;
 DROP FUNCTION insta601.shard_602();
 RESET ROLE;
@@ -48,7 +48,7 @@ CREATE FUNCTION open.shard_602(OUT sequence regclass, OUT epoch timestamptz, OUT
 RESET ROLE;
 SELECT id_shard(next_id(602)), NOT is_called AS decoy_not_used FROM insta601.seq;
 
--- The database owner's comes first whoever owns the schema, and does not silently take another's for what was asked for.
+-- The database owner's definition comes first in a schema of any owner. create_shard() does not accept another role's instead.
 ALTER SCHEMA insta600 OWNER TO regress_id_victim;
 SELECT id_shard(next_id(600)), NOT is_called AS decoy_not_used FROM insta601.seq;
 SELECT * FROM raises('SELECT create_shard(602, if_not_exists => true)');
@@ -56,7 +56,7 @@ SET ROLE regress_id_victim;
 SELECT create_shard(602, if_not_exists => true);
 RESET ROLE;
 
--- Bodies too deep to be read do no harm, nor do long ones.
+-- Function bodies that are nested too deeply to be parsed, or very long, do no harm.
 CREATE FUNCTION open.shard_601() RETURNS int LANGUAGE plpgsql AS $$ BEGIN RETURN 1; END $$;
 DO $$ BEGIN EXECUTE format('CREATE OR REPLACE FUNCTION open.shard_601() RETURNS int LANGUAGE plpgsql AS %L', 'BEGIN RETURN 1; END --' || repeat('x', 1000000)); END $$;
 SELECT id_shard(next_id(601));
@@ -70,8 +70,8 @@ SELECT id_shard(next_id(600));
 SELECT * FROM raises('SELECT next_id(603)');
 SELECT shard FROM id_shards WHERE shard = 603;
 
--- Names with quotes and backslashes, under either way to write strings.
--- PostgreSQL 19 knows no other way to write strings.
+-- Names with quotes and backslashes, with standard_conforming_strings on and off.
+-- PostgreSQL 19 does not allow turning it off.
 SELECT current_setting('server_version_num')::int < 190000 AS other_strings \gset
 \if :other_strings
     SET standard_conforming_strings = off;
@@ -94,7 +94,7 @@ CREATE FUNCTION open.max(bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 666::big
 RESET ROLE;
 RESET search_path;
 
--- Functions that look like what would be made, and do more.
+-- Functions that resemble those that create_shard() creates, but do more.
 CREATE SCHEMA insta606;
 CREATE FUNCTION evil() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE 'run as %', current_user; END $$;
 CREATE SEQUENCE insta606.table_id_seq;
@@ -140,7 +140,7 @@ SELECT state FROM raises('SELECT adopt_table(606, ''serials'')');
 DROP FUNCTION insta606.next_id();
 SELECT * FROM raises('SELECT adopt_table(606, ''serials'')');
 
--- An original that was never kept.
+-- A function named like a kept original, which adoption did not create.
 GRANT USAGE, CREATE ON SCHEMA victims TO regress_id_mallory;
 SET ROLE regress_id_mallory;
 CREATE FUNCTION victims.original_next_id() RETURNS bigint LANGUAGE plpgsql AS $$
@@ -153,7 +153,7 @@ SET ROLE regress_id_victim;
 SELECT state, message, detail FROM raises('SELECT unadopt_shard(602)');
 RESET ROLE;
 
--- Sequences that an adoption must not touch: another's, shared, a shard's, temporary; a table in place of one.
+-- Sequences that adoption must not change: another role's, shared, a shard's, temporary; and a table instead of a sequence.
 CREATE FUNCTION original(schema text, shard int, sequence text) RETURNS void LANGUAGE plpgsql AS $body$
 BEGIN
     EXECUTE format('CREATE OR REPLACE FUNCTION %I.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
@@ -183,14 +183,14 @@ ALTER FUNCTION insta611.next_id() RENAME TO a_name_so_long_that_there_is_no_room
 SELECT state, message, detail FROM raises('SELECT adopt_shard(611, dry_run => true)');
 ALTER FUNCTION insta611.a_name_so_long_that_there_is_no_room_for_the_one_it_is_kept_by() RENAME TO next_id;
 
--- A table of a role that may not read another's: nobody runs anything with more rights than his own.
+-- A table whose owner may not read another table: no code runs with more privileges than its owner has.
 CREATE TABLE insta611.t (id bigint PRIMARY KEY DEFAULT insta611.next_id());
 ALTER FUNCTION insta611.next_id() OWNER TO regress_id_victim;
 ALTER SEQUENCE insta611.table_id_seq OWNER TO regress_id_victim;
 GRANT ALL ON SCHEMA insta611 TO regress_id_victim;
 SET ROLE regress_id_victim;
 SELECT * FROM raises('SELECT adopt_shard(611, dry_run => true)');
--- An error that is caught leaves nothing behind: the session is out of the transaction.
+-- After a caught error the session is no longer in the transaction, and its settings and role are as before.
 SELECT state, message, detail FROM raises('SELECT adopt_shard(611)');
 SELECT now() = statement_timestamp() AS outside, current_setting('search_path') AS search_path, current_user;
 RESET ROLE;
@@ -200,7 +200,7 @@ SELECT state, message, detail FROM raises('SELECT adopt_shard(611, dry_run => tr
 SELECT state, message, detail FROM raises('SELECT adopt_shard(611)');
 SELECT now() = statement_timestamp() AS outside, current_setting('search_path') AS search_path, current_user;
 RESET ROLE;
--- Adopted in a transaction that goes on for a while: the ids start after its end.
+-- Adopted in a transaction that stays open for some time: the ids start after its end.
 BEGIN;
 SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(611);
 SELECT pg_sleep(1.2);
@@ -217,7 +217,7 @@ SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(611);
 PREPARE TRANSACTION 'regress_id';
 SELECT count(*) FROM id_shards WHERE shard = 611;
 
--- Whoever writes to a table must be able to make its ids afterwards.
+-- Roles with INSERT on a table must be able to generate its ids after the adoption.
 SELECT create_shard(607);
 GRANT INSERT (id) ON serials TO regress_id_app;
 SELECT * FROM raises('SELECT adopt_table(607, ''serials'')');

@@ -1,4 +1,4 @@
--- A PostgreSQL with assertions can discard its caches whenever it might be told of a change. A call ends there, too.
+-- A PostgreSQL built with assertions can discard its caches wherever an invalidation may be processed. Calls work even then.
 SET client_min_messages = warning;
 SELECT create_shard(470);
 CREATE ROLE regress_id_caller;

@@ -1,4 +1,4 @@
--- Row-level security and security barriers: what may look at rows before they do, and that it cannot tell.
+-- Row-level security and security barriers: which functions run before them, and that these functions do not leak.
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 SET client_min_messages = warning;
@@ -10,8 +10,8 @@ CREATE VIEW members AS
 SELECT p.oid, p.oid::regprocedure AS function, proname, proargtypes, proargnames, proleakproof, provolatile, prokind FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
 WHERE d.deptype = 'e' AND d.classid = 'pg_proc'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id');
 
--- What is LEAKPROOF takes any bigint there is: each power of two with its neighbours and complements, both ends, each edge of
--- each field, a spread of a hundred thousand. Not one raises an error, and none is without an answer.
+-- The LEAKPROOF functions accept every bigint: each power of two with its neighbors and complements, both ends, each edge of
+-- each field, and a hundred thousand spread values. No call raises an error or returns NULL.
 CREATE TABLE edges AS
 SELECT DISTINCT (sign * (2::numeric ^ bit + near))::bigint AS id
 FROM generate_series(0, 63) AS bit, generate_series(-2, 2) AS near, unnest('{1,-1}'::int[]) AS sign
@@ -25,8 +25,8 @@ BEGIN
 END $$;
 SELECT function, asked > 100000 AS many, asked = answered AS all_answered FROM members, answers(function) WHERE proleakproof ORDER BY function::text;
 
--- A barrier: only what is LEAKPROOF comes below it, and id_between(), which the planner has made two comparisons of by then.
--- A window function, such as backfill_id(), has no place in a WHERE clause.
+-- Below a barrier there are only LEAKPROOF functions, and id_between(), which the planner has replaced by two comparisons.
+-- A window function, such as backfill_id(), cannot be used in a WHERE clause.
 CREATE TABLE notes (id bigint PRIMARY KEY, owner name, text text);
 CREATE VIEW mine WITH (security_barrier) AS SELECT * FROM notes WHERE owner = current_user;
 CREATE FUNCTION plan_has(query text, what text) RETURNS bool LANGUAGE plpgsql AS $$
@@ -47,7 +47,7 @@ ORDER BY function::text COLLATE "C";
 SELECT is_below_barrier('insta5.id_time(id) > now()') AS shards_id_time,
     is_below_barrier('id >= id_floor(now())') AS floor_of_now, is_below_barrier('id_between(id, now() - interval ''1 day'', now())') AS between_now;
 
--- Row-level security: they are used with an index on them, and before the policy; the others after it.
+-- Row-level security: LEAKPROOF functions can use an index on them, and run before the policy; the others run after it.
 INSERT INTO notes SELECT make_id(timestamptz '2026-01-01+00' + n * interval '1 minute', n % 100, 0),
     CASE n % 10 WHEN 0 THEN 'regress_id_reader' ELSE 'someone' END, 'note ' || n FROM generate_series(1, 2000) AS n;
 INSERT INTO notes VALUES (-1, 'someone', 'secret');
@@ -69,7 +69,7 @@ EXPLAIN (COSTS OFF) SELECT * FROM notes WHERE id_time(id) >= '2026-01-02' AND id
 EXPLAIN (COSTS OFF) SELECT * FROM notes WHERE id_between(id, '2026-01-02', '2026-01-03');
 EXPLAIN (COSTS OFF) SELECT * FROM notes WHERE id_seq(id) = 0 AND leaks(text) AND id_shard(id) = 10;
 EXPLAIN (COSTS OFF) SELECT * FROM mine WHERE id_shard(id) = 10 AND leaks(text);
--- The one with an epoch of its own tells an id where it fails: not before the policy, even where an index has it.
+-- id_time() with an epoch reveals an id in its error, so it runs after the policy, even if there is an index on it.
 SELECT plan_has('SELECT * FROM notes WHERE id_time(id, ''2011-01-01 00:00+00'') = ''2026-01-02''', 'by_own_time') AS uses_index;
 SELECT count(*) FROM notes WHERE id_time(id, '294211-01-01') IS NOT NULL;
 SELECT count(*) FROM notes WHERE id_floor(id_time(id)) >= 0 AND id_shard(id) = 10 AND leaks(text);

@@ -1,5 +1,5 @@
--- Another role is there first: with a shard's schema, its sequence, its functions, a definition with a lie in it, and with
--- namesakes of the extension's functions beside them in public. What its victims get.
+-- Another role was there first: it owns a shard's schema, its sequence, its functions, a false definition, and functions in
+-- public with the names of the extension's. The errors that other roles get.
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 SET client_min_messages = warning;
@@ -25,14 +25,14 @@ CREATE FUNCTION insta77.id_time(bigint) RETURNS timestamptz LANGUAGE sql AS 'SEL
 CREATE FUNCTION insta77.epoch() RETURNS timestamptz LANGUAGE sql AS 'SELECT now() FROM public.steals()';
 CREATE FUNCTION public.shard_77(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
     BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
--- A definition that says more than it is: it is read, not run.
+-- Definitions of another sequence and with function calls. They are parsed, not run.
 CREATE FUNCTION public.shard_78(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
     BEGIN ATOMIC SELECT 'insta5.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
 CREATE FUNCTION public.shard_79(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
     BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, public.steals()::text; END;
 CREATE FUNCTION public.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
     BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
--- Namesakes: what is taken is an error for the squatter, what is free is made.
+-- Names of the extension's functions: a signature that is in use is an error for that role, any other one is created.
 SELECT state FROM unnest(ARRAY['TABLE id_shards ()', 'TYPE id_shards AS (a int)', 'VIEW id_shards AS SELECT 1', 'FUNCTION next_id(int) RETURNS bigint RETURN 1',
     'OR REPLACE FUNCTION next_id(shard int) RETURNS bigint LANGUAGE sql AS ''SELECT 1::bigint''']) AS thing, raises('CREATE ' || thing);
 CREATE SEQUENCE public.table_id_seq;
@@ -46,18 +46,18 @@ CREATE FUNCTION public.id_time(anyelement) RETURNS timestamptz LANGUAGE sql AS '
 CREATE FUNCTION public.create_shard(VARIADIC int[]) RETURNS regnamespace LANGUAGE sql AS 'SELECT 0::regnamespace FROM public.steals()';
 RESET ROLE;
 
--- With arguments of the documented types the extension's own are called.
+-- With arguments of the documented types the extension's functions are called.
 SELECT id_shard(insta5.next_id()), id_shard(next_id(5, 'insta5.table_id_seq'::regclass)), id_shard(next_ids(5, 1)),
     id_shard(shard_next_id(5, 'insta5.table_id_seq', '2011-08-24 21:07:01.721+00')), id_time(1671372309237077023), id_shard(1671372309237077023);
 SELECT count(*) AS stolen FROM stolen;
--- With others PostgreSQL takes what fits best, so that schema is to be closed to others; a shard's own next_id() is not concerned.
+-- With other types PostgreSQL selects the best match, so revoke CREATE on that schema. A shard's own next_id() is not affected.
 SELECT next_id(5::smallint) = 666 AS stolen;
 SELECT state, message, detail FROM raises('SELECT next_id(5)');
 DROP FUNCTION next_id(int, int);
 SELECT id_shard(next_id(5));
 TRUNCATE stolen;
 
--- The number that it has taken: its own word where nobody else's is there, and for its own sequence only.
+-- The number that it has taken: its definition applies if there is no other one, and only to its own sequence.
 SELECT shard, schema, can_generate FROM id_shards WHERE shard IN (5, 77, 78, 79);
 SELECT id_shard(next_id(77)), id_shard(next_id(5));
 SELECT state FROM unnest('{78,79}'::int[]) AS n, raises(format('SELECT next_id(%s)', n));
@@ -72,7 +72,7 @@ SELECT state FROM raises('SELECT create_shard(77)');
 SELECT state FROM raises('SELECT next_id(77)');
 SELECT state FROM raises('SELECT create_shard(78)');
 RESET ROLE;
--- As the hint says. Then its schema is in the way, and in there its functions are; none is run.
+-- Follow the hint. Then its schema and the functions in there are in the way; none of them is run.
 DROP FUNCTION public.shard_77();
 SELECT state, message, detail FROM raises('SELECT create_shard(77)');
 SELECT state, message, detail FROM raises('SELECT create_shard(77, if_not_exists => true)');
@@ -85,14 +85,14 @@ SELECT state, message, detail FROM raises('SELECT create_shard(77, if_not_exists
 SELECT create_shard(77, 'mine');
 RESET ROLE;
 SELECT id_shard(next_id(77)), id_shard(mine.next_id()), schema FROM id_shards WHERE shard = 77;
--- What the squatter says of it now, in a schema that is not its own, counts for less than what the victim says in his.
+-- Its new definition, in a schema that it does not own, ranks below the victim's in the victim's schema.
 SET ROLE regress_id_squatter;
 CREATE FUNCTION public.shard_77(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
     BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
 RESET ROLE;
 SELECT last_value AS its_last FROM insta77.table_id_seq \gset
 SELECT id_shard(next_id(77)), id_shard(mine.next_id());
--- In its own it puts the number in doubt, until the database's owner has spoken; never the schema's own function.
+-- In its own schema it makes the number ambiguous until the database owner defines it; mine.next_id() is never affected.
 SET ROLE regress_id_squatter;
 CREATE FUNCTION insta77.shard_77(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
     BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;

@@ -1,5 +1,5 @@
--- Names as bad as they come, for all that has one. What an error's hint tells to run works as it stands, and so do the
--- scripts of an adoption.
+-- Difficult names for every kind of object. The statement in an error's hint can be run unchanged, and so can the scripts
+-- that adoption returns.
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 SET synchronous_commit = off; -- for speed
@@ -11,7 +11,7 @@ INSERT INTO bad_names (name) VALUES ('it''s'), ('a"b"'), (E'back\\slash\\'), (E'
 \getenv tests PG_ABS_SRCDIR
 \set raises :tests '/raises.sql'
 \i :raises
--- Sees to it that a statement fails with that state and names the thing, and then runs what the hint says.
+-- Checks that a statement fails with that SQLSTATE and names that object, and then runs the statement in the hint.
 CREATE FUNCTION heed(statement text, state text, thing text, told text, as_role text DEFAULT current_user) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     e record;
@@ -25,7 +25,7 @@ BEGIN
         RAISE 'expected % for % and "%": %', state, thing, told, e;
     END IF;
     IF current_setting('server_version_num')::int < 190000 THEN
-        -- As old applications have it. PostgreSQL 19 knows no other way to write strings.
+        -- As in old applications. PostgreSQL 19 does not allow turning it off.
         SET LOCAL standard_conforming_strings = off;
         SET LOCAL escape_string_warning = off;
     END IF;
@@ -42,7 +42,7 @@ BEGIN
     RETURN id_shard(id);
 END $$;
 
--- The name for the schema of a shard and its sequence, a table and its key, with an application's role of that name.
+-- The name is used for a shard's schema, its sequence, a table and its key, and an application role.
 CREATE FUNCTION live_with(n int, name text) RETURNS text LANGUAGE plpgsql AS $$
 <<our>>
 DECLARE
@@ -61,20 +61,20 @@ BEGIN
     PERFORM create_shard(shard, name, if_not_exists => true);
     ASSERT (raises(format('SELECT create_shard(%s)', shard))).detail = format('Its schema is %s.', quoted);
     EXECUTE format('ALTER SEQUENCE %s.table_id_seq RENAME TO %1$s', quoted);
-    -- Every way to its ids.
+    -- Every function that generates its ids.
     ASSERT id_of(format('SELECT %s.next_id()', quoted)) = shard AND id_shard(next_id(shard)) = shard
         AND id_shard(next_id(shard, sequence)) = shard AND id_shard(advance_shard(shard, next_id(shard))) = shard;
     PERFORM claim_shard(shard);
     ASSERT (SELECT s.schema = name AND s.sequence = our.sequence::regclass AND s.ahead < interval '1 minute' AND s.can_generate
         FROM id_shards AS s WHERE s.shard = our.shard);
-    -- An application that is granted what each error's hint says, one after the other.
+    -- An application role that gets the privileges in the hints, one after the other.
     PERFORM heed(format('SELECT next_id(%s)', shard), '42501', quoted, '^Use (GRANT .*)\.$', app);
     PERFORM heed(format('SELECT next_id(%s)', shard), '42501', sequence, '^Use (GRANT .*)\.$', app);
     ASSERT id_of(format('SELECT next_id(%s)', shard), app) = shard;
     PERFORM heed(format('SELECT advance_shard(%s, %s)', shard, shard << 10), '42501', sequence, '^Use (GRANT .*)\.$', app);
     ASSERT id_of(format('SELECT advance_shard(%s, %s)', shard, shard << 10), app) = shard;
     ASSERT (raises(format('SET LOCAL ROLE %I; SELECT claim_shard(%s)', app, shard))).message LIKE '%must be owner of function ' || replace(quoted, '\', '\\') || '.%';
-    -- Sequences that are unfit, used up, and none at all.
+    -- Sequences that cannot be used, a sequence at its end, and a relation that is not a sequence.
     EXECUTE format('CREATE SEQUENCE %s AS integer CYCLE INCREMENT 2', unfit);
     PERFORM heed(format('SELECT next_id(%s, %L)', shard, unfit), '55000', unfit, '^Use (ALTER SEQUENCE .*)\.$');
     ASSERT id_shard(next_id(shard, unfit)) = shard;
@@ -83,7 +83,7 @@ BEGIN
     ASSERT id_shard(next_id(shard, unfit)) = shard;
     EXECUTE format('CREATE TABLE %s (%s serial PRIMARY KEY)', t, quoted);
     ASSERT (raises(format('SELECT next_id(%s, %L)', shard, t))).message = format('relation %s is not a sequence', t);
-    -- The table's key, as the hints and the scripts say.
+    -- The table's key, with the statements in the hints and scripts.
     PERFORM heed(format('SELECT adopt_table(%s, %L)', shard, t), '42804', t, '^Use (ALTER TABLE .*)\.$');
     EXECUTE format('DROP FUNCTION %s.next_id()', quoted);
     PERFORM heed(format('SELECT adopt_table(%s, %L)', shard, t), '55000', shard::text, '^Create them with (.*)\.$');
@@ -101,7 +101,7 @@ BEGIN
     RETURN 'fine';
 END $$;
 
--- The name for the sequence of an original, its function or its table, in a schema whose name begins otherwise, and for a role
+-- The name is used for an original's sequence, its function or its table, in a schema whose name has a prefix, and for a role
 -- that has taken a number.
 CREATE FUNCTION adopt_with(n int, name text) RETURNS text LANGUAGE plpgsql AS $body$
 <<our>>
@@ -119,7 +119,7 @@ BEGIN
             RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1577836800000) << 23) | (%s << 10) | (nextval(%L) %% 1024);
         END $$, shard, format('%s.%I', quoted, name)));
     EXECUTE format('CREATE TABLE %s (%I bigint PRIMARY KEY DEFAULT %s.%I()); INSERT INTO %1$s DEFAULT VALUES', t, name, quoted, function);
-    -- What a dry run shows does all but to set the sequence.
+    -- The script of a dry run does everything except setting the sequence.
     BEGIN
         EXECUTE (SELECT script FROM adopt_shard(shard, schema, dry_run => true));
         ASSERT id_shard(next_id(shard)) = shard AND id_of(format('INSERT INTO %s DEFAULT VALUES RETURNING %I', t, name)) = shard;
@@ -144,7 +144,7 @@ BEGIN
     PERFORM create_shard(shard);
     RETURN 'fine';
 END $body$;
--- And back, when the clock has caught up.
+-- Reverting it, when the clock has caught up.
 CREATE FUNCTION unadopt_with(n int, name text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     shard int := 2100 + n;

@@ -7,7 +7,7 @@ SELECT create_shard(301, schema => 'photos of "Anna"; it''s', epoch => '2026-01-
 SELECT create_shard(302, 'Upper_' || repeat('x', 57));
 SELECT create_shard(303, schema => 'ünïcode');
 
--- Every way to make an id of a shard and every way to read one agree.
+-- All functions that generate ids of a shard agree with all functions that decode them.
 CREATE FUNCTION agree(shard int, schema regnamespace) RETURNS TABLE (way text, right_shard bool, right_time bool) LANGUAGE plpgsql AS $$
 DECLARE
     made text;
@@ -38,7 +38,7 @@ FROM id_shards AS s, agree(s.shard, quote_ident(s.schema)::regnamespace) WITH OR
 WHERE s.shard BETWEEN 300 AND 303 ORDER BY s.shard, a.step;
 SELECT id_shard(next_id()), insta300.id_time(next_id()) BETWEEN now() - interval '1 minute' AND now() + interval '1 minute';
 
--- The time zone and the way dates are written do not matter to what is made.
+-- TimeZone and DateStyle do not affect the functions that are created.
 SET TimeZone = 'Asia/Kathmandu';
 SET DateStyle = 'German, DMY';
 SELECT create_shard(304, epoch => '2020-02-03 04:05:06.789+00');
@@ -49,25 +49,25 @@ SET DateStyle = 'ISO';
 SELECT sequence, epoch FROM insta304.shard_304();
 SELECT * FROM agree(304, 'insta304') AS a;
 
--- Both defaults, and an index used through the shard's own epoch.
+-- Both forms of the default, and an index scan with the shard's own epoch.
 CREATE TABLE insta300.t (id bigint PRIMARY KEY DEFAULT insta300.next_id(), other bigint DEFAULT next_id(300));
 INSERT INTO insta300.t SELECT FROM generate_series(1, 1000);
 SELECT count(*) FROM insta300.t WHERE abs(extract(epoch FROM insta300.id_time(id) - insta300.id_time(other))) < 1;
 EXPLAIN (COSTS OFF) SELECT * FROM insta300.t WHERE id_between(id, '2026-01-01 00:00+00', '2026-02-01 00:00+00', insta300.epoch());
 EXPLAIN (VERBOSE, COSTS OFF) SELECT insta300.id_time(id) FROM insta300.t;
 
--- A schema under another name is the same shard.
+-- A renamed schema is the same shard.
 ALTER SCHEMA insta300 RENAME TO renamed;
 SELECT schema FROM id_shards WHERE shard = 300;
 SELECT * FROM agree(300, 'renamed');
 ALTER SCHEMA renamed RENAME TO insta300;
 SELECT * FROM agree(300, 'insta300');
--- So is a sequence.
+-- So is a renamed sequence.
 ALTER SEQUENCE insta300.table_id_seq RENAME TO "it's ""another""";
 SELECT * FROM agree(300, 'insta300');
 SELECT sequence FROM id_shards WHERE shard = 300;
 
--- What is there already: an error that names it, or with if_not_exists what was asked for, if it is.
+-- The shard or schema exists: an error that names it, or with if_not_exists no error if it is as requested.
 \getenv tests PG_ABS_SRCDIR
 \set raises :tests '/raises.sql'
 \i :raises
@@ -87,7 +87,7 @@ SELECT * FROM raises('SELECT create_shard(305, ''pg_mine'')');
 SELECT * FROM raises('SELECT create_shard(305, '''')');
 SELECT * FROM raises('SELECT create_shard(305, repeat(''ü'', 32))');
 SELECT * FROM raises('SELECT create_shard(305, if_not_exists => NULL)');
--- Epochs with which no ids can be made now; the hint says which work.
+-- Epochs with which no ids can be generated now; the hint says which ones can be used.
 SELECT state, regexp_replace(message, '\d{4}-\S* \S*', '(time)') AS message, detail, regexp_replace(hint, '\d{4}-.* to \d{4}-.*', '(then) to (now).') FROM raises('SELECT create_shard(305, epoch => now() + interval ''1 second'')');
 SELECT state, message, regexp_replace(hint, '\d{4}-.* to \d{4}-.*', '(then) to (now).') FROM raises('SELECT create_shard(305, epoch => ''1992-01-01 00:00+00'')');
 SELECT * FROM raises('SELECT create_shard(305, epoch => ''infinity'')');
@@ -101,13 +101,13 @@ BEGIN
     RAISE NOTICE 'the earliest and the latest work: % %', next_id(305) > 9200000000000000000, next_id(306) BETWEEN 0 AND 60000::bigint << 23;
 END $$;
 SELECT to_regnamespace('elsewhere');
--- What a defined shard has lost is made again, by its definition.
+-- Missing functions of a defined shard are created again according to its definition.
 DROP FUNCTION insta304.epoch(), insta304.next_id();
 SELECT create_shard(304, if_not_exists => true);
 SELECT way, right_shard, right_time FROM agree(304, 'insta304');
 CREATE OR REPLACE FUNCTION insta304.epoch() RETURNS timestamptz LANGUAGE sql RETURN '2024-01-01 00:00+00'::timestamptz;
 SELECT * FROM raises('SELECT create_shard(304, if_not_exists => true)');
--- Functions that are there already are kept where they agree, named where they do not.
+-- Existing functions are kept if they agree with the shard, and are an error if they do not.
 CREATE SCHEMA insta307 CREATE TABLE photos (id bigint);
 CREATE FUNCTION insta307.epoch() RETURNS timestamptz LANGUAGE sql RETURN '2024-01-01 00:00+00'::timestamptz;
 SELECT * FROM raises('SELECT create_shard(307, if_not_exists => true, epoch => ''2025-01-01 00:00+00'')');
@@ -122,7 +122,7 @@ CREATE OR REPLACE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE sql RETURN
 SELECT state FROM raises('SELECT create_shard(307, if_not_exists => true)');
 CREATE OR REPLACE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE sql RETURN shard_next_id(307, 'insta307.table_id_seq', '2024-01-02 00:00+00');
 SELECT state FROM raises('SELECT create_shard(307, if_not_exists => true)');
--- Another function of that name, another name beside it.
+-- Another function of that name, and a function of another name.
 CREATE FUNCTION insta307.shard_next_id(int, regclass, timestamptz) RETURNS bigint LANGUAGE sql RETURN 1;
 CREATE OR REPLACE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE sql RETURN insta307.shard_next_id(307, 'insta307.table_id_seq', '2024-01-01 00:00+00');
 SELECT state FROM raises('SELECT create_shard(307, if_not_exists => true)');
@@ -135,7 +135,7 @@ SELECT * FROM raises('SELECT create_shard(307, if_not_exists => true)');
 DROP FUNCTION insta307.next_id(), insta307.id_time(bigint);
 CREATE FUNCTION insta307.id_time(bigint) RETURNS timestamptz LANGUAGE sql RETURN id_time($1);
 SELECT * FROM raises('SELECT create_shard(307, if_not_exists => true)');
--- Nothing half done: the error has taken back next_id().
+-- Nothing is half done: the error has rolled back the creation of next_id().
 SELECT to_regprocedure('insta307.next_id()');
 CREATE OR REPLACE FUNCTION insta307.id_time(bigint) RETURNS timestamptz LANGUAGE sql RETURN shard_id_time($1, '2024-01-02 00:00+00');
 SELECT state FROM raises('SELECT create_shard(307, if_not_exists => true)');
@@ -153,11 +153,11 @@ DROP FUNCTION insta307.shard_307();
 ALTER FUNCTION insta307.its_definition() RENAME TO shard_307;
 SELECT create_shard(307, if_not_exists => true);
 SELECT way, right_shard, right_time FROM agree(307, 'insta307');
--- A sequence that cannot hold the clock is found out at once.
+-- A sequence that cannot be used to generate ids is an error at once.
 CREATE SCHEMA insta308 CREATE SEQUENCE table_id_seq AS int CYCLE;
 SELECT * FROM raises('SELECT create_shard(308, if_not_exists => true)');
 ALTER SEQUENCE insta308.table_id_seq AS bigint NO MAXVALUE NO CYCLE;
--- It stays locked to the transaction's end; what nobody else can see yet does not.
+-- An existing sequence stays locked to the end of the transaction; one that no other session can see yet is not locked.
 BEGIN;
 SELECT create_shard(308, if_not_exists => true), create_shard(309);
 SELECT locktype, mode FROM pg_locks WHERE pid = pg_backend_pid()
@@ -165,14 +165,14 @@ SELECT locktype, mode FROM pg_locks WHERE pid = pg_backend_pid()
 ROLLBACK;
 SELECT create_shard(308, if_not_exists => true);
 
--- Two that are equally good are an error; what merely looks like a definition is none.
+-- Two definitions of the same rank are an error; functions that only resemble a definition are ignored.
 CREATE SCHEMA decoy;
 CREATE SEQUENCE decoy.seq;
 CREATE FUNCTION decoy.shard_301(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
     BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
 SELECT * FROM raises('SELECT next_id(301)');
 DROP FUNCTION decoy.shard_301();
--- Other languages, other columns, other names, values that are not constants, temporary ones.
+-- Other languages, other columns, other names, values that are not constants, temporary functions.
 CREATE FUNCTION decoy.shard_310(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE plpgsql AS 'BEGIN RAISE ''never run''; END';
 CREATE FUNCTION decoy.shard_311(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
     AS 'SELECT ''decoy.seq''::regclass, ''2020-01-01 00:00+00''::timestamptz, ''''::text';
@@ -216,7 +216,7 @@ CREATE FUNCTION pg_temp.shard_319(OUT sequence regclass, OUT epoch timestamptz, 
     BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
 SELECT shard FROM id_shards WHERE shard >= 310 OR schema = 'decoy';
 SELECT state FROM generate_series(310, 334) AS n, raises(format('SELECT next_id(%s)', n)) GROUP BY state;
--- What is no sequence, or one of a single session, has no last id, and spoils nobody's view.
+-- A relation that is not a sequence, and a temporary sequence, have no last id and cause no error in the view.
 CREATE TABLE decoy.no_sequence ();
 CREATE FUNCTION decoy.shard_326(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
     BEGIN ATOMIC SELECT 'decoy.no_sequence'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;

@@ -1,5 +1,5 @@
--- Partitions by the time in the ids, made ahead and dropped when they are over. What is printed is the same on all days:
--- bounds are shown where they lie in the past, and compared with the clock where they do not.
+-- Partitions by the time in the ids, created in advance and dropped when they are old. The output does not depend on the date:
+-- past bounds are printed, later ones are compared with the clock.
 SET client_min_messages = warning;
 SET TimeZone = 'Asia/Kolkata'; -- half an hour beside UTC's days
 SET DateStyle = 'SQL, DMY';
@@ -17,7 +17,7 @@ FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid,
              FROM regexp_matches(pg_get_expr(relpartbound, c.oid), '\(''?([^'')]*)''?\)', 'g') WITH ORDINALITY AS t(m, n)) AS b
 WHERE relispartition AND relkind <> 'i' AND pg_get_expr(relpartbound, c.oid) LIKE 'FOR VALUES FROM%';
 GRANT SELECT ON bounds TO PUBLIC;
--- How many there are, whether each begins where the one before ends, when all begins and ends.
+-- The number of partitions, whether each begins where the previous one ends, the first bound and the last one.
 CREATE FUNCTION summary(t regclass, OUT parts bigint, OUT seamless bool, OUT begins timestamp, OUT ends timestamp)
 BEGIN ATOMIC
     SELECT count(*), bool_and(lo IS NOT DISTINCT FROM before) FILTER (WHERE number > 1), min(it.begins), max(it.ends)
@@ -25,7 +25,7 @@ BEGIN ATOMIC
           WINDOW by_lo AS (ORDER BY lo::bigint NULLS FIRST)) AS it;
 END;
 
--- Days, weeks, months; once, again, and further ahead.
+-- Days, weeks, months; the same call again, and a call that goes further ahead.
 CREATE TABLE days (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT count(*) FROM create_id_partitions('days', 'day');
 SELECT count(*) FROM create_id_partitions('days', 'day');
@@ -40,21 +40,21 @@ CREATE TABLE months (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT count(*) FROM create_id_partitions('months');
 SELECT parts, seamless, ends = begins + interval '4 months' AS four_months, begins::time AS at, extract(day FROM begins) AS day,
     date_trunc('month', now() AT TIME ZONE 'UTC') = begins AS this_month FROM summary('months');
--- Named by what they begin with; made in order.
+-- A partition's name contains its first day. They are created in order.
 SELECT bool_and(part::text = format('%s_p%s', parent, to_char(begins, 'YYYYMMDD'))) FROM bounds;
 CREATE TABLE past (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT * FROM create_id_partitions('past', 'month', 0, from_time => '2023-11-30 23:59:59.999999+00') LIMIT 3;
 SELECT part, lo, hi, begins, ends FROM bounds WHERE parent = 'past'::regclass ORDER BY begins LIMIT 3;
 SELECT seamless, ends = date_trunc('month', now() AT TIME ZONE 'UTC') + interval '1 month' AS to_now FROM summary('past');
--- A leap year's February, the week of a new year, a day on which clocks are changed somewhere.
+-- February of a leap year, and the week of a new year.
 SELECT part, ends - begins AS length FROM bounds WHERE part = 'past_p20240201'::regclass;
 CREATE TABLE past_weeks (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT * FROM create_id_partitions('past_weeks', 'week', 0, from_time => '2025-01-01 00:00+00') LIMIT 2;
--- A time ahead of the clock changes nothing.
+-- A from_time ahead of the clock has no effect.
 CREATE TABLE ahead (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT count(*) FROM create_id_partitions('ahead', 'day', 1, from_time => now() + interval '1 year');
 SELECT ends - begins AS length, begins < now() AT TIME ZONE 'UTC' AS has_begun FROM summary('ahead');
--- What the session's settings make of times is of no concern.
+-- The session's settings for times do not change the bounds.
 CREATE TABLE elsewhere (LIKE days) PARTITION BY RANGE (id);
 SET TimeZone = 'Pacific/Kiritimati';
 SET DateStyle = 'German, YMD';
@@ -79,7 +79,7 @@ SET DateStyle = 'ISO';
 SELECT array_agg(lo || ' ' || hi ORDER BY lo) FILTER (WHERE parent = 'days'::regclass) = array_agg(lo || ' ' || hi ORDER BY lo) FILTER (WHERE parent = 'elsewhere'::regclass) AS same
 FROM bounds;
 
--- Months, then weeks, then days, and back: what is missing is filled, and nothing overlaps, or it would be an error.
+-- Months, then weeks, then days, and back: the gaps are filled, and no partitions overlap, which would be an error.
 CREATE TABLE mixed (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT count(*) FROM create_id_partitions('mixed', 'month', 0);
 SELECT count(*) > 3 AS weeks FROM create_id_partitions('mixed', 'week', 9);
@@ -89,21 +89,21 @@ SELECT count(*) FROM create_id_partitions('mixed', 'week', 2);
 SELECT seamless, begins = date_trunc('month', (now() - interval '3 months') AT TIME ZONE 'UTC') AS from_month,
     ends = date_trunc('month', now() AT TIME ZONE 'UTC') + interval '4 months' AS to_month FROM summary('mixed');
 
--- Beside partitions made by hand: bounds between days, a hole of a few ids, MINVALUE.
+-- With manually created partitions: bounds within a day, a gap of a few ids, MINVALUE.
 CREATE TABLE by_hand (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE by_hand_old PARTITION OF by_hand FOR VALUES FROM (MINVALUE) TO (1000000);
 CREATE TABLE by_hand_1 PARTITION OF by_hand FOR VALUES FROM (id_floor('2025-01-10 12:30:15.678+00') + 5) TO (id_floor('2025-01-20+00'));
 CREATE TABLE by_hand_2 PARTITION OF by_hand FOR VALUES FROM (id_floor('2025-01-20+00') + 3) TO (id_floor('2025-02-03+00'));
 SELECT * FROM create_id_partitions('by_hand', 'month', 0, from_time => '2025-01-31+00') LIMIT 4;
 SELECT part, lo, hi, begins, ends FROM bounds WHERE parent = 'by_hand'::regclass AND coalesce(begins < '2025-03-01', true) ORDER BY ends;
--- Several that begin in one second, in one millisecond.
+-- Several partitions that begin within one second or one millisecond.
 CREATE TABLE second (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE second_1 PARTITION OF second FOR VALUES FROM (1) TO (5000000);
 CREATE TABLE second_2 PARTITION OF second FOR VALUES FROM (6000000) TO (id_floor('2011-08-24 21:07:01.900+00'));
 SELECT * FROM create_id_partitions('second', 'month', 0, from_time => '2011-08-24 21:07:01.721+00') LIMIT 4;
 SELECT part, lo, hi FROM bounds WHERE parent = 'second'::regclass AND begins < '2011-09-01' ORDER BY lo::bigint;
 SELECT seamless FROM summary('second');
--- To MAXVALUE there is nothing left to do.
+-- Beside a partition that ends at MAXVALUE there is nothing to create.
 CREATE TABLE maximum (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE maximum_1 PARTITION OF maximum FOR VALUES FROM (id_floor(date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' + interval '36 hours')) TO (MAXVALUE);
 SELECT count(*) FROM create_id_partitions('maximum', 'day', 3);
@@ -112,7 +112,7 @@ CREATE TABLE everything (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE everything_1 PARTITION OF everything FOR VALUES FROM (MINVALUE) TO (MAXVALUE);
 SELECT count(*) FROM create_id_partitions('everything');
 SELECT count(*) FROM drop_old_id_partitions('everything', now());
--- A default partition is no partition for these times. With rows in the way it is PostgreSQL's error, and all stays as it was.
+-- A default partition does not cover these times. If it holds rows of a new one, PostgreSQL raises an error; nothing changes.
 CREATE TABLE defaulted (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE defaulted_rest PARTITION OF defaulted DEFAULT;
 SELECT count(*) FROM create_id_partitions('defaulted', 'day', 1);
@@ -126,7 +126,7 @@ SELECT tableoid::regclass, id FROM defaulted;
 DROP TABLE defaulted_rest;
 SELECT parts, seamless FROM summary('defaulted');
 
--- Own epochs: that of the shard's schema, that of the argument, which comes first.
+-- Custom epochs: that of the shard's schema, and that of the argument, which takes precedence.
 SELECT create_shard(61, 'own', epoch => '2020-01-01+00');
 CREATE TABLE own.photos (id bigint PRIMARY KEY DEFAULT own.next_id()) PARTITION BY RANGE (id);
 SELECT * FROM create_id_partitions('own.photos', 'month', 1, from_time => '2024-01-01+00') LIMIT 2;
@@ -139,26 +139,26 @@ SELECT count(*) FROM create_id_partitions('in_public', 'month', 1, epoch => own.
 CREATE TABLE own.by_argument (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT count(*) FROM create_id_partitions('own.by_argument', 'month', 1, epoch => '2011-08-24 21:07:01.721+00');
 SELECT seamless, begins = date_trunc('month', now() AT TIME ZONE 'UTC') AS this_month FROM summary('own.by_argument');
--- A function that only has the name of the shard's.
+-- A function that has the name of a shard's epoch() only.
 CREATE FUNCTION epoch() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN RAISE 'must not run'; END $$;
 CREATE TABLE by_name (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT count(*) FROM create_id_partitions('by_name');
 DROP FUNCTION epoch();
--- An epoch within a month: ids begin with it, and so does the first partition.
+-- An epoch in the middle of a month: the first partition begins at the epoch.
 CREATE TABLE begun (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT * FROM create_id_partitions('begun', 'month', 0, '2024-03-10 12:00:00.0005+00', '2024-03-10 12:00:00.0005+00') LIMIT 2;
 SELECT lo, id_time(hi::bigint, '2024-03-10 12:00:00.0005+00') AT TIME ZONE 'UTC' AS ends FROM bounds WHERE part = 'begun_p20240310_120000'::regclass;
--- One that is yet to come: from it on.
+-- A future epoch: the first partition begins at the epoch.
 CREATE TABLE to_come (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT count(*) FROM create_id_partitions('to_come', 'day', 3, epoch => date_trunc('day', now(), 'UTC') + interval '60 hours');
 SELECT lo, id_time(hi::bigint) - id_time(lo::bigint) AS length FROM bounds WHERE parent = 'to_come'::regclass ORDER BY lo::bigint;
--- Where ids end the last partition has no end, and there are no later ones. (2^40 ms after the epoch, in two days from now.)
+-- At the end of the time field the last partition is unbounded (2^40 ms after the epoch, which is two days from now).
 CREATE TABLE ending (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT count(*) FROM create_id_partitions('ending', 'day', 5, epoch => date_trunc('day', now(), 'UTC') + interval '2 days 5 hours' - 1099511627776 * interval '1 ms');
 SELECT count(*), bool_or(hi IS NULL) AS to_maxvalue FROM bounds WHERE parent = 'ending'::regclass;
 SELECT count(*) < 2 AS only_before FROM create_id_partitions('ending', 'month', 5, epoch => date_trunc('day', now(), 'UTC') + interval '2 days 5 hours' - 1099511627776 * interval '1 ms');
 INSERT INTO ending VALUES (9223372036854775807) RETURNING tableoid = (SELECT part FROM bounds WHERE parent = 'ending'::regclass AND hi IS NULL) AS in_the_last;
--- All of an old epoch's ids are over.
+-- With an epoch so old that all ids are in the past, no partition is created.
 SELECT count(*) FROM create_id_partitions('ending', 'day', 5, epoch => '1970-01-01+00');
 
 -- Names.
@@ -172,15 +172,15 @@ CREATE TABLE "S ""x"".y"."select" (id bigint PRIMARY KEY) PARTITION BY RANGE (id
 SELECT made FROM create_id_partitions('"S ""x"".y"."select"', 'month', 0, '2025-01-08+00') AS made LIMIT 1;
 SELECT dropped FROM drop_old_id_partitions('"S ""x"".y"."select"', '2025-02-01+00') AS dropped;
 DROP SCHEMA "S ""x"".y" CASCADE;
--- Of 63 bytes: cut off, between letters.
+-- Names of 63 bytes are truncated at a character boundary.
 CREATE TABLE a23456789012345678901234567890123456789012345678901234567890123 (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT * FROM create_id_partitions('a23456789012345678901234567890123456789012345678901234567890123', 'month', 0, '2025-01-08+00') LIMIT 1;
 CREATE TABLE ääääääääääääääääääääääääääääääa (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT part, octet_length(part::text) FROM create_id_partitions('ääääääääääääääääääääääääääääääa', 'month', 0, '2025-01-08+00') AS part LIMIT 1;
--- Two tables of one beginning: the other one's partitions are in the way.
+-- Two tables whose names begin alike: the partitions of one are in the way of the other's.
 CREATE TABLE a23456789012345678901234567890123456789012345678901234567890124 (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT * FROM raises($$SELECT create_id_partitions('a23456789012345678901234567890123456789012345678901234567890124', 'month', 0, '2025-01-08+00')$$);
--- Taken by a view, a sequence, an index, a type, a partition of a partition.
+-- Names that are in use by a view, a sequence, an index, a type, a partition of a partition.
 CREATE TABLE taken (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE VIEW taken_p20250101 AS SELECT 1;
 SELECT * FROM raises($$SELECT create_id_partitions('taken', 'month', 0, '2025-01-08+00')$$);
@@ -192,7 +192,7 @@ CREATE DOMAIN taken_p20250301 AS int;
 SELECT state, message, detail FROM raises($$SELECT create_id_partitions('taken', 'month', 0, '2025-01-08+00')$$);
 DROP DOMAIN taken_p20250301;
 SELECT parts FROM summary('taken');
--- In another schema it is no matter; that schema is first in the search_path.
+-- An object of that name in another schema does not matter, even if that schema is first in search_path.
 CREATE SCHEMA other;
 CREATE TABLE other.taken_p20250101 (id int);
 SET search_path = other, parts, public;
@@ -230,19 +230,19 @@ SELECT call, e.* FROM (VALUES (1, $$create_id_partitions(NULL)$$), (2, $$create_
     (46, $$drop_old_id_partitions('days', now(), '-infinity')$$), (47, $$drop_old_id_partitions('plain', now())$$), (48, $$drop_old_id_partitions('expressed', now())$$),
     (49, $$drop_old_id_partitions(4294967295::oid, now())$$)) AS v(n, call), error_of(call) AS e ORDER BY n \gx
 SELECT state FROM error_of($$drop_old_id_partitions('days', clock_timestamp() + interval '1 minute')$$);
--- Before the epoch there is nothing, and so nothing to drop.
+-- No partition ends before the epoch, so none is dropped.
 SELECT count(*) FROM drop_old_id_partitions('past', '2000-01-01+00');
--- Temporary tables are not for the owner's restricted rights.
+-- Temporary tables are refused, as the functions run as the table's owner in a security-restricted operation.
 CREATE TEMP TABLE temporary (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT * FROM raises($$SELECT create_id_partitions('temporary')$$);
--- While a query of the session is at work on the table.
+-- A table that is in use by an active query of this session.
 CREATE TABLE busy (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT count(*) > 3 AS many FROM create_id_partitions('busy', 'month', 0, '2025-01-01+00');
 INSERT INTO busy VALUES (id_floor('2025-01-02+00'));
 SELECT state, message, detail FROM raises($$SELECT create_id_partitions('busy', 'month', 9) FROM busy$$);
 SELECT state, message, detail FROM raises($$SELECT drop_old_id_partitions('busy', '2025-02-01+00') FROM busy$$);
 
--- Rights.
+-- Privileges.
 CREATE ROLE regress_id_mallory;
 CREATE ROLE regress_id_owner;
 CREATE ROLE regress_id_member IN ROLE regress_id_owner;
@@ -265,7 +265,7 @@ SELECT count(*) > 12 AS many FROM create_id_partitions('owned', 'month', 2, '202
 SELECT relowner::regrole, relacl FROM bounds JOIN pg_class ON oid = part WHERE parent = 'owned'::regclass GROUP BY 1, 2;
 SET ROLE regress_id_member;
 SELECT count(*) FROM drop_old_id_partitions('owned', '2025-02-01+00');
--- A partition of another's: the table's owner may detach it, but not drop it; nothing is half done.
+-- A partition that another role owns: the table's owner may detach it but not drop it. An error leaves nothing half done.
 RESET ROLE;
 ALTER TABLE owned_p20250301 OWNER TO regress_id_mallory;
 SET ROLE regress_id_owner;
@@ -275,13 +275,13 @@ SELECT * FROM drop_old_id_partitions('owned', '2025-04-01+00', detach => true);
 SELECT min(begins) FROM bounds WHERE parent = 'owned'::regclass;
 RESET ROLE;
 SELECT relowner::regrole FROM pg_class WHERE oid = 'owned_p20250301'::regclass;
--- Whoever may do all may do this, too.
+-- A superuser may drop it.
 ALTER TABLE owned_p20250401 OWNER TO regress_id_mallory;
 SELECT * FROM drop_old_id_partitions('owned', '2025-05-01+00');
--- The owner makes them, and so has to be allowed to make tables there.
+-- Partitions are created as the table's owner, which needs CREATE on the schema.
 REVOKE CREATE ON SCHEMA parts FROM regress_id_owner;
 SELECT state, message, detail FROM raises($$SELECT create_id_partitions('owned', 'month', 5)$$);
--- Default privileges are the owner's.
+-- The default privileges of the table's owner apply.
 GRANT CREATE ON SCHEMA parts TO regress_id_owner;
 ALTER DEFAULT PRIVILEGES FOR ROLE regress_id_owner IN SCHEMA parts GRANT SELECT ON TABLES TO regress_id_mallory;
 ALTER DEFAULT PRIVILEGES IN SCHEMA parts GRANT DELETE ON TABLES TO regress_id_mallory;
@@ -290,8 +290,8 @@ FROM create_id_partitions('owned', 'month', 3) AS part;
 ALTER DEFAULT PRIVILEGES FOR ROLE regress_id_owner IN SCHEMA parts REVOKE SELECT ON TABLES FROM regress_id_mallory;
 ALTER DEFAULT PRIVILEGES IN SCHEMA parts REVOKE DELETE ON TABLES FROM regress_id_mallory;
 
--- Code of the owner's that PostgreSQL comes across while it makes, detaches and drops partitions runs with the owner's
--- rights, whoever has called for that. One sequence counts the times that it runs, the other those with other rights.
+-- When partitions are created, detached and dropped, code of the table's owner runs with the owner's privileges, never with
+-- the caller's. One sequence counts all runs of that code, the other one the runs with other privileges.
 CREATE SCHEMA trap AUTHORIZATION regress_id_mallory;
 SET ROLE regress_id_mallory;
 CREATE SEQUENCE trap.sprung;
@@ -335,8 +335,8 @@ SELECT state, message, detail FROM raises($$SELECT drop_old_id_partitions('trap.
 SELECT sprung FROM sprung();
 DROP SCHEMA trap CASCADE;
 
--- What a table has its partitions have: defaults, generated and identity columns, checks, collations, storage, compression,
--- indexes, unique and foreign keys, triggers.
+-- Partitions have all properties of their table: defaults, generated and identity columns, checks, collations, storage,
+-- compression, indexes, unique and foreign keys, triggers.
 CREATE TABLE people (id bigint PRIMARY KEY);
 INSERT INTO people VALUES (1);
 CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN new.stamped := tg_table_name; RETURN new; END $$;
@@ -354,7 +354,7 @@ ALTER TABLE rich ENABLE ROW LEVEL SECURITY;
 CREATE POLICY all_of_it ON rich USING (true);
 CREATE TABLE rich_by_postgres PARTITION OF rich FOR VALUES FROM (0) TO (1000);
 SELECT count(*) > 3 AS many FROM create_id_partitions('rich', 'month', 1, '2025-01-01+00');
--- As those have that PostgreSQL makes.
+-- They equal the partitions that PostgreSQL creates.
 CREATE FUNCTION looks(t regclass) RETURNS TABLE (kind text, what text) BEGIN ATOMIC
     SELECT 'column', format('%s %s %s %s %s %s %s %s %s', attname, format_type(atttypid, atttypmod), attnotnull, attidentity, attgenerated, attstorage, attcompression,
                             attcollation::regcollation, pg_get_expr(adbin, adrelid))
@@ -407,7 +407,7 @@ SELECT amname FROM bounds JOIN pg_class AS c ON c.oid = part JOIN pg_am AS a ON 
 RESET default_table_access_method;
 DROP TABLE stored;
 DROP ACCESS METHOD "Heap 2";
--- Partitions that are partitioned, and are partitions: by list, then by time.
+-- Partitions that are partitioned themselves, and partitions of a partition: by list, then by time.
 CREATE TABLE listed_then (region text, id bigint) PARTITION BY LIST (region);
 CREATE TABLE listed_then_eu PARTITION OF listed_then FOR VALUES IN ('eu') PARTITION BY RANGE (id);
 SELECT * FROM create_id_partitions('listed_then_eu', 'month', 0, '2025-01-01+00') LIMIT 1;
@@ -421,7 +421,7 @@ INSERT INTO sub VALUES (make_id('2025-01-15+00', 5, 1), 5);
 SELECT * FROM drop_old_id_partitions('sub', '2025-01-20+00');
 SELECT to_regclass('sub_old_0');
 
--- Transactions: what is rolled back was never made, or dropped; none in a read-only one.
+-- Transactions: a rollback undoes creating and dropping; a read-only transaction allows neither.
 CREATE TABLE done (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 BEGIN;
 SELECT count(*) FROM create_id_partitions('done', 'day', 2);
@@ -449,7 +449,7 @@ SELECT count(*) FROM done;
 SELECT count(*) > 50 AS many FROM create_id_partitions('done', 'day', 90);
 INSERT INTO done VALUES (id_floor(now() + interval '60 days')) RETURNING id > 0 AS inserted;
 COMMIT;
--- As a function does it, and a prepared statement.
+-- Called in a procedure, and in a prepared statement.
 CREATE PROCEDURE maintain(t regclass) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM create_id_partitions(t, 'day', 95);
@@ -462,7 +462,7 @@ PREPARE again(int) AS SELECT count(*) FROM create_id_partitions('done', 'day', $
 EXECUTE again(95);
 EXECUTE again(96);
 
--- Dropping. The last id of a partition is of the millisecond before its end.
+-- Dropping. The last id of a partition belongs to the millisecond before its end.
 CREATE TABLE over (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT count(*) > 3 AS many FROM create_id_partitions('over', 'month', 0, '2024-01-01+00');
 INSERT INTO over SELECT lo::bigint FROM bounds WHERE parent = 'over'::regclass;
@@ -474,25 +474,25 @@ SELECT * FROM drop_old_id_partitions('over', '2024-02-01 00:00+00');
 SELECT * FROM drop_old_id_partitions('over', '2024-02-01 00:00:00.000001+00');
 SELECT * FROM drop_old_id_partitions('over', '2024-05-01 00:00+00');
 SELECT to_regclass('over_p20240101'), to_regclass('over_p20240401'), min(id) = id_floor('2024-05-01+00') AS rest FROM over;
--- Detached, they are tables of their own, whose names are taken.
+-- Detached partitions become tables of their own and keep their names.
 SELECT * FROM drop_old_id_partitions('over', '2024-07-01 00:00+00', detach => true);
 SELECT count(*), relispartition FROM over_p20240601 JOIN pg_class ON oid = 'over_p20240601'::regclass GROUP BY 2;
 SELECT * FROM raises($$SELECT create_id_partitions('over', 'month', 0, '2024-06-01+00')$$);
 ALTER TABLE over_p20240601 RENAME TO kept;
 SELECT * FROM create_id_partitions('over', 'month', 0, '2024-06-01+00');
--- By another epoch's reckoning all of them would be over, also those that are to come: that is no order to drop.
+-- With a wrong epoch all partitions would look old, even future ones. That is an error.
 CREATE TABLE own.over (LIKE own.photos) PARTITION BY RANGE (id);
 SELECT count(*) > 3 AS many FROM create_id_partitions('own.over', 'month', 0, '2024-01-01+00');
 SELECT * FROM raises($$SELECT drop_old_id_partitions('own.over', '2024-02-01+00', epoch => '2011-08-24 21:07:01.721+00')$$);
 SELECT count(*) > 3 AS all_there FROM bounds WHERE parent = 'own.over'::regclass;
--- Nor where it is but a year of which they look older, and those of the last year would go.
+-- It is also an error if they look only a year older, which would drop those of the last year.
 CREATE TABLE year_later (id bigint) PARTITION BY RANGE (id);
 SELECT count(*) > 24 AS many FROM create_id_partitions('year_later', 'month', 3, now() - interval '3 years', '2012-08-24 21:07:01.721+00');
 SELECT state FROM raises($$SELECT drop_old_id_partitions('year_later', now() - interval '2 years')$$);
 SELECT count(*) BETWEEN 11 AND 13 AS a_year FROM drop_old_id_partitions('year_later', now() - interval '2 years', '2012-08-24 21:07:01.721+00');
 SELECT * FROM drop_old_id_partitions('own.over', '2024-02-01+00');
 SELECT * FROM drop_old_id_partitions('own.over', '2024-03-01+00', own.epoch());
--- What begins before the epoch or has no beginning is left; what is yet to come, too, to the microsecond.
+-- Partitions that begin before the epoch or have no lower bound are kept; so are future ones, to the microsecond.
 SELECT count(*) FROM drop_old_id_partitions('by_hand', '2025-02-01+00');
 SELECT count(*) FROM bounds WHERE parent = 'by_hand'::regclass AND lo IS NULL;
 CREATE TABLE early (id bigint) PARTITION BY RANGE (id);
@@ -505,19 +505,19 @@ DROP TABLE early_last;
 CREATE TABLE early_last PARTITION OF early FOR VALUES FROM (id_floor('2045-01-01+00')) TO (MAXVALUE);
 SELECT * FROM drop_old_id_partitions('early', now());
 SELECT parts FROM summary('early');
--- The day that has begun is not over. (In a transaction now() stays on that day, should a midnight come.)
+-- Today's partition is not dropped. (In a transaction now() stays on that day even if midnight passes.)
 BEGIN;
 CREATE TABLE today (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT count(*) FROM create_id_partitions('today', 'day', 1);
 SELECT count(*) FROM drop_old_id_partitions('today', now());
 ROLLBACK;
--- A view on one: PostgreSQL's error, and none is dropped. Detached, the view stays as it is.
+-- A view on a partition: PostgreSQL raises an error, and nothing is dropped. Detaching keeps the view.
 CREATE VIEW on_july AS SELECT * FROM over_p20240801;
 SELECT * FROM raises($$SELECT drop_old_id_partitions('over', '2024-09-01+00')$$);
 SELECT to_regclass('over_p20240701');
 SELECT * FROM drop_old_id_partitions('over', '2024-09-01+00', detach => true);
 SELECT count(*) FROM on_july;
--- Referred to by foreign keys: they go when no row refers to theirs.
+-- Tables with foreign keys to the partitioned table: a partition can be dropped when no row refers to it.
 CREATE TABLE likes (photo bigint REFERENCES over ON DELETE CASCADE);
 INSERT INTO likes SELECT lo::bigint FROM bounds WHERE part = 'over_p20241001'::regclass;
 SELECT state, split_part(message, ' "likes', 1) AS message FROM raises($$SELECT drop_old_id_partitions('over', '2024-11-01+00')$$);
@@ -527,7 +527,7 @@ DELETE FROM likes;
 SELECT * FROM drop_old_id_partitions('over', '2024-11-01+00');
 SELECT * FROM drop_old_id_partitions('over', '2024-12-01+00', detach => true);
 SELECT state FROM raises($$INSERT INTO likes VALUES (1)$$);
--- Pending trigger events are in the way of it.
+-- Pending trigger events prevent it.
 BEGIN;
 CREATE TABLE deferred (id bigint PRIMARY KEY, other bigint REFERENCES over DEFERRABLE INITIALLY DEFERRED) PARTITION BY RANGE (id);
 SELECT count(*) > 3 AS many FROM create_id_partitions('deferred', 'month', 0, '2024-01-01+00');

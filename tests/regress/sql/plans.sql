@@ -1,4 +1,4 @@
--- What the planner makes of the functions.
+-- Plans of queries that call the functions.
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 SELECT create_shard(5);
@@ -8,7 +8,7 @@ CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), titl
 EXPLAIN (VERBOSE, COSTS off) INSERT INTO insta5.photos (title) VALUES ('hello');
 EXPLAIN (VERBOSE, COSTS off) INSERT INTO insta5.photos (title) SELECT 'hello' FROM generate_series(1, 3);
 
--- id_between becomes an index condition: with constants folded, with the present left to run time, with an epoch.
+-- id_between() becomes an index condition: with constants folded, with now() evaluated at execution, with an epoch.
 INSERT INTO insta5.photos SELECT make_id(timestamptz '2026-01-01+00' + n * interval '1 minute', 5, n % 1024) FROM generate_series(1, 20000) AS n;
 ANALYZE insta5.photos;
 SET enable_bitmapscan = off;
@@ -23,7 +23,7 @@ EXECUTE hour('2026-01-02+00');
 RESET plan_cache_mode;
 RESET enable_bitmapscan;
 
--- Making ids keeps a query from running in parallel; decoding them does not.
+-- A query that generates ids cannot run in parallel; one that decodes ids can.
 SET max_parallel_workers_per_gather = 2;
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;

@@ -1,5 +1,5 @@
--- What each kind of role can do with a shard: the table in "Privileges" of docs/guarantees.md, whose cells tidy.rs compares
--- with the output of this test.
+-- The operations on a shard that each kind of role can perform: the table in "Privileges" of docs/guarantees.md, whose cells
+-- tidy.rs compares with the output of this test.
 SET client_min_messages = error;
 DROP ROLE IF EXISTS regress_id_public, regress_id_usage, regress_id_update, regress_id_owner, regress_id_table, regress_id_database,
     regress_id_super, regress_id_monitor, regress_id_reader, regress_id_writer, regress_id_select, regress_id_schema, regress_id_bare;
@@ -13,7 +13,7 @@ CREATE ROLE regress_id_database;
 CREATE ROLE regress_id_super SUPERUSER;
 CREATE ROLE regress_id_monitor IN ROLE pg_monitor;
 CREATE ROLE regress_id_reader IN ROLE pg_read_all_data;
--- Those of the footnotes.
+-- The roles of the footnotes.
 CREATE ROLE regress_id_writer IN ROLE pg_write_all_data;
 CREATE ROLE regress_id_select;
 CREATE ROLE regress_id_schema;
@@ -176,13 +176,13 @@ INSERT INTO insta5.serials VALUES (id_floor(now()));
 SELECT attempt('regress_id_table', 'SELECT adopt_table(5, ''insta5.serials'')');
 GRANT UPDATE ON SEQUENCE insta5.table_id_seq TO regress_id_table;
 SELECT attempt('regress_id_table', 'SELECT adopt_table(5, ''insta5.serials'')');
--- On tables of its own the shard's owner does all of that.
+-- The shard's owner can do all of that with tables of its own.
 ALTER TABLE insta5.photos OWNER TO regress_id_owner;
 ALTER TABLE insta5.serials OWNER TO regress_id_owner;
 ALTER TABLE insta5.events OWNER TO regress_id_owner;
 SELECT attempt('regress_id_owner', statement), action FROM (SELECT * FROM actions ORDER BY n) AS ordered
 WHERE action ~ '^(adopt_table|convert_defaults_to_triggers|create_id_partitions|drop_old_id_partitions)';
--- adopt_shard() needs the rights of each table's owner.
+-- adopt_shard() needs the privileges of each table's owner.
 ALTER TABLE insta7.photos OWNER TO regress_id_table;
 SELECT attempt('regress_id_owner', 'SELECT adopt_shard(7)'), attempt('regress_id_owner', 'SELECT adopt_shard(7, dry_run => true)') AS dry_run;
 -- A trigger runs with the privileges of the role that inserts, as a default does.
@@ -191,7 +191,7 @@ SELECT * FROM convert_defaults_to_triggers(5) WHERE table_name = 'insta5.photos'
 RESET ROLE;
 SELECT role, attempt(role, 'INSERT INTO insta5.photos (title) VALUES (''a'')')
 FROM (VALUES ('regress_id_public'), ('regress_id_usage'), ('regress_id_update'), ('regress_id_select')) AS roles(role);
--- USAGE on a sequence that serves no shard, in a schema that is none, is enough to take it years ahead of the clock.
+-- USAGE on a sequence that serves no shard, in a schema that is no shard's, is enough to move it years ahead of the clock.
 CREATE SCHEMA regress_id_apart;
 CREATE SEQUENCE regress_id_apart.spare;
 GRANT USAGE ON SCHEMA regress_id_apart TO regress_id_usage;
@@ -200,7 +200,7 @@ SELECT attempt('regress_id_usage', 'SELECT next_id(6, ''regress_id_apart.spare''
 SELECT now() - interval '1 year' AS epoch \gset
 SELECT id_time(next_id(6, 'regress_id_apart.spare', :'epoch'), :'epoch') > now() + interval '28 years' AS is_ahead;
 DROP SCHEMA regress_id_apart CASCADE;
--- The lock on the sequence is taken before the privilege is looked at, as nextval() does.
+-- The sequence is locked before the privilege is checked, as nextval() does.
 SELECT 'insta5.table_id_seq'::regclass::oid AS sequence \gset
 BEGIN;
 SET LOCAL ROLE regress_id_public;

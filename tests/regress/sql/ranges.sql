@@ -1,4 +1,4 @@
--- Ranges of time on the primary key: what the planner makes of them, on a plain table and on partitions.
+-- Ranges of time on the primary key: their plans on a plain table and on partitions.
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 SET client_min_messages = warning;
@@ -7,8 +7,8 @@ CREATE ROLE regress_id_ranges;
 SELECT create_shard(5);
 SELECT create_shard(6, epoch => '2020-01-01 00:00+00');
 
--- How a query reaches its rows: each scan, its index condition and its filter. PostgreSQL 18 has another name for the result of a
--- subquery.
+-- How a query finds its rows: each scan, its index condition and its filter. PostgreSQL 18 prints the result of a subquery in
+-- another way.
 CREATE FUNCTION scans(query text, OUT scan text, OUT index_condition text, OUT filter text) RETURNS SETOF record LANGUAGE plpgsql AS $$
 DECLARE
     plan jsonb;
@@ -21,8 +21,8 @@ BEGIN
     FROM jsonb_path_query(plan, 'strict $.** ? (@."Node Type" like_regex "Scan")') AS node;
 END $$;
 
--- The partitions that a query scans, in their order; how many others its start has removed from the plan; and what puts them together.
--- After a run those that the query has come to.
+-- The partitions that a query scans, in order; the number of partitions removed at executor startup; the node above the scans.
+-- If run is true, only the partitions that the query has scanned.
 CREATE FUNCTION partitions(query text, run bool DEFAULT false, OUT scanned text, OUT removed bigint, OUT node text) LANGUAGE plpgsql AS $$
 DECLARE
     plan jsonb;
@@ -35,7 +35,7 @@ BEGIN
     FROM jsonb_path_query(plan, 'strict $.** ? (@."Node Type" like_regex "Append|Sort")') AS part;
 END $$;
 
--- How many rows the planner expects, and whether that is near the truth.
+-- The planner's row estimate, and whether it is close to the actual number.
 CREATE FUNCTION estimate(query text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     plan jsonb;
@@ -51,7 +51,7 @@ BEGIN
     RETURN estimate(query) BETWEEN truth / 1.33 AND truth * 1.33;
 END $$;
 
--- A plain table: a photo each five minutes.
+-- A plain table: one photo every five minutes.
 CREATE TABLE photos (id bigint PRIMARY KEY, user_id int, title text);
 INSERT INTO photos SELECT make_id(now() - n * interval '5 minutes', 5, n % 1024), n % 500, repeat('title ', 40) FROM generate_series(1, 20000) AS n;
 CREATE INDEX photos_of_user ON photos (user_id, id);
@@ -62,7 +62,7 @@ SELECT * FROM scans($$SELECT * FROM photos WHERE id >= id_floor(now() - interval
 SELECT * FROM scans($$UPDATE photos SET title = '' WHERE id_between(id, now() - interval '1 day', now())$$);
 SELECT * FROM scans($$DELETE FROM photos WHERE id >= id_floor(now() - interval '1 day')$$);
 
--- The times that users write: each a condition on the index, in either form.
+-- Common ways to write times: each is an index condition, in both forms.
 CREATE VIEW times AS SELECT * FROM (VALUES
     (1, $$'2026-11-01'$$), (2, $$'today'$$), (3, $$now()$$), (4, $$statement_timestamp()$$), (5, $$current_date - 1$$), (6, $$localtimestamp - interval '1 hour'$$),
     (7, $$date_trunc('month', now())$$), (8, $$date_trunc('day', now(), 'Europe/Vienna')$$), (9, $$date_trunc('day', now() AT TIME ZONE 'Asia/Tokyo') AT TIME ZONE 'Asia/Tokyo'$$),
@@ -72,8 +72,8 @@ FROM times, scans(format('SELECT * FROM photos WHERE id >= id_floor(%s) AND id <
 SELECT time, scan, index_condition IS NOT NULL AND filter IS NULL AS is_condition
 FROM times, scans(format('SELECT * FROM photos WHERE id_between(id, %s, %1$s)', time)) ORDER BY at;
 
--- id_between has its start in two places, so the planner leaves it a function, called for each row, where the start is a subquery, a
--- function that counts as costly (one in PL/pgSQL does) or volatile. id_floor takes the first two.
+-- id_between() uses its start twice, so the planner does not inline it, and calls it for each row, if the start is a subquery,
+-- a function with a high cost (the default in PL/pgSQL) or volatile. id_floor() can be used with the first two.
 CREATE FUNCTION last_visit() RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN now() - interval '1 day'; END $$;
 SELECT * FROM scans('SELECT * FROM photos WHERE id >= id_floor((SELECT min(now())))');
 SELECT * FROM scans('SELECT * FROM photos WHERE id >= (SELECT id_floor(min(now())))');
@@ -82,19 +82,19 @@ SELECT * FROM scans('SELECT * FROM photos WHERE id_between(id, now(), (SELECT ma
 SELECT * FROM scans('SELECT * FROM photos WHERE id >= id_floor(last_visit())');
 SELECT * FROM scans('SELECT * FROM photos WHERE id_between(id, last_visit(), now())');
 SELECT * FROM scans('SELECT * FROM photos WHERE id_between(id, clock_timestamp(), now())');
--- What is volatile bounds no scan of an index: it could be another time for each row. Nor does the primary key serve id_time.
+-- A volatile time is no index condition, as it can differ for each row. The primary key is not used for id_time().
 SELECT * FROM scans('SELECT * FROM photos WHERE id >= id_floor(clock_timestamp())');
 SELECT * FROM scans($$SELECT * FROM photos WHERE id_time(id) BETWEEN now() - interval '1 hour' AND now()$$);
 
--- The newest: read from the end of the index, not sorted; also those of a range, and below the last one seen.
+-- The newest rows: read from the end of the index without a sort; also within a range, and below the last id seen.
 EXPLAIN (COSTS off) SELECT * FROM photos ORDER BY id DESC LIMIT 50;
 EXPLAIN (COSTS off) SELECT * FROM photos WHERE id < 4020418040280645632 ORDER BY id DESC LIMIT 50;
 EXPLAIN (COSTS off) SELECT * FROM photos WHERE id < 4020418040280645632 AND id_between(id, '2026-10-01', '2026-11-02') ORDER BY id DESC LIMIT 50;
 EXPLAIN (COSTS off) SELECT * FROM photos WHERE id_between(id, now() - interval '1 week', now()) ORDER BY id DESC LIMIT 50;
--- The same order by time is sorted.
+-- Ordering by time needs a sort.
 EXPLAIN (COSTS off) SELECT * FROM photos ORDER BY id_time(id) DESC LIMIT 50;
 
--- A feed: with an index on the user and the id the range bounds what is read of each that is followed.
+-- A feed: with an index on the user and the id, the range limits the index scan for each followed user.
 CREATE TABLE follows (follower int, followed int, PRIMARY KEY (follower, followed));
 INSERT INTO follows SELECT n % 1000, n / 1000 * 100 + n % 100 FROM generate_series(0, 4999) AS n;
 VACUUM ANALYZE follows;
@@ -102,13 +102,13 @@ SELECT regexp_replace(index_condition, '''\d+''', '...', 'g') AS index_condition
     WHERE f.follower = 7 AND id_between(p.id, %L, %L) ORDER BY p.id DESC LIMIT 50$$, now() - interval '1 week', now())) WHERE scan ~ 'photos_of_user';
 SELECT index_condition FROM scans($$SELECT p.* FROM follows AS f JOIN photos AS p ON p.user_id = f.followed
     WHERE f.follower = 7 AND id_between(p.id, now() - interval '1 week', now()) ORDER BY p.id DESC LIMIT 50$$) WHERE scan ~ 'photos_of_user';
--- Times from a column of another table bound it, too.
+-- Times from a column of another table limit it, too.
 CREATE TABLE visits (user_id int PRIMARY KEY, came_at timestamptz, left_at timestamptz);
 INSERT INTO visits SELECT n, now() - n * interval '1 hour', now() - n * interval '1 hour' + interval '10 minutes' FROM generate_series(1, 500) AS n;
 VACUUM ANALYZE visits;
 SELECT * FROM scans('SELECT p.* FROM visits AS v JOIN photos AS p ON id_between(p.id, v.came_at, v.left_at) WHERE v.user_id = 7') WHERE scan ~ 'photos';
 
--- Below a policy that calls what may leak, for one who is subject to it, a range still is a condition on the index.
+-- For a role subject to a policy with a function that is not LEAKPROOF, a range is still an index condition.
 CREATE FUNCTION may_see(who int) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN RETURN who % 2 = 0; END $$;
 CREATE POLICY even ON photos USING (may_see(user_id));
 ALTER TABLE photos ENABLE ROW LEVEL SECURITY;
@@ -124,15 +124,15 @@ PREPARE day_from(timestamptz) AS SELECT * FROM photos WHERE id_between(id, $1, $
 SELECT * FROM scans('EXECUTE day_from(now())');
 DEALLOCATE day_from;
 RESET plan_cache_mode;
--- PostgreSQL 15 takes a function of a subquery for one that could tell of the row. So id_floor is best put into the subquery.
+-- PostgreSQL 15 treats a function of a subquery's result as one that could leak the row. So call id_floor() in the subquery.
 SELECT * FROM scans('SELECT * FROM photos WHERE id >= (SELECT id_floor(max(came_at)) FROM visits)') WHERE scan ~ 'photos';
--- Not where the time is a column's: id_floor can fail, and would tell of its value. It comes after the policy.
+-- Not if the time is a column: id_floor() can fail, and its error would reveal the value. It runs after the policy.
 SELECT index_condition, filter FROM scans('SELECT p.* FROM visits AS v JOIN photos AS p ON id_between(p.id, v.came_at, v.left_at) WHERE v.user_id = 7') WHERE scan ~ 'photos';
 SELECT count(*) FROM photos WHERE id_between(id, now() - interval '1 day', now());
 RESET ROLE;
 
--- Two months, with bounds that are written as times, and ten days. The days are counted from now, and begin half a day from it, so that
--- the same ones are asked for at any time. A second table has the same by an epoch of its own.
+-- Two months, whose bounds are fixed times, and ten days. The days are counted from now and begin half a day off, so that the
+-- queries need the same partitions at any time of day. A second table has the same with an epoch of its own.
 CREATE TABLE album (id bigint PRIMARY KEY, title text) PARTITION BY RANGE (id);
 CREATE TABLE album_nov PARTITION OF album FOR VALUES FROM (id_floor('2024-11-01+00')) TO (id_floor('2024-12-01+00'));
 CREATE TABLE album_dec PARTITION OF album FOR VALUES FROM (id_floor('2024-12-01+00')) TO (id_floor('2025-01-01+00'));
@@ -154,7 +154,7 @@ BEGIN
 END $$;
 VACUUM ANALYZE album, own;
 
--- Constants prune where the query is planned, and nothing is left to remove later.
+-- Constants prune partitions at plan time, and none is left to remove later.
 SELECT conditions, p.* FROM (VALUES
     (1, $$id >= id_floor('2024-11-20+00') AND id < id_floor('2024-11-21+00')$$), (2, $$id_between(id, '2024-11-20+00', '2024-11-21+00')$$),
     (3, $$id_between(id, '2024-11-20+00', '2024-12-01+00')$$), (4, $$id_between(id, '2024-11-20+00', '2024-12-01 00:00:00.001+00')$$),
@@ -166,7 +166,7 @@ SELECT conditions, p.* FROM (VALUES
 SELECT * FROM partitions($$UPDATE album SET title = '' WHERE id_between(id, '2024-11-20+00', '2024-11-21+00')$$);
 SELECT * FROM partitions($$DELETE FROM album WHERE id >= id_floor('2024-11-20+00') AND id < id_floor('2024-11-21+00')$$);
 
--- The present prunes where the query is started: of the twelve partitions two are left.
+-- now() prunes partitions at executor startup: two of the twelve are left.
 EXPLAIN (COSTS off) SELECT title FROM album WHERE id_between(id, now() - interval '1 day', now() - interval '20 hours');
 SELECT conditions, p.* FROM (VALUES
     (1, $$id >= id_floor(now() - interval '1 day') AND id < id_floor(now())$$), (2, $$id_between(id, now() - interval '1 day', now())$$), (3, $$id >= id_floor(now() - interval '1 day')$$),
@@ -180,7 +180,7 @@ SELECT * FROM partitions($$DELETE FROM album WHERE id >= id_floor(now() - interv
 SELECT count(*) FROM album WHERE id_between(id, now() - interval '1 day', now());
 SELECT count(*) FROM own WHERE id_between(id, now() - interval '1 day', now(), insta6.epoch());
 
--- So do the parameters of a plan that is kept.
+-- So do the parameters of a generic plan.
 SET plan_cache_mode = force_generic_plan;
 PREPARE floors(timestamptz, timestamptz) AS SELECT title FROM album WHERE id >= id_floor($1) AND id < id_floor($2);
 PREPARE between(timestamptz, timestamptz) AS SELECT title FROM album WHERE id_between(id, $1, $2);
@@ -192,27 +192,27 @@ SELECT * FROM partitions($$EXECUTE between('2024-11-20+00', '2024-11-21+00')$$);
 SELECT * FROM partitions($$EXECUTE between(now() - interval '1 day', now())$$);
 SELECT * FROM partitions($$EXECUTE own_between('2024-11-20+00', '2024-11-21+00')$$);
 SELECT * FROM partitions($$EXECUTE any_epoch('2024-11-20+00', '2024-11-21+00', '2020-01-01+00')$$);
--- The next page: only partitions with smaller ids are left, the newest first, and read in that order until the page is full.
+-- The next page: only partitions with smaller ids are left. They are scanned from the newest on, until the page is full.
 SELECT * FROM partitions($$EXECUTE page(id_floor(now() - interval '8 days'))$$);
 SELECT * FROM partitions($$EXECUTE page(id_floor(now() - interval '8 days'))$$, run => true);
 RESET plan_cache_mode;
 
--- The newest of all partitions, of a range, and of constants: no sort.
+-- The newest rows of all partitions, of a range, and of a range of constants: no sort.
 SELECT * FROM partitions('SELECT * FROM album ORDER BY id DESC LIMIT 50');
 SELECT * FROM partitions('SELECT * FROM album ORDER BY id DESC LIMIT 50', run => true);
 SELECT * FROM partitions($$SELECT * FROM album WHERE id_between(id, now() - interval '2 days', now()) ORDER BY id DESC LIMIT 50$$);
 SELECT * FROM partitions($$SELECT * FROM album WHERE id_between(id, now() - interval '2 days', now()) ORDER BY id DESC LIMIT 50$$, run => true);
 SELECT * FROM partitions($$SELECT * FROM album WHERE id_between(id, '2024-11-20+00', '2024-12-21+00') ORDER BY id DESC LIMIT 50$$);
--- A subquery is known when the query runs: with id_floor the other partitions are not come to. id_between comes to each row.
+-- A subquery's result prunes at execution time: with id_floor() the other partitions are not scanned. id_between() is a filter.
 SELECT * FROM partitions($$SELECT * FROM album WHERE id >= id_floor((SELECT now() - interval '1 day'))$$, run => true);
 SELECT * FROM partitions($$SELECT * FROM album WHERE id_between(id, (SELECT max(now()) - interval '1 day'), now())$$, run => true);
--- Nor are they come to where the time is another table's.
+-- They are not scanned either if the time comes from another table.
 SELECT * FROM partitions('SELECT a.* FROM visits AS v JOIN album AS a ON id_between(a.id, v.came_at, v.left_at) WHERE v.user_id = 24', run => true);
--- A default partition may hold ids of any time: it cannot be read in order with the others, which are merged with it.
+-- A default partition may hold any id, so the partitions cannot be scanned in order: a Merge Append is needed.
 CREATE TABLE album_default PARTITION OF album DEFAULT;
 SELECT * FROM partitions($$SELECT * FROM album WHERE id_between(id, now() - interval '1 day', now()) ORDER BY id DESC LIMIT 50$$);
 
--- Rows are estimated by the statistics of the id: a year of them, ever more until now, and a tenth of all in one day.
+-- Row estimates use the statistics of the id: a year of ids, with more and more until now, and a tenth of all in one day.
 CREATE TABLE posts (id bigint PRIMARY KEY, own_id bigint);
 INSERT INTO posts SELECT make_id(time, 5, 0), make_id(time, 6, 0, insta6.epoch()) FROM (
     SELECT now() - interval '365 days' * (n / 90000.0) ^ 2 FROM generate_series(1, 90000) AS n
@@ -232,7 +232,7 @@ SELECT days_ago,
     is_near(format('SELECT 1 FROM posts WHERE id_between(id, %s, %s)', starts, ends)) AS between_of_now,
     is_near(format('SELECT 1 FROM posts WHERE id_between(own_id, %s, %s, insta6.epoch())', starts, ends)) AS own_epoch_of_now
 FROM ranges;
--- Of id_time(id) there are no statistics: any range of it counts as one row in 200, a day as a year.
+-- There are no statistics of id_time(id): every range of it is estimated as one row in 200, for a day as for a year.
 SELECT DISTINCT estimate(format('SELECT 1 FROM posts WHERE id_time(id) BETWEEN %s AND %s', from_time, to_time)) AS estimated, (SELECT count(*) / 200 FROM posts) AS share FROM ranges;
 
 DROP VIEW times, ranges;

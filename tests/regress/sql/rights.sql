@@ -1,4 +1,4 @@
--- Who may do what: roles without superuser.
+-- Privileges: roles without superuser.
 \getenv tests PG_ABS_SRCDIR
 \set raises :tests '/raises.sql'
 \i :raises
@@ -40,7 +40,7 @@ GRANT UPDATE ON SEQUENCE insta31.table_id_seq TO regress_id_app;
 SET ROLE regress_id_app;
 SELECT id_shard(next_id(31));
 RESET ROLE;
--- What a backend has found out for one role holds for no other, and not beyond a revocation.
+-- The privileges cached for one role do not apply to another one, nor after REVOKE.
 SELECT id_shard(next_id(31));
 REVOKE UPDATE ON SEQUENCE insta31.table_id_seq FROM regress_id_app;
 SELECT id_shard(next_id(31));
@@ -63,7 +63,7 @@ SET ROLE regress_id_app;
 SELECT message, detail FROM raises('SELECT next_id(31)');
 RESET ROLE;
 
--- A role with CREATE on the database makes shards of its own; one without does not.
+-- A role with CREATE on the database creates shards of its own; one without it cannot.
 SET ROLE regress_id_owner;
 SELECT state FROM raises('SELECT create_shard(32)');
 RESET ROLE;
@@ -75,7 +75,7 @@ SELECT relowner::regrole FROM pg_class WHERE oid = 'insta32.table_id_seq'::regcl
 SELECT nspowner::regrole FROM pg_namespace WHERE nspname = 'insta32';
 RESET ROLE;
 
--- Its default serves an application that has USAGE on schema and sequence, and no more.
+-- A default needs USAGE on schema and sequence, and nothing else.
 CREATE TABLE insta32.photos (id bigint PRIMARY KEY DEFAULT insta32.next_id());
 GRANT USAGE ON SCHEMA insta32 TO regress_id_app;
 GRANT USAGE ON SEQUENCE insta32.table_id_seq TO regress_id_app;
@@ -84,8 +84,8 @@ SET ROLE regress_id_app;
 INSERT INTO insta32.photos DEFAULT VALUES RETURNING id_shard(id);
 RESET ROLE;
 
--- USAGE is not enough to take a sequence that serves a shard away from the clock, which by an epoch of years ago would be to
--- the end of its ids. It accepts the shard's number and epoch, in each form.
+-- USAGE does not suffice to move a shard's sequence away from the clock, which with an epoch of years ago would be to the end
+-- of its ids. The sequence accepts the shard's number and epoch, in each form.
 SELECT create_shard(33, epoch => '2020-01-01+00');
 CREATE SCHEMA regress_id_own;
 CREATE SEQUENCE regress_id_own.own;
@@ -100,17 +100,17 @@ SELECT statement, e.* FROM (VALUES
     (4, 'SELECT next_id(32, ''insta33.table_id_seq'', ''2020-01-01+00'')'),
     (5, 'SELECT node_next_id(''insta32.table_id_seq'', clock_timestamp() - interval ''1099511627500 ms'')'),
     (6, 'SELECT node_next_id(''insta32.table_id_seq'')')) AS v(n, statement), raises(statement) AS e ORDER BY n;
--- Nothing has happened to the sequences, for anyone.
+-- The sequences are unchanged for all roles.
 SELECT id_time(next_id(32)) - clock_timestamp() < interval '1 second' AS of_now, insta33.id_time(next_id(33)) - clock_timestamp() < interval '1 second' AS of_now;
 SELECT bool_and(id_time(id) - clock_timestamp() < interval '2 seconds') AS of_now FROM next_ids(32, 600000) AS id;
--- One that serves no shard, in the schema of a shard, counts from that one's epoch.
+-- A sequence that serves no shard, in the schema of a shard, accepts that shard's epoch only.
 SELECT id_shard(next_id(33, 'insta33.another', '2020-01-01+00')), id_shard(next_id(32, 'insta33.another', '2020-01-01+00'));
 SELECT * FROM raises('SELECT next_id(33, ''insta33.another'', ''2019-01-01+00'')');
 SELECT state FROM raises('SELECT next_id(33, ''insta33.another'')');
--- Elsewhere it has no epoch of its own: any role with USAGE names one.
+-- In another schema it has no fixed epoch: a role with USAGE can pass any.
 SELECT id_shard(next_id(33, 'regress_id_own.own', '2015-01-01+00')), id_shard(next_id(32, 'regress_id_own.own', '2015-01-01+00')), id_shard(node_next_id('regress_id_own.own', '2015-01-01+00'));
 RESET ROLE;
--- When it comes to serve one, sessions notice; and when it does no longer.
+-- Sessions notice when it begins and when it ceases to serve a shard.
 CREATE FUNCTION insta33.shard_34(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
 BEGIN ATOMIC SELECT 'regress_id_own.own'::regclass AS sequence, '2015-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
 SET ROLE regress_id_app;
@@ -118,7 +118,7 @@ SELECT state FROM raises('SELECT next_id(33, ''regress_id_own.own'', ''2015-01-0
 SELECT id_shard(next_id(34, 'regress_id_own.own', '2015-01-01+00')), id_shard(next_id(34));
 SELECT state FROM raises('SELECT next_id(34, ''regress_id_own.own'', ''2014-01-01+00'')');
 RESET ROLE;
--- One that serves two shards accepts both, in turns.
+-- A sequence that serves two shards accepts both, in turns.
 CREATE FUNCTION insta33.shard_35(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
 BEGIN ATOMIC SELECT 'regress_id_own.own'::regclass AS sequence, '2015-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
 SET ROLE regress_id_app;
@@ -128,7 +128,7 @@ DROP FUNCTION insta33.shard_34(), insta33.shard_35();
 SET ROLE regress_id_app;
 SELECT id_shard(next_id(33, 'regress_id_own.own', '2015-01-01+00'));
 RESET ROLE;
--- A definition counts by its owner: another role's does not keep those with USAGE from the sequence.
+-- A definition is ranked by its owner: another role's definition does not restrict the use of the sequence.
 GRANT CREATE ON SCHEMA insta33 TO regress_id_app;
 SET ROLE regress_id_app;
 CREATE FUNCTION insta33.shard_36(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -145,9 +145,9 @@ SET ROLE regress_id_app;
 SELECT state FROM raises('SELECT next_id(32, ''insta33.table_id_seq'', ''2019-01-01+00'')');
 RESET ROLE;
 
--- The decoders are for everyone, and LEAKPROOF where they cannot fail.
+-- Everyone may use the decoders, which are LEAKPROOF if they cannot fail.
 SELECT proname, pg_get_function_identity_arguments(oid) FROM pg_proc WHERE proleakproof AND prosrc LIKE 'id\_%\_wrapper' ORDER BY 1;
--- No function runs with the rights of its owner.
+-- No function is SECURITY DEFINER.
 SELECT count(*) FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
 WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id') AND d.classid = 'pg_proc'::regclass AND p.prosecdef;
 

@@ -1,5 +1,5 @@
--- Other people's objects under the names that everything here uses, found first: in the search_path, in temporary
--- schemas, in the schema that the extension goes to. In a database of its own, since there are thousands of them.
+-- Hostile objects in search_path: other roles' objects with the names that the extension uses, in schemas of search_path, in
+-- temporary schemas, and in the extension's schema. This needs a separate database, as there are thousands of them.
 SET client_min_messages = warning;
 DROP DATABASE IF EXISTS regress_id_attacks;
 DROP ROLE IF EXISTS regress_id_mallory, regress_id_victim;
@@ -19,22 +19,22 @@ SELECT objid::regprocedure FROM pg_depend
 WHERE deptype = 'e' AND classid = 'pg_proc'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id');
 GRANT SELECT ON members TO PUBLIC;
 
--- A twin of each thing in pg_catalog, and of each function of the extension, that another role can make one of; and what
--- fits better than pg_catalog's own where that has nothing for the very types: operators between any two of the types
--- that ids deal with.
+-- A copy of each object of pg_catalog, and of each function of the extension, that another role can create; and operators that
+-- match better than those of pg_catalog if it has none for the exact types: between any two of the types that are used with
+-- ids.
 CREATE FUNCTION lay_traps(place text, twins bool) RETURNS void LANGUAGE plpgsql SET check_function_bodies = off AS $body$
 DECLARE
     near text[] := '{int2,int4,int8,numeric,oid,regclass,regnamespace,regprocedure,text,name,timestamptz,timestamp,interval}';
     springs text := 'BEGIN PERFORM trap.spring(); RETURN NULL; END';
     it record;
 BEGIN
-    -- A type of one's own, that others turn into by themselves.
+    -- A type that other types are cast to implicitly.
     EXECUTE format('CREATE TYPE %I.lure AS (value text)', place);
     FOR it IN SELECT unnest(near) AS type LOOP
         EXECUTE format('CREATE FUNCTION %1$I.lure(pg_catalog.%2$s) RETURNS %1$I.lure LANGUAGE plpgsql AS %3$L', place, it.type, springs);
         EXECUTE format('CREATE CAST (pg_catalog.%2$s AS %1$I.lure) WITH FUNCTION %1$I.lure(pg_catalog.%2$s) AS IMPLICIT', place, it.type);
     END LOOP;
-    -- Functions: PostgreSQL's, the extension's, and these with the lure in place of each argument.
+    -- Functions: those of PostgreSQL and of the extension, and their variants with that type in place of one argument.
     FOR it IN
         SELECT DISTINCT proname, arguments FROM (
             SELECT proname, (SELECT coalesce(string_agg(CASE n WHEN at THEN format('%I.lure', place) ELSE format_type(type, NULL) END, ', ' ORDER BY at), '')
@@ -70,7 +70,7 @@ BEGIN
     END LOOP;
     PERFORM lay_relations(place);
 END $body$;
--- Of relations and types in temporary schemas, too.
+-- Relations and types, in temporary schemas, too.
 CREATE FUNCTION lay_relations(place text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
 DECLARE
     it record;
@@ -102,7 +102,7 @@ SET search_path = pg_catalog, public, pg_temp;
 SELECT lay_relations('pg_temp');
 CREATE VIEW pg_temp.id_shards AS SELECT trap.spring();
 
--- What a statement gives under a search_path.
+-- The result of a statement under a search_path.
 CREATE FUNCTION public.under(path text, statement text) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     answer text;
@@ -111,7 +111,7 @@ BEGIN
     EXECUTE statement INTO answer;
     RETURN answer;
 END $$;
--- The traps are armed: each kind of thing springs one, where nobody takes care.
+-- The traps work: a statement without qualified names uses an object of each kind.
 CREATE FUNCTION public.springs(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     sprung bool;
@@ -129,7 +129,7 @@ SELECT statement, springs(statement) FROM (VALUES
     ('SELECT 5::pg_catalog.oid = ''pg_catalog''::pg_catalog.regnamespace'), ('SELECT trap.id_time(5::pg_catalog.int8)'),
     ('SELECT 1 OPERATOR(pg_catalog.=) 1')) AS v(statement);
 
--- Every function: as it is called, and how to see that the answer is right; without that it is as under no other path.
+-- Every function: a call, and a check of the result; without a check it must equal the result under a safe search_path.
 CREATE TABLE public.calls (n int GENERATED ALWAYS AS IDENTITY, target text, statement text, rightly text);
 INSERT INTO calls (target, statement, rightly) VALUES
 ('create_shard(integer,text,timestamp with time zone,boolean)', 'SELECT public.create_shard(%s)', '$1 = ''insta%s'''),
@@ -193,7 +193,7 @@ INSERT INTO calls (target, statement, rightly) VALUES
 ('insta.id_time(bigint)', 'SELECT insta%s.id_time(1671372309237077023)', '$1 = ''2017-12-16 22:25:27.28+00'''),
 ('insta.epoch()', 'SELECT insta%s.epoch()', '$1 = ''2011-08-24 21:07:01.721+00'''),
 ('insta.shard_()', 'SELECT sequence FROM insta%s.shard_%1$s()', '$1 = ''insta%s.table_id_seq''');
--- None of them is forgotten.
+-- Every function is called.
 SELECT objid FROM members WHERE objid::text NOT IN (SELECT target FROM calls);
 SELECT create_shard(900);
 GRANT USAGE ON SCHEMA insta900 TO regress_id_victim;
@@ -243,17 +243,17 @@ SELECT * FROM attack('regress_id_victim', 901, 'pg_temp, trap, pg_catalog, publi
 DELETE FROM calls WHERE target LIKE 'unadopt%'; -- it waits for a second
 SELECT * FROM attack('postgres', 902, 'trap, pg_catalog, public');
 SELECT count(*) AS sprung FROM trap.caught;
--- The shards that were made meanwhile are as those made in peace, but for their number (digits like it may be in the server's identifier).
+-- The shards created meanwhile equal one created without traps, except for the number (which the system identifier may have).
 SELECT shard, string_agg(regexp_replace(pg_get_functiondef(p.oid), '\m(insta|shard_|)' || shard || '\M', '\1900', 'g'), '' ORDER BY proname) = (
     SELECT string_agg(pg_get_functiondef(oid), '' ORDER BY proname) FROM pg_proc WHERE pronamespace = 'insta900'::regnamespace) AS same
 FROM (VALUES (901), (902)) AS v(shard) JOIN pg_proc AS p ON pronamespace = format('insta%s', shard)::regnamespace GROUP BY shard ORDER BY shard;
 
--- The script that makes the extension takes over nothing that is there (CVE-2022-2625).
+-- The extension's script does not replace or adopt existing objects (CVE-2022-2625).
 SELECT count(*) FILTER (WHERE line ~* '^\s*CREATE\M') > 20 AS makes, count(*) FILTER (WHERE line ~* 'OR\s+REPLACE|IF\s+NOT\s+EXISTS|SECURITY\s+DEFINER') AS takes_over
 FROM pg_config, pg_available_extensions AS e,
     regexp_split_to_table(pg_read_file(format('%s/extension/instagram_id--%s.sql', setting, e.default_version)), '\n') AS line
 WHERE pg_config.name = 'SHAREDIR' AND e.name = 'instagram_id';
--- Each of its names taken before, by another role, in the schema that it goes to: an error, and nothing is made.
+-- Each of its names is in use by an object of another role in the extension's schema: an error, and nothing is created.
 CREATE TABLE public.wanted AS SELECT proname, oidvectortypes(proargtypes) AS arguments FROM members JOIN pg_proc ON oid = objid;
 DROP VIEW members;
 DROP SCHEMA insta900, insta901, insta902, original901, original902 CASCADE;
@@ -281,7 +281,7 @@ FROM wanted GROUP BY 1;
 SELECT state_beside('VIEW', 'taken.id_shards', 'AS SELECT 1') AS view, state_beside('TYPE', 'taken.id_shards', 'AS (a int)') AS type,
     state_beside('SEQUENCE', 'taken.id_shards', '') AS sequence;
 SELECT count(*) AS left_behind FROM pg_depend WHERE refobjid = 'taken'::regnamespace;
--- Tables with the names that an application has are in no way of it.
+-- Tables with names that an application may have do not matter.
 CREATE TABLE taken.shards ();
 CREATE TABLE taken.ids ();
 CREATE TABLE taken.partitions ();
@@ -289,7 +289,7 @@ CREATE EXTENSION instagram_id SCHEMA taken;
 DROP EXTENSION instagram_id;
 DROP TABLE taken.shards, taken.ids, taken.partitions;
 
--- All the traps in that schema, and in the search_path: the extension depends on itself, its schema, and nothing else.
+-- All traps in the extension's schema and in search_path: the extension depends on itself, its schema, and nothing else.
 SET search_path = pg_temp, trap, target, pg_catalog, public;
 CREATE EXTENSION instagram_id SCHEMA target;
 SET search_path = pg_catalog, public, pg_temp;
@@ -298,7 +298,7 @@ WITH member AS (SELECT classid, objid FROM pg_depend WHERE deptype = 'e' AND ref
 SELECT count(*) > 30 AS looked, count(*) FILTER (WHERE (refclassid, refobjid) NOT IN (SELECT * FROM part) AND refobjid <> 'target'::regnamespace) AS astray
 FROM pg_depend WHERE (classid, objid) IN (SELECT * FROM part) AND deptype = 'n';
 SELECT count(*) AS sprung FROM trap.caught;
--- Moved out of it, it withstands the same as before.
+-- Moved to another schema, it resists the same traps.
 ALTER EXTENSION instagram_id SET SCHEMA public;
 SELECT create_shard(900);
 SELECT count(next_id(900)) FROM generate_series(1, 3);

@@ -13,14 +13,14 @@ two
 SELECT id_shard(id), id_seq(id), title FROM insta5.photos ORDER BY id;
 SELECT id_shard(id), id_seq(id) FROM insta5.likes ORDER BY id;
 
--- The plain form, by search_path, as in the original.
+-- The unqualified form, with search_path, as in the original.
 SET search_path = insta5, public;
 CREATE TABLE comments (id bigint PRIMARY KEY DEFAULT next_id(), text text);
 INSERT INTO comments (text) VALUES ('nice') RETURNING id_shard(id);
 RESET search_path;
 INSERT INTO insta5.comments (text) VALUES ('still there') RETURNING id_shard(id);
 
--- What create_shard made.
+-- The objects that create_shard() created.
 SELECT obj_description('insta5'::regnamespace, 'pg_namespace'), obj_description('insta5.table_id_seq'::regclass, 'pg_class');
 SELECT oid::regprocedure AS function, provolatile, proparallel, proisstrict, prosecdef, obj_description(oid, 'pg_proc')
 FROM pg_proc WHERE pronamespace = 'insta5'::regnamespace ORDER BY proname COLLATE "C";
@@ -29,7 +29,7 @@ FROM pg_proc WHERE pronamespace = 'insta5'::regnamespace ORDER BY proname COLLAT
 SELECT sequence, epoch, home = (SELECT system_identifier FROM pg_control_system()) || '/' || (SELECT oid FROM pg_database WHERE datname = current_database()) AS here
 FROM insta5.shard_5();
 SELECT seqtypid::regtype, seqstart, seqincrement, seqmin, seqmax, seqcache, seqcycle FROM pg_sequence WHERE seqrelid = 'insta5.table_id_seq'::regclass;
--- It belongs to the caller, and depends on the extension without being part of it.
+-- They belong to the caller, and depend on the extension without being members of it.
 SELECT count(*) AS members FROM pg_depend
 WHERE deptype = 'e' AND (objid = 'insta5'::regnamespace OR objid = 'insta5.table_id_seq'::regclass
     OR objid IN (SELECT oid FROM pg_proc WHERE pronamespace = 'insta5'::regnamespace));
@@ -38,10 +38,10 @@ DROP EXTENSION instagram_id;
 DROP SEQUENCE insta5.table_id_seq;
 \set VERBOSITY default
 
--- All or nothing: a shard whose schema is there already changes nothing, nor does one that is rolled back.
+-- All or nothing: create_shard() changes nothing if the schema exists, and a rollback leaves nothing behind.
 SELECT create_shard(5);
--- What DROP EXTENSION ... CASCADE takes of a shard are two functions, with the defaults that call them; if_not_exists
--- brings them back. The sequence stays, and the definition with the epoch, so the ids go on.
+-- DROP EXTENSION ... CASCADE drops two functions of a shard and the defaults that call them; if_not_exists creates them again.
+-- The sequence and the definition with the epoch stay, so the ids continue.
 BEGIN;
 SELECT max(id) AS last FROM insta5.photos \gset
 SET LOCAL client_min_messages = warning;
@@ -58,13 +58,13 @@ SELECT id_shard(insta8191.next_id());
 ROLLBACK;
 SELECT to_regnamespace('insta8191');
 
--- Many in one statement, and the shards at both ends.
+-- Many shards in one statement, and the first and last number.
 SELECT count(create_shard(n)) FROM generate_series(200, 299) AS n;
 SELECT count(DISTINCT id), count(DISTINCT id_shard(id)) FROM (SELECT next_id(200 + n % 100) AS id FROM generate_series(1, 10000) AS n) AS made;
 SELECT create_shard(0), create_shard(8191);
 SELECT id_shard(next_id(0)), id_shard(next_id(8191)), id_shard(insta8191.next_id());
 
--- The extension moved to another schema, one with an awkward name: old shards go on, new ones are made.
+-- The extension is moved to another schema, whose name needs quotes: existing shards work, and new ones can be created.
 CREATE SCHEMA "it's ""odd""";
 ALTER EXTENSION instagram_id SET SCHEMA "it's ""odd""";
 INSERT INTO insta5.photos (title) VALUES ('moved');
@@ -77,7 +77,7 @@ SELECT shard FROM "it's ""odd""".id_parts(insta6.next_id());
 ALTER EXTENSION instagram_id SET SCHEMA public;
 DROP SCHEMA "it's ""odd""";
 
--- A shard taken away.
+-- A shard is dropped.
 DROP SCHEMA insta6 CASCADE;
 SELECT next_id(6);
 

@@ -1,4 +1,4 @@
--- The view of all shards; taking one ahead; saying where it is at home.
+-- The view id_shards, advance_shard() and claim_shard().
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 \getenv tests PG_ABS_SRCDIR
@@ -19,7 +19,7 @@ SET client_min_messages = error;
 SELECT id_shard(advance_shard(401, make_id(now() + interval '1 hour', 401, 7, '2020-01-01 00:00+00')));
 RESET client_min_messages;
 SELECT ahead BETWEEN interval '59 minutes' AND interval '1 hour' AS ahead, id_seq(last_id), last_time > now() AS last_time FROM id_shards WHERE shard = 401;
--- The view asks for what pg_sequences asks for, and shows the rest to everyone.
+-- The view checks the same privileges as pg_sequences; the other columns are visible to everyone.
 SET ROLE regress_id_app;
 SELECT shard, schema, sequence, epoch, last_id, last_time, ahead, ids_per_second, ends_at, can_generate FROM id_shards WHERE shard IN (400, 401);
 RESET ROLE;
@@ -28,32 +28,32 @@ GRANT SELECT ON SEQUENCE insta401.table_id_seq TO regress_id_app;
 SET ROLE regress_id_app;
 SELECT shard, last_id = CASE shard WHEN 400 THEN :id400 ELSE :id401 END AS last_id, last_id > 0 FROM id_shards WHERE shard IN (400, 401);
 RESET ROLE;
--- It locks nothing for longer than it looks, and neither makes an id nor misses one that is not committed.
+-- It holds no lock after it has read, generates no id, and includes ids that are not committed.
 BEGIN;
 SELECT count(*) FROM id_shards WHERE shard IN (400, 401);
 SELECT relation::regclass, mode FROM pg_locks WHERE pid = pg_backend_pid() AND relation::regclass::text LIKE '%table_id_seq';
 SELECT next_id(400) = (SELECT last_id FROM id_shards WHERE shard = 400) AS seen, next_id(400) - :id400 > 0 AS goes_on;
 ROLLBACK;
--- In the order of the numbers.
+-- Ordered by number.
 BEGIN;
 SELECT create_shard(90);
 SELECT shard FROM _shard_states() WHERE shard IN (90, 400, 8000);
 ROLLBACK;
--- A read-only transaction, and a value that no id has.
+-- In a read-only transaction, and with a sequence value that belongs to no id.
 BEGIN READ ONLY;
 SELECT shard FROM id_shards WHERE shard = 400;
 COMMIT;
 SELECT setval('insta8000.table_id_seq', 9000000000000000000);
 SELECT shard, last_id FROM id_shards WHERE shard = 8000;
 
--- advance_shard: above the id, never back, counting on from there.
+-- advance_shard(): moves above the id, never back, and counts on from there.
 SELECT create_shard(402);
 CREATE TABLE known (id bigint);
 INSERT INTO known SELECT make_id(clock_timestamp() + interval '1 second', 402, 1023);
 SELECT advance_shard(402, id) = id AS there, next_id(402) > id AS above, id_seq(next_id(402)) FROM known;
 SELECT advance_shard(402, make_id('2012-01-01 00:00+00', 402, 5)) > id AS not_back, next_id(402) > id AS above FROM known;
 SELECT advance_shard(402, 402 << 10) > id AS not_back FROM known;
--- A sequence that was never called, whose start lies elsewhere, and one whose bounds setval would heed.
+-- A sequence that was never called and has another start value, and one with bounds that setval() would enforce.
 ALTER SEQUENCE insta402.table_id_seq MINVALUE 1000 MAXVALUE 1125899906842623 START 844424930131969 RESTART;
 SELECT advance_shard(402, make_id('2012-01-01 00:00+00', 402, 5)) = make_id('2012-01-01 00:00+00', 402, 5) AS there;
 ALTER SEQUENCE insta402.table_id_seq MINVALUE 844424930131969 RESTART;
@@ -61,19 +61,19 @@ SELECT * FROM raises('SELECT setval(''insta402.table_id_seq'', 844424930131968)'
 SELECT advance_shard(402, id) = id AS there FROM known;
 ALTER SEQUENCE insta402.table_id_seq NO MINVALUE;
 SELECT next_id(402) > id AS above FROM known;
--- It is not undone by a rollback, like setval.
+-- Like setval(), it is not undone by a rollback.
 BEGIN;
 UPDATE known SET id = advance_shard(402, make_id(clock_timestamp() + interval '3 seconds', 402, 9)) RETURNING id_seq(id);
 SELECT id AS ahead FROM known \gset
 SELECT mode FROM pg_locks WHERE pid = pg_backend_pid() AND relation = 'insta402.table_id_seq'::regclass;
 ROLLBACK;
 SELECT next_id(402) > :ahead AS above;
--- More than a minute ahead is worth a warning.
+-- A shard that is more than a minute ahead causes a warning.
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never
 DO $$ BEGIN PERFORM advance_shard(402, make_id(clock_timestamp() + interval '59 seconds', 402, 0)); END $$;
 SELECT id_shard(advance_shard(402, make_id(now() + interval '30 days 12 hours 30 minutes', 402, 0)));
--- And once more in each session that makes ids of that time.
+-- The warning is repeated once in each session that generates such ids.
 SELECT id_shard(next_id(402));
 SELECT id_shard(next_id(402)), id_shard(insta402.next_id()), id_shard(min(id)) FROM next_ids(402, 3) AS id;
 RESET client_min_messages;
@@ -95,7 +95,7 @@ SELECT * FROM raises('SELECT advance_shard(400, 409600)');
 SELECT * FROM raises('SELECT create_shard(403)');
 SELECT * FROM raises('SELECT claim_shard(400)');
 COMMIT;
--- UPDATE is asked for, as by setval; USAGE is not enough to take everyone's ids ahead.
+-- Like setval() it requires UPDATE; USAGE does not suffice to move everyone's ids ahead.
 GRANT USAGE ON SCHEMA insta400 TO regress_id_app;
 SET ROLE regress_id_app;
 SELECT * FROM raises('SELECT advance_shard(400, 409600)');
@@ -109,7 +109,7 @@ RESET ROLE;
 \pset format aligned
 \pset tuples_only off
 
--- A shard of another place: what a copy looks like, and how it is made at home.
+-- A copy of a shard of another database: how it is shown, and how to claim it.
 SELECT '7000000000000000000/' || oid AS elsewhere FROM pg_database WHERE datname = current_database() \gset
 CREATE OR REPLACE FUNCTION insta400.shard_400(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
     BEGIN ATOMIC SELECT 'insta400.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, (:'elsewhere')::text; END;
@@ -121,7 +121,7 @@ SELECT sequence, epoch FROM insta400.shard_400();
 SELECT next_id(400) > :id400 AS goes_on;
 
 \set VERBOSITY terse
--- Why ids may not be generated, as next_id() would say it.
+-- The reason why ids cannot be generated, as in the error of next_id().
 CREATE FUNCTION why(shard int) RETURNS text LANGUAGE sql AS
     'SELECT concat(can_generate, '' '', regexp_replace(reason, ''[0-9]{6,}'', ''N'', ''g'')) FROM id_shards WHERE id_shards.shard = $1';
 SELECT create_shard(410);
@@ -131,7 +131,7 @@ SELECT why(410);
 SELECT state, detail FROM raises('SELECT next_id(410)');
 ALTER SEQUENCE insta410.table_id_seq INCREMENT 1 NO CYCLE;
 SELECT id_shard(next_id(410));
--- As a move closes it.
+-- Closed as by a move.
 DO $$ BEGIN EXECUTE format('ALTER SEQUENCE insta410.table_id_seq MAXVALUE %s', (SELECT last_value FROM insta410.table_id_seq)); END $$;
 SELECT why(410);
 SELECT state FROM raises('SELECT next_id(410)');
@@ -141,7 +141,7 @@ SELECT setval('insta410.table_id_seq', (1::bigint << 50) - 1) > 0 AS set;
 SELECT why(410);
 SELECT state FROM raises('SELECT next_id(410)');
 SELECT setval('insta410.table_id_seq', 1) > 0 AS set;
--- With a function that is lost.
+-- A function is missing.
 DROP FUNCTION insta410.id_time(bigint);
 SELECT why(410);
 SELECT shard FROM id_shards WHERE NOT can_generate AND shard = 410;
