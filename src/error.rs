@@ -613,7 +613,7 @@ errors! {
     // Citus.
 
     /// An id is generated on a node other than the one that owns the schema.
-    AtHomeElsewhere { name: String, node: Option<String>, home: i32, group: i32, is_of_schema: bool } =>
+    PlacedElsewhere { name: String, node: Option<String>, home: i32, group: i32, is_of_schema: bool } =>
         ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} cannot be used to generate ids on this node",
         detail("{} This node is group {group}.", match (node, is_of_schema) {
@@ -642,21 +642,21 @@ errors! {
         hint("Run SELECT citus_set_coordinator_host('its name') on the coordinator.");
 
     /// The node that generated the ids of the sequence last was removed from the cluster.
-    LastHomeLost { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    LastOwnerLost { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
         detail("The node of group {group} was the last to generate its ids, and is not in use."),
         hint("Activate that node again: no other node has all ids of the sequence. If it is lost for good, remove it with \
             citus_remove_node(), and pass the largest id in the tables of the shard to advance_shard().");
 
     /// The node that generated the ids of the sequence last is disabled.
-    LastHomeDisabled { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    LastOwnerDisabled { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
         detail("The node of group {group} was the last to generate its ids, and is disabled."),
         hint("Activate it with citus_activate_node(). If it is lost for good, remove it with citus_remove_node(), then call \
             advance_shard() again.");
 
     /// `nextval()`, `setval()` or a dump has overwritten every closed copy of the sequence.
-    LastHomeUnknown { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    LastOwnerUnknown { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
         detail("No copy records which node was the last to generate its ids: nextval(), setval() or a dump has overwritten it."),
         hint("Pass the largest id in the tables of the shard to advance_shard().");

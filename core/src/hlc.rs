@@ -74,7 +74,7 @@ impl Run {
 pub enum Next {
     /// Issue these.
     Take(Run),
-    /// Wait for this many ticks of the clock, then ask again with the state seen now as `paid`. If sessions ask for
+    /// Wait for this many ticks of the clock, then ask again with the state seen now as `waited_on`. If sessions ask for
     /// more values than a millisecond holds, a caller may find the next millisecond used up as well, and wait again.
     Wait { ticks: i64 },
     /// The sequence has reached the end of the positive half of the time field.
@@ -90,21 +90,21 @@ pub enum Next {
 /// `now_ms` is the clock in milliseconds since the epoch. It may be the caller's arrival time, read before the state.
 /// An answer other than [`Next::Take`] is valid only if the clock was read together with the state.
 ///
-/// `paid` is the state that the caller last waited for. A wait pays for leaving exactly that state: the first waiting
+/// `waited_on` is the state that the caller last waited for. A wait pays for leaving exactly that state: the first waiting
 /// session opens the next millisecond, and the others find it open.
-pub fn next(state: State, now_ms: i64, want: i64, paid: Option<State>) -> Next {
+pub fn next(state: State, now_ms: i64, want: i64, waited_on: Option<State>) -> Next {
     if state.is_called && state.last_value >= VALUE_MAX {
         return Next::Exhausted;
     }
     // As in nextval, a sequence that was never called starts at last_value, and a called one after it.
     let candidate = state.last_value.wrapping_add(state.is_called as i64);
     let candidate_ms = candidate >> SEQ_BITS;
-    let has_paid = paid == Some(state);
+    let has_waited = waited_on == Some(state);
 
     // A clock before the epoch does not stop a sequence that is ahead of the clock. A negative value has no time.
     let first = if state.is_called && candidate_ms >= now_ms.max(0) {
         let opens_a_millisecond = candidate & SEQ_MAX as i64 == 0;
-        if opens_a_millisecond && candidate_ms > now_ms + LEAD_MS && !has_paid {
+        if opens_a_millisecond && candidate_ms > now_ms + LEAD_MS && !has_waited {
             return Next::Wait { ticks: 1 };
         }
         candidate
@@ -118,8 +118,8 @@ pub fn next(state: State, now_ms: i64, want: i64, paid: Option<State>) -> Next {
         // After RESTART, setval or DROP and CREATE, the state no longer shows which values were issued in the clock's
         // present millisecond and in the lead. Both are over a few ticks later, so wait for them. A shard in use never
         // waits here, because its state is never this old.
-        let knows_the_present = state.is_called && candidate_ms >= now_ms - STALE_MS;
-        if !knows_the_present && !has_paid {
+        let is_current = state.is_called && candidate_ms >= now_ms - STALE_MS;
+        if !is_current && !has_waited {
             return Next::Wait { ticks: 1 + LEAD_MS };
         }
         now_ms << SEQ_BITS | (candidate & SEQ_MAX as i64)
@@ -172,9 +172,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn takes(state: State, paid: bool, first: i64) {
-        let paid = paid.then_some(state);
-        assert_eq!(next(state, NOW, 1, paid), Next::Take(Run { first, len: 1 }));
+    fn takes(state: State, waited_on: bool, first: i64) {
+        let waited_on = waited_on.then_some(state);
+        assert_eq!(next(state, NOW, 1, waited_on), Next::Take(Run { first, len: 1 }));
     }
 
     #[track_caller]

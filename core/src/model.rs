@@ -105,13 +105,13 @@ impl Server {
         if !self.wakes(session) {
             return;
         }
-        let paid = self.waiting[session].map(|(state, _)| state);
+        let waited_on = self.waiting[session].map(|(state, _)| state);
         // As in the generator: first by the clock at arrival, and if that gives no value by the clock now.
         let mut clock = self.came_ms[session].take().unwrap_or_else(|| self.clock());
-        let mut said = next(self.page, clock, want, paid);
+        let mut said = next(self.page, clock, want, waited_on);
         if !matches!(said, Next::Take(_)) {
             clock = self.clock();
-            said = next(self.page, clock, want, paid);
+            said = next(self.page, clock, want, waited_on);
         }
         match said {
             Next::Take(run) => {

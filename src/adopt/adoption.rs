@@ -266,7 +266,7 @@ impl Adoption {
         let newest = self.newest_id()?;
         let counter = read::last_value(self.clock.sequence).unwrap_or(0);
         // This gives the sequence a new file, so that a rollback also undoes the change of the value that follows.
-        spi::run(&self.mend_sequence());
+        spi::run(&self.fix_options_of_sequence());
         let start = self.start(counter, newest.as_ref().map(|newest| newest.0));
         let above = generator::advance(self.clock, start)?;
         let statements = self.statements();
@@ -320,7 +320,7 @@ impl Adoption {
         (ms * VALUES_PER_MS) | (counter & i64::from(SEQ_MAX))
     }
 
-    pub fn mend_sequence(&self) -> String {
+    pub fn fix_options_of_sequence(&self) -> String {
         format!(
             "ALTER SEQUENCE {} AS pg_catalog.int8 INCREMENT 1 NO MAXVALUE NO CYCLE CACHE 1 RESTART",
             names::relation(self.clock.sequence)
@@ -357,7 +357,7 @@ impl Adoption {
     /// What `carry_out` does, as a script to read.
     pub fn script(&self) -> String {
         let mut statements: Vec<String> = lock_tables(&self.columns).into_iter().collect();
-        statements.push(self.mend_sequence());
+        statements.push(self.fix_options_of_sequence());
         statements.push(format!("-- the sequence goes to {GRACE_MS} ms after the clock and all ids so far"));
         statements.extend(self.statements());
         let others =

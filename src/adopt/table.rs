@@ -1,4 +1,4 @@
-//! `adopt_table`: a table with a serial key goes on with ids of a shard.
+//! `adopt_table`: a table with a serial key continues with ids of a shard.
 
 use crate::adopt::columns::{AHEAD_MAX_MS, Column, check_not_far_ahead, newest_id, now_ms};
 use crate::adopt::rights;

@@ -120,14 +120,14 @@ fn check_last_owners(
     let is_named = named.clone().next().is_some();
     if policy != CopyPolicy::OwnerAsTold {
         if let Some(lost) = named.find(|group| !has_reported(*group)) {
-            return Err(Error::LastHomeLost { name: name(), group: lost });
+            return Err(Error::LastOwnerLost { name: name(), group: lost });
         }
         if !is_named && owners.contains(&LastOwner::Unknown) {
-            return Err(Error::LastHomeUnknown { name: name() });
+            return Err(Error::LastOwnerUnknown { name: name() });
         }
     } else if let Some(disabled) = named.find(|group| placement::is_disabled(*group)) {
         // Its copy may be open, and would go on where it is when the node is activated again.
-        return Err(Error::LastHomeDisabled { name: name(), group: disabled });
+        return Err(Error::LastOwnerDisabled { name: name(), group: disabled });
     }
     Ok(())
 }

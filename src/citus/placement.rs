@@ -111,7 +111,7 @@ pub fn placed_elsewhere(sequence: Oid, owner: &Owner) -> Error {
     let name = names::relation(sequence);
     let home = owner.owner.unwrap_or(COORDINATOR);
     let node = name_of_owner(owner);
-    Error::AtHomeElsewhere { name, node, home, group: owner.group, is_of_schema: owner.is_of_schema }
+    Error::PlacedElsewhere { name, node, home, group: owner.group, is_of_schema: owner.is_of_schema }
 }
 
 /// The name of another node that owns the schema, if it is in use.

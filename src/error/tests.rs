@@ -160,9 +160,9 @@ fn samples() -> Vec<Error> {
         TableReplicated { table: table() },
         CopyOfAnotherGroup { name: name(), group: 2 },
         CoordinatorUnknown { name: name() },
-        LastHomeLost { name: name(), group: 2 },
-        LastHomeDisabled { name: name(), group: 2 },
-        LastHomeUnknown { name: name() },
+        LastOwnerLost { name: name(), group: 2 },
+        LastOwnerDisabled { name: name(), group: 2 },
+        LastOwnerUnknown { name: name() },
         NotHandedOver {
             name: name(),
             node: node(),
@@ -180,7 +180,7 @@ fn samples() -> Vec<Error> {
     for is_of_schema in [true, false] {
         for node in [Some(node()), None] {
             let home = if is_of_schema { 2 } else { 0 };
-            samples.push(AtHomeElsewhere { name: name(), node, home, group: 1, is_of_schema });
+            samples.push(PlacedElsewhere { name: name(), node, home, group: 1, is_of_schema });
         }
     }
     use Argument::*;
