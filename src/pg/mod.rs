@@ -1,4 +1,4 @@
-//! Rust wrappers for PostgreSQL. Nothing here depends on the rules for ids, on shards or on Citus.
+//! PostgreSQL as Rust sees it: its C functions, catalogs, invalidations, transactions and settings. Nothing in here generates ids.
 
 pub mod catalog;
 pub mod guc;
