@@ -167,6 +167,14 @@ unit_tests() {
         -E 'not test(/::pg_[^:]*$/)' --status-level fail
 }
 
+# finish LOG PID: waits for a command whose output is in this log, and prints the log.
+finish() {
+    local status=0
+    wait "$2" || status=$?
+    cat "$1"
+    return "$status"
+}
+
 # sql_tests PG_CONFIG [REGRESS ISOLATION]: runs tests/regress with pg_regress and, at the same time, tests/isolation
 # with pg_isolation_regress, each on its own server; all of them, or those named.
 sql_tests() {
@@ -178,8 +186,7 @@ sql_tests() {
     fi
     if [ $# = 1 ] || [ -n "$2" ]; then on_a_server "$pg_config" regress ${2:+REGRESS="$2"} || status=$?; fi
     if [ -n "${pid:-}" ]; then
-        wait "$pid" || status=$?
-        cat "$log"
+        finish "$log" "$pid" || status=$?
     fi
     rm -f "$log"
     return "$status"

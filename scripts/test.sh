@@ -66,14 +66,6 @@ live_tests() {
     cargo nextest run -p instagram_id_live --test live --test-threads="${JOBS:-$((2 * $(nproc)))}" -E "$filter"
 }
 
-# finish LOG PID: waits for a command whose output is in this log, and prints the log.
-finish() {
-    local status=0
-    wait "$2" || status=$?
-    cat "$1"
-    return "$status"
-}
-
 newest=$(printf '%s\n' $majors | sort -n | tail -n 1)
 for major in $majors; do
     make --no-print-directory PG_CONFIG="${pg_config_of[$major]}" >"$SCRATCH/build.log" 2>&1 &

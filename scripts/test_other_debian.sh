@@ -19,8 +19,8 @@ test_here() {
     find_servers
     require_servers "$major"
     export PG_CONFIG=${pg_config_of[$major]}
-    # Each checkout is built at the same path here. What was built of another one can be newer than the files of this one,
-    # and cargo and make, which compare times, would keep it.
+    # All checkouts are built at the same path here. A build of another one can be newer than the files of this one, and
+    # cargo and make, which compare times, would keep it.
     rm -rf target/package
     find target -path '*/.fingerprint/instagram_id*' -prune -exec rm -rf {} +
     make --no-print-directory install PG_CONFIG="$PG_CONFIG"

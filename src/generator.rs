@@ -115,12 +115,7 @@ pub fn take(request: Request) -> Result<Run, Error> {
 ///
 /// As [`next_id`]; also 42501 without UPDATE on the sequence.
 pub fn advance(clock: Clock, value: i64) -> Result<i64, Error> {
-    loop {
-        match visit::advance(clock, value) {
-            Ok(last_value) => return Ok(last_value),
-            Err(refusal) => resolve(refusal, clock, CopyPolicy::OwnerAsTold, value)?,
-        }
-    }
+    retry(clock, CopyPolicy::OwnerAsTold, value, || visit::advance(clock, value))
 }
 
 /// Checks that ids can be generated from a sequence, and locks it to the end of the transaction.
@@ -130,10 +125,20 @@ pub fn advance(clock: Clock, value: i64) -> Result<i64, Error> {
 /// As [`next_id`].
 pub fn examine(sequence: Oid) -> Result<(), Error> {
     let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
+    retry(clock, CopyPolicy::Any, i64::MIN, || visit::examine(sequence))
+}
+
+/// Visits a sequence until nothing has to be resolved; a copy that is opened for that continues above `floor`.
+fn retry<T>(
+    clock: Clock,
+    policy: CopyPolicy,
+    floor: i64,
+    visit: impl Fn() -> Result<T, Refusal>,
+) -> Result<T, Error> {
     loop {
-        match visit::examine(sequence) {
-            Ok(()) => return Ok(()),
-            Err(refusal) => resolve(refusal, clock, CopyPolicy::Any, i64::MIN)?,
+        match visit() {
+            Ok(result) => return Ok(result),
+            Err(refusal) => resolve(refusal, clock, policy, floor)?,
         }
     }
 }
@@ -146,12 +151,9 @@ pub fn examine(sequence: Oid) -> Result<(), Error> {
 #[cold]
 fn resolve(refusal: Refusal, clock: Clock, policy: CopyPolicy, floor: i64) -> Result<(), Error> {
     match refusal {
-        Refusal::PlacementUnknown => placement::look_up(clock.sequence),
-        Refusal::NotPlacedHere => placement::check_again(clock.sequence)?,
-        Refusal::Closed => handover::take_over(clock, policy, floor)?,
-        refusal => return Err(refusal.error(clock)),
+        Refusal::Closed => handover::take_over(clock, policy, floor),
+        refusal => placement::resolve(refusal, clock),
     }
-    Ok(())
 }
 
 /// Looks up whether a role that has only USAGE on a sequence may generate ids of this shard and epoch from it.

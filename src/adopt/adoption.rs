@@ -7,7 +7,7 @@ use crate::adopt::columns::{
 };
 use crate::adopt::rights;
 use crate::adopt::writers::{lock_out_writers, lock_tables};
-use crate::arguments::{self};
+use crate::arguments;
 use crate::error::{Argument, Error};
 use crate::generator;
 use crate::pg::catalog::{self, Function};

@@ -1,12 +1,12 @@
 //! The columns whose ids an adoption takes over, and the newest id in them.
 
 use crate::error::Error;
-use crate::pg::catalog::{self};
+use crate::pg::catalog;
 use crate::pg::names;
 use crate::pg::spi::select;
 use crate::pg::sys;
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
-use instagram_id_core::layout::{self};
+use instagram_id_core::layout;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::quote_identifier;
 

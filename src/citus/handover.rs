@@ -157,9 +157,7 @@ fn retry<T>(clock: Clock, visit: impl Fn() -> Result<T, Refusal>) -> Result<T, E
     loop {
         match visit() {
             Ok(result) => return Ok(result),
-            Err(Refusal::PlacementUnknown) => placement::look_up(clock.sequence),
-            Err(Refusal::NotPlacedHere) => placement::check_again(clock.sequence)?,
-            Err(refusal) => return Err(refusal.error(clock)),
+            Err(refusal) => placement::resolve(refusal, clock)?,
         }
     }
 }

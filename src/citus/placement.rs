@@ -3,11 +3,13 @@
 use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::guc;
-use crate::pg::invalidation::{self, InvalidationCount};
+use crate::pg::invalidation::{self, Cached};
 use crate::pg::names;
 use crate::pg::spi::select_latest;
 use crate::pg::sys;
+use crate::sequence::Clock;
 use crate::sequence::cache::{self, Placement};
+use crate::sequence::refusal::Refusal;
 use pgrx::pg_sys::Oid;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::{Cell, RefCell};
@@ -57,15 +59,15 @@ pub enum Rows {
 }
 
 thread_local! {
-    static ROWS: RefCell<FxHashMap<Oid, (InvalidationCount, Rows)>> = RefCell::new(FxHashMap::default());
+    static ROWS: RefCell<FxHashMap<Oid, Cached<Rows>>> = RefCell::new(FxHashMap::default());
     /// The group of this node.
-    static GROUP: Cell<Option<(InvalidationCount, i32)>> = const { Cell::new(None) };
+    static GROUP: Cell<Option<Cached<i32>>> = const { Cell::new(None) };
 }
 
 /// The group of this node; without Citus that of a coordinator.
 pub fn local_group() -> i32 {
     let count = invalidation::count();
-    if let Some((_, group)) = GROUP.get().filter(|(of, _)| *of == count) {
+    if let Some(group) = GROUP.get().and_then(Cached::get) {
         return group;
     }
     let group = if sys::has_citus() {
@@ -78,12 +80,12 @@ pub fn local_group() -> i32 {
     } else {
         COORDINATOR
     };
-    GROUP.set(Some((count, group)));
+    GROUP.set(Some(Cached::new(count, group)));
     group
 }
 
 /// Looks up the placement of a sequence, and caches it until something of that changes.
-pub fn look_up(sequence: Oid) {
+fn look_up(sequence: Oid) {
     let count = invalidation::count();
     let Owner { group, owner, is_of_schema } = owner_by_catalogs(sequence);
     let placement = owner.map_or(Placement::Local, |owner| Placement::Copy {
@@ -94,12 +96,26 @@ pub fn look_up(sequence: Oid) {
     cache::set_placement(sequence, count, placement);
 }
 
+/// Resolves a refusal for want of the placement, after which another visit is worthwhile.
+///
+/// # Errors
+///
+/// 55000 where another node owns the schema; any other refusal's own error.
+pub fn resolve(refusal: Refusal, clock: Clock) -> Result<(), Error> {
+    match refusal {
+        Refusal::PlacementUnknown => look_up(clock.sequence),
+        Refusal::NotPlacedHere => check_again(clock.sequence)?,
+        refusal => return Err(refusal.error(clock)),
+    }
+    Ok(())
+}
+
 /// Looks up again whether another node owns the schema of a sequence.
 ///
 /// # Errors
 ///
 /// 55000 where it does.
-pub fn check_again(sequence: Oid) -> Result<(), Error> {
+fn check_again(sequence: Oid) -> Result<(), Error> {
     // Not cached: a schema without tables has none whose change would be announced.
     cache::forget_placement(sequence);
     let owner = owner_of(sequence);
@@ -194,7 +210,7 @@ pub fn placed_here() -> Option<FxHashSet<Oid>> {
 pub fn rows_of(table: Oid) -> Rows {
     let count = invalidation::count();
     let found = ROWS.with_borrow(|found| found.get(&table).copied());
-    if let Some((_, rows)) = found.filter(|(of, _)| *of == count) {
+    if let Some(rows) = found.and_then(Cached::get) {
         return rows;
     }
     let rows = guc::with(guc::OWN_NAMES, || {
@@ -222,7 +238,7 @@ pub fn rows_of(table: Oid) -> Rows {
         }
     });
     invalidation::watch(table);
-    ROWS.with_borrow_mut(|found| found.insert(table, (count, rows)));
+    ROWS.with_borrow_mut(|found| found.insert(table, Cached::new(count, rows)));
     rows
 }
 

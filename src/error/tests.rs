@@ -3,7 +3,7 @@
 use super::*;
 use std::collections::BTreeMap;
 
-/// What the table says of an error beside its texts.
+/// The parts of an entry beside its texts.
 pub struct Entry {
     pub name: &'static str,
     pub message: &'static str,

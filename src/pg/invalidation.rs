@@ -15,6 +15,25 @@ use std::ffi::c_int;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InvalidationCount(u64);
 
+/// A finding, and the count at the time of its look-up.
+#[derive(Clone, Copy)]
+pub struct Cached<T> {
+    count: InvalidationCount,
+    value: T,
+}
+
+impl<T> Cached<T> {
+    /// `count` was read before the look-up began.
+    pub fn new(count: InvalidationCount, value: T) -> Cached<T> {
+        Cached { count, value }
+    }
+
+    /// The finding, if nothing was invalidated since.
+    pub fn get(self) -> Option<T> {
+        (self.count == count()).then_some(self.value)
+    }
+}
+
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
     /// The relations whose changes count.

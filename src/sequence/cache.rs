@@ -3,7 +3,7 @@
 //! `nextval` looks up the caller's privilege and the sequence's options in the system caches on every call. Here the result
 //! of that look-up is kept until an invalidation arrives ([`crate::pg::invalidation`]).
 
-use crate::pg::invalidation::{self, InvalidationCount};
+use crate::pg::invalidation::{self, Cached, InvalidationCount};
 use crate::pg::sys::RelFileLocator;
 use crate::pg::transaction::FlushedRecord;
 use instagram_id_core::epoch::Epoch;
@@ -121,8 +121,8 @@ thread_local! {
     static SEQUENCES: RefCell<FxHashMap<Oid, CachedSequence>> = RefCell::new(FxHashMap::default());
     /// The permits of roles that lack UPDATE. This map and the next one are apart from the one above, which every call
     /// reads.
-    static PERMITS: RefCell<FxHashMap<Oid, (InvalidationCount, Permit)>> = RefCell::new(FxHashMap::default());
-    static PLACEMENTS: RefCell<FxHashMap<Oid, (InvalidationCount, Placement)>> = RefCell::new(FxHashMap::default());
+    static PERMITS: RefCell<FxHashMap<Oid, Cached<Permit>>> = RefCell::new(FxHashMap::default());
+    static PLACEMENTS: RefCell<FxHashMap<Oid, Cached<Placement>>> = RefCell::new(FxHashMap::default());
 }
 
 /// Lets `visit` use and change what is cached of the sequence. It must not come back here.
@@ -138,24 +138,24 @@ pub fn with<T>(sequence: Oid, visit: impl FnOnce(&mut CachedSequence) -> T) -> T
 /// The permit of roles that lack UPDATE on the sequence.
 pub fn permit(sequence: Oid) -> Permit {
     let found = PERMITS.with_borrow(|permits| permits.get(&sequence).copied());
-    found.filter(|(count, _)| *count == invalidation::count()).map_or(Permit::Unknown, |(_, permit)| permit)
+    found.and_then(Cached::get).unwrap_or(Permit::Unknown)
 }
 
 /// Caches a permit that was looked up at this count.
 pub fn set_permit(sequence: Oid, count: InvalidationCount, permit: Permit) {
-    PERMITS.with_borrow_mut(|permits| permits.insert(sequence, (count, permit)));
+    PERMITS.with_borrow_mut(|permits| permits.insert(sequence, Cached::new(count, permit)));
     with(sequence, |cached| cached.checked = None);
 }
 
 /// Where the sequence is placed; `None` where that has to be looked up.
 pub fn placement(sequence: Oid) -> Option<Placement> {
     let found = PLACEMENTS.with_borrow(|placements| placements.get(&sequence).copied());
-    found.filter(|(count, _)| *count == invalidation::count()).map(|(_, placement)| placement)
+    found.and_then(Cached::get)
 }
 
 /// Caches a placement that was looked up at this count.
 pub fn set_placement(sequence: Oid, count: InvalidationCount, placement: Placement) {
-    PLACEMENTS.with_borrow_mut(|placements| placements.insert(sequence, (count, placement)));
+    PLACEMENTS.with_borrow_mut(|placements| placements.insert(sequence, Cached::new(count, placement)));
 }
 
 /// Has the placement of the sequence looked up again.

@@ -94,8 +94,8 @@ impl<'a> SequencePage<'a> {
 
     /// Takes at most `want` values, at least one, by the rule of the clock.
     ///
-    /// The caller arrived when the clock was at `arrived_us`, in microseconds from the epoch. Where that is not enough for a
-    /// value the clock is read again: a wait must count from a time at which the page was seen as it is now. Values issued
+    /// The caller arrived when the clock was at `arrived_us`, in microseconds from the epoch. If that gives no
+    /// value, the clock is read again: a wait must count from a time at which the page was seen as it is now. Values issued
     /// before someone set the sequence back are of no later millisecond than the lead allows.
     #[inline(always)]
     pub unsafe fn take(

@@ -79,9 +79,7 @@ impl Refusal {
             }
         }
     }
-}
 
-impl Refusal {
     /// The refusal in a few words, for the view `id_shards`; `None` for those that are not the sequence's.
     pub fn reason(self, sequence: Oid) -> Option<String> {
         match self {

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::pg::catalog;
-use crate::pg::invalidation::{self, InvalidationCount};
+use crate::pg::invalidation::{self, Cached};
 use crate::pg::names;
 use crate::sequence::{Clock, visit};
 use crate::shard::definition::{self, Definition};
@@ -13,8 +13,7 @@ use std::cell::RefCell;
 
 /// A shard that was looked up.
 #[derive(Clone, Copy)]
-struct CachedShard {
-    count: InvalidationCount,
+struct FoundShard {
     /// The role that has USAGE on the schema.
     role: Oid,
     clock: Clock,
@@ -22,13 +21,13 @@ struct CachedShard {
 }
 
 thread_local! {
-    static SHARDS: RefCell<FxHashMap<u16, CachedShard>> = RefCell::new(FxHashMap::default());
+    static SHARDS: RefCell<FxHashMap<u16, Cached<FoundShard>>> = RefCell::new(FxHashMap::default());
 }
 
 /// The shard as it was looked up, if that still holds.
-fn cached(shard: Shard) -> Option<CachedShard> {
+fn cached(shard: Shard) -> Option<FoundShard> {
     let found = SHARDS.with_borrow(|shards| shards.get(&shard.number()).copied());
-    found.filter(|found| found.count == invalidation::count())
+    found.and_then(Cached::get)
 }
 
 /// The clock that a shard's ids come from. Until its sequence is locked the schema may be renamed or dropped.
@@ -48,8 +47,9 @@ pub fn clock_of(shard: Shard) -> Result<Clock, Error> {
         return Err(Error::NoRightOnSchema { name, role: names::current_role() });
     }
     catalog::forget_schema(schema);
-    SHARDS
-        .with_borrow_mut(|shards| shards.insert(shard.number(), CachedShard { count, role, clock, schema }));
+    SHARDS.with_borrow_mut(|shards| {
+        shards.insert(shard.number(), Cached::new(count, FoundShard { role, clock, schema }))
+    });
     Ok(clock)
 }
 
