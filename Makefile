@@ -20,7 +20,7 @@ extensiondir := $(shell $(PG_CONFIG) --sharedir 2>/dev/null)/extension
 package = target/package
 library = $(package)$(pkglibdir)/instagram_id.so
 
-# Do not take the output of a failed build for a finished one.
+# Delete the target of a failed command, so that make does not use it as a finished build.
 .DELETE_ON_ERROR:
 
 all: $(library)
@@ -29,7 +29,7 @@ $(library): Cargo.toml Cargo.lock pg19/Cargo.toml pg19/Cargo.lock instagram_id.c
 	scripts/build.sh '$(PG_CONFIG)' $(package)
 	@touch '$@'
 
-# Without a PostgreSQL there is no place to install to.
+# These targets need the paths of a PostgreSQL.
 ifeq ($(pkglibdir),)
 ifneq ($(filter install uninstall installcheck package,$(MAKECMDGOALS)),)
 $(error there is no '$(PG_CONFIG)'; name the PostgreSQL with PG_CONFIG=/path/to/pg_config)

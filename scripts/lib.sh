@@ -1,7 +1,7 @@
 # Functions for the scripts, which source this file under `set -euo pipefail`.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# The folder of the Cargo.toml in use: pg19 for PostgreSQL 19, because it has another pgrx.
+# The folder of the Cargo.toml in use: pg19 for PostgreSQL 19, which needs another pgrx.
 MANIFEST_DIR=${MANIFEST_DIR:-.}
 manifest_dir_of() { if [ "$1" = 19 ]; then echo pg19; else echo .; fi; }
 CARGO_PGRX_VERSION=$(sed -n 's/^pgrx = "=\(.*\)"/\1/p' "$ROOT/$MANIFEST_DIR/Cargo.toml")

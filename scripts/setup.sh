@@ -97,8 +97,8 @@ missing_packages() {
 
 has_cargo_pgrx() { [ "$(cargo pgrx --version 2>/dev/null)" = "cargo-pgrx $CARGO_PGRX_VERSION" ]; }
 
-# cargo_install CRATE VERSION FOLDER [OPTIONS...]: builds without optimization, debug information and checks. These
-# programs compute little, and build in less than half the time so.
+# cargo_install CRATE VERSION FOLDER [OPTIONS...]: builds without optimization, debug information and checks. That takes
+# less than half the time, and these programs compute little.
 cargo_install() {
     with_progress "Installing $1 $2 (a minute or two)" env CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_DEBUG_ASSERTIONS=false \
         CARGO_PROFILE_DEV_OVERFLOW_CHECKS=false CARGO_PROFILE_DEV_PANIC=abort \

@@ -81,7 +81,7 @@ timed "Tests that need no server" \
 for major in $majors; do
     export PG_CONFIG=${pg_config_of[$major]}
     timed "PostgreSQL $major: regression and isolation tests" sql_tests "$PG_CONFIG"
-    # The newest major, to restore dumps to, unless this is it.
+    # The newest major, into which dumps are restored; empty if this major is the newest.
     export NEWER_PG_CONFIG=${pg_config_of[$newest]}
     if [ "$major" = "$newest" ]; then NEWER_PG_CONFIG=; fi
     printf 'PostgreSQL %s\n' "$major" >>"$FIGURES"

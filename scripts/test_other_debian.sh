@@ -19,8 +19,8 @@ test_here() {
     find_servers
     require_servers "$major"
     export PG_CONFIG=${pg_config_of[$major]}
-    # All checkouts are built at the same path here. A build of another one can be newer than the files of this one, and
-    # cargo and make, which compare times, would keep it.
+    # All checkouts of the project are built at the same path here. Cargo and make compare times, so they would keep the
+    # build of another checkout if it is newer than the files of this one.
     rm -rf target/package
     find target -path '*/.fingerprint/instagram_id*' -prune -exec rm -rf {} +
     make --no-print-directory install PG_CONFIG="$PG_CONFIG"

@@ -1,4 +1,4 @@
--- 0.2.0 adds instagram_id_version(), which tells whether a session goes on with the library from before an upgrade.
+-- 0.2.0 adds instagram_id_version(), which shows whether a session still uses the library from before an upgrade.
 \echo Use "ALTER EXTENSION instagram_id UPDATE" to load this file. \quit
 
 CREATE FUNCTION instagram_id_version() RETURNS text STRICT STABLE PARALLEL SAFE LANGUAGE c

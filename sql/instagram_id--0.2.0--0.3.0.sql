@@ -1,4 +1,4 @@
--- 0.3.0 adds what a Citus cluster needs: ids by triggers, ids of a node, and the hand-over between nodes.
+-- 0.3.0 adds support for Citus: ids from triggers, ids of a node, and the hand-over of sequences between nodes.
 \echo Use "ALTER EXTENSION instagram_id UPDATE" to load this file. \quit
 
 CREATE FUNCTION node_next_id(seq regclass, epoch timestamp with time zone DEFAULT NULL) RETURNS bigint

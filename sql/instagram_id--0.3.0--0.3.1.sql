@@ -1,5 +1,5 @@
--- 0.3.1 closes holes; see CHANGELOG.md. A node of a Citus cluster with 0.3.0 gets no sequence from one with 0.3.1, nor the other
--- way round: their hand-overs are not the same.
+-- 0.3.1 fixes security problems; see CHANGELOG.md. On a Citus cluster, nodes with 0.3.0 and with 0.3.1 cannot take
+-- sequences over from each other, because their protocols differ.
 \echo Use "ALTER EXTENSION instagram_id UPDATE" to load this file. \quit
 
 DROP FUNCTION shard_hand_over(regclass, integer);
@@ -20,7 +20,7 @@ GRANT EXECUTE ON FUNCTION _close_sequence(regclass, integer, integer), _name_seq
 CREATE FUNCTION shard_problem(shard integer, schema regnamespace) RETURNS text
 STABLE STRICT PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'shard_problem_wrapper';
 
--- The script finds pg_catalog first; see sql/shards.sql.
+-- search_path begins with pg_catalog here; see sql/shards.sql.
 CREATE OR REPLACE VIEW shards AS
 SELECT shard, nspname AS schema, sequence, epoch, last_id,
        id_time(last_id, epoch) AS last_time,
@@ -37,8 +37,9 @@ COMMENT ON FUNCTION shard_problem(integer, regnamespace) IS
 'what keeps the shard of a schema from generating its ids as it should; a part of the view shards';
 COMMENT ON COLUMN shards.problem IS 'what keeps the functions of the shard from generating its ids as they should; NULL where all is well';
 
--- A new installation grants these to PUBLIC, whatever the default privileges are. Here only what PUBLIC can execute anyway is
--- granted: a privilege that an administrator has taken away stays so, and adopt_shard() names it where it matters.
+-- A new installation grants these to PUBLIC, whatever the default privileges are. An upgrade grants only those that
+-- PUBLIC can execute now, so that a privilege that an administrator has revoked stays revoked. adopt_shard() names it
+-- if it is needed.
 DO $$
 DECLARE
     name text;

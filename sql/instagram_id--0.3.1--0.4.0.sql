@@ -1,4 +1,5 @@
--- 0.4.0 gives objects the names of 1.0; see CHANGELOG.md. Objects are renamed, so that what depends on them goes on.
+-- 0.4.0 gives objects the names of 1.0; see CHANGELOG.md. Objects are renamed, so that objects that depend on them
+-- continue to work.
 \echo Use "ALTER EXTENSION instagram_id UPDATE" to load this file. \quit
 
 ALTER VIEW shards RENAME TO id_shards;
@@ -11,7 +12,7 @@ ALTER FUNCTION drop_partitions(regclass, timestamptz, timestamptz, boolean) RENA
 ALTER FUNCTION create_id_triggers(integer) RENAME TO convert_defaults_to_triggers;
 ALTER FUNCTION assign_id() RENAME TO next_id_trigger;
 
--- The same functions; the library has them under new names, too.
+-- The same functions, now by the C symbols of their new names.
 CREATE OR REPLACE FUNCTION _shard_reason(shard integer, schema regnamespace) RETURNS text
 STABLE STRICT PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'shard_reason_wrapper';
 
@@ -29,7 +30,7 @@ VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'convert_defaults_to_t
 
 CREATE OR REPLACE FUNCTION next_id_trigger() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'next_id_trigger_wrapper';
 
--- The script finds pg_catalog first; see sql/shards.sql.
+-- search_path begins with pg_catalog here; see sql/shards.sql.
 CREATE OR REPLACE VIEW id_shards AS
 SELECT shard, nspname AS schema, sequence, epoch, last_id,
        id_time(last_id, epoch) AS last_time,

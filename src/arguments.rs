@@ -6,7 +6,7 @@ use instagram_id_core::epoch::{Epoch, OutOfField, TimestampUs, US_PER_MS};
 use instagram_id_core::layout::{ISSUED_MS_MAX, Shard};
 use pgrx::datum::TimestampWithTimeZone;
 
-/// The length of names is below this, in bytes.
+/// A name is shorter than this, in bytes.
 const NAME_LIMIT: usize = pgrx::pg_sys::NAMEDATALEN as usize;
 
 /// A shard, 0 to 8191.
@@ -24,7 +24,7 @@ pub fn epoch(at: TimestampWithTimeZone) -> Result<Epoch, Error> {
     Epoch::new(at.into()).ok_or_else(|| Error::EpochInfinite)
 }
 
-/// An epoch for a shard that generates ids now: it must have begun, and ids must not be negative yet.
+/// An epoch with which ids can be generated now: it is not in the future, and ids are not negative yet.
 pub fn workable_epoch(at: TimestampWithTimeZone) -> Result<Epoch, Error> {
     let epoch = epoch(at)?;
     let now = names::now();

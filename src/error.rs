@@ -13,8 +13,9 @@ use pgrx::{PgLogLevel, PgSqlErrorCode as SqlState};
 use std::fmt::{self, Display};
 use thiserror::Error;
 
-/// Declares [`Error`] from a table. The message of an entry becomes thiserror's; what `detail(…)` and `hint(…)` hold, which
-/// may be left out or come out empty, goes to `format!`, with the fields in scope. The doc comment says when it is raised.
+/// Declares [`Error`] from a table. The message of an entry becomes thiserror's `#[error(…)]`. `detail(…)` and
+/// `hint(…)` contain arguments of `format!`, with the fields in scope; both may be omitted, and their text may be
+/// empty. The doc comment says when the error is raised, and is printed in docs/errors.md.
 macro_rules! errors {
     ($(
         $(#[doc = $when:literal])+
@@ -732,10 +733,10 @@ impl From<Error> for ErrorReport {
     }
 }
 
-/// What `f` gives, or its error raised: the edge of a function that is called for every row.
+/// Returns the value of `f`, or raises its error. For SQL functions that are called for every row.
 ///
-/// pgrx also raises the error of a function that returns a `Result`. But an `ErrorReport`, or the room for one, is handed
-/// over by value then, which shows in what `next_id` costs (docs/performance.md).
+/// pgrx also raises the error of a function that returns a `Result`. But then an `ErrorReport`, or the space for one,
+/// is returned by value, which makes `next_id` measurably slower (docs/performance.md).
 #[track_caller]
 pub fn or_raise<T>(f: impl FnOnce() -> Result<T, Error>) -> T {
     match f() {
@@ -751,7 +752,7 @@ fn raise(error: Error) -> ! {
     unreachable!("an error does not return")
 }
 
-/// A text that may be of any length, as a message shows it.
+/// A text of any length, shortened for a message.
 pub fn shortened(text: &str) -> String {
     const LEN: usize = 60;
     match text.char_indices().nth(LEN) {
@@ -844,15 +845,15 @@ impl Argument {
     }
 }
 
-/// The options that keep a sequence from being a logical clock.
+/// The options of a sequence that prevent it from following the clock.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Unfit {
     pub not_bigint: bool,
-    /// Its INCREMENT where that is not 1.
+    /// Its INCREMENT, if that is not 1.
     pub increment: Option<i64>,
-    /// Its MAXVALUE where that is too small.
+    /// Its MAXVALUE, if that is too small.
     pub max: Option<i64>,
-    /// Its MINVALUE where that is ahead of the clock.
+    /// Its MINVALUE, if that is ahead of the clock.
     pub min: Option<i64>,
     pub cycle: bool,
 }

@@ -21,7 +21,8 @@ use pgrx::pg_sys::{self, Oid};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// How far a sequence may be ahead of the clock without a warning. Crashes, with a clock that is kept right, take it less far.
+/// How far a sequence may be ahead of the clock before a session warns. With a correct clock, crashes do not take it
+/// this far.
 pub const WARN_AHEAD_MS: i64 = 60_000;
 
 thread_local! {
@@ -36,14 +37,14 @@ pub struct Request {
     pub shard: Shard,
     pub source: Source,
     pub policy: CopyPolicy,
-    /// At most so many values, at least 1.
+    /// The maximum number of values, 1 or more.
     pub want: i64,
 }
 
 /// The sequence that values come from.
 #[derive(Clone, Copy)]
 pub enum Source {
-    /// The shard's own, whichever that is when it is locked.
+    /// The sequence that belongs to the shard when the sequence is locked.
     OfShard,
     Clock(Clock),
 }
@@ -52,19 +53,22 @@ pub enum Source {
 ///
 /// # Errors
 ///
-/// Of the sequence: 42P01 missing, 42809 not a sequence, 55000 with unusable options, closed or placed on another node, 42501
-/// no privilege, 2200H used up. Of the moment: 25006 read-only, 25000 parallel, 57014 cancelled in a wait, 22008 where a
-/// sequence that was never used finds the clock before the epoch.
+/// Of the sequence: 42P01 if it does not exist, 42809 if the relation is not a sequence, 55000 if its options are
+/// unusable or another node owns it, 25006 if a move has closed it, 08000 if a node does not hand it over, 42501
+/// without the privilege, 2200H if it has no ids left.
+///
+/// Temporary: 25006 in a read-only transaction, 25000 in a parallel operation, 57014 if a wait is cancelled, 22008 if
+/// the clock is before the epoch and the sequence was never used.
 #[inline]
 pub fn next_id(shard: Shard, source: Source, policy: CopyPolicy) -> Result<i64, Error> {
     let run = take(Request { shard, source, policy, want: 1 })?;
     Ok(layout::id_of(run.first, shard))
 }
 
-/// Takes the next values of a sequence, and waits for the clock where it has to.
+/// Takes the next values of a sequence, and waits for the clock if necessary.
 ///
-/// Between two visits nothing is held but the lock on the sequence, which as with `nextval` lasts until the transaction ends
-/// and blocks no other caller.
+/// Between two visits the session holds only the lock on the sequence. As with `nextval`, that lock lasts until the
+/// transaction ends and does not block other callers.
 ///
 /// # Errors
 ///
@@ -79,12 +83,13 @@ pub fn take(request: Request) -> Result<Run, Error> {
             Source::OfShard => {
                 let count = invalidation::count();
                 let clock = lookup::clock_of(request.shard)?;
-                // A clock that is still the shard's when it is locked stays so.
+                // If the look-up under the lock gives the same clock again, the shard keeps it, and no further check is
+                // needed.
                 (clock, (looked_again_from != Some(clock)).then_some(count))
             }
         };
-        // The clock of a shard was found by the shard's number, and takes no permit. A permit that was looked up for this
-        // call holds for its next visit, even if it is not cached any more by then.
+        // A clock that was found by the shard's number needs no permit. A permit that was looked up in this call is
+        // valid for the next visit, even if an invalidation has removed it from the cache by then.
         let is_permitted = matches!(request.source, Source::OfShard) || std::mem::take(&mut has_permit);
         let needs_permit = (!is_permitted).then_some(request.shard);
         let Request { policy, want, .. } = request;
@@ -109,7 +114,8 @@ pub fn take(request: Request) -> Result<Run, Error> {
     }
 }
 
-/// Makes the next value of a sequence greater than `value`; see [`visit::advance`]. A closed copy continues above it.
+/// Makes the next value of a sequence greater than `value`; see [`visit::advance`]. If the copy is closed, it is opened
+/// above `value`.
 ///
 /// # Errors
 ///
@@ -128,7 +134,8 @@ pub fn examine(sequence: Oid) -> Result<(), Error> {
     retry(clock, CopyPolicy::Any, i64::MIN, || visit::examine(sequence))
 }
 
-/// Visits a sequence until nothing has to be resolved; a copy that is opened for that continues above `floor`.
+/// Repeats a visit until it is not refused, and resolves each refusal. A copy that is opened for this continues above
+/// `floor`.
 fn retry<T>(
     clock: Clock,
     policy: CopyPolicy,
@@ -143,11 +150,11 @@ fn retry<T>(
     }
 }
 
-/// Resolves a refusal, after which another visit is worthwhile. A copy that is opened continues above `floor`.
+/// Resolves a refusal, so that the visit can be repeated. A copy that is opened for this continues above `floor`.
 ///
 /// # Errors
 ///
-/// That of the refusal, where nothing can be done about it.
+/// The error of a refusal that cannot be resolved.
 #[cold]
 fn resolve(refusal: Refusal, clock: Clock, policy: CopyPolicy, floor: i64) -> Result<(), Error> {
     match refusal {
@@ -158,12 +165,13 @@ fn resolve(refusal: Refusal, clock: Clock, policy: CopyPolicy, floor: i64) -> Re
 
 /// Looks up whether a role that has only USAGE on a sequence may generate ids of this shard and epoch from it.
 ///
-/// With another epoch a sequence could be taken years ahead of the clock, to the end of its ids. So a sequence that serves a
-/// shard is good for that shard, and another sequence in the schema of a shard counts from the shard's epoch.
+/// With another epoch a role could move the sequence years ahead of the clock, up to the end of its ids. So a sequence
+/// that serves a shard may be used only for that shard with its epoch. Another sequence in the schema of a shard may be
+/// used only with the epoch of that shard.
 ///
 /// # Errors
 ///
-/// 42501 where it serves another shard, or counts from another epoch.
+/// 42501 if it serves another shard, or the epoch differs.
 #[cold]
 fn look_up_permit(clock: Clock, shard: Shard) -> Result<(), Error> {
     let count = invalidation::count();
@@ -187,11 +195,12 @@ fn look_up_permit(clock: Clock, shard: Shard) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sleeps until the clock has ticked so often, at most so many ms, then lets a cancel or a timeout through.
+/// Sleeps until the clock has ticked `ticks` times, for at most that many milliseconds. Then handles interrupts, such
+/// as a cancel or a timeout.
 fn wait_for_ticks(Wait { clock_us, ticks, .. }: Wait, epoch: Epoch) {
     let now_us = epoch.elapsed_us(names::now());
     let last_tick_us = (clock_us.div_euclid(US_PER_MS) + ticks) * US_PER_MS;
-    // The clock may have been set meanwhile; so many ticks of real time never take longer than this.
+    // Clamped, because the clock may have been set since: this many ticks of real time never take longer.
     let left_us = (last_tick_us - now_us).clamp(0, ticks * US_PER_MS);
     sys::pgstat_report_wait_start(pg_sys::PG_WAIT_EXTENSION);
     std::thread::sleep(Duration::from_micros(left_us as u64));
@@ -199,7 +208,7 @@ fn wait_for_ticks(Wait { clock_us, ticks, .. }: Wait, epoch: Epoch) {
     pgrx::check_for_interrupts!();
 }
 
-/// Warns where ids of a shard carry future timestamps from now on.
+/// Warns if the next ids of a shard will carry future timestamps.
 pub fn warn_if_ahead(shard: Shard, epoch: Epoch, last_value: i64) {
     let ahead_us = epoch.at() + hlc::ms_of(last_value) * US_PER_MS - names::now();
     if ahead_us > WARN_AHEAD_MS * US_PER_MS {
@@ -208,10 +217,10 @@ pub fn warn_if_ahead(shard: Shard, epoch: Epoch, last_value: i64) {
     }
 }
 
-/// Warns that ids carry future timestamps, the first time in a session that generates such ids.
+/// Warns that ids carry future timestamps, once per session.
 #[cold]
 fn warn_once(clock: Clock, run: Run) {
-    // By the clock as it is now: the session may have arrived long before it got the page.
+    // Uses the current clock, because the session may have waited for the page long after its arrival.
     let now_ms = clock.epoch.elapsed_us(names::now()).div_euclid(US_PER_MS);
     let ahead_ms = hlc::ms_of(run.first) - now_ms;
     if ahead_ms <= WARN_AHEAD_MS || HAS_WARNED.replace(true) {

@@ -8,10 +8,11 @@
 //!
 //! - The counter does not restart at 0 in a new millisecond. It counts on modulo 1024, as in Instagram's function.
 //! - The counter has only 10 bits. An overflow carries into the milliseconds.
-//! - The carry is limited to one millisecond ahead of the clock, [`LEAD_MS`]. To open a later millisecond, a caller waits
-//!   for the next tick of the clock, without holding locks, and asks again. If a crash, `setval` or a clock set back has
-//!   put the sequence further ahead, it runs no faster than the clock from there. Without any lead, callers well below
-//!   the limit would wait, too: the low bits overflow once in 1024 values, however few of them a millisecond has had.
+//! - The carry is limited: the sequence runs at most one millisecond ahead of the clock, [`LEAD_MS`]. To open a later
+//!   millisecond, a caller waits for the next tick of the clock, without holding locks, and asks again. If a crash,
+//!   `setval` or a clock that was set back has put the sequence further ahead, it advances no faster than the clock
+//!   from there. Without a lead, callers far below 1024 values per millisecond would wait, too: the low bits overflow
+//!   once in 1024 values, however few of them each millisecond has had.
 //! - Sessions exchange no messages. They share the clock through the page of the sequence, and WAL records make it durable;
 //!   see [`durability`]. A received timestamp is replaced by `advance_shard`, which raises the value.
 //!
@@ -27,10 +28,11 @@ pub const VALUES_PER_MS: i64 = 1 << SEQ_BITS;
 pub const VALUE_MAX: i64 = ((ISSUED_MS_MAX as i64) << SEQ_BITS) | SEQ_MAX as i64;
 
 /// How far ahead of the clock a value may be without a wait. One millisecond is enough: if fewer than 1024 values are
-/// generated in each millisecond, the sequence can open only one before the clock reaches it.
+/// generated in each millisecond, the counter overflows at most once before the clock catches up.
 pub const LEAD_MS: i64 = 1;
 
-/// A state this far behind the clock carries no information about the present millisecond.
+/// A sequence this far behind the clock may have been reset, so its state does not show which values were issued in the
+/// present millisecond.
 const STALE_MS: i64 = 3_600_000;
 
 /// How far ahead of the clock a WAL record is written. A busy sequence writes one record in that time. After a crash it
@@ -90,8 +92,8 @@ pub enum Next {
 /// `now_ms` is the clock in milliseconds since the epoch. It may be the caller's arrival time, read before the state.
 /// An answer other than [`Next::Take`] is valid only if the clock was read together with the state.
 ///
-/// `waited_on` is the state that the caller last waited for. A wait pays for leaving exactly that state: the first waiting
-/// session opens the next millisecond, and the others find it open.
+/// `waited_on` is the state that the caller last waited for. A wait permits a step from exactly that state: the first
+/// waiting session opens the next millisecond, and the others find it open.
 pub fn next(state: State, now_ms: i64, want: i64, waited_on: Option<State>) -> Next {
     if state.is_called && state.last_value >= VALUE_MAX {
         return Next::Exhausted;
@@ -101,7 +103,8 @@ pub fn next(state: State, now_ms: i64, want: i64, waited_on: Option<State>) -> N
     let candidate_ms = candidate >> SEQ_BITS;
     let has_waited = waited_on == Some(state);
 
-    // A clock before the epoch does not stop a sequence that is ahead of the clock. A negative value has no time.
+    // A sequence that is ahead of the clock continues even if the clock is before the epoch. A negative value is not a
+    // time, so it is never ahead.
     let first = if state.is_called && candidate_ms >= now_ms.max(0) {
         let opens_a_millisecond = candidate & SEQ_MAX as i64 == 0;
         if opens_a_millisecond && candidate_ms > now_ms + LEAD_MS && !has_waited {
@@ -115,9 +118,9 @@ pub fn next(state: State, now_ms: i64, want: i64, waited_on: Option<State>) -> N
         if now_ms > ISSUED_MS_MAX as i64 {
             return Next::ClockPastField;
         }
-        // After RESTART, setval or DROP and CREATE, the state no longer shows which values were issued in the clock's
-        // present millisecond and in the lead. Both are over a few ticks later, so wait for them. A shard in use never
-        // waits here, because its state is never this old.
+        // After RESTART, setval or DROP and CREATE, the state does not show which values were issued in the present
+        // millisecond and in the LEAD_MS after it. So wait until both are over. A shard in use never waits here,
+        // because its state is never this old.
         let is_current = state.is_called && candidate_ms >= now_ms - STALE_MS;
         if !is_current && !has_waited {
             return Next::Wait { ticks: 1 + LEAD_MS };
@@ -180,7 +183,7 @@ mod tests {
     #[track_caller]
     fn waits(state: State, ticks: i64) {
         assert_eq!(next(state, NOW, 1, None), Next::Wait { ticks });
-        // A wait for another state does not pay for this one.
+        // A wait for another state does not permit a step from this one.
         assert_eq!(next(state, NOW, 1, Some(called(state.last_value - 1))), Next::Wait { ticks });
     }
 
@@ -223,7 +226,7 @@ mod tests {
         let ahead = State { last_value: (3 << 48) + 1, is_called: false };
         takes(ahead, true, value(NOW, 1));
         takes(State { last_value: i64::MAX, is_called: false }, true, value(NOW, 1023));
-        // A start value near the clock is no record of the present millisecond.
+        // A start value near the clock does not show which values were issued.
         waits(ahead, 2);
         waits(State { last_value: value(NOW - 10, 5), is_called: false }, 2);
         waits(State { last_value: value(NOW, 5), is_called: false }, 2);
@@ -299,8 +302,9 @@ mod tests {
         check(VALUE_MAX - 1, 0, VALUE_MAX, false, Some(VALUE_MAX), 0);
     }
 
-    /// A session has arrived. Later others issue values, and then the sequence is set back. The session cannot know in
-    /// which millisecond they issued values, so its wait counts from when it read the sequence.
+    /// After a session has arrived, others issue values, and then the sequence is set back. The session cannot know in
+    /// which millisecond they issued values, so its wait must count from the time at which it read the sequence, not
+    /// from its arrival.
     #[test]
     fn who_came_early_waits_no_less() {
         let mut server = Server::new(called(value(NOW, 5)), NOW);
@@ -317,7 +321,8 @@ mod tests {
         assert_eq!(server.page, called(value(NOW + 5 + 1 + LEAD_MS, 6)));
     }
 
-    /// A sequence set back to its start no longer shows that it opened a millisecond before the clock reached it.
+    /// A sequence set back to its start no longer shows that it has issued values ahead of the clock, so callers must
+    /// wait until the clock has passed them.
     #[test]
     fn a_lead_that_is_forgotten_is_waited_for() {
         let mut server = Server::new(called(value(NOW, 1023)), NOW);
@@ -386,9 +391,9 @@ mod tests {
             prop_assert_eq!(server.refused, None);
         }
 
-        /// While nobody sets the clock, the sequence never gets further ahead of it than it was at first, or than its
-        /// lead, however many sessions ask. A crash moves it up to a second ahead, and each further crash only a little
-        /// more.
+        /// As long as the clock is not set, the sequence gets no further ahead of it than it was at first, or than
+        /// [`LEAD_MS`], however many sessions ask. A crash moves it up to a second ahead, and each further crash only a
+        /// little more.
         #[test]
         fn never_ahead_faster_than_the_clock(
             lead in -100..1000i64,
@@ -429,8 +434,8 @@ mod tests {
             }
         }
 
-        /// Sessions that ask for as much as possible get 1024 values for each millisecond that passes, and those of the
-        /// lead once.
+        /// Sessions that ask for as much as possible get 1024 values for each millisecond that passes, and once the
+        /// 1024 values of the lead.
         #[test]
         fn full_speed_is_the_formats_limit(lead in 0..50i64, ms in 1..100i64) {
             let mut server = Server::new(called(value(NOW + lead, 1023)), NOW);

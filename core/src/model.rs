@@ -35,7 +35,7 @@ pub struct Server {
     must_record: bool,
     real_ms: i64,
     clock_offset: i64,
-    /// For each session, the clock at its arrival, if that was before it asks.
+    /// For each session, the clock at its arrival; `None` if it arrives only when it asks.
     came_ms: [Option<i64>; SESSIONS],
     /// For each session, the state it waits for and the real millisecond at which its wait ends.
     waiting: [Option<(State, i64)>; SESSIONS],
@@ -70,8 +70,8 @@ impl Server {
         self.real_ms.saturating_add(self.clock_offset)
     }
 
-    /// Applies an event and checks the result: values never repeat, grow, and stay in range, and a crash would repeat
-    /// none.
+    /// Applies an event and checks the result: values are in range, grow and never repeat, and a crash would not repeat
+    /// any.
     pub fn handle(&mut self, event: Event) {
         let before = self.page;
         match event {
@@ -106,7 +106,7 @@ impl Server {
             return;
         }
         let waited_on = self.waiting[session].map(|(state, _)| state);
-        // As in the generator: first by the clock at arrival, and if that gives no value by the clock now.
+        // As in the generator: use the clock at arrival, and the current clock if that gives no value.
         let mut clock = self.came_ms[session].take().unwrap_or_else(|| self.clock());
         let mut said = next(self.page, clock, want, waited_on);
         if !matches!(said, Next::Take(_)) {
@@ -124,8 +124,8 @@ impl Server {
                 self.step_to(run.last(), clock);
             }
             Next::Wait { ticks } => {
-                // Always 0. It would be more only if the wait were computed from an earlier clock, which is not
-                // allowed.
+                // Always 0, because a wait must be computed from the current clock. A wait computed from an earlier
+                // clock would end too early.
                 let passed = self.clock().saturating_sub(clock);
                 let until = self.real_ms.saturating_add(ticks).saturating_sub(passed);
                 self.waiting[session] = Some((self.page, until));

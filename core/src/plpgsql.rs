@@ -2,9 +2,9 @@
 //!
 //! The body is evaluated, not searched. Its statements run in order over a few abstract values, such as "the clock in
 //! milliseconds" or "nextval, unreduced". [`binary`] lists the only operations that lead to an id; the result of any
-//! other operation cannot become a part of one. So the constants that are read are proven. Branches, loops and dynamic
-//! SQL are refused. PostgreSQL's operator precedence is part of the proof: `t << 23 | s << 10` means `((t << 23) | s)
-//! << 10`, which is another id.
+//! other operation cannot become a part of one. So the constants that are read are certain to be those in the ids.
+//! Branches, loops and dynamic SQL are refused. PostgreSQL's operator precedence matters for this: `t << 23 | s << 10`
+//! means `((t << 23) | s) << 10`, which is another id.
 //!
 //! Only the body is read, not the function's language, arguments or result type. The text is parsed as PostgreSQL
 //! parses it with standard_conforming_strings on.
@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-/// The constants in a body; `None` if one is not plainly there.
+/// The constants read from a body; `None` for one that the body does not plainly contain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Original {
     pub epoch_ms: Option<i64>,
@@ -202,7 +202,8 @@ fn mixed(values: &[Value]) -> Value {
     if values.iter().any(Value::is_live) { Value::Derived } else { Value::Other }
 }
 
-/// The operations that lead to an id. Any other gives a value that cannot become a part of one.
+/// Applies an operator. Only the operations listed here lead to an id; the result of any other cannot become a part of
+/// one.
 fn binary(left: Value, operator: &str, right: Value) -> Result<Value, Difference> {
     use Value::*;
     Ok(match (left, operator, right) {
@@ -285,8 +286,8 @@ impl Block {
 
     fn assign(&mut self, name: &str, value: Value) {
         let value = match (self.types.get(name), value) {
-            // A variable with several constants has no plain one. A sequence's name counts only as a literal in
-            // nextval.
+            // A variable that is assigned more than once has no certain constant. The name of a sequence is read only
+            // from a literal in nextval.
             (_, Value::Int(_)) if self.values.contains_key(name) => Value::Other,
             (_, Value::Text(_)) => Value::Other,
             (Some(kind), value) => value.cast(kind),
@@ -330,7 +331,7 @@ impl Block {
     }
 }
 
-/// Deeper nesting is not parsed, because it uses PostgreSQL's stack.
+/// Deeper nesting is not parsed, because the parser's recursion uses the backend's stack.
 const DEPTH_MAX: u32 = 50;
 
 /// The rest of an expression during its evaluation.
@@ -624,7 +625,8 @@ fn quoted(text: &str, quote: char, backslash_escapes: bool) -> (Option<String>, 
     (None, text.len())
 }
 
-/// `$1`. A dollar-quoted string and all text after it are not read.
+/// The length of a parameter such as `$1`. A dollar-quoted string and all text after it are not read, so for these it
+/// is the length of the rest.
 fn dollar_len(text: &str) -> usize {
     match prefix_len(&text[1..], |c| c.is_ascii_digit()) {
         0 => text.len(),

@@ -1,5 +1,5 @@
-//! The traces of an adoption in a shard's schema: each adopted function, and its original under another name. Both are
-//! found by name and body. So they survive dump and restore, and changes made to them by others are noticed.
+//! The record of an adoption in a shard's schema: each adopted function, and its original under another name. Both are
+//! found by name and body. So the record survives dump and restore, and changes made by others are noticed.
 
 use crate::error::Error;
 use crate::pg::catalog::{self, Function};
@@ -47,8 +47,8 @@ fn clock_of(function: &Function, definition: &Definition, own_schema: Oid) -> Op
         .filter(|clock| clock.epoch == definition.clock.epoch)
 }
 
-/// A function that generates ids in the original way from the shard's own sequence: it has replaced an adopted function
-/// whose kept original was dropped.
+/// A function that generates ids in the original way from the shard's own sequence. Such a function has replaced an
+/// adopted one, whose kept original was dropped.
 pub fn original_of(definition: &Definition) -> Option<Adopted> {
     let is_it = |function: &Function| {
         let read = read_original(function);
@@ -136,9 +136,9 @@ pub fn sequence_named(text: &str) -> Option<Oid> {
     }
 }
 
-/// Finds another function that calls `nextval` on this sequence, and so would use it beside the shard. Candidates are
-/// the functions in the sequence's schema and those whose owner has the privilege to call `nextval` on it. Kept
-/// originals do not count, nor do functions for which `is_ours` returns true.
+/// Finds another function that calls `nextval` on this sequence, and so would use it in addition to the shard.
+/// Candidates are the functions in the sequence's schema and those whose owner has the privilege to call `nextval` on
+/// it. Kept originals do not count, nor do functions for which `is_ours` returns true.
 ///
 /// Names that are composed at run time, and calls by clients, cannot be found.
 pub fn other_user_of(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<Function> {

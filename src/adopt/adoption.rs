@@ -31,8 +31,8 @@ use pgrx::spi::{quote_identifier, quote_literal, quote_qualified_identifier};
 /// New ids start this far ahead of the clock, because old calls in progress have yet to read it.
 const GRACE_MS: i64 = 1000;
 
-/// An epoch that is given only by the caller is accepted if by it the newest id is at most an hour old, or a minute
-/// ahead. A mistaken time zone shifts the time by an hour or more.
+/// An epoch that only the caller gives is accepted if, counted from it, the newest id is at most an hour old or a
+/// minute ahead. A wrong time zone would shift the time by an hour or more.
 const CLAIM_AGE_MAX_MS: i64 = 3_600_000;
 
 const CLAIM_AHEAD_MAX_MS: i64 = 60_000;
@@ -232,8 +232,8 @@ impl Adoption {
         Ok(newest)
     }
 
-    /// A constant given only by the caller must agree with the newest id. A constant in the body describes what the
-    /// function does, whatever is in its tables.
+    /// Compares a constant that only the caller gives with the newest id. A constant in the body needs no such check:
+    /// it describes what the function does, whatever is in its tables.
     pub fn check_claims(&self, id: i64, column: &str) -> Result<(), Error> {
         let ms = layout::ms_of(id) as i64;
         if id < 0 || ms < FIRST_DAY_MS {
@@ -265,7 +265,8 @@ impl Adoption {
         }
         let newest = self.newest_id()?;
         let counter = read::last_value(self.clock.sequence).unwrap_or(0);
-        // This gives the sequence a new file, so that a rollback also undoes the change of the value that follows.
+        // The RESTART in it gives the sequence a new file, so that a rollback also undoes the change of the value
+        // below.
         spi::run(&self.fix_options_of_sequence());
         let start = self.start(counter, newest.as_ref().map(|newest| newest.0));
         let above = generator::advance(self.clock, start)?;
@@ -354,7 +355,7 @@ impl Adoption {
         )
     }
 
-    /// What `carry_out` does, as a script to read.
+    /// The statements of `carry_out`, as a script for the user to read.
     pub fn script(&self) -> String {
         let mut statements: Vec<String> = lock_tables(&self.columns).into_iter().collect();
         statements.push(self.fix_options_of_sequence());
@@ -368,7 +369,8 @@ impl Adoption {
     }
 }
 
-/// A constant from the body and from the caller. At least one of them must give it, and they must agree.
+/// Combines the constant in the body and the one from the caller. At least one of them must be given, and two must be
+/// equal.
 pub fn agree<T: PartialEq>(
     function: &str,
     constant: Argument,
@@ -393,7 +395,7 @@ pub fn function_by_oid(oid: Oid) -> Result<Function, Error> {
     catalog::function(oid).ok_or(Error::FunctionMissing(oid))
 }
 
-/// The functions are created with the privileges of this one's owner, so the caller must have them.
+/// Checks that the caller has the privileges of the function's owner, with which the shard's functions are created.
 pub fn check_owner(function: &Function) -> Result<(), Error> {
     if catalog::has_rights_of(catalog::current_role(), function.owner) {
         Ok(())
@@ -408,7 +410,7 @@ pub fn find_original(schema: &str) -> Result<Function, Error> {
     if oid == Oid::INVALID {
         return Err(Error::SchemaMissing(quote_identifier(schema)));
     }
-    // For the error: functions that call nextval are more likely to be meant.
+    // Used for the error only: a function that calls nextval is more likely to be the one that is meant.
     let query = "SELECT p.oid, pg_get_functiondef(p.oid) ~* 'nextval' FROM pg_proc AS p
          JOIN pg_language AS l ON l.oid = p.prolang
          WHERE p.pronamespace = $1 AND p.prokind = 'f' AND NOT p.proretset AND p.prorettype = 'int8'::regtype

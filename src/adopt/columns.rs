@@ -10,13 +10,13 @@ use instagram_id_core::layout;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::quote_identifier;
 
-/// Keys in the epoch's first day are not ids but serial keys.
+/// Keys in the epoch's first day are treated as serial keys, not as ids.
 pub const FIRST_DAY_MS: i64 = 24 * 3_600_000;
 
 /// An old key further ahead of the clock than this was not generated from the clock.
 pub const AHEAD_MAX_MS: i64 = 24 * 3_600_000;
 
-/// A column that has the ids of a function as its default.
+/// A column whose default generates ids.
 #[derive(Clone, PartialEq)]
 pub struct Column {
     pub table: Oid,
@@ -66,7 +66,7 @@ pub fn newest_id(columns: &[Column]) -> Result<Option<(i64, String)>, Error> {
         if owner_who_may().is_none() {
             return Err(Error::NotTableOwner(table));
         }
-        // Until the query runs, the name must not come to mean another table.
+        // Lock the table, so that its name cannot become that of another table before the query runs.
         // SAFETY: a lock on a dropped relation has no effect, and the next line notices that.
         unsafe { pg_sys::LockRelationOid(column.table, pg_sys::AccessShareLock as pg_sys::LOCKMODE) };
         let is_same = table == names::relation(column.table) && catalog::named(&table) == Some(column.table);

@@ -3,7 +3,8 @@
 //! A new id must not repeat an old one. A session that inserts through a column's default needs a lock on the table
 //! before the default is planned. A session that has called `nextval` holds a lock on the sequence until its
 //! transaction ends. So once we hold both locks, the only calls in progress are those that have not reached their
-//! `nextval` yet. Such a call still runs the old body, with the clock's time. New ids start one second later than that.
+//! `nextval` yet. Such a call still runs the old body, and takes its time from the clock. So new ids start one second
+//! ahead of the clock.
 
 use crate::adopt::adopted::{self, Adopted};
 use crate::adopt::adoption::{
@@ -165,7 +166,8 @@ fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result
         for one in &adopted {
             check_owner(&one.function)?;
         }
-        // A function that was replaced since adoption already takes its time from the clock.
+        // Functions that were replaced since the adoption are left out, because they already take their time from the
+        // system clock.
         let mut clocks: Vec<Clock> = adopted.iter().filter_map(|one| one.clock).collect();
         clocks.dedup();
         let sequences: Vec<Oid> = clocks.iter().map(|clock| clock.sequence).collect();

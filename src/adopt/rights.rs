@@ -61,7 +61,7 @@ pub fn check_callers(function: &Function, sequence: Oid, own_schema: Oid) -> Res
     Err(Error::CallersWithoutExecute { function, needs, roles })
 }
 
-/// Checks the privileges of the function's owner, as whom the functions of the shard are created.
+/// Checks the privileges of the function's owner. The functions of the shard are created as this role.
 pub fn check_owner_can_create(function: &Function, own_schema: Oid) -> Result<(), Error> {
     let query = "SELECT has_schema_privilege($1, $2, 'CREATE')";
     let arguments = [function.owner.into(), function.schema.into()];

@@ -67,7 +67,7 @@ pub fn adopt_table(
             ddl::begin_change();
         }
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
-        // The table's writers are going to call its next_id().
+        // The table's default will call the shard's next_id().
         let missing =
             Plan::of(&definition, own_schema).missing_functions(definition.schema, definition.clock)?;
         if !missing.is_empty() {
@@ -87,8 +87,8 @@ pub fn adopt_table(
         let script = format!("{lock};\n{change};");
         check_not_far_ahead(newest.as_ref(), definition.clock.epoch)?;
         if !dry_run {
-            // An old key near the clock must be an id, such as one of another generator, and the clock may be set back
-            // later.
+            // A key near the clock must be an id, such as one of another generator. New ids must stay above it even if
+            // the clock is set back later.
             let newest_ms =
                 newest.as_ref().filter(|newest| newest.0 >= 0).map(|newest| layout::ms_of(newest.0) as i64);
             let now_ms = now_ms(definition.clock.epoch);

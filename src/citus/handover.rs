@@ -1,28 +1,31 @@
 //! How a node of a Citus cluster takes a sequence over from the others.
 //!
-//! Citus gives every node a copy of a sequence. Each copy has a state of its own, which moves neither when the schema is
-//! distributed nor when the schema moves. So one of the copies is *open*, and the others are *closed*. Only the node that owns
-//! the schema opens its copy, in these steps ([`take_over`]):
+//! Citus gives every node a copy of a sequence. Each copy has a state of its own, which Citus transfers neither when
+//! the schema is distributed nor when it moves. So one of the copies is *open*, and the others are *closed*. Only the
+//! node that owns the schema opens its copy, in these steps ([`take_over`]):
 //!
 //! 1. It marks its copy as about to be opened, with the number of this attempt.
-//! 2. It asks every other node whether it is there, and has functions of this version. If one does not answer, nothing has
-//!    been closed.
-//! 3. It has every other node close its copy, and report how far that came and which node took it over last
-//!    (`_close_sequence`). If that node is not among those that have reported, say because it was removed from the cluster
-//!    since, ids might be repeated: then nothing is opened, and all that was asked is unchanged but closed.
-//! 4. It records in its own copy how far all of them came.
+//! 2. It asks every other node whether the sequence exists there, and functions of this version are installed. If a
+//!    node does not answer, the attempt fails before any copy has been closed.
+//! 3. It makes every other node close its copy, and report how far that copy has advanced and which node took it over
+//!    last (`_close_sequence`). If that last owner is not among the nodes that have reported, for example because it
+//!    was removed from the cluster, ids might be repeated. Then the attempt fails: no copy is opened, and the closed
+//!    copies are otherwise unchanged.
+//! 4. It records in its own copy how far all copies have advanced.
 //! 5. It records itself as the owner on every other node (`_name_sequence_taker`).
-//! 6. If its mark still stands, it opens its copy above all of that.
+//! 6. If its mark is still there, it opens its copy above all of these values.
 //!
-//! So a copy that names a node as its last owner, and is asked for that, either finds the node, whose own copy knows how far
-//! the ids came, or refuses. An attempt that fails leaves the names as they are. A name that is replaced is known to the node
-//! that replaces it: step 4 comes first.
+//! No id is repeated, because the recorded last owner is either reached, and its own copy shows how far the ids have
+//! advanced, or the attempt fails. An attempt that fails leaves the recorded owners as they are. If an owner is
+//! replaced (step 5), its value is already recorded in the copy of the node that replaces it (step 4).
 //!
-//! Closing a copy removes its mark. So of two nodes that do this at once, the second one to mark is noticed by the first: it
-//! removes the first one's mark, or it closes what the first one has opened and continues above that. A name is recorded only
-//! while the copy is still closed for this attempt. The session's belief about the owner decides only whether it tries. The
-//! page itself tells whether a copy is open: a session that has not heard of a move yet finds its copy closed, or generates
-//! ids, and the new owner then continues above them.
+//! Closing a copy removes its mark. So if two nodes attempt this at the same time, the node that marks its copy first
+//! notices the other one: that either removes its mark, or closes the copy that it has opened and continues above it.
+//! An owner is recorded only while the copy is still closed for the same attempt.
+//!
+//! The placement that a session has cached decides only whether it makes an attempt. The page itself shows whether a
+//! copy is open. So a session that has not received a move yet finds its copy closed, or generates ids above which the
+//! new owner then continues.
 
 use crate::citus::placement::{self, COORDINATOR, Node, Owner, field, other_nodes};
 use crate::error::Error;
@@ -40,22 +43,23 @@ use pgrx::spi::quote_literal;
 use std::ffi::CStr;
 use std::time::Duration;
 
-/// After another node was in the way, an attempt is repeated after a random pause of at most so many milliseconds, so that
-/// two nodes do not collide for ever.
+/// The maximum of the random pause before an attempt is repeated because another node has interfered. Without a pause,
+/// two nodes could interfere with each other forever.
 const PAUSE_MAX_MS: i32 = 32;
 
-/// How long a node waits for locks when another node asks it to close its copy: their holder may wait for that other node.
+/// How long a node waits for locks when another node asks it to close its copy. The wait is limited, because the holder
+/// of the lock may wait for that other node.
 const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "10s")];
 
-/// Opens this node's copy of a sequence, or finds it open: the steps above. It continues above `floor`, which the caller knows
-/// of, and above all that the copies record.
+/// Opens this node's copy of a sequence in the steps above, if it is not open already. The copy continues above
+/// `floor`, which the caller passes, and above all values that the copies record.
 ///
 /// # Errors
 ///
-/// 55000 where another node owns the schema, where the coordinator is not known, or where the last owner is not in use any
-/// more; 08000 where a node does not hand over.
+/// 55000 if another node owns the schema, the coordinator is not known, or the last owner is not known or no longer in
+/// use; 08000 if a node does not hand over.
 pub fn take_over(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<(), Error> {
-    // One session of a node at a time; two would remove each other's marks.
+    // One session of a node at a time, because two would remove each other's marks.
     sys::with_lock_beside(clock.sequence, || {
         while !attempt_to_open(clock, policy, floor)? {
             pgrx::check_for_interrupts!();
@@ -66,7 +70,7 @@ pub fn take_over(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<(), Err
     })
 }
 
-/// Returns false where another node was in the way.
+/// Makes one attempt. Returns false if another node has interfered.
 fn attempt_to_open(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<bool, Error> {
     let sequence = clock.sequence;
     let check_owner = || {
@@ -80,7 +84,7 @@ fn attempt_to_open(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<bool,
     check_owner()?;
     let attempt = Attempt::random();
     let Some(own) = retry(clock, || visit::begin_opening(clock, policy, attempt))? else { return Ok(true) };
-    // Once more: a sequence without copies may have got some before the mark was made.
+    // Check again, because a sequence without copies may have got some before the mark was made.
     let owner = check_owner()?;
     let others = if owner.owner.is_some() { Some(OtherCopies::find(sequence, owner.group)?) } else { None };
     let copies = match &others {
@@ -94,12 +98,12 @@ fn attempt_to_open(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<bool,
         && retry(clock, || visit::open(clock, policy, attempt))?)
 }
 
-/// Each copy names the node that has taken it over last. A node that has not reported may have issued more ids. Where one
-/// copy has lost the name, another has it: an owner is recorded on every node.
+/// Checks that each node that a copy records as its last owner has reported: one that has not may have issued more ids.
+/// If one copy has lost the record, another one has it, because an owner is recorded on every node.
 ///
 /// # Errors
 ///
-/// 55000 where such a node is missing.
+/// 55000 if such a node has not reported or is disabled, or if every copy has lost the record.
 fn check_last_owners(
     sequence: Oid,
     policy: CopyPolicy,
@@ -126,7 +130,7 @@ fn check_last_owners(
             return Err(Error::LastOwnerUnknown { name: name() });
         }
     } else if let Some(disabled) = named.find(|group| placement::is_disabled(*group)) {
-        // Its copy may be open, and would go on where it is when the node is activated again.
+        // Its copy may be open, and would continue from its own value when the node is activated again.
         return Err(Error::LastOwnerDisabled { name: name(), group: disabled });
     }
     Ok(())
@@ -136,13 +140,13 @@ fn check_last_owners(
 ///
 /// # Errors
 ///
-/// Those of the sequence; 42501 without UPDATE on it, 55P03 where its lock cannot be had.
+/// Those of the sequence; 42501 without UPDATE on it, 55P03 if its lock is not available in time.
 pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Error> {
     let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
     guc::with(LOCK_TIMEOUT, || retry(clock, || visit::close(sequence, attempt)))
 }
 
-/// Records the node that takes this node's copy over; see [`visit::record_owner`].
+/// Records the node that takes the sequence over; see [`visit::record_owner`].
 ///
 /// # Errors
 ///
@@ -152,7 +156,7 @@ pub fn record_owner(sequence: Oid, owner: LastOwner, attempt: Attempt) -> Result
     guc::with(LOCK_TIMEOUT, || retry(clock, || visit::record_owner(sequence, owner, attempt)))
 }
 
-/// Visits a sequence again after its placement was looked up.
+/// Repeats a visit until it is not refused for a placement that must be looked up.
 fn retry<T>(clock: Clock, visit: impl Fn() -> Result<T, Refusal>) -> Result<T, Error> {
     loop {
         match visit() {
@@ -165,17 +169,17 @@ fn retry<T>(clock: Clock, visit: impl Fn() -> Result<T, Refusal>) -> Result<T, E
 /// The copies of a sequence on the other nodes.
 struct OtherCopies {
     sequence: Oid,
-    /// Of this node.
+    /// The group of this node.
     group: i32,
-    /// The nodes, each with the quoted schema that the extension is in there.
+    /// The nodes, each with the quoted name of the extension's schema there.
     nodes: Vec<(Node, String)>,
-    /// The role that asks: what the nodes are asked for takes UPDATE on the sequence there.
+    /// The role as which the commands are run. They require UPDATE on the sequence on each node.
     role: Oid,
 }
 
 impl OtherCopies {
-    /// Asks every other node whether it has the functions that are asked for. PostgreSQL's catalogs decide that; a function
-    /// that another role has created under the same name is not called.
+    /// Asks every other node whether it has the sequence and the functions. Only functions that belong to the extension
+    /// by the node's catalogs count, so that a function of another role with the same name is not called.
     fn find(sequence: Oid, group: i32) -> Result<OtherCopies, Error> {
         let nodes = guc::with(guc::OWN_NAMES, || other_nodes(group));
         if group != COORDINATOR && nodes.iter().all(|node| node.group != COORDINATOR) {
@@ -206,8 +210,9 @@ impl OtherCopies {
             quote_literal(names::relation(sequence))
         );
         let answers = found.ask(&nodes, |_| command.clone())?;
-        // The other nodes see a sequence that the coordinator has created in this transaction only after the commit. Until
-        // then they generate no ids from it: they would ask the coordinator, which has none that others can see either.
+        // The other nodes see a sequence that the coordinator has created in this transaction only after the commit.
+        // Until then they cannot generate ids from it: they would ask the coordinator, where other sessions do not see
+        // the sequence either.
         let may_be_missing = group == COORDINATOR && sys::is_new(sequence);
         for ((node, _), said) in nodes.into_iter().zip(answers) {
             match said.split_once(' ') {
@@ -226,7 +231,7 @@ impl OtherCopies {
         Ok(found)
     }
 
-    /// Has every node close its copy; returns what each copy records, with the group of its node.
+    /// Makes every node close its copy. Returns the state of each copy, with the group of its node.
     fn close(&self, attempt: Attempt) -> Result<Vec<(i32, CopyState)>, Error> {
         let (copy, group, number) = (self.copy(), self.group, attempt.number());
         let answers = self.ask(&self.nodes, |schema| {
@@ -242,7 +247,7 @@ impl OtherCopies {
         copies.collect()
     }
 
-    /// Records this node as the owner on every node; returns false where a copy is not closed for this attempt any more.
+    /// Records this node as the owner on every node. Returns false if a copy is no longer closed for this attempt.
     fn record_owner(&self, attempt: Attempt) -> Result<bool, Error> {
         let (copy, group, number) = (self.copy(), self.group, attempt.number());
         let answers = self.ask(&self.nodes, |schema| {
@@ -253,16 +258,16 @@ impl OtherCopies {
         Ok(answers.iter().all(|said| said == "t"))
     }
 
-    /// The sequence, in a command for another node. Whatever that node's search_path is, it means nothing else.
+    /// The sequence, as an expression in a command for another node. It does not depend on the search_path there.
     fn copy(&self) -> String {
         format!("{}::pg_catalog.regclass", quote_literal(names::relation(self.sequence)))
     }
 
-    /// Runs a command on each of these nodes, and returns what each has answered, in their order.
+    /// Runs a command on each of these nodes. Returns their answers, in the order of the nodes.
     ///
     /// # Errors
     ///
-    /// 08000 where one of them has not, or with an error.
+    /// 08000 if a node does not answer, or answers with an error.
     fn ask(&self, nodes: &[(Node, String)], command: impl Fn(&str) -> String) -> Result<Vec<String>, Error> {
         if nodes.is_empty() {
             return Ok(vec![]);
@@ -304,7 +309,7 @@ impl OtherCopies {
     }
 }
 
-/// The answer of a node: its value, and the group where there is one.
+/// Parses the answer of a node to `_close_sequence`: the next value, and the group of the last owner if there is one.
 fn copy_state_of(said: &str) -> Option<CopyState> {
     let (next_value, group) = match said.split_once(' ') {
         Some((next_value, group)) => (next_value, Some(group.parse().ok()?)),

@@ -1,4 +1,4 @@
-//! Which node owns the schema of a sequence, and where a table's rows are, as Citus's catalogs have it.
+//! The node that owns a sequence's schema, and the nodes that store a table's rows, by Citus's catalogs.
 
 use crate::error::Error;
 use crate::pg::catalog;
@@ -18,13 +18,13 @@ use std::str::FromStr;
 /// The group of the coordinator.
 pub const COORDINATOR: i32 = 0;
 
-/// Where a sequence is placed, as Citus's catalogs have it now.
+/// The placement of a sequence, by the present state of Citus's catalogs.
 pub struct Owner {
     /// The group of this node.
     pub group: i32,
-    /// The group of the node that owns the schema; `None` where the sequence has no copies.
+    /// The group of the node that owns the schema; `None` if the sequence has no copies.
     pub owner: Option<i32>,
-    /// Whether that is where the tables of the schema are.
+    /// Whether the owner is the node that has the schema's tables. Otherwise it is the coordinator.
     pub is_of_schema: bool,
 }
 
@@ -47,14 +47,14 @@ impl Node {
     }
 }
 
-/// Where a table that a trigger is on has its rows.
+/// The nodes that store the rows of a table with a trigger.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rows {
-    /// On the node that owns its schema, as far as Citus is concerned.
+    /// The node that owns its schema, by Citus's catalogs.
     OfSchema,
-    /// On several nodes, each row on one; or on this node, outside Citus.
+    /// Several nodes, with each row on one of them; or this node, for a table that is not in Citus.
     Other,
-    /// Each row on several nodes: in a reference table, or one whose shards have several placements.
+    /// Several nodes for each row: a reference table, or one whose shards have several placements.
     Replicated,
 }
 
@@ -84,7 +84,7 @@ pub fn local_group() -> i32 {
     group
 }
 
-/// Looks up the placement of a sequence, and caches it until something of that changes.
+/// Looks up the placement of a sequence, and caches it until an invalidation.
 fn look_up(sequence: Oid) {
     let count = invalidation::count();
     let Owner { group, owner, is_of_schema } = owner_by_catalogs(sequence);
@@ -96,11 +96,11 @@ fn look_up(sequence: Oid) {
     cache::set_placement(sequence, count, placement);
 }
 
-/// Resolves a refusal for want of the placement, after which another visit is worthwhile.
+/// Resolves a refusal that concerns the placement, so that the visit can be repeated.
 ///
 /// # Errors
 ///
-/// 55000 where another node owns the schema; any other refusal's own error.
+/// 55000 if another node owns the schema; the error of any other refusal.
 pub fn resolve(refusal: Refusal, clock: Clock) -> Result<(), Error> {
     match refusal {
         Refusal::PlacementUnknown => look_up(clock.sequence),
@@ -114,9 +114,10 @@ pub fn resolve(refusal: Refusal, clock: Clock) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// 55000 where it does.
+/// 55000 if it does.
 fn check_again(sequence: Oid) -> Result<(), Error> {
-    // Not cached: a schema without tables has none whose change would be announced.
+    // The cache may be out of date: without a table in the schema, there is no relation whose invalidation announces a
+    // new placement.
     cache::forget_placement(sequence);
     let owner = owner_of(sequence);
     if owner.is_here() { Ok(()) } else { Err(placed_elsewhere(sequence, &owner)) }
@@ -130,7 +131,7 @@ pub fn placed_elsewhere(sequence: Oid, owner: &Owner) -> Error {
     Error::PlacedElsewhere { name, node, home, group: owner.group, is_of_schema: owner.is_of_schema }
 }
 
-/// The name of another node that owns the schema, if it is in use.
+/// The name of the node that owns the schema, if that is another node, and in use.
 pub fn name_of_owner(owner: &Owner) -> Option<String> {
     let group = owner.owner.unwrap_or(COORDINATOR);
     let nodes = guc::with(guc::OWN_NAMES, || other_nodes(owner.group));
@@ -146,7 +147,8 @@ pub fn owner_of(sequence: Oid) -> Owner {
     }
 }
 
-/// A query for the group that has the tables of the schema of `c`, a row of `pg_class`, and for one of these tables.
+/// A subquery for the group of the node that has the tables of a schema, and for one of these tables. The schema is
+/// that of `c`, a row of `pg_class`.
 fn owner_of_schema() -> &'static str {
     // Before version 12 Citus did not distribute schemas.
     if catalog::named("pg_catalog.pg_dist_schema").is_some() {
@@ -159,8 +161,9 @@ fn owner_of_schema() -> &'static str {
     }
 }
 
-/// Reads Citus's catalogs, and watches the relations that the answer depends on. The owner is the node that has the tables of
-/// the sequence's schema, if the schema is distributed and has any, and otherwise the coordinator.
+/// Reads the owner from Citus's catalogs, and watches the relations that the result depends on. The owner is the node
+/// with the tables of the sequence's schema. If the schema is not distributed or has no tables, the owner is the
+/// coordinator.
 fn owner_by_catalogs(sequence: Oid) -> Owner {
     guc::with(guc::OWN_NAMES, || {
         let sequence = sequence.to_u32();
@@ -206,7 +209,8 @@ pub fn placed_here() -> Option<FxHashSet<Oid>> {
     })
 }
 
-/// Where a table has its rows, or where the distributed table has them of which this one is a shard on this node.
+/// The nodes that store the rows of a table. For a table that is a Citus shard on this node, those of its distributed
+/// table.
 pub fn rows_of(table: Oid) -> Rows {
     let count = invalidation::count();
     let found = ROWS.with_borrow(|found| found.get(&table).copied());
@@ -214,8 +218,9 @@ pub fn rows_of(table: Oid) -> Rows {
         return rows;
     }
     let rows = guc::with(guc::OWN_NAMES, || {
-        // The table of a shard is named after the distributed one, with the shard's number at the end, and is in its schema.
-        // A placement that has moved makes no difference, so it does not matter if a node learns of that late.
+        // A Citus shard is a table in the schema of its distributed table, whose name ends with the number of the
+        // shard. The result is the same on whichever node a placement is, so it does not matter if this node receives a
+        // move late.
         let oid = table.to_u32();
         let rows = select_latest(&format!(
             "SELECT t.partmethod = 'n' AND t.repmodel = 's',
@@ -257,7 +262,7 @@ pub fn is_node(group: i32) -> bool {
     guc::with(guc::OWN_NAMES, || other_nodes(-1).iter().any(|node| node.group == group))
 }
 
-/// Whether the node of this group is disabled, so that it may come back as it is.
+/// Whether the node of this group is disabled. It may be activated again with the copies that it has now.
 pub fn is_disabled(group: i32) -> bool {
     let query = format!("SELECT 1 FROM pg_dist_node WHERE groupid = {group} AND NOT isactive");
     sys::has_citus() && guc::with(guc::OWN_NAMES, || !select_latest(&query).is_empty())

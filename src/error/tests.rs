@@ -3,16 +3,16 @@
 use super::*;
 use std::collections::BTreeMap;
 
-/// The parts of an entry beside its texts.
+/// The parts of an entry of the table that `Error::parts` does not give.
 pub struct Entry {
     pub name: &'static str,
     pub message: &'static str,
-    /// The names of fields that the message numbers.
+    /// The names of the fields that the message refers to by number.
     pub items: &'static [&'static str],
     pub when: &'static str,
 }
 
-/// Errors with values as they come, at least one of each entry; the page shows the hints of the first two.
+/// Errors with typical values, at least one for each entry. The page shows the hints of the first two of an entry.
 fn samples() -> Vec<Error> {
     use Error::*;
     let (shard, id, asked_shard) = (5, 3_752_497_838_145_536_005, 6);
@@ -211,7 +211,7 @@ fn every_entry_has_a_sample() {
 
 #[test]
 fn texts_follow_the_style_guide() {
-    // Words that PostgreSQL's style guide or ours has better ones for; each stands for itself, not for a part of another word.
+    // Words for which PostgreSQL's style guide or ours has better ones. Only whole words are compared.
     const AVOIDED: [&str; 25] = [
         "at home",
         "because",
@@ -273,7 +273,7 @@ fn texts_of_others_are_quoted() {
     assert_eq!(code(SqlState::ERRCODE_READ_ONLY_SQL_TRANSACTION), "25006");
 }
 
-/// What PostgreSQL's manual calls the classes, by their first two characters.
+/// The name of a class of SQLSTATEs in PostgreSQL's manual.
 fn class(code: &str) -> &'static str {
     match &code[..2] {
         "01" => "warning",
@@ -290,7 +290,7 @@ fn class(code: &str) -> &'static str {
     }
 }
 
-/// docs/errors.md, as the table has it.
+/// The content of docs/errors.md, generated from the table.
 fn page() -> String {
     let mut by_class: BTreeMap<String, BTreeMap<String, Vec<String>>> = BTreeMap::new();
     let samples = samples();

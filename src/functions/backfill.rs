@@ -88,7 +88,7 @@ impl Group {
         self.rows.first().is_none_or(|first| first.instant().is_some() && first.instant() == row.instant())
     }
 
-    /// Refuses rows that will not fit at once, before all of them have been read.
+    /// Adds a row. Returns an error as soon as the millisecond has too many rows, before the rest of them are read.
     fn add(&mut self, row: Row) -> Result<(), Refused> {
         self.rows.push(row);
         if let (Some((ms, epoch)), Some(shard)) = (row.millisecond, row.shard) {

@@ -1,5 +1,5 @@
-//! The C symbols that the scripts of earlier versions name. A database keeps them until ALTER EXTENSION UPDATE, and a new
-//! library has to serve it until then.
+//! The C symbols that the scripts of earlier versions name. A database calls the old symbols until ALTER EXTENSION
+//! UPDATE, so a new library must still export them.
 
 use pgrx::pg_sys::{Datum, FunctionCallInfo, Pg_finfo_record};
 

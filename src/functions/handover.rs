@@ -56,7 +56,7 @@ fn arguments_of_step(
 ) -> Result<(Oid, LastOwner, Attempt), Error> {
     let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
     let group = not_null(for_group, Argument::Group)?;
-    // Recording a node that does not exist would keep the sequence closed.
+    // If a group without a node were recorded as the owner, no node could open the sequence any more.
     let owner = LastOwner::node(group)
         .filter(|_| !sys::has_citus() || placement::is_node(group))
         .ok_or_else(|| Error::GroupUnknown(group))?;

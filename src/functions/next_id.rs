@@ -107,8 +107,8 @@ fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i6
 
 /// `node_next_id(seq, epoch)`: the next id of the Citus node that runs the call. The shard is the node's group id. The
 /// ids come from the node's own copy of the sequence, which must serve nothing else. It is meant for tables that are
-/// distributed by a column: each node generates ids for the rows whose ids it has to generate. Without Citus the group
-/// id is 0, as on a coordinator.
+/// distributed by a column, with ids that each node generates independently of the others. Without Citus the group id
+/// is 0, as on a coordinator.
 ///
 /// # Errors
 ///

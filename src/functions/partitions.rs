@@ -132,8 +132,8 @@ fn drop_old_id_partitions(
         if parent.partitions_to_drop(before, epoch)?.is_empty() {
             return Ok(vec![]);
         }
-        // Get the lock that DROP TABLE takes, and start again. The first lock is released before: two sessions that
-        // held it while they wait for the second would deadlock.
+        // Take the lock that DROP TABLE takes, and start again. The first lock is released before, because two sessions
+        // that both held it and waited for the second lock would deadlock.
         parent.unlock(pg_sys::AccessShareLock);
         let parent = Parent::lock(table.0, pg_sys::AccessExclusiveLock)?;
         let over = parent.partitions_to_drop(before, epoch)?;
@@ -235,7 +235,8 @@ impl Parent {
             let ends = range.to.is_some_and(|to| end.is_none_or(|end| to <= end));
             range.from.is_some_and(|from| from >= 0) && ends
         };
-        // A partition up to MAXVALUE contains the present by any epoch, so it counts only if it begins after that time.
+        // A partition up to MAXVALUE contains the present by any epoch, so it counts only if it begins at `before` or
+        // later.
         let is_for_now = |range: Range| match range.to {
             Some(to) => now.is_some_and(|now| to > now),
             None => now.is_some() && range.from >= end,

@@ -135,13 +135,13 @@ fn check_owner(definition: &Definition) -> Result<(), Error> {
     }
 }
 
-/// Whether the shard's owner lacks privileges on this database while the caller has them. The owner of the database
-/// must not get another role's shard without noticing.
+/// Whether the caller has the privileges of the database's owner, and the shard's owner lacks them. The database's
+/// owner must notice if the shard belongs to such a role.
 fn is_doubtful(existing: &Definition) -> bool {
     catalog::rules_database(catalog::current_role()) && !catalog::rules_database(existing.owner)
 }
 
-/// An existing shard is an error, unless the call has if_not_exists and its arguments match the shard.
+/// Returns an error for an existing shard, unless the call has if_not_exists and its arguments match the shard.
 fn check_same(
     existing: &Definition,
     if_not_exists: bool,

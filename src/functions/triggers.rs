@@ -59,9 +59,9 @@ fn next_id_trigger<'a>(
     Ok(Some(row))
 }
 
-/// Which copy of the sequence may generate ids for rows of the trigger's table. During a move, Citus may store a row on
-/// the new node before that node has the new placement. The row is then accepted as evidence if Citus has stored it
-/// there and the table's owner has UPDATE on the sequence, with which it could take the sequence over anyway.
+/// The copy of the sequence that may generate ids for rows of the trigger's table. During a move, Citus may store a row
+/// on the new node before the catalogs of that node have the new placement. The row itself then proves the placement,
+/// provided that the table's owner has UPDATE on the sequence, with which it could take the sequence over anyway.
 ///
 /// # Errors
 ///
@@ -112,7 +112,7 @@ fn convert_defaults_to_triggers(
     let shard = arguments::shard_not_null(shard)?;
     let own_schema_oid = catalog::schema_of_this_function(fcinfo);
     let own_schema = names::schema(own_schema_oid);
-    // Its name before 0.4.0, in a database that was not upgraded yet.
+    // In a database that was not upgraded to 0.4.0 yet, the trigger function has its former name.
     let is_current = catalog::function_in(own_schema_oid, "next_id_trigger", &[]).is_some();
     let trigger_function = if is_current { "next_id_trigger" } else { "assign_id" };
     prevent_if_read_only("convert_defaults_to_triggers()");

@@ -237,8 +237,8 @@ pub fn visit_functions(named: Named, mut visit: impl FnMut(&Function)) {
     }
 }
 
-/// The functions that depend on an object of this class, by the current state of the catalog. For example on a relation
-/// through a `regclass` constant in a parsed body, or on their schema.
+/// The functions that depend on an object of this class, by the current state of the catalog. Such an object is a
+/// relation that a parsed body contains as a `regclass` constant, or the functions' schema.
 pub fn functions_that_need(class: Oid, object: Oid) -> Vec<Oid> {
     let mut functions = vec![];
     // SAFETY: a catalog scan, as in PostgreSQL's own code. The keys outlive the scan; an error ends the scan with the

@@ -1,4 +1,5 @@
-//! PostgreSQL as Rust sees it: its C functions, catalogs, invalidations, transactions and settings. Nothing in here generates ids.
+//! Rust wrappers of PostgreSQL: its C functions, catalogs, invalidations, transactions and settings. Nothing here
+//! generates ids.
 
 pub mod catalog;
 pub mod guc;

@@ -113,8 +113,8 @@ unsafe fn string(text: *const c_char) -> Option<String> {
     (!text.is_null()).then(|| owned(unsafe { CStr::from_ptr(text) }))
 }
 
-/// A string of the server. In a database with another encoding than UTF-8 it may not be valid UTF-8. Then it is an
-/// error: a similar name could be that of another object.
+/// A string from the server. In a database with another encoding than UTF-8 it may not be valid UTF-8. That is an
+/// error, because a converted name could be the name of another object.
 pub fn owned(text: &CStr) -> String {
     match text.to_str() {
         Ok(text) => text.to_owned(),

@@ -17,7 +17,7 @@ pub struct PartitionKey {
 /// A table's row in `pg_partitioned_table`, by the current state of the catalog; `None` if the table is not
 /// partitioned.
 ///
-/// The relation's descriptor contains it, too, but to build that PostgreSQL evaluates the constant parts of
+/// It is not read from the relation's descriptor, because to build that, PostgreSQL evaluates the constant parts of
 /// expressions.
 pub fn partition_key(table: Oid) -> Option<PartitionKey> {
     // SAFETY: the tuple is valid until it is released. The columns are as in catalog/pg_partitioned_table.h, and none

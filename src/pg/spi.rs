@@ -13,7 +13,7 @@ pub fn run(statements: &str) {
         .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed statement itself: {error}"));
 }
 
-/// The rows of a query for which `read` returns a value.
+/// The values that `read` returns for the rows of a query. A row for which it returns `None` is left out.
 pub fn select<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row) -> Option<T>) -> Vec<T> {
     Spi::connect(|client| {
         let rows = client

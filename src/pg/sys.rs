@@ -19,8 +19,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 // SAFETY: each declaration has the parameter widths and the return type of the function in PostgreSQL 15 to 19. The
 // parameters of XLogRegisterData changed their C types in these versions (char * and int, char * and uint32, const void
-// * and uint32), but are always passed as a pointer and a 32-bit integer. So are the identifiers of caches, an enum
-// from 19 on.
+// * and uint32), but are always passed as a pointer and a 32-bit integer. The identifiers of caches, an enum from 19
+// on, are always passed as a 32-bit integer.
 unsafe extern "C-unwind" {
     pub fn ConditionalLockBuffer(buffer: Buffer) -> bool;
     pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
@@ -670,8 +670,8 @@ pub fn with_latest_snapshot<T>(f: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Removes the row of that OID from this backend's syscache. PostgreSQL loads it again on the next lookup. It does the
-/// same itself when another backend announces a change.
+/// Removes the row of that OID from this backend's syscache. PostgreSQL loads it again on the next lookup. PostgreSQL
+/// itself removes rows in the same way when another backend announces a change.
 pub unsafe fn drop_from_syscache(cache: pg_sys::SysCacheIdentifier::Type, oid: Oid) {
     // SAFETY: the only key of the cache is an OID. An entry in use stays until it is released.
     unsafe {

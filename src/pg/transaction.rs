@@ -1,30 +1,31 @@
-//! How durable the WAL is that the ids of a transaction depend on.
+//! Tracks how durable the WAL is that the ids of a transaction depend on.
 //!
-//! A record that a transaction writes is as durable as its commit makes it. A transaction that only uses values which another
-//! one has logged writes nothing itself, so nothing would wait for that record. This file keeps track of what was made
-//! durable, and before a commit sees to the rest.
+//! A record that a transaction writes becomes as durable as its commit requires. A transaction that only uses values
+//! which another one has logged writes nothing itself, so its commit would not wait for that record. This file tracks
+//! which records are durable at which level, and does the rest before the commit.
 
 use crate::pg::sys::{self, CommitLevel};
 use pgrx::pg_sys::{self, XLogRecPtr};
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
 
-/// A WAL record that this backend has made durable, at the level of the transaction that did so, once that has committed.
+/// A WAL record that this backend has made durable, or that the commit of its current transaction will make durable, at
+/// this level.
 #[derive(Clone, Copy)]
 pub struct FlushedRecord {
     lsn: XLogRecPtr,
     level: CommitLevel,
-    /// [`UNKEPT`] at the time.
+    /// The value of [`UNKEPT`] at that time. If it has grown since, the record may be less durable.
     unkept: u64,
 }
 
 thread_local! {
     /// The highest level at which the commit of this transaction is expected to make a record durable.
     static EXPECTED: Cell<CommitLevel> = const { Cell::new(CommitLevel::OFF) };
-    /// How many transactions have not done so: rolled back, or committed at a lower level.
+    /// The number of transactions that have not done so: rolled back, or committed at a lower level.
     static UNKEPT: Cell<u64> = const { Cell::new(0) };
-    /// The WAL positions that values of this transaction depend on, by the level at which each is durable. A commit at a
-    /// higher level has to see to them.
+    /// The WAL positions that values of this transaction depend on, by the level at which each is durable. A commit at
+    /// a higher level must first make them durable at that level.
     static DEPENDS_ON: Cell<[XLogRecPtr; CommitLevel::COUNT]> = const { Cell::new([0; CommitLevel::COUNT]) };
 }
 
@@ -35,13 +36,13 @@ impl FlushedRecord {
         FlushedRecord { lsn, level, unkept: UNKEPT.get() }
     }
 
-    /// Whether the last record, at `lsn`, is as durable as a commit at this level would make it.
+    /// Whether this is the record at `lsn`, and as durable as a commit at this level would make it.
     pub fn covers(self, lsn: XLogRecPtr, level: CommitLevel) -> bool {
         self.lsn == lsn && self.level >= level && self.unkept == UNKEPT.get()
     }
 }
 
-/// Notes that values of this transaction depend on the WAL up to `lsn`, which is durable as `flushed` has it.
+/// Records that values of this transaction depend on the WAL up to `lsn`, which is durable at the level of `flushed`.
 pub fn depend_on(flushed: Option<FlushedRecord>, lsn: XLogRecPtr) {
     let level = flushed.map_or(CommitLevel::OFF, |flushed| flushed.level);
     let mut positions = DEPENDS_ON.get();
@@ -55,10 +56,10 @@ pub fn depend_on(flushed: Option<FlushedRecord>, lsn: XLogRecPtr) {
 ///
 /// # Safety
 ///
-/// In a transaction that is about to commit; an error leaves by `longjmp`.
+/// Must be called in a transaction that is about to commit. An error leaves by `longjmp`.
 unsafe fn flush_before_commit() {
     let positions = DEPENDS_ON.get();
-    // SAFETY: the caller's promise; nothing here has a destructor.
+    // SAFETY: promised by the caller. Nothing here has a destructor.
     unsafe {
         let level = sys::commit_level();
         let lsn = positions[..level.index()].iter().copied().max().unwrap_or(0);
@@ -89,17 +90,18 @@ extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type, _arg: 
     }
 }
 
-/// Registers for the ends of transactions.
+/// Registers the callback for the end of transactions.
 ///
 /// # Safety
 ///
-/// Once in a backend's life, when the library is loaded.
+/// Must be called once in a backend's life, when the library is loaded.
 pub unsafe fn register_callback() {
-    // SAFETY: the callback stays for good. It can raise an error only before a commit, where a transaction may still fail.
+    // SAFETY: the callback is never unloaded. It can raise an error only before a commit, where a transaction may still
+    // fail.
     unsafe { pg_sys::RegisterXactCallback(Some(on_transaction_event), std::ptr::null_mut()) }
 }
 
-/// Raises PostgreSQL's own error where the transaction cannot write.
+/// Raises PostgreSQL's own error if the transaction is read-only.
 pub fn prevent_if_read_only(function: &str) {
     let function = CString::new(function).expect("a name without NUL");
     // SAFETY: the name is copied into the error.

@@ -15,9 +15,9 @@ use std::cell::RefCell;
 /// A sequence as this backend last found it.
 #[derive(Clone, Copy)]
 pub struct CachedSequence {
-    /// The result of the last look-up, and for how long it holds.
+    /// The result of the last look-up, and how long it is valid.
     pub checked: Option<(Validity, SequenceInfo)>,
-    /// For the same role, as long as `checked` holds.
+    /// The permit of the same role, valid as long as `checked`.
     pub permit: Permit,
     /// The transaction that holds the lock on it.
     pub locked_in: LocalTransactionId,
@@ -27,16 +27,16 @@ pub struct CachedSequence {
     pub logged_file: Oid,
     /// The last WAL record that this backend has made durable.
     pub flushed: Option<FlushedRecord>,
-    /// Whether this look-up has filled PostgreSQL's caches.
+    /// Whether the current visit has added entries to PostgreSQL's caches, which it evicts at its end.
     pub has_filled_caches: bool,
 }
 
-/// When a finding holds: as long as nothing was invalidated, for this role.
+/// How long a cached result is valid: until an invalidation, and only for this role.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
     pub count: InvalidationCount,
     pub role: Oid,
-    /// The only transaction in which it holds, or 0 where it outlives the transaction.
+    /// The only transaction in which it is valid, or 0 if it outlives the transaction.
     pub transaction: LocalTransactionId,
 }
 
@@ -51,21 +51,22 @@ pub struct SequenceInfo {
     /// A temporary sequence of this session.
     pub is_local_temp: bool,
     pub placement: Placement,
-    /// Whether it is a copy on a worker whose values Citus has limited to a range of the node. Ids do not count from there.
+    /// Whether it is a copy on a worker, with a MINVALUE and MAXVALUE that Citus gives each node. Ids ignore that
+    /// range.
     pub has_range_of_node: bool,
 }
 
 /// Where ids are generated from a sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
-    /// Here; there is no other copy of it.
+    /// On this node, which has the only copy of it.
     Local,
-    /// Each node of a cluster has a copy, this one as the node of that group.
+    /// Each node of a cluster has a copy. This node is that of `group`.
     Copy {
         group: i32,
-        /// Whether this node owns the schema, so that its copy is the one to be open.
+        /// Whether this node owns the schema, so that ids are generated from its copy.
         is_here: bool,
-        /// Whether it is the tables of the schema that are placed on the owning node.
+        /// Whether the owner is the node that has the schema's tables. Otherwise it is the coordinator.
         is_of_schema: bool,
     },
 }
@@ -91,7 +92,7 @@ pub enum Permit {
     Unknown,
     /// Any: the role has UPDATE, so it could set the sequence to any value, or the sequence serves no shard.
     Any,
-    /// Those of the shard that the sequence serves, with this epoch.
+    /// Only those of this shard, counted from this epoch.
     Only(Shard, Epoch),
 }
 
@@ -119,13 +120,14 @@ impl CachedSequence {
 
 thread_local! {
     static SEQUENCES: RefCell<FxHashMap<Oid, CachedSequence>> = RefCell::new(FxHashMap::default());
-    /// The permits of roles that lack UPDATE. This map and the next one are apart from the one above, which every call
-    /// reads.
+    /// The permits of roles that lack UPDATE. This map and the next one are separate from the one above because every
+    /// call reads that one.
     static PERMITS: RefCell<FxHashMap<Oid, Cached<Permit>>> = RefCell::new(FxHashMap::default());
     static PLACEMENTS: RefCell<FxHashMap<Oid, Cached<Placement>>> = RefCell::new(FxHashMap::default());
 }
 
-/// Lets `visit` use and change what is cached of the sequence. It must not come back here.
+/// Calls `visit` with the cache entry of the sequence. `visit` must not call this function again, because the map is
+/// borrowed.
 pub fn with<T>(sequence: Oid, visit: impl FnOnce(&mut CachedSequence) -> T) -> T {
     SEQUENCES.with_borrow_mut(|sequences| {
         visit(sequences.entry(sequence).or_insert_with(|| {
@@ -135,7 +137,7 @@ pub fn with<T>(sequence: Oid, visit: impl FnOnce(&mut CachedSequence) -> T) -> T
     })
 }
 
-/// The permit of roles that lack UPDATE on the sequence.
+/// The cached permit of roles that lack UPDATE on the sequence. It is the same for all of them.
 pub fn permit(sequence: Oid) -> Permit {
     let found = PERMITS.with_borrow(|permits| permits.get(&sequence).copied());
     found.and_then(Cached::get).unwrap_or(Permit::Unknown)
@@ -147,7 +149,7 @@ pub fn set_permit(sequence: Oid, count: InvalidationCount, permit: Permit) {
     with(sequence, |cached| cached.checked = None);
 }
 
-/// Where the sequence is placed; `None` where that has to be looked up.
+/// The cached placement of the sequence; `None` if it must be looked up.
 pub fn placement(sequence: Oid) -> Option<Placement> {
     let found = PLACEMENTS.with_borrow(|placements| placements.get(&sequence).copied());
     found.and_then(Cached::get)
@@ -158,7 +160,7 @@ pub fn set_placement(sequence: Oid, count: InvalidationCount, placement: Placeme
     PLACEMENTS.with_borrow_mut(|placements| placements.insert(sequence, Cached::new(count, placement)));
 }
 
-/// Has the placement of the sequence looked up again.
+/// Removes the placement of the sequence from the cache, so that it is looked up again.
 pub fn forget_placement(sequence: Oid) {
     PLACEMENTS.with_borrow_mut(|placements| placements.remove(&sequence));
     with(sequence, |cached| cached.checked = None);

@@ -11,13 +11,13 @@ use instagram_id_core::epoch::US_PER_MS;
 use instagram_id_core::hlc::{self, Next, VALUE_MAX};
 use pgrx::pg_sys::{self, Oid};
 
-/// Locks the sequence against being dropped or altered, once a transaction.
+/// Locks the sequence, once per transaction, so that it cannot be dropped or altered.
 ///
 /// # Safety
 ///
-/// Inside [`sys::guarded`], in a transaction.
+/// Must be called inside [`sys::guarded`], in a transaction.
 pub unsafe fn lock_for_transaction(sequence: Oid, cached: &mut CachedSequence) {
-    // SAFETY: the caller's promise.
+    // SAFETY: promised by the caller.
     unsafe {
         let transaction = sys::local_transaction_id();
         if cached.locked_in != transaction {
@@ -31,13 +31,13 @@ pub unsafe fn lock_for_transaction(sequence: Oid, cached: &mut CachedSequence) {
 ///
 /// # Safety
 ///
-/// Inside [`sys::guarded`], with the sequence locked.
+/// Must be called inside [`sys::guarded`], with the sequence locked.
 pub unsafe fn check(
     sequence: Oid,
     policy: CopyPolicy,
     cached: &mut CachedSequence,
 ) -> Result<SequenceInfo, Refusal> {
-    // SAFETY: the caller's promise.
+    // SAFETY: promised by the caller.
     unsafe {
         let info = look_up(sequence, cached)?;
         if pg_sys::XactReadOnly && !info.is_local_temp {
@@ -56,7 +56,7 @@ pub unsafe fn check(
     }
 }
 
-/// Whether ids can be generated from this sequence, by this role; from the cache as long as nothing has changed.
+/// Checks whether ids can be generated from this sequence by this role. The result is cached until an invalidation.
 unsafe fn look_up(sequence: Oid, cached: &mut CachedSequence) -> Result<SequenceInfo, Refusal> {
     // SAFETY: as for `check`; an open relation has its pg_class row.
     unsafe {
@@ -118,7 +118,7 @@ unsafe fn look_up(sequence: Oid, cached: &mut CachedSequence) -> Result<Sequence
             return Err(Refusal::Unfit(unfit));
         }
         info.min_value = if info.has_range_of_node { 0 } else { options.seqmin };
-        // A sequence without WAL in this transaction may have it in the next.
+        // A sequence that needs no WAL in this transaction may need it in the next one.
         let transaction = if info.needs_wal { 0 } else { cached.locked_in };
         cached.checked = Some((Validity { transaction, ..now }, info));
         cached.permit = permit;
@@ -126,8 +126,8 @@ unsafe fn look_up(sequence: Oid, cached: &mut CachedSequence) -> Result<Sequence
     }
 }
 
-/// Why ids could not be generated from a sequence of which nothing but its page and its options counts; `None` where they
-/// could, or where this role cannot see the page.
+/// The reason why ids cannot be generated from a sequence, judged only by its page and its options. `None` if they can,
+/// or if this role cannot read the page.
 pub fn inspect(clock: Clock) -> Option<Refusal> {
     // SAFETY: as for `read::state`.
     let options = unsafe { guarded(|| sys::pg_sequence_row(clock.sequence)) }?;
@@ -137,7 +137,7 @@ pub fn inspect(clock: Clock) -> Option<Refusal> {
         return Some(Refusal::Unfit(unfit));
     }
     let state = read::state(clock.sequence)?;
-    // A copy that is closed for another node is opened by the next id.
+    // A closed copy is no obstacle: the next id opens it.
     if copy::is_closed(state.last_value) || has_range_of_node {
         return None;
     }
@@ -155,7 +155,8 @@ pub fn inspect(clock: Clock) -> Option<Refusal> {
     }
 }
 
-/// The options that keep a sequence from being a clock. MINVALUE is checked with every value, since the clock moves.
+/// The options that prevent a sequence from following the clock. MINVALUE is checked with each value instead, because
+/// the clock moves.
 fn unfit(options: &sys::FormData_pg_sequence, has_range_of_node: bool) -> Unfit {
     Unfit {
         not_bigint: options.seqtypid != pg_sys::INT8OID,

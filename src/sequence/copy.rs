@@ -1,13 +1,14 @@
-//! The tuple of a sequence, as far as it records whether the sequence is open or closed.
+//! The record in a sequence's tuple of whether the sequence is open or closed.
 //!
-//! A sequence may have copies, one on each node of a cluster. At most one of them is *open*: ids are generated from it. A
-//! closed copy keeps, in its own tuple, the value that it would go on with, the node that took it over last, and how far an
-//! attempt to open it has come. So this state is logged with the page, and is part of a dump and of `pg_upgrade`.
+//! On a cluster each node has a copy of a sequence. At most one of them is *open*: ids are generated from it. A closed
+//! copy records in its own tuple the value with which it would continue, the node that took it over last, and the stage
+//! of an attempt to open it. So this state is logged with the page. A dump and `pg_upgrade` keep the value, but not the
+//! rest.
 
 use crate::pg::sys;
 use instagram_id_core::hlc::VALUE_MAX;
 
-/// The record of a copy of a sequence.
+/// The state that a copy of a sequence records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyState {
     /// Greater than every value that it has issued.
@@ -73,16 +74,16 @@ impl Attempt {
     }
 }
 
-/// The `last_value` of a closed copy is this plus the value that it would go on with. No id has such a value: `nextval`,
-/// which knows nothing of closed copies, cannot open one for `next_id`.
+/// The `last_value` of a closed copy is this plus the value with which it would continue. No id has so large a value.
+/// So `nextval`, which does not recognize closed copies, cannot open one for `next_id`.
 const CLOSED: i64 = 1 << 61;
 
-/// The `last_value` of a copy that is closed and would go on with `next_value`.
+/// The `last_value` of a closed copy that would continue with `next_value`.
 pub fn closed_last_value(next_value: i64) -> i64 {
     CLOSED + next_value.clamp(0, VALUE_MAX + 1)
 }
 
-/// The value that a closed copy would go on with; `None` for an open copy, and for one that 0.3.0 has closed.
+/// The value with which a closed copy would continue; `None` for an open copy, and for one that 0.3.0 has closed.
 pub fn closed_next_value(last_value: i64) -> Option<i64> {
     // nextval() may have been called on it, at most as often as there are values.
     (CLOSED..CLOSED + 2 * VALUE_MAX).contains(&last_value).then(|| last_value - CLOSED)
@@ -93,15 +94,15 @@ pub fn is_closed(last_value: i64) -> bool {
     closed_next_value(last_value).is_some()
 }
 
-/// The content of `log_cnt` in a closed copy, which PostgreSQL ignores as long as `is_called` is false. It is 0 where the copy
-/// is as Citus has created it.
+/// The content of `log_cnt` in a closed copy. PostgreSQL ignores it as long as `is_called` is false. It is 0 if the
+/// copy is still as Citus created it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
     pub last_owner: LastOwner,
     pub stage: Stage,
 }
 
-/// How far the opening of a copy has come.
+/// The stage of an attempt to open a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     Closed,
@@ -112,7 +113,7 @@ pub enum Stage {
 }
 
 impl Mark {
-    /// Set in every mark. Those of 0.3.0 are smaller.
+    /// Set in every mark. Marks of 0.3.0 are smaller than this.
     const FLAG: i64 = 1 << 62;
     const OWNER_SHIFT: u32 = 2 + Attempt::BITS;
 
@@ -130,10 +131,10 @@ impl Mark {
         Mark::FLAG | owner << Mark::OWNER_SHIFT | i64::from(attempt) << 2 | stage
     }
 
-    /// The mark of a closed copy; `None` where it is as Citus has created it.
+    /// The mark of a closed copy; `None` if the copy is still as Citus created it.
     pub fn of_log_cnt(log_cnt: i64) -> Option<Mark> {
         if log_cnt & Mark::FLAG == 0 {
-            // 0.3.0 wrote 2 for nobody, 2 more for each group, and an odd number while opening.
+            // 0.3.0 wrote 2 for nobody and 2 * (group + 2) for a group, plus 1 during an opening.
             let group = i32::try_from((log_cnt - 2) / 2 - 1).ok();
             let last_owner = group.and_then(LastOwner::node).unwrap_or(LastOwner::Nobody);
             return (log_cnt != 0).then_some(Mark { last_owner, stage: Stage::Closed });
@@ -152,8 +153,8 @@ impl Mark {
         Some(Mark { last_owner, stage })
     }
 
-    /// The mark in this tuple. A mark of 0.3.0 beside a value of a later version was written by a session that still runs
-    /// that library; it has overwritten the owner, so it does not count.
+    /// The mark in this tuple. A mark of 0.3.0 together with a value of a later version was written by a session that
+    /// still runs the old library. It has overwritten the owner, so it is ignored.
     pub fn of_tuple(data: sys::FormData_pg_sequence_data) -> Option<Mark> {
         let is_overwritten =
             data.is_called != 0 || data.log_cnt & Mark::FLAG == 0 && is_closed(data.last_value);
@@ -162,8 +163,8 @@ impl Mark {
 }
 
 impl CopyState {
-    /// The record of a copy, closed or not. The start value of a sequence that was never called is not counted: Citus gives
-    /// the copies of group 2 and above start values that would be years ahead of the clock.
+    /// The state of a copy, closed or open. The start value of a sequence that was never called is ignored, because
+    /// Citus gives the copies of group 2 and above start values that would be years ahead of the clock.
     pub fn of_tuple(data: sys::FormData_pg_sequence_data) -> CopyState {
         let is_called = data.is_called != 0;
         match (closed_next_value(data.last_value), Mark::of_tuple(data)) {
@@ -240,7 +241,7 @@ mod tests {
         // As Citus has created it; open.
         assert_eq!(state((3 << 48) + 1, 0, 0), expected(0, LastOwner::Nobody));
         assert_eq!(state(7, 32, 1), expected(8, LastOwner::Nobody));
-        // Called by nextval(); from a dump; written by a session with 0.3.0 since; of 0.3.0.
+        // In this order: called by nextval(), from a dump, overwritten by a session with 0.3.0, closed by 0.3.0.
         assert_eq!(state(closed_last_value(7), 32, 1), expected(8, LastOwner::Unknown));
         assert_eq!(state(closed_last_value(7), 0, 0), expected(7, LastOwner::Unknown));
         assert_eq!(state(closed_last_value(7), 3, 0), expected(7, LastOwner::Unknown));

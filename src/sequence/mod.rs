@@ -1,15 +1,16 @@
-//! The page of a sequence, and nothing else: what is on it, and how it is read and written.
+//! The page of a sequence: its content, and how it is read and written.
 //!
-//! PostgreSQL's `nextval_internal` (commands/sequence.c) with the hybrid logical clock of [`instagram_id_core::hlc`] in place
-//! of `+ 1`. Locks, privileges, WAL and critical sections are as there. One thing is left to `nextval`: it also resets the
-//! xmax that a `SELECT FOR UPDATE` in an ancient release could leave in the tuple, which nothing here looks at.
+//! A port of PostgreSQL's `nextval_internal` (commands/sequence.c), with the hybrid logical clock of
+//! [`instagram_id_core::hlc`] in place of `+ 1`. Locks, privileges, WAL and critical sections are the same. One step is
+//! left out: `nextval` also resets an xmax that a `SELECT FOR UPDATE` in an ancient release may have left in the tuple.
+//! Nothing here reads it.
 //!
-//! - [`copy`]: what the tuple records about opening and closing
-//! - [`cache`]: what this backend has found out about sequences
-//! - [`refusal`]: why a sequence could not be used, as plain data, and the error for it
+//! - [`copy`]: the record in the tuple of opening and closing
+//! - [`cache`]: what this backend has cached about sequences
+//! - [`refusal`]: the reason why a sequence could not be used, as plain data, and the error for it
 //! - [`read`]: reads the page without changing it
 //! - [`page`]: the locked page: apply the clock, close, open, write WAL
-//! - [`check`]: whether the sequence may be used now, here, by this role
+//! - [`check`]: checks whether the sequence may be used now, on this node, by this role
 //! - [`visit`]: lock, check, act, flush: the operations that the rest of the extension calls
 
 pub mod cache;
@@ -30,24 +31,26 @@ pub struct Clock {
     pub epoch: Epoch,
 }
 
-/// Which of the copies that the nodes of a cluster have of a sequence may be used. Without a cluster it makes no difference.
+/// Each node of a Citus cluster has a copy of a sequence. The policy says which copy may be used. Without a cluster it
+/// has no effect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CopyPolicy {
-    /// The one on the node that owns the schema, once it has been taken over from all other nodes.
+    /// The copy on the node that owns the schema, after that node has taken the sequence over from all other nodes.
     Owner,
-    /// The same for a caller who knows how far the sequence came, also where a node is lost that would know.
+    /// The same, for a caller that passes how far the sequence has advanced. So it also works if the node that recorded
+    /// this is lost.
     OwnerAsTold,
-    /// The one on the node that stores the row. That node owns the schema; during a move the session may learn so before
-    /// the node's catalogs do.
+    /// The copy on the node that stores the row. That node owns the schema, but during a move its own catalogs may not
+    /// show that yet.
     RowNode,
-    /// Each node's own, as if there were no other copies.
+    /// The copy on this node, whichever node owns the schema.
     EveryNode,
-    /// This one, to look at it or to close it.
+    /// The copy on this node, only to check or close it.
     Any,
 }
 
 impl CopyPolicy {
-    /// Whether ids are generated from the one copy that is open.
+    /// Whether the copy must be open. At most one copy of a sequence is.
     pub fn needs_open(self) -> bool {
         matches!(self, CopyPolicy::Owner | CopyPolicy::OwnerAsTold | CopyPolicy::RowNode)
     }

@@ -20,26 +20,27 @@ pub enum Outcome {
         ahead_ms: i64,
     },
     Wait(Wait),
-    /// While this session waited for the lock something changed: the shard may have another sequence by now.
+    /// The catalogs changed while this session waited for the lock, so the shard may have another sequence now.
     LookAgain,
 }
 
-/// Ticks of the clock to wait for. A wait pays for leaving the state in which the page was seen.
+/// A number of clock ticks to wait for. After the wait the session may step from exactly the state in which it saw the
+/// page.
 #[derive(Clone, Copy)]
 pub struct Wait {
     state: State,
-    /// The page's position in WAL. It distinguishes a state that has stayed from one that setval() has brought back: the
-    /// values issued in between may be of the very millisecond that the wait was for.
+    /// The page's LSN. It distinguishes an unchanged state from one that setval() has restored: the values issued in
+    /// between may belong to the millisecond that the session waited for.
     lsn: XLogRecPtr,
     /// Microseconds from the epoch to the time at which the page was seen.
     pub clock_us: i64,
-    /// Milliseconds to wait from there.
+    /// Milliseconds to wait from that time.
     pub ticks: i64,
 }
 
 /// A sequence's one page, pinned and locked exclusively.
 ///
-/// It has no destructor, since an error leaves by `longjmp`; the abort of the transaction releases the page then.
+/// It has no destructor, because an error leaves by `longjmp`. The abort of the transaction then releases the page.
 #[derive(Clone, Copy)]
 pub struct SequencePage<'a> {
     info: &'a SequenceInfo,
@@ -49,8 +50,8 @@ pub struct SequencePage<'a> {
     tuple_len: u32,
 }
 
-/// The methods are unsafe: they are called inside [`sys::guarded`], the page stays locked until `unlock`, and none is called
-/// after that.
+/// The methods are unsafe: they must be called inside [`sys::guarded`], and not after `unlock`. Until then the page
+/// stays locked.
 impl<'a> SequencePage<'a> {
     /// Pins and locks the page, in the buffer where it last was if it still is there.
     #[inline(always)]
@@ -81,7 +82,7 @@ impl<'a> SequencePage<'a> {
         }
     }
 
-    /// Releases the page, and returns its position in WAL.
+    /// Releases the page, and returns its LSN.
     #[inline(always)]
     pub unsafe fn unlock(self) -> XLogRecPtr {
         // SAFETY: locked and pinned by `lock`.
@@ -92,11 +93,11 @@ impl<'a> SequencePage<'a> {
         }
     }
 
-    /// Takes at most `want` values, at least one, by the rule of the clock.
+    /// Takes 1 to `want` values, as [`hlc::next`] decides.
     ///
-    /// The caller arrived when the clock was at `arrived_us`, in microseconds from the epoch. If that gives no
-    /// value, the clock is read again: a wait must count from a time at which the page was seen as it is now. Values issued
-    /// before someone set the sequence back are of no later millisecond than the lead allows.
+    /// `arrived_us` is the clock at the caller's arrival, in microseconds from the epoch. If it gives no value, the
+    /// clock is read again, because a wait must count from a time at which the page was already as it is now. Values
+    /// issued before the sequence was set back are ahead of that time by at most the lead.
     #[inline(always)]
     pub unsafe fn take(
         self,
@@ -155,7 +156,7 @@ impl<'a> SequencePage<'a> {
         }
     }
 
-    /// Makes `value` the last one, unless the sequence has come that far; returns the last one then.
+    /// Makes `value` the last value, unless the sequence has already reached it. Returns the last value after that.
     pub unsafe fn advance_to(
         self,
         epoch: Epoch,
@@ -177,8 +178,8 @@ impl<'a> SequencePage<'a> {
         }
     }
 
-    /// Whether this copy must be opened first. The value of a closed copy tells so also in a session that has not heard of
-    /// the cluster yet.
+    /// Whether this copy must be opened first. Its value alone shows that it is closed, even to a session that has not
+    /// yet received the catalog change that made it a copy.
     fn is_closed(self, data: sys::FormData_pg_sequence_data) -> bool {
         copy::is_closed(data.last_value)
             || data.is_called == 0 && (self.info.placement.is_copy() || data.log_cnt != 0)
@@ -274,7 +275,7 @@ impl<'a> SequencePage<'a> {
         }
     }
 
-    /// Flushes the record just written, at any `synchronous_commit`: a crash must not undo it.
+    /// Flushes the record just written, whatever `synchronous_commit` is, because a crash must not undo it.
     unsafe fn flush(self) {
         if self.info.needs_wal {
             // SAFETY: the page has the position of that record.
@@ -282,7 +283,7 @@ impl<'a> SequencePage<'a> {
         }
     }
 
-    /// Closes this copy, or changes its mark. It would go on with `next_value`.
+    /// Closes this copy, or changes the mark of a closed one. It would continue with `next_value`.
     unsafe fn write_closed(self, next_value: i64, mark: Mark, cached: &mut CachedSequence) {
         // SAFETY: in the order of `step`.
         unsafe {
@@ -307,13 +308,13 @@ impl<'a> SequencePage<'a> {
         }
     }
 
-    /// Makes `new_value` the sequence's last one: first in WAL, ahead of it, then on the page.
+    /// Makes `new_value` the last value: first logs a later value if a WAL record is due, then changes the page.
     #[inline(always)]
     unsafe fn step(self, new_value: i64, plan: hlc::Durability, cached: &mut CachedSequence) {
-        // SAFETY: the order is that of nextval_internal. The transaction id is assigned before the critical section, where an
-        // error would be a panic; with it the commit waits for the record to be flushed. The buffer is dirty before the
-        // record is inserted, or a checkpoint could miss it. No one sees the logged values on the page, since it stays
-        // locked until the true ones are back.
+        // SAFETY: the order is that of nextval_internal. The transaction id is assigned before the critical section, in
+        // which an error would be a PANIC; because of the id, the commit waits for the record to be flushed. The buffer
+        // is marked dirty before the record is inserted, because otherwise a checkpoint could miss it. No other session
+        // sees the logged values on the page, because it stays locked until the true ones are restored.
         unsafe {
             let data = sys::sequence_data(self.tuple);
             let record = plan.record.filter(|_| self.info.needs_wal);
@@ -329,7 +330,8 @@ impl<'a> SequencePage<'a> {
                 self.log();
             }
             (*data).last_value = new_value;
-            // Without WAL nothing is logged ahead; the sequence may get WAL later, with this page as it is.
+            // Without WAL nothing is logged ahead. The sequence may become logged later, with this page as it is, so
+            // log_cnt must be 0.
             (*data).log_cnt = if self.info.needs_wal { plan.log_cnt } else { 0 };
             sys::END_CRIT_SECTION();
             if record.is_some() {
@@ -338,7 +340,7 @@ impl<'a> SequencePage<'a> {
         }
     }
 
-    /// Writes what is on the page to WAL.
+    /// Writes the tuple on the page to WAL.
     unsafe fn log(self) {
         // SAFETY: the page is locked and dirty, in a critical section.
         unsafe {
@@ -361,11 +363,11 @@ impl<'a> SequencePage<'a> {
         unsafe { *sys::sequence_data(self.tuple) }
     }
 
-    /// Whether `log_cnt` counts: WAL that a crash would replay holds a record of this very file.
+    /// Whether `log_cnt` is valid: crash recovery would replay a record of this very file.
     ///
-    /// Records from before the last checkpoint's redo point are not replayed. A file that was created as a copy (a database
-    /// made from a template, a sequence made logged) has the `log_cnt` of the original, but no record of its own; so the
-    /// first value that a backend takes from a file is always logged.
+    /// Recovery does not replay records from before the last checkpoint's redo point. A file that was created as a copy
+    /// (a database made from a template, a sequence made logged) has the `log_cnt` of the original, but no record of
+    /// its own. So the first value that a backend takes from a file is always logged.
     unsafe fn is_covered_by_wal(self, cached: &CachedSequence) -> bool {
         // SAFETY: the page is locked.
         unsafe {
@@ -379,14 +381,14 @@ impl<'a> SequencePage<'a> {
 ///
 /// # Safety
 ///
-/// In a backend.
+/// Must be called in a backend.
 pub unsafe fn elapsed_us(epoch: Epoch) -> i64 {
     // SAFETY: reads the clock.
     epoch.elapsed_us(unsafe { sys::GetCurrentTimestamp() })
 }
 
-/// Locks a page that other sessions usually hold for less than a tenth of a microsecond. Under contention it is had sooner by
-/// trying again for some microseconds than by being put to sleep and woken.
+/// Locks a page that other sessions usually hold for less than a tenth of a microsecond. Under contention it is faster
+/// to retry for some microseconds than to sleep and be woken.
 unsafe fn lock_exclusively(buffer: pg_sys::Buffer) {
     const TRIES: usize = 20;
     const PAUSES_BETWEEN: usize = 8;

@@ -4,15 +4,15 @@ use crate::pg::sys::{self, AccessShareLock, guarded};
 use instagram_id_core::hlc::State;
 use pgrx::pg_sys::{self, Oid};
 
-/// The last value of a sequence; `None` where it was never called, or where this role or server cannot see it. Neither waits
-/// for the sequence nor writes to it.
+/// The last value of a sequence. `None` if it was never called, or if this role or server cannot read it. It waits for
+/// no session that uses the sequence, and writes nothing.
 pub fn last_value(sequence: Oid) -> Option<i64> {
     state(sequence).filter(|state| state.is_called).map(|state| state.last_value)
 }
 
-/// The same with a sequence that was never called, and its start value.
+/// The state of a sequence, even if it was never called; `last_value` is then its start value.
 pub fn state(sequence: Oid) -> Option<State> {
-    // SAFETY: `read` panics nowhere and owns nothing with a destructor.
+    // SAFETY: `read` does not panic and owns nothing with a destructor.
     unsafe { guarded(|| read(sequence)) }
 }
 
@@ -20,7 +20,7 @@ pub fn state(sequence: Oid) -> Option<State> {
 ///
 /// # Safety
 ///
-/// Inside [`guarded`].
+/// Must be called inside [`guarded`].
 unsafe fn read(sequence: Oid) -> Option<State> {
     // SAFETY: an open relation has its pg_class row; a sequence has block 0, and on it one tuple.
     unsafe {
@@ -53,14 +53,14 @@ unsafe fn read(sequence: Oid) -> Option<State> {
     }
 }
 
-/// Evicts the sequence from PostgreSQL's caches of relations and catalogs. A session may use thousands of sequences, and what
-/// it needs of each is cached here in a fiftieth of the space.
+/// Evicts the sequence from PostgreSQL's relation and catalog caches. A session may use thousands of sequences, and the
+/// extension's own cache needs a fiftieth of the space for each.
 ///
 /// # Safety
 ///
-/// Inside [`guarded`], with the relation not open.
+/// Must be called inside [`guarded`], with the relation not open.
 pub unsafe fn evict(sequence: Oid) {
-    // SAFETY: the caches look up again what is still needed.
+    // SAFETY: the caches load an evicted entry again when it is needed.
     unsafe {
         sys::RelationCacheInvalidateEntry(sequence);
         for cache in [pg_sys::SysCacheIdentifier::RELOID, pg_sys::SysCacheIdentifier::SEQRELID] {

@@ -24,9 +24,9 @@ pub enum Refusal {
     },
     ClockBeforeEpoch,
     ClockPastField,
-    /// A copy from when this node was the node of that group.
+    /// The copy was created when this node had the given group, which is no longer its own.
     CopyOfAnotherGroup(i32),
-    /// The sequence serves a shard, or was taken over, but each node was to use its own copy.
+    /// Each node was to use its own copy, but the sequence serves a shard or was taken over.
     ServesShard,
     /// The role lacks UPDATE, and its permit does not cover the shard and epoch, or was not looked up yet.
     NotPermitted,
@@ -39,7 +39,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The error for a refusal that nothing can be done about. The last four are the caller's to resolve.
+    /// The error for a refusal that cannot be resolved. The caller must resolve the last four itself.
     pub fn error(self, clock: Clock) -> Error {
         let Clock { sequence, epoch } = clock;
         let name = || names::relation(sequence);
@@ -56,7 +56,7 @@ impl Refusal {
             }
             Refusal::ReadOnly => Error::ReadOnly {
                 name: name(),
-                // SAFETY: asks shared memory, without effect.
+                // SAFETY: reads shared memory, without side effects.
                 standby: unsafe { sys::RecoveryInProgress() },
             },
             Refusal::Parallel => Error::Parallel(name()),
@@ -80,7 +80,7 @@ impl Refusal {
         }
     }
 
-    /// The refusal in a few words, for the view `id_shards`; `None` for those that are not the sequence's.
+    /// The refusal in a few words, for the view `id_shards`; `None` for a refusal that the view does not show.
     pub fn reason(self, sequence: Oid) -> Option<String> {
         match self {
             Refusal::Unfit(unfit) => Some(match unfit.max {
@@ -95,7 +95,7 @@ impl Refusal {
     }
 }
 
-/// Whether a move has closed the sequence: nothing else is wrong with it than a MAXVALUE that is its last value.
+/// Whether a move has closed the sequence: its only fault is a MAXVALUE that its last value has reached.
 fn is_ended_by_max(sequence: Oid, unfit: Unfit, max: i64) -> bool {
     unfit == Unfit { max: Some(max), ..Unfit::default() }
         && read::state(sequence)

@@ -1,5 +1,5 @@
-//! Visits to the page of a sequence: lock, check, act, flush. Each function here is one visit, and returns the refusal where
-//! it could not act; the callers resolve what can be resolved, and visit again.
+//! Visits to the page of a sequence: lock, check, act, flush. Each function is one visit, and returns a [`Refusal`] if
+//! it could not act. Its caller resolves the refusal if possible, and visits again.
 
 use crate::pg::catalog;
 use crate::pg::invalidation::{self, InvalidationCount};
@@ -20,12 +20,12 @@ use pgrx::pg_sys::{self, Oid, XLogRecPtr};
 pub struct Take {
     pub clock: Clock,
     pub policy: CopyPolicy,
-    /// At most so many values, at least 1.
+    /// The maximum number of values, 1 or more.
     pub want: i64,
-    /// The count at which the clock was looked up by the shard's number, unless what is still the clock when it is locked
-    /// is so for good.
+    /// The invalidation count before the clock was looked up by the shard's number. If it has changed when the sequence
+    /// is locked, the look-up must be repeated. `None` if the clock was passed by the caller or cannot change any more.
     pub found_at: Option<InvalidationCount>,
-    /// The shard that the role must have a permit for; `None` where the permit is known.
+    /// The shard for which the role must have a permit; `None` if no check is needed.
     pub needs_permit: Option<Shard>,
     pub waited_on: Option<Wait>,
 }
@@ -33,7 +33,7 @@ pub struct Take {
 /// Takes values from the sequence's page, if the clock allows.
 #[inline(always)]
 pub fn take(take: &Take) -> Result<Outcome, Refusal> {
-    // Written in place: a result handed back through the guard by value is copied on the way, which costs 5 % of a call.
+    // Written in place: a result returned through the guard would be copied on the way, which costs 5 % of a call.
     let mut visited = Err(Refusal::Missing);
     cache::with(take.clock.sequence, |cached| {
         // SAFETY: `take_guarded` keeps the guard's rules: it does not panic and owns nothing with a destructor.
@@ -44,11 +44,12 @@ pub fn take(take: &Take) -> Result<Outcome, Refusal> {
 
 /// # Safety
 ///
-/// Inside [`guarded`].
+/// Must be called inside [`guarded`].
 #[inline(always)]
 unsafe fn take_guarded(take: &Take, cached: &mut CachedSequence) -> Result<Outcome, Refusal> {
     let Clock { sequence, epoch } = take.clock;
-    // SAFETY: each raw call has what its PostgreSQL counterpart asks for at the same place of nextval_internal.
+    // SAFETY: the requirements of each raw call are those of its PostgreSQL counterpart, and are met as at the same
+    // place of nextval_internal.
     unsafe {
         lock_for_transaction(sequence, cached);
         if take.found_at.is_some_and(|count| count != invalidation::count()) {
@@ -72,7 +73,7 @@ unsafe fn take_guarded(take: &Take, cached: &mut CachedSequence) -> Result<Outco
     }
 }
 
-/// One visit to do something else than to take values. With `needs_update` it takes UPDATE on the sequence.
+/// One visit for another action than taking values. With `needs_update` it requires UPDATE on the sequence.
 fn act_on_page<T: Copy>(
     sequence: Oid,
     policy: CopyPolicy,
@@ -100,9 +101,9 @@ fn act_on_page<T: Copy>(
     cache::with(sequence, |cached| unsafe { guarded(|| visit(cached)) })
 }
 
-/// Makes the next value of a sequence greater than `value`, 0 to `VALUE_MAX`, and returns its last value then. Like `setval`
-/// it takes UPDATE, and is not rolled back; unlike that it never goes back, is logged ahead of the clock as [`take`] is, and
-/// ignores MINVALUE.
+/// Makes the next value of a sequence greater than `value` (0 to `VALUE_MAX`), and returns the last value after that.
+/// Like `setval` it requires UPDATE, and is not rolled back. Unlike `setval` it never moves the sequence back, logs WAL
+/// ahead of the clock as [`take`] does, and ignores MINVALUE.
 pub fn advance(clock: Clock, value: i64) -> Result<i64, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
     act_on_page(clock.sequence, CopyPolicy::OwnerAsTold, true, |page, cached| unsafe {
@@ -110,8 +111,8 @@ pub fn advance(clock: Clock, value: i64) -> Result<i64, Refusal> {
     })
 }
 
-/// Begins to open a closed copy: from here on [`raise_floor`] and [`open`] notice whether another node has closed it since.
-/// Returns what it records, or `None` where it is open already.
+/// Begins to open a closed copy. After this, [`raise_floor`] and [`open`] notice if another node has closed it again.
+/// Returns the state of the copy, or `None` if it is open already.
 pub fn begin_opening(
     clock: Clock,
     policy: CopyPolicy,
@@ -121,8 +122,8 @@ pub fn begin_opening(
     act_on_page(clock.sequence, policy, false, |page, cached| unsafe { page.begin_opening(attempt, cached) })
 }
 
-/// Records in a copy that is being opened that others have issued values below `floor`, and flushes that. Returns false where
-/// another node has closed it since [`begin_opening`].
+/// Records in a copy that is being opened that the other copies have issued values below `floor`, and flushes this.
+/// Returns false if another node has closed the copy since [`begin_opening`].
 pub fn raise_floor(clock: Clock, policy: CopyPolicy, attempt: Attempt, floor: i64) -> Result<bool, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
     act_on_page(clock.sequence, policy, false, |page, cached| unsafe {
@@ -130,7 +131,7 @@ pub fn raise_floor(clock: Clock, policy: CopyPolicy, attempt: Attempt, floor: i6
     })
 }
 
-/// Opens a copy, for values greater than what it records; returns false where another node has closed it since
+/// Opens a copy, for values greater than the one that it records. Returns false if another node has closed it since
 /// [`begin_opening`].
 pub fn open(clock: Clock, policy: CopyPolicy, attempt: Attempt) -> Result<bool, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
@@ -139,15 +140,15 @@ pub fn open(clock: Clock, policy: CopyPolicy, attempt: Attempt) -> Result<bool, 
     })
 }
 
-/// Closes a copy for another node's attempt to open its own, flushes that, and returns what the copy records. Its last owner
-/// stays on record until [`record_owner`]. Takes UPDATE on the sequence.
+/// Closes a copy because another node attempts to open its own, flushes this, and returns the state of the copy. The
+/// recorded last owner stays the same until [`record_owner`]. Requires UPDATE on the sequence.
 pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
     act_on_page(sequence, CopyPolicy::Any, true, |page, cached| unsafe { page.close(attempt, cached) })
 }
 
-/// Records the node that takes the copy over, and flushes that. Returns false, and does nothing, where the copy is not closed
-/// for that attempt any more. Takes UPDATE on the sequence.
+/// Records the node that takes the sequence over, and flushes this. Returns false, and changes nothing, if the copy is
+/// no longer closed for that attempt. Requires UPDATE on the sequence.
 pub fn record_owner(sequence: Oid, owner: LastOwner, attempt: Attempt) -> Result<bool, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
     act_on_page(sequence, CopyPolicy::Any, true, |page, cached| unsafe {
@@ -181,19 +182,21 @@ pub fn may_be_updated_by(sequence: Oid, role: Oid) -> bool {
     unsafe { guarded(|| sys::may(sequence, role, pg_sys::ACL_UPDATE as pg_sys::AclMode)) }
 }
 
-/// Sees to it that the WAL record that covers the values just taken is durable when this transaction has committed: on disk,
-/// and with synchronous replication on the standbys, as `synchronous_commit` asks.
+/// Ensures that the WAL record that covers the values just taken is durable when this transaction has committed: on
+/// disk, and with synchronous replication on the standbys, as `synchronous_commit` requires.
 ///
-/// The transaction that wrote the record does so by its commit. Another one may use values that the record has logged ahead,
-/// write nothing itself, and hand them out before that commit; a crash or a failover would then issue them again. So a
-/// session that first finds a record flushes it, once, without a lock on the page; and where commits wait for standbys, its
-/// own does, too. The commit may ask for more than the call did, say after a function with `SET synchronous_commit = off`:
-/// then the rest is done before the commit ([`crate::pg::transaction`]).
+/// The commit of the transaction that wrote the record flushes it. But another transaction may use values that the
+/// record has logged ahead, write no WAL itself, and return them to its client before that commit. After a crash or a
+/// failover these values would be issued again. So a session that first finds a record flushes it, once, without a lock
+/// on the page. If commits wait for standbys, the commit of this session waits for the record, too.
+///
+/// The commit may require more than the call did, for example after a function with `SET synchronous_commit = off`. The
+/// rest is then done before the commit ([`crate::pg::transaction`]).
 #[inline(always)]
 unsafe fn make_durable(info: &SequenceInfo, lsn: XLogRecPtr, cached: &mut CachedSequence) {
     // SAFETY: as for `take_guarded`.
     unsafe {
-        // Nearly always there is nothing to do: no commit could ask for more.
+        // In nearly every call the record is already as durable as any commit could require.
         let is_durable =
             cached.flushed.is_some_and(|flushed| flushed.covers(lsn, sys::highest_commit_level()));
         if info.needs_wal && !is_durable {
@@ -220,7 +223,7 @@ unsafe fn flush_record(lsn: XLogRecPtr, cached: &mut CachedSequence) {
     }
 }
 
-/// Evicts from PostgreSQL's caches what only the look-up of this sequence has put there.
+/// If the look-up of this sequence has added entries to PostgreSQL's caches, evicts them.
 #[inline(always)]
 unsafe fn evict_lookup(sequence: Oid, cached: &mut CachedSequence) {
     // SAFETY: as for `take_guarded`.

@@ -42,8 +42,8 @@ impl Plan {
         Plan { shard: definition.shard, schema: names::raw_schema(definition.schema), own_schema }
     }
 
-    /// Creates a shard that is not defined anywhere: its schema, which is returned, the sequence and the functions, as
-    /// far as they are missing. An existing sequence must pass `examine`.
+    /// Creates a shard that no schema defines yet: the schema, the sequence and the functions, as far as they are
+    /// missing. Returns the schema. An existing sequence must pass `examine`.
     pub fn make(
         &self,
         epoch: Option<Epoch>,
@@ -134,7 +134,8 @@ impl Plan {
         self.missing_of(others, schema).map_err(|error| self.explained(error, schema))
     }
 
-    /// In the schema of the extension, its own functions have these names and must not be renamed or dropped.
+    /// Replaces the error for the schema of the extension: there the extension's own functions have these names, and
+    /// must not be renamed or dropped.
     fn explained(&self, error: Error, schema: Oid) -> Error {
         match error {
             Error::FunctionExists { shard, schema: name, .. } if schema == self.own_schema => {
@@ -307,7 +308,7 @@ fn reads_times(function: &Function, own_schema: Oid, epoch: Epoch) -> bool {
         && is.time() == Some(epoch.at())
 }
 
-/// The arguments of the call, if all that the function does is to call the extension's function of this name.
+/// The arguments of the call, if the function does nothing but call the extension's function of this name.
 fn calls(function: &Function, own_schema: Oid, name: &str) -> Option<Vec<Expression>> {
     let selected = function.selected()?;
     let [call] = selected.as_slice() else { return None };

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 /// A shard that was looked up.
 #[derive(Clone, Copy)]
 struct FoundShard {
-    /// The role that has USAGE on the schema.
+    /// The role whose USAGE on the schema was checked.
     role: Oid,
     clock: Clock,
     schema: Oid,
@@ -24,7 +24,7 @@ thread_local! {
     static SHARDS: RefCell<FxHashMap<u16, Cached<FoundShard>>> = RefCell::new(FxHashMap::default());
 }
 
-/// The shard as it was looked up, if that still holds.
+/// The cached shard, if it is still valid.
 fn cached(shard: Shard) -> Option<FoundShard> {
     let found = SHARDS.with_borrow(|shards| shards.get(&shard.number()).copied());
     found.and_then(Cached::get)
@@ -34,7 +34,7 @@ fn cached(shard: Shard) -> Option<FoundShard> {
 ///
 /// # Errors
 ///
-/// 42P01 where the shard does not exist, 42725 where there are several, 42501 without USAGE on the schema.
+/// 42P01 if the shard does not exist, 42725 if several schemas define it, 42501 without USAGE on the schema.
 pub fn clock_of(shard: Shard) -> Result<Clock, Error> {
     let role = catalog::current_role();
     if let Some(found) = cached(shard).filter(|found| found.role == role) {
@@ -66,8 +66,8 @@ pub fn schema_of(shard: Shard) -> Result<Oid, Error> {
     Ok(definition::find(shard)?.ok_or_else(|| missing(shard))?.schema)
 }
 
-/// The clock that a shard's ids come from, with its sequence locked to the end of the transaction. While this session waits
-/// for the lock, another one may give the shard another sequence.
+/// The clock that a shard's ids come from, with its sequence locked until the transaction ends. It is looked up again
+/// under the lock, because another session may give the shard another sequence while this one waits.
 ///
 /// # Errors
 ///
@@ -83,8 +83,8 @@ pub fn lock_clock_of(shard: Shard) -> Result<Clock, Error> {
     }
 }
 
-/// Finds a shard that is about to be changed; with `keep`, locks its schema and its sequence against being dropped or renamed
-/// before that.
+/// Finds a shard that is about to be changed. With `keep`, also locks its schema and its sequence, so that they are not
+/// dropped or renamed before the change.
 ///
 /// # Errors
 ///

@@ -29,7 +29,7 @@ struct Statement {
 /// A moment on the client's two clocks.
 #[derive(Clone, Copy)]
 pub struct Moment {
-    /// The monotonic clock: a moment that is earlier on it was earlier.
+    /// The monotonic clock, which gives the order of moments.
     instant: Instant,
     unix_ms: i64,
 }

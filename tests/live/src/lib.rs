@@ -159,7 +159,7 @@ pub fn ms_of(id: i64) -> i64 {
     id >> 23
 }
 
-/// Sets a sequence that has been used an hour ahead, where the clock cannot hide a loss.
+/// Sets a sequence, which must have been used, an hour ahead of its value. There the clock cannot hide a loss.
 pub fn set_an_hour_ahead(client: &mut impl GenericClient, sequence: &str) {
     let set = format!("SELECT setval($${sequence}$$, last_value + 3600000 * 1024::bigint) FROM {sequence}");
     client.batch_execute(&set).unwrap();

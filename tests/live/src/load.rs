@@ -43,7 +43,7 @@ pub fn copy(table: &'static str, rows: i64) -> Work {
     })
 }
 
-/// Same without a record, for statements that return no ids, or ids without any guarantee.
+/// Same as [`query`] but without a record, for statements that return no ids, or ids without any guarantee.
 pub fn unrecorded(statement: impl Into<String>) -> Work {
     let statement = statement.into();
     Box::new(move |client, _| client.batch_execute(&statement))
@@ -104,7 +104,7 @@ pub fn under_load<T>(
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let (stop, connect) = (&stop, &connect);
-        // Also if `during` panics: the scope waits for its threads.
+        // Stops the sessions even if `during` panics, because the scope waits for its threads.
         let stop_at_end = StopAtEnd(stop);
         let sessions: Vec<_> =
             (0..count).map(|n| scope.spawn(move || session(connect, n, work, stop))).collect();

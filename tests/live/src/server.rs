@@ -189,7 +189,7 @@ impl Server {
             ("listen_addresses", ""),
             ("unix_socket_directories", &socket_dir),
             ("max_connections", "100"),
-            // In its folder, which is removed with the server, also if the server was killed.
+            // Shared memory in files in the server's folder. The folder is removed even if the server was killed.
             ("dynamic_shared_memory_type", "mmap"),
         ];
         for (name, value) in own.iter().chain(settings) {
@@ -323,7 +323,7 @@ impl Server {
         self.connect_to("postgres")
     }
 
-    /// Same while the server may be stopping or starting.
+    /// Same for a server that may be stopping or starting.
     pub fn try_connect(&self) -> Result<Client, postgres::Error> {
         self.config("postgres").connect(NoTls)
     }
@@ -387,7 +387,8 @@ impl Server {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Removes the System V segment of a killed server, which its lock file names. Otherwise only another start would.
+    /// Removes the System V shared memory segment of a killed server, which its lock file names. Otherwise the segment
+    /// would stay until the server is started again.
     fn remove_segment(&self) {
         let lock_file = fs::read_to_string(self.path().join("data/postmaster.pid")).unwrap_or_default();
         let segment = lock_file.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
