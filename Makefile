@@ -16,14 +16,20 @@
 PG_CONFIG = pg_config
 pkglibdir := $(shell $(PG_CONFIG) --pkglibdir 2>/dev/null)
 bindir := $(shell $(PG_CONFIG) --bindir 2>/dev/null)
+man1dir := $(shell $(PG_CONFIG) --mandir 2>/dev/null)/man1
 extensiondir := $(shell $(PG_CONFIG) --sharedir 2>/dev/null)/extension
 package = target/package
 library = $(package)$(pkglibdir)/instagram_id.so
+# The command instagram_id_shards, which is the same for all majors.
+command = $(package)/command/instagram_id_shards
 
 # Delete the target of a failed command, so that make does not use it as a finished build.
 .DELETE_ON_ERROR:
 
-all: $(library)
+all: $(library) $(command)
+
+$(command): Cargo.toml Cargo.lock core/Cargo.toml cli/Cargo.toml $(shell find core/src cli/src -type f)
+	scripts/build_command.sh '$(dir $@)'
 
 $(library): Cargo.toml Cargo.lock pg19/Cargo.toml pg19/Cargo.lock instagram_id.control $(shell find src sql core/src core/Cargo.toml -type f)
 	scripts/build.sh '$(PG_CONFIG)' $(package)
@@ -36,16 +42,17 @@ $(error there is no '$(PG_CONFIG)'; name the PostgreSQL with PG_CONFIG=/path/to/
 endif
 endif
 
-install: $(library)
-	install -d '$(DESTDIR)$(pkglibdir)' '$(DESTDIR)$(extensiondir)' '$(DESTDIR)$(bindir)'
+install: $(library) $(command)
+	install -d '$(DESTDIR)$(pkglibdir)' '$(DESTDIR)$(extensiondir)' '$(DESTDIR)$(bindir)' '$(DESTDIR)$(man1dir)'
 	install -m 755 '$(library)' '$(DESTDIR)$(pkglibdir)/'
 	install -m 644 '$(package)$(extensiondir)/'instagram_id* '$(DESTDIR)$(extensiondir)/'
 	install -m 644 sql/released/*.sql '$(DESTDIR)$(extensiondir)/'
-	install -m 755 tools/instagram_id_shards '$(DESTDIR)$(bindir)/'
+	install -m 755 '$(command)' '$(DESTDIR)$(bindir)/'
+	install -m 644 '$(package)/command/'*.1 '$(DESTDIR)$(man1dir)/'
 
 uninstall:
 	rm -f '$(DESTDIR)$(pkglibdir)/instagram_id.so' '$(DESTDIR)$(extensiondir)/'instagram_id* \
-	    '$(DESTDIR)$(bindir)/instagram_id_shards'
+	    '$(DESTDIR)$(bindir)/instagram_id_shards' '$(DESTDIR)$(man1dir)/instagram_id_shards'*.1
 
 PG_REGRESS = $(pkglibdir)/pgxs/src/test/regress/pg_regress
 REGRESS = $(basename $(notdir $(sort $(wildcard tests/regress/sql/*.sql))))

@@ -20,7 +20,7 @@ skip() {
 }
 
 # The packages to build the extension and run the tests, as scripts/setup.sh would install them there.
-tools="ca-certificates clang gcc libc6-dev libclang-dev libssl-dev make pkg-config procps python3 sudo util-linux"
+tools="ca-certificates clang gcc libc6-dev libclang-dev libpq-dev libssl-dev make pkg-config procps python3 sudo util-linux"
 suite=${1:-}
 case $suite in
     trixie) major=17 packages="$tools" ;;

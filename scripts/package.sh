@@ -18,7 +18,9 @@ folder=$(mktemp -d "${TMPDIR:-/tmp}/instagram_id.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 root=$folder/root
 make --no-print-directory -s install PG_CONFIG="$pg_config" DESTDIR="$root"
-strip --strip-unneeded "$root$("$pg_config" --pkglibdir)/instagram_id.so"
+library=root$("$pg_config" --pkglibdir)/instagram_id.so
+command=root$("$pg_config" --bindir)/instagram_id_shards
+(cd "$folder" && strip --strip-unneeded "$library" "$command")
 
 docs=$root/usr/share/doc/$name
 mkdir -p "$docs"
@@ -31,8 +33,8 @@ gzip -9 -n <CHANGELOG.md >"$docs/changelog.gz"
 # The packages of the shared libraries that it needs. dpkg-shlibdeps requires a debian/control.
 mkdir "$folder/debian"
 printf 'Source: %s\n\nPackage: %s\nArchitecture: any\n' "$name" "$name" >"$folder/debian/control"
-(cd "$folder" && dpkg-shlibdeps -O "root$("$pg_config" --pkglibdir)/instagram_id.so") >"$folder/libraries" 2>"$folder/log" ||
-    fail "dpkg-shlibdeps does not know the libraries of instagram_id.so: $(cat "$folder/log")"
+(cd "$folder" && dpkg-shlibdeps -O "$library" "$command") >"$folder/libraries" 2>"$folder/log" ||
+    fail "dpkg-shlibdeps does not know the libraries of $library and $command: $(cat "$folder/log")"
 libraries=$(sed -n 's/^shlibs:Depends=//p' "$folder/libraries")
 
 mkdir "$root/DEBIAN"

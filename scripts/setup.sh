@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, run and test the extension, and prints what it does. Can be run again.
 #
-#   setup.sh build     a C compiler, libclang, cargo-pgrx: to build for an installed PostgreSQL
+#   setup.sh build     a C compiler, libclang, libpq, cargo-pgrx: to build for an installed PostgreSQL
 #   setup.sh server    these, and a PostgreSQL to try the extension on
 #   setup.sh servers   these, and a PostgreSQL of each major, for the tests
 #   setup.sh nextest   cargo-nextest, which runs the tests
@@ -80,6 +80,8 @@ missing_packages() {
     compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || echo libclang-dev
     # cargo-pgrx is linked to OpenSSL.
     if ! has_cargo_pgrx && ! pkg-config --exists openssl 2>/dev/null; then printf '%s\n' pkg-config libssl-dev; fi
+    # The command instagram_id_shards uses libpq.
+    pkg-config --exists libpq 2>/dev/null || printf '%s\n' pkg-config libpq-dev
     [ "$what" != build ] || return 0
 
     major=$(debian_major)
@@ -131,26 +133,31 @@ copy_installation() {
     major=$(major_of "$original")
     copy=$CACHE/pg$major
     bin=$("$original" --bindir)
-    if cmp -s "$bin/postgres" "$copy$bin/postgres"; then return; fi
+    # A copy of an earlier version of this script has a symlink to the folder of manual pages.
+    if cmp -s "$bin/postgres" "$copy$bin/postgres" && [ ! -L "$copy$("$original" --mandir)" ]; then return; fi
     say "Making a private copy of PostgreSQL $major"
     rm -rf "$copy"
     mkdir -p "$copy$bin"
     cp -L "$bin"/* "$copy$bin/"
     link_entries "$("$original" --pkglibdir)" "$copy"
-    link_entries "$("$original" --sharedir)" "$copy" extension
+    link_entries "$("$original" --sharedir)" "$copy" extension man
     link_entries "$("$original" --sharedir)/extension" "$copy"
     link_whole "$("$original" --includedir)" "$copy"
     link_whole "$("$original" --libdir)" "$copy"
+    as_server_user "$copy$bin/postgres" --version >/dev/null 2>&1 ||
+        fail "the user postgres cannot run programs in $CACHE: name another folder in INSTAGRAM_ID_CACHE"
     [ "$("$copy$bin/pg_config" --sharedir)" = "$copy$("$original" --sharedir)" ] ||
         fail "PostgreSQL $major cannot be copied: its files do not move with its programs"
 }
 
-# link_entries DIR COPY [EXCEPT]: symlinks each file in DIR, except this extension's.
+# link_entries DIR COPY [EXCEPT...]: symlinks each file in DIR, except these and this extension's.
 link_entries() {
-    local entry
+    local entry name
     mkdir -p "$2$1"
     for entry in "$1"/*; do
-        case ${entry##*/} in instagram_id* | "${3:-}") ;; *) ln -s "$entry" "$2$1/" ;; esac
+        name=${entry##*/}
+        case " ${*:3} " in *" $name "*) continue ;; esac
+        case $name in instagram_id*) ;; *) ln -s "$entry" "$2$1/" ;; esac
     done
 }
 

@@ -76,8 +76,12 @@ for major in $majors; do
     make --no-print-directory install PG_CONFIG="${pg_config_of[$major]}"
 done
 timed "The rest of the installation of cargo-nextest" finish "$SCRATCH/nextest.log" "$nextest"
-timed "Tests that need no server" \
+no_server_tests() {
     cargo nextest run -p instagram_id_core -p instagram_id_bench -p instagram_id_live --lib --bins --examples
+    # As it was built to be installed.
+    cargo nextest run --cargo-profile command -p instagram_id_shards
+}
+timed "Tests that need no server" no_server_tests
 for major in $majors; do
     export PG_CONFIG=${pg_config_of[$major]}
     timed "PostgreSQL $major: regression and isolation tests" sql_tests "$PG_CONFIG"

@@ -4,6 +4,7 @@
 //! - [`epoch`]: PostgreSQL's time and the time in ids
 //! - [`hlc`]: the hybrid logical clock that generates ids
 //! - [`model`]: a model of a server with such a sequence, for property tests and the fuzzer
+//! - [`moving`]: which step of moving a shard comes next
 //! - [`shortcode`]: an id as a short code in base 64, as in links
 //! - [`plpgsql`]: reads shard, sequence and epoch from the body of the published PL/pgSQL function
 
@@ -11,5 +12,6 @@ pub mod epoch;
 pub mod hlc;
 pub mod layout;
 pub mod model;
+pub mod moving;
 pub mod plpgsql;
 pub mod shortcode;

@@ -355,7 +355,7 @@ impl Server {
 
     /// The command `instagram_id_shards`, with its map in the database `map` of this server.
     pub fn shards_command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(crate::of_project("tools/instagram_id_shards"));
+        let mut command = Command::new(self.bin.join("instagram_id_shards"));
         command
             .args(arguments)
             .env("PATH", self.programs_path())

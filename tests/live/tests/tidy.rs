@@ -23,9 +23,14 @@ fn version_is_the_same_everywhere() {
     let version = &versions()[0];
     let package = read("Cargo.toml");
     assert_eq!(between(&package, "\nversion = \"", "\"")[0], version, "Cargo.toml");
-    let locked = format!("name = \"instagram_id\"\nversion = \"{version}\"\n");
-    for lock in ["Cargo.lock", "pg19/Cargo.lock"] {
-        assert!(read(lock).contains(&locked), "{lock}");
+    assert_eq!(between(&read("cli/Cargo.toml"), "\nversion = \"", "\"")[0], version, "cli/Cargo.toml");
+    for (lock, package) in [
+        ("Cargo.lock", "instagram_id"),
+        ("pg19/Cargo.lock", "instagram_id"),
+        ("Cargo.lock", "instagram_id_shards"),
+    ] {
+        let locked = format!("name = \"{package}\"\nversion = \"{version}\"\n");
+        assert!(read(lock).contains(&locked), "{lock}: {package}");
     }
     assert!(read("instagram_id.control").contains("default_version = '@CARGO_VERSION@'"));
     let meta = read("META.json");
@@ -103,6 +108,12 @@ fn manifests_differ_only_in_pgrx() {
         // The main manifest builds the tests, and the path of the core crate differs.
         "[profile.dev.package",
         "debug = false",
+        // So does the profile of the command.
+        "[profile.command]",
+        "inherits = ",
+        "lto = false",
+        "opt-level = 1",
+        "codegen-units = 16",
         "instagram_id_core",
         "proptest.opt",
         "rand.opt",

@@ -1,0 +1,93 @@
+//! How the command ends.
+
+use crate::libpq;
+
+/// Why the command could not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nothing is left half done: what the map shows is true.
+    #[error("{message}")]
+    Failed { message: String, server: Option<libpq::Error> },
+    /// The checks found these obstacles, and nothing was changed.
+    #[error("{problem}")]
+    Refused { problem: String, obstacles: Vec<String> },
+    /// Another command holds the lock of the shard.
+    #[error("another instagram_id_shards is working on shard {0}")]
+    Busy(u16),
+    /// The shard rejects writes on both servers.
+    #[error(
+        "writes to shard {shard} may still be stopped: as soon as both servers can be reached, run move or cancel"
+    )]
+    WritesStopped { shard: u16, cause: Box<Error> },
+    #[error("interrupted")]
+    Interrupted(i32),
+}
+
+pub type Result<T = ()> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The exit status. Those of wrong arguments, 2, are clap's.
+    pub fn status(&self) -> u8 {
+        match self {
+            Error::Failed { .. } => 1,
+            Error::Refused { .. } => 3,
+            Error::Busy(_) => 4,
+            Error::WritesStopped { .. } => 5,
+            Error::Interrupted(signal) => 128 + *signal as u8,
+        }
+    }
+
+    /// The text for people. A name inside a line can contain a line break, so lines are kept apart until they are printed.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        match self {
+            Error::Failed { message, server: Some(error) } => {
+                lines.push(format!("{message}: {}", error.message));
+                let notes = [("DETAIL", &error.detail), ("HINT", &error.hint)];
+                lines.extend(
+                    notes.iter().filter_map(|(label, text)| Some(format!("{label}: {}", text.as_ref()?))),
+                );
+            }
+            Error::Refused { problem, obstacles } => {
+                lines.push(format!("{problem}:"));
+                lines.extend(obstacles.iter().map(|obstacle| format!("    - {obstacle}")));
+            }
+            Error::WritesStopped { cause, .. } => {
+                lines.extend(cause.lines());
+                lines.push(self.to_string());
+            }
+            _ => lines.push(self.to_string()),
+        }
+        lines
+    }
+
+    pub fn failed(message: impl Into<String>) -> Error {
+        Error::Failed { message: message.into(), server: None }
+    }
+}
+
+/// Ends the function with [`Error::Failed`].
+#[macro_export]
+macro_rules! fail {
+    ($($text:tt)*) => { return Err($crate::error::Error::failed(format!($($text)*))) };
+}
+
+/// Says what failed, before what the server says of it.
+pub trait Context<T> {
+    fn context(self, problem: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T> Context<T> for std::result::Result<T, libpq::Error> {
+    fn context(self, problem: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| match crate::interrupt::signal() {
+            Some(signal) if error.is_canceled() => Error::Interrupted(signal),
+            _ => Error::Failed { message: problem(), server: Some(error) },
+        })
+    }
+}
+
+impl<T> Context<T> for std::io::Result<T> {
+    fn context(self, problem: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| Error::failed(format!("{}: {error}", problem())))
+    }
+}

@@ -1,0 +1,386 @@
+//! Connections to PostgreSQL by libpq. All unsafe code of the command is in this file.
+
+use crate::interrupt;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::os::fd::BorrowedFd;
+use std::ptr::{self, NonNull};
+use std::time::Duration;
+
+/// How often a statement that takes long looks for an interrupt.
+const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// A failed statement, or a failed connection.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    /// Empty if the error is not the server's.
+    pub sqlstate: String,
+    pub message: String,
+    pub detail: Option<String>,
+    pub hint: Option<String>,
+}
+
+impl Error {
+    fn local(message: impl Into<String>) -> Error {
+        Error { sqlstate: String::new(), message: message.into(), detail: None, hint: None }
+    }
+
+    /// `57014` of the server, because the user interrupted the command.
+    pub fn is_canceled(&self) -> bool {
+        self.sqlstate == "57014"
+    }
+}
+
+/// A keyword of a connection string and its value.
+pub type Parameter = (String, String);
+
+/// Splits a connection string, a URI or keywords and values, into the parameters that it sets.
+pub fn parse_conninfo(conninfo: &str) -> Result<Vec<Parameter>, Error> {
+    let conninfo = c_string(conninfo)?;
+    let mut message: *mut c_char = ptr::null_mut();
+    // SAFETY: the string ends with a zero byte, and `message` is written to only during the call.
+    let options = unsafe { pq_sys::PQconninfoParse(conninfo.as_ptr(), &mut message) };
+    if options.is_null() {
+        // SAFETY: after a failure libpq has set the message, allocated for us, or left it null (out of memory).
+        let text = unsafe { text_at(message) }.unwrap_or_else(|| "out of memory".into());
+        // SAFETY: PQfreemem takes what libpq allocated, and null.
+        unsafe { pq_sys::PQfreemem(message.cast()) };
+        return Err(Error::local(text.trim_end()));
+    }
+    let mut parameters = Vec::new();
+    let mut option = options;
+    // SAFETY: the array ends with an entry whose keyword is null. Its strings are valid until PQconninfoFree.
+    unsafe {
+        while let Some(keyword) = text_at((*option).keyword) {
+            if let Some(value) = text_at((*option).val) {
+                parameters.push((keyword, value));
+            }
+            option = option.add(1);
+        }
+        pq_sys::PQconninfoFree(options);
+    }
+    Ok(parameters)
+}
+
+/// The reverse of [`parse_conninfo`], as keywords and values.
+pub fn format_conninfo(parameters: &[Parameter]) -> String {
+    let quoted = |value: &str| value.replace('\\', "\\\\").replace('\'', "\\'");
+    let parameters = parameters.iter().map(|(keyword, value)| format!("{keyword}='{}'", quoted(value)));
+    parameters.collect::<Vec<_>>().join(" ")
+}
+
+/// A session on a server.
+#[derive(Debug)]
+pub struct Connection {
+    conn: NonNull<pq_sys::PGconn>,
+}
+
+impl Connection {
+    /// Connects with these parameters, of which later ones win. `dbname` may be a whole connection string.
+    pub fn open(parameters: &[(&str, &str)]) -> Result<Connection, Error> {
+        let strings = parameters
+            .iter()
+            .map(|(keyword, value)| Ok((c_string(keyword)?, c_string(value)?)))
+            .collect::<Result<Vec<_>, Error>>()?;
+        let array = |select: fn(&(CString, CString)) -> *const c_char| -> Vec<*const c_char> {
+            strings.iter().map(select).chain([ptr::null()]).collect()
+        };
+        let (keywords, values) = (array(|pair| pair.0.as_ptr()), array(|pair| pair.1.as_ptr()));
+        // SAFETY: both arrays end with null, and live, as their strings do, until the call returns.
+        let conn = unsafe { pq_sys::PQconnectdbParams(keywords.as_ptr(), values.as_ptr(), 1) };
+        let connection =
+            Connection { conn: NonNull::new(conn).ok_or_else(|| Error::local("out of memory"))? };
+        if connection.is_alive() {
+            // SAFETY: the connection is open. Notices go to a function that ignores its arguments.
+            unsafe { pq_sys::PQsetNoticeProcessor(conn, Some(ignore_notice), ptr::null_mut()) };
+            Ok(connection)
+        } else {
+            Err(connection.error())
+        }
+    }
+
+    /// Whether the connection was usable when it was last used.
+    pub fn is_alive(&self) -> bool {
+        // SAFETY: the connection is open until it is dropped.
+        unsafe { pq_sys::PQstatus(self.conn.as_ptr()) == pq_sys::ConnStatusType::CONNECTION_OK }
+    }
+
+    /// Runs statements without parameters, one transaction if they begin none. Rows are those of the last one.
+    pub fn run(&self, statements: &str) -> Result<Rows, Error> {
+        let statements = c_string(statements)?;
+        // SAFETY: the connection is open, and the string ends with a zero byte.
+        let is_sent = unsafe { pq_sys::PQsendQuery(self.conn.as_ptr(), statements.as_ptr()) };
+        self.finish(is_sent)
+    }
+
+    /// Runs a statement with parameters, which are passed as text beside it.
+    pub fn query(&self, statement: &str, parameters: &[&str]) -> Result<Rows, Error> {
+        let statement = c_string(statement)?;
+        let parameters = parameters.iter().map(|value| c_string(value)).collect::<Result<Vec<_>, _>>()?;
+        let values: Vec<_> = parameters.iter().map(|value| value.as_ptr()).collect();
+        // SAFETY: the connection is open, and there are as many values as announced, each ended by a zero byte. Null for
+        // types, lengths and formats means that the server finds the types, and that all values are text.
+        let is_sent = unsafe {
+            pq_sys::PQsendQueryParams(
+                self.conn.as_ptr(),
+                statement.as_ptr(),
+                values.len() as c_int,
+                ptr::null(),
+                values.as_ptr(),
+                ptr::null(),
+                ptr::null(),
+                0,
+            )
+        };
+        self.finish(is_sent)
+    }
+
+    /// Waits for the end of what was sent. The last result counts, but the first error goes before it.
+    fn finish(&self, is_sent: c_int) -> Result<Rows, Error> {
+        if is_sent != 1 {
+            return Err(self.error());
+        }
+        let mut outcome = Ok(None);
+        while let Some(result) = self.next_result()? {
+            let result = self.checked(result);
+            if outcome.is_ok() {
+                outcome = result.map(Some);
+            }
+        }
+        outcome?.ok_or_else(|| self.error())
+    }
+
+    fn next_result(&self) -> Result<Option<Rows>, Error> {
+        let conn = self.conn.as_ptr();
+        let mut is_canceled = false;
+        // SAFETY: the connection is open. Its socket stays open during the borrow, since nothing closes it but these
+        // calls, which do so only when they return an error.
+        unsafe {
+            while pq_sys::PQisBusy(conn) == 1 {
+                let socket = pq_sys::PQsocket(conn);
+                if socket < 0 {
+                    return Err(self.error());
+                }
+                let socket = BorrowedFd::borrow_raw(socket);
+                // A signal ends the wait early, which is as good as the end of the tick.
+                let _ = poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&TICK));
+                if interrupt::is_requested() && !is_canceled {
+                    self.cancel();
+                    is_canceled = true;
+                }
+                if pq_sys::PQconsumeInput(conn) != 1 {
+                    return Err(self.error());
+                }
+            }
+            Ok(NonNull::new(pq_sys::PQgetResult(conn)).map(|result| Rows { result }))
+        }
+    }
+
+    /// Asks the server to cancel the current statement. It may have ended meanwhile.
+    fn cancel(&self) {
+        let mut message = [0; 256];
+        // SAFETY: the connection is open; the buffer has the length that is passed; the object is freed once.
+        unsafe {
+            let cancel = pq_sys::PQgetCancel(self.conn.as_ptr());
+            if !cancel.is_null() {
+                pq_sys::PQcancel(cancel, message.as_mut_ptr(), message.len() as c_int);
+                pq_sys::PQfreeCancel(cancel);
+            }
+        }
+    }
+
+    fn checked(&self, rows: Rows) -> Result<Rows, Error> {
+        use pq_sys::ExecStatusType::*;
+        let result = rows.result.as_ptr();
+        // SAFETY: the result lives as long as `rows`.
+        match unsafe { pq_sys::PQresultStatus(result) } {
+            PGRES_COMMAND_OK | PGRES_TUPLES_OK | PGRES_EMPTY_QUERY => Ok(rows),
+            _ => {
+                // SAFETY: as above. The codes of fields are characters.
+                let field = |code: u8| unsafe { text_at(pq_sys::PQresultErrorField(result, code as c_int)) };
+                match field(b'M') {
+                    Some(message) => Err(Error {
+                        sqlstate: field(b'C').unwrap_or_default(),
+                        message,
+                        detail: field(b'D'),
+                        hint: field(b'H'),
+                    }),
+                    None => Err(self.error()),
+                }
+            }
+        }
+    }
+
+    /// The connection's last error.
+    fn error(&self) -> Error {
+        // SAFETY: the connection is open, and its message valid until it is used again.
+        let text = unsafe { text_at(pq_sys::PQerrorMessage(self.conn.as_ptr())) }.unwrap_or_default();
+        let text = text.trim_end();
+        Error::local(if text.is_empty() { "the connection is lost" } else { text })
+    }
+
+    /// The name as an identifier of SQL.
+    pub fn quote_ident(&self, name: &str) -> Result<String, Error> {
+        let length = name.len();
+        let name = c_string(name)?;
+        // SAFETY: the connection is open, and the string has at least that many bytes.
+        let quoted = unsafe { pq_sys::PQescapeIdentifier(self.conn.as_ptr(), name.as_ptr(), length) };
+        // SAFETY: libpq has allocated a string for us, or returned null.
+        let text = unsafe { text_at(quoted) };
+        // SAFETY: as in `parse_conninfo`.
+        unsafe { pq_sys::PQfreemem(quoted.cast()) };
+        text.ok_or_else(|| self.error())
+    }
+
+    /// Waits for the given time, or until the user interrupts the command.
+    pub fn pause(time: Duration) {
+        let mut left = time;
+        while !left.is_zero() && !interrupt::is_requested() {
+            let part = left.min(Duration::from_millis(50));
+            std::thread::sleep(part);
+            left -= part;
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // SAFETY: nothing uses the connection after this.
+        unsafe { pq_sys::PQfinish(self.conn.as_ptr()) }
+    }
+}
+
+/// The rows of a statement.
+#[derive(Debug)]
+pub struct Rows {
+    result: NonNull<pq_sys::PGresult>,
+}
+
+impl Rows {
+    pub fn len(&self) -> usize {
+        // SAFETY: the result lives as long as `self`.
+        unsafe { pq_sys::PQntuples(self.result.as_ptr()) as usize }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A value. Panics if the statement does not return one of this type there, which is an error in its text.
+    pub fn get<T: FromText>(&self, row: usize, column: usize) -> T {
+        let text = self.text(row, column);
+        T::from_text(text.as_deref())
+            .unwrap_or_else(|| panic!("unexpected value in column {column}: {text:?}"))
+    }
+
+    /// The only value of the only row.
+    pub fn one<T: FromText>(&self) -> T {
+        self.get(0, 0)
+    }
+
+    /// The first column.
+    pub fn column<T: FromText>(&self) -> Vec<T> {
+        (0..self.len()).map(|row| self.get(row, 0)).collect()
+    }
+
+    fn text(&self, row: usize, column: usize) -> Option<String> {
+        let result = self.result.as_ptr();
+        // SAFETY: the result lives as long as `self`. The position is checked first, so that libpq returns a string.
+        unsafe {
+            assert!(
+                row < self.len() && column < pq_sys::PQnfields(result) as usize,
+                "no row {row}, column {column}"
+            );
+            let (row, column) = (row as c_int, column as c_int);
+            if pq_sys::PQgetisnull(result, row, column) == 1 {
+                None
+            } else {
+                text_at(pq_sys::PQgetvalue(result, row, column))
+            }
+        }
+    }
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        // SAFETY: nothing uses the result after this.
+        unsafe { pq_sys::PQclear(self.result.as_ptr()) }
+    }
+}
+
+/// A value that a row can contain, from its text.
+pub trait FromText: Sized {
+    fn from_text(text: Option<&str>) -> Option<Self>;
+}
+
+impl FromText for String {
+    fn from_text(text: Option<&str>) -> Option<String> {
+        text.map(str::to_owned)
+    }
+}
+
+impl FromText for bool {
+    fn from_text(text: Option<&str>) -> Option<bool> {
+        match text? {
+            "t" => Some(true),
+            "f" => Some(false),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {
+        $(impl FromText for $number {
+            fn from_text(text: Option<&str>) -> Option<$number> {
+                text?.parse().ok()
+            }
+        })*
+    };
+}
+numbers!(u16, u32, i32, i64, f64);
+
+impl<T: FromText> FromText for Option<T> {
+    fn from_text(text: Option<&str>) -> Option<Option<T>> {
+        match text {
+            None => Some(None),
+            text => T::from_text(text).map(Some),
+        }
+    }
+}
+
+fn c_string(text: &str) -> Result<CString, Error> {
+    CString::new(text).map_err(|_| Error::local(format!("a zero byte in {text:?}")))
+}
+
+/// Copies a string.
+///
+/// # Safety
+/// `text` is null, or points to a string that ends with a zero byte.
+unsafe fn text_at(text: *const c_char) -> Option<String> {
+    // SAFETY: the caller's promise.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
+extern "C" fn ignore_notice(_: *mut std::ffi::c_void, _: *const c_char) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conninfo_survives_parsing_and_formatting() {
+        let parameters = parse_conninfo("host=/tmp dbname='it''s' password='a\\\\b\\'c d'").unwrap_err();
+        assert_eq!(parameters.sqlstate, "");
+        let parameters = parse_conninfo("host=/tmp password='a\\\\b\\'c d' user=x").unwrap();
+        let value = |name: &str| parameters.iter().find(|(keyword, _)| keyword == name).unwrap().1.clone();
+        assert_eq!(value("password"), "a\\b'c d");
+        assert_eq!(parse_conninfo(&format_conninfo(&parameters)).unwrap(), parameters);
+        let uri = parse_conninfo("postgresql://me:s%20t@h:5/db?sslmode=require").unwrap();
+        assert!(
+            uri.contains(&("password".into(), "s t".into()))
+                && uri.contains(&("sslmode".into(), "require".into()))
+        );
+    }
+}

@@ -1,0 +1,262 @@
+//! The map: a schema of tables in one database, which says where each shard is and which moves are under way.
+
+use crate::error::{Context, Error, Result};
+use crate::fail;
+use crate::libpq::Connection;
+use crate::session;
+use instagram_id_core::moving::Stage;
+use serde::Serialize;
+use std::time::Duration;
+
+const TABLES: &str = include_str!("sql/map.sql");
+
+/// The connection to the map.
+pub struct Map {
+    conninfo: String,
+    connection: Connection,
+    locked: Option<u16>,
+}
+
+/// What the map says of a shard.
+#[derive(Debug, Clone)]
+pub struct Placement {
+    /// The server that clients are sent to.
+    pub home: String,
+    pub stage: Stage,
+    pub moving: Option<Move>,
+}
+
+/// A move that is under way, or has left an old copy.
+#[derive(Debug, Clone)]
+pub struct Move {
+    pub source: String,
+    pub target: String,
+    pub schema: String,
+}
+
+/// A server, and how many shards it has.
+#[derive(Debug, Serialize)]
+pub struct ServerShards {
+    pub server: String,
+    pub shards: i64,
+    /// The version of the latest change among them.
+    pub version: Option<i64>,
+}
+
+/// A move as the map shows it.
+#[derive(Debug, Serialize)]
+pub struct MoveStatus {
+    pub shard: u16,
+    pub source: String,
+    pub target: String,
+    pub schema: String,
+    pub started: String,
+    pub switched: bool,
+    pub finished: bool,
+    /// Whether a command holds the lock of the shard.
+    pub running: bool,
+}
+
+impl Map {
+    pub fn connect(conninfo: &str) -> Result<Map> {
+        let connection = open(conninfo)?;
+        Ok(Map { conninfo: conninfo.to_owned(), connection, locked: None })
+    }
+
+    /// Creates the tables of the map.
+    pub fn init(&self) -> Result {
+        self.connection.run(TABLES).context(|| "the map cannot be created".into())?;
+        Ok(())
+    }
+
+    /// Adds a server, or changes how to connect to it.
+    pub fn add_server(&self, server: &str, conninfo: &str) -> Result {
+        let statement = "INSERT INTO shard_map.servers VALUES ($1, $2)
+            ON CONFLICT (server) DO UPDATE SET conninfo = excluded.conninfo";
+        self.change(statement, &[server, conninfo])
+    }
+
+    /// Records that these shards are on the server.
+    pub fn place(&self, server: &str, shards: &[u16]) -> Result {
+        let list = format!("{{{}}}", shards.iter().map(u16::to_string).collect::<Vec<_>>().join(","));
+        let moving =
+            "SELECT min(shard) FROM shard_map.moves WHERE shard = ANY ($1::int[]) AND finished IS NULL";
+        if let Some(shard) = self.rows(moving, &[&list])?.one::<Option<i32>>() {
+            fail!("shard {shard} is being moved: finish or cancel that");
+        }
+        let statement = "INSERT INTO shard_map.shards SELECT unnest($2::int[]), $1, 0
+            ON CONFLICT (shard) DO UPDATE SET server = excluded.server WHERE shards.server <> excluded.server";
+        self.change(statement, &[server, &list])
+    }
+
+    /// Takes the lock of a shard, which this connection holds until it ends: one command at a time works on a shard.
+    pub fn lock(&mut self, shard: u16) -> Result {
+        const TRIES: u32 = 5;
+        for attempt in 1..=TRIES {
+            if self.try_lock(shard)? {
+                self.locked = Some(shard);
+                return self.upgrade();
+            }
+            // The server may not have noticed yet that the last command has ended.
+            if attempt < TRIES {
+                Connection::pause(Duration::from_millis(200));
+            }
+        }
+        Err(Error::Busy(shard))
+    }
+
+    /// A map that 0.3.0 has created lacks a column.
+    fn upgrade(&self) -> Result {
+        let has = "SELECT EXISTS (SELECT FROM pg_attribute
+            WHERE attrelid = 'shard_map.moves'::regclass AND attname = 'sequences' AND NOT attisdropped)";
+        if self.rows(has, &[])?.one() {
+            return Ok(());
+        }
+        self.change("ALTER TABLE shard_map.moves ADD COLUMN IF NOT EXISTS sequences jsonb", &[])
+    }
+
+    fn try_lock(&self, shard: u16) -> Result<bool> {
+        let lock = "SELECT pg_try_advisory_lock(hashtext('instagram_id_shards'), $1::int)";
+        Ok(self.rows(lock, &[&shard.to_string()])?.one())
+    }
+
+    /// Fails unless this command still holds the lock. To be called before each change on a server: a command whose
+    /// connection to the map is lost may no longer be the only one.
+    pub fn check_lock(&self) -> Result {
+        if self.connection.run("SELECT 1").is_err() {
+            fail!("the connection to the map is lost; run the command again");
+        }
+        Ok(())
+    }
+
+    /// Connects again if the connection is lost, and takes the lock again: fails if another command has it now.
+    pub fn reconnect(&mut self) -> Result {
+        if self.connection.run("SELECT 1").is_ok() {
+            return Ok(());
+        }
+        self.connection = open(&self.conninfo)?;
+        self.locked.map_or(Ok(()), |shard| self.lock(shard))
+    }
+
+    /// Whether this command may undo what it has begun. A map that cannot be reached lets no other command begin.
+    pub fn may_undo(&mut self) -> bool {
+        !matches!(self.reconnect(), Err(Error::Busy(_)))
+    }
+
+    /// Where a shard is, and its move.
+    pub fn placement(&self, shard: u16) -> Result<Placement> {
+        let query =
+            "SELECT s.server, m.source, m.target, m.schema, m.switched IS NOT NULL, m.finished IS NOT NULL
+            FROM shard_map.shards AS s LEFT JOIN shard_map.moves AS m USING (shard) WHERE shard = $1::int";
+        let rows = self.rows(query, &[&shard.to_string()])?;
+        if rows.is_empty() {
+            fail!(
+                "shard {shard} is not in the map; say where it is: instagram_id_shards place SERVER {shard}"
+            );
+        }
+        let moving = rows.get::<Option<String>>(0, 1).map(|source| Move {
+            source,
+            target: rows.get(0, 2),
+            schema: rows.get(0, 3),
+        });
+        let stage = match (&moving, rows.get(0, 4), rows.get(0, 5)) {
+            (None, ..) => Stage::None,
+            (Some(_), _, true) => Stage::Finished,
+            (Some(_), true, false) => Stage::Switched,
+            (Some(_), false, false) => Stage::Begun,
+        };
+        Ok(Placement { home: rows.get(0, 0), stage, moving })
+    }
+
+    /// How to connect to a server.
+    pub fn conninfo_of(&self, server: &str) -> Result<String> {
+        let rows = self.rows("SELECT conninfo FROM shard_map.servers WHERE server = $1", &[server])?;
+        match rows.column().pop() {
+            Some(conninfo) => Ok(conninfo),
+            None => fail!(
+                "there is no server {server} in the map; add it: instagram_id_shards server {server} CONNINFO"
+            ),
+        }
+    }
+
+    pub fn begin_move(&self, shard: u16, moving: &Move) -> Result {
+        let statement =
+            "INSERT INTO shard_map.moves (shard, source, target, schema) VALUES ($1::int, $2, $3, $4)";
+        self.change(statement, &[&shard.to_string(), &moving.source, &moving.target, &moving.schema])
+    }
+
+    /// Records the definitions of the sequences before they are closed, so that they can be restored by any command.
+    pub fn record_sequences(&self, shard: u16, sequences: &str) -> Result {
+        let statement = "UPDATE shard_map.moves SET sequences = $2::jsonb WHERE shard = $1::int";
+        self.change(statement, &[&shard.to_string(), sequences])
+    }
+
+    /// What [`Map::record_sequences`] has recorded; empty for a move of 0.3.0.
+    pub fn sequences(&self, shard: u16) -> Result<String> {
+        let rows =
+            self.rows("SELECT sequences FROM shard_map.moves WHERE shard = $1::int", &[&shard.to_string()])?;
+        Ok(rows.column::<Option<String>>().pop().flatten().unwrap_or_default())
+    }
+
+    /// Sends clients to the target.
+    pub fn switch(&self, shard: u16, target: &str) -> Result {
+        let statement =
+            "WITH switched AS (UPDATE shard_map.moves SET switched = clock_timestamp() WHERE shard = $1::int)
+            UPDATE shard_map.shards SET server = $2 WHERE shard = $1::int";
+        self.change(statement, &[&shard.to_string(), target])
+    }
+
+    pub fn finish_move(&self, shard: u16) -> Result {
+        let statement = "UPDATE shard_map.moves SET finished = clock_timestamp() WHERE shard = $1::int";
+        self.change(statement, &[&shard.to_string()])
+    }
+
+    pub fn forget_move(&self, shard: u16) -> Result {
+        self.change("DELETE FROM shard_map.moves WHERE shard = $1::int", &[&shard.to_string()])
+    }
+
+    pub fn servers(&self) -> Result<Vec<ServerShards>> {
+        let query = "SELECT server, count(shard), max(version)
+            FROM shard_map.servers LEFT JOIN shard_map.shards USING (server) GROUP BY server ORDER BY server";
+        let rows = self.rows(query, &[])?;
+        let row = |row| ServerShards {
+            server: rows.get(row, 0),
+            shards: rows.get(row, 1),
+            version: rows.get(row, 2),
+        };
+        Ok((0..rows.len()).map(row).collect())
+    }
+
+    pub fn moves(&self) -> Result<Vec<MoveStatus>> {
+        let query = "SELECT shard, source, target, schema, started::timestamp(0), switched IS NOT NULL, finished IS NOT NULL,
+                EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
+                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                    AND classid = (hashtext('instagram_id_shards')::bigint & 4294967295)::oid AND objid = shard::oid)
+            FROM shard_map.moves ORDER BY shard";
+        let rows = self.rows(query, &[])?;
+        let row = |row| MoveStatus {
+            shard: rows.get(row, 0),
+            source: rows.get(row, 1),
+            target: rows.get(row, 2),
+            schema: rows.get(row, 3),
+            started: rows.get(row, 4),
+            switched: rows.get(row, 5),
+            finished: rows.get(row, 6),
+            running: rows.get(row, 7),
+        };
+        Ok((0..rows.len()).map(row).collect())
+    }
+
+    fn rows(&self, query: &str, parameters: &[&str]) -> Result<crate::libpq::Rows> {
+        self.connection.query(query, parameters).context(|| "the map cannot be read".into())
+    }
+
+    fn change(&self, statement: &str, parameters: &[&str]) -> Result {
+        self.connection.query(statement, parameters).context(|| "the map cannot be changed".into())?;
+        Ok(())
+    }
+}
+
+fn open(conninfo: &str) -> Result<Connection> {
+    session::open(conninfo, "instagram_id_shards").context(|| "the map cannot be reached".into())
+}

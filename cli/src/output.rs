@@ -1,0 +1,203 @@
+//! What the command says: lines for people, with a bar on a terminal, or one JSON object a line for programs.
+
+use crate::error::Error;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use std::cell::RefCell;
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// Without a terminal, a line of progress comes this often.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// How far the copy is.
+#[derive(Debug, Clone, Default, Serialize, PartialEq)]
+pub struct Progress {
+    pub tables: i64,
+    pub tables_copied: i64,
+    /// Rows that the tables being copied have received.
+    pub rows: i64,
+    /// Sizes of the tables on both servers, in bytes.
+    pub bytes: i64,
+    pub bytes_copied: i64,
+    /// WAL that the target has not confirmed, in bytes.
+    pub lag_bytes: Option<i64>,
+}
+
+/// An event of a command, as `--json` prints it.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event<'a> {
+    Step {
+        message: &'a str,
+    },
+    Progress(&'a Progress),
+    Moved {
+        shard: u16,
+        server: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        stopped_ms: Option<u128>,
+    },
+    Warning {
+        message: &'a str,
+    },
+    Error {
+        message: String,
+        status: u8,
+    },
+}
+
+pub struct Output {
+    is_json: bool,
+    is_terminal: bool,
+    bar: RefCell<Option<ProgressBar>>,
+    shown: RefCell<Option<Instant>>,
+}
+
+impl Output {
+    pub fn new(is_json: bool) -> Output {
+        let is_terminal = std::io::stdout().is_terminal() && !is_json;
+        Output { is_json, is_terminal, bar: RefCell::default(), shown: RefCell::default() }
+    }
+
+    pub fn is_json(&self) -> bool {
+        self.is_json
+    }
+
+    /// Says what comes next, or what is done.
+    pub fn step(&self, message: impl AsRef<str>) {
+        let message = message.as_ref();
+        if self.is_json {
+            self.object(&Event::Step { message });
+        } else {
+            self.text(&format!("==> {}", printable(message)));
+        }
+    }
+
+    pub fn moved(&self, shard: u16, server: &str, stopped: Option<Duration>) {
+        let stopped_ms = stopped.map(|time| time.as_millis());
+        if self.is_json {
+            return self.object(&Event::Moved { shard, server, stopped_ms });
+        }
+        let stopped =
+            stopped_ms.map(|ms| format!("; its writes were stopped for {ms} ms")).unwrap_or_default();
+        self.step(format!("Shard {shard} is on {server}{stopped}"));
+    }
+
+    /// Something that the user may want to mend while the command goes on.
+    pub fn warn(&self, message: &str) {
+        if self.is_json {
+            self.object(&Event::Warning { message });
+        } else {
+            let _ = writeln!(std::io::stderr(), "warning: {}", printable(message));
+        }
+    }
+
+    pub fn error(&self, error: &Error) {
+        self.end_progress();
+        if self.is_json {
+            self.object(&Event::Error { message: error.lines().join("\n"), status: error.status() });
+        } else {
+            let lines: Vec<_> = error.lines().iter().map(|line| printable(line)).collect();
+            let _ = writeln!(std::io::stderr(), "error: {}", lines.join("\n"));
+        }
+    }
+
+    pub fn progress(&self, progress: &Progress) {
+        if self.is_terminal {
+            let mut bar = self.bar.borrow_mut();
+            let bar = bar.get_or_insert_with(new_bar);
+            bar.set_length(progress.bytes.max(progress.bytes_copied).max(1) as u64);
+            bar.set_position(progress.bytes_copied as u64);
+            let Progress { tables, tables_copied, .. } = progress;
+            bar.set_message(format!("{tables_copied} of {tables} tables; {} of WAL to come", lag(progress)));
+        } else if self.shown.borrow().is_none_or(|shown| shown.elapsed() >= EVERY) {
+            *self.shown.borrow_mut() = Some(Instant::now());
+            self.progress_line(progress);
+        }
+    }
+
+    /// The last of a copy's progress, which is always shown.
+    pub fn copied(&self, progress: &Progress) {
+        self.end_progress();
+        self.progress_line(progress);
+    }
+
+    fn progress_line(&self, progress: &Progress) {
+        if self.is_json {
+            self.object(&Event::Progress(progress));
+        } else {
+            self.text(&format!("    {}", summary(progress)));
+        }
+    }
+
+    fn end_progress(&self) {
+        *self.shown.borrow_mut() = None;
+        if let Some(bar) = self.bar.borrow_mut().take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// A line of text. That nobody reads it any more does not stop the work.
+    pub fn text(&self, line: &str) {
+        match &*self.bar.borrow() {
+            Some(bar) => bar.suspend(|| drop(writeln!(std::io::stdout(), "{line}"))),
+            None => drop(writeln!(std::io::stdout(), "{line}")),
+        }
+    }
+
+    pub fn object(&self, object: &impl Serialize) {
+        self.text(&serde_json::to_string(object).expect("texts and numbers"));
+    }
+}
+
+fn new_bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
+    let template = "    {bar:20} {decimal_bytes} of {decimal_total_bytes}, {decimal_bytes_per_sec}, {eta} left; {msg}";
+    bar.with_style(ProgressStyle::with_template(template).expect("a template of indicatif"))
+}
+
+/// One line of progress.
+pub fn summary(progress: &Progress) -> String {
+    format!(
+        "{} of {} tables copied, {} of {}, {} rows in the others; {} of WAL to come",
+        progress.tables_copied,
+        progress.tables,
+        size(progress.bytes_copied),
+        size(progress.bytes),
+        progress.rows,
+        lag(progress),
+    )
+}
+
+fn lag(progress: &Progress) -> String {
+    progress.lag_bytes.map_or("an unknown amount".into(), size)
+}
+
+pub fn size(bytes: i64) -> String {
+    match bytes as f64 {
+        kilo if kilo < 1e6 => format!("{} kB", bytes / 1000),
+        mega if mega < 1e9 => format!("{:.1} MB", mega / 1e6),
+        giga => format!("{:.1} GB", giga / 1e9),
+    }
+}
+
+/// The text without control characters, which a terminal would obey. Names can contain any character.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_not_printed() {
+        assert_eq!(printable("a\n\x1b[2Jü\u{9b}"), "a??[2Jü?");
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!([0, 999_999, 1_500_000, 2_000_000_000].map(size), ["0 kB", "999 kB", "1.5 MB", "2.0 GB"]);
+    }
+}

@@ -1,0 +1,226 @@
+//! The copy of a shard by logical replication: publication, schema, subscription, and waiting for the rows.
+
+use crate::checks::STRICTEST_MAJOR;
+use crate::error::{Context, Error, Result};
+use crate::libpq::{self, Connection};
+use crate::output::{Output, Progress};
+use crate::server::Server;
+use crate::{check_interrupt, fail};
+use std::process::Command;
+use std::time::Duration;
+
+/// How often the copy is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+pub fn publish(source: &Server) -> Result {
+    source.run(include_str!("sql/publish.sql"), "the schema cannot be published")?;
+    Ok(())
+}
+
+/// Creates the schema on the target, closed, and with privileges for superusers alone.
+pub fn create_copy(source: &Server, target: &Server) -> Result {
+    let dump = dump_schema(source)?;
+    // What a dump sets stays set in its session.
+    let session = target.another_session()?;
+    let problem = || format!("the schema cannot be created on {}", target.name);
+    session.run("BEGIN").context(problem)?;
+    session.run(&dump).context(problem)?;
+    session.run("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false)").context(problem)?;
+    session.run(include_str!("sql/close.sql")).context(problem)?;
+    session.run(include_str!("sql/lock_copy.sql")).context(problem)?;
+    // The snapshot of the dump was looked at already; this sees what the dump has made of it.
+    let code =
+        session.query(include_str!("sql/code.sql"), &[source.schema(), STRICTEST_MAJOR]).context(problem)?;
+    if let Some(obstacle) = code.column::<String>().pop() {
+        fail!("the schema has changed: {obstacle}");
+    }
+    session.run("COMMIT").context(problem)?;
+    Ok(())
+}
+
+/// The statements that create the schema: from a snapshot that has no code in its tables that must not run here.
+fn dump_schema(source: &Server) -> Result<String> {
+    let problem = || format!("the schema cannot be dumped from {}", source.name);
+    let session = source.another_session()?;
+    session.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").context(problem)?;
+    let code =
+        session.query(include_str!("sql/code.sql"), &[source.schema(), STRICTEST_MAJOR]).context(problem)?;
+    if !code.is_empty() {
+        let problem = format!("shard {} cannot be moved", source.shard());
+        return Err(Error::Refused { problem, obstacles: code.column() });
+    }
+    let snapshot: String = session.run("SELECT pg_export_snapshot()").context(problem)?.one();
+    let mut pg_dump = Command::new("pg_dump");
+    let (conninfo, password) = without_password(&source.conninfo)?;
+    if let Some(password) = password {
+        // In the environment it can be seen by this user only; as an argument, by all.
+        pg_dump.env("PGPASSWORD", password);
+    }
+    pg_dump.arg("--dbname").arg(conninfo).arg(format!("--snapshot={snapshot}"));
+    pg_dump.arg(format!("--schema=\"{}\"", source.schema().replace('"', "\"\"")));
+    let output = pg_dump
+        .args(["--schema-only", "--no-publications", "--no-subscriptions", "--encoding=UTF8"])
+        .output()
+        .context(|| "pg_dump cannot be run".into())?;
+    check_interrupt()?;
+    if !output.status.success() {
+        fail!("{}: {}", problem(), String::from_utf8_lossy(&output.stderr).trim_end());
+    }
+    let text =
+        String::from_utf8(output.stdout).map_err(|_| Error::failed("pg_dump has not written UTF-8"))?;
+    statements(&text)
+}
+
+/// A dump without the commands for psql. A pg_dump that does not write these would also let a name with a line break run
+/// statements (CVE-2025-8715).
+fn statements(dump: &str) -> Result<String> {
+    let restrict = dump.lines().find_map(|line| line.strip_prefix("\\restrict "));
+    let Some(key) = restrict.filter(|key| key.chars().all(|c| c.is_ascii_alphanumeric()) && !key.is_empty())
+    else {
+        fail!("this pg_dump lacks the fix of CVE-2025-8715: take 15.14, 16.10, 17.6 or later");
+    };
+    let own = [format!("\\restrict {key}"), format!("\\unrestrict {key}")];
+    // A newer pg_dump sets what an older server does not know.
+    let is_kept = |line: &&str| *line != "SET transaction_timeout = 0;" && !own.iter().any(|own| own == line);
+    Ok(dump.split('\n').filter(is_kept).collect::<Vec<_>>().join("\n"))
+}
+
+/// A connection string without its password, and the password.
+fn without_password(conninfo: &str) -> Result<(String, Option<String>)> {
+    let mut parameters = libpq::parse_conninfo(conninfo).context(|| "the conninfo is not valid".into())?;
+    let position = parameters.iter().position(|(keyword, _)| keyword == "password");
+    let password = position.map(|position| parameters.remove(position).1);
+    Ok((libpq::format_conninfo(&parameters), password))
+}
+
+/// Subscribes to the publication; the copy begins with [`start`].
+pub fn subscribe(source: &Server, target: &Server) -> Result {
+    source.drop_slot()?;
+    let problem = |server: &Server| format!("server {} cannot subscribe", server.name);
+    let slot = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
+    source.connection().query(slot, &[&source.replication()]).context(|| problem(target))?;
+    // The connection string may contain a password, which must not come into the server's log: not as a statement, not
+    // as a parameter, and not as the context of an error.
+    let session = target.another_session()?;
+    let quiet = "SET log_statement = none; SET log_min_duration_statement = -1; SET log_min_duration_sample = -1;
+        SET log_min_error_statement = panic; SET log_error_verbosity = terse; SET log_parameter_max_length = 0";
+    session.run(quiet).context(|| problem(target))?;
+    let set = "SELECT set_config('move.conninfo', $1, false)";
+    session.query(set, &[&source.conninfo]).context(|| problem(target))?;
+    session.run(include_str!("sql/subscribe.sql")).context(|| problem(target))?;
+    Ok(())
+}
+
+/// Lets the subscription begin. The owner of the schema could have renamed it on the source, and so published tables of
+/// another one, which the target has as well.
+pub fn start(target: &Server) -> Result {
+    let name = target.replication();
+    if target.holds(include_str!("sql/subscribes_elsewhere.sql"), &[&name, target.schema()])? {
+        let shard = target.shard();
+        fail!(
+            "the subscription would write to other schemas than {} on {}: cancel {shard}, and move it again",
+            target.schema(),
+            target.name
+        );
+    }
+    target.run(&format!("ALTER SUBSCRIPTION {name} ENABLE"), "the subscription cannot be enabled")?;
+    Ok(())
+}
+
+/// Waits until every table is copied, and nearly all that was written meanwhile has come. Then creates the statistics.
+pub fn wait_for_copy(source: &Server, target: &Server, output: &Output) -> Result {
+    let mut seen = String::new();
+    let mut errors = None;
+    loop {
+        let (mut progress, errors_now) = copied(target)?;
+        progress.bytes = source.query(include_str!("sql/size.sql"), &[source.schema()])?.one();
+        let sent = source.query(include_str!("sql/sent.sql"), &[&source.replication(), &seen])?;
+        let mut is_near = false;
+        if !sent.is_empty() {
+            progress.lag_bytes = sent.get(0, 0);
+            is_near = sent.get(0, 1);
+            if sent.get(0, 2) {
+                fail!(
+                    "{} has removed WAL that was still to come (max_slot_wal_keep_size): cancel {}, and move it again",
+                    source.name,
+                    source.shard()
+                );
+            }
+            seen = sent.get(0, 3);
+        }
+        if is_near && progress.tables_copied == progress.tables {
+            output.copied(&progress);
+            break;
+        }
+        output.progress(&progress);
+        // Not for good: replication tries again, and what it stumbled over may be mended meanwhile.
+        if errors.is_some_and(|errors| errors != errors_now) {
+            output.warn(&format!(
+                "{} reports errors of the replication; its log says which. The move continues; cancel {} gives up",
+                target.name,
+                target.shard()
+            ));
+        }
+        errors = Some(errors_now);
+        Connection::pause(LOOK);
+        check_interrupt()?;
+    }
+    // Otherwise the target confirms a transaction only when its WAL writer has flushed it, which can take twice
+    // wal_writer_delay (0.4 s). Commits that wait for the disk would only have slowed the copy down.
+    let flush = format!("ALTER SUBSCRIPTION {} SET (synchronous_commit = local)", target.replication());
+    target.run(&flush, "the subscription cannot be changed")?;
+    let statements: Vec<String> =
+        target.query(include_str!("sql/statistics.sql"), &[target.schema()])?.column();
+    for statement in statements {
+        target.run(&statement, "the statistics cannot be created")?;
+    }
+    Ok(())
+}
+
+/// What the target has received, without what only the source knows; and how many errors the replication has had.
+pub fn copied(target: &Server) -> Result<(Progress, i64)> {
+    let rows = target.query(include_str!("sql/copied.sql"), &[&target.replication()])?;
+    if rows.is_empty() {
+        return Ok((Progress::default(), 0));
+    }
+    let progress = Progress {
+        tables: rows.get(0, 0),
+        tables_copied: rows.get(0, 1),
+        rows: rows.get(0, 2),
+        bytes_copied: rows.get(0, 3),
+        ..Progress::default()
+    };
+    Ok((progress, rows.get(0, 4)))
+}
+
+/// Removes publication, subscription and slot, as far as they are there.
+pub fn remove(source: &Server, target: &Server) -> Result {
+    if target.has_subscription()? {
+        let statement = format!("DROP SUBSCRIPTION {}", target.replication());
+        target.run(&statement, "the subscription cannot be dropped")?;
+    }
+    source.drop_slot()?;
+    source.run(include_str!("sql/drop_publication.sql"), "the publication cannot be dropped")?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_for_psql_are_removed_from_a_dump() {
+        let dump = "--\n\n\\restrict aB3\nSET transaction_timeout = 0;\nSET x = 1;\n\\restrict other\n\\unrestrict aB3\n";
+        assert_eq!(statements(dump).unwrap(), "--\n\nSET x = 1;\n\\restrict other\n");
+        assert!(statements("SET x = 1;").is_err());
+        assert!(statements("\\restrict \\! true\n").is_err());
+    }
+
+    #[test]
+    fn passwords_are_taken_out() {
+        let (conninfo, password) = without_password("postgresql://me:top%20secret@h/db").unwrap();
+        assert_eq!(password.as_deref(), Some("top secret"));
+        assert!(!conninfo.contains("secret") && conninfo.contains("host='h'"), "{conninfo}");
+        assert_eq!(without_password("host=h").unwrap().1, None);
+    }
+}

@@ -1,0 +1,87 @@
+//! `status`: the map, and how far the moves are that are under way, whichever machine runs them.
+
+use crate::error::Result;
+use crate::map::{Map, MoveStatus, ServerShards};
+use crate::output::{Output, Progress, printable, summary};
+use crate::replication;
+use crate::server::{Names, Server};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Status {
+    servers: Vec<ServerShards>,
+    moves: Vec<MoveNow>,
+}
+
+#[derive(Serialize)]
+struct MoveNow {
+    #[serde(flatten)]
+    moving: MoveStatus,
+    /// How far the copy is; nothing if a server cannot be asked.
+    progress: Option<Progress>,
+}
+
+pub fn show(map: &Map, output: &Output) -> Result {
+    let moves = map.moves()?.into_iter().map(|moving| {
+        let progress = if moving.switched { None } else { progress(map, &moving).ok() };
+        MoveNow { moving, progress }
+    });
+    let status = Status { servers: map.servers()?, moves: moves.collect() };
+    if output.is_json() {
+        output.object(&status);
+        return Ok(());
+    }
+    output.step("Shards by server");
+    let mut rows = vec![["server", "shards", "version"].map(String::from)];
+    rows.extend(status.servers.iter().map(|server| {
+        let version = server.version.map(|version| version.to_string()).unwrap_or_default();
+        [server.server.clone(), server.shards.to_string(), version]
+    }));
+    table(output, &rows);
+    output.step("Moves");
+    let mut rows = vec![["shard", "source", "target", "started", "state"].map(String::from)];
+    rows.extend(status.moves.iter().map(|now| {
+        let moving = &now.moving;
+        let (source, target) = (moving.source.clone(), moving.target.clone());
+        [moving.shard.to_string(), source, target, moving.started.clone(), state(now)]
+    }));
+    table(output, &rows);
+    Ok(())
+}
+
+fn state(now: &MoveNow) -> String {
+    let MoveStatus { shard, target, switched, finished, running, .. } = &now.moving;
+    let progress =
+        now.progress.as_ref().map(|progress| format!(": {}", summary(progress))).unwrap_or_default();
+    match (finished, switched, running) {
+        (true, ..) => format!("done; to drop the old copy: clean {shard}"),
+        (_, _, true) => format!("running{progress}"),
+        (_, true, _) => format!("on {target}, to be finished: move {shard} --to {target}"),
+        _ => format!("interrupted; to resume: move {shard} --to {target}{progress}"),
+    }
+}
+
+/// Asks the servers how far the copy is. Does not disturb the command that runs the move.
+fn progress(map: &Map, moving: &MoveStatus) -> Result<Progress> {
+    let names = Names { shard: moving.shard, schema: moving.schema.clone() };
+    let source = Server::observe(&moving.source, &map.conninfo_of(&moving.source)?, &names)?;
+    let target = Server::observe(&moving.target, &map.conninfo_of(&moving.target)?, &names)?;
+    let (mut progress, _) = replication::copied(&target)?;
+    progress.bytes = source.query(include_str!("sql/size.sql"), &[source.schema()])?.one();
+    let sent = source.query(include_str!("sql/sent.sql"), &[&source.replication(), ""])?;
+    if !sent.is_empty() {
+        progress.lag_bytes = sent.get(0, 0);
+    }
+    Ok(progress)
+}
+
+/// Rows with a header, in columns as wide as their longest value.
+fn table<const N: usize>(output: &Output, rows: &[[String; N]]) {
+    let rows: Vec<_> = rows.iter().map(|row| row.each_ref().map(|value| printable(value))).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..N).map(width).collect();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(value, width)| format!("{value:<width$}"));
+        output.text(cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+}

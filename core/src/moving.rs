@@ -1,0 +1,217 @@
+//! Moving a shard from one server to another: which step comes next.
+//!
+//! The command that moves shards keeps nothing in memory. Before each step it looks at the map and at both servers, and
+//! the functions of this module decide. So a move that was interrupted between any two steps continues from there.
+
+/// How far the move is, in the map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The map has no move of this shard.
+    None,
+    /// The rows are on their way. The shard is on the source.
+    Begun,
+    /// The map names the target. The replication is still there.
+    Switched,
+    /// Only the old copy is left.
+    Finished,
+}
+
+/// What the target has in a schema of the shard's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copy {
+    /// No schema of that name.
+    Absent,
+    /// The copy of this move, which rejects writes. `is_guarded`: nobody but a superuser has a privilege on it.
+    Closed { is_guarded: bool },
+    /// The copy of this move, which accepts writes.
+    Opened,
+    /// A schema without the marks of this move.
+    Foreign,
+}
+
+/// What the map and both servers show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    pub stage: Stage,
+    /// Whether the shard rejects writes on the source.
+    pub is_source_closed: bool,
+    pub has_publication: bool,
+    pub copy: Copy,
+    pub has_subscription: bool,
+}
+
+/// A step. Each can be interrupted, and leaves a state in which one of these is the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Check everything that could fail later, and record the move in the map.
+    Begin,
+    /// Let writes continue on the source: an earlier command was interrupted while they were stopped.
+    ResumeWrites,
+    /// Publish the schema on the source.
+    Publish,
+    /// Create the schema on the target, closed.
+    CreateCopy,
+    /// Subscribe to the publication on the target.
+    Subscribe,
+    /// Wait until the rows are there, stop writes on the source, open the copy, and change the map.
+    CutOver,
+    /// Change the map: the copy is open, so the shard is on the target.
+    ChangeMap,
+    /// Remove the replication.
+    CleanUp,
+    /// Remove all that the move has created.
+    Undo,
+}
+
+/// Why there is no next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no move to cancel.
+    NotMoving,
+    /// The map names the target already.
+    Switched,
+    /// The move is complete, and has left an old copy.
+    Finished,
+    /// Clients may have written to the copy.
+    CopyIsOpen,
+    /// The schema on the target is not as the move has left it, or is someone else's.
+    ForeignCopy,
+}
+
+/// The next step of a move. It opens the copy only from a state in which the source is closed by itself, in one step:
+/// a source that an earlier command has left closed is opened first, since its rows may have waited for long.
+pub fn next_step(seen: Seen) -> Result<Step, Refusal> {
+    match seen.stage {
+        Stage::None => Ok(Step::Begin),
+        Stage::Switched => Ok(Step::CleanUp),
+        Stage::Finished => Err(Refusal::Finished),
+        Stage::Begun => match seen.copy {
+            Copy::Opened => Ok(Step::ChangeMap),
+            _ if seen.is_source_closed => Ok(Step::ResumeWrites),
+            Copy::Foreign | Copy::Closed { is_guarded: false } => Err(Refusal::ForeignCopy),
+            _ if !seen.has_publication => Ok(Step::Publish),
+            Copy::Absent => Ok(Step::CreateCopy),
+            Copy::Closed { .. } if !seen.has_subscription => Ok(Step::Subscribe),
+            Copy::Closed { .. } => Ok(Step::CutOver),
+        },
+    }
+}
+
+/// The next step of cancelling a move; after `Undo` there is none.
+pub fn next_step_back(seen: Seen) -> Result<Step, Refusal> {
+    match seen.stage {
+        Stage::None => Err(Refusal::NotMoving),
+        Stage::Switched | Stage::Finished => Err(Refusal::Switched),
+        Stage::Begun => match seen.copy {
+            Copy::Opened => Err(Refusal::CopyIsOpen),
+            Copy::Foreign => Err(Refusal::ForeignCopy),
+            _ if seen.is_source_closed => Ok(Step::ResumeWrites),
+            _ => Ok(Step::Undo),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every combination of what can be seen.
+    fn all() -> Vec<Seen> {
+        let copies = [
+            Copy::Absent,
+            Copy::Closed { is_guarded: true },
+            Copy::Closed { is_guarded: false },
+            Copy::Opened,
+            Copy::Foreign,
+        ];
+        let mut all = Vec::new();
+        for stage in [Stage::None, Stage::Begun, Stage::Switched, Stage::Finished] {
+            for copy in copies {
+                for bits in 0..8 {
+                    all.push(Seen {
+                        stage,
+                        is_source_closed: bits & 1 > 0,
+                        has_publication: bits & 2 > 0,
+                        copy,
+                        has_subscription: bits & 4 > 0,
+                    });
+                }
+            }
+        }
+        all
+    }
+
+    /// What a step that succeeds changes.
+    fn after(step: Step, mut seen: Seen) -> Seen {
+        match step {
+            Step::Begin => seen.stage = Stage::Begun,
+            Step::ResumeWrites => seen.is_source_closed = false,
+            Step::Publish => seen.has_publication = true,
+            Step::CreateCopy => seen.copy = Copy::Closed { is_guarded: true },
+            Step::Subscribe => seen.has_subscription = true,
+            Step::CutOver => {
+                seen.is_source_closed = true;
+                seen.copy = Copy::Opened;
+            }
+            Step::ChangeMap => seen.stage = Stage::Switched,
+            Step::CleanUp => {
+                (seen.has_publication, seen.has_subscription) = (false, false);
+                seen.stage = Stage::Finished;
+            }
+            Step::Undo => {
+                (seen.has_publication, seen.has_subscription) = (false, false);
+                seen.copy = Copy::Absent;
+                seen.stage = Stage::None;
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn every_move_ends() {
+        for start in all() {
+            let mut seen = start;
+            let refusal = (0..10).find_map(|_| match next_step(seen) {
+                Ok(step) => {
+                    seen = after(step, seen);
+                    None
+                }
+                Err(refusal) => Some(refusal),
+            });
+            assert!(refusal.is_some(), "{start:?} goes on for ever");
+            if refusal == Some(Refusal::Finished) && start.stage == Stage::None && start.copy == Copy::Absent
+            {
+                assert!(seen.is_source_closed, "{start:?}: both copies accept writes");
+            }
+        }
+    }
+
+    #[test]
+    fn a_copy_is_opened_only_after_the_source_is_closed() {
+        for seen in all() {
+            if next_step(seen) == Ok(Step::CutOver) {
+                assert_eq!(seen.copy, Copy::Closed { is_guarded: true });
+                assert!(seen.has_publication && seen.has_subscription && !seen.is_source_closed, "{seen:?}");
+            }
+            // Where the copy accepts writes, nothing lets the source accept them as well.
+            if seen.copy == Copy::Opened {
+                assert!(![Ok(Step::ResumeWrites), Ok(Step::Undo)].contains(&next_step(seen)), "{seen:?}");
+                assert!(next_step_back(seen).is_err(), "{seen:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn cancelling_ends_where_the_move_began() {
+        for mut seen in all() {
+            while let Ok(step) = next_step_back(seen) {
+                seen = after(step, seen);
+                if step == Step::Undo {
+                    assert_eq!((seen.stage, seen.copy), (Stage::None, Copy::Absent));
+                    assert!(!seen.is_source_closed && !seen.has_publication && !seen.has_subscription);
+                    break;
+                }
+            }
+        }
+    }
+}
