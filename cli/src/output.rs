@@ -153,7 +153,8 @@ impl Output {
 
 fn new_bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
-    let template = "    {bar:20} {decimal_bytes} of {decimal_total_bytes}, {decimal_bytes_per_sec}, {eta} left; {msg}";
+    let template =
+        "    {bar:20} {decimal_bytes} of {decimal_total_bytes}, {decimal_bytes_per_sec}, {eta} left; {msg}";
     bar.with_style(ProgressStyle::with_template(template).expect("a template of indicatif"))
 }
 
