@@ -26,13 +26,13 @@ COMMENT ON FUNCTION instagram_id_version() IS
 COMMENT ON VIEW id_shards IS
 'every shard of this database, its last id, and whether ids may be generated here';
 COMMENT ON COLUMN id_shards.shard IS 'number, 0 to 8191';
-COMMENT ON COLUMN id_shards.schema IS 'name of the schema that is the shard';
+COMMENT ON COLUMN id_shards.schema IS 'schema of the shard';
 COMMENT ON COLUMN id_shards.sequence IS 'sequence that its ids come from';
 COMMENT ON COLUMN id_shards.epoch IS 'instant that its ids count from';
-COMMENT ON COLUMN id_shards.last_id IS 'last id; NULL where there is none, or no privilege on the sequence to see it';
+COMMENT ON COLUMN id_shards.last_id IS 'last id; NULL if there is none, or the caller may not read the sequence';
 COMMENT ON COLUMN id_shards.last_time IS 'time of that id';
 COMMENT ON COLUMN id_shards.ahead IS 'how far that time is ahead of the clock';
-COMMENT ON COLUMN id_shards.ids_per_second IS 'how many ids its format allows in a second';
+COMMENT ON COLUMN id_shards.ids_per_second IS 'maximum number of ids per second';
 COMMENT ON COLUMN id_shards.ends_at IS 'when its ids end';
 COMMENT ON COLUMN id_shards.can_generate IS 'whether ids of the shard may be generated here';
-COMMENT ON COLUMN id_shards.reason IS 'why not; NULL where they may';
+COMMENT ON COLUMN id_shards.reason IS 'why ids may not be generated here; NULL if they may';

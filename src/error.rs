@@ -90,7 +90,7 @@ errors! {
         "unacceptable schema name \"{0}\"",
         detail("The prefix \"pg_\" is reserved for system schemas.");
 
-    /// A name is longer than PostgreSQL's names can be.
+    /// A name is longer than PostgreSQL allows.
     NameTooLong(name: String) => ERRCODE_NAME_TOO_LONG,
         "name \"{0}\" is too long",
         hint("A name has at most 63 bytes.");
@@ -188,7 +188,8 @@ errors! {
     /// The window of `backfill_id()` is not in the order of the rows' times.
     TimeGoesBack { time: String, shard: u16 } => ERRCODE_INVALID_PARAMETER_VALUE,
         "time {time} of shard {shard} follows a later time",
-        hint("Call backfill_id() OVER (ORDER BY that time), with one epoch for each shard, and with PARTITION BY the shard at most.");
+        hint("Call backfill_id() OVER (ORDER BY that time), with one epoch for each shard. If you use PARTITION BY, use only the \
+            shard.");
 
     /// `backfill_id()` is not called as a window function.
     NotOverWindow => ERRCODE_WRONG_OBJECT_TYPE,
@@ -235,13 +236,13 @@ errors! {
 
     /// `create_shard()` is called with `if_not_exists`, and the shard has another schema or epoch.
     ShardDiffers { shard: u16, what: &'static str, is: String, asked: String } => ERRCODE_DUPLICATE_OBJECT,
-        "shard {shard} already exists with another {what}",
+        "shard {shard} already exists with a different {what}",
         detail("Its {what} is {is}, not {asked}."),
         hint("Omit the {what} to use the shard as it is.");
 
     /// `create_shard()` finds an `epoch()` in the schema that returns another epoch than the one passed.
     EpochDiffers { schema: String, is: String, asked: String } => ERRCODE_DUPLICATE_OBJECT,
-        "function {schema}.epoch() already exists with another epoch",
+        "function {schema}.epoch() already exists with a different epoch",
         detail("It returns {is}, not {asked}."),
         hint("Omit the epoch to use that one.");
 
@@ -269,7 +270,7 @@ errors! {
         hint("Move the extension to a schema of its own with CREATE SCHEMA ids; ALTER EXTENSION instagram_id SET SCHEMA ids. \
             Then adopt the PL/pgSQL original with SELECT * FROM ids.adopt_shard({shard}, {}).", literal(schema));
 
-    /// `CREATE EXTENSION` finds a `next_id()` in the schema, as the PL/pgSQL original is often called.
+    /// `CREATE EXTENSION` finds a `next_id()` in the schema; the PL/pgSQL original often has this name.
     NextIdTaken { function: String, schema: String } => ERRCODE_DUPLICATE_FUNCTION,
         "function {function} already exists",
         detail("A function of the extension has this name."),
@@ -288,7 +289,7 @@ errors! {
         "sequence with OID {0} does not exist",
         hint("Create a sequence with CREATE SEQUENCE, or a shard with its sequence with create_shard().");
 
-    /// A relation that is passed as a sequence is a table, say.
+    /// A relation passed as a sequence is of another kind, such as a table.
     NotSequence(name: String) => ERRCODE_WRONG_OBJECT_TYPE,
         "relation {0} is not a sequence",
         hint("Pass a sequence that was created by CREATE SEQUENCE or create_shard().");
@@ -329,7 +330,7 @@ errors! {
         detail("{}", if *standby { "This server is a standby." } else { "Each id that is generated changes the sequence." }),
         hint("{}", if *standby { "Generate ids on the primary." } else { "Use a READ WRITE transaction." });
 
-    /// An id is generated in a parallel worker, or while there are some.
+    /// An id is generated in a parallel worker, or while parallel workers run.
     Parallel(name: String) => ERRCODE_INVALID_TRANSACTION_STATE,
         "cannot change sequence {0} during a parallel operation",
         hint("Generate ids in a query that does not run in parallel.");
@@ -379,7 +380,7 @@ errors! {
         "must be owner of sequence {0}",
         hint("Ask its owner or a superuser.");
 
-    /// `adopt_table()` finds a role that can insert now, and could not generate ids.
+    /// `adopt_table()` finds a role that can insert into the table but could not generate ids.
     WriterWithoutRights { role: String, table: String, schema: String, grants: Vec<String> } => ERRCODE_INSUFFICIENT_PRIVILEGE,
         "role {role} cannot generate ids of schema {schema}",
         detail("It can insert into {table}, whose default would call {schema}.next_id()."),
@@ -431,11 +432,11 @@ errors! {
     OriginalSilent { function: String, constant: Argument } => ERRCODE_NULL_VALUE_NOT_ALLOWED,
         "cannot determine the {constant} of function {function}",
         detail("Its body does not name the {constant} as a constant."),
-        hint("Pass the argument {constant}.");
+        hint("Pass the {constant} as an argument.");
 
     /// An argument of `adopt_shard()` contradicts the function.
     OriginalDiffers { function: String, constant: Argument, read: String, asked: String } => ERRCODE_INVALID_PARAMETER_VALUE,
-        "function {function} has another {constant}",
+        "function {function} has a different {constant}",
         detail("Its {constant} is {read}, not {asked}."),
         hint("Omit the {constant} to use that of the function.");
 
@@ -478,10 +479,10 @@ errors! {
 
     /// An adoption has waited for 10 seconds for transactions that use the tables or the sequence.
     WritersBusy { sequence: Option<String> } => ERRCODE_LOCK_NOT_AVAILABLE,
-        "could not lock out writers",
+        "could not obtain locks against writers",
         detail("Transactions that have used {}the tables are still open.",
             sequence.as_ref().map_or_else(String::new, |sequence| format!("sequence {sequence} or "))),
-        hint("Try again when they have ended; pg_locks shows them.");
+        hint("Try again when they have ended; they are listed in pg_locks.");
 
     /// `PREPARE TRANSACTION` is called after `adopt_shard()`.
     AdoptionPrepared => ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -537,8 +538,7 @@ errors! {
 
     /// `adopt_table()` is called for a column whose default is `next_id()` of the shard already.
     HasIdsAlready { column: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "column {column} already has ids of shard {shard}",
-        hint("Nothing remains to be done.");
+        "column {column} already has ids of shard {shard}";
 
     /// The column passed to `adopt_table()` does not exist.
     ColumnMissing { table: String, column: String } => ERRCODE_UNDEFINED_COLUMN,
@@ -577,7 +577,7 @@ errors! {
     /// `create_id_partitions()` is called with a number of periods other than 0 to 10000.
     AheadOutOfRange(ahead: i32) => ERRCODE_INVALID_PARAMETER_VALUE,
         "number of periods {0} is out of range",
-        hint("Pass 0 to 10000 periods after the present one.");
+        hint("Pass 0 to 10000 periods after the current one.");
 
     /// `drop_old_id_partitions()` is called with a time in the future.
     DropsFuture(time: String) => ERRCODE_INVALID_PARAMETER_VALUE,
@@ -586,7 +586,7 @@ errors! {
 
     /// `drop_old_id_partitions()` finds no partition for new ids, so its epoch may be wrong.
     NoPresentPartition { table: String, epoch: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "table {table} has no partition for the present",
+        "table {table} has no partition for the current time",
         detail("Its ids are taken to count from the epoch {epoch}."),
         hint("If they count from another epoch, pass that as the argument epoch. Otherwise create a partition with \
             create_id_partitions() first, or drop the old ones one by one.");
@@ -630,10 +630,10 @@ errors! {
             "Insert through that node, or use node_next_id() to let each node generate ids of its own."
         });
 
-    /// A node was removed from a cluster, and added again with what it had.
+    /// A node was removed from a cluster and added again without removing its data.
     CopyOfAnotherGroup { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} is a copy that was made for group {group}",
-        detail("This node was the node of that group, and was added to the cluster again with what it had."),
+        detail("This node formerly had that group, and was added to the cluster again without removing its data."),
         hint("If the node holds no tables, remove it, and add it with an empty database.");
 
     /// A worker node is to generate ids, and the coordinator has not added itself to the cluster.
@@ -645,7 +645,7 @@ errors! {
     /// The node that generated the ids of the sequence last was removed from the cluster.
     LastOwnerLost { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
-        detail("The node of group {group} was the last to generate its ids, and is not in use."),
+        detail("The node of group {group} was the last to generate ids from it, and is not an active node of the cluster."),
         hint("Activate that node again: no other node has all ids of the sequence. If it is lost for good, remove it with \
             citus_remove_node(), and pass the largest id in the tables of the shard to advance_shard().");
 
@@ -659,16 +659,16 @@ errors! {
     /// `nextval()`, `setval()` or a dump has overwritten every closed copy of the sequence.
     LastOwnerUnknown { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
-        detail("No copy records which node was the last to generate its ids: nextval(), setval() or a dump has overwritten it."),
+        detail("No copy records which node was the last to generate its ids: nextval(), setval() or a dump has overwritten \
+            the record."),
         hint("Pass the largest id in the tables of the shard to advance_shard().");
 
     /// After a move, a node cannot be asked for its copy of the sequence, or refuses.
     NotHandedOver { name: String, node: String, role: String, said: String } => ERRCODE_CONNECTION_EXCEPTION,
         "node {node} did not hand over sequence {name}",
-        detail("Role {role} has asked the node for it. {}", sentence(said)),
+        detail("The request was made as role {role}. {}", sentence(said)),
         hint("After a move each node must accept a connection of this role: the role that generates the id if it has UPDATE on \
-            the sequence, otherwise the owner of the sequence. It must be able to log in there. If the shard was created or \
-            distributed in this transaction, commit that first. If the node is lost for good, remove it with citus_remove_node().");
+            the sequence, otherwise the owner of the sequence. It must be able to log in there.");
 
     /// A node with version 0.3.0 asks this node for its copy of a sequence.
     NodeOutdated => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

@@ -46,12 +46,12 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Self::NotABlock => f.write_str("is not a plain block of BEGIN and END"),
-            Self::Statement(what) => write!(f, "has a statement that the original has not: {what}"),
+            Self::Statement(what) => write!(f, "has a statement that the original lacks: {what}"),
             Self::NoResult => f.write_str("returns no value"),
             Self::NotMilliseconds => f.write_str("does not multiply the clock's seconds by 1000"),
             Self::NoEpoch => f.write_str("subtracts no epoch from the time"),
             Self::NotTheTime => {
-                f.write_str("shifts a value by 23 bits that is not plainly the milliseconds since an epoch")
+                f.write_str("shifts by 23 bits a value that is not plainly the milliseconds since an epoch")
             }
             Self::TimeShift(bits) => write!(f, "shifts the time by {bits} bits, not 23"),
             Self::NoTime => f.write_str("has no time shifted by 23 bits"),
@@ -921,7 +921,7 @@ mod tests {
         let said = |part, instead| read(&with(part, instead)).unwrap_err().to_string();
         assert_eq!(said(TIME_PUT, "(now_millis - 5) << 22"), "shifts the time by 22 bits, not 23");
         assert_eq!(said(SEQUENCE, "nextval('s') % 4096"), "takes the sequence modulo 4096, not 1024");
-        assert_eq!(said("BEGIN", "BEGIN LOOP"), "has a statement that the original has not: LOOP");
+        assert_eq!(said("BEGIN", "BEGIN LOOP"), "has a statement that the original lacks: LOOP");
     }
 
     #[test]

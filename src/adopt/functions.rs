@@ -213,9 +213,9 @@ fn restoring_script(adopted: &Adopted) -> Option<String> {
 extension_sql!(
     r#"
 COMMENT ON FUNCTION adopt_shard(integer, text, regprocedure, regclass, timestamptz, boolean) IS
-'takes over a schema that runs the PL/pgSQL original, in place; with dry_run shows what it would do';
+'takes over a schema that runs the PL/pgSQL original, in place; with dry_run only shows the statements';
 COMMENT ON FUNCTION unadopt_shard(integer) IS
-'brings the PL/pgSQL original of an adopted shard back, in place';
+'restores the PL/pgSQL original of an adopted shard, in place';
 "#,
     name = "comments_adopt",
     requires = [adopt_shard, unadopt_shard],

@@ -216,7 +216,7 @@ pub fn options_of(sequence: Oid) -> String {
 extension_sql!(
     r#"
 COMMENT ON FUNCTION adopt_table(integer, regclass, text, boolean) IS
-'makes ids of a shard the default of a column that a serial or an identity has filled; with dry_run shows what it would do';
+'makes ids of a shard the default of a serial or identity column; with dry_run only shows the statements';
 "#,
     name = "comments_adopt_table",
     requires = [adopt_table],

@@ -210,9 +210,9 @@ CREATE FUNCTION backfill_id("time" timestamptz, shard integer, epoch timestamptz
     LANGUAGE c WINDOW IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'backfill_id_wrapper';
 
 COMMENT ON FUNCTION backfill_id(timestamptz, integer) IS
-'id for a row of the past, at its time: OVER (ORDER BY that time) no two rows of a shard (0 to 8191) get the same';
+'id for an existing row, at its time; OVER (ORDER BY that time), ids of a shard (0 to 8191) are unique';
 COMMENT ON FUNCTION backfill_id(timestamptz, integer, timestamptz) IS
-'id for a row of the past, at its time: OVER (ORDER BY that time) no two rows of a shard (0 to 8191) get the same, for an epoch of its own';
+'id for an existing row, at its time, counted from the given epoch; OVER (ORDER BY that time), ids of a shard (0 to 8191) are unique';
 "#,
     name = "backfill_as_window",
     requires = [backfill_id],

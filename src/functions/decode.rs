@@ -195,7 +195,7 @@ CREATE FUNCTION shard_id_time(id bigint, epoch timestamptz) RETURNS timestamptz
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'id_time_epoch_wrapper';
 
 COMMENT ON FUNCTION shard_id_time(bigint, timestamptz) IS
-'when an id was made, for an epoch; what id_time(id) in the schema of a shard calls';
+'time at which an id was generated, counted from the given epoch; called by id_time(id) in the schema of a shard';
 
 ALTER FUNCTION id_time(bigint) LEAKPROOF;
 ALTER FUNCTION id_shard(bigint) LEAKPROOF;
@@ -203,39 +203,39 @@ ALTER FUNCTION id_seq(bigint) LEAKPROOF;
 ALTER FUNCTION id_to_shortcode(bigint) LEAKPROOF;
 
 COMMENT ON FUNCTION id_time(bigint) IS
-'when an id was made, to the millisecond';
+'time at which an id was generated, to the millisecond';
 COMMENT ON FUNCTION id_time(bigint, timestamptz) IS
-'when an id was made, to the millisecond, for an epoch of its own';
+'time at which an id was generated, to the millisecond, counted from the given epoch';
 COMMENT ON FUNCTION id_shard(bigint) IS
-'logical shard that made an id, 0 to 8191';
+'logical shard that generated an id, 0 to 8191';
 COMMENT ON FUNCTION id_seq(bigint) IS
 'sequence field of an id, 0 to 1023';
 COMMENT ON FUNCTION id_parts(bigint) IS
 'time, shard and sequence field of an id';
 COMMENT ON FUNCTION id_parts(bigint, timestamptz) IS
-'time, shard and sequence field of an id, for an epoch of its own';
+'time, shard and sequence field of an id, counted from the given epoch';
 COMMENT ON FUNCTION make_id(timestamptz, integer, integer) IS
 'id of a time, shard (0 to 8191) and sequence field (0 to 1023)';
 COMMENT ON FUNCTION make_id(timestamptz, integer, integer, timestamptz) IS
-'id of a time, shard (0 to 8191) and sequence field (0 to 1023), for an epoch of its own';
+'id of a time, shard (0 to 8191) and sequence field (0 to 1023), counted from the given epoch';
 COMMENT ON FUNCTION id_floor(timestamptz) IS
 'smallest id at or after a time';
 COMMENT ON FUNCTION id_floor(timestamptz, timestamptz) IS
-'smallest id at or after a time, for an epoch of its own';
+'smallest id at or after a time, counted from the given epoch';
 COMMENT ON FUNCTION id_between(bigint, timestamptz, timestamptz) IS
-'whether an id was made from from_time up to, not including, to_time; uses an index on the id';
+'whether an id was generated from from_time up to, but not including, to_time; can use an index on the id';
 COMMENT ON FUNCTION id_between(bigint, timestamptz, timestamptz, timestamptz) IS
-'whether an id was made from from_time up to, not including, to_time, for an epoch of its own; uses an index on the id';
+'whether an id was generated from from_time up to, but not including, to_time, counted from the given epoch; can use an index on the id';
 COMMENT ON FUNCTION id_range_end(timestamptz, timestamptz) IS
-'id below which the range of times from from_time to to_time ends; a part of id_between';
+'first id after the times from from_time up to, but not including, to_time; a part of id_between';
 COMMENT ON FUNCTION id_range_end(timestamptz, timestamptz, timestamptz) IS
-'id below which the range of times from from_time to to_time ends, for an epoch of its own; a part of id_between';
+'first id after the times from from_time up to, but not including, to_time, counted from the given epoch; a part of id_between';
 COMMENT ON FUNCTION shard_for(bigint, integer) IS
 'logical shard that a key belongs to, of that many shards: key % shards, never negative';
 COMMENT ON FUNCTION id_to_shortcode(bigint) IS
-'an id as links carry it: its number in digits of 64 (A-Z, a-z, 0-9, -, _), most significant first';
+'short code of an id, as in links: base 64 (A-Z, a-z, 0-9, -, _), most significant digit first';
 COMMENT ON FUNCTION shortcode_to_id(text) IS
-'id that a short code stands for';
+'id of a short code';
 "#,
     name = "comments_decode",
     requires = [

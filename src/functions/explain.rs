@@ -70,7 +70,7 @@ fn explain(id: i64, epoch: Option<TimestampWithTimeZone>) -> Result<Vec<(&'stati
 extension_sql!(
     r#"
 COMMENT ON FUNCTION id_explain(bigint, timestamptz) IS
-'all that an id says, a row for each field: time, age, shard, sequence field, bits, short code';
+'fields of an id, one per row: time, age, shard, sequence field, bits, short code';
 "#,
     name = "comments_explain",
     requires = [id_explain],

@@ -133,7 +133,7 @@ CREATE FUNCTION shard_next_id(shard integer, seq regclass, epoch timestamptz) RE
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'next_id_of_sequence_and_epoch_wrapper';
 
 COMMENT ON FUNCTION shard_next_id(integer, regclass, timestamptz) IS
-'next id of a shard from a sequence, counted from an epoch; what next_id() in the schema of a shard calls';
+'next id of a shard from a sequence, counted from an epoch; called by next_id() in the schema of a shard';
 COMMENT ON FUNCTION next_id() IS
 'next id of the shard that the setting instagram_id.shard names';
 COMMENT ON FUNCTION next_id(integer) IS
@@ -143,9 +143,9 @@ COMMENT ON FUNCTION next_id(integer, regclass) IS
 COMMENT ON FUNCTION next_id(integer, regclass, timestamptz) IS
 'next id of a shard (0 to 8191), from a sequence of your own, counted from an epoch of your own';
 COMMENT ON FUNCTION next_ids(integer, integer) IS
-'that many next ids of a shard, in order';
+'next ids of a shard, as many as requested, in order';
 COMMENT ON FUNCTION node_next_id(regclass, timestamptz) IS
-'next id of the Citus node that the call runs on, with its group id for a shard, from its own copy of a sequence';
+'next id of this Citus node, with its group id as the shard, from its own copy of a sequence';
 "#,
     name = "comments_generate",
     requires = [

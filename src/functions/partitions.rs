@@ -106,8 +106,8 @@ fn create_id_partitions(
 ///
 /// # Errors
 ///
-/// 22004 without a table or time, 55000 without a partition for the present, 22023 for a time in the future, 22008 for
-/// an infinite one, 42809 for a table that is not partitioned by ranges of a bigint, 42501 without ownership of it.
+/// 22004 without a table or time, 55000 without a partition for the current time, 22023 for a time in the future, 22008
+/// for an infinite one, 42809 for a table that is not partitioned by ranges of a bigint, 42501 without ownership of it.
 #[pg_extern(volatile, parallel_unsafe)]
 fn drop_old_id_partitions(
     table: Option<Regclass>,
@@ -340,9 +340,9 @@ fn gaps(range: Range, taken: &[Range]) -> Vec<Range> {
 extension_sql!(
     r#"
 COMMENT ON FUNCTION create_id_partitions(regclass, text, integer, timestamptz, timestamptz) IS
-'makes the partitions of a table by the time in its ids, by day, week or month, as far as they are missing; returns what it has made';
+'creates the missing partitions of a table by the time in its ids, by day, week or month; returns them';
 COMMENT ON FUNCTION drop_old_id_partitions(regclass, timestamptz, timestamptz, boolean) IS
-'drops or detaches the partitions of a table whose ids are all of times before this one; returns their names';
+'drops or detaches the partitions that contain only ids from before a time; returns their names';
 "#,
     name = "comments_partition",
     requires = [create_id_partitions, drop_old_id_partitions],

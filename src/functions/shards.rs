@@ -179,9 +179,9 @@ fn check_same(
 extension_sql!(
     r#"
 COMMENT ON FUNCTION create_shard(integer, text, timestamptz, boolean) IS
-'makes a logical shard (0 to 8191): a schema, insta<shard> unless named, with its sequence and functions';
+'creates a logical shard (0 to 8191): a schema, insta<shard> by default, with its sequence and functions';
 COMMENT ON FUNCTION advance_shard(integer, bigint) IS
-'makes the next id of a shard greater than this one, if it is not yet; returns its last id';
+'makes the next id of a shard greater than an id, unless it already is; returns the last id';
 COMMENT ON FUNCTION claim_shard(integer) IS
 'records that this database generates the ids of a shard, after a move or a restore';
 "#,

@@ -150,7 +150,7 @@ fn convert_defaults_to_triggers(
         columns.retain(|((table, column), is_bigint, is_partition_key)| {
             let why = match (is_bigint, is_partition_key) {
                 (false, _) => "It is not of type bigint.",
-                (_, true) => "Rows find their partition by it before a trigger runs.",
+                (_, true) => "It is a partition key, and the partition is chosen before triggers run.",
                 _ => return true,
             };
             let column = format!("{}.{}", names::relation(table.0), quote_identifier(column));
@@ -193,9 +193,9 @@ fn convert_defaults_to_triggers(
 extension_sql!(
     r#"
 COMMENT ON FUNCTION next_id_trigger() IS
-'trigger BEFORE INSERT FOR EACH ROW, with a shard and a column for arguments: fills the column with the shard''s next id';
+'trigger BEFORE INSERT FOR EACH ROW: fills a column with the next id of a shard; arguments: shard, column';
 COMMENT ON FUNCTION convert_defaults_to_triggers(integer) IS
-'has the tables of a shard get their ids by a trigger instead of a default, as Citus needs it';
+'replaces column defaults that generate ids of a shard by triggers, for Citus';
 "#,
     name = "comments_trigger",
     requires = [next_id_trigger, convert_defaults_to_triggers],

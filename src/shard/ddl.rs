@@ -223,7 +223,7 @@ impl Plan {
                          LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE\n    \
                          RETURN {own_schema}.shard_id_time(id, '{epoch}'::pg_catalog.timestamptz)"
                 ),
-                comment: format!("when an id of shard {number} was made, to the millisecond"),
+                comment: format!("time at which an id of shard {number} was generated, to the millisecond"),
                 agrees: Box::new(move |function| reads_times(function, own_oid, clock.epoch)),
             },
             self.definition(clock),
@@ -249,7 +249,7 @@ impl Plan {
                      END",
                 definition::this_database()
             ),
-            comment: format!("what shard {number} consists of; defines it for instagram_id"),
+            comment: format!("defines shard {number} for instagram_id: its sequence, epoch and database"),
             agrees: Box::new(move |function| definition::read(function).is_some_and(|is| is.clock == clock)),
         }
     }

@@ -300,7 +300,7 @@ fn blocked_adoption_does_not_block_writers() {
         (error, took, writer.join().unwrap())
     });
     assert_eq!(error.0, "55P03");
-    assert!(error.1.starts_with("could not lock out writers\n"), "{}", error.1);
+    assert!(error.1.starts_with("could not obtain locks against writers\n"), "{}", error.1);
     assert!(error.1.contains("insta5.table_id_seq"), "{}", error.1);
     let longest = statements.iter().map(|statement| statement.ended - statement.began).max().unwrap();
     println!("{} statements in {took:?}, the longest {longest:?}", statements.len());

@@ -175,7 +175,7 @@ fn error_names_an_owner_that_cannot_log_in() {
     let (state, message, hint) = error_of(&mut app, NEXT_ID);
     assert_eq!(state, "08000", "{message}");
     assert!(
-        message.contains("Role keeper has asked") && hint.contains("UPDATE") && hint.contains("log in"),
+        message.contains("as role keeper") && hint.contains("UPDATE") && hint.contains("log in"),
         "{hint}"
     );
     let first: i64 = one(&mut cluster.nodes[1].connect(), NEXT_ID);
