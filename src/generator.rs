@@ -75,17 +75,17 @@ pub fn next_id(shard: Shard, source: Source, policy: CopyPolicy) -> Result<i64, 
 /// As [`next_id`].
 pub fn take(request: Request) -> Result<Run, Error> {
     let mut waited_on = None;
-    let mut looked_again_from = None;
+    let mut locked_clock = None;
     let mut has_permit = false;
     loop {
-        let (clock, found_at) = match request.source {
+        let (clock, recheck_unless_count) = match request.source {
             Source::Clock(clock) => (clock, None),
             Source::OfShard => {
                 let count = invalidation::count();
                 let clock = lookup::clock_of(request.shard)?;
                 // If the look-up under the lock gives the same clock again, the shard keeps it, and no further check is
                 // needed.
-                (clock, (looked_again_from != Some(clock)).then_some(count))
+                (clock, (locked_clock != Some(clock)).then_some(count))
             }
         };
         // A clock that was found by the shard's number needs no permit. A permit that was looked up in this call is
@@ -93,14 +93,14 @@ pub fn take(request: Request) -> Result<Run, Error> {
         let is_permitted = matches!(request.source, Source::OfShard) || std::mem::take(&mut has_permit);
         let needs_permit = (!is_permitted).then_some(request.shard);
         let Request { policy, want, .. } = request;
-        match visit::take(&Take { clock, policy, want, found_at, needs_permit, waited_on }) {
+        match visit::take(&Take { clock, policy, want, recheck_unless_count, needs_permit, waited_on }) {
             Ok(Outcome::Taken { run, ahead_ms }) => {
                 if ahead_ms > WARN_AHEAD_MS {
                     warn_once(clock, run);
                 }
                 return Ok(run);
             }
-            Ok(Outcome::LookAgain) => looked_again_from = Some(clock),
+            Ok(Outcome::LookAgain) => locked_clock = Some(clock),
             Ok(Outcome::Wait(wait)) => {
                 wait_for_ticks(wait, clock.epoch);
                 waited_on = Some(wait);
@@ -121,7 +121,7 @@ pub fn take(request: Request) -> Result<Run, Error> {
 ///
 /// As [`next_id`]; also 42501 without UPDATE on the sequence.
 pub fn advance(clock: Clock, value: i64) -> Result<i64, Error> {
-    retry(clock, CopyPolicy::OwnerAsTold, value, || visit::advance(clock, value))
+    retry(clock, CopyPolicy::OwnerWithFloor, value, || visit::advance(clock, value))
 }
 
 /// Checks that ids can be generated from a sequence, and locks it to the end of the transaction.

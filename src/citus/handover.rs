@@ -122,7 +122,7 @@ fn check_last_owners(
         _ => None,
     });
     let is_named = named.clone().next().is_some();
-    if policy != CopyPolicy::OwnerAsTold {
+    if policy != CopyPolicy::OwnerWithFloor {
         if let Some(lost) = named.find(|group| !has_reported(*group)) {
             return Err(Error::LastOwnerLost { name: name(), group: lost });
         }

@@ -138,7 +138,7 @@ fn check_owner(definition: &Definition) -> Result<(), Error> {
 /// Whether the caller has the privileges of the database's owner, and the shard's owner lacks them. The database's
 /// owner must notice if the shard belongs to such a role.
 fn is_doubtful(existing: &Definition) -> bool {
-    catalog::rules_database(catalog::current_role()) && !catalog::rules_database(existing.owner)
+    catalog::owns_database(catalog::current_role()) && !catalog::owns_database(existing.owner)
 }
 
 /// Returns an error for an existing shard, unless the call has if_not_exists and its arguments match the shard.

@@ -46,7 +46,7 @@ pub fn may_use_schema(schema: Oid, role: Oid) -> bool {
 }
 
 /// Whether the role owns the schema or has its owner's privileges.
-pub fn rules_schema(schema: Oid, role: Oid) -> bool {
+pub fn owns_schema(schema: Oid, role: Oid) -> bool {
     // SAFETY: as for `may_use_schema`.
     unsafe {
         #[cfg(feature = "pg15")]
@@ -61,7 +61,7 @@ pub fn rules_schema(schema: Oid, role: Oid) -> bool {
 }
 
 /// Whether the role owns this database or has its owner's privileges.
-pub fn rules_database(role: Oid) -> bool {
+pub fn owns_database(role: Oid) -> bool {
     // SAFETY: a catalog lookup.
     unsafe {
         #[cfg(feature = "pg15")]

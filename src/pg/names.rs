@@ -71,11 +71,11 @@ pub fn current_role() -> String {
     role(crate::pg::catalog::current_role())
 }
 
-/// The name of a role.
+/// The name of a role, or its OID if it was dropped.
 pub fn role(role: Oid) -> String {
     // SAFETY: with missing_ok the result is a null pointer or a palloc'd C string.
     let name = unsafe { string(pg_sys::GetUserNameFromId(role, true)) };
-    pgrx::spi::quote_identifier(name.unwrap_or_default())
+    name.map_or_else(|| role.to_string(), pgrx::spi::quote_identifier)
 }
 
 /// The current time.

@@ -12,7 +12,7 @@ use std::ffi::{CString, c_void};
 /// A WAL record that this backend has made durable, or that the commit of its current transaction will make durable, at
 /// this level.
 #[derive(Clone, Copy)]
-pub struct FlushedRecord {
+pub struct DurableRecord {
     lsn: XLogRecPtr,
     level: CommitLevel,
     /// The value of [`UNKEPT`] at that time. If it has grown since, the record may be less durable.
@@ -29,11 +29,11 @@ thread_local! {
     static DEPENDS_ON: Cell<[XLogRecPtr; CommitLevel::COUNT]> = const { Cell::new([0; CommitLevel::COUNT]) };
 }
 
-impl FlushedRecord {
+impl DurableRecord {
     /// A record that will be durable when the current transaction has committed, at this level.
-    pub fn when_committed(lsn: XLogRecPtr, level: CommitLevel) -> FlushedRecord {
+    pub fn when_committed(lsn: XLogRecPtr, level: CommitLevel) -> DurableRecord {
         EXPECTED.set(EXPECTED.get().max(level));
-        FlushedRecord { lsn, level, unkept: UNKEPT.get() }
+        DurableRecord { lsn, level, unkept: UNKEPT.get() }
     }
 
     /// Whether this is the record at `lsn`, and as durable as a commit at this level would make it.
@@ -43,7 +43,7 @@ impl FlushedRecord {
 }
 
 /// Records that values of this transaction depend on the WAL up to `lsn`, which is durable at the level of `flushed`.
-pub fn depend_on(flushed: Option<FlushedRecord>, lsn: XLogRecPtr) {
+pub fn depend_on(flushed: Option<DurableRecord>, lsn: XLogRecPtr) {
     let level = flushed.map_or(CommitLevel::OFF, |flushed| flushed.level);
     let mut positions = DEPENDS_ON.get();
     let position = &mut positions[level.index()];

@@ -5,7 +5,7 @@
 
 use crate::pg::invalidation::{self, Cached, InvalidationCount};
 use crate::pg::sys::RelFileLocator;
-use crate::pg::transaction::FlushedRecord;
+use crate::pg::transaction::DurableRecord;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, LocalTransactionId, Oid};
@@ -26,7 +26,7 @@ pub struct CachedSequence {
     /// The file for which this backend has itself written a WAL record, or `InvalidOid`.
     pub logged_file: Oid,
     /// The last WAL record that this backend has made durable.
-    pub flushed: Option<FlushedRecord>,
+    pub flushed: Option<DurableRecord>,
     /// Whether the current visit has added entries to PostgreSQL's caches, which it evicts at its end.
     pub has_filled_caches: bool,
 }

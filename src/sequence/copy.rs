@@ -135,7 +135,7 @@ impl Mark {
     pub fn of_log_cnt(log_cnt: i64) -> Option<Mark> {
         if log_cnt & Mark::FLAG == 0 {
             // 0.3.0 wrote 2 for nobody and 2 * (group + 2) for a group, plus 1 during an opening.
-            let group = i32::try_from((log_cnt - 2) / 2 - 1).ok();
+            let group = i32::try_from(log_cnt.saturating_sub(2) / 2 - 1).ok();
             let last_owner = group.and_then(LastOwner::node).unwrap_or(LastOwner::Nobody);
             return (log_cnt != 0).then_some(Mark { last_owner, stage: Stage::Closed });
         }

@@ -39,7 +39,7 @@ pub enum CopyPolicy {
     Owner,
     /// The same, for a caller that passes how far the sequence has advanced. So it also works if the node that recorded
     /// this is lost.
-    OwnerAsTold,
+    OwnerWithFloor,
     /// The copy on the node that stores the row. That node owns the schema, but during a move its own catalogs may not
     /// show that yet.
     RowNode,
@@ -52,11 +52,11 @@ pub enum CopyPolicy {
 impl CopyPolicy {
     /// Whether the copy must be open. At most one copy of a sequence is.
     pub fn needs_open(self) -> bool {
-        matches!(self, CopyPolicy::Owner | CopyPolicy::OwnerAsTold | CopyPolicy::RowNode)
+        matches!(self, CopyPolicy::Owner | CopyPolicy::OwnerWithFloor | CopyPolicy::RowNode)
     }
 
     /// Whether the node must own the schema by its own catalogs.
     pub fn needs_placement(self) -> bool {
-        matches!(self, CopyPolicy::Owner | CopyPolicy::OwnerAsTold)
+        matches!(self, CopyPolicy::Owner | CopyPolicy::OwnerWithFloor)
     }
 }

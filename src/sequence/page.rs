@@ -2,7 +2,7 @@
 
 use crate::error::Unfit;
 use crate::pg::sys::{self, NoLock};
-use crate::pg::transaction::FlushedRecord;
+use crate::pg::transaction::DurableRecord;
 use crate::sequence::CopyPolicy;
 use crate::sequence::cache::{CachedSequence, SequenceInfo};
 use crate::sequence::copy::{self, Attempt, CopyState, LastOwner, Mark, Stage};
@@ -354,7 +354,7 @@ impl<'a> SequencePage<'a> {
         unsafe {
             cached.logged_file = sys::file_number(self.info.locator);
             cached.flushed =
-                Some(FlushedRecord::when_committed(sys::PageGetLSN(self.page), sys::commit_level()));
+                Some(DurableRecord::when_committed(sys::PageGetLSN(self.page), sys::commit_level()));
         }
     }
 

@@ -4,7 +4,7 @@
 use crate::pg::catalog;
 use crate::pg::invalidation::{self, InvalidationCount};
 use crate::pg::sys::{self, CommitLevel, guarded};
-use crate::pg::transaction::{self, FlushedRecord};
+use crate::pg::transaction::{self, DurableRecord};
 use crate::sequence::cache::{self, CachedSequence, SequenceInfo};
 use crate::sequence::check::{check, lock_for_transaction};
 use crate::sequence::copy::{Attempt, CopyState, LastOwner};
@@ -24,7 +24,7 @@ pub struct Take {
     pub want: i64,
     /// The invalidation count before the clock was looked up by the shard's number. If it has changed when the sequence
     /// is locked, the look-up must be repeated. `None` if the clock was passed by the caller or cannot change any more.
-    pub found_at: Option<InvalidationCount>,
+    pub recheck_unless_count: Option<InvalidationCount>,
     /// The shard for which the role must have a permit; `None` if no check is needed.
     pub needs_permit: Option<Shard>,
     pub waited_on: Option<Wait>,
@@ -52,7 +52,7 @@ unsafe fn take_guarded(take: &Take, cached: &mut CachedSequence) -> Result<Outco
     // place of nextval_internal.
     unsafe {
         lock_for_transaction(sequence, cached);
-        if take.found_at.is_some_and(|count| count != invalidation::count()) {
+        if take.recheck_unless_count.is_some_and(|count| count != invalidation::count()) {
             return Ok(Outcome::LookAgain);
         }
         let info = check(sequence, take.policy, cached)?;
@@ -106,7 +106,7 @@ fn act_on_page<T: Copy>(
 /// ahead of the clock as [`take`] does, and ignores MINVALUE.
 pub fn advance(clock: Clock, value: i64) -> Result<i64, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(clock.sequence, CopyPolicy::OwnerAsTold, true, |page, cached| unsafe {
+    act_on_page(clock.sequence, CopyPolicy::OwnerWithFloor, true, |page, cached| unsafe {
         page.advance_to(clock.epoch, value, cached)
     })
 }
@@ -217,7 +217,7 @@ unsafe fn flush_record(lsn: XLogRecPtr, cached: &mut CachedSequence) {
             if level.waits_for_standbys() {
                 sys::make_commit_wait_for(lsn);
             }
-            cached.flushed = Some(FlushedRecord::when_committed(lsn, level));
+            cached.flushed = Some(DurableRecord::when_committed(lsn, level));
         }
         transaction::depend_on(cached.flushed, lsn);
     }

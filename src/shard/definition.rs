@@ -62,8 +62,8 @@ pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
     let mut found = vec![];
     catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| found.extend(read(function)));
     let ranks: [fn(&Definition) -> bool; 2] = [
-        |definition| catalog::rules_database(definition.owner),
-        |definition| catalog::rules_schema(definition.schema, definition.owner),
+        |definition| catalog::owns_database(definition.owner),
+        |definition| catalog::owns_schema(definition.schema, definition.owner),
     ];
     for is_before_others in ranks {
         if found.len() > 1 && found.iter().any(is_before_others) {
@@ -98,7 +98,7 @@ fn defined_by(functions: Vec<Oid>) -> Vec<Definition> {
         catalog::relation(definition.clock.sequence).is_some_and(|relation| {
             catalog::has_rights_of(definition.owner, relation.owner)
                 || relation.schema == definition.schema
-                    && catalog::rules_schema(definition.schema, definition.owner)
+                    && catalog::owns_schema(definition.schema, definition.owner)
         })
     };
     definitions.filter(rules).collect()
