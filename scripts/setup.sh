@@ -81,7 +81,9 @@ missing_packages() {
     # cargo-pgrx is linked to OpenSSL.
     if ! has_cargo_pgrx && ! pkg-config --exists openssl 2>/dev/null; then printf '%s\n' pkg-config libssl-dev; fi
     # The command instagram_id_shards uses libpq.
-    pkg-config --exists libpq 2>/dev/null || printf '%s\n' pkg-config libpq-dev
+    if [ ! -f /usr/include/postgresql/libpq-fe.h ] && ! pkg-config --exists libpq 2>/dev/null; then
+        printf '%s\n' pkg-config libpq-dev
+    fi
     [ "$what" != build ] || return 0
 
     major=$(debian_major)

@@ -15,16 +15,20 @@
 //! - [`session`], [`server`], [`map`]: what the command asks the servers and the map, and changes there
 //! - [`checks`], [`replication`], [`cutover`]: the steps of a move
 //! - [`moving`]: which of them comes next, by `instagram_id_core::moving`
+//! - [`fleet`], [`plan`], [`apply`]: which moves even out the servers, and many moves side by side
 //! - [`output`], [`error`], [`interrupt`], [`status`]: the command line's side
 
+mod apply;
 mod checks;
 mod cutover;
 mod error;
+mod fleet;
 mod interrupt;
 mod libpq;
 mod map;
 mod moving;
 mod output;
+mod plan;
 mod replication;
 mod server;
 mod session;
@@ -98,8 +102,32 @@ enum Command {
     },
     /// Drop the old copy that a move has left behind
     Clean {
-        #[arg(value_parser = shard)]
-        shard: u16,
+        #[arg(value_parser = shard, required_unless_present = "all", conflicts_with = "all")]
+        shard: Option<u16>,
+        /// Drop the old copies of all moves that are done
+        #[arg(long)]
+        all: bool,
+    },
+    /// Propose moves that even out the servers, by size and by the rate of new ids
+    Plan {
+        /// Empty this server
+        #[arg(long, value_name = "SERVER", allow_hyphen_values = true)]
+        drain: Vec<String>,
+        /// How much a server may differ from the mean, in percent
+        #[arg(long, value_name = "PERCENT", default_value_t = (plan::TOLERANCE * 100.0) as u8,
+            value_parser = clap::value_parser!(u8).range(1..=100))]
+        tolerance: u8,
+    },
+    /// Carry out a plan that plan --json has printed; run it again to continue
+    Apply {
+        /// The file with the plan; - for standard input
+        plan: String,
+        /// How many moves at a time
+        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+        jobs: u8,
+        /// As for move
+        #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
+        stop: u64,
     },
     /// Print completions for a shell
     Completions { shell: clap_complete::Shell },
@@ -148,11 +176,11 @@ fn run(arguments: Arguments, output: &Output) -> Result {
         }
         _ => {}
     }
-    let Some(map) = arguments.map else {
+    let Some(conninfo) = arguments.map else {
         fail!("say where the map is: --map CONNINFO, or INSTAGRAM_ID_MAP in the environment");
     };
     error::Context::context(interrupt::listen(), || "signals cannot be caught".into())?;
-    let map = &mut Map::connect(&map)?;
+    let map = &mut Map::connect(&conninfo)?;
     match arguments.command {
         Command::Init => {
             map.init()?;
@@ -176,7 +204,20 @@ fn run(arguments: Arguments, output: &Output) -> Result {
             moving::move_shard(map, shard, &to, Duration::from_secs(stop), mode, output)?;
         }
         Command::Cancel { shard } => moving::cancel(map, shard, output)?,
-        Command::Clean { shard } => moving::clean(map, shard, output)?,
+        Command::Clean { shard: Some(shard), .. } => moving::clean(map, shard, output)?,
+        Command::Clean { shard: None, .. } => {
+            for shard in map.moved_shards()? {
+                check_interrupt()?;
+                // Each lock lasts as long as its connection.
+                moving::clean(&mut Map::connect(&conninfo)?, shard, output)?;
+            }
+        }
+        Command::Plan { drain, tolerance } => {
+            fleet::show_plan(map, &drain, f64::from(tolerance) / 100.0, output)?;
+        }
+        Command::Apply { plan, jobs, stop } => {
+            apply::apply(map, &conninfo, apply::read_plan(&plan)?, jobs.into(), stop, output)?;
+        }
         Command::Completions { .. } | Command::Man { .. } => {}
     }
     Ok(())

@@ -227,6 +227,19 @@ impl Map {
         Ok((0..rows.len()).map(row).collect())
     }
 
+    /// The server of each shard.
+    pub fn placements(&self) -> Result<Vec<(u16, String)>> {
+        let rows = self.rows("SELECT shard, server FROM shard_map.shards ORDER BY shard", &[])?;
+        Ok((0..rows.len()).map(|row| (rows.get(row, 0), rows.get(row, 1))).collect())
+    }
+
+    /// The shards that have left an old copy.
+    pub fn moved_shards(&self) -> Result<Vec<u16>> {
+        Ok(self
+            .rows("SELECT shard FROM shard_map.moves WHERE finished IS NOT NULL ORDER BY shard", &[])?
+            .column())
+    }
+
     pub fn moves(&self) -> Result<Vec<MoveStatus>> {
         let query = "SELECT shard, source, target, schema, started::timestamp(0), switched IS NOT NULL, finished IS NOT NULL,
                 EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
@@ -258,5 +271,5 @@ impl Map {
 }
 
 fn open(conninfo: &str) -> Result<Connection> {
-    session::open(conninfo, "instagram_id_shards").context(|| "the map cannot be reached".into())
+    session::open(conninfo, session::OBSERVER).context(|| "the map cannot be reached".into())
 }

@@ -146,6 +146,17 @@ impl Output {
         }
     }
 
+    /// Rows with a header, in columns as wide as their longest value.
+    pub fn table<const N: usize>(&self, rows: &[[String; N]]) {
+        let rows: Vec<_> = rows.iter().map(|row| row.each_ref().map(|value| printable(value))).collect();
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<_> = (0..N).map(width).collect();
+        for row in &rows {
+            let cells = row.iter().zip(&widths).map(|(value, width)| format!("{value:<width$}"));
+            self.text(cells.collect::<Vec<_>>().join("  ").trim_end());
+        }
+    }
+
     pub fn object(&self, object: &impl Serialize) {
         self.text(&serde_json::to_string(object).expect("texts and numbers"));
     }

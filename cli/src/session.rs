@@ -15,6 +15,9 @@ const DEFAULTS: [(&str, &str, &str); 4] = [
     ("tcp_user_timeout", "30000", ""),
 ];
 
+/// The name of sessions that only look.
+pub const OBSERVER: &str = "instagram_id_shards";
+
 /// Connects with these settings, under a name that pg_stat_activity shows.
 pub fn open(conninfo: &str, name: &str) -> Result<Connection, Error> {
     let options = format!("{} {SETTINGS}", std::env::var("PGOPTIONS").unwrap_or_default());

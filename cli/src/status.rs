@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::map::{Map, MoveStatus, ServerShards};
-use crate::output::{Output, Progress, printable, summary};
+use crate::output::{Output, Progress, summary};
 use crate::replication;
 use crate::server::{Names, Server};
 use serde::Serialize;
@@ -37,7 +37,7 @@ pub fn show(map: &Map, output: &Output) -> Result {
         let version = server.version.map(|version| version.to_string()).unwrap_or_default();
         [server.server.clone(), server.shards.to_string(), version]
     }));
-    table(output, &rows);
+    output.table(&rows);
     output.step("Moves");
     let mut rows = vec![["shard", "source", "target", "started", "state"].map(String::from)];
     rows.extend(status.moves.iter().map(|now| {
@@ -45,7 +45,7 @@ pub fn show(map: &Map, output: &Output) -> Result {
         let (source, target) = (moving.source.clone(), moving.target.clone());
         [moving.shard.to_string(), source, target, moving.started.clone(), state(now)]
     }));
-    table(output, &rows);
+    output.table(&rows);
     Ok(())
 }
 
@@ -73,15 +73,4 @@ fn progress(map: &Map, moving: &MoveStatus) -> Result<Progress> {
         progress.lag_bytes = sent.get(0, 0);
     }
     Ok(progress)
-}
-
-/// Rows with a header, in columns as wide as their longest value.
-fn table<const N: usize>(output: &Output, rows: &[[String; N]]) {
-    let rows: Vec<_> = rows.iter().map(|row| row.each_ref().map(|value| printable(value))).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..N).map(width).collect();
-    for row in &rows {
-        let cells = row.iter().zip(&widths).map(|(value, width)| format!("{value:<width$}"));
-        output.text(cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
 }

@@ -28,19 +28,19 @@ fn writers() -> [Work; 5] {
 }
 
 /// Two servers, a and b, with the map in a database on b. The map places shard 5 on a.
-struct Servers {
-    a: Server,
-    b: Server,
+pub(crate) struct Servers {
+    pub(crate) a: Server,
+    pub(crate) b: Server,
 }
 
 impl Servers {
     /// With shard 5 on a, with three tables.
-    fn start() -> Servers {
+    pub(crate) fn start() -> Servers {
         Servers::start_with(&[])
     }
 
     /// Same as `start`, with additional settings.
-    fn start_with(settings: &[(&str, &str)]) -> Servers {
+    pub(crate) fn start_with(settings: &[(&str, &str)]) -> Servers {
         let settings = [&LOGICAL, settings].concat();
         let servers = Servers::of(Server::start(&settings), Server::start(&settings));
         let mut client = servers.a.connect();
@@ -55,7 +55,7 @@ impl Servers {
         servers
     }
 
-    fn of(a: Server, b: Server) -> Servers {
+    pub(crate) fn of(a: Server, b: Server) -> Servers {
         b.connect().batch_execute("CREATE DATABASE map").unwrap();
         b.connect().batch_execute("CREATE EXTENSION instagram_id").unwrap();
         let servers = Servers { a, b };
@@ -68,29 +68,29 @@ impl Servers {
         servers
     }
 
-    fn map(&self) -> Client {
+    pub(crate) fn map(&self) -> Client {
         self.b.connect_to("map")
     }
 
     /// Runs the command, which must succeed, and returns its output.
     #[track_caller]
-    fn command(&self, arguments: &[&str]) -> String {
+    pub(crate) fn command(&self, arguments: &[&str]) -> String {
         self.run(arguments).unwrap_or_else(|said| panic!("{arguments:?}: {said}"))
     }
 
     /// Runs the command, which must fail, and returns its output.
     #[track_caller]
-    fn refusal(&self, arguments: &[&str]) -> String {
+    pub(crate) fn refusal(&self, arguments: &[&str]) -> String {
         let said = self.run(arguments).expect_err("a refusal");
         assert!(said.contains("error: "), "{said}");
         said
     }
 
-    fn run(&self, arguments: &[&str]) -> Result<String, String> {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Result<String, String> {
         outcome(self.start_command(arguments))
     }
 
-    fn start_command(&self, arguments: &[&str]) -> Child {
+    pub(crate) fn start_command(&self, arguments: &[&str]) -> Child {
         self.b
             .shards_command(arguments)
             .stdout(Stdio::piped())
@@ -101,12 +101,12 @@ impl Servers {
     }
 
     /// The server of shard 5 in the map.
-    fn placement(&self) -> String {
+    pub(crate) fn placement(&self) -> String {
         one(&mut self.map(), "SELECT server FROM shard_map.shards WHERE shard = 5")
     }
 
     /// Connects to that server.
-    fn connect_to_shard(&self) -> Client {
+    pub(crate) fn connect_to_shard(&self) -> Client {
         let query =
             "SELECT conninfo FROM shard_map.shards JOIN shard_map.servers USING (server) WHERE shard = 5";
         one::<String>(&mut self.map(), query).parse::<Config>().unwrap().connect(NoTls).unwrap()
@@ -176,7 +176,7 @@ impl Servers {
 }
 
 /// Waits for the end of a command. Returns its output, as an error if it failed.
-fn outcome(command: Child) -> Result<String, String> {
+pub(crate) fn outcome(command: Child) -> Result<String, String> {
     let output = command.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
     if output.status.success() { Ok(said) } else { Err(said) }
@@ -220,7 +220,7 @@ impl Load {
 }
 
 /// All objects that a move creates, apart from the shard itself.
-fn leftovers(server: &Server) -> Vec<String> {
+pub(crate) fn leftovers(server: &Server) -> Vec<String> {
     let query = "SELECT 'publication ' || pubname FROM pg_publication
         UNION ALL SELECT 'subscription ' || subname FROM pg_subscription
         UNION ALL SELECT 'slot ' || slot_name FROM pg_replication_slots
@@ -228,15 +228,16 @@ fn leftovers(server: &Server) -> Vec<String> {
     texts(&mut server.connect(), query)
 }
 
-const NOTHING: [String; 0] = [];
-const IS_CLOSED: &str = "SELECT EXISTS (SELECT FROM pg_proc
+pub(crate) const NOTHING: [String; 0] = [];
+pub(crate) const IS_CLOSED: &str = "SELECT EXISTS (SELECT FROM pg_proc
     WHERE proname = 'shard_is_elsewhere' AND obj_description(oid, 'pg_proc') IS NOT NULL)";
-const HAS_TRIGGERS: &str = "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'shard_is_elsewhere')";
-const HAS_SCHEMA: &str = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'insta5')";
-const MOVES: &str = "SELECT count(*) FROM shard_map.moves";
+pub(crate) const HAS_TRIGGERS: &str =
+    "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'shard_is_elsewhere')";
+pub(crate) const HAS_SCHEMA: &str = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'insta5')";
+pub(crate) const MOVES: &str = "SELECT count(*) FROM shard_map.moves";
 
 /// Fills the shard and returns the ids of its rows.
-fn fill(servers: &Servers, rows: i64) -> Vec<i64> {
+pub(crate) fn fill(servers: &Servers, rows: i64) -> Vec<i64> {
     column(
         &mut servers.a.connect(),
         &format!(
@@ -404,7 +405,7 @@ fn killed_move_can_be_resumed_or_cancelled() {
 
 /// Kills the command with all its child processes, as a crash of the machine would; returns whether it had ended
 /// before.
-fn kill_group(mut command: Child) -> bool {
+pub(crate) fn kill_group(mut command: Child) -> bool {
     if command.try_wait().unwrap().is_some() {
         outcome(command).unwrap();
         return true;

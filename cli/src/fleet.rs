@@ -1,0 +1,173 @@
+//! The shards of all servers: their sizes and how many ids they generate; and the command `plan`.
+
+use crate::checks::lock_extension;
+use crate::error::{Context, Result};
+use crate::map::Map;
+use crate::output::{Output, size};
+use crate::plan::{Plan, ShardLoad, plan};
+use crate::{check_interrupt, fail, session};
+use instagram_id_core::layout;
+use std::collections::BTreeMap;
+
+/// The rate is that of the newest part of the rows.
+const NEWEST: f64 = 0.25;
+
+/// Prints a plan that evens out the servers, and empties those in `drained`.
+pub fn show_plan(map: &Map, drained: &[String], tolerance: f64, output: &Output) -> Result {
+    let servers: Vec<String> = map.servers()?.into_iter().map(|server| server.server).collect();
+    for server in drained {
+        if !servers.contains(server) {
+            fail!("there is no server {server} in the map");
+        }
+    }
+    if servers.iter().all(|server| drained.contains(server)) {
+        fail!("there is no server left to move shards to");
+    }
+    let plan = plan(&servers, &loads(map, &servers, output)?, drained, tolerance);
+    print(&plan, output);
+    Ok(())
+}
+
+/// The load of every shard, on the server where the map says it is.
+fn loads(map: &Map, servers: &[String], output: &Output) -> Result<Vec<ShardLoad>> {
+    let placements = map.placements()?;
+    let mut loads = Vec::new();
+    for server in servers {
+        check_interrupt()?;
+        let found = loads_of_server(server, &map.conninfo_of(server)?)?;
+        for (shard, _) in placements.iter().filter(|(_, place)| place == server) {
+            match found.get(shard) {
+                Some(&(bytes, ids_per_second)) => {
+                    loads.push(ShardLoad { shard: *shard, server: server.clone(), bytes, ids_per_second });
+                }
+                None => output
+                    .warn(&format!("{server} has no shard {shard}, though the map says so; it is left out")),
+            }
+        }
+    }
+    Ok(loads)
+}
+
+/// Bytes and ids per second of each shard of a server.
+fn loads_of_server(server: &str, conninfo: &str) -> Result<BTreeMap<u16, (i64, f64)>> {
+    let problem = || format!("server {server} cannot be asked");
+    let connection = session::open(conninfo, session::OBSERVER)
+        .context(|| format!("server {server} cannot be reached"))?;
+    connection.run("BEGIN").context(problem)?;
+    let extension =
+        lock_extension(&connection).context(|| format!("{server} has no extension instagram_id"))?;
+    let query = include_str!("sql/loads.sql").replace("{extension}", &extension);
+    let rows = connection.query(&query, &[]).context(problem)?;
+    let now: i64 = connection
+        .run("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+        .context(problem)?
+        .one();
+    connection.run("COMMIT").context(problem)?;
+    let mut bytes: BTreeMap<u16, i64> = BTreeMap::new();
+    let mut buckets: BTreeMap<u16, Vec<Bucket>> = BTreeMap::new();
+    for row in 0..rows.len() {
+        let shard = rows.get(row, 0);
+        match rows.get::<Option<i64>>(row, 1) {
+            Some(size) => drop(bytes.insert(shard, size)),
+            None => {
+                let found = histogram(shard, rows.get(row, 2), rows.get(row, 3), &rows.get::<String>(row, 4));
+                buckets.entry(shard).or_default().extend(found);
+            }
+        }
+    }
+    let rate = |shard| ids_per_second(buckets.remove(shard).unwrap_or_default(), now);
+    Ok(bytes
+        .iter()
+        .zip(bytes.keys().map(rate))
+        .map(|((shard, bytes), rate)| (*shard, (*bytes, rate)))
+        .collect())
+}
+
+/// Rows whose ids were generated after this time, and before the time of the next bucket.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Bucket {
+    /// Milliseconds since 1970.
+    from: i64,
+    rows: f64,
+}
+
+/// The buckets of a histogram of ids, each with the same number of rows. `epoch` is in milliseconds since 1970. Values
+/// that are not ids of the shard give none.
+fn histogram(shard: u16, rows: f64, epoch: i64, bounds: &str) -> Vec<Bucket> {
+    let bounds: Option<Vec<i64>> =
+        bounds.trim_matches(['{', '}']).split(',').map(|bound| bound.parse().ok()).collect();
+    let bounds = bounds.unwrap_or_default();
+    if bounds.len() < 2 || bounds.iter().any(|id| *id < 0 || layout::shard_of(*id).number() != shard) {
+        return Vec::new();
+    }
+    let rows = rows / (bounds.len() - 1) as f64;
+    let time = |id: i64| epoch.saturating_add(i64::try_from(layout::ms_of(id)).unwrap_or(i64::MAX));
+    bounds[..bounds.len() - 1].iter().map(|id| Bucket { from: time(*id), rows }).collect()
+}
+
+/// The rate at which the newest rows were inserted, until now. 0 where nothing is known.
+fn ids_per_second(mut buckets: Vec<Bucket>, now: i64) -> f64 {
+    buckets.sort_by_key(|bucket| -bucket.from);
+    let all: f64 = buckets.iter().map(|bucket| bucket.rows).sum();
+    let mut rows = 0.0;
+    for bucket in &buckets {
+        rows += bucket.rows;
+        if rows >= all * NEWEST && rows > 0.0 {
+            return rows * 1000.0 / (now - bucket.from).max(1) as f64;
+        }
+    }
+    0.0
+}
+
+fn print(plan: &Plan, output: &Output) {
+    if output.is_json() {
+        return output.object(plan);
+    }
+    output.step("Servers, before and after the moves");
+    let mut rows = vec![["server", "shards", "size", "ids/s", "then", "size", "ids/s"].map(String::from)];
+    rows.extend(plan.servers.iter().map(|server| {
+        let [before, after] = [server.before, server.after]
+            .map(|load| [load.shards.to_string(), size(load.bytes), format!("{:.1}", load.ids_per_second)]);
+        let [shards, bytes, ids] = before;
+        let [shards_then, bytes_then, ids_then] = after;
+        [server.server.clone(), shards, bytes, ids, shards_then, bytes_then, ids_then]
+    }));
+    output.table(&rows);
+    output.step(format!("Moves: {}", plan.moves.len()));
+    let mut rows = vec![["shard", "from", "to", "size", "ids/s"].map(String::from)];
+    rows.extend(plan.moves.iter().map(|planned| {
+        let ids = format!("{:.1}", planned.ids_per_second);
+        [planned.shard.to_string(), planned.from.clone(), planned.to.clone(), size(planned.bytes), ids]
+    }));
+    output.table(&rows);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use instagram_id_core::layout::{Seq, Shard};
+
+    fn id(ms: u64) -> i64 {
+        layout::pack(ms, Shard::new(5).unwrap(), Seq::MIN)
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_newest_ids() {
+        // 1,000 rows in the first 100 seconds, then 1,000 in ten.
+        let text = |bounds: [u64; 3]| format!("{{{}}}", bounds.map(|ms| id(ms).to_string()).join(","));
+        let buckets = histogram(5, 2000.0, 0, &text([0, 100_000, 110_000]));
+        assert_eq!(buckets.len(), 2);
+        assert_eq!(ids_per_second(buckets.clone(), 110_000), 100.0);
+        // The same, ninety seconds later.
+        assert_eq!(ids_per_second(buckets, 200_000), 10.0);
+    }
+
+    #[test]
+    fn values_that_are_no_ids_of_the_shard_tell_nothing() {
+        assert_eq!(histogram(6, 10.0, 0, &format!("{{{},{}}}", id(1), id(2))), []);
+        for text in ["{}", "{1}", "{-5,7}", "{a,b}", ""] {
+            assert_eq!(histogram(5, 10.0, 0, text), [], "{text}");
+        }
+        assert_eq!(ids_per_second(vec![], 5), 0.0);
+    }
+}

@@ -1,0 +1,20 @@
+-- The shards of a server: their sizes, and the ids of the histograms from which the rate of inserts is estimated. Only
+-- catalogs are read: to plan a query on a table can run its owner's functions. {extension} is the extension's schema.
+WITH shards AS MATERIALIZED (
+    SELECT shard, n.oid AS schema, (extract(epoch FROM epoch) * 1000)::bigint AS epoch
+    FROM {extension}.id_shards JOIN pg_namespace AS n ON nspname = schema
+), tables AS MATERIALIZED (
+    SELECT shard, epoch, c.oid, greatest(reltuples, 0)::float8 AS rows, conkey[1] AS id
+    FROM shards JOIN pg_class AS c ON relnamespace = schema AND relkind IN ('r', 'm')
+        LEFT JOIN pg_constraint ON conrelid = c.oid AND contype = 'p'
+), sizes AS (
+    SELECT shard, sum(pg_total_relation_size(oid)) AS bytes FROM tables GROUP BY shard
+), histograms AS (
+    SELECT shard, epoch, rows, CASE WHEN stakind1 = 2 THEN stavalues1 WHEN stakind2 = 2 THEN stavalues2 ELSE stavalues3 END AS bounds
+    FROM tables JOIN pg_statistic ON starelid = oid AND staattnum = id AND NOT stainherit
+        JOIN pg_attribute ON attrelid = oid AND attnum = id AND atttypid = 'bigint'::regtype
+    WHERE 2 IN (stakind1, stakind2, stakind3)
+)
+SELECT shard, coalesce(bytes, 0)::bigint, NULL::float8, epoch, NULL::text FROM shards LEFT JOIN sizes USING (shard)
+UNION ALL
+SELECT shard, NULL, rows, epoch, bounds::text FROM histograms

@@ -1,0 +1,182 @@
+//! `instagram_id_shards plan` and `apply`: many shards on four servers.
+
+use instagram_id_live::*;
+use postgres::Client;
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::Stdio;
+use std::thread;
+use std::time::Instant;
+
+const SERVERS: [&str; 4] = ["a", "b", "c", "d"];
+
+struct Fleet {
+    servers: Vec<Server>,
+}
+
+impl Fleet {
+    /// Four servers with so many shards each, all of the same size. The map is on the first one.
+    fn start(shards: [i64; 4]) -> Fleet {
+        let settings = [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
+        let servers: Vec<_> = SERVERS.iter().map(|_| Server::start(&settings)).collect();
+        servers[0].connect().batch_execute("CREATE DATABASE map").unwrap();
+        let fleet = Fleet { servers };
+        fleet.command(&["init"]);
+        thread::scope(|scope| {
+            let mut first = 0;
+            for (server, count) in fleet.servers.iter().zip(shards) {
+                let range = first..first + count;
+                first += count;
+                scope.spawn(move || fill(&mut server.connect(), range));
+            }
+        });
+        let mut first = 0;
+        for ((name, server), count) in SERVERS.iter().zip(&fleet.servers).zip(shards) {
+            let conninfo = format!("host={} user=postgres dbname=postgres", server.path().display());
+            fleet.command(&["server", name, &conninfo]);
+            let numbers: Vec<_> = (first..first + count).map(|shard| shard.to_string()).collect();
+            first += count;
+            if count > 0 {
+                let numbers: Vec<_> = numbers.iter().map(String::as_str).collect();
+                fleet.command(&[&["place", name], &numbers[..]].concat());
+            }
+        }
+        fleet
+    }
+
+    #[track_caller]
+    fn command(&self, arguments: &[&str]) -> String {
+        self.run(arguments).unwrap_or_else(|said| panic!("{arguments:?}: {said}"))
+    }
+
+    fn run(&self, arguments: &[&str]) -> Result<String, String> {
+        let output = self.servers[0].shards_command(arguments).output().unwrap();
+        let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
+        if output.status.success() { Ok(said) } else { Err(said) }
+    }
+
+    /// How many shards the map has on each server.
+    fn shards(&self) -> Vec<i64> {
+        let query = "SELECT (SELECT count(*) FROM shard_map.shards AS s WHERE s.server = servers.server)
+            FROM shard_map.servers ORDER BY server";
+        column(&mut self.servers[0].connect_to("map"), query)
+    }
+
+    /// Writes a plan into a file; returns the file's name and the number of moves.
+    fn plan(&self, options: &[&str]) -> (String, usize) {
+        let plan = self.command(&[&["--json", "plan"], options].concat());
+        let file = self.servers[0].path().join("plan.json").display().to_string();
+        std::fs::write(&file, &plan).unwrap();
+        (file, plan.matches("\"shard\":").count())
+    }
+
+    /// Checks that each shard is on the server that the map names, open, with all its rows.
+    fn check_rows(&self, shards: i64) {
+        let mut map = self.servers[0].connect_to("map");
+        let mut seen = 0;
+        for (name, server) in SERVERS.iter().zip(&self.servers) {
+            let query = format!("SELECT shard FROM shard_map.shards WHERE server = '{name}' ORDER BY shard");
+            let mut client = server.connect();
+            let there =
+                column(&mut client, "SELECT shard::int8 FROM id_shards WHERE can_generate ORDER BY shard");
+            let by_the_map: Vec<i64> =
+                map.query(&query, &[]).unwrap().iter().map(|row| row.get::<_, i32>(0).into()).collect();
+            assert_eq!(there, by_the_map, "{name}");
+            for shard in &there {
+                let rows = format!("SELECT count(*) FROM insta{shard}.photos");
+                assert_eq!(one::<i64>(&mut client, &rows), ROWS, "shard {shard} on {name}");
+            }
+            seen += there.len() as i64;
+        }
+        assert_eq!(seen, shards);
+    }
+}
+
+const ROWS: i64 = 200;
+
+/// Shards with these numbers, each with a photo every five minutes.
+fn fill(client: &mut Client, shards: std::ops::Range<i64>) {
+    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    for shard in shards {
+        client
+            .batch_execute(&format!(
+                "SELECT create_shard({shard});
+                 CREATE TABLE insta{shard}.photos (id bigint PRIMARY KEY DEFAULT insta{shard}.next_id(), title text);
+                 INSERT INTO insta{shard}.photos (id, title)
+                 SELECT make_id(now() - n * interval '5 minutes', {shard}, 0), 'photo' FROM generate_series(1, {ROWS}) AS n;
+                 ANALYZE insta{shard}.photos"
+            ))
+            .unwrap();
+    }
+}
+
+/// A new server gets its part, in moves that are interrupted once; then another server is emptied.
+#[test]
+fn plan_is_applied_and_resumed() {
+    let counts = length([8, 8, 8, 4], [275, 275, 275, 175]);
+    let shards: i64 = counts.iter().sum();
+    let fleet = Fleet::start(counts);
+    let started = Instant::now();
+    fleet.command(&["status"]);
+    println!("status of {shards} shards: {:.1?}", started.elapsed());
+    let started = Instant::now();
+    let (file, moves) = fleet.plan(&[]);
+    println!("plan for {shards} shards, {moves} moves: {:.1?}", started.elapsed());
+    let expected: i64 = counts.iter().map(|count| (count - shards / 4).max(0)).sum();
+    // Ten percent of the mean may stay.
+    assert!(moves > 0 && moves as i64 <= expected, "{moves} moves, of {expected} for the exact mean");
+
+    let started = Instant::now();
+    let apply = fleet.servers[0]
+        .shards_command(&["apply", &file])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut map = fleet.servers[0].connect_to("map");
+    fleet.servers[0].wait_for("a move", || one::<i64>(&mut map, "SELECT count(*) FROM shard_map.moves") > 0);
+    kill_process(Pid::from_raw(apply.id() as i32).unwrap(), Signal::TERM).unwrap();
+    let output = apply.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143), "{output:?}");
+    let said = fleet.command(&["apply", &file]);
+    assert!(said.contains("to drop the old copies: instagram_id_shards clean --all"), "{said}");
+    println!("{moves} moves, interrupted once: {:.1?}", started.elapsed());
+    let stopped: Vec<f64> = said
+        .lines()
+        .filter_map(|line| line.split_once("writes were stopped for ")?.1.strip_suffix(" ms")?.parse().ok())
+        .collect();
+    println!("writes were stopped for {} ms in the median", middle(stopped));
+    fleet.check_rows(shards);
+    // Again, there is nothing to do.
+    fleet.command(&["apply", &file]);
+    fleet.command(&["clean", "--all"]);
+    assert_eq!(fleet.plan(&[]).1, 0);
+    fleet.check_rows(shards);
+
+    let (file, moves) = fleet.plan(&["--drain", "d"]);
+    assert_eq!(moves as i64, fleet.shards()[3]);
+    if shards < 100 {
+        fleet.command(&["apply", &file, "--jobs", "3"]);
+        assert_eq!(fleet.shards()[3], 0);
+        fleet.check_rows(shards);
+    }
+}
+
+/// A plan that the map no longer agrees with is refused, before anything is moved.
+#[test]
+fn outdated_plan_is_refused() {
+    let fleet = Fleet::start([2, 0, 0, 0]);
+    let (file, moves) = fleet.plan(&[]);
+    assert_eq!(moves, 1);
+    fleet.command(&["place", "c", "0", "1"]);
+    let said = fleet.run(&["apply", &file]).unwrap_err();
+    assert!(said.contains("make a new plan"), "{said}");
+    for (arguments, reason) in [
+        (&["apply", "/nonexistent"][..], "cannot be read"),
+        (&["plan", "--drain", "x"], "there is no server x in the map"),
+        (&["plan", "--drain", "a", "--drain", "b", "--drain", "c", "--drain", "d"], "no server left"),
+        (&["clean"], "required"),
+    ] {
+        let said = fleet.run(arguments).unwrap_err();
+        assert!(said.contains(reason), "{arguments:?}: {said}");
+    }
+}
