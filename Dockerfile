@@ -16,7 +16,7 @@ WORKDIR /build
 # Compilers and cargo-pgrx, in a layer that a change of the source does not touch.
 COPY Cargo.toml ./
 COPY scripts scripts
-RUN scripts/setup.sh build
+RUN scripts/setup.sh build && scripts/setup.sh command
 COPY . .
 RUN make install DESTDIR=/installed PG_CONFIG=/usr/lib/postgresql/$PG_MAJOR/bin/pg_config
 

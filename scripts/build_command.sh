@@ -3,7 +3,7 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
-scripts/setup.sh build
+scripts/setup.sh command
 mkdir -p "$1"
 with_progress "Building instagram_id_shards" cargo build --profile command -p instagram_id_shards
 cp "${CARGO_TARGET_DIR:-target}/command/instagram_id_shards" "$1/instagram_id_shards.new"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, run and test the extension, and prints what it does. Can be run again.
 #
-#   setup.sh build     a C compiler, libclang, libpq, cargo-pgrx: to build for an installed PostgreSQL
+#   setup.sh build     a C compiler, libclang, cargo-pgrx: to build for an installed PostgreSQL
+#   setup.sh command   a C compiler, libpq: to build the command instagram_id_shards
 #   setup.sh server    these, and a PostgreSQL to try the extension on
 #   setup.sh servers   these, and a PostgreSQL of each major, for the tests
 #   setup.sh nextest   cargo-nextest, which runs the tests
@@ -49,6 +50,11 @@ missing_packages() {
         lint | fuzz) command -v c++ >/dev/null || echo g++; return 0 ;;
         package) command -v dpkg-shlibdeps >/dev/null || echo dpkg-dev; return 0 ;;
         nextest) return 0 ;;
+        command)
+            if [ ! -f /usr/include/postgresql/libpq-fe.h ] && ! pkg-config --exists libpq 2>/dev/null; then
+                printf '%s\n' pkg-config libpq-dev
+            fi
+            return 0 ;;
         # Without these packages their examples are skipped. Java is not installed because of its size; its example runs
         # if it is there.
         clients)
@@ -80,10 +86,6 @@ missing_packages() {
     compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || echo libclang-dev
     # cargo-pgrx is linked to OpenSSL.
     if ! has_cargo_pgrx && ! pkg-config --exists openssl 2>/dev/null; then printf '%s\n' pkg-config libssl-dev; fi
-    # The command instagram_id_shards uses libpq.
-    if [ ! -f /usr/include/postgresql/libpq-fe.h ] && ! pkg-config --exists libpq 2>/dev/null; then
-        printf '%s\n' pkg-config libpq-dev
-    fi
     [ "$what" != build ] || return 0
 
     major=$(debian_major)
@@ -218,7 +220,7 @@ umask 022
 mkdir -p "$CACHE"
 install_packages
 case $what in
-    lint | package | debian | assertions) exit 0 ;;
+    lint | package | debian | assertions | command) exit 0 ;;
     nextest) install_nextest; exit 0 ;;
     clients) fetch_clients; exit 0 ;;
     fuzz) install_cargo_fuzz; exit 0 ;;
