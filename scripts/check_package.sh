@@ -9,13 +9,7 @@ cd "$ROOT"
     say "The Debian package is not tried: this is not Debian 12"
     exit 0
 }
-as_root true # ask for a password here, not below a progress line
-# Needed to set up a bare Debian: separate mounts and processes, and devices.
-can_make_debian() {
-    as_root unshare --mount --pid --fork sh -c '
-        probe=$(mktemp -d) && mknod "$probe/null" c 1 3 && : >"$probe/null"; status=$?; rm -rf "$probe"; exit $status'
-}
-can_make_debian 2>/dev/null || {
+can_make_debian || {
     say "The Debian package is not tried: no mounts or no devices can be made here"
     exit 0
 }
@@ -29,10 +23,8 @@ root=
 trap 'wait; as_root rm -rf --one-file-system "$root"' EXIT
 trap 'exit 1' HUP INT TERM
 root=$(as_root mktemp -d "${TMPDIR:-/tmp}/instagram_id.XXXXXX")
-alone=(unshare --mount --pid --fork --kill-child)
 if [ ! -f "$base" ]; then
-    with_progress "Fetching a bare Debian 12" as_root "${alone[@]}" \
-        /usr/sbin/debootstrap --variant=minbase bookworm "$root/debian"
+    bare_debian bookworm "$root/debian"
     as_root tar -C "$root" -cf - debian >"$base.new"
     mv "$base.new" "$base"
 else

@@ -32,12 +32,7 @@ packages+=" postgresql-$major postgresql-server-dev-$major"
 
 [ -f /etc/debian_version ] || skip "this is not a Debian"
 [ "$(id -u)" = 0 ] || command -v sudo >/dev/null || skip "it needs root, or sudo"
-# Ask for a password here, not below a progress line.
-as_root true 2>/dev/null || skip "sudo does not make this user root"
-alone=(unshare --mount --pid --fork --kill-child)
-as_root "${alone[@]}" sh -c '
-    probe=$(mktemp -d) && mknod "$probe/null" c 1 3 && : >"$probe/null" && mount -t tmpfs tmpfs "$probe" && umount "$probe"
-    status=$?; rm -rf "$probe"; exit $status' 2>/dev/null || skip "no mounts or no devices can be made here"
+can_make_debian || skip "this user cannot become root, or no mounts or devices can be made here"
 if [ "$suite" = trixie ]; then
     command -v rustc >/dev/null || fail "a Rust toolchain is needed: rustc is not in PATH"
     rust=$(rustc --print sysroot)
@@ -56,10 +51,8 @@ flock -n 9 || { say "Waiting for another command in the Debian $suite of $folder
 # A folder that is incomplete or has other packages is set up again.
 wanted="$suite $packages"
 if [ "$(as_root cat "$folder/complete" 2>/dev/null)" != "$wanted" ]; then
-    [ -x /usr/sbin/debootstrap ] || scripts/setup.sh debian
     as_root rm -rf --one-file-system "$folder/complete" "$debian"
-    with_progress "Fetching a bare Debian $suite" as_root "${alone[@]}" \
-        /usr/sbin/debootstrap --variant=minbase "$suite" "$debian"
+    bare_debian "$suite" "$debian"
     as_root tee "$debian/root/install.sh" >/dev/null <<-SH
 	set -eu
 	export DEBIAN_FRONTEND=noninteractive LANG=C.UTF-8

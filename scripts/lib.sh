@@ -44,6 +44,23 @@ as_root() {
     fi
 }
 
+# Commands in a folder with another Debian have mounts and processes of their own, which end with them.
+alone=(unshare --mount --pid --fork --kill-child)
+
+# Whether a bare Debian can be set up in a folder: that takes mounts and devices. Asks for a password here, if at all,
+# and not below a progress line.
+can_make_debian() {
+    as_root true && as_root "${alone[@]}" sh -c '
+        probe=$(mktemp -d) && mknod "$probe/null" c 1 3 && : >"$probe/null" && mount -t tmpfs tmpfs "$probe" && umount "$probe"
+        status=$?; rm -rf "$probe"; exit $status' 2>/dev/null
+}
+
+# bare_debian SUITE FOLDER: sets up a bare Debian of this release in the folder.
+bare_debian() {
+    [ -x /usr/sbin/debootstrap ] || "$ROOT/scripts/setup.sh" debian
+    with_progress "Fetching a bare Debian $1" as_root "${alone[@]}" /usr/sbin/debootstrap --variant=minbase "$1" "$2"
+}
+
 # A PostgreSQL server refuses to run as root. If root runs the scripts, it runs as the user postgres.
 as_server_user() {
     if [ "$(id -u)" = 0 ]; then (cd / && exec runuser -u postgres -- "$@"); else "$@"; fi
