@@ -1,5 +1,5 @@
-//! `apply`: carries out a plan, some moves at a time. Each move is a command of its own, so one that fails does not
-//! affect the others, and a second `apply` of the same plan continues where the first one stopped.
+//! `apply`: carries out a plan, with several moves in parallel. Each move runs in a process of its own, so a
+//! failed move does not affect the others. Running `apply` again with the same plan continues it.
 
 use crate::error::{Context, Error, Result};
 use crate::interrupt;
@@ -9,10 +9,14 @@ use crate::plan::{Plan, PlannedMove};
 use instagram_id_core::moving::Stage;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
+
+/// The exit status of [`Error::WritesStopped`].
+const WRITES_STOPPED: i32 = 5;
 
 /// A line of a move's output, or its end.
 enum Said {
@@ -25,8 +29,13 @@ pub fn read_plan(file: &str) -> Result<Plan> {
     let text =
         if file == "-" { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(file) };
     let text = text.context(|| format!("the plan {file} cannot be read"))?;
-    serde_json::from_str(&text)
-        .map_err(|error| Error::failed(format!("{file} is not a plan as plan --json prints it: {error}")))
+    let plan: Plan = serde_json::from_str(&text)
+        .map_err(|error| Error::failed(format!("{file} does not have the format of plan --json: {error}")))?;
+    let mut shards = BTreeSet::new();
+    match plan.moves.iter().find(|planned| !shards.insert(planned.shard)) {
+        Some(planned) => crate::fail!("{file} contains shard {} more than once", planned.shard),
+        None => Ok(plan),
+    }
 }
 
 /// Carries out the moves of a plan that are not done yet.
@@ -43,17 +52,23 @@ pub fn apply(map: &Map, conninfo: &str, plan: Plan, jobs: usize, stop: u64, outp
     let (sender, receiver) = channel();
     let mut running: Vec<(PlannedMove, Child)> = Vec::new();
     let (mut done, mut failed, mut is_stopping) = (all - waiting.len(), Vec::new(), false);
+    let mut stopped = None;
     while !running.is_empty() || !(waiting.is_empty() || is_stopping) {
         while running.len() < jobs && !is_stopping {
             let Some(planned) = waiting.pop() else { break };
-            let child = start(conninfo, &planned, stop, &sender)?;
-            running.push((planned, child));
+            match start(conninfo, &planned, stop, &sender) {
+                Ok(child) => running.push((planned, child)),
+                Err(error) => {
+                    output.error(&error);
+                    failed.push(planned.shard.to_string());
+                }
+            }
         }
         if interrupt::is_requested() && !is_stopping {
             is_stopping = true;
-            output.step("Interrupted: waiting for the moves that are running");
+            output.step("Interrupted: waiting until the running moves have stopped");
             for (_, child) in &running {
-                // From a terminal they have got the signal themselves. A second one does no harm.
+                // A terminal has sent the signal to these processes already. A second signal does no harm.
                 let pid = Pid::from_child(child);
                 let _ = kill_process(pid, Signal::TERM);
             }
@@ -62,13 +77,20 @@ pub fn apply(map: &Map, conninfo: &str, plan: Plan, jobs: usize, stop: u64, outp
         let position =
             running.iter().position(|(planned, _)| planned.shard == shard).expect("a move that runs");
         let (planned, mut child) = running.swap_remove(position);
-        let status = child.wait().context(|| "a move cannot be waited for".into())?;
-        if status.success() {
+        let status = child.wait().ok().and_then(|status| status.code());
+        if status == Some(0) {
             done += 1;
             output.step(format!("Shard {shard} is on {}: {done} of {all} moves are done", planned.to));
         } else {
             failed.push(shard.to_string());
         }
+        if status == Some(WRITES_STOPPED) {
+            stopped = Some(shard);
+        }
+    }
+    if let Some(shard) = stopped {
+        let cause = Error::failed(format!("{} of {all} moves failed", failed.len()));
+        return Err(Error::WritesStopped { shard, cause: Box::new(cause) });
     }
     if let Some(signal) = interrupt::signal() {
         return Err(Error::Interrupted(signal));
@@ -80,13 +102,13 @@ pub fn apply(map: &Map, conninfo: &str, plan: Plan, jobs: usize, stop: u64, outp
         return Ok(());
     }
     Err(Error::failed(format!(
-        "{} of {all} moves failed, those of shards {}; when the reasons are mended, run apply again",
+        "{} of {all} moves failed, for these shards: {}; fix the causes, and run apply again",
         failed.len(),
         failed.join(", ")
     )))
 }
 
-/// Whether the shard is still to be moved. A plan can be out of date.
+/// Whether the shard still has to be moved. Fails if the plan is out of date.
 fn is_needed(map: &Map, planned: &PlannedMove) -> Result<bool> {
     let PlannedMove { shard, from, to, .. } = planned;
     let placement = map.placement(*shard)?;
@@ -95,16 +117,17 @@ fn is_needed(map: &Map, planned: &PlannedMove) -> Result<bool> {
         (Stage::None | Stage::Finished, _) if placement.home == *to => Ok(false),
         (Stage::None | Stage::Finished, _) if placement.home == *from => Ok(true),
         _ => crate::fail!(
-            "shard {shard} is neither on {from} nor on {to}, or is being moved elsewhere: make a new plan"
+            "the plan is out of date for shard {shard}, planned to move from {from} to {to}: make a new plan"
         ),
     }
 }
 
-/// Starts a move as a process of its own. The map's connection string may contain a password, so it is passed in the
-/// environment.
+/// Starts a move in a process of its own. The connection string of the map may contain a password, so it is
+/// passed in the environment.
 fn start(conninfo: &str, planned: &PlannedMove, stop: u64, sender: &Sender<Said>) -> Result<Child> {
     let shard = planned.shard;
-    let program = std::env::current_exe().context(|| "the path of this program is not known".into())?;
+    let program =
+        std::env::current_exe().context(|| "the path of this program cannot be determined".into())?;
     let mut child = Command::new(program)
         .args(["--json", "move", &shard.to_string(), "--stop", &stop.to_string()])
         .arg(format!("--to={}", planned.to))
@@ -134,7 +157,7 @@ fn pass_on(shard: u16, said: impl Read, sender: &Sender<Said>) {
     }
 }
 
-/// Prints what the moves say, until one of them ends, or for a moment.
+/// Waits up to 100 ms for a line of output, and prints it. Returns the shard if a move has ended.
 fn next_end(receiver: &Receiver<Said>, output: &Output) -> Option<u16> {
     match receiver.recv_timeout(Duration::from_millis(100)).ok()? {
         Said::Ended { shard } => return Some(shard),
@@ -143,7 +166,7 @@ fn next_end(receiver: &Receiver<Said>, output: &Output) -> Option<u16> {
     None
 }
 
-/// One line of a move: as JSON with the shard added, or as text.
+/// Prints one line of output of a move: as JSON with the shard added, or as text.
 fn print(shard: u16, line: &str, output: &Output) {
     let mut object = match serde_json::from_str(line) {
         Ok(Value::Object(object)) => object,
@@ -165,7 +188,7 @@ fn print(shard: u16, line: &str, output: &Output) {
                 output.text(&format!("    {shard}: writes were stopped for {stopped} ms"));
             }
         }
-        // Progress and steps of many moves side by side would hide what matters; `status` shows them.
+        // Do not print progress and steps of parallel moves, which would hide errors. `status` shows them.
         _ => {}
     }
 }

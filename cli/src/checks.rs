@@ -1,17 +1,19 @@
-//! What has to be true before a shard can be moved. All obstacles are reported at once, before anything is changed.
+//! Checks before a move. All obstacles are reported at once, before anything is changed.
 
 use crate::error::{Context, Error, Result};
 use crate::libpq::{self, Connection};
 use crate::server::{Mark, Server};
 
-/// PostgreSQL's own functions can run SQL from a text in expressions; the rules for them are those of this major, the
-/// strictest, since the replication runs all expressions as a superuser, whatever the major.
+/// Expressions are checked by the rules for this major version, which are the strictest. The replication
+/// evaluates them as a superuser on every major version, and some built-in functions can execute SQL from a
+/// string.
 pub const STRICTEST_MAJOR: &str = "15";
 
-/// A server whose clock is behind by more than this, in seconds, is behind by more than the sequence's state makes up for.
+/// The target's clock may be behind the source's clock by this many seconds. New ids carry future timestamps
+/// until the clock catches up.
 const CLOCK_TOLERANCE: f64 = 1.0;
 
-/// The first version of the extension that tells why a shard cannot generate ids.
+/// The first version of the extension that reports why a shard cannot generate ids.
 const OLDEST_EXTENSION: &str = "0.4.0";
 
 struct Facts {
@@ -19,17 +21,24 @@ struct Facts {
     is_standby: bool,
     major: i32,
     is_superuser: bool,
+    /// Whether a role that is no superuser may take part in logical replication on this side.
+    may_replicate: bool,
+    /// Whether it may see how far replication is.
+    may_watch: bool,
+    /// Whether it may create objects in the database.
+    may_create: bool,
     clock: f64,
 }
 
-/// What is free on the source for logical replication.
+/// The state of logical replication on the source: its WAL level and the number of free slots.
 struct Logical {
     wal_level: String,
     slots: i64,
 }
 
-/// Checks whether the shard can be moved. `is_new` unless the move has begun, so that its copy may be there already.
-/// Sets the schema of both servers to that of the shard if it is not known yet. Returns the major of the target.
+/// Checks whether the shard can be moved. `is_new` is false if the move has begun, so that its copy may
+/// exist. For a new move, finds the schema of the shard, and sets it for both servers. Returns the major
+/// version of the target.
 pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result<i32> {
     let mut obstacles = Vec::new();
     let (from, to) = (source.name.clone(), target.name.clone());
@@ -38,74 +47,74 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result<i
     let (here, logical) = facts_of_source(source)?;
     let (there, workers) = facts_of_target(target)?;
     if here.extension.is_none() {
-        refuse(format!("{from} has no extension instagram_id"));
+        refuse(format!("server {from} has no extension instagram_id"));
     }
     for (server, facts) in [(&from, &here), (&to, &there)] {
         if let Some((version, _)) = &facts.extension
             && version_parts(version) < version_parts(OLDEST_EXTENSION)
         {
             refuse(format!(
-                "{server} has instagram_id {version}, and {OLDEST_EXTENSION} or later is needed: ALTER EXTENSION instagram_id UPDATE there"
+                "server {server} has instagram_id {version}, but {OLDEST_EXTENSION} or later is required: \
+                 run ALTER EXTENSION instagram_id UPDATE"
             ));
         }
     }
     if here.is_standby {
-        refuse(format!("{from} is a standby: name the primary in the map"));
-    }
-    if !here.is_superuser {
-        refuse(format!("the role that connects to {from} is no superuser, as publishing a schema takes"));
+        refuse(format!("server {from} is a standby: record the primary in the map"));
     }
     if here.major < 15 {
-        refuse(format!("{from} is PostgreSQL {}: a schema can be published from 15 on", here.major));
+        refuse(format!("server {from} runs PostgreSQL {}, but a move requires 15 or later", here.major));
     }
     let wal_level = &logical.wal_level;
     if wal_level != "logical" {
         refuse(format!(
-            "{from} has wal_level = {wal_level}: set it to logical in postgresql.conf and restart the server"
+            "server {from} has wal_level = {wal_level}: \
+             set it to logical in postgresql.conf and restart the server"
         ));
     } else if !source.has_publication()? {
         let name = source.replication();
         if source.holds("SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1)", &[&name])? {
-            refuse(format!("{from} has a publication {name} that is not of this move: drop it"));
+            refuse(format!("server {from} has a publication {name} that is not part of this move: drop it"));
         }
         if logical.slots < 2 {
             let slots = logical.slots;
             refuse(format!(
-                "{from} has {slots} replication slots left and a move needs 2: raise max_replication_slots"
+                "server {from} has {slots} replication slots left, but a move needs 2: \
+                 increase max_replication_slots"
             ));
         }
     }
 
     match (&there.extension, &here.extension) {
         (None, _) => {
-            refuse(format!("{to} has no extension instagram_id: CREATE EXTENSION instagram_id there"))
+            refuse(format!("server {to} has no extension instagram_id: run CREATE EXTENSION instagram_id"))
         }
         (Some((version, schema)), Some((needed, schema_here))) => {
             if version_parts(version) < version_parts(needed) {
                 refuse(format!(
-                    "{to} has instagram_id {version}, older than {needed} on {from}: ALTER EXTENSION instagram_id UPDATE there"
+                    "server {to} has instagram_id {version}, older than {needed} on {from}: \
+                     run ALTER EXTENSION instagram_id UPDATE"
                 ));
             }
             if schema != schema_here {
                 refuse(format!(
-                    "{to} has instagram_id in schema {schema}, {from} in {schema_here}: ALTER EXTENSION instagram_id SET SCHEMA"
+                    "server {to} has instagram_id in schema {schema}, but {from} has it in {schema_here}: \
+                     use ALTER EXTENSION instagram_id SET SCHEMA"
                 ));
             }
         }
         (Some(_), None) => {}
     }
     if there.is_standby {
-        refuse(format!("{to} is a standby: name the primary in the map"));
-    }
-    if !there.is_superuser {
-        refuse(format!("the role that connects to {to} is no superuser, as subscribing takes"));
+        refuse(format!("server {to} is a standby: record the primary in the map"));
     }
     if there.major < here.major {
-        refuse(format!("{to} is PostgreSQL {}, older than {} on {from}", there.major, here.major));
+        refuse(format!("server {to} runs PostgreSQL {}, older than {} on {from}", there.major, here.major));
     }
     if workers < 2 && !target.has_subscription()? {
         refuse(format!(
-            "{to} has {workers} logical replication workers left and a move needs 2: raise max_logical_replication_workers"
+            "server {to} has {workers} logical replication workers left, but a move needs 2: \
+             increase max_logical_replication_workers"
         ));
     }
 
@@ -114,6 +123,9 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result<i
             refuse(obstacle);
         }
     }
+    for obstacle in missing_rights(source, target, &here, &there)? {
+        refuse(obstacle);
+    }
     if !source.schema().is_empty() {
         for obstacle in obstacles_in_schema(source, target)? {
             refuse(obstacle);
@@ -121,22 +133,22 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result<i
         if is_new && there.extension.is_some() && !there.is_standby {
             if !shards(target)?.is_empty() {
                 refuse(format!(
-                    "{to} has a shard {} already: drop its schema there, if it is an old copy",
+                    "server {to} has a shard {} already: if that is an old copy, drop its schema",
                     target.shard()
                 ));
             }
             if target.has_schema()? {
-                refuse(format!("{to} has a schema {} already", target.schema()));
+                refuse(format!("server {to} has a schema {} already", target.schema()));
             }
         }
     }
 
     let behind = here.clock - there.clock;
     if behind > CLOCK_TOLERANCE {
-        refuse(format!("the clock of {to} is {behind:.1} s behind that of {from}: set it"));
+        refuse(format!("the clock of {to} is {behind:.1} s behind that of {from}: synchronize the clocks"));
     }
     if let Err(error) = std::process::Command::new("pg_dump").arg("--version").output() {
-        refuse(format!("pg_dump cannot be run here: {error}"));
+        refuse(format!("pg_dump cannot be run on this machine: {error}"));
     }
 
     if obstacles.is_empty() {
@@ -153,12 +165,15 @@ fn facts_of_source(server: &Server) -> Result<(Facts, Logical)> {
         is_standby: rows.get(0, 2),
         major: rows.get(0, 5),
         is_superuser: rows.get(0, 6),
+        may_replicate: rows.get(0, 8),
+        may_watch: rows.get(0, 9),
+        may_create: rows.get(0, 10),
         clock: rows.get(0, 7),
     };
     Ok((facts, Logical { wal_level: rows.get(0, 3), slots: rows.get(0, 4) }))
 }
 
-/// The facts, and how many workers for logical replication are free.
+/// The facts, and the number of free workers for logical replication.
 fn facts_of_target(server: &Server) -> Result<(Facts, i64)> {
     let rows = server.query(include_str!("sql/target_facts.sql"), &[])?;
     let facts = Facts {
@@ -166,9 +181,64 @@ fn facts_of_target(server: &Server) -> Result<(Facts, i64)> {
         is_standby: rows.get(0, 2),
         major: rows.get(0, 3),
         is_superuser: rows.get(0, 4),
+        may_replicate: rows.get(0, 7),
+        may_watch: true,
+        may_create: rows.get(0, 8),
         clock: rows.get(0, 6),
     };
     Ok((facts, rows.get(0, 5)))
+}
+
+/// What the roles lack that connect to the servers, unless they are superusers.
+fn missing_rights(source: &Server, target: &Server, here: &Facts, there: &Facts) -> Result<Vec<String>> {
+    let mut missing = Vec::new();
+    let (from, to) = (&source.name, &target.name);
+    for (server, facts) in [(from, here), (to, there)] {
+        if !facts.is_superuser && !facts.may_create {
+            missing
+                .push(format!("the role that connects to {server} lacks CREATE on the database: GRANT it"));
+        }
+    }
+    if !here.is_superuser && !here.may_replicate {
+        missing.push(format!(
+            "the role that connects to {from} is no superuser and lacks REPLICATION: ALTER ROLE"
+        ));
+    }
+    if !here.is_superuser && !here.may_watch {
+        missing.push(format!("the role for server {from} is not a superuser: GRANT pg_monitor to it there"));
+    }
+    if !there.is_superuser {
+        if there.major < 16 {
+            missing.push(format!(
+                "the role that connects to {to} is no superuser, which a subscription takes before PostgreSQL 16"
+            ));
+        } else if !there.may_replicate {
+            missing.push(format!(
+                "the role that connects to {to} is no superuser: GRANT pg_create_subscription to it there"
+            ));
+        }
+        let conninfo = libpq::parse_conninfo(&source.conninfo).unwrap_or_default();
+        if !conninfo.iter().any(|(keyword, _)| keyword == "password") {
+            missing.push(format!(
+                "the conninfo of {from} has no password, without which only a superuser can subscribe on {to}"
+            ));
+        }
+    }
+    if !source.schema().is_empty() {
+        let owners =
+            source.query(include_str!("sql/owners_in_schema.sql"), &[source.schema()])?.column::<String>();
+        for owner in owners {
+            for (server, facts) in [(source, here), (target, there)] {
+                if !facts.is_superuser && !server.holds(include_str!("sql/has_rights_of.sql"), &[&owner])? {
+                    let name = &server.name;
+                    missing.push(format!(
+                        "the role that connects to {name} has not the rights of {owner}, who owns objects of the shard: GRANT {owner} to it"
+                    ));
+                }
+            }
+        }
+    }
+    Ok(missing)
 }
 
 /// The numbers of a version, to compare 0.10.0 with 0.9.0.
@@ -176,15 +246,17 @@ fn version_parts(version: &str) -> Vec<u32> {
     version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
 }
 
-/// Finds the schema of the shard on the source, and passes it to both servers. Returns what is wrong with it.
+/// Finds the schema of the shard on the source, and sets it for both servers. Returns obstacles in it.
 fn find_schema(source: &mut Server, target: &mut Server) -> Result<Vec<String>> {
     let (shard, from) = (source.shard(), source.name.clone());
     let found = shards(source)?;
     let (schema, has_sequence) = match &found[..] {
-        [] => return Ok(vec![format!("{from} has no shard {shard}, though the map says so")]),
+        [] => return Ok(vec![format!("server {from} has no shard {shard}, contrary to the map")]),
         [one] => one.clone(),
         [(first, _), (second, _), ..] => {
-            return Ok(vec![format!("{from} has shard {shard} more than once: in {first}, {second}")]);
+            return Ok(vec![format!(
+                "server {from} has shard {shard} in several schemas: {first}, {second}"
+            )]);
         }
     };
     source.set_schema(&schema)?;
@@ -192,24 +264,25 @@ fn find_schema(source: &mut Server, target: &mut Server) -> Result<Vec<String>> 
     let mut obstacles = Vec::new();
     if !has_sequence {
         obstacles.push(format!(
-            "the sequence of shard {shard} is in another schema than {schema} on {from}: move it there"
+            "the sequence of shard {shard} on {from} is not in schema {schema}: move it to that schema"
         ));
     }
     match source.mark()? {
         Mark::Closed => {
-            obstacles.push(format!("schema {schema} on {from} is closed, as the old copy of a shard that has moved"));
+            obstacles.push(format!("schema {schema} on {from} is closed: the shard was moved from there"));
         }
         Mark::Foreign => obstacles.push(format!(
-            "schema {schema} on {from} has a routine shard_is_elsewhere(), which is not a superuser's: drop it"
+            "schema {schema} on {from} has a routine shard_is_elsewhere() \
+             whose owner is not a superuser: drop it"
         )),
         Mark::None | Mark::Opened => {}
     }
     Ok(obstacles)
 }
 
-/// The schemas that call themselves this shard, and whether their sequence is in them.
+/// The schemas that `id_shards` lists for this shard, and whether each contains its own sequence.
 fn shards(server: &Server) -> Result<Vec<(String, bool)>> {
-    let problem = || format!("server {} cannot be asked", server.name);
+    let problem = || format!("query on server {} failed", server.name);
     let connection = server.connection();
     connection.run("BEGIN").context(problem)?;
     let found = (|| -> std::result::Result<Vec<(String, bool)>, libpq::Error> {
@@ -222,27 +295,45 @@ fn shards(server: &Server) -> Result<Vec<(String, bool)>> {
     found.context(problem)
 }
 
-/// The quoted name of the extension's schema, which cannot be renamed until the transaction ends: in another schema of
-/// that name there could be anyone's functions.
+/// Returns the quoted name of the extension's schema, and locks the schema against renaming until the
+/// transaction ends. Otherwise its owner could rename it, and create functions in a new schema of that name. A role
+/// that is not a superuser cannot lock it, so it trusts only a schema of a superuser, of the owner of the database, or
+/// of its own.
 pub fn lock_extension(connection: &Connection) -> std::result::Result<String, libpq::Error> {
-    let rows = connection.run(
-        "SELECT nspname FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace
-         WHERE extname = 'instagram_id' FOR UPDATE",
-    )?;
-    connection.quote_ident(&rows.column::<String>().pop().unwrap_or_default())
+    let is_superuser: bool = connection.run("SELECT current_setting('is_superuser')::boolean")?.one();
+    let query = "SELECT nspname FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace
+         WHERE extname = 'instagram_id'";
+    let rows = if is_superuser {
+        connection.run(&format!("{query} FOR UPDATE"))?
+    } else {
+        let is_trusted = "(rolsuper OR rolname = current_user OR r.oid = (SELECT datdba FROM pg_database
+            WHERE datname = current_database()) OR rolname = 'pg_database_owner')";
+        connection.run(&format!(
+            "{query} AND EXISTS (SELECT FROM pg_roles AS r WHERE r.oid = nspowner AND {is_trusted})"
+        ))?
+    };
+    match rows.column::<String>().pop() {
+        Some(schema) => connection.quote_ident(&schema),
+        None => Err(libpq::Error::local(
+            "there is no extension instagram_id, or its schema belongs to another role",
+        )),
+    }
 }
 
 fn obstacles_in_schema(source: &Server, target: &Server) -> Result<Vec<String>> {
     let mut obstacles: Vec<String> =
         source.query(include_str!("sql/obstacles.sql"), &[source.schema()])?.column();
-    // A function of the one would become a function of the other, with a superuser's rights.
+    // The dump restores ownership by role name. If a role is a superuser only on the target, its functions
+    // would gain superuser rights there.
     let owners: String = source.query(include_str!("sql/owners.sql"), &[])?.one();
     let superusers: Vec<String> =
         target.query(include_str!("sql/foreign_superusers.sql"), &[&owners])?.column();
     let (from, to) = (&source.name, &target.name);
-    obstacles.extend(superusers.iter().map(|role| {
-        format!("role {role} owns objects on {from} and is no superuser there, but one on {to}")
-    }));
+    obstacles.extend(
+        superusers
+            .iter()
+            .map(|role| format!("role {role} owns objects on {from} and is a superuser only on {to}")),
+    );
     obstacles.extend(
         source.query(include_str!("sql/code.sql"), &[source.schema(), STRICTEST_MAJOR])?.column::<String>(),
     );

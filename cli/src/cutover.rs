@@ -1,38 +1,40 @@
-//! The cutover: writes are stopped on the source, what is still to come arrives, the copy opens, and the map changes.
-//! All that can be done before or after is done before or after.
+//! The cutover: stops writes on the source, waits until the target has applied the last changes, opens the
+//! copy, and changes the map. Work that can be done while clients write is done before or after the cutover.
 
 use crate::checks::lock_extension;
 use crate::error::{Context, Error, Result};
 use crate::libpq::{self, Connection};
 use crate::map::Map;
 use crate::output::Output;
-use crate::server::Server;
+use crate::server::{Mark, Server};
 use crate::{check_interrupt, fail, interrupt};
 use std::time::{Duration, Instant};
 
-/// How often the command tries to stop writes. Each try waits for open transactions for half a second at most.
+/// Number of attempts to stop writes. The timeouts in close.sql limit how long each attempt waits for locks.
 const TRIES: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(500);
-/// How often the command asks whether the target has caught up.
+/// Interval between checks whether the target has caught up.
 const POLL: Duration = Duration::from_millis(1);
 
-/// What the target is set to when it opens, as the source has it when it is closed.
-struct Standing {
+/// State of the closed source, which the copy gets when it is opened.
+struct SourceState {
     /// Last value and `is_called` of each sequence.
     sequences: String,
     /// Owner and privileges of the schema.
     rights: String,
 }
 
-/// Moves the shard to the target, whose copy has nearly all rows. If that fails, writes continue on the source.
+/// Moves the shard to the target, whose copy has nearly all rows. After a failure, allows writes on the
+/// source again if that is safe.
 pub fn cut_over(map: &mut Map, source: &Server, target: &Server, limit: Duration, output: &Output) -> Result {
     let tables = target.tables()?;
-    // Later tables are seen in the comparison of both sides.
+    // Tables created after this check are found when `wait_for_the_rest` compares both servers.
     if target
         .holds(include_str!("sql/tables_not_subscribed.sql"), &[&target.replication(), target.schema()])?
     {
         fail!(
-            "{} has tables in schema {} that are not on {}, or do not come from there: cancel {}, and move it again",
+            "server {} has tables in schema {} that are not replicated from {}: \
+             run cancel {}, and move the shard again",
             target.name,
             target.schema(),
             source.name,
@@ -41,7 +43,8 @@ pub fn cut_over(map: &mut Map, source: &Server, target: &Server, limit: Duration
     }
     if !(target.is_closed()? && target.is_guarded()?) {
         fail!(
-            "schema {} on {} is not as this move has left it: cancel {}, and move it again",
+            "schema {} on {} is open, or has other privileges than this move has set: \
+             run cancel {}, and move the shard again",
             target.schema(),
             target.name,
             target.shard()
@@ -49,20 +52,39 @@ pub fn cut_over(map: &mut Map, source: &Server, target: &Server, limit: Duration
     }
     warm_up(source, target)?;
     output.step("Stopping writes to the shard");
-    let mut definitions = String::new();
-    match stop_and_open(map, source, target, limit, tables, &mut definitions) {
+    let mut attempt = Attempt::default();
+    match stop_and_open(map, source, target, limit, tables, &mut attempt) {
         Ok(began) => change_map(map, source, target, Some(began), output),
-        Err(cause) => Err(resume_after(cause, map, source, target, &definitions, output)),
+        Err(cause) => match resume_writes(map, source, target, &attempt) {
+            Ok(Resumed::OnSource) => {
+                output.step(format!("Writes continue on {}", source.name));
+                Err(cause)
+            }
+            // The answer to COMMIT was lost.
+            Ok(Resumed::OnTarget) => change_map(map, source, target, None, output),
+            Ok(Resumed::Nowhere) | Err(_) => {
+                Err(Error::WritesStopped { shard: source.shard(), cause: Box::new(cause) })
+            }
+        },
     }
 }
 
-/// Runs what is to be run while writes are stopped, as far as it changes nothing: a session loads libraries and catalogs
-/// when it first needs them.
+/// How far a cutover has come, for the case that it fails.
+#[derive(Default)]
+struct Attempt {
+    /// The definitions of the sequences before they were closed.
+    definitions: String,
+    /// Whether the copy may have been opened.
+    may_be_open: bool,
+}
+
+/// Runs those queries of the cutover that change nothing once before writes are stopped. Their first use in a
+/// session is slow, because it loads libraries and catalogs.
 fn warm_up(source: &Server, target: &Server) -> Result {
-    standing(source)?;
+    source_state(source)?;
     source.tables()?;
     let connection = target.connection();
-    let problem = || format!("server {} cannot be asked", target.name);
+    let problem = || format!("query on server {} failed", target.name);
     connection.run("BEGIN; DO 'BEGIN END'").context(problem)?;
     let claimed =
         lock_extension(&connection).and_then(|extension| is_claimed(&connection, &extension, target));
@@ -71,7 +93,7 @@ fn warm_up(source: &Server, target: &Server) -> Result {
     Ok(())
 }
 
-/// Whether the schema may generate ids of the shard.
+/// Whether the schema can generate ids of the shard.
 fn is_claimed(
     connection: &Connection,
     extension: &str,
@@ -81,45 +103,48 @@ fn is_claimed(
     Ok(connection.query(&query, &[&target.shard().to_string(), target.schema()])?.one())
 }
 
-fn standing(source: &Server) -> Result<Standing> {
-    Ok(Standing {
-        sequences: source.run(include_str!("sql/states.sql"), "the sequences cannot be read")?.one(),
-        rights: source.query(include_str!("sql/rights.sql"), &[source.schema()])?.one(),
-    })
+fn source_state(source: &Server) -> Result<SourceState> {
+    let states = concat!("SET LOCAL lock_timeout = '1s';", include_str!("sql/states.sql"));
+    let rights = source.query(include_str!("sql/rights.sql"), &[source.schema()])?.column().pop();
+    let Some(rights) = rights else {
+        fail!("there is no schema {} on {}", source.schema(), source.name);
+    };
+    Ok(SourceState { sequences: source.run(states, "the sequences cannot be read")?.one(), rights })
 }
 
-/// From the first lock on the source until the copy is open. Returns when writes were stopped. `definitions` are set to
-/// those of the sequences before they were closed.
+/// Stops writes on the source, waits for the last changes, and opens the copy. Returns the time when writes
+/// were stopped.
 fn stop_and_open(
     map: &Map,
     source: &Server,
     target: &Server,
     limit: Duration,
     tables: Option<String>,
-    definitions: &mut String,
+    attempt: &mut Attempt,
 ) -> Result<Instant> {
-    let began = stop_writes(map, source, definitions)?;
-    let standing = wait_for_the_rest(source, limit, target, tables)?;
+    let began = stop_writes(map, source, &mut attempt.definitions)?;
+    let state = wait_for_the_rest(source, limit, target, tables)?;
     check_interrupt()?;
     map.check_lock()?;
-    interrupt::hold_off(|| open_copy(target, &standing, definitions, limit))?;
+    attempt.may_be_open = true;
+    interrupt::hold_off(|| open_copy(target, &state, &attempt.definitions, limit))?;
     Ok(began)
 }
 
-/// Closes the shard on the source. Sessions that keep its tables locked are waited for between the tries, so that nobody
-/// has to wait along for long.
+/// Closes the shard on the source. If other transactions hold locks on its tables, each attempt gives up
+/// after a short time and releases its own locks, so that other sessions do not wait for long.
 fn stop_writes(map: &Map, source: &Server, definitions: &mut String) -> Result<Instant> {
     let shard = source.shard();
     for _ in 0..TRIES {
         check_interrupt()?;
         *definitions = source.query(include_str!("sql/sequences.sql"), &[source.schema()])?.one();
-        // Recorded before they are closed: so they can be opened by any command that comes after this one.
+        // Record the definitions before closing the sequences, so that any later command can restore them.
         map.record_sequences(shard, definitions)?;
         source.set("move.sequences", definitions)?;
         let began = Instant::now();
         match source.connection().run(include_str!("sql/close.sql")) {
             Ok(_) => return Ok(began),
-            // A lock, or the time for all locks, or other sequences than those that were recorded.
+            // lock_timeout, statement_timeout, or sequences that differ from the recorded definitions.
             Err(error) if ["55P03", "57014", "40001"].contains(&error.sqlstate.as_str()) => {
                 check_interrupt()?
             }
@@ -130,25 +155,38 @@ fn stop_writes(map: &Map, source: &Server, definitions: &mut String) -> Result<I
         Connection::pause(PAUSE);
     }
     fail!(
-        "writes to the shard cannot be stopped: transactions keep its tables or sequences locked; pg_locks on {} shows them",
+        "writes to the shard cannot be stopped: transactions hold locks on its tables or sequences; \
+         see pg_locks on {}",
         source.name
     );
 }
 
-/// Waits until the target has all that was written. Returns how the source stands, if its tables look like those there.
+/// Waits until the target has applied all changes. Returns the state of the source. Fails if the definitions
+/// of its tables differ from `tables`, those of the target.
 fn wait_for_the_rest(
     source: &Server,
     limit: Duration,
     target: &Server,
     tables: Option<String>,
-) -> Result<Standing> {
+) -> Result<SourceState> {
     let started = Instant::now();
     let end: String = source.query("SELECT pg_current_wal_flush_lsn()::text", &[])?.one();
-    // This takes a while, too, so it is done while the rest arrives.
-    let standing = standing(source)?;
+    // Reading the state also takes time, so do it while the last changes arrive.
+    let state = source_state(source)?;
     if source.tables()? != tables {
         fail!(
-            "the tables of schema {} on {} have changed since the move began: cancel {}, and move it again",
+            "the tables of schema {} on {} have changed since the move began: \
+             run cancel {}, and move the shard again",
+            source.schema(),
+            source.name,
+            source.shard()
+        );
+    }
+    // A table that was dropped and created again has the same name and definition, but none of the rows of the old one.
+    if !source.holds(include_str!("sql/same_tables.sql"), &[&source.replication(), source.schema()])? {
+        fail!(
+            "tables of schema {} on {} were created again since the move began: \
+             run cancel {}, and move the shard again",
             source.schema(),
             source.name,
             source.shard()
@@ -160,7 +198,8 @@ fn wait_for_the_rest(
     while !source.holds(has_arrived, &[&source.replication(), &end])? {
         if started.elapsed() > limit {
             fail!(
-                "{} has not caught up within {} s; nothing is lost: run move again when there is less load",
+                "server {} has not caught up within {} s; no data is lost: \
+                 run move again when there is less load",
                 target.name,
                 limit.as_secs()
             );
@@ -168,16 +207,17 @@ fn wait_for_the_rest(
         check_interrupt()?;
         std::thread::sleep(POLL);
     }
-    Ok(standing)
+    Ok(state)
 }
 
-/// Opens the copy in one transaction: with the sequences, the owner and the privileges of the source.
-fn open_copy(target: &Server, standing: &Standing, definitions: &str, limit: Duration) -> Result {
+/// Opens the copy, and gives it the sequences, the owner and the privileges of the source, in one
+/// transaction.
+fn open_copy(target: &Server, state: &SourceState, definitions: &str, limit: Duration) -> Result {
     let problem = || format!("the shard cannot be opened on {}", target.name);
     let connection = target.connection();
     let set = "SELECT set_config('move.states', $1, false), set_config('move.rights', $2, false),
         set_config('move.sequences', $3, false)";
-    connection.query(set, &[&standing.sequences, &standing.rights, definitions]).context(problem)?;
+    connection.query(set, &[&state.sequences, &state.rights, definitions]).context(problem)?;
     let opened = (|| {
         connection.run(&format!("BEGIN; SET LOCAL lock_timeout = '{}s'", limit.as_secs()))?;
         connection.run(include_str!("sql/open.sql"))?;
@@ -191,20 +231,21 @@ fn open_copy(target: &Server, standing: &Standing, definitions: &str, limit: Dur
     let is_claimed = match opened {
         Ok(is_claimed) => is_claimed,
         Err(error) => {
-            // The error counts, not what the rollback says.
+            // Report the first error, not an error of the rollback.
             let _ = connection.run("ROLLBACK");
             return Err(error).context(problem);
         }
     };
     if !is_claimed {
         connection.run("ROLLBACK").context(problem)?;
-        fail!("another schema calls itself this shard: drop its function shard_N()");
+        fail!("another schema on the new server also has a function shard_N() for this shard: drop it");
     }
     connection.run("COMMIT").context(problem)?;
     Ok(())
 }
 
-/// Sends clients to the target. From here on there is no way back: the shard is open there, and closed on the source.
+/// Changes the map, so that clients use the target. The move can no longer be cancelled, because the shard is
+/// open on the target and closed on the source.
 pub fn change_map(
     map: &mut Map,
     source: &Server,
@@ -227,43 +268,46 @@ pub fn change_map(
             break;
         }
     }
-    let message = format!(
-        "shard {shard} is open on {}, but the map still says {}: no client can write to it until you run move again",
-        target.name, source.name
-    );
+    let message =
+        format!("shard {shard} is open on {}, but the map still names {}", target.name, source.name);
     let server = last.and_then(|error| if let Error::Failed { server, .. } = error { server } else { None });
-    Err(Error::Failed { message, server })
+    let cause = Box::new(Error::Failed { message, server });
+    Err(Error::WritesStopped { shard, cause })
 }
 
-/// Lets writes continue on the source, unless the target has opened, is opening, or cannot be asked.
-fn resume_after(
-    cause: Error,
-    map: &mut Map,
-    source: &Server,
-    target: &Server,
-    definitions: &str,
-    output: &Output,
-) -> Error {
+/// Where writes continue after a cutover that failed.
+enum Resumed {
+    OnSource,
+    OnTarget,
+    Nowhere,
+}
+
+/// Allows writes on the source again, unless the target is open or may still open.
+fn resume_writes(map: &mut Map, source: &Server, target: &Server, attempt: &Attempt) -> Result<Resumed> {
     let wait = Duration::from_secs(10);
-    let resumed = interrupt::hold_off(|| -> Result<bool> {
+    interrupt::hold_off(|| {
         source.reconnect()?;
-        target.reconnect()?;
-        if !(source.wait_for_leftovers(wait)? && target.wait_for_leftovers(wait)? && target.is_closed()?) {
-            return Ok(false);
+        if !source.wait_for_leftovers(wait)? {
+            return Ok(Resumed::Nowhere);
+        }
+        // While this command holds the lock nobody else opens the copy, so the target need not answer.
+        if attempt.may_be_open || map.check_lock().is_err() {
+            target.reconnect()?;
+            if !target.wait_for_leftovers(wait)? {
+                return Ok(Resumed::Nowhere);
+            }
+            match target.mark()? {
+                Mark::Closed => {}
+                Mark::Opened => return Ok(Resumed::OnTarget),
+                Mark::None | Mark::Foreign => return Ok(Resumed::Nowhere),
+            }
         }
         if source.is_closed()? {
             if !map.may_undo() {
-                return Ok(false);
+                return Ok(Resumed::Nowhere);
             }
-            source.open_shard(definitions)?;
+            source.open_shard(&attempt.definitions)?;
         }
-        Ok(true)
-    });
-    match resumed {
-        Ok(true) => {
-            output.step(format!("Writes continue on {}", source.name));
-            cause
-        }
-        _ => Error::WritesStopped { shard: source.shard(), cause: Box::new(cause) },
-    }
+        Ok(Resumed::OnSource)
+    })
 }

@@ -1,22 +1,22 @@
-//! How the command ends.
+//! Errors and exit statuses of the command.
 
 use crate::libpq;
 
-/// Why the command could not do what it was asked to.
+/// An error that ends the command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nothing is left half done: what the map shows is true.
+    /// No change is incomplete, and the map is correct.
     #[error("{message}")]
     Failed { message: String, server: Option<libpq::Error> },
     /// The checks found these obstacles, and nothing was changed.
     #[error("{problem}")]
     Refused { problem: String, obstacles: Vec<String> },
     /// Another command holds the lock of the shard.
-    #[error("another instagram_id_shards is working on shard {0}")]
+    #[error("another instagram_id_shards command is working on shard {0}")]
     Busy(u16),
-    /// The shard rejects writes on both servers.
+    /// The shard may reject writes on both servers.
     #[error(
-        "writes to shard {shard} may still be stopped: as soon as both servers can be reached, run move or cancel"
+        "writes to shard {shard} may still be stopped: run move or cancel when both servers can be reached"
     )]
     WritesStopped { shard: u16, cause: Box<Error> },
     #[error("interrupted")]
@@ -26,7 +26,7 @@ pub enum Error {
 pub type Result<T = ()> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The exit status. Those of wrong arguments, 2, are clap's.
+    /// The exit status. For wrong arguments, clap exits with status 2.
     pub fn status(&self) -> u8 {
         match self {
             Error::Failed { .. } => 1,
@@ -37,7 +37,8 @@ impl Error {
         }
     }
 
-    /// The text for people. A name inside a line can contain a line break, so lines are kept apart until they are printed.
+    /// The message as separate lines. A name can contain a line break, so joining the lines here would make
+    /// it impossible to tell line breaks of a name from those of the message.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         match self {
@@ -66,13 +67,13 @@ impl Error {
     }
 }
 
-/// Ends the function with [`Error::Failed`].
+/// Returns [`Error::Failed`] from the calling function.
 #[macro_export]
 macro_rules! fail {
     ($($text:tt)*) => { return Err($crate::error::Error::failed(format!($($text)*))) };
 }
 
-/// Says what failed, before what the server says of it.
+/// Adds a description of the failed operation to an error.
 pub trait Context<T> {
     fn context(self, problem: impl FnOnce() -> String) -> Result<T>;
 }

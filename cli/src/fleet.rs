@@ -1,4 +1,4 @@
-//! The shards of all servers: their sizes and how many ids they generate; and the command `plan`.
+//! `plan`: reads the size of each shard and its rate of new ids from all servers, and prints a plan.
 
 use crate::checks::lock_extension;
 use crate::error::{Context, Result};
@@ -9,10 +9,13 @@ use crate::{check_interrupt, fail, session};
 use instagram_id_core::layout;
 use std::collections::BTreeMap;
 
-/// The rate is that of the newest part of the rows.
+/// The rate of new ids is computed from this fraction of the rows, the newest ones.
 const NEWEST: f64 = 0.25;
 
-/// Prints a plan that evens out the servers, and empties those in `drained`.
+/// More ids per second a shard cannot generate.
+const LIMIT: f64 = 1_024_000.0;
+
+/// Prints a plan that empties the servers in `drained`, and balances the others.
 pub fn show_plan(map: &Map, drained: &[String], tolerance: f64, output: &Output) -> Result {
     let servers: Vec<String> = map.servers()?.into_iter().map(|server| server.server).collect();
     for server in drained {
@@ -28,7 +31,7 @@ pub fn show_plan(map: &Map, drained: &[String], tolerance: f64, output: &Output)
     Ok(())
 }
 
-/// The load of every shard, on the server where the map says it is.
+/// Reads the load of each shard from the server where the map places it.
 fn loads(map: &Map, servers: &[String], output: &Output) -> Result<Vec<ShardLoad>> {
     let placements = map.placements()?;
     let mut loads = Vec::new();
@@ -41,7 +44,7 @@ fn loads(map: &Map, servers: &[String], output: &Output) -> Result<Vec<ShardLoad
                     loads.push(ShardLoad { shard: *shard, server: server.clone(), bytes, ids_per_second });
                 }
                 None => output
-                    .warn(&format!("{server} has no shard {shard}, though the map says so; it is left out")),
+                    .warn(&format!("server {server} has no shard {shard}, contrary to the map; ignored")),
             }
         }
     }
@@ -50,12 +53,13 @@ fn loads(map: &Map, servers: &[String], output: &Output) -> Result<Vec<ShardLoad
 
 /// Bytes and ids per second of each shard of a server.
 fn loads_of_server(server: &str, conninfo: &str) -> Result<BTreeMap<u16, (i64, f64)>> {
-    let problem = || format!("server {server} cannot be asked");
+    let problem = || format!("query on server {server} failed");
     let connection = session::open(conninfo, session::OBSERVER)
         .context(|| format!("server {server} cannot be reached"))?;
-    connection.run("BEGIN").context(problem)?;
+    // The size of a table can be read only while nobody has locked it.
+    connection.run("BEGIN; SET LOCAL lock_timeout = '5s'").context(problem)?;
     let extension =
-        lock_extension(&connection).context(|| format!("{server} has no extension instagram_id"))?;
+        lock_extension(&connection).context(|| format!("server {server} has no extension instagram_id"))?;
     let query = include_str!("sql/loads.sql").replace("{extension}", &extension);
     let rows = connection.query(&query, &[]).context(problem)?;
     let now: i64 = connection
@@ -83,7 +87,7 @@ fn loads_of_server(server: &str, conninfo: &str) -> Result<BTreeMap<u16, (i64, f
         .collect())
 }
 
-/// Rows whose ids were generated after this time, and before the time of the next bucket.
+/// The number of rows whose ids were generated from this time until the time of the next bucket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Bucket {
     /// Milliseconds since 1970.
@@ -91,8 +95,8 @@ struct Bucket {
     rows: f64,
 }
 
-/// The buckets of a histogram of ids, each with the same number of rows. `epoch` is in milliseconds since 1970. Values
-/// that are not ids of the shard give none.
+/// The buckets of a histogram of ids, each with the same number of rows. `epoch` is in milliseconds since
+/// 1970. Returns no buckets if any bound is not an id of the shard.
 fn histogram(shard: u16, rows: f64, epoch: i64, bounds: &str) -> Vec<Bucket> {
     let bounds: Option<Vec<i64>> =
         bounds.trim_matches(['{', '}']).split(',').map(|bound| bound.parse().ok()).collect();
@@ -105,15 +109,17 @@ fn histogram(shard: u16, rows: f64, epoch: i64, bounds: &str) -> Vec<Bucket> {
     bounds[..bounds.len() - 1].iter().map(|id| Bucket { from: time(*id), rows }).collect()
 }
 
-/// The rate at which the newest rows were inserted, until now. 0 where nothing is known.
+/// The average rate of inserts, from the start of the newest buckets until now. 0 without buckets.
 fn ids_per_second(mut buckets: Vec<Bucket>, now: i64) -> f64 {
+    // An owner can insert any id, and set the statistics of a table.
+    buckets.retain(|bucket| bucket.from < now && bucket.rows.is_finite());
     buckets.sort_by_key(|bucket| -bucket.from);
     let all: f64 = buckets.iter().map(|bucket| bucket.rows).sum();
     let mut rows = 0.0;
     for bucket in &buckets {
         rows += bucket.rows;
         if rows >= all * NEWEST && rows > 0.0 {
-            return rows * 1000.0 / (now - bucket.from).max(1) as f64;
+            return (rows * 1000.0 / (now - bucket.from) as f64).min(LIMIT);
         }
     }
     0.0
@@ -124,7 +130,7 @@ fn print(plan: &Plan, output: &Output) {
         return output.object(plan);
     }
     output.step("Servers, before and after the moves");
-    let mut rows = vec![["server", "shards", "size", "ids/s", "then", "size", "ids/s"].map(String::from)];
+    let mut rows = vec![["server", "shards", "size", "ids/s", "after", "size", "ids/s"].map(String::from)];
     rows.extend(plan.servers.iter().map(|server| {
         let [before, after] = [server.before, server.after]
             .map(|load| [load.shards.to_string(), size(load.bytes), format!("{:.1}", load.ids_per_second)]);

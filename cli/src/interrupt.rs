@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and SIGHUP. They end the command at the next moment at which nothing is left half done.
+//! SIGINT, SIGTERM and SIGHUP end the command at the next point where no change is incomplete.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 static SIGNAL: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 static IS_SHIELDED: AtomicBool = AtomicBool::new(false);
 
-/// Notes the signals from now on, instead of ending the process.
+/// Records these signals from now on, instead of letting them end the process.
 pub fn listen() -> std::io::Result<()> {
     let noted = SIGNAL.get_or_init(Arc::default);
     for signal in [SIGHUP, SIGINT, SIGTERM] {
@@ -16,18 +16,18 @@ pub fn listen() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The number of the signal that has arrived, unless interrupts are held off.
+/// The number of the signal that was received. None while interrupts are held off.
 pub fn signal() -> Option<i32> {
     let signal = SIGNAL.get().map_or(0, |noted| noted.load(Ordering::Relaxed));
     (signal > 0 && !IS_SHIELDED.load(Ordering::Relaxed)).then_some(signal as i32)
 }
 
-/// Whether the command is to end.
+/// Whether the command should end.
 pub fn is_requested() -> bool {
     signal().is_some()
 }
 
-/// Runs `work` to its end, whatever arrives meanwhile.
+/// Runs `work` to its end. Signals that arrive meanwhile take effect afterwards.
 pub fn hold_off<T>(work: impl FnOnce() -> T) -> T {
     let before = IS_SHIELDED.swap(true, Ordering::Relaxed);
     let result = work();

@@ -7,14 +7,14 @@ use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 use std::time::Duration;
 
-/// How often a statement that takes long looks for an interrupt.
+/// Interval at which a running statement checks for an interrupt.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// A failed statement, or a failed connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// Empty if the error is not the server's.
+    /// Empty if the server did not report the error.
     pub sqlstate: String,
     pub message: String,
     pub detail: Option<String>,
@@ -22,11 +22,11 @@ pub struct Error {
 }
 
 impl Error {
-    fn local(message: impl Into<String>) -> Error {
+    pub fn local(message: impl Into<String>) -> Error {
         Error { sqlstate: String::new(), message: message.into(), detail: None, hint: None }
     }
 
-    /// `57014` of the server, because the user interrupted the command.
+    /// Whether the statement was canceled (SQLSTATE 57014), as it is when the user interrupts the command.
     pub fn is_canceled(&self) -> bool {
         self.sqlstate == "57014"
     }
@@ -35,16 +35,17 @@ impl Error {
 /// A keyword of a connection string and its value.
 pub type Parameter = (String, String);
 
-/// Splits a connection string, a URI or keywords and values, into the parameters that it sets.
+/// Parses a connection string, either a URI or keywords and values, into the parameters that it sets.
 pub fn parse_conninfo(conninfo: &str) -> Result<Vec<Parameter>, Error> {
     let conninfo = c_string(conninfo)?;
     let mut message: *mut c_char = ptr::null_mut();
     // SAFETY: the string ends with a zero byte, and `message` is written to only during the call.
     let options = unsafe { pq_sys::PQconninfoParse(conninfo.as_ptr(), &mut message) };
     if options.is_null() {
-        // SAFETY: after a failure libpq has set the message, allocated for us, or left it null (out of memory).
+        // SAFETY: on failure libpq sets `message` to a string that it allocates for the caller, or leaves it
+        // null (out of memory).
         let text = unsafe { text_at(message) }.unwrap_or_else(|| "out of memory".into());
-        // SAFETY: PQfreemem takes what libpq allocated, and null.
+        // SAFETY: PQfreemem accepts memory that libpq has allocated, and null.
         unsafe { pq_sys::PQfreemem(message.cast()) };
         return Err(Error::local(text.trim_end()));
     }
@@ -63,7 +64,7 @@ pub fn parse_conninfo(conninfo: &str) -> Result<Vec<Parameter>, Error> {
     Ok(parameters)
 }
 
-/// The reverse of [`parse_conninfo`], as keywords and values.
+/// Formats parameters as keywords and values: the inverse of [`parse_conninfo`].
 pub fn format_conninfo(parameters: &[Parameter]) -> String {
     let quoted = |value: &str| value.replace('\\', "\\\\").replace('\'', "\\'");
     let parameters = parameters.iter().map(|(keyword, value)| format!("{keyword}='{}'", quoted(value)));
@@ -77,7 +78,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects with these parameters, of which later ones win. `dbname` may be a whole connection string.
+    /// Connects with these parameters. Later ones override earlier ones. `dbname` may be a connection string.
     pub fn open(parameters: &[(&str, &str)]) -> Result<Connection, Error> {
         let strings = parameters
             .iter()
@@ -106,7 +107,8 @@ impl Connection {
         unsafe { pq_sys::PQstatus(self.conn.as_ptr()) == pq_sys::ConnStatusType::CONNECTION_OK }
     }
 
-    /// Runs statements without parameters, one transaction if they begin none. Rows are those of the last one.
+    /// Runs statements without parameters, in one transaction unless they contain transaction commands.
+    /// Returns the rows of the last statement.
     pub fn run(&self, statements: &str) -> Result<Rows, Error> {
         let statements = c_string(statements)?;
         // SAFETY: the connection is open, and the string ends with a zero byte.
@@ -114,13 +116,14 @@ impl Connection {
         self.finish(is_sent)
     }
 
-    /// Runs a statement with parameters, which are passed as text beside it.
+    /// Runs a statement with parameters, which are sent separately as text.
     pub fn query(&self, statement: &str, parameters: &[&str]) -> Result<Rows, Error> {
         let statement = c_string(statement)?;
         let parameters = parameters.iter().map(|value| c_string(value)).collect::<Result<Vec<_>, _>>()?;
         let values: Vec<_> = parameters.iter().map(|value| value.as_ptr()).collect();
-        // SAFETY: the connection is open, and there are as many values as announced, each ended by a zero byte. Null for
-        // types, lengths and formats means that the server finds the types, and that all values are text.
+        // SAFETY: the connection is open, and there are as many values as announced, each ended by a zero
+        // byte. Null for types, lengths and formats means that the server infers the types, and that all
+        // values are text.
         let is_sent = unsafe {
             pq_sys::PQsendQueryParams(
                 self.conn.as_ptr(),
@@ -136,14 +139,19 @@ impl Connection {
         self.finish(is_sent)
     }
 
-    /// Waits for the end of what was sent. The last result counts, but the first error goes before it.
+    /// Waits until the statements have ended. Returns the first error, or else the last result.
     fn finish(&self, is_sent: c_int) -> Result<Rows, Error> {
         if is_sent != 1 {
             return Err(self.error());
         }
         let mut outcome = Ok(None);
         while let Some(result) = self.next_result()? {
+            let is_copy = result.is_copy();
             let result = self.checked(result);
+            if is_copy {
+                // libpq would return such results for ever.
+                return result;
+            }
             if outcome.is_ok() {
                 outcome = result.map(Some);
             }
@@ -154,30 +162,31 @@ impl Connection {
     fn next_result(&self) -> Result<Option<Rows>, Error> {
         let conn = self.conn.as_ptr();
         let mut is_canceled = false;
-        // SAFETY: the connection is open. Its socket stays open during the borrow, since nothing closes it but these
-        // calls, which do so only when they return an error.
+        // SAFETY: the connection is open. Its socket stays open during the borrow, since only these calls can
+        // close it, and they do so only when they return an error.
         unsafe {
-            while pq_sys::PQisBusy(conn) == 1 {
+            // What TLS has buffered is not seen by poll.
+            while pq_sys::PQconsumeInput(conn) == 1 && pq_sys::PQisBusy(conn) == 1 {
                 let socket = pq_sys::PQsocket(conn);
                 if socket < 0 {
                     return Err(self.error());
                 }
                 let socket = BorrowedFd::borrow_raw(socket);
-                // A signal ends the wait early, which is as good as the end of the tick.
+                // The result does not matter: the code below checks for a signal and for input.
                 let _ = poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&TICK));
                 if interrupt::is_requested() && !is_canceled {
                     self.cancel();
                     is_canceled = true;
                 }
-                if pq_sys::PQconsumeInput(conn) != 1 {
-                    return Err(self.error());
-                }
+            }
+            if pq_sys::PQisBusy(conn) == 1 {
+                return Err(self.error());
             }
             Ok(NonNull::new(pq_sys::PQgetResult(conn)).map(|result| Rows { result }))
         }
     }
 
-    /// Asks the server to cancel the current statement. It may have ended meanwhile.
+    /// Asks the server to cancel the current statement. Has no effect if the statement has already ended.
     fn cancel(&self) {
         let mut message = [0; 256];
         // SAFETY: the connection is open; the buffer has the length that is passed; the object is freed once.
@@ -220,7 +229,7 @@ impl Connection {
         Error::local(if text.is_empty() { "the connection is lost" } else { text })
     }
 
-    /// The name as an identifier of SQL.
+    /// Quotes a name as an SQL identifier.
     pub fn quote_ident(&self, name: &str) -> Result<String, Error> {
         let length = name.len();
         let name = c_string(name)?;
@@ -263,11 +272,19 @@ impl Rows {
         unsafe { pq_sys::PQntuples(self.result.as_ptr()) as usize }
     }
 
+    /// Whether the server expects or sends data of COPY, which no statement of the command uses.
+    fn is_copy(&self) -> bool {
+        use pq_sys::ExecStatusType::*;
+        // SAFETY: the result lives as long as `self`.
+        let status = unsafe { pq_sys::PQresultStatus(self.result.as_ptr()) };
+        matches!(status, PGRES_COPY_IN | PGRES_COPY_OUT | PGRES_COPY_BOTH)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A value. Panics if the statement does not return one of this type there, which is an error in its text.
+    /// Returns a value. Panics if it is missing or of another type, which is a bug in the query.
     pub fn get<T: FromText>(&self, row: usize, column: usize) -> T {
         let text = self.text(row, column);
         T::from_text(text.as_deref())
@@ -286,7 +303,8 @@ impl Rows {
 
     fn text(&self, row: usize, column: usize) -> Option<String> {
         let result = self.result.as_ptr();
-        // SAFETY: the result lives as long as `self`. The position is checked first, so that libpq returns a string.
+        // SAFETY: the result lives as long as `self`. The position is checked first, so libpq returns a
+        // string.
         unsafe {
             assert!(
                 row < self.len() && column < pq_sys::PQnfields(result) as usize,
@@ -309,7 +327,7 @@ impl Drop for Rows {
     }
 }
 
-/// A value that a row can contain, from its text.
+/// A type that can be read from the text of a value.
 pub trait FromText: Sized {
     fn from_text(text: Option<&str>) -> Option<Self>;
 }
@@ -359,7 +377,7 @@ fn c_string(text: &str) -> Result<CString, Error> {
 /// # Safety
 /// `text` is null, or points to a string that ends with a zero byte.
 unsafe fn text_at(text: *const c_char) -> Option<String> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 

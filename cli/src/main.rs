@@ -1,22 +1,27 @@
-//! `instagram_id_shards`: says which server holds which logical shard, and moves shards from one server to another while
+//! `instagram_id_shards` records the server of each logical shard, and moves shards between servers while
 //! clients write.
 //!
-//! A shard's rows move by PostgreSQL's own logical replication; its schema by pg_dump; its sequence by setval. What has
-//! been done is to be seen on the servers and in the map, and nowhere else. So a move that was cut off goes on where it
-//! stood when it is called again, from any machine.
+//! Logical replication copies the rows of a shard, pg_dump its schema, and setval the state of its sequences.
+//! The state of a move is stored only on the servers and in the map. So an interrupted move can be resumed
+//! from any machine.
 //!
-//! The command connects as a superuser, and the owner of a schema is none. So nothing that such an owner can write is run
-//! or believed: texts of a server are data; statements are built there from names by `format(%I)`; a mark counts if a
-//! superuser owns it; a schema is locked against renaming, and a sequence against replacement, while their names are used;
-//! the copy on the target belongs to the superuser until it is whole, and has nothing in it that the replication would
-//! run for its owner.
+//! The command connects as a superuser, but the owner of a shard's schema need not be one. So the command
+//! never executes or trusts anything that such an owner can write:
 //!
-//! - [`libpq`]: connections; all unsafe code
-//! - [`session`], [`server`], [`map`]: what the command asks the servers and the map, and changes there
+//! - Texts read from a server are treated as data. The server builds statements from names with `format(%I)`.
+//! - The function that marks a schema is trusted only if a superuser owns it.
+//! - A schema is locked against renaming, and a sequence against replacement, while their names are used.
+//! - A superuser owns the copy on the target until it is complete. The copy contains no code of another owner
+//!   that the replication would execute.
+//!
+//! The modules:
+//!
+//! - [`libpq`]: connections, and all unsafe code
+//! - [`session`], [`server`], [`map`]: queries and changes on the servers and in the map
 //! - [`checks`], [`replication`], [`cutover`]: the steps of a move
-//! - [`moving`]: which of them comes next, by `instagram_id_core::moving`
-//! - [`fleet`], [`plan`], [`apply`]: which moves even out the servers, and many moves side by side
-//! - [`output`], [`error`], [`interrupt`], [`status`]: the command line's side
+//! - [`moving`]: runs these steps in the order that `instagram_id_core::moving` determines
+//! - [`fleet`], [`plan`], [`apply`]: plan moves that balance the servers, and run several moves in parallel
+//! - [`output`], [`error`], [`interrupt`], [`status`]: the user interface
 
 mod apply;
 mod checks;
@@ -42,14 +47,14 @@ use output::Output;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Keep a map of which server has which logical shard, and move shards between servers
+/// Record the server of each logical shard, and move shards between servers
 #[derive(Parser)]
 #[command(name = "instagram_id_shards", version, after_help = EXIT_STATUS, infer_long_args = false)]
 struct Arguments {
-    /// The database with the map
+    /// Connect to the map with this connection string
     #[arg(long, global = true, env = "INSTAGRAM_ID_MAP", hide_env_values = true, value_name = "CONNINFO")]
     map: Option<String>,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -57,24 +62,25 @@ struct Arguments {
 }
 
 const EXIT_STATUS: &str = "\
-CONNINFO is a libpq connection string: a URI or \"host=... dbname=...\". The servers must also be able to use it.
+CONNINFO is a libpq connection string: a URI or \"host=... dbname=...\". The new server
+of a shard connects to the old one with the CONNINFO of the old one.
 
 Exit status:
   0  done
   1  failed; the map is correct, and a move can be resumed
   2  wrong arguments
-  3  the checks refuse the move; nothing was changed
-  4  another command is at work on the shard
-  5  writes to the shard may still be stopped: move or cancel it again
-  129, 130, 143  interrupted by SIGHUP, SIGINT, SIGTERM; as with 1";
+  3  the checks reject the move; nothing was changed
+  4  another command is working on the shard
+  5  writes to the shard may still be stopped: run move or cancel
+  129, 130, 143  interrupted by SIGHUP, SIGINT, SIGTERM; otherwise as 1";
 
 #[derive(Subcommand)]
 enum Command {
     /// Create the map in the database that --map names
     Init,
-    /// Add a server to the map, or change how to connect to it
+    /// Add a server to the map, or change its connection string
     Server { name: String, conninfo: String },
-    /// Record that these shards are on a server (nothing is moved)
+    /// Record the server of shards, without moving them
     Place {
         server: String,
         #[arg(required = true, value_parser = shard)]
@@ -88,10 +94,10 @@ enum Command {
     Move {
         #[command(flatten)]
         to: To,
-        /// Only check, and print what would be done
+        /// Only perform the checks, and print the steps of the move
         #[arg(long)]
         dry_run: bool,
-        /// How long writes may be stopped until the new server has caught up; then they continue on the old one
+        /// Resume writes on the old server if the new one has not caught up after this time
         #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
         stop: u64,
     },
@@ -100,7 +106,7 @@ enum Command {
         #[arg(value_parser = shard)]
         shard: u16,
     },
-    /// Drop the old copy that a move has left behind
+    /// Drop the old copy of a shard that was moved
     Clean {
         #[arg(value_parser = shard, required_unless_present = "all", conflicts_with = "all")]
         shard: Option<u16>,
@@ -108,30 +114,30 @@ enum Command {
         #[arg(long)]
         all: bool,
     },
-    /// Propose moves that even out the servers, by size and by the rate of new ids
+    /// Propose moves that balance the servers by size and by rate of new ids
     Plan {
-        /// Empty this server
+        /// Move all shards off this server
         #[arg(long, value_name = "SERVER", allow_hyphen_values = true)]
         drain: Vec<String>,
-        /// How much a server may differ from the mean, in percent
+        /// Allow servers to differ from the mean by this percentage
         #[arg(long, value_name = "PERCENT", default_value_t = (plan::TOLERANCE * 100.0) as u8,
             value_parser = clap::value_parser!(u8).range(1..=100))]
         tolerance: u8,
     },
-    /// Carry out a plan that plan --json has printed; run it again to continue
+    /// Carry out a plan printed by plan --json, or continue one
     Apply {
-        /// The file with the plan; - for standard input
+        /// Read the plan from this file, or from standard input if it is -
         plan: String,
-        /// How many moves at a time
+        /// Run this many moves in parallel
         #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
         jobs: u8,
-        /// As for move
+        /// Resume writes on the old server if the new one has not caught up after this time
         #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
         stop: u64,
     },
     /// Print completions for a shell
     Completions { shell: clap_complete::Shell },
-    /// Write the manual pages into a folder
+    /// Write manual pages to a directory
     Man { folder: std::path::PathBuf },
 }
 
@@ -139,7 +145,7 @@ enum Command {
 struct To {
     #[arg(value_parser = shard)]
     shard: u16,
-    /// The server to move it to
+    /// Move the shard to this server
     #[arg(long, value_name = "SERVER", allow_hyphen_values = true)]
     to: String,
 }
@@ -177,7 +183,7 @@ fn run(arguments: Arguments, output: &Output) -> Result {
         _ => {}
     }
     let Some(conninfo) = arguments.map else {
-        fail!("say where the map is: --map CONNINFO, or INSTAGRAM_ID_MAP in the environment");
+        fail!("the connection string of the map is missing: use --map, or set INSTAGRAM_ID_MAP");
     };
     error::Context::context(interrupt::listen(), || "signals cannot be caught".into())?;
     let map = &mut Map::connect(&conninfo)?;
@@ -208,7 +214,7 @@ fn run(arguments: Arguments, output: &Output) -> Result {
         Command::Clean { shard: None, .. } => {
             for shard in map.moved_shards()? {
                 check_interrupt()?;
-                // Each lock lasts as long as its connection.
+                // Each lock is held until its connection ends, so connect separately for each shard.
                 moving::clean(&mut Map::connect(&conninfo)?, shard, output)?;
             }
         }
@@ -223,7 +229,7 @@ fn run(arguments: Arguments, output: &Output) -> Result {
     Ok(())
 }
 
-/// Fails if the user has interrupted the command. Called where nothing is half done.
+/// Fails if the user has interrupted the command. Call it only where no change is incomplete.
 pub fn check_interrupt() -> Result {
     interrupt::signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
 }

@@ -1,4 +1,4 @@
-//! The map: a schema of tables in one database, which says where each shard is and which moves are under way.
+//! The map: tables in one database that record the server of each shard, and the moves in progress.
 
 use crate::error::{Context, Error, Result};
 use crate::fail;
@@ -17,16 +17,16 @@ pub struct Map {
     locked: Option<u16>,
 }
 
-/// What the map says of a shard.
+/// The entry of a shard in the map.
 #[derive(Debug, Clone)]
 pub struct Placement {
-    /// The server that clients are sent to.
+    /// The server that clients use for the shard.
     pub home: String,
     pub stage: Stage,
     pub moving: Option<Move>,
 }
 
-/// A move that is under way, or has left an old copy.
+/// A move in progress, or a finished move whose old copy still exists.
 #[derive(Debug, Clone)]
 pub struct Move {
     pub source: String,
@@ -34,16 +34,16 @@ pub struct Move {
     pub schema: String,
 }
 
-/// A server, and how many shards it has.
+/// A server, and the number of its shards.
 #[derive(Debug, Serialize)]
 pub struct ServerShards {
     pub server: String,
     pub shards: i64,
-    /// The version of the latest change among them.
+    /// The highest version of its shards.
     pub version: Option<i64>,
 }
 
-/// A move as the map shows it.
+/// A move, as `status` shows it.
 #[derive(Debug, Serialize)]
 pub struct MoveStatus {
     pub shard: u16,
@@ -69,10 +69,12 @@ impl Map {
         Ok(())
     }
 
-    /// Adds a server, or changes how to connect to it.
+    /// Adds a server, or changes its connection string.
     pub fn add_server(&self, server: &str, conninfo: &str) -> Result {
         let statement = "INSERT INTO shard_map.servers VALUES ($1, $2)
             ON CONFLICT (server) DO UPDATE SET conninfo = excluded.conninfo";
+        // The connection string may contain a password, which must not be logged. Only a superuser can set this.
+        let _ = self.connection.run("SET log_parameter_max_length = 0");
         self.change(statement, &[server, conninfo])
     }
 
@@ -82,30 +84,22 @@ impl Map {
         let moving =
             "SELECT min(shard) FROM shard_map.moves WHERE shard = ANY ($1::int[]) AND finished IS NULL";
         if let Some(shard) = self.rows(moving, &[&list])?.one::<Option<i32>>() {
-            fail!("shard {shard} is being moved: finish or cancel that");
+            fail!("shard {shard} is being moved: finish or cancel the move first");
         }
-        let statement = "INSERT INTO shard_map.shards SELECT unnest($2::int[]), $1, 0
+        let statement = "INSERT INTO shard_map.shards SELECT DISTINCT unnest($2::int[]), $1, 0
             ON CONFLICT (shard) DO UPDATE SET server = excluded.server WHERE shards.server <> excluded.server";
         self.change(statement, &[server, &list])
     }
 
-    /// Takes the lock of a shard, which this connection holds until it ends: one command at a time works on a shard.
+    /// Acquires the lock of a shard, so that only one command at a time works on it. The lock is held until
+    /// the connection ends.
     pub fn lock(&mut self, shard: u16) -> Result {
-        const TRIES: u32 = 5;
-        for attempt in 1..=TRIES {
-            if self.try_lock(shard)? {
-                self.locked = Some(shard);
-                return self.upgrade();
-            }
-            // The server may not have noticed yet that the last command has ended.
-            if attempt < TRIES {
-                Connection::pause(Duration::from_millis(200));
-            }
-        }
-        Err(Error::Busy(shard))
+        acquire(&self.connection, shard)?;
+        self.locked = Some(shard);
+        self.upgrade()
     }
 
-    /// A map that 0.3.0 has created lacks a column.
+    /// Adds the column that a map created by version 0.3.0 lacks.
     fn upgrade(&self) -> Result {
         let has = "SELECT EXISTS (SELECT FROM pg_attribute
             WHERE attrelid = 'shard_map.moves'::regclass AND attname = 'sequences' AND NOT attisdropped)";
@@ -115,35 +109,36 @@ impl Map {
         self.change("ALTER TABLE shard_map.moves ADD COLUMN IF NOT EXISTS sequences jsonb", &[])
     }
 
-    fn try_lock(&self, shard: u16) -> Result<bool> {
-        let lock = "SELECT pg_try_advisory_lock(hashtext('instagram_id_shards'), $1::int)";
-        Ok(self.rows(lock, &[&shard.to_string()])?.one())
-    }
-
-    /// Fails unless this command still holds the lock. To be called before each change on a server: a command whose
-    /// connection to the map is lost may no longer be the only one.
+    /// Fails if the connection to the map, which holds the lock, is lost: another command may have acquired
+    /// the lock since. Call this before each change on a server.
     pub fn check_lock(&self) -> Result {
-        if self.connection.run("SELECT 1").is_err() {
-            fail!("the connection to the map is lost; run the command again");
-        }
+        self.connection
+            .run("SELECT 1")
+            .context(|| "the connection to the map is lost; run the command again".into())?;
         Ok(())
     }
 
-    /// Connects again if the connection is lost, and takes the lock again: fails if another command has it now.
+    /// If the connection is lost, reconnects and acquires the lock again. Fails if another command holds it.
     pub fn reconnect(&mut self) -> Result {
         if self.connection.run("SELECT 1").is_ok() {
             return Ok(());
         }
-        self.connection = open(&self.conninfo)?;
-        self.locked.map_or(Ok(()), |shard| self.lock(shard))
+        let connection = open(&self.conninfo)?;
+        if let Some(shard) = self.locked {
+            acquire(&connection, shard)?;
+        }
+        // Only now: a connection of this command always holds the lock.
+        self.connection = connection;
+        Ok(())
     }
 
-    /// Whether this command may undo what it has begun. A map that cannot be reached lets no other command begin.
+    /// Whether this command may undo its changes: not if another command holds the lock. If the map cannot be
+    /// reached, no other command can acquire the lock.
     pub fn may_undo(&mut self) -> bool {
         !matches!(self.reconnect(), Err(Error::Busy(_)))
     }
 
-    /// Where a shard is, and its move.
+    /// The server of a shard, and its move.
     pub fn placement(&self, shard: u16) -> Result<Placement> {
         let query =
             "SELECT s.server, m.source, m.target, m.schema, m.switched IS NOT NULL, m.finished IS NOT NULL
@@ -151,7 +146,8 @@ impl Map {
         let rows = self.rows(query, &[&shard.to_string()])?;
         if rows.is_empty() {
             fail!(
-                "shard {shard} is not in the map; say where it is: instagram_id_shards place SERVER {shard}"
+                "shard {shard} is not in the map; to record its server: \
+                 instagram_id_shards place SERVER {shard}"
             );
         }
         let moving = rows.get::<Option<String>>(0, 1).map(|source| Move {
@@ -168,13 +164,14 @@ impl Map {
         Ok(Placement { home: rows.get(0, 0), stage, moving })
     }
 
-    /// How to connect to a server.
+    /// The connection string of a server.
     pub fn conninfo_of(&self, server: &str) -> Result<String> {
         let rows = self.rows("SELECT conninfo FROM shard_map.servers WHERE server = $1", &[server])?;
         match rows.column().pop() {
             Some(conninfo) => Ok(conninfo),
             None => fail!(
-                "there is no server {server} in the map; add it: instagram_id_shards server {server} CONNINFO"
+                "there is no server {server} in the map; \
+                 to add it: instagram_id_shards server {server} CONNINFO"
             ),
         }
     }
@@ -185,25 +182,35 @@ impl Map {
         self.change(statement, &[&shard.to_string(), &moving.source, &moving.target, &moving.schema])
     }
 
-    /// Records the definitions of the sequences before they are closed, so that they can be restored by any command.
+    /// Records the definitions of the sequences before they are closed, so that any command can restore them.
     pub fn record_sequences(&self, shard: u16, sequences: &str) -> Result {
         let statement = "UPDATE shard_map.moves SET sequences = $2::jsonb WHERE shard = $1::int";
         self.change(statement, &[&shard.to_string(), sequences])
     }
 
-    /// What [`Map::record_sequences`] has recorded; empty for a move of 0.3.0.
+    /// The definitions that [`Map::record_sequences`] has stored. Empty for a move that version 0.3.0 began.
     pub fn sequences(&self, shard: u16) -> Result<String> {
         let rows =
             self.rows("SELECT sequences FROM shard_map.moves WHERE shard = $1::int", &[&shard.to_string()])?;
         Ok(rows.column::<Option<String>>().pop().flatten().unwrap_or_default())
     }
 
-    /// Sends clients to the target.
+    /// Makes the target the server of the shard.
     pub fn switch(&self, shard: u16, target: &str) -> Result {
-        let statement =
-            "WITH switched AS (UPDATE shard_map.moves SET switched = clock_timestamp() WHERE shard = $1::int)
-            UPDATE shard_map.shards SET server = $2 WHERE shard = $1::int";
-        self.change(statement, &[&shard.to_string(), target])
+        let statement = "WITH switched AS (
+                UPDATE shard_map.moves SET switched = clock_timestamp()
+                WHERE shard = $1::int AND target = $2 AND switched IS NULL RETURNING source)
+            UPDATE shard_map.shards AS s SET server = $2 FROM switched
+            WHERE shard = $1::int AND server = source RETURNING shard";
+        let rows = self
+            .connection
+            .query(statement, &[&shard.to_string(), target])
+            .context(|| "the map cannot be changed".into())?;
+        // An earlier attempt may have changed the map, and its answer was lost.
+        if rows.is_empty() && self.placement(shard)?.home != target {
+            fail!("the map was changed by others since the move began");
+        }
+        Ok(())
     }
 
     pub fn finish_move(&self, shard: u16) -> Result {
@@ -233,7 +240,7 @@ impl Map {
         Ok((0..rows.len()).map(|row| (rows.get(row, 0), rows.get(row, 1))).collect())
     }
 
-    /// The shards that have left an old copy.
+    /// The shards whose old copy still exists after a finished move.
     pub fn moved_shards(&self) -> Result<Vec<u16>> {
         Ok(self
             .rows("SELECT shard FROM shard_map.moves WHERE finished IS NOT NULL ORDER BY shard", &[])?
@@ -272,4 +279,22 @@ impl Map {
 
 fn open(conninfo: &str) -> Result<Connection> {
     session::open(conninfo, session::OBSERVER).context(|| "the map cannot be reached".into())
+}
+
+/// Acquires the lock of a shard for this connection.
+fn acquire(connection: &Connection, shard: u16) -> Result {
+    const TRIES: u32 = 5;
+    let lock = "SELECT pg_try_advisory_lock(hashtext('instagram_id_shards'), $1::int)";
+    for attempt in 1..=TRIES {
+        let rows =
+            connection.query(lock, &[&shard.to_string()]).context(|| "the map cannot be read".into())?;
+        if rows.one() {
+            return Ok(());
+        }
+        // The server may not have noticed yet that the connection of an earlier command is lost.
+        if attempt < TRIES {
+            Connection::pause(Duration::from_millis(200));
+        }
+    }
+    Err(Error::Busy(shard))
 }

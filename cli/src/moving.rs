@@ -1,4 +1,5 @@
-//! The commands on one shard. Each looks at the map and at both servers, does the step that comes next, and looks again.
+//! The commands that work on one shard. `move` and `cancel` inspect the map and both servers, perform the
+//! next step, and repeat this until no step is left.
 
 use crate::error::{Error, Result};
 use crate::map::{Map, Move, Placement};
@@ -15,17 +16,17 @@ struct Moving<'a> {
     shard: u16,
     source: Server,
     target: Server,
-    /// Whether everything that could fail later has been checked.
+    /// Whether [`checks::check`] has passed.
     is_checked: bool,
 }
 
-/// What `move` is to do.
+/// Whether [`move_shard`] moves the shard or only checks it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Move,
-    /// Only checks.
+    /// Perform only the checks.
     Check,
-    /// Checks, and says what a move would do.
+    /// Perform the checks, and print the steps of a move.
     DryRun,
 }
 
@@ -56,11 +57,12 @@ pub fn move_shard(
     let mut stage = placement.stage;
     loop {
         check_interrupt()?;
-        let step = match next_step(moving.look(stage)?) {
+        let seen = moving.look(stage)?;
+        let step = match next_step(seen) {
             Ok(step) => step,
-            // What was to be done is done: `stage` was not this when the command began.
+            // The last step has finished the move. `continued` rejects moves that were finished before.
             Err(Refusal::Finished) => return Ok(()),
-            Err(_) => return Err(moving.foreign_copy()),
+            Err(_) => return Err(moving.stopped_if(seen.is_source_closed, moving.foreign_copy())),
         };
         stage = moving.take(step, stage, limit)?;
     }
@@ -70,45 +72,58 @@ fn continued(shard: u16, moving: Move, stage: Stage, to: &str, mode: Mode, outpu
     let Move { source, target, .. } = &moving;
     if stage == Stage::Finished {
         fail!(
-            "shard {shard} has been moved from {source} to {target}; drop the old copy with: instagram_id_shards clean {shard}"
+            "shard {shard} has been moved from {source} to {target}; \
+             drop the old copy first: instagram_id_shards clean {shard}"
         );
     }
     if target != to {
-        fail!("shard {shard} is being moved from {source} to {target}: finish that, or cancel it");
+        fail!("shard {shard} is being moved from {source} to {target}: finish or cancel that move first");
     }
     if mode == Mode::Move {
         output.step(format!("Resuming the move of shard {shard} from {source} to {target}"));
     } else {
-        output.step(format!("Shard {shard} is being moved from {source} to {target}; move resumes that"));
+        output.step(format!(
+            "Shard {shard} is being moved from {source} to {target}; \
+             to resume: instagram_id_shards move {shard} --to {target}"
+        ));
     }
     Ok(moving)
 }
 
-/// Undoes a move that has not come to its cutover.
+/// Undoes a move before its cutover.
 pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
     map.lock(shard)?;
     let Placement { stage, moving, .. } = map.placement(shard)?;
     let Some(moving) = moving else { fail!("shard {shard} is not being moved") };
     let (from, to) = (moving.source.clone(), moving.target.clone());
     if stage != Stage::Begun {
-        fail!("shard {shard} is on {to} already; to bring it back, clean {shard} and move it to {from}");
+        fail!(
+            "shard {shard} is on {to} already; to move it back, \
+             run clean {shard}, and then move {shard} --to {from}"
+        );
     }
     let moving = Moving::connect(map, shard, &moving, output)?;
     loop {
         check_interrupt()?;
-        match next_step_back(moving.look(stage)?) {
+        let seen = moving.look(stage)?;
+        match next_step_back(seen) {
             Ok(Step::ResumeWrites) => moving.resume_writes()?,
             Ok(_) => break,
             Err(Refusal::CopyIsOpen) => fail!(
-                "shard {shard} is open on {to} already, and clients may have written to it; to finish: instagram_id_shards move {shard} --to {to}"
+                "shard {shard} is open on {to} already, and clients may have written to it; \
+                 to finish the move: instagram_id_shards move {shard} --to {to}"
             ),
-            Err(_) => fail!(
-                "schema {} on {to} is not as this command leaves it: if you need nothing in it, drop it there, then cancel again",
-                moving.target.schema()
-            ),
+            Err(_) => {
+                let cause = Error::failed(format!(
+                    "schema {} on {to} was not created by this move, or was changed since: \
+                     if you need nothing in that schema, drop it, and run cancel again",
+                    moving.target.schema()
+                ));
+                return Err(moving.stopped_if(seen.is_source_closed, cause));
+            }
         }
     }
-    output.step("Removing what the move has created");
+    output.step("Removing all objects that the move has created");
     moving.undo()?;
     output.step(format!("Shard {shard} is on {from}, as before"));
     Ok(())
@@ -121,23 +136,23 @@ pub fn clean(map: &mut Map, shard: u16, output: &Output) -> Result {
     let Some(moving) = moving else { fail!("there is no old copy of shard {shard}") };
     let Move { source: from, target: to, schema } = moving.clone();
     if stage != Stage::Finished {
-        fail!("shard {shard} is being moved: finish that with move {shard} --to {to}");
+        fail!("shard {shard} is being moved; to finish: instagram_id_shards move {shard} --to {to}");
     }
     if home != to {
-        fail!("shard {shard} is on {home} by the map, and was moved to {to}: the map was changed since");
+        fail!("shard {shard} was moved to {to}, but the map was changed later, and places it on {home}");
     }
     let moving = Moving::connect(map, shard, &moving, output)?;
     let source = &moving.source;
     if source.has_schema()? {
         if !source.is_closed()? {
-            fail!("schema {schema} on {from} is open for writes: it is no old copy");
+            fail!("schema {schema} on {from} accepts writes, so it is not an old copy");
         }
-        let users: Option<String> = source.query(include_str!("sql/views.sql"), &[&schema])?.one();
+        let users: Option<String> = source.query(include_str!("sql/dependents.sql"), &[&schema])?.one();
         if let Some(users) = users {
-            fail!("on {from} the old copy is in use by {users}: define these without it first");
+            fail!("views on {from} use the old copy: {users}; redefine or drop them first");
         }
         moving.map.check_lock()?;
-        source.drop_copy()?;
+        source.drop_copy(true)?;
     }
     moving.map.forget_move(shard)?;
     output.step(format!("The old copy of shard {shard} on {from} is dropped"));
@@ -151,13 +166,14 @@ impl<'a> Moving<'a> {
         source.wait_for_earlier_command()?;
         let target = Server::connect(&moving.target, &map.conninfo_of(&moving.target)?, &names)?;
         if source.system()? == target.system()? {
-            fail!("{} and {} are one server: a shard moves between servers", source.name, target.name);
+            fail!("{} and {} are the same server", source.name, target.name);
         }
         target.wait_for_earlier_command()?;
         Ok(Moving { map, output, shard, source, target, is_checked: false })
     }
 
-    /// What decides about the next step. Only a move that is under way has anything on the servers.
+    /// Collects the facts that determine the next step. Queries the servers only in stage `Begun`: in all
+    /// other stages the map is sufficient.
     fn look(&self, stage: Stage) -> Result<Seen> {
         let mut seen = Seen {
             stage,
@@ -180,7 +196,7 @@ impl<'a> Moving<'a> {
         Ok(seen)
     }
 
-    /// Takes a step. Returns the stage of the move in the map after it.
+    /// Performs a step. Returns the stage that the map then records.
     fn take(&mut self, step: Step, stage: Stage, limit: Duration) -> Result<Stage> {
         let may_write_rows = !matches!(step, Step::ResumeWrites | Step::ChangeMap | Step::CleanUp);
         if may_write_rows && !self.is_checked {
@@ -247,20 +263,26 @@ impl<'a> Moving<'a> {
         self.map.check_lock()?;
         replication::remove(&self.source, &self.target)?;
         self.source.drop_triggers()?;
-        self.target.drop_copy()?;
+        self.target.drop_copy(false)?;
         self.map.forget_move(self.shard)
+    }
+
+    /// The error, which also says so if no server accepts writes to the shard.
+    fn stopped_if(&self, is_stopped: bool, cause: Error) -> Error {
+        if is_stopped { Error::WritesStopped { shard: self.shard, cause: Box::new(cause) } } else { cause }
     }
 
     fn foreign_copy(&self) -> Error {
         Error::failed(format!(
-            "schema {} on {} is not as this command leaves it (or was created by version 0.3.0): cancel {}, and move it again",
+            "schema {} on {} was not created by this move, or was changed since, or is from version 0.3.0: \
+             run cancel {}, and move the shard again",
             self.target.schema(),
             self.target.name,
             self.shard
         ))
     }
 
-    /// Checks, and says what `move` would do.
+    /// Performs the checks. For a dry run, also prints the steps of `move`.
     fn preview(&mut self, stage: Stage, mode: Mode) -> Result {
         if stage != Stage::Switched {
             checks::check(&mut self.source, &mut self.target, stage == Stage::None)?;
@@ -272,10 +294,10 @@ impl<'a> Moving<'a> {
             let size = crate::output::size(size);
             for line in [
                 format!("publish schema {schema} on {from}"),
-                format!("create schema {schema} on {to}, closed"),
+                format!("create schema {schema} on {to}, and reject writes to it"),
                 format!("subscribe on {to}, and copy {size}"),
                 format!("stop writes on {from}, open the copy on {to}, and change the map"),
-                format!("drop the subscription and the publication; the old copy on {from} stays, closed"),
+                format!("drop the subscription and the publication, and keep the closed old copy on {from}"),
             ] {
                 self.output.step(format!("Would {line}"));
             }

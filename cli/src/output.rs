@@ -1,4 +1,4 @@
-//! What the command says: lines for people, with a bar on a terminal, or one JSON object a line for programs.
+//! Output of the command: lines of text, with a progress bar on a terminal, or one JSON object per line.
 
 use crate::error::Error;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -7,18 +7,19 @@ use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Without a terminal, a line of progress comes this often.
+/// Interval between lines of progress if standard output is not a terminal.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// How far the copy is.
+/// Progress of the copy.
 #[derive(Debug, Clone, Default, Serialize, PartialEq)]
 pub struct Progress {
     pub tables: i64,
     pub tables_copied: i64,
-    /// Rows that the tables being copied have received.
+    /// Rows copied so far into tables that are not complete.
     pub rows: i64,
-    /// Sizes of the tables on both servers, in bytes.
+    /// Size of the tables on the source, in bytes.
     pub bytes: i64,
+    /// Size of the tables on the target, in bytes.
     pub bytes_copied: i64,
     /// WAL that the target has not confirmed, in bytes.
     pub lag_bytes: Option<i64>,
@@ -64,7 +65,7 @@ impl Output {
         self.is_json
     }
 
-    /// Says what comes next, or what is done.
+    /// Reports the step that begins, or a result.
     pub fn step(&self, message: impl AsRef<str>) {
         let message = message.as_ref();
         if self.is_json {
@@ -84,7 +85,7 @@ impl Output {
         self.step(format!("Shard {shard} is on {server}{stopped}"));
     }
 
-    /// Something that the user may want to mend while the command goes on.
+    /// Reports a problem that the user may want to fix while the command continues.
     pub fn warn(&self, message: &str) {
         if self.is_json {
             self.object(&Event::Warning { message });
@@ -110,14 +111,14 @@ impl Output {
             bar.set_length(progress.bytes.max(progress.bytes_copied).max(1) as u64);
             bar.set_position(progress.bytes_copied as u64);
             let Progress { tables, tables_copied, .. } = progress;
-            bar.set_message(format!("{tables_copied} of {tables} tables; {} of WAL to come", lag(progress)));
+            bar.set_message(format!("{tables_copied} of {tables} tables; {} of WAL pending", lag(progress)));
         } else if self.shown.borrow().is_none_or(|shown| shown.elapsed() >= EVERY) {
             *self.shown.borrow_mut() = Some(Instant::now());
             self.progress_line(progress);
         }
     }
 
-    /// The last of a copy's progress, which is always shown.
+    /// Reports the final progress of a copy, which is always printed.
     pub fn copied(&self, progress: &Progress) {
         self.end_progress();
         self.progress_line(progress);
@@ -138,7 +139,7 @@ impl Output {
         }
     }
 
-    /// A line of text. That nobody reads it any more does not stop the work.
+    /// Prints a line of text. Ignores errors, because a closed pipe must not interrupt a move.
     pub fn text(&self, line: &str) {
         match &*self.bar.borrow() {
             Some(bar) => bar.suspend(|| drop(writeln!(std::io::stdout(), "{line}"))),
@@ -146,7 +147,7 @@ impl Output {
         }
     }
 
-    /// Rows with a header, in columns as wide as their longest value.
+    /// Prints rows with a header, each column as wide as its longest value.
     pub fn table<const N: usize>(&self, rows: &[[String; N]]) {
         let rows: Vec<_> = rows.iter().map(|row| row.each_ref().map(|value| printable(value))).collect();
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -172,7 +173,7 @@ fn new_bar() -> ProgressBar {
 /// One line of progress.
 pub fn summary(progress: &Progress) -> String {
     format!(
-        "{} of {} tables copied, {} of {}, {} rows in the others; {} of WAL to come",
+        "{} of {} tables copied, {} of {}, {} rows in tables being copied; {} of WAL pending",
         progress.tables_copied,
         progress.tables,
         size(progress.bytes_copied),
@@ -194,7 +195,7 @@ pub fn size(bytes: i64) -> String {
     }
 }
 
-/// The text without control characters, which a terminal would obey. Names can contain any character.
+/// Replaces control characters, which a terminal would interpret. Names can contain any character.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

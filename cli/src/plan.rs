@@ -1,12 +1,12 @@
-//! A plan for the fleet: which shards to move so that the servers' loads are even, or so that servers are emptied.
+//! Plans moves that balance the loads of the servers, or that empty servers.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A server may differ from the mean by this share of it, unless the user asks for another.
+/// The default of `--tolerance`: the load of a server may differ from the mean by this fraction of the mean.
 pub const TOLERANCE: f64 = 0.1;
 
-/// A shard as it was found.
+/// The load of a shard.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ShardLoad {
     pub shard: u16,
@@ -51,10 +51,12 @@ pub struct Load {
     pub ids_per_second: f64,
 }
 
-/// Plans the moves. `drained` servers are emptied. The others come within `tolerance` of the mean, as far as whole
-/// shards allow it. No server both gives shards away and gets some, so no more is moved than needed.
+/// Plans moves that empty the `drained` servers, and bring the load of each other server within `tolerance`
+/// of the mean, as far as that is possible with whole shards. No server both gives and receives shards, which
+/// avoids unnecessary moves.
 ///
-/// What counts is a shard's weight: the mean of its share of all bytes and its share of all new ids.
+/// The weight of a shard is the mean of its share of all bytes and its share of all new ids. The load of a
+/// server is the sum of these weights.
 pub fn plan(servers: &[String], shards: &[ShardLoad], drained: &[String], tolerance: f64) -> Plan {
     let targets: Vec<&String> = servers.iter().filter(|server| !drained.contains(server)).collect();
     let weights = weights(shards);
@@ -78,7 +80,7 @@ pub fn plan(servers: &[String], shards: &[ShardLoad], drained: &[String], tolera
     Plan { moves: moves.collect(), servers: summary(servers, shards, &places) }
 }
 
-/// Shards of drained servers, the heaviest first, go to the server with the least load.
+/// Moves the shards of drained servers, heaviest first, each to the server that then has the least load.
 fn drain<'a>(
     targets: &[&'a String],
     drained: &[String],
@@ -95,7 +97,8 @@ fn drain<'a>(
     }
 }
 
-/// Moves shards from the server with the most load to the one with the least, until both are near enough to the mean.
+/// Moves shards from the server with the most load to the one with the least, until both are within the
+/// tolerance of the mean.
 fn even_out<'a>(
     targets: &[&'a String],
     shards: &[ShardLoad],
@@ -107,7 +110,7 @@ fn even_out<'a>(
     let mean = targets.iter().map(|server| loads[server.as_str()]).sum::<f64>() / targets.len() as f64;
     let slack = mean * tolerance;
     loop {
-        // A server that gets shards gives none away, and the reverse: those would be moves too many.
+        // A server that receives shards must not give any away, and vice versa: such moves are unnecessary.
         let has_moved = |server: &str, is_giver: bool| {
             places.iter().zip(shards).any(|(place, shard)| {
                 shard.server != **place && server == if is_giver { shard.server.as_str() } else { place }
@@ -130,8 +133,9 @@ fn even_out<'a>(
         let gap = loads[high] - loads[low];
         let candidates = (0..places.len())
             .filter(|&shard| places[shard] == high && weights[shard] > 0.0 && weights[shard] < gap);
-        // What fits, and comes nearest to what one has too much or the other too little. If all shards are too large for
-        // that, the smallest one, which still makes the highest load smaller.
+        // Choose the shard whose weight is nearest to the excess or the room, whichever is less. If all
+        // shards are too heavy for that, choose the lightest: it still reduces the highest load, as it is
+        // lighter than the gap.
         let wanted = excess.min(room);
         let distance = |shard: usize| match weights[shard] {
             weight if weight <= wanted + slack => (false, (weight - wanted).abs()),
@@ -146,7 +150,7 @@ fn even_out<'a>(
     }
 }
 
-/// The server that comes first in this order of loads; of equals the first one.
+/// The first server in this order of loads. Among equal loads, the first one of `targets`.
 fn extreme<'a>(
     targets: &[&'a String],
     loads: &BTreeMap<&str, f64>,
@@ -168,7 +172,7 @@ fn relocate<'a>(
     places[shard] = to;
 }
 
-/// The weight of each shard; they add up to 1. Where nothing is known all shards are equal.
+/// The weights of the shards, which add up to 1. Without any data, all shards have the same weight.
 fn weights(shards: &[ShardLoad]) -> Vec<f64> {
     let shares = |value: fn(&ShardLoad) -> f64| -> Option<Vec<f64>> {
         let total: f64 = shards.iter().map(value).sum();
@@ -260,7 +264,7 @@ mod tests {
             shard(4, "b", 100, 0.0),
         ];
         let plan = plan(&names(&["a", "b"]), &shards, &[], TOLERANCE);
-        // Moving one of the two busy shards would be 0.375 of 0.5 too much on the other side.
+        // Each busy shard has weight 0.375, and a exceeds the mean by 0.25: a second move would not help.
         assert!(plan.moves.len() <= 1, "{:?}", moves(&plan));
     }
 
@@ -292,14 +296,14 @@ mod tests {
             for server in &servers {
                 let gives = made.moves.iter().any(|m| m.from == *server);
                 let gets = made.moves.iter().any(|m| m.to == *server);
-                // The shards of a drained server go where there is room at that moment.
+                // Not checked with drained servers.
                 prop_assert!(!(gives && gets && drained.is_empty()), "{server} gives and gets");
                 let row = made.servers.iter().find(|row| row.server == *server).unwrap();
                 prop_assert!(!drained.contains(server) || row.after.shards == 0 && !gets);
             }
             let weights = weights(&shards);
             let targets: Vec<_> = servers.iter().filter(|server| !drained.contains(server)).collect();
-            // A second plan after the first one changes nothing.
+            // A second plan after the first one does not increase the highest load.
             let after: Vec<_> = shards.iter().map(|shard| {
                 let to = made.moves.iter().find(|m| m.shard == shard.shard).map(|m| m.to.clone());
                 ShardLoad { server: to.unwrap_or_else(|| shard.server.clone()), ..shard.clone() }

@@ -5,11 +5,12 @@ use crate::error::{Context, Error, Result};
 use crate::libpq::{self, Connection};
 use crate::output::{Output, Progress};
 use crate::server::Server;
+use crate::session;
 use crate::{check_interrupt, fail};
 use std::process::Command;
 use std::time::Duration;
 
-/// How often the copy is looked at.
+/// Interval between checks of the copy.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub fn publish(source: &Server) -> Result {
@@ -17,10 +18,10 @@ pub fn publish(source: &Server) -> Result {
     Ok(())
 }
 
-/// Creates the schema on the target, closed, and with privileges for superusers alone.
+/// Creates the schema on the target. The schema rejects writes, and only superusers have privileges on it.
 pub fn create_copy(source: &Server, target: &Server) -> Result {
-    let dump = dump_schema(source)?;
-    // What a dump sets stays set in its session.
+    let (dump, owners) = dump_schema(source)?;
+    // Use a separate session, because the dump changes settings.
     let session = target.another_session()?;
     let problem = || format!("the schema cannot be created on {}", target.name);
     session.run("BEGIN").context(problem)?;
@@ -28,18 +29,23 @@ pub fn create_copy(source: &Server, target: &Server) -> Result {
     session.run("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false)").context(problem)?;
     session.run(include_str!("sql/close.sql")).context(problem)?;
     session.run(include_str!("sql/lock_copy.sql")).context(problem)?;
-    // The snapshot of the dump was looked at already; this sees what the dump has made of it.
+    // `dump_schema` has checked the source. Check the restored schema as well.
     let code =
         session.query(include_str!("sql/code.sql"), &[source.schema(), STRICTEST_MAJOR]).context(problem)?;
     if let Some(obstacle) = code.column::<String>().pop() {
         fail!("the schema has changed: {obstacle}");
     }
+    let roles = session.query(include_str!("sql/foreign_superusers.sql"), &[&owners]).context(problem)?;
+    if let Some(role) = roles.column::<String>().pop() {
+        fail!("role {role} owns objects on {}, and is a superuser only on {}", source.name, target.name);
+    }
     session.run("COMMIT").context(problem)?;
     Ok(())
 }
 
-/// The statements that create the schema: from a snapshot that has no code in its tables that must not run here.
-fn dump_schema(source: &Server) -> Result<String> {
+/// Returns the statements that create the schema, and the roles that own objects. Both are dumped from the snapshot in which the tables were
+/// checked for code that the replication must not execute.
+fn dump_schema(source: &Server) -> Result<(String, String)> {
     let problem = || format!("the schema cannot be dumped from {}", source.name);
     let session = source.another_session()?;
     session.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").context(problem)?;
@@ -49,11 +55,13 @@ fn dump_schema(source: &Server) -> Result<String> {
         let problem = format!("shard {} cannot be moved", source.shard());
         return Err(Error::Refused { problem, obstacles: code.column() });
     }
+    let owners: String = session.query(include_str!("sql/owners.sql"), &[]).context(problem)?.one();
     let snapshot: String = session.run("SELECT pg_export_snapshot()").context(problem)?.one();
     let mut pg_dump = Command::new("pg_dump");
+    pg_dump.env("PGOPTIONS", session::options());
     let (conninfo, password) = without_password(&source.conninfo)?;
     if let Some(password) = password {
-        // In the environment it can be seen by this user only; as an argument, by all.
+        // All users can read the arguments of a process, but only this user can read its environment.
         pg_dump.env("PGPASSWORD", password);
     }
     pg_dump.arg("--dbname").arg(conninfo).arg(format!("--snapshot={snapshot}"));
@@ -68,21 +76,22 @@ fn dump_schema(source: &Server) -> Result<String> {
     }
     let text =
         String::from_utf8(output.stdout).map_err(|_| Error::failed("pg_dump has not written UTF-8"))?;
-    statements(&text)
+    Ok((statements(&text)?, owners))
 }
 
-/// A dump without the commands for psql. A pg_dump that does not write these would also let a name with a line break run
-/// statements (CVE-2025-8715).
+/// Removes the commands for psql, `\restrict` and `\unrestrict`, from a dump. A pg_dump that does not write
+/// them lacks the fix of CVE-2025-8715, so a name with a line break could run statements.
 fn statements(dump: &str) -> Result<String> {
     let restrict = dump.lines().find_map(|line| line.strip_prefix("\\restrict "));
     let Some(key) = restrict.filter(|key| key.chars().all(|c| c.is_ascii_alphanumeric()) && !key.is_empty())
     else {
-        fail!("this pg_dump lacks the fix of CVE-2025-8715: take 15.14, 16.10, 17.6 or later");
+        fail!("this pg_dump lacks the fix of CVE-2025-8715: use 15.14, 16.10, 17.6 or later");
     };
     let own = [format!("\\restrict {key}"), format!("\\unrestrict {key}")];
-    // A newer pg_dump sets what an older server does not know.
-    let is_kept = |line: &&str| *line != "SET transaction_timeout = 0;" && !own.iter().any(|own| own == line);
-    Ok(dump.split('\n').filter(is_kept).collect::<Vec<_>>().join("\n"))
+    // pg_dump 17 and later write this line, but an older server does not have the setting.
+    let is_kept = |line: &&str| !own.iter().any(|own| own == line);
+    let dump = dump.split('\n').filter(is_kept).collect::<Vec<_>>().join("\n");
+    Ok(dump.replacen("\nSET transaction_timeout = 0;\n", "\n", 1))
 }
 
 /// A connection string without its password, and the password.
@@ -93,32 +102,38 @@ fn without_password(conninfo: &str) -> Result<(String, Option<String>)> {
     Ok((libpq::format_conninfo(&parameters), password))
 }
 
-/// Subscribes to the publication; the copy begins with [`start`].
+/// Creates the subscription, which stays disabled until [`start`].
 pub fn subscribe(source: &Server, target: &Server) -> Result {
     source.drop_slot()?;
     let problem = |server: &Server| format!("server {} cannot subscribe", server.name);
     let slot = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
     source.connection().query(slot, &[&source.replication()]).context(|| problem(target))?;
-    // The connection string may contain a password, which must not come into the server's log: not as a statement, not
-    // as a parameter, and not as the context of an error.
+    // The connection string may contain a password, which must not appear in the server's log: neither in a
+    // statement, nor as a parameter, nor in the context of an error.
     let session = target.another_session()?;
     let quiet = "SET log_statement = none; SET log_min_duration_statement = -1; SET log_min_duration_sample = -1;
         SET log_min_error_statement = panic; SET log_error_verbosity = terse; SET log_parameter_max_length = 0";
-    session.run(quiet).context(|| problem(target))?;
+    match session.run(quiet) {
+        // Another role than a superuser may not change these settings. Then what the server logs is its own affair; the
+        // documentation says so.
+        Err(error) if error.sqlstate == "42501" => {}
+        result => drop(result.context(|| problem(target))?),
+    }
     let set = "SELECT set_config('move.conninfo', $1, false)";
     session.query(set, &[&source.conninfo]).context(|| problem(target))?;
     session.run(include_str!("sql/subscribe.sql")).context(|| problem(target))?;
     Ok(())
 }
 
-/// Lets the subscription begin. The owner of the schema could have renamed it on the source, and so published tables of
-/// another one, which the target has as well.
+/// Enables the subscription. Fails if it would write to another schema: the owner can rename the published
+/// schema on the source to the name of a schema that exists on the target.
 pub fn start(target: &Server) -> Result {
     let name = target.replication();
     if target.holds(include_str!("sql/subscribes_elsewhere.sql"), &[&name, target.schema()])? {
         let shard = target.shard();
         fail!(
-            "the subscription would write to other schemas than {} on {}: cancel {shard}, and move it again",
+            "the subscription would write to schemas other than {} on {}: \
+             run cancel {shard}, and move the shard again",
             target.schema(),
             target.name
         );
@@ -127,7 +142,8 @@ pub fn start(target: &Server) -> Result {
     Ok(())
 }
 
-/// Waits until every table is copied, and nearly all that was written meanwhile has come. Then creates the statistics.
+/// Waits until all tables are copied, and nearly all later changes are applied. Then creates the planner's
+/// statistics.
 pub fn wait_for_copy(source: &Server, target: &Server, output: &Output) -> Result {
     let mut seen = String::new();
     let mut errors = None;
@@ -141,7 +157,8 @@ pub fn wait_for_copy(source: &Server, target: &Server, output: &Output) -> Resul
             is_near = sent.get(0, 1);
             if sent.get(0, 2) {
                 fail!(
-                    "{} has removed WAL that was still to come (max_slot_wal_keep_size): cancel {}, and move it again",
+                    "server {} has removed WAL that the move still needs (max_slot_wal_keep_size): \
+                     run cancel {}, and move the shard again",
                     source.name,
                     source.shard()
                 );
@@ -153,10 +170,11 @@ pub fn wait_for_copy(source: &Server, target: &Server, output: &Output) -> Resul
             break;
         }
         output.progress(&progress);
-        // Not for good: replication tries again, and what it stumbled over may be mended meanwhile.
+        // Only warn: the replication retries, and the user may fix the cause meanwhile.
         if errors.is_some_and(|errors| errors != errors_now) {
             output.warn(&format!(
-                "{} reports errors of the replication; its log says which. The move continues; cancel {} gives up",
+                "server {} reports replication errors; see its log. The move continues; \
+                 to give up, run cancel {}",
                 target.name,
                 target.shard()
             ));
@@ -165,8 +183,8 @@ pub fn wait_for_copy(source: &Server, target: &Server, output: &Output) -> Resul
         Connection::pause(LOOK);
         check_interrupt()?;
     }
-    // Otherwise the target confirms a transaction only when its WAL writer has flushed it, which can take twice
-    // wal_writer_delay (0.4 s). Commits that wait for the disk would only have slowed the copy down.
+    // By default the target confirms a transaction only after its WAL writer has flushed it, which can take
+    // twice wal_writer_delay (0.4 s). During the copy that is faster than flushing each commit.
     let flush = format!("ALTER SUBSCRIPTION {} SET (synchronous_commit = local)", target.replication());
     target.run(&flush, "the subscription cannot be changed")?;
     let statements: Vec<String> =
@@ -177,7 +195,7 @@ pub fn wait_for_copy(source: &Server, target: &Server, output: &Output) -> Resul
     Ok(())
 }
 
-/// What the target has received, without what only the source knows; and how many errors the replication has had.
+/// The progress as far as the target reports it, and the number of replication errors.
 pub fn copied(target: &Server) -> Result<(Progress, i64)> {
     let rows = target.query(include_str!("sql/copied.sql"), &[&target.replication()])?;
     if rows.is_empty() {
@@ -193,9 +211,18 @@ pub fn copied(target: &Server) -> Result<(Progress, i64)> {
     Ok((progress, rows.get(0, 4)))
 }
 
-/// Removes publication, subscription and slot, as far as they are there.
+/// Drops the subscription, the slot and the publication, if they exist.
 pub fn remove(source: &Server, target: &Server) -> Result {
     if target.has_subscription()? {
+        let slot = "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1)";
+        if !source.holds(slot, &[&source.replication()])? {
+            // The slot is lost, or an earlier attempt has dropped it. A subscription that names it cannot be dropped.
+            let forget = format!(
+                "ALTER SUBSCRIPTION {0} DISABLE; ALTER SUBSCRIPTION {0} SET (slot_name = NONE)",
+                target.replication()
+            );
+            target.run(&forget, "the subscription cannot be changed")?;
+        }
         let statement = format!("DROP SUBSCRIPTION {}", target.replication());
         target.run(&statement, "the subscription cannot be dropped")?;
     }

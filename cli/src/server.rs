@@ -1,5 +1,5 @@
-//! A server with a copy of a shard: what the command asks it, and the small changes on it. All of them are safe against
-//! what the owner of the shard's schema can have created there.
+//! Queries and small changes on a server that has a copy of a shard. All of them are safe against objects
+//! that the owner of the shard's schema can create.
 
 use crate::error::{Context, Result};
 use crate::fail;
@@ -8,7 +8,7 @@ use crate::session;
 use std::cell::{Ref, RefCell};
 use std::time::{Duration, Instant};
 
-/// What identifies a move on both servers.
+/// The names of a move, which are the same on both servers.
 #[derive(Debug, Clone)]
 pub struct Names {
     pub shard: u16,
@@ -17,23 +17,24 @@ pub struct Names {
 }
 
 impl Names {
-    /// The name of the publication, the subscription, the slot, and the sessions. Consists of letters, digits and `_`.
+    /// The name of the publication, the subscription and the slot, and the application_name of the sessions.
+    /// Needs no quotes, as it consists of letters, digits and `_`.
     pub fn replication(&self) -> String {
         format!("instagram_id_move_{}", self.shard)
     }
 }
 
-/// What the function `shard_is_elsewhere()` of the schema says. The schema's owner can drop a superuser's function, and
-/// cannot create one.
+/// The state of the function `shard_is_elsewhere()`, with which the command marks a schema. The owner of the
+/// schema can drop a superuser's function, but cannot create one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// There is no such function.
     None,
     /// The shard rejects writes.
     Closed,
-    /// It did, and accepts them again.
+    /// The shard has rejected writes, and accepts them again.
     Opened,
-    /// Someone else has created a routine of that name.
+    /// There is a routine of that name that is not a function of a superuser.
     Foreign,
 }
 
@@ -45,19 +46,20 @@ pub struct Server {
 }
 
 impl Server {
-    /// Connects for a move, under the name of its sessions.
+    /// Connects for a move, with the application_name of its sessions.
     pub fn connect(name: &str, conninfo: &str, names: &Names) -> Result<Server> {
         let parameters =
             libpq::parse_conninfo(conninfo).context(|| format!("the conninfo of {name} is not valid"))?;
         if parameters.iter().any(|(keyword, _)| keyword == "options" || keyword == "application_name") {
             fail!(
-                "the conninfo of {name} sets options or application_name, as the command does itself: leave them out"
+                "the conninfo of {name} sets options or application_name: \
+                 remove them, because the command sets them itself"
             );
         }
         Ok(Server::of(name, conninfo, names, open(name, conninfo, names)?))
     }
 
-    /// Connects to look only, under a name that no command waits for.
+    /// Connects for queries only, with an application_name for which no command waits.
     pub fn observe(name: &str, conninfo: &str, names: &Names) -> Result<Server> {
         let session = session::open(conninfo, "instagram_id_shards")
             .context(|| format!("server {name} cannot be reached"))?;
@@ -73,7 +75,7 @@ impl Server {
         }
     }
 
-    /// The schema is known only after the shard has been found.
+    /// Sets the schema, which is known only after the shard has been found.
     pub fn set_schema(&mut self, schema: &str) -> Result {
         self.names.schema = schema.to_owned();
         self.set("move.schema", schema)
@@ -91,7 +93,7 @@ impl Server {
         self.names.shard
     }
 
-    /// A further session, for work that leaves settings behind.
+    /// Opens another session, for work that changes settings.
     pub fn another_session(&self) -> Result<Connection> {
         open(&self.name, &self.conninfo, &self.names)
     }
@@ -110,30 +112,32 @@ impl Server {
 
     /// The rows of a query.
     pub fn query(&self, query: &str, parameters: &[&str]) -> Result<Rows> {
-        self.connection().query(query, parameters).context(|| format!("server {} cannot be asked", self.name))
+        self.connection().query(query, parameters).context(|| format!("query on server {} failed", self.name))
     }
 
-    /// Whether a condition is true there.
+    /// Whether a condition is true on this server.
     pub fn holds(&self, query: &str, parameters: &[&str]) -> Result<bool> {
         Ok(self.query(query, parameters)?.one())
     }
 
-    /// Runs statements without parameters. Those of src/sql read the names from settings.
+    /// Runs statements without parameters. The statements in src/sql read the names from settings.
     pub fn run(&self, statements: &str, problem: &str) -> Result<Rows> {
         self.connection().run(statements).context(|| format!("{problem} on {}", self.name))
     }
 
-    /// Passes a value to the blocks in src/sql, for this session.
+    /// Changes a setting of this session, from which the blocks in src/sql read a value.
     pub fn set(&self, setting: &str, value: &str) -> Result {
         self.query("SELECT set_config($1, $2, false)", &[setting, value])?;
         Ok(())
     }
 
-    /// Waits for the end of what an earlier command has sent, which the server executes even if that command was killed.
+    /// Waits until the statements of an earlier command have ended. The server executes them even if that
+    /// command was killed.
     pub fn wait_for_earlier_command(&self) -> Result {
         if !self.wait_for_leftovers(Duration::from_secs(60))? {
             fail!(
-                "the last statement of an earlier instagram_id_shards does not end on {}; pg_stat_activity shows it as {}",
+                "the last statement of an earlier instagram_id_shards command is still running on {}; \
+                 see application_name {} in pg_stat_activity",
                 self.name,
                 self.replication()
             );
@@ -141,13 +145,14 @@ impl Server {
         Ok(())
     }
 
-    /// What tells servers apart.
+    /// The system identifier, which is different on each server.
     pub fn system(&self) -> Result<String> {
         Ok(self.query("SELECT system_identifier::text FROM pg_control_system()", &[])?.one())
     }
 
-    /// A server may still be at the last statement of a command that was killed. Waits for its end; returns false if
-    /// there is none within the time. Sessions of other roles do not count: any role can call its session by that name.
+    /// Waits until a killed command's last statement has ended. Returns false if it is still running after
+    /// this time. Ignores sessions of other roles, unless they are superusers: any role can set this
+    /// application_name.
     pub fn wait_for_leftovers(&self, time: Duration) -> Result<bool> {
         let query = "SELECT EXISTS (SELECT FROM pg_stat_activity
             WHERE application_name = $1 AND backend_type = 'client backend' AND pid <> pg_backend_pid()
@@ -157,6 +162,7 @@ impl Server {
             if started.elapsed() > time {
                 return Ok(false);
             }
+            crate::check_interrupt()?;
             std::thread::sleep(Duration::from_millis(100));
         }
         Ok(true)
@@ -166,8 +172,8 @@ impl Server {
         self.holds("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", &[self.schema()])
     }
 
-    /// Whether the publication of this move is there: of the schema alone, and a superuser's. Another role could have
-    /// created one of that name, of other tables.
+    /// Whether the publication of this move exists. It must publish only the schema, and belong to a
+    /// superuser: another role could have created a publication of that name for other tables.
     pub fn has_publication(&self) -> Result<bool> {
         self.holds(include_str!("sql/has_publication.sql"), &[&self.replication(), self.schema()])
     }
@@ -190,7 +196,7 @@ impl Server {
         Ok(self.mark()? == Mark::Closed)
     }
 
-    /// Whether only a superuser has a privilege on the schema, as on a copy that is not open yet.
+    /// Whether only superusers have privileges on the schema, as on a copy before the cutover.
     pub fn is_guarded(&self) -> Result<bool> {
         self.holds(include_str!("sql/copy_is_locked.sql"), &[self.schema()])
     }
@@ -200,16 +206,18 @@ impl Server {
         Ok(self.query(include_str!("sql/tables.sql"), &[self.schema()])?.one())
     }
 
-    /// Lets writes continue; `sequences` are the definitions from before the shard was closed. Takes no lock on a table:
-    /// the triggers stay, and do nothing.
+    /// Allows writes again. `sequences` contains the definitions from before the shard was closed. Needs no
+    /// lock on a table: the triggers remain, but the function that they call does nothing.
     pub fn open_shard(&self, sequences: &str) -> Result {
         self.set("move.sequences", sequences)?;
-        self.run(include_str!("sql/open.sql"), "writes cannot continue")?;
+        // Writes are stopped meanwhile, so do not wait for long.
+        let open = concat!("SET LOCAL lock_timeout = '5s';", include_str!("sql/open.sql"));
+        self.run(open, "writes cannot continue")?;
         Ok(())
     }
 
-    /// Drops the triggers of an open shard. They do no harm until then, so this waits for whoever reads the tables, half a
-    /// second at a time: nobody waits along for longer.
+    /// Drops the triggers of an open shard. This waits for sessions that read the tables, and retries after
+    /// half a second, so that other sessions do not wait for longer behind it.
     pub fn drop_triggers(&self) -> Result {
         for attempt in 1..=60 {
             match self.connection().run(include_str!("sql/drop_triggers.sql")) {
@@ -227,20 +235,22 @@ impl Server {
             crate::check_interrupt()?;
         }
         fail!(
-            "the triggers of the move, which do nothing now, cannot be dropped on {}: someone keeps the tables locked",
+            "the triggers of the move, which no longer have an effect, cannot be dropped on {}: \
+             other sessions hold locks on the tables",
             self.name
         );
     }
 
-    /// Drops the schema if it is closed.
-    pub fn drop_copy(&self) -> Result {
+    /// Drops the schema, if it exists. Fails if the schema is not closed.
+    pub fn drop_copy(&self, is_old_copy: bool) -> Result {
+        self.set("move.is_old_copy", if is_old_copy { "on" } else { "off" })?;
         self.run(include_str!("sql/drop_copy.sql"), "the copy cannot be dropped")?;
         Ok(())
     }
 
-    /// Drops the slot of a subscription whose server ended while it was created.
+    /// Drops the slot if it exists and is not in use. An interrupted move can leave it behind.
     pub fn drop_slot(&self) -> Result {
-        let drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 AND NOT active";
+        let drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 AND NOT active AND database = current_database()";
         self.query(drop, &[&self.replication()])?;
         Ok(())
     }
@@ -249,10 +259,16 @@ impl Server {
 fn open(name: &str, conninfo: &str, names: &Names) -> Result<Connection> {
     let connection = session::open(conninfo, &names.replication())
         .context(|| format!("server {name} cannot be reached"))?;
+    // A connection pooler can ignore what a session asks for when it begins.
     let set = "SELECT set_config('move.schema', $1, false), set_config('move.shard', $2, false),
-        set_config('move.name', $3, false), set_config('move.sequences', '', false)";
-    connection
+        set_config('move.name', $3, false), set_config('move.sequences', '', false),
+        current_setting('application_name') = $3 AND current_setting('search_path') = 'pg_catalog'
+            AND current_setting('standard_conforming_strings') = 'on'";
+    let rows = connection
         .query(set, &[&names.schema, &names.shard.to_string(), &names.replication()])
-        .context(|| format!("server {name} cannot be asked"))?;
+        .context(|| format!("query on server {name} failed"))?;
+    if !rows.get::<bool>(0, 4) {
+        fail!("server {name} ignores the settings of the command: connect to it without a connection pooler");
+    }
     Ok(connection)
 }

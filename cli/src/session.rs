@@ -1,13 +1,20 @@
-//! How the command connects, whatever the server, the role or the environment has set.
+//! Connections with settings that override those of the server, the role and the environment.
 
 use crate::libpq::{Connection, Error};
 
-/// Above all, a COMMIT is on disk when it returns: a change is acknowledged only after the shard is closed or open for
-/// good. To compile a query takes longer than to run it here.
+/// Settings of each session, whatever the server, the database or the role sets. Above all, a COMMIT is on disk when
+/// it returns. Statements and dumps are read with standard strings; definitions look the same on all servers; and a
+/// server notices soon that the machine of the command is lost, and so releases its locks. JIT compilation would take
+/// longer than the queries.
 const SETTINGS: &str = "-c jit=off -c synchronous_commit=on -c client_min_messages=warning -c search_path=pg_catalog \
-     -c statement_timeout=0 -c lock_timeout=0 -c idle_session_timeout=0 -c idle_in_transaction_session_timeout=0";
+     -c statement_timeout=0 -c lock_timeout=0 -c idle_session_timeout=0 -c idle_in_transaction_session_timeout=0 \
+     -c standard_conforming_strings=on -c backslash_quote=safe_encoding -c quote_all_identifiers=off \
+     -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=1 \
+     -c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off \
+     -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=30000";
 
-/// What libpq takes unless the environment says otherwise: a server that does not answer is given up after this time.
+/// Defaults for libpq, unless the environment or the connection string sets other values. They limit the time
+/// that the command waits for a server that does not respond.
 const DEFAULTS: [(&str, &str, &str); 4] = [
     ("connect_timeout", "10", "PGCONNECT_TIMEOUT"),
     ("keepalives_idle", "10", ""),
@@ -15,12 +22,12 @@ const DEFAULTS: [(&str, &str, &str); 4] = [
     ("tcp_user_timeout", "30000", ""),
 ];
 
-/// The name of sessions that only look.
+/// The application_name of sessions that do not change a shard.
 pub const OBSERVER: &str = "instagram_id_shards";
 
-/// Connects with these settings, under a name that pg_stat_activity shows.
+/// Connects with these settings, and with this application_name.
 pub fn open(conninfo: &str, name: &str) -> Result<Connection, Error> {
-    let options = format!("{} {SETTINGS}", std::env::var("PGOPTIONS").unwrap_or_default());
+    let options = options();
     let mut parameters: Vec<(&str, &str)> = DEFAULTS
         .iter()
         .filter(|(_, _, variable)| variable.is_empty() || std::env::var_os(variable).is_none())
@@ -33,4 +40,9 @@ pub fn open(conninfo: &str, name: &str) -> Result<Connection, Error> {
         ("client_encoding", "UTF8"),
     ]);
     Connection::open(&parameters)
+}
+
+/// What PGOPTIONS sets, and the settings of this command after that.
+pub fn options() -> String {
+    format!("{} {SETTINGS}", std::env::var("PGOPTIONS").unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! `status`: the map, and how far the moves are that are under way, whichever machine runs them.
+//! `status`: shows the map, and the progress of moves, including those that run on other machines.
 
 use crate::error::Result;
 use crate::map::{Map, MoveStatus, ServerShards};
@@ -17,7 +17,7 @@ struct Status {
 struct MoveNow {
     #[serde(flatten)]
     moving: MoveStatus,
-    /// How far the copy is; nothing if a server cannot be asked.
+    /// Progress of the copy. None after the cutover, or if a server cannot be queried.
     progress: Option<Progress>,
 }
 
@@ -56,12 +56,12 @@ fn state(now: &MoveNow) -> String {
     match (finished, switched, running) {
         (true, ..) => format!("done; to drop the old copy: clean {shard}"),
         (_, _, true) => format!("running{progress}"),
-        (_, true, _) => format!("on {target}, to be finished: move {shard} --to {target}"),
+        (_, true, _) => format!("on {target}; to finish: move {shard} --to {target}"),
         _ => format!("interrupted; to resume: move {shard} --to {target}{progress}"),
     }
 }
 
-/// Asks the servers how far the copy is. Does not disturb the command that runs the move.
+/// Reads the progress of the copy from the servers. Does not disturb the command that runs the move.
 fn progress(map: &Map, moving: &MoveStatus) -> Result<Progress> {
     let names = Names { shard: moving.shard, schema: moving.schema.clone() };
     let source = Server::observe(&moving.source, &map.conninfo_of(&moving.source)?, &names)?;

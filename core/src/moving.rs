@@ -1,36 +1,37 @@
-//! Moving a shard from one server to another: which step comes next.
+//! Determines the next step of moving a shard from one server to another.
 //!
-//! The command that moves shards keeps nothing in memory. Before each step it looks at the map and at both servers, and
-//! the functions of this module decide. So a move that was interrupted between any two steps continues from there.
+//! The command that moves shards does not store the state of a move itself. Before each step it inspects the
+//! map and both servers, and calls a function of this module. So a move can be interrupted and resumed
+//! between any two steps.
 
-/// How far the move is, in the map.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The stage of a move, as the map records it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// The map has no move of this shard.
     None,
-    /// The rows are on their way. The shard is on the source.
+    /// The rows are being copied. The shard is on the source.
     Begun,
-    /// The map names the target. The replication is still there.
+    /// The map names the target. The subscription and the publication may still exist.
     Switched,
     /// Only the old copy is left.
     Finished,
 }
 
-/// What the target has in a schema of the shard's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The state of the shard's schema on the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Copy {
     /// No schema of that name.
     Absent,
-    /// The copy of this move, which rejects writes. `is_guarded`: nobody but a superuser has a privilege on it.
+    /// The copy of this move, which rejects writes. `is_guarded`: only superusers have privileges on it.
     Closed { is_guarded: bool },
     /// The copy of this move, which accepts writes.
     Opened,
-    /// A schema without the marks of this move.
+    /// A schema that is not marked as the copy of a move.
     Foreign,
 }
 
-/// What the map and both servers show.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The state of a move, as found in the map and on both servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Seen {
     pub stage: Stage,
     /// Whether the shard rejects writes on the source.
@@ -40,12 +41,12 @@ pub struct Seen {
     pub has_subscription: bool,
 }
 
-/// A step. Each can be interrupted, and leaves a state in which one of these is the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A step of a move. An interrupted step leaves a state from which another step can continue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Check everything that could fail later, and record the move in the map.
     Begin,
-    /// Let writes continue on the source: an earlier command was interrupted while they were stopped.
+    /// Allow writes on the source again: an earlier command was interrupted while they were stopped.
     ResumeWrites,
     /// Publish the schema on the source.
     Publish,
@@ -53,18 +54,18 @@ pub enum Step {
     CreateCopy,
     /// Subscribe to the publication on the target.
     Subscribe,
-    /// Wait until the rows are there, stop writes on the source, open the copy, and change the map.
+    /// Wait until the rows are copied, stop writes on the source, open the copy, and change the map.
     CutOver,
     /// Change the map: the copy is open, so the shard is on the target.
     ChangeMap,
-    /// Remove the replication.
+    /// Drop the subscription and the publication, and record that the move is finished.
     CleanUp,
     /// Remove all that the move has created.
     Undo,
 }
 
 /// Why there is no next step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// There is no move to cancel.
     NotMoving,
@@ -74,12 +75,13 @@ pub enum Refusal {
     Finished,
     /// Clients may have written to the copy.
     CopyIsOpen,
-    /// The schema on the target is not as the move has left it, or is someone else's.
+    /// The schema on the target was not created by this move, or was changed since.
     ForeignCopy,
 }
 
-/// The next step of a move. It opens the copy only from a state in which the source is closed by itself, in one step:
-/// a source that an earlier command has left closed is opened first, since its rows may have waited for long.
+/// The next step of a move. [`Step::CutOver`] both closes the source and opens the copy. So if an earlier
+/// command has left the source closed, it is opened first, because the copy may still need a long time to
+/// catch up.
 pub fn next_step(seen: Seen) -> Result<Step, Refusal> {
     match seen.stage {
         Stage::None => Ok(Step::Begin),
@@ -87,8 +89,11 @@ pub fn next_step(seen: Seen) -> Result<Step, Refusal> {
         Stage::Finished => Err(Refusal::Finished),
         Stage::Begun => match seen.copy {
             Copy::Opened => Ok(Step::ChangeMap),
+            // Only the owner of an open copy can remove its marks, and clients may have written to it. So the source
+            // stays closed.
+            Copy::Foreign => Err(Refusal::ForeignCopy),
             _ if seen.is_source_closed => Ok(Step::ResumeWrites),
-            Copy::Foreign | Copy::Closed { is_guarded: false } => Err(Refusal::ForeignCopy),
+            Copy::Closed { is_guarded: false } => Err(Refusal::ForeignCopy),
             _ if !seen.has_publication => Ok(Step::Publish),
             Copy::Absent => Ok(Step::CreateCopy),
             Copy::Closed { .. } if !seen.has_subscription => Ok(Step::Subscribe),
@@ -115,7 +120,7 @@ pub fn next_step_back(seen: Seen) -> Result<Step, Refusal> {
 mod tests {
     use super::*;
 
-    /// Every combination of what can be seen.
+    /// All combinations of states.
     fn all() -> Vec<Seen> {
         let copies = [
             Copy::Absent,
@@ -141,7 +146,7 @@ mod tests {
         all
     }
 
-    /// What a step that succeeds changes.
+    /// The state after a successful step.
     fn after(step: Step, mut seen: Seen) -> Seen {
         match step {
             Step::Begin => seen.stage = Stage::Begun,
@@ -178,7 +183,7 @@ mod tests {
                 }
                 Err(refusal) => Some(refusal),
             });
-            assert!(refusal.is_some(), "{start:?} goes on for ever");
+            assert!(refusal.is_some(), "{start:?} does not end");
             if refusal == Some(Refusal::Finished) && start.stage == Stage::None && start.copy == Copy::Absent
             {
                 assert!(seen.is_source_closed, "{start:?}: both copies accept writes");
@@ -193,8 +198,8 @@ mod tests {
                 assert_eq!(seen.copy, Copy::Closed { is_guarded: true });
                 assert!(seen.has_publication && seen.has_subscription && !seen.is_source_closed, "{seen:?}");
             }
-            // Where the copy accepts writes, nothing lets the source accept them as well.
-            if seen.copy == Copy::Opened {
+            // If the copy accepts writes, no step allows writes on the source.
+            if seen.stage == Stage::Begun && [Copy::Opened, Copy::Foreign].contains(&seen.copy) {
                 assert!(![Ok(Step::ResumeWrites), Ok(Step::Undo)].contains(&next_step(seen)), "{seen:?}");
                 assert!(next_step_back(seen).is_err(), "{seen:?}");
             }

@@ -1,4 +1,4 @@
-SELECT count(*), count(*) FILTER (WHERE srsubstate = 'r'),
+SELECT count(srrelid), count(*) FILTER (WHERE srsubstate = 'r'),
     coalesce((SELECT sum(tuples_processed) FROM pg_stat_progress_copy
               WHERE command = 'COPY FROM' AND datname = current_database()
                 AND relid IN (SELECT srrelid FROM pg_subscription_rel WHERE srsubid = s.oid))::bigint, 0),

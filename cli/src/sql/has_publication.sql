@@ -1,4 +1,8 @@
-SELECT EXISTS (SELECT FROM pg_publication AS p JOIN pg_roles AS r ON r.oid = pubowner JOIN pg_publication_namespace ON pnpubid = p.oid
-                   JOIN pg_namespace AS n ON n.oid = pnnspid
-               WHERE pubname = $1::text AND rolsuper AND NOT puballtables AND nspname = $2::text
-                 AND NOT EXISTS (SELECT FROM pg_publication_rel WHERE prpubid = p.oid));
+SELECT EXISTS (
+    SELECT FROM pg_publication AS p JOIN pg_roles AS r ON r.oid = pubowner
+    WHERE pubname = $1::text AND (rolsuper OR rolname = current_user) AND NOT puballtables
+      AND NOT EXISTS (SELECT FROM pg_publication_namespace JOIN pg_namespace AS n ON n.oid = pnnspid
+                      WHERE pnpubid = p.oid AND nspname <> $2::text)
+      AND NOT EXISTS (SELECT FROM pg_publication_rel JOIN pg_class AS c ON c.oid = prrelid
+                          JOIN pg_namespace AS n ON n.oid = relnamespace
+                      WHERE prpubid = p.oid AND nspname <> $2::text))

@@ -5,8 +5,8 @@ CREATE TABLE shard_map.servers (
     conninfo text NOT NULL
 );
 
--- One row, the version of the last change. Whoever changes a shard's place holds it until the change is visible. So a version
--- that is visible means that no smaller one is still to come.
+-- One row with the version of the last change. A transaction that changes the placement of a shard locks this row until it
+-- commits. So when a version becomes visible, all smaller versions are visible.
 CREATE TABLE shard_map.last (
     version bigint NOT NULL
 );
@@ -19,8 +19,8 @@ CREATE TABLE shard_map.shards (
     version bigint NOT NULL
 );
 
--- Whoever changes places takes his turn before he locks a shard's row: two who change several in different orders would be in
--- each other's way.
+-- Lock the row of shard_map.last before the rows of any shards. Otherwise two transactions that change several shards in
+-- different orders could deadlock.
 CREATE FUNCTION shard_map.take_turns() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM shard_map.last FOR UPDATE;
@@ -37,7 +37,7 @@ CREATE TRIGGER turns BEFORE INSERT OR UPDATE ON shard_map.shards EXECUTE FUNCTIO
 CREATE TRIGGER version BEFORE INSERT OR UPDATE ON shard_map.shards
     FOR EACH ROW EXECUTE FUNCTION shard_map.count_the_version();
 
--- Moves that are under way, and those that have left an old copy.
+-- Moves in progress, and finished moves whose old copy still exists.
 CREATE TABLE shard_map.moves (
     shard int PRIMARY KEY REFERENCES shard_map.shards,
     source text NOT NULL REFERENCES shard_map.servers ON UPDATE CASCADE,

@@ -1,6 +1,6 @@
--- So that the first queries on the target are planned as well as the last ones on the source. Each of these statements
--- changes to the owner of its table. A view that a superuser owns is left as it is: there that would let the owners of
--- its functions run them as superuser.
+-- The first queries on the target need statistics for good plans. Each of these statements runs as the owner of its table.
+-- A materialized view of a superuser is refreshed only if superusers own all functions, because the refresh would run
+-- functions of other owners as superuser.
 SELECT format('REFRESH MATERIALIZED VIEW %I.%I', $1::text, relname) FROM (
     SELECT c.oid, relname FROM pg_class AS c JOIN pg_roles AS r ON r.oid = relowner
     WHERE relnamespace = quote_ident($1)::regnamespace AND relkind = 'm' AND (NOT rolsuper OR NOT EXISTS (

@@ -1,4 +1,4 @@
--- As the superuser on all majors: the owners of the tables have no right on the schema yet.
+-- Apply changes as the superuser on all major versions, because the owners of the tables have no privilege on the schema yet.
 DO $do$
 BEGIN
     EXECUTE format('CREATE SUBSCRIPTION %1$I CONNECTION %2$L PUBLICATION %1$I WITH (enabled = false, create_slot = false, slot_name = %1$I%3$s)',

@@ -14,7 +14,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// Four servers with so many shards each, all of the same size. The map is on the first one.
+    /// Starts four servers with these numbers of shards, all of the same size. The first one has the map.
     fn start(shards: [i64; 4]) -> Fleet {
         let settings = [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
         let servers: Vec<_> = SERVERS.iter().map(|_| Server::start(&settings)).collect();
@@ -54,7 +54,7 @@ impl Fleet {
         if output.status.success() { Ok(said) } else { Err(said) }
     }
 
-    /// How many shards the map has on each server.
+    /// The number of shards that the map places on each server.
     fn shards(&self) -> Vec<i64> {
         let query = "SELECT (SELECT count(*) FROM shard_map.shards AS s WHERE s.server = servers.server)
             FROM shard_map.servers ORDER BY server";
@@ -109,7 +109,7 @@ fn fill(client: &mut Client, shards: std::ops::Range<i64>) {
     }
 }
 
-/// A new server gets its part, in moves that are interrupted once; then another server is emptied.
+/// A plan that balances the servers is applied, interrupted and resumed. Then another plan empties a server.
 #[test]
 fn plan_is_applied_and_resumed() {
     let counts = length([8, 8, 8, 4], [275, 275, 275, 175]);
@@ -122,7 +122,7 @@ fn plan_is_applied_and_resumed() {
     let (file, moves) = fleet.plan(&[]);
     println!("plan for {shards} shards, {moves} moves: {:.1?}", started.elapsed());
     let expected: i64 = counts.iter().map(|count| (count - shards / 4).max(0)).sum();
-    // Ten percent of the mean may stay.
+    // The plan may leave a difference of ten percent of the mean.
     assert!(moves > 0 && moves as i64 <= expected, "{moves} moves, of {expected} for the exact mean");
 
     let started = Instant::now();
@@ -146,7 +146,7 @@ fn plan_is_applied_and_resumed() {
         .collect();
     println!("writes were stopped for {} ms in the median", middle(stopped));
     fleet.check_rows(shards);
-    // Again, there is nothing to do.
+    // Applying the plan again changes nothing.
     fleet.command(&["apply", &file]);
     fleet.command(&["clean", "--all"]);
     assert_eq!(fleet.plan(&[]).1, 0);
@@ -161,7 +161,7 @@ fn plan_is_applied_and_resumed() {
     }
 }
 
-/// A plan that the map no longer agrees with is refused, before anything is moved.
+/// A plan that does not match the map is refused before anything is moved.
 #[test]
 fn outdated_plan_is_refused() {
     let fleet = Fleet::start([2, 0, 0, 0]);

@@ -252,7 +252,7 @@ const WAITS: &str =
     AND backend_type = 'client backend' AND wait_event_type = 'Lock')";
 
 /// Starts a move to b and blocks it with a transaction on b after all rows are copied, before it compares the tables.
-fn move_blocked_after_copy(servers: &Servers, options: &[&str]) -> (Child, Client) {
+pub(crate) fn move_blocked_after_copy(servers: &Servers, options: &[&str]) -> (Child, Client) {
     let command = servers.start_command(&[&["move", "5", "--to", "b"], options].concat());
     servers.b.wait_until("SELECT to_regclass('insta5.counter') IS NOT NULL");
     let mut transaction = servers.b.connect();
@@ -525,7 +525,7 @@ fn checks_report_every_obstacle_to_a_move() {
     let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
     check("a has no extension instagram_id");
     a.batch_execute("CREATE EXTENSION instagram_id").unwrap();
-    check("a has no shard 5, though the map says so");
+    check("a has no shard 5, contrary to the map");
     check("a has wal_level = replica");
     check("b has 1 logical replication workers left");
     a.batch_execute(
@@ -551,9 +551,9 @@ fn checks_report_every_obstacle_to_a_move() {
     b.batch_execute("DROP EXTENSION instagram_id").unwrap();
     check("b has no extension instagram_id");
     b.batch_execute("CREATE SCHEMA ids; CREATE EXTENSION instagram_id SCHEMA ids").unwrap();
-    check("b has instagram_id in schema ids, a in public");
+    check("b has instagram_id in schema ids, but a has it in public");
     servers.b.set_clock(-1.5);
-    check("s behind that of a: set it");
+    check("s behind that of a: synchronize the clocks");
     assert!(servers.refusal(&["move", "5", "--to", "a"]).contains("shard 5 is on a already"));
     assert!(servers.refusal(&["move", "5", "--to", "c"]).contains("there is no server c in the map"));
     assert!(servers.refusal(&["move", "6", "--to", "b"]).contains("shard 6 is not in the map"));
@@ -562,7 +562,7 @@ fn checks_report_every_obstacle_to_a_move() {
     assert!(servers.refusal(&["clean", "5"]).contains("there is no old copy of shard 5"));
     let same = format!("host={} user=postgres dbname=template1", servers.a.path().display());
     servers.command(&["server", "c", &same]);
-    assert!(servers.refusal(&["move", "5", "--to", "c"]).contains("a and c are one server"));
+    assert!(servers.refusal(&["move", "5", "--to", "c"]).contains("a and c are the same server"));
     for server in [&servers.a, &servers.b] {
         assert_eq!(leftovers(server), NOTHING);
     }
@@ -588,7 +588,7 @@ fn tables_changed_during_the_move_are_detected() {
     }
     transaction.batch_execute("COMMIT").unwrap();
     let said = outcome(command).expect_err("a refusal");
-    assert!(said.contains("do not come from there"), "{said}");
+    assert!(said.contains("that are not replicated from a"), "{said}");
     assert!(!one::<bool>(&mut a, IS_CLOSED));
     servers.command(&["cancel", "5"]);
     servers.command(&["move", "5", "--to", "b"]);
@@ -768,7 +768,7 @@ fn routines_with_the_markers_name_are_refused() {
         ),
     ] {
         attacker.batch_execute(make).unwrap();
-        servers.is_refused("has a routine shard_is_elsewhere(), which is not a superuser's");
+        servers.is_refused("has a routine shard_is_elsewhere() whose owner is not a superuser");
         attacker.batch_execute(&format!("DROP {drop}")).unwrap();
     }
     // Created after the start of the move, it is refused when the tables are closed; objects that depend on it remain.
@@ -899,6 +899,24 @@ fn owners_code_that_replication_would_run_is_refused() {
         .unwrap();
     servers.is_refused("query_to_xml(text,boolean,boolean,text), which must not run as superuser");
     attacker.batch_execute("DROP TABLE insta5.new").unwrap();
+    // The same by the input function of a type, in a statement of the dump.
+    for (definition, drop) in [
+        ("VIEW insta5.new AS SELECT '{1}'::insta5.checked[] AS x", "VIEW insta5.new"),
+        (
+            "FUNCTION insta5.new(x insta5.pair DEFAULT '(1,2)') RETURNS int LANGUAGE sql RETURN 1",
+            "FUNCTION insta5.new",
+        ),
+        (
+            "TABLE insta5.new (id bigint PRIMARY KEY CHECK (domain_in('1', 'insta5.checked'::regtype, -1) IS NULL))",
+            "TABLE insta5.new",
+        ),
+    ] {
+        // Reading the constant also runs the function here, as the attacker.
+        attacker.batch_execute(&format!("CREATE {definition}")).unwrap();
+        servers.is_refused("uses function");
+        attacker.batch_execute(&format!("DROP {drop}")).unwrap();
+    }
+    attacker.batch_execute("DROP TYPE insta5.pair; DROP DOMAIN insta5.checked").unwrap();
     // Functions of a superuser are trusted, and most built-in functions are harmless.
     attacker
         .batch_execute("CREATE TABLE insta5.fine (id bigint PRIMARY KEY DEFAULT insta5.next_id(), at timestamptz DEFAULT now() CHECK (at <= now() + interval '1 day'), x bigint CHECK (insta5.immutable(x) > 0))")
@@ -962,7 +980,7 @@ fn schema_of_another_role_on_the_target_is_kept() {
         .unwrap();
     for command in [&["move", "5", "--to", "b"][..], &["cancel", "5"]] {
         let said = servers.refusal(command);
-        assert!(said.contains("schema insta5 on b is not as this command leaves it"), "{said}");
+        assert!(said.contains("schema insta5 on b was not created by this move"), "{said}");
     }
     one::<i64>(&mut servers.b.connect(), "SELECT count(*) FROM insta5.precious");
     assert_eq!(leftovers(&servers.b), NOTHING);
@@ -1109,7 +1127,7 @@ fn replication_writes_only_to_the_shards_schema() {
         .unwrap();
     println!("{:?}", servers.run(&["move", "5", "--to", "b"]));
     assert_eq!(one::<i64>(&mut servers.b.connect(), count), 0);
-    servers.is_refused("a has a publication instagram_id_move_5 that is not of this move");
+    servers.is_refused("a has a publication instagram_id_move_5 that is not part of this move");
     attacker
         .batch_execute("DROP PUBLICATION IF EXISTS instagram_id_move_5; DROP SCHEMA insta6 CASCADE")
         .unwrap();
@@ -1133,7 +1151,7 @@ fn replication_writes_only_to_the_shards_schema() {
 fn move_does_not_give_functions_to_a_superuser() {
     let servers = Servers::start_with_an_attacker();
     servers.b.connect().batch_execute("ALTER ROLE attacker SUPERUSER").unwrap();
-    servers.is_refused("role attacker owns objects on a and is no superuser there, but one on b");
+    servers.is_refused("role attacker owns objects on a and is a superuser only on b");
 }
 
 /// Any role can set the application_name that the command uses.

@@ -1,7 +1,10 @@
-//! Faults during a move: servers that crash, disks that are full, connections that are refused; and passwords, which
-//! must not be shown.
+//! Tests of faults during a move: crashes of servers, full disks and refused connections. Also tests that
+//! passwords are not shown.
 
-use crate::moving::{HAS_TRIGGERS, IS_CLOSED, MOVES, NOTHING, Servers, fill, kill_group, leftovers, outcome};
+use crate::moving::{
+    HAS_TRIGGERS, IS_CLOSED, MOVES, NOTHING, Servers, fill, kill_group, leftovers, move_blocked_after_copy,
+    outcome,
+};
 use instagram_id_live::*;
 use postgres::Client;
 use postgres::{Config, NoTls};
@@ -11,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Inserts photos on whichever server has the shard, and survives the loss of any server. Returns the ids that were
-/// acknowledged, in their order.
+/// Inserts photos on the server that the map names for the shard, and reconnects if a server is lost. Returns
+/// the acknowledged ids in the order of the inserts.
 fn insert_until(servers: &Servers, stop: &AtomicBool) -> Vec<i64> {
     let mut acknowledged = Vec::new();
     let mut client: Option<Client> = None;
@@ -37,7 +40,7 @@ fn connect_by_map(servers: &Servers) -> Option<Client> {
     conninfo.parse::<Config>().unwrap().connect(NoTls).ok()
 }
 
-/// Servers crash at random moments of a move, the one with the map among them. The move is resumed until it is done.
+/// Servers, including the one with the map, crash at random times during a move, which is then resumed.
 #[test]
 fn crashing_servers_lose_nothing() {
     let servers = Servers::start();
@@ -52,7 +55,7 @@ fn crashing_servers_lose_nothing() {
             let to = if servers.placement() == "a" { "b" } else { "a" };
             loop {
                 let command = servers.start_command(&["move", "5", "--to", to, "--stop", "20"]);
-                // Later commands are left alone more often, so that one completes.
+                // After a failure, crash in only two of three attempts, so that one completes.
                 if failed == 0 || random.u64(0..3) > 0 {
                     thread::sleep(Duration::from_millis(random.u64(20..1200)));
                     let server = if random.bool() { &servers.a } else { &servers.b };
@@ -62,11 +65,11 @@ fn crashing_servers_lose_nothing() {
                 }
                 match outcome(command) {
                     Ok(_) => break,
-                    // Nothing else is refused.
+                    // The command must report an error.
                     Err(said) => assert!(said.contains("error: "), "{said}"),
                 }
                 failed += 1;
-                // Its server sessions may have to notice that it is gone.
+                // The command can fail after the move has finished.
                 let query = "SELECT EXISTS (SELECT FROM shard_map.moves WHERE finished IS NOT NULL)";
                 if one(&mut servers.map(), query) {
                     break;
@@ -92,7 +95,7 @@ fn crashing_servers_lose_nothing() {
     assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
 }
 
-/// If a server cannot be reached the command says which one, and the move can be resumed.
+/// If a server cannot be reached, the error message names it, and the command can be run again.
 #[test]
 fn unreachable_server_is_named() {
     let servers = Servers::start();
@@ -109,7 +112,8 @@ fn unreachable_server_is_named() {
     servers.command(&["clean", "5"]);
 }
 
-/// A target whose disk is full reports errors; cancelling removes what is there, and writes were never stopped.
+/// If the disk of the target is full, cancelling the move removes all its objects, and writes are never
+/// stopped.
 #[test]
 fn full_disk_of_the_target_can_be_cancelled() {
     let servers = Servers::start();
@@ -160,12 +164,12 @@ impl Drop for Unmount<'_> {
     }
 }
 
-/// The password of a conninfo is neither in the arguments of a program nor in a server's log, even where servers log
-/// every statement.
+/// The password of a conninfo is neither in the arguments of a program nor in a server's log, even if servers
+/// log all statements.
 #[test]
 fn passwords_are_not_shown() {
     const SECRET: &str = "pass'word\\of a secret";
-    let servers = Servers::start_with(&[("log_min_messages", "debug1")]);
+    let servers = Servers::start();
     fill(&servers, 20_000);
     for (name, server) in [("a", &servers.a), ("b", &servers.b)] {
         let quoted = SECRET.replace('\\', "\\\\").replace('\'', "\\'");
@@ -201,7 +205,7 @@ fn passwords_are_not_shown() {
         drop(stop_at_end);
         watching.join().unwrap()
     });
-    // The part that no quoting changes.
+    // A part of the password that quoting does not change.
     let part = "of a secret";
     assert!(arguments.iter().any(|arguments| arguments.contains("pg_dump")), "the watch has missed pg_dump");
     assert!(!arguments.iter().any(|arguments| arguments.contains(part)), "{arguments:?}");
@@ -212,7 +216,7 @@ fn passwords_are_not_shown() {
             "statements are logged"
         );
         let lines: Vec<_> = log.lines().filter(|line| line.contains(part)).collect();
-        // The command asks the map, in another database of b, for the connection strings; it gets them as rows.
+        // Reading the connection strings from the map, also on b, does not log them: they are results.
         assert!(lines.is_empty(), "{lines:?}");
     }
 }
@@ -223,8 +227,8 @@ fn arguments_of_all_processes() -> Vec<String> {
     arguments.map(|arguments| String::from_utf8_lossy(&arguments).replace('\0', " ")).collect()
 }
 
-/// Killed between the opening of the copy and the change of the map, a move can only be finished: clients may have
-/// written to the copy.
+/// If a move is killed after the copy was opened and before the map was changed, it can only be finished,
+/// because clients may have written to the copy.
 #[test]
 fn move_killed_before_the_map_changed_can_only_be_finished() {
     let servers = Servers::start();
@@ -249,4 +253,172 @@ fn move_killed_before_the_map_changed_can_only_be_finished() {
     assert_eq!(error_of(&mut servers.a.connect(), insert).0, "25006");
     assert_eq!(one::<i64>(&mut servers.connect_to_shard(), "SELECT count(*) FROM insta5.photos"), 101);
     servers.command(&["clean", "5"]);
+}
+
+/// A role without superuser rights can move the shards of the roles whose rights it has. Before PostgreSQL 16 only a
+/// superuser can subscribe, so there this applies to the old server.
+#[test]
+fn role_that_is_no_superuser_can_move() {
+    let servers = Servers::start();
+    let major: i32 =
+        one(&mut servers.a.connect(), "SELECT current_setting('server_version_num')::int / 10000");
+    for (name, server) in [("a", &servers.a), ("b", &servers.b)] {
+        let hba = server.path().join("data/pg_hba.conf");
+        let rules = std::fs::read_to_string(&hba).unwrap();
+        std::fs::write(&hba, format!("local all mover scram-sha-256\n{rules}")).unwrap();
+        server
+            .connect()
+            .batch_execute(
+                "CREATE ROLE keeper; CREATE ROLE mover LOGIN PASSWORD 'secret'; SELECT pg_reload_conf()",
+            )
+            .unwrap();
+        let user = if name == "b" && major < 16 { "postgres" } else { "mover password=secret" };
+        let conninfo = format!("host={} dbname=postgres user={user}", server.path().display());
+        servers.command(&["server", name, &conninfo]);
+    }
+    servers
+        .a
+        .connect()
+        .batch_execute(
+            "GRANT CREATE ON DATABASE postgres TO keeper; SET ROLE keeper; SELECT create_shard(6);
+             CREATE TABLE insta6.photos (id bigint PRIMARY KEY DEFAULT insta6.next_id(), title text);
+             CREATE TABLE insta6.parts (id bigint PRIMARY KEY DEFAULT insta6.next_id()) PARTITION BY RANGE (id);
+             CREATE TABLE insta6.part PARTITION OF insta6.parts DEFAULT;
+             INSERT INTO insta6.photos (title) SELECT 'photo' FROM generate_series(1, 1000);
+             INSERT INTO insta6.parts SELECT insta6.next_id() FROM generate_series(1, 10)",
+        )
+        .unwrap();
+    servers.command(&["place", "a", "6"]);
+    let check = |reason: &str| {
+        let said = servers.refusal(&["check", "6", "--to", "b"]);
+        assert!(said.contains(reason), "{reason}: {said}");
+    };
+    let grant = |server: &Server, statement: &str| server.connect().batch_execute(statement).unwrap();
+    check("the role that connects to a is no superuser and lacks REPLICATION");
+    grant(&servers.a, "ALTER ROLE mover REPLICATION");
+    check("the role that connects to a lacks CREATE on the database");
+    grant(&servers.a, "GRANT CREATE ON DATABASE postgres TO mover");
+    check("the role that connects to a has not the rights of keeper");
+    grant(&servers.a, "GRANT keeper TO mover");
+    check("GRANT pg_monitor to it there");
+    grant(&servers.a, "GRANT pg_monitor TO mover");
+    if major >= 16 {
+        check("GRANT pg_create_subscription to it there");
+        let rights =
+            "GRANT pg_create_subscription, pg_monitor, keeper TO mover; ALTER ROLE mover REPLICATION;
+            GRANT CREATE ON DATABASE postgres TO mover, keeper";
+        grant(&servers.b, rights);
+    } else {
+        let conninfo =
+            format!("host={} dbname=postgres user=mover password=secret", servers.b.path().display());
+        servers.command(&["server", "b", &conninfo]);
+        check("is no superuser, which a subscription takes before PostgreSQL 16");
+        let conninfo = format!("host={} dbname=postgres user=postgres", servers.b.path().display());
+        servers.command(&["server", "b", &conninfo]);
+    }
+    servers.command(&["check", "6", "--to", "b"]);
+    for (from, to) in [("a", "b"), ("b", "a")] {
+        let said = servers.command(&["move", "6", "--to", to]);
+        assert!(said.contains("Done. The old copy on"), "{from} to {to}: {said}");
+        servers.command(&["clean", "6"]);
+        let server = if to == "a" { &servers.a } else { &servers.b };
+        let mut client = server.connect();
+        for (table, rows) in [("photos", 1000), ("parts", 10)] {
+            assert_eq!(
+                one::<i64>(&mut client, &format!("SELECT count(*) FROM insta6.{table}")),
+                rows,
+                "{to}"
+            );
+        }
+        let owners = "SELECT DISTINCT rolname::text FROM pg_roles JOIN pg_class ON relowner = pg_roles.oid
+            JOIN pg_namespace AS n ON n.oid = relnamespace AND nspowner = relowner WHERE nspname = 'insta6'";
+        assert_eq!(texts(&mut client, owners), ["keeper"], "{to}");
+        let next = "SET ROLE keeper; INSERT INTO insta6.photos DEFAULT VALUES; DELETE FROM insta6.photos WHERE title IS NULL";
+        client.batch_execute(next).unwrap();
+        // Back to a it goes only where the roles may subscribe.
+        if major < 16 {
+            break;
+        }
+        grant(&servers.a, "GRANT pg_create_subscription TO mover");
+    }
+    for server in [&servers.a, &servers.b] {
+        assert_eq!(leftovers(server), NOTHING);
+    }
+}
+
+#[test]
+fn shard_without_tables_can_be_moved() {
+    let servers = Servers::start();
+    servers.a.connect().batch_execute("SELECT create_shard(7)").unwrap();
+    let before: i64 = one(&mut servers.a.connect(), "SELECT next_id(7)");
+    servers.command(&["place", "a", "7"]);
+    servers.command(&["move", "7", "--to", "b"]);
+    assert!(one::<i64>(&mut servers.b.connect(), "SELECT next_id(7)") > before);
+    servers.command(&["clean", "7"]);
+}
+
+/// A table that was dropped and created again looks the same, but the copy has the rows of the old one.
+#[test]
+fn table_created_again_is_detected() {
+    let servers = Servers::start();
+    fill(&servers, 100);
+    let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
+    let again = "DROP TABLE insta5.counter; CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint)";
+    servers.a.connect().batch_execute(again).unwrap();
+    transaction.batch_execute("COMMIT").unwrap();
+    let said = outcome(command).expect_err("a refusal");
+    assert!(said.contains("were created again"), "{said}");
+    assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
+    servers.command(&["cancel", "5"]);
+    servers.command(&["move", "5", "--to", "b"]);
+}
+
+/// `clean` drops nothing of other schemas, and no rows that were written to the old copy.
+#[test]
+fn clean_keeps_what_is_still_needed() {
+    let servers = Servers::start();
+    let mut a = servers.a.connect();
+    a.batch_execute(
+        "CREATE TYPE insta5.mood AS ENUM ('good'); CREATE TABLE other (n bigint DEFAULT nextval('insta5.table_id_seq'));
+         CREATE TABLE feelings (mood insta5.mood); CREATE VIEW photos AS SELECT * FROM insta5.photos",
+    )
+    .unwrap();
+    servers.command(&["move", "5", "--to", "b"]);
+    for (needed, drop) in [
+        ("default value for column n of table", "DROP TABLE other"),
+        ("column mood of table", "DROP TABLE feelings"),
+        ("view", "DROP VIEW photos"),
+    ] {
+        let said = servers.refusal(&["clean", "5"]);
+        assert!(said.contains(needed), "{needed}: {said}");
+        a.batch_execute(drop).unwrap();
+    }
+    a.batch_execute("CREATE TABLE insta5.late (n int); INSERT INTO insta5.late VALUES (1)").unwrap();
+    let said = servers.refusal(&["clean", "5"]);
+    assert!(said.contains("insta5.late"), "{said}");
+    a.batch_execute("DROP TABLE insta5.late").unwrap();
+    servers.command(&["clean", "5"]);
+}
+
+/// The owner of a database can change how strings are read in it. The dump of a schema is read as it was written.
+#[test]
+fn strings_are_read_as_they_were_written() {
+    for (on_a, on_b) in [("on", "off"), ("off", "on"), ("off", "off")] {
+        let servers = Servers::start();
+        servers
+            .a
+            .connect()
+            .batch_execute(r"COMMENT ON TABLE insta5.photos IS $$x\'; CREATE ROLE injected; --$$")
+            .unwrap();
+        let comment = "SELECT obj_description('insta5.photos'::regclass)";
+        let before: String = one(&mut servers.a.connect(), comment);
+        for (server, value) in [(&servers.a, on_a), (&servers.b, on_b)] {
+            let set = format!("ALTER DATABASE postgres SET standard_conforming_strings = {value}");
+            server.connect().batch_execute(&set).unwrap();
+        }
+        servers.command(&["move", "5", "--to", "b"]);
+        let mut b = servers.b.connect();
+        assert_eq!(one::<String>(&mut b, comment), before, "{on_a}, {on_b}");
+        assert_eq!(one::<i64>(&mut b, "SELECT count(*) FROM pg_roles WHERE rolname = 'injected'"), 0);
+    }
 }
