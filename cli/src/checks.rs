@@ -37,9 +37,8 @@ struct Logical {
 }
 
 /// Checks whether the shard can be moved. `is_new` is false if the move has begun, so that its copy may
-/// exist. For a new move, finds the schema of the shard, and sets it for both servers. Returns the major
-/// version of the target.
-pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result<i32> {
+/// exist. For a new move, finds the schema of the shard, and sets it for both servers.
+pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
     let mut obstacles = Vec::new();
     let (from, to) = (source.name.clone(), target.name.clone());
     let mut refuse = |obstacle: String| obstacles.push(obstacle);
@@ -152,7 +151,7 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result<i
     }
 
     if obstacles.is_empty() {
-        return Ok(there.major);
+        return Ok(());
     }
     let problem = format!("shard {} cannot be moved from {from} to {to}", source.shard());
     Err(Error::Refused { problem, obstacles })
@@ -189,7 +188,7 @@ fn facts_of_target(server: &Server) -> Result<(Facts, i64)> {
     Ok((facts, rows.get(0, 5)))
 }
 
-/// What the roles lack that connect to the servers, unless they are superusers.
+/// The rights that the roles of the command lack. Superusers lack none.
 fn missing_rights(source: &Server, target: &Server, here: &Facts, there: &Facts) -> Result<Vec<String>> {
     let mut missing = Vec::new();
     let (from, to) = (&source.name, &target.name);
@@ -232,7 +231,7 @@ fn missing_rights(source: &Server, target: &Server, here: &Facts, there: &Facts)
                 if !facts.is_superuser && !server.holds(include_str!("sql/has_rights_of.sql"), &[&owner])? {
                     let name = &server.name;
                     missing.push(format!(
-                        "the role that connects to {name} has not the rights of {owner}, who owns objects of the shard: GRANT {owner} to it"
+                        "the role that connects to {name} lacks the rights of {owner}, who owns objects of the shard: GRANT {owner} to it"
                     ));
                 }
             }

@@ -290,7 +290,8 @@ fn resume_writes(map: &mut Map, source: &Server, target: &Server, attempt: &Atte
         if !source.wait_for_leftovers(wait)? {
             return Ok(Resumed::Nowhere);
         }
-        // While this command holds the lock nobody else opens the copy, so the target need not answer.
+        // While this command holds the lock, no other command opens the copy. So it does not matter whether the
+        // target can be reached.
         if attempt.may_be_open || map.check_lock().is_err() {
             target.reconnect()?;
             if !target.wait_for_leftovers(wait)? {

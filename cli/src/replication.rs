@@ -43,8 +43,8 @@ pub fn create_copy(source: &Server, target: &Server) -> Result {
     Ok(())
 }
 
-/// Returns the statements that create the schema, and the roles that own objects. Both are dumped from the snapshot in which the tables were
-/// checked for code that the replication must not execute.
+/// Returns the statements that create the schema, and the roles that own objects. Both are read in the snapshot in
+/// which the tables were checked for code that the replication must not execute.
 fn dump_schema(source: &Server) -> Result<(String, String)> {
     let problem = || format!("the schema cannot be dumped from {}", source.name);
     let session = source.another_session()?;

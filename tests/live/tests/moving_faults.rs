@@ -298,7 +298,7 @@ fn role_that_is_no_superuser_can_move() {
     grant(&servers.a, "ALTER ROLE mover REPLICATION");
     check("the role that connects to a lacks CREATE on the database");
     grant(&servers.a, "GRANT CREATE ON DATABASE postgres TO mover");
-    check("the role that connects to a has not the rights of keeper");
+    check("the role that connects to a lacks the rights of keeper");
     grant(&servers.a, "GRANT keeper TO mover");
     check("GRANT pg_monitor to it there");
     grant(&servers.a, "GRANT pg_monitor TO mover");
