@@ -228,7 +228,7 @@ impl<'a> Moving<'a> {
             Step::CutOver => {
                 replication::start(target)?;
                 self.output.step("Copying rows");
-                replication::wait_for_copy(source, target, self.output)?;
+                replication::wait_for_copy(source, target, limit, self.output)?;
                 self.map.check_lock()?;
                 cutover::cut_over(self.map, source, target, limit, self.output)?;
                 return Ok(Stage::Switched);

@@ -8,10 +8,14 @@ use crate::server::Server;
 use crate::session;
 use crate::{check_interrupt, fail};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Interval between checks of the copy.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// The target is near enough if it confirms what the source has written within this time. If it does not, the time
+/// grows, up to half of the time for which writes may be stopped.
+const NEAR: Duration = Duration::from_millis(300);
 
 pub fn publish(source: &Server) -> Result {
     source.run(include_str!("sql/publish.sql"), "the schema cannot be published")?;
@@ -144,17 +148,19 @@ pub fn start(target: &Server) -> Result {
 
 /// Waits until all tables are copied, and nearly all later changes are applied. Then creates the planner's
 /// statistics.
-pub fn wait_for_copy(source: &Server, target: &Server, output: &Output) -> Result {
-    let mut seen = String::new();
+pub fn wait_for_copy(source: &Server, target: &Server, limit: Duration, output: &Output) -> Result {
+    let (mut mark, mut marked_at) = (String::new(), Instant::now());
+    let mut near = NEAR;
     let mut errors = None;
     loop {
         let (mut progress, errors_now) = copied(target)?;
         progress.bytes = source.query(include_str!("sql/size.sql"), &[source.schema()])?.one();
-        let sent = source.query(include_str!("sql/sent.sql"), &[&source.replication(), &seen])?;
+        let sent = source.query(include_str!("sql/sent.sql"), &[&source.replication(), &mark])?;
         let mut is_near = false;
         if !sent.is_empty() {
             progress.lag_bytes = sent.get(0, 0);
-            is_near = sent.get(0, 1);
+            let is_reached: bool = sent.get(0, 1);
+            is_near = is_reached && marked_at.elapsed() <= near;
             if sent.get(0, 2) {
                 fail!(
                     "server {} has removed WAL that the move still needs (max_slot_wal_keep_size): \
@@ -163,7 +169,13 @@ pub fn wait_for_copy(source: &Server, target: &Server, output: &Output) -> Resul
                     source.shard()
                 );
             }
-            seen = sent.get(0, 3);
+            if is_reached && !is_near && progress.tables_copied == progress.tables {
+                // Under constant load the target may always be this far behind.
+                near = (near * 2).min(limit / 2);
+            }
+            if is_reached || mark.is_empty() {
+                (mark, marked_at) = (sent.get(0, 3), Instant::now());
+            }
         }
         if is_near && progress.tables_copied == progress.tables {
             output.copied(&progress);
