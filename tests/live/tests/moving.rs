@@ -1037,8 +1037,8 @@ fn ident_with(ident: &str, end: &str) -> String {
     format!("{}{end}\"", ident.strip_suffix('"').expect("a quoted identifier"))
 }
 
-/// What a killed command has sent to a server is executed there all the same. The next command waits for its end before
-/// it looks at the server.
+/// A server executes a statement even if the command that sent it was killed. The next command waits until the statement
+/// has ended before it inspects the server.
 #[test]
 fn late_statement_of_a_killed_command_is_waited_for() {
     let servers = Servers::start();
