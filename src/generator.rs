@@ -6,14 +6,14 @@ use crate::pg::invalidation;
 use crate::pg::names;
 use crate::pg::sys;
 use crate::sequence::cache::{self, Permit};
-use crate::sequence::page::{Outcome, Wait};
+use crate::sequence::page::Outcome;
 use crate::sequence::refusal::Refusal;
 use crate::sequence::visit::{self, Take};
 use crate::sequence::{Clock, CopyPolicy};
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
-use instagram_id_core::hlc::{self, Run};
+use instagram_id_core::hlc::{self, Run, Wait};
 use instagram_id_core::layout::{self, Shard};
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -197,11 +197,8 @@ fn look_up_permit(clock: Clock, shard: Shard) -> Result<(), Error> {
 
 /// Sleeps until the clock has ticked `ticks` times, for at most that many milliseconds. Then handles interrupts, such
 /// as a cancel or a timeout.
-fn wait_for_ticks(Wait { clock_us, ticks, .. }: Wait, epoch: Epoch) {
-    let now_us = epoch.elapsed_us(names::now());
-    let last_tick_us = (clock_us.div_euclid(US_PER_MS) + ticks) * US_PER_MS;
-    // Clamped, because the clock may have been set since: this many ticks of real time never take longer.
-    let left_us = (last_tick_us - now_us).clamp(0, ticks * US_PER_MS);
+fn wait_for_ticks(wait: Wait, epoch: Epoch) {
+    let left_us = wait.left_us(epoch.elapsed_us(names::now()));
     sys::pgstat_report_wait_start(pg_sys::PG_WAIT_EXTENSION);
     std::thread::sleep(Duration::from_micros(left_us as u64));
     sys::pgstat_report_wait_end();

@@ -19,6 +19,7 @@
 //! The functions are pure: they take the state and the clock and return the decision. The property tests below run many
 //! sessions against clocks that jump, in the server of [`model`](crate::model).
 
+use crate::epoch::US_PER_MS;
 use crate::layout::{ISSUED_MS_MAX, SEQ_BITS, SEQ_MAX};
 
 /// Values that fit one millisecond.
@@ -51,7 +52,7 @@ pub const fn ms_of(value: i64) -> i64 {
 }
 
 /// The fields of a sequence's tuple that describe the issued ids.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct State {
     pub last_value: i64,
     /// False until the first value. Until then `last_value` is the start, not an issued value.
@@ -129,6 +130,62 @@ pub fn next(state: State, now_ms: i64, want: i64, waited_on: Option<State>) -> N
     };
     let left_in_ms = VALUES_PER_MS - (first & SEQ_MAX as i64);
     Next::Take(Run { first, len: want.min(left_in_ms) })
+}
+
+/// A page as a session saw it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Seen {
+    pub state: State,
+    /// The page's LSN. It distinguishes an unchanged state from one that `setval` has restored: the values issued in
+    /// between may belong to the millisecond that a session waited for.
+    pub lsn: u64,
+}
+
+/// A number of clock ticks to wait for. After the wait the session may step from exactly the state in which it saw the
+/// page.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Wait {
+    pub seen: Seen,
+    /// Microseconds from the epoch to the time at which the page was seen.
+    pub clock_us: i64,
+    /// Milliseconds to wait from that time.
+    pub ticks: i64,
+}
+
+impl Wait {
+    /// Microseconds to wait from now until the last tick. Clamped, because the clock may have been set since: this many
+    /// ticks of real time never take longer.
+    pub fn left_us(self, now_us: i64) -> i64 {
+        let last_tick_us = (self.clock_us.div_euclid(US_PER_MS) + self.ticks) * US_PER_MS;
+        (last_tick_us - now_us).clamp(0, self.ticks * US_PER_MS)
+    }
+}
+
+/// One visit to the page: [`next`] for a session that has waited as `waited_on` says, and that arrived at
+/// `arrived_us`, in microseconds from the epoch. Also returns the clock that decided.
+///
+/// The session may have waited for the page, and still uses its arrival millisecond if there is room. If the arrival
+/// gives no value of at least `min_value`, the clock is read again, because a wait must count from a time at which the
+/// page was already as it is now. Values issued before the sequence was set back are ahead of that time by at most the
+/// lead.
+#[inline(always)]
+pub fn visit(
+    seen: Seen,
+    arrived_us: i64,
+    read_clock: impl FnOnce() -> i64,
+    want: i64,
+    min_value: i64,
+    waited_on: Option<Wait>,
+) -> (Next, i64) {
+    let waited_on = waited_on.filter(|wait| wait.seen.lsn == seen.lsn).map(|wait| wait.seen.state);
+    let ask = |clock_us: i64| next(seen.state, clock_us.div_euclid(US_PER_MS), want, waited_on);
+    match ask(arrived_us) {
+        Next::Take(run) if run.first >= min_value => (Next::Take(run), arrived_us),
+        _ => {
+            let clock_us = read_clock();
+            (ask(clock_us), clock_us)
+        }
+    }
 }
 
 /// How to make a step to a later value durable.

@@ -34,9 +34,9 @@ use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::spi::select_latest;
 use crate::pg::sys;
-use crate::sequence::copy::{Attempt, CopyState, LastOwner};
 use crate::sequence::refusal::Refusal;
 use crate::sequence::{Clock, CopyPolicy, visit};
+use instagram_id_core::copy::{Attempt, CopyState, LastOwner, OwnerProblem, check_last_owners};
 use instagram_id_core::epoch::Epoch;
 use pgrx::pg_sys::Oid;
 use pgrx::spi::quote_literal;
@@ -82,7 +82,7 @@ fn attempt_to_open(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<bool,
         }
     };
     check_owner()?;
-    let attempt = Attempt::random();
+    let attempt = Attempt::of_random(sys::random_i32());
     let Some(own) = retry(clock, || visit::begin_opening(clock, policy, attempt))? else { return Ok(true) };
     // Check again, because a sequence without copies may have got some before the mark was made.
     let owner = check_owner()?;
@@ -91,49 +91,39 @@ fn attempt_to_open(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<bool,
         Some(others) => others.close(attempt)?,
         None => vec![],
     };
-    check_last_owners(sequence, policy, &owner, &own, &copies)?;
+    check_owners_of_copies(sequence, policy, &owner, &own, &copies)?;
     let floor = copies.iter().map(|(_, copy)| copy.next_value).fold(floor, i64::max);
     Ok(retry(clock, || visit::raise_floor(clock, policy, attempt, floor))?
         && others.map_or(Ok(true), |others| others.record_owner(attempt))?
         && retry(clock, || visit::open(clock, policy, attempt))?)
 }
 
-/// Checks that each node that a copy records as its last owner has reported: one that has not may have issued more ids.
-/// If one copy has lost the record, another one has it, because an owner is recorded on every node.
+/// Checks the last owners that the copies record; see [`check_last_owners`].
 ///
 /// # Errors
 ///
-/// 55000 if such a node has not reported or is disabled, or if every copy has lost the record.
-fn check_last_owners(
+/// 55000 if an owner has not reported or is disabled, or if every copy has lost the record.
+fn check_owners_of_copies(
     sequence: Oid,
     policy: CopyPolicy,
     owner: &Owner,
     own: &CopyState,
     copies: &[(i32, CopyState)],
 ) -> Result<(), Error> {
-    let name = || names::relation(sequence);
+    let owners: Vec<LastOwner> =
+        copies.iter().map(|(_, copy)| copy.last_owner).chain([own.last_owner]).collect();
     let has_reported = |group: i32| {
         owner.owner.is_some() && group == owner.group || copies.iter().any(|(of, _)| *of == group)
     };
-    let owners: Vec<LastOwner> =
-        copies.iter().map(|(_, copy)| copy.last_owner).chain([own.last_owner]).collect();
-    let mut named = owners.iter().filter_map(|owner| match owner {
-        LastOwner::Node(group) => Some(*group),
-        _ => None,
-    });
-    let is_named = named.clone().next().is_some();
-    if policy != CopyPolicy::OwnerWithFloor {
-        if let Some(lost) = named.find(|group| !has_reported(*group)) {
-            return Err(Error::LastOwnerLost { name: name(), group: lost });
+    let is_floor_given = policy == CopyPolicy::OwnerWithFloor;
+    check_last_owners(&owners, is_floor_given, has_reported, placement::is_disabled).map_err(|problem| {
+        let name = names::relation(sequence);
+        match problem {
+            OwnerProblem::Lost(group) => Error::LastOwnerLost { name, group },
+            OwnerProblem::Unknown => Error::LastOwnerUnknown { name },
+            OwnerProblem::Disabled(group) => Error::LastOwnerDisabled { name, group },
         }
-        if !is_named && owners.contains(&LastOwner::Unknown) {
-            return Err(Error::LastOwnerUnknown { name: name() });
-        }
-    } else if let Some(disabled) = named.find(|group| placement::is_disabled(*group)) {
-        // Its copy may be open, and would continue from its own value when the node is activated again.
-        return Err(Error::LastOwnerDisabled { name: name(), group: disabled });
-    }
-    Ok(())
+    })
 }
 
 /// Closes this node's copy for another node; see [`visit::close`].

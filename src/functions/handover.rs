@@ -5,7 +5,7 @@ use crate::citus::{handover, placement};
 use crate::error::{Argument, Error};
 use crate::pg::reg_types::Regclass;
 use crate::pg::sys;
-use crate::sequence::copy::{Attempt, LastOwner};
+use instagram_id_core::copy::{Attempt, LastOwner};
 use pgrx::pg_sys::{Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 

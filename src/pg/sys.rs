@@ -10,6 +10,7 @@
 //! nothing with a destructor.
 #![allow(non_snake_case, non_camel_case_types, non_upper_case_globals)]
 
+use instagram_id_core::durable::CommitLevel;
 use pgrx::PgSqlErrorCode;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys::PgTryBuilder;
@@ -515,36 +516,17 @@ pub unsafe fn END_CRIT_SECTION() {
     unsafe { pg_sys::CritSectionCount -= 1 }
 }
 
-/// `access/xact.h`: `SyncCommitLevel`, what a commit waits for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CommitLevel(c_int);
-
-impl CommitLevel {
-    /// Nothing.
-    pub const OFF: CommitLevel = CommitLevel(pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_OFF as c_int);
-    /// This server's disk.
-    const LOCAL: CommitLevel = CommitLevel(pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_LOCAL_FLUSH as c_int);
-    /// The standbys, until they have replayed it.
-    const REMOTE_APPLY: CommitLevel =
-        CommitLevel(pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_REMOTE_APPLY as c_int);
-    /// The number of levels.
-    pub const COUNT: usize = Self::REMOTE_APPLY.index() + 1;
-
-    /// The level as a number from 0.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    pub fn waits_for_standbys(self) -> bool {
-        self > CommitLevel::LOCAL
-    }
-}
+const _: () = {
+    use pg_sys::SyncCommitLevel::*;
+    assert!(SYNCHRONOUS_COMMIT_OFF == 0 && SYNCHRONOUS_COMMIT_LOCAL_FLUSH == 1);
+    assert!(SYNCHRONOUS_COMMIT_REMOTE_APPLY == 4);
+};
 
 /// The level that a commit would wait for now: `synchronous_commit`, limited to the local disk without synchronous
 /// standbys. See `replication/syncrep.h` and `syncrep.c`: `SyncRepRequested() && SyncStandbysDefined()`.
 pub unsafe fn commit_level() -> CommitLevel {
     // SAFETY: reads settings.
-    unsafe { CommitLevel(pg_sys::synchronous_commit).min(highest_commit_level()) }
+    unsafe { CommitLevel::of_number(pg_sys::synchronous_commit).min(highest_commit_level()) }
 }
 
 /// The highest level that a commit could wait for.

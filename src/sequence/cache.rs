@@ -5,7 +5,7 @@
 
 use crate::pg::invalidation::{self, Cached, InvalidationCount};
 use crate::pg::sys::RelFileLocator;
-use crate::pg::transaction::DurableRecord;
+use instagram_id_core::durable::DurableRecord;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, LocalTransactionId, Oid};

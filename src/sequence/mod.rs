@@ -5,7 +5,6 @@
 //! left out: `nextval` also resets an xmax that a `SELECT FOR UPDATE` in an ancient release may have left in the tuple.
 //! Nothing here reads it.
 //!
-//! - [`copy`]: the record in the tuple of opening and closing
 //! - [`cache`]: what this backend has cached about sequences
 //! - [`refusal`]: the reason why a sequence could not be used, as plain data, and the error for it
 //! - [`read`]: reads the page without changing it
@@ -15,7 +14,6 @@
 
 pub mod cache;
 pub mod check;
-pub mod copy;
 pub mod page;
 pub mod read;
 pub mod refusal;

@@ -2,13 +2,13 @@
 
 use crate::error::Unfit;
 use crate::pg::sys::{self, NoLock};
-use crate::pg::transaction::DurableRecord;
+use crate::pg::transaction;
 use crate::sequence::CopyPolicy;
 use crate::sequence::cache::{CachedSequence, SequenceInfo};
-use crate::sequence::copy::{self, Attempt, CopyState, LastOwner, Mark, Stage};
 use crate::sequence::refusal::Refusal;
+use instagram_id_core::copy::{self, Attempt, CopyState, LastOwner, Tuple};
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
-use instagram_id_core::hlc::{self, Next, Run, State, VALUE_MAX};
+use instagram_id_core::hlc::{self, Next, Run, Seen, State, Wait};
 use pgrx::pg_sys::{self, Oid, XLogRecPtr};
 
 /// The outcome of a visit to take values.
@@ -22,20 +22,6 @@ pub enum Outcome {
     Wait(Wait),
     /// The catalogs changed while this session waited for the lock, so the shard may have another sequence now.
     LookAgain,
-}
-
-/// A number of clock ticks to wait for. After the wait the session may step from exactly the state in which it saw the
-/// page.
-#[derive(Clone, Copy)]
-pub struct Wait {
-    state: State,
-    /// The page's LSN. It distinguishes an unchanged state from one that setval() has restored: the values issued in
-    /// between may belong to the millisecond that the session waited for.
-    lsn: XLogRecPtr,
-    /// Microseconds from the epoch to the time at which the page was seen.
-    pub clock_us: i64,
-    /// Milliseconds to wait from that time.
-    pub ticks: i64,
 }
 
 /// A sequence's one page, pinned and locked exclusively.
@@ -93,11 +79,9 @@ impl<'a> SequencePage<'a> {
         }
     }
 
-    /// Takes 1 to `want` values, as [`hlc::next`] decides.
+    /// Takes 1 to `want` values, as [`hlc::visit`] decides.
     ///
-    /// `arrived_us` is the clock at the caller's arrival, in microseconds from the epoch. If it gives no value, the
-    /// clock is read again, because a wait must count from a time at which the page was already as it is now. Values
-    /// issued before the sequence was set back are ahead of that time by at most the lead.
+    /// `arrived_us` is the clock at the caller's arrival, in microseconds from the epoch.
     #[inline(always)]
     pub unsafe fn take(
         self,
@@ -111,9 +95,9 @@ impl<'a> SequencePage<'a> {
         // SAFETY: the page is locked.
         unsafe {
             let data = self.data();
-            let mut state = State { last_value: data.last_value, is_called: data.is_called != 0 };
+            let mut state = State { last_value: data.last_value, is_called: data.is_called };
             if !state.is_called {
-                if policy.needs_open() && self.is_closed(data) {
+                if policy.needs_open() && data.is_closed(self.info.placement.is_copy()) {
                     return Err(Refusal::Closed);
                 }
                 if data.log_cnt != 0 || copy::is_closed(data.last_value) {
@@ -123,19 +107,13 @@ impl<'a> SequencePage<'a> {
                     state.last_value = 0;
                 }
             }
-            let lsn = sys::PageGetLSN(self.page);
-            let waited_on = waited_on.filter(|wait| wait.lsn == lsn).map(|wait| wait.state);
-            let ask = |clock_us: i64| hlc::next(state, clock_us.div_euclid(US_PER_MS), want, waited_on);
-            let (mut clock_us, mut next) = (arrived_us, ask(arrived_us));
+            let seen = Seen { state, lsn: sys::PageGetLSN(self.page) };
             let min = self.info.min_value;
-            if !matches!(next, Next::Take(run) if run.first >= min) {
-                clock_us = elapsed_us(epoch);
-                next = ask(clock_us);
-            }
+            let (next, clock_us) = hlc::visit(seen, arrived_us, || elapsed_us(epoch), want, min, waited_on);
             let now_ms = clock_us.div_euclid(US_PER_MS);
             let run = match next {
                 Next::Take(run) => run,
-                Next::Wait { ticks } => return Ok(Outcome::Wait(Wait { state, lsn, clock_us, ticks })),
+                Next::Wait { ticks } => return Ok(Outcome::Wait(Wait { seen, clock_us, ticks })),
                 Next::Exhausted if copy::is_closed(state.last_value) => {
                     return Err(if policy.needs_open() { Refusal::Closed } else { Refusal::ServesShard });
                 }
@@ -166,10 +144,10 @@ impl<'a> SequencePage<'a> {
         // SAFETY: the page is locked.
         unsafe {
             let data = self.data();
-            if self.is_closed(data) {
+            if data.is_closed(self.info.placement.is_copy()) {
                 return Err(Refusal::Closed);
             }
-            if data.is_called != 0 && data.last_value >= value {
+            if data.is_called && data.last_value >= value {
                 return Ok(data.last_value);
             }
             let now_ms = elapsed_us(epoch).div_euclid(US_PER_MS);
@@ -178,80 +156,42 @@ impl<'a> SequencePage<'a> {
         }
     }
 
-    /// Whether this copy must be opened first. Its value alone shows that it is closed, even to a session that has not
-    /// yet received the catalog change that made it a copy.
-    fn is_closed(self, data: sys::FormData_pg_sequence_data) -> bool {
-        copy::is_closed(data.last_value)
-            || data.is_called == 0 && (self.info.placement.is_copy() || data.log_cnt != 0)
-    }
-
     /// See [`crate::sequence::visit::begin_opening`].
-    pub unsafe fn begin_opening(
-        self,
-        attempt: Attempt,
-        cached: &mut CachedSequence,
-    ) -> Result<Option<CopyState>, Refusal> {
+    pub unsafe fn begin_opening(self, attempt: Attempt, cached: &mut CachedSequence) -> Option<CopyState> {
         // SAFETY: the page is locked.
         unsafe {
             let data = self.data();
-            if !self.is_closed(data) {
-                return Ok(None);
-            }
-            let state = CopyState::of_tuple(data);
-            let mark = Mark { last_owner: state.last_owner, stage: Stage::Opening(attempt) };
-            self.write_closed(state.next_value, mark, cached);
-            Ok(Some(state))
+            let opening = data.begin_opening(self.info.placement.is_copy(), attempt)?;
+            self.write(opening, cached);
+            Some(data.copy_state())
         }
     }
 
     /// See [`crate::sequence::visit::raise_floor`].
-    pub unsafe fn raise_floor(
-        self,
-        attempt: Attempt,
-        floor: i64,
-        cached: &mut CachedSequence,
-    ) -> Result<bool, Refusal> {
+    pub unsafe fn raise_floor(self, attempt: Attempt, floor: i64, cached: &mut CachedSequence) -> bool {
         // SAFETY: the page is locked.
-        unsafe {
-            let data = self.data();
-            let Some(mark) = Mark::of_tuple(data).filter(|mark| mark.stage == Stage::Opening(attempt)) else {
-                return Ok(false);
-            };
-            self.write_closed(CopyState::of_tuple(data).next_value.max(floor), mark, cached);
-            self.flush();
-            Ok(true)
-        }
+        unsafe { self.write_and_flush(self.data().raise_floor(attempt, floor), cached) }
     }
 
     /// See [`crate::sequence::visit::open`].
-    pub unsafe fn open(
-        self,
-        epoch: Epoch,
-        attempt: Attempt,
-        cached: &mut CachedSequence,
-    ) -> Result<bool, Refusal> {
+    pub unsafe fn open(self, epoch: Epoch, attempt: Attempt, cached: &mut CachedSequence) -> bool {
         // SAFETY: the page is locked.
         unsafe {
             let data = self.data();
-            if Mark::of_tuple(data).is_none_or(|mark| mark.stage != Stage::Opening(attempt)) {
-                return Ok(false);
-            }
+            let Some(last_value) = data.open(attempt) else { return false };
             let now_ms = elapsed_us(epoch).div_euclid(US_PER_MS);
-            let floor = CopyState::of_tuple(data).next_value.min(VALUE_MAX);
-            self.step(floor, hlc::durability(data.last_value, 0, floor, now_ms, true), cached);
-            Ok(true)
+            self.step(last_value, hlc::durability(data.last_value, 0, last_value, now_ms, true), cached);
+            true
         }
     }
 
     /// See [`crate::sequence::visit::close`].
-    pub unsafe fn close(self, attempt: Attempt, cached: &mut CachedSequence) -> Result<CopyState, Refusal> {
+    pub unsafe fn close(self, attempt: Attempt, cached: &mut CachedSequence) -> CopyState {
         // SAFETY: the page is locked.
         unsafe {
-            let state = CopyState::of_tuple(self.data());
-            let mark = Mark { last_owner: state.last_owner, stage: Stage::ClosedFor(attempt) };
-            self.write_closed(state.next_value, mark, cached);
-            self.flush();
-            Ok(state)
+            let data = self.data();
+            self.write_and_flush(Some(data.close(attempt)), cached);
+            data.copy_state()
         }
     }
 
@@ -261,30 +201,27 @@ impl<'a> SequencePage<'a> {
         owner: LastOwner,
         attempt: Attempt,
         cached: &mut CachedSequence,
-    ) -> Result<bool, Refusal> {
+    ) -> bool {
         // SAFETY: the page is locked.
+        unsafe { self.write_and_flush(self.data().record_owner(owner, attempt), cached) }
+    }
+
+    /// Writes a step of the hand-over and flushes it, whatever `synchronous_commit` is, because a crash must not undo
+    /// it. Returns whether there was something to write.
+    unsafe fn write_and_flush(self, tuple: Option<Tuple>, cached: &mut CachedSequence) -> bool {
+        // SAFETY: the page is locked; after `write` it has the position of the record.
         unsafe {
-            let data = self.data();
-            if Mark::of_tuple(data).is_none_or(|mark| mark.stage != Stage::ClosedFor(attempt)) {
-                return Ok(false);
+            let Some(tuple) = tuple else { return false };
+            self.write(tuple, cached);
+            if self.info.needs_wal {
+                sys::XLogFlush(sys::PageGetLSN(self.page));
             }
-            let mark = Mark { last_owner: owner, stage: Stage::Closed };
-            self.write_closed(CopyState::of_tuple(data).next_value, mark, cached);
-            self.flush();
-            Ok(true)
+            true
         }
     }
 
-    /// Flushes the record just written, whatever `synchronous_commit` is, because a crash must not undo it.
-    unsafe fn flush(self) {
-        if self.info.needs_wal {
-            // SAFETY: the page has the position of that record.
-            unsafe { sys::XLogFlush(sys::PageGetLSN(self.page)) }
-        }
-    }
-
-    /// Closes this copy, or changes the mark of a closed one. It would continue with `next_value`.
-    unsafe fn write_closed(self, next_value: i64, mark: Mark, cached: &mut CachedSequence) {
+    /// Replaces the tuple, for example by one that is closed.
+    unsafe fn write(self, tuple: Tuple, cached: &mut CachedSequence) {
         // SAFETY: in the order of `step`.
         unsafe {
             let data = sys::sequence_data(self.tuple);
@@ -294,9 +231,9 @@ impl<'a> SequencePage<'a> {
             sys::START_CRIT_SECTION();
             sys::MarkBufferDirty(self.buffer);
             *data = sys::FormData_pg_sequence_data {
-                last_value: copy::closed_last_value(next_value),
-                log_cnt: mark.to_log_cnt(),
-                is_called: 0,
+                last_value: tuple.last_value,
+                log_cnt: tuple.log_cnt,
+                is_called: tuple.is_called.into(),
             };
             if self.info.needs_wal {
                 self.log();
@@ -353,14 +290,15 @@ impl<'a> SequencePage<'a> {
         // SAFETY: reads the page's position and a setting.
         unsafe {
             cached.logged_file = sys::file_number(self.info.locator);
-            cached.flushed =
-                Some(DurableRecord::when_committed(sys::PageGetLSN(self.page), sys::commit_level()));
+            cached.flushed = Some(transaction::when_committed(sys::PageGetLSN(self.page)));
         }
     }
 
-    unsafe fn data(self) -> sys::FormData_pg_sequence_data {
+    #[inline(always)]
+    unsafe fn data(self) -> Tuple {
         // SAFETY: the page is locked, and was found to be a sequence's.
-        unsafe { *sys::sequence_data(self.tuple) }
+        let data = unsafe { &*sys::sequence_data(self.tuple) };
+        Tuple { last_value: data.last_value, log_cnt: data.log_cnt, is_called: data.is_called != 0 }
     }
 
     /// Whether `log_cnt` is valid: crash recovery would replay a record of this very file.

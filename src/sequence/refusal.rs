@@ -3,7 +3,8 @@
 use crate::error::{Error, Unfit};
 use crate::pg::names;
 use crate::pg::sys;
-use crate::sequence::{Clock, copy, read};
+use crate::sequence::{Clock, read};
+use instagram_id_core::copy;
 use pgrx::pg_sys::Oid;
 
 /// Why nothing was done. Plain data, so that it can leave [`sys::guarded`].

@@ -3,15 +3,16 @@
 
 use crate::pg::catalog;
 use crate::pg::invalidation::{self, InvalidationCount};
-use crate::pg::sys::{self, CommitLevel, guarded};
-use crate::pg::transaction::{self, DurableRecord};
+use crate::pg::sys::{self, guarded};
+use crate::pg::transaction;
 use crate::sequence::cache::{self, CachedSequence, SequenceInfo};
 use crate::sequence::check::{check, lock_for_transaction};
-use crate::sequence::copy::{Attempt, CopyState, LastOwner};
-use crate::sequence::page::{self, Outcome, SequencePage, Wait};
+use crate::sequence::page::{self, Outcome, SequencePage};
 use crate::sequence::read;
 use crate::sequence::refusal::Refusal;
 use crate::sequence::{Clock, CopyPolicy};
+use instagram_id_core::copy::{Attempt, CopyState, LastOwner};
+use instagram_id_core::hlc::Wait;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid, XLogRecPtr};
 
@@ -119,7 +120,9 @@ pub fn begin_opening(
     attempt: Attempt,
 ) -> Result<Option<CopyState>, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(clock.sequence, policy, false, |page, cached| unsafe { page.begin_opening(attempt, cached) })
+    act_on_page(clock.sequence, policy, false, |page, cached| unsafe {
+        Ok(page.begin_opening(attempt, cached))
+    })
 }
 
 /// Records in a copy that is being opened that the other copies have issued values below `floor`, and flushes this.
@@ -127,7 +130,7 @@ pub fn begin_opening(
 pub fn raise_floor(clock: Clock, policy: CopyPolicy, attempt: Attempt, floor: i64) -> Result<bool, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
     act_on_page(clock.sequence, policy, false, |page, cached| unsafe {
-        page.raise_floor(attempt, floor, cached)
+        Ok(page.raise_floor(attempt, floor, cached))
     })
 }
 
@@ -136,7 +139,7 @@ pub fn raise_floor(clock: Clock, policy: CopyPolicy, attempt: Attempt, floor: i6
 pub fn open(clock: Clock, policy: CopyPolicy, attempt: Attempt) -> Result<bool, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
     act_on_page(clock.sequence, policy, false, |page, cached| unsafe {
-        page.open(clock.epoch, attempt, cached)
+        Ok(page.open(clock.epoch, attempt, cached))
     })
 }
 
@@ -144,7 +147,7 @@ pub fn open(clock: Clock, policy: CopyPolicy, attempt: Attempt) -> Result<bool, 
 /// recorded last owner stays the same until [`record_owner`]. Requires UPDATE on the sequence.
 pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(sequence, CopyPolicy::Any, true, |page, cached| unsafe { page.close(attempt, cached) })
+    act_on_page(sequence, CopyPolicy::Any, true, |page, cached| unsafe { Ok(page.close(attempt, cached)) })
 }
 
 /// Records the node that takes the sequence over, and flushes this. Returns false, and changes nothing, if the copy is
@@ -152,7 +155,7 @@ pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Refusal> {
 pub fn record_owner(sequence: Oid, owner: LastOwner, attempt: Attempt) -> Result<bool, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
     act_on_page(sequence, CopyPolicy::Any, true, |page, cached| unsafe {
-        page.record_owner(owner, attempt, cached)
+        Ok(page.record_owner(owner, attempt, cached))
     })
 }
 
@@ -183,43 +186,16 @@ pub fn may_be_updated_by(sequence: Oid, role: Oid) -> bool {
 }
 
 /// Ensures that the WAL record that covers the values just taken is durable when this transaction has committed: on
-/// disk, and with synchronous replication on the standbys, as `synchronous_commit` requires.
-///
-/// The commit of the transaction that wrote the record flushes it. But another transaction may use values that the
-/// record has logged ahead, write no WAL itself, and return them to its client before that commit. After a crash or a
-/// failover these values would be issued again. So a session that first finds a record flushes it, once, without a lock
-/// on the page. If commits wait for standbys, the commit of this session waits for the record, too.
-///
-/// The commit may require more than the call did, for example after a function with `SET synchronous_commit = off`. The
-/// rest is then done before the commit ([`crate::pg::transaction`]).
+/// disk, and with synchronous replication on the standbys, as `synchronous_commit` requires. It holds no lock on the page.
+/// See [`instagram_id_core::durable`].
 #[inline(always)]
 unsafe fn make_durable(info: &SequenceInfo, lsn: XLogRecPtr, cached: &mut CachedSequence) {
-    // SAFETY: as for `take_guarded`.
-    unsafe {
-        // In nearly every call the record is already as durable as any commit could require.
-        let is_durable =
-            cached.flushed.is_some_and(|flushed| flushed.covers(lsn, sys::highest_commit_level()));
-        if info.needs_wal && !is_durable {
-            flush_record(lsn, cached);
-        }
-    }
-}
-
-#[cold]
-unsafe fn flush_record(lsn: XLogRecPtr, cached: &mut CachedSequence) {
     // SAFETY: as for `take_guarded`; the position is that of a record on a page with WAL.
     unsafe {
-        let level = sys::commit_level();
-        if !cached.flushed.is_some_and(|flushed| flushed.covers(lsn, level)) {
-            if level != CommitLevel::OFF {
-                sys::XLogFlush(lsn);
-            }
-            if level.waits_for_standbys() {
-                sys::make_commit_wait_for(lsn);
-            }
-            cached.flushed = Some(DurableRecord::when_committed(lsn, level));
+        // In nearly every call the record is already as durable as any commit could require.
+        if info.needs_wal && !transaction::covers(cached.flushed, lsn, sys::highest_commit_level()) {
+            cached.flushed = transaction::use_record(cached.flushed, lsn);
         }
-        transaction::depend_on(cached.flushed, lsn);
     }
 }
 

@@ -4,12 +4,23 @@
 //! copy records in its own tuple the value with which it would continue, the node that took it over last, and the stage
 //! of an attempt to open it. So this state is logged with the page. A dump and `pg_upgrade` keep the value, but not the
 //! rest.
+//!
+//! A node opens its copy in steps: [`Tuple::begin_opening`] on its own copy, [`Tuple::close`] on all others,
+//! [`check_last_owners`], [`Tuple::raise_floor`] on its own, [`Tuple::record_owner`] on the others, and
+//! [`Tuple::open`]. `citus::handover` in the extension describes why no id is repeated.
 
-use crate::pg::sys;
-use instagram_id_core::hlc::VALUE_MAX;
+use crate::hlc::VALUE_MAX;
+
+/// The fields of a sequence's tuple, as in PostgreSQL's `FormData_pg_sequence_data`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Tuple {
+    pub last_value: i64,
+    pub log_cnt: i64,
+    pub is_called: bool,
+}
 
 /// The state that a copy of a sequence records.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CopyState {
     /// Greater than every value that it has issued.
     pub next_value: i64,
@@ -17,7 +28,7 @@ pub struct CopyState {
 }
 
 /// The node that took a copy over last.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LastOwner {
     Nobody,
     /// The node of this group, 0 to [`LastOwner::GROUP_MAX`].
@@ -54,7 +65,7 @@ impl LastOwner {
 
 /// The number of one node's attempt to open its copy, 0 to [`Attempt::MAX`], drawn at random. It distinguishes the steps
 /// of this attempt from those of another one, and from messages that arrive late.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Attempt(i32);
 
 impl Attempt {
@@ -65,8 +76,9 @@ impl Attempt {
         (0..=Attempt::MAX).contains(&number).then_some(Attempt(number))
     }
 
-    pub fn random() -> Attempt {
-        Attempt(sys::random_i32() & Attempt::MAX)
+    /// The attempt of a random number, of which only the low bits are used.
+    pub fn of_random(number: i32) -> Attempt {
+        Attempt(number & Attempt::MAX)
     }
 
     pub fn number(self) -> i32 {
@@ -96,14 +108,14 @@ pub fn is_closed(last_value: i64) -> bool {
 
 /// The content of `log_cnt` in a closed copy. PostgreSQL ignores it as long as `is_called` is false. It is 0 if the
 /// copy is still as Citus created it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mark {
     pub last_owner: LastOwner,
     pub stage: Stage,
 }
 
 /// The stage of an attempt to open a copy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Stage {
     Closed,
     /// Closed for an attempt of another node, which has not recorded itself as the owner yet.
@@ -152,33 +164,118 @@ impl Mark {
         };
         Some(Mark { last_owner, stage })
     }
+}
+
+impl Tuple {
+    /// A closed copy, which would continue with `next_value`.
+    fn closed(next_value: i64, mark: Mark) -> Tuple {
+        Tuple { last_value: closed_last_value(next_value), log_cnt: mark.to_log_cnt(), is_called: false }
+    }
+
+    /// Whether this copy must be opened before ids are generated from it. Its value alone shows that it is closed, even
+    /// to a session that has not yet received the catalog change that made it one of several copies (`is_copy`).
+    pub fn is_closed(self, is_copy: bool) -> bool {
+        is_closed(self.last_value) || !self.is_called && (is_copy || self.log_cnt != 0)
+    }
 
     /// The mark in this tuple. A mark of 0.3.0 together with a value of a later version was written by a session that
     /// still runs the old library. It has overwritten the owner, so it is ignored.
-    pub fn of_tuple(data: sys::FormData_pg_sequence_data) -> Option<Mark> {
-        let is_overwritten =
-            data.is_called != 0 || data.log_cnt & Mark::FLAG == 0 && is_closed(data.last_value);
-        if is_overwritten { None } else { Mark::of_log_cnt(data.log_cnt) }
+    pub fn mark(self) -> Option<Mark> {
+        let is_overwritten = self.is_called || self.log_cnt & Mark::FLAG == 0 && is_closed(self.last_value);
+        if is_overwritten { None } else { Mark::of_log_cnt(self.log_cnt) }
     }
-}
 
-impl CopyState {
-    /// The state of a copy, closed or open. The start value of a sequence that was never called is ignored, because
+    /// The state of this copy, closed or open. The start value of a sequence that was never called is ignored, because
     /// Citus gives the copies of group 2 and above start values that would be years ahead of the clock.
-    pub fn of_tuple(data: sys::FormData_pg_sequence_data) -> CopyState {
-        let is_called = data.is_called != 0;
-        match (closed_next_value(data.last_value), Mark::of_tuple(data)) {
+    pub fn copy_state(self) -> CopyState {
+        match (closed_next_value(self.last_value), self.mark()) {
             (next, Some(mark)) => {
-                CopyState { next_value: next.unwrap_or(data.last_value), last_owner: mark.last_owner }
+                CopyState { next_value: next.unwrap_or(self.last_value), last_owner: mark.last_owner }
             }
             (Some(next), None) => {
-                CopyState { next_value: next + i64::from(is_called), last_owner: LastOwner::Unknown }
+                CopyState { next_value: next + i64::from(self.is_called), last_owner: LastOwner::Unknown }
             }
-            (None, None) if is_called => {
-                CopyState { next_value: data.last_value.saturating_add(1), last_owner: LastOwner::Nobody }
+            (None, None) if self.is_called => {
+                CopyState { next_value: self.last_value.saturating_add(1), last_owner: LastOwner::Nobody }
             }
             (None, None) => CopyState { next_value: 0, last_owner: LastOwner::Nobody },
         }
+    }
+
+    /// Begins to open a closed copy. The later steps of this attempt notice if another node has closed it again.
+    /// `None` if the copy is open already.
+    pub fn begin_opening(self, is_copy: bool, attempt: Attempt) -> Option<Tuple> {
+        let CopyState { next_value, last_owner } = self.copy_state();
+        let mark = Mark { last_owner, stage: Stage::Opening(attempt) };
+        self.is_closed(is_copy).then(|| Tuple::closed(next_value, mark))
+    }
+
+    /// Records in a copy that is being opened that the other copies have issued values below `floor`. `None` if another
+    /// node has closed it since the attempt began.
+    pub fn raise_floor(self, attempt: Attempt, floor: i64) -> Option<Tuple> {
+        let mark = self.mark().filter(|mark| mark.stage == Stage::Opening(attempt))?;
+        Some(Tuple::closed(self.copy_state().next_value.max(floor), mark))
+    }
+
+    /// The last value with which a copy that is being opened becomes open. It is greater than all issued values. `None`
+    /// if another node has closed it since the attempt began.
+    pub fn open(self, attempt: Attempt) -> Option<i64> {
+        self.mark().filter(|mark| mark.stage == Stage::Opening(attempt))?;
+        Some(self.copy_state().next_value.min(VALUE_MAX))
+    }
+
+    /// Closes a copy because another node attempts to open its own. The recorded last owner stays the same until
+    /// [`Tuple::record_owner`].
+    pub fn close(self, attempt: Attempt) -> Tuple {
+        let CopyState { next_value, last_owner } = self.copy_state();
+        Tuple::closed(next_value, Mark { last_owner, stage: Stage::ClosedFor(attempt) })
+    }
+
+    /// Records the node that takes the sequence over. `None` if the copy is no longer closed for that attempt.
+    pub fn record_owner(self, owner: LastOwner, attempt: Attempt) -> Option<Tuple> {
+        self.mark().filter(|mark| mark.stage == Stage::ClosedFor(attempt))?;
+        let mark = Mark { last_owner: owner, stage: Stage::Closed };
+        Some(Tuple::closed(self.copy_state().next_value, mark))
+    }
+}
+
+/// Why a copy must not be opened: ids above the values that the copies record may have been issued.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum OwnerProblem {
+    /// The node of this group took a copy over last, and has not reported.
+    Lost(i32),
+    /// Every copy has lost the record of its last owner.
+    Unknown,
+    /// The node of this group took a copy over last, and is disabled. Its copy may be open, and would continue from its
+    /// own value when the node is activated again.
+    Disabled(i32),
+}
+
+/// Checks that each node that a copy records as its last owner has reported: one that has not may have issued more
+/// values. If one copy has lost the record, another one has it, because an owner is recorded on every node.
+///
+/// `owners` are the last owners of all copies, its own and those that were closed. With `is_floor_given` the caller
+/// passes how far the sequence has advanced, so a lost owner does not matter.
+pub fn check_last_owners(
+    owners: &[LastOwner],
+    is_floor_given: bool,
+    has_reported: impl Fn(i32) -> bool,
+    is_disabled: impl Fn(i32) -> bool,
+) -> Result<(), OwnerProblem> {
+    let mut named = owners.iter().filter_map(|owner| match owner {
+        LastOwner::Node(group) => Some(*group),
+        LastOwner::Nobody | LastOwner::Unknown => None,
+    });
+    if is_floor_given {
+        return named
+            .find(|group| is_disabled(*group))
+            .map_or(Ok(()), |group| Err(OwnerProblem::Disabled(group)));
+    }
+    let is_unknown = named.clone().next().is_none() && owners.contains(&LastOwner::Unknown);
+    match named.find(|group| !has_reported(*group)) {
+        Some(group) => Err(OwnerProblem::Lost(group)),
+        None if is_unknown => Err(OwnerProblem::Unknown),
+        None => Ok(()),
     }
 }
 
@@ -232,7 +329,7 @@ mod tests {
         );
         assert_eq!([0, 1, VALUE_MAX, VALUE_MAX + 1, CLOSED - 1, i64::MAX].map(closed_next_value), [None; 6]);
         let state = |last_value, log_cnt, is_called| {
-            CopyState::of_tuple(sys::FormData_pg_sequence_data { last_value, log_cnt, is_called })
+            Tuple { last_value, log_cnt, is_called: is_called == 1 }.copy_state()
         };
         let expected = |next_value, last_owner| CopyState { next_value, last_owner };
         let node = LastOwner::Node(3);

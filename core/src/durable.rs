@@ -1,0 +1,198 @@
+//! Decides when the WAL that ids depend on must be made durable, so that no crash or failover repeats an acknowledged id.
+//!
+//! A record that a transaction writes becomes as durable as its commit requires. But another transaction may use values
+//! that the record has logged ahead, write no WAL itself, and return them to its client before that commit. So a
+//! session that first finds a record flushes it, once. If commits wait for standbys, its commit waits for the record,
+//! too.
+//!
+//! A commit may require more than the call did, for example after a function with `SET synchronous_commit = off`. The
+//! rest is then done before the commit.
+
+/// A position in the WAL.
+pub type Lsn = u64;
+
+/// What a commit waits for. The levels and their order are those of PostgreSQL's `SyncCommitLevel`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CommitLevel(u8);
+
+impl CommitLevel {
+    /// Nothing.
+    pub const OFF: CommitLevel = CommitLevel(0);
+    /// This server's disk.
+    pub const LOCAL: CommitLevel = CommitLevel(1);
+    /// The standbys, until they have replayed it.
+    pub const REMOTE_APPLY: CommitLevel = CommitLevel(4);
+    /// The number of levels.
+    const COUNT: usize = Self::REMOTE_APPLY.0 as usize + 1;
+
+    /// The level with this number, at most `REMOTE_APPLY`.
+    pub fn of_number(number: i32) -> CommitLevel {
+        CommitLevel(number.clamp(0, i32::from(Self::REMOTE_APPLY.0)) as u8)
+    }
+
+    pub fn waits_for_standbys(self) -> bool {
+        self > CommitLevel::LOCAL
+    }
+}
+
+/// A WAL record that a backend has made durable, or that the commit of its current transaction will make durable, at
+/// this level.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct DurableRecord {
+    lsn: Lsn,
+    level: CommitLevel,
+    /// The tracker's count of broken expectations at that time. If it has grown since, the record may be less durable.
+    unkept: u64,
+}
+
+/// The two ways to make WAL durable.
+pub trait Wal {
+    /// Flushes the WAL up to this position to this server's disk.
+    fn flush(&mut self, lsn: Lsn);
+    /// Makes the commit of the current transaction wait for the WAL up to this position, as if it had written it.
+    fn make_commit_wait_for(&mut self, lsn: Lsn);
+}
+
+/// Tracks, in one backend, how durable the WAL is that its transaction depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CommitTracker {
+    /// The highest level at which the commit of this transaction is expected to make a record durable.
+    expected: CommitLevel,
+    /// The number of transactions that have not done so: rolled back, or committed at a lower level.
+    unkept: u64,
+    /// The WAL positions that values of this transaction depend on, by the level at which each is durable.
+    depends_on: [Lsn; CommitLevel::COUNT],
+}
+
+impl CommitTracker {
+    pub const NEW: CommitTracker =
+        CommitTracker { expected: CommitLevel::OFF, unkept: 0, depends_on: [0; CommitLevel::COUNT] };
+
+    /// Whether the record at `lsn` is known to be as durable as a commit at this level would make it.
+    #[inline(always)]
+    pub fn covers(&self, record: Option<DurableRecord>, lsn: Lsn, level: CommitLevel) -> bool {
+        record
+            .is_some_and(|record| record.lsn == lsn && record.level >= level && record.unkept == self.unkept)
+    }
+
+    /// The record at `lsn` once the current transaction has committed at this level.
+    pub fn when_committed(&mut self, lsn: Lsn, level: CommitLevel) -> DurableRecord {
+        self.expected = self.expected.max(level);
+        DurableRecord { lsn, level, unkept: self.unkept }
+    }
+
+    /// Makes the record at `lsn`, which covers a value just taken, durable at this level, which is that of a commit now.
+    /// `known` is the last record that this backend has made durable.
+    pub fn use_record(
+        &mut self,
+        known: Option<DurableRecord>,
+        lsn: Lsn,
+        level: CommitLevel,
+        wal: &mut impl Wal,
+    ) -> Option<DurableRecord> {
+        let mut record = known;
+        if !self.covers(record, lsn, level) {
+            if level != CommitLevel::OFF {
+                wal.flush(lsn);
+            }
+            if level.waits_for_standbys() {
+                wal.make_commit_wait_for(lsn);
+            }
+            record = Some(self.when_committed(lsn, level));
+        }
+        let level = record.map_or(CommitLevel::OFF, |record| record.level);
+        let position = &mut self.depends_on[usize::from(level.0)];
+        *position = lsn.max(*position);
+        record
+    }
+
+    /// Makes the records that this transaction depends on as durable as its commit will be. PREPARE needs nothing: it
+    /// flushes all WAL before its own record, at any level.
+    pub fn before_commit(&self, level: CommitLevel, writes_commit_record: bool, wal: &mut impl Wal) {
+        let lsn = self.depends_on[..usize::from(level.0)].iter().copied().max().unwrap_or(0);
+        if lsn == 0 {
+            return;
+        }
+        if level.waits_for_standbys() || writes_commit_record {
+            wal.make_commit_wait_for(lsn);
+        } else {
+            wal.flush(lsn);
+        }
+    }
+
+    /// The transaction has ended: committed at this level, or rolled back, which is [`CommitLevel::OFF`].
+    pub fn end(&mut self, level: CommitLevel) {
+        self.depends_on = [0; CommitLevel::COUNT];
+        if level < std::mem::replace(&mut self.expected, CommitLevel::OFF) {
+            self.unkept += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REMOTE: CommitLevel = CommitLevel::REMOTE_APPLY;
+
+    /// The calls that a tracker has made.
+    #[derive(Default, PartialEq, Debug)]
+    struct Calls {
+        flushed: Vec<Lsn>,
+        waited: Vec<Lsn>,
+    }
+
+    impl Wal for Calls {
+        fn flush(&mut self, lsn: Lsn) {
+            self.flushed.push(lsn);
+        }
+        fn make_commit_wait_for(&mut self, lsn: Lsn) {
+            self.waited.push(lsn);
+        }
+    }
+
+    fn calls(flushed: &[Lsn], waited: &[Lsn]) -> Calls {
+        Calls { flushed: flushed.into(), waited: waited.into() }
+    }
+
+    #[test]
+    fn record_is_flushed_once() {
+        let mut tracker = CommitTracker::NEW;
+        let mut wal = Calls::default();
+        let first = tracker.use_record(None, 10, CommitLevel::LOCAL, &mut wal);
+        let again = tracker.use_record(first, 10, CommitLevel::LOCAL, &mut wal);
+        assert_eq!((first, &wal), (again, &calls(&[10], &[])));
+        tracker.before_commit(CommitLevel::LOCAL, false, &mut wal);
+        tracker.end(CommitLevel::LOCAL);
+        // The next record, and the same one for a commit that waits for standbys.
+        tracker.use_record(first, 20, CommitLevel::LOCAL, &mut wal);
+        tracker.use_record(first, 10, REMOTE, &mut wal);
+        assert_eq!(wal, calls(&[10, 20, 10], &[10]));
+    }
+
+    #[test]
+    fn commit_does_the_rest() {
+        for (level, has_record, expected) in [
+            (CommitLevel::OFF, false, calls(&[], &[])),
+            (CommitLevel::LOCAL, false, calls(&[10], &[])),
+            (CommitLevel::LOCAL, true, calls(&[], &[10])),
+            (REMOTE, false, calls(&[], &[10])),
+        ] {
+            let mut tracker = CommitTracker::NEW;
+            let mut wal = Calls::default();
+            tracker.use_record(None, 10, CommitLevel::OFF, &mut wal);
+            tracker.before_commit(level, has_record, &mut wal);
+            assert_eq!(wal, expected, "{level:?}");
+        }
+    }
+
+    #[test]
+    fn rollback_makes_the_record_unknown() {
+        for (level, is_covered) in [(CommitLevel::OFF, false), (CommitLevel::LOCAL, true), (REMOTE, true)] {
+            let mut tracker = CommitTracker::NEW;
+            let record = Some(tracker.when_committed(10, CommitLevel::LOCAL));
+            tracker.end(level);
+            assert_eq!(tracker.covers(record, 10, CommitLevel::LOCAL), is_covered, "{level:?}");
+        }
+    }
+}
