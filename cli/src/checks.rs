@@ -2,7 +2,8 @@
 
 use crate::error::{Context, Error, Result};
 use crate::libpq::{self, Connection};
-use crate::server::{Mark, Server};
+use crate::server::Server;
+use instagram_id_core::moving::Mark;
 
 /// Expressions are checked by the rules for this major version, which are the strictest. The replication
 /// evaluates them as a superuser on every major version, and some built-in functions can execute SQL from a

@@ -6,8 +6,9 @@ use crate::error::{Context, Error, Result};
 use crate::libpq::{self, Connection};
 use crate::map::Map;
 use crate::output::Output;
-use crate::server::{Mark, Server};
+use crate::server::Server;
 use crate::{check_interrupt, fail, interrupt};
+use instagram_id_core::moving::{Resume, must_read_mark, resume};
 use std::time::{Duration, Instant};
 
 /// Number of attempts to stop writes. The timeouts in close.sql limit how long each attempt waits for locks.
@@ -56,13 +57,13 @@ pub fn cut_over(map: &mut Map, source: &Server, target: &Server, limit: Duration
     match stop_and_open(map, source, target, limit, tables, &mut attempt) {
         Ok(began) => change_map(map, source, target, Some(began), output),
         Err(cause) => match resume_writes(map, source, target, &attempt) {
-            Ok(Resumed::OnSource) => {
+            Ok(Resume::OnSource | Resume::OpenSource) => {
                 output.step(format!("Writes continue on {}", source.name));
                 Err(cause)
             }
             // The answer to COMMIT was lost.
-            Ok(Resumed::OnTarget) => change_map(map, source, target, None, output),
-            Ok(Resumed::Nowhere) | Err(_) => {
+            Ok(Resume::OnTarget) => change_map(map, source, target, None, output),
+            Ok(Resume::Nowhere) | Err(_) => {
                 Err(Error::WritesStopped { shard: source.shard(), cause: Box::new(cause) })
             }
         },
@@ -72,7 +73,7 @@ pub fn cut_over(map: &mut Map, source: &Server, target: &Server, limit: Duration
 /// How far a cutover has come, for the case that it fails.
 #[derive(Default)]
 struct Attempt {
-    /// The definitions of the sequences before they were closed.
+    /// The definitions of the sequences before they were closed. Empty until this command has read them.
     definitions: String,
     /// Whether the copy may have been opened.
     may_be_open: bool,
@@ -275,40 +276,29 @@ pub fn change_map(
     Err(Error::WritesStopped { shard, cause })
 }
 
-/// Where writes continue after a cutover that failed.
-enum Resumed {
-    OnSource,
-    OnTarget,
-    Nowhere,
-}
-
-/// Allows writes on the source again, unless the target is open or may still open.
-fn resume_writes(map: &mut Map, source: &Server, target: &Server, attempt: &Attempt) -> Result<Resumed> {
+/// Allows writes on the source again, unless the target is open or may still open. Returns where writes continue.
+fn resume_writes(map: &mut Map, source: &Server, target: &Server, attempt: &Attempt) -> Result<Resume> {
     let wait = Duration::from_secs(10);
     interrupt::hold_off(|| {
         source.reconnect()?;
         if !source.wait_for_leftovers(wait)? {
-            return Ok(Resumed::Nowhere);
+            return Ok(Resume::Nowhere);
         }
-        // While this command holds the lock, no other command opens the copy. So it does not matter whether the
-        // target can be reached.
-        if attempt.may_be_open || map.check_lock().is_err() {
+        let mut mark = None;
+        if must_read_mark(attempt.may_be_open, map.check_lock().is_ok()) {
             target.reconnect()?;
             if !target.wait_for_leftovers(wait)? {
-                return Ok(Resumed::Nowhere);
+                return Ok(Resume::Nowhere);
             }
-            match target.mark()? {
-                Mark::Closed => {}
-                Mark::Opened => return Ok(Resumed::OnTarget),
-                Mark::None | Mark::Foreign => return Ok(Resumed::Nowhere),
-            }
+            mark = Some(target.mark()?);
         }
-        if source.is_closed()? {
+        let resume = resume(mark, source.is_closed()?, !attempt.definitions.is_empty());
+        if resume == Resume::OpenSource {
             if !map.may_undo() {
-                return Ok(Resumed::Nowhere);
+                return Ok(Resume::Nowhere);
             }
             source.open_shard(&attempt.definitions)?;
         }
-        Ok(Resumed::OnSource)
+        Ok(resume)
     })
 }

@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::map::{Map, Move, Placement};
 use crate::output::Output;
-use crate::server::{Mark, Names, Server};
+use crate::server::{Names, Server};
 use crate::{check_interrupt, checks, cutover, fail, replication};
 use instagram_id_core::moving::{Copy, Refusal, Seen, Stage, Step, next_step, next_step_back};
 use std::time::Duration;
@@ -183,12 +183,7 @@ impl<'a> Moving<'a> {
             has_subscription: false,
         };
         if stage == Stage::Begun {
-            seen.copy = match (self.target.has_schema()?, self.target.mark()?) {
-                (false, _) => Copy::Absent,
-                (true, Mark::Opened) => Copy::Opened,
-                (true, Mark::Closed) => Copy::Closed { is_guarded: self.target.is_guarded()? },
-                (true, Mark::None | Mark::Foreign) => Copy::Foreign,
-            };
+            seen.copy = Copy::of(self.target.has_schema()?, self.target.mark()?, self.target.is_guarded()?);
             seen.is_source_closed = self.source.is_closed()?;
             seen.has_publication = self.source.has_publication()?;
             seen.has_subscription = self.target.has_subscription()?;
@@ -198,7 +193,8 @@ impl<'a> Moving<'a> {
 
     /// Performs a step. Returns the stage that the map then records.
     fn take(&mut self, step: Step, stage: Stage, limit: Duration) -> Result<Stage> {
-        let may_write_rows = !matches!(step, Step::ResumeWrites | Step::ChangeMap | Step::CleanUp);
+        let may_write_rows =
+            !matches!(step, Step::ResumeWrites | Step::ChangeMap | Step::CleanUp | Step::Undo);
         if may_write_rows && !self.is_checked {
             checks::check(&mut self.source, &mut self.target, step == Step::Begin)?;
             self.is_checked = true;
@@ -247,7 +243,12 @@ impl<'a> Moving<'a> {
                 ));
                 return Ok(Stage::Finished);
             }
-            Step::Undo => self.undo()?,
+            Step::Undo => {
+                self.output.step("Removing what an earlier cancel has left");
+                self.undo()?;
+                self.is_checked = false;
+                return Ok(Stage::None);
+            }
         }
         Ok(stage)
     }
@@ -261,6 +262,9 @@ impl<'a> Moving<'a> {
 
     fn undo(&self) -> Result {
         self.map.check_lock()?;
+        // First the publication, so that a later `move` does not continue with this copy. It could not: a new
+        // subscription would copy the rows again.
+        replication::unpublish(&self.source)?;
         replication::remove(&self.source, &self.target)?;
         self.source.drop_triggers()?;
         self.target.drop_copy(false)?;

@@ -239,6 +239,11 @@ pub fn remove(source: &Server, target: &Server) -> Result {
         target.run(&statement, "the subscription cannot be dropped")?;
     }
     source.drop_slot()?;
+    unpublish(source)
+}
+
+/// Drops the publication, if it exists.
+pub fn unpublish(source: &Server) -> Result {
     source.run(include_str!("sql/drop_publication.sql"), "the publication cannot be dropped")?;
     Ok(())
 }

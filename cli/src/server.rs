@@ -5,6 +5,7 @@ use crate::error::{Context, Result};
 use crate::fail;
 use crate::libpq::{self, Connection, Rows};
 use crate::session;
+use instagram_id_core::moving::Mark;
 use std::cell::{Ref, RefCell};
 use std::time::{Duration, Instant};
 
@@ -22,20 +23,6 @@ impl Names {
     pub fn replication(&self) -> String {
         format!("instagram_id_move_{}", self.shard)
     }
-}
-
-/// The state of the function `shard_is_elsewhere()`, with which the command marks a schema. The owner of the
-/// schema can drop a superuser's function, but cannot create one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
-    /// There is no such function.
-    None,
-    /// The shard rejects writes.
-    Closed,
-    /// The shard has rejected writes, and accepts them again.
-    Opened,
-    /// There is a routine of that name that is not a function of a superuser.
-    Foreign,
 }
 
 pub struct Server {
@@ -93,15 +80,18 @@ impl Server {
         self.names.shard
     }
 
-    /// Opens another session, for work that changes settings.
+    /// Opens another session, for work that changes settings. Fails if the first session is lost: since then,
+    /// another command may have found no session to wait for.
     pub fn another_session(&self) -> Result<Connection> {
-        open(&self.name, &self.conninfo, &self.names)
+        let session = open(&self.name, &self.conninfo, &self.names)?;
+        self.run("SELECT 1", "the connection is lost")?;
+        Ok(session)
     }
 
-    /// Connects again if the connection is lost.
+    /// Connects again if the connection is lost. Call [`Server::wait_for_leftovers`] after this.
     pub fn reconnect(&self) -> Result {
         if !self.connection().is_alive() || self.connection().run("SELECT 1").is_err() {
-            *self.connection.borrow_mut() = self.another_session()?;
+            *self.connection.borrow_mut() = open(&self.name, &self.conninfo, &self.names)?;
         }
         Ok(())
     }

@@ -17,6 +17,20 @@ pub enum Stage {
     Finished,
 }
 
+/// The state of the function `shard_is_elsewhere()`, with which the command marks a schema. The owner of the
+/// schema can drop a superuser's function, but cannot create one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mark {
+    /// There is no such function.
+    None,
+    /// The shard rejects writes.
+    Closed,
+    /// The shard has rejected writes, and accepts them again.
+    Opened,
+    /// There is a routine of that name that is not a function of a superuser.
+    Foreign,
+}
+
 /// The state of the shard's schema on the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Copy {
@@ -28,6 +42,18 @@ pub enum Copy {
     Opened,
     /// A schema that is not marked as the copy of a move.
     Foreign,
+}
+
+impl Copy {
+    /// `is_guarded`: only superusers have privileges on the schema.
+    pub fn of(has_schema: bool, mark: Mark, is_guarded: bool) -> Copy {
+        match mark {
+            _ if !has_schema => Copy::Absent,
+            Mark::Opened => Copy::Opened,
+            Mark::Closed => Copy::Closed { is_guarded },
+            Mark::None | Mark::Foreign => Copy::Foreign,
+        }
+    }
 }
 
 /// The state of a move, as found in the map and on both servers.
@@ -60,7 +86,7 @@ pub enum Step {
     ChangeMap,
     /// Drop the subscription and the publication, and record that the move is finished.
     CleanUp,
-    /// Remove all that the move has created.
+    /// Remove all that the move has created, beginning with the publication.
     Undo,
 }
 
@@ -81,7 +107,8 @@ pub enum Refusal {
 
 /// The next step of a move. [`Step::CutOver`] both closes the source and opens the copy. So if an earlier
 /// command has left the source closed, it is opened first, because the copy may still need a long time to
-/// catch up.
+/// catch up. [`Step::Undo`] drops the publication first. So a copy without a publication is what an interrupted
+/// [`Step::Undo`] has left, and the move begins anew after it is removed.
 pub fn next_step(seen: Seen) -> Result<Step, Refusal> {
     match seen.stage {
         Stage::None => Ok(Step::Begin),
@@ -94,7 +121,11 @@ pub fn next_step(seen: Seen) -> Result<Step, Refusal> {
             Copy::Foreign => Err(Refusal::ForeignCopy),
             _ if seen.is_source_closed => Ok(Step::ResumeWrites),
             Copy::Closed { is_guarded: false } => Err(Refusal::ForeignCopy),
-            _ if !seen.has_publication => Ok(Step::Publish),
+            _ if !seen.has_publication => match seen.copy {
+                Copy::Absent if !seen.has_subscription => Ok(Step::Publish),
+                // A new subscription would copy the rows again, and changes since then are lost.
+                _ => Ok(Step::Undo),
+            },
             Copy::Absent => Ok(Step::CreateCopy),
             Copy::Closed { .. } if !seen.has_subscription => Ok(Step::Subscribe),
             Copy::Closed { .. } => Ok(Step::CutOver),
@@ -113,6 +144,39 @@ pub fn next_step_back(seen: Seen) -> Result<Step, Refusal> {
             _ if seen.is_source_closed => Ok(Step::ResumeWrites),
             _ => Ok(Step::Undo),
         },
+    }
+}
+
+/// Whether a command whose cutover has failed must read the mark of the copy before it allows writes on the
+/// source. While it holds the lock, no other command opens the copy. `may_be_open`: it may have opened the copy
+/// itself.
+pub fn must_read_mark(may_be_open: bool, holds_lock: bool) -> bool {
+    may_be_open || !holds_lock
+}
+
+/// Where writes continue after a cutover that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Resume {
+    /// On the source, which is open.
+    OnSource,
+    /// On the source, which must be opened.
+    OpenSource,
+    /// On the target, whose copy is open.
+    OnTarget,
+    /// The copy may be open, or another command has closed the source.
+    Nowhere,
+}
+
+/// Determines where writes continue after a cutover that failed. `mark` is that of the copy, or `None` if
+/// [`must_read_mark`] is false. `has_definitions`: this command has read the definitions of the sequences, which
+/// it does before it closes the source. Without them it cannot restore the sequences.
+pub fn resume(mark: Option<Mark>, is_source_closed: bool, has_definitions: bool) -> Resume {
+    match mark {
+        Some(Mark::Opened) => Resume::OnTarget,
+        Some(Mark::None | Mark::Foreign) => Resume::Nowhere,
+        Some(Mark::Closed) | None if !is_source_closed => Resume::OnSource,
+        Some(Mark::Closed) | None if has_definitions => Resume::OpenSource,
+        Some(Mark::Closed) | None => Resume::Nowhere,
     }
 }
 
@@ -176,7 +240,7 @@ mod tests {
     fn every_move_ends() {
         for start in all() {
             let mut seen = start;
-            let refusal = (0..10).find_map(|_| match next_step(seen) {
+            let refusal = (0..11).find_map(|_| match next_step(seen) {
                 Ok(step) => {
                     seen = after(step, seen);
                     None
@@ -204,6 +268,41 @@ mod tests {
                 assert!(next_step_back(seen).is_err(), "{seen:?}");
             }
         }
+    }
+
+    #[test]
+    fn source_is_opened_only_while_the_copy_is_closed() {
+        for mark in [None, Some(Mark::None), Some(Mark::Closed), Some(Mark::Opened), Some(Mark::Foreign)] {
+            for (is_closed, has_definitions) in [(false, false), (false, true), (true, false), (true, true)] {
+                let resume = resume(mark, is_closed, has_definitions);
+                let may_open = is_closed && has_definitions && [None, Some(Mark::Closed)].contains(&mark);
+                assert_eq!(resume == Resume::OpenSource, may_open, "{mark:?}");
+                assert_eq!(resume == Resume::OnTarget, mark == Some(Mark::Opened), "{mark:?}");
+                assert!(resume != Resume::OnSource || !is_closed, "{mark:?}");
+            }
+        }
+        assert!(!must_read_mark(false, true));
+        assert!(must_read_mark(true, true) && must_read_mark(false, false) && must_read_mark(true, false));
+    }
+
+    #[test]
+    fn copy_without_a_publication_is_not_continued() {
+        for seen in all().into_iter().filter(|seen| seen.stage == Stage::Begun && !seen.has_publication) {
+            let continues = [Ok(Step::CreateCopy), Ok(Step::Subscribe), Ok(Step::CutOver)];
+            assert!(!continues.contains(&next_step(seen)), "{seen:?}");
+            if next_step(seen) == Ok(Step::Publish) {
+                assert!(seen.copy == Copy::Absent && !seen.has_subscription, "{seen:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn schema_without_a_mark_is_foreign() {
+        assert_eq!(Copy::of(false, Mark::None, false), Copy::Absent);
+        assert_eq!(Copy::of(true, Mark::Closed, true), Copy::Closed { is_guarded: true });
+        assert_eq!(Copy::of(true, Mark::Opened, false), Copy::Opened);
+        assert_eq!(Copy::of(true, Mark::None, true), Copy::Foreign);
+        assert_eq!(Copy::of(true, Mark::Foreign, true), Copy::Foreign);
     }
 
     #[test]

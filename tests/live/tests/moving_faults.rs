@@ -2,12 +2,13 @@
 //! passwords are not shown.
 
 use crate::moving::{
-    HAS_TRIGGERS, IS_CLOSED, MOVES, NOTHING, Servers, fill, kill_group, leftovers, move_blocked_after_copy,
-    outcome,
+    HAS_SCHEMA, HAS_TRIGGERS, IS_CLOSED, MOVES, NOTHING, Servers, fill, kill_group, leftovers,
+    move_blocked_after_copy, outcome,
 };
 use instagram_id_live::*;
 use postgres::Client;
 use postgres::{Config, NoTls};
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -95,6 +96,46 @@ fn crashing_servers_lose_nothing() {
     assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
 }
 
+/// `cancel` is interrupted when it drops the copy. `move` then removes what is left and begins anew: if it continued
+/// with the copy, each row would be copied a second time.
+#[test]
+fn move_after_an_interrupted_cancel_begins_anew() {
+    let servers = Servers::start();
+    let ids = fill(&servers, 100);
+    servers
+        .a
+        .connect()
+        .batch_execute(
+            "CREATE TABLE insta5.log (line text);
+             ALTER TABLE insta5.log REPLICA IDENTITY FULL;
+             INSERT INTO insta5.log SELECT 'line ' || n FROM generate_series(1, 10) AS n",
+        )
+        .unwrap();
+    let (command, transaction) = move_blocked_after_copy(&servers, &[]);
+    assert!(!kill_group(command));
+    drop(transaction);
+    // A session that reads the copy blocks its DROP.
+    let mut reader = servers.b.connect();
+    reader.batch_execute("BEGIN; SELECT FROM insta5.counter").unwrap();
+    let cancel = servers.start_command(&["cancel", "5"]);
+    servers.b.wait_until(
+        "SELECT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
+         WHERE application_name = 'instagram_id_move_5' AND NOT granted AND mode = 'AccessExclusiveLock')",
+    );
+    kill_process(Pid::from_raw(cancel.id() as i32).unwrap(), Signal::INT).unwrap();
+    let said = outcome(cancel).expect_err("an interruption");
+    assert!(one::<bool>(&mut servers.b.connect(), HAS_SCHEMA), "{said}");
+    reader.batch_execute("COMMIT").unwrap();
+    servers.command(&["move", "5", "--to", "b"]);
+    let mut client = servers.connect_to_shard();
+    assert_eq!(column(&mut client, "SELECT id FROM insta5.photos ORDER BY id"), ids);
+    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM insta5.log"), 10);
+    servers.command(&["clean", "5"]);
+    for server in [&servers.a, &servers.b] {
+        assert_eq!(leftovers(server), NOTHING);
+    }
+}
+
 /// If a server cannot be reached, the error message names it, and the command can be run again.
 #[test]
 fn unreachable_server_is_named() {
@@ -140,11 +181,8 @@ fn full_disk_of_the_target_can_be_cancelled() {
     let command = servers.start_command(&["move", "5", "--to", "b"]);
     servers.b.wait_for("an error", || servers.b.log().contains("No space left on device"));
     servers.a.connect().batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
-    rustix::process::kill_process(
-        rustix::process::Pid::from_raw(command.id() as i32).unwrap(),
-        rustix::process::Signal::INT,
-    )
-    .unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(command.id() as i32).unwrap(), Signal::INT)
+        .unwrap();
     let output = command.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     servers.command(&["cancel", "5"]);
