@@ -180,7 +180,7 @@ DIFFERING='crash|handover_misuse|leaks|replicated_sequences|upgrade'
 # unit_tests MAJOR: runs all tests that need no server. PGRX_HOME names the PostgreSQL to build the extension for. Tests
 # of the crate that need a server have names that begin with pg_.
 unit_tests() {
-    cargo nextest run --workspace --lib --bins --examples --no-default-features --features "instagram_id/pg$1" \
+    cargo nextest run --workspace --lib --bins --examples --test models --no-default-features --features "instagram_id/pg$1" \
         -E 'not test(/::pg_[^:]*$/)' --status-level fail
 }
 

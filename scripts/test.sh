@@ -77,7 +77,7 @@ for major in $majors; do
 done
 timed "The rest of the installation of cargo-nextest" finish "$SCRATCH/nextest.log" "$nextest"
 no_server_tests() {
-    cargo nextest run -p instagram_id_core -p instagram_id_bench -p instagram_id_live --lib --bins --examples
+    cargo nextest run -p instagram_id_core -p instagram_id_bench -p instagram_id_live --lib --bins --examples --test models
     # As it was built to be installed.
     cargo nextest run --cargo-profile command -p instagram_id_shards
 }

@@ -3,15 +3,19 @@
 #
 #   torture.sh                    all of these
 #   torture.sh long goals         long scenarios on 15 and 18 (MAJORS), and the goals on ten times the rows
+#   torture.sh models             the models of the protocols, explored for half an hour
 #   torture.sh assertions         all tests on a PostgreSQL with assertions
 #   torture.sh valgrind           the regression tests under valgrind
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
-for part in ${*:-long assertions valgrind goals}; do
+for part in ${*:-models long assertions valgrind goals}; do
     started=$SECONDS
     case $part in
         long) MAJORS=${MAJORS:-15 18} TORTURE=1 scripts/test.sh ;;
+        models)
+            scripts/setup.sh nextest
+            MODELS=large cargo nextest run -p instagram_id_core --test models --no-capture ;;
         assertions)
             scripts/assertions.sh
             SERVERS=$CACHE/assertions/bin/pg_config scripts/test.sh ;;

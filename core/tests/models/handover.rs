@@ -1,0 +1,705 @@
+//! A model of the nodes of a Citus cluster, which take a sequence over from each other.
+//!
+//! The code of the extension decides what each step writes into a copy ([`Tuple::close`] and the other steps), whether a
+//! copy may be opened ([`check_last_owners`]), and the next value ([`hlc::next`], [`hlc::durability`]). The model adds:
+//!
+//! - the lock on a page: each step on one copy is atomic
+//! - the lock that lets one session of a node at a time attempt to open the copy
+//! - messages between the nodes: a node that gave up does not know whether its message still arrives
+//! - Citus's catalogs, from which each node learns of a move later than the others
+//! - WAL: which records a crash of a node keeps
+//! - nodes that are removed, and come back under another number
+//! - the clocks of the nodes, which differ
+//!
+//! A node that was removed generates no ids until it is added again, and the list of nodes is the same on all of them.
+
+use crate::checker::{Protocol, Size};
+use instagram_id_core::copy::{Attempt, CopyState, LastOwner, Mark, Stage, Tuple, check_last_owners};
+use instagram_id_core::hlc::{self, Next};
+use stateright::{Model, Property};
+use std::fmt;
+
+/// The clocks of the nodes, in milliseconds since the epoch.
+const CLOCKS: [i64; 3] = [480_000_000_000, 480_000_000_005, 479_999_999_995];
+/// A node that comes back gets its old group plus this.
+const NEW_GROUP: i32 = 10;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The new owner is recorded when the copies are closed, as 0.3.0 did.
+    OwnerRecordedAtOnce,
+    /// A copy is opened even if its mark is gone.
+    MarkNotChecked,
+    /// A copy that was closed for another node is not flushed, neither when it is closed nor when the owner is recorded.
+    CloseNotFlushed,
+    /// A copy is flushed when it is closed, but not when the owner is recorded.
+    OwnerNotFlushed,
+    /// The values of the other copies are not recorded before the copy is opened.
+    FloorNotRaised,
+    /// A copy is opened although a node that took the sequence over has not reported.
+    OwnersNotChecked,
+    /// The owner is recorded in a copy that is closed for another attempt.
+    RecordedForAnyAttempt,
+    /// The owner is not recorded on the other nodes.
+    OwnerNotRecorded,
+    /// A node that cannot be reached is left out.
+    SilentNodeIgnored,
+    /// A session that believes that its node owns the schema generates ids from a closed copy.
+    BeliefTrusted,
+    /// A copy that was created when its node had another number is used.
+    NumberIgnored,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+struct Budget {
+    moves: u8,
+    ids: u8,
+    attempts: u8,
+    /// Attempts that give up while their messages are under way.
+    failures: u8,
+    crashes: u8,
+    removals: u8,
+    returns: u8,
+}
+
+/// A session that opens the copy of its node.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Opener {
+    Idle,
+    /// Has marked its copy, and waits until every other node has closed its own.
+    Closing {
+        attempt: Attempt,
+        own: CopyState,
+        asked: Vec<usize>,
+        copies: Vec<(i32, CopyState)>,
+    },
+    /// Has all states, and is about to record how far they have advanced.
+    Raising {
+        attempt: Attempt,
+        floor: i64,
+    },
+    /// Has recorded that, and waits until every other node has recorded the new owner.
+    Recording {
+        attempt: Attempt,
+        asked: Vec<usize>,
+    },
+    /// Is about to open its copy.
+    Opening {
+        attempt: Attempt,
+    },
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Node {
+    /// The number of the node in the cluster; `None` if it is not part of it.
+    group: Option<i32>,
+    /// The number of the node when its copy was created.
+    created_for: i32,
+    page: Tuple,
+    /// The last record of the copy in WAL, and the last one that is flushed.
+    logged: Tuple,
+    flushed: Tuple,
+    /// Whether the last record covers values ahead of the page.
+    is_covered: bool,
+    /// The owner of the schema, by this node's catalogs.
+    owner: i32,
+    opener: Opener,
+    /// The greatest known id, if the opener was called by `advance_shard`.
+    given_floor: Option<i64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Request {
+    Close,
+    RecordOwner,
+}
+
+/// A command that one node has sent to another.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Message {
+    from: usize,
+    to: usize,
+    request: Request,
+    for_group: i32,
+    attempt: Attempt,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct State {
+    nodes: Vec<Node>,
+    messages: Vec<Message>,
+    /// The owner of the schema, as the last move has committed it.
+    owner: i32,
+    last_attempt: i32,
+    budget: Budget,
+    /// The greatest acknowledged value.
+    acknowledged: i64,
+    has_repeated: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Action {
+    Move(usize),
+    Learn(usize),
+    Generate(usize),
+    Begin(usize),
+    Advance(usize),
+    Deliver(usize, Message),
+    Raise(usize),
+    Open(usize),
+    GiveUp(usize),
+    Crash { node: usize, is_all_wal_on_disk: bool },
+    Remove(usize),
+    Return { node: usize, has_new_copy: bool },
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Move(n) => write!(f, "the schema moves to node {n}"),
+            Action::Learn(n) => write!(f, "node {n} learns which node owns the schema"),
+            Action::Generate(n) => write!(f, "node {n} generates an id"),
+            Action::Begin(n) => write!(f, "node {n} marks its copy, and asks the others to close theirs"),
+            Action::Advance(n) => write!(
+                f,
+                "advance_shard() on node {n}: it marks its copy, and asks the others to close theirs"
+            ),
+            Action::Deliver(_, Message { from, to, request: Request::Close, .. }) => {
+                write!(f, "node {to} closes its copy for node {from}")
+            }
+            Action::Deliver(_, Message { from, to, .. }) => {
+                write!(f, "node {to} records node {from} as the owner")
+            }
+            Action::Raise(n) => write!(f, "node {n} records how far the copies have advanced"),
+            Action::Open(n) => write!(f, "node {n} opens its copy"),
+            Action::GiveUp(n) => write!(f, "the attempt of node {n} fails"),
+            Action::Crash { node, is_all_wal_on_disk: true } => {
+                write!(f, "node {node} crashes; all of its WAL is on disk")
+            }
+            Action::Crash { node, .. } => write!(f, "node {node} crashes; only the flushed WAL is on disk"),
+            Action::Remove(n) => write!(f, "node {n} is lost, and removed from the cluster"),
+            Action::Return { node, has_new_copy: true } => {
+                write!(f, "node {node} comes back under another number, with a new copy")
+            }
+            Action::Return { node, .. } => {
+                write!(f, "node {node} comes back under another number, with its old copy")
+            }
+        }
+    }
+}
+
+impl Node {
+    fn new(group: i32, page: Tuple) -> Node {
+        let opener = Opener::Idle;
+        let (logged, flushed, is_covered) = (page, page, false);
+        let (created_for, group) = (group, Some(group));
+        Node { group, created_for, page, logged, flushed, is_covered, owner: 0, opener, given_floor: None }
+    }
+
+    /// Whether the node is part of the cluster, and its copy was created for it.
+    fn is_usable(&self, fault: Option<Fault>) -> bool {
+        self.group == Some(self.created_for) || self.group.is_some() && fault == Some(Fault::NumberIgnored)
+    }
+
+    /// Writes a step of the hand-over.
+    fn write(&mut self, tuple: Tuple, is_flushed: bool) {
+        (self.page, self.logged, self.is_covered) = (tuple, tuple, false);
+        if is_flushed {
+            self.flushed = tuple;
+        }
+    }
+
+    /// Takes a value from the open copy, and acknowledges it.
+    fn take(&mut self, now_ms: i64) -> i64 {
+        let Tuple { last_value, log_cnt, is_called } = self.page;
+        let state = hlc::State { last_value, is_called };
+        // A session waits if the state requires it. In this model its clock stands still.
+        let Next::Take(run) = hlc::next(state, now_ms, 1, Some(state)) else { unreachable!("{state:?}") };
+        let plan = hlc::durability(last_value, log_cnt, run.first, now_ms, !is_called || !self.is_covered);
+        if let Some(record) = plan.record {
+            self.logged = Tuple { last_value: record, log_cnt: 0, is_called: true };
+            self.is_covered = true;
+        }
+        self.flushed = self.logged;
+        self.page = Tuple { last_value: run.first, log_cnt: plan.log_cnt, is_called: true };
+        run.first
+    }
+
+    /// The copy becomes open, with this last value.
+    fn open(&mut self, last_value: i64, now_ms: i64) {
+        let plan = hlc::durability(self.page.last_value, 0, last_value, now_ms, true);
+        let record = plan.record.expect("the record was required");
+        self.logged = Tuple { last_value: record, log_cnt: 0, is_called: true };
+        self.is_covered = true;
+        self.page = Tuple { last_value, log_cnt: plan.log_cnt, is_called: true };
+    }
+}
+
+impl State {
+    fn group(&self, n: usize) -> i32 {
+        self.nodes[n].group.expect("the node is part of the cluster")
+    }
+
+    fn members(&self) -> impl Iterator<Item = usize> {
+        (0..self.nodes.len()).filter(|n| self.nodes[*n].group.is_some())
+    }
+
+    fn others(&self, n: usize) -> Vec<usize> {
+        self.members().filter(|other| *other != n).collect()
+    }
+
+    /// Whether the node owns the schema, by its own catalogs.
+    fn believes(&self, n: usize) -> bool {
+        self.nodes[n].group == Some(self.nodes[n].owner)
+    }
+
+    fn is_open(&self, n: usize, fault: Option<Fault>) -> bool {
+        self.nodes[n].is_usable(fault) && !self.nodes[n].page.is_closed(true)
+    }
+
+    fn generate(&mut self, n: usize) {
+        if self.nodes[n].page.is_closed(true) {
+            // Only with a fault.
+            let next_value = self.nodes[n].page.copy_state().next_value;
+            self.nodes[n].open(next_value, CLOCKS[n]);
+        }
+        let value = self.nodes[n].take(CLOCKS[n]);
+        self.has_repeated |= value <= self.acknowledged;
+        self.acknowledged = self.acknowledged.max(value);
+    }
+
+    fn send(&mut self, n: usize, to: &[usize], request: Request, attempt: Attempt) {
+        let for_group = self.group(n);
+        self.messages.extend(to.iter().map(|to| Message { from: n, to: *to, request, for_group, attempt }));
+    }
+
+    /// Marks the copy, and sends the requests to close the others.
+    fn begin(&mut self, n: usize, fault: Option<Fault>) {
+        self.last_attempt += 1;
+        let attempt = Attempt::new(self.last_attempt).expect("a small number");
+        let node = &mut self.nodes[n];
+        let own = node.page.copy_state();
+        let Some(mut opening) = node.page.begin_opening(true, attempt) else { return };
+        if fault == Some(Fault::OwnerRecordedAtOnce) {
+            let last_owner = LastOwner::Node(node.group.expect("it is part of the cluster"));
+            opening.log_cnt = Mark { last_owner, stage: Stage::Opening(attempt) }.to_log_cnt();
+        }
+        node.write(opening, false);
+        let asked = self.others(n);
+        self.send(n, &asked, Request::Close, attempt);
+        self.nodes[n].opener = Opener::Closing { attempt, own, asked, copies: vec![] };
+        self.after_answer(n, fault);
+    }
+
+    /// Continues when every node has answered.
+    fn after_answer(&mut self, n: usize, fault: Option<Fault>) {
+        match self.nodes[n].opener.clone() {
+            Opener::Closing { attempt, own, asked, copies } if asked.is_empty() => {
+                self.collected(n, attempt, own, &copies, fault);
+            }
+            Opener::Recording { attempt, asked } if asked.is_empty() => {
+                self.nodes[n].opener = Opener::Opening { attempt };
+            }
+            _ => {}
+        }
+    }
+
+    /// All copies have been closed: decides whether this one may be opened.
+    fn collected(
+        &mut self,
+        n: usize,
+        attempt: Attempt,
+        own: CopyState,
+        copies: &[(i32, CopyState)],
+        fault: Option<Fault>,
+    ) {
+        let given_floor = self.nodes[n].given_floor;
+        let owners: Vec<LastOwner> =
+            copies.iter().map(|(_, copy)| copy.last_owner).chain([own.last_owner]).collect();
+        let group = self.group(n);
+        let has_reported = |of: i32| of == group || copies.iter().any(|(reported, _)| *reported == of);
+        let problem = check_last_owners(&owners, given_floor.is_some(), has_reported, |_| false);
+        if problem.is_err() && fault != Some(Fault::OwnersNotChecked) {
+            self.nodes[n].opener = Opener::Idle;
+            return;
+        }
+        let given_floor = given_floor.unwrap_or(i64::MIN);
+        let floor = copies.iter().map(|(_, copy)| copy.next_value).fold(given_floor, i64::max);
+        self.nodes[n].opener = Opener::Raising { attempt, floor };
+    }
+
+    fn raise(&mut self, n: usize, fault: Option<Fault>) {
+        let Opener::Raising { attempt, floor } = self.nodes[n].opener else { return };
+        let floor = if fault == Some(Fault::FloorNotRaised) { i64::MIN } else { floor };
+        let Some(raised) = self.nodes[n].page.raise_floor(attempt, floor) else {
+            // Another node has interfered.
+            self.nodes[n].opener =
+                if fault == Some(Fault::MarkNotChecked) { Opener::Opening { attempt } } else { Opener::Idle };
+            return;
+        };
+        self.nodes[n].write(raised, true);
+        let asked = if fault == Some(Fault::OwnerNotRecorded) { vec![] } else { self.others(n) };
+        self.send(n, &asked, Request::RecordOwner, attempt);
+        self.nodes[n].opener = Opener::Recording { attempt, asked };
+        self.after_answer(n, fault);
+    }
+
+    fn open(&mut self, n: usize, fault: Option<Fault>) {
+        let Opener::Opening { attempt } = self.nodes[n].opener else { return };
+        let node = &mut self.nodes[n];
+        let mut last_value = node.page.open(attempt);
+        if fault == Some(Fault::MarkNotChecked) {
+            last_value = Some(node.page.copy_state().next_value);
+        }
+        if let Some(last_value) = last_value {
+            node.open(last_value, CLOCKS[n]);
+        }
+        node.opener = Opener::Idle;
+        node.given_floor = None;
+    }
+
+    /// A node executes a command of another one, and answers. The answer is lost if the other one has given up.
+    fn deliver(&mut self, message: &Message, fault: Option<Fault>) {
+        let Message { from, to, request, for_group, attempt } = message;
+        // A group without a node is refused.
+        let is_known = self.members().any(|n| self.nodes[n].group == Some(*for_group));
+        let node = &mut self.nodes[*to];
+        let owner = LastOwner::node(*for_group).expect("a small number");
+        let state = node.page.copy_state();
+        let mut is_recorded = false;
+        match request {
+            _ if !is_known => {}
+            Request::Close => {
+                let mut closed = node.page.close(*attempt);
+                if fault == Some(Fault::OwnerRecordedAtOnce) {
+                    // It stays closed for the attempt, so that the second step does not fail.
+                    closed = closed.record_owner(owner, *attempt).expect("just closed").close(*attempt);
+                }
+                node.write(closed, fault != Some(Fault::CloseNotFlushed));
+            }
+            Request::RecordOwner => {
+                let mut recorded = node.page.record_owner(owner, *attempt);
+                if fault == Some(Fault::RecordedForAnyAttempt) {
+                    recorded = node.page.close(*attempt).record_owner(owner, *attempt);
+                }
+                is_recorded = recorded.is_some();
+                if let Some(recorded) = recorded {
+                    let is_flushed =
+                        ![Some(Fault::CloseNotFlushed), Some(Fault::OwnerNotFlushed)].contains(&fault);
+                    node.write(recorded, is_flushed);
+                }
+            }
+        }
+        let group = node.group;
+        match (&mut self.nodes[*from].opener, request) {
+            (Opener::Closing { attempt: of, asked, copies, .. }, Request::Close)
+                if of == attempt && asked.contains(to) && is_known =>
+            {
+                asked.retain(|n| n != to);
+                copies.push((group.expect("it has answered"), state));
+                copies.sort_by_key(|(group, _)| *group);
+            }
+            (Opener::Recording { attempt: of, asked }, Request::RecordOwner)
+                if of == attempt && asked.contains(to) =>
+            {
+                asked.retain(|n| n != to);
+                if !is_recorded {
+                    self.nodes[*from].opener = Opener::Idle;
+                }
+            }
+            _ => {}
+        }
+        self.after_answer(*from, fault);
+    }
+
+    /// A node loses its sessions, and the commands that it has not executed yet.
+    fn lose_sessions(&mut self, n: usize) {
+        self.nodes[n].opener = Opener::Idle;
+        self.nodes[n].given_floor = None;
+        self.messages.retain(|message| message.to != n);
+    }
+
+    /// What the pages tell to do, without further faults: the owner asks for an id, and if the last owner is lost, it
+    /// is told the greatest known id. Returns whether it gets an id greater than all acknowledged ones.
+    fn can_continue(&self) -> bool {
+        let mut state = self.clone();
+        while let Some(message) = state.messages.pop() {
+            state.deliver(&message, None);
+        }
+        for node in &mut state.nodes {
+            (node.owner, node.opener, node.given_floor) = (self.owner, Opener::Idle, None);
+        }
+        let Some(n) = state.members().find(|n| state.nodes[*n].group == Some(state.owner)) else {
+            return false;
+        };
+        for given_floor in [None, Some(state.acknowledged)] {
+            if !state.is_open(n, None) {
+                state.nodes[n].given_floor = given_floor;
+                state.begin(n, None);
+                while let Some(message) = state.messages.pop() {
+                    state.deliver(&message, None);
+                }
+                state.raise(n, None);
+                while let Some(message) = state.messages.pop() {
+                    state.deliver(&message, None);
+                }
+                state.open(n, None);
+            }
+        }
+        if state.is_open(n, None) {
+            state.generate(n);
+        }
+        state.is_open(n, None) && !state.has_repeated && state.acknowledged > self.acknowledged
+    }
+}
+
+/// The model: the state in which it begins, with its budget, and the fault that is built in.
+pub struct Handover {
+    start: State,
+    fault: Option<Fault>,
+}
+
+impl Handover {
+    /// A cluster of so many nodes. The coordinator, node 0, owns the schema and has generated ids; the other copies are
+    /// as Citus created them.
+    fn start(count: usize, budget: Budget) -> State {
+        let start = |n: usize| Tuple { last_value: ((n as i64) << 48) + 1, log_cnt: 0, is_called: false };
+        let nodes = (0..count).map(|n| Node::new(n as i32, start(n))).collect();
+        let (messages, owner, last_attempt) = (vec![], 0, 0);
+        let mut state =
+            State { nodes, messages, owner, last_attempt, budget, acknowledged: 0, has_repeated: false };
+        let first = Attempt::new(0).expect("a small number");
+        let opening = state.nodes[0].page.begin_opening(true, first).expect("closed");
+        state.nodes[0].write(opening, true);
+        state.nodes[0].open(0, CLOCKS[0]);
+        state.generate(0);
+        for n in 1..count {
+            let closed = state.nodes[n].page.close(first);
+            let recorded = closed.record_owner(LastOwner::Node(0), first).expect("just closed");
+            state.nodes[n].write(recorded, true);
+        }
+        state
+    }
+
+    fn start_in_disagreement(budget: Budget) -> State {
+        let mut state = Self::start(3, budget);
+        state.owner = 2;
+        (0..).zip(&mut state.nodes).for_each(|(group, node)| node.owner = group);
+        state
+    }
+}
+
+impl Model for Handover {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![self.start.clone()]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let budget = &state.budget;
+        for n in state.members() {
+            let node = &state.nodes[n];
+            if budget.moves > 0 && node.is_usable(self.fault) && node.group != Some(state.owner) {
+                actions.push(Action::Move(n));
+            }
+            if node.owner != state.owner {
+                actions.push(Action::Learn(n));
+            }
+            let is_open = state.is_open(n, self.fault) || self.fault == Some(Fault::BeliefTrusted);
+            if budget.ids > 0 && state.believes(n) && is_open {
+                actions.push(Action::Generate(n));
+            }
+            match &node.opener {
+                Opener::Idle => {
+                    let may_begin = budget.attempts > 0
+                        && state.believes(n)
+                        && node.is_usable(self.fault)
+                        && node.page.is_closed(true);
+                    if may_begin {
+                        actions.push(Action::Begin(n));
+                        // The pages say: only when a lost node generates no more ids.
+                        if node.group == Some(state.owner) && state.members().count() < state.nodes.len() {
+                            actions.push(Action::Advance(n));
+                        }
+                    }
+                }
+                Opener::Closing { .. } | Opener::Recording { .. } => {
+                    if budget.failures > 0 {
+                        actions.push(Action::GiveUp(n));
+                    }
+                }
+                Opener::Raising { .. } => actions.push(Action::Raise(n)),
+                Opener::Opening { .. } => actions.push(Action::Open(n)),
+            }
+            if budget.crashes > 0 {
+                actions.push(Action::Crash { node: n, is_all_wal_on_disk: false });
+                if node.logged != node.flushed {
+                    actions.push(Action::Crash { node: n, is_all_wal_on_disk: true });
+                }
+            }
+            // The coordinator cannot be removed, nor a node that has the schema.
+            if budget.removals > 0 && n > 0 && node.group != Some(state.owner) {
+                actions.push(Action::Remove(n));
+            }
+        }
+        for (i, message) in state.messages.iter().enumerate() {
+            actions.push(Action::Deliver(i, message.clone()));
+        }
+        for n in (0..state.nodes.len()).filter(|n| state.nodes[*n].group.is_none()) {
+            if budget.returns > 0 {
+                actions.push(Action::Return { node: n, has_new_copy: false });
+                actions.push(Action::Return { node: n, has_new_copy: true });
+            }
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        let fault = self.fault;
+        match action {
+            Action::Move(n) => {
+                state.budget.moves -= 1;
+                state.owner = state.group(n);
+            }
+            Action::Learn(n) => state.nodes[n].owner = state.owner,
+            Action::Generate(n) => {
+                state.budget.ids -= 1;
+                state.generate(n);
+            }
+            Action::Begin(n) | Action::Advance(n) => {
+                state.budget.attempts -= 1;
+                let is_told = matches!(action, Action::Advance(_));
+                state.nodes[n].given_floor = is_told.then_some(state.acknowledged);
+                state.begin(n, fault);
+            }
+            Action::Deliver(i, message) => {
+                state.messages.remove(i);
+                state.deliver(&message, fault);
+            }
+            Action::Raise(n) => state.raise(n, fault),
+            Action::Open(n) => state.open(n, fault),
+            Action::GiveUp(n) => {
+                state.budget.failures -= 1;
+                if fault == Some(Fault::SilentNodeIgnored) {
+                    if let Opener::Closing { asked, .. } | Opener::Recording { asked, .. } =
+                        &mut state.nodes[n].opener
+                    {
+                        asked.clear();
+                    }
+                    state.after_answer(n, fault);
+                    return Some(state);
+                }
+                state.nodes[n].opener = Opener::Idle;
+                state.nodes[n].given_floor = None;
+            }
+            Action::Crash { node: n, is_all_wal_on_disk } => {
+                state.budget.crashes -= 1;
+                state.lose_sessions(n);
+                let node = &mut state.nodes[n];
+                let recovered = if is_all_wal_on_disk { node.logged } else { node.flushed };
+                node.write(recovered, true);
+            }
+            Action::Remove(n) => {
+                state.budget.removals -= 1;
+                state.lose_sessions(n);
+                state.nodes[n].group = None;
+                // A node that waits for its answer gets an error.
+                for opener in state.nodes.iter_mut().map(|node| &mut node.opener) {
+                    if let Opener::Closing { asked, .. } | Opener::Recording { asked, .. } = opener
+                        && asked.contains(&n)
+                    {
+                        *opener = Opener::Idle;
+                    }
+                }
+            }
+            Action::Return { node: n, has_new_copy } => {
+                state.budget.returns -= 1;
+                let group = n as i32 + NEW_GROUP;
+                let node = &mut state.nodes[n];
+                (node.group, node.owner) = (Some(group), state.owner);
+                if has_new_copy {
+                    let start =
+                        Tuple { last_value: (i64::from(group) << 48) + 1, log_cnt: 0, is_called: false };
+                    *node = Node { owner: state.owner, ..Node::new(group, start) };
+                }
+            }
+        }
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("each id is greater than all acknowledged before", |_, state: &State| {
+                !state.has_repeated
+            }),
+            Property::always("at most one copy is open", |_, state: &State| {
+                state.members().filter(|n| state.is_open(*n, None)).count() <= 1
+            }),
+            Property::always(
+                "the owner can generate ids again, greater than all acknowledged",
+                |_, state: &State| state.can_continue(),
+            ),
+        ]
+    }
+}
+
+impl Protocol for Handover {
+    type Fault = Fault;
+    const NAME: &'static str = "Taking a sequence over from another node";
+
+    fn scenarios(size: Size, fault: Option<Fault>) -> Vec<Handover> {
+        let more = u8::from(size == Size::Large);
+        let base = Budget { moves: 2, ids: 2, attempts: 3 + more, ..Budget::default() };
+        let starts = vec![
+            // Two nodes that attempt at once, with messages that arrive late, and crashes.
+            Handover::start(2, Budget { failures: 1 + more, crashes: 1, ..base.clone() }),
+            // A node is lost, and may come back.
+            Handover::start(2, Budget { crashes: 1, removals: 1, failures: more, ..base.clone() }),
+            Handover::start(2, Budget { returns: 1, removals: 1, failures: 1, ..base.clone() }),
+            Handover::start(
+                3,
+                Budget { ids: 1, attempts: 2 + more, removals: 1, failures: more, ..base.clone() },
+            ),
+            // Two moves that not all nodes have learned of: each node believes that it is the owner.
+            Handover::start_in_disagreement(Budget {
+                moves: 0,
+                ids: 1,
+                attempts: 3,
+                removals: 1,
+                failures: more,
+                ..base
+            }),
+        ];
+        starts.into_iter().map(|start| Handover { start, fault }).collect()
+    }
+
+    fn faults() -> &'static [(Fault, &'static str)] {
+        &[
+            (Fault::OwnerRecordedAtOnce, "the new owner is recorded when the copies are closed, as in 0.3.0"),
+            (Fault::MarkNotChecked, "a copy is opened even if its mark is gone"),
+            (Fault::CloseNotFlushed, "a copy that was closed for another node is not flushed"),
+            (
+                Fault::OwnerNotFlushed,
+                "a copy is flushed when it is closed, but not when the new owner is recorded in it",
+            ),
+            (
+                Fault::FloorNotRaised,
+                "the values of the other copies are not recorded before the copy is opened",
+            ),
+            (Fault::OwnersNotChecked, "a copy is opened although the last owner has not reported"),
+            (
+                Fault::RecordedForAnyAttempt,
+                "the owner is recorded even in a copy that is no longer closed for that attempt",
+            ),
+            (Fault::OwnerNotRecorded, "the owner is not recorded on the other nodes"),
+            (Fault::SilentNodeIgnored, "a node that does not answer is left out"),
+            (
+                Fault::BeliefTrusted,
+                "a session generates ids from a closed copy because its catalogs say that its node is the owner",
+            ),
+            (Fault::NumberIgnored, "a node that comes back under another number uses its old copy"),
+        ]
+    }
+}

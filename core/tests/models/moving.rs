@@ -1,0 +1,1070 @@
+//! The protocol by which the command `instagram_id_shards` moves a shard from one server to another.
+//!
+//! Two commands run at once, each `move` or `cancel`. They decide by the functions of [`instagram_id_core::moving`].
+//! The scripts below follow the order of the statements in `cli/src`: `moving.rs`, `cutover.rs` (`Script::Resume` is its
+//! `resume_writes`) and `replication.rs`. The model also adds what surrounds the decisions:
+//!
+//! - the lock in the map, which a session of the command holds, and the wait until no other command has a session
+//! - which statements form one transaction, and that it fails if the schema is not in the expected state
+//! - logical replication, and clients that write to any server that accepts writes, as with a stale map
+//!
+//! Between any two steps, a command can be killed or lose sessions, and a server can crash. A statement that a server
+//! is executing at that time takes effect later or never.
+//!
+//! Not part of the model: `clean` and what follows it, the checks before a move, the replication slot, changes to
+//! the definitions of tables, updates and deletes of rows, other roles, and asynchronous commits.
+
+use crate::checker::{Protocol, Size};
+use instagram_id_core::moving::{
+    Copy, Mark, Refusal, Resume, Seen, Stage, Step, must_read_mark, next_step, next_step_back, resume,
+};
+use stateright::{Model, Property};
+use std::fmt::{self, Display};
+
+/// A server to which a command connects.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Server {
+    Map,
+    Source,
+    Target,
+}
+use Server::{Map, Source, Target};
+
+static SERVERS: [Server; 3] = [Map, Source, Target];
+
+/// The schema of the shard on one server.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Schema {
+    exists: bool,
+    mark: Mark,
+    is_guarded: bool,
+    /// Whether MAXVALUE of the sequence is its last value, so that it generates no ids.
+    is_bounded: bool,
+    last_id: u8,
+    /// The ids of the rows, one bit each.
+    rows: u8,
+}
+
+const NO_SCHEMA: Schema =
+    Schema { exists: false, mark: Mark::None, is_guarded: false, is_bounded: false, last_id: 0, rows: 0 };
+
+impl Schema {
+    fn accepts_rows(&self) -> bool {
+        self.exists && self.mark != Mark::Closed
+    }
+
+    fn is_open(&self) -> bool {
+        self.accepts_rows() && !self.is_bounded
+    }
+}
+
+/// The subscription, which delivers the rows of the source to the target.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Subscription {
+    None,
+    /// The initial copy is not complete. It fails if the target already has one of the rows.
+    Copying,
+    /// Later changes follow.
+    Following,
+    /// The publication was dropped, so the changes no longer follow.
+    Broken,
+}
+
+/// The session that holds the lock of the shard.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Holder {
+    Free,
+    Command(u8),
+    /// A session that the command has lost, but that still executes a statement.
+    Leftover,
+}
+
+/// A transaction that changes something on a server, or in the map.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Act {
+    BeginMove,
+    RecordDefinitions,
+    Switch,
+    Finish,
+    Forget,
+    Publish,
+    Close,
+    Open,
+    DropPublication,
+    DropTriggers(Server),
+    CreateCopy,
+    Subscribe,
+    OpenCopy,
+    DropSubscription,
+    DropCopy,
+}
+
+impl Act {
+    fn server(self) -> Server {
+        self.describe().0
+    }
+
+    /// The server that executes the act, and what the command does.
+    fn describe(self) -> (Server, &'static str) {
+        match self {
+            Act::BeginMove => (Map, "records the move in the map"),
+            Act::RecordDefinitions => (Map, "records the definitions of the sequences in the map"),
+            Act::Switch => (Map, "changes the map"),
+            Act::Finish => (Map, "records in the map that the move is finished"),
+            Act::Forget => (Map, "deletes the move from the map"),
+            Act::Publish => (Source, "publishes the schema on the source"),
+            Act::Close => (Source, "closes the shard on the source"),
+            Act::Open => (Source, "opens the shard on the source"),
+            Act::DropPublication => (Source, "drops the publication"),
+            Act::DropTriggers(Source) => (Source, "drops the triggers on the source"),
+            Act::DropTriggers(server) => (server, "drops the triggers on the target"),
+            Act::CreateCopy => (Target, "creates the copy on the target"),
+            Act::Subscribe => (Target, "subscribes on the target"),
+            Act::OpenCopy => (Target, "opens the copy on the target"),
+            Act::DropSubscription => (Target, "drops the subscription"),
+            Act::DropCopy => (Target, "drops the copy"),
+        }
+    }
+}
+
+/// An act with the values that the command passes to it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Statement {
+    act: Act,
+    last_id: u8,
+    has_definitions: bool,
+}
+
+/// One operation of a command: an act, or a query of one server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// Acquire the lock of the shard, and read the map.
+    Lock,
+    Connect(Server),
+    /// Connect again, if the session is lost. On the map, this also acquires the lock again.
+    Reconnect(Server),
+    /// Wait until no other command has a session on the server.
+    WaitForLeftovers(Server),
+    LookAtTarget,
+    LookAtSource,
+    CheckNewMove,
+    CheckLock,
+    ReadRecordedDefinitions,
+    CreateSlot,
+    WaitForCopy,
+    ReadDefinitions,
+    ReadSequence,
+    WaitForLastRows,
+    /// After a failure: determine whether to read the mark of the copy.
+    ConsiderTarget,
+    /// After a failure: read the mark of the copy.
+    ReadMark,
+    /// After a failure: determine where writes continue.
+    Resume,
+    /// After a failure: undo nothing if another command holds the lock.
+    MayUndo,
+    Send(Act),
+}
+use Op::*;
+
+/// A sequence of operations.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Script {
+    Start,
+    Look,
+    Step(Step),
+    /// The cutover has failed.
+    Resume,
+}
+
+/// The session of a command on one server.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Session {
+    None,
+    Alive,
+    /// The server has ended the session. The command notices it at the next use.
+    Lost,
+}
+
+/// The subcommand of `instagram_id_shards`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    Move,
+    Cancel,
+}
+
+/// A command that is running.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Command {
+    kind: Kind,
+    script: Script,
+    /// The position of the next operation in the script.
+    at: u8,
+    sessions: [Session; 3],
+    /// The stage that the command believes the map to record.
+    stage: Stage,
+    /// The copy, and whether the subscription exists, as seen on the target.
+    seen: Option<(Copy, bool)>,
+    /// What a cutover has read on the source: the last value of the sequence, and whether it has the definitions.
+    last_id: u8,
+    has_definitions: bool,
+    /// What is known about the copy after a failure.
+    may_be_open: bool,
+    mark: Option<Mark>,
+}
+
+impl Command {
+    fn is_connected(&self, server: Server) -> bool {
+        self.sessions[server as usize] == Session::Alive
+    }
+
+    fn connect(&mut self, server: Server) {
+        self.sessions[server as usize] = Session::Alive;
+    }
+
+    fn disconnect(&mut self, server: Server) {
+        if self.is_connected(server) {
+            self.sessions[server as usize] = Session::Lost;
+        }
+    }
+}
+
+/// The state of the map, both servers and both commands.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct State {
+    stage: Stage,
+    /// Whether the map names the target as the server of the shard.
+    names_target: bool,
+    /// Whether the map has the definitions of the sequences.
+    has_recorded: bool,
+    lock: Holder,
+    source: Schema,
+    target: Schema,
+    has_publication: bool,
+    subscription: Subscription,
+    commands: [Option<Command>; 2],
+    /// Statements that a server still executes, although the session with the command is lost.
+    late: Vec<Statement>,
+    /// The ids of the acknowledged rows, one bit each, and the greatest id that was generated.
+    acknowledged: u8,
+    greatest_id: u8,
+    is_id_repeated: bool,
+    /// How many commands can still start, how many faults can still happen, and how many rows can be written.
+    starts: u8,
+    faults: u8,
+    writes: u8,
+}
+
+/// What can happen next.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Action {
+    /// Skips the first steps of a move: it is interrupted when the rows have been copied.
+    EarlierMove,
+    Start(usize, Kind),
+    Run(usize, Op),
+    /// A command notices that it has lost a session.
+    Notice(usize, Op),
+    /// A command that must wait reports an error instead.
+    GiveUp(usize, Op),
+    /// A command is killed, or loses sessions, while a server executes this act.
+    Kill(usize, Option<Act>),
+    Lose(usize, &'static [Server], Option<Act>),
+    /// The map does not respond to a command that asks whether it may undo its changes.
+    MapUnreachable(usize),
+    /// A server crashes and restarts. Its sessions end, and statements under way have no effect.
+    Crash(Server),
+    /// A late statement takes effect, or ends without effect.
+    Late(Statement, bool),
+    /// The target applies all changes that the source has committed.
+    Replicate,
+    /// A client generates an id, and writes a row with it. A closed shard rejects the row.
+    Write(Server),
+}
+
+/// A fault that can be built into the protocol. [`Moving::faults`] describes them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    SequenceNotCarried,
+    SequenceReadBeforeClose,
+    SequenceNotClosed,
+    CopyOpenedBeforeClose,
+    LastRowsNotAwaited,
+    LeftoversNotAwaited,
+    LockNotTaken,
+    LockNotChecked,
+    MarkNotRead,
+    MapChangedFirst,
+    MapChangedAfterFailure,
+    OpenCopyCancelled,
+    DefinitionsNotRecorded,
+    DefinitionsNotNeeded,
+    SubscriptionDroppedFirst,
+    SessionNotNeeded,
+}
+
+const NOTHING_SEEN: Seen = Seen {
+    stage: Stage::None,
+    is_source_closed: false,
+    has_publication: false,
+    copy: Copy::Absent,
+    has_subscription: false,
+};
+
+const START: [Op; 5] =
+    [Lock, Connect(Source), WaitForLeftovers(Source), Connect(Target), WaitForLeftovers(Target)];
+
+const CLEAN_UP: [Op; 5] = [
+    CheckLock,
+    Send(Act::DropSubscription),
+    Send(Act::DropPublication),
+    Send(Act::DropTriggers(Target)),
+    Send(Act::Finish),
+];
+
+const RESUME: [Op; 9] = [
+    Reconnect(Source),
+    WaitForLeftovers(Source),
+    ConsiderTarget,
+    Reconnect(Target),
+    WaitForLeftovers(Target),
+    ReadMark,
+    Op::Resume,
+    MayUndo,
+    Send(Act::Open),
+];
+
+/// The protocol, with budgets that bound the number of its states.
+pub struct Moving {
+    fault: Option<Fault>,
+    create_copy: Vec<Op>,
+    cut_over: Vec<Op>,
+    undo: Vec<Op>,
+    starts: u8,
+    faults: u8,
+    writes: u8,
+}
+
+impl Moving {
+    fn is(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    /// The operations of a script, in the order in which the command performs them.
+    fn ops(&self, script: Script) -> &[Op] {
+        match script {
+            Script::Start => &START,
+            Script::Look => &[LookAtTarget, LookAtSource],
+            Script::Step(Step::Begin) => &[CheckNewMove, CheckLock, Send(Act::BeginMove)],
+            Script::Step(Step::ResumeWrites) => &[CheckLock, ReadRecordedDefinitions, Send(Act::Open)],
+            Script::Step(Step::Publish) => &[CheckLock, Send(Act::Publish)],
+            Script::Step(Step::CreateCopy) => &self.create_copy,
+            Script::Step(Step::Subscribe) => &[CheckLock, CreateSlot, Send(Act::Subscribe)],
+            Script::Step(Step::CutOver) => &self.cut_over,
+            Script::Step(Step::ChangeMap) => &[CheckLock, Reconnect(Map), Send(Act::Switch)],
+            Script::Step(Step::CleanUp) => &CLEAN_UP,
+            Script::Step(Step::Undo) => &self.undo,
+            Script::Resume => &RESUME,
+        }
+    }
+
+    fn next_op(&self, command: &Command) -> Op {
+        self.ops(command.script)[usize::from(command.at)]
+    }
+
+    /// Whether the command has the sessions that its next operation uses.
+    fn has_sessions(&self, command: &Command) -> bool {
+        let used: &[Server] = match self.next_op(command) {
+            Lock | Connect(_) | Reconnect(_) | ConsiderTarget | MayUndo => &[],
+            CheckLock if self.is(Fault::LockNotChecked) => &[],
+            CheckLock | ReadRecordedDefinitions => &[Map],
+            LookAtSource | CreateSlot | ReadDefinitions | ReadSequence | Op::Resume => &[Source],
+            LookAtTarget | ReadMark => &[Target],
+            CheckNewMove | WaitForCopy | WaitForLastRows => &[Source, Target],
+            WaitForLeftovers(server) => return command.is_connected(server),
+            Send(act) => return command.is_connected(act.server()),
+        };
+        used.iter().all(|server| command.is_connected(*server))
+    }
+
+    /// The act that a server is executing for this command, if it has a session there.
+    fn act_of(&self, command: &Command) -> Option<Act> {
+        match self.next_op(command) {
+            Send(act) if command.is_connected(act.server()) => Some(act),
+            _ => None,
+        }
+    }
+
+    fn start(&self, state: &mut State, at: usize, kind: Kind) {
+        state.commands[at] = Some(Command {
+            kind,
+            script: Script::Start,
+            at: 0,
+            sessions: [Session::None; 3],
+            stage: Stage::None,
+            seen: None,
+            last_id: 0,
+            has_definitions: false,
+            may_be_open: false,
+            mark: None,
+        });
+    }
+
+    /// Performs the next operation of a command. Returns false if it must wait.
+    fn run(&self, state: &mut State, at: usize) -> bool {
+        let mut command = state.commands[at].unwrap();
+        let op = self.next_op(&command);
+        if !self.has_sessions(&command) {
+            self.fail(state, at);
+            return true;
+        }
+        match op {
+            Lock => {
+                if !self.is(Fault::LockNotTaken) {
+                    if state.lock != Holder::Free {
+                        return false;
+                    }
+                    state.lock = Holder::Command(at as u8);
+                }
+                command.connect(Map);
+                command.stage = state.stage;
+                let is_done = match (command.kind, state.stage) {
+                    (Kind::Move, stage) => {
+                        stage == Stage::Finished || stage == Stage::None && state.names_target
+                    }
+                    (Kind::Cancel, stage) => stage != Stage::Begun,
+                };
+                if is_done {
+                    self.end(state, at);
+                    return true;
+                }
+            }
+            Connect(server) => command.connect(server),
+            Reconnect(Map) if !command.is_connected(Map) => {
+                if state.lock != Holder::Free && !self.is(Fault::LockNotTaken) {
+                    return false;
+                }
+                command.connect(Map);
+                state.lock = Holder::Command(at as u8);
+            }
+            Reconnect(server) => command.connect(server),
+            WaitForLeftovers(server) => {
+                let is_used = state.commands[1 - at].is_some_and(|other| other.is_connected(server))
+                    || state.late.iter().any(|statement| statement.act.server() == server);
+                if is_used && !self.is(Fault::LeftoversNotAwaited) {
+                    return false;
+                }
+            }
+            LookAtTarget => {
+                let target = &state.target;
+                let copy = Copy::of(target.exists, target.mark, target.is_guarded);
+                command.seen = Some((copy, state.subscription != Subscription::None));
+            }
+            LookAtSource => {
+                let (copy, has_subscription) = command.seen.take().unwrap();
+                let seen = Seen {
+                    stage: command.stage,
+                    is_source_closed: state.source.mark == Mark::Closed,
+                    has_publication: state.has_publication,
+                    copy,
+                    has_subscription,
+                };
+                state.commands[at] = Some(command);
+                self.decide(state, at, seen);
+                return true;
+            }
+            CheckNewMove => {
+                if state.target.exists || state.source.mark == Mark::Closed {
+                    self.end(state, at);
+                    return true;
+                }
+            }
+            CheckLock | CreateSlot => {}
+            ReadRecordedDefinitions => command.has_definitions = state.has_recorded,
+            WaitForCopy => {
+                if state.subscription != Subscription::Following {
+                    return false;
+                }
+            }
+            // A bounded sequence is not among those whose definitions the command reads.
+            ReadDefinitions => command.has_definitions = !state.source.is_bounded,
+            ReadSequence => command.last_id = state.source.last_id,
+            WaitForLastRows => {
+                if state.subscription != Subscription::Following
+                    || state.source.rows & !state.target.rows != 0
+                {
+                    return false;
+                }
+            }
+            ConsiderTarget => {
+                let must = must_read_mark(command.may_be_open, command.is_connected(Map));
+                if !must || self.is(Fault::MarkNotRead) {
+                    command.at += 3;
+                }
+            }
+            ReadMark => command.mark = Some(state.target.mark),
+            Op::Resume => {
+                let has_definitions = command.has_definitions || self.is(Fault::DefinitionsNotNeeded);
+                match resume(command.mark.take(), state.source.mark == Mark::Closed, has_definitions) {
+                    Resume::OpenSource => {}
+                    Resume::OnTarget => {
+                        command.script = Script::Step(Step::ChangeMap);
+                        command.at = 0;
+                    }
+                    Resume::OnSource | Resume::Nowhere => {
+                        self.end(state, at);
+                        return true;
+                    }
+                }
+            }
+            MayUndo => {
+                if !command.is_connected(Map) {
+                    if state.lock != Holder::Free {
+                        self.end(state, at);
+                        return true;
+                    }
+                    command.connect(Map);
+                    state.lock = Holder::Command(at as u8);
+                }
+            }
+            Send(act) => {
+                let is_done = self.apply(state, statement(act, &command));
+                if !is_done {
+                    self.fail(state, at);
+                    return true;
+                }
+                match act {
+                    Act::BeginMove => command.stage = Stage::Begun,
+                    Act::Switch => command.stage = Stage::Switched,
+                    Act::Finish => command.stage = Stage::Finished,
+                    Act::Forget => command.stage = Stage::None,
+                    _ => {}
+                }
+            }
+        }
+        command.at += 1;
+        state.commands[at] = Some(command);
+        if usize::from(command.at) == self.ops(command.script).len() {
+            self.finish_script(state, at);
+        }
+        true
+    }
+
+    /// Determines the next step from what the command has seen.
+    fn decide(&self, state: &mut State, at: usize, seen: Seen) {
+        let command = state.commands[at].as_mut().unwrap();
+        let step = match command.kind {
+            Kind::Move => next_step(seen),
+            Kind::Cancel => match next_step_back(seen) {
+                Err(Refusal::CopyIsOpen) if self.is(Fault::OpenCopyCancelled) => Ok(Step::Undo),
+                step => step,
+            },
+        };
+        match step {
+            Ok(step) => {
+                command.script = Script::Step(step);
+                command.at = 0;
+            }
+            Err(_) => self.end(state, at),
+        }
+    }
+
+    /// A command has performed all operations of a script.
+    fn finish_script(&self, state: &mut State, at: usize) {
+        let command = state.commands[at].as_mut().unwrap();
+        let is_done = match command.script {
+            Script::Resume => true,
+            Script::Step(Step::Undo) => command.kind == Kind::Cancel,
+            _ => false,
+        };
+        (command.last_id, command.has_definitions, command.may_be_open) = (0, false, false);
+        if is_done {
+            self.end(state, at);
+        } else if command.stage == Stage::Begun {
+            command.script = Script::Look;
+            command.at = 0;
+        } else {
+            // The map alone determines the next step.
+            let seen = Seen { stage: command.stage, ..NOTHING_SEEN };
+            self.decide(state, at, seen);
+        }
+    }
+
+    /// A session or a statement of a command has failed.
+    fn fail(&self, state: &mut State, at: usize) {
+        let command = state.commands[at].as_mut().unwrap();
+        let op = self.next_op(command);
+        let ops = self.ops(command.script);
+        let position = |op: Op| ops.iter().position(|other| *other == op).unwrap_or(0) as u8;
+        match command.script {
+            Script::Step(_) if op == Send(Act::Switch) && !command.is_connected(Map) => {
+                command.at = position(Reconnect(Map));
+            }
+            Script::Step(Step::CutOver)
+                if command.at >= position(ReadDefinitions)
+                    && ![Reconnect(Map), Send(Act::Switch)].contains(&op) =>
+            {
+                command.may_be_open = op == Send(Act::OpenCopy);
+                if command.may_be_open && self.is(Fault::MapChangedAfterFailure) {
+                    command.at = position(Reconnect(Map));
+                    return;
+                }
+                command.script = Script::Resume;
+                command.at = 0;
+                command.last_id = 0;
+            }
+            _ => self.end(state, at),
+        }
+    }
+
+    /// A command ends, and its sessions with it.
+    fn end(&self, state: &mut State, at: usize) {
+        state.commands[at] = None;
+        if state.lock == Holder::Command(at as u8) {
+            state.lock = Holder::Free;
+        }
+    }
+
+    /// The sessions of a command with these servers end. A statement that is being executed there continues.
+    fn lose(&self, state: &mut State, at: usize, servers: &[Server]) {
+        let command = state.commands[at].as_mut().unwrap();
+        let late = self.act_of(command).filter(|act| servers.contains(&act.server()));
+        servers.iter().for_each(|server| command.disconnect(*server));
+        if servers.contains(&Map) && state.lock == Holder::Command(at as u8) {
+            let is_executing = late.is_some_and(|act| act.server() == Map);
+            state.lock = if is_executing { Holder::Leftover } else { Holder::Free };
+        }
+        if let Some(act) = late {
+            state.late.push(statement(act, command));
+            state.late.sort();
+        }
+    }
+
+    /// Commits a transaction. Returns false if it fails.
+    fn apply(&self, state: &mut State, statement: Statement) -> bool {
+        let State { source, target, .. } = state;
+        match statement.act {
+            Act::BeginMove if state.stage != Stage::None => return false,
+            Act::BeginMove => state.stage = Stage::Begun,
+            Act::RecordDefinitions => state.has_recorded = statement.has_definitions,
+            Act::Switch if state.stage == Stage::Begun => {
+                state.stage = Stage::Switched;
+                state.names_target = true;
+            }
+            Act::Switch => return state.names_target,
+            Act::Finish => state.stage = Stage::Finished,
+            Act::Forget => (state.stage, state.has_recorded) = (Stage::None, false),
+            Act::Publish if state.has_publication => return false,
+            Act::Publish => state.has_publication = true,
+            Act::DropPublication => {
+                state.has_publication = false;
+                if state.subscription != Subscription::None {
+                    state.subscription = Subscription::Broken;
+                }
+            }
+            Act::Close if source.mark == Mark::Closed => return false,
+            Act::Close => {
+                source.mark = Mark::Closed;
+                source.is_bounded = !self.is(Fault::SequenceNotClosed);
+            }
+            Act::Open if source.mark != Mark::Closed => return false,
+            Act::Open => {
+                source.mark = Mark::Opened;
+                source.is_bounded &= !statement.has_definitions;
+            }
+            Act::DropTriggers(Source) => source.mark = Mark::None,
+            Act::DropTriggers(_) => target.mark = Mark::None,
+            Act::CreateCopy if target.exists => return false,
+            Act::CreateCopy => {
+                *target = Schema {
+                    exists: true,
+                    mark: Mark::Closed,
+                    is_guarded: true,
+                    is_bounded: true,
+                    ..NO_SCHEMA
+                };
+            }
+            Act::Subscribe if state.subscription != Subscription::None => return false,
+            Act::Subscribe => state.subscription = Subscription::Copying,
+            Act::DropSubscription => state.subscription = Subscription::None,
+            Act::OpenCopy if !target.exists || target.mark != Mark::Closed => return false,
+            Act::OpenCopy => {
+                (target.mark, target.is_guarded) = (Mark::Opened, false);
+                target.is_bounded &= !statement.has_definitions;
+                if !self.is(Fault::SequenceNotCarried) {
+                    target.last_id = statement.last_id;
+                }
+            }
+            Act::DropCopy if target.accepts_rows() && !self.is(Fault::OpenCopyCancelled) => return false,
+            Act::DropCopy => *target = NO_SCHEMA,
+        }
+        true
+    }
+
+    /// Delivers what the source has committed. Returns false if there is nothing to deliver.
+    fn replicate(&self, state: &mut State) -> bool {
+        match state.subscription {
+            Subscription::Copying if state.has_publication && state.target.rows & state.source.rows == 0 => {
+                state.subscription = Subscription::Following;
+            }
+            Subscription::Following if state.source.rows & !state.target.rows != 0 => {}
+            _ => return false,
+        }
+        state.target.rows |= state.source.rows;
+        true
+    }
+
+    /// Whether a condition holds after all commands were killed, and another one has run without faults. States in
+    /// which servers still execute late statements are left out: the states after these statements are checked.
+    fn leads_to(&self, state: &State, kind: Kind, holds: fn(&State, &State) -> bool) -> bool {
+        if !state.late.is_empty() {
+            return true;
+        }
+        let before = State { lock: Holder::Free, commands: [None; 2], ..state.clone() };
+        let mut after = before.clone();
+        self.complete(&mut after, kind) && holds(&before, &after)
+    }
+
+    fn move_finishes(&self, state: &State) -> bool {
+        self.leads_to(state, Kind::Move, |_, after| {
+            after.stage == Stage::Finished && after.target.is_open() && !after.source.accepts_rows()
+        })
+    }
+
+    fn cancel_undoes_or_refuses(&self, state: &State) -> bool {
+        self.leads_to(state, Kind::Cancel, |before, after| {
+            let is_undone = after.source.is_open()
+                && !after.target.exists
+                && !after.has_publication
+                && after.subscription == Subscription::None;
+            let may_refuse = before.stage != Stage::Begun || before.target.accepts_rows();
+            if after.stage == Stage::None { is_undone } else { may_refuse && before == after }
+        })
+    }
+
+    /// Runs one command to its end. Returns false if it waits forever.
+    fn complete(&self, state: &mut State, kind: Kind) -> bool {
+        self.start(state, 0, kind);
+        for _ in 0..100 {
+            if state.commands[0].is_none() {
+                return true;
+            }
+            if !self.run(state, 0) && !self.replicate(state) {
+                return false;
+            }
+        }
+        false
+    }
+}
+
+fn statement(act: Act, command: &Command) -> Statement {
+    let (last_id, has_definitions) = match act {
+        Act::OpenCopy => (command.last_id, command.has_definitions),
+        Act::Open | Act::RecordDefinitions => (0, command.has_definitions),
+        _ => (0, false),
+    };
+    Statement { act, last_id, has_definitions }
+}
+
+impl Model for Moving {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State {
+            stage: Stage::None,
+            names_target: false,
+            has_recorded: false,
+            lock: Holder::Free,
+            source: Schema { exists: true, ..NO_SCHEMA },
+            target: NO_SCHEMA,
+            has_publication: false,
+            subscription: Subscription::None,
+            commands: [None; 2],
+            late: Vec::new(),
+            acknowledged: 0,
+            greatest_id: 0,
+            is_id_repeated: false,
+            starts: self.starts,
+            faults: self.faults,
+            writes: self.writes,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.stage == Stage::None && state.starts == self.starts {
+            actions.push(Action::EarlierMove);
+        }
+        if let Some(free) = state.commands.iter().position(Option::is_none)
+            && state.starts > 0
+        {
+            actions.extend([Action::Start(free, Kind::Move), Action::Start(free, Kind::Cancel)]);
+        }
+        for (at, command) in state.commands.iter().enumerate() {
+            let Some(command) = command else { continue };
+            let op = self.next_op(command);
+            if self.has_sessions(command) {
+                actions.extend([Action::Run(at, op), Action::GiveUp(at, op)]);
+            } else {
+                actions.push(Action::Notice(at, op));
+            }
+            if state.faults > 0 {
+                let act = self.act_of(command);
+                actions.extend([Action::Kill(at, act), Action::Lose(at, &SERVERS, act)]);
+                for server in SERVERS.chunks(1).filter(|server| command.is_connected(server[0])) {
+                    actions.push(Action::Lose(at, server, act.filter(|act| act.server() == server[0])));
+                }
+                if op == MayUndo && !command.is_connected(Map) {
+                    actions.push(Action::MapUnreachable(at));
+                }
+            }
+        }
+        if state.faults > 0 {
+            actions.extend(SERVERS.map(Action::Crash));
+        }
+        for statement in &state.late {
+            actions.extend([Action::Late(*statement, true), Action::Late(*statement, false)]);
+        }
+        actions.push(Action::Replicate);
+        if state.writes > 0 {
+            actions.extend([Action::Write(Source), Action::Write(Target)]);
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        if let Action::Kill(..) | Action::Lose(..) | Action::Crash(_) | Action::MapUnreachable(_) = action {
+            state.faults -= 1;
+        }
+        match action {
+            Action::EarlierMove => {
+                self.start(&mut state, 0, Kind::Move);
+                while state.subscription != Subscription::Following {
+                    let _ = self.run(&mut state, 0) || self.replicate(&mut state);
+                }
+                self.end(&mut state, 0);
+            }
+            Action::Start(at, kind) => {
+                if state.stage == Stage::Finished {
+                    return None;
+                }
+                state.starts -= 1;
+                self.start(&mut state, at, kind);
+            }
+            Action::Run(at, _) | Action::Notice(at, _) => {
+                if !self.run(&mut state, at) {
+                    return None;
+                }
+            }
+            Action::GiveUp(at, _) => {
+                if self.run(&mut state.clone(), at) {
+                    return None;
+                }
+                self.fail(&mut state, at);
+            }
+            Action::Kill(at, _) => {
+                self.lose(&mut state, at, &SERVERS);
+                self.end(&mut state, at);
+            }
+            Action::Lose(at, servers, _) => self.lose(&mut state, at, servers),
+            Action::MapUnreachable(at) => state.commands[at].as_mut()?.at += 1,
+            Action::Crash(server) => {
+                state.commands.iter_mut().flatten().for_each(|command| command.disconnect(server));
+                state.late.retain(|statement| statement.act.server() != server);
+                if server == Map {
+                    state.lock = Holder::Free;
+                }
+            }
+            Action::Late(statement, has_effect) => {
+                let position = state.late.iter().position(|other| *other == statement)?;
+                state.late.remove(position);
+                if statement.act.server() == Map {
+                    state.lock = Holder::Free;
+                }
+                if has_effect {
+                    self.apply(&mut state, statement);
+                }
+            }
+            Action::Replicate => {
+                if !self.replicate(&mut state) {
+                    return None;
+                }
+            }
+            Action::Write(server) => {
+                let schema = if server == Source { &mut state.source } else { &mut state.target };
+                if !schema.exists || schema.is_bounded {
+                    return None;
+                }
+                schema.last_id += 1;
+                let id = schema.last_id;
+                if schema.accepts_rows() {
+                    schema.rows |= 1 << id;
+                    state.acknowledged |= 1 << id;
+                }
+                state.is_id_repeated |= id <= state.greatest_id;
+                state.greatest_id = state.greatest_id.max(id);
+                state.writes -= 1;
+            }
+        }
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("at most one server accepts writes", |_, state: &State| {
+                !(state.source.accepts_rows() && state.target.accepts_rows())
+            }),
+            Property::always(
+                "a server that accepts writes has every acknowledged row",
+                |_, state: &State| {
+                    [&state.source, &state.target]
+                        .iter()
+                        .all(|schema| !schema.accepts_rows() || state.acknowledged & !schema.rows == 0)
+                },
+            ),
+            Property::always("every id is greater than all ids before it", |_, state: &State| {
+                !state.is_id_repeated
+            }),
+            Property::always(
+                "the map names the target only while the target alone is open",
+                |_, state: &State| {
+                    !state.names_target || state.target.is_open() && !state.source.accepts_rows()
+                },
+            ),
+            Property::always("after all faults, move finishes the move", Moving::move_finishes),
+            Property::always(
+                "after all faults, cancel undoes the move unless the copy was opened",
+                Moving::cancel_undoes_or_refuses,
+            ),
+        ]
+    }
+}
+
+impl Protocol for Moving {
+    type Fault = Fault;
+    const NAME: &'static str = "Moving a shard to another server";
+
+    fn scenarios(size: Size, fault: Option<Fault>) -> Vec<Moving> {
+        let (starts, faults, writes) = match size {
+            Size::Small => (2, 2, 2),
+            Size::Large => (3, 4, 3),
+        };
+        let (record, close, open) = (Send(Act::RecordDefinitions), Send(Act::Close), Send(Act::OpenCopy));
+        let (unpublish, unsubscribe) = (Send(Act::DropPublication), Send(Act::DropSubscription));
+        let mut create_copy = vec![CheckLock, Send(Act::CreateCopy)];
+        let mut cut_over =
+            vec![CheckLock, WaitForCopy, CheckLock, ReadDefinitions, record, close, ReadSequence];
+        cut_over.extend([WaitForLastRows, CheckLock, open, Reconnect(Map), Send(Act::Switch)]);
+        let mut undo = vec![CheckLock, unpublish, unsubscribe, Send(Act::DropTriggers(Source))];
+        undo.extend([Send(Act::DropCopy), Send(Act::Forget)]);
+        let swap = |ops: &mut [Op], one: Op, other: Op| {
+            let position = |op: Op| ops.iter().position(|each| *each == op).unwrap();
+            ops.swap(position(one), position(other));
+        };
+        match fault {
+            Some(Fault::SequenceReadBeforeClose) => swap(&mut cut_over, close, ReadSequence),
+            Some(Fault::CopyOpenedBeforeClose) => swap(&mut cut_over, close, open),
+            Some(Fault::LastRowsNotAwaited) => cut_over.retain(|op| *op != WaitForLastRows),
+            Some(Fault::MapChangedFirst) => swap(&mut cut_over, open, Send(Act::Switch)),
+            Some(Fault::DefinitionsNotRecorded) => swap(&mut cut_over, record, close),
+            Some(Fault::SubscriptionDroppedFirst) => swap(&mut undo, unpublish, unsubscribe),
+            Some(Fault::SessionNotNeeded) => {
+                create_copy.splice(1..1, [Reconnect(Source), Reconnect(Target)]);
+            }
+            _ => {}
+        }
+        vec![Moving { fault, create_copy, cut_over, undo, starts, faults, writes }]
+    }
+
+    fn faults() -> &'static [(Fault, &'static str)] {
+        &[
+            (Fault::SequenceNotCarried, "the copy does not get the last value of the sequence"),
+            (Fault::SequenceReadBeforeClose, "the sequence is read before the source is closed"),
+            (Fault::SequenceNotClosed, "the triggers close the source, but its sequence still generates ids"),
+            (Fault::CopyOpenedBeforeClose, "the copy is opened before the source is closed"),
+            (Fault::LastRowsNotAwaited, "the copy is opened before the last rows have arrived"),
+            (Fault::LeftoversNotAwaited, "a command does not wait for the statements of others"),
+            (Fault::LockNotTaken, "a command does not take the lock"),
+            (Fault::LockNotChecked, "a command does not check that it still holds the lock"),
+            (Fault::MarkNotRead, "the source is opened although the copy may be open"),
+            (Fault::MapChangedFirst, "the map is changed before the copy is opened"),
+            (Fault::MapChangedAfterFailure, "the map is changed although the copy could not be opened"),
+            (Fault::OpenCopyCancelled, "cancel drops a copy that is open"),
+            (Fault::DefinitionsNotRecorded, "the source is closed before its definitions are recorded"),
+            (Fault::DefinitionsNotNeeded, "the source is opened without the definitions of its sequences"),
+            (Fault::SubscriptionDroppedFirst, "cancel drops the subscription before the publication"),
+            (Fault::SessionNotNeeded, "the copy is created in a session opened after the first was lost"),
+        ]
+    }
+}
+
+impl Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(["map", "source", "target"][*self as usize])
+    }
+}
+
+impl Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Lock => "acquires the lock, and reads the map",
+            Connect(server) => return write!(f, "connects to the {server}"),
+            Reconnect(server) => {
+                return write!(f, "connects to the {server} again, if necessary");
+            }
+            WaitForLeftovers(server) => {
+                return write!(f, "waits for sessions of other commands on the {server}");
+            }
+            LookAtTarget => "looks at the target",
+            LookAtSource => "looks at the source, and determines the next step",
+            CheckNewMove => "checks that the shard can be moved",
+            CheckLock => "checks that it holds the lock",
+            ReadRecordedDefinitions => "reads the recorded definitions of the sequences",
+            CreateSlot => "creates the replication slot on the source",
+            WaitForCopy => "waits until the rows are copied",
+            ReadDefinitions => "reads the definitions of the sequences",
+            ReadSequence => "reads the last value of the sequence on the source",
+            WaitForLastRows => "waits until the last rows have arrived",
+            ConsiderTarget => "determines whether to look at the copy",
+            ReadMark => "reads the mark of the copy",
+            Op::Resume => "looks at the source, and determines where writes continue",
+            MayUndo => "asks the map whether another command holds the lock",
+            Send(act) => act.describe().1,
+        })
+    }
+}
+
+impl Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = |at: &usize| at + 1;
+        let during = |act: &Option<Act>| {
+            act.map_or(String::new(), |act| format!(" while a server executes: {}", act.describe().1))
+        };
+        match self {
+            Action::EarlierMove => {
+                f.write_str("an earlier move was interrupted when the rows had been copied")
+            }
+            Action::Start(at, Kind::Move) => write!(f, "command {}, a move, starts", number(at)),
+            Action::Start(at, Kind::Cancel) => write!(f, "command {}, a cancel, starts", number(at)),
+            Action::Run(at, op) => write!(f, "command {} {op}", number(at)),
+            Action::Notice(at, op) => {
+                write!(f, "command {} fails, because it has lost a session: {op}", number(at))
+            }
+            Action::GiveUp(at, op) => write!(f, "command {} gives up: {op}", number(at)),
+            Action::Kill(at, act) => write!(f, "command {} is killed{}", number(at), during(act)),
+            Action::Lose(at, [server], act) => {
+                write!(f, "command {} loses its session on the {server}{}", number(at), during(act))
+            }
+            Action::Lose(at, _, act) => write!(f, "command {} loses all sessions{}", number(at), during(act)),
+            Action::MapUnreachable(at) => write!(f, "command {} cannot reach the map", number(at)),
+            Action::Crash(server) => write!(f, "the server of the {server} crashes"),
+            Action::Late(statement, true) => {
+                write!(f, "the late statement takes effect: {}", statement.act.describe().1)
+            }
+            Action::Late(statement, false) => {
+                write!(f, "the late statement has no effect: {}", statement.act.describe().1)
+            }
+            Action::Replicate => write!(f, "the target applies the changes of the source"),
+            Action::Write(server) => write!(f, "a client generates an id and writes a row on the {server}"),
+        }
+    }
+}

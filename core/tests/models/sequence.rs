@@ -1,0 +1,836 @@
+//! A model of sessions that generate ids from one sequence: its page, the WAL, crashes, standbys, and clocks that jump.
+//!
+//! The code of the extension decides the next value ([`hlc::visit`]), what is logged ([`hlc::durability`]), how long a
+//! session waits ([`hlc::Wait`]), and what is flushed when ([`CommitTracker`]). The model adds:
+//!
+//! - the lock on the page: a visit is one step, and the clock may be read long before it
+//! - the lock on the sequence, which prevents a RESTART until all transactions that use the sequence have ended
+//! - WAL, checkpoints and recovery, as PostgreSQL has them: a record replaces the whole page, and recovery replays the
+//!   records after the redo point of the last completed checkpoint
+//! - a standby, which has received all flushed WAL, or less
+//!
+//! An id counts as acknowledged when its transaction has committed with `synchronous_commit` on.
+
+use crate::checker::{Protocol, Size};
+use instagram_id_core::copy::Tuple;
+use instagram_id_core::durable::{CommitLevel, CommitTracker, DurableRecord, Lsn, Wal};
+use instagram_id_core::epoch::US_PER_MS;
+use instagram_id_core::hlc::{self, LEAD_MS, Next, Seen, Wait};
+use instagram_id_core::layout::SEQ_MAX;
+use stateright::{Model, Property};
+use std::fmt;
+
+/// The clock at the start, in milliseconds since the epoch.
+const NOW: i64 = 480_000_000_000;
+/// More values than a millisecond has.
+const MANY: i64 = 2000;
+const SESSIONS: usize = 2;
+/// How many values core's nextval logs ahead.
+const SEQ_LOG_VALS: i64 = 32;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// A wait permits a step from an equal state, even if the page has changed in between.
+    WaitPaysForEqualState,
+    /// A wait counts from the arrival of the session, not from the time at which it saw the page.
+    NoSecondLook,
+    /// The first value after a reset waits for one tick only, and not for the lead as well.
+    ShortWaitAfterReset,
+    /// The first value after a reset does not wait.
+    NoWaitAfterReset,
+    /// A session opens a millisecond ahead of the clock without a wait.
+    NoWaitForTheClock,
+    /// The WAL record has the value just issued, and not a later one.
+    NothingLoggedAhead,
+    /// A value that WAL has logged ahead is issued without a look at the redo point of the last checkpoint.
+    CheckpointIgnored,
+    /// A value is issued without a record even if the file of the sequence is another one than the backend has logged.
+    FileIgnored,
+    /// A session does not flush a record that another one has written.
+    RecordNotFlushed,
+    /// A session flushes such a record only on this server, and does not wait for the standby.
+    StandbyNotAwaited,
+    /// A record that a transaction has written counts as durable even after that transaction was rolled back.
+    RollbackTrusted,
+    /// A record found under `synchronous_commit = off` is not flushed at a commit that requires it.
+    CommitDoesNoRest,
+}
+
+/// The number of times that each event may still occur.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+struct Budget {
+    visits: u8,
+    ticks: u8,
+    jumps: u8,
+    crashes: u8,
+    promotions: u8,
+    checkpoints: u8,
+    rollbacks: u8,
+    resets: u8,
+    restarts: u8,
+    copies: u8,
+    nextvals: u8,
+    /// How many values the sessions may ask for in one visit.
+    wants: Wants,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+enum Wants {
+    #[default]
+    One,
+    Many,
+    OneOrMany,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Phase {
+    /// Outside a transaction.
+    Idle,
+    /// In a transaction, holds the lock on the sequence, and has read the clock.
+    Arrived { clock_us: i64, waited_on: Option<Wait> },
+    /// Sleeps until this real millisecond.
+    Waiting { wait: Wait, until_ms: i64 },
+    /// Has taken values from the page with this LSN, and released it.
+    Taken { lsn: Lsn },
+    /// Has made the record durable, and returned the values to the client.
+    Returned,
+    /// Has committed on this server, and waits for the standby to confirm the WAL up to here.
+    Confirming { lsn: Lsn },
+}
+
+/// The levels of `synchronous_commit` of a session's transactions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Levels {
+    in_call: CommitLevel,
+    at_commit: CommitLevel,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Session {
+    levels: Levels,
+    phase: Phase,
+    /// The largest value of its transaction.
+    largest: Option<i64>,
+    tracker: CommitTracker,
+    /// The last record that this backend has made durable.
+    durable: Option<DurableRecord>,
+    /// The file for which this backend has written a record.
+    logged_file: Option<u8>,
+    /// Whether its transaction has an id, and so will write a commit record.
+    has_id: bool,
+}
+
+impl Session {
+    fn new(levels: Levels) -> Session {
+        let (tracker, phase) = (CommitTracker::NEW, Phase::Idle);
+        Session { levels, phase, largest: None, tracker, durable: None, logged_file: None, has_id: false }
+    }
+}
+
+/// The page of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Page {
+    tuple: Tuple,
+    lsn: Lsn,
+    file: u8,
+}
+
+/// What a standby is to the commits on this server.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Standby {
+    Synchronous,
+    Asynchronous,
+}
+
+/// A restart whose transaction has not ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Restart {
+    session: usize,
+    old: Page,
+    old_on_disk: Page,
+    old_issued: i64,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct State {
+    /// Milliseconds of real time.
+    real_ms: i64,
+    /// How far the clock is set wrong, in milliseconds.
+    offset_ms: i64,
+    page: Page,
+    /// The page in the data file.
+    on_disk: Page,
+    /// For each record its page; `None` for the end of a transaction. The position of a record is its index plus one.
+    wal: Vec<Option<Page>>,
+    flushed: Lsn,
+    /// How much the standby has received.
+    received: Lsn,
+    standby: Standby,
+    /// The redo point of the last checkpoint that has begun.
+    redo: Lsn,
+    /// The redo point from which recovery starts: that of the last completed checkpoint.
+    recovery_from: Lsn,
+    restart: Option<Restart>,
+    sessions: [Session; SESSIONS],
+    budget: Budget,
+    /// The largest value that was issued since the last crash, and the largest that was ever acknowledged.
+    issued: i64,
+    acknowledged: i64,
+    /// Whether the sequence may be further ahead of the clock than its lead.
+    may_be_ahead: bool,
+    violation: Option<Violation>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Violation {
+    Repeated,
+    NotAboveAcknowledged,
+    TooFarAhead,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Action {
+    Arrive(usize),
+    Visit(usize, i64),
+    Wake(usize),
+    MakeDurable(usize),
+    Commit(usize),
+    Confirm(usize),
+    Rollback(usize),
+    Restart(usize),
+    Tick(i64),
+    Jump(i64),
+    Reset,
+    CopyFile,
+    Nextval,
+    BeginCheckpoint,
+    EndCheckpoint,
+    Receive,
+    Crash { is_all_wal_on_disk: bool },
+    Promote,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Arrive(i) => write!(f, "session {i} reads the clock"),
+            Action::Visit(i, 1) => write!(f, "session {i} visits the page for a value"),
+            Action::Visit(i, _) => write!(f, "session {i} visits the page for a whole millisecond"),
+            Action::Wake(i) => write!(f, "session {i} wakes up and reads the clock"),
+            Action::MakeDurable(i) => write!(f, "session {i} makes the record durable and returns the value"),
+            Action::Commit(i) => write!(f, "session {i} commits"),
+            Action::Confirm(i) => write!(f, "session {i} learns that the standby has its commit"),
+            Action::Rollback(i) => write!(f, "session {i} rolls back"),
+            Action::Restart(i) => write!(f, "session {i} begins a transaction with ALTER SEQUENCE RESTART"),
+            Action::Tick(ms) => write!(f, "{ms} ms pass"),
+            Action::Jump(ms) => write!(f, "the clock is set by {ms} ms"),
+            Action::Reset => write!(f, "setval() to 1"),
+            Action::CopyFile => write!(f, "the sequence gets another file, with a copy of its page"),
+            Action::Nextval => write!(f, "nextval()"),
+            Action::BeginCheckpoint => write!(f, "a checkpoint begins"),
+            Action::EndCheckpoint => write!(f, "the checkpoint writes the page and ends"),
+            Action::Receive => write!(f, "the standby receives the flushed WAL"),
+            Action::Crash { is_all_wal_on_disk: true } => {
+                write!(f, "the server crashes; all of its WAL is on disk")
+            }
+            Action::Crash { .. } => write!(f, "the server crashes; only the flushed WAL is on disk"),
+            Action::Promote => write!(f, "the server is lost, and the standby is promoted"),
+        }
+    }
+}
+
+/// The WAL of the state, for one session.
+struct ModelWal<'a> {
+    flushed: &'a mut Lsn,
+    has_id: &'a mut bool,
+}
+
+impl Wal for ModelWal<'_> {
+    fn flush(&mut self, lsn: Lsn) {
+        *self.flushed = lsn.max(*self.flushed);
+    }
+
+    // The commit record comes after that position, so a commit that waits for it waits for both.
+    fn make_commit_wait_for(&mut self, _lsn: Lsn) {
+        *self.has_id = true;
+    }
+}
+
+impl State {
+    fn clock_us(&self) -> i64 {
+        (NOW + self.real_ms + self.offset_ms) * US_PER_MS
+    }
+
+    fn highest_level(&self) -> CommitLevel {
+        match self.standby {
+            Standby::Synchronous => CommitLevel::REMOTE_APPLY,
+            Standby::Asynchronous => CommitLevel::LOCAL,
+        }
+    }
+
+    /// Writes a record with the page as it would be with this tuple, and sets the page's LSN.
+    fn log(&mut self, tuple: Tuple) {
+        self.page.lsn = self.wal.len() as Lsn + 1;
+        self.wal.push(Some(Page { tuple, ..self.page }));
+    }
+
+    /// A session visits the page.
+    fn visit(&mut self, i: usize, want: i64, fault: Option<Fault>) {
+        let Phase::Arrived { clock_us: arrived_us, waited_on } = self.sessions[i].phase.clone() else {
+            return;
+        };
+        let Page { tuple, lsn, file } = self.page;
+        let state = hlc::State { last_value: tuple.last_value, is_called: tuple.is_called };
+        let is = |of: Fault| fault == Some(of);
+        // A faulty session that does not read the position of the page sees always the same.
+        let seen = Seen { state, lsn: if is(Fault::WaitPaysForEqualState) { 0 } else { lsn } };
+        let now_us = if is(Fault::NoSecondLook) { arrived_us } else { self.clock_us() };
+        let (mut next, mut clock_us) = hlc::visit(seen, arrived_us, || now_us, want, 0, waited_on);
+        if let Next::Wait { ticks } = next {
+            let is_reset = ticks > 1;
+            if is(Fault::NoWaitAfterReset) && is_reset || is(Fault::NoWaitForTheClock) && !is_reset {
+                let waited_on = Some(Wait { seen, clock_us, ticks });
+                (next, clock_us) = hlc::visit(seen, now_us, || now_us, want, 0, waited_on);
+            } else if is(Fault::ShortWaitAfterReset) {
+                next = Next::Wait { ticks: 1 };
+            }
+        }
+        let run = match next {
+            Next::Take(run) => run,
+            Next::Wait { ticks } => {
+                let wait = Wait { seen, clock_us, ticks };
+                // Rounded up to whole milliseconds.
+                let left_ms = (wait.left_us(self.clock_us()) + US_PER_MS - 1) / US_PER_MS;
+                self.sessions[i].phase = Phase::Waiting { wait, until_ms: self.real_ms + left_ms };
+                return;
+            }
+            refused => unreachable!("{refused:?}"),
+        };
+        self.check(run);
+
+        let is_covered = (self.sessions[i].logged_file == Some(file) || is(Fault::FileIgnored))
+            && (lsn > self.redo || is(Fault::CheckpointIgnored));
+        let now_ms = clock_us.div_euclid(US_PER_MS);
+        let must_record = !tuple.is_called || !is_covered;
+        let plan = hlc::durability(tuple.last_value, tuple.log_cnt, run.last(), now_ms, must_record);
+        let stepped = Tuple { last_value: run.last(), log_cnt: plan.log_cnt, is_called: true };
+        if let Some(record) = plan.record {
+            let last_value = if is(Fault::NothingLoggedAhead) { run.last() } else { record };
+            self.log(Tuple { last_value, log_cnt: 0, is_called: true });
+            let session = &mut self.sessions[i];
+            session.has_id = true;
+            session.logged_file = Some(file);
+            session.durable = Some(session.tracker.when_committed(self.page.lsn, session.levels.in_call));
+        }
+        self.page.tuple = stepped;
+        let session = &mut self.sessions[i];
+        session.largest = session.largest.max(Some(run.last()));
+        session.phase = Phase::Taken { lsn: self.page.lsn };
+    }
+
+    /// Checks values that are about to be issued.
+    fn check(&mut self, run: hlc::Run) {
+        let now_ms = self.clock_us().div_euclid(US_PER_MS);
+        if run.first <= self.acknowledged {
+            self.violation = Some(Violation::NotAboveAcknowledged);
+        } else if run.first <= self.issued {
+            self.violation = Some(Violation::Repeated);
+        } else if !self.may_be_ahead && hlc::ms_of(run.last()) > now_ms + LEAD_MS {
+            self.violation = Some(Violation::TooFarAhead);
+        }
+        self.issued = run.last();
+    }
+
+    fn make_durable(&mut self, i: usize, fault: Option<Fault>) {
+        let highest = self.highest_level();
+        let (session, flushed) = (&mut self.sessions[i], &mut self.flushed);
+        let Phase::Taken { lsn } = session.phase else { return };
+        let mut level = session.levels.in_call.min(highest);
+        if fault == Some(Fault::StandbyNotAwaited) {
+            level = level.min(CommitLevel::LOCAL);
+        }
+        let is_durable = session.tracker.covers(session.durable, lsn, highest);
+        if !is_durable && fault != Some(Fault::RecordNotFlushed) {
+            let wal = &mut ModelWal { flushed, has_id: &mut session.has_id };
+            session.durable = session.tracker.use_record(session.durable, lsn, level, wal);
+        }
+        session.phase = Phase::Returned;
+    }
+
+    fn commit(&mut self, i: usize, fault: Option<Fault>) {
+        let level = self.sessions[i].levels.at_commit.min(self.highest_level());
+        let (session, flushed) = (&mut self.sessions[i], &mut self.flushed);
+        if fault != Some(Fault::CommitDoesNoRest) {
+            let local = fault == Some(Fault::StandbyNotAwaited);
+            let level = if local { level.min(CommitLevel::LOCAL) } else { level };
+            let writes_record = session.has_id;
+            let wal = &mut ModelWal { flushed, has_id: &mut session.has_id };
+            session.tracker.before_commit(level, writes_record, wal);
+        }
+        if !session.has_id {
+            return self.end(i, level);
+        }
+        self.wal.push(None);
+        let lsn = self.wal.len() as Lsn;
+        if level != CommitLevel::OFF {
+            self.flushed = lsn;
+        }
+        if level.waits_for_standbys() {
+            self.sessions[i].phase = Phase::Confirming { lsn };
+        } else {
+            self.end(i, level);
+        }
+    }
+
+    /// The transaction has committed at this level.
+    fn end(&mut self, i: usize, level: CommitLevel) {
+        let session = &mut self.sessions[i];
+        session.tracker.end(level);
+        session.phase = Phase::Idle;
+        session.has_id = false;
+        let largest = session.largest.take();
+        if level != CommitLevel::OFF {
+            self.acknowledged = self.acknowledged.max(largest.unwrap_or(i64::MIN));
+        }
+        self.restart = None;
+    }
+
+    fn roll_back(&mut self, i: usize, fault: Option<Fault>) {
+        let session = &mut self.sessions[i];
+        let is_trusted = fault == Some(Fault::RollbackTrusted);
+        session.tracker.end(if is_trusted { CommitLevel::REMOTE_APPLY } else { CommitLevel::OFF });
+        session.phase = Phase::Idle;
+        session.has_id = false;
+        session.largest = None;
+        self.undo_restart();
+    }
+
+    /// Only the transaction of a RESTART has used the new file.
+    fn undo_restart(&mut self) {
+        if let Some(Restart { old, old_on_disk, old_issued, .. }) = self.restart.take() {
+            (self.page, self.on_disk, self.issued) = (old, old_on_disk, old_issued);
+        }
+    }
+
+    fn restart(&mut self, i: usize) {
+        let (old, old_on_disk, old_issued) = (self.page, self.on_disk, self.issued);
+        self.restart = Some(Restart { session: i, old, old_on_disk, old_issued });
+        self.page.file += 1;
+        self.page.tuple = Tuple { last_value: 1, log_cnt: 0, is_called: false };
+        self.log(self.page.tuple);
+        self.on_disk = self.page;
+        self.sessions[i].has_id = true;
+        self.sessions[i].phase = Phase::Returned;
+    }
+
+    /// Core's setval to 1, in a transaction that commits at once.
+    fn reset(&mut self) {
+        self.page.tuple = Tuple { last_value: 1, log_cnt: 0, is_called: true };
+        self.log(self.page.tuple);
+        self.wal.push(None);
+        self.flushed = self.wal.len() as Lsn;
+    }
+
+    /// A database created from a template, or `SET LOGGED`: the new file has the `log_cnt` of the old one, but its
+    /// record has only the page as it is.
+    fn copy_file(&mut self) {
+        self.page.file += 1;
+        self.log(self.page.tuple);
+        self.wal.push(None);
+        self.flushed = self.wal.len() as Lsn;
+        self.on_disk = self.page;
+    }
+
+    /// Core's nextval, in a transaction that does not commit.
+    fn nextval(&mut self) {
+        let Tuple { last_value, mut log_cnt, is_called } = self.page.tuple;
+        let value = last_value + i64::from(is_called);
+        if log_cnt < 1 || !is_called || self.page.lsn <= self.redo {
+            log_cnt = SEQ_LOG_VALS;
+            self.log(Tuple { last_value: value + log_cnt, log_cnt: 0, is_called: true });
+        } else {
+            log_cnt -= 1;
+        }
+        self.page.tuple = Tuple { last_value: value, log_cnt, is_called: true };
+        self.may_be_ahead = true;
+        if value <= self.issued {
+            self.violation = Some(Violation::Repeated);
+        }
+        self.issued = value;
+    }
+
+    fn end_checkpoint(&mut self) {
+        // The record of the checkpoint itself is flushed, and all WAL before it.
+        self.flushed = self.wal.len() as Lsn;
+        self.on_disk = self.page;
+        self.recovery_from = self.redo;
+    }
+
+    /// Recovers from the WAL up to this position, after the redo point or from the data file that was backed up.
+    fn recover(&mut self, end: Lsn, from: Lsn, data_file: Page) {
+        self.undo_restart();
+        let file = self.page.file;
+        self.wal.truncate(end as usize);
+        let replayed = self.wal[from as usize..].iter().rev().flatten().find(|page| page.file == file);
+        self.page = replayed.copied().unwrap_or(data_file);
+        self.on_disk = self.page;
+        // Recovery ends with a checkpoint.
+        (self.flushed, self.redo, self.recovery_from) = (end, end, end);
+        self.received = self.received.min(end);
+        self.sessions = self.sessions.clone().map(|session| Session::new(session.levels));
+        self.issued = self.acknowledged;
+        self.may_be_ahead = true;
+    }
+
+    /// Whether a session gets a value if it alone asks, and time passes.
+    fn can_continue(&self) -> bool {
+        let mut state = self.clone();
+        let i = state.restart.map_or(0, |restart| restart.session);
+        state.sessions[i].phase = Phase::Arrived { clock_us: state.clock_us(), waited_on: None };
+        for _ in 0..3 {
+            state.visit(i, 1, None);
+            let Phase::Waiting { wait, until_ms } = state.sessions[i].phase.clone() else { return true };
+            state.real_ms = state.real_ms.max(until_ms);
+            state.sessions[i].phase = Phase::Arrived { clock_us: state.clock_us(), waited_on: Some(wait) };
+        }
+        false
+    }
+}
+
+/// The model: the state in which it begins, with its budget, and the fault that is built in.
+pub struct Sequence {
+    start: State,
+    fault: Option<Fault>,
+}
+
+impl Sequence {
+    fn start(tuple: Tuple, standby: Standby, levels: [Levels; SESSIONS], budget: Budget) -> State {
+        let page = Page { tuple, lsn: 0, file: 0 };
+        State {
+            real_ms: 0,
+            offset_ms: 0,
+            page,
+            on_disk: page,
+            wal: vec![],
+            flushed: 0,
+            received: 0,
+            standby,
+            redo: 0,
+            recovery_from: 0,
+            restart: None,
+            sessions: levels.map(Session::new),
+            budget,
+            issued: if tuple.is_called { tuple.last_value } else { 0 },
+            acknowledged: if tuple.is_called { tuple.last_value } else { 0 },
+            may_be_ahead: hlc::ms_of(tuple.last_value) > NOW + LEAD_MS,
+            violation: None,
+        }
+    }
+}
+
+impl Model for Sequence {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![self.start.clone()]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let budget = &state.budget;
+        let is_allowed = |i: usize| state.restart.is_none_or(|restart| restart.session == i);
+        for i in 0..SESSIONS {
+            match &state.sessions[i].phase {
+                Phase::Idle if budget.visits > 0 && is_allowed(i) => actions.push(Action::Arrive(i)),
+                Phase::Idle => {}
+                Phase::Arrived { .. } if budget.visits > 0 => {
+                    if budget.wants != Wants::Many {
+                        actions.push(Action::Visit(i, 1));
+                    }
+                    if budget.wants != Wants::One {
+                        actions.push(Action::Visit(i, MANY));
+                    }
+                }
+                Phase::Waiting { until_ms, .. } if state.real_ms >= *until_ms => {
+                    actions.push(Action::Wake(i))
+                }
+                Phase::Arrived { .. } | Phase::Waiting { .. } => {}
+                Phase::Taken { .. } => actions.push(Action::MakeDurable(i)),
+                Phase::Returned => {
+                    actions.push(Action::Commit(i));
+                    // Another value in the same transaction.
+                    if budget.visits > 0 {
+                        actions.push(Action::Arrive(i));
+                    }
+                    if budget.rollbacks > 0 {
+                        actions.push(Action::Rollback(i));
+                    }
+                }
+                Phase::Confirming { lsn } if state.received >= *lsn => actions.push(Action::Confirm(i)),
+                Phase::Confirming { .. } => {}
+            }
+        }
+        // These need all sessions to have released the sequence.
+        if state.sessions.iter().all(|session| session.phase == Phase::Idle) {
+            if budget.restarts > 0 {
+                actions.push(Action::Restart(0));
+            }
+            if budget.copies > 0 {
+                actions.push(Action::CopyFile);
+            }
+        }
+        let is_free = state.restart.is_none();
+        // The page says that after a crash or a jump of the clock, a reset may repeat ids.
+        let can_crash = budget.crashes > 0 && budget.resets == 0 && budget.restarts == 0;
+        let can_promote = budget.promotions > 0;
+        let can_checkpoint = budget.checkpoints > 0 || state.redo > state.recovery_from;
+        let events = [
+            (budget.ticks > 0, Action::Tick(1)),
+            (budget.jumps > 0, Action::Jump(-2)),
+            (budget.jumps > 0, Action::Jump(1)),
+            (budget.jumps > 0, Action::Jump(1500)),
+            (budget.resets > 0 && is_free, Action::Reset),
+            (budget.nextvals > 0 && is_free, Action::Nextval),
+            (
+                can_checkpoint && state.redo == state.recovery_from && !state.wal.is_empty(),
+                Action::BeginCheckpoint,
+            ),
+            (can_checkpoint && state.redo > state.recovery_from, Action::EndCheckpoint),
+            (can_promote && state.received < state.flushed, Action::Receive),
+            (can_crash, Action::Crash { is_all_wal_on_disk: false }),
+            (can_crash && state.flushed < state.wal.len() as Lsn, Action::Crash { is_all_wal_on_disk: true }),
+            (can_promote && is_free, Action::Promote),
+        ];
+        actions.extend(events.into_iter().filter(|(is_possible, _)| *is_possible).map(|(_, action)| action));
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        let budget = &mut state.budget;
+        match action {
+            Action::Arrive(i) => {
+                let clock_us = state.clock_us();
+                state.sessions[i].phase = Phase::Arrived { clock_us, waited_on: None };
+            }
+            Action::Wake(i) => {
+                let Phase::Waiting { wait, .. } = state.sessions[i].phase else { return None };
+                let clock_us = state.clock_us();
+                state.sessions[i].phase = Phase::Arrived { clock_us, waited_on: Some(wait) };
+            }
+            Action::Visit(i, want) => {
+                budget.visits -= 1;
+                state.visit(i, want, self.fault);
+            }
+            Action::MakeDurable(i) => state.make_durable(i, self.fault),
+            Action::Commit(i) => state.commit(i, self.fault),
+            Action::Confirm(i) => state.end(i, CommitLevel::REMOTE_APPLY),
+            Action::Rollback(i) => {
+                budget.rollbacks -= 1;
+                state.roll_back(i, self.fault);
+            }
+            Action::Restart(i) => {
+                budget.restarts -= 1;
+                state.restart(i);
+            }
+            Action::Tick(ms) => {
+                budget.ticks -= 1;
+                state.real_ms += ms;
+            }
+            Action::Jump(ms) => {
+                budget.jumps -= 1;
+                state.offset_ms += ms;
+                state.may_be_ahead = true;
+            }
+            Action::Reset => {
+                budget.resets -= 1;
+                state.reset();
+            }
+            Action::CopyFile => {
+                budget.copies -= 1;
+                state.copy_file();
+            }
+            Action::Nextval => {
+                budget.nextvals -= 1;
+                state.nextval();
+            }
+            Action::BeginCheckpoint => {
+                budget.checkpoints -= 1;
+                state.redo = state.wal.len() as Lsn;
+            }
+            Action::EndCheckpoint => state.end_checkpoint(),
+            Action::Receive => state.received = state.flushed,
+            Action::Crash { is_all_wal_on_disk } => {
+                budget.crashes -= 1;
+                let end = if is_all_wal_on_disk { state.wal.len() as Lsn } else { state.flushed };
+                let (from, data_file) = (state.recovery_from, state.on_disk);
+                state.recover(end, from, data_file);
+            }
+            Action::Promote => {
+                budget.promotions -= 1;
+                // To start a server takes longer than the lead.
+                state.real_ms += LEAD_MS + 1;
+                let backup = self.start.page;
+                let end = state.received;
+                state.recover(end, 0, backup);
+            }
+        }
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("no id is issued twice", |_, state: &State| {
+                state.violation != Some(Violation::Repeated)
+            }),
+            Property::always("each id is greater than all acknowledged before", |_, state: &State| {
+                state.violation != Some(Violation::NotAboveAcknowledged)
+            }),
+            Property::always("no id is ahead of the clock by more than the lead", |_, state: &State| {
+                state.violation != Some(Violation::TooFarAhead)
+            }),
+            Property::always("a session that asks alone gets an id", |_, state: &State| state.can_continue()),
+        ]
+    }
+}
+
+impl Protocol for Sequence {
+    type Fault = Fault;
+    const NAME: &'static str = "Generating ids";
+
+    fn scenarios(size: Size, fault: Option<Fault>) -> Vec<Sequence> {
+        let more = u8::from(size == Size::Large);
+        let on = Levels { in_call: CommitLevel::REMOTE_APPLY, at_commit: CommitLevel::REMOTE_APPLY };
+        let off_in_call = Levels { in_call: CommitLevel::OFF, ..on };
+        let off = Levels { in_call: CommitLevel::OFF, at_commit: CommitLevel::OFF };
+        let at =
+            |ms: i64, seq: i64| Tuple { last_value: (NOW + ms) << 10 | seq, log_cnt: 0, is_called: true };
+        let used = at(-5, 7);
+        let full = at(0, i64::from(SEQ_MAX));
+        // Ahead of the clock, so that the clock does not hide a loss of state.
+        let ahead = at(3_600_000, 7);
+        let crashing =
+            Budget { visits: 4 + more, crashes: 1 + more, checkpoints: 1, rollbacks: 1, ..Budget::default() };
+        use Standby::{Asynchronous, Synchronous};
+        let starts = vec![
+            // Crashes and checkpoints.
+            Sequence::start(used, Asynchronous, [on, on], Budget { ticks: more, ..crashing.clone() }),
+            Sequence::start(
+                used,
+                Asynchronous,
+                [on, off_in_call],
+                Budget { visits: 3 + more, ..crashing.clone() },
+            ),
+            Sequence::start(used, Asynchronous, [on, off], Budget { visits: 3 + more, ..crashing.clone() }),
+            // A synchronous standby that is promoted, before or after a crash.
+            Sequence::start(
+                ahead,
+                Synchronous,
+                [on, off_in_call],
+                Budget { promotions: 1, visits: 3 + more, ..crashing.clone() },
+            ),
+            Sequence::start(
+                ahead,
+                Synchronous,
+                [on, on],
+                Budget { promotions: 1, visits: 3 + more, ..crashing },
+            ),
+            // An asynchronous standby. The server has not crashed, so the sequence is ahead by no more than its lead.
+            Sequence::start(
+                full,
+                Asynchronous,
+                [on, on],
+                Budget {
+                    visits: 3 + more,
+                    promotions: 1,
+                    ticks: 1,
+                    checkpoints: more,
+                    wants: Wants::OneOrMany,
+                    ..Budget::default()
+                },
+            ),
+            // A clock that jumps.
+            Sequence::start(
+                full,
+                Asynchronous,
+                [on, on],
+                Budget {
+                    visits: 3 + more,
+                    ticks: 1,
+                    jumps: 1,
+                    nextvals: 1,
+                    wants: Wants::OneOrMany,
+                    ..Budget::default()
+                },
+            ),
+            // Callers of setval.
+            Sequence::start(
+                full,
+                Asynchronous,
+                [on, on],
+                Budget { visits: 4 + more, ticks: 2, resets: 2, wants: Wants::Many, ..Budget::default() },
+            ),
+            // A restart that commits, is rolled back or interrupted by a crash. Then a copy of the file.
+            Sequence::start(
+                used,
+                Asynchronous,
+                [on, on],
+                Budget {
+                    visits: 3 + more,
+                    ticks: 2 + more,
+                    restarts: 1,
+                    rollbacks: 1,
+                    crashes: 1,
+                    ..Budget::default()
+                },
+            ),
+            Sequence::start(
+                used,
+                Asynchronous,
+                [on, on],
+                Budget {
+                    visits: 3 + more,
+                    copies: 1,
+                    crashes: 1 + more,
+                    checkpoints: 1,
+                    ..Budget::default()
+                },
+            ),
+        ];
+        starts.into_iter().map(|start| Sequence { start, fault }).collect()
+    }
+
+    fn faults() -> &'static [(Fault, &'static str)] {
+        &[
+            (
+                Fault::WaitPaysForEqualState,
+                "a wait permits a step from an equal state, even if the page has changed in between",
+            ),
+            (
+                Fault::NoSecondLook,
+                "a wait counts from the arrival of the session, not from the time at which it saw the page",
+            ),
+            (
+                Fault::ShortWaitAfterReset,
+                "the first value after setval() waits for one tick only, and not for the lead as well",
+            ),
+            (Fault::NoWaitAfterReset, "the first value after setval() does not wait"),
+            (Fault::NoWaitForTheClock, "a session opens a millisecond ahead of the clock without a wait"),
+            (Fault::NothingLoggedAhead, "the WAL record has the value just issued, and not a later one"),
+            (
+                Fault::CheckpointIgnored,
+                "a value is issued without a record although a checkpoint has begun since the last one",
+            ),
+            (
+                Fault::FileIgnored,
+                "a value is issued without a record although the backend has logged another file",
+            ),
+            (Fault::RecordNotFlushed, "a session does not flush a record that another one has written"),
+            (Fault::StandbyNotAwaited, "a session flushes such a record, but does not wait for the standby"),
+            (Fault::RollbackTrusted, "a record counts as durable even after its transaction was rolled back"),
+            (
+                Fault::CommitDoesNoRest,
+                "what a call under synchronous_commit = off has left is not done at the commit",
+            ),
+        ]
+    }
+}
