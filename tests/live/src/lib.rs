@@ -7,17 +7,20 @@
 mod clock;
 mod cluster;
 mod datum;
+mod disk;
 mod emulated;
 mod journal;
 mod load;
 mod original;
 mod page;
+mod preload;
 mod server;
 pub mod spec;
 
 pub use clock::{DAY, HOUR, YEAR};
 pub use cluster::Cluster;
 pub use datum::{Arguments, Datum, columns, parameters};
+pub use disk::{DiskFault, FaultyDisk};
 pub use emulated::{AN_HOUR_AHEAD, Emulated, Fault, NEXT_ID, SHARD_WITH_TRIGGER};
 pub use journal::{Clock, Figures, Journal, Received};
 pub use load::{
@@ -26,7 +29,7 @@ pub use load::{
 };
 pub use original::{ORIGINAL_EPOCH_MS, original_function, original_of_shard};
 pub use page::{blocks, rows, run_page};
-pub use server::{Server, pg_config_says};
+pub use server::{Server, is_panic_of_the_disk, pg_config_says};
 
 use postgres::{Client, GenericClient};
 use std::collections::HashSet;

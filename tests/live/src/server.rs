@@ -1,6 +1,7 @@
 //! Servers for the tests to start, crash and stop.
 
 use crate::clock::ClockOfItsOwn;
+use crate::disk::FaultyDisk;
 use crate::load::StopAtEnd;
 use postgres::error::SqlState;
 use postgres::{Client, Config, NoTls};
@@ -23,6 +24,7 @@ pub struct Server {
     bin: PathBuf,
     owner: Option<(u32, u32)>,
     clock: Option<ClockOfItsOwn>,
+    disk: Option<FaultyDisk>,
     postmaster: Mutex<Option<Child>>,
     number: Number,
 }
@@ -98,6 +100,20 @@ impl Server {
         // The dynamic loader ignores a library that it cannot preload.
         assert!(!server.log().contains("cannot be preloaded"), "{}", server.log());
         server
+    }
+
+    /// A server whose disk fails when the test wants it to: [`Server::disk`]. Such a failure can stop the server.
+    pub fn start_with_a_faulty_disk(settings: &[(&str, &str)]) -> Server {
+        let mut server = Server::new(&pg_config());
+        server.disk = Some(FaultyDisk::new(server.path()));
+        let settings = [settings, &[("restart_after_crash", "off")]].concat();
+        server.initialize(&settings);
+        assert!(!server.log().contains("cannot be preloaded"), "{}", server.log());
+        server
+    }
+
+    pub fn disk(&self) -> &FaultyDisk {
+        self.disk.as_ref().expect("a faulty disk")
     }
 
     /// Sets the server's clock to this many seconds ahead of the machine's. All its processes use it at once.
@@ -178,7 +194,15 @@ impl Server {
         if let Some((uid, gid)) = owner {
             chown(dir.path(), Some(uid), Some(gid)).unwrap();
         }
-        Server { dir, bin, owner, clock: None, postmaster: Mutex::new(None), number: Number::new() }
+        Server {
+            dir,
+            bin,
+            owner,
+            clock: None,
+            disk: None,
+            postmaster: Mutex::new(None),
+            number: Number::new(),
+        }
     }
 
     fn configure(&self, settings: &[(&str, &str)]) {
@@ -218,6 +242,9 @@ impl Server {
         let mut command = self.command("postgres", &["-D", "data"]);
         if let Some(clock) = &self.clock {
             clock.show(&mut command);
+        }
+        if let Some(disk) = &self.disk {
+            disk.show(&mut command);
         }
         let child = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         *self.postmaster.lock().unwrap() = Some(child);
@@ -294,6 +321,16 @@ impl Server {
         let mut postmaster = self.take_postmaster();
         send(Signal::INT, postmaster.id());
         assert!(postmaster.wait().unwrap().success(), "{}", self.log());
+    }
+
+    /// Whether the server has stopped by itself.
+    pub fn has_stopped(&self) -> bool {
+        let mut postmaster = self.postmaster.lock().unwrap();
+        let has_stopped = postmaster.as_mut().is_none_or(|process| process.try_wait().unwrap().is_some());
+        if has_stopped {
+            *postmaster = None;
+        }
+        has_stopped
     }
 
     pub fn is_running(&self) -> bool {
@@ -410,7 +447,10 @@ impl Drop for Server {
         self.remove_segment();
         if !std::thread::panicking() {
             let log = self.log();
-            let crashes: Vec<&str> = log.lines().filter(|line| is_of_a_crash(line)).collect();
+            let mut crashes: Vec<&str> = log.lines().filter(|line| is_of_a_crash(line)).collect();
+            if self.disk.is_some() {
+                crashes = without_crashes_of_the_disk(crashes);
+            }
             assert!(crashes.is_empty(), "{crashes:#?}");
         }
     }
@@ -420,6 +460,25 @@ impl Drop for Server {
 fn is_of_a_crash(line: &str) -> bool {
     let is_signal = line.contains("was terminated by signal") && !line.contains("was terminated by signal 9");
     is_signal || line.contains("PANIC:") || line.contains("TRAP:")
+}
+
+/// A process that cannot write or sync a file logs a PANIC with the reason and aborts. The postmaster reports the first
+/// of them that ends.
+fn without_crashes_of_the_disk(crashes: Vec<&str>) -> Vec<&str> {
+    let (panics, others): (Vec<_>, Vec<_>) = crashes.into_iter().partition(|line| is_panic_of_the_disk(line));
+    let mut expected = panics.len();
+    let is_unexpected = |line: &&str| {
+        let is_expected = expected > 0 && line.contains("was terminated by signal 6");
+        expected -= usize::from(is_expected);
+        !is_expected
+    };
+    others.into_iter().filter(is_unexpected).collect()
+}
+
+/// Whether a line of the log is a PANIC with the reason of an injected fault.
+pub fn is_panic_of_the_disk(line: &str) -> bool {
+    let reasons = [": Input/output error", ": No space left on device"];
+    line.contains("PANIC:  could not ") && reasons.iter().any(|reason| line.ends_with(reason))
 }
 
 fn pg_config() -> String {

@@ -6,6 +6,7 @@ mod citus;
 mod clients;
 mod clock;
 mod crash;
+mod disk_faults;
 mod docs;
 mod dump_restore;
 mod failover;

@@ -1,0 +1,120 @@
+//! After a failed write or fsync every id is larger than every id before it. `disk.c` describes the faults.
+
+use instagram_id_live::DiskFault::*;
+use instagram_id_live::*;
+use postgres::error::SqlState;
+use postgres::{Client, Error};
+use std::collections::HashSet;
+use std::thread;
+use std::time::Duration;
+
+const SESSIONS: usize = 6;
+
+/// Small buffers, so that sessions write pages of tables themselves and checkpoints are frequent; and new WAL segments,
+/// which are written and synced before they are used.
+const SETTINGS: [(&str, &str); 4] = [
+    ("shared_buffers", "1MB"),
+    ("max_wal_size", "32MB"),
+    ("wal_recycle", "off"),
+    ("checkpoint_timeout", "30s"),
+];
+
+/// The faults that stop the server.
+const PANICS: [DiskFault; 4] = [WriteWal, SyncWal, SyncData, SyncWal];
+
+/// Work that continues after an error of the disk.
+fn despite_errors(work: Vec<Work>) -> Vec<Work> {
+    let despite_errors = |work: Work| -> Work {
+        Box::new(move |client, received| match work(client, received) {
+            Err(error) if is_of_the_disk(&error) => client.batch_execute("ROLLBACK"),
+            outcome => outcome,
+        })
+    };
+    work.into_iter().map(despite_errors).collect()
+}
+
+fn is_of_the_disk(error: &Error) -> bool {
+    error.code().is_some_and(|code| [SqlState::DISK_FULL, SqlState::IO_ERROR].contains(code))
+}
+
+fn connect(server: &Server) -> Result<Client, Error> {
+    loop {
+        match server.try_connect() {
+            Err(error) if is_of_the_disk(&error) => thread::sleep(Duration::from_millis(5)),
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Runs sessions while the disk fails repeatedly. Writes of tables, indexes and sequences fail from time to time, which
+/// are errors; then one of the other calls, which stops the server. It recovers with a disk that works. Returns the ids.
+/// The sequence is an hour ahead of the clock, so that the clock cannot hide a loss.
+fn fail_under_load(scenario: &str, server: &Server, work: Vec<Work>, rounds: usize) -> Vec<i64> {
+    one::<i64>(&mut server.connect(), "SELECT next_id(5)");
+    set_an_hour_ahead(&mut server.connect(), "insta5.table_id_seq");
+    let mut random = random(scenario);
+    let disk = server.disk();
+    disk.set_seed(random.u64(..));
+    let (sessions, ()) = under_load(
+        || connect(server),
+        SESSIONS,
+        &despite_errors(work),
+        || {
+            for fault in PANICS.into_iter().cycle().take(rounds) {
+                disk.set_rate(WriteData, 20_000);
+                thread::sleep(Duration::from_millis(random.u64(20..400)));
+                if fault == SyncData {
+                    // Otherwise few checkpoints come to their fsyncs.
+                    disk.set_rate(WriteData, 0);
+                }
+                disk.set_rate(fault, 200_000);
+                server.wait_for("a failure that stops the server", || {
+                    // Without a checkpoint no data file is synced. It fails as the server does.
+                    let _ = server.try_connect().and_then(|mut client| client.batch_execute("CHECKPOINT"));
+                    server.has_stopped()
+                });
+                disk.repair();
+                server.launch();
+            }
+        },
+    );
+    let mut journal = Journal::new(scenario, Clock::Set);
+    journal.faults = DiskFault::ALL.iter().map(|&fault| disk.failures(fault) as usize).sum();
+    let ids = sessions.iter().flat_map(|session| session.ids.clone()).collect();
+    journal.add(sessions);
+    let figures = journal.check();
+    let panics = server.log().lines().filter(|line| is_panic_of_the_disk(line)).count();
+    for fault in DiskFault::ALL {
+        println!("    {fault:?}: {} failures", disk.failures(fault));
+    }
+    println!("    {} writes were torn, {} fsyncs lost WAL, {panics} PANICs", disk.torn(), disk.lost());
+    assert!(panics >= rounds, "only {panics} PANICs");
+    for fault in PANICS {
+        assert!(disk.failures(fault) > 0, "no {fault:?} has failed");
+    }
+    assert!(figures.ids > 100 * rounds, "only {} ids", figures.ids);
+    ids
+}
+
+/// No id is repeated or out of order, and every row that a client received exists.
+#[test]
+fn a_failing_disk_under_inserts_loses_and_repeats_nothing() {
+    let server = Server::start_with_a_faulty_disk(&SETTINGS);
+    setup_photos(&mut server.connect());
+    let rounds = length(4, 100);
+    let acknowledged = fail_under_load("a failing disk under inserts", &server, inserts(), rounds);
+    assert!(server.disk().failures(WriteData) > 0, "no write of a table has failed");
+    let kept: HashSet<i64> =
+        column(&mut server.connect(), "SELECT id FROM insta5.photos").into_iter().collect();
+    let lost = acknowledged.iter().filter(|id| !kept.contains(id)).count();
+    println!("    {lost} of {} rows lost", acknowledged.len());
+    assert_eq!(lost, 0, "rows lost");
+}
+
+/// Only calls: most transactions write no WAL themselves, and use values that another transaction has logged.
+#[test]
+fn a_failing_disk_under_calls_repeats_no_ids() {
+    let server = Server::start_with_a_faulty_disk(&SETTINGS);
+    setup(&mut server.connect());
+    fail_under_load("a failing disk under calls", &server, calls(), length(4, 100));
+}
