@@ -174,8 +174,9 @@ use_scratch() {
 
 # --- tests ---------------------------------------------------------------------------------------------------
 
-# The live tests that depend on a major's layout of pages, WAL and catalogs, as a part of a pattern.
-DIFFERING='crash|handover_misuse|leaks|replicated_sequences|upgrade'
+# The live tests that depend on a major's layout of pages, WAL and catalogs, or on how it writes files, as a part of a
+# pattern.
+DIFFERING='crash|disk_faults|handover_misuse|leaks|replicated_sequences|upgrade'
 
 # unit_tests MAJOR: runs all tests that need no server. PGRX_HOME names the PostgreSQL to build the extension for. Tests
 # of the crate that need a server have names that begin with pg_.

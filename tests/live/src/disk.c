@@ -257,3 +257,9 @@ int posix_fallocate(int file, off_t offset, off_t size)
     errno = saved;
     return error;
 }
+
+/* Other names of the same functions, which a PostgreSQL may have been compiled to call. */
+ssize_t pwrite64(int, const void *, size_t, off64_t) __attribute__((alias("pwrite")));
+ssize_t pwritev64(int, const struct iovec *, int, off64_t) __attribute__((alias("pwritev")));
+int ftruncate64(int, off64_t) __attribute__((alias("ftruncate")));
+int posix_fallocate64(int, off64_t, off64_t) __attribute__((alias("posix_fallocate")));
