@@ -11,6 +11,7 @@
 #   setup.sh fuzz      these, and cargo-fuzz
 #   setup.sh package   the tools to make Debian packages
 #   setup.sh debian    the tools to set up a bare Debian, on which packages are tested
+#   setup.sh sqlsmith  a generator of random SQL
 #   setup.sh assertions   the tools to build a PostgreSQL with assertions
 #
 # The scripts do not install the extension into the machine's own PostgreSQL, where it could replace one in use. They
@@ -50,6 +51,7 @@ missing_packages() {
         lint | fuzz) command -v c++ >/dev/null || echo g++; return 0 ;;
         package) command -v dpkg-shlibdeps >/dev/null || echo dpkg-dev; return 0 ;;
         nextest) return 0 ;;
+        sqlsmith) command -v sqlsmith >/dev/null || echo sqlsmith; return 0 ;;
         command)
             if [ ! -f /usr/include/postgresql/libpq-fe.h ] && ! pkg-config --exists libpq 2>/dev/null; then
                 printf '%s\n' pkg-config libpq-dev
@@ -220,7 +222,7 @@ umask 022
 mkdir -p "$CACHE"
 install_packages
 case $what in
-    lint | package | debian | assertions | command) exit 0 ;;
+    lint | package | debian | assertions | command | sqlsmith) exit 0 ;;
     nextest) install_nextest; exit 0 ;;
     clients) fetch_clients; exit 0 ;;
     fuzz) install_cargo_fuzz; exit 0 ;;

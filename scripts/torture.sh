@@ -6,10 +6,11 @@
 #   torture.sh models             the models of the protocols, explored for half an hour
 #   torture.sh assertions         all tests on a PostgreSQL with assertions
 #   torture.sh valgrind           the regression tests under valgrind
+#   torture.sh sqlsmith           ten minutes of random SQL (SQLSMITH_SECONDS)
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
-for part in ${*:-models long assertions valgrind goals}; do
+for part in ${*:-models long assertions valgrind sqlsmith goals}; do
     started=$SECONDS
     case $part in
         long) MAJORS=${MAJORS:-15 18} TORTURE=1 scripts/test.sh ;;
@@ -20,6 +21,7 @@ for part in ${*:-models long assertions valgrind goals}; do
             scripts/assertions.sh
             SERVERS=$CACHE/assertions/bin/pg_config scripts/test.sh ;;
         valgrind) scripts/valgrind.sh ;;
+        sqlsmith) scripts/sqlsmith.sh ;;
         goals) TORTURE=1 scripts/bench.sh --goals ;;
         *) fail "there is no part $part" ;;
     esac

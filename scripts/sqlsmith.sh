@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# Runs random statements (sqlsmith) against a server with shards, as a role that owns some of them and as a role that may
+# only use them, while other sessions generate ids. All functions of the extension are called, with values of all kinds,
+# in the places where a function can stand. sqlsmith rolls each statement back. Neither role is a superuser, so no
+# statement reaches the machine.
+#
+# Fails if a process of the server crashes, if a Rust panic or a failed assertion is in the log, if the extension raises
+# an internal error (SQLSTATE XX...), or if an id is repeated or out of order. Most errors are expected: sqlsmith passes
+# arguments that the functions refuse.
+#
+#   SQLSMITH_SECONDS=60 sqlsmith.sh   for a minute instead of ten
+#   SEED=123 sqlsmith.sh              with the random choices of the run that has printed this
+#   SERVERS=/path/to/pg_config ...    on this PostgreSQL, such as one with assertions
+#   PLANT=file.sql sqlsmith.sh        runs this file first, in the database; to see the check fail
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+use_scratch
+trap 'kill_jobs; stop_server; rm -rf "$SCRATCH"' EXIT
+seconds=${SQLSMITH_SECONDS:-600}
+seed=${SEED:-$((RANDOM * 32768 + RANDOM))}
+
+scripts/setup.sh sqlsmith
+[ -n "${SERVERS:-}" ] || scripts/setup.sh server
+pg_config=$(scripts/servers.sh | head -n 1)
+[ -n "$pg_config" ] || fail "no PostgreSQL 15 or later is set up"
+make --no-print-directory -s install PG_CONFIG="$pg_config"
+say "Random SQL on $("$pg_config" --version) for $seconds s: SEED=$seed"
+
+# The log as JSON lists every error with its SQLSTATE, the place in the source that raised it, and the statement. Lines
+# that a process writes by itself, as a failed assertion does, are in server.log beside it.
+start_server "$pg_config"
+as_server_user "$SERVER_BIN/pg_ctl" -D "$SERVER_DIR/data" -m fast -w stop >/dev/null
+as_server_user tee -a "$SERVER_DIR/data/postgresql.conf" >/dev/null <<-CONF
+	fsync = off
+	logging_collector = on
+	log_destination = 'jsonlog'
+	log_directory = '$SERVER_DIR/log'
+	log_filename = 'server.log'
+	log_rotation_size = 0
+	log_rotation_age = 0
+	log_error_verbosity = verbose
+	track_functions = all
+CONF
+as_server_user "$SERVER_BIN/pg_ctl" -D "$SERVER_DIR/data" -l "$SERVER_DIR/start.log" -w start >/dev/null
+psql() { "$SERVER_BIN/psql" -X -q -At -v ON_ERROR_STOP=1 -d smith "$@"; }
+"$SERVER_BIN/createdb" smith
+psql -f tests/sqlsmith/setup.sql
+if [ -n "${PLANT:-}" ]; then psql -f "$PLANT"; fi
+
+# The names by which a statement calls the extension's functions and those of the shards.
+OURS='(public|calls|insta[0-9]+|photos_eu)\.[a-z_0-9]+\('
+
+# run_sqlsmith ROLE: runs it for half of the time, and writes down the calls in its statements. It reports on its statements when it is interrupted, and then exits
+# with status 1. (It prints each statement before it runs it.)
+run_sqlsmith() {
+    local status=0
+    as_server_user timeout -s INT $((seconds / 2)) sqlsmith --target="user=$1 dbname=smith" --exclude-catalog \
+        --seed="$seed" --verbose --dump-all-queries 2>"$SCRATCH/$1.log" |
+        awk -v ours="$OURS" '
+            BEGIN { RS = ";\n" }
+            $0 ~ ours { n++ }
+            { while (match($0, ours)) { print substr($0, RSTART, RLENGTH - 1); $0 = substr($0, RSTART + RLENGTH) } }
+            END { print n + 0 }' >"$SCRATCH/$1.mentions" || status=$?
+    [ "$status" = 124 ] || { cat "$SCRATCH/$1.log"; return 1; }
+}
+
+# The sessions beside sqlsmith, at a rate that leaves time for it.
+"$SERVER_BIN/pgbench" -n -c 2 -R 40 -T $((seconds + 2)) --max-tries=0 -f tests/sqlsmith/load.sql smith \
+    >"$SCRATCH/pgbench.log" 2>&1 &
+load=$!
+for role in sqlsmith_owner sqlsmith_user; do
+    with_progress "Statements of $role" run_sqlsmith "$role"
+    # Its last report: the number of statements, and each message with its number.
+    awk -v mentions="$(tail -n 1 "$SCRATCH/$role.mentions")" '
+        /^queries: / { n = $2; errors = 0 }
+        /^[0-9]+\tERROR: / { errors += $1 }
+        END {
+            printf "    %d statements, %d of them errors; %d mention functions of the extension or of a shard\n", n, errors, mentions
+            exit n == 0
+        }' "$SCRATCH/$role.log" || fail "$role has run no statement"
+done
+
+faults=0
+fault() { printf 'error: %s\n' "$*" >&2; faults=$((faults + 1)); }
+
+# A crash or a panic. A process that a signal has ended is in the log of the postmaster, a failed assertion in that of the
+# process.
+crashes=$(grep -ahE 'terminated by signal|"error_severity":"PANIC"|TRAP:|panicked at' "$SERVER_DIR"/log/* || true)
+if [ -n "$crashes" ]; then
+    cut -c 1-1000 <<<"$crashes" | head -n 20 >&2
+    fault "the server has crashed, or Rust code has panicked"
+fi
+wait "$load" || { tail -n 20 "$SCRATCH/pgbench.log" >&2; fault "a session beside sqlsmith has failed"; }
+
+until "$SERVER_BIN/pg_isready" -q; do
+    [ $((waited += 1)) -lt 60 ] || fail "the server does not run any more"
+    sleep 1
+done
+psql -v log="$SERVER_DIR/log/server.json" -f tests/sqlsmith/log.sql
+
+# Functions called: those that returned, by the server's statistics, and the errors that Rust code has raised.
+say "The functions of the extension and of the shards"
+psql -c "
+    SELECT format('    %s calls returned, %s raised an error', sum(calls) - (SELECT count(*) FROM smith.issued),
+        (SELECT count(*) FROM smith.log WHERE file_name LIKE '%.rs' AND error_severity = 'ERROR'))
+    FROM pg_stat_user_functions JOIN smith.functions ON oid = funcid WHERE schemaname <> 'calls'" -c "
+    SELECT '    returned: ' || string_agg(format('%s %s', funcname, calls), ', ' ORDER BY calls DESC)
+    FROM (SELECT funcname, sum(calls) AS calls FROM pg_stat_user_functions
+          WHERE funcid IN (SELECT oid FROM smith.functions) AND schemaname = 'public' GROUP BY 1) AS f WHERE calls > 0" -c "
+    SELECT '    raised: ' || string_agg(format('%s %s', state_code, n), ', ' ORDER BY n DESC)
+    FROM (SELECT state_code, count(*) AS n FROM smith.log
+          WHERE file_name LIKE '%.rs' AND error_severity = 'ERROR' GROUP BY 1) AS errors"
+
+awk -F . 'NF == 2 { n[$2]++ } END { for (name in n) print name, n[name] }' "$SCRATCH"/sqlsmith_*.mentions |
+    sort -k 2 -rn >"$SCRATCH/mentions"
+psql -c "
+    SELECT format('    %s × %s', n, left(message, 100))
+    FROM (SELECT count(*) AS n, regexp_replace(message, '\d+|\".*\"', '...', 'g') AS message FROM smith.log
+          WHERE error_severity = 'ERROR' AND \"user\" LIKE 'sqlsmith_%' GROUP BY 2 ORDER BY 1 DESC LIMIT 12) AS errors"
+psql -c "SELECT DISTINCT proname FROM smith.functions
+         WHERE pronamespace = 'public'::regnamespace AND prorettype <> 'trigger'::regtype" | sort |
+    join -v 1 - <(cut -d ' ' -f 1 "$SCRATCH/mentions" | sort) | paste -s -d ' ' | sed 's/^./    in no statement: &/'
+echo "    in statements: $(paste -s -d , "$SCRATCH/mentions" | sed 's/,/, /g')"
+
+# sqlsmith finds internal errors of PostgreSQL as well. If PostgreSQL's code raised one, the statement runs again, and
+# PostgreSQL logs the stack at that place. The error is the extension's if its library is in the stack. If the error does
+# not come again, it is the extension's if the statement mentions one of its functions.
+stderr_log=$SERVER_DIR/log/server.log
+psql -c "ALTER SYSTEM SET log_destination = 'stderr'" -c "SELECT pg_reload_conf()" >/dev/null
+for number in $(psql -c "SELECT number FROM smith.internal WHERE is_ours IS NULL ORDER BY number"); do
+    role=$(psql -c "SELECT role FROM smith.internal WHERE number = $number")
+    psql -c "SELECT format('ALTER ROLE %s SET backtrace_functions = %L', role, func_name) FROM smith.internal WHERE number = $number" | psql
+    before=$(stat -c %s "$stderr_log")
+    psql -c "SELECT 'BEGIN; SET statement_timeout = ''10s''; ' || statement || '; ROLLBACK' FROM smith.internal WHERE number = $number" |
+        psql -U "$role" >/dev/null 2>&1 || true
+    stack=$(tail -c +$((before + 1)) "$stderr_log" | sed -n '/BACKTRACE:/,/LOCATION:/p')
+    case $stack in
+        *instagram_id.so*) is_ours=true because='its library is in the stack' ;;
+        ?*) is_ours=false because='its library is not in the stack' ;;
+        *) is_ours="statement ~ '$OURS'" because='does not come again' ;;
+    esac
+    psql -c "UPDATE smith.internal SET is_ours = $is_ours, because = '$because' WHERE number = $number"
+done
+psql -c "SELECT format('    PostgreSQL''s own internal errors: %s × %s (%s, %s)', count(*), min(message), location, because)
+         FROM smith.internal WHERE NOT is_ours GROUP BY location, because ORDER BY count(*) DESC"
+if [ "$(psql -c "SELECT count(*) FROM smith.internal WHERE is_ours")" != 0 ]; then
+    psql -c "SELECT format(E'%s: %s (%s, %s)\n%s\n%s\n', state_code, message, location, because, context, statement)
+             FROM (SELECT DISTINCT ON (location) * FROM smith.internal WHERE is_ours) AS one" >&2
+    fault "the extension has raised an internal error"
+fi
+
+psql -f tests/sqlsmith/check.sql || fault "ids are wrong, or a shard does not work any more"
+[ "$faults" = 0 ] || fail "SEED=$seed SQLSMITH_SECONDS=$seconds $0 repeats the statements"
+say "Random SQL: no crash, no internal error of the extension, no id repeated"
