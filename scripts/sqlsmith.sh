@@ -51,8 +51,8 @@ if [ -n "${PLANT:-}" ]; then psql -f "$PLANT"; fi
 # The names by which a statement calls the extension's functions and those of the shards.
 OURS='(public|calls|insta[0-9]+|photos_eu)\.[a-z_0-9]+\('
 
-# run_sqlsmith ROLE: runs it for half of the time, and writes down the calls in its statements. It reports on its statements when it is interrupted, and then exits
-# with status 1. (It prints each statement before it runs it.)
+# run_sqlsmith ROLE: runs it for half of the time, and writes down the calls in its statements, which it prints. It reports
+# on its statements when it is interrupted, and then exits with status 1.
 run_sqlsmith() {
     local status=0
     as_server_user timeout -s INT $((seconds / 2)) sqlsmith --target="user=$1 dbname=smith" --exclude-catalog \
@@ -76,7 +76,8 @@ for role in sqlsmith_owner sqlsmith_user; do
         /^queries: / { n = $2; errors = 0 }
         /^[0-9]+\tERROR: / { errors += $1 }
         END {
-            printf "    %d statements, %d of them errors; %d mention functions of the extension or of a shard\n", n, errors, mentions
+            printf "    %d statements, %d of them errors; ", n, errors
+            printf "%d name functions of the extension or of a shard\n", mentions
             exit n == 0
         }' "$SCRATCH/$role.log" || fail "$role has run no statement"
 done
@@ -120,8 +121,9 @@ psql -c "
           WHERE error_severity = 'ERROR' AND \"user\" LIKE 'sqlsmith_%' GROUP BY 2 ORDER BY 1 DESC LIMIT 12) AS errors"
 psql -c "SELECT DISTINCT proname FROM smith.functions
          WHERE pronamespace = 'public'::regnamespace AND prorettype <> 'trigger'::regtype" | sort |
-    join -v 1 - <(cut -d ' ' -f 1 "$SCRATCH/mentions" | sort) | paste -s -d ' ' | sed 's/^./    in no statement: &/'
-echo "    in statements: $(paste -s -d , "$SCRATCH/mentions" | sed 's/,/, /g')"
+    join -v 1 - <(cut -d ' ' -f 1 "$SCRATCH/mentions" | sort) | paste -s -d ' ' |
+    sed 's/^./    named in no statement, only by views: &/'
+echo "    named in statements: $(paste -s -d , "$SCRATCH/mentions" | sed 's/,/, /g')"
 
 # sqlsmith finds internal errors of PostgreSQL as well. If PostgreSQL's code raised one, the statement runs again, and
 # PostgreSQL logs the stack at that place. The error is the extension's if its library is in the stack. If the error does
@@ -130,11 +132,16 @@ stderr_log=$SERVER_DIR/log/server.log
 psql -c "ALTER SYSTEM SET log_destination = 'stderr'" -c "SELECT pg_reload_conf()" >/dev/null
 for number in $(psql -c "SELECT number FROM smith.internal WHERE is_ours IS NULL ORDER BY number"); do
     role=$(psql -c "SELECT role FROM smith.internal WHERE number = $number")
-    psql -c "SELECT format('ALTER ROLE %s SET backtrace_functions = %L', role, func_name) FROM smith.internal WHERE number = $number" | psql
+    psql -c "SELECT format('ALTER ROLE %s SET backtrace_functions = %L', role, func_name) FROM smith.internal
+             WHERE number = $number" | psql
     before=$(stat -c %s "$stderr_log")
-    psql -c "SELECT 'BEGIN; SET statement_timeout = ''10s''; ' || statement || '; ROLLBACK' FROM smith.internal WHERE number = $number" |
-        psql -U "$role" >/dev/null 2>&1 || true
-    stack=$(tail -c +$((before + 1)) "$stderr_log" | sed -n '/BACKTRACE:/,/LOCATION:/p')
+    stack=
+    for _ in $(seq 50); do # the values are random
+        psql -c "SELECT format('BEGIN; SET statement_timeout = ''1s''; %s; ROLLBACK', statement) FROM smith.internal
+                 WHERE number = $number" | psql -U "$role" >/dev/null 2>&1 || true
+        stack=$(tail -c +$((before + 1)) "$stderr_log" | sed -n '/BACKTRACE:/,/LOCATION:/p')
+        [ -z "$stack" ] || break
+    done
     case $stack in
         *instagram_id.so*) is_ours=true because='its library is in the stack' ;;
         ?*) is_ours=false because='its library is not in the stack' ;;

@@ -99,6 +99,20 @@ FROM smith.functions,
     LATERAL (SELECT string_agg(type::regtype::text, ', ' ORDER BY n) AS types, string_agg('$' || n, ', ' ORDER BY n) AS list
              FROM unnest(proargtypes) WITH ORDINALITY AS t(type, n)) AS arguments
 WHERE pronamespace = 'public'::regnamespace AND prokind = 'f' AND (proretset OR prorettype = 'record'::regtype) \gexec
+-- Calls that succeed, of functions whose arguments at random are mostly refused.
+CREATE FUNCTION calls.new_shard(n int) RETURNS regnamespace LANGUAGE sql AS 'SELECT create_shard(100 + n)';
+CREATE FUNCTION calls.existing_shard(n int) RETURNS regnamespace LANGUAGE sql AS
+    'SELECT create_shard(n, if_not_exists => true)';
+CREATE FUNCTION calls.adopted(n int) RETURNS bigint LANGUAGE sql AS 'SELECT newest_id FROM adopt_shard(7 + n % 2)';
+CREATE FUNCTION calls.reverted(n int) RETURNS regprocedure LANGUAGE sql AS 'SELECT unadopt_shard(7 + n % 2)';
+CREATE FUNCTION calls.adopted_table(n int) RETURNS text LANGUAGE sql AS
+    $$ SELECT way_back FROM adopt_table(5 + n % 2, 'insta5.serial') $$;
+CREATE FUNCTION calls.ahead(n int) RETURNS bigint LANGUAGE sql AS
+    $$ SELECT advance_shard(5 + n % 3, next_id(5 + n % 3) + (1::bigint << 23)) $$;
+CREATE FUNCTION calls.new_partitions(days int) RETURNS bigint LANGUAGE sql AS
+    $$ SELECT count(*) FROM create_id_partitions('photos_eu.days', 'day', days, epoch => photos_eu.epoch()) $$;
+CREATE FUNCTION calls.old_partitions(days int) RETURNS text LANGUAGE sql AS
+    $$ SELECT min(p) FROM drop_old_id_partitions('photos_eu.days', now() - days * interval '1 day', photos_eu.epoch()) AS p $$;
 CREATE VIEW calls.decoded AS
     SELECT id, id_time(id), id_shard(id), id_seq(id), id_to_shortcode(id) AS code, (id_parts(id)).created_at FROM insta1.photos;
 CREATE VIEW calls.backfilled AS
@@ -121,7 +135,8 @@ CREATE TABLE smith.types AS
 CREATE TABLE smith.used AS
     WITH types AS (SELECT array_agg(type) AS are FROM smith.types)
     SELECT p.* FROM smith.functions AS p, types
-    WHERE prokind = 'f' AND prorettype = ANY (are || 'void'::regtype::oid) AND pronargs > 0
+    WHERE prokind = 'f' AND prorettype = ANY (are || 'void'::regtype::oid)
+        AND (pronargs > 0 OR proname = 'instagram_id_version')
     UNION ALL
     SELECT * FROM pg_catalog.pg_proc WHERE pronamespace = 'smith'::regnamespace AND proname LIKE 'any\_%'
     UNION ALL
@@ -162,3 +177,6 @@ EXCEPTION WHEN object_not_in_prerequisite_state OR read_only_sql_transaction OR 
         RAISE;
     END IF;
 END $$;
+
+-- The statistics of calls start here.
+SELECT pg_stat_reset() \gset
