@@ -157,12 +157,14 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Action::Move(n) => write!(f, "the schema moves to node {n}"),
-            Action::Learn(n) => write!(f, "node {n} learns which node owns the schema"),
+            Action::Learn(n) => write!(f, "node {n} receives the placement of the schema"),
             Action::Generate(n) => write!(f, "node {n} generates an id"),
-            Action::Begin(n) => write!(f, "node {n} marks its copy, and asks the others to close theirs"),
+            Action::Begin(n) => {
+                write!(f, "node {n} marks its copy, and asks all other nodes to close their copies")
+            }
             Action::Advance(n) => write!(
                 f,
-                "advance_shard() on node {n}: it marks its copy, and asks the others to close theirs"
+                "advance_shard() on node {n} marks its copy, and asks all other nodes to close their copies"
             ),
             Action::Deliver(_, Message { from, to, request: Request::Close, .. }) => {
                 write!(f, "node {to} closes its copy for node {from}")
@@ -170,19 +172,21 @@ impl fmt::Display for Action {
             Action::Deliver(_, Message { from, to, .. }) => {
                 write!(f, "node {to} records node {from} as the owner")
             }
-            Action::Raise(n) => write!(f, "node {n} records how far the copies have advanced"),
+            Action::Raise(n) => {
+                write!(f, "node {n} records in its copy how far the other copies have advanced")
+            }
             Action::Open(n) => write!(f, "node {n} opens its copy"),
             Action::GiveUp(n) => write!(f, "the attempt of node {n} fails"),
             Action::Crash { node, is_all_wal_on_disk: true } => {
                 write!(f, "node {node} crashes; all of its WAL is on disk")
             }
             Action::Crash { node, .. } => write!(f, "node {node} crashes; only the flushed WAL is on disk"),
-            Action::Remove(n) => write!(f, "node {n} is lost, and removed from the cluster"),
+            Action::Remove(n) => write!(f, "node {n} is lost, and is removed from the cluster"),
             Action::Return { node, has_new_copy: true } => {
-                write!(f, "node {node} comes back under another number, with a new copy")
+                write!(f, "node {node} is added again with another group number and a new copy")
             }
             Action::Return { node, .. } => {
-                write!(f, "node {node} comes back under another number, with its old copy")
+                write!(f, "node {node} is added again with another group number and its old copy")
             }
         }
     }
@@ -631,14 +635,14 @@ impl Model for Handover {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("each id is greater than all acknowledged before", |_, state: &State| {
+            Property::always("each id is greater than every acknowledged id", |_, state: &State| {
                 !state.has_repeated
             }),
             Property::always("at most one copy is open", |_, state: &State| {
                 state.members().filter(|n| state.is_open(*n, None)).count() <= 1
             }),
             Property::always(
-                "the owner can generate ids again, greater than all acknowledged",
+                "the owner can generate ids again, greater than every acknowledged id",
                 |_, state: &State| state.can_continue(),
             ),
         ]
@@ -678,28 +682,37 @@ impl Protocol for Handover {
     fn faults() -> &'static [(Fault, &'static str)] {
         &[
             (Fault::OwnerRecordedAtOnce, "the new owner is recorded when the copies are closed, as in 0.3.0"),
-            (Fault::MarkNotChecked, "a copy is opened even if its mark is gone"),
-            (Fault::CloseNotFlushed, "a copy that was closed for another node is not flushed"),
+            (
+                Fault::MarkNotChecked,
+                "a node opens its copy, although another node has closed it since the attempt began",
+            ),
+            (
+                Fault::CloseNotFlushed,
+                "a node flushes neither the closing of its copy nor the new owner that it records",
+            ),
             (
                 Fault::OwnerNotFlushed,
-                "a copy is flushed when it is closed, but not when the new owner is recorded in it",
+                "a node flushes the closing of its copy, but not the new owner that it records",
             ),
             (
                 Fault::FloorNotRaised,
-                "the values of the other copies are not recorded before the copy is opened",
+                "a node opens its copy without recording how far the other copies have advanced",
             ),
-            (Fault::OwnersNotChecked, "a copy is opened although the last owner has not reported"),
+            (
+                Fault::OwnersNotChecked,
+                "a node opens its copy, although the last owner is not among the nodes that answered",
+            ),
             (
                 Fault::RecordedForAnyAttempt,
-                "the owner is recorded even in a copy that is no longer closed for that attempt",
+                "a node records the owner, although its copy is no longer closed for that attempt",
             ),
-            (Fault::OwnerNotRecorded, "the owner is not recorded on the other nodes"),
-            (Fault::SilentNodeIgnored, "a node that does not answer is left out"),
+            (Fault::OwnerNotRecorded, "the other nodes do not record the new owner"),
+            (Fault::SilentNodeIgnored, "a node opens its copy, although another node has not answered"),
             (
                 Fault::BeliefTrusted,
-                "a session generates ids from a closed copy because its catalogs say that its node is the owner",
+                "a session generates ids from a closed copy, because the catalogs of its node name that node as the owner",
             ),
-            (Fault::NumberIgnored, "a node that comes back under another number uses its old copy"),
+            (Fault::NumberIgnored, "a node that is added again with another group number uses its old copy"),
         ]
     }
 }

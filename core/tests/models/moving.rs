@@ -112,14 +112,14 @@ impl Act {
             Act::Switch => (Map, "changes the map"),
             Act::Finish => (Map, "records in the map that the move is finished"),
             Act::Forget => (Map, "deletes the move from the map"),
-            Act::Publish => (Source, "publishes the schema on the source"),
+            Act::Publish => (Source, "creates the publication on the source"),
             Act::Close => (Source, "closes the shard on the source"),
             Act::Open => (Source, "opens the shard on the source"),
             Act::DropPublication => (Source, "drops the publication"),
             Act::DropTriggers(Source) => (Source, "drops the triggers on the source"),
             Act::DropTriggers(server) => (server, "drops the triggers on the target"),
             Act::CreateCopy => (Target, "creates the copy on the target"),
-            Act::Subscribe => (Target, "subscribes on the target"),
+            Act::Subscribe => (Target, "creates the subscription on the target"),
             Act::OpenCopy => (Target, "opens the copy on the target"),
             Act::DropSubscription => (Target, "drops the subscription"),
             Act::DropCopy => (Target, "drops the copy"),
@@ -977,22 +977,34 @@ impl Protocol for Moving {
 
     fn faults() -> &'static [(Fault, &'static str)] {
         &[
-            (Fault::SequenceNotCarried, "the copy does not get the last value of the sequence"),
+            (Fault::SequenceNotCarried, "the sequence of the copy does not get the last value of the source"),
             (Fault::SequenceReadBeforeClose, "the sequence is read before the source is closed"),
-            (Fault::SequenceNotClosed, "the triggers close the source, but its sequence still generates ids"),
+            (Fault::SequenceNotClosed, "the source rejects writes, but its sequence still generates ids"),
             (Fault::CopyOpenedBeforeClose, "the copy is opened before the source is closed"),
             (Fault::LastRowsNotAwaited, "the copy is opened before the last rows have arrived"),
-            (Fault::LeftoversNotAwaited, "a command does not wait for the statements of others"),
-            (Fault::LockNotTaken, "a command does not take the lock"),
+            (Fault::LeftoversNotAwaited, "a command does not wait until no other command has a session"),
+            (Fault::LockNotTaken, "a command does not acquire the lock"),
             (Fault::LockNotChecked, "a command does not check that it still holds the lock"),
-            (Fault::MarkNotRead, "the source is opened although the copy may be open"),
+            (Fault::MarkNotRead, "the source is opened, although the copy may be open"),
             (Fault::MapChangedFirst, "the map is changed before the copy is opened"),
-            (Fault::MapChangedAfterFailure, "the map is changed although the copy could not be opened"),
+            (
+                Fault::MapChangedAfterFailure,
+                "the map is changed, although an error occurred when the copy was opened",
+            ),
             (Fault::OpenCopyCancelled, "cancel drops a copy that is open"),
-            (Fault::DefinitionsNotRecorded, "the source is closed before its definitions are recorded"),
-            (Fault::DefinitionsNotNeeded, "the source is opened without the definitions of its sequences"),
+            (
+                Fault::DefinitionsNotRecorded,
+                "the source is closed before the definitions of its sequences are recorded",
+            ),
+            (
+                Fault::DefinitionsNotNeeded,
+                "the source is opened, although the command cannot restore its sequences",
+            ),
             (Fault::SubscriptionDroppedFirst, "cancel drops the subscription before the publication"),
-            (Fault::SessionNotNeeded, "the copy is created in a session opened after the first was lost"),
+            (
+                Fault::SessionNotNeeded,
+                "a command that has lost its sessions opens new ones to create the copy",
+            ),
         ]
     }
 }
@@ -1012,10 +1024,10 @@ impl Display for Op {
                 return write!(f, "connects to the {server} again, if necessary");
             }
             WaitForLeftovers(server) => {
-                return write!(f, "waits for sessions of other commands on the {server}");
+                return write!(f, "waits until no other command has a session on the {server}");
             }
-            LookAtTarget => "looks at the target",
-            LookAtSource => "looks at the source, and determines the next step",
+            LookAtTarget => "reads the state of the target",
+            LookAtSource => "reads the state of the source, and determines the next step",
             CheckNewMove => "checks that the shard can be moved",
             CheckLock => "checks that it holds the lock",
             ReadRecordedDefinitions => "reads the recorded definitions of the sequences",
@@ -1024,10 +1036,10 @@ impl Display for Op {
             ReadDefinitions => "reads the definitions of the sequences",
             ReadSequence => "reads the last value of the sequence on the source",
             WaitForLastRows => "waits until the last rows have arrived",
-            ConsiderTarget => "determines whether to look at the copy",
+            ConsiderTarget => "determines whether to read the mark of the copy",
             ReadMark => "reads the mark of the copy",
-            Op::Resume => "looks at the source, and determines where writes continue",
-            MayUndo => "asks the map whether another command holds the lock",
+            Op::Resume => "reads the state of the source, and determines where writes continue",
+            MayUndo => "checks whether another command holds the lock",
             Send(act) => act.describe().1,
         })
     }
@@ -1037,34 +1049,36 @@ impl Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |at: &usize| at + 1;
         let during = |act: &Option<Act>| {
-            act.map_or(String::new(), |act| format!(" while a server executes: {}", act.describe().1))
+            act.map_or(String::new(), |act| {
+                format!(" while a server executes this statement: {}", act.describe().1)
+            })
         };
         match self {
-            Action::EarlierMove => {
-                f.write_str("an earlier move was interrupted when the rows had been copied")
-            }
-            Action::Start(at, Kind::Move) => write!(f, "command {}, a move, starts", number(at)),
-            Action::Start(at, Kind::Cancel) => write!(f, "command {}, a cancel, starts", number(at)),
+            Action::EarlierMove => f.write_str("an earlier move copies the rows, and is then interrupted"),
+            Action::Start(at, Kind::Move) => write!(f, "command {} (move) starts", number(at)),
+            Action::Start(at, Kind::Cancel) => write!(f, "command {} (cancel) starts", number(at)),
             Action::Run(at, op) => write!(f, "command {} {op}", number(at)),
             Action::Notice(at, op) => {
-                write!(f, "command {} fails, because it has lost a session: {op}", number(at))
+                write!(f, "command {} has lost a session, and fails at this step: {op}", number(at))
             }
-            Action::GiveUp(at, op) => write!(f, "command {} gives up: {op}", number(at)),
+            Action::GiveUp(at, op) => {
+                write!(f, "command {} stops waiting with an error at this step: {op}", number(at))
+            }
             Action::Kill(at, act) => write!(f, "command {} is killed{}", number(at), during(act)),
             Action::Lose(at, [server], act) => {
                 write!(f, "command {} loses its session on the {server}{}", number(at), during(act))
             }
             Action::Lose(at, _, act) => write!(f, "command {} loses all sessions{}", number(at), during(act)),
             Action::MapUnreachable(at) => write!(f, "command {} cannot reach the map", number(at)),
-            Action::Crash(server) => write!(f, "the server of the {server} crashes"),
+            Action::Crash(server) => write!(f, "the {server} server crashes"),
             Action::Late(statement, true) => {
-                write!(f, "the late statement takes effect: {}", statement.act.describe().1)
+                write!(f, "a statement of a lost session takes effect: {}", statement.act.describe().1)
             }
             Action::Late(statement, false) => {
-                write!(f, "the late statement has no effect: {}", statement.act.describe().1)
+                write!(f, "a statement of a lost session has no effect: {}", statement.act.describe().1)
             }
             Action::Replicate => write!(f, "the target applies the changes of the source"),
-            Action::Write(server) => write!(f, "a client generates an id and writes a row on the {server}"),
+            Action::Write(server) => write!(f, "a client generates an id, and writes a row on the {server}"),
         }
     }
 }

@@ -214,21 +214,27 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Action::Arrive(i) => write!(f, "session {i} reads the clock"),
-            Action::Visit(i, 1) => write!(f, "session {i} visits the page for a value"),
-            Action::Visit(i, _) => write!(f, "session {i} visits the page for a whole millisecond"),
-            Action::Wake(i) => write!(f, "session {i} wakes up and reads the clock"),
-            Action::MakeDurable(i) => write!(f, "session {i} makes the record durable and returns the value"),
+            Action::Visit(i, 1) => write!(f, "session {i} visits the page, and asks for one value"),
+            Action::Visit(i, _) => {
+                write!(f, "session {i} visits the page, and asks for all values of a millisecond")
+            }
+            Action::Wake(i) => write!(f, "session {i} wakes up, and reads the clock"),
+            Action::MakeDurable(i) => {
+                write!(f, "session {i} makes the record durable, and returns the value")
+            }
             Action::Commit(i) => write!(f, "session {i} commits"),
-            Action::Confirm(i) => write!(f, "session {i} learns that the standby has its commit"),
+            Action::Confirm(i) => write!(f, "session {i} gets the standby's confirmation of its commit"),
             Action::Rollback(i) => write!(f, "session {i} rolls back"),
-            Action::Restart(i) => write!(f, "session {i} begins a transaction with ALTER SEQUENCE RESTART"),
-            Action::Tick(ms) => write!(f, "{ms} ms pass"),
-            Action::Jump(ms) => write!(f, "the clock is set by {ms} ms"),
-            Action::Reset => write!(f, "setval() to 1"),
-            Action::CopyFile => write!(f, "the sequence gets another file, with a copy of its page"),
-            Action::Nextval => write!(f, "nextval()"),
+            Action::Restart(i) => {
+                write!(f, "session {i} begins a transaction, and runs ALTER SEQUENCE RESTART")
+            }
+            Action::Tick(ms) => write!(f, "{ms} ms of time passes"),
+            Action::Jump(ms) => write!(f, "the clock jumps by {ms} ms"),
+            Action::Reset => write!(f, "a client sets the sequence to 1 with setval()"),
+            Action::CopyFile => write!(f, "the sequence gets a new file, with a copy of its page"),
+            Action::Nextval => write!(f, "a client calls nextval()"),
             Action::BeginCheckpoint => write!(f, "a checkpoint begins"),
-            Action::EndCheckpoint => write!(f, "the checkpoint writes the page and ends"),
+            Action::EndCheckpoint => write!(f, "the checkpoint writes the page, and ends"),
             Action::Receive => write!(f, "the standby receives the flushed WAL"),
             Action::Crash { is_all_wal_on_disk: true } => {
                 write!(f, "the server crashes; all of its WAL is on disk")
@@ -682,13 +688,13 @@ impl Model for Sequence {
             Property::always("no id is issued twice", |_, state: &State| {
                 state.violation != Some(Violation::Repeated)
             }),
-            Property::always("each id is greater than all acknowledged before", |_, state: &State| {
+            Property::always("each id is greater than every acknowledged id", |_, state: &State| {
                 state.violation != Some(Violation::NotAboveAcknowledged)
             }),
             Property::always("no id is ahead of the clock by more than the lead", |_, state: &State| {
                 state.violation != Some(Violation::TooFarAhead)
             }),
-            Property::always("a session that asks alone gets an id", |_, state: &State| state.can_continue()),
+            Property::always("a session that runs alone gets an id", |_, state: &State| state.can_continue()),
         ]
     }
 }
@@ -803,33 +809,45 @@ impl Protocol for Sequence {
         &[
             (
                 Fault::WaitPaysForEqualState,
-                "a wait permits a step from an equal state, even if the page has changed in between",
+                "after a wait, a session does not notice that the page has changed and has returned to the same state",
             ),
             (
                 Fault::NoSecondLook,
-                "a wait counts from the arrival of the session, not from the time at which it saw the page",
+                "a wait starts when the session reads the clock, instead of when it visits the page",
             ),
             (
                 Fault::ShortWaitAfterReset,
-                "the first value after setval() waits for one tick only, and not for the lead as well",
+                "the wait after setval() is one tick, and does not include the lead",
             ),
-            (Fault::NoWaitAfterReset, "the first value after setval() does not wait"),
-            (Fault::NoWaitForTheClock, "a session opens a millisecond ahead of the clock without a wait"),
-            (Fault::NothingLoggedAhead, "the WAL record has the value just issued, and not a later one"),
+            (Fault::NoWaitAfterReset, "a session does not wait after setval()"),
+            (
+                Fault::NoWaitForTheClock,
+                "a session does not wait before it takes a value that is ahead of the clock by more than the lead",
+            ),
+            (Fault::NothingLoggedAhead, "the WAL record contains the issued value, instead of a later one"),
             (
                 Fault::CheckpointIgnored,
-                "a value is issued without a record although a checkpoint has begun since the last one",
+                "a value is issued without a WAL record, although a checkpoint has begun since the last record",
             ),
             (
                 Fault::FileIgnored,
-                "a value is issued without a record although the backend has logged another file",
+                "a value is issued without a WAL record, although the last record was for another file",
             ),
-            (Fault::RecordNotFlushed, "a session does not flush a record that another one has written"),
-            (Fault::StandbyNotAwaited, "a session flushes such a record, but does not wait for the standby"),
-            (Fault::RollbackTrusted, "a record counts as durable even after its transaction was rolled back"),
+            (
+                Fault::RecordNotFlushed,
+                "a session does not flush a WAL record that another transaction has written",
+            ),
+            (
+                Fault::StandbyNotAwaited,
+                "a session flushes the WAL record of another transaction, but does not wait for the standby",
+            ),
+            (
+                Fault::RollbackTrusted,
+                "a WAL record counts as durable, although its transaction was rolled back",
+            ),
             (
                 Fault::CommitDoesNoRest,
-                "what a call under synchronous_commit = off has left is not done at the commit",
+                "a commit does not flush a record that a call under synchronous_commit = off has not flushed",
             ),
         ]
     }
