@@ -5,7 +5,7 @@ use std::fmt::{self, Debug, Display};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// How much of a protocol's behavior to explore.
+/// The limits of an exploration, by the time that it takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
     /// Seconds.
@@ -22,7 +22,7 @@ pub trait Protocol:
     + Sized
     + 'static
 {
-    /// A fault that can be built into the protocol, to show that the checker finds it.
+    /// A fault that can be built into the protocol. The checker must find it.
     type Fault: Copy + Debug + 'static;
     /// The title of its section on the page of traces.
     const NAME: &'static str;
@@ -37,7 +37,7 @@ pub trait Protocol:
 /// The result of a complete exploration.
 pub struct Explored {
     pub states: usize,
-    /// The length of the longest history without a detour.
+    /// The greatest depth that the breadth-first search has reached.
     pub depth: usize,
     pub time: Duration,
 }
@@ -58,7 +58,7 @@ pub struct Counterexample {
 ///
 /// # Panics
 ///
-/// With a history that violates a property.
+/// If a history violates a property.
 pub fn explore<P: Protocol>(size: Size) -> Explored {
     let started = Instant::now();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -75,7 +75,7 @@ pub fn explore<P: Protocol>(size: Size) -> Explored {
     Explored { states, depth, time: started.elapsed() }
 }
 
-/// The shortest history that violates a property, if there is one. Of several, always the same one.
+/// The shortest history that violates a property, if there is one. The choice among several is deterministic.
 pub fn shortest_counterexample<P: Protocol>(fault: P::Fault) -> Option<Counterexample> {
     let mut shortest = None;
     let mut depth_limit = usize::MAX;
@@ -84,13 +84,13 @@ pub fn shortest_counterexample<P: Protocol>(fault: P::Fault) -> Option<Counterex
             let scenario = P::scenarios(Size::Small, Some(fault)).swap_remove(i);
             let checker = scenario.checker().threads(1).finish_when(HasDiscoveries::Any);
             let checker = checker.target_max_depth(depth_limit).spawn_bfs().join();
-            // The checker explores a block of states at a time, and keeps the last violation in it. So search for a
-            // shorter one until there is none.
+            // The checker explores a block of states at a time, and keeps the last violation in it. So search again for
+            // a shorter one until there is none.
             let found =
                 checker.discoveries().into_iter().map(|(property, path)| (property, path.into_actions()));
             let found = found.min_by_key(|(property, actions)| (actions.len(), *property));
             let Some((property, actions)) = found else { break };
-            // A state after n steps has depth n + 1, and the limit is the first depth that is not explored.
+            // A state after n steps has depth n + 1. The checker does not explore states at the limit.
             depth_limit = actions.len() + 1;
             let steps = actions.iter().map(ToString::to_string).collect();
             shortest = Some(Counterexample { property, steps });
@@ -99,12 +99,12 @@ pub fn shortest_counterexample<P: Protocol>(fault: P::Fault) -> Option<Counterex
     shortest
 }
 
-/// The properties that this history violates; none if it is not possible.
+/// The properties that this history violates. None if the history is not possible.
 pub fn violated_by<P: Protocol>(fault: Option<P::Fault>, steps: &[&str]) -> Vec<&'static str> {
     let violated = |scenario: P| {
         let mut states = scenario.init_states();
         for step in steps {
-            // Several actions may read alike.
+            // Several actions may have the same text.
             let follow = |state: P::State| {
                 let mut actions = vec![];
                 scenario.actions(&state, &mut actions);

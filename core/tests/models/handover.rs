@@ -1,17 +1,17 @@
 //! A model of the nodes of a Citus cluster, which take a sequence over from each other.
 //!
-//! The code of the extension decides what each step writes into a copy ([`Tuple::close`] and the other steps), whether a
-//! copy may be opened ([`check_last_owners`]), and the next value ([`hlc::next`], [`hlc::durability`]). The model adds:
+//! The code of the extension determines the tuple that each step writes ([`Tuple::close`] and the other steps), whether
+//! a copy may be opened ([`check_last_owners`]), and the next value ([`hlc::next`], [`hlc::durability`]). The model adds:
 //!
 //! - the lock on a page: each step on one copy is atomic
-//! - the lock that lets one session of a node at a time attempt to open the copy
-//! - messages between the nodes: a node that gave up does not know whether its message still arrives
-//! - Citus's catalogs, from which each node learns of a move later than the others
-//! - WAL: which records a crash of a node keeps
-//! - nodes that are removed, and come back under another number
+//! - the lock on an attempt: only one session of a node at a time tries to open the copy
+//! - messages between the nodes: a message can arrive after its sender has given up
+//! - Citus's catalogs: each node receives a new placement at another time
+//! - WAL: the records that remain after a crash of a node
+//! - nodes that are removed, and are added again with another group number
 //! - the clocks of the nodes, which differ
 //!
-//! A node that was removed generates no ids until it is added again, and the list of nodes is the same on all of them.
+//! A removed node generates no ids until it is added again. All nodes have the same list of nodes.
 
 use crate::checker::{Protocol, Size};
 use instagram_id_core::copy::{Attempt, CopyState, LastOwner, Mark, Stage, Tuple, check_last_owners};
@@ -21,32 +21,32 @@ use std::fmt;
 
 /// The clocks of the nodes, in milliseconds since the epoch.
 const CLOCKS: [i64; 3] = [480_000_000_000, 480_000_000_005, 479_999_999_995];
-/// A node that comes back gets its old group plus this.
+/// A node that is added again gets its old group number plus this.
 const NEW_GROUP: i32 = 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The new owner is recorded when the copies are closed, as 0.3.0 did.
+    /// The new owner is recorded when the copies are closed, as in 0.3.0.
     OwnerRecordedAtOnce,
-    /// A copy is opened even if its mark is gone.
+    /// A node opens its copy, even if the mark of its attempt was overwritten.
     MarkNotChecked,
-    /// A copy that was closed for another node is not flushed, neither when it is closed nor when the owner is recorded.
+    /// A node flushes neither the closing of its copy nor the new owner that it records.
     CloseNotFlushed,
-    /// A copy is flushed when it is closed, but not when the owner is recorded.
+    /// A node flushes the closing of its copy, but not the new owner that it records.
     OwnerNotFlushed,
-    /// The values of the other copies are not recorded before the copy is opened.
+    /// A node opens its copy without recording how far the other copies have advanced.
     FloorNotRaised,
-    /// A copy is opened although a node that took the sequence over has not reported.
+    /// A node opens its copy, although the last owner is not among the nodes that answered.
     OwnersNotChecked,
-    /// The owner is recorded in a copy that is closed for another attempt.
+    /// A node records the owner in a copy that is no longer closed for that attempt.
     RecordedForAnyAttempt,
-    /// The owner is not recorded on the other nodes.
+    /// The other nodes do not record the new owner.
     OwnerNotRecorded,
-    /// A node that cannot be reached is left out.
+    /// A node opens its copy, although another node has not answered.
     SilentNodeIgnored,
-    /// A session that believes that its node owns the schema generates ids from a closed copy.
+    /// A session generates ids from a closed copy, because the catalogs of its node name that node as the owner.
     BeliefTrusted,
-    /// A copy that was created when its node had another number is used.
+    /// A node uses a copy that was created when the node had another group number.
     NumberIgnored,
 }
 
@@ -55,7 +55,7 @@ struct Budget {
     moves: u8,
     ids: u8,
     attempts: u8,
-    /// Attempts that give up while their messages are under way.
+    /// Attempts that fail while their messages are under way.
     failures: u8,
     crashes: u8,
     removals: u8,
@@ -66,24 +66,24 @@ struct Budget {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Opener {
     Idle,
-    /// Has marked its copy, and waits until every other node has closed its own.
+    /// Has marked its copy, and waits until all other nodes have closed their copies.
     Closing {
         attempt: Attempt,
         own: CopyState,
         asked: Vec<usize>,
         copies: Vec<(i32, CopyState)>,
     },
-    /// Has all states, and is about to record how far they have advanced.
+    /// Has the states of all copies. Next it records how far they have advanced.
     Raising {
         attempt: Attempt,
         floor: i64,
     },
-    /// Has recorded that, and waits until every other node has recorded the new owner.
+    /// Waits until all other nodes have recorded the new owner.
     Recording {
         attempt: Attempt,
         asked: Vec<usize>,
     },
-    /// Is about to open its copy.
+    /// Next it opens its copy.
     Opening {
         attempt: Attempt,
     },
@@ -91,20 +91,20 @@ enum Opener {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Node {
-    /// The number of the node in the cluster; `None` if it is not part of it.
+    /// The group number of the node, or `None` if the node is not in the cluster.
     group: Option<i32>,
-    /// The number of the node when its copy was created.
+    /// The group number of the node when its copy was created.
     created_for: i32,
     page: Tuple,
-    /// The last record of the copy in WAL, and the last one that is flushed.
+    /// The last WAL record of the copy, and the last flushed one.
     logged: Tuple,
     flushed: Tuple,
-    /// Whether the last record covers values ahead of the page.
+    /// Whether the last record was logged ahead of the page.
     is_covered: bool,
     /// The owner of the schema, by this node's catalogs.
     owner: i32,
     opener: Opener,
-    /// The greatest known id, if the opener was called by `advance_shard`.
+    /// The greatest known value, if `advance_shard` has started the attempt.
     given_floor: Option<i64>,
 }
 
@@ -128,7 +128,7 @@ pub struct Message {
 pub struct State {
     nodes: Vec<Node>,
     messages: Vec<Message>,
-    /// The owner of the schema, as the last move has committed it.
+    /// The owner of the schema since the last committed move.
     owner: i32,
     last_attempt: i32,
     budget: Budget,
@@ -205,7 +205,7 @@ impl Node {
         self.group == Some(self.created_for) || self.group.is_some() && fault == Some(Fault::NumberIgnored)
     }
 
-    /// Writes a step of the hand-over.
+    /// Writes a step of the protocol to the page and to WAL.
     fn write(&mut self, tuple: Tuple, is_flushed: bool) {
         (self.page, self.logged, self.is_covered) = (tuple, tuple, false);
         if is_flushed {
@@ -217,7 +217,7 @@ impl Node {
     fn take(&mut self, now_ms: i64) -> i64 {
         let Tuple { last_value, log_cnt, is_called } = self.page;
         let state = hlc::State { last_value, is_called };
-        // A session waits if the state requires it. In this model its clock stands still.
+        // The clocks of this model stand still, so a session does not have to wait.
         let Next::Take(run) = hlc::next(state, now_ms, 1, Some(state)) else { unreachable!("{state:?}") };
         let plan = hlc::durability(last_value, log_cnt, run.first, now_ms, !is_called || !self.is_covered);
         if let Some(record) = plan.record {
@@ -229,7 +229,7 @@ impl Node {
         run.first
     }
 
-    /// The copy becomes open, with this last value.
+    /// Opens the copy with this last value.
     fn open(&mut self, last_value: i64, now_ms: i64) {
         let plan = hlc::durability(self.page.last_value, 0, last_value, now_ms, true);
         let record = plan.record.expect("the record was required");
@@ -263,7 +263,7 @@ impl State {
 
     fn generate(&mut self, n: usize) {
         if self.nodes[n].page.is_closed(true) {
-            // Only with a fault.
+            // Possible only with a fault.
             let next_value = self.nodes[n].page.copy_state().next_value;
             self.nodes[n].open(next_value, CLOCKS[n]);
         }
@@ -308,7 +308,7 @@ impl State {
         }
     }
 
-    /// All copies have been closed: decides whether this one may be opened.
+    /// Decides whether this copy may be opened, after all others were closed.
     fn collected(
         &mut self,
         n: usize,
@@ -336,7 +336,7 @@ impl State {
         let Opener::Raising { attempt, floor } = self.nodes[n].opener else { return };
         let floor = if fault == Some(Fault::FloorNotRaised) { i64::MIN } else { floor };
         let Some(raised) = self.nodes[n].page.raise_floor(attempt, floor) else {
-            // Another node has interfered.
+            // Another node has closed this copy since the attempt began.
             self.nodes[n].opener =
                 if fault == Some(Fault::MarkNotChecked) { Opener::Opening { attempt } } else { Opener::Idle };
             return;
@@ -362,10 +362,10 @@ impl State {
         node.given_floor = None;
     }
 
-    /// A node executes a command of another one, and answers. The answer is lost if the other one has given up.
+    /// A node executes a request, and answers. The answer is lost if the sender has given up.
     fn deliver(&mut self, message: &Message, fault: Option<Fault>) {
         let Message { from, to, request, for_group, attempt } = message;
-        // A group without a node is refused.
+        // A node refuses a request for a group without a node.
         let is_known = self.members().any(|n| self.nodes[n].group == Some(*for_group));
         let node = &mut self.nodes[*to];
         let owner = LastOwner::node(*for_group).expect("a small number");
@@ -376,7 +376,7 @@ impl State {
             Request::Close => {
                 let mut closed = node.page.close(*attempt);
                 if fault == Some(Fault::OwnerRecordedAtOnce) {
-                    // It stays closed for the attempt, so that the second step does not fail.
+                    // The copy stays closed for the attempt. Otherwise RecordOwner would fail.
                     closed = closed.record_owner(owner, *attempt).expect("just closed").close(*attempt);
                 }
                 node.write(closed, fault != Some(Fault::CloseNotFlushed));
@@ -416,15 +416,15 @@ impl State {
         self.after_answer(*from, fault);
     }
 
-    /// A node loses its sessions, and the commands that it has not executed yet.
+    /// A node loses its sessions, and the requests that it has not executed yet.
     fn lose_sessions(&mut self, n: usize) {
         self.nodes[n].opener = Opener::Idle;
         self.nodes[n].given_floor = None;
         self.messages.retain(|message| message.to != n);
     }
 
-    /// What the pages tell to do, without further faults: the owner asks for an id, and if the last owner is lost, it
-    /// is told the greatest known id. Returns whether it gets an id greater than all acknowledged ones.
+    /// Whether the owner gets an id that is greater than every acknowledged id, if no more faults occur. If the last owner
+    /// is lost, the user follows the documentation, and passes the greatest known id to `advance_shard`.
     fn can_continue(&self) -> bool {
         let mut state = self.clone();
         while let Some(message) = state.messages.pop() {
@@ -457,15 +457,15 @@ impl State {
     }
 }
 
-/// The model: the state in which it begins, with its budget, and the fault that is built in.
+/// The model: its first state, with the budget, and the fault that is built in.
 pub struct Handover {
     start: State,
     fault: Option<Fault>,
 }
 
 impl Handover {
-    /// A cluster of so many nodes. The coordinator, node 0, owns the schema and has generated ids; the other copies are
-    /// as Citus created them.
+    /// A cluster of this many nodes. The coordinator, node 0, owns the schema and has generated an id. Citus created the
+    /// other copies, and they are closed for node 0.
     fn start(count: usize, budget: Budget) -> State {
         let start = |n: usize| Tuple { last_value: ((n as i64) << 48) + 1, log_cnt: 0, is_called: false };
         let nodes = (0..count).map(|n| Node::new(n as i32, start(n))).collect();
@@ -523,7 +523,7 @@ impl Model for Handover {
                         && node.page.is_closed(true);
                     if may_begin {
                         actions.push(Action::Begin(n));
-                        // The pages say: only when a lost node generates no more ids.
+                        // As documented, only after a node was lost and generates no more ids.
                         if node.group == Some(state.owner) && state.members().count() < state.nodes.len() {
                             actions.push(Action::Advance(n));
                         }
@@ -543,7 +543,7 @@ impl Model for Handover {
                     actions.push(Action::Crash { node: n, is_all_wal_on_disk: true });
                 }
             }
-            // The coordinator cannot be removed, nor a node that has the schema.
+            // You cannot remove the coordinator or the node that owns the schema.
             if budget.removals > 0 && n > 0 && node.group != Some(state.owner) {
                 actions.push(Action::Remove(n));
             }
@@ -609,7 +609,7 @@ impl Model for Handover {
                 state.budget.removals -= 1;
                 state.lose_sessions(n);
                 state.nodes[n].group = None;
-                // A node that waits for its answer gets an error.
+                // The nodes that wait for its answer get an error.
                 for opener in state.nodes.iter_mut().map(|node| &mut node.opener) {
                     if let Opener::Closing { asked, .. } | Opener::Recording { asked, .. } = opener
                         && asked.contains(&n)
@@ -657,16 +657,16 @@ impl Protocol for Handover {
         let more = u8::from(size == Size::Large);
         let base = Budget { moves: 2, ids: 2, attempts: 3 + more, ..Budget::default() };
         let starts = vec![
-            // Two nodes that attempt at once, with messages that arrive late, and crashes.
+            // Two nodes open their copies at once. Messages arrive late, and a node crashes.
             Handover::start(2, Budget { failures: 1 + more, crashes: 1, ..base.clone() }),
-            // A node is lost, and may come back.
+            // A node is lost, and may be added again.
             Handover::start(2, Budget { crashes: 1, removals: 1, failures: more, ..base.clone() }),
             Handover::start(2, Budget { returns: 1, removals: 1, failures: 1, ..base.clone() }),
             Handover::start(
                 3,
                 Budget { ids: 1, attempts: 2 + more, removals: 1, failures: more, ..base.clone() },
             ),
-            // Two moves that not all nodes have learned of: each node believes that it is the owner.
+            // Two moves have not reached all catalogs, so each node considers itself the owner.
             Handover::start_in_disagreement(Budget {
                 moves: 0,
                 ids: 1,

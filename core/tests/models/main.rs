@@ -1,12 +1,12 @@
-//! Models of the protocols, which a checker explores completely: every interleaving of the sessions, nodes and commands,
-//! with a crash or a lost message between any two steps.
+//! Models of the protocols. A checker explores every interleaving of the sessions, nodes and commands, with a crash or
+//! a lost message between any two steps.
 //!
 //! - [`sequence`]: sessions that generate ids from one page, with WAL, crashes and standbys
 //! - [`handover`]: the nodes of a Citus cluster, which take a sequence over from each other
 //! - [`moving`]: the command that moves a shard to another server
 //!
-//! What decides in these protocols is the code of [`instagram_id_core`] that the extension and the command run. The
-//! models add what surrounds it: locks, messages, WAL, and what can fail.
+//! The models make their decisions with the functions of [`instagram_id_core`] that the extension and the command call.
+//! They add locks, messages, WAL and faults.
 
 mod checker;
 mod handover;
@@ -43,8 +43,8 @@ fn moving() {
     properties_hold::<moving::Moving>();
 }
 
-/// Each known fault violates a property: the trace on the page shows how. `WRITE_PAGE=1` searches the shortest traces
-/// again, and writes the page; `MODELS=large` compares them with the page.
+/// Each known fault violates a property, as its trace on the page shows. `WRITE_PAGE=1` searches for the shortest
+/// traces again, and writes the page. `MODELS=large` compares them with the page.
 #[test]
 fn every_fault_is_found() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/traces.md");

@@ -1,13 +1,13 @@
 //! A model of sessions that generate ids from one sequence: its page, the WAL, crashes, standbys, and clocks that jump.
 //!
-//! The code of the extension decides the next value ([`hlc::visit`]), what is logged ([`hlc::durability`]), how long a
-//! session waits ([`hlc::Wait`]), and what is flushed when ([`CommitTracker`]). The model adds:
+//! The code of the extension determines the next value ([`hlc::visit`]), the WAL record ([`hlc::durability`]), the time
+//! that a session waits ([`hlc::Wait`]), and the flushes ([`CommitTracker`]). The model adds:
 //!
-//! - the lock on the page: a visit is one step, and the clock may be read long before it
-//! - the lock on the sequence, which prevents a RESTART until all transactions that use the sequence have ended
-//! - WAL, checkpoints and recovery, as PostgreSQL has them: a record replaces the whole page, and recovery replays the
-//!   records after the redo point of the last completed checkpoint
-//! - a standby, which has received all flushed WAL, or less
+//! - the lock on the page: a visit is one step, and the session may read the clock long before
+//! - the lock on the sequence: a RESTART waits until all transactions that use the sequence have ended
+//! - WAL, checkpoints and recovery as in PostgreSQL: a record replaces the whole page, and recovery replays the records
+//!   after the redo point of the last completed checkpoint
+//! - a standby, which has received all or part of the flushed WAL
 //!
 //! An id counts as acknowledged when its transaction has committed with `synchronous_commit` on.
 
@@ -25,34 +25,34 @@ const NOW: i64 = 480_000_000_000;
 /// More values than a millisecond has.
 const MANY: i64 = 2000;
 const SESSIONS: usize = 2;
-/// How many values core's nextval logs ahead.
+/// The number of values that PostgreSQL's nextval logs ahead.
 const SEQ_LOG_VALS: i64 = 32;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// A wait permits a step from an equal state, even if the page has changed in between.
+    /// A session that has waited compares only the state of the page, not its LSN.
     WaitPaysForEqualState,
-    /// A wait counts from the arrival of the session, not from the time at which it saw the page.
+    /// A wait starts when the session reads the clock, instead of when it visits the page.
     NoSecondLook,
-    /// The first value after a reset waits for one tick only, and not for the lead as well.
+    /// The wait after a reset is one tick, and does not include the lead.
     ShortWaitAfterReset,
-    /// The first value after a reset does not wait.
+    /// A session does not wait after a reset.
     NoWaitAfterReset,
-    /// A session opens a millisecond ahead of the clock without a wait.
+    /// A session does not wait before it takes a value that is ahead of the clock by more than the lead.
     NoWaitForTheClock,
-    /// The WAL record has the value just issued, and not a later one.
+    /// The WAL record contains the issued value, instead of a later one.
     NothingLoggedAhead,
-    /// A value that WAL has logged ahead is issued without a look at the redo point of the last checkpoint.
+    /// A value that was logged ahead is issued without a new record, even if a checkpoint has begun since.
     CheckpointIgnored,
-    /// A value is issued without a record even if the file of the sequence is another one than the backend has logged.
+    /// A value is issued without a record, even if the backend's last record was for another file of the sequence.
     FileIgnored,
-    /// A session does not flush a record that another one has written.
+    /// A session does not flush a record that another transaction has written.
     RecordNotFlushed,
-    /// A session flushes such a record only on this server, and does not wait for the standby.
+    /// A session flushes such a record only on this server. Its commit does not wait for the standby.
     StandbyNotAwaited,
-    /// A record that a transaction has written counts as durable even after that transaction was rolled back.
+    /// A record counts as durable, even if its transaction was rolled back.
     RollbackTrusted,
-    /// A record found under `synchronous_commit = off` is not flushed at a commit that requires it.
+    /// A record that was used under `synchronous_commit = off` is not flushed at a commit that requires it.
     CommitDoesNoRest,
 }
 
@@ -70,7 +70,7 @@ struct Budget {
     restarts: u8,
     copies: u8,
     nextvals: u8,
-    /// How many values the sessions may ask for in one visit.
+    /// The number of values that a session may ask for in one visit.
     wants: Wants,
 }
 
@@ -86,15 +86,15 @@ enum Wants {
 enum Phase {
     /// Outside a transaction.
     Idle,
-    /// In a transaction, holds the lock on the sequence, and has read the clock.
+    /// Holds the lock on the sequence, in a transaction, and has read the clock.
     Arrived { clock_us: i64, waited_on: Option<Wait> },
     /// Sleeps until this real millisecond.
     Waiting { wait: Wait, until_ms: i64 },
-    /// Has taken values from the page with this LSN, and released it.
+    /// Has taken values from the page with this LSN, and has released the page.
     Taken { lsn: Lsn },
     /// Has made the record durable, and returned the values to the client.
     Returned,
-    /// Has committed on this server, and waits for the standby to confirm the WAL up to here.
+    /// Has committed on this server, and waits until the standby confirms the WAL up to this position.
     Confirming { lsn: Lsn },
 }
 
@@ -116,7 +116,7 @@ struct Session {
     durable: Option<DurableRecord>,
     /// The file for which this backend has written a record.
     logged_file: Option<u8>,
-    /// Whether its transaction has an id, and so will write a commit record.
+    /// Whether its transaction has an id. Then it writes a commit record.
     has_id: bool,
 }
 
@@ -135,14 +135,14 @@ struct Page {
     file: u8,
 }
 
-/// What a standby is to the commits on this server.
+/// Whether commits on this server wait for the standby.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Standby {
     Synchronous,
     Asynchronous,
 }
 
-/// A restart whose transaction has not ended.
+/// An `ALTER SEQUENCE RESTART` whose transaction has not ended, and the state before it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Restart {
     session: usize,
@@ -155,25 +155,25 @@ struct Restart {
 pub struct State {
     /// Milliseconds of real time.
     real_ms: i64,
-    /// How far the clock is set wrong, in milliseconds.
+    /// The error of the clock, in milliseconds.
     offset_ms: i64,
     page: Page,
     /// The page in the data file.
     on_disk: Page,
-    /// For each record its page; `None` for the end of a transaction. The position of a record is its index plus one.
+    /// The page in each record, or `None` for the end of a transaction. The position of a record is its index plus one.
     wal: Vec<Option<Page>>,
     flushed: Lsn,
-    /// How much the standby has received.
+    /// The position up to which the standby has received WAL.
     received: Lsn,
     standby: Standby,
     /// The redo point of the last checkpoint that has begun.
     redo: Lsn,
-    /// The redo point from which recovery starts: that of the last completed checkpoint.
+    /// The redo point of the last completed checkpoint, from which recovery starts.
     recovery_from: Lsn,
     restart: Option<Restart>,
     sessions: [Session; SESSIONS],
     budget: Budget,
-    /// The largest value that was issued since the last crash, and the largest that was ever acknowledged.
+    /// The largest value issued since the last crash, and the largest acknowledged value.
     issued: i64,
     acknowledged: i64,
     /// Whether the sequence may be further ahead of the clock than its lead.
@@ -256,7 +256,7 @@ impl Wal for ModelWal<'_> {
         *self.flushed = lsn.max(*self.flushed);
     }
 
-    // The commit record comes after that position, so a commit that waits for it waits for both.
+    // The commit record follows that position. So a commit that waits for its own record also waits for that position.
     fn make_commit_wait_for(&mut self, _lsn: Lsn) {
         *self.has_id = true;
     }
@@ -288,7 +288,7 @@ impl State {
         let Page { tuple, lsn, file } = self.page;
         let state = hlc::State { last_value: tuple.last_value, is_called: tuple.is_called };
         let is = |of: Fault| fault == Some(of);
-        // A faulty session that does not read the position of the page sees always the same.
+        // With this fault the session ignores the LSN of the page.
         let seen = Seen { state, lsn: if is(Fault::WaitPaysForEqualState) { 0 } else { lsn } };
         let now_us = if is(Fault::NoSecondLook) { arrived_us } else { self.clock_us() };
         let (mut next, mut clock_us) = hlc::visit(seen, arrived_us, || now_us, want, 0, waited_on);
@@ -388,7 +388,7 @@ impl State {
         }
     }
 
-    /// The transaction has committed at this level.
+    /// Ends a transaction that has committed at this level.
     fn end(&mut self, i: usize, level: CommitLevel) {
         let session = &mut self.sessions[i];
         session.tracker.end(level);
@@ -411,7 +411,7 @@ impl State {
         self.undo_restart();
     }
 
-    /// Only the transaction of a RESTART has used the new file.
+    /// Restores the state before a RESTART. No other transaction has used the new file.
     fn undo_restart(&mut self) {
         if let Some(Restart { old, old_on_disk, old_issued, .. }) = self.restart.take() {
             (self.page, self.on_disk, self.issued) = (old, old_on_disk, old_issued);
@@ -429,7 +429,7 @@ impl State {
         self.sessions[i].phase = Phase::Returned;
     }
 
-    /// Core's setval to 1, in a transaction that commits at once.
+    /// PostgreSQL's `setval` to 1, in a transaction that commits immediately.
     fn reset(&mut self) {
         self.page.tuple = Tuple { last_value: 1, log_cnt: 0, is_called: true };
         self.log(self.page.tuple);
@@ -437,8 +437,8 @@ impl State {
         self.flushed = self.wal.len() as Lsn;
     }
 
-    /// A database created from a template, or `SET LOGGED`: the new file has the `log_cnt` of the old one, but its
-    /// record has only the page as it is.
+    /// Copies the file, as `SET LOGGED` or the creation of a database from a template does. The new page has the old
+    /// `log_cnt`, but its WAL record contains the page itself and not a later value.
     fn copy_file(&mut self) {
         self.page.file += 1;
         self.log(self.page.tuple);
@@ -447,7 +447,7 @@ impl State {
         self.on_disk = self.page;
     }
 
-    /// Core's nextval, in a transaction that does not commit.
+    /// PostgreSQL's `nextval`, in a transaction that does not commit.
     fn nextval(&mut self) {
         let Tuple { last_value, mut log_cnt, is_called } = self.page.tuple;
         let value = last_value + i64::from(is_called);
@@ -466,13 +466,14 @@ impl State {
     }
 
     fn end_checkpoint(&mut self) {
-        // The record of the checkpoint itself is flushed, and all WAL before it.
+        // A checkpoint flushes its own record and all WAL before it.
         self.flushed = self.wal.len() as Lsn;
         self.on_disk = self.page;
         self.recovery_from = self.redo;
     }
 
-    /// Recovers from the WAL up to this position, after the redo point or from the data file that was backed up.
+    /// Recovers from a data file and the WAL between two positions. The data file is that of the last checkpoint, or that
+    /// of a backup.
     fn recover(&mut self, end: Lsn, from: Lsn, data_file: Page) {
         self.undo_restart();
         let file = self.page.file;
@@ -488,7 +489,7 @@ impl State {
         self.may_be_ahead = true;
     }
 
-    /// Whether a session gets a value if it alone asks, and time passes.
+    /// Whether a session gets a value if the other sessions do nothing, and time passes.
     fn can_continue(&self) -> bool {
         let mut state = self.clone();
         let i = state.restart.map_or(0, |restart| restart.session);
@@ -503,7 +504,7 @@ impl State {
     }
 }
 
-/// The model: the state in which it begins, with its budget, and the fault that is built in.
+/// The model: its first state, with the budget, and the fault that is built in.
 pub struct Sequence {
     start: State,
     fault: Option<Fault>,
@@ -564,7 +565,7 @@ impl Model for Sequence {
                 Phase::Taken { .. } => actions.push(Action::MakeDurable(i)),
                 Phase::Returned => {
                     actions.push(Action::Commit(i));
-                    // Another value in the same transaction.
+                    // Takes another value in the same transaction.
                     if budget.visits > 0 {
                         actions.push(Action::Arrive(i));
                     }
@@ -576,7 +577,7 @@ impl Model for Sequence {
                 Phase::Confirming { .. } => {}
             }
         }
-        // These need all sessions to have released the sequence.
+        // These require that no session holds the lock on the sequence.
         if state.sessions.iter().all(|session| session.phase == Phase::Idle) {
             if budget.restarts > 0 {
                 actions.push(Action::Restart(0));
@@ -586,7 +587,7 @@ impl Model for Sequence {
             }
         }
         let is_free = state.restart.is_none();
-        // The page says that after a crash or a jump of the clock, a reset may repeat ids.
+        // As documented, a reset may repeat ids after a crash or a jump of the clock.
         let can_crash = budget.crashes > 0 && budget.resets == 0 && budget.restarts == 0;
         let can_promote = budget.promotions > 0;
         let can_checkpoint = budget.checkpoints > 0 || state.redo > state.recovery_from;
@@ -673,7 +674,7 @@ impl Model for Sequence {
             }
             Action::Promote => {
                 budget.promotions -= 1;
-                // To start a server takes longer than the lead.
+                // A promotion takes longer than the lead.
                 state.real_ms += LEAD_MS + 1;
                 let backup = self.start.page;
                 let end = state.received;
@@ -712,7 +713,7 @@ impl Protocol for Sequence {
             |ms: i64, seq: i64| Tuple { last_value: (NOW + ms) << 10 | seq, log_cnt: 0, is_called: true };
         let used = at(-5, 7);
         let full = at(0, i64::from(SEQ_MAX));
-        // Ahead of the clock, so that the clock does not hide a loss of state.
+        // This sequence is ahead of the clock. Otherwise the clock would hide a loss of state.
         let ahead = at(3_600_000, 7);
         let crashing =
             Budget { visits: 4 + more, crashes: 1 + more, checkpoints: 1, rollbacks: 1, ..Budget::default() };
@@ -740,7 +741,7 @@ impl Protocol for Sequence {
                 [on, on],
                 Budget { promotions: 1, visits: 3 + more, ..crashing },
             ),
-            // An asynchronous standby. The server has not crashed, so the sequence is ahead by no more than its lead.
+            // An asynchronous standby. The server has not crashed, so the sequence is at most the lead ahead of the clock.
             Sequence::start(
                 full,
                 Asynchronous,
@@ -768,14 +769,14 @@ impl Protocol for Sequence {
                     ..Budget::default()
                 },
             ),
-            // Callers of setval.
+            // Calls of setval.
             Sequence::start(
                 full,
                 Asynchronous,
                 [on, on],
                 Budget { visits: 4 + more, ticks: 2, resets: 2, wants: Wants::Many, ..Budget::default() },
             ),
-            // A restart that commits, is rolled back or interrupted by a crash. Then a copy of the file.
+            // A RESTART that commits, is rolled back, or is interrupted by a crash. The next scenario copies the file.
             Sequence::start(
                 used,
                 Asynchronous,
