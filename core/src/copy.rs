@@ -76,7 +76,7 @@ impl Attempt {
         (0..=Attempt::MAX).contains(&number).then_some(Attempt(number))
     }
 
-    /// The attempt of a random number, of which only the low bits are used.
+    /// The attempt with a random number. Only the low bits are used.
     pub fn of_random(number: i32) -> Attempt {
         Attempt(number & Attempt::MAX)
     }
@@ -202,29 +202,29 @@ impl Tuple {
         }
     }
 
-    /// Begins to open a closed copy. The later steps of this attempt notice if another node has closed it again.
-    /// `None` if the copy is open already.
+    /// Begins to open a closed copy. The later steps of this attempt fail if another node closes it in the meantime.
+    /// `None` if the copy is already open.
     pub fn begin_opening(self, is_copy: bool, attempt: Attempt) -> Option<Tuple> {
         let CopyState { next_value, last_owner } = self.copy_state();
         let mark = Mark { last_owner, stage: Stage::Opening(attempt) };
         self.is_closed(is_copy).then(|| Tuple::closed(next_value, mark))
     }
 
-    /// Records in a copy that is being opened that the other copies have issued values below `floor`. `None` if another
-    /// node has closed it since the attempt began.
+    /// Makes a copy that is being opened continue at `floor` or above, because other copies have issued values below
+    /// it. `None` if another node has closed it since the attempt began.
     pub fn raise_floor(self, attempt: Attempt, floor: i64) -> Option<Tuple> {
         let mark = self.mark().filter(|mark| mark.stage == Stage::Opening(attempt))?;
         Some(Tuple::closed(self.copy_state().next_value.max(floor), mark))
     }
 
-    /// The last value with which a copy that is being opened becomes open. It is greater than all issued values. `None`
-    /// if another node has closed it since the attempt began.
+    /// The `last_value` that opens this copy. It is greater than all issued values. `None` if another node has closed
+    /// the copy since the attempt began.
     pub fn open(self, attempt: Attempt) -> Option<i64> {
         self.mark().filter(|mark| mark.stage == Stage::Opening(attempt))?;
         Some(self.copy_state().next_value.min(VALUE_MAX))
     }
 
-    /// Closes a copy because another node attempts to open its own. The recorded last owner stays the same until
+    /// Closes this copy for another node's attempt to open its own copy. The recorded last owner does not change until
     /// [`Tuple::record_owner`].
     pub fn close(self, attempt: Attempt) -> Tuple {
         let CopyState { next_value, last_owner } = self.copy_state();
@@ -239,23 +239,23 @@ impl Tuple {
     }
 }
 
-/// Why a copy must not be opened: ids above the values that the copies record may have been issued.
+/// The reason why a copy must not be opened. The lost or disabled copy may have issued ids that no other copy records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OwnerProblem {
-    /// The node of this group took a copy over last, and has not reported.
+    /// The node of this group is the last owner, and has not reported the state of its copy.
     Lost(i32),
     /// Every copy has lost the record of its last owner.
     Unknown,
-    /// The node of this group took a copy over last, and is disabled. Its copy may be open, and would continue from its
-    /// own value when the node is activated again.
+    /// The node of this group is the last owner, and is disabled. Its copy may be open, and would continue from its own
+    /// value when the node is activated again.
     Disabled(i32),
 }
 
-/// Checks that each node that a copy records as its last owner has reported: one that has not may have issued more
-/// values. If one copy has lost the record, another one has it, because an owner is recorded on every node.
+/// Checks that each recorded last owner has reported the state of its copy. A node that has not reported may have
+/// issued more values. An owner is recorded on every node, so if one copy has lost the record, others still have it.
 ///
-/// `owners` are the last owners of all copies, its own and those that were closed. With `is_floor_given` the caller
-/// passes how far the sequence has advanced, so a lost owner does not matter.
+/// `owners` are the last owners in all copies, including the one to open. With `is_floor_given` the user has passed a
+/// value above all issued ones, so a lost owner does not matter.
 pub fn check_last_owners(
     owners: &[LastOwner],
     is_floor_given: bool,

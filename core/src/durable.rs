@@ -1,26 +1,27 @@
-//! Decides when the WAL that ids depend on must be made durable, so that no crash or failover repeats an acknowledged id.
+//! Decides when the WAL that ids depend on is made durable, so that no crash or failover repeats an acknowledged id.
 //!
-//! A record that a transaction writes becomes as durable as its commit requires. But another transaction may use values
-//! that the record has logged ahead, write no WAL itself, and return them to its client before that commit. So a
-//! session that first finds a record flushes it, once. If commits wait for standbys, its commit waits for the record,
-//! too.
+//! The commit of a transaction makes the records that it has written durable at the level that it requires. But another
+//! transaction may use values that such a record covers, write no WAL itself, and return them to its client before that
+//! commit. So each session flushes a record when it first uses the record. If its commit waits for standbys, the commit
+//! also waits for this record.
 //!
-//! A commit may require more than the call did, for example after a function with `SET synchronous_commit = off`. The
-//! rest is then done before the commit.
+//! A commit may require a higher level than the call, for example after a function with `SET synchronous_commit = off`.
+//! The commit then makes the record durable at that level.
 
 /// A position in the WAL.
 pub type Lsn = u64;
 
-/// What a commit waits for. The levels and their order are those of PostgreSQL's `SyncCommitLevel`.
+/// The level of `synchronous_commit`, which determines how long a commit waits. The levels and their order are those of
+/// PostgreSQL's `SyncCommitLevel`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CommitLevel(u8);
 
 impl CommitLevel {
-    /// Nothing.
+    /// The commit does not wait.
     pub const OFF: CommitLevel = CommitLevel(0);
-    /// This server's disk.
+    /// The commit waits until its record is on this server's disk.
     pub const LOCAL: CommitLevel = CommitLevel(1);
-    /// The standbys, until they have replayed it.
+    /// The commit waits until the standbys have replayed its record.
     pub const REMOTE_APPLY: CommitLevel = CommitLevel(4);
     /// The number of levels.
     const COUNT: usize = Self::REMOTE_APPLY.0 as usize + 1;
@@ -35,30 +36,29 @@ impl CommitLevel {
     }
 }
 
-/// A WAL record that a backend has made durable, or that the commit of its current transaction will make durable, at
-/// this level.
+/// A WAL record that is durable at this level, or will be when the current transaction of this backend commits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DurableRecord {
     lsn: Lsn,
     level: CommitLevel,
-    /// The tracker's count of broken expectations at that time. If it has grown since, the record may be less durable.
+    /// `CommitTracker::unkept` at that time. If it has increased since, the record may be less durable.
     unkept: u64,
 }
 
-/// The two ways to make WAL durable.
+/// The operations that make WAL durable.
 pub trait Wal {
     /// Flushes the WAL up to this position to this server's disk.
     fn flush(&mut self, lsn: Lsn);
-    /// Makes the commit of the current transaction wait for the WAL up to this position, as if it had written it.
+    /// Makes the commit of the current transaction wait for the WAL up to this position, as for WAL of its own.
     fn make_commit_wait_for(&mut self, lsn: Lsn);
 }
 
-/// Tracks, in one backend, how durable the WAL is that its transaction depends on.
+/// Tracks the WAL that the transaction of a backend depends on, and how durable it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CommitTracker {
     /// The highest level at which the commit of this transaction is expected to make a record durable.
     expected: CommitLevel,
-    /// The number of transactions that have not done so: rolled back, or committed at a lower level.
+    /// The number of transactions that were rolled back, or committed at a lower level than expected.
     unkept: u64,
     /// The WAL positions that values of this transaction depend on, by the level at which each is durable.
     depends_on: [Lsn; CommitLevel::COUNT],
@@ -75,14 +75,14 @@ impl CommitTracker {
             .is_some_and(|record| record.lsn == lsn && record.level >= level && record.unkept == self.unkept)
     }
 
-    /// The record at `lsn` once the current transaction has committed at this level.
+    /// The record at `lsn`, expecting that the current transaction will commit at this level.
     pub fn when_committed(&mut self, lsn: Lsn, level: CommitLevel) -> DurableRecord {
         self.expected = self.expected.max(level);
         DurableRecord { lsn, level, unkept: self.unkept }
     }
 
-    /// Makes the record at `lsn`, which covers a value just taken, durable at this level, which is that of a commit now.
-    /// `known` is the last record that this backend has made durable.
+    /// Makes the record at `lsn` durable at this level, because it covers a value that was just taken. `level` is that
+    /// of a commit at this time. `known` is the last record that this backend has made durable.
     pub fn use_record(
         &mut self,
         known: Option<DurableRecord>,
@@ -106,8 +106,8 @@ impl CommitTracker {
         record
     }
 
-    /// Makes the records that this transaction depends on as durable as its commit will be. PREPARE needs nothing: it
-    /// flushes all WAL before its own record, at any level.
+    /// Makes the records that this transaction depends on as durable as its commit will be. PREPARE does not need this,
+    /// because it flushes all WAL before its own record at any level.
     pub fn before_commit(&self, level: CommitLevel, writes_commit_record: bool, wal: &mut impl Wal) {
         let lsn = self.depends_on[..usize::from(level.0)].iter().copied().max().unwrap_or(0);
         if lsn == 0 {
@@ -120,7 +120,7 @@ impl CommitTracker {
         }
     }
 
-    /// The transaction has ended: committed at this level, or rolled back, which is [`CommitLevel::OFF`].
+    /// Ends the transaction. `level` is that of its commit, or [`CommitLevel::OFF`] if it was rolled back.
     pub fn end(&mut self, level: CommitLevel) {
         self.depends_on = [0; CommitLevel::COUNT];
         if level < std::mem::replace(&mut self.expected, CommitLevel::OFF) {

@@ -136,13 +136,12 @@ pub fn next(state: State, now_ms: i64, want: i64, waited_on: Option<State>) -> N
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Seen {
     pub state: State,
-    /// The page's LSN. It distinguishes an unchanged state from one that `setval` has restored: the values issued in
-    /// between may belong to the millisecond that a session waited for.
+    /// The page's LSN. It distinguishes an unchanged page from one whose state `setval` has restored. Values issued
+    /// before that `setval` may belong to the millisecond that a session waited for.
     pub lsn: u64,
 }
 
-/// A number of clock ticks to wait for. After the wait the session may step from exactly the state in which it saw the
-/// page.
+/// A wait for clock ticks. After the wait the session may take a value if the page is still as the session saw it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Wait {
     pub seen: Seen,
@@ -153,21 +152,20 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Microseconds to wait from now until the last tick. Clamped, because the clock may have been set since: this many
-    /// ticks of real time never take longer.
+    /// Microseconds to wait from now until the last tick. The result is at most the length of the ticks, because the
+    /// clock may have been set back since.
     pub fn left_us(self, now_us: i64) -> i64 {
         let last_tick_us = (self.clock_us.div_euclid(US_PER_MS) + self.ticks) * US_PER_MS;
         (last_tick_us - now_us).clamp(0, self.ticks * US_PER_MS)
     }
 }
 
-/// One visit to the page: [`next`] for a session that has waited as `waited_on` says, and that arrived at
-/// `arrived_us`, in microseconds from the epoch. Also returns the clock that decided.
+/// Decides one visit to the page with [`next`]. The session arrived at `arrived_us`, in microseconds from the epoch.
+/// `waited_on` is its last wait. Also returns the time on which the decision is based.
 ///
-/// The session may have waited for the page, and still uses its arrival millisecond if there is room. If the arrival
-/// gives no value of at least `min_value`, the clock is read again, because a wait must count from a time at which the
-/// page was already as it is now. Values issued before the sequence was set back are ahead of that time by at most the
-/// lead.
+/// A session that waited for the page lock still uses its arrival millisecond if there is room. If that gives no value
+/// of at least `min_value`, the clock is read again. A wait must start at a time when the page was already in its
+/// present state: values issued before the sequence was set back are ahead of that time by at most the lead.
 #[inline(always)]
 pub fn visit(
     seen: Seen,

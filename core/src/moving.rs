@@ -17,8 +17,8 @@ pub enum Stage {
     Finished,
 }
 
-/// The state of the function `shard_is_elsewhere()`, with which the command marks a schema. The owner of the
-/// schema can drop a superuser's function, but cannot create one.
+/// The state of the function `shard_is_elsewhere()` of a superuser. The command marks a schema with it. The owner of
+/// the schema can drop this function, but cannot create one that a superuser owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mark {
     /// There is no such function.
@@ -27,7 +27,7 @@ pub enum Mark {
     Closed,
     /// The shard has rejected writes, and accepts them again.
     Opened,
-    /// There is a routine of that name that is not a function of a superuser.
+    /// A routine of that name exists, and is not a function of a superuser.
     Foreign,
 }
 
@@ -107,8 +107,8 @@ pub enum Refusal {
 
 /// The next step of a move. [`Step::CutOver`] both closes the source and opens the copy. So if an earlier
 /// command has left the source closed, it is opened first, because the copy may still need a long time to
-/// catch up. [`Step::Undo`] drops the publication first. So a copy without a publication is what an interrupted
-/// [`Step::Undo`] has left, and the move begins anew after it is removed.
+/// catch up. [`Step::Undo`] drops the publication first. So a copy without a publication shows that a
+/// [`Step::Undo`] was interrupted. The move then removes the copy, and begins anew.
 pub fn next_step(seen: Seen) -> Result<Step, Refusal> {
     match seen.stage {
         Stage::None => Ok(Step::Begin),
@@ -123,7 +123,7 @@ pub fn next_step(seen: Seen) -> Result<Step, Refusal> {
             Copy::Closed { is_guarded: false } => Err(Refusal::ForeignCopy),
             _ if !seen.has_publication => match seen.copy {
                 Copy::Absent if !seen.has_subscription => Ok(Step::Publish),
-                // A new subscription would copy the rows again, and changes since then are lost.
+                // A new subscription would copy the rows again, and the existing one has lost changes.
                 _ => Ok(Step::Undo),
             },
             Copy::Absent => Ok(Step::CreateCopy),
@@ -147,14 +147,13 @@ pub fn next_step_back(seen: Seen) -> Result<Step, Refusal> {
     }
 }
 
-/// Whether a command whose cutover has failed must read the mark of the copy before it allows writes on the
-/// source. While it holds the lock, no other command opens the copy. `may_be_open`: it may have opened the copy
-/// itself.
+/// Whether a command must read the mark of the copy after a failed cutover, before it allows writes on the source.
+/// While the command holds the lock, no other command opens the copy. `may_be_open`: this command may have opened it.
 pub fn must_read_mark(may_be_open: bool, holds_lock: bool) -> bool {
     may_be_open || !holds_lock
 }
 
-/// Where writes continue after a cutover that failed.
+/// The server on which writes continue after a failed cutover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Resume {
     /// On the source, which is open.
@@ -163,13 +162,13 @@ pub enum Resume {
     OpenSource,
     /// On the target, whose copy is open.
     OnTarget,
-    /// The copy may be open, or another command has closed the source.
+    /// The command allows no writes: the copy may be open, or another command may have closed the source.
     Nowhere,
 }
 
-/// Determines where writes continue after a cutover that failed. `mark` is that of the copy, or `None` if
-/// [`must_read_mark`] is false. `has_definitions`: this command has read the definitions of the sequences, which
-/// it does before it closes the source. Without them it cannot restore the sequences.
+/// Determines where writes continue after a failed cutover. `mark` is that of the copy, or `None` if
+/// [`must_read_mark`] is false. `has_definitions`: this command has read the definitions of the sequences. It does
+/// so before it closes the source, and cannot restore the sequences without them.
 pub fn resume(mark: Option<Mark>, is_source_closed: bool, has_definitions: bool) -> Resume {
     match mark {
         Some(Mark::Opened) => Resume::OnTarget,

@@ -1,7 +1,8 @@
 //! A model of the nodes of a Citus cluster, which take a sequence over from each other.
 //!
 //! The code of the extension determines the tuple that each step writes ([`Tuple::close`] and the other steps), whether
-//! a copy may be opened ([`check_last_owners`]), and the next value ([`hlc::next`], [`hlc::durability`]). The model adds:
+//! a copy may be opened ([`check_last_owners`]), and the next value ([`hlc::next`], [`hlc::durability`]). The model
+//! adds:
 //!
 //! - the lock on a page: each step on one copy is atomic
 //! - the lock on an attempt: only one session of a node at a time tries to open the copy
@@ -423,8 +424,8 @@ impl State {
         self.messages.retain(|message| message.to != n);
     }
 
-    /// Whether the owner gets an id that is greater than every acknowledged id, if no more faults occur. If the last owner
-    /// is lost, the user follows the documentation, and passes the greatest known id to `advance_shard`.
+    /// Whether the owner gets an id that is greater than every acknowledged id, if no more faults occur. If the last
+    /// owner is lost, the user passes the greatest known id to `advance_shard`, as documented.
     fn can_continue(&self) -> bool {
         let mut state = self.clone();
         while let Some(message) = state.messages.pop() {
@@ -464,8 +465,8 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// A cluster of this many nodes. The coordinator, node 0, owns the schema and has generated an id. Citus created the
-    /// other copies, and they are closed for node 0.
+    /// A cluster of this many nodes. The coordinator, node 0, owns the schema and has generated an id. The other copies
+    /// are closed.
     fn start(count: usize, budget: Budget) -> State {
         let start = |n: usize| Tuple { last_value: ((n as i64) << 48) + 1, log_cnt: 0, is_called: false };
         let nodes = (0..count).map(|n| Node::new(n as i32, start(n))).collect();

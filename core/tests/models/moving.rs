@@ -1,18 +1,19 @@
-//! The protocol by which the command `instagram_id_shards` moves a shard from one server to another.
+//! A model of the command `instagram_id_shards`, which moves a shard from one server to another.
 //!
 //! Two commands run at once, each `move` or `cancel`. They decide by the functions of [`instagram_id_core::moving`].
-//! The scripts below follow the order of the statements in `cli/src`: `moving.rs`, `cutover.rs` (`Script::Resume` is its
-//! `resume_writes`) and `replication.rs`. The model also adds what surrounds the decisions:
+//! The scripts below follow the order of the statements in `cli/src`: `moving.rs`, `cutover.rs` (`Script::Resume` is
+//! its `resume_writes`) and `replication.rs`. The model adds:
 //!
 //! - the lock in the map, which a session of the command holds, and the wait until no other command has a session
-//! - which statements form one transaction, and that it fails if the schema is not in the expected state
-//! - logical replication, and clients that write to any server that accepts writes, as with a stale map
+//! - the transactions, which fail if the schema is not in the expected state
+//! - logical replication
+//! - clients with a stale map, which write to any server that accepts writes
 //!
 //! Between any two steps, a command can be killed or lose sessions, and a server can crash. A statement that a server
 //! is executing at that time takes effect later or never.
 //!
-//! Not part of the model: `clean` and what follows it, the checks before a move, the replication slot, changes to
-//! the definitions of tables, updates and deletes of rows, other roles, and asynchronous commits.
+//! The model does not contain: `clean` and later steps, the checks before a move, the replication slot, changes to the
+//! definitions of tables, updates and deletes of rows, other roles, and asynchronous commits.
 
 use crate::checker::{Protocol, Size};
 use instagram_id_core::moving::{
@@ -64,9 +65,9 @@ enum Subscription {
     None,
     /// The initial copy is not complete. It fails if the target already has one of the rows.
     Copying,
-    /// Later changes follow.
+    /// The initial copy is complete. Later changes are applied.
     Following,
-    /// The publication was dropped, so the changes no longer follow.
+    /// The publication was dropped, so later changes are not applied.
     Broken,
 }
 
@@ -75,11 +76,11 @@ enum Subscription {
 enum Holder {
     Free,
     Command(u8),
-    /// A session that the command has lost, but that still executes a statement.
+    /// A session that the command has lost, and that still executes a statement.
     Leftover,
 }
 
-/// A transaction that changes something on a server, or in the map.
+/// A transaction that changes a server or the map.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Act {
     BeginMove,
@@ -135,13 +136,13 @@ pub struct Statement {
     has_definitions: bool,
 }
 
-/// One operation of a command: an act, or a query of one server.
+/// One operation of a command: an act, a query, a connection or a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     /// Acquire the lock of the shard, and read the map.
     Lock,
     Connect(Server),
-    /// Connect again, if the session is lost. On the map, this also acquires the lock again.
+    /// Connect again if the session is lost. For the map, this also acquires the lock again.
     Reconnect(Server),
     /// Wait until no other command has a session on the server.
     WaitForLeftovers(Server),
@@ -155,13 +156,13 @@ pub enum Op {
     ReadDefinitions,
     ReadSequence,
     WaitForLastRows,
-    /// After a failure: determine whether to read the mark of the copy.
+    /// After a failure: determine whether the mark of the copy must be read.
     ConsiderTarget,
     /// After a failure: read the mark of the copy.
     ReadMark,
     /// After a failure: determine where writes continue.
     Resume,
-    /// After a failure: undo nothing if another command holds the lock.
+    /// After a failure: check that no other command holds the lock. Otherwise the command ends.
     MayUndo,
     Send(Act),
 }
@@ -182,7 +183,7 @@ enum Script {
 enum Session {
     None,
     Alive,
-    /// The server has ended the session. The command notices it at the next use.
+    /// The session has ended. The command notices this when it uses the session next.
     Lost,
 }
 
@@ -201,14 +202,14 @@ struct Command {
     /// The position of the next operation in the script.
     at: u8,
     sessions: [Session; 3],
-    /// The stage that the command believes the map to record.
+    /// The stage in the map, as the command last read or wrote it.
     stage: Stage,
     /// The copy, and whether the subscription exists, as seen on the target.
     seen: Option<(Copy, bool)>,
-    /// What a cutover has read on the source: the last value of the sequence, and whether it has the definitions.
+    /// The last value of the sequence that a cutover has read on the source, and whether it has read the definitions.
     last_id: u8,
     has_definitions: bool,
-    /// What is known about the copy after a failure.
+    /// After a failure: whether the command may have opened the copy, and the mark that it has read.
     may_be_open: bool,
     mark: Option<Mark>,
 }
@@ -243,37 +244,37 @@ pub struct State {
     has_publication: bool,
     subscription: Subscription,
     commands: [Option<Command>; 2],
-    /// Statements that a server still executes, although the session with the command is lost.
+    /// Statements that a server still executes after the command has lost the session.
     late: Vec<Statement>,
-    /// The ids of the acknowledged rows, one bit each, and the greatest id that was generated.
+    /// The ids of the acknowledged rows, one bit each, and the greatest generated id.
     acknowledged: u8,
     greatest_id: u8,
     is_id_repeated: bool,
-    /// How many commands can still start, how many faults can still happen, and how many rows can be written.
+    /// The numbers of commands that can still start, faults that can still happen, and rows that can still be written.
     starts: u8,
     faults: u8,
     writes: u8,
 }
 
-/// What can happen next.
+/// An event of the model.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Action {
-    /// Skips the first steps of a move: it is interrupted when the rows have been copied.
+    /// A move copies the rows, and is then interrupted. This replaces the first steps of a history.
     EarlierMove,
     Start(usize, Kind),
     Run(usize, Op),
     /// A command notices that it has lost a session.
     Notice(usize, Op),
-    /// A command that must wait reports an error instead.
+    /// A command stops waiting, and reports an error.
     GiveUp(usize, Op),
-    /// A command is killed, or loses sessions, while a server executes this act.
+    /// A command is killed, or loses sessions. A server may be executing this act.
     Kill(usize, Option<Act>),
     Lose(usize, &'static [Server], Option<Act>),
-    /// The map does not respond to a command that asks whether it may undo its changes.
+    /// The map does not respond to a command that checks whether another command holds the lock.
     MapUnreachable(usize),
     /// A server crashes and restarts. Its sessions end, and statements under way have no effect.
     Crash(Server),
-    /// A late statement takes effect, or ends without effect.
+    /// A statement of a lost session takes effect, or ends without effect.
     Late(Statement, bool),
     /// The target applies all changes that the source has committed.
     Replicate,
@@ -281,7 +282,7 @@ pub enum Action {
     Write(Server),
 }
 
-/// A fault that can be built into the protocol. [`Moving::faults`] describes them.
+/// A fault that can be built into the protocol. [`Moving::faults`] describes each of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     SequenceNotCarried,
@@ -333,7 +334,7 @@ const RESUME: [Op; 9] = [
     Send(Act::Open),
 ];
 
-/// The protocol, with budgets that bound the number of its states.
+/// The model: the scripts, the fault that is built in, and budgets that limit the number of states.
 pub struct Moving {
     fault: Option<Fault>,
     create_copy: Vec<Op>,
@@ -485,7 +486,7 @@ impl Moving {
                     return false;
                 }
             }
-            // A bounded sequence is not among those whose definitions the command reads.
+            // The command reads the definitions only of sequences that are not bounded.
             ReadDefinitions => command.has_definitions = !state.source.is_bounded,
             ReadSequence => command.last_id = state.source.last_id,
             WaitForLastRows => {
@@ -568,7 +569,7 @@ impl Moving {
         }
     }
 
-    /// A command has performed all operations of a script.
+    /// Continues after a command has performed all operations of a script.
     fn finish_script(&self, state: &mut State, at: usize) {
         let command = state.commands[at].as_mut().unwrap();
         let is_done = match command.script {
@@ -589,7 +590,7 @@ impl Moving {
         }
     }
 
-    /// A session or a statement of a command has failed.
+    /// Continues after a session or a statement of a command has failed.
     fn fail(&self, state: &mut State, at: usize) {
         let command = state.commands[at].as_mut().unwrap();
         let op = self.next_op(command);
@@ -616,7 +617,7 @@ impl Moving {
         }
     }
 
-    /// A command ends, and its sessions with it.
+    /// Ends a command and its sessions.
     fn end(&self, state: &mut State, at: usize) {
         state.commands[at] = None;
         if state.lock == Holder::Command(at as u8) {
@@ -624,7 +625,7 @@ impl Moving {
         }
     }
 
-    /// The sessions of a command with these servers end. A statement that is being executed there continues.
+    /// Ends the sessions of a command with these servers. A statement that one of them is executing continues.
     fn lose(&self, state: &mut State, at: usize, servers: &[Server]) {
         let command = state.commands[at].as_mut().unwrap();
         let late = self.act_of(command).filter(|act| servers.contains(&act.server()));
@@ -700,7 +701,7 @@ impl Moving {
         true
     }
 
-    /// Delivers what the source has committed. Returns false if there is nothing to deliver.
+    /// Applies the committed rows of the source to the target. Returns false if there is nothing to apply.
     fn replicate(&self, state: &mut State) -> bool {
         match state.subscription {
             Subscription::Copying if state.has_publication && state.target.rows & state.source.rows == 0 => {
@@ -713,8 +714,8 @@ impl Moving {
         true
     }
 
-    /// Whether a condition holds after all commands were killed, and another one has run without faults. States in
-    /// which servers still execute late statements are left out: the states after these statements are checked.
+    /// Whether a condition holds after all commands were killed, and another one has run without faults. While a server
+    /// still executes a statement of a lost session, this returns true: the later states are checked instead.
     fn leads_to(&self, state: &State, kind: Kind, holds: fn(&State, &State) -> bool) -> bool {
         if !state.late.is_empty() {
             return true;

@@ -472,8 +472,8 @@ impl State {
         self.recovery_from = self.redo;
     }
 
-    /// Recovers from a data file and the WAL between two positions. The data file is that of the last checkpoint, or that
-    /// of a backup.
+    /// Recovers from a data file and the WAL between two positions. The data file is that of the last checkpoint, or
+    /// that of a backup.
     fn recover(&mut self, end: Lsn, from: Lsn, data_file: Page) {
         self.undo_restart();
         let file = self.page.file;
@@ -741,7 +741,7 @@ impl Protocol for Sequence {
                 [on, on],
                 Budget { promotions: 1, visits: 3 + more, ..crashing },
             ),
-            // An asynchronous standby. The server has not crashed, so the sequence is at most the lead ahead of the clock.
+            // An asynchronous standby. The server has not crashed, so the sequence is ahead by no more than the lead.
             Sequence::start(
                 full,
                 Asynchronous,
