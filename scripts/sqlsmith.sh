@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Runs random statements (sqlsmith) against a server with shards, as a role that owns some of them and as a role that may
-# only use them, while other sessions generate ids. All functions of the extension are called, with values of all kinds,
-# in the places where a function can stand. sqlsmith rolls each statement back. Neither role is a superuser, so no
-# statement reaches the machine.
+# Runs random statements (sqlsmith) against a server with shards, while other sessions generate ids. One role owns some
+# of the shards, and another one only has privileges on them. The statements call all functions of the extension, with
+# values of all kinds, in all parts of a statement. sqlsmith rolls each statement back. Neither role is a superuser, so
+# no statement can access files or run programs.
 #
 # Fails if a process of the server crashes, if a Rust panic or a failed assertion is in the log, if the extension raises
-# an internal error (SQLSTATE XX...), or if an id is repeated or out of order. Most errors are expected: sqlsmith passes
-# arguments that the functions refuse.
+# an internal error (SQLSTATE XX...), or if an id is repeated or out of order. Most errors are expected, because
+# sqlsmith passes arguments that the functions refuse.
 #
-#   SQLSMITH_SECONDS=60 sqlsmith.sh   for a minute instead of ten
-#   SEED=123 sqlsmith.sh              with the random choices of the run that has printed this
-#   SERVERS=/path/to/pg_config ...    on this PostgreSQL, such as one with assertions
-#   PLANT=file.sql sqlsmith.sh        runs this file first, in the database; to see the check fail
+#   SQLSMITH_SECONDS=60 sqlsmith.sh   runs for one minute instead of ten
+#   SEED=123 sqlsmith.sh              repeats the random choices of the run that has printed this seed
+#   SERVERS=/path/to/pg_config ...    uses this PostgreSQL, such as one with assertions
+#   PLANT=file.sql sqlsmith.sh        runs this file in the database first, to test that the check fails
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -27,8 +27,8 @@ pg_config=$(scripts/servers.sh | head -n 1)
 make --no-print-directory -s install PG_CONFIG="$pg_config"
 say "Random SQL on $("$pg_config" --version) for $seconds s: SEED=$seed"
 
-# The log as JSON lists every error with its SQLSTATE, the place in the source that raised it, and the statement. Lines
-# that a process writes by itself, as a failed assertion does, are in server.log beside it.
+# The JSON log lists every error with its SQLSTATE, source location and statement. server.log in the same folder
+# contains the lines that a process writes to stderr, such as failed assertions.
 start_server "$pg_config"
 as_server_user "$SERVER_BIN/pg_ctl" -D "$SERVER_DIR/data" -m fast -w stop >/dev/null
 as_server_user tee -a "$SERVER_DIR/data/postgresql.conf" >/dev/null <<-CONF
@@ -48,11 +48,11 @@ psql() { "$SERVER_BIN/psql" -X -q -At -v ON_ERROR_STOP=1 -d smith "$@"; }
 psql -f tests/sqlsmith/setup.sql
 if [ -n "${PLANT:-}" ]; then psql -f "$PLANT"; fi
 
-# The names by which a statement calls the extension's functions and those of the shards.
+# Matches a call of a function of the extension or of a shard.
 OURS='(public|calls|insta[0-9]+|photos_eu)\.[a-z_0-9]+\('
 
-# run_sqlsmith ROLE: runs it for half of the time, and writes down the calls in its statements, which it prints. It reports
-# on its statements when it is interrupted, and then exits with status 1.
+# run_sqlsmith ROLE: runs sqlsmith for half of the time, and records the calls in the statements that it prints. timeout
+# interrupts sqlsmith, which then prints its report.
 run_sqlsmith() {
     local status=0
     as_server_user timeout -s INT $((seconds / 2)) sqlsmith --target="user=$1 dbname=smith" --exclude-catalog \
@@ -65,13 +65,13 @@ run_sqlsmith() {
     [ "$status" = 124 ] || { cat "$SCRATCH/$1.log"; return 1; }
 }
 
-# The sessions beside sqlsmith, at a rate that leaves time for it.
+# The other sessions. Their rate is limited, so that sqlsmith can run many statements.
 "$SERVER_BIN/pgbench" -n -c 2 -R 40 -T $((seconds + 2)) --max-tries=0 -f tests/sqlsmith/load.sql smith \
     >"$SCRATCH/pgbench.log" 2>&1 &
 load=$!
 for role in sqlsmith_owner sqlsmith_user; do
     with_progress "Statements of $role" run_sqlsmith "$role"
-    # Its last report: the number of statements, and each message with its number.
+    # The last report of sqlsmith: the number of statements, and each error message with its count.
     awk -v mentions="$(tail -n 1 "$SCRATCH/$role.mentions")" '
         /^queries: / { n = $2; errors = 0 }
         /^[0-9]+\tERROR: / { errors += $1 }
@@ -85,22 +85,22 @@ done
 faults=0
 fault() { printf 'error: %s\n' "$*" >&2; faults=$((faults + 1)); }
 
-# A crash or a panic. A process that a signal has ended is in the log of the postmaster, a failed assertion in that of the
-# process.
+# Crashes and panics. The postmaster logs a process that a signal has terminated. The process itself logs a failed
+# assertion.
 crashes=$(grep -ahE 'terminated by signal|"error_severity":"PANIC"|TRAP:|panicked at' "$SERVER_DIR"/log/* || true)
 if [ -n "$crashes" ]; then
     cut -c 1-1000 <<<"$crashes" | head -n 20 >&2
     fault "the server has crashed, or Rust code has panicked"
 fi
-wait "$load" || { tail -n 20 "$SCRATCH/pgbench.log" >&2; fault "a session beside sqlsmith has failed"; }
+wait "$load" || { tail -n 20 "$SCRATCH/pgbench.log" >&2; fault "a session that generates ids has failed"; }
 
 until "$SERVER_BIN/pg_isready" -q; do
-    [ $((waited += 1)) -lt 60 ] || fail "the server does not run any more"
+    [ $((waited += 1)) -lt 60 ] || fail "the server is not running"
     sleep 1
 done
 psql -v log="$SERVER_DIR/log/server.json" -f tests/sqlsmith/log.sql
 
-# Functions called: those that returned, by the server's statistics, and the errors that Rust code has raised.
+# Counts the calls that returned, from the server's statistics, and the errors that Rust code has raised.
 say "The functions of the extension and of the shards"
 psql -c "
     SELECT format('    %s calls returned, %s raised an error', sum(calls) - (SELECT count(*) FROM smith.issued),
@@ -125,9 +125,9 @@ psql -c "SELECT DISTINCT proname FROM smith.functions
     sed 's/^./    named in no statement, only by views: &/'
 echo "    named in statements: $(paste -s -d , "$SCRATCH/mentions" | sed 's/,/, /g')"
 
-# sqlsmith finds internal errors of PostgreSQL as well. If PostgreSQL's code raised one, the statement runs again, and
-# PostgreSQL logs the stack at that place. The error is the extension's if its library is in the stack. If the error does
-# not come again, it is the extension's if the statement mentions one of its functions.
+# sqlsmith also finds internal errors of PostgreSQL. If PostgreSQL's code raised an error, the script runs the statement
+# again, and PostgreSQL logs the stack of the error. The error is the extension's if its library is in the stack. If the
+# error does not occur again, it is the extension's if the statement calls one of its functions.
 stderr_log=$SERVER_DIR/log/server.log
 psql -c "ALTER SYSTEM SET log_destination = 'stderr'" -c "SELECT pg_reload_conf()" >/dev/null
 for number in $(psql -c "SELECT number FROM smith.internal WHERE is_ours IS NULL ORDER BY number"); do
@@ -136,7 +136,7 @@ for number in $(psql -c "SELECT number FROM smith.internal WHERE is_ours IS NULL
              WHERE number = $number" | psql
     before=$(stat -c %s "$stderr_log")
     stack=
-    for _ in $(seq 50); do # the values are random
+    for _ in $(seq 50); do # because the statement selects random values
         psql -c "SELECT format('BEGIN; SET statement_timeout = ''1s''; %s; ROLLBACK', statement) FROM smith.internal
                  WHERE number = $number" | psql -U "$role" >/dev/null 2>&1 || true
         stack=$(tail -c +$((before + 1)) "$stderr_log" | sed -n '/BACKTRACE:/,/LOCATION:/p')
@@ -145,7 +145,7 @@ for number in $(psql -c "SELECT number FROM smith.internal WHERE is_ours IS NULL
     case $stack in
         *instagram_id.so*) is_ours=true because='its library is in the stack' ;;
         ?*) is_ours=false because='its library is not in the stack' ;;
-        *) is_ours="statement ~ '$OURS'" because='does not come again' ;;
+        *) is_ours="statement ~ '$OURS'" because='does not occur again' ;;
     esac
     psql -c "UPDATE smith.internal SET is_ours = $is_ours, because = '$because' WHERE number = $number"
 done
@@ -157,6 +157,6 @@ if [ "$(psql -c "SELECT count(*) FROM smith.internal WHERE is_ours")" != 0 ]; th
     fault "the extension has raised an internal error"
 fi
 
-psql -f tests/sqlsmith/check.sql || fault "ids are wrong, or a shard does not work any more"
+psql -f tests/sqlsmith/check.sql || fault "ids are wrong, or a shard no longer works"
 [ "$faults" = 0 ] || fail "SEED=$seed SQLSMITH_SECONDS=$seconds $0 repeats the statements"
 say "Random SQL: no crash, no internal error of the extension, no id repeated"

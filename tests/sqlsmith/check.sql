@@ -1,9 +1,9 @@
--- The ids of the sessions beside sqlsmith, and one new id of each shard.
+-- Checks the ids of the other sessions, and one new id of each shard.
 \set ON_ERROR_STOP on
 \pset tuples_only on
 \pset format unaligned
 SET client_min_messages = notice;
-SELECT format('    %s ids of the sessions beside it: %s repeated, %s out of order', count(*), count(*) - count(DISTINCT id),
+SELECT format('    %s ids of the other sessions: %s repeated, %s out of order', count(*), count(*) - count(DISTINCT id),
     count(*) FILTER (WHERE id <= before))
 FROM (SELECT id, lag(id) OVER (PARTITION BY session, id_shard(id) ORDER BY number) AS before FROM smith.issued) AS ids;
 DO $$
@@ -36,6 +36,6 @@ BEGIN
         END IF;
     END LOOP;
     IF (SELECT count(*) FROM id_shards) <> 7 THEN
-        RAISE 'there are shards that a statement has left, or some are missing';
+        RAISE 'the number of shards has changed';
     END IF;
 END $$;

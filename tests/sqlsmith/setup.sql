@@ -1,7 +1,7 @@
--- The database for scripts/sqlsmith.sh: shards with tables, and two roles without much else.
+-- The database for scripts/sqlsmith.sh: shards with tables, and two roles with few privileges.
 --
--- Constants in sqlsmith's statements are numbers from 1 to 100, true, false and NULL. All other values come from columns
--- and functions. So the shards have small numbers, and a table contains values of each type that the functions take.
+-- The constants in sqlsmith's statements are numbers from 1 to 100, true, false and NULL. All other values come from
+-- columns and functions. So the shards have small numbers, and a table contains values of each type of an argument.
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
 CREATE EXTENSION instagram_id;
@@ -9,7 +9,7 @@ CREATE ROLE sqlsmith_owner LOGIN;
 CREATE ROLE sqlsmith_user LOGIN;
 SELECT format('GRANT CREATE ON DATABASE %I TO sqlsmith_owner', current_database()) \gexec
 
--- Shards 1 to 4 belong to a superuser. The roles may only use them, so their ids must continue in any case.
+-- A superuser owns shards 1 to 4. The roles only have privileges on them, so no statement can stop their ids.
 SELECT count(create_shard(n)) AS shards FROM generate_series(1, 4) AS n \gset
 CREATE TABLE insta1.users (id bigint PRIMARY KEY DEFAULT insta1.next_id(), name text, joined timestamptz DEFAULT now());
 CREATE TABLE insta1.photos (
@@ -23,8 +23,8 @@ SELECT count(*) AS triggers FROM convert_defaults_to_triggers(3) \gset
 CREATE SEQUENCE insta4.own_seq;
 CREATE TABLE insta4.notes (id bigint PRIMARY KEY DEFAULT next_id(4, 'insta4.own_seq'), note text);
 
--- Shards 5 to 8 belong to a role that is no superuser: with an epoch of its own, an adopted original, and one that is
--- not adopted.
+-- sqlsmith_owner, which is not a superuser, owns shards 5 to 8. Shard 6 has an epoch of its own. Shard 7 is adopted
+-- from a PL/pgSQL original. Shard 8 is an original that is not adopted.
 SET ROLE sqlsmith_owner;
 SELECT create_shard(5), create_shard(6, 'photos_eu', '2020-01-01 00:00+00') \gset
 CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text);
@@ -79,13 +79,14 @@ INSERT INTO smith.samples VALUES
     (-1, NULL, '4714-11-24 00:00+00 BC', '1969-12-31 00:00+00', 4294967295, 4294967295, 4294967295, 4294967295, 'week', false),
     (NULL, 1671372309237077023, NULL, now() + interval '1 hour', NULL, NULL, NULL, NULL, NULL, NULL);
 
--- One of these values, for arguments. Declared IMMUTABLE, so that the planner calls them once and not for each row.
+-- Functions that return one of these values, for arguments. They are IMMUTABLE, so that the planner calls them only
+-- once and not for each row.
 SELECT format('CREATE FUNCTION smith.any_%1$s() RETURNS %2$s IMMUTABLE SECURITY DEFINER LANGUAGE sql SET search_path = pg_catalog AS
     $$ SELECT %1$I FROM smith.samples ORDER BY random() LIMIT 1 $$', attname, format_type(atttypid, NULL))
 FROM pg_attribute WHERE attrelid = 'smith.samples'::regclass AND attnum > 0 \gexec
 
--- sqlsmith calls only functions that return one value of a type with columns. So a function in schema calls returns the
--- result of each of the others as a text, and views call the window function.
+-- sqlsmith only calls functions that return one value, of a type that a column has. For each other function, a function
+-- in the schema calls returns its result as text. Views call the window function.
 CREATE SCHEMA calls;
 CREATE VIEW smith.functions AS
     SELECT p.* FROM pg_catalog.pg_proc AS p
@@ -99,7 +100,7 @@ FROM smith.functions,
     LATERAL (SELECT string_agg(type::regtype::text, ', ' ORDER BY n) AS types, string_agg('$' || n, ', ' ORDER BY n) AS list
              FROM unnest(proargtypes) WITH ORDINALITY AS t(type, n)) AS arguments
 WHERE pronamespace = 'public'::regnamespace AND prokind = 'f' AND (proretset OR prorettype = 'record'::regtype) \gexec
--- Calls that succeed, of functions whose arguments at random are mostly refused.
+-- Calls that succeed. With random arguments, these functions mostly raise errors.
 CREATE FUNCTION calls.new_shard(n int) RETURNS regnamespace LANGUAGE sql AS 'SELECT create_shard(100 + n)';
 CREATE FUNCTION calls.existing_shard(n int) RETURNS regnamespace LANGUAGE sql AS
     'SELECT create_shard(n, if_not_exists => true)';
@@ -125,10 +126,12 @@ CREATE VIEW calls.latest AS
     SELECT p.id AS photo_id, title, s.* FROM insta1.photos AS p JOIN smith.samples AS s USING (shard)
     WHERE id_between(p.id, now() - interval '1 day', now() + interval '1 day');
 
--- The functions and operators that sqlsmith uses. It reads pg_proc by search_path, where this view comes first: all
--- functions of the extension and of the shards, and one of four of PostgreSQL's for the same types. So sqlsmith calls the
--- extension often. No volatile function of PostgreSQL is among them, so sqlsmith does not set a sequence back, sleep, or
--- end sessions. It prefers functions without arguments: those return a sample. Views and defaults call the shards'.
+-- The functions and operators that sqlsmith uses. sqlsmith reads pg_proc without a schema, so it finds the view
+-- smith.pg_proc first. The view contains all functions of the extension and of the shards, and a quarter of
+-- PostgreSQL's functions for the same types. So sqlsmith often calls the extension. The view contains no volatile
+-- function of PostgreSQL, so sqlsmith does not set a sequence back, sleep, or terminate sessions. sqlsmith prefers
+-- functions without arguments, so almost all of these in the view return a sample. Views and defaults call those of the
+-- shards.
 CREATE TABLE smith.types AS
     SELECT DISTINCT type FROM smith.functions, LATERAL unnest(proargtypes || prorettype) AS type
     WHERE type <> ALL ('{record,trigger,void}'::regtype[]);
@@ -143,12 +146,13 @@ CREATE TABLE smith.used AS
     SELECT p.* FROM pg_catalog.pg_proc AS p, types
     WHERE pronamespace = 'pg_catalog'::regnamespace AND prorettype = ANY (are) AND proargtypes::oid[] <@ are
         AND provolatile <> 'v' AND (pronargs > 0 AND p.oid::bigint % 4 = 0 OR proname IN ('count', 'max'));
--- All of them only while sqlsmith reads them: then it selects from the view, as from any other.
+-- sqlsmith reads the functions once, and then sees all of them. Later it selects from this view as from any other view,
+-- and sees a few rows.
 CREATE VIEW smith.pg_proc AS
     SELECT oid, proname, pronamespace, prorettype, proargtypes, prokind, proretset FROM smith.used
     WHERE current_setting('application_name') LIKE '%::schema' OR oid::bigint % 50 = 0;
--- It reads the operators where 0 NOT IN (their types). Most of the others are for types without a column or a constant,
--- so that statements with them are errors.
+-- sqlsmith reads the operators with the condition 0 NOT IN (their types). This operator <> excludes the operators of
+-- other types: there are no columns and constants of these types, so most statements with them raise errors.
 CREATE FUNCTION smith.is_used(integer, oid) RETURNS boolean STABLE SECURITY DEFINER LANGUAGE sql SET search_path = pg_catalog AS
     'SELECT $1 <> 0 OR EXISTS (SELECT FROM smith.types WHERE type = $2)';
 CREATE OPERATOR smith.<> (FUNCTION = smith.is_used, LEFTARG = integer, RIGHTARG = oid);
@@ -160,14 +164,14 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA calls, insta1, inst
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA insta5, photos_eu, insta7, insta8 TO sqlsmith_user;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA insta1, insta2, insta3, insta4, insta5, photos_eu, insta7, insta8
     TO sqlsmith_owner, sqlsmith_user;
--- Partitions are used through their tables.
+-- The roles use partitions only through their tables.
 SELECT format('REVOKE ALL ON %s FROM sqlsmith_owner, sqlsmith_user', inhrelid::regclass) FROM pg_inherits
 WHERE inhparent = 'insta2.events'::regclass \gexec
 ALTER ROLE sqlsmith_owner SET search_path = smith, pg_catalog, public;
 ALTER ROLE sqlsmith_user SET search_path = smith, pg_catalog, public;
 
--- Ids that other sessions generate at the same time, in the order of each session. sqlsmith_owner has the right to close
--- the sequences of its shards, and to advance them to the end of ids.
+-- Ids that other sessions generate at the same time, in the order of each session. sqlsmith_owner can close the
+-- sequences of its shards, and can advance them to the end of ids. So errors of shards 5 to 7 are expected.
 CREATE TABLE smith.issued (session int, number bigint GENERATED ALWAYS AS IDENTITY, id bigint);
 CREATE FUNCTION smith.issue(session int, shard int) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -178,5 +182,5 @@ EXCEPTION WHEN object_not_in_prerequisite_state OR read_only_sql_transaction OR 
     END IF;
 END $$;
 
--- The statistics of calls start here.
+-- The statistics of calls begin here.
 SELECT pg_stat_reset() \gset

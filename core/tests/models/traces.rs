@@ -6,8 +6,8 @@ use std::fmt::Write;
 pub const INTRODUCTION: &str = "\
 # Traces
 
-Each section names a fault that was built into a model of a protocol. The trace is the shortest history that violates a property.
-[how_we_know.md](how_we_know.md) describes the models.
+Each section names a fault that was built into a model of a protocol. The trace is the shortest history that violates a
+property. [how_we_know.md](how_we_know.md) describes the models.
 
 This page is generated: `WRITE_PAGE=1 make check T=every_fault_is_found` writes it. `make check` repeats each trace.
 ";

@@ -1,16 +1,18 @@
 /*
- * Lets writes and fsyncs of a server's files in base and pg_wal fail at random, for processes that preload this
- * library. Rates and counts are in the file that INSTAGRAM_ID_DISK names, which is beside the folder "data".
+ * Makes writes and fsyncs of a server's files in base and pg_wal fail at random. The processes of the server preload
+ * this library. The environment variable INSTAGRAM_ID_DISK names the file with the rates and counts, which is in the
+ * same folder as the data directory "data".
  *
- * - A write fails with ENOSPC. Data that was refused is not on disk. Every other time the first half of it is, as on a
- *   disk that becomes full within a page.
- * - An fsync fails with EIO, with or without a real fsync. Linux then marks the pages as clean and may drop them. So
- *   every other time, what was written to this WAL segment since its last successful fsync is undone.
+ * - A write fails with ENOSPC. In half of the cases no data is written. In the others the first half of the data is
+ *   written, as on a disk that becomes full within a page.
+ * - An fsync fails with EIO. In half of the cases there was a real fsync. In the others the library reverts the writes
+ *   to this WAL segment since its last successful fsync: after a failed fsync, Linux marks the pages as clean and may
+ *   drop them.
  *
- * Files in base keep what was written to them before a failed fsync, and files outside of base and pg_wal never fail.
+ * Writes to files in base are not reverted. Operations on files outside of base and pg_wal never fail.
  *
- * PostgreSQL also writes in signal handlers, which may interrupt any code, including these functions. So they take no
- * lock and allocate no memory.
+ * PostgreSQL also writes in signal handlers, which may interrupt any code, including these functions. So the functions
+ * acquire no lock and allocate no memory.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -36,10 +38,10 @@ enum kind { WRITE_DATA, WRITE_WAL, SYNC_DATA, SYNC_WAL, KINDS, NONE = -1 };
 struct disk {
     _Atomic int64_t rates[KINDS]; /* failures in a million calls */
     _Atomic int64_t failures[KINDS];
-    _Atomic int64_t torn, lost; /* writes of which half was done; fsyncs after which writes were undone */
+    _Atomic int64_t torn, lost; /* failed writes that wrote half of their data; failed fsyncs that reverted writes */
     _Atomic int64_t seed, calls;
-    /* The position after the last entry of `undo`, and that of the last entry. PostgreSQL writes WAL and syncs it under
-     * a lock of its own, so only one process uses them at a time. */
+    /* The end and the start of the last entry in `undo`. PostgreSQL writes and syncs WAL under a lock of its own, so
+     * only one process at a time uses them. */
     _Atomic int64_t undo_end, undo_last;
     char undo[(32 << 20) - 14 * 8];
 };
@@ -71,7 +73,7 @@ __attribute__((constructor)) static void map_disk(void)
     disk = mapped;
 }
 
-/* The fault that a call on a file can have, and whether the file is a WAL segment that is in use. */
+/* The kind of fault that a call on a file can have, and whether the file is a WAL segment in use. */
 struct target {
     enum kind kind; /* NONE if the test has switched it off */
     bool is_segment;
@@ -86,13 +88,13 @@ static struct target target_of(int file, bool is_sync)
     enum kind of_data = is_sync ? SYNC_DATA : WRITE_DATA, of_wal = is_sync ? SYNC_WAL : WRITE_WAL;
     ssize_t path_len;
 
-    /* A write to the WAL is also observed if only its fsync can fail. */
+    /* If fsyncs of WAL can fail, the writes to WAL are recorded even if they cannot fail. */
     if (disk == NULL || file < 0 ||
         (disk->rates[of_data] == 0 && disk->rates[of_wal] == 0 && disk->rates[SYNC_WAL] == 0))
         return none;
     do
         digits[digit_count++] = '0' + file % 10;
-    while ((file /= 10) > 0); /* snprintf may not be called in a signal handler */
+    while ((file /= 10) > 0); /* a signal handler must not call snprintf */
     while (digit_count > 0)
         link[len++] = digits[--digit_count];
     link[len] = 0;
@@ -105,11 +107,11 @@ static struct target target_of(int file, bool is_sync)
         return (struct target){of_data, false};
     if (strncmp(path, wal, strlen(wal)) != 0)
         return none;
-    /* A new segment has another name until it is complete. */
+    /* A new segment has a temporary name until it is complete. */
     return (struct target){of_wal, path[strlen(wal)] == '0'};
 }
 
-/* Whether a call fails, and in which of two ways. The choices are a function of the seed (splitmix64). */
+/* Whether a call fails, and in which of the two ways. The random choices depend only on the seed (splitmix64). */
 static bool fails(enum kind kind, bool *other_way)
 {
     int64_t rate = kind == NONE ? 0 : disk->rates[kind];
@@ -139,7 +141,7 @@ static bool refuses(enum kind kind, int file, const void *data, size_t size, off
     return true;
 }
 
-/* Keeps the contents of a part of a WAL segment before it is overwritten. If there is no room, older writes stay. */
+/* Records the contents of a part of a WAL segment before a write. If `undo` is full, older entries are discarded. */
 static void remember(struct target target, int file, size_t size, off_t offset)
 {
     int64_t begin = disk->undo_end;
@@ -164,7 +166,7 @@ static void remember(struct target target, int file, size_t size, off_t offset)
     disk->undo_end = (begin + sizeof(*entry) + size + 7) / 8 * 8;
 }
 
-/* Undoes the writes to this file since its last successful fsync. */
+/* Reverts the writes to this file since its last successful fsync. */
 static void undo_writes(int file)
 {
     struct stat status;
@@ -208,7 +210,7 @@ int fdatasync(int file)
     return sync_file(file, SYS_fdatasync);
 }
 
-/* Only a hint, so nothing is done if it succeeds. */
+/* The call is only a hint, so a call that succeeds does nothing. */
 int sync_file_range(int file, off64_t offset, off64_t size, unsigned int flags)
 {
     bool unused;
@@ -258,7 +260,7 @@ int posix_fallocate(int file, off_t offset, off_t size)
     return error;
 }
 
-/* Other names of the same functions, which a PostgreSQL may have been compiled to call. */
+/* Other names of the same functions. Some builds of PostgreSQL call these. */
 ssize_t pwrite64(int, const void *, size_t, off64_t) __attribute__((alias("pwrite")));
 ssize_t pwritev64(int, const struct iovec *, int, off64_t) __attribute__((alias("pwritev")));
 int ftruncate64(int, off64_t) __attribute__((alias("ftruncate")));

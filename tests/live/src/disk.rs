@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// The library compiled from `disk.c`.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/disk.so"));
 
-/// The calls that can fail: of the tables, indexes and sequences in `base`, and of the WAL in `pg_wal`.
+/// The calls that can fail: on tables, indexes and sequences in `base`, and on WAL in `pg_wal`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskFault {
     WriteData,
@@ -34,7 +34,7 @@ const LEN: usize = (32 << 20) / 8;
 pub struct FaultyDisk(Preloaded);
 
 impl FaultyDisk {
-    /// A disk that works.
+    /// A disk on which no call fails.
     pub fn new(folder: &Path) -> FaultyDisk {
         FaultyDisk(Preloaded::new(folder, "INSTAGRAM_ID_DISK", LIBRARY, LEN))
     }
@@ -44,17 +44,17 @@ impl FaultyDisk {
         self.0.show(program);
     }
 
-    /// Sets the seed of the choices. They are made in the order in which the processes of the server write.
+    /// Sets the seed of the random choices. Calls use the choices in the order in which they occur in all processes.
     pub fn set_seed(&self, seed: u64) {
         self.set(SEED, seed as i64);
     }
 
-    /// Lets this many of a million calls fail; 0 for none.
+    /// Sets the number of failures in a million calls.
     pub fn set_rate(&self, fault: DiskFault, rate: i64) {
         self.set(RATES + fault as usize, rate);
     }
 
-    /// Lets all calls succeed. The server must have stopped.
+    /// Makes all calls succeed. The server must have stopped.
     pub fn repair(&self) {
         for fault in DiskFault::ALL {
             self.set_rate(fault, 0);
@@ -67,12 +67,12 @@ impl FaultyDisk {
         self.get(FAILURES + fault as usize)
     }
 
-    /// In how many of the failed writes half of the data was written.
+    /// The number of failed writes that wrote half of their data.
     pub fn torn(&self) -> i64 {
         self.get(TORN)
     }
 
-    /// After how many of the failed fsyncs the WAL since the last fsync was lost.
+    /// The number of failed fsyncs that reverted the WAL written since the last successful fsync.
     pub fn lost(&self) -> i64 {
         self.get(LOST)
     }

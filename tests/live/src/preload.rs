@@ -1,5 +1,4 @@
-//! Libraries written for the tests, which the processes of one server preload, and the memory that they share with the
-//! test.
+//! Libraries for the tests. The processes of one server preload such a library, and share memory with the test.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use std::fs::{self, OpenOptions, Permissions};
@@ -13,13 +12,13 @@ pub struct Preloaded {
     library: PathBuf,
     file: PathBuf,
     variable: &'static str,
-    /// The shared memory, which is a file. It begins with zeros.
+    /// The shared memory, which is a file. It is initialized with zeros.
     pub shared: &'static [AtomicI64],
 }
 
 impl Preloaded {
-    /// The files are in this folder, where the server's user can read and write them, wherever the tests were built. The
-    /// environment variable tells the library where its file is.
+    /// Writes the library and the file of the shared memory into this folder. The server's user must be able to access
+    /// it, and may have no access to the folder of the build. The environment variable contains the path of the file.
     pub fn new(folder: &Path, variable: &'static str, library: &[u8], shared_len: usize) -> Preloaded {
         let [library, file] = [("so", library), ("shared", &[])].map(|(extension, content)| {
             let path = folder.join(variable).with_extension(extension);
@@ -32,8 +31,8 @@ impl Preloaded {
         let size = shared_len * size_of::<AtomicI64>();
         opened.set_len(size as u64).unwrap();
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: new memory, of a file of this length, which never changes; it starts at a page, so it is aligned. It is
-        // never unmapped, and all accesses through the slice are atomic.
+        // SAFETY: the memory is new, and maps a file of this length, which never changes. It starts at a page, so it is
+        // aligned. It is never unmapped, and all accesses through the slice are atomic.
         let shared = unsafe {
             let mapped = mmap(null_mut(), size, access, MapFlags::SHARED, opened, 0).unwrap();
             std::slice::from_raw_parts(mapped.cast::<AtomicI64>(), shared_len)

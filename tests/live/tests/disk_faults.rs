@@ -1,4 +1,4 @@
-//! After a failed write or fsync every id is larger than every id before it. `disk.c` describes the faults.
+//! Ids keep increasing after failed writes and fsyncs. `disk.c` describes the faults.
 
 use instagram_id_live::DiskFault::*;
 use instagram_id_live::*;
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 const SESSIONS: usize = 6;
 
-/// Small buffers, so that sessions write pages of tables themselves and checkpoints are frequent; new WAL segments, which
-/// are written and synced before they are used; and no WAL writer that flushes what a session must flush.
+/// With small buffers, sessions write pages of tables themselves, and checkpoints are frequent. Each WAL segment is
+/// new, so it is written and synced before it is used. The WAL writer sleeps long, so sessions flush WAL themselves.
 const SETTINGS: [(&str, &str); 5] = [
     ("shared_buffers", "1MB"),
     ("max_wal_size", "32MB"),
@@ -20,15 +20,15 @@ const SETTINGS: [(&str, &str); 5] = [
     ("wal_writer_delay", "10s"),
 ];
 
-/// Writes a WAL record of the sequence that no commit waits for. In the meantime other sessions use the values that it
-/// covers.
+/// Writes a WAL record of the sequence, and no commit waits for it. In the meantime other sessions use the values that
+/// it covers.
 const ROLLED_BACK: &str =
     "BEGIN; SELECT advance_shard(5, next_id(5) + (60::bigint << 23)); SELECT pg_sleep(0.02); ROLLBACK";
 
 /// The faults that stop the server.
 const PANICS: [DiskFault; 4] = [WriteWal, SyncWal, SyncData, SyncWal];
 
-/// Work that continues after an error of the disk.
+/// The same work, which continues after an error of the disk.
 fn despite_errors(work: Vec<Work>) -> Vec<Work> {
     let despite_errors = |work: Work| -> Work {
         Box::new(move |client, received| match work(client, received) {
@@ -52,9 +52,9 @@ fn connect(server: &Server) -> Result<Client, Error> {
     }
 }
 
-/// Runs sessions while the disk fails repeatedly. Writes of tables, indexes and sequences fail from time to time, which
-/// are errors; then one of the other calls, which stops the server. It recovers with a disk that works. Returns the ids.
-/// The sequence is an hour ahead of the clock, so that the clock cannot hide a loss.
+/// Runs sessions while the disk fails repeatedly. In each round some writes to tables, indexes and sequences fail,
+/// which raises errors. Then another call fails, which stops the server. The server recovers on a disk that works.
+/// Returns the ids. The sequence is an hour ahead of the clock. Otherwise the clock would hide a loss.
 fn fail_under_load(scenario: &str, server: &Server, work: Vec<Work>, rounds: usize) -> Vec<i64> {
     one::<i64>(&mut server.connect(), "SELECT next_id(5)");
     set_an_hour_ahead(&mut server.connect(), "insta5.table_id_seq");
@@ -70,13 +70,13 @@ fn fail_under_load(scenario: &str, server: &Server, work: Vec<Work>, rounds: usi
                 disk.set_rate(WriteData, 40_000);
                 thread::sleep(Duration::from_millis(random.u64(20..400)));
                 if fault == SyncData {
-                    // Otherwise few checkpoints come to their fsyncs.
+                    // Otherwise few checkpoints reach their fsyncs.
                     disk.set_rate(WriteData, 0);
                 }
                 disk.set_rate(fault, 500_000);
                 server.wait_for("a failure that stops the server", || {
-                    // Without a checkpoint no data file is synced. A checkpoint also flushes the WAL, so it would hide that a
-                    // session did not.
+                    // Only a checkpoint syncs data files. In the other rounds there is none: it flushes WAL, and would
+                    // hide a missing flush of a session.
                     if fault == SyncData {
                         let _ =
                             server.try_connect().and_then(|mut client| client.batch_execute("CHECKPOINT"));
@@ -122,7 +122,7 @@ fn a_failing_disk_under_inserts_loses_and_repeats_nothing() {
     assert_eq!(lost, 0, "rows lost");
 }
 
-/// Only calls: most transactions write no WAL themselves, and use values that another transaction has logged.
+/// Most transactions only call next_id: they write no WAL, and use values that another transaction has logged.
 #[test]
 fn a_failing_disk_under_calls_repeats_no_ids() {
     let server = Server::start_with_a_faulty_disk(&SETTINGS);
