@@ -115,7 +115,7 @@ enum Request {
     RecordOwner,
 }
 
-/// A command that one node has sent to another.
+/// A request that one node has sent to another.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Message {
     from: usize,
