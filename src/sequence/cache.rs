@@ -54,6 +54,8 @@ pub struct SequenceInfo {
     /// Whether it is a copy on a worker, with a MINVALUE and MAXVALUE that Citus gives each node. Ids ignore that
     /// range.
     pub has_range_of_node: bool,
+    /// The group for which it was created, if this node is now in another one.
+    pub copy_of_another_group: Option<i32>,
 }
 
 /// Where ids are generated from a sequence.

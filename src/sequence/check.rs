@@ -47,6 +47,12 @@ pub unsafe fn check(
         if sys::IsInParallelMode() {
             return Err(Refusal::Parallel);
         }
+        // The owner of the schema must be able to close such a copy, because it closes all others.
+        if let Some(group) = info.copy_of_another_group
+            && policy != CopyPolicy::Close
+        {
+            return Err(Refusal::CopyOfAnotherGroup(group));
+        }
         if info.placement.is_elsewhere() && policy.needs_placement() {
             return Err(Refusal::NotPlacedHere);
         }
@@ -80,6 +86,7 @@ unsafe fn look_up(sequence: Oid, cached: &mut CachedSequence) -> Result<Sequence
             is_local_temp: (*relation).rd_islocaltemp,
             placement: Placement::Local,
             has_range_of_node: false,
+            copy_of_another_group: None,
         };
         sys::relation_close(relation, NoLock);
         if !is_sequence {
@@ -108,10 +115,8 @@ unsafe fn look_up(sequence: Oid, cached: &mut CachedSequence) -> Result<Sequence
             info.placement = placement;
             if let Placement::Copy { group, .. } = placement {
                 let range = group_of_range(options.seqmin, options.seqmax);
-                if let Some(of) = range.filter(|of| *of != group) {
-                    return Err(Refusal::CopyOfAnotherGroup(of));
-                }
                 info.has_range_of_node = range.is_some();
+                info.copy_of_another_group = range.filter(|of| *of != group);
             }
         }
         let unfit = unfit(&options, info.has_range_of_node);

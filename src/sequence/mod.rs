@@ -43,8 +43,10 @@ pub enum CopyPolicy {
     RowNode,
     /// The copy on this node, whichever node owns the schema.
     EveryNode,
-    /// The copy on this node, only to check or close it.
+    /// The copy on this node, only to check it.
     Any,
+    /// The copy on this node, only to close it for another node.
+    Close,
 }
 
 impl CopyPolicy {

@@ -127,6 +127,8 @@ impl<'a> SequencePage<'a> {
             if run.first < min {
                 return Err(Refusal::Unfit(Unfit { min: Some(min), ..Unfit::default() }));
             }
+            // If a checkpoint begins after the redo point was read, it writes this page, because the page is dirty.
+            sys::MarkBufferDirty(self.buffer);
             let must_record = !state.is_called || !self.is_covered_by_wal(cached);
             let plan = hlc::durability(state.last_value, data.log_cnt, run.last(), now_ms, must_record);
             self.step(run.last(), plan, cached);
@@ -151,6 +153,7 @@ impl<'a> SequencePage<'a> {
                 return Ok(data.last_value);
             }
             let now_ms = elapsed_us(epoch).div_euclid(US_PER_MS);
+            sys::MarkBufferDirty(self.buffer);
             self.step(value, hlc::durability(data.last_value, 0, value, now_ms, true), cached);
             Ok(value)
         }
@@ -180,6 +183,7 @@ impl<'a> SequencePage<'a> {
             let data = self.data();
             let Some(last_value) = data.open(attempt) else { return false };
             let now_ms = elapsed_us(epoch).div_euclid(US_PER_MS);
+            sys::MarkBufferDirty(self.buffer);
             self.step(last_value, hlc::durability(data.last_value, 0, last_value, now_ms, true), cached);
             true
         }
@@ -245,13 +249,14 @@ impl<'a> SequencePage<'a> {
         }
     }
 
-    /// Makes `new_value` the last value: first logs a later value if a WAL record is due, then changes the page.
+    /// Makes `new_value` the last value: first logs a later value if a WAL record is due, then changes the page. The
+    /// buffer must be marked dirty already.
     #[inline(always)]
     unsafe fn step(self, new_value: i64, plan: hlc::Durability, cached: &mut CachedSequence) {
         // SAFETY: the order is that of nextval_internal. The transaction id is assigned before the critical section, in
         // which an error would be a PANIC; because of the id, the commit waits for the record to be flushed. The buffer
-        // is marked dirty before the record is inserted, because otherwise a checkpoint could miss it. No other session
-        // sees the logged values on the page, because it stays locked until the true ones are restored.
+        // is dirty before the record is inserted, because otherwise a checkpoint could miss it. No other session sees
+        // the logged values on the page, because it stays locked until the true ones are restored.
         unsafe {
             let data = sys::sequence_data(self.tuple);
             let record = plan.record.filter(|_| self.info.needs_wal);
@@ -259,7 +264,6 @@ impl<'a> SequencePage<'a> {
                 sys::GetTopTransactionId();
             }
             sys::START_CRIT_SECTION();
-            sys::MarkBufferDirty(self.buffer);
             (*data).is_called = 1;
             if let Some(logged_value) = record {
                 (*data).last_value = logged_value;

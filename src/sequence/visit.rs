@@ -147,14 +147,14 @@ pub fn open(clock: Clock, policy: CopyPolicy, attempt: Attempt) -> Result<bool, 
 /// recorded last owner stays the same until [`record_owner`]. Requires UPDATE on the sequence.
 pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(sequence, CopyPolicy::Any, true, |page, cached| unsafe { Ok(page.close(attempt, cached)) })
+    act_on_page(sequence, CopyPolicy::Close, true, |page, cached| unsafe { Ok(page.close(attempt, cached)) })
 }
 
 /// Records the node that takes the sequence over, and flushes this. Returns false, and changes nothing, if the copy is
 /// no longer closed for that attempt. Requires UPDATE on the sequence.
 pub fn record_owner(sequence: Oid, owner: LastOwner, attempt: Attempt) -> Result<bool, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(sequence, CopyPolicy::Any, true, |page, cached| unsafe {
+    act_on_page(sequence, CopyPolicy::Close, true, |page, cached| unsafe {
         Ok(page.record_owner(owner, attempt, cached))
     })
 }

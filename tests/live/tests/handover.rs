@@ -780,6 +780,26 @@ fn node_ids_are_not_generated_from_a_shards_sequence() {
     assert!(text.contains("group 7"), "{text}");
 }
 
+/// A copy that was created for another group, as in a promoted clone, generates no ids. It can be closed, so the owner of
+/// the schema generates ids as before.
+#[test]
+fn copy_of_another_group_does_not_block_the_owner() {
+    let cluster = Emulated::start_with_shard(2);
+    let mut ids = cluster.ids_an_hour_ahead(1);
+    let (first, last) = ((7_i64 << 48) + 1, (8_i64 << 48) + 1);
+    let range_of_group_7 =
+        format!("ALTER SEQUENCE insta5.table_id_seq MINVALUE {first} MAXVALUE {last} START {first} RESTART");
+    cluster.nodes[2].connect().batch_execute(&range_of_group_7).unwrap();
+    cluster.move_schema("insta5", 0);
+    ids.push(next_on(&cluster, 0));
+    cluster.move_schema("insta5", 2);
+    let text = is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "55000");
+    assert!(text.contains("group 7"), "{text}");
+    cluster.move_schema("insta5", 1);
+    ids.push(next_on(&cluster, 1));
+    check_unique_and_increasing(&[ids]);
+}
+
 /// If a node cannot be queried, or has no copy to close, nothing is closed, and the owning node continues.
 #[test]
 fn no_copy_is_closed_if_a_copy_or_the_coordinator_is_missing() {
