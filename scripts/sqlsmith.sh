@@ -9,14 +9,14 @@
 # sqlsmith passes arguments that the functions refuse.
 #
 #   SQLSMITH_SECONDS=60 sqlsmith.sh   runs for one minute instead of ten
-#   SEED=123 sqlsmith.sh              repeats the random choices of the run that has printed this seed
+#   SEED=123 sqlsmith.sh              repeats the statements of the run that has printed this seed; their values can differ
 #   SERVERS=/path/to/pg_config ...    uses this PostgreSQL, such as one with assertions
 #   PLANT=file.sql sqlsmith.sh        runs this file in the database first, to test that the check fails
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 use_scratch
-trap 'kill_jobs; stop_server; rm -rf "$SCRATCH"' EXIT
+trap 'stop_sqlsmith; kill_jobs; stop_server; rm -rf "$SCRATCH"' EXIT
 seconds=${SQLSMITH_SECONDS:-600}
 seed=${SEED:-$((RANDOM * 32768 + RANDOM))}
 
@@ -29,10 +29,12 @@ say "Random SQL on $("$pg_config" --version) for $seconds s: SEED=$seed"
 
 # The JSON log lists every error with its SQLSTATE, source location and statement. server.log in the same folder
 # contains the lines that a process writes to stderr, such as failed assertions.
+# JIT compilation is off: it takes longer than the statements, and does not stop at sqlsmith's timeout of a second.
 start_server "$pg_config"
 as_server_user "$SERVER_BIN/pg_ctl" -D "$SERVER_DIR/data" -m fast -w stop >/dev/null
 as_server_user tee -a "$SERVER_DIR/data/postgresql.conf" >/dev/null <<-CONF
 	fsync = off
+	jit = off
 	logging_collector = on
 	log_destination = 'jsonlog'
 	log_directory = '$SERVER_DIR/log'
@@ -55,14 +57,21 @@ OURS='(public|calls|insta[0-9]+|photos_eu)\.[a-z_0-9]+\('
 # interrupts sqlsmith, which then prints its report.
 run_sqlsmith() {
     local status=0
-    as_server_user timeout -s INT $((seconds / 2)) sqlsmith --target="user=$1 dbname=smith" --exclude-catalog \
-        --seed="$seed" --verbose --dump-all-queries 2>"$SCRATCH/$1.log" |
+    as_server_user sh -c 'echo $$ >"$1/sqlsmith.pid"; shift; exec timeout -s INT "$@"' sh "$SERVER_DIR" \
+        $((seconds / 2)) sqlsmith --target="user=$1 dbname=smith" --exclude-catalog --seed="$seed" --verbose \
+        --dump-all-queries 2>"$SCRATCH/$1.log" |
         awk -v ours="$OURS" '
             BEGIN { RS = ";\n" }
             $0 ~ ours { n++ }
             { while (match($0, ours)) { print substr($0, RSTART, RLENGTH - 1); $0 = substr($0, RSTART + RLENGTH) } }
             END { print n + 0 }' >"$SCRATCH/$1.mentions" || status=$?
+    rm -f "$SERVER_DIR/sqlsmith.pid"
     [ "$status" = 124 ] || { cat "$SCRATCH/$1.log"; return 1; }
+}
+
+# Without its server it would try to connect until its time is over.
+stop_sqlsmith() {
+    if [ -f "${SERVER_DIR:-}/sqlsmith.pid" ]; then as_server_user kill "$(cat "$SERVER_DIR/sqlsmith.pid")" 2>/dev/null || true; fi
 }
 
 # The other sessions. Their rate is limited, so that sqlsmith can run many statements.
@@ -94,6 +103,7 @@ if [ -n "$crashes" ]; then
 fi
 wait "$load" || { tail -n 20 "$SCRATCH/pgbench.log" >&2; fault "a session that generates ids has failed"; }
 
+waited=0
 until "$SERVER_BIN/pg_isready" -q; do
     [ $((waited += 1)) -lt 60 ] || fail "the server is not running"
     sleep 1
@@ -153,7 +163,7 @@ psql -c "SELECT format('    PostgreSQL''s own internal errors: %s × %s (%s, %s)
          FROM smith.internal WHERE NOT is_ours GROUP BY location, because ORDER BY count(*) DESC"
 if [ "$(psql -c "SELECT count(*) FROM smith.internal WHERE is_ours")" != 0 ]; then
     psql -c "SELECT format(E'%s: %s (%s, %s)\n%s\n%s\n', state_code, message, location, because, context, statement)
-             FROM (SELECT DISTINCT ON (location) * FROM smith.internal WHERE is_ours) AS one" >&2
+             FROM (SELECT DISTINCT ON (location, because) * FROM smith.internal WHERE is_ours) AS one" >&2
     fault "the extension has raised an internal error"
 fi
 

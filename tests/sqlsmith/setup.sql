@@ -115,7 +115,8 @@ CREATE FUNCTION calls.new_partitions(days int) RETURNS bigint LANGUAGE sql AS
 CREATE FUNCTION calls.old_partitions(days int) RETURNS text LANGUAGE sql AS
     $$ SELECT min(p) FROM drop_old_id_partitions('photos_eu.days', now() - days * interval '1 day', photos_eu.epoch()) AS p $$;
 CREATE VIEW calls.decoded AS
-    SELECT id, id_time(id), id_shard(id), id_seq(id), id_to_shortcode(id) AS code, (id_parts(id)).created_at FROM insta1.photos;
+    SELECT id, id_time(id), id_shard(id), id_seq(id), id_to_shortcode(id) AS code, (id_parts(id)).created_at,
+        instagram_id_version() AS version FROM insta1.photos;
 CREATE VIEW calls.backfilled AS
     SELECT backfill_id(at, id_shard(id)) OVER (ORDER BY at, id) AS id, at FROM insta2.events;
 CREATE VIEW calls.backfilled_with_epoch AS
@@ -138,8 +139,7 @@ CREATE TABLE smith.types AS
 CREATE TABLE smith.used AS
     WITH types AS (SELECT array_agg(type) AS are FROM smith.types)
     SELECT p.* FROM smith.functions AS p, types
-    WHERE prokind = 'f' AND prorettype = ANY (are || 'void'::regtype::oid)
-        AND (pronargs > 0 OR proname = 'instagram_id_version')
+    WHERE prokind = 'f' AND prorettype = ANY (are || 'void'::regtype::oid) AND pronargs > 0
     UNION ALL
     SELECT * FROM pg_catalog.pg_proc WHERE pronamespace = 'smith'::regnamespace AND proname LIKE 'any\_%'
     UNION ALL
@@ -182,5 +182,6 @@ EXCEPTION WHEN object_not_in_prerequisite_state OR read_only_sql_transaction OR 
     END IF;
 END $$;
 
+ANALYZE;
 -- The statistics of calls begin here.
 SELECT pg_stat_reset() \gset
