@@ -60,7 +60,7 @@ pub struct State {
 }
 
 /// Consecutive values within one millisecond: `first` and the `len - 1` values after it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Run {
     pub first: i64,
     pub len: i64,

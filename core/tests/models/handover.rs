@@ -12,7 +12,8 @@
 //! - nodes that are removed, and are added again with another group number
 //! - the clocks of the nodes, which differ
 //!
-//! A removed node generates no ids until it is added again. All nodes have the same list of nodes.
+//! A removed node generates no ids until it is added again. All nodes have the same list of nodes. Not part of the model:
+//! standbys of the nodes, disabled nodes, and `nextval` on a closed copy.
 
 use crate::checker::{Protocol, Size};
 use instagram_id_core::copy::{Attempt, CopyState, LastOwner, Mark, Stage, Tuple, check_last_owners};
@@ -49,6 +50,8 @@ pub enum Fault {
     BeliefTrusted,
     /// A node uses a copy that was created when the node had another group number.
     NumberIgnored,
+    /// Such a copy cannot be closed for another node.
+    OldCopyRefusesToClose,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -105,6 +108,8 @@ struct Node {
     /// The owner of the schema, by this node's catalogs.
     owner: i32,
     opener: Opener,
+    /// The other nodes of the cluster when the attempt began.
+    others: Vec<usize>,
     /// The greatest known value, if `advance_shard` has started the attempt.
     given_floor: Option<i64>,
 }
@@ -198,7 +203,19 @@ impl Node {
         let opener = Opener::Idle;
         let (logged, flushed, is_covered) = (page, page, false);
         let (created_for, group) = (group, Some(group));
-        Node { group, created_for, page, logged, flushed, is_covered, owner: 0, opener, given_floor: None }
+        let others = vec![];
+        Node {
+            group,
+            created_for,
+            page,
+            logged,
+            flushed,
+            is_covered,
+            owner: 0,
+            opener,
+            others,
+            given_floor: None,
+        }
     }
 
     /// Whether the node is part of the cluster, and its copy was created for it.
@@ -291,6 +308,7 @@ impl State {
         }
         node.write(opening, false);
         let asked = self.others(n);
+        self.nodes[n].others = asked.clone();
         self.send(n, &asked, Request::Close, attempt);
         self.nodes[n].opener = Opener::Closing { attempt, own, asked, copies: vec![] };
         self.after_answer(n, fault);
@@ -343,7 +361,14 @@ impl State {
             return;
         };
         self.nodes[n].write(raised, true);
-        let asked = if fault == Some(Fault::OwnerNotRecorded) { vec![] } else { self.others(n) };
+        let mut asked = std::mem::take(&mut self.nodes[n].others);
+        if asked.iter().any(|other| self.nodes[*other].group.is_none()) {
+            self.nodes[n].opener = Opener::Idle;
+            return;
+        }
+        if fault == Some(Fault::OwnerNotRecorded) {
+            asked.clear();
+        }
         self.send(n, &asked, Request::RecordOwner, attempt);
         self.nodes[n].opener = Opener::Recording { attempt, asked };
         self.after_answer(n, fault);
@@ -372,6 +397,8 @@ impl State {
         let owner = LastOwner::node(*for_group).expect("a small number");
         let state = node.page.copy_state();
         let mut is_recorded = false;
+        let refuses = fault == Some(Fault::OldCopyRefusesToClose) && !node.is_usable(None);
+        let is_known = is_known && !refuses;
         match request {
             _ if !is_known => {}
             Request::Close => {
@@ -424,37 +451,39 @@ impl State {
         self.messages.retain(|message| message.to != n);
     }
 
-    /// Whether the owner gets an id that is greater than every acknowledged id, if no more faults occur. If the last
-    /// owner is lost, the user passes the greatest known id to `advance_shard`, as documented.
-    fn can_continue(&self) -> bool {
+    /// Whether the owner gets an id that is greater than every acknowledged id, if nothing else fails. If a node was
+    /// removed, the user passes the greatest acknowledged id to `advance_shard`.
+    fn can_continue(&self, fault: Option<Fault>) -> bool {
         let mut state = self.clone();
-        while let Some(message) = state.messages.pop() {
-            state.deliver(&message, None);
-        }
+        state.deliver_all(fault);
         for node in &mut state.nodes {
             (node.owner, node.opener, node.given_floor) = (self.owner, Opener::Idle, None);
         }
         let Some(n) = state.members().find(|n| state.nodes[*n].group == Some(state.owner)) else {
             return false;
         };
-        for given_floor in [None, Some(state.acknowledged)] {
+        let is_complete = (0..).zip(&state.nodes).all(|(group, node)| node.group == Some(group));
+        let floors = if is_complete { vec![None] } else { vec![None, Some(state.acknowledged)] };
+        for given_floor in floors {
             if !state.is_open(n, None) {
                 state.nodes[n].given_floor = given_floor;
-                state.begin(n, None);
-                while let Some(message) = state.messages.pop() {
-                    state.deliver(&message, None);
-                }
-                state.raise(n, None);
-                while let Some(message) = state.messages.pop() {
-                    state.deliver(&message, None);
-                }
-                state.open(n, None);
+                state.begin(n, fault);
+                state.deliver_all(fault);
+                state.raise(n, fault);
+                state.deliver_all(fault);
+                state.open(n, fault);
             }
         }
         if state.is_open(n, None) {
             state.generate(n);
         }
         state.is_open(n, None) && !state.has_repeated && state.acknowledged > self.acknowledged
+    }
+
+    fn deliver_all(&mut self, fault: Option<Fault>) {
+        while let Some(message) = self.messages.pop() {
+            self.deliver(&message, fault);
+        }
     }
 }
 
@@ -530,13 +559,12 @@ impl Model for Handover {
                         }
                     }
                 }
-                Opener::Closing { .. } | Opener::Recording { .. } => {
-                    if budget.failures > 0 {
-                        actions.push(Action::GiveUp(n));
-                    }
-                }
+                Opener::Closing { .. } | Opener::Recording { .. } => {}
                 Opener::Raising { .. } => actions.push(Action::Raise(n)),
                 Opener::Opening { .. } => actions.push(Action::Open(n)),
+            }
+            if budget.failures > 0 && node.opener != Opener::Idle {
+                actions.push(Action::GiveUp(n));
             }
             if budget.crashes > 0 {
                 actions.push(Action::Crash { node: n, is_all_wal_on_disk: false });
@@ -644,7 +672,7 @@ impl Model for Handover {
             }),
             Property::always(
                 "the owner can generate ids again, greater than every acknowledged id",
-                |_, state: &State| state.can_continue(),
+                |model: &Handover, state: &State| state.can_continue(model.fault),
             ),
         ]
     }
@@ -714,6 +742,10 @@ impl Protocol for Handover {
                 "a session generates ids from a closed copy, because the catalogs of its node name that node as the owner",
             ),
             (Fault::NumberIgnored, "a node that is added again with another group number uses its old copy"),
+            (
+                Fault::OldCopyRefusesToClose,
+                "the old copy of a node that is added again with another group number cannot be closed",
+            ),
         ]
     }
 }

@@ -15,8 +15,8 @@ use crate::checker::{Protocol, Size};
 use instagram_id_core::copy::Tuple;
 use instagram_id_core::durable::{CommitLevel, CommitTracker, DurableRecord, Lsn, Wal};
 use instagram_id_core::epoch::US_PER_MS;
-use instagram_id_core::hlc::{self, LEAD_MS, Next, Seen, Wait};
-use instagram_id_core::layout::SEQ_MAX;
+use instagram_id_core::hlc::{self, LEAD_MS, LOG_AHEAD_MIN_MS, LOG_AHEAD_MS, Next, Seen, Wait};
+use instagram_id_core::layout::{SEQ_BITS, SEQ_MAX};
 use stateright::{Model, Property};
 use std::fmt;
 
@@ -54,6 +54,12 @@ pub enum Fault {
     RollbackTrusted,
     /// A record that was used under `synchronous_commit = off` is not flushed at a commit that requires it.
     CommitDoesNoRest,
+    /// A record that a transaction has written counts as durable even if the transaction commits at a lower level.
+    LowerCommitTrusted,
+    /// The page is marked dirty only after the redo point was read.
+    DirtyAfterRedo,
+    /// The WAL record is ten seconds ahead of the clock.
+    LoggedTooFarAhead,
 }
 
 /// The number of times that each event may still occur.
@@ -72,6 +78,8 @@ struct Budget {
     nextvals: u8,
     /// The number of values that a session may ask for in one visit.
     wants: Wants,
+    /// Whether a checkpoint can begin while a session holds the lock on the page.
+    splits_visits: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -90,6 +98,8 @@ enum Phase {
     Arrived { clock_us: i64, waited_on: Option<Wait> },
     /// Sleeps until this real millisecond.
     Waiting { wait: Wait, until_ms: i64 },
+    /// Holds the lock on the page, and has decided which values to take and whether a record is due.
+    Locked { run: hlc::Run, now_ms: i64, must_record: bool },
     /// Has taken values from the page with this LSN, and has released the page.
     Taken { lsn: Lsn },
     /// Has made the record durable, and returned the values to the client.
@@ -98,15 +108,45 @@ enum Phase {
     Confirming { lsn: Lsn },
 }
 
-/// The levels of `synchronous_commit` of a session's transactions.
+/// The `synchronous_commit` of a transaction, during the call and at the commit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Levels {
-    in_call: CommitLevel,
-    at_commit: CommitLevel,
+pub enum Levels {
+    On,
+    Off,
+    OffInCall,
+    OffAtCommit,
+}
+
+impl Levels {
+    fn in_call(self) -> CommitLevel {
+        match self {
+            Levels::On | Levels::OffAtCommit => CommitLevel::REMOTE_APPLY,
+            Levels::Off | Levels::OffInCall => CommitLevel::OFF,
+        }
+    }
+
+    fn at_commit(self) -> CommitLevel {
+        match self {
+            Levels::On | Levels::OffInCall => CommitLevel::REMOTE_APPLY,
+            Levels::Off | Levels::OffAtCommit => CommitLevel::OFF,
+        }
+    }
+}
+
+impl fmt::Display for Levels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Levels::On => "",
+            Levels::Off => " with synchronous_commit = off",
+            Levels::OffInCall => " with synchronous_commit = off, which it sets on later",
+            Levels::OffAtCommit => " with synchronous_commit = on, which it sets off later",
+        })
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Session {
+    /// Of its last transaction.
     levels: Levels,
     phase: Phase,
     /// The largest value of its transaction.
@@ -121,8 +161,8 @@ struct Session {
 }
 
 impl Session {
-    fn new(levels: Levels) -> Session {
-        let (tracker, phase) = (CommitTracker::NEW, Phase::Idle);
+    fn new() -> Session {
+        let (levels, tracker, phase) = (Levels::On, CommitTracker::NEW, Phase::Idle);
         Session { levels, phase, largest: None, tracker, durable: None, logged_file: None, has_id: false }
     }
 }
@@ -140,6 +180,18 @@ struct Page {
 enum Standby {
     Synchronous,
     Asynchronous,
+}
+
+/// The checkpoint that is running.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Checkpoint {
+    None,
+    /// Has set the redo point.
+    Begun,
+    /// Has determined which pages are dirty, and writes only these.
+    Chosen {
+        writes_page: bool,
+    },
 }
 
 /// An `ALTER SEQUENCE RESTART` whose transaction has not ended, and the state before it.
@@ -166,6 +218,11 @@ pub struct State {
     /// The position up to which the standby has received WAL.
     received: Lsn,
     standby: Standby,
+    /// The levels that a transaction may have.
+    levels: &'static [Levels],
+    /// Whether the page has changes that are not in the data file.
+    is_dirty: bool,
+    checkpoint: Checkpoint,
     /// The redo point of the last checkpoint that has begun.
     redo: Lsn,
     /// The redo point of the last completed checkpoint, from which recovery starts.
@@ -176,8 +233,8 @@ pub struct State {
     /// The largest value issued since the last crash, and the largest acknowledged value.
     issued: i64,
     acknowledged: i64,
-    /// Whether the sequence may be further ahead of the clock than its lead.
-    may_be_ahead: bool,
+    /// The number of milliseconds that the sequence may be ahead of the clock.
+    ahead_max_ms: i64,
     violation: Option<Violation>,
 }
 
@@ -190,8 +247,10 @@ enum Violation {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
-    Arrive(usize),
+    Arrive(usize, Levels),
+    Continue(usize),
     Visit(usize, i64),
+    Change(usize),
     Wake(usize),
     MakeDurable(usize),
     Commit(usize),
@@ -204,6 +263,7 @@ pub enum Action {
     CopyFile,
     Nextval,
     BeginCheckpoint,
+    ChoosePages,
     EndCheckpoint,
     Receive,
     Crash { is_all_wal_on_disk: bool },
@@ -213,11 +273,15 @@ pub enum Action {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Action::Arrive(i) => write!(f, "session {i} reads the clock"),
+            Action::Arrive(i, levels) => {
+                write!(f, "session {i} begins a transaction{levels}, and reads the clock")
+            }
+            Action::Continue(i) => write!(f, "session {i} reads the clock, in the same transaction"),
             Action::Visit(i, 1) => write!(f, "session {i} visits the page, and asks for one value"),
             Action::Visit(i, _) => {
                 write!(f, "session {i} visits the page, and asks for all values of a millisecond")
             }
+            Action::Change(i) => write!(f, "session {i} changes the page, and releases it"),
             Action::Wake(i) => write!(f, "session {i} wakes up, and reads the clock"),
             Action::MakeDurable(i) => {
                 write!(f, "session {i} makes the record durable, and returns the value")
@@ -234,7 +298,8 @@ impl fmt::Display for Action {
             Action::CopyFile => write!(f, "the sequence gets a new file, with a copy of its page"),
             Action::Nextval => write!(f, "a client calls nextval()"),
             Action::BeginCheckpoint => write!(f, "a checkpoint begins"),
-            Action::EndCheckpoint => write!(f, "the checkpoint writes the page, and ends"),
+            Action::ChoosePages => write!(f, "the checkpoint determines whether the page is dirty"),
+            Action::EndCheckpoint => write!(f, "the checkpoint writes the page if it was dirty, and ends"),
             Action::Receive => write!(f, "the standby receives the flushed WAL"),
             Action::Crash { is_all_wal_on_disk: true } => {
                 write!(f, "the server crashes; all of its WAL is on disk")
@@ -314,21 +379,38 @@ impl State {
         };
         self.check(run);
 
+        // The real session marks the page dirty before it reads the redo point.
+        self.is_dirty |= !is(Fault::DirtyAfterRedo);
         let is_covered = (self.sessions[i].logged_file == Some(file) || is(Fault::FileIgnored))
             && (lsn > self.redo || is(Fault::CheckpointIgnored));
         let now_ms = clock_us.div_euclid(US_PER_MS);
         let must_record = !tuple.is_called || !is_covered;
+        self.sessions[i].phase = Phase::Locked { run, now_ms, must_record };
+        if !self.budget.splits_visits {
+            self.change(i, fault);
+        }
+    }
+
+    /// A session changes the page that it has locked, and releases it.
+    fn change(&mut self, i: usize, fault: Option<Fault>) {
+        let Phase::Locked { run, now_ms, must_record } = self.sessions[i].phase else { return };
+        let Page { tuple, file, .. } = self.page;
         let plan = hlc::durability(tuple.last_value, tuple.log_cnt, run.last(), now_ms, must_record);
-        let stepped = Tuple { last_value: run.last(), log_cnt: plan.log_cnt, is_called: true };
         if let Some(record) = plan.record {
-            let last_value = if is(Fault::NothingLoggedAhead) { run.last() } else { record };
+            let last_value = match fault {
+                Some(Fault::NothingLoggedAhead) => run.last(),
+                Some(Fault::LoggedTooFarAhead) => record + (10_000 << SEQ_BITS),
+                _ => record,
+            };
             self.log(Tuple { last_value, log_cnt: 0, is_called: true });
+            let level = self.sessions[i].levels.in_call().min(self.highest_level());
             let session = &mut self.sessions[i];
             session.has_id = true;
             session.logged_file = Some(file);
-            session.durable = Some(session.tracker.when_committed(self.page.lsn, session.levels.in_call));
+            session.durable = Some(session.tracker.when_committed(self.page.lsn, level));
         }
-        self.page.tuple = stepped;
+        self.page.tuple = Tuple { last_value: run.last(), log_cnt: plan.log_cnt, is_called: true };
+        self.is_dirty = true;
         let session = &mut self.sessions[i];
         session.largest = session.largest.max(Some(run.last()));
         session.phase = Phase::Taken { lsn: self.page.lsn };
@@ -341,7 +423,7 @@ impl State {
             self.violation = Some(Violation::NotAboveAcknowledged);
         } else if run.first <= self.issued {
             self.violation = Some(Violation::Repeated);
-        } else if !self.may_be_ahead && hlc::ms_of(run.last()) > now_ms + LEAD_MS {
+        } else if hlc::ms_of(run.last()) > now_ms + self.ahead_max_ms {
             self.violation = Some(Violation::TooFarAhead);
         }
         self.issued = run.last();
@@ -351,7 +433,7 @@ impl State {
         let highest = self.highest_level();
         let (session, flushed) = (&mut self.sessions[i], &mut self.flushed);
         let Phase::Taken { lsn } = session.phase else { return };
-        let mut level = session.levels.in_call.min(highest);
+        let mut level = session.levels.in_call().min(highest);
         if fault == Some(Fault::StandbyNotAwaited) {
             level = level.min(CommitLevel::LOCAL);
         }
@@ -364,7 +446,7 @@ impl State {
     }
 
     fn commit(&mut self, i: usize, fault: Option<Fault>) {
-        let level = self.sessions[i].levels.at_commit.min(self.highest_level());
+        let level = self.sessions[i].levels.at_commit().min(self.highest_level());
         let (session, flushed) = (&mut self.sessions[i], &mut self.flushed);
         if fault != Some(Fault::CommitDoesNoRest) {
             let local = fault == Some(Fault::StandbyNotAwaited);
@@ -374,7 +456,7 @@ impl State {
             session.tracker.before_commit(level, writes_record, wal);
         }
         if !session.has_id {
-            return self.end(i, level);
+            return self.end(i, level, fault);
         }
         self.wal.push(None);
         let lsn = self.wal.len() as Lsn;
@@ -384,14 +466,15 @@ impl State {
         if level.waits_for_standbys() {
             self.sessions[i].phase = Phase::Confirming { lsn };
         } else {
-            self.end(i, level);
+            self.end(i, level, fault);
         }
     }
 
     /// Ends a transaction that has committed at this level.
-    fn end(&mut self, i: usize, level: CommitLevel) {
+    fn end(&mut self, i: usize, level: CommitLevel, fault: Option<Fault>) {
         let session = &mut self.sessions[i];
-        session.tracker.end(level);
+        let is_trusted = fault == Some(Fault::LowerCommitTrusted);
+        session.tracker.end(if is_trusted { CommitLevel::REMOTE_APPLY } else { level });
         session.phase = Phase::Idle;
         session.has_id = false;
         let largest = session.largest.take();
@@ -432,6 +515,7 @@ impl State {
     /// PostgreSQL's `setval` to 1, in a transaction that commits immediately.
     fn reset(&mut self) {
         self.page.tuple = Tuple { last_value: 1, log_cnt: 0, is_called: true };
+        self.is_dirty = true;
         self.log(self.page.tuple);
         self.wal.push(None);
         self.flushed = self.wal.len() as Lsn;
@@ -458,7 +542,9 @@ impl State {
             log_cnt -= 1;
         }
         self.page.tuple = Tuple { last_value: value, log_cnt, is_called: true };
-        self.may_be_ahead = true;
+        self.is_dirty = true;
+        // It opens the next millisecond without a wait.
+        self.ahead_max_ms += 1;
         if value <= self.issued {
             self.violation = Some(Violation::Repeated);
         }
@@ -466,10 +552,13 @@ impl State {
     }
 
     fn end_checkpoint(&mut self) {
+        if self.checkpoint == (Checkpoint::Chosen { writes_page: true }) {
+            (self.on_disk, self.is_dirty) = (self.page, false);
+        }
         // A checkpoint flushes its own record and all WAL before it.
         self.flushed = self.wal.len() as Lsn;
-        self.on_disk = self.page;
         self.recovery_from = self.redo;
+        self.checkpoint = Checkpoint::None;
     }
 
     /// Recovers from a data file and the WAL between two positions. The data file is that of the last checkpoint, or
@@ -483,24 +572,32 @@ impl State {
         self.on_disk = self.page;
         // Recovery ends with a checkpoint.
         (self.flushed, self.redo, self.recovery_from) = (end, end, end);
+        (self.checkpoint, self.is_dirty) = (Checkpoint::None, false);
         self.received = self.received.min(end);
-        self.sessions = self.sessions.clone().map(|session| Session::new(session.levels));
+        self.sessions = self.sessions.clone().map(|_| Session::new());
         self.issued = self.acknowledged;
-        self.may_be_ahead = true;
+        // The first crash takes the sequence a second ahead of the clock, and each later one adds 50 ms.
+        self.ahead_max_ms = self.ahead_max_ms.max(LOG_AHEAD_MS) + LOG_AHEAD_MIN_MS;
     }
 
-    /// Whether a session gets a value if the other sessions do nothing, and time passes.
+    /// Whether a session gets a new value, after one wait at most, if the other sessions do nothing.
     fn can_continue(&self) -> bool {
         let mut state = self.clone();
         let i = state.restart.map_or(0, |restart| restart.session);
+        // The others release the page.
+        (0..SESSIONS).for_each(|other| state.change(other, None));
+        state.budget.splits_visits = false;
         state.sessions[i].phase = Phase::Arrived { clock_us: state.clock_us(), waited_on: None };
-        for _ in 0..3 {
-            state.visit(i, 1, None);
-            let Phase::Waiting { wait, until_ms } = state.sessions[i].phase.clone() else { return true };
+        state.visit(i, 1, None);
+        if let Phase::Waiting { wait, until_ms } = state.sessions[i].phase {
+            if wait.ticks > 1 + LEAD_MS {
+                return false;
+            }
             state.real_ms = state.real_ms.max(until_ms);
             state.sessions[i].phase = Phase::Arrived { clock_us: state.clock_us(), waited_on: Some(wait) };
+            state.visit(i, 1, None);
         }
-        false
+        matches!(state.sessions[i].phase, Phase::Taken { .. }) && state.violation == self.violation
     }
 }
 
@@ -511,7 +608,7 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    fn start(tuple: Tuple, standby: Standby, levels: [Levels; SESSIONS], budget: Budget) -> State {
+    fn start(tuple: Tuple, standby: Standby, levels: &'static [Levels], budget: Budget) -> State {
         let page = Page { tuple, lsn: 0, file: 0 };
         State {
             real_ms: 0,
@@ -522,14 +619,17 @@ impl Sequence {
             flushed: 0,
             received: 0,
             standby,
+            levels,
+            is_dirty: false,
+            checkpoint: Checkpoint::None,
             redo: 0,
             recovery_from: 0,
             restart: None,
-            sessions: levels.map(Session::new),
+            sessions: [Session::new(), Session::new()],
             budget,
             issued: if tuple.is_called { tuple.last_value } else { 0 },
             acknowledged: if tuple.is_called { tuple.last_value } else { 0 },
-            may_be_ahead: hlc::ms_of(tuple.last_value) > NOW + LEAD_MS,
+            ahead_max_ms: LEAD_MS.max(hlc::ms_of(tuple.last_value) - NOW),
             violation: None,
         }
     }
@@ -546,11 +646,15 @@ impl Model for Sequence {
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         let budget = &state.budget;
         let is_allowed = |i: usize| state.restart.is_none_or(|restart| restart.session == i);
+        let is_locked = state.sessions.iter().any(|session| matches!(session.phase, Phase::Locked { .. }));
         for i in 0..SESSIONS {
             match &state.sessions[i].phase {
-                Phase::Idle if budget.visits > 0 && is_allowed(i) => actions.push(Action::Arrive(i)),
+                Phase::Idle if budget.visits > 0 && is_allowed(i) => {
+                    actions.extend(state.levels.iter().map(|levels| Action::Arrive(i, *levels)));
+                }
                 Phase::Idle => {}
-                Phase::Arrived { .. } if budget.visits > 0 => {
+                Phase::Locked { .. } => actions.push(Action::Change(i)),
+                Phase::Arrived { .. } if budget.visits > 0 && !is_locked => {
                     if budget.wants != Wants::Many {
                         actions.push(Action::Visit(i, 1));
                     }
@@ -567,7 +671,7 @@ impl Model for Sequence {
                     actions.push(Action::Commit(i));
                     // Takes another value in the same transaction.
                     if budget.visits > 0 {
-                        actions.push(Action::Arrive(i));
+                        actions.push(Action::Continue(i));
                     }
                     if budget.rollbacks > 0 {
                         actions.push(Action::Rollback(i));
@@ -586,11 +690,11 @@ impl Model for Sequence {
                 actions.push(Action::CopyFile);
             }
         }
-        let is_free = state.restart.is_none();
+        let is_free = state.restart.is_none() && !is_locked;
         // As documented, a reset may repeat ids after a crash or a jump of the clock.
         let can_crash = budget.crashes > 0 && budget.resets == 0 && budget.restarts == 0;
         let can_promote = budget.promotions > 0;
-        let can_checkpoint = budget.checkpoints > 0 || state.redo > state.recovery_from;
+        let writes_page = matches!(state.checkpoint, Checkpoint::Chosen { writes_page: true });
         let events = [
             (budget.ticks > 0, Action::Tick(1)),
             (budget.jumps > 0, Action::Jump(-2)),
@@ -598,12 +702,16 @@ impl Model for Sequence {
             (budget.jumps > 0, Action::Jump(1500)),
             (budget.resets > 0 && is_free, Action::Reset),
             (budget.nextvals > 0 && is_free, Action::Nextval),
+            (budget.checkpoints > 0 && state.checkpoint == Checkpoint::None, Action::BeginCheckpoint),
+            (state.checkpoint == Checkpoint::Begun, Action::ChoosePages),
             (
-                can_checkpoint && state.redo == state.recovery_from && !state.wal.is_empty(),
-                Action::BeginCheckpoint,
+                matches!(state.checkpoint, Checkpoint::Chosen { .. }) && !(writes_page && is_locked),
+                Action::EndCheckpoint,
             ),
-            (can_checkpoint && state.redo > state.recovery_from, Action::EndCheckpoint),
-            (can_promote && state.received < state.flushed, Action::Receive),
+            (
+                (can_promote || state.standby == Standby::Synchronous) && state.received < state.flushed,
+                Action::Receive,
+            ),
             (can_crash, Action::Crash { is_all_wal_on_disk: false }),
             (can_crash && state.flushed < state.wal.len() as Lsn, Action::Crash { is_all_wal_on_disk: true }),
             (can_promote && is_free, Action::Promote),
@@ -615,7 +723,12 @@ impl Model for Sequence {
         let mut state = last.clone();
         let budget = &mut state.budget;
         match action {
-            Action::Arrive(i) => {
+            Action::Arrive(i, levels) => {
+                state.sessions[i].levels = levels;
+                let clock_us = state.clock_us();
+                state.sessions[i].phase = Phase::Arrived { clock_us, waited_on: None };
+            }
+            Action::Continue(i) => {
                 let clock_us = state.clock_us();
                 state.sessions[i].phase = Phase::Arrived { clock_us, waited_on: None };
             }
@@ -628,9 +741,10 @@ impl Model for Sequence {
                 budget.visits -= 1;
                 state.visit(i, want, self.fault);
             }
+            Action::Change(i) => state.change(i, self.fault),
             Action::MakeDurable(i) => state.make_durable(i, self.fault),
             Action::Commit(i) => state.commit(i, self.fault),
-            Action::Confirm(i) => state.end(i, CommitLevel::REMOTE_APPLY),
+            Action::Confirm(i) => state.end(i, CommitLevel::REMOTE_APPLY, self.fault),
             Action::Rollback(i) => {
                 budget.rollbacks -= 1;
                 state.roll_back(i, self.fault);
@@ -646,7 +760,7 @@ impl Model for Sequence {
             Action::Jump(ms) => {
                 budget.jumps -= 1;
                 state.offset_ms += ms;
-                state.may_be_ahead = true;
+                state.ahead_max_ms += (-ms).max(0);
             }
             Action::Reset => {
                 budget.resets -= 1;
@@ -663,12 +777,18 @@ impl Model for Sequence {
             Action::BeginCheckpoint => {
                 budget.checkpoints -= 1;
                 state.redo = state.wal.len() as Lsn;
+                state.checkpoint = Checkpoint::Begun;
+                if !state.budget.splits_visits {
+                    state.checkpoint = Checkpoint::Chosen { writes_page: state.is_dirty };
+                }
             }
+            Action::ChoosePages => state.checkpoint = Checkpoint::Chosen { writes_page: state.is_dirty },
             Action::EndCheckpoint => state.end_checkpoint(),
             Action::Receive => state.received = state.flushed,
             Action::Crash { is_all_wal_on_disk } => {
                 budget.crashes -= 1;
                 let end = if is_all_wal_on_disk { state.wal.len() as Lsn } else { state.flushed };
+                state.undo_restart();
                 let (from, data_file) = (state.recovery_from, state.on_disk);
                 state.recover(end, from, data_file);
             }
@@ -692,10 +812,13 @@ impl Model for Sequence {
             Property::always("each id is greater than every acknowledged id", |_, state: &State| {
                 state.violation != Some(Violation::NotAboveAcknowledged)
             }),
-            Property::always("no id is ahead of the clock by more than the lead", |_, state: &State| {
+            Property::always("no id is further ahead of the clock than documented", |_, state: &State| {
                 state.violation != Some(Violation::TooFarAhead)
             }),
-            Property::always("a session that runs alone gets an id", |_, state: &State| state.can_continue()),
+            Property::always(
+                "a session that runs alone gets an id, greater than every acknowledged id",
+                |_, state: &State| state.can_continue(),
+            ),
         ]
     }
 }
@@ -706,9 +829,6 @@ impl Protocol for Sequence {
 
     fn scenarios(size: Size, fault: Option<Fault>) -> Vec<Sequence> {
         let more = u8::from(size == Size::Large);
-        let on = Levels { in_call: CommitLevel::REMOTE_APPLY, at_commit: CommitLevel::REMOTE_APPLY };
-        let off_in_call = Levels { in_call: CommitLevel::OFF, ..on };
-        let off = Levels { in_call: CommitLevel::OFF, at_commit: CommitLevel::OFF };
         let at =
             |ms: i64, seq: i64| Tuple { last_value: (NOW + ms) << 10 | seq, log_cnt: 0, is_called: true };
         let used = at(-5, 7);
@@ -717,35 +837,61 @@ impl Protocol for Sequence {
         let ahead = at(3_600_000, 7);
         let crashing =
             Budget { visits: 4 + more, crashes: 1 + more, checkpoints: 1, rollbacks: 1, ..Budget::default() };
+        use Levels::{Off, OffAtCommit, OffInCall, On};
         use Standby::{Asynchronous, Synchronous};
         let starts = vec![
             // Crashes and checkpoints.
-            Sequence::start(used, Asynchronous, [on, on], Budget { ticks: more, ..crashing.clone() }),
+            Sequence::start(used, Asynchronous, &[On], Budget { ticks: more, ..crashing.clone() }),
+            Sequence::start(
+                ahead,
+                Asynchronous,
+                &[On, Off, OffInCall, OffAtCommit],
+                Budget { visits: 3, checkpoints: more, ..crashing.clone() },
+            ),
+            // A checkpoint begins while a session holds the lock on the page.
+            Sequence::start(
+                ahead,
+                Asynchronous,
+                &[On],
+                Budget {
+                    visits: 3 + more,
+                    checkpoints: 2,
+                    crashes: 1,
+                    splits_visits: true,
+                    ..Budget::default()
+                },
+            ),
+            // Calls of nextval, and a clock that jumps, each with a crash.
+            Sequence::start(
+                ahead,
+                Asynchronous,
+                &[On],
+                Budget { visits: 3, nextvals: 1 + more, ticks: more, ..crashing.clone() },
+            ),
             Sequence::start(
                 used,
                 Asynchronous,
-                [on, off_in_call],
-                Budget { visits: 3 + more, ..crashing.clone() },
+                &[On],
+                Budget { visits: 2 + more, jumps: 2, crashes: 1, ..Budget::default() },
             ),
-            Sequence::start(used, Asynchronous, [on, off], Budget { visits: 3 + more, ..crashing.clone() }),
             // A synchronous standby that is promoted, before or after a crash.
             Sequence::start(
                 ahead,
                 Synchronous,
-                [on, off_in_call],
-                Budget { promotions: 1, visits: 3 + more, ..crashing.clone() },
+                &[On, OffInCall],
+                Budget { promotions: 1, visits: 3, checkpoints: more, rollbacks: more, ..crashing.clone() },
             ),
             Sequence::start(
                 ahead,
                 Synchronous,
-                [on, on],
+                &[On],
                 Budget { promotions: 1, visits: 3 + more, ..crashing },
             ),
             // An asynchronous standby. The server has not crashed, so the sequence is ahead by no more than the lead.
             Sequence::start(
                 full,
                 Asynchronous,
-                [on, on],
+                &[On],
                 Budget {
                     visits: 3 + more,
                     promotions: 1,
@@ -759,7 +905,7 @@ impl Protocol for Sequence {
             Sequence::start(
                 full,
                 Asynchronous,
-                [on, on],
+                &[On],
                 Budget {
                     visits: 3 + more,
                     ticks: 1,
@@ -773,27 +919,28 @@ impl Protocol for Sequence {
             Sequence::start(
                 full,
                 Asynchronous,
-                [on, on],
+                &[On],
                 Budget { visits: 4 + more, ticks: 2, resets: 2, wants: Wants::Many, ..Budget::default() },
             ),
             // A RESTART that commits, is rolled back, or is interrupted by a crash. The next scenario copies the file.
             Sequence::start(
                 used,
                 Asynchronous,
-                [on, on],
+                &[On],
                 Budget {
                     visits: 3 + more,
                     ticks: 2 + more,
                     restarts: 1,
                     rollbacks: 1,
                     crashes: 1,
+                    checkpoints: more,
                     ..Budget::default()
                 },
             ),
             Sequence::start(
                 used,
                 Asynchronous,
-                [on, on],
+                &[On],
                 Budget {
                     visits: 3 + more,
                     copies: 1,
@@ -850,6 +997,15 @@ impl Protocol for Sequence {
                 Fault::CommitDoesNoRest,
                 "a commit does not flush a record that a call under synchronous_commit = off has not flushed",
             ),
+            (
+                Fault::LowerCommitTrusted,
+                "a WAL record counts as durable, although its transaction has committed with synchronous_commit = off",
+            ),
+            (
+                Fault::DirtyAfterRedo,
+                "a session marks the page as dirty only after it has read the redo point",
+            ),
+            (Fault::LoggedTooFarAhead, "the WAL record is ten seconds ahead of the clock, instead of one"),
         ]
     }
 }

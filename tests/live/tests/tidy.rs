@@ -118,6 +118,9 @@ fn manifests_differ_only_in_pgrx() {
         "proptest.opt",
         "rand.opt",
         "rand_xorshift.opt",
+        "stateright.opt",
+        "dashmap.opt",
+        "ahash.opt",
     ];
     let shared = |file: &str| -> Vec<String> {
         let text = read(file);
