@@ -21,8 +21,10 @@ use instagram_id_core::hlc::{self, Next};
 use stateright::{Model, Property};
 use std::fmt;
 
-/// The clocks of the nodes, in milliseconds since the epoch.
-const CLOCKS: [i64; 3] = [480_000_000_000, 480_000_000_005, 479_999_999_995];
+/// The clock of the coordinator, in milliseconds since the epoch.
+const NOW: i64 = 480_000_000_000;
+/// Clocks of the nodes. They differ by more than the ids of a scenario take.
+const CLOCKS: [[i64; 3]; 3] = [[NOW, NOW + 5, NOW - 5], [NOW, NOW - 5, NOW + 5], [NOW, NOW - 5, NOW - 10]];
 /// A node that is added again gets its old group number plus this.
 const NEW_GROUP: i32 = 10;
 
@@ -141,6 +143,7 @@ pub struct State {
     /// The greatest acknowledged value.
     acknowledged: i64,
     has_repeated: bool,
+    clocks: [i64; 3],
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -283,9 +286,9 @@ impl State {
         if self.nodes[n].page.is_closed(true) {
             // Possible only with a fault.
             let next_value = self.nodes[n].page.copy_state().next_value;
-            self.nodes[n].open(next_value, CLOCKS[n]);
+            self.nodes[n].open(next_value, self.clocks[n]);
         }
-        let value = self.nodes[n].take(CLOCKS[n]);
+        let value = self.nodes[n].take(self.clocks[n]);
         self.has_repeated |= value <= self.acknowledged;
         self.acknowledged = self.acknowledged.max(value);
     }
@@ -376,13 +379,13 @@ impl State {
 
     fn open(&mut self, n: usize, fault: Option<Fault>) {
         let Opener::Opening { attempt } = self.nodes[n].opener else { return };
-        let node = &mut self.nodes[n];
+        let (node, clock) = (&mut self.nodes[n], self.clocks[n]);
         let mut last_value = node.page.open(attempt);
         if fault == Some(Fault::MarkNotChecked) {
             last_value = Some(node.page.copy_state().next_value);
         }
         if let Some(last_value) = last_value {
-            node.open(last_value, CLOCKS[n]);
+            node.open(last_value, clock);
         }
         node.opener = Opener::Idle;
         node.given_floor = None;
@@ -496,16 +499,24 @@ pub struct Handover {
 impl Handover {
     /// A cluster of this many nodes. The coordinator, node 0, owns the schema and has generated an id. The other copies
     /// are closed.
-    fn start(count: usize, budget: Budget) -> State {
+    fn start(clocks: [i64; 3], count: usize, budget: Budget) -> State {
         let start = |n: usize| Tuple { last_value: ((n as i64) << 48) + 1, log_cnt: 0, is_called: false };
         let nodes = (0..count).map(|n| Node::new(n as i32, start(n))).collect();
         let (messages, owner, last_attempt) = (vec![], 0, 0);
-        let mut state =
-            State { nodes, messages, owner, last_attempt, budget, acknowledged: 0, has_repeated: false };
+        let mut state = State {
+            nodes,
+            messages,
+            owner,
+            last_attempt,
+            budget,
+            acknowledged: 0,
+            has_repeated: false,
+            clocks,
+        };
         let first = Attempt::new(0).expect("a small number");
         let opening = state.nodes[0].page.begin_opening(true, first).expect("closed");
         state.nodes[0].write(opening, true);
-        state.nodes[0].open(0, CLOCKS[0]);
+        state.nodes[0].open(0, clocks[0]);
         state.generate(0);
         for n in 1..count {
             let closed = state.nodes[n].page.close(first);
@@ -515,8 +526,8 @@ impl Handover {
         state
     }
 
-    fn start_in_disagreement(budget: Budget) -> State {
-        let mut state = Self::start(3, budget);
+    fn start_in_disagreement(clocks: [i64; 3], budget: Budget) -> State {
+        let mut state = Self::start(clocks, 3, budget);
         state.owner = 2;
         (0..).zip(&mut state.nodes).for_each(|(group, node)| node.owner = group);
         state
@@ -685,27 +696,32 @@ impl Protocol for Handover {
     fn scenarios(size: Size, fault: Option<Fault>) -> Vec<Handover> {
         let more = u8::from(size == Size::Large);
         let base = Budget { moves: 2, ids: 2, attempts: 3 + more, ..Budget::default() };
-        let starts = vec![
-            // Two nodes open their copies at once. Messages arrive late, and a node crashes.
-            Handover::start(2, Budget { failures: 1 + more, crashes: 1, ..base.clone() }),
-            // A node is lost, and may be added again.
-            Handover::start(2, Budget { crashes: 1, removals: 1, failures: more, ..base.clone() }),
-            Handover::start(2, Budget { returns: 1, removals: 1, failures: 1, ..base.clone() }),
-            Handover::start(
-                3,
-                Budget { ids: 1, attempts: 2 + more, removals: 1, failures: more, ..base.clone() },
-            ),
-            // Two moves have not reached all catalogs, so each node considers itself the owner.
-            Handover::start_in_disagreement(Budget {
-                moves: 0,
-                ids: 1,
-                attempts: 3,
-                removals: 1,
-                failures: more,
-                ..base
-            }),
-        ];
-        starts.into_iter().map(|start| Handover { start, fault }).collect()
+        let starts = |clocks: [i64; 3]| {
+            vec![
+                // Two nodes open their copies at once. Messages arrive late, and a node crashes.
+                Handover::start(clocks, 2, Budget { failures: 1 + more, crashes: 1, ..base.clone() }),
+                // A node is lost, and may be added again.
+                Handover::start(
+                    clocks,
+                    2,
+                    Budget { crashes: 1, removals: 1, failures: more, ..base.clone() },
+                ),
+                Handover::start(clocks, 2, Budget { returns: 1, removals: 1, failures: 1, ..base.clone() }),
+                Handover::start(
+                    clocks,
+                    3,
+                    Budget { ids: 1, attempts: 2 + more, removals: 1, failures: more, ..base.clone() },
+                ),
+                // Two moves have not reached all catalogs, so each node considers itself the owner.
+                Handover::start_in_disagreement(
+                    clocks,
+                    Budget { moves: 0, ids: 1, attempts: 3, removals: 1, failures: more, ..base.clone() },
+                ),
+            ]
+        };
+        let clocks = if size == Size::Large { &CLOCKS[..] } else { &CLOCKS[..1] };
+        let all = clocks.iter().flat_map(|clocks| starts(*clocks));
+        all.map(|start| Handover { start, fault }).collect()
     }
 
     fn faults() -> &'static [(Fault, &'static str)] {

@@ -947,7 +947,7 @@ impl Protocol for Moving {
     fn scenarios(size: Size, fault: Option<Fault>) -> Vec<Moving> {
         let (starts, faults, writes) = match size {
             Size::Small => (2, 2, 2),
-            Size::Large => (3, 4, 3),
+            Size::Large => (3, 5, 3),
         };
         let (record, close, open) = (Send(Act::RecordDefinitions), Send(Act::Close), Send(Act::OpenCopy));
         let (unpublish, unsubscribe) = (Send(Act::DropPublication), Send(Act::DropSubscription));
