@@ -155,6 +155,12 @@ fn is_loss_of_connection(error: &Error) -> bool {
             "57P01" | "57P02" | "57P03" => true,
             code => code == "57014" && error.parsed_severity() == Some(Severity::Fatal),
         },
-        None => error.is_closed() || error.source().is_some_and(|source| source.is::<io::Error>()),
+        None => {
+            // PostgreSQL 19 was seen to send a message out of turn when it stopped with a PANIC.
+            let is_out_of_turn = error.to_string() == "unexpected message from server";
+            is_out_of_turn
+                || error.is_closed()
+                || error.source().is_some_and(|source| source.is::<io::Error>())
+        }
     }
 }
