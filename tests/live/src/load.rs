@@ -150,9 +150,11 @@ fn session(
 /// found in its log when it is dropped.
 fn is_loss_of_connection(error: &Error) -> bool {
     match error.as_db_error() {
-        // admin_shutdown, crash_shutdown, cannot_connect_now; and query_canceled if connecting was cancelled
+        // admin_shutdown, crash_shutdown, cannot_connect_now; and query_canceled if connecting was cancelled. The log of
+        // the server shows whether a PANIC was expected.
         Some(error) => match error.code().code() {
             "57P01" | "57P02" | "57P03" => true,
+            _ if error.parsed_severity() == Some(Severity::Panic) => true,
             code => code == "57014" && error.parsed_severity() == Some(Severity::Fatal),
         },
         None => {

@@ -478,7 +478,10 @@ fn without_crashes_of_the_disk(crashes: Vec<&str>) -> Vec<&str> {
 /// Whether a line of the log is a PANIC with the reason of an injected fault.
 pub fn is_panic_of_the_disk(line: &str) -> bool {
     let reasons = [": Input/output error", ": No space left on device"];
-    line.contains("PANIC:  could not ") && reasons.iter().any(|reason| line.ends_with(reason))
+    let is_fault = line.contains("PANIC:  could not ") && reasons.iter().any(|reason| line.ends_with(reason));
+    // If the fsync of a new WAL segment fails, PostgreSQL logs this, does not install the segment, and cannot open it.
+    let is_not_installed = line.contains("PANIC:  could not open file \"pg_wal/");
+    is_fault || is_not_installed && line.ends_with(": No such file or directory")
 }
 
 fn pg_config() -> String {
