@@ -498,6 +498,7 @@ impl State {
     fn undo_restart(&mut self) {
         if let Some(Restart { old, old_on_disk, old_issued, .. }) = self.restart.take() {
             (self.page, self.on_disk, self.issued) = (old, old_on_disk, old_issued);
+            self.is_dirty = true;
         }
     }
 
@@ -554,6 +555,10 @@ impl State {
     fn end_checkpoint(&mut self) {
         if self.checkpoint == (Checkpoint::Chosen { writes_page: true }) {
             (self.on_disk, self.is_dirty) = (self.page, false);
+        }
+        // The old file of an unfinished RESTART still exists.
+        if let Some(restart) = &mut self.restart {
+            restart.old_on_disk = restart.old;
         }
         // A checkpoint flushes its own record and all WAL before it.
         self.flushed = self.wal.len() as Lsn;
