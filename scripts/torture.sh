@@ -3,7 +3,7 @@
 #
 #   torture.sh                    all of these
 #   torture.sh long goals         long scenarios on 15 and 18 (MAJORS), and the goals on ten times the rows
-#   torture.sh models             the models of the protocols, with greater limits (ten minutes, 4 GB)
+#   torture.sh models             the models of the protocols, with greater limits
 #   torture.sh assertions         all tests on a PostgreSQL with assertions
 #   torture.sh valgrind           the regression tests under valgrind
 #   torture.sh sqlsmith           ten minutes of random SQL (SQLSMITH_SECONDS)

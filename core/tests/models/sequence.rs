@@ -844,7 +844,7 @@ impl Protocol for Sequence {
             Budget { visits: 4 + more, crashes: 1 + more, checkpoints: 1, rollbacks: 1, ..Budget::default() };
         use Levels::{Off, OffAtCommit, OffInCall, On};
         use Standby::{Asynchronous, Synchronous};
-        let mut starts = vec![
+        let starts = vec![
             // Crashes and checkpoints.
             Sequence::start(used, Asynchronous, &[On], Budget { ticks: more, ..crashing.clone() }),
             Sequence::start(
@@ -955,19 +955,6 @@ impl Protocol for Sequence {
                 },
             ),
         ];
-        if size == Size::Large {
-            // The same scenarios with other states of the sequence, unless ids may then be repeated as documented.
-            for start in starts.clone() {
-                let Budget { resets, restarts, promotions, .. } = start.budget;
-                let may_be_ahead = promotions == 0 || start.standby == Synchronous;
-                let others = [used, full, ahead].into_iter().filter(|tuple| *tuple != start.page.tuple);
-                if resets == 0 && restarts == 0 && may_be_ahead {
-                    starts.extend(others.map(|tuple| {
-                        Sequence::start(tuple, start.standby, start.levels, start.budget.clone())
-                    }));
-                }
-            }
-        }
         starts.into_iter().map(|start| Sequence { start, fault }).collect()
     }
 
