@@ -24,8 +24,8 @@ pub use disk::{DiskFault, FaultyDisk};
 pub use emulated::{AN_HOUR_AHEAD, Emulated, Fault, NEXT_ID, SHARD_WITH_TRIGGER};
 pub use journal::{Clock, Figures, Journal, Received};
 pub use load::{
-    StopAtEnd, Work, calls, copy, everything, insert_statements, inserts, query, setup_photos, under_load,
-    unrecorded,
+    StopAtEnd, Work, calls, check_no_row_is_lost, copy, everything, insert_statements, inserts, query,
+    setup_photos, under_load, unrecorded,
 };
 pub use original::{ORIGINAL_EPOCH_MS, original_function, original_of_shard};
 pub use page::{blocks, rows, run_page};

@@ -1,9 +1,11 @@
 //! Sessions that generate ids continuously and reconnect after faults of their server, as applications do.
 
 use crate::Received;
+use crate::column;
 use crate::journal::Moment;
 use postgres::error::Severity;
 use postgres::{Client, Error};
+use std::collections::HashSet;
 use std::error::Error as _;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -112,6 +114,14 @@ pub fn under_load<T>(
         drop(stop_at_end);
         (sessions.into_iter().map(|session| session.join().unwrap()).collect(), result)
     })
+}
+
+/// Checks that each of these ids still has its row.
+pub fn check_no_row_is_lost(client: &mut Client, acknowledged: &[i64]) {
+    let kept: HashSet<i64> = column(client, "SELECT id FROM insta5.photos").into_iter().collect();
+    let lost = acknowledged.iter().filter(|id| !kept.contains(id)).count();
+    println!("    {lost} of {} rows lost", acknowledged.len());
+    assert_eq!(lost, 0, "rows lost");
 }
 
 /// Sets its flag when it is dropped, also by a panic.
