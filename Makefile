@@ -8,20 +8,29 @@
 # make fuzz           fuzz the parts that do not depend on PostgreSQL, a minute each
 # make                build for the PostgreSQL that PG_CONFIG names
 # make install        install the build (needs write access to PostgreSQL's folders: sudo make install)
-# make package        make a Debian package, in target/dist
-# make check-package  make a Debian package and test it on a bare Debian 12 in a folder (needs root, or sudo)
+# make package        make the Debian packages of the extension and of its command, in target/dist
+# make lint-package   make them, and check their files with lintian
+# make check-package  make them for PostgreSQL 15, and test them on a bare Debian 12 in a folder (needs root, or sudo);
+#                     make check-package MAJORS='15 17' also those for 17, on a bare Debian 13
+# make image-tree     put the files of an image for CloudNativePG into target/image; make check-image-tree tests them on
+#                     a temporary server. Both need PostgreSQL 18 or later
+# make images         build the images with Docker, for PG_MAJOR=18; the release also pushes them and runs join-images
+# make check-metadata check META.json, the release's workflow and the Dockerfile
+# make check-monitoring   test the files of monitoring/ with Prometheus and its exporters: two minutes
 # make dist           make the PGXN archive of the last commit, in target/dist
 # make installcheck   run the regression and isolation tests on a running server, by PGHOST, PGPORT, PGUSER
 
 PG_CONFIG = pg_config
 pkglibdir := $(shell $(PG_CONFIG) --pkglibdir 2>/dev/null)
 bindir := $(shell $(PG_CONFIG) --bindir 2>/dev/null)
-man1dir := $(shell $(PG_CONFIG) --mandir 2>/dev/null)/man1
 extensiondir := $(shell $(PG_CONFIG) --sharedir 2>/dev/null)/extension
 package = target/package
 library = $(package)$(pkglibdir)/instagram_id.so
-# The command instagram_id_shards, which is the same for all majors.
+# The command instagram_id_shards, which is the same for all majors, and where it is installed: by default among
+# PostgreSQL's own programs.
 command = $(package)/command/instagram_id_shards
+commanddir := $(bindir)
+man1dir := $(shell $(PG_CONFIG) --mandir 2>/dev/null)/man1
 
 # Delete the target of a failed command, so that make does not use it as a finished build.
 .DELETE_ON_ERROR:
@@ -37,22 +46,32 @@ $(library): Cargo.toml Cargo.lock pg19/Cargo.toml pg19/Cargo.lock instagram_id.c
 
 # These targets need the paths of a PostgreSQL.
 ifeq ($(pkglibdir),)
-ifneq ($(filter install uninstall installcheck package,$(MAKECMDGOALS)),)
+ifneq ($(filter install install-extension install-command uninstall installcheck package lint-package image-tree check-image-tree,$(MAKECMDGOALS)),)
 $(error there is no '$(PG_CONFIG)'; name the PostgreSQL with PG_CONFIG=/path/to/pg_config)
 endif
 endif
 
-install: $(library) $(command)
-	install -d '$(DESTDIR)$(pkglibdir)' '$(DESTDIR)$(extensiondir)' '$(DESTDIR)$(bindir)' '$(DESTDIR)$(man1dir)'
+install: install-extension install-command
+ifeq ($(DESTDIR)$(findstring s,$(firstword -$(MAKEFLAGS))),)
+	@echo 'The command instagram_id_shards is in $(commanddir)'
+	@case ":$$PATH:" in *':$(commanddir):'*) ;; \
+	    *) echo 'This is not in PATH. commanddir=/usr/local/bin installs the command there instead.' ;; esac
+endif
+
+install-extension: $(library)
+	install -d '$(DESTDIR)$(pkglibdir)' '$(DESTDIR)$(extensiondir)'
 	install -m 755 '$(library)' '$(DESTDIR)$(pkglibdir)/'
 	install -m 644 '$(package)$(extensiondir)/'instagram_id* '$(DESTDIR)$(extensiondir)/'
 	install -m 644 sql/released/*.sql '$(DESTDIR)$(extensiondir)/'
-	install -m 755 '$(command)' '$(DESTDIR)$(bindir)/'
+
+install-command: $(command)
+	install -d '$(DESTDIR)$(commanddir)' '$(DESTDIR)$(man1dir)'
+	install -m 755 '$(command)' '$(DESTDIR)$(commanddir)/'
 	install -m 644 '$(package)/command/'*.1 '$(DESTDIR)$(man1dir)/'
 
 uninstall:
 	rm -f '$(DESTDIR)$(pkglibdir)/instagram_id.so' '$(DESTDIR)$(extensiondir)/'instagram_id* \
-	    '$(DESTDIR)$(bindir)/instagram_id_shards' '$(DESTDIR)$(man1dir)/instagram_id_shards'*.1
+	    '$(DESTDIR)$(commanddir)/instagram_id_shards' '$(DESTDIR)$(man1dir)/instagram_id_shards'*.1
 
 PG_REGRESS = $(pkglibdir)/pgxs/src/test/regress/pg_regress
 REGRESS = $(basename $(notdir $(sort $(wildcard tests/regress/sql/*.sql))))
@@ -105,18 +124,37 @@ fuzz:
 package:
 	scripts/package.sh '$(PG_CONFIG)'
 
-check-package:
-	scripts/check_package.sh
+lint-package:
+	scripts/check_package.sh --here '$(PG_CONFIG)'
 
-# From the commit, not from the working tree.
-dist_version = $(shell git show HEAD:Cargo.toml | sed -n '1,/^version/s/^version = "\(.*\)"/\1/p')
+check-package:
+	scripts/check_package.sh $(MAJORS)
+
+check-monitoring:
+	scripts/check_monitoring.sh
+
+check-metadata:
+	scripts/check_metadata.sh
+
+image-tree:
+	scripts/image_tree.sh '$(PG_CONFIG)' target/image
+
+check-image-tree:
+	scripts/image_tree.sh --check '$(PG_CONFIG)'
+
+images:
+	scripts/images.sh build
+
+join-images:
+	scripts/images.sh join $(MAJORS)
 
 dist:
-	mkdir -p target/dist
-	git archive --format=zip --prefix=instagram_id-$(dist_version)/ \
-	    --output=target/dist/instagram_id-$(dist_version).zip HEAD
+	scripts/dist.sh
+
+check-tag:
+	[ '$(TAG)' = 'v$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)' ]
 
 clean:
 	rm -rf target fuzz/target
 
-.PHONY: all install uninstall installcheck installcheck-regress installcheck-isolation demo check test test-all torture goals bench fuzz package check-package dist clean
+.PHONY: all install uninstall installcheck installcheck-regress installcheck-isolation demo check test test-all torture goals bench fuzz package check-package check-monitoring dist clean install-extension install-command lint-package check-metadata image-tree check-image-tree images join-images check-tag

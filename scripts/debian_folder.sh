@@ -21,10 +21,12 @@ skip() {
 
 # The packages to build the extension and run the tests, as scripts/setup.sh would install them there.
 tools="ca-certificates clang gcc libc6-dev libclang-dev libpq-dev libssl-dev make pkg-config procps python3 sudo util-linux"
-suite=${1:-}
+suite=${1:-} partman=
 case $suite in
-    trixie) major=17 packages="$tools" ;;
-    sid) major=19 packages="$tools cargo rustc rustfmt" ;;
+    # Also the partition managers, whose page a test runs. pg_partman has no package for 19, but its SQL files are the
+    # same for all majors.
+    trixie) major=17 packages="$tools postgresql-17-partman postgresql-17-timescaledb" ;;
+    sid) major=19 packages="$tools cargo rustc rustfmt" partman=postgresql-18-partman ;;
     *) fail "usage: debian_folder.sh trixie|sid [COMMAND...]" ;;
 esac
 shift
@@ -49,7 +51,7 @@ exec 9>>"$CACHE/debian.$suite.lock"
 flock -n 9 || { say "Waiting for another command in the Debian $suite of $folder"; flock 9; }
 
 # A folder that is incomplete or has other packages is set up again.
-wanted="$suite $packages"
+wanted="$suite $packages $partman"
 if [ "$(as_root cat "$folder/complete" 2>/dev/null)" != "$wanted" ]; then
     as_root rm -rf --one-file-system "$folder/complete" "$debian"
     bare_debian "$suite" "$debian"
@@ -71,6 +73,15 @@ if [ "$(as_root cat "$folder/complete" 2>/dev/null)" != "$wanted" ]; then
 	fi
 	apt-get update
 	apt-get install -y --no-install-recommends $packages
+	if [ -n "$partman" ]; then
+	    cd "\$(mktemp -d)"
+	    if apt-get download $partman; then
+	        dpkg-deb -x ./*.deb .
+	        cp usr/share/postgresql/*/extension/pg_partman* /usr/share/postgresql/$major/extension/
+	    else
+	        echo 'There is no $partman; the test of pg_partman is skipped'
+	    fi
+	fi
 	apt-get clean
 	SH
     as_root cp -L /etc/resolv.conf "$debian/etc/resolv.conf"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows the extension at work: four shards on a temporary server, eight clients that insert for some seconds, and the
-# result. First installs and builds what is missing.
+# Shows the extension at work on a temporary server, in half a minute. Eight clients insert rows, first with ids of a
+# plain expression, which repeat, and then with ids of the extension. First installs and builds what is missing.
 #
 #   DEMO_SECONDS=10 demo.sh   insert for longer
 set -euo pipefail
@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$ROOT"
 trap stop_server EXIT
 trap 'exit 1' HUP INT TERM
-seconds=${DEMO_SECONDS:-5}
+seconds=${DEMO_SECONDS:-4}
 clients=8
 
 scripts/setup.sh server
@@ -16,53 +16,64 @@ pg_config=$(scripts/servers.sh | tail -n 1)
 [ -n "$pg_config" ] || fail "no PostgreSQL 15 or later is set up"
 make --no-print-directory -s install PG_CONFIG="$pg_config"
 
+# Colors only on a terminal: with this variable of psql, queries add them to their results.
+if [ -t 1 ]; then escape=$'\033'; else escape=; fi
+psql() { "$SERVER_BIN/psql" -X -q -P pager=off -v escape="$escape" -d demo "$@"; }
+
 say "Starting $("$pg_config" --version) in a temporary folder"
 start_server "$pg_config"
-psql() { "$SERVER_BIN/psql" -X -q -P pager=off -d demo "$@"; }
 "$SERVER_BIN/createdb" demo
 
-say "Creating the extension, four shards, and a table of photos in each"
-psql <<'SQL'
+say "Two tables: one with the original's expression as its default, and one of shard 5"
+psql --echo-queries <<'SQL'
+CREATE SEQUENCE ids;
+CREATE TABLE plain (client int, id bigint DEFAULT
+    ((date_part('epoch', clock_timestamp()) * 1000)::bigint - 1314220021721) << 23 | 5 << 10 | nextval('ids') % 1024);
+
 CREATE EXTENSION instagram_id;
-SELECT create_shard(n) FROM generate_series(1, 4) AS n \g /dev/null
-SELECT format('CREATE TABLE insta%s.photos (id bigint PRIMARY KEY DEFAULT insta%1$s.next_id(), title text)', n)
-FROM generate_series(1, 4) AS n \gexec
-CREATE VIEW photos AS
-    SELECT 1 AS shard, * FROM insta1.photos UNION ALL SELECT 2, * FROM insta2.photos
-    UNION ALL SELECT 3, * FROM insta3.photos UNION ALL SELECT 4, * FROM insta4.photos;
+SELECT create_shard(5);
+CREATE TABLE insta5.photos (client int, id bigint DEFAULT insta5.next_id());
 SQL
 
-say "Inserting from $clients clients for $seconds seconds: single rows, and now and then a thousand at once"
-cat >"$SERVER_DIR/one.sql" <<'SQL'
-\set shard random(1, 4)
-INSERT INTO insta:shard.photos (title) VALUES ('photo of client :client_id');
-SQL
-cat >"$SERVER_DIR/many.sql" <<'SQL'
-\set shard random(1, 4)
-INSERT INTO insta:shard.photos (title) SELECT 'photo ' || n || ' of client :client_id' FROM generate_series(1, 1000) AS n;
-SQL
-"$SERVER_BIN/pgbench" -n -c "$clients" -j 2 -T "$seconds" -P 1 -f "$SERVER_DIR/one.sql@99" -f "$SERVER_DIR/many.sql@1" \
-    demo 2>&1 >"$SERVER_DIR/pgbench.log" |
-    sed -u -n 's/^progress: \([0-9.]*\) s, \([0-9.]*\) tps.*/    \1 s: \2 statements a second/p'
+# load TABLE: each client inserts 400 rows in a statement, again and again.
+load() {
+    say "Inserting into $1 from $clients clients for $seconds seconds"
+    echo "INSERT INTO $1 (client) SELECT :client_id + 1 FROM generate_series(1, 400)" >"$SERVER_DIR/load.sql"
+    "$SERVER_BIN/pgbench" -n -M prepared -c "$clients" -j 2 -T "$seconds" -f "$SERVER_DIR/load.sql" demo >"$SERVER_DIR/pgbench.log" 2>&1 ||
+        { cat "$SERVER_DIR/pgbench.log" >&2; exit 1; }
+}
+load plain
+load insta5.photos
 
 echo
-say "A few of the ids, decoded by SQL"
-psql -c "SELECT id, id_time(id), id_shard(id), id_seq(id), title FROM photos ORDER BY id DESC LIMIT 8"
-say "All of them"
-psql -x -c "
-    SELECT to_char(count(*), 'FM999,999,999') AS \"ids made\",
-           to_char(count(*) / $seconds.0, 'FM999,999,999') AS \"ids a second\",
-           count(*) - count(DISTINCT id) AS \"duplicates\",
-           count(*) FILTER (WHERE id_shard(id) <> shard) AS \"ids of a wrong shard\"
-    FROM photos"
-say "The shards, as the database sees them"
-psql -c "SELECT shard, schema, last_id, last_time, ahead, ends_at FROM id_shards"
-say "A million ids of one shard in one statement; the format's limit is 1,024 a millisecond"
-psql -x -c "
-    SELECT to_char(count(*), 'FM999,999,999') AS \"ids made\",
-           max(id_time(id)) - min(id_time(id)) AS \"in\",
-           count(*) - count(DISTINCT id) AS \"duplicates\"
-    FROM (SELECT next_id(1) AS id FROM generate_series(1, 1000000)) AS million"
+say "How many ids were repeated"
+psql -At -v seconds="$seconds" <<'SQL'
+SELECT format('    %s%s ids%s a second', rpad(source, 24), to_char(ids, '9,999,999,999'), to_char(ids / :seconds, '999,999,999'))
+    || CASE WHEN :'escape' <> '' THEN :'escape' || CASE WHEN repeated > 0 THEN '[1;31m' ELSE '[1;32m' END ELSE '' END
+    || format('%s repeated', to_char(repeated, '999,999,990')) || CASE WHEN :'escape' <> '' THEN :'escape' || '[0m' ELSE '' END
+FROM (SELECT 'the clock and nextval', count(*), count(*) - count(DISTINCT id) FROM plain
+      UNION ALL SELECT 'insta5.next_id()', count(*), count(*) - count(DISTINCT id) FROM insta5.photos) AS counts(source, ids, repeated)
+ORDER BY source DESC;
+SQL
+
+echo
+say "One millisecond: its 1,024 ids, each with the number of the client that received it"
+psql -At <<'SQL'
+CREATE TEMP TABLE millisecond AS
+SELECT id_seq(id) AS seq, client, id FROM insta5.photos WHERE id >> 23 = (
+    SELECT id >> 23 FROM insta5.photos GROUP BY id >> 23 ORDER BY count(DISTINCT client) DESC, count(*) DESC LIMIT 1);
+SELECT '    ' || string_agg(CASE WHEN client IS NULL THEN '.' WHEN :'escape' = '' THEN client::text
+                            ELSE :'escape' || '[1;3' || client % 7 + 1 || 'm' || client || :'escape' || '[0m' END, '' ORDER BY seq)
+FROM generate_series(0, 1023) AS seq LEFT JOIN millisecond USING (seq)
+GROUP BY seq / 128 ORDER BY seq / 128;
+SELECT format(E'\n    %s: %s ids of %s clients', id_time(min(id)), count(*), count(DISTINCT client)) FROM millisecond;
+SQL
+
+echo
+say "An id, decoded: SELECT * FROM id_explain(...)"
+psql -c "SELECT * FROM id_explain((SELECT max(id) FROM insta5.photos))"
+say "The shard: SELECT ... FROM id_shards"
+psql -c "SELECT shard, schema, last_id, last_time, ends_at, can_generate FROM id_shards"
 
 say "To look around, in another terminal while this one waits:"
 echo

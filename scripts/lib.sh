@@ -9,8 +9,11 @@ CARGO_PGRX_VERSION=$(sed -n 's/^pgrx = "=\(.*\)"/\1/p' "$ROOT/$MANIFEST_DIR/Carg
 # The extension's version, from Cargo.toml.
 version_of_extension() { sed -n 's/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml" | head -n 1; }
 
-# The Debian package for PostgreSQL of this major, which package.sh makes.
-debian_package() { echo "target/dist/postgresql-$1-instagram-id_$(version_of_extension)-1_$(dpkg --print-architecture).deb"; }
+# The version of the Debian packages. Those of a later Debian are newer, so that an upgrade of Debian replaces them.
+debian_version() { echo "$(version_of_extension)-1$(. /etc/os-release && echo "${VERSION_ID:+~$ID$VERSION_ID}")"; }
+
+# debian_package NAME: the file of this Debian package, which package.sh makes.
+debian_package() { echo "target/dist/$1_$(debian_version)_$(dpkg --print-architecture).deb"; }
 
 # All that the scripts fetch or set up. It can be removed, which costs only the time to do it again.
 if [ -n "${INSTAGRAM_ID_CACHE:-}" ]; then
@@ -33,6 +36,12 @@ unset RUST_BACKTRACE
 if [ -t 1 ]; then ARROW=$'\033[1m==>\033[0m'; else ARROW='==>'; fi
 say() { printf '%s %s\n' "$ARROW" "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# not_tested NAME REASON: prints that this is not tested, and adds it to the file in NOT_TESTED.
+not_tested() {
+    say "NOT TESTED: $1: $2"
+    if [ -n "${NOT_TESTED:-}" ]; then echo "$1" >>"$NOT_TESTED"; fi
+}
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then
@@ -174,14 +183,14 @@ use_scratch() {
 
 # --- tests ---------------------------------------------------------------------------------------------------
 
-# The live tests that depend on a major's layout of pages, WAL and catalogs, or on how it writes files, as a part of a
-# pattern.
-DIFFERING='crash|disk_faults|handover_misuse|leaks|replicated_sequences|upgrade'
+# The live tests that depend on a major's layout of pages, WAL and catalogs, on how it writes files and replicates, or on
+# what Debian has for it, as a part of a pattern.
+DIFFERING='crash|disk_faults|handover_misuse|leaks|partition_managers|replicated_sequences|two_primaries|upgrade'
 
 # unit_tests MAJOR: runs all tests that need no server. PGRX_HOME names the PostgreSQL to build the extension for. Tests
 # of the crate that need a server have names that begin with pg_.
 unit_tests() {
-    cargo nextest run --workspace --lib --bins --examples --test models --no-default-features --features "instagram_id/pg$1" \
+    cargo nextest run --workspace --lib --bins --examples --test models --test vectors --no-default-features --features "instagram_id/pg$1" \
         -E 'not test(/::pg_[^:]*$/)' --status-level fail
 }
 
@@ -234,7 +243,7 @@ kill_jobs() {
 # --- a throw-away server -------------------------------------------------------------------------------------
 
 # start_server PG_CONFIG: starts a new cluster in a temporary folder, which listens only on a socket in that folder.
-# Sets SERVER_BIN and SERVER_DIR, exports PGHOST, PGPORT and PGUSER.
+# EXTRA_CONF has further settings. Sets SERVER_BIN and SERVER_DIR, exports PGHOST, PGPORT and PGUSER.
 start_server() {
     SERVER_BIN=$("$1" --bindir)
     SERVER_DIR=$(mktemp -d "${TMPDIR:-/tmp}/instagram_id.XXXXXX")
@@ -247,6 +256,7 @@ start_server() {
 	unix_socket_directories = '$SERVER_DIR'
 	port = 5432
 	max_prepared_transactions = 5
+	${EXTRA_CONF:-}
 	CONF
     as_server_user "$SERVER_BIN/pg_ctl" -D "$SERVER_DIR/data" -l "$SERVER_DIR/server.log" -w start \
         >/dev/null || { cat "$SERVER_DIR/server.log" >&2; return 1; }

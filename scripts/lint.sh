@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Checks format and lints for each PostgreSQL major that is set up, because the code differs slightly between them.
+# Checks format and lints for each PostgreSQL major that is set up, because the code differs slightly between them. Also
+# checks that no file has conflict markers, and that scripts can be parsed.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
+if git grep -nE '^(<{7}|>{7}) '; then fail "these lines are left from a merge"; fi
+for script in .ci/run scripts/*.sh; do bash -n "$script"; done
 cargo fmt --all --check
 cargo fmt --manifest-path fuzz/Cargo.toml --check
 scripts/setup.sh lint

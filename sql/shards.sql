@@ -29,7 +29,7 @@ COMMENT ON COLUMN id_shards.shard IS 'number, 0 to 8191';
 COMMENT ON COLUMN id_shards.schema IS 'schema of the shard';
 COMMENT ON COLUMN id_shards.sequence IS 'sequence that its ids come from';
 COMMENT ON COLUMN id_shards.epoch IS 'instant that its ids count from';
-COMMENT ON COLUMN id_shards.last_id IS 'last id; NULL if there is none, or the caller may not read the sequence';
+COMMENT ON COLUMN id_shards.last_id IS 'last id; NULL if there is none, or the caller may neither read the sequence nor all statistics';
 COMMENT ON COLUMN id_shards.last_time IS 'time of that id';
 COMMENT ON COLUMN id_shards.ahead IS 'how far that time is ahead of the clock';
 COMMENT ON COLUMN id_shards.ids_per_second IS 'maximum number of ids per second';

@@ -267,8 +267,9 @@ errors! {
     SchemaOfExtension { schema: String, shard: u16 } => ERRCODE_DUPLICATE_FUNCTION,
         "shard {shard} cannot share a schema with the extension",
         detail("Functions of the extension have names that the shard needs."),
-        hint("Move the extension to a schema of its own with CREATE SCHEMA ids; ALTER EXTENSION instagram_id SET SCHEMA ids. \
-            Then adopt the PL/pgSQL original with SELECT * FROM ids.adopt_shard({shard}, {}).", literal(schema));
+        hint("Use SELECT create_shard({shard}) to create the shard in a schema of its own. Or move the extension to one with \
+            CREATE SCHEMA ids; ALTER EXTENSION instagram_id SET SCHEMA ids. Then adopt the PL/pgSQL original with \
+            SELECT * FROM ids.adopt_shard({shard}, {}).", literal(schema));
 
     /// `CREATE EXTENSION` finds a `next_id()` in the schema; the PL/pgSQL original often has this name.
     NextIdTaken { function: String, schema: String } => ERRCODE_DUPLICATE_FUNCTION,
@@ -359,7 +360,14 @@ errors! {
         detail("Role {role} lacks USAGE on it."),
         hint("Use GRANT USAGE ON SCHEMA {name} TO {role}.");
 
-    /// `adopt_shard()` finds that the owner of the function may not create others beside it.
+    /// `create_shard()` is called by a role that may not create a schema.
+    NoCreateOnDatabase { name: String, role: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "permission denied for database {name}",
+        detail("Role {role} lacks CREATE on it."),
+        hint("Use GRANT CREATE ON DATABASE {name} TO {role}.");
+
+    /// `create_shard()` is called by a role that may not create the shard in an existing schema, or `adopt_shard()` for
+    /// a function whose owner may not create others beside it.
     NoCreateOnSchema { name: String, role: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
         "permission denied for schema {name}",
         detail("Role {role} lacks CREATE on it."),
@@ -553,7 +561,11 @@ errors! {
     /// The column passed to `adopt_table()` cannot hold ids.
     ColumnNotBigint { table: String, column: String, type_name: String } => ERRCODE_DATATYPE_MISMATCH,
         "column {column} of table {table} is of type {type_name}, not bigint",
-        hint("Use ALTER TABLE {table} ALTER {column} TYPE bigint.");
+        hint("{}", if ["smallint", "integer"].contains(&type_name.as_str()) {
+            format!("Use ALTER TABLE {table} ALTER {column} TYPE bigint.")
+        } else {
+            "Values of other types than smallint and integer cannot become ids. Add a column of type bigint.".into()
+        });
 
     /// The column passed to `adopt_table()` has another default, or none.
     NotSerial { column: String, default: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -703,6 +715,12 @@ errors! {
     DefaultKept { column: String, why: &'static str } => ERRCODE_WARNING,
         "column {column} keeps its default",
         detail("{why}");
+
+    /// WARNING of `create_shard()` for a schema with the epoch of a shard whose sequence was dropped.
+    SequenceReplaced { shard: u16, sequence: String } => ERRCODE_WARNING,
+        "sequence {sequence} was missing and has been created",
+        detail("It does not know the ids that shard {shard} has generated before, so it could repeat them."),
+        hint("Use SELECT advance_shard({shard}, ...) with the largest id of the shard.");
 
     /// NOTICE of `create_shard()` with `if_not_exists`.
     ShardKept(shard: u16) => ERRCODE_DUPLICATE_OBJECT,

@@ -4,7 +4,7 @@ use crate::citus::{handover, placement};
 use crate::error::Error;
 use crate::pg::invalidation;
 use crate::pg::names;
-use crate::pg::sys;
+use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::cache::{self, Permit};
 use crate::sequence::page::Outcome;
 use crate::sequence::refusal::Refusal;
@@ -16,8 +16,8 @@ use instagram_id_core::epoch::{Epoch, US_PER_MS};
 use instagram_id_core::hlc::{self, Run, Wait};
 use instagram_id_core::layout::{self, Shard};
 use pgrx::PgLogLevel;
+use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::pg_sys::{self, Oid};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -199,9 +199,7 @@ fn look_up_permit(clock: Clock, shard: Shard) -> Result<(), Error> {
 /// as a cancel or a timeout.
 fn wait_for_ticks(wait: Wait, epoch: Epoch) {
     let left_us = wait.left_us(epoch.elapsed_us(names::now()));
-    sys::pgstat_report_wait_start(pg_sys::PG_WAIT_EXTENSION);
-    std::thread::sleep(Duration::from_micros(left_us as u64));
-    sys::pgstat_report_wait_end();
+    wait_event::sleep(WaitEvent::ClockTick, Duration::from_micros(left_us as u64));
     pgrx::check_for_interrupts!();
 }
 

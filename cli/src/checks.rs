@@ -337,7 +337,31 @@ fn obstacles_in_schema(source: &Server, target: &Server) -> Result<Vec<String>> 
     obstacles.extend(
         source.query(include_str!("sql/code.sql"), &[source.schema(), STRICTEST_MAJOR])?.column::<String>(),
     );
+    obstacles.extend(missing_objects(source, target)?);
     Ok(obstacles)
+}
+
+/// Objects that the target lacks, and without which the schema cannot be created there.
+fn missing_objects(source: &Server, target: &Server) -> Result<Vec<String>> {
+    let needed = source.query(include_str!("sql/needed.sql"), &[source.schema()])?;
+    let text = |row, column| needed.get::<String>(row, column);
+    let mut missing = Vec::new();
+    for row in 0..needed.len() {
+        let (kind, names, arguments) = (text(row, 0), text(row, 1), text(row, 2));
+        let found = target
+            .connection()
+            .query("SELECT pg_get_object_address($1, $2::text[], $3::text[])", &[&kind, &names, &arguments]);
+        match found {
+            Ok(_) => {}
+            // An undefined object, or one of another kind.
+            Err(error) if error.sqlstate.starts_with("42") || error.sqlstate == "3F000" => {
+                let (needed, used_by) = (text(row, 3), text(row, 4));
+                missing.push(format!("server {} has no {needed}, needed for {used_by}", target.name));
+            }
+            Err(error) => return Err(error).context(|| format!("query on server {} failed", target.name)),
+        }
+    }
+    Ok(missing)
 }
 
 #[cfg(test)]

@@ -19,6 +19,9 @@ pub enum Error {
         "writes to shard {shard} may still be stopped: run move or cancel when both servers can be reached"
     )]
     WritesStopped { shard: u16, cause: Box<Error> },
+    /// A move has begun and is not finished. The advice names the commands to finish or undo it.
+    #[error("{advice}")]
+    Unfinished { advice: String, cause: Box<Error> },
     #[error("interrupted")]
     Interrupted(i32),
 }
@@ -33,6 +36,7 @@ impl Error {
             Error::Refused { .. } => 3,
             Error::Busy(_) => 4,
             Error::WritesStopped { .. } => 5,
+            Error::Unfinished { cause, .. } => cause.status(),
             Error::Interrupted(signal) => 128 + *signal as u8,
         }
     }
@@ -53,7 +57,7 @@ impl Error {
                 lines.push(format!("{problem}:"));
                 lines.extend(obstacles.iter().map(|obstacle| format!("    - {obstacle}")));
             }
-            Error::WritesStopped { cause, .. } => {
+            Error::WritesStopped { cause, .. } | Error::Unfinished { cause, .. } => {
                 lines.extend(cause.lines());
                 lines.push(self.to_string());
             }

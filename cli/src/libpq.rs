@@ -30,6 +30,16 @@ impl Error {
     pub fn is_canceled(&self) -> bool {
         self.sqlstate == "57014"
     }
+
+    /// Whether a table or its schema does not exist (SQLSTATE 42P01 or 3F000).
+    pub fn is_undefined_table(&self) -> bool {
+        ["42P01", "3F000"].contains(&self.sqlstate.as_str())
+    }
+
+    /// Whether a schema exists already (SQLSTATE 42P06).
+    pub fn is_duplicate_schema(&self) -> bool {
+        self.sqlstate == "42P06"
+    }
 }
 
 /// A keyword of a connection string and its value.

@@ -79,10 +79,17 @@ enum Command {
     /// Create the map in the database that --map names
     Init,
     /// Add a server to the map, or change its connection string
-    Server { name: String, conninfo: String },
+    Server {
+        /// Name of the server in the map
+        name: String,
+        /// Connection string with which this command and the other servers connect to it
+        conninfo: String,
+    },
     /// Record the server of shards, without moving them
     Place {
+        /// Name of the server in the map
         server: String,
+        /// Numbers of the shards, 0 to 8191
         #[arg(required = true, value_parser = shard)]
         shard: Vec<u16>,
     },
@@ -103,11 +110,13 @@ enum Command {
     },
     /// Undo a move before its cutover
     Cancel {
+        /// Number of the shard
         #[arg(value_parser = shard)]
         shard: u16,
     },
     /// Drop the old copy of a shard that was moved
     Clean {
+        /// Number of the shard
         #[arg(value_parser = shard, required_unless_present = "all", conflicts_with = "all")]
         shard: Option<u16>,
         /// Drop the old copies of all moves that are done
@@ -143,6 +152,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct To {
+    /// Number of the shard
     #[arg(value_parser = shard)]
     shard: u16,
     /// Move the shard to this server

@@ -2,7 +2,7 @@
 
 use crate::error::{Context, Error, Result};
 use crate::fail;
-use crate::libpq::Connection;
+use crate::libpq::{self, Connection, Rows};
 use crate::session;
 use instagram_id_core::moving::Stage;
 use serde::Serialize;
@@ -65,12 +65,15 @@ impl Map {
 
     /// Creates the tables of the map.
     pub fn init(&self) -> Result {
-        self.connection.run(TABLES).context(|| "the map cannot be created".into())?;
-        Ok(())
+        match self.connection.run(TABLES) {
+            Err(error) if error.is_duplicate_schema() => fail!("this database has a map already"),
+            created => created.context(|| "the map cannot be created".into()).map(drop),
+        }
     }
 
     /// Adds a server, or changes its connection string.
     pub fn add_server(&self, server: &str, conninfo: &str) -> Result {
+        libpq::parse_conninfo(conninfo).context(|| "the connection string is invalid".into())?;
         let statement = "INSERT INTO shard_map.servers VALUES ($1, $2)
             ON CONFLICT (server) DO UPDATE SET conninfo = excluded.conninfo";
         // The connection string may contain a password, which must not be logged. Only a superuser can set this.
@@ -80,6 +83,7 @@ impl Map {
 
     /// Records that these shards are on the server.
     pub fn place(&self, server: &str, shards: &[u16]) -> Result {
+        self.conninfo_of(server)?;
         let list = format!("{{{}}}", shards.iter().map(u16::to_string).collect::<Vec<_>>().join(","));
         let moving =
             "SELECT min(shard) FROM shard_map.moves WHERE shard = ANY ($1::int[]) AND finished IS NULL";
@@ -267,13 +271,21 @@ impl Map {
         Ok((0..rows.len()).map(row).collect())
     }
 
-    fn rows(&self, query: &str, parameters: &[&str]) -> Result<crate::libpq::Rows> {
-        self.connection.query(query, parameters).context(|| "the map cannot be read".into())
+    fn rows(&self, query: &str, parameters: &[&str]) -> Result<Rows> {
+        self.query(query, parameters, "the map cannot be read")
     }
 
     fn change(&self, statement: &str, parameters: &[&str]) -> Result {
-        self.connection.query(statement, parameters).context(|| "the map cannot be changed".into())?;
-        Ok(())
+        self.query(statement, parameters, "the map cannot be changed").map(drop)
+    }
+
+    fn query(&self, query: &str, parameters: &[&str], problem: &str) -> Result<Rows> {
+        match self.connection.query(query, parameters) {
+            Err(error) if error.is_undefined_table() => {
+                fail!("this database has no map; to create one: instagram_id_shards init")
+            }
+            result => result.context(|| problem.into()),
+        }
     }
 }
 

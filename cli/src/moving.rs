@@ -55,17 +55,15 @@ pub fn move_shard(
         return moving.preview(placement.stage, mode);
     }
     let mut stage = placement.stage;
-    loop {
-        check_interrupt()?;
-        let seen = moving.look(stage)?;
-        let step = match next_step(seen) {
-            Ok(step) => step,
-            // The last step has finished the move. `continued` rejects moves that were finished before.
-            Err(Refusal::Finished) => return Ok(()),
-            Err(_) => return Err(moving.stopped_if(seen.is_source_closed, moving.foreign_copy())),
+    moving.run(&mut stage, limit).map_err(|cause| {
+        let resume = format!("to resume: instagram_id_shards move {shard} --to {to}");
+        let advice = match (stage, &cause) {
+            (Stage::None, _) | (_, Error::WritesStopped { .. }) => return cause,
+            (Stage::Begun, _) => format!("{resume}; to undo: instagram_id_shards cancel {shard}"),
+            _ => resume,
         };
-        stage = moving.take(step, stage, limit)?;
-    }
+        Error::Unfinished { advice, cause: Box::new(cause) }
+    })
 }
 
 fn continued(shard: u16, moving: Move, stage: Stage, to: &str, mode: Mode, output: &Output) -> Result<Move> {
@@ -189,6 +187,21 @@ impl<'a> Moving<'a> {
             seen.has_subscription = self.target.has_subscription()?;
         }
         Ok(seen)
+    }
+
+    /// Performs all steps that are left. `stage` is what the map records.
+    fn run(&mut self, stage: &mut Stage, limit: Duration) -> Result {
+        loop {
+            check_interrupt()?;
+            let seen = self.look(*stage)?;
+            let step = match next_step(seen) {
+                Ok(step) => step,
+                // The last step has finished the move. `continued` rejects moves that were finished before.
+                Err(Refusal::Finished) => return Ok(()),
+                Err(_) => return Err(self.stopped_if(seen.is_source_closed, self.foreign_copy())),
+            };
+            *stage = self.take(step, *stage, limit)?;
+        }
     }
 
     /// Performs a step. Returns the stage that the map then records.

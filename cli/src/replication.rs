@@ -152,8 +152,14 @@ pub fn wait_for_copy(source: &Server, target: &Server, limit: Duration, output: 
     let (mut mark, mut marked_at) = (String::new(), Instant::now());
     let mut near = NEAR;
     let mut errors = None;
+    let mut is_copied = false;
     loop {
         let (mut progress, errors_now) = copied(target)?;
+        if progress.tables_copied == progress.tables && !is_copied {
+            // Later changes are applied faster if not each commit is flushed.
+            is_copied = true;
+            set_synchronous_commit(target, "off")?;
+        }
         progress.bytes = source.query(include_str!("sql/size.sql"), &[source.schema()])?.one();
         let sent = source.query(include_str!("sql/sent.sql"), &[&source.replication(), &mark])?;
         let mut is_near = false;
@@ -195,16 +201,21 @@ pub fn wait_for_copy(source: &Server, target: &Server, limit: Duration, output: 
         Connection::pause(LOOK);
         check_interrupt()?;
     }
-    // By default the target confirms a transaction only after its WAL writer has flushed it, which can take
-    // twice wal_writer_delay (0.4 s). During the copy that is faster than flushing each commit.
-    let flush = format!("ALTER SUBSCRIPTION {} SET (synchronous_commit = local)", target.replication());
-    target.run(&flush, "the subscription cannot be changed")?;
+    // Otherwise the target would confirm a transaction only after its WAL writer has flushed it, which can take twice
+    // wal_writer_delay (0.4 s).
+    set_synchronous_commit(target, "local")?;
     let statements: Vec<String> =
         target.query(include_str!("sql/statistics.sql"), &[target.schema()])?.column();
     for statement in statements {
         target.run(&statement, "the statistics cannot be created")?;
     }
     Ok(())
+}
+
+/// Whether the workers of the subscription flush each commit (`local`) or not (`off`).
+fn set_synchronous_commit(target: &Server, value: &str) -> Result {
+    let statement = format!("ALTER SUBSCRIPTION {} SET (synchronous_commit = {value})", target.replication());
+    target.run(&statement, "the subscription cannot be changed").map(drop)
 }
 
 /// The progress as far as the target reports it, and the number of replication errors.

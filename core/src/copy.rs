@@ -319,6 +319,19 @@ mod tests {
     }
 
     #[test]
+    fn only_the_attempt_that_is_recorded_goes_on() {
+        let [first, second] = [Attempt(1), Attempt(2)];
+        let used = Tuple { last_value: 5000, log_cnt: 7, is_called: true };
+        let opening = used.close(first).begin_opening(true, second).unwrap();
+        assert_eq!((opening.raise_floor(first, 9000), opening.open(first)), (None, None));
+        assert_eq!(opening.raise_floor(second, 9000).unwrap().open(second), Some(9000));
+        assert_eq!(opening.open(second), Some(5001));
+        let closed = used.close(first);
+        assert_eq!(closed.record_owner(LastOwner::Node(1), second), None);
+        assert!(closed.record_owner(LastOwner::Node(1), first).is_some());
+    }
+
+    #[test]
     fn closed_copies_record_what_they_were_closed_with() {
         for next in [0, 1, 5000, VALUE_MAX, VALUE_MAX + 1] {
             assert_eq!(closed_next_value(closed_last_value(next)), Some(next));

@@ -186,6 +186,20 @@ mod tests {
         }
     }
 
+    /// The records of two sequences; a session may use that of the later record first.
+    #[test]
+    fn commit_waits_for_the_latest_record_of_its_transaction() {
+        let mut tracker = CommitTracker::NEW;
+        let mut wal = Calls::default();
+        tracker.use_record(None, 20, CommitLevel::OFF, &mut wal);
+        tracker.use_record(None, 10, CommitLevel::OFF, &mut wal);
+        tracker.before_commit(CommitLevel::LOCAL, false, &mut wal);
+        tracker.end(CommitLevel::LOCAL);
+        // The next transaction has no record.
+        tracker.before_commit(CommitLevel::LOCAL, false, &mut wal);
+        assert_eq!(wal, calls(&[20], &[]));
+    }
+
     #[test]
     fn rollback_makes_the_record_unknown() {
         for (level, is_covered) in [(CommitLevel::OFF, false), (CommitLevel::LOCAL, true), (REMOTE, true)] {

@@ -295,6 +295,16 @@ mod tests {
     }
 
     #[test]
+    fn a_first_value_below_the_minimum_reads_the_clock_again() {
+        let seen = Seen { state: called(value(NOW - 1, 7)), lsn: 1 };
+        let (arrived, later) = (NOW * US_PER_MS, (NOW + 1) * US_PER_MS);
+        let first = value(NOW, 8);
+        let visit = |min_value| visit(seen, arrived, || later, 1, min_value, None);
+        assert_eq!(visit(first), (Next::Take(Run { first, len: 1 }), arrived));
+        assert_eq!(visit(first + 1), (Next::Take(Run { first: value(NOW + 1, 8), len: 1 }), later));
+    }
+
+    #[test]
     fn a_run_stays_within_its_millisecond() {
         let from = |seq| next(called(value(NOW, seq)), NOW, 2000, None);
         let from_before = next(called(value(NOW - 1, 1023)), NOW, 2000, None);

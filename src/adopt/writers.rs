@@ -6,6 +6,7 @@ use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::spi;
 use crate::pg::sys;
+use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::Clock;
 use crate::sequence::read;
 use instagram_id_core::hlc;
@@ -31,7 +32,7 @@ pub fn wait_for_the_clock(shard: Shard, clock: Clock) -> Result<(), Error> {
         return Err(Error::ShardAhead { shard: shard.number(), ahead: names::duration(ahead_ms() / 1000) });
     }
     while ahead_ms() >= 0 {
-        std::thread::sleep(Duration::from_millis(1));
+        wait_event::sleep(WaitEvent::ClockTick, Duration::from_millis(1));
         pgrx::check_for_interrupts!();
     }
     Ok(())
@@ -66,7 +67,7 @@ pub fn lock_out_writers(tables: Option<String>, sequences: &[Oid]) -> Result<(),
         if got_them {
             return Ok(());
         }
-        std::thread::sleep(tried.elapsed().max(LOCK_PAUSE_MIN));
+        wait_event::sleep(WaitEvent::TableLocks, tried.elapsed().max(LOCK_PAUSE_MIN));
         pgrx::check_for_interrupts!();
     }
     Err(Error::WritersBusy { sequence: sequences.first().map(|first| names::relation(*first)) })

@@ -34,6 +34,7 @@ use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::spi::select_latest;
 use crate::pg::sys;
+use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::refusal::Refusal;
 use crate::sequence::{Clock, CopyPolicy, visit};
 use instagram_id_core::copy::{Attempt, CopyState, LastOwner, OwnerProblem, check_last_owners};
@@ -64,7 +65,7 @@ pub fn take_over(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<(), Err
         while !attempt_to_open(clock, policy, floor)? {
             pgrx::check_for_interrupts!();
             let pause = sys::random_i32().rem_euclid(PAUSE_MAX_MS);
-            std::thread::sleep(Duration::from_millis(pause as u64));
+            wait_event::sleep(WaitEvent::HandOver, Duration::from_millis(pause as u64));
         }
         Ok(())
     })

@@ -89,6 +89,7 @@ fn samples() -> Vec<Error> {
         SequenceServesAnother { name: name(), shard, serves: true, epoch: epoch(), role: role() },
         SequenceServesAnother { name: name(), shard, serves: false, epoch: epoch(), role: role() },
         NoRightOnSchema { name: schema(), role: role() },
+        NoCreateOnDatabase { name: "app".into(), role: role() },
         NoCreateOnSchema { name: schema(), role: role() },
         NotOwner(function()),
         NotTableOwner(table()),
@@ -175,6 +176,7 @@ fn samples() -> Vec<Error> {
         SequenceIsAhead { name: name(), ahead: ahead() },
         ShardIsAhead { shard, ahead: ahead() },
         DefaultKept { column: column(), why: "It is not of type bigint." },
+        SequenceReplaced { shard: 5, sequence: "insta5.table_id_seq".into() },
         ShardKept(5),
     ];
     for is_of_schema in [true, false] {

@@ -16,9 +16,9 @@ use pgrx::pg_sys::{self, panic::ErrorReport};
 use pgrx::prelude::*;
 
 /// `_shard_states()`: one row for each shard of the database, ordered by number. A part of the view `id_shards`. The
-/// last id is NULL if there is none yet, or if the caller lacks SELECT, USAGE and UPDATE on the sequence, as in
-/// `pg_sequences`. The view of versions before 0.4.0 uses `at_home`: whether this database, or on a Citus cluster this
-/// node, owns the shard.
+/// last id is NULL if there is none yet, or if the caller lacks SELECT, USAGE and UPDATE on the sequence and is no member
+/// of `pg_read_all_stats`. The view of versions before 0.4.0 uses `at_home`: whether this database, or on a Citus cluster
+/// this node, owns the shard.
 #[pg_extern(name = "_shard_states", volatile, parallel_unsafe)]
 fn shard_states() -> TableIterator<
     'static,

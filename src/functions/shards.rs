@@ -65,9 +65,14 @@ fn create_shard(
             return Ok(Regnamespace(existing.schema));
         }
         let schema = schema.unwrap_or_else(|| definition::schema_name(shard));
-        if !if_not_exists && catalog::schema_oid(&schema) != Oid::INVALID {
-            let (shard, name) = (shard.number(), schema);
-            return Err(Error::SchemaExists { shard, schema: quote_identifier(&name), name }.into());
+        let existing = catalog::schema_oid(&schema);
+        if !if_not_exists && existing != Oid::INVALID {
+            let (shard, schema, name) = (shard.number(), quote_identifier(&schema), schema);
+            return Err(match existing == own_schema {
+                true => Error::SchemaOfExtension { schema, shard },
+                false => Error::SchemaExists { shard, schema, name },
+            }
+            .into());
         }
         Ok(Regnamespace(Plan { shard, schema, own_schema }.make(epoch, generator::examine)?))
     })

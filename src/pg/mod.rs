@@ -10,3 +10,4 @@ pub mod reg_types;
 pub mod spi;
 pub mod sys;
 pub mod transaction;
+pub mod wait_event;

@@ -1,5 +1,6 @@
 //! Reads the page of a sequence without changing it.
 
+use crate::pg::catalog;
 use crate::pg::sys::{self, AccessShareLock, guarded};
 use instagram_id_core::hlc::State;
 use pgrx::pg_sys::{self, Oid};
@@ -12,16 +13,18 @@ pub fn last_value(sequence: Oid) -> Option<i64> {
 
 /// The state of a sequence, even if it was never called; `last_value` is then its start value.
 pub fn state(sequence: Oid) -> Option<State> {
+    let reads_all = reads_all_stats();
     // SAFETY: `read` does not panic and owns nothing with a destructor.
-    unsafe { guarded(|| read(sequence)) }
+    unsafe { guarded(|| read(sequence, reads_all)) }
 }
 
-/// Reads the state as `pg_sequence_last_value` does, and keeps no lock.
+/// Reads the state as `pg_sequence_last_value` does, and keeps no lock. Members of `pg_read_all_stats` need no privilege
+/// on the sequence.
 ///
 /// # Safety
 ///
 /// Must be called inside [`guarded`].
-unsafe fn read(sequence: Oid) -> Option<State> {
+unsafe fn read(sequence: Oid, reads_all: bool) -> Option<State> {
     // SAFETY: an open relation has its pg_class row; a sequence has block 0, and on it one tuple.
     unsafe {
         let relation = sys::try_relation_open(sequence, AccessShareLock);
@@ -36,7 +39,7 @@ unsafe fn read(sequence: Oid) -> Option<State> {
         let state = if row.relkind as u8 == pg_sys::RELKIND_SEQUENCE
             && row.relpersistence as u8 != pg_sys::RELPERSISTENCE_TEMP
             && has_file
-            && sys::may(sequence, sys::GetUserId(), any)
+            && (sys::may(sequence, sys::GetUserId(), any) || reads_all)
         {
             let buffer = sys::ReadBuffer(relation, 0);
             sys::LockBuffer(buffer, sys::BUFFER_LOCK_SHARE);
@@ -51,6 +54,12 @@ unsafe fn read(sequence: Oid) -> Option<State> {
         evict(sequence);
         state
     }
+}
+
+/// Whether this role may read the statistics of the whole server, as members of `pg_monitor` may. How far a sequence has
+/// advanced is one of them, so a monitoring role needs no grant on each sequence.
+fn reads_all_stats() -> bool {
+    catalog::has_rights_of(catalog::current_role(), pg_sys::ROLE_PG_READ_ALL_STATS.into())
 }
 
 /// Evicts the sequence from PostgreSQL's relation and catalog caches. A session may use thousands of sequences, and the

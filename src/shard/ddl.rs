@@ -9,7 +9,11 @@ use crate::pg::sys;
 use crate::sequence::Clock;
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::epoch::Epoch;
+use instagram_id_core::hlc::VALUE_MAX;
 use instagram_id_core::layout::Shard;
+use pgrx::PgLogLevel;
+use pgrx::datum::DatumWithOid;
+use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::{quote_identifier, quote_literal};
 use std::ffi::CString;
@@ -24,6 +28,32 @@ pub struct Plan {
     pub schema: String,
     /// The schema of the extension's functions.
     pub own_schema: Oid,
+}
+
+/// The greatest value of an id as MAXVALUE, so that monitoring tools see which share of the values is used.
+///
+/// On a cluster the value of a closed copy is greater (see [`instagram_id_core::copy`]), and the `setval` of a dump must
+/// accept it. So where Citus is loaded, even if it is not installed in this database yet, the sequence has none.
+fn max_value() -> String {
+    // SAFETY: the name ends with a zero byte; NULL if there is no such setting.
+    let is_citus_loaded =
+        unsafe { !pg_sys::GetConfigOption(c"citus.shard_count".as_ptr(), true, false).is_null() };
+    if is_citus_loaded || sys::has_citus() { String::new() } else { format!(" MAXVALUE {VALUE_MAX}") }
+}
+
+/// Checks that the role may create a schema, or objects in the existing one.
+fn check_may_create(existing: Oid) -> Result<(), Error> {
+    let role = names::current_role();
+    let refused = |query: &str, arguments: &[DatumWithOid]| {
+        spi::select(query, arguments, |row| row.get::<String>(1)).pop()
+    };
+    if existing == Oid::INVALID {
+        let query = "SELECT quote_ident(current_database()) WHERE NOT has_database_privilege(current_database(), 'CREATE')";
+        refused(query, &[]).map_or(Ok(()), |name| Err(Error::NoCreateOnDatabase { name, role }))
+    } else {
+        let query = "SELECT quote_ident(nspname) FROM pg_namespace WHERE oid = $1 AND NOT has_schema_privilege(oid, 'CREATE')";
+        refused(query, &[existing.into()]).map_or(Ok(()), |name| Err(Error::NoCreateOnSchema { name, role }))
+    }
 }
 
 /// A function in a shard's schema.
@@ -52,6 +82,7 @@ impl Plan {
         let quoted = quote_identifier(&self.schema);
         let number = self.shard.number();
         let existing_schema = catalog::schema_oid(&self.schema);
+        check_may_create(existing_schema)?;
         let mut schema = existing_schema;
         if schema == Oid::INVALID || !catalog::lock_schema(schema) {
             spi::run(&format!("CREATE SCHEMA {quoted}"));
@@ -65,7 +96,7 @@ impl Plan {
         let existing_sequence = catalog::relation_oid(SEQUENCE, existing_schema);
         let mut sequence = existing_sequence;
         if sequence == Oid::INVALID {
-            spi::run(&format!("CREATE SEQUENCE {quoted}.{SEQUENCE} AS pg_catalog.int8"));
+            spi::run(&format!("CREATE SEQUENCE {quoted}.{SEQUENCE} AS pg_catalog.int8{}", max_value()));
             sequence = catalog::relation_oid(SEQUENCE, schema);
             let text = format!("last issued id of shard {number} without its shard bits");
             comment_on(pg_sys::RelationRelationId, sequence, &text);
@@ -91,6 +122,11 @@ impl Plan {
                 is: names::time(is.at()),
                 asked: names::time(asked.at()),
             });
+        }
+        if left.is_some() && existing_sequence == Oid::INVALID {
+            let sequence = names::relation(sequence);
+            ErrorReport::from(Error::SequenceReplaced { shard: number, sequence })
+                .report(PgLogLevel::WARNING);
         }
         let epoch = left.or(epoch).unwrap_or(Epoch::ORIGINAL);
         self.make_functions(schema, Clock { sequence, epoch })?;

@@ -859,7 +859,7 @@ impl Protocol for Sequence {
                 Asynchronous,
                 &[On],
                 Budget {
-                    visits: 3 + more,
+                    visits: 3 + 2 * more,
                     checkpoints: 2,
                     crashes: 1,
                     splits_visits: true,
@@ -877,7 +877,7 @@ impl Protocol for Sequence {
                 used,
                 Asynchronous,
                 &[On],
-                Budget { visits: 2 + more, jumps: 2, crashes: 1, ..Budget::default() },
+                Budget { visits: 2 + 2 * more, jumps: 2 + more, crashes: 1, ..Budget::default() },
             ),
             // A synchronous standby that is promoted, before or after a crash.
             Sequence::start(
@@ -925,7 +925,13 @@ impl Protocol for Sequence {
                 full,
                 Asynchronous,
                 &[On],
-                Budget { visits: 4 + more, ticks: 2, resets: 2, wants: Wants::Many, ..Budget::default() },
+                Budget {
+                    visits: 4 + 2 * more,
+                    ticks: 2 + more,
+                    resets: 2 + more,
+                    wants: Wants::Many,
+                    ..Budget::default()
+                },
             ),
             // A RESTART that commits, is rolled back, or is interrupted by a crash. The next scenario copies the file.
             Sequence::start(
@@ -934,7 +940,7 @@ impl Protocol for Sequence {
                 &[On],
                 Budget {
                     visits: 3 + more,
-                    ticks: 2 + more,
+                    ticks: 2,
                     restarts: 1,
                     rollbacks: 1,
                     crashes: 1,
@@ -950,7 +956,7 @@ impl Protocol for Sequence {
                     visits: 3 + more,
                     copies: 1,
                     crashes: 1 + more,
-                    checkpoints: 1,
+                    checkpoints: 1 + more,
                     ..Budget::default()
                 },
             ),

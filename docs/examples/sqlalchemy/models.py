@@ -1,4 +1,4 @@
-from sqlalchemy import URL, BigInteger, MetaData, Text, create_engine, text
+from sqlalchemy import URL, BigInteger, MetaData, Text, create_engine, func
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 # The rest comes from PGHOST, PGPORT, PGUSER, PGDATABASE, which libpq reads.
@@ -13,5 +13,7 @@ class Photo(Base):
     __tablename__ = "photos"
 
     # With a server_default it is not a serial. The schema makes it independent of search_path.
-    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, server_default=text("insta5.next_id()"))
+    id: Mapped[int] = mapped_column(
+        BigInteger, primary_key=True, server_default=func.insta5.next_id(monotonic=True)
+    )
     title: Mapped[str] = mapped_column(Text)

@@ -28,8 +28,8 @@ pub use load::{
     setup_photos, under_load, unrecorded,
 };
 pub use original::{ORIGINAL_EPOCH_MS, original_function, original_of_shard};
-pub use page::{blocks, rows, run_page};
-pub use server::{Server, is_panic_of_the_disk, pg_config_says};
+pub use page::{blocks, metrics, rows, run_page};
+pub use server::{Server, is_panic_of_the_disk, major, pg_config_says};
 
 use postgres::{Client, GenericClient};
 use std::collections::HashSet;

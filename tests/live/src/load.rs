@@ -164,6 +164,8 @@ fn is_loss_of_connection(error: &Error) -> bool {
         // the server shows whether a PANIC was expected.
         Some(error) => match error.code().code() {
             "57P01" | "57P02" | "57P03" => true,
+            // PgBouncer's.
+            "08P01" => error.severity() == "FATAL",
             _ if error.parsed_severity() == Some(Severity::Panic) => true,
             code => code == "57014" && error.parsed_severity() == Some(Severity::Fatal),
         },

@@ -83,9 +83,24 @@ pub fn run_page(page: &str, at_least: usize, clients: &mut [(&str, Client)]) {
     assert!(compared >= at_least);
 }
 
+/// The queries of monitoring/queries.md, which exporters run, by name and without the semicolon.
+pub fn metrics() -> Vec<(String, String)> {
+    let page = std::fs::read_to_string(crate::of_project("monitoring/queries.md")).unwrap();
+    let mut metrics = vec![];
+    let mut text = page.as_str();
+    while let Some((before, rest)) = text.split_once("```sql\n") {
+        let (query, rest) = rest.split_once(";\n```").expect("the end of a block");
+        let paragraph = before.trim_end().rsplit("\n\n").next().unwrap();
+        let name = paragraph.strip_prefix('`').and_then(|text| text.split('`').next());
+        metrics.push((name.expect("a name before each query").to_owned(), query.to_owned()));
+        text = rest;
+    }
+    metrics
+}
+
 /// The result of a statement, with the columns of each row separated by " | ".
 pub fn rows(client: &mut Client, sql: &str) -> Vec<String> {
-    let messages = client.simple_query(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let messages = client.simple_query(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     let row = |message: &SimpleQueryMessage| match message {
         SimpleQueryMessage::Row(row) => {
             Some((0..row.len()).map(|n| row.get(n).unwrap_or("NULL")).collect::<Vec<_>>().join(" | "))

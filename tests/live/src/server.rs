@@ -215,6 +215,8 @@ impl Server {
             ("max_connections", "100"),
             // Shared memory in files in the server's folder. The folder is removed even if the server was killed.
             ("dynamic_shared_memory_type", "mmap"),
+            // In PostgreSQL 15 a compiled parallel query may end with a PANIC if the postmaster is killed.
+            ("jit", "off"),
         ];
         for (name, value) in own.iter().chain(settings) {
             writeln!(conf, "{name} = '{value}'").unwrap();
@@ -411,6 +413,11 @@ impl Server {
         command
     }
 
+    /// The user and the group of its processes, if they are not those of the test.
+    pub fn owner(&self) -> Option<(u32, u32)> {
+        self.owner
+    }
+
     /// The folder of its programs.
     pub fn bin(&self) -> &Path {
         &self.bin
@@ -477,6 +484,8 @@ fn without_crashes_of_the_disk(crashes: Vec<&str>) -> Vec<&str> {
 
 /// Whether a line of the log is a PANIC with the reason of an injected fault.
 pub fn is_panic_of_the_disk(line: &str) -> bool {
+    // A PANIC while a statement is parsed also has the position in it.
+    let line = line.split_once(" at character ").map_or(line, |(line, _)| line);
     let reasons = [": Input/output error", ": No space left on device"];
     let is_fault = line.contains("PANIC:  could not ") && reasons.iter().any(|reason| line.ends_with(reason));
     // If the fsync of a new WAL segment fails, PostgreSQL logs this, does not install the segment, and cannot open it.
@@ -491,6 +500,13 @@ fn pg_config() -> String {
 /// The output of the `pg_config` of the PostgreSQL under test.
 pub fn pg_config_says(what: &str) -> String {
     output(Command::new(pg_config()).arg(what))
+}
+
+/// The major version of the PostgreSQL under test.
+pub fn major() -> u32 {
+    let version = pg_config_says("--version");
+    let major = version.trim_start_matches("PostgreSQL ").split(|c: char| !c.is_ascii_digit()).next();
+    major.unwrap().parse().unwrap()
 }
 
 /// Copies a folder with its contents, owners and permissions.

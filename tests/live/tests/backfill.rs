@@ -162,3 +162,47 @@ fn import_needs_constant_memory() {
     println!("{} bytes more with arguments of 100 kB", after - before);
     assert!(after - before < 4 << 20, "{before} {after}");
 }
+
+/// The statement of docs/querying.md for a late row, executed by sessions that compete for few milliseconds of the last
+/// second, while others insert rows by the default.
+#[test]
+fn late_rows_get_unused_ids_of_their_time() {
+    const ROWS: usize = 300;
+    const SESSIONS: usize = 6;
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    setup(&mut client);
+    let table = "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), user_id bigint, title text)";
+    client.batch_execute(table).unwrap();
+    let page = include_str!("../../../docs/querying.md");
+    let block = blocks(page, "sql").into_iter().find(|block| block.contains("PREPARE late_photo")).unwrap();
+    let (prepare, _) = block.split_once(";\n").unwrap();
+    let late = in_parallel(SESSIONS, |session| {
+        let mut client = server.connect();
+        let mut made = 0;
+        if session % 2 == 0 {
+            for _ in 0..ROWS * 10 {
+                client.batch_execute("INSERT INTO insta5.photos (title) VALUES ('new')").unwrap();
+            }
+            return made;
+        }
+        client.batch_execute(prepare).unwrap();
+        while made < ROWS {
+            // A multiple of 50 ms in the last second, in which ids are or were generated.
+            let clock =
+                "SELECT floor(extract(epoch FROM clock_timestamp()) * 20 - random() * 20)::bigint * 50";
+            let ms: i64 = one(&mut client, clock);
+            let execute = format!("EXECUTE late_photo(to_timestamp({ms} / 1000.0), {ms}, 'late')");
+            made += rows(&mut client, &execute).len();
+        }
+        made
+    });
+    let count = |title: &str| {
+        format!("SELECT count(*) FROM insta5.photos WHERE title = '{title}' AND id_shard(id) = 5")
+    };
+    assert_eq!(one::<i64>(&mut client, &count("late")) as usize, late.iter().sum::<usize>());
+    assert_eq!(one::<i64>(&mut client, &count("new")) as usize, SESSIONS / 2 * ROWS * 10);
+    let untimely =
+        "SELECT count(*) FROM insta5.photos WHERE extract(epoch FROM id_time(id)) * 1000 <> user_id";
+    assert_eq!(one::<i64>(&mut client, untimely), 0);
+}

@@ -10,13 +10,13 @@ use tempfile::TempDir;
 const PAGE: &str = include_str!("../../../docs/clients.md");
 
 /// A copy of an example, with a server that has two databases.
-struct Example {
-    server: Server,
-    folder: TempDir,
+pub struct Example {
+    pub server: Server,
+    pub folder: TempDir,
 }
 
 impl Example {
-    fn of(language: &str) -> Example {
+    pub fn of(language: &str) -> Example {
         let folder = tempfile::tempdir().unwrap();
         let copied = Command::new("cp")
             .arg("-r")
@@ -32,11 +32,15 @@ impl Example {
     }
 
     /// Runs a command line for a database, in the example's folder.
-    fn try_to_run(&self, database: &str, line: &str) -> Output {
+    pub fn try_to_run(&self, database: &str, line: &str) -> Output {
         let words: Vec<&str> = line.split(' ').collect();
         Command::new(words[0])
             .args(&words[1..])
             .current_dir(&self.folder)
+            // Variables such as CI and FORCE_COLOR change what programs print.
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| name == "HOME" || name == "TMPDIR"))
+            .env("LANG", "C.UTF-8")
             .env("PATH", self.server.programs_path())
             .env("PGHOST", self.server.path())
             .env("PGPORT", "5432")
@@ -44,22 +48,62 @@ impl Example {
             .env("PGDATABASE", database)
             .env("PYTHONPATH", CACHE.join("clients/python"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("GOPATH", CACHE.join("go/usr/share/gocode"))
+            .env("GOCACHE", CACHE.join("go-build"))
+            .env("GO111MODULE", "off") // Debian's libraries are not modules
             .output()
             .unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
     /// Same for a command that must succeed; returns its output.
     #[track_caller]
-    fn run(&self, database: &str, line: &str) -> String {
+    pub fn run(&self, database: &str, line: &str) -> String {
         let said = self.try_to_run(database, line);
         let (out, err) = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
         assert!(said.status.success(), "{line}: {out}{err}");
         out.into_owned()
     }
 
+    /// Same for a command that must fail with these words in its output.
+    #[track_caller]
+    fn assert_fails(&self, database: &str, line: &str, words: &str) {
+        let said = self.try_to_run(database, line);
+        let (out, err) = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+        assert!(!said.status.success() && (out.contains(words) || err.contains(words)), "{line}: {out}{err}");
+    }
+
+    /// Replaces a part of a file of the example.
+    #[track_caller]
+    pub fn edit(&self, file: &str, from: &str, to: &str) {
+        let path = self.folder.path().join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{file}: {from}");
+        fs::write(path, text.replace(from, to)).unwrap();
+    }
+
+    /// Uses the first database twice, copies it to the second with pg_dump, for tools that have no command for it, and
+    /// uses that too.
+    #[track_caller]
+    fn use_and_copy(&self, use_it: impl Fn(&str)) {
+        use_it("first");
+        use_it("first");
+        self.run("first", "pg_dump --file=dump.sql");
+        let options = "--no-psqlrc --quiet --set=ON_ERROR_STOP=1 --output=/dev/null";
+        self.run("second", &format!("psql {options} --file=dump.sql"));
+        self.assert_default("second", 5); // before the program creates missing objects
+        use_it("second");
+    }
+
+    /// The URL of a database for Java, whose driver needs the class UnixSockets.
+    fn jdbc_url(&self, database: &str) -> String {
+        let socket = self.server.path().join(".s.PGSQL.5432");
+        let factory = format!("socketFactory=UnixSockets&socketFactoryArg={}", socket.display());
+        format!("jdbc:postgresql://localhost/{database}?user=postgres&{factory}")
+    }
+
     /// Checks the default of the id column of a shard's table photos, however the database was created.
     #[track_caller]
-    fn assert_default(&self, database: &str, shard: i32) {
+    pub fn assert_default(&self, database: &str, shard: i32) {
         let default = format!(
             "SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'insta{shard}.photos'::regclass"
         );
@@ -69,7 +113,7 @@ impl Example {
 }
 
 /// Whether a command succeeds that checks a requirement of an example; if not, prints that the test is skipped.
-fn is_there(what: &str, command: &str) -> bool {
+pub fn is_there(what: &str, command: &str) -> bool {
     let found = Command::new("sh").args(["-c", command]).output().unwrap().status.success();
     if !found {
         println!("skipped: there is no {what} on this machine");
@@ -117,36 +161,14 @@ fn sqlalchemy() {
     for database in ["first", "first", "second"] {
         use_it(database);
     }
+    // One statement for the first photo, and one for the thousand others.
+    example.server.connect().batch_execute("ALTER DATABASE first SET log_statement = 'mod'").unwrap();
+    use_it("first");
+    assert_eq!(example.server.log().matches("INSERT INTO insta5.photos").count(), 2);
     // The tool would notice a table that generates its ids otherwise.
     let alter = "ALTER TABLE insta5.photos ALTER id SET DEFAULT next_id(5)";
     example.server.connect_to("second").batch_execute(alter).unwrap();
     assert!(!example.try_to_run("second", "python3 -m alembic check").status.success());
-}
-
-#[test]
-fn node() {
-    let modules = CACHE.join("clients/node/node_modules");
-    let version = "node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'";
-    if !is_there("Node.js 20", &format!("test -d {} && {version}", modules.display())) {
-        return;
-    }
-    let example = Example::of("node");
-    let _ = fs::remove_dir_all(example.folder.path().join("node_modules"));
-    std::os::unix::fs::symlink(modules, example.folder.path().join("node_modules")).unwrap();
-    for database in ["first", "first", "second"] {
-        example.run(database, "node node_modules/.bin/node-pg-migrate up");
-        let said = example.run(database, "node example.js");
-        let expected = "an id is a string
-shard 5 | made now: true
-1671372309237077023 as a number is 1671372309237076992
-JSON: 1671372309237077000 but 1671372309237077023
-JSON from here: {\"id\":\"1671372309237077023\"}
-short code: 11 characters, and back
-of a minute: first to photo 999
-";
-        assert_eq!(said, expected);
-        example.assert_default(database, 5);
-    }
 }
 
 #[test]
@@ -162,9 +184,7 @@ fn java() {
     let sockets = of_project("tests/live/java/UnixSockets.java");
     example.run("first", &format!("javac -d . {}", sockets.display()));
     let use_it = |database: &str| {
-        let socket = example.server.path().join(".s.PGSQL.5432");
-        let factory = format!("socketFactory=UnixSockets&socketFactoryArg={}", socket.display());
-        let url = format!("jdbc:postgresql://localhost/{database}?user=postgres&{factory}");
+        let url = example.jdbc_url(database);
         let said = example.run(database, &format!("java -cp {DRIVER}:. Example.java {url}"));
         let expected = "shard 5: made now: true, SQL says the same: true
 of a minute: first to photo 999
@@ -173,13 +193,7 @@ one block: true, two blocks: false
         assert_eq!(said, expected);
         example.assert_default(database, 5);
     };
-    use_it("first");
-    use_it("first");
-    example.run("first", "pg_dump --file=dump.sql");
-    example
-        .run("second", "psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --output=/dev/null --file=dump.sql");
-    example.assert_default("second", 5); // before the program creates missing objects
-    use_it("second");
+    example.use_and_copy(use_it);
 }
 
 #[test]
@@ -202,6 +216,147 @@ fn rails() {
     use_it("second");
 }
 
+#[test]
+fn hibernate() {
+    const JARS: [&str; 11] = [
+        "hibernate3",
+        "hibernate-commons-annotations",
+        "geronimo-jpa_2.0_spec",
+        "geronimo-jta-1.2-spec",
+        "dom4j",
+        "antlr",
+        "commons-collections3",
+        "slf4j-api",
+        "slf4j-nop",
+        "javassist",
+        "postgresql",
+    ];
+    let jars = JARS.map(|jar| format!("/usr/share/java/{jar}.jar"));
+    let there: String = jars.iter().map(|jar| format!(" && test -f {jar}")).collect();
+    if !is_there("JDK with Debian's libhibernate3-java", &format!("command -v javac{there}")) {
+        return;
+    }
+    let example = Example::of("hibernate");
+    let path = jars.join(":");
+    let sockets = of_project("tests/live/java/UnixSockets.java");
+    let sources = "Example.java Photo.java Album.java NextIds.java";
+    example.run("first", &format!("javac -cp {path} -d . {} {sources}", sockets.display()));
+    for database in ["first", "first", "second"] {
+        let said =
+            example.run(database, &format!("java -cp {path}:. Example {}", example.jdbc_url(database)));
+        assert_eq!(said, "shard 5: made now: true, first to photo 999\nalbum: shard 5\n");
+        example.assert_default(database, 5); // Hibernate has created this table
+    }
+}
+
+#[test]
+fn php() {
+    if !is_there(
+        "PHP with its driver for PostgreSQL",
+        "php -r 'exit(extension_loaded(\"pdo_pgsql\") ? 0 : 1);'",
+    ) {
+        return;
+    }
+    let example = Example::of("php");
+    let use_it = |database: &str| {
+        let expected = "shard 5: made now: true, first to photo 999
+1000 ids, in order: true
+{\"id\":1671372309237077023} {\"id\":\"1671372309237077023\"}
+";
+        assert_eq!(example.run(database, "php example.php"), expected);
+        example.assert_default(database, 5);
+    };
+    example.use_and_copy(use_it);
+
+    // lastInsertId() fails, or returns the id of another table.
+    let insert = "<?php
+$pdo = new PDO('pgsql:');
+$pdo->exec(\"INSERT INTO insta5.photos (title) VALUES ('hello')\");
+try { echo $pdo->lastInsertId(); } catch (PDOException $error) { echo $error->getCode(); }";
+    fs::write(example.folder.path().join("insert.php"), insert).unwrap();
+    assert_eq!(example.run("first", "php insert.php"), "55000");
+    let audit = "CREATE TABLE audit (id serial, photo bigint);
+        CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN INSERT INTO public.audit (photo) VALUES (new.id); RETURN new; END';
+        CREATE TRIGGER audit BEFORE INSERT ON insta5.photos FOR EACH ROW EXECUTE FUNCTION audit()";
+    example.server.connect_to("first").batch_execute(audit).unwrap();
+    assert_eq!(example.run("first", "php insert.php"), "1");
+}
+
+#[test]
+fn doctrine() {
+    let classes = ["Doctrine/ORM", "Symfony/Component/Cache"];
+    let there = classes.map(|folder| format!("require \"{folder}/autoload.php\";")).concat();
+    if !is_there("Doctrine", &format!("php -r '{there} exit(extension_loaded(\"pdo_pgsql\") ? 0 : 1);'")) {
+        return;
+    }
+    const UPDATE: &str = "php doctrine.php orm:schema-tool:update --complete";
+    const VALIDATE: &str = "php doctrine.php orm:validate-schema";
+    let example = Example::of("doctrine");
+    for database in ["first", "first", "second"] {
+        example.run(database, "php shard.php");
+        example.run(database, &format!("{UPDATE} --force"));
+        example.run(database, VALIDATE);
+        let expected = "shard 5: made now: true, first to photo 999\n";
+        assert_eq!(example.run(database, "php example.php"), expected);
+        example.assert_default(database, 5);
+    }
+    let alter = "ALTER TABLE insta5.photos ALTER id SET DEFAULT next_id(5)";
+    example.server.connect_to("second").batch_execute(alter).unwrap();
+    example.assert_fails("second", VALIDATE, "not in sync");
+
+    example.edit("bootstrap.php", "table_id_seq", "another_sequence");
+    let script = example.run("first", &format!("{UPDATE} --dump-sql"));
+    assert_eq!(script.trim(), "DROP SEQUENCE insta5.table_id_seq CASCADE;");
+    example.edit("src/Photo.php", "'CUSTOM'", "'IDENTITY'");
+    let missing = "relation \"insta5.photos_id_seq\" does not exist";
+    example.assert_fails("first", "php example.php", missing);
+    example.edit("src/Photo.php", "'IDENTITY'", "'AUTO'");
+    example.assert_fails("first", "php example.php", missing);
+}
+
+#[test]
+fn go() {
+    let libraries = CACHE.join("go/complete");
+    if !is_there(
+        "Go with the libraries of scripts/setup.sh",
+        &format!("command -v go && test -f {}", libraries.display()),
+    ) {
+        return;
+    }
+    let example = Example::of("go");
+    let use_it = |database: &str| {
+        let expected = "shard 5: made now: true, first to photo 999
+{\"id\":\"1671372309237077023\",\"title\":\"hello\"}, and back: true
+";
+        assert_eq!(example.run(database, "go run example.go"), expected);
+        example.assert_default(database, 5);
+    };
+    example.use_and_copy(use_it);
+}
+
+/// The program of docs/opaque_ids.md, whose test vectors the page computes in SQL.
+#[test]
+fn opaque_ids() {
+    let page = include_str!("../../../docs/opaque_ids.md");
+    let example = Example::of("opaque_ids");
+    let vectors = ["bfbfc1ef-7021-a2f6-8b29-f6fd7ce7ff82", "-1206670176432174830"];
+    for database in ["first", "first", "second"] {
+        let expected = format!(
+            "{} {}\nbfbfc1ef-7021-a2f6-8b29-f6fd7ce7ff83 is not a public id\n('hello',)\n('hello',)\n",
+            vectors[0], vectors[1]
+        );
+        assert_eq!(example.run(database, "python3 example.py"), expected);
+    }
+    for vector in vectors {
+        assert!(page.contains(&format!(";  -- {vector}\n")), "{vector}");
+    }
+    let program = fs::read_to_string(instagram_id_live::example("opaque_ids/opaque_ids.py")).unwrap();
+    for block in blocks(page, "python") {
+        assert!(program.contains(block), "{block}");
+    }
+}
+
 /// The page names the versions that these tests run, and shows lines of the programs.
 #[test]
 fn page_matches_the_programs() {
@@ -213,18 +368,14 @@ fn page_matches_the_programs() {
         let name = package.trim_end_matches("[binary]");
         assert!(PAGE.to_lowercase().contains(&format!("{} {version}", name.to_lowercase())), "{requirement}");
     }
-    let package = read("node/package.json");
-    for name in ["pg", "node-pg-migrate"] {
-        let version = package.split_once(&format!("\"{name}\": \"")).unwrap().1.split_once('"').unwrap().0;
-        assert!(PAGE.contains(&format!("{name} {version}")), "{name} {version}");
-    }
     let programs = [
         (
             "python",
             ["django/photos/models.py", "django/photos/instagram_id.py", "sqlalchemy/models.py"].as_slice(),
         ),
-        ("js", &["node/ids.js"]),
-        ("java", &["jdbc/Example.java"]),
+        ("java", &["jdbc/Example.java", "hibernate/Photo.java"]),
+        ("php", &["php/example.php", "doctrine/src/Photo.php"]),
+        ("go", &["go/example.go"]),
         ("ruby", &["rails/db/migrate/20260101000001_create_photos.rb"]),
     ];
     for (language, files) in programs {

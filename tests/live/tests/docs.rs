@@ -61,23 +61,16 @@ fn scaling_page_examples_run() {
     check(include_str!("../../../docs/scaling.md"), 23);
 }
 
-/// If pg_partman is installed, in the version that the page describes.
+/// If the server has pgcrypto.
 #[test]
-fn pg_partman_page_examples_run() {
+fn opaque_ids_page_examples_run() {
     let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
     let mut client = server.connect();
-    let version: Option<String> = one(
-        &mut client,
-        "SELECT (SELECT default_version FROM pg_available_extensions
-                 WHERE name = 'pg_partman' AND string_to_array(default_version, '.')::int[] >= '{5,4}')",
-    );
-    match version {
-        Some(version) => {
-            println!("pg_partman {version}");
-            run_page(include_str!("../../../docs/pg_partman.md"), 4, &mut [("", client)]);
-        }
-        None => println!("skipped: this server has no pg_partman 5.4 or later"),
+    if !one::<bool>(&mut client, "SELECT count(*) > 0 FROM pg_available_extensions WHERE name = 'pgcrypto'") {
+        println!("skipped: this server has no pgcrypto");
+        return;
     }
+    run_page(include_str!("../../../docs/opaque_ids.md"), 10, &mut [("", client)]);
 }
 
 /// Each query of the page that returns no row on a healthy server returns rows when its condition occurs.

@@ -348,3 +348,30 @@ fn dropping_the_schema_drops_the_shard() {
     assert_eq!(column(&mut client, "SELECT shard::bigint FROM id_shards"), [6]);
     check_shard(&mut client, &SHARDS[1], largest[1], true);
 }
+
+/// Schema tools drop sequences that they do not know. docs/shards.md has the repair.
+#[test]
+fn dropped_sequence_can_be_replaced() {
+    let server = fast();
+    let client = &mut server.connect();
+    setup(client);
+    let an_hour_ahead = "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id());
+        SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0));
+        INSERT INTO insta5.photos SELECT FROM generate_series(1, 1000)";
+    client.batch_execute(an_hour_ahead).unwrap();
+    let last: i64 = one(client, "SELECT max(id) FROM insta5.photos");
+    let is_after = |client: &mut Client| one::<i64>(client, "SELECT next_id(5)") > last;
+    assert!(is_after(client));
+
+    assert_eq!(error_of(client, "DROP SEQUENCE insta5.table_id_seq").0, "2BP01");
+    client.batch_execute("DROP SEQUENCE insta5.table_id_seq CASCADE").unwrap();
+    assert_eq!(error_of(client, "INSERT INTO insta5.photos DEFAULT VALUES").0, "23502");
+    assert_eq!(error_of(client, "SELECT next_id(5)").0, "42P01");
+    client.batch_execute("SELECT create_shard(5, if_not_exists => true)").unwrap();
+    assert!(!is_after(client), "the new sequence does not know the last id");
+    client.batch_execute("SELECT advance_shard(5, max(id)) FROM insta5.photos").unwrap();
+    assert!(is_after(client));
+    client.batch_execute("ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id()").unwrap();
+    client.batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
+    assert!(one::<i64>(client, "SELECT max(id) FROM insta5.photos") > last);
+}

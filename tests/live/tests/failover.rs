@@ -260,14 +260,14 @@ struct Reader {
     /// Whether the transaction is rolled back first and its own session reads then.
     is_rolled_back: bool,
     /// Work of the session before, after which it must still not consider the record replicated.
-    first: fn(&mut Client),
+    first: fn(&Server, &mut Client),
     reads: &'static str,
 }
 
 const READ: Reader = Reader {
     scenario: "an id read beside an open transaction",
     is_rolled_back: false,
-    first: |_| {},
+    first: |_, _| {},
     reads: "SELECT next_id(5)",
 };
 
@@ -287,7 +287,7 @@ const READERS: [Reader; 9] = [
     },
     Reader {
         scenario: "an id read after a transaction that does not wait",
-        first: |client| {
+        first: |_, client| {
             // One by one: several statements in one query are one transaction.
             for statement in [ALONE, "SELECT hasty()", "RESET synchronous_commit"] {
                 client.batch_execute(statement).unwrap();
@@ -297,7 +297,7 @@ const READERS: [Reader; 9] = [
     },
     Reader {
         scenario: "an id read after a transaction that waits for no more than the disk in between",
-        first: |client| {
+        first: |_, client| {
             client
                 .batch_execute("BEGIN; SELECT next_id(5); SET LOCAL synchronous_commit = local; COMMIT")
                 .unwrap();
@@ -306,7 +306,7 @@ const READERS: [Reader; 9] = [
     },
     Reader {
         scenario: "an id read after a transaction that is prepared without waiting",
-        first: |client| {
+        first: |_, client| {
             client
                 .batch_execute(
                     "BEGIN; SELECT next_id(5); SET LOCAL synchronous_commit = local; PREPARE TRANSACTION 'hasty'",
@@ -317,10 +317,11 @@ const READERS: [Reader; 9] = [
     },
     Reader {
         scenario: "an id read after standbys have become synchronous",
-        first: |client| {
+        first: |primary, client| {
             set_synchronous(client, "");
             one::<i64>(client, "SELECT next_id(5)");
             set_synchronous(client, SYNCHRONOUS.1);
+            wait_until_commits_wait(primary);
         },
         ..READ
     },
@@ -337,6 +338,28 @@ fn set_synchronous(client: &mut Client, standbys: &str) {
     }
 }
 
+/// Waits until commits wait for the disconnected standby. That takes effect when the checkpointer has read the setting,
+/// which may be later than the session has.
+fn wait_until_commits_wait(primary: &Server) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let waits = || {
+        let mut client = primary.connect();
+        let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
+        thread::scope(|scope| {
+            let commit = scope.spawn(|| client.batch_execute("CREATE TABLE probe (); DROP TABLE probe"));
+            let waits = waits_for_standby(primary, pid, || commit.is_finished());
+            if waits {
+                one::<bool>(&mut primary.connect(), &format!("SELECT pg_cancel_backend({pid})"));
+            }
+            commit.join().unwrap().unwrap();
+            waits
+        })
+    };
+    while !waits() {
+        assert!(Instant::now() < deadline);
+    }
+}
+
 /// A transaction writes a WAL record and does not commit; the values that the record covers then serve a transaction
 /// that only reads. With a synchronous standby that transaction gets its result only when the standby has the record,
 /// as for a commit, and not while the standby is disconnected.
@@ -350,7 +373,7 @@ fn ids_only_read_reach_a_synchronous_standby() {
         } else {
             &mut away.other
         };
-        first(reader);
+        first(&away.primary, reader);
         let pid: i32 = one(reader, "SELECT pg_backend_pid()");
         let received = thread::scope(|scope| {
             let reading = scope.spawn(move || {

@@ -826,7 +826,7 @@ fn no_copy_is_closed_if_a_copy_or_the_coordinator_is_missing() {
 }
 
 /// Creates the traps of the regression test search_path.sql as another role, and runs `more`.
-fn install_traps(node: &Server, more: &str) {
+pub fn install_traps(node: &Server, more: &str) {
     let attacks = std::fs::read_to_string(of_project("tests/regress/sql/search_path.sql")).unwrap();
     let from = attacks.find("CREATE VIEW members AS").unwrap();
     let to = attacks.find("SELECT lay_traps('trap', true);").unwrap();
@@ -840,7 +840,7 @@ fn install_traps(node: &Server, more: &str) {
 }
 
 /// The roles that have executed a trap.
-fn roles_caught(node: &Server) -> Vec<String> {
+pub fn roles_caught(node: &Server) -> Vec<String> {
     texts(&mut node.connect(), "SELECT DISTINCT who::text FROM trap.caught ORDER BY 1")
 }
 

@@ -317,7 +317,7 @@ fn move_of_a_million_rows_under_load() {
     let mut new = servers.b.connect();
     assert!(!one::<bool>(&mut new, IS_CLOSED) && !one::<bool>(&mut new, HAS_TRIGGERS));
     assert!(one::<bool>(&mut new, "SELECT can_generate FROM id_shards WHERE shard = 5"));
-    let bounds = "SELECT (seqmin, seqmax, seqstart) = (1, 9223372036854775807, 1) FROM pg_sequence
+    let bounds = "SELECT (seqmin, seqmax, seqstart) = (1, 1125899906842623, 1) FROM pg_sequence
         WHERE seqrelid = 'insta5.table_id_seq'::regclass";
     assert!(one::<bool>(&mut new, bounds));
     assert_eq!(
@@ -541,6 +541,7 @@ fn checks_report_every_obstacle_to_a_move() {
     check("table insta5.light is unlogged");
     check("insta5.photos and its partition or child insta6.part are not both in schema insta5");
     check("foreign key photos_album_fkey of insta5.photos leads out of schema insta5");
+    check_missing_objects(&servers);
     b.batch_execute("CREATE SCHEMA insta5").unwrap();
     check("b has a schema insta5 already");
     b.batch_execute("DROP SCHEMA insta5; SELECT create_shard(5, 'another')").unwrap();
@@ -567,6 +568,78 @@ fn checks_report_every_obstacle_to_a_move() {
         assert_eq!(leftovers(server), NOTHING);
     }
     assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
+}
+
+/// Objects outside the schema that only `a` has, each used by one object of the shard.
+fn check_missing_objects(servers: &Servers) {
+    let Servers { a, b, .. } = servers;
+    let mut client = a.connect();
+    std::fs::create_dir(a.path().join("data/fast")).unwrap();
+    if let Some((user, group)) = a.owner() {
+        std::os::unix::fs::chown(a.path().join("data/fast"), Some(user), Some(group)).unwrap();
+    }
+    client
+        .batch_execute(&format!("CREATE TABLESPACE fast LOCATION '{}/data/fast'", a.path().display()))
+        .unwrap();
+    client
+        .batch_execute(
+            r#"CREATE ROLE app; CREATE ROLE "it's ""me"""; CREATE ROLE reader; CREATE ROLE keeper;
+             CREATE TYPE "the mood" AS ENUM ('a', 'b'); CREATE DOMAIN small AS int; CREATE TABLE users (id int);
+             CREATE FUNCTION zero() RETURNS int LANGUAGE sql AS 'SELECT 0';
+             CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';
+             CREATE COLLATION german FROM "C";
+             CREATE TABLE insta5.needy (id bigint PRIMARY KEY, mood "the mood"[], small small, zero int DEFAULT zero(),
+                 name text COLLATE german) TABLESPACE fast;
+             CREATE TRIGGER touch BEFORE UPDATE ON insta5.needy FOR EACH ROW EXECUTE FUNCTION touch();
+             CREATE POLICY readers ON insta5.needy TO reader USING (true);
+             CREATE VIEW insta5.people AS SELECT id FROM public.users;
+             GRANT SELECT ON insta5.needy TO app;
+             GRANT USAGE ON SCHEMA insta5 TO "it's ""me""";
+             CREATE SEQUENCE insta5.kept; ALTER SEQUENCE insta5.kept OWNER TO keeper;
+             -- A use of the shard, not by it.
+             CREATE VIEW outside AS SELECT id FROM insta5.needy; CREATE PUBLICATION others FOR TABLE insta5.needy"#,
+        )
+        .unwrap();
+    // Not every PostgreSQL under test has the contrib modules.
+    let has_hstore = "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'hstore')";
+    let has_hstore: bool = one(&mut client, has_hstore);
+    if has_hstore {
+        client.batch_execute("CREATE EXTENSION hstore; ALTER TABLE insta5.needy ADD tags hstore").unwrap();
+    }
+    let all = servers.refusal(&["check", "5", "--to", "b"]);
+    let hstore =
+        "b has no type public.hstore of extension hstore, needed for column tags of table insta5.needy";
+    assert_eq!(all.contains(hstore), has_hstore, "{all}");
+    for reason in [
+        "b has no role app, needed for table insta5.needy",
+        "b has no role it's \"me\", needed for schema insta5",
+        "b has no role reader, needed for policy readers on table insta5.needy",
+        "b has no role keeper, needed for sequence insta5.kept",
+        "b has no type public.\"the mood\"[], needed for column mood of table insta5.needy",
+        "b has no type public.small, needed for column small of table insta5.needy",
+        "b has no collation public.german, needed for column name of table insta5.needy",
+        "b has no function public.zero(), needed for default value for column zero of table insta5.needy",
+        "b has no function public.touch(), needed for trigger touch on table insta5.needy",
+        "b has no table public.users, needed for rule _RETURN on view insta5.people",
+        "b has no tablespace fast, needed for table insta5.needy",
+    ] {
+        assert!(all.contains(reason), "{reason}: {all}");
+    }
+    assert!(!all.contains("outside") && !all.contains("others"), "{all}");
+    let create = r#"CREATE ROLE app; CREATE ROLE "it's ""me"""; CREATE ROLE reader; CREATE ROLE keeper;
+        CREATE TYPE "the mood" AS ENUM ('a', 'b'); CREATE DOMAIN small AS int; CREATE TABLE users (id int);
+        CREATE FUNCTION zero() RETURNS int LANGUAGE sql AS 'SELECT 0';
+        CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';
+        CREATE COLLATION german FROM "C""#;
+    b.connect().batch_execute(create).unwrap();
+    if has_hstore {
+        b.connect().batch_execute("CREATE EXTENSION hstore").unwrap();
+    }
+    client
+        .batch_execute("ALTER TABLE insta5.needy SET TABLESPACE pg_default; DROP PUBLICATION others")
+        .unwrap();
+    let others = servers.refusal(&["check", "5", "--to", "b"]);
+    assert!(!others.contains("insta5.needy"), "{others}");
 }
 
 /// If a table changes during the move, the target would lack that change, so the move is refused.
@@ -1077,7 +1150,7 @@ fn interrupted_move_of_0_3_0_can_be_cancelled() {
     assert_ne!(one::<String>(&mut a, sequences), before);
     servers.map().batch_execute("ALTER TABLE shard_map.moves DROP COLUMN IF EXISTS sequences").unwrap();
     let comment = "COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'SET LOCAL search_path = pg_catalog; \
-         ALTER SEQUENCE insta5.table_id_seq MINVALUE 1 MAXVALUE 9223372036854775807 START 1; \
+         ALTER SEQUENCE insta5.table_id_seq MINVALUE 1 MAXVALUE 1125899906842623 START 1; \
          ALTER SEQUENCE insta5.\"a; b\" MINVALUE -5 MAXVALUE 9223372036854775807 START 3; \
          ALTER ROLE postgres CONNECTION LIMIT 7'";
     for server in [&servers.a, &servers.b] {

@@ -96,6 +96,28 @@ fn crashing_servers_lose_nothing() {
     assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
 }
 
+/// A table is copied, its slot on the source is dropped, and then the target crashes, before its WAL writer has flushed
+/// anything. The record that the table is copied must survive.
+#[test]
+fn crash_after_a_table_is_copied_does_not_block_the_move() {
+    let servers = Servers::start_with(&[("wal_writer_delay", "10s")]);
+    let ids = fill(&servers, 300_000);
+    let command = servers.start_command(&["move", "5", "--to", "b"]);
+    let state = |state: &str| {
+        format!("SELECT EXISTS (SELECT FROM pg_subscription_rel WHERE srsubstate IN ({state}))")
+    };
+    servers.b.wait_until(&state("'s', 'r'"));
+    thread::sleep(Duration::from_millis(20)); // the worker drops the slot
+    assert!(one::<bool>(&mut servers.b.connect(), &state("'d', 'i'")), "all tables are copied already");
+    servers.b.crash();
+    servers.b.launch();
+    assert!(outcome(command).is_err());
+    let mut again = servers.start_command(&["move", "5", "--to", "b"]);
+    servers.b.wait_for("the end of the move", || again.try_wait().unwrap().is_some());
+    outcome(again).unwrap();
+    assert_eq!(column(&mut servers.connect_to_shard(), "SELECT id FROM insta5.photos ORDER BY id"), ids);
+}
+
 /// `cancel` is interrupted when it drops the copy. `move` then removes what is left and begins anew: if it continued
 /// with the copy, each row would be copied a second time.
 #[test]
@@ -185,6 +207,9 @@ fn full_disk_of_the_target_can_be_cancelled() {
         .unwrap();
     let output = command.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
+    // A warning of replication errors may precede it.
+    let advice = "error: interrupted\nto resume: instagram_id_shards move 5 --to b; to undo: instagram_id_shards cancel 5\n";
+    assert!(String::from_utf8_lossy(&output.stderr).ends_with(advice), "{output:?}");
     servers.command(&["cancel", "5"]);
     for server in [&servers.a, &servers.b] {
         assert_eq!(leftovers(server), NOTHING);
@@ -298,8 +323,7 @@ fn move_killed_before_the_map_changed_can_only_be_finished() {
 #[test]
 fn role_that_is_no_superuser_can_move() {
     let servers = Servers::start();
-    let major: i32 =
-        one(&mut servers.a.connect(), "SELECT current_setting('server_version_num')::int / 10000");
+    let major = major();
     for (name, server) in [("a", &servers.a), ("b", &servers.b)] {
         let hba = server.path().join("data/pg_hba.conf");
         let rules = std::fs::read_to_string(&hba).unwrap();

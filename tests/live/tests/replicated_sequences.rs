@@ -14,28 +14,37 @@ struct Pair {
     subscriber: Server,
 }
 
+/// A server with these statements, which can publish and subscribe.
+fn logical(setup: impl FnOnce(&mut Client)) -> Server {
+    let settings = [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
+    let server = Server::start(&settings);
+    setup(&mut server.connect());
+    server
+}
+
+/// The statement that subscribes to all sequences of a server.
+fn subscribe_to(publisher: &Server) -> String {
+    publisher.connect().batch_execute("CREATE PUBLICATION sequences FOR ALL SEQUENCES").unwrap();
+    let host = publisher.path().display();
+    format!(
+        "CREATE SUBSCRIPTION sequences CONNECTION 'host={host} user=postgres dbname=postgres' PUBLICATION sequences"
+    )
+}
+
 impl Pair {
     /// `None` on a PostgreSQL that does not replicate sequences.
     fn start() -> Option<Pair> {
-        let version = pg_config_says("--version");
-        let major = version.trim_start_matches("PostgreSQL ").split(|c: char| !c.is_ascii_digit()).next();
-        if major.unwrap().parse::<u32>().unwrap() < 19 {
-            println!("{version} replicates no sequences");
+        if major() < 19 {
+            println!("PostgreSQL {} replicates no sequences", major());
             return None;
         }
         let [publisher, subscriber] = [(); 2].map(|()| {
-            let settings =
-                [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
-            let server = Server::start(&settings);
-            setup_photos(&mut server.connect());
-            one::<i64>(&mut server.connect(), "SELECT next_id(5)");
-            server
+            logical(|client| {
+                setup_photos(client);
+                one::<i64>(client, "SELECT next_id(5)");
+            })
         });
-        publisher.connect().batch_execute("CREATE PUBLICATION sequences FOR ALL SEQUENCES").unwrap();
-        let host = publisher.path().display();
-        let subscribe = format!(
-            "CREATE SUBSCRIPTION sequences CONNECTION 'host={host} user=postgres dbname=postgres' PUBLICATION sequences"
-        );
+        let subscribe = subscribe_to(&publisher);
         subscriber.connect().batch_execute(&subscribe).unwrap();
         let pair = Pair { publisher, subscriber };
         pair.wait_until_refreshed();
@@ -120,4 +129,24 @@ fn different_start_prevents_a_refresh() {
     assert!(after[0] > *before.last().unwrap());
     let problems = "SELECT count(*) FROM id_shards WHERE NOT can_generate";
     assert_eq!(one::<i64>(&mut subscriber, problems), 0, "START is of no concern to the extension");
+}
+
+/// Two primaries with a shard each: the subscriber has no sequence of the publisher's name, so none can be set back.
+#[test]
+fn sequences_of_another_shard_are_not_replicated() {
+    if major() < 19 {
+        println!("PostgreSQL {} replicates no sequences", major());
+        return;
+    }
+    let with_shard = |shard: i32| {
+        logical(|client| {
+            client
+                .batch_execute(&format!("CREATE EXTENSION instagram_id; SELECT create_shard({shard})"))
+                .unwrap();
+            one::<i64>(client, &format!("SELECT next_id({shard})"));
+        })
+    };
+    let [publisher, subscriber] = [1, 2].map(with_shard);
+    let (code, message, _) = error_of(&mut subscriber.connect(), &subscribe_to(&publisher));
+    assert_eq!((code.as_str(), message.as_str()), ("3F000", "schema \"insta1\" does not exist"));
 }

@@ -240,6 +240,52 @@ fn photos_on(server: &Server, shard: i32) -> Vec<(i64, i64, String)> {
     rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect()
 }
 
+/// The map's own errors name the way out.
+#[test]
+fn misuse_of_the_map_is_explained() {
+    let place = Place::with_a_map();
+    place.a.connect().batch_execute("CREATE DATABASE empty").unwrap();
+    let run = |database: &str, arguments: &[&str]| {
+        let output = place
+            .a
+            .shards_command(arguments)
+            .env("INSTAGRAM_ID_MAP", conninfo(&place.a, database))
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(said).unwrap())
+    };
+    const NO_MAP: &str = "error: this database has no map; to create one: instagram_id_shards init\n";
+    for arguments in
+        [&["status"][..], &["server", "a", "host=/tmp"], &["place", "a", "5"], &["move", "5", "--to", "b"]]
+    {
+        assert_eq!(run("empty", arguments), (1, NO_MAP.into()), "{arguments:?}");
+    }
+    for (arguments, status, said) in [
+        (&["init"][..], 1, "error: this database has a map already\n"),
+        (
+            &["place", "a", "5"],
+            1,
+            "error: there is no server a in the map; to add it: instagram_id_shards server a CONNINFO\n",
+        ),
+        (
+            &["server", "a", "nonsense"],
+            1,
+            "error: the connection string is invalid: missing \"=\" after \"nonsense\" in connection info string\n",
+        ),
+        (&["server", "a", "postgresql:///app?host=/tmp"], 0, "==> Recorded server a\n"),
+        (
+            &["place", "a", "8192"],
+            2,
+            "error: invalid value '8192' for '<SHARD>...': expected the number of a shard, 0 to 8191\n\nFor more information, try '--help'.\n",
+        ),
+    ] {
+        assert_eq!(run("map", arguments), (status, said.into()), "{arguments:?}");
+    }
+    assert!(run("map", &["move", "5", "b"]).1.contains("--to <SERVER> <SHARD>"));
+    assert!(run("map", &["help"]).1.contains("Commands:"));
+}
+
 #[test]
 fn clients_route_by_user_and_by_id() {
     let place = Place::start();
@@ -535,6 +581,13 @@ fn servers_page_examples_run() {
     let (_, remote) = plan.iter().find_map(|line| line.split_once("Remote SQL: ")).unwrap();
     let plan = rows(&mut b, &format!("EXPLAIN (COSTS OFF) DECLARE newest CURSOR FOR {remote}"));
     assert_eq!(plan.iter().filter(|line| line.contains("Index Scan Backward using photos_pkey")).count(), 2);
+
+    // A condition with `now()` fetches the whole table.
+    let with_now = "SELECT title FROM b.photos WHERE id_between(id, now() - interval '1 day', now())";
+    let explain = format!("EXPLAIN (VERBOSE, COSTS OFF) {with_now}");
+    assert!(page.contains(&format!("{explain};\n")), "not on the page: {explain}");
+    let plan = rows(&mut a, &explain).join("\n");
+    assert!(plan.ends_with("Remote SQL: SELECT id, title FROM here.photos"), "{plan}");
 
     // The result.
     let mut truth: Vec<String> = vec![];

@@ -90,8 +90,7 @@ fn parallel_worker_refuses() {
              CREATE TABLE t AS SELECT generate_series(1, 1000) AS n; ANALYZE t",
         )
         .unwrap();
-    let version: i32 = one(&mut client, "SELECT current_setting('server_version_num')::int");
-    let force = if version < 160000 { "force_parallel_mode" } else { "debug_parallel_query" };
+    let force = if major() < 16 { "force_parallel_mode" } else { "debug_parallel_query" };
     client.batch_execute(&format!("SET {force} = on")).unwrap();
     let (state, message, hint) = error_of(&mut client, "SELECT sum(lie()) FROM t");
     assert_eq!(
@@ -137,4 +136,26 @@ fn sequence_set_back_concurrently_repeats_no_ids() {
         received
     }));
     journal.check();
+}
+
+#[test]
+fn waits_are_shown_by_name() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    let has_names = major() >= 17;
+    // As many ids as two seconds have, so the session waits for most of that time.
+    let busy = std::thread::spawn({
+        let mut client = server.connect();
+        move || one::<i64>(&mut client, "SELECT count(*) FROM next_ids(5, 2000000)")
+    });
+    let mut seen = vec![];
+    while !busy.is_finished() {
+        let event = "SELECT wait_event FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND state = 'active'";
+        seen.extend(client.query(event, &[]).unwrap().iter().map(|row| row.get::<_, String>(0)));
+    }
+    assert_eq!(busy.join().unwrap(), 2_000_000);
+    assert!(!seen.is_empty());
+    seen.dedup();
+    assert_eq!(seen, [if has_names { "InstagramIdClockTick" } else { "Extension" }]);
 }

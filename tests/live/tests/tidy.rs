@@ -1,6 +1,6 @@
 //! Consistency of the project's files with each other.
 
-use instagram_id_live::of_project;
+use instagram_id_live::{metrics, of_project};
 use std::fs;
 
 fn read(file: &str) -> String {
@@ -33,6 +33,9 @@ fn version_is_the_same_everywhere() {
         assert!(read(lock).contains(&locked), "{lock}: {package}");
     }
     assert!(read("instagram_id.control").contains("default_version = '@CARGO_VERSION@'"));
+    for image in between(&read("Dockerfile"), "ARG VERSION=", "\n") {
+        assert_eq!(image, version, "Dockerfile");
+    }
     let meta = read("META.json");
     // The versions of the archive and of the extension in it; 1.0.0 is the version of the format.
     assert_eq!(between(&meta, "\"version\": \"", "\""), [version, version, "1.0.0"], "META.json");
@@ -80,7 +83,10 @@ fn released_scripts_are_unchanged() {
 fn rust_version_is_the_same_everywhere() {
     let package = read("Cargo.toml");
     let rust = between(&package, "rust-version = \"", "\"")[0];
-    assert_eq!(between(&read("Dockerfile"), "FROM rust:", "-"), [rust]);
+    assert_eq!(between(&read("Dockerfile"), "ARG RUST=", "\n"), [rust]);
+    let workflow = read(".github/workflows/release.yml");
+    let containers = between(&workflow, "container: rust:", "-");
+    assert!(containers.len() > 1 && containers.iter().all(|version| *version == rust), "{containers:?}");
     for page in ["README.md", "docs/install.md"] {
         assert!(read(page).contains(&format!("Rust toolchain ({rust} or later)")), "{page}");
     }
@@ -279,13 +285,23 @@ fn core_does_not_depend_on_postgresql() {
     assert!(!read("core/Cargo.toml").contains("pgrx"));
 }
 
+/// The pages that are not in docs.
+const PAGES: [&str; 6] = [
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "monitoring/README.md",
+    "monitoring/queries.md",
+];
+
 /// Every link of a page to a file of the project has an existing target.
 #[test]
 fn links_have_existing_targets() {
     let docs = fs::read_dir(of_project("docs")).unwrap().map(|entry| entry.unwrap().path());
     let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let mut links = 0;
-    for page in docs.chain(["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(of_project)) {
+    for page in docs.chain(PAGES.map(of_project)) {
         let text = fs::read_to_string(&page).unwrap();
         let inline = text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
         let named = text.lines().filter_map(|line| Some(line.strip_prefix('[')?.split_once("]: ")?.1));
@@ -344,4 +360,66 @@ fn anchor(line: &str) -> String {
     let heading = line.trim_start_matches('#').trim().to_lowercase();
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// The files for exporters contain the queries of monitoring/queries.md.
+#[test]
+fn exporters_run_the_queries_of_the_page() {
+    let lines = |text: &str| -> Vec<String> {
+        let lines = text.lines().map(|line| line.trim().to_owned());
+        lines.filter(|line| !line.is_empty()).collect()
+    };
+    let metrics = metrics();
+    assert_eq!(metrics.len(), 6);
+    for (file, before) in [
+        ("sql_exporter.collector.yml", "- query_name: {}"),
+        ("sql_exporter.jobs.yml", "- name: {}"),
+        ("postgres_exporter.queries.yml", "{}:"),
+        ("pgwatch.yml", "{}:"),
+    ] {
+        let text = lines(&read(&format!("monitoring/{file}")));
+        for (name, query) in &metrics {
+            let heading = before.replace("{}", name);
+            let from = text.iter().position(|line| *line == heading);
+            let from = from.unwrap_or_else(|| panic!("monitoring/{file}: {heading} is missing"));
+            let query = lines(query);
+            // Up to the first line of the query, which begins a literal block or a subquery.
+            let begin = text[from..].iter().position(|line| *line == query[0]);
+            let begin = from + begin.unwrap_or_else(|| panic!("monitoring/{file}: {name} has another query"));
+            let end = (begin + query.len()).min(text.len());
+            assert_eq!(text[begin..end], query, "monitoring/{file}: {name}");
+            let after = text.get(end).map_or("", |line| line);
+            assert!(!after.starts_with("AND ") && !after.starts_with("WHERE "), "monitoring/{file}: {after}");
+        }
+    }
+}
+
+/// The metrics of the alerts, the dashboard and the table in monitoring/README.md are those of the queries.
+#[test]
+fn metrics_have_the_same_names_everywhere() {
+    let collector = read("monitoring/sql_exporter.collector.yml");
+    let mut named: Vec<String> =
+        between(&collector, "metric_name: ", "\n").into_iter().map(str::to_owned).collect();
+    named.sort();
+    let page = read("monitoring/README.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `instagram_id_"));
+    let cells = rows.filter_map(|row| row.split(" | ").next());
+    // The text between each pair of backquotes.
+    let mut documented: Vec<String> =
+        cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
+    documented.sort();
+    assert_eq!(documented, named);
+    for file in ["prometheus.rules.yml", "prometheus.rules.test.yml", "grafana.dashboard.json"] {
+        let text = read(&format!("monitoring/{file}"));
+        let mut uses = 0;
+        for rest in text.split("instagram_id_").skip(1) {
+            let name: String = rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+            let name = format!("instagram_id_{name}");
+            // The name of a query, in a text for people.
+            let is_query = metrics().iter().any(|(query, _)| *query == name);
+            assert!(is_query || named.contains(&name), "monitoring/{file}: {name}");
+            uses += 1;
+        }
+        assert!(uses >= 10, "monitoring/{file}: {uses}");
+    }
 }

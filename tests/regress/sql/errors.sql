@@ -145,6 +145,7 @@ SELECT id_time(next_id(77)) AS time, id_seq((SELECT last_value FROM insta77.tabl
 RESET client_min_messages;
 SELECT * FROM raises('SELECT next_id(77)');
 SELECT * FROM raises('SELECT next_ids(77, 2)');
+ALTER SEQUENCE insta77.table_id_seq NO MAXVALUE;
 SELECT setval('insta77.table_id_seq', 9223372036854775807);
 SELECT * FROM raises('SELECT next_id(77)');
 SELECT setval('insta77.table_id_seq', 1);
@@ -155,6 +156,8 @@ FROM raises('SELECT next_id(77, ''errors.old'', ''1980-01-01'')');
 
 -- A shard that exists already.
 SELECT * FROM raises('SELECT create_shard(77)');
+-- In the schema of the extension.
+SELECT * FROM raises('SELECT create_shard(88, ''public'')');
 
 \pset format aligned
 \x off

@@ -65,7 +65,8 @@ RESET ROLE;
 
 -- A role with CREATE on the database creates shards of its own; one without it cannot.
 SET ROLE regress_id_owner;
-SELECT state FROM raises('SELECT create_shard(32)');
+SELECT regexp_replace(message, current_database(), 'DATABASE') AS message, detail, regexp_replace(hint, current_database(), 'DATABASE') AS hint FROM raises('SELECT create_shard(32)');
+SELECT state, message, detail, hint FROM raises('SELECT create_shard(32, ''insta31'', if_not_exists => true)');
 RESET ROLE;
 DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO regress_id_owner', current_database()); END $$;
 SET ROLE regress_id_owner;

@@ -43,6 +43,7 @@ ROLLBACK;
 BEGIN READ ONLY;
 SELECT shard FROM id_shards WHERE shard = 400;
 COMMIT;
+ALTER SEQUENCE insta8000.table_id_seq NO MAXVALUE;
 SELECT setval('insta8000.table_id_seq', 9000000000000000000);
 SELECT shard, last_id FROM id_shards WHERE shard = 8000;
 
@@ -135,11 +136,28 @@ SELECT id_shard(next_id(410));
 DO $$ BEGIN EXECUTE format('ALTER SEQUENCE insta410.table_id_seq MAXVALUE %s', (SELECT last_value FROM insta410.table_id_seq)); END $$;
 SELECT why(410);
 SELECT state FROM raises('SELECT next_id(410)');
+-- A member of pg_monitor sees it without a privilege on the sequence, another role does not.
+CREATE ROLE regress_id_watcher IN ROLE pg_monitor;
+CREATE ROLE regress_id_other;
+SET ROLE regress_id_watcher;
+SELECT why(410), last_id IS NOT NULL AS last_id, last_time IS NOT NULL AS last_time, ahead IS NOT NULL AS ahead FROM id_shards WHERE shard = 410;
+SELECT state FROM raises('SELECT last_value FROM insta410.table_id_seq');
+SELECT state FROM raises('SELECT nextval(''insta410.table_id_seq'')');
+SET ROLE regress_id_other;
+SELECT why(410), last_id IS NOT NULL AS last_id, last_time IS NOT NULL AS last_time, ahead IS NOT NULL AS ahead FROM id_shards WHERE shard = 410;
+RESET ROLE;
+DROP ROLE regress_id_watcher, regress_id_other;
 ALTER SEQUENCE insta410.table_id_seq NO MAXVALUE;
 SELECT why(410);
-SELECT setval('insta410.table_id_seq', (1::bigint << 50) - 1) > 0 AS set;
+-- The MAXVALUE of a new shard is the end of its ids.
+ALTER SEQUENCE insta410.table_id_seq MAXVALUE 1125899906842623;
+SELECT why(410), seqmax - (SELECT seqmax FROM pg_sequence WHERE seqrelid = 'insta400.table_id_seq'::regclass) AS as_new
+FROM pg_sequence WHERE seqrelid = 'insta410.table_id_seq'::regclass;
+SELECT setval('insta410.table_id_seq', (1::bigint << 50) - 2) > 0 AS set;
+SELECT next_id(410) = (9223372036854775807 >> 23 << 23) + (410 << 10) + 1023 AS last;
 SELECT why(410);
 SELECT state FROM raises('SELECT next_id(410)');
+SELECT state FROM raises('SELECT nextval(''insta410.table_id_seq'')');
 SELECT setval('insta410.table_id_seq', 1) > 0 AS set;
 -- A function is missing.
 DROP FUNCTION insta410.id_time(bigint);

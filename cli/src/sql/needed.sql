@@ -1,0 +1,33 @@
+-- Objects outside the schema to which its definition refers: the address of each for pg_get_object_address, its
+-- description, and that of one object that refers to it. Those of the extension instagram_id are left out.
+WITH RECURSIVE own (class, object) AS (
+    SELECT 'pg_namespace'::regclass::oid, oid FROM pg_namespace WHERE nspname = $1::text
+    UNION
+    SELECT classid, objid FROM own JOIN pg_depend ON refclassid = class AND refobjid = object
+    WHERE (deptype IN ('a', 'i') OR deptype = 'n' AND class = 'pg_namespace'::regclass)
+        AND classid NOT IN ('pg_publication_rel'::regclass, 'pg_publication_namespace'::regclass)
+), needed (class, object, used_by) AS (
+    SELECT refclassid, refobjid, pg_describe_object(classid, objid, objsubid)
+    FROM own JOIN pg_depend ON classid = class AND objid = object AND deptype = 'n'
+    WHERE refobjid >= 16384 AND refclassid <> 'pg_namespace'::regclass AND (refclassid, refobjid) NOT IN (SELECT class, object FROM own)
+    UNION ALL
+    SELECT refclassid, refobjid, pg_describe_object(classid, objid, objsubid)
+    FROM own JOIN pg_shdepend ON classid = class AND objid = object
+    WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+    -- PostgreSQL does not record these: the tablespaces of tables and indexes, and the superuser of initdb.
+    UNION ALL
+    SELECT 'pg_tablespace'::regclass, reltablespace, pg_describe_object(class, object, 0)
+    FROM own JOIN pg_class ON class = 'pg_class'::regclass AND object = oid
+    WHERE reltablespace <> 0 AND relnamespace = quote_ident($1::text)::regnamespace -- and not pg_toast
+    UNION ALL
+    SELECT 'pg_authid'::regclass, relowner, pg_describe_object(class, object, 0)
+    FROM own JOIN pg_class ON class = 'pg_class'::regclass AND object = oid WHERE relowner = 10
+)
+SELECT type, object_names::text, object_args::text,
+    concat(pg_describe_object(class, object, 0), ' of extension ' || extname), min(used_by)
+FROM needed CROSS JOIN pg_identify_object_as_address(class, object, 0)
+    LEFT JOIN (pg_depend JOIN pg_extension AS e ON refclassid = 'pg_extension'::regclass AND refobjid = e.oid)
+        ON classid = class AND objid = object AND deptype = 'e'
+WHERE extname IS DISTINCT FROM 'instagram_id'
+GROUP BY class, object, type, object_names, object_args, extname
+ORDER BY 1, 2, 3

@@ -1,0 +1,123 @@
+//! Sleeps that `pg_stat_activity` shows as wait events.
+
+use crate::pg::sys;
+use pgrx::pg_sys;
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::time::Duration;
+
+/// The reason for a sleep. From PostgreSQL 17 on each has a name in `pg_stat_activity.wait_event`; before, all have
+/// the name `Extension`.
+#[derive(Clone, Copy)]
+pub enum WaitEvent {
+    /// The next tick of the clock, because the ids of this millisecond are used up.
+    ClockTick,
+    /// The pause before the next attempt to take a sequence over from another node.
+    HandOver,
+    /// The pause before the next attempt to lock the tables of an adoption.
+    TableLocks,
+}
+
+impl WaitEvent {
+    const COUNT: usize = 3;
+
+    fn name(self) -> &'static CStr {
+        match self {
+            WaitEvent::ClockTick => c"InstagramIdClockTick",
+            WaitEvent::HandOver => c"InstagramIdHandOver",
+            WaitEvent::TableLocks => c"InstagramIdTableLocks",
+        }
+    }
+}
+
+thread_local! {
+    /// The numbers of the events in this server, 0 where this session does not know it yet.
+    static NUMBERS: Cell<[u32; WaitEvent::COUNT]> = const { Cell::new([0; WaitEvent::COUNT]) };
+}
+
+/// Sleeps, and reports this wait event meanwhile. Does not handle interrupts.
+pub fn sleep(event: WaitEvent, duration: Duration) {
+    sys::pgstat_report_wait_start(number(event));
+    std::thread::sleep(duration);
+    sys::pgstat_report_wait_end();
+}
+
+fn number(event: WaitEvent) -> u32 {
+    let mut numbers = NUMBERS.get();
+    let number = &mut numbers[event as usize];
+    if *number == 0 {
+        *number = custom_number(event.name());
+        NUMBERS.set(numbers);
+    }
+    numbers[event as usize]
+}
+
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+fn custom_number(_: &CStr) -> u32 {
+    pg_sys::PG_WAIT_EXTENSION
+}
+
+/// A server has 128 names of custom wait events, which all extensions share, and raises an error for one more. A wait
+/// without a name of its own is better than an error, so this leaves the last ones to others.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+fn custom_number(name: &CStr) -> u32 {
+    const MAX: usize = 128;
+    const LEFT_TO_OTHERS: usize = 16;
+    let (names, others) = (names_of(pg_sys::PG_WAIT_EXTENSION), names_of(pg_sys::PG_WAIT_INJECTIONPOINT));
+    if names.len() + others.len() >= MAX - LEFT_TO_OTHERS && !names.contains(&name) {
+        return pg_sys::PG_WAIT_EXTENSION;
+    }
+    // SAFETY: the name ends with a zero byte. PostgreSQL copies it.
+    unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) }
+}
+
+/// The names of the custom wait events of a class.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+fn names_of(class: u32) -> Vec<&'static CStr> {
+    let mut count = 0;
+    // SAFETY: PostgreSQL returns an array of this many strings. They are in shared memory, and are never changed or
+    // removed.
+    unsafe {
+        let names = pg_sys::GetWaitEventCustomNames(class, &mut count);
+        let of = |i: i32| CStr::from_ptr(*names.add(i as usize));
+        let list = (0..count).map(of).collect();
+        pg_sys::pfree(names.cast());
+        list
+    }
+}
+
+#[cfg(feature = "pg_test")]
+#[pgrx::pg_schema]
+mod tests {
+    use super::*;
+    use pgrx::prelude::*;
+
+    /// The name of the event that this session reports while it sleeps.
+    fn event_of(number: u32) -> String {
+        // SAFETY: PostgreSQL returns a constant, or a string in shared memory.
+        unsafe { CStr::from_ptr(pg_sys::pgstat_get_wait_event(number)) }.to_string_lossy().into_owned()
+    }
+
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    #[pg_test]
+    fn waits_are_of_an_extension() {
+        assert_eq!(event_of(number(WaitEvent::ClockTick)), "Extension");
+    }
+
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    #[pg_test]
+    fn waits_have_names_until_the_server_has_no_more() {
+        let known = number(WaitEvent::ClockTick);
+        assert_eq!(event_of(known), "InstagramIdClockTick");
+        assert_eq!(custom_number(WaitEvent::ClockTick.name()), known);
+        let mut names = 0;
+        while custom_number(&std::ffi::CString::new(format!("Other{names}")).unwrap())
+            != pg_sys::PG_WAIT_EXTENSION
+        {
+            names += 1;
+        }
+        assert!((64..128).contains(&names), "{names} names");
+        assert_eq!(custom_number(WaitEvent::ClockTick.name()), known);
+        assert_eq!(event_of(custom_number(c"OneMore")), "Extension");
+    }
+}

@@ -1,0 +1,75 @@
+//! The SQL of docs/partition_managers.md, with the pg_partman and the TimescaleDB that the server has.
+
+use instagram_id_live::*;
+
+const PAGE: &str = include_str!("../../../docs/partition_managers.md");
+
+/// The default version of an extension; `None`, and a message, if the server does not have it.
+fn version_of(extension: &str) -> Option<String> {
+    let server = Server::start(&[("fsync", "off")]);
+    let query =
+        format!("SELECT (SELECT default_version FROM pg_available_extensions WHERE name = '{extension}')");
+    let version: Option<String> = one(&mut server.connect(), &query);
+    match &version {
+        Some(version) => println!("{extension} {version}"),
+        None => println!("skipped: this server has no {extension}"),
+    }
+    version
+}
+
+/// The part of the page about this extension.
+fn part(extension: &str) -> &'static str {
+    let heading = format!("\n## {extension}\n");
+    PAGE.split_once(&heading).expect("a heading").1.split("\n## ").next().unwrap()
+}
+
+/// A user of each version of pg_partman runs the sections for it, and those for all.
+#[test]
+fn pg_partman_page_examples_run() {
+    let Some(version) = version_of("pg_partman") else { return };
+    let numbers: Vec<u32> = version.split('.').map(|number| number.parse().unwrap()).collect();
+    let sections: &[&str] = match (numbers[0], numbers[1]) {
+        (4, _) => &["Debian 12: pg_partman 4", "Every day: before pg_partman 5.4"],
+        (5, 0..4) => &["Debian 13: pg_partman 5.0 to 5.3", "Every day: before pg_partman 5.4"],
+        _ => &["pg_partman 5.4 and later"],
+    };
+    let (mut page, mut found) = (String::new(), 0);
+    for (n, section) in part("pg_partman").split("\n### ").enumerate() {
+        let heading = section.lines().next().unwrap();
+        let is_for_all =
+            n == 0 || ["All versions", "Encoder functions for bigint columns"].contains(&heading);
+        if is_for_all || sections.contains(&heading) {
+            page += section;
+            found += usize::from(!is_for_all);
+        }
+    }
+    assert_eq!(found, sections.len(), "the page has the sections of {version}");
+    let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
+    run_page(&page, 6, &mut [("", server.connect())]);
+
+    // The retention that the page sets drops a partition of 95 days ago.
+    let mut client = server.connect();
+    let partitions = "SELECT partition_tablename FROM partman.show_partitions('insta5.visits')";
+    let before = texts(&mut client, partitions);
+    let first: i64 = one(
+        &mut client,
+        "SELECT min(child_start_id) FROM partman.show_partitions('insta5.visits'),
+             partman.show_partition_info(partition_schemaname || '.' || partition_tablename, p_parent_table => 'insta5.visits')",
+    );
+    let old = first - 95 * (86_400_000 << 23);
+    let create = format!("SELECT partman.create_partition_id('insta5.visits', ARRAY[{old}]::bigint[])");
+    assert!(one::<bool>(&mut client, &create));
+    assert_eq!(texts(&mut client, partitions).len(), before.len() + 1);
+    client.batch_execute("SELECT partman.run_maintenance('insta5.visits')").unwrap();
+    assert_eq!(texts(&mut client, partitions), before);
+}
+
+#[test]
+fn timescaledb_page_examples_run() {
+    if version_of("timescaledb").is_none() {
+        return;
+    }
+    let settings = [("fsync", "off"), ("timezone", "UTC"), ("shared_preload_libraries", "timescaledb")];
+    let server = Server::start(&settings);
+    run_page(part("TimescaleDB"), 4, &mut [("", server.connect())]);
+}
