@@ -106,6 +106,12 @@ impl CommitTracker {
         record
     }
 
+    /// Whether the transaction has neither used nor written a record, so that its end has nothing to do.
+    #[inline(always)]
+    pub fn is_idle(&self) -> bool {
+        self.expected == CommitLevel::OFF && self.depends_on.iter().all(|lsn| *lsn == 0)
+    }
+
     /// Makes the records that this transaction depends on as durable as its commit will be. PREPARE does not need this,
     /// because it flushes all WAL before its own record at any level.
     pub fn before_commit(&self, level: CommitLevel, writes_commit_record: bool, wal: &mut impl Wal) {
@@ -172,6 +178,7 @@ mod tests {
 
     #[test]
     fn commit_does_the_rest() {
+        assert!(CommitTracker::NEW.is_idle());
         for (level, has_record, expected) in [
             (CommitLevel::OFF, false, calls(&[], &[])),
             (CommitLevel::LOCAL, false, calls(&[10], &[])),
@@ -181,6 +188,7 @@ mod tests {
             let mut tracker = CommitTracker::NEW;
             let mut wal = Calls::default();
             tracker.use_record(None, 10, CommitLevel::OFF, &mut wal);
+            assert!(!tracker.is_idle());
             tracker.before_commit(level, has_record, &mut wal);
             assert_eq!(wal, expected, "{level:?}");
         }
@@ -205,7 +213,9 @@ mod tests {
         for (level, is_covered) in [(CommitLevel::OFF, false), (CommitLevel::LOCAL, true), (REMOTE, true)] {
             let mut tracker = CommitTracker::NEW;
             let record = Some(tracker.when_committed(10, CommitLevel::LOCAL));
+            assert!(!tracker.is_idle());
             tracker.end(level);
+            assert!(tracker.is_idle());
             assert_eq!(tracker.covers(record, 10, CommitLevel::LOCAL), is_covered, "{level:?}");
         }
     }

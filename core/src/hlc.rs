@@ -95,6 +95,7 @@ pub enum Next {
 ///
 /// `waited_on` is the state that the caller last waited for. A wait permits a step from exactly that state: the first
 /// waiting session opens the next millisecond, and the others find it open.
+#[inline]
 pub fn next(state: State, now_ms: i64, want: i64, waited_on: Option<State>) -> Next {
     if state.is_called && state.last_value >= VALUE_MAX {
         return Next::Exhausted;

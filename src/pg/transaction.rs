@@ -63,6 +63,10 @@ pub unsafe fn use_record(known: Option<DurableRecord>, lsn: XLogRecPtr) -> Optio
 
 extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
     use pg_sys::XactEvent::*;
+    // In nearly every transaction.
+    if TRACKER.get().is_idle() {
+        return;
+    }
     let level = match event {
         // SAFETY: a transaction is about to commit; this function has nothing with a destructor.
         XACT_EVENT_PRE_COMMIT => unsafe {

@@ -33,6 +33,7 @@ pub unsafe fn lock_for_transaction(sequence: Oid, cached: &mut CachedSequence) {
 /// # Safety
 ///
 /// Must be called inside [`sys::guarded`], with the sequence locked.
+#[inline(always)]
 pub unsafe fn check(
     sequence: Oid,
     policy: CopyPolicy,
@@ -63,16 +64,31 @@ pub unsafe fn check(
     }
 }
 
-/// Checks whether ids can be generated from this sequence by this role. The result is cached until an invalidation.
+/// Whether ids can be generated from this sequence by this role. The result is cached until an invalidation.
+#[inline(always)]
 unsafe fn look_up(sequence: Oid, cached: &mut CachedSequence) -> Result<SequenceInfo, Refusal> {
-    // SAFETY: as for `check`; an open relation has its pg_class row.
+    // SAFETY: as for `check`.
     unsafe {
         let now = Validity { count: invalidation::count(), role: sys::GetUserId(), transaction: 0 };
-        if let Some((valid, info)) = cached.checked
-            && (valid == now || valid == Validity { transaction: cached.locked_in, ..now })
-        {
-            return Ok(info);
+        match cached.checked {
+            Some((valid, info))
+                if valid == now || valid == Validity { transaction: cached.locked_in, ..now } =>
+            {
+                Ok(info)
+            }
+            _ => look_up_anew(sequence, now, cached),
         }
+    }
+}
+
+#[cold]
+unsafe fn look_up_anew(
+    sequence: Oid,
+    now: Validity,
+    cached: &mut CachedSequence,
+) -> Result<SequenceInfo, Refusal> {
+    // SAFETY: as for `check`; an open relation has its pg_class row.
+    unsafe {
         cached.has_filled_caches = true;
         let relation = sys::try_relation_open(sequence, NoLock);
         if relation.is_null() {

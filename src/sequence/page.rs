@@ -329,18 +329,30 @@ pub unsafe fn elapsed_us(epoch: Epoch) -> i64 {
     epoch.elapsed_us(unsafe { sys::GetCurrentTimestamp() })
 }
 
-/// Locks a page that other sessions usually hold for less than a tenth of a microsecond. Under contention it is faster
-/// to retry for some microseconds than to sleep and be woken.
+/// Locks the page of a pinned buffer.
+#[inline(always)]
 unsafe fn lock_exclusively(buffer: pg_sys::Buffer) {
-    const TRIES: usize = 20;
-    const PAUSES_BETWEEN: usize = 8;
     // SAFETY: the caller has pinned the buffer.
     unsafe {
+        if !sys::ConditionalLockBuffer(buffer) {
+            lock_contended(buffer);
+        }
+    }
+}
+
+/// Locks a page that other sessions usually hold for less than a tenth of a microsecond. It is faster to retry for some
+/// microseconds than to sleep and be woken.
+#[cold]
+unsafe fn lock_contended(buffer: pg_sys::Buffer) {
+    const TRIES: usize = 19;
+    const PAUSES_BETWEEN: usize = 8;
+    // SAFETY: as above.
+    unsafe {
         for _ in 0..TRIES {
+            (0..PAUSES_BETWEEN).for_each(|_| std::hint::spin_loop());
             if sys::ConditionalLockBuffer(buffer) {
                 return;
             }
-            (0..PAUSES_BETWEEN).for_each(|_| std::hint::spin_loop());
         }
         sys::LockBuffer(buffer, sys::BUFFER_LOCK_EXCLUSIVE);
     }
