@@ -8,7 +8,7 @@ use postgres::Statement;
 
 /// Nanoseconds of CPU time per call, with calls spread over so many sequences that none comes near the limit.
 pub fn of_makers(server: &Server, rounds: usize, contestants: &[Contestant]) -> Rounds<Contestant> {
-    const ROWS: usize = 5000;
+    const ROWS: usize = 2000;
     let mut session = Session::of(server.connect());
     let statements: Vec<(Contestant, Statement)> = contestants
         .iter()

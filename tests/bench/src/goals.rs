@@ -3,9 +3,11 @@
 
 use crate::calls::DECODERS;
 use crate::contestants::Contestant::*;
+use crate::copies::Way;
 use crate::results::Results;
 use crate::shards::{Among, Caller, FEW};
 use crate::tables::Key;
+use crate::transactions::Transaction;
 use std::fmt;
 
 #[derive(Clone)]
@@ -42,17 +44,23 @@ pub fn of(results: &Results) -> Vec<Goal> {
             1.0 / 20.0,
             results.calls.ratio(ShardsNextId, Original).median,
         ),
-        at_least(
-            "SELECT insta5.next_id() by 8 clients, one per transaction: rate relative to nextval",
-            1.4,
-            1.6,
-            results.one_a_transaction(8, 1).ratio(ShardsNextId, Nextval).median,
+        at_most(
+            "CPU time of a transaction with insta5.next_id(), relative to SELECT 1",
+            1.15,
+            1.10,
+            results.transactions.ratio(Transaction::Made(ShardsNextId), Transaction::Constant).median,
         ),
         at_most(
             "INSERT of many rows with DEFAULT insta5.next_id(): time relative to bigserial",
             1.05,
             1.0,
             insert.ratio(Key::Made(ShardsNextId), Key::Bigserial).median,
+        ),
+        at_most(
+            "COPY of rows with ids that next_ids generates beside it: time relative to bigserial",
+            1.05,
+            1.0,
+            results.copies.each(|load| load.seconds).ratio(Way::IdsBeside, Way::Bigserial).median,
         ),
     ];
     goals.extend(DECODERS.map(|[ours, inline]| {

@@ -1,13 +1,14 @@
 //! Compares instagram_id with other ways to generate ids in PostgreSQL, and writes the figures into a page.
 //!
 //! `instagram_id_bench PAGE` starts a server of the PostgreSQL that `PG_CONFIG` names, which must have the extension
-//! installed. It writes its figures between the two marks of this PostgreSQL in the page, and a plot beside the page.
-//! These variables change the size:
+//! installed. It writes its figures between the two marks of this PostgreSQL in the page, and plots and a file of
+//! figures beside the page. These variables change what it does:
 //!
-//! - `ROUNDS` (5) is how often each measurement runs. Quick ones run twice as often, single transactions three times as
-//!   often, slow ones half as often.
-//! - `ROWS` (5000000) is how many rows are inserted.
-//! - `IDS` (2048000) is how many ids the sessions of a load generate in bulk.
+//! - `ROUNDS` (5) is how often each measurement runs. Quick ones run twice as often, or four times.
+//! - `ROWS` (500000) is how many rows are inserted.
+//! - `IDS` (512000) is how many ids the sessions of a load generate in bulk.
+//! - `LONG=1` measures more loads, 5,000,000 rows and 2,048,000 ids, and the goals of `--goals`.
+//! - `BASELINE` is the file of figures with which the new ones are compared; by default that of the version before.
 //!
 //! `instagram_id_bench --goals` runs only the measurements that have no table in the page, and prints the results
 //! compared with the goals; with `TORTURE=1`, on ten times the rows.
@@ -15,6 +16,9 @@
 mod backfill;
 mod calls;
 mod contestants;
+mod copies;
+mod figures;
+mod first_ids;
 mod footprint;
 mod goals;
 mod limit;
@@ -26,7 +30,9 @@ mod rounds;
 mod session;
 mod sessions;
 mod shards;
+mod summary;
 mod tables;
+mod transactions;
 mod waits;
 
 use contestants::Contestant;
@@ -51,18 +57,21 @@ fn main() {
         show(&goals_without_a_page());
         return;
     }
+    let is_long = std::env::var_os("LONG").is_some_and(|value| value == "1");
     let rounds = number("ROUNDS", 5);
-    let rows = number("ROWS", 5_000_000).max(2 * tables::RANGE);
-    let ids = number("IDS", 2_048_000);
-    let long = rounds.div_ceil(2);
+    let rows = number("ROWS", if is_long { 5_000_000 } else { 500_000 }).max(2 * tables::RANGE);
+    let ids = number("IDS", if is_long { 2_048_000 } else { 512_000 });
+    let copied = number("ROWS", 1_000_000).min(1_000_000);
     let server = Server::start(&SETTINGS);
     let mut client = server.connect();
     let version: String = one(&mut client, "SHOW server_version");
     let major = version.split('.').next().unwrap().parse().unwrap();
     let page = Page::open(&page, major);
-    eprintln!("PostgreSQL {version}: {rounds} rounds, or {long} where one takes long");
+    eprintln!("PostgreSQL {version}: {rounds} rounds, {} of quick measurements", 2 * rounds);
     contestants::set_up(&mut client);
+    shards::set_up(&server);
     let all = Contestant::all(major);
+    let loads = sessions::loads(is_long);
     let extension = "SELECT extversion FROM pg_extension WHERE extname = 'instagram_id'";
     let results = Results {
         version,
@@ -71,19 +80,34 @@ fn main() {
         major,
         calls: calls::of_makers(&server, 2 * rounds, &all),
         decoders: calls::of_decoders(&server, 2 * rounds),
-        wal: footprint::wal_of_a_million(&server, rounds, &all),
+        transactions: transactions::cpu_time_of_one(&server, 2 * rounds, &all),
+        wal: footprint::wal_of_a_million(&server, rounds.min(3), &all),
         memory: footprint::memory_of_a_session(&server, rounds, &all),
-        in_bulk: sessions::LOADS.map(|load| (load, sessions::in_bulk(&server, long, &all, load, ids))),
-        one_a_transaction: sessions::LOADS
-            .map(|load| (load, sessions::one_a_transaction(&server, 3 * rounds, &all, load, 1))),
-        kept: sessions::LOADS
-            .map(|load| (load, sessions::one_a_transaction_kept(&server, &all, load, 16_384))),
+        first_ids: first_ids::cost(&server, 4 * rounds),
+        in_bulk: loads
+            .iter()
+            .map(|&load| (load, sessions::in_bulk(&server, rounds, &all, load, ids)))
+            .collect(),
+        one_a_transaction: loads
+            .iter()
+            .map(|&load| (load, sessions::one_a_transaction(&server, rounds, &all, load, 1)))
+            .collect(),
+        kept: loads
+            .iter()
+            .map(|&load| (load, sessions::one_a_transaction_kept(&server, &all, load, 16_384)))
+            .collect(),
         shards: shards::cost(&server, 2 * rounds),
         rows,
-        tables: tables::filled(&server, long, &all, rows),
+        tables: tables::filled(&server, rounds, &all, rows),
+        copied,
+        copies: copies::cost(&server, rounds, copied),
     };
     page.write(&results);
-    show(&[goals::of(&results), goals_without_a_page()].concat());
+    let mut goals = goals::of(&results);
+    if is_long {
+        goals.extend(goals_without_a_page());
+    }
+    show(&goals);
 }
 
 fn goals_without_a_page() -> Vec<Goal> {

@@ -2,13 +2,18 @@
 
 use crate::calls::DECODERS;
 use crate::contestants::{Contestant, SEQUENCES};
+use crate::copies::Way;
+use crate::figures::{self, Figures};
+use crate::first_ids::{Cost, First, STATEMENTS};
 use crate::goals::{self, thousands};
 use crate::plot;
 use crate::results::{Results, with_duplicates};
 use crate::rounds::Rounds;
 use crate::sessions::{Kept, LIMIT};
-use crate::shards::{Among, CALLED, Caller, FEW, SHARDS};
+use crate::shards::{Among, CALLED, Caller, DATABASES, FEW, SHARDS};
+use crate::summary;
 use crate::tables::{Key, RANGE};
+use crate::transactions::{CLIENTS, Transaction};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
@@ -34,26 +39,52 @@ impl Page {
         Page { path: path.into(), before: text[..begins + begin.len()].into(), after: text[ends..].into() }
     }
 
-    /// Writes the figures into the page, and a plot beside it.
+    /// Writes the figures into the page; beside it a plot, the file of figures, and the summary if this is the newest
+    /// major of the page.
     pub fn write(&self, results: &Results) {
         let plot = format!("benchmarks-{}.svg", results.major);
         fs::write(self.path.with_file_name(&plot), plot::of(results)).unwrap();
-        fs::write(&self.path, [&self.before, "\n", &figures(results, &plot), &self.after].concat()).unwrap();
+        if self.is_of_newest_major(results.major) {
+            fs::write(self.path.with_file_name("benchmarks.svg"), summary::of(results)).unwrap();
+        }
+        let folder = self.path.with_file_name("figures");
+        let now = Figures::of(results, &machine(results));
+        let baseline = match std::env::var_os("BASELINE") {
+            Some(file) => Some(file.into()),
+            None => figures::newest_before(&folder, &now.version, results.major),
+        };
+        let changes = baseline.map(|file| changes(&now, &Figures::read(&file)));
+        now.write(&folder, results.major);
+        let text = figures(results, &plot, changes);
+        fs::write(&self.path, [&self.before, "\n", &text, &self.after].concat()).unwrap();
+    }
+
+    fn is_of_newest_major(&self, major: u32) -> bool {
+        let marks = [&self.before, &self.after]
+            .into_iter()
+            .flat_map(|text| text.split("<!-- figures of PostgreSQL "));
+        marks.filter_map(|text| text.split(' ').next()?.parse().ok()).all(|of: u32| of <= major)
     }
 }
 
-fn figures(results: &Results, plot: &str) -> String {
+fn figures(results: &Results, plot: &str, changes: Option<(String, Table)>) -> String {
     let mut text = String::new();
     let mut section = |title: &str, table: Table| {
         writeln!(text, "### {title}, PostgreSQL {}\n\n{table}", results.major).unwrap();
     };
     section("Goals", goals_table(results));
+    if let Some((title, table)) = changes {
+        section(&title, table);
+    }
     section("CPU time of a call", calls(results));
     section("Decoders", decoders(results));
+    section("CPU time of a transaction", transactions(results));
     section("Ids per second in bulk", in_bulk(results));
     section("Ids per second, one per transaction", one_a_transaction(results));
     section(&format!("{} rows", thousands(results.rows as f64)), tables(results));
+    section(&format!("{} rows by COPY from a client", thousands(results.copied as f64)), copies(results));
     section("WAL and memory", footprint(results));
+    section("First id of a session", first_ids(results));
     section("CPU time with up to 8,192 shards", shards(results));
     format!("{}\n\n![The figures of PostgreSQL {}]({plot})\n\n{text}", machine(results), results.major)
 }
@@ -93,6 +124,27 @@ fn goals_table(results: &Results) -> Table {
     table
 }
 
+/// The figures of the version before, and of this one.
+fn changes(now: &Figures, baseline: &Figures) -> (String, Table) {
+    let mut table = Table::new(&["figure", &baseline.version, &now.version, "change", ""]);
+    let changes = now.since(baseline);
+    for change in &changes {
+        let percent = (change.now.median / change.before.median - 1.0) * 100.0;
+        let percent = if percent.is_finite() { format!("{percent:+.0} %") } else { String::new() };
+        let [before, now] = [change.before, change.now].map(figures::cell);
+        table.row([&change.name, &before, &now, &percent, change.verdict]);
+    }
+    let marked = changes.iter().filter(|change| !change.verdict.is_empty()).count();
+    table.note(&format!(
+        "{marked} of {} figures are marked: no round of one version is within the range of the other. Each is the median of the \
+         rounds, with their range. Version {} was measured with: {}",
+        changes.len(),
+        baseline.version,
+        baseline.source,
+    ));
+    (format!("Changes since {}", baseline.version), table)
+}
+
 fn calls(results: &Results) -> Table {
     let mut table = Table::new(&["", "ns", "ratio to nextval", "ratio to the original"]);
     for maker in results.contestants() {
@@ -121,17 +173,34 @@ fn decoders(results: &Results) -> Table {
     table
 }
 
+fn transactions(results: &Results) -> Table {
+    let mut table = Table::new(&["SELECT", "µs", "ratio to `SELECT 1`", "ratio to nextval"]);
+    let figure = &results.transactions;
+    for transaction in figure.contestants() {
+        table.row([
+            transaction.name(),
+            &format!("{:.1}", figure.median(transaction)),
+            &figure.ratio(transaction, Transaction::Constant).to_string(),
+            &figure.ratio(transaction, Transaction::Made(Contestant::Nextval)).to_string(),
+        ]);
+    }
+    table.note(&format!(
+        "CPU time of the sessions of {CLIENTS} clients, which run the prepared statement on one sequence. \
+         `pg_sequence_last_value` also looks up a function, locks a sequence and reads its page.",
+    ));
+    table
+}
+
 fn in_bulk(results: &Results) -> Table {
     let mut table = by_load(results);
     for (load, runs) in &results.in_bulk {
         let cells = results.contestants().into_iter().map(|maker| {
             let rate = thousands(runs.each(|run| run.per_second).median(maker));
-            with_duplicates(rate, &Kept::of_all(runs.of_one(maker)))
+            with_duplicates(rate, &Kept::of_all(runs.of_one(maker).iter().map(|run| &run.kept)))
         });
         table.row([load.to_string()].into_iter().chain(cells));
     }
-    for sessions in [1, 2, 8, 32] {
-        let runs = results.in_bulk(sessions, 1);
+    for (load, runs) in results.in_bulk.iter().filter(|(load, _)| load.sequences == 1) {
         let ours = Contestant::ShardsNextId;
         let share = runs.each(|run| run.share_of_limit);
         let lowest = share.of_one(ours).iter().copied().fold(1.0, f64::min);
@@ -139,7 +208,7 @@ fn in_bulk(results: &Results) -> Table {
         table.note(&format!(
             "{} on one sequence: `insta5.next_id()` reaches {:.4} of the limit (worst round: {lowest:.4}) and uses \
              {:.2} cores in the server. `nextval` uses {:.2}.",
-            if sessions == 1 { "1 session".into() } else { format!("{sessions} sessions") },
+            if load.sessions == 1 { "1 session".into() } else { format!("{} sessions", load.sessions) },
             share.median(ours),
             busy(ours),
             busy(Contestant::Nextval),
@@ -203,6 +272,24 @@ fn tables(results: &Results) -> Table {
     table
 }
 
+fn copies(results: &Results) -> Table {
+    let columns = ["ids", "s", "ratio to bigserial", "CPU time of the server, s", "ratio to bigserial"];
+    let mut table = Table::new(&columns);
+    let seconds = results.copies.each(|load| load.seconds);
+    let cpu_seconds = results.copies.each(|load| load.cpu_seconds);
+    for way in results.copies.contestants() {
+        let cells = [&seconds, &cpu_seconds].into_iter().flat_map(|figure| {
+            [format!("{:.2}", figure.median(way)), figure.ratio(way, Way::Bigserial).to_string()]
+        });
+        table.row([way.name().to_owned()].into_iter().chain(cells));
+    }
+    table.note(
+        "With psql as the client. Where `next_ids` is called, its time is included. [performance.md](performance.md#copy) explains \
+         the differences.",
+    );
+    table
+}
+
 fn footprint(results: &Results) -> Table {
     let all = format!("memory of a session that has used {SEQUENCES} sequences, kB");
     let columns =
@@ -219,6 +306,30 @@ fn footprint(results: &Results) -> Table {
     table.note(
         "When a statement names a function, the parser looks up all functions of that name, and PostgreSQL caches them. Here these \
          are some hundreds of functions `next_id`, which take a megabyte.",
+    );
+    table
+}
+
+fn first_ids(results: &Results) -> Table {
+    let of = DATABASES.map(|(_, shards)| thousands(shards as f64));
+    let columns =
+        of.iter().flat_map(|of| [format!("{of} shards: ms"), "CPU time, ms".into(), "memory, kB".into()]);
+    let columns: Vec<String> = ["first statement".into()].into_iter().chain(columns).collect();
+    let mut table = Table::new(&columns.iter().map(String::as_str).collect::<Vec<_>>());
+    let [ms, cpu_ms, kb] = [|cost: &Cost| cost.ms, |cost: &Cost| cost.cpu_ms, |cost: &Cost| cost.kb]
+        .map(|figure| results.first_ids.each(figure));
+    for statement in STATEMENTS {
+        let cells = DATABASES.iter().flat_map(|&(_, shards)| {
+            let first = First { statement, shards };
+            let times = [&ms, &cpu_ms].map(|figure| format!("{:.2}", figure.median(first)));
+            times.into_iter().chain([thousands(kb.median(first))])
+        });
+        table.row([format!("`{statement}`")].into_iter().chain(cells));
+    }
+    table.note(
+        "Time until the client has the answer, and memory that the session then has more than before. The session has run \
+         `SELECT now()` before. The first call of this extension loads its library. The default of `insta5.photos` is \
+         `insta5.next_id()`, and that of `plain.photos` is `nextval`.",
     );
     table
 }

@@ -6,6 +6,7 @@ use crate::results::{Results, with_duplicates};
 use crate::rounds::Rounds;
 use crate::sessions::{Kept, LIMIT};
 use crate::tables::{Key, RANGE};
+use crate::transactions::{CLIENTS, Transaction};
 use svg::Document;
 use svg::node::element::{Group, Line, Rectangle, Text};
 
@@ -46,18 +47,15 @@ pub fn of(results: &Results) -> String {
 }
 
 fn panels(results: &Results) -> Vec<Panel> {
-    let of_makers =
-        |title: &str, figure: &Rounds<Contestant>, says: &dyn Fn(Contestant, f64) -> String| Panel {
-            title: title.into(),
-            bars: figure
-                .contestants()
-                .map(|maker| {
-                    let value = figure.median(maker);
-                    Bar { name: maker.name(), value, says: says(maker, value), is_ours: maker.is_ours() }
-                })
-                .collect(),
-            mark: None,
+    let of_makers = |title: &str,
+                     figure: &dyn Fn(Contestant) -> f64,
+                     says: &dyn Fn(Contestant, f64) -> String| {
+        let bar = |maker: Contestant| {
+            let value = figure(maker);
+            Bar { name: maker.name(), value, says: says(maker, value), is_ours: maker.is_ours() }
         };
+        Panel { title: title.into(), bars: results.contestants().into_iter().map(bar).collect(), mark: None }
+    };
     let of_keys = |title: &str, figure: Rounds<Key>, unit: &str| Panel {
         title: title.into(),
         bars: figure
@@ -75,15 +73,21 @@ fn panels(results: &Results) -> Vec<Panel> {
     let bulk = results.in_bulk(8, 1);
     let mut in_bulk = of_makers(
         "Ids per second in bulk: 8 sessions, one sequence",
-        &bulk.each(|run| run.per_second),
-        &|maker, rate| with_duplicates(thousands(rate), &Kept::of_all(bulk.of_one(maker))),
+        &|maker| bulk.each(|run| run.per_second).median(maker),
+        &|maker, rate| {
+            let kept = Kept::of_all(bulk.of_one(maker).iter().map(|run| &run.kept));
+            with_duplicates(thousands(rate), &kept)
+        },
     );
     in_bulk.mark = Some((LIMIT, "the format's limit"));
     let rows = thousands(results.rows as f64);
-    let plain = |_, value: f64| thousands(value);
     vec![
-        of_makers("CPU time of a call", &results.calls, &|_, ns| format!("{ns:.0} ns")),
-        of_makers("Transactions per second: 8 clients, one id each", results.one_a_transaction(8, 1), &plain),
+        of_makers("CPU time of a call", &|maker| results.calls.median(maker), &|_, ns| format!("{ns:.0} ns")),
+        of_makers(
+            &format!("CPU time of a transaction with one id: {CLIENTS} clients"),
+            &|maker| results.transactions.median(Transaction::Made(maker)),
+            &|_, us| format!("{us:.1} µs"),
+        ),
         in_bulk,
         of_keys(&format!("INSERT of {rows} rows"), results.of_tables(|filled| filled.insert_seconds), "s"),
         of_keys(
@@ -98,28 +102,30 @@ fn panels(results: &Results) -> Vec<Panel> {
 fn draw(panel: Panel) -> Group {
     let longest = panel.bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
     let width = |value: f64| (value / longest * BARS as f64).round();
+    let row_of = |row: usize| 42 + row * ROW;
     let mut group = Group::new().add(text(20, 28, &panel.title).set("font-weight", "bold"));
-    let bottom = 42 + panel.bars.len() * ROW;
     for (row, bar) in panel.bars.iter().enumerate() {
-        let y = 42 + row * ROW;
         let rectangle = Rectangle::new()
             .set("x", NAMES)
-            .set("y", y)
+            .set("y", row_of(row))
             .set("width", width(bar.value).max(1.0))
             .set("height", ROW - 8)
             .set("fill", if bar.is_ours { "#c13584" } else { "#b8bcc4" });
-        let says = text(NAMES + width(bar.value) as usize + 5, y + 14, &bar.says);
-        group =
-            group.add(text(NAMES - 8, y + 14, bar.name).set("text-anchor", "end")).add(rectangle).add(says);
+        let name = text(NAMES - 8, row_of(row) + 14, bar.name).set("text-anchor", "end");
+        group = group.add(name).add(rectangle);
     }
     if let Some((value, says)) = panel.mark.filter(|(value, _)| *value <= longest) {
-        let x = NAMES + width(value) as usize;
+        let (x, bottom) = (NAMES + width(value) as usize, row_of(panel.bars.len()));
         let line =
             Line::new().set("x1", x).set("x2", x).set("y1", 38).set("y2", bottom).set("stroke", "#405de6");
         group = group.add(line.set("stroke-dasharray", "4 3"));
         group = group.add(text(x, bottom + 12, says).set("text-anchor", "middle").set("fill", "#405de6"));
     }
-    group
+    // Each value has a white edge, which interrupts the line behind it.
+    panel.bars.iter().enumerate().fold(group, |group, (row, bar)| {
+        let says = text(NAMES + width(bar.value) as usize + 5, row_of(row) + 14, &bar.says);
+        group.add(says.set("stroke", "white").set("stroke-width", 6).set("paint-order", "stroke"))
+    })
 }
 
 fn text(x: usize, y: usize, says: &str) -> Text {

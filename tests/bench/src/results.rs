@@ -2,11 +2,14 @@
 
 use crate::calls::Decoding;
 use crate::contestants::Contestant;
+use crate::copies::{self, Way};
+use crate::first_ids::{Cost, First};
 use crate::footprint::Growth;
 use crate::rounds::Rounds;
-use crate::sessions::{Kept, LOADS, Load, Run, load};
+use crate::sessions::{Kept, Load, Run, load};
 use crate::shards::Among;
 use crate::tables::{Filled, Key};
+use crate::transactions::Transaction;
 
 pub struct Results {
     /// The version of PostgreSQL.
@@ -22,14 +25,20 @@ pub struct Results {
     /// Bytes.
     pub wal: Rounds<Contestant>,
     pub memory: Rounds<Contestant, Growth>,
-    pub in_bulk: [(Load, Rounds<Contestant, Run>); LOADS.len()],
+    /// Microseconds of CPU time.
+    pub transactions: Rounds<Transaction>,
+    pub in_bulk: Vec<(Load, Rounds<Contestant, Run>)>,
     /// Transactions a second.
-    pub one_a_transaction: [(Load, Rounds<Contestant>); LOADS.len()],
-    pub kept: [(Load, Rounds<Contestant, Kept>); LOADS.len()],
+    pub one_a_transaction: Vec<(Load, Rounds<Contestant>)>,
+    pub kept: Vec<(Load, Rounds<Contestant, Kept>)>,
+    pub first_ids: Rounds<First, Cost>,
     /// Nanoseconds of CPU time.
     pub shards: Rounds<Among>,
     pub rows: usize,
     pub tables: Rounds<Key, Result<Filled, String>>,
+    /// The number of rows that `copies` loads.
+    pub copied: usize,
+    pub copies: Rounds<Way, copies::Load>,
 }
 
 impl Results {
@@ -41,8 +50,11 @@ impl Results {
         of_load(&self.in_bulk, load(sessions, sequences))
     }
 
-    pub fn one_a_transaction(&self, sessions: usize, sequences: usize) -> &Rounds<Contestant> {
-        of_load(&self.one_a_transaction, load(sessions, sequences))
+    /// All ids of this contestant that were compared with each other, and the duplicates among them.
+    pub fn kept(&self, maker: Contestant) -> Kept {
+        let in_bulk = self.in_bulk.iter().flat_map(|(_, runs)| runs.of_one(maker)).map(|run| &run.kept);
+        let single = self.kept.iter().flat_map(|(_, kept)| kept.of_one(maker));
+        Kept::of_all(in_bulk.chain(single))
     }
 
     /// PostgreSQL's error, if the table with this key could not be filled in some round.

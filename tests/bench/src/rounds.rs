@@ -1,6 +1,7 @@
 //! Measurements repeated in turns, so that a busy moment of the machine does not affect only one contestant.
 
 use std::io::Write as _;
+use std::time::Instant;
 
 /// The measurements of several contestants, one for each in every round.
 pub struct Rounds<C, T = f64> {
@@ -14,6 +15,7 @@ impl<C: Copy + PartialEq, T> Rounds<C, T> {
     /// backwards.
     pub fn of(what: &str, rounds: usize, contestants: &[C], mut measure: impl FnMut(C) -> T) -> Rounds<C, T> {
         eprint!("    {what} ");
+        let started = Instant::now();
         let mut measured: Vec<Vec<T>> = contestants.iter().map(|_| vec![]).collect();
         for round in 0..rounds {
             for turn in 0..contestants.len() {
@@ -24,7 +26,7 @@ impl<C: Copy + PartialEq, T> Rounds<C, T> {
             eprint!(".");
             std::io::stderr().flush().unwrap();
         }
-        eprintln!();
+        eprintln!(" {:.0} s", started.elapsed().as_secs_f64());
         Rounds { contestants: contestants.to_vec(), measured }
     }
 
@@ -50,32 +52,36 @@ impl<C: Copy + PartialEq> Rounds<C> {
         median(self.of_one(contestant).to_vec())
     }
 
+    pub fn spread(&self, contestant: C) -> Spread {
+        Spread::of(self.of_one(contestant).to_vec())
+    }
+
     /// The ratio of `contestant` to `rival` in the same round.
-    pub fn ratio(&self, contestant: C, rival: C) -> Ratio {
+    pub fn ratio(&self, contestant: C, rival: C) -> Spread {
         let pairs = self.of_one(contestant).iter().zip(self.of_one(rival));
-        Ratio::of(pairs.map(|(value, rival)| value / rival).collect())
+        Spread::of(pairs.map(|(value, rival)| value / rival).collect())
     }
 }
 
-/// The median of the rounds' ratios, and their range.
-#[derive(Clone, Copy)]
-pub struct Ratio {
+/// The median of the rounds, and their range.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
     pub median: f64,
-    lowest: f64,
-    highest: f64,
+    pub lowest: f64,
+    pub highest: f64,
 }
 
-impl Ratio {
-    fn of(ratios: Vec<f64>) -> Ratio {
-        Ratio {
-            lowest: ratios.iter().copied().fold(f64::INFINITY, f64::min),
-            highest: ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            median: median(ratios),
+impl Spread {
+    fn of(values: Vec<f64>) -> Spread {
+        Spread {
+            lowest: values.iter().copied().fold(f64::INFINITY, f64::min),
+            highest: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            median: median(values),
         }
     }
 }
 
-impl std::fmt::Display for Ratio {
+impl std::fmt::Display for Spread {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         write!(f, "{:.2} ({:.2} to {:.2})", self.median, self.lowest, self.highest)
     }

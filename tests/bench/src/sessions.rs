@@ -17,8 +17,16 @@ pub struct Load {
     pub sequences: usize,
 }
 
-pub const LOADS: [Load; 7] =
+/// The loads of every run.
+const LOADS: [Load; 4] = [load(1, 1), load(8, 1), load(32, 1), load(8, 8)];
+
+/// Those of a long run.
+const ALL_LOADS: [Load; 7] =
     [load(1, 1), load(2, 1), load(8, 1), load(32, 1), load(2, 2), load(8, 8), load(32, 32)];
+
+pub fn loads(is_long: bool) -> &'static [Load] {
+    if is_long { &ALL_LOADS } else { &LOADS }
+}
 
 pub const fn load(sessions: usize, sequences: usize) -> Load {
     Load { sessions, sequences }
@@ -59,10 +67,12 @@ impl Kept {
         Kept { ids, duplicates: duplicates(maker, sequences.zip(by_session)) }
     }
 
-    /// The ids of all rounds.
-    pub fn of_all(runs: &[Run]) -> Kept {
-        let sum = |figure: fn(&Kept) -> usize| runs.iter().map(|run| figure(&run.kept)).sum();
-        Kept { ids: sum(|kept| kept.ids), duplicates: sum(|kept| kept.duplicates) }
+    /// The sum of several runs.
+    pub fn of_all<'a>(runs: impl IntoIterator<Item = &'a Kept>) -> Kept {
+        runs.into_iter().fold(Kept { ids: 0, duplicates: 0 }, |sum, kept| Kept {
+            ids: sum.ids + kept.ids,
+            duplicates: sum.duplicates + kept.duplicates,
+        })
     }
 }
 

@@ -36,11 +36,16 @@ pub const CALLED: [usize; 5] = [16, 128, 512, 2048, 8192];
 /// The number of shards in the database that has only those that are called.
 pub const FEW: usize = CALLED[1];
 
-/// Nanoseconds of CPU time per call.
-pub fn cost(server: &Server, rounds: usize) -> Rounds<Among> {
-    const CALLS: usize = 500_000;
+/// The database that has only the shards that are called, and the one with all.
+pub const DATABASES: [(&str, usize); 2] = [("few", FEW), ("many", SHARDS)];
+
+/// The number of rows of a table of calls.
+const CALLS: usize = 500_000;
+
+/// Creates the databases.
+pub fn set_up(server: &Server) {
     eprintln!("    making {SHARDS} shards");
-    for (database, shards) in [("many", SHARDS), ("few", FEW)] {
+    for (database, shards) in DATABASES {
         server.connect().batch_execute(&format!("CREATE DATABASE {database}")).unwrap();
         let mut client = server.connect_to(database);
         make_shards(&mut client, shards);
@@ -55,6 +60,10 @@ pub fn cost(server: &Server, rounds: usize) -> Rounds<Among> {
             client.batch_execute(&format!("VACUUM ANALYZE calls{called}")).unwrap();
         }
     }
+}
+
+/// Nanoseconds of CPU time per call.
+pub fn cost(server: &Server, rounds: usize) -> Rounds<Among> {
     let contestants: Vec<Among> = CALLED
         .into_iter()
         .flat_map(|called| [Caller::NextId, Caller::Nextval].map(|by| Among { called, by }))

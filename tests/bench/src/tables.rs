@@ -75,7 +75,7 @@ pub fn filled(
         .unwrap();
     let what = format!("{rows} rows by INSERT ... SELECT and COPY");
     Rounds::of(&what, rounds, &Key::all(contestants), |key| {
-        make_table(&mut session.client, key);
+        make_table(&mut session.client, &key.column());
         let cpu_before = cpu_time(session.pid);
         let inserted = time(&mut session.client, &format!("INSERT INTO photos (title) {titles}"));
         let insert_cpu_seconds = (cpu_time(session.pid) - cpu_before).as_secs_f64();
@@ -85,7 +85,7 @@ pub fn filled(
             let index_mb = one::<f64>(&mut session.client, "SELECT pg_indexes_size('photos') / 1e6::float8");
             let point_read_us = point_read_us(&mut session);
             let range_read_ms = range_read_ms(&mut session);
-            make_table(&mut session.client, key);
+            make_table(&mut session.client, &key.column());
             let copy_seconds = time(&mut session.client, &format!("COPY photos (title) FROM '{file}'"))?;
             Ok(Filled {
                 insert_seconds,
@@ -102,11 +102,10 @@ pub fn filled(
     })
 }
 
-/// Creates an empty table, after a checkpoint for earlier writes.
-fn make_table(client: &mut Client, key: Key) {
-    let columns = key.column();
+/// Creates an empty table with this key and a title, after a checkpoint for earlier writes.
+pub fn make_table(client: &mut Client, key: &str) {
     client.batch_execute("DROP TABLE IF EXISTS photos").unwrap();
-    client.batch_execute(&format!("CREATE TABLE photos ({columns}, title text)")).unwrap();
+    client.batch_execute(&format!("CREATE TABLE photos ({key}, title text)")).unwrap();
     client.batch_execute("CHECKPOINT").unwrap();
 }
 

@@ -1,0 +1,137 @@
+//! The plot of the README: what an id of each kind costs, and whether ids repeat.
+
+use crate::contestants::Contestant;
+use crate::goals::thousands;
+use crate::results::Results;
+use crate::transactions::{CLIENTS, Transaction};
+use svg::Document;
+use svg::node::element::{Description, Group, Rectangle, Text, Title};
+
+/// A part of the name of the contestant, its name in the plot, and what its ids contain. Contestants that were not
+/// measured are left out.
+const SHOWN: [(&str, &str, &str); 5] = [
+    ("insta5.next_id()", "instagram_id", "time and shard, 64 bits"),
+    ("nextval", "sequence (nextval)", "no time, no shard, 64 bits"),
+    ("nowflake", "pgEdge snowflake", "time and node, 64 bits"),
+    ("uuidv7()", "uuidv7()", "time, 128 bits"),
+    ("PL/pgSQL original", "Instagram's PL/pgSQL", "time and shard, 64 bits"),
+];
+
+const WIDTH: usize = 880;
+const MARGIN: usize = 24;
+const ROW: usize = 44;
+const TOP: usize = 98;
+/// Where the columns begin: the costs, and the repeated ids.
+const COSTS: [usize; 2] = [220, 450];
+const REPEATED: usize = 690;
+/// The length of the longest bar.
+const BAR: f64 = 130.0;
+const OURS: &str = "#c13584";
+const OTHERS: &str = "#b8bcc4";
+const GRAY: &str = "#59636e";
+
+pub fn of(results: &Results) -> String {
+    let rows: Vec<(Contestant, &str, &str)> = SHOWN
+        .iter()
+        .filter_map(|&(part, name, holds)| {
+            let maker = results.contestants().into_iter().find(|maker| maker.name().contains(part))?;
+            Some((maker, name, holds))
+        })
+        .collect();
+    let height = TOP + rows.len() * ROW + 44;
+    let costs = [
+        ("CPU time of a call, ns", Cost { of: &|maker| results.calls.median(maker), decimals: 0 }),
+        (
+            "CPU time of a transaction, µs",
+            Cost { of: &|maker| results.transactions.median(Transaction::Made(maker)), decimals: 1 },
+        ),
+    ];
+    let mut document = Document::new()
+        .set("viewBox", (0, 0, WIDTH, height))
+        .set("font-family", "sans-serif")
+        .set("font-size", 14)
+        .set("fill", "#1f2328")
+        .set("role", "img")
+        .add(Title::new("The cost of an id"))
+        .add(Description::new().add(svg::node::Text::new(description(results, &rows))))
+        .add(card(height))
+        .add(text(MARGIN, 38, "The cost of an id: shorter is better").set("font-size", 18));
+    for (column, (title, cost)) in COSTS.into_iter().zip(costs) {
+        document =
+            document.add(text(column, TOP - 20, title).set("fill", GRAY)).add(bars(column, &rows, &cost));
+    }
+    document = document.add(text(REPEATED, TOP - 20, "repeated ids").set("fill", GRAY));
+    for (row, &(maker, name, holds)) in rows.iter().enumerate() {
+        let y = TOP + row * ROW;
+        let weight = if maker.is_ours() { "bold" } else { "normal" };
+        document = document
+            .add(text(MARGIN, y + 14, name).set("font-weight", weight))
+            .add(text(MARGIN, y + 31, holds).set("font-size", 12).set("fill", GRAY))
+            .add(repeated(results, maker, y + 21));
+    }
+    let measured = format!(
+        "PostgreSQL {}, instagram_id {}; transactions of {CLIENTS} clients with one id each, SELECT 1 takes {:.1} µs",
+        results.major,
+        results.extension,
+        results.transactions.median(Transaction::Constant),
+    );
+    document = document.add(text(MARGIN, height - 18, &measured).set("font-size", 12).set("fill", GRAY));
+    format!("{document}\n")
+}
+
+/// One of the costs of a contestant.
+struct Cost<'a> {
+    of: &'a dyn Fn(Contestant) -> f64,
+    decimals: usize,
+}
+
+fn bars(column: usize, rows: &[(Contestant, &str, &str)], cost: &Cost) -> Group {
+    let longest = rows.iter().map(|(maker, ..)| (cost.of)(*maker)).fold(f64::MIN_POSITIVE, f64::max);
+    rows.iter().enumerate().fold(Group::new(), |group, (row, &(maker, ..))| {
+        let value = (cost.of)(maker);
+        let width = (value / longest * BAR).round().max(2.0);
+        let y = TOP + row * ROW + 6;
+        let decimals = cost.decimals;
+        let says = if value >= 1000.0 { thousands(value) } else { format!("{value:.decimals$}") };
+        let bar = Rectangle::new().set("x", column).set("y", y).set("width", width).set("height", 20);
+        group.add(bar.set("fill", if maker.is_ours() { OURS } else { OTHERS })).add(text(
+            column + width as usize + 6,
+            y + 15,
+            &says,
+        ))
+    })
+}
+
+fn repeated(results: &Results, maker: Contestant, y: usize) -> Text {
+    let kept = results.kept(maker);
+    match kept.duplicates {
+        0 => text(REPEATED, y, "none"),
+        some => {
+            let says = format!("{} of {:.0} million", thousands(some as f64), kept.ids as f64 / 1e6);
+            text(REPEATED, y, &says).set("fill", "#b42318").set("font-weight", "bold")
+        }
+    }
+}
+
+/// A light background, which is readable on a page of any color.
+fn card(height: usize) -> Rectangle {
+    let inside = Rectangle::new().set("x", 1).set("y", 1).set("width", WIDTH - 2).set("height", height - 2);
+    inside.set("rx", 10).set("fill", "#fff").set("stroke", "#d0d7de")
+}
+
+/// The figures in words.
+fn description(results: &Results, rows: &[(Contestant, &str, &str)]) -> String {
+    let figures = rows.iter().map(|&(maker, name, _)| {
+        format!(
+            "{name}: {:.0} ns a call, {:.1} µs a transaction, {} repeated ids.",
+            results.calls.median(maker),
+            results.transactions.median(Transaction::Made(maker)),
+            thousands(results.kept(maker).duplicates as f64),
+        )
+    });
+    figures.collect::<Vec<_>>().join(" ")
+}
+
+fn text(x: usize, y: usize, says: &str) -> Text {
+    Text::new(says).set("x", x).set("y", y)
+}
