@@ -46,7 +46,7 @@ pub struct Change {
     pub verdict: &'static str,
 }
 
-const COLUMNS: &str = "figure\tbetter\tmedian\tlowest\thighest";
+const COLUMNS: &str = "figure\tbetter\tmedian\tlowest\thighest\trounds";
 
 impl Figures {
     pub fn of(results: &Results, source: &str) -> Figures {
@@ -131,9 +131,9 @@ impl Figures {
 
     pub fn write(&self, folder: &Path, major: u32) {
         let mut text = format!("# {}\t{}\n{COLUMNS}\n", self.version, self.source);
-        for Figure { name, is_better, spread: Spread { median, lowest, highest } } in &self.figures {
+        for Figure { name, is_better, spread: Spread { median, lowest, highest, rounds } } in &self.figures {
             let better = if *is_better == Better::Lower { "lower" } else { "higher" };
-            writeln!(text, "{name}\t{better}\t{median:.4}\t{lowest:.4}\t{highest:.4}").unwrap();
+            writeln!(text, "{name}\t{better}\t{median:.4}\t{lowest:.4}\t{highest:.4}\t{rounds}").unwrap();
         }
         fs::create_dir_all(folder).unwrap();
         fs::write(folder.join(format!("{}-{major}.tsv", self.version)), text).unwrap();
@@ -149,16 +149,22 @@ impl Figures {
         let (version, source) = title.split_once('\t')?;
         let lines = text.strip_prefix(COLUMNS)?.trim_start().lines();
         let figure = |line: &str| {
-            let [name, better, numbers @ ..] = &line.split('\t').collect::<Vec<_>>()[..] else { return None };
-            let is_better = match *better {
+            let [name, better, median, lowest, highest, rounds] = line.split('\t').collect::<Vec<_>>()[..]
+            else {
+                return None;
+            };
+            let is_better = match better {
                 "lower" => Better::Lower,
                 "higher" => Better::Higher,
                 _ => return None,
             };
-            let numbers: Vec<f64> =
-                numbers.iter().map(|number| number.parse().ok()).collect::<Option<_>>()?;
-            let [median, lowest, highest] = numbers[..] else { return None };
-            Some(Figure { name: (*name).into(), is_better, spread: Spread { median, lowest, highest } })
+            let spread = Spread {
+                median: median.parse().ok()?,
+                lowest: lowest.parse().ok()?,
+                highest: highest.parse().ok()?,
+                rounds: rounds.parse().ok()?,
+            };
+            Some(Figure { name: name.into(), is_better, spread })
         };
         let figures = lines.map(figure).collect::<Option<_>>()?;
         Some(Figures { version: version.into(), source: source.into(), figures })
@@ -180,15 +186,21 @@ impl Figures {
     }
 }
 
-/// A change counts if no round of one version reaches the range of the other.
+/// A change counts if no round of one version is within the range of the other, and if this would be rare by chance.
 fn verdict(before: Spread, now: Spread, is_better: Better) -> &'static str {
     let (is_lower, is_higher) = (now.highest < before.lowest, now.lowest > before.highest);
     match is_better {
         _ if !is_lower && !is_higher => "",
+        _ if chance(before.rounds, now.rounds) > 0.01 => "",
         Better::Lower if is_lower => "better",
         Better::Higher if is_higher => "better",
         _ => "**worse**",
     }
+}
+
+/// How probable it is that so many rounds of two equal versions lie apart: two of all their orders.
+fn chance(before: usize, now: usize) -> f64 {
+    2.0 / (1..=now).map(|n| (before + n) as f64 / n as f64).product::<f64>()
 }
 
 /// The file of the newest version before this one in `folder`, for the same major.
@@ -209,7 +221,7 @@ fn numbers(version: &str) -> Option<Vec<u32>> {
 /// A figure of the table: three decimals, or an integer if it is large.
 pub fn cell(spread: Spread) -> String {
     let number = |value: f64| if value.abs() < 100.0 { format!("{value:.3}") } else { thousands(value) };
-    let Spread { median, lowest, highest } = spread;
+    let Spread { median, lowest, highest, .. } = spread;
     format!("{} ({} to {})", number(median), number(lowest), number(highest))
 }
 
@@ -218,18 +230,22 @@ mod tests {
     use super::*;
 
     const fn spread(lowest: f64, median: f64, highest: f64) -> Spread {
-        Spread { median, lowest, highest }
+        Spread { median, lowest, highest, rounds: 5 }
     }
 
     #[test]
     fn changes_beyond_the_noise_are_marked() {
         let before = spread(0.9, 1.0, 1.1);
-        let verdicts = |is_better| {
-            [spread(1.0, 1.1, 1.2), spread(0.7, 0.8, 0.85), spread(1.11, 1.2, 1.3)]
-                .map(|now| verdict(before, now, is_better))
-        };
+        let later = [spread(1.0, 1.1, 1.2), spread(0.7, 0.8, 0.85), spread(1.11, 1.2, 1.3)];
+        let verdicts = |is_better| later.map(|now| verdict(before, now, is_better));
         assert_eq!(verdicts(Better::Lower), ["", "better", "**worse**"]);
         assert_eq!(verdicts(Better::Higher), ["", "**worse**", "better"]);
+        let of_few_rounds = later.map(|now| verdict(before, Spread { rounds: 3, ..now }, Better::Lower));
+        assert_eq!(of_few_rounds, ["", "", ""]);
+        assert_eq!(
+            [(5, 5), (3, 3), (1, 1)].map(|(before, now)| (1.0 / chance(before, now)).round()),
+            [126.0, 10.0, 1.0]
+        );
     }
 
     #[test]
@@ -257,8 +273,8 @@ mod tests {
 
     #[test]
     fn a_broken_file_is_refused() {
-        assert!(Figures::parse(&format!("# 0.4.0\there\n{COLUMNS}\na\tlower\t1\t1\t1\n")).is_some());
-        for line in ["a\tlower\t1\t1", "a\tless\t1\t1\t1", "a\tlower\tx\t1\t1"] {
+        assert!(Figures::parse(&format!("# 0.4.0\there\n{COLUMNS}\na\tlower\t1\t1\t1\t5\n")).is_some());
+        for line in ["a\tlower\t1\t1\t1", "a\tless\t1\t1\t1\t5", "a\tlower\tx\t1\t1\t5"] {
             assert!(Figures::parse(&format!("# 0.4.0\there\n{COLUMNS}\n{line}\n")).is_none(), "{line}");
         }
     }

@@ -24,25 +24,30 @@ struct Bar {
     is_ours: bool,
 }
 
-const PANEL: (usize, usize) = (540, 300);
+const PANEL: usize = 540;
 const NAMES: usize = 180;
 const BARS: usize = 230;
 const ROW: usize = 27;
+const FIRST_ROW: usize = 42;
 
 pub fn of(results: &Results) -> String {
-    let panels = panels(results);
-    let (columns, rows) = (2, panels.len().div_ceil(2));
-    let (width, height) = (columns * PANEL.0, rows * PANEL.1 + 40);
-    let mut document = Document::new()
-        .set("viewBox", (0, 0, width, height))
+    let mut height = 40;
+    let mut drawn = Group::new();
+    for pair in panels(results).chunks(2) {
+        for (column, panel) in pair.iter().enumerate() {
+            drawn =
+                drawn.add(draw(panel).set("transform", format!("translate({}, {height})", column * PANEL)));
+        }
+        let rows = pair.iter().map(|panel| panel.bars.len()).max().unwrap_or(0);
+        height += FIRST_ROW + rows * ROW + 40;
+    }
+    let document = Document::new()
+        .set("viewBox", (0, 0, 2 * PANEL, height))
         .set("font-family", "sans-serif")
         .set("font-size", 13)
-        .add(Rectangle::new().set("width", width).set("height", height).set("fill", "white"))
-        .add(text(20, 30, &format!("instagram_id on PostgreSQL {}", results.version)).set("font-size", 17));
-    for (index, panel) in panels.into_iter().enumerate() {
-        let at = (index % columns * PANEL.0, index / columns * PANEL.1 + 40);
-        document = document.add(draw(panel).set("transform", format!("translate({}, {})", at.0, at.1)));
-    }
+        .add(Rectangle::new().set("width", 2 * PANEL).set("height", height).set("fill", "white"))
+        .add(text(20, 30, &format!("instagram_id on PostgreSQL {}", results.version)).set("font-size", 17))
+        .add(drawn);
     format!("{document}\n")
 }
 
@@ -99,10 +104,10 @@ fn panels(results: &Results) -> Vec<Panel> {
     ]
 }
 
-fn draw(panel: Panel) -> Group {
+fn draw(panel: &Panel) -> Group {
     let longest = panel.bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
     let width = |value: f64| (value / longest * BARS as f64).round();
-    let row_of = |row: usize| 42 + row * ROW;
+    let row_of = |row: usize| FIRST_ROW + row * ROW;
     let mut group = Group::new().add(text(20, 28, &panel.title).set("font-weight", "bold"));
     for (row, bar) in panel.bars.iter().enumerate() {
         let rectangle = Rectangle::new()

@@ -69,6 +69,7 @@ pub struct Spread {
     pub median: f64,
     pub lowest: f64,
     pub highest: f64,
+    pub rounds: usize,
 }
 
 impl Spread {
@@ -76,6 +77,7 @@ impl Spread {
         Spread {
             lowest: values.iter().copied().fold(f64::INFINITY, f64::min),
             highest: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            rounds: values.len(),
             median: median(values),
         }
     }
