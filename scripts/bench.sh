@@ -9,6 +9,8 @@
 #   PAGE=FILE              writes into this page instead, which must be in a folder of its own
 #   BASELINE_REV=COMMIT    also measures the extension of this commit, and compares the two
 #   BASELINE=FILE          compares with this file of docs/figures; by default with that of the version before
+#   RIVALS=/path/to/checkouts   writes the commits of other extensions into the page. Those that the servers have
+#                          installed are measured; nothing here installs them
 #   bench.sh --goals       only the measurements that have no table there, printed: on Debian's PostgreSQL, some minutes
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -20,6 +22,7 @@ if [ "${1:-}" = --goals ]; then
 else
     scripts/setup.sh servers
     page=${PAGE:-docs/benchmarks.md} majors=${MAJORS:-15 18}
+    [ -z "${RIVALS:-}" ] || [ -d "$RIVALS" ] || fail "RIVALS=$RIVALS: there is no such folder"
 fi
 
 # measure PG_CONFIG PAGE

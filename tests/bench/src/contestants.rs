@@ -1,5 +1,6 @@
 //! The ways to generate ids in PostgreSQL.
 
+use crate::rivals::{self, Rival};
 use instagram_id_live::{ORIGINAL_EPOCH_MS, original_function};
 use postgres::Client;
 use postgres::types::{FromSql, Type};
@@ -17,15 +18,18 @@ pub enum Contestant {
     ClockInSql,
     Uuid4,
     Uuid7,
+    Rival(Rival),
 }
 
-use Contestant::*;
+use Contestant::{ClockInSql, NextId, Nextval, Original, ShardsNextId, Uuid4, Uuid7};
 
 impl Contestant {
-    pub fn all(major: u32) -> Vec<Contestant> {
+    /// The contestants on this major, and those of other extensions that are installed.
+    pub fn all(major: u32, rivals: &[Rival]) -> Vec<Contestant> {
         let everywhere = [NextId, ShardsNextId, Nextval, Original, ClockInSql, Uuid4];
         // uuidv7() is new in PostgreSQL 18.
-        everywhere.into_iter().chain((major >= 18).then_some(Uuid7)).collect()
+        let own = everywhere.into_iter().chain((major >= 18).then_some(Uuid7));
+        own.chain(rivals.iter().copied().map(Contestant::Rival)).collect()
     }
 
     pub fn name(self) -> &'static str {
@@ -37,6 +41,7 @@ impl Contestant {
             ClockInSql => "nextval + clock in SQL",
             Uuid4 => "gen_random_uuid()",
             Uuid7 => "uuidv7()",
+            Contestant::Rival(rival) => rival.name(),
         }
     }
 
@@ -50,16 +55,30 @@ impl Contestant {
             ClockInSql => format!("clock{n}.clock_id()"),
             Uuid4 => "gen_random_uuid()".into(),
             Uuid7 => "uuidv7()".into(),
+            Contestant::Rival(rival) => rival.call(n),
         }
     }
 
-    /// The type of its ids.
-    pub fn type_name(self) -> &'static str {
-        if self.has_sequence() { "bigint" } else { "uuid" }
+    /// The same in a form that a client can receive.
+    pub fn received(self, n: usize) -> String {
+        if let Contestant::Rival(rival) = self { rival.received(n) } else { self.call(n) }
     }
 
-    pub fn has_sequence(self) -> bool {
-        !matches!(self, Uuid4 | Uuid7)
+    /// The type of its ids.
+    pub fn type_name(self) -> String {
+        match self {
+            Contestant::Rival(rival) => rival.type_name(),
+            Uuid4 | Uuid7 => "uuid".into(),
+            _ => "bigint".into(),
+        }
+    }
+
+    /// Whether its ids are only unique within a sequence. Plain sequences, for example, all count from 1.
+    fn is_unique_by_sequence(self) -> bool {
+        match self {
+            Contestant::Rival(rival) => rival.is_unique_by_sequence(),
+            _ => self == Nextval,
+        }
     }
 
     pub fn is_ours(self) -> bool {
@@ -68,7 +87,7 @@ impl Contestant {
 }
 
 /// Creates the sequences and functions of all contestants.
-pub fn set_up(client: &mut Client) {
+pub fn set_up(client: &mut Client, rivals: &[Rival]) {
     client.batch_execute("CREATE EXTENSION instagram_id; CREATE SCHEMA plain").unwrap();
     for n in 0..SEQUENCES {
         let original = original_function(&format!("original{n}"), n as i32, ORIGINAL_EPOCH_MS);
@@ -84,9 +103,10 @@ pub fn set_up(client: &mut Client) {
             ))
             .unwrap();
     }
+    rivals::set_up(client, rivals);
 }
 
-/// An id of either type, as the bits that the server sent.
+/// An id of any type, as the bits that the server sent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id(pub u128);
 
@@ -96,14 +116,13 @@ impl<'a> FromSql<'a> for Id {
     }
 
     fn accepts(id: &Type) -> bool {
-        [Type::INT8, Type::UUID].contains(id)
+        [Type::INT8, Type::UUID].contains(id) || id.name() == "ulid"
     }
 }
 
 /// How many of the ids are duplicates, given the sequence of each session.
 pub fn duplicates(maker: Contestant, by_sequence: impl Iterator<Item = (usize, Vec<Id>)>) -> usize {
-    // Plain sequences all count from 1, so each is checked separately.
-    let scope = |sequence| if maker == Nextval { sequence } else { 0 };
+    let scope = |sequence| if maker.is_unique_by_sequence() { sequence } else { 0 };
     let mut ids: Vec<(usize, Id)> = by_sequence
         .flat_map(|(sequence, ids)| ids.into_iter().map(move |id| (scope(sequence), id)))
         .collect();

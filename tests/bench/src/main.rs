@@ -9,6 +9,7 @@
 //! - `IDS` (512000) is how many ids the sessions of a load generate in bulk.
 //! - `LONG=1` measures more loads, 5,000,000 rows and 2,048,000 ids, and the goals of `--goals`.
 //! - `BASELINE` is the file of figures with which the new ones are compared; by default that of the version before.
+//! - `RIVALS` is a folder with checkouts of other extensions, whose commits are written into the page.
 //!
 //! `instagram_id_bench --goals` runs only the measurements that have no table in the page, and prints the results
 //! compared with the goals; with `TORTURE=1`, on ten times the rows.
@@ -20,12 +21,15 @@ mod copies;
 mod figures;
 mod first_ids;
 mod footprint;
+mod forms;
 mod goals;
 mod limit;
+mod order;
 mod page;
 mod plot;
 mod ranges;
 mod results;
+mod rivals;
 mod rounds;
 mod session;
 mod sessions;
@@ -40,6 +44,7 @@ use goals::Goal;
 use instagram_id_live::{Server, one};
 use page::Page;
 use results::Results;
+use rivals::Rival;
 
 /// Changes to PostgreSQL's defaults, so that neither a checkpoint nor autovacuum runs during a measurement.
 const SETTINGS: [(&str, &str); 6] = [
@@ -62,15 +67,19 @@ fn main() {
     let rows = number("ROWS", if is_long { 5_000_000 } else { 500_000 }).max(2 * tables::RANGE);
     let ids = number("IDS", if is_long { 2_048_000 } else { 512_000 });
     let copied = number("ROWS", 1_000_000).min(1_000_000);
-    let server = Server::start(&SETTINGS);
+    let rivals = Rival::installed();
+    let rivals_settings = rivals::settings(&rivals);
+    let settings: Vec<(&str, &str)> =
+        SETTINGS.into_iter().chain(rivals_settings.iter().map(|(name, value)| (*name, &value[..]))).collect();
+    let server = Server::start(&settings);
     let mut client = server.connect();
     let version: String = one(&mut client, "SHOW server_version");
     let major = version.split('.').next().unwrap().parse().unwrap();
     let page = Page::open(&page, major);
     eprintln!("PostgreSQL {version}: {rounds} rounds, {} of quick measurements", 2 * rounds);
-    contestants::set_up(&mut client);
+    contestants::set_up(&mut client, &rivals);
     shards::set_up(&server);
-    let all = Contestant::all(major);
+    let all = Contestant::all(major, &rivals);
     let loads = sessions::loads(is_long);
     let extension = "SELECT extversion FROM pg_extension WHERE extname = 'instagram_id'";
     let results = Results {
@@ -101,6 +110,12 @@ fn main() {
         tables: tables::filled(&server, rounds, &all, rows),
         copied,
         copies: copies::cost(&server, rounds, copied),
+        explained: forms::explained(&server, rounds, &all),
+        by_pgbench: forms::by_pgbench(&server, rounds, &all),
+        ranges: forms::ranges(&server, 2 * rounds, rows.min(1_000_000)),
+        order: order::of(&settings, &all, &rivals),
+        rivals: rivals::describe(&mut client),
+        rivals_settings,
     };
     page.write(&results);
     let mut goals = goals::of(&results);

@@ -5,7 +5,9 @@ use crate::contestants::{Contestant, SEQUENCES};
 use crate::copies::Way;
 use crate::figures::{self, Figures};
 use crate::first_ids::{Cost, First, STATEMENTS};
+use crate::forms::{self, CALLS};
 use crate::goals::{self, thousands};
+use crate::order::{ALONE, CRASHES, IN_BULK, Later, TURNS};
 use crate::plot;
 use crate::results::{Results, with_duplicates};
 use crate::rounds::Rounds;
@@ -86,6 +88,12 @@ fn figures(results: &Results, plot: &str, changes: Option<(String, Table)>) -> S
     section("WAL and memory", footprint(results));
     section("First id of a session", first_ids(results));
     section("CPU time with up to 8,192 shards", shards(results));
+    section("Forms in which others publish figures", published_forms(results));
+    section("A range of time in the form of TimescaleDB", time_ranges(results));
+    section("Order, crashes and the clock", order(results));
+    if !results.rivals.is_empty() {
+        section("Other extensions", other_extensions(results));
+    }
     format!("{}\n\n![The figures of PostgreSQL {}]({plot})\n\n{text}", machine(results), results.major)
 }
 
@@ -355,6 +363,121 @@ fn shards(results: &Results) -> Table {
          ns; with {all} shards in the database it costs {ratio} times as much.",
         shards.median(few),
     ));
+    table
+}
+
+fn published_forms(results: &Results) -> Table {
+    let columns = [
+        "",
+        "EXPLAIN ANALYZE, ms",
+        "ns per call",
+        "ratio to nextval",
+        "pgbench, per second",
+        "ratio to nextval",
+    ];
+    let mut table = Table::new(&columns);
+    for maker in results.contestants() {
+        let ms = results.explained.median(maker);
+        table.row([
+            maker.name(),
+            &thousands(ms),
+            &thousands(ms * 1e6 / CALLS as f64),
+            &results.explained.ratio(maker, Contestant::Nextval).to_string(),
+            &thousands(results.by_pgbench.median(maker)),
+            &results.by_pgbench.ratio(maker, Contestant::Nextval).to_string(),
+        ]);
+    }
+    let call = Contestant::ShardsNextId.call(5);
+    table.note(&format!(
+        "The statements are `{}`, with the execution time that it shows, and `SELECT {call}` by `pgbench --client={}` in its \
+         default protocol, without prepared statements; for the others with their calls.",
+        forms::explain_analyze(&call),
+        forms::CLIENTS,
+    ));
+    table.note(&format!(
+        "One sequence of this extension generates at most 1,024 ids per millisecond. So a statement that takes a million ids from \
+         one sequence takes at least {:.0} ms, which is {} ids per second, however fast the machine is. The call itself is \
+         cheaper: see its CPU time above. Several sequences have no common limit.",
+        CALLS as f64 / LIMIT * 1e3,
+        thousands(LIMIT),
+    ));
+    table
+}
+
+fn time_ranges(results: &Results) -> Table {
+    let mut table = Table::new(&["key", "query", "CPU time, ms", "ratio to uuid", "index, MB"]);
+    let ranges = &results.ranges;
+    for range in forms::RANGES {
+        table.row([
+            range.key,
+            &format!("`{}`", range.query),
+            &format!("{:.2}", ranges.ms.median(range)),
+            &ranges.ms.ratio(range, forms::RANGES[0]).to_string(),
+            &format!("{:.1}", ranges.index_mb.median(range)),
+        ]);
+    }
+    table.note(&format!(
+        "Three tables of {} rows, at the same times of one day. TimescaleDB is not installed on this server: \
+         `to_uuidv7_boundary` is a function in SQL that returns what TimescaleDB documents for its function of this name. The \
+         tables are ordinary ones, not hypertables.",
+        thousands(ranges.rows as f64),
+    ));
+    table
+}
+
+fn order(results: &Results) -> Table {
+    let columns = [
+        "",
+        "two sessions in turn",
+        "after crashes",
+        "clock set back: same session",
+        "clock set back: new session",
+        "clock set back: after a restart",
+    ];
+    let mut table = Table::new(&columns);
+    let cell = |later: &Later| match (later.repeated, later.lower) {
+        (0, 0) => "in order".into(),
+        (0, lower) => format!("{} lower", thousands(lower as f64)),
+        (repeated, lower) => {
+            format!("{} repeated, {} lower", thousands(repeated as f64), thousands(lower as f64))
+        }
+    };
+    for maker in results.contestants() {
+        let [order] = results.order.of_one(maker) else { unreachable!("measured in one round") };
+        let cells = [
+            &order.in_turns,
+            &order.after_crashes,
+            &order.same_session,
+            &order.new_session,
+            &order.after_restart,
+        ];
+        table.row([maker.name().to_owned()].into_iter().chain(cells.map(cell)));
+    }
+    table.note(&format!(
+        "The ids of one sequence. \"Repeated\" ids had been generated before; \"lower\" ones are lower than the greatest before them. \
+         Two sessions generate {} ids in turn, and each id is compared with the one before. After each of {CRASHES} crashes, in \
+         which all processes of the server are killed, a session generates {} ids, one per transaction; all earlier ids were \
+         received by a client. Then a session generates {} ids in a statement, and the clock is set back to where it began, three \
+         times.",
+        thousands(TURNS as f64),
+        thousands(ALONE as f64),
+        thousands(IN_BULK as f64),
+    ));
+    table
+}
+
+fn other_extensions(results: &Results) -> Table {
+    let mut table = Table::new(&["", "repository", "version", "commit"]);
+    for rival in &results.rivals {
+        let repository = format!("[{0}](https://github.com/{0})", rival.repository);
+        table.row([rival.name, &repository, &rival.version, &rival.commit]);
+        if let Some(note) = &rival.note {
+            table.note(&format!("{}: {}", rival.name, note.trim()));
+        }
+    }
+    let settings: Vec<String> =
+        results.rivals_settings.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    table.note(&format!("Their settings: {}.", settings.join("; ")));
     table
 }
 

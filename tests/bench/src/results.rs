@@ -5,6 +5,9 @@ use crate::contestants::Contestant;
 use crate::copies::{self, Way};
 use crate::first_ids::{Cost, First};
 use crate::footprint::Growth;
+use crate::forms::Ranges;
+use crate::order::Order;
+use crate::rivals::Description;
 use crate::rounds::Rounds;
 use crate::sessions::{Kept, Load, Run, load};
 use crate::shards::Among;
@@ -39,6 +42,14 @@ pub struct Results {
     /// The number of rows that `copies` loads.
     pub copied: usize,
     pub copies: Rounds<Way, copies::Load>,
+    /// Milliseconds that EXPLAIN ANALYZE shows.
+    pub explained: Rounds<Contestant>,
+    /// Transactions a second, in pgbench's default protocol.
+    pub by_pgbench: Rounds<Contestant>,
+    pub ranges: Ranges,
+    pub order: Rounds<Contestant, Order>,
+    pub rivals: Vec<Description>,
+    pub rivals_settings: Vec<(&'static str, String)>,
 }
 
 impl Results {

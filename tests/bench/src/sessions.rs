@@ -90,7 +90,7 @@ pub fn in_bulk(
         let sessions = in_parallel(load.sessions, |session| {
             let mut client = server.connect();
             let pid = one(&mut client, "SELECT pg_backend_pid()");
-            let call = contestant.call(session % load.sequences);
+            let call = contestant.received(session % load.sequences);
             client.query_one(&format!("SELECT {call}"), &[]).unwrap();
             let statement = format!("SELECT array_agg({call}) FROM generate_series(1, {each})");
             let statement = client.prepare(&statement).unwrap();
@@ -126,30 +126,35 @@ pub fn one_a_transaction(
     load: Load,
     seconds: usize,
 ) -> Rounds<Contestant> {
+    Rounds::of(&format!("one a transaction: {load}"), rounds, contestants, |contestant| {
+        pgbench(server, "prepared", load, seconds, contestant)
+    })
+}
+
+/// Transactions a second that pgbench reaches with this protocol.
+pub fn pgbench(server: &Server, protocol: &str, load: Load, seconds: usize, contestant: Contestant) -> f64 {
     let folder = server.path().join("scripts");
     fs::create_dir_all(&folder).unwrap();
-    Rounds::of(&format!("one a transaction: {load}"), rounds, contestants, |contestant| {
-        // For each transaction a client picks one of the scripts at random, and so one of the sequences.
-        let scripts: Vec<String> = (0..load.sequences)
-            .map(|n| {
-                let script = folder.join(format!("{n}.sql"));
-                fs::write(&script, format!("SELECT {};\n", contestant.call(n))).unwrap();
-                format!("--file={}", script.display())
-            })
-            .collect();
-        let options = [
-            "--no-vacuum".into(),
-            "--protocol=prepared".into(),
-            format!("--client={}", load.sessions),
-            format!("--jobs={}", load.sessions.min(2)),
-            format!("--time={seconds}"),
-        ];
-        let arguments: Vec<&str> =
-            options.iter().chain(&scripts).map(String::as_str).chain(["postgres"]).collect();
-        let said = server.run("pgbench", &arguments);
-        let rate = said.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
-        rate.unwrap_or_else(|| panic!("no rate in what pgbench said: {said}"))
-    })
+    // For each transaction a client picks one of the scripts at random, and so one of the sequences.
+    let scripts: Vec<String> = (0..load.sequences)
+        .map(|n| {
+            let script = folder.join(format!("{n}.sql"));
+            fs::write(&script, format!("SELECT {};\n", contestant.call(n))).unwrap();
+            format!("--file={}", script.display())
+        })
+        .collect();
+    let options = [
+        "--no-vacuum".into(),
+        format!("--protocol={protocol}"),
+        format!("--client={}", load.sessions),
+        format!("--jobs={}", load.sessions.min(2)),
+        format!("--time={seconds}"),
+    ];
+    let arguments: Vec<&str> =
+        options.iter().chain(&scripts).map(String::as_str).chain(["postgres"]).collect();
+    let said = server.run("pgbench", &arguments);
+    let rate = said.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
+    rate.unwrap_or_else(|| panic!("no rate in what pgbench said: {said}"))
 }
 
 /// As [`one_a_transaction`], with a client that keeps the ids and is therefore slower.
@@ -162,7 +167,7 @@ pub fn one_a_transaction_kept(
     Rounds::of(&format!("one a transaction, kept: {load}"), 1, contestants, |contestant| {
         let sessions = in_parallel(load.sessions, |session| {
             let mut client = server.connect();
-            let statement = format!("SELECT {}", contestant.call(session % load.sequences));
+            let statement = format!("SELECT {}", contestant.received(session % load.sequences));
             let statement = client.prepare(&statement).unwrap();
             let each = 0..ids / load.sessions;
             each.map(|_| client.query_one(&statement, &[]).unwrap().get(0)).collect::<Vec<Id>>()

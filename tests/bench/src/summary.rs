@@ -3,18 +3,18 @@
 use crate::contestants::Contestant;
 use crate::goals::thousands;
 use crate::results::Results;
+use crate::rivals::Rival;
 use crate::transactions::{CLIENTS, Transaction};
 use svg::Document;
 use svg::node::element::{Description, Group, Rectangle, Text, Title};
 
-/// A part of the name of the contestant, its name in the plot, and what its ids contain. Contestants that were not
-/// measured are left out.
-const SHOWN: [(&str, &str, &str); 5] = [
-    ("insta5.next_id()", "instagram_id", "time and shard, 64 bits"),
-    ("nextval", "sequence (nextval)", "no time, no shard, 64 bits"),
-    ("nowflake", "pgEdge snowflake", "time and node, 64 bits"),
-    ("uuidv7()", "uuidv7()", "time, 128 bits"),
-    ("PL/pgSQL original", "Instagram's PL/pgSQL", "time and shard, 64 bits"),
+/// The contestants in the plot, their names in it, and what their ids contain. Those that were not measured are left out.
+const SHOWN: [(Contestant, &str, &str); 5] = [
+    (Contestant::ShardsNextId, "instagram_id", "time and shard, 64 bits"),
+    (Contestant::Nextval, "sequence (nextval)", "no time, no shard, 64 bits"),
+    (Contestant::Rival(Rival::PgEdge), "pgEdge snowflake", "time and node, 64 bits"),
+    (Contestant::Uuid7, "uuidv7()", "time, 128 bits"),
+    (Contestant::Original, "Instagram's PL/pgSQL", "time and shard, 64 bits"),
 ];
 
 const WIDTH: usize = 880;
@@ -31,13 +31,9 @@ const OTHERS: &str = "#b8bcc4";
 const GRAY: &str = "#59636e";
 
 pub fn of(results: &Results) -> String {
-    let rows: Vec<(Contestant, &str, &str)> = SHOWN
-        .iter()
-        .filter_map(|&(part, name, holds)| {
-            let maker = results.contestants().into_iter().find(|maker| maker.name().contains(part))?;
-            Some((maker, name, holds))
-        })
-        .collect();
+    let measured = results.contestants();
+    let rows: Vec<(Contestant, &str, &str)> =
+        SHOWN.into_iter().filter(|(contestant, ..)| measured.contains(contestant)).collect();
     let height = TOP + rows.len() * ROW + 44;
     let costs = [
         ("CPU time of a call, ns", Cost { of: &|maker| results.calls.median(maker), decimals: 0 }),
