@@ -617,11 +617,26 @@ errors! {
         detail("It is for triggers BEFORE INSERT FOR EACH ROW, and takes a shard and a column of type bigint."),
         hint("Create the trigger BEFORE INSERT FOR EACH ROW with EXECUTE FUNCTION next_id_trigger('5', 'id').");
 
+    /// The trigger names a column that its table does not have, as after the column was renamed.
+    TriggerColumnMissing { trigger: String, table: String, column: String, shard: u16 } => ERRCODE_UNDEFINED_COLUMN,
+        "column {column} of table {table} does not exist",
+        detail("Trigger {trigger} fills this column. It refers to the column by its name, and does not follow a rename."),
+        hint("Create the trigger for the present name: DROP TRIGGER {trigger} ON {table}; CREATE TRIGGER {trigger} BEFORE INSERT ON \
+            {table} FOR EACH ROW WHEN (NEW.name IS NULL) EXECUTE FUNCTION next_id_trigger('{shard}', 'name').");
+
     /// The trigger is on a table of which several Citus nodes store each row, such as a reference table.
     TableReplicated { table: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "table {table} cannot get ids from a trigger",
         detail("Several nodes have a copy of each row, and each node would generate an id of its own."),
         hint("Keep the default of the column, which is evaluated once for a row.");
+
+    /// The trigger is on a table that Citus has placed on other nodes than the one that owns the sequence: one that is
+    /// distributed by a column, or a single-shard table of a schema that is not distributed.
+    TablePlacedElsewhere { table: String, shard: u16, column: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "table {table} cannot get ids of shard {shard} from a trigger on this node",
+        detail("The table is not placed with the schema of the shard, and another node generates the ids of the shard."),
+        hint("Drop the trigger, and let each node generate ids of its own: CREATE SEQUENCE table_ids; ALTER TABLE {table} ALTER \
+            COLUMN {column} SET DEFAULT node_next_id('table_ids').");
 
     // Citus.
 
@@ -636,11 +651,18 @@ errors! {
             (None, false) => "Its ids are generated on the coordinator.".into(),
         }),
         hint("{}", if *is_of_schema {
-            "Use SELECT convert_defaults_to_triggers(...) for the shard: rows can then be inserted from every node, and get their \
-             ids on the node that stores them. Or generate ids on that node."
+            "Use SELECT convert_defaults_to_triggers(...) for the shard: rows of tables in its schema can then be inserted from \
+             every node, and get their ids on the node that stores them. Or generate ids on that node."
         } else {
             "Insert through that node, or use node_next_id() to let each node generate ids of its own."
         });
+
+    /// A session on a Citus cluster uses the library of an earlier version, which it loaded before the extension was upgraded.
+    LibraryOutdated { version: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "extension instagram_id has been upgraded to version {version}",
+        detail("This session has loaded the library of version {}. On a Citus cluster it could repeat ids of other nodes.",
+            env!("CARGO_PKG_VERSION")),
+        hint("Connect again. If new sessions raise this error, too, install the files of version {version} on this node.");
 
     /// A node was removed from a cluster and added again without removing its data.
     CopyOfAnotherGroup { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -648,7 +670,7 @@ errors! {
         detail("This node formerly had that group, and was added to the cluster again without removing its data."),
         hint("If the node holds no tables, remove it, and add it with an empty database.");
 
-    /// A worker node is to generate ids, and the coordinator has not added itself to the cluster.
+    /// A node of a Citus cluster generates the first id of a sequence, and the coordinator has not added itself to the cluster.
     CoordinatorUnknown { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
         detail("The coordinator is not in pg_dist_node."),
@@ -658,8 +680,9 @@ errors! {
     LastOwnerLost { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
         detail("The node of group {group} was the last to generate ids from it, and is not an active node of the cluster."),
-        hint("Activate that node again: no other node has all ids of the sequence. If it is lost for good, remove it with \
-            citus_remove_node(), and pass the largest id in the tables of the shard to advance_shard().");
+        hint("Activate that node again: no other node has all ids of the sequence. If it is lost for good, disable it with \
+            citus_disable_node(), remove it with citus_remove_node(), and pass the largest id in the tables of the shard to \
+            advance_shard().");
 
     /// The node that generated the ids of the sequence last is disabled.
     LastOwnerDisabled { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

@@ -27,7 +27,7 @@
 //! copy is open. So a session that has not received a move yet finds its copy closed, or generates ids above which the
 //! new owner then continues.
 
-use crate::citus::placement::{self, COORDINATOR, Node, Owner, field, other_nodes};
+use crate::citus::placement::{self, COORDINATOR, Node, Owner, field};
 use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::guc;
@@ -172,8 +172,11 @@ impl OtherCopies {
     /// Asks every other node whether it has the sequence and the functions. Only functions that belong to the extension
     /// by the node's catalogs count, so that a function of another role with the same name is not called.
     fn find(sequence: Oid, group: i32) -> Result<OtherCopies, Error> {
-        let nodes = guc::with(guc::OWN_NAMES, || other_nodes(group));
-        if group != COORDINATOR && nodes.iter().all(|node| node.group != COORDINATOR) {
+        let mut nodes = guc::with(guc::OWN_NAMES, placement::nodes);
+        let has_coordinator = nodes.iter().any(|node| node.group == COORDINATOR);
+        nodes.retain(|node| node.group != group);
+        // The workers refuse a coordinator that is not in their catalogs. A coordinator without workers need not be.
+        if !has_coordinator && (group != COORDINATOR || !nodes.is_empty()) {
             return Err(Error::CoordinatorUnknown { name: names::relation(sequence) });
         }
         let role = if visit::may_be_updated_by(sequence, catalog::current_role()) {

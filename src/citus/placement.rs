@@ -52,14 +52,17 @@ impl Node {
 pub enum Rows {
     /// The node that owns its schema, by Citus's catalogs.
     OfSchema,
-    /// Several nodes, with each row on one of them; or this node, for a table that is not in Citus.
-    Other,
+    /// Nodes that Citus has chosen for this table: by a column of each row, or one node for the whole table.
+    OfTable,
+    /// This node, for a table that is not in Citus; the coordinator, for a local table in Citus's catalogs.
+    Local,
     /// Several nodes for each row: a reference table, or one whose shards have several placements.
     Replicated,
 }
 
 thread_local! {
-    static ROWS: RefCell<FxHashMap<Oid, Cached<Rows>>> = RefCell::new(FxHashMap::default());
+    /// By table, where its rows are, and the table of which it is a Citus shard, or the table itself.
+    static ROWS: RefCell<FxHashMap<Oid, Cached<(Rows, Oid)>>> = RefCell::new(FxHashMap::default());
     /// The group of this node.
     static GROUP: Cell<Option<Cached<i32>>> = const { Cell::new(None) };
 }
@@ -85,8 +88,13 @@ pub fn local_group() -> i32 {
 }
 
 /// Looks up the placement of a sequence, and caches it until an invalidation.
-fn look_up(sequence: Oid) {
+///
+/// # Errors
+///
+/// 55000 if the extension is newer than the library of this session.
+fn look_up(sequence: Oid) -> Result<(), Error> {
     let count = invalidation::count();
+    check_version()?;
     let Owner { group, owner, is_of_schema } = owner_by_catalogs(sequence);
     let placement = owner.map_or(Placement::Local, |owner| Placement::Copy {
         group,
@@ -94,16 +102,41 @@ fn look_up(sequence: Oid) {
         is_of_schema,
     });
     cache::set_placement(sequence, count, placement);
+    Ok(())
+}
+
+/// Checks that the extension is not newer than the library that this session has loaded. An older library may not know
+/// how the nodes of the newer version hand over a sequence, and would repeat ids.
+///
+/// # Errors
+///
+/// 55000 if it is newer.
+fn check_version() -> Result<(), Error> {
+    let query = "SELECT extversion FROM pg_extension WHERE extname = 'instagram_id'";
+    let rows = guc::with(guc::OWN_NAMES, || select_latest(query));
+    match rows.first() {
+        Some(row) if is_newer(&field::<String>(row, 0)) => {
+            Err(Error::LibraryOutdated { version: field(row, 0) })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a version, such as 0.4.0, is newer than that of this library.
+fn is_newer(version: &str) -> bool {
+    let numbers =
+        |version: &str| -> Vec<u32> { version.split('.').map_while(|part| part.parse().ok()).collect() };
+    numbers(version) > numbers(env!("CARGO_PKG_VERSION"))
 }
 
 /// Resolves a refusal that concerns the placement, so that the visit can be repeated.
 ///
 /// # Errors
 ///
-/// 55000 if another node owns the schema; the error of any other refusal.
+/// 55000 if another node owns the schema, or the library is older than the extension; the error of any other refusal.
 pub fn resolve(refusal: Refusal, clock: Clock) -> Result<(), Error> {
     match refusal {
-        Refusal::PlacementUnknown => look_up(clock.sequence),
+        Refusal::PlacementUnknown => look_up(clock.sequence)?,
         Refusal::NotPlacedHere => check_again(clock.sequence)?,
         refusal => return Err(refusal.error(clock)),
     }
@@ -134,8 +167,8 @@ pub fn placed_elsewhere(sequence: Oid, owner: &Owner) -> Error {
 /// The name of the node that owns the schema, if that is another node, and in use.
 pub fn name_of_owner(owner: &Owner) -> Option<String> {
     let group = owner.owner.unwrap_or(COORDINATOR);
-    let nodes = guc::with(guc::OWN_NAMES, || other_nodes(owner.group));
-    nodes.into_iter().find(|node| node.group == group).map(|node| node.name())
+    let nodes = guc::with(guc::OWN_NAMES, nodes);
+    nodes.into_iter().find(|node| node.group == group && group != owner.group).map(|node| node.name())
 }
 
 /// The node that owns the schema of a sequence; without Citus this one.
@@ -150,8 +183,7 @@ pub fn owner_of(sequence: Oid) -> Owner {
 /// A subquery for the group of the node that has the tables of a schema, and for one of these tables. The schema is
 /// that of `c`, a row of `pg_class`.
 fn owner_of_schema() -> &'static str {
-    // Before version 12 Citus did not distribute schemas.
-    if catalog::named("pg_catalog.pg_dist_schema").is_some() {
+    if has_distributed_schemas() {
         "SELECT p.groupid, t.logicalrelid
          FROM pg_dist_schema AS d JOIN pg_dist_partition AS t USING (colocationid)
          JOIN pg_dist_shard AS s USING (logicalrelid) JOIN pg_dist_placement AS p USING (shardid)
@@ -159,6 +191,22 @@ fn owner_of_schema() -> &'static str {
     } else {
         "SELECT NULL::int AS groupid, NULL::regclass AS logicalrelid"
     }
+}
+
+/// A condition: whether Citus places a table with its schema. The table is `t`, a row of `pg_dist_partition`, and the
+/// schema that of `c`, a row of `pg_class`.
+fn is_of_schema() -> &'static str {
+    if has_distributed_schemas() {
+        "t.partmethod = 'n' AND t.repmodel = 's'
+         AND EXISTS (SELECT FROM pg_dist_schema AS s WHERE s.schemaid = c.relnamespace AND s.colocationid = t.colocationid)"
+    } else {
+        "false"
+    }
+}
+
+/// Before version 12 Citus did not distribute schemas.
+fn has_distributed_schemas() -> bool {
+    catalog::named("pg_catalog.pg_dist_schema").is_some()
 }
 
 /// Reads the owner from Citus's catalogs, and watches the relations that the result depends on. The owner is the node
@@ -209,57 +257,59 @@ pub fn placed_here() -> Option<FxHashSet<Oid>> {
     })
 }
 
-/// The nodes that store the rows of a table. For a table that is a Citus shard on this node, those of its distributed
-/// table.
-pub fn rows_of(table: Oid) -> Rows {
+/// The nodes that store the rows of a table, and the table that a user knows. For a table that is a Citus shard on this
+/// node, that is its distributed table, and the nodes are those of the distributed table.
+pub fn rows_of(table: Oid) -> (Rows, Oid) {
     let count = invalidation::count();
     let found = ROWS.with_borrow(|found| found.get(&table).copied());
     if let Some(rows) = found.and_then(Cached::get) {
         return rows;
     }
-    let rows = guc::with(guc::OWN_NAMES, || {
+    let result = guc::with(guc::OWN_NAMES, || {
         // A Citus shard is a table in the schema of its distributed table, whose name ends with the number of the
         // shard. The result is the same on whichever node a placement is, so it does not matter if this node receives a
         // move late.
         let oid = table.to_u32();
         let rows = select_latest(&format!(
-            "SELECT t.partmethod = 'n' AND t.repmodel = 's',
-                    t.repmodel = 't' OR EXISTS (
+            "SELECT {}, t.repmodel = 't' OR EXISTS (
                         SELECT FROM pg_dist_shard AS s JOIN pg_dist_placement AS p USING (shardid)
                         WHERE s.logicalrelid = t.logicalrelid AND p.shardstate = 1 AND t.repmodel = 'c'
                         GROUP BY shardid HAVING count(*) > 1),
-                    d.oid
+                    d.oid, t.partmethod = 'n' AND t.repmodel = 's' AND t.colocationid = 0
              FROM pg_class AS c, pg_dist_partition AS t JOIN pg_class AS d ON d.oid = t.logicalrelid
              WHERE c.oid = {oid} AND (d.oid = c.oid OR d.relnamespace = c.relnamespace AND EXISTS (
                  SELECT FROM pg_dist_shard AS s WHERE s.logicalrelid = d.oid
-                 AND s.shardid::text = substring(c.relname FROM '_([0-9]+)$')))"
+                 AND s.shardid::text = substring(c.relname FROM '_([0-9]+)$')))",
+            is_of_schema()
         ));
         rows.iter().for_each(|row| invalidation::watch(Oid::from(field::<u32>(row, 2))));
         let is = |column: usize| rows.iter().any(|row| row[column].as_deref() == Some("t"));
-        match (is(0), is(1)) {
+        let kind = match (is(0), is(1)) {
             (_, true) => Rows::Replicated,
             (true, false) => Rows::OfSchema,
-            (false, false) => Rows::Other,
-        }
+            (false, false) if rows.is_empty() || is(3) => Rows::Local,
+            (false, false) => Rows::OfTable,
+        };
+        (kind, rows.first().map_or(table, |row| Oid::from(field::<u32>(row, 2))))
     });
     invalidation::watch(table);
-    ROWS.with_borrow_mut(|found| found.insert(table, Cached::new(count, rows)));
-    rows
+    ROWS.with_borrow_mut(|found| found.insert(table, Cached::new(count, result)));
+    result
 }
 
-/// Every node of the cluster in use but that of this group, in the order of their groups.
-pub fn other_nodes(group: i32) -> Vec<Node> {
-    let rows = select_latest(&format!(
+/// Every node of the cluster in use, in the order of their groups.
+pub fn nodes() -> Vec<Node> {
+    let rows = select_latest(
         "SELECT nodename, nodeport, groupid FROM pg_dist_node
          WHERE noderole = 'primary' AND isactive AND nodecluster = current_setting('citus.cluster_name')
-         AND groupid <> {group} ORDER BY groupid"
-    ));
+         ORDER BY groupid",
+    );
     rows.iter().map(|row| Node { host: field(row, 0), port: field(row, 1), group: field(row, 2) }).collect()
 }
 
 /// Whether a node of this group is in use.
 pub fn is_node(group: i32) -> bool {
-    guc::with(guc::OWN_NAMES, || other_nodes(-1).iter().any(|node| node.group == group))
+    guc::with(guc::OWN_NAMES, || nodes().iter().any(|node| node.group == group))
 }
 
 /// Whether the node of this group is disabled. It may be activated again with the copies that it has now.
@@ -278,4 +328,20 @@ pub fn field<T: FromStr>(row: &[Option<String>], column: usize) -> T {
 
 fn parse<T: FromStr>(text: &str) -> T {
     text.parse().unwrap_or_else(|_| unreachable!("{text} is of its column's type"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        let own = env!("CARGO_PKG_VERSION");
+        for newer in ["99.0.0", &format!("{own}.1")] {
+            assert!(is_newer(newer), "{newer}");
+        }
+        for older in [own, "0.1.0", "0.3.1", "", "unknown"] {
+            assert!(!is_newer(older), "{older}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ use crate::error::{Error, or_raise};
 use crate::generator::{self, Source};
 use crate::pg::catalog;
 use crate::pg::guc;
+use crate::pg::invalidation::{self, Cached};
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
 use crate::pg::spi::{self, select};
@@ -23,6 +24,8 @@ use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use pgrx::spi::{quote_identifier, quote_literal};
 use pgrx::{AllocatedByRust, PgTriggerOperation, PgTriggerWhen};
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
 
 /// The prefix of a trigger's name, followed by the column's. Triggers run in the order of their names. Other triggers
 /// of the table usually have names that begin with a letter, and so they see the id, as they would with a default.
@@ -33,8 +36,9 @@ const PREFIX: &str = "0_assign_";
 ///
 /// # Errors
 ///
-/// 39P01 for another kind of trigger or other arguments, 55000 for a table whose rows are replicated to several nodes
-/// of a Citus cluster, and those of `next_id(shard)`.
+/// 39P01 for another kind of trigger or other arguments, 42703 if the table does not have the column, 55000 for a table
+/// whose rows are replicated to several nodes of a Citus cluster or are not placed with its schema, and those of
+/// `next_id(shard)`.
 #[pg_trigger]
 fn next_id_trigger<'a>(
     trigger: &'a PgTrigger<'a>,
@@ -45,13 +49,14 @@ fn next_id_trigger<'a>(
         let row = trigger.new().filter(|_| is_before_insert).ok_or_else(|| Error::TriggerMisused)?;
         let (shard, column) = arguments_of(trigger).ok_or_else(|| Error::TriggerMisused)?;
         let mut row = row.into_owned();
+        let (_, attribute) =
+            row.get_attribute_by_name(&column).ok_or_else(|| column_missing(trigger, shard, &column))?;
         // A smaller type would truncate the id.
-        let is_bigint = |attribute: &pg_sys::FormData_pg_attribute| attribute.atttypid == pg_sys::INT8OID;
-        if !row.get_attribute_by_name(&column).is_some_and(|(_, attribute)| is_bigint(attribute)) {
+        if attribute.atttypid != pg_sys::INT8OID {
             return Err(Error::TriggerMisused);
         }
         if row.get_by_name::<i64>(&column).map_err(|_| Error::TriggerMisused)?.is_none() {
-            let id = generator::next_id(shard, Source::OfShard, policy_of(trigger, shard)?)?;
+            let id = generator::next_id(shard, Source::OfShard, policy_of(trigger, shard, &column)?)?;
             row.set_by_name(&column, id).map_err(|_| Error::TriggerMisused)?;
         }
         Ok(row)
@@ -59,23 +64,59 @@ fn next_id_trigger<'a>(
     Ok(Some(row))
 }
 
-/// The copy of the sequence that may generate ids for rows of the trigger's table. During a move, Citus may store a row
-/// on the new node before the catalogs of that node have the new placement. The row itself then proves the placement,
-/// provided that the table's owner has UPDATE on the sequence, with which it could take the sequence over anyway.
+thread_local! {
+    /// By table and shard, the copy of the sequence that may generate ids for the table's rows.
+    static POLICIES: RefCell<FxHashMap<(Oid, u16), Cached<CopyPolicy>>> = RefCell::new(FxHashMap::default());
+}
+
+/// The copy of the sequence that may generate ids for rows of the trigger's table; see [`look_up_policy`]. The result is
+/// cached, because a look-up for each row would double the time of a bulk load.
 ///
 /// # Errors
 ///
-/// 55000 for a table whose rows are replicated to several nodes, because the trigger runs on each of them.
-fn policy_of(trigger: &PgTrigger, shard: Shard) -> Result<CopyPolicy, Error> {
+/// Those of [`look_up_policy`].
+fn policy_of(trigger: &PgTrigger, shard: Shard, column: &str) -> Result<CopyPolicy, Error> {
+    let table = trigger.relid().map_err(|_| Error::TriggerMisused)?;
+    let key = (table, shard.number());
+    let found = POLICIES.with_borrow(|policies| policies.get(&key).copied());
+    if let Some(policy) = found.and_then(Cached::get) {
+        return Ok(policy);
+    }
+    let count = invalidation::count();
+    let policy = look_up_policy(table, shard, column)?;
+    POLICIES.with_borrow_mut(|policies| policies.insert(key, Cached::new(count, policy)));
+    Ok(policy)
+}
+
+/// The copy of the sequence that may generate ids for rows of a table. During a move, Citus may store a row on the new
+/// node before the catalogs of that node have the new placement. The row itself then proves the placement, provided
+/// that the table's owner has UPDATE on the sequence, with which it could take the sequence over anyway.
+///
+/// # Errors
+///
+/// 55000 for a table whose rows are replicated to several nodes, because the trigger runs on each of them, and on another
+/// node than the owner for a table that is not placed with its schema.
+fn look_up_policy(table: Oid, shard: Shard, column: &str) -> Result<CopyPolicy, Error> {
     if !sys::has_citus() {
         return Ok(CopyPolicy::Owner);
     }
-    let table = trigger.relid().map_err(|_| Error::TriggerMisused)?;
-    match placement::rows_of(table) {
-        Rows::Replicated => Err(replicated(table)),
-        Rows::Other => Ok(CopyPolicy::Owner),
+    let (rows, table_of_user) = placement::rows_of(table);
+    // The privileges on a sequence are part of its relation. `rows_of` watches the table.
+    let watch_sequence = || -> Result<Oid, Error> {
+        let sequence = lookup::clock_of(shard)?.sequence;
+        invalidation::watch(sequence);
+        Ok(sequence)
+    };
+    match rows {
+        Rows::Replicated => Err(replicated(table_of_user)),
+        Rows::Local => Ok(CopyPolicy::Owner),
+        Rows::OfTable if placement::owner_of(watch_sequence()?).is_here() => Ok(CopyPolicy::Owner),
+        Rows::OfTable => {
+            let (table, shard) = (names::relation(table_of_user), shard.number());
+            Err(Error::TablePlacedElsewhere { table, shard, column: quote_identifier(column) })
+        }
         Rows::OfSchema => {
-            let sequence = lookup::clock_of(shard)?.sequence;
+            let sequence = watch_sequence()?;
             let schema = lookup::schema_of(shard)?;
             let is_of_shard = catalog::relation(table).is_some_and(|relation| {
                 relation.schema == schema && visit::may_be_updated_by(sequence, relation.owner)
@@ -89,6 +130,17 @@ fn replicated(table: Oid) -> Error {
     Error::TableReplicated { table: names::relation(table) }
 }
 
+fn column_missing(trigger: &PgTrigger, shard: Shard, column: &str) -> Error {
+    let (Ok(name), Ok(table)) = (trigger.name(), trigger.relid()) else { return Error::TriggerMisused };
+    let table = if sys::has_citus() { placement::rows_of(table).1 } else { table };
+    Error::TriggerColumnMissing {
+        trigger: quote_identifier(name),
+        table: names::relation(table),
+        column: quote_identifier(column),
+        shard: shard.number(),
+    }
+}
+
 fn arguments_of(trigger: &PgTrigger) -> Option<(Shard, String)> {
     let arguments = trigger.extra_args().ok()?;
     let [shard, column] = arguments.as_slice() else { return None };
@@ -97,8 +149,8 @@ fn arguments_of(trigger: &PgTrigger) -> Option<(Shard, String)> {
 
 /// `convert_defaults_to_triggers(shard)`: in each table of the shard's schema, replaces a default that generates the
 /// shard's ids by the trigger [`next_id_trigger`]. Returns the tables and columns. Columns that have the trigger
-/// already are skipped, so it can be called again for new tables. Two kinds of columns are skipped with a WARNING:
-/// those that are not bigint, and partition keys.
+/// already are skipped, so it can be called again for new tables. Three kinds of columns are skipped with a WARNING:
+/// those that are not bigint, partition keys, and columns of tables that Citus has not placed with the schema.
 ///
 /// # Errors
 ///
@@ -148,9 +200,13 @@ fn convert_defaults_to_triggers(
             Some((column, row.get::<bool>(3)?, row.get::<bool>(4)?))
         });
         columns.retain(|((table, column), is_bigint, is_partition_key)| {
-            let why = match (is_bigint, is_partition_key) {
-                (false, _) => "It is not of type bigint.",
-                (_, true) => "It is a partition key, and the partition is chosen before triggers run.",
+            let is_of_table = sys::has_citus() && placement::rows_of(table.0).0 == Rows::OfTable;
+            let why = match (is_bigint, is_partition_key, is_of_table) {
+                (false, ..) => "It is not of type bigint.",
+                (_, true, _) => "It is a partition key, and the partition is chosen before triggers run.",
+                (_, _, true) => {
+                    "Its table is not placed with the schema. node_next_id() lets each node generate ids of its own."
+                }
                 _ => return true,
             };
             let column = format!("{}.{}", names::relation(table.0), quote_identifier(column));
@@ -160,7 +216,7 @@ fn convert_defaults_to_triggers(
         let columns: Vec<_> = columns.into_iter().map(|(column, ..)| column).collect();
         if sys::has_citus()
             && let Some((table, _)) =
-                columns.iter().find(|(table, _)| placement::rows_of(table.0) == Rows::Replicated)
+                columns.iter().find(|(table, _)| placement::rows_of(table.0).0 == Rows::Replicated)
         {
             return Err(replicated(table.0));
         }

@@ -1135,3 +1135,120 @@ fn rows_with_several_copies_get_no_ids_by_trigger() {
     }
     check_unique_and_increasing(&[ids]);
 }
+
+/// A bulk load looks up the placement of its table once, and not for each row.
+#[test]
+fn rows_are_inserted_without_a_look_up_for_each() {
+    let cluster = Emulated::start_with_shard(1);
+    let mut home = cluster.nodes[1].connect();
+    home.batch_execute("BEGIN; INSERT INTO insta5.photos (batch) SELECT generate_series(1, 1000)").unwrap();
+    let look_ups: i64 =
+        one(&mut home, "SELECT seq_scan + idx_scan FROM pg_stat_xact_sys_tables WHERE relname = 'pg_class'");
+    assert!(look_ups < 500, "pg_class was read {look_ups} times for 1000 rows");
+}
+
+/// Rows of a table that is distributed by a column, or that has a node of its own, are not on the node that owns the
+/// schema. Such tables get no triggers, and nodes do not take the sequence from each other for their rows.
+#[test]
+fn tables_that_are_not_placed_with_the_schema_get_no_ids_by_trigger() {
+    let cluster = Emulated::start_with_shard(2);
+    let mut ids = vec![next_on(&cluster, 1)];
+    cluster.undistribute("insta5");
+    ids.push(next_on(&cluster, 0));
+    let mut other = cluster.nodes[2].connect();
+    other
+        .batch_execute(
+            "CREATE TABLE insta5.words (id bigint DEFAULT insta5.next_id());
+             INSERT INTO pg_catalog.pg_dist_partition (logicalrelid, partmethod, colocationid, repmodel)
+             VALUES ('insta5.photos', 'h', 7, 's'), ('insta5.words', 'h', 7, 's')",
+        )
+        .unwrap();
+    for kind in ["partmethod = 'h'", "partmethod = 'n'"] {
+        let set = format!(
+            "UPDATE pg_catalog.pg_dist_partition SET {kind}; ALTER TABLE insta5.photos SET (fillfactor = 90);
+             ALTER TABLE insta5.words SET (fillfactor = 90)"
+        );
+        other.batch_execute(&set).unwrap();
+        let text = is_refused(&mut other, INSERT, "55000");
+        assert!(
+            text.contains("insta5.photos") && text.contains("node_next_id('table_ids')"),
+            "{kind}: {text}"
+        );
+        assert!(texts(&mut other, "SELECT column_name FROM convert_defaults_to_triggers(5)").is_empty());
+    }
+    assert!(is_open(&cluster, 0), "taken over for a row");
+    // The default that the HINT names.
+    other
+        .batch_execute(
+            "DROP TRIGGER \"0_assign_id\" ON insta5.photos; CREATE SEQUENCE table_ids;
+             ALTER TABLE insta5.photos ALTER COLUMN id SET DEFAULT node_next_id('table_ids')",
+        )
+        .unwrap();
+    assert_eq!(column(&mut other, INSERT).iter().map(|id| (id >> 10) & 8191).collect::<Vec<_>>(), [2, 2]);
+    ids.push(next_on(&cluster, 0));
+    check_unique_and_increasing(&[ids]);
+}
+
+/// The trigger refers to its column by name.
+#[test]
+fn trigger_of_a_renamed_column_is_named() {
+    let cluster = Emulated::start_with_shard(1);
+    let mut home = cluster.nodes[1].connect();
+    home.batch_execute("ALTER TABLE insta5.photos RENAME COLUMN id TO photo_id").unwrap();
+    let text = is_refused(&mut home, "INSERT INTO insta5.photos (batch) VALUES (1)", "42703");
+    let hint = "DROP TRIGGER \"0_assign_id\" ON insta5.photos; CREATE TRIGGER \"0_assign_id\" BEFORE INSERT ON insta5.photos \
+                FOR EACH ROW WHEN (NEW.name IS NULL) EXECUTE FUNCTION next_id_trigger('5', 'name')";
+    assert!(text.contains("column id of table insta5.photos") && text.contains(hint), "{text}");
+    home.batch_execute(&hint.replace("NEW.name", "NEW.photo_id").replace("'name'", "'photo_id'")).unwrap();
+    home.batch_execute("INSERT INTO insta5.photos (batch) VALUES (1)").unwrap();
+}
+
+/// A coordinator that is not in its own catalogs is not known to the workers, which would refuse it.
+#[test]
+fn coordinator_that_is_not_in_the_catalogs_is_named() {
+    let cluster = Emulated::start_with_shard(1);
+    let mut ids = vec![next_on(&cluster, 1)];
+    cluster.undistribute("insta5");
+    let mut coordinator = cluster.nodes[0].connect();
+    for node in &cluster.nodes {
+        node.connect().batch_execute("DELETE FROM pg_catalog.pg_dist_node WHERE groupid = 0").unwrap();
+    }
+    let text = is_refused(&mut coordinator, NEXT_ID, "55000");
+    assert!(text.contains("not in pg_dist_node") && text.contains("citus_set_coordinator_host"), "{text}");
+    assert!(is_open(&cluster, 1), "closed for nothing");
+    // What that function does on all nodes.
+    (0..2).for_each(|node| cluster.announce(node));
+    ids.push(next_id(&mut coordinator));
+    check_unique_and_increasing(&[ids]);
+}
+
+/// A session that has loaded the library of an earlier version generates no ids after the extension was upgraded.
+#[test]
+fn session_with_an_older_library_is_refused_after_an_upgrade() {
+    let cluster = Emulated::start_with_shard(1);
+    let mut home = cluster.nodes[1].connect();
+    let mut ids = vec![next_id(&mut home)];
+    // An upgrade replaces functions, which invalidates what sessions have cached.
+    let upgrade = |version: &str| {
+        format!(
+            "UPDATE pg_extension SET extversion = {version} WHERE extname = 'instagram_id';
+             COMMENT ON FUNCTION next_id_trigger() IS ''; ALTER FUNCTION next_id_trigger() COST 1"
+        )
+    };
+    let mut other = cluster.nodes[1].connect();
+    other
+        .batch_execute(
+            "CREATE TABLE version AS SELECT extversion FROM pg_extension WHERE extname = 'instagram_id'",
+        )
+        .unwrap();
+    other.batch_execute(&upgrade("'99.0.0'")).unwrap();
+    for insert in [NEXT_ID, INSERT] {
+        let text = is_refused(&mut home, insert, "55000");
+        assert!(text.contains("99.0.0") && text.contains("Connect again"), "{text}");
+    }
+    for version in ["'0.3.1'", "(SELECT extversion FROM version)"] {
+        other.batch_execute(&upgrade(version)).unwrap();
+        ids.push(next_id(&mut home));
+    }
+    check_unique_and_increasing(&[ids]);
+}
