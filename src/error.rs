@@ -618,11 +618,13 @@ errors! {
         hint("Create the trigger BEFORE INSERT FOR EACH ROW with EXECUTE FUNCTION next_id_trigger('5', 'id').");
 
     /// The trigger names a column that its table does not have, as after the column was renamed.
-    TriggerColumnMissing { trigger: String, table: String, column: String, shard: u16 } => ERRCODE_UNDEFINED_COLUMN,
+    TriggerColumnMissing { trigger: String, table: String, column: String, shard: u16, has_citus: bool } =>
+        ERRCODE_UNDEFINED_COLUMN,
         "column {column} of table {table} does not exist",
         detail("Trigger {trigger} fills this column. It refers to the column by its name, and does not follow a rename."),
-        hint("Create the trigger for the present name: DROP TRIGGER {trigger} ON {table}; CREATE TRIGGER {trigger} BEFORE INSERT ON \
-            {table} FOR EACH ROW WHEN (NEW.name IS NULL) EXECUTE FUNCTION next_id_trigger('{shard}', 'name').");
+        hint("Create the trigger for the present name: {}DROP TRIGGER {trigger} ON {table}; CREATE TRIGGER {trigger} BEFORE INSERT \
+            ON {table} FOR EACH ROW WHEN (NEW.name IS NULL) EXECUTE FUNCTION next_id_trigger('{shard}', 'name').",
+            if *has_citus { "SET citus.enable_unsafe_triggers = on; " } else { "" });
 
     /// The trigger is on a table of which several Citus nodes store each row, such as a reference table.
     TableReplicated { table: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

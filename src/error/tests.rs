@@ -163,6 +163,7 @@ fn samples() -> Vec<Error> {
             table: table(),
             column: "id".into(),
             shard,
+            has_citus: false,
         },
         TableReplicated { table: table() },
         TablePlacedElsewhere { table: table(), shard, column: "id".into() },

@@ -49,15 +49,15 @@ fn next_id_trigger<'a>(
         let row = trigger.new().filter(|_| is_before_insert).ok_or_else(|| Error::TriggerMisused)?;
         let (shard, column) = arguments_of(trigger).ok_or_else(|| Error::TriggerMisused)?;
         let mut row = row.into_owned();
-        let (_, attribute) =
+        let (number, attribute) =
             row.get_attribute_by_name(&column).ok_or_else(|| column_missing(trigger, shard, &column))?;
         // A smaller type would truncate the id.
         if attribute.atttypid != pg_sys::INT8OID {
             return Err(Error::TriggerMisused);
         }
-        if row.get_by_name::<i64>(&column).map_err(|_| Error::TriggerMisused)?.is_none() {
+        if row.get_by_index::<i64>(number).map_err(|_| Error::TriggerMisused)?.is_none() {
             let id = generator::next_id(shard, Source::OfShard, policy_of(trigger, shard, &column)?)?;
-            row.set_by_name(&column, id).map_err(|_| Error::TriggerMisused)?;
+            row.set_by_index(number, id).map_err(|_| Error::TriggerMisused)?;
         }
         Ok(row)
     });
@@ -132,13 +132,22 @@ fn replicated(table: Oid) -> Error {
 
 fn column_missing(trigger: &PgTrigger, shard: Shard, column: &str) -> Error {
     let (Ok(name), Ok(table)) = (trigger.name(), trigger.relid()) else { return Error::TriggerMisused };
-    let table = if sys::has_citus() { placement::rows_of(table).1 } else { table };
+    let has_citus = sys::has_citus();
+    let table_of_user = if has_citus { placement::rows_of(table).1 } else { table };
+    let name = if table_of_user == table { name } else { without_number(name, &names::relation(table)) };
     Error::TriggerColumnMissing {
         trigger: quote_identifier(name),
-        table: names::relation(table),
+        table: names::relation(table_of_user),
         column: quote_identifier(column),
         shard: shard.number(),
+        has_citus,
     }
+}
+
+/// The name of a trigger on a table that is a Citus shard, without the number that Citus appends to both names.
+fn without_number<'a>(trigger: &'a str, table: &str) -> &'a str {
+    let number = table.trim_end_matches('"').rsplit('_').next().unwrap_or_default();
+    trigger.strip_suffix(number).and_then(|name| name.strip_suffix('_')).unwrap_or(trigger)
 }
 
 fn arguments_of(trigger: &PgTrigger) -> Option<(Shard, String)> {
@@ -256,3 +265,16 @@ COMMENT ON FUNCTION convert_defaults_to_triggers(integer) IS
     name = "comments_trigger",
     requires = [next_id_trigger, convert_defaults_to_triggers],
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lose_the_number_of_a_citus_shard() {
+        assert_eq!(without_number("0_assign_id_102008", "insta5.photos_102008"), "0_assign_id");
+        assert_eq!(without_number("0_assign_id_102008", "insta5.\"Photos_102008\""), "0_assign_id");
+        assert_eq!(without_number("0_assign_id", "insta5.photos_102008"), "0_assign_id");
+        assert_eq!(without_number("ids_102009", "insta5.photos_102008"), "ids_102009");
+    }
+}

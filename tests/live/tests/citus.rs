@@ -466,6 +466,11 @@ fn copy_rows(client: &mut Client, table: &str, count: usize) {
     assert_eq!(writer.finish().unwrap(), count as u64);
 }
 
+/// Citus sends the text of the whole query to the workers, which accept only one statement.
+fn run_one_by_one(client: &mut Client, statements: &str) {
+    statements.split(';').for_each(|statement| client.batch_execute(statement).unwrap());
+}
+
 /// Rows of tables that are not placed with the schema are not on one node. Such tables get no triggers, and the nodes do
 /// not take the sequence from each other row by row.
 #[test]
@@ -495,23 +500,21 @@ fn tables_that_are_not_placed_with_the_schema_keep_their_defaults() {
     }
     // A trigger that was created in spite of this refuses the rows on the workers.
     for table in ["hashed", "one", "two"] {
-        client
-            .batch_execute(&format!(
-                "SET citus.enable_unsafe_triggers = on; ALTER TABLE insta7.{table} ALTER COLUMN id DROP DEFAULT;
-                 CREATE TRIGGER \"0_assign_id\" BEFORE INSERT ON insta7.{table} FOR EACH ROW WHEN (NEW.id IS NULL)
-                 EXECUTE FUNCTION next_id_trigger('7', 'id')"
-            ))
-            .unwrap();
+        let create = format!(
+            "SET citus.enable_unsafe_triggers = on; ALTER TABLE insta7.{table} ALTER COLUMN id DROP DEFAULT;
+             CREATE TRIGGER \"0_assign_id\" BEFORE INSERT ON insta7.{table} FOR EACH ROW WHEN (NEW.id IS NULL)
+             EXECUTE FUNCTION next_id_trigger('7', 'id')"
+        );
+        run_one_by_one(&mut client, &create);
         let insert = format!("INSERT INTO insta7.{table} (batch) VALUES (1)");
         let (code, message, hint) = error_of(&mut client, &insert);
         assert!(code == "55000" && message.contains(&format!("insta7.{table}")), "{code} {message}");
         assert!(hint.contains("node_next_id('table_ids')"), "{hint}");
-        client
-            .batch_execute(&format!(
-                "DROP TRIGGER \"0_assign_id\" ON insta7.{table}; CREATE SEQUENCE {table}_ids;
-                 ALTER TABLE insta7.{table} ALTER COLUMN id SET DEFAULT node_next_id('{table}_ids')"
-            ))
-            .unwrap();
+        let replace = format!(
+            "DROP TRIGGER \"0_assign_id\" ON insta7.{table}; CREATE SEQUENCE {table}_ids;
+             ALTER TABLE insta7.{table} ALTER COLUMN id SET DEFAULT node_next_id('{table}_ids')"
+        );
+        run_one_by_one(&mut client, &replace);
         for node in &cluster.nodes {
             node.connect().batch_execute(&insert).unwrap();
         }
@@ -560,10 +563,7 @@ fn missing_coordinator_and_renamed_column_are_named() {
     assert!(code == "42703" && message.contains("column id of table insta5.photos"), "{code} {message}");
     let create =
         hint.strip_prefix("Create the trigger for the present name: ").unwrap().trim_end_matches('.');
-    client.batch_execute("SET citus.enable_unsafe_triggers = on").unwrap();
-    for statement in create.replace("NEW.name", "NEW.photo_id").replace("'name'", "'photo_id'").split("; ") {
-        client.batch_execute(statement).unwrap();
-    }
+    run_one_by_one(&mut client, &create.replace("NEW.name", "NEW.photo_id").replace("'name'", "'photo_id'"));
     client.batch_execute(insert).unwrap();
 }
 
@@ -691,7 +691,7 @@ fn errors_name_the_obstacle() {
     // node_next_id refuses the sequence of a shard.
     for node in &cluster.nodes {
         let (code, message, _) = error_of(&mut node.connect(), "SELECT node_next_id('insta5.table_id_seq')");
-        assert_eq!((&*code, &*message), ("55000", "sequence insta5.table_id_seq serves next_id()"));
+        assert_eq!((&*code, &*message), ("55000", "sequence insta5.table_id_seq is used by next_id()"));
     }
     // A role that cannot connect to the other nodes, though it has the privileges needed there.
     coordinator
