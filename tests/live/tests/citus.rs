@@ -704,7 +704,7 @@ fn errors_name_the_obstacle() {
     let mut on_owner = cluster.nodes[3 - home].connect();
     on_owner.batch_execute("SET ROLE nobody").unwrap();
     let (code, message, _) = error_of(&mut on_owner, NEXT_ID);
-    assert!(code == "08000" && message.contains("Role nobody has asked"), "{message}");
+    assert!(code == "08000" && message.contains("made as role nobody"), "{message}");
     on_owner.batch_execute("RESET ROLE").unwrap();
     next_id(&mut on_owner);
     on_owner.batch_execute("SET ROLE nobody").unwrap();
@@ -724,7 +724,7 @@ fn errors_name_the_obstacle() {
         app.batch_execute("INSERT INTO insta5.photos (batch) VALUES (1)").unwrap();
         let close = |group| format!("SELECT _close_sequence('insta5.table_id_seq', {group}, 1)");
         let (code, message, _) = error_of(&mut app, &close(77));
-        assert_eq!((&*code, &*message), ("22023", "there is no node of group 77"));
+        assert_eq!((&*code, &*message), ("22023", "group 77 has no node"));
         assert_eq!(error_of(&mut app, &close(0)).0, "42501");
         app.batch_execute("INSERT INTO insta5.photos (batch) VALUES (1)").unwrap();
     }
