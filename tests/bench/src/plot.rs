@@ -126,10 +126,10 @@ fn draw(panel: &Panel) -> Group {
         group = group.add(line.set("stroke-dasharray", "4 3"));
         group = group.add(text(x, bottom + 12, says).set("text-anchor", "middle").set("fill", "#405de6"));
     }
-    // Each value has a white edge, which interrupts the line behind it.
+    // Each value is drawn above a white edge, which interrupts the line behind it.
     panel.bars.iter().enumerate().fold(group, |group, (row, bar)| {
         let says = text(NAMES + width(bar.value) as usize + 5, row_of(row) + 14, &bar.says);
-        group.add(says.set("stroke", "white").set("stroke-width", 6).set("paint-order", "stroke"))
+        group.add(says.clone().set("stroke", "white").set("stroke-width", 6)).add(says)
     })
 }
 
