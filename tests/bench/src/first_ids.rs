@@ -1,8 +1,9 @@
 //! The first id of a new session: its time, and the memory that the session takes for it.
 
+use crate::footprint::own_kb;
 use crate::rounds::Rounds;
 use crate::shards::DATABASES;
-use instagram_id_live::{Server, cpu_time, memory_of, one};
+use instagram_id_live::{Server, cpu_time, one};
 use std::time::Instant;
 
 /// The first statement of a session, in a database with so many shards.
@@ -51,11 +52,9 @@ pub fn cost(server: &Server, rounds: usize) -> Rounds<First, Cost> {
         let mut client = server.connect_to(database);
         let pid = one(&mut client, "SELECT pg_backend_pid()");
         client.batch_execute("SELECT now()").unwrap();
-        // Shared memory, such as buffers, is not counted.
-        let own_kb = || memory_of(pid, "RssAnon") as f64 / 1024.0;
-        let (kb, cpu, started) = (own_kb(), cpu_time(pid), Instant::now());
+        let (kb, cpu, started) = (own_kb(pid), cpu_time(pid), Instant::now());
         client.batch_execute(statement).unwrap();
         let (time, cpu) = (started.elapsed(), cpu_time(pid) - cpu);
-        Cost { ms: time.as_secs_f64() * 1e3, cpu_ms: cpu.as_secs_f64() * 1e3, kb: own_kb() - kb }
+        Cost { ms: time.as_secs_f64() * 1e3, cpu_ms: cpu.as_secs_f64() * 1e3, kb: own_kb(pid) - kb }
     })
 }

@@ -19,6 +19,11 @@ pub fn wal_of_a_million(server: &Server, rounds: usize, contestants: &[Contestan
     })
 }
 
+/// Kilobytes of memory of a process. Shared memory, such as buffers, is not counted.
+pub fn own_kb(pid: i32) -> f64 {
+    memory_of(pid, "RssAnon") as f64 / 1024.0
+}
+
 /// Kilobytes by which a session grows when it generates ids from one sequence, and from all.
 #[derive(Clone, Copy)]
 pub struct Growth {
@@ -39,8 +44,7 @@ pub fn memory_of_a_session(
             client.query_one(&format!("SELECT {}", contestant.call(n)), &[]).unwrap();
         };
         client.query_one("SELECT now()", &[]).unwrap();
-        // Shared memory, such as buffers, is not counted.
-        let own_kb = || memory_of(pid, "RssAnon") as f64 / 1024.0;
+        let own_kb = || own_kb(pid);
         let before = own_kb();
         run(&mut client, 0);
         let one_sequence_kb = own_kb() - before;

@@ -141,13 +141,13 @@ impl Rival {
     }
 }
 
-/// What was measured.
+/// An extension in the page: one that was measured, or one that could not be built.
 pub struct Description {
     pub name: &'static str,
     pub repository: &'static str,
     pub version: String,
     pub commit: String,
-    /// What was changed in order to build it, or why it could not be built.
+    /// The changes needed to build it, or the reason why it could not be built.
     pub note: Option<String>,
 }
 

@@ -67,8 +67,7 @@ pub fn example(name: &str) -> PathBuf {
 /// The folder in which the scripts keep what they have downloaded.
 pub static CACHE: LazyLock<PathBuf> = LazyLock::new(|| {
     let ask = ["-c", ". \"$1\" && printf %s \"$CACHE\"", "bash"];
-    let said = Command::new("bash").args(ask).arg(of_project("scripts/lib.sh")).output().unwrap();
-    PathBuf::from(String::from_utf8(said.stdout).unwrap())
+    PathBuf::from(server::output(Command::new("bash").args(ask).arg(of_project("scripts/lib.sh"))))
 });
 
 /// CPU time that a single-threaded process has used.

@@ -1216,7 +1216,7 @@ fn coordinator_that_is_not_in_the_catalogs_is_named() {
     let text = is_refused(&mut coordinator, NEXT_ID, "55000");
     assert!(text.contains("not in pg_dist_node") && text.contains("citus_set_coordinator_host"), "{text}");
     assert!(is_open(&cluster, 1), "closed for nothing");
-    // What that function does on all nodes.
+    // That function does the same on all nodes.
     (0..2).for_each(|node| cluster.announce(node));
     ids.push(next_id(&mut coordinator));
     check_unique_and_increasing(&[ids]);
