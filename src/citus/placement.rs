@@ -11,8 +11,8 @@ use crate::sequence::Clock;
 use crate::sequence::cache::{self, Placement};
 use crate::sequence::refusal::Refusal;
 use pgrx::pg_sys::Oid;
-use rustc_hash::{FxHashMap, FxHashSet};
-use std::cell::{Cell, RefCell};
+use rustc_hash::FxHashSet;
+use std::cell::Cell;
 use std::str::FromStr;
 
 /// The group of the coordinator.
@@ -61,8 +61,6 @@ pub enum Rows {
 }
 
 thread_local! {
-    /// By table, where its rows are, and the table of which it is a Citus shard, or the table itself.
-    static ROWS: RefCell<FxHashMap<Oid, Cached<(Rows, Oid)>>> = RefCell::new(FxHashMap::default());
     /// The group of this node.
     static GROUP: Cell<Option<Cached<i32>>> = const { Cell::new(None) };
 }
@@ -258,13 +256,9 @@ pub fn placed_here() -> Option<FxHashSet<Oid>> {
 }
 
 /// The nodes that store the rows of a table, and the table that a user knows. For a table that is a Citus shard on this
-/// node, that is its distributed table, and the nodes are those of the distributed table.
+/// node, that is its distributed table, and the nodes are those of the distributed table. Watches both tables, so that a
+/// caller can cache what it makes of the result.
 pub fn rows_of(table: Oid) -> (Rows, Oid) {
-    let count = invalidation::count();
-    let found = ROWS.with_borrow(|found| found.get(&table).copied());
-    if let Some(rows) = found.and_then(Cached::get) {
-        return rows;
-    }
     let result = guc::with(guc::OWN_NAMES, || {
         // A Citus shard is a table in the schema of its distributed table, whose name ends with the number of the
         // shard. The result is the same on whichever node a placement is, so it does not matter if this node receives a
@@ -293,7 +287,6 @@ pub fn rows_of(table: Oid) -> (Rows, Oid) {
         (kind, rows.first().map_or(table, |row| Oid::from(field::<u32>(row, 2))))
     });
     invalidation::watch(table);
-    ROWS.with_borrow_mut(|found| found.insert(table, Cached::new(count, result)));
     result
 }
 

@@ -204,16 +204,17 @@ fn convert_defaults_to_triggers(
              AND pg_get_expr(f.adbin, f.adrelid) = ANY ($2)
              ORDER BY c.oid, a.attnum"
         );
-        let mut columns = select(&query, &[definition.schema.into(), defaults.into()], |row| {
+        let found = select(&query, &[definition.schema.into(), defaults.into()], |row| {
             let column = (Regclass(row.get(1)?), row.get::<String>(2)?);
             Some((column, row.get::<bool>(3)?, row.get::<bool>(4)?))
         });
-        columns.retain(|((table, column), is_bigint, is_partition_key)| {
-            let is_of_table = sys::has_citus() && placement::rows_of(table.0).0 == Rows::OfTable;
-            let why = match (is_bigint, is_partition_key, is_of_table) {
+        let rows_of = |table: Regclass| sys::has_citus().then(|| placement::rows_of(table.0).0);
+        let mut columns: Vec<_> = found.into_iter().map(|found| (rows_of(found.0.0), found)).collect();
+        columns.retain(|(rows, ((table, column), is_bigint, is_partition_key))| {
+            let why = match (is_bigint, is_partition_key, rows) {
                 (false, ..) => "It is not of type bigint.",
                 (_, true, _) => "It is a partition key, and the partition is chosen before triggers run.",
-                (_, _, true) => {
+                (_, _, Some(Rows::OfTable)) => {
                     "Its table is not placed with the schema. node_next_id() lets each node generate ids of its own."
                 }
                 _ => return true,
@@ -222,13 +223,11 @@ fn convert_defaults_to_triggers(
             ErrorReport::from(Error::DefaultKept { column, why }).report(PgLogLevel::WARNING);
             false
         });
-        let columns: Vec<_> = columns.into_iter().map(|(column, ..)| column).collect();
-        if sys::has_citus()
-            && let Some((table, _)) =
-                columns.iter().find(|(table, _)| placement::rows_of(table.0).0 == Rows::Replicated)
+        if let Some((_, ((table, _), ..))) = columns.iter().find(|(rows, _)| *rows == Some(Rows::Replicated))
         {
             return Err(replicated(table.0));
         }
+        let columns: Vec<_> = columns.into_iter().map(|(_, (column, ..))| column).collect();
         let for_citus: &[_] = if sys::has_citus() {
             // Citus cannot see what a trigger does and refuses it without this setting. This trigger uses nothing but
             // its own row.
