@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 /// The default of `--tolerance`: the load of a server may differ from the mean by this fraction of the mean.
 pub const TOLERANCE: f64 = 0.1;
 
+/// Weights that differ by less are equal. They add up to 1, so sums of up to 8,192 of them are off by much less.
+const ROUNDING: f64 = 1e-9;
+
 /// The load of a shard.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ShardLoad {
@@ -131,8 +134,9 @@ fn even_out<'a>(
             return;
         }
         let gap = loads[high] - loads[low];
-        let candidates = (0..places.len())
-            .filter(|&shard| places[shard] == high && weights[shard] > 0.0 && weights[shard] < gap);
+        let candidates = (0..places.len()).filter(|&shard| {
+            places[shard] == high && weights[shard] > 0.0 && weights[shard] < gap - ROUNDING
+        });
         // Choose the shard whose weight is nearest to the excess or the room, whichever is less. If all
         // shards are too heavy for that, choose the lightest: it still reduces the highest load, as it is
         // lighter than the gap.
@@ -266,6 +270,16 @@ mod tests {
         let plan = plan(&names(&["a", "b"]), &shards, &[], TOLERANCE);
         // Each busy shard has weight 0.375, and a exceeds the mean by 0.25: a second move would not help.
         assert!(plan.moves.len() <= 1, "{:?}", moves(&plan));
+    }
+
+    /// Moving the only shard of a server to an empty one changes nothing, however the weights are rounded.
+    #[test]
+    fn the_only_shard_of_a_server_stays() {
+        for bytes in 1..500 {
+            let shards = [shard(0, "a", 1000, 0.9), shard(1, "a", 1000 + bytes, 0.7)];
+            let plan = plan(&names(&["a", "b", "c", "d"]), &shards, &[], 0.0);
+            assert_eq!(plan.moves.len(), 1, "{bytes}: {:?}", moves(&plan));
+        }
     }
 
     #[test]
