@@ -180,10 +180,19 @@ impl Figures {
             name: now.name.clone(),
             before,
             now: now.spread,
-            verdict: verdict(before, now.spread, now.is_better),
+            verdict: match smallest_change(&now.name, before) {
+                smallest if (now.spread.median - before.median).abs() < smallest => "",
+                _ => verdict(before, now.spread, now.is_better),
+            },
         })
         .collect()
     }
+}
+
+/// A smaller change of the median is not marked. The rounds of a run show the same memory, but two runs of one version
+/// differ by some pages.
+fn smallest_change(figure: &str, before: Spread) -> f64 {
+    if figure.ends_with(", kB") { 16.0 } else { 0.01 * before.median }
 }
 
 /// A change counts if no round of one version is within the range of the other, and if this would be rare by chance.
@@ -246,6 +255,27 @@ mod tests {
             [(5, 5), (3, 3), (1, 1)].map(|(before, now)| (1.0 / chance(before, now)).round()),
             [126.0, 10.0, 1.0]
         );
+    }
+
+    #[test]
+    fn small_changes_are_not_marked() {
+        let figures = |memory: f64, share: f64| Figures {
+            version: String::new(),
+            source: String::new(),
+            figures: [("memory, kB", Better::Lower, memory), ("share", Better::Higher, share)]
+                .map(|(name, is_better, value)| Figure {
+                    name: name.into(),
+                    is_better,
+                    spread: spread(value, value, value),
+                })
+                .into(),
+        };
+        let verdicts = |memory, share| {
+            let changes = figures(memory, share).since(&figures(40.0, 0.99));
+            changes.into_iter().map(|change| change.verdict).collect::<Vec<_>>()
+        };
+        assert_eq!(verdicts(52.0, 0.991), ["", ""]);
+        assert_eq!(verdicts(56.0, 0.97), ["**worse**", "**worse**"]);
     }
 
     #[test]

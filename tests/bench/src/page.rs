@@ -144,8 +144,7 @@ fn changes(now: &Figures, baseline: &Figures) -> (String, Table) {
     }
     let marked = changes.iter().filter(|change| !change.verdict.is_empty()).count();
     table.note(&format!(
-        "{marked} of {} figures are marked: no round of one version is within the range of the other, and there \
-         are enough rounds. Each is the median of the \
+        "{marked} of {} figures changed beyond the noise, as [above](#comparing-versions). Each is the median of the \
          rounds, with their range. Version {} was measured with: {}",
         changes.len(),
         baseline.version,
