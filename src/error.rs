@@ -683,22 +683,22 @@ errors! {
         "cannot take over sequence {name}",
         detail("The node of group {group} was the last to generate ids from it, and is not an active node of the cluster."),
         hint("Activate that node again: no other node has all ids of the sequence. If it is lost for good, disable it with \
-            citus_disable_node(), remove it with citus_remove_node(), and pass the largest id in the tables of the shard to \
-            advance_shard().");
+            citus_disable_node(), remove it with citus_remove_node(), and call recover_shard(), or advance_shard() with the \
+            largest id that it can have generated.");
 
     /// The node that generated the ids of the sequence last is disabled.
     LastOwnerDisabled { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
         detail("The node of group {group} was the last to generate its ids, and is disabled."),
         hint("Activate it with citus_activate_node(). If it is lost for good, remove it with citus_remove_node(), then call \
-            advance_shard() again.");
+            recover_shard() or advance_shard() again.");
 
     /// `nextval()`, `setval()` or a dump has overwritten every closed copy of the sequence.
     LastOwnerUnknown { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
         detail("No copy records which node was the last to generate its ids: nextval(), setval() or a dump has overwritten \
             the record."),
-        hint("Pass the largest id in the tables of the shard to advance_shard().");
+        hint("Call recover_shard(), or advance_shard() with the largest id in the tables of the shard.");
 
     /// After a move, a node cannot be asked for its copy of the sequence, or refuses.
     NotHandedOver { name: String, node: String, role: String, said: String } => ERRCODE_CONNECTION_EXCEPTION,

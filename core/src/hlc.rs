@@ -51,6 +51,11 @@ pub const fn ms_of(value: i64) -> i64 {
     value >> SEQ_BITS
 }
 
+/// The first value of a millisecond.
+pub const fn first_of(ms: i64) -> i64 {
+    ms << SEQ_BITS
+}
+
 /// The fields of a sequence's tuple that describe the issued ids.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct State {
@@ -127,7 +132,7 @@ pub fn next(state: State, now_ms: i64, want: i64, waited_on: Option<State>) -> N
         if !is_current && !has_waited {
             return Next::Wait { ticks: 1 + LEAD_MS };
         }
-        now_ms << SEQ_BITS | (candidate & SEQ_MAX as i64)
+        first_of(now_ms) | (candidate & SEQ_MAX as i64)
     };
     let left_in_ms = VALUES_PER_MS - (first & SEQ_MAX as i64);
     Next::Take(Run { first, len: want.min(left_in_ms) })

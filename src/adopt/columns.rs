@@ -1,14 +1,16 @@
-//! The columns whose ids an adoption takes over, and the newest id in them.
+//! The columns that a function or a shard fills with ids, and the newest id in them.
 
+use crate::citus::placement;
 use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::names;
 use crate::pg::spi::select;
 use crate::pg::sys;
+use crate::shard::definition::Definition;
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
 use instagram_id_core::layout;
 use pgrx::pg_sys::{self, Oid};
-use pgrx::spi::quote_identifier;
+use pgrx::spi::{quote_identifier, quote_literal};
 
 /// Keys in the epoch's first day are treated as serial keys, not as ids.
 pub const FIRST_DAY_MS: i64 = 24 * 3_600_000;
@@ -49,6 +51,43 @@ pub fn columns_with_default_on(class: &str, object: Oid) -> Vec<(Column, bool)> 
          ORDER BY a.attrelid, a.attnum";
     select(query, &[class.into(), object.into()], |row| {
         Some((Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? }, row.get(4)?))
+    })
+}
+
+/// The defaults that generate ids of a shard, as `pg_get_expr` shows them under the extension's own search_path.
+pub fn defaults_of(definition: &Definition, own_schema: Oid) -> Vec<String> {
+    let (own_schema, number) = (names::schema(own_schema), definition.shard.number());
+    let mut defaults = vec![
+        format!("{}.next_id()", names::schema(definition.schema)),
+        format!("{own_schema}.next_id({number})"),
+    ];
+    if definition.clock.epoch == Epoch::ORIGINAL {
+        let sequence = quote_literal(names::relation(definition.clock.sequence));
+        defaults.push(format!("{own_schema}.next_id({number}, {sequence}::regclass)"));
+    }
+    defaults
+}
+
+/// The columns in the schema of a shard that get its ids by a default or by the trigger function `next_id_trigger`.
+pub fn columns_of_shard(definition: &Definition, own_schema: Oid) -> Vec<Column> {
+    let query = format!(
+        "SELECT c.oid, a.attname::text, a.atttypid = 'int8'::regtype
+         FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+         LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
+         WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {}
+         AND a.attnum > 0 AND NOT a.attisdropped AND (pg_get_expr(f.adbin, f.adrelid) = ANY ($2) OR EXISTS (
+             SELECT FROM pg_trigger AS t, convert_to(a.attname::text, getdatabaseencoding()) AS name
+             WHERE t.tgrelid = c.oid AND t.tgfoid = $3
+             AND t.tgargs = convert_to($4, getdatabaseencoding()) || decode('00', 'hex') || name || decode('00', 'hex')))
+         ORDER BY c.oid, a.attnum",
+        placement::is_no_citus_shard()
+    );
+    let defaults = defaults_of(definition, own_schema);
+    let trigger = catalog::function_in(own_schema, "next_id_trigger", &[]).map(|function| function.oid);
+    let number = definition.shard.number().to_string();
+    let arguments = [definition.schema.into(), defaults.into(), trigger.into(), number.into()];
+    select(&query, &arguments, |row| {
+        Some(Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? })
     })
 }
 

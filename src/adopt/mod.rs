@@ -3,14 +3,14 @@
 //! - `functions`: `adopt_shard`, `unadopt_shard`
 //! - `table`: `adopt_table`
 //! - `adoption`: one function: what is read from its body, what is checked, the statements that replace it
-//! - `columns`: the columns whose ids it takes over, and the newest id in them
+//! - `columns`: the columns that a function or a shard fills with ids, and the newest id in them
 //! - `writers`: waits for writers and for the clock
 //! - `adopted`: the adopted functions of a shard, and whether they still generate its ids
 //! - `rights`: whether the roles that can insert before an adoption can insert after it
 
 pub mod adopted;
 mod adoption;
-mod columns;
+pub mod columns;
 mod functions;
 mod rights;
 mod table;

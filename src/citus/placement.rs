@@ -202,6 +202,12 @@ fn is_of_schema() -> &'static str {
     }
 }
 
+/// A condition: that `c`, a row of `pg_class`, is not a Citus shard on this node. Such a table is used through its
+/// distributed table.
+pub fn is_no_citus_shard() -> &'static str {
+    if sys::has_citus() { "NOT coalesce(relation_is_a_known_shard(c.oid), false)" } else { "true" }
+}
+
 /// Before version 12 Citus did not distribute schemas.
 fn has_distributed_schemas() -> bool {
     catalog::named("pg_catalog.pg_dist_schema").is_some()

@@ -1,5 +1,5 @@
-//! The C symbols that the scripts of earlier versions name. A database calls the old symbols until ALTER EXTENSION
-//! UPDATE, so a new library must still export them.
+//! The C symbols that the scripts of earlier versions name. A database that was created by such a script keeps them, also
+//! after ALTER EXTENSION UPDATE: sessions that have loaded the library of that version know no others.
 
 use pgrx::pg_sys::{Datum, FunctionCallInfo, Pg_finfo_record};
 

@@ -8,5 +8,6 @@ mod handover;
 mod id_shards;
 mod next_id;
 mod partitions;
+mod recover;
 mod shards;
 mod triggers;

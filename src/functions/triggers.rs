@@ -4,6 +4,7 @@
 //! Citus evaluates the default of a column on the node that plans the insert, but a trigger on the node that stores the
 //! row. That is the node that owns the shard's schema, whichever node the client is connected to.
 
+use crate::adopt::columns;
 use crate::arguments;
 use crate::citus::placement::{self, Rows};
 use crate::error::{Error, or_raise};
@@ -18,7 +19,6 @@ use crate::pg::sys;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::{CopyPolicy, visit};
 use crate::shard::{definition, lookup};
-use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
@@ -108,7 +108,7 @@ fn look_up_policy(table: Oid, shard: Shard, column: &str) -> Result<CopyPolicy, 
         Ok(sequence)
     };
     match rows {
-        Rows::Replicated => Err(replicated(table_of_user)),
+        Rows::Replicated => Err(Error::TableReplicated { table: names::relation(table_of_user) }),
         Rows::Local => Ok(CopyPolicy::Owner),
         Rows::OfTable if placement::owner_of(watch_sequence()?).is_here() => Ok(CopyPolicy::Owner),
         Rows::OfTable => {
@@ -124,10 +124,6 @@ fn look_up_policy(table: Oid, shard: Shard, column: &str) -> Result<CopyPolicy, 
             Ok(if is_of_shard { CopyPolicy::RowNode } else { CopyPolicy::Owner })
         }
     }
-}
-
-fn replicated(table: Oid) -> Error {
-    Error::TableReplicated { table: names::relation(table) }
 }
 
 fn column_missing(trigger: &PgTrigger, shard: Shard, column: &str) -> Error {
@@ -158,13 +154,14 @@ fn arguments_of(trigger: &PgTrigger) -> Option<(Shard, String)> {
 
 /// `convert_defaults_to_triggers(shard)`: in each table of the shard's schema, replaces a default that generates the
 /// shard's ids by the trigger [`next_id_trigger`]. Returns the tables and columns. Columns that have the trigger
-/// already are skipped, so it can be called again for new tables. Three kinds of columns are skipped with a WARNING:
-/// those that are not bigint, partition keys, and columns of tables that Citus has not placed with the schema.
+/// already are skipped, so it can be called again for new tables. Four kinds of columns are skipped with a WARNING: those
+/// that are not bigint, partition keys, and columns of tables that Citus has not placed with the schema, or whose rows it
+/// replicates to several nodes.
 ///
 /// # Errors
 ///
 /// 22004 without a shard, 22023 for one outside 0..8191, 42P01 if it does not exist, 42501 without ownership of the
-/// tables, 55000 for a table whose rows are replicated to several nodes of a Citus cluster.
+/// tables.
 #[pg_extern(volatile, parallel_unsafe)]
 fn convert_defaults_to_triggers(
     shard: Option<i32>,
@@ -180,17 +177,8 @@ fn convert_defaults_to_triggers(
     let columns = guc::with(guc::OWN_NAMES, || {
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
         let number = shard.number();
-        let sequence = quote_literal(names::relation(definition.clock.sequence));
-        let mut defaults = vec![
-            format!("{}.next_id()", names::schema(definition.schema)),
-            format!("{own_schema}.next_id({number})"),
-        ];
-        if definition.clock.epoch == Epoch::ORIGINAL {
-            defaults.push(format!("{own_schema}.next_id({number}, {sequence}::regclass)"));
-        }
-        // A coordinator can also store shards of distributed tables. These are changed through their tables.
-        let is_of_user =
-            if sys::has_citus() { "NOT coalesce(relation_is_a_known_shard(c.oid), false)" } else { "true" };
+        let defaults = columns::defaults_of(&definition, own_schema_oid);
+        let is_of_user = placement::is_no_citus_shard();
         let query = format!(
             "SELECT c.oid, a.attname::text, a.atttypid = 'int8'::regtype,
                  EXISTS (SELECT FROM pg_partition_tree(c.oid) AS t
@@ -204,16 +192,18 @@ fn convert_defaults_to_triggers(
              AND pg_get_expr(f.adbin, f.adrelid) = ANY ($2)
              ORDER BY c.oid, a.attnum"
         );
-        let found = select(&query, &[definition.schema.into(), defaults.into()], |row| {
+        let mut columns = select(&query, &[definition.schema.into(), defaults.into()], |row| {
             let column = (Regclass(row.get(1)?), row.get::<String>(2)?);
             Some((column, row.get::<bool>(3)?, row.get::<bool>(4)?))
         });
-        let rows_of = |table: Regclass| sys::has_citus().then(|| placement::rows_of(table.0).0);
-        let mut columns: Vec<_> = found.into_iter().map(|found| (rows_of(found.0.0), found)).collect();
-        columns.retain(|(rows, ((table, column), is_bigint, is_partition_key))| {
+        columns.retain(|((table, column), is_bigint, is_partition_key)| {
+            let rows = sys::has_citus().then(|| placement::rows_of(table.0).0);
             let why = match (is_bigint, is_partition_key, rows) {
                 (false, ..) => "It is not of type bigint.",
                 (_, true, _) => "It is a partition key, and the partition is chosen before triggers run.",
+                (_, _, Some(Rows::Replicated)) => {
+                    "Several nodes have a copy of each row, and each would generate an id of its own."
+                }
                 (_, _, Some(Rows::OfTable)) => {
                     "Its table is not placed with the schema. node_next_id() lets each node generate ids of its own."
                 }
@@ -223,11 +213,7 @@ fn convert_defaults_to_triggers(
             ErrorReport::from(Error::DefaultKept { column, why }).report(PgLogLevel::WARNING);
             false
         });
-        if let Some((_, ((table, _), ..))) = columns.iter().find(|(rows, _)| *rows == Some(Rows::Replicated))
-        {
-            return Err(replicated(table.0));
-        }
-        let columns: Vec<_> = columns.into_iter().map(|(_, (column, ..))| column).collect();
+        let columns: Vec<_> = columns.into_iter().map(|(column, ..)| column).collect();
         let for_citus: &[_] = if sys::has_citus() {
             // Citus cannot see what a trigger does and refuses it without this setting. This trigger uses nothing but
             // its own row.

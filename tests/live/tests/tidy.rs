@@ -328,8 +328,10 @@ fn links_have_existing_targets() {
 /// code and of footnotes.
 fn table(text: &str, heading: &str) -> Vec<Vec<String>> {
     let cells = |line: &str| -> Vec<String> {
-        let line =
-            line.trim().trim_matches('|').replace(['`', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'], "");
+        let line = line
+            .trim()
+            .trim_matches('|')
+            .replace(['`', '⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'], "");
         line.split('|').map(|cell| cell.trim().to_owned()).collect()
     };
     let rows = text.lines().map(cells).skip_while(|row| row[0] != heading || row.len() < 2);

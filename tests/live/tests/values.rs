@@ -1182,6 +1182,15 @@ const MAKERS: &[Maker] = &[
         check: not_checked,
     },
     Maker {
+        signature: "recover_shard(integer)",
+        is_slow: true,
+        call: "count(*) FROM recover_shard(a0)",
+        types: &["integer"],
+        row: |_, rng| vec![shard(20, rng)],
+        also: &[],
+        check: not_checked,
+    },
+    Maker {
         signature: "unadopt_shard(integer)",
         is_slow: true,
         call: "count(*) FROM unadopt_shard(a0)",

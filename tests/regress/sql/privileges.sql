@@ -114,6 +114,7 @@ INSERT INTO actions (action, statement) VALUES
     ('create_shard(6): a free number', 'SELECT create_shard(6)'),
     ('create_shard(5, ''x''): a number that is taken', 'SELECT create_shard(5, ''x'')'),
     ('claim_shard(5)', 'SELECT claim_shard(5)'),
+    ('recover_shard(5)', 'SELECT recover_shard(5)'),
     ('ALTER SEQUENCE seq MAXVALUE n', 'ALTER SEQUENCE insta5.table_id_seq MAXVALUE 4611686018427387904'),
     ('ALTER SEQUENCE seq RESTART', 'ALTER SEQUENCE insta5.table_id_seq RESTART'),
     ('DROP SEQUENCE seq CASCADE', 'DROP SEQUENCE insta5.table_id_seq CASCADE'),
