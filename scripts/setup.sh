@@ -50,9 +50,10 @@ install_packages() {
     case " ${missing[*]} " in *' postgresql '*) install_packages ;; esac
 }
 
+# Another program, such as unattended-upgrades, may be installing packages: wait for it.
 apt_install() {
     with_progress "apt-get install $*" as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y --no-install-recommends "$@"
+        apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "$@"
 }
 
 missing_packages() {
