@@ -23,7 +23,7 @@ use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use pgrx::spi::{quote_identifier, quote_literal};
-use pgrx::{AllocatedByRust, PgTriggerOperation, PgTriggerWhen};
+use pgrx::{AllocatedByRust, Internal, PgTriggerOperation, PgTriggerWhen};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 
@@ -36,32 +36,46 @@ const PREFIX: &str = "0_assign_";
 ///
 /// # Errors
 ///
-/// 39P01 for another kind of trigger or other arguments, 42703 if the table does not have the column, 55000 for a table
-/// whose rows are replicated to several nodes of a Citus cluster or are not placed with its schema, and those of
-/// `next_id(shard)`.
-#[pg_trigger]
-fn next_id_trigger<'a>(
-    trigger: &'a PgTrigger<'a>,
-) -> Result<Option<PgHeapTuple<'a, AllocatedByRust>>, PgTriggerError> {
+/// 39P01 outside a trigger, for another kind of trigger or other arguments, 42703 if the table does not have the column,
+/// 55000 for a table whose rows are replicated to several nodes of a Citus cluster or are not placed with its schema, and
+/// those of `next_id(shard)`.
+//
+// `pg_trigger` would panic outside a trigger. The result is a pointer to a row, which `Internal` passes on unchanged.
+#[pg_extern(sql = r#"
+CREATE FUNCTION next_id_trigger() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
+"#)]
+fn next_id_trigger(fcinfo: pg_sys::FunctionCallInfo) -> Internal {
     let row = or_raise(|| {
-        let is_before_insert = matches!(trigger.when(), Ok(PgTriggerWhen::Before))
-            && matches!(trigger.op(), Ok(PgTriggerOperation::Insert));
-        let row = trigger.new().filter(|_| is_before_insert).ok_or_else(|| Error::TriggerMisused)?;
-        let (shard, column) = arguments_of(trigger).ok_or_else(|| Error::TriggerMisused)?;
-        let mut row = row.into_owned();
-        let (number, attribute) =
-            row.get_attribute_by_name(&column).ok_or_else(|| column_missing(trigger, shard, &column))?;
-        // A smaller type would truncate the id.
-        if attribute.atttypid != pg_sys::INT8OID {
-            return Err(Error::TriggerMisused);
-        }
-        if row.get_by_index::<i64>(number).map_err(|_| Error::TriggerMisused)?.is_none() {
-            let id = generator::next_id(shard, Source::OfShard, policy_of(trigger, shard, &column)?)?;
-            row.set_by_index(number, id).map_err(|_| Error::TriggerMisused)?;
-        }
-        Ok(row)
+        // SAFETY: PostgreSQL passes a call's arguments, which outlive it.
+        let trigger = unsafe { fcinfo.as_ref().map(|call| PgTrigger::from_fcinfo(call)) };
+        let Some(Ok(trigger)) = trigger else { return Err(Error::TriggerMisused) };
+        Ok(row_with_id(&trigger)?.into_trigger_datum())
     });
-    Ok(Some(row))
+    Internal::from(row)
+}
+
+/// The row of the trigger, with an id if its column is NULL.
+///
+/// # Errors
+///
+/// Those of [`next_id_trigger`].
+fn row_with_id<'a>(trigger: &'a PgTrigger<'a>) -> Result<PgHeapTuple<'a, AllocatedByRust>, Error> {
+    let is_before_insert = matches!(trigger.when(), Ok(PgTriggerWhen::Before))
+        && matches!(trigger.op(), Ok(PgTriggerOperation::Insert));
+    let row = trigger.new().filter(|_| is_before_insert).ok_or_else(|| Error::TriggerMisused)?;
+    let (shard, column) = arguments_of(trigger).ok_or_else(|| Error::TriggerMisused)?;
+    let mut row = row.into_owned();
+    let (number, attribute) =
+        row.get_attribute_by_name(&column).ok_or_else(|| column_missing(trigger, shard, &column))?;
+    // A smaller type would truncate the id.
+    if attribute.atttypid != pg_sys::INT8OID {
+        return Err(Error::TriggerMisused);
+    }
+    if row.get_by_index::<i64>(number).map_err(|_| Error::TriggerMisused)?.is_none() {
+        let id = generator::next_id(shard, Source::OfShard, policy_of(trigger, shard, &column)?)?;
+        row.set_by_index(number, id).map_err(|_| Error::TriggerMisused)?;
+    }
+    Ok(row)
 }
 
 thread_local! {
