@@ -736,6 +736,13 @@ errors! {
         "shard {shard} is {ahead} ahead of the clock",
         detail("Its ids carry future timestamps until the clock catches up.");
 
+    /// WARNING, once a session, of `node_next_id()`: a shard has the number of the node's group.
+    GroupIsShard(group: u16) => ERRCODE_WARNING,
+        "shard {0} has the same number as the group of this node",
+        detail("An id of node_next_id() on this node can be equal to an id of that shard."),
+        hint("Give shards numbers above all groups, such as 1000. A node gets another group when it is drained, removed, and \
+            added again.");
+
     /// WARNING of `convert_defaults_to_triggers()`, which has left out a column.
     DefaultKept { column: String, why: &'static str } => ERRCODE_WARNING,
         "column {column} keeps its default",
@@ -757,6 +764,12 @@ impl Error {
     pub fn reason(&self) -> String {
         let (_, detail, _) = self.parts();
         if detail.is_empty() { self.to_string() } else { detail }
+    }
+
+    /// The message and the DETAIL.
+    pub fn in_one_line(&self) -> String {
+        let (_, detail, _) = self.parts();
+        if detail.is_empty() { self.to_string() } else { format!("{self}: {detail}") }
     }
 }
 

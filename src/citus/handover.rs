@@ -26,6 +26,9 @@
 //! The placement that a session has cached decides only whether it makes an attempt. The page itself shows whether a
 //! copy is open. So a session that has not received a move yet finds its copy closed, or generates ids above which the
 //! new owner then continues.
+//!
+//! Several sequences can be taken over together. Each goes through the steps above, and each command to another node is
+//! about all of them.
 
 use crate::citus::placement::{self, COORDINATOR, Node, Owner, field};
 use crate::error::Error;
@@ -60,43 +63,97 @@ const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "10s")];
 /// 55000 if another node owns the schema, the coordinator is not known, or the last owner is not known or no longer in
 /// use; 08000 if a node does not hand over.
 pub fn take_over(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<(), Error> {
+    take_over_together(&[clock], policy, floor)
+}
+
+/// The same for several sequences, for which the other nodes are asked as one role (see [`role_to_ask_as`]). An error
+/// can leave some of them closed on every node, from where a later attempt continues.
+///
+/// # Errors
+///
+/// Those of [`take_over`], for any of the sequences.
+pub fn take_over_together(clocks: &[Clock], policy: CopyPolicy, floor: i64) -> Result<(), Error> {
+    let sequences: Vec<Oid> = clocks.iter().map(|clock| clock.sequence).collect();
     // One session of a node at a time, because two would remove each other's marks.
-    sys::with_lock_beside(clock.sequence, || {
-        while !attempt_to_open(clock, policy, floor)? {
+    sys::with_locks_beside(&sequences, || {
+        let mut closed = attempt_to_open(clocks, policy, floor)?;
+        while !closed.is_empty() {
             pgrx::check_for_interrupts!();
             let pause = sys::random_i32().rem_euclid(PAUSE_MAX_MS);
             wait_event::sleep(WaitEvent::HandOver, Duration::from_millis(pause as u64));
+            closed = attempt_to_open(&closed, policy, floor)?;
         }
         Ok(())
     })
 }
 
-/// Makes one attempt. Returns false if another node has interfered.
-fn attempt_to_open(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<bool, Error> {
-    let sequence = clock.sequence;
-    let check_owner = || {
-        let owner = placement::owner_of(sequence);
-        if owner.is_here() || !policy.needs_placement() {
-            Ok(owner)
-        } else {
-            Err(placement::placed_elsewhere(sequence, &owner))
+/// This node's copy of a sequence during an attempt to open it.
+struct Opening {
+    clock: Clock,
+    attempt: Attempt,
+    /// Its state when the attempt began.
+    own: CopyState,
+    owner: Owner,
+}
+
+/// Makes one attempt. Returns the sequences for which another node has overtaken it.
+fn attempt_to_open(clocks: &[Clock], policy: CopyPolicy, floor: i64) -> Result<Vec<Clock>, Error> {
+    let mut opening = vec![];
+    for &clock in clocks {
+        check_owner(clock.sequence, policy)?;
+        let attempt = Attempt::of_random(sys::random_i32());
+        if let Some(own) = retry(clock, || visit::begin_opening(clock, policy, attempt))? {
+            // Check again, because a sequence without copies may have got some before the mark was made.
+            let owner = check_owner(clock.sequence, policy)?;
+            opening.push(Opening { clock, attempt, own, owner });
         }
-    };
-    check_owner()?;
-    let attempt = Attempt::of_random(sys::random_i32());
-    let Some(own) = retry(clock, || visit::begin_opening(clock, policy, attempt))? else { return Ok(true) };
-    // Check again, because a sequence without copies may have got some before the mark was made.
-    let owner = check_owner()?;
-    let others = if owner.owner.is_some() { Some(OtherCopies::find(sequence, owner.group)?) } else { None };
-    let copies = match &others {
-        Some(others) => others.close(attempt)?,
-        None => vec![],
-    };
-    check_owners_of_copies(sequence, policy, &owner, &own, &copies)?;
-    let floor = copies.iter().map(|(_, copy)| copy.next_value).fold(floor, i64::max);
-    Ok(retry(clock, || visit::raise_floor(clock, policy, attempt, floor))?
-        && others.map_or(Ok(true), |others| others.record_owner(attempt))?
-        && retry(clock, || visit::open(clock, policy, attempt))?)
+    }
+    let Some(others) = OtherCopies::find(&opening)? else { return Ok(vec![]) };
+    let copies = others.close(&opening)?;
+    for (opening, copies) in opening.iter().zip(&copies) {
+        check_owners_of_copies(opening, policy, copies)?;
+    }
+    let mut overtaken = vec![];
+    let results = opening.iter().zip(&copies).map(|(&Opening { clock, attempt, .. }, copies)| {
+        let floor = copies.iter().map(|(_, copy)| copy.next_value).fold(floor, i64::max);
+        retry(clock, || visit::raise_floor(clock, policy, attempt, floor))
+    });
+    let results = results.collect::<Result<_, _>>()?;
+    let opening = leave_out_overtaken(opening, results, &mut overtaken);
+    let results = others.record_owner(&opening)?;
+    let opening = leave_out_overtaken(opening, results, &mut overtaken);
+    let results = opening
+        .iter()
+        .map(|&Opening { clock, attempt, .. }| retry(clock, || visit::open(clock, policy, attempt)));
+    let results = results.collect::<Result<_, _>>()?;
+    leave_out_overtaken(opening, results, &mut overtaken);
+    Ok(overtaken)
+}
+
+/// After a step: the copies for which it returned true. The others are added to `overtaken`.
+fn leave_out_overtaken(
+    opening: Vec<Opening>,
+    results: Vec<bool>,
+    overtaken: &mut Vec<Clock>,
+) -> Vec<Opening> {
+    let (opened, left_out): (Vec<_>, Vec<_>) =
+        opening.into_iter().zip(results).partition(|(_, is_current)| *is_current);
+    overtaken.extend(left_out.into_iter().map(|(opening, _)| opening.clock));
+    opened.into_iter().map(|(opening, _)| opening).collect()
+}
+
+/// The owner of a sequence's schema, which must be this node if the policy needs that.
+///
+/// # Errors
+///
+/// 55000 if another node owns it.
+fn check_owner(sequence: Oid, policy: CopyPolicy) -> Result<Owner, Error> {
+    let owner = placement::owner_of(sequence);
+    if owner.is_here() || !policy.needs_placement() {
+        Ok(owner)
+    } else {
+        Err(placement::placed_elsewhere(sequence, &owner))
+    }
 }
 
 /// Checks the last owners that the copies record; see [`check_last_owners`].
@@ -105,10 +162,8 @@ fn attempt_to_open(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<bool,
 ///
 /// 55000 if an owner has not reported or is disabled, or if every copy has lost the record.
 fn check_owners_of_copies(
-    sequence: Oid,
+    Opening { clock, own, owner, .. }: &Opening,
     policy: CopyPolicy,
-    owner: &Owner,
-    own: &CopyState,
     copies: &[(i32, CopyState)],
 ) -> Result<(), Error> {
     let owners: Vec<LastOwner> =
@@ -118,7 +173,7 @@ fn check_owners_of_copies(
     };
     let is_floor_given = policy == CopyPolicy::OwnerWithFloor;
     check_last_owners(&owners, is_floor_given, has_reported, placement::is_disabled).map_err(|problem| {
-        let name = names::relation(sequence);
+        let name = names::relation(clock.sequence);
         match problem {
             OwnerProblem::Lost(group) => Error::LastOwnerLost { name, group },
             OwnerProblem::Unknown => Error::LastOwnerUnknown { name },
@@ -157,21 +212,43 @@ fn retry<T>(clock: Clock, visit: impl Fn() -> Result<T, Refusal>) -> Result<T, E
     }
 }
 
-/// The copies of a sequence on the other nodes.
+/// The role as which the other nodes are asked for their copies of a sequence: the current role if it has UPDATE on the
+/// sequence, otherwise the sequence's owner.
+pub fn role_to_ask_as(sequence: Oid) -> Oid {
+    let role = catalog::current_role();
+    if visit::may_be_updated_by(sequence, role) {
+        role
+    } else {
+        catalog::relation(sequence).map_or(role, |relation| relation.owner)
+    }
+}
+
+/// The copies of one or several sequences on the other nodes.
 struct OtherCopies {
+    /// The sequence that an error names.
     sequence: Oid,
     /// The group of this node.
     group: i32,
     /// The nodes, each with the quoted name of the extension's schema there.
     nodes: Vec<(Node, String)>,
-    /// The role as which the commands are run. They require UPDATE on the sequence on each node.
+    /// The role as which the commands are run. They require UPDATE on the sequences on each node.
     role: Oid,
 }
 
 impl OtherCopies {
-    /// Asks every other node whether it has the sequence and the functions. Only functions that belong to the extension
-    /// by the node's catalogs count, so that a function of another role with the same name is not called.
-    fn find(sequence: Oid, group: i32) -> Result<OtherCopies, Error> {
+    /// Asks every other node whether it has the sequences and the functions. Only functions that belong to the extension
+    /// by the node's catalogs count, so that a function of another role with the same name is not called. `None` if
+    /// there is nothing to open. If the sequences have no copies, there are no nodes to ask.
+    fn find(opening: &[Opening]) -> Result<Option<OtherCopies>, Error> {
+        let Some(Opening { clock: Clock { sequence, .. }, owner: Owner { group, .. }, .. }) = opening.first()
+        else {
+            return Ok(None);
+        };
+        let (sequence, group) = (*sequence, *group);
+        let mut found = OtherCopies { sequence, group, nodes: vec![], role: role_to_ask_as(sequence) };
+        if opening.iter().all(|opening| opening.owner.owner.is_none()) {
+            return Ok(Some(found));
+        }
         let mut nodes = guc::with(guc::OWN_NAMES, placement::nodes);
         let has_coordinator = nodes.iter().any(|node| node.group == COORDINATOR);
         nodes.retain(|node| node.group != group);
@@ -179,15 +256,13 @@ impl OtherCopies {
         if !has_coordinator && (group != COORDINATOR || !nodes.is_empty()) {
             return Err(Error::CoordinatorUnknown { name: names::relation(sequence) });
         }
-        let role = if visit::may_be_updated_by(sequence, catalog::current_role()) {
-            catalog::current_role()
-        } else {
-            catalog::relation(sequence).map_or_else(catalog::current_role, |relation| relation.owner)
-        };
-        let mut found = OtherCopies { sequence, group, nodes: vec![], role };
         let nodes: Vec<_> = nodes.into_iter().map(|node| (node, String::new())).collect();
+        let exist = opening.iter().map(|opening| {
+            let name = quote_literal(names::relation(opening.clock.sequence));
+            format!("(pg_catalog.to_regclass({name}) IS NOT NULL)::pg_catalog.int4")
+        });
         let command = format!(
-            "SELECT pg_catalog.concat_ws(' ', (pg_catalog.to_regclass({}) IS NOT NULL)::pg_catalog.int4, \
+            "SELECT pg_catalog.concat_ws(' ', {}, \
              (SELECT pg_catalog.quote_ident(n.nspname) \
               FROM pg_catalog.pg_extension AS e, pg_catalog.pg_namespace AS n, pg_catalog.pg_proc AS p, pg_catalog.pg_depend AS d \
               WHERE e.extname OPERATOR(pg_catalog.=) 'instagram_id'::pg_catalog.name \
@@ -201,60 +276,88 @@ impl OtherCopies {
               AND d.refobjid OPERATOR(pg_catalog.=) e.oid \
               AND d.deptype OPERATOR(pg_catalog.=) 'e'::pg_catalog.\"char\" \
               GROUP BY n.nspname HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 2::pg_catalog.int8))",
-            quote_literal(names::relation(sequence))
+            joined(exist)
         );
         let answers = found.ask(&nodes, |_| command.clone())?;
         // The other nodes see a sequence that the coordinator has created in this transaction only after the commit.
         // Until then they cannot generate ids from it: they would ask the coordinator, where other sessions do not see
         // the sequence either.
-        let may_be_missing = group == COORDINATOR && sys::is_new(sequence);
+        let are_new =
+            group == COORDINATOR && opening.iter().all(|opening| sys::is_new(opening.clock.sequence));
+        let all = |digit: &str| vec![digit; opening.len()].join(SEPARATOR);
         for ((node, _), said) in nodes.into_iter().zip(answers) {
             match said.split_once(' ') {
-                Some(("1", schema)) => found.nodes.push((node, schema.to_owned())),
-                Some(("0", _)) if may_be_missing => {}
-                Some(("0", _)) => {
+                Some((exist, schema)) if exist == all("1") => found.nodes.push((node, schema.to_owned())),
+                Some((exist, _)) if exist == all("0") && are_new => {}
+                Some(_) => {
                     return Err(found.not_handed_over(&node, "The sequence does not exist there.".into()));
                 }
-                _ => {
+                None => {
                     let version = env!("CARGO_PKG_VERSION");
                     let said = format!("instagram_id {version} or later is not installed there.");
                     return Err(found.not_handed_over(&node, said));
                 }
             }
         }
-        Ok(found)
+        Ok(Some(found))
     }
 
-    /// Makes every node close its copy. Returns the state of each copy, with the group of its node.
-    fn close(&self, attempt: Attempt) -> Result<Vec<(i32, CopyState)>, Error> {
-        let (copy, group, number) = (self.copy(), self.group, attempt.number());
+    /// Makes every node close its copies. Returns, for each sequence, the states of the copies with the groups of their
+    /// nodes.
+    fn close(&self, opening: &[Opening]) -> Result<Vec<Vec<(i32, CopyState)>>, Error> {
         let answers = self.ask(&self.nodes, |schema| {
-            format!(
-                "SELECT pg_catalog.concat_ws(' ', c.next_value, c.previous_group) \
-                 FROM {schema}._close_sequence({copy}, {group}::pg_catalog.int4, {number}::pg_catalog.int4) AS c"
-            )
+            let close = opening.iter().map(|opening| {
+                format!(
+                    "(SELECT pg_catalog.concat_ws(' ', c.next_value, c.previous_group) \
+                     FROM {schema}._close_sequence({}) AS c)",
+                    self.arguments_of_step(opening)
+                )
+            });
+            format!("SELECT {}", joined(close))
         })?;
-        let copies = self.nodes.iter().zip(answers).map(|((node, _), said)| match copy_state_of(&said) {
-            Some(copy) => Ok((node.group, copy)),
-            None => Err(self.not_handed_over(node, said)),
-        });
-        copies.collect()
+        let mut copies = vec![vec![]; opening.len()];
+        for ((node, _), said) in self.nodes.iter().zip(answers) {
+            let states: Option<Vec<CopyState>> = said.split(SEPARATOR).map(copy_state_of).collect();
+            let Some(states) = states.filter(|states| states.len() == opening.len()) else {
+                return Err(self.not_handed_over(node, said));
+            };
+            for (copies, state) in copies.iter_mut().zip(states) {
+                copies.push((node.group, state));
+            }
+        }
+        Ok(copies)
     }
 
-    /// Records this node as the owner on every node. Returns false if a copy is no longer closed for this attempt.
-    fn record_owner(&self, attempt: Attempt) -> Result<bool, Error> {
-        let (copy, group, number) = (self.copy(), self.group, attempt.number());
+    /// Records this node as the owner on every node. Returns, for each sequence, false if a copy is no longer closed for
+    /// this attempt.
+    fn record_owner(&self, opening: &[Opening]) -> Result<Vec<bool>, Error> {
+        if opening.is_empty() {
+            return Ok(vec![]);
+        }
         let answers = self.ask(&self.nodes, |schema| {
-            format!(
-                "SELECT {schema}._name_sequence_taker({copy}, {group}::pg_catalog.int4, {number}::pg_catalog.int4)"
-            )
+            let record = opening
+                .iter()
+                .map(|opening| format!("{schema}._name_sequence_taker({})", self.arguments_of_step(opening)));
+            format!("SELECT {}", joined(record))
         })?;
-        Ok(answers.iter().all(|said| said == "t"))
+        let mut results = vec![true; opening.len()];
+        for ((node, _), said) in self.nodes.iter().zip(answers) {
+            let recorded: Vec<bool> = said.split(SEPARATOR).map(|said| said == "t").collect();
+            if recorded.len() != opening.len() {
+                return Err(self.not_handed_over(node, said));
+            }
+            for (result, recorded) in results.iter_mut().zip(recorded) {
+                *result &= recorded;
+            }
+        }
+        Ok(results)
     }
 
-    /// The sequence, as an expression in a command for another node. It does not depend on the search_path there.
-    fn copy(&self) -> String {
-        format!("{}::pg_catalog.regclass", quote_literal(names::relation(self.sequence)))
+    /// The arguments of both functions. The expression for the sequence does not depend on the search_path there.
+    fn arguments_of_step(&self, Opening { clock, attempt, .. }: &Opening) -> String {
+        let copy = quote_literal(names::relation(clock.sequence));
+        let (group, number) = (self.group, attempt.number());
+        format!("{copy}::pg_catalog.regclass, {group}::pg_catalog.int4, {number}::pg_catalog.int4")
     }
 
     /// Runs a command on each of these nodes. Returns their answers, in the order of the nodes.
@@ -303,6 +406,16 @@ impl OtherCopies {
     }
 }
 
+/// Separates the answers of a node about several sequences.
+const SEPARATOR: &str = ",";
+
+/// An expression for the values of these expressions, with [`SEPARATOR`]. A function, such as `concat_ws`, would accept
+/// only a hundred of them.
+fn joined(expressions: impl Iterator<Item = String>) -> String {
+    let expressions = expressions.collect::<Vec<_>>().join(", ");
+    format!("pg_catalog.array_to_string(ARRAY[{expressions}], '{SEPARATOR}')")
+}
+
 /// Parses the answer of a node to `_close_sequence`: the next value, and the group of the last owner if there is one.
 fn copy_state_of(said: &str) -> Option<CopyState> {
     let (next_value, group) = match said.split_once(' ') {
@@ -322,7 +435,7 @@ mod tests {
         assert_eq!(copy_state_of("5"), state(5, LastOwner::Nobody));
         assert_eq!(copy_state_of("-5 0"), state(-5, LastOwner::Node(0)));
         assert_eq!(copy_state_of("5 -1"), state(5, LastOwner::Unknown));
-        for said in ["", " ", "5 ", "x", "5 x", "5 6 7", "5|6", "5 -2"] {
+        for said in ["", " ", "5 ", "x", "5 x", "5 6 7", "5|6", "5,6", "5 -2"] {
             assert_eq!(copy_state_of(said), None, "{said}");
         }
     }

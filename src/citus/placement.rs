@@ -11,7 +11,7 @@ use crate::sequence::Clock;
 use crate::sequence::cache::{self, Placement};
 use crate::sequence::refusal::Refusal;
 use pgrx::pg_sys::Oid;
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 use std::cell::Cell;
 use std::str::FromStr;
 
@@ -243,21 +243,22 @@ fn owner_by_catalogs(sequence: Oid) -> Owner {
     })
 }
 
-/// Every sequence whose schema this node owns, and every sequence without copies; `None` without Citus.
-pub fn placed_here() -> Option<FxHashSet<Oid>> {
+/// Every sequence whose schema this node owns, and every sequence without copies, each with whether it has copies; `None`
+/// without Citus.
+pub fn placed_here() -> Option<FxHashMap<Oid, bool>> {
     if !sys::has_citus() {
         return None;
     }
     guc::with(guc::OWN_NAMES, || {
         let rows = select_latest(&format!(
-            "SELECT c.oid FROM pg_class AS c LEFT JOIN pg_dist_object AS o
+            "SELECT c.oid, (o.objid IS NOT NULL)::int FROM pg_class AS c LEFT JOIN pg_dist_object AS o
                  ON o.classid = 'pg_class'::regclass AND o.objid = c.oid AND o.objsubid = 0
              LEFT JOIN LATERAL ({}) AS home ON true
              WHERE c.relkind = 'S' AND (o.objid IS NULL
                  OR coalesce(home.groupid, {COORDINATOR}) = (SELECT groupid FROM pg_dist_local_group))",
             owner_of_schema()
         ));
-        Some(rows.iter().map(|row| Oid::from(field::<u32>(row, 0))).collect())
+        Some(rows.iter().map(|row| (Oid::from(field::<u32>(row, 0)), field::<i32>(row, 1) == 1)).collect())
     })
 }
 

@@ -184,6 +184,7 @@ fn samples() -> Vec<Error> {
         AttemptOutOfRange(-1),
         SequenceIsAhead { name: name(), ahead: ahead() },
         ShardIsAhead { shard, ahead: ahead() },
+        GroupIsShard(7),
         DefaultKept { column: column(), why: "It is not of type bigint." },
         SequenceReplaced { shard: 5, sequence: "insta5.table_id_seq".into() },
         ShardKept(5),

@@ -46,7 +46,7 @@ fn shard_states() -> TableIterator<
             Regclass(clock.sequence),
             names::timestamp(clock.epoch.at()),
             last_value.map(|value| layout::id_of(value, definition.shard)),
-            placed_here.as_ref().map_or(definition.home == here, |here| here.contains(&clock.sequence)),
+            placed_here.as_ref().map_or(definition.home == here, |here| here.contains_key(&clock.sequence)),
         )
     }))
 }

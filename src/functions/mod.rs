@@ -10,4 +10,5 @@ mod next_id;
 mod partitions;
 mod recover;
 mod shards;
+mod take_over;
 mod triggers;

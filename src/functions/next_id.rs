@@ -9,9 +9,12 @@ use crate::generator::{self, Request, Source};
 use crate::pg::guc;
 use crate::pg::reg_types::Regclass;
 use crate::sequence::{Clock, CopyPolicy};
+use crate::shard::definition;
 use instagram_id_core::epoch::Epoch;
-use instagram_id_core::layout;
+use instagram_id_core::layout::{self, Shard};
+use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use std::cell::Cell;
 
 /// `next_id(shard)`: the next id of a shard, from the sequence in its schema.
 ///
@@ -108,7 +111,7 @@ fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i6
 /// `node_next_id(seq, epoch)`: the next id of the Citus node that runs the call. The shard is the node's group id. The
 /// ids come from the node's own copy of the sequence, which must serve nothing else. It is meant for tables that are
 /// distributed by a column, with ids that each node generates independently of the others. Without Citus the group id
-/// is 0, as on a coordinator.
+/// is 0, as on a coordinator. Warns once a session if there is a shard with the number of the group.
 ///
 /// # Errors
 ///
@@ -120,10 +123,27 @@ fn node_next_id(seq: Option<Regclass>, epoch: default!(Option<TimestampWithTimeZ
         let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
         let epoch = epoch.map_or(Ok(Epoch::ORIGINAL), arguments::epoch)?;
         let shard = arguments::shard(placement::local_group())?;
+        if CHECKED_GROUP.get() != Some(shard) {
+            warn_if_shard_exists(shard);
+        }
         let source = Source::Clock(Clock { sequence, epoch });
         let request = Request { shard, source, policy: CopyPolicy::EveryNode, want: 1 };
         Ok(layout::id_of(generator::take(request)?.first, shard))
     })
+}
+
+thread_local! {
+    /// The group whose number this session has looked for among the shards.
+    static CHECKED_GROUP: Cell<Option<Shard>> = const { Cell::new(None) };
+}
+
+/// Warns, once a session, if the group of this node is also the number of a shard.
+#[cold]
+fn warn_if_shard_exists(group: Shard) {
+    CHECKED_GROUP.set(Some(group));
+    if !matches!(definition::find(group), Ok(None)) {
+        ErrorReport::from(Error::GroupIsShard(group.number())).report(PgLogLevel::WARNING);
+    }
 }
 
 extension_sql!(

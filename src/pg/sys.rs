@@ -628,15 +628,22 @@ pub fn is_new(relid: Oid) -> bool {
     }
 }
 
-/// Runs `f` while this session holds a lock that belongs to a relation and conflicts only with itself.
-pub fn with_lock_beside<T>(relid: Oid, f: impl FnOnce() -> T) -> T {
+/// Runs `f` while this session holds, for each relation, a lock that belongs to it and conflicts only with itself. They
+/// are taken in the order of the OIDs, so that two sessions do not wait for each other.
+pub fn with_locks_beside<T>(relids: &[Oid], f: impl FnOnce() -> T) -> T {
     const BESIDE: u16 = 1;
     let mode = pg_sys::ExclusiveLock as pg_sys::LOCKMODE;
-    // SAFETY: an error releases the lock, too. Locks on relations themselves have other tags.
+    let mut relids = relids.to_vec();
+    relids.sort_unstable_by_key(|relid| relid.to_u32());
+    // SAFETY: an error releases the locks, too. Locks on relations themselves have other tags.
     unsafe {
-        pg_sys::LockDatabaseObject(pg_sys::RelationRelationId, relid, BESIDE, mode);
+        for &relid in &relids {
+            pg_sys::LockDatabaseObject(pg_sys::RelationRelationId, relid, BESIDE, mode);
+        }
         let result = f();
-        pg_sys::UnlockDatabaseObject(pg_sys::RelationRelationId, relid, BESIDE, mode);
+        for &relid in &relids {
+            pg_sys::UnlockDatabaseObject(pg_sys::RelationRelationId, relid, BESIDE, mode);
+        }
         result
     }
 }

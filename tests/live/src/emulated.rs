@@ -332,6 +332,12 @@ impl Emulated {
         self.nodes[asker].connect().batch_execute("DELETE FROM pg_catalog.emulated_faults").unwrap();
     }
 
+    /// The number of commands that a node has run on other nodes.
+    pub fn commands(&self, asker: usize) -> i64 {
+        let query = "SELECT coalesce(length(pg_read_file('emulated.commands', 0, 1000000, true)), 0)::bigint";
+        crate::one(&mut self.nodes[asker].connect(), query)
+    }
+
     /// Makes `asker` wait before it runs commands that are LIKE `command` on a node, until the returned client is
     /// dropped.
     pub fn pause_commands(&self, asker: usize, node: usize, command: &str) -> Client {

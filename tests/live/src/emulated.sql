@@ -82,6 +82,8 @@ BEGIN
     FOREACH option IN ARRAY ARRAY['-h', node, '-p', port::text, '-U', role, '-d', 'postgres', '-c', sql] LOOP
         program := program || ' ''' || replace(option, '''', '''\''''') || '''';
     END LOOP;
+    -- A line for each command that was run; see Emulated::commands.
+    program := 'echo >>emulated.commands; ' || program;
     EXECUTE format('COPY (SELECT) TO PROGRAM %L', format('%1$s >%2$s.out 2>%2$s.err </dev/null; echo $? >%2$s.status', program, file));
     IF 'pause after' = ANY (kinds) THEN
         PERFORM pg_advisory_lock_shared(4815);

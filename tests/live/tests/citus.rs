@@ -460,25 +460,42 @@ fn cost_of_ids_on_citus() {
     });
     println!("the first id after a move: {:?}", median(first_ids.collect()));
 
-    // The statement of docs/citus.md that lets all nodes take over what was placed on them.
+    // Sequences of many schemas, taken over one by one and together.
     let tenants = length(20, 200);
     let mut client = cluster.nodes[0].connect();
-    for shard in 100..100 + tenants {
-        for statement in [
-            format!("SELECT create_shard({shard})"),
-            format!("CREATE TABLE insta{shard}.photos (id bigint DEFAULT insta{shard}.next_id())"),
-            format!("SELECT citus_schema_distribute('insta{shard}')"),
-        ] {
-            client.batch_execute(&statement).unwrap();
+    let mut distribute_tenants = |first: usize| {
+        for shard in first..first + tenants {
+            for statement in [
+                format!("SELECT create_shard({shard})"),
+                format!("CREATE TABLE insta{shard}.photos (id bigint DEFAULT insta{shard}.next_id())"),
+                format!("SELECT citus_schema_distribute('insta{shard}')"),
+            ] {
+                client.batch_execute(&statement).unwrap();
+            }
         }
-    }
+    };
+    distribute_tenants(100);
+    let mut sessions: Vec<Client> = cluster.nodes.iter().map(Server::connect).collect();
+    sessions.iter_mut().for_each(|session| session.batch_execute("SELECT count(*) FROM id_shards").unwrap());
+    let owners = (100..100 + tenants).map(|shard| (shard, cluster.node_of(&format!("insta{shard}"))));
+    let owners: Vec<_> = owners.collect();
     let started = Instant::now();
-    let taken_over = client.query(statement_of_page("count(next_id(shard))"), &[]).unwrap().len();
-    assert!(taken_over >= tenants);
-    println!(
-        "the first ids of {taken_over} schemas in one statement: {:?} each",
-        started.elapsed() / taken_over as u32
-    );
+    for (shard, owner) in owners {
+        sessions[owner].batch_execute(&format!("SELECT next_id({shard})")).unwrap();
+    }
+    println!("sequences taken over by next_id: {:?} each", started.elapsed() / tenants as u32);
+    distribute_tenants(500);
+    let started = Instant::now();
+    let rows = sessions[0].query(statement_of_page("take_over_shards()"), &[]).unwrap();
+    println!("sequences taken over by take_over_shards: {:?} each", started.elapsed() / tenants as u32);
+    assert_eq!(rows.len(), cluster.nodes.len());
+    for row in rows {
+        let (is_success, reasons): (bool, Option<String>) = (row.get("success"), row.get("result"));
+        assert!(is_success && reasons.is_none_or(|reasons| reasons.is_empty()));
+    }
+    for session in &mut sessions {
+        assert_eq!(one::<i64>(session, "SELECT count(*) FROM take_over_shards()"), 0);
+    }
 }
 
 /// Copies this many rows into the column `batch` of a table.

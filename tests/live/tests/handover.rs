@@ -585,6 +585,133 @@ fn shards_of_a_lost_node_are_recovered() {
     check_unique_and_increasing(&ids);
 }
 
+const SEVERAL: std::ops::Range<i32> = 10..15;
+
+/// Several shards with tables, placed on node 1, and an id of each, an hour ahead.
+fn start_with_several_shards(workers: usize) -> (Emulated, Vec<Vec<i64>>) {
+    let cluster = Emulated::start(workers);
+    let ids = SEVERAL.map(|shard| {
+        cluster.create(&SHARD_WITH_TRIGGER.replace('5', &shard.to_string()));
+        cluster.distribute(&format!("insta{shard}"), 1);
+        let advance = AN_HOUR_AHEAD.replace('5', &shard.to_string());
+        vec![one(&mut cluster.nodes[1].connect(), &advance)]
+    });
+    let ids = ids.collect();
+    (cluster, ids)
+}
+
+/// The shards that `take_over_shards` returns, with the reasons.
+fn taken_over(client: &mut Client) -> Vec<(i32, Option<String>)> {
+    let rows = client.query("SELECT shard, reason FROM take_over_shards()", &[]).unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+fn next_of_several(client: &mut Client, ids: &mut [Vec<i64>]) {
+    for (shard, ids) in SEVERAL.zip(ids) {
+        ids.push(one(client, &format!("SELECT next_id({shard})")));
+    }
+}
+
+/// `take_over_shards` takes over the sequences of all shards that are now placed on its node, with three commands to
+/// each other node. A shard that cannot be taken over is returned with the reason, and all others are taken over.
+#[test]
+fn shards_are_taken_over_together() {
+    let (cluster, mut ids) = start_with_several_shards(3);
+    cluster.create("SELECT create_shard(99)"); // not distributed
+    let mut new = cluster.nodes[2].connect();
+    assert_eq!(taken_over(&mut new), []);
+    SEVERAL.for_each(|shard| cluster.move_schema(&format!("insta{shard}"), 2));
+    let all: Vec<(i32, Option<String>)> = SEVERAL.map(|shard| (shard, None)).collect();
+    assert_eq!(taken_over(&mut new), all);
+    assert_eq!(cluster.commands(2), 3 * 3);
+    assert_eq!(taken_over(&mut new), []);
+    assert_eq!(taken_over(&mut cluster.nodes[1].connect()), []);
+    next_of_several(&mut new, &mut ids);
+    assert_eq!(cluster.commands(2), 3 * 3, "ids need no other node");
+    // On node 3 a sequence is lost.
+    cluster.nodes[3].connect().batch_execute("DROP SEQUENCE insta12.table_id_seq CASCADE").unwrap();
+    SEVERAL.for_each(|shard| cluster.move_schema(&format!("insta{shard}"), 1));
+    let mut old = cluster.nodes[1].connect();
+    for (shard, reason) in taken_over(&mut old) {
+        match reason {
+            Some(reason) => {
+                assert!(shard == 12 && reason.contains("does not exist there"), "{shard}: {reason}")
+            }
+            None => assert_ne!(shard, 12),
+        }
+    }
+    assert_eq!(taken_over(&mut old).len(), 1);
+    cluster.move_schema("insta12", 2);
+    ids[2].push(one(&mut new, "SELECT next_id(12)"));
+    ids.remove(2);
+    for (shard, ids) in SEVERAL.filter(|shard| *shard != 12).zip(&mut ids) {
+        ids.push(one(&mut old, &format!("SELECT next_id({shard})")));
+    }
+    check_unique_and_increasing(&ids);
+}
+
+/// Another node takes one of the sequences over in the meantime, before or after the copies are closed, and continues
+/// from it. The other sequences are not affected.
+#[test]
+fn one_of_the_shards_that_are_taken_over_together_is_overtaken() {
+    let (cluster, mut ids) = start_with_several_shards(3);
+    for command in [CLOSING, NAMING] {
+        for node in [0, 1, 3] {
+            // Node 3 has not received that shard 13 is placed on node 2.
+            cluster.move_schema("insta13", 3);
+            SEVERAL.for_each(|shard| cluster.decide_move(&format!("insta{shard}"), Some(2)));
+            [0, 1, 2].into_iter().for_each(|node| cluster.announce(node));
+            let pause = cluster.pause_commands(2, node, command);
+            std::thread::scope(|scope| {
+                let together = scope.spawn(|| taken_over(&mut cluster.nodes[2].connect()));
+                cluster.wait_for_pause(2);
+                let mut faster = cluster.nodes[3].connect();
+                ids[3].push(one(&mut faster, "SELECT next_id(13)"));
+                let two_hours = "SELECT advance_shard(13, make_id(now() + interval '2 hours', 13, 0))";
+                ids[3].push(one(&mut faster, two_hours));
+                drop(pause);
+                let taken_over = together.join().unwrap();
+                assert!(taken_over.iter().all(|(_, reason)| reason.is_none()), "{taken_over:?}");
+            });
+            cluster.restore_commands(2);
+            next_of_several(&mut cluster.nodes[2].connect(), &mut ids);
+            cluster.announce(3);
+            // Back to node 1 for the next round.
+            SEVERAL.for_each(|shard| cluster.move_schema(&format!("insta{shard}"), 1));
+            next_of_several(&mut cluster.nodes[1].connect(), &mut ids);
+        }
+    }
+    check_unique_and_increasing(&ids);
+}
+
+/// The node crashes, or an answer is lost, while sequences are taken over together.
+#[test]
+fn shards_are_taken_over_together_after_a_failed_attempt() {
+    let (cluster, mut ids) = start_with_several_shards(2);
+    let mut owner = 1;
+    for command in [CLOSING, NAMING] {
+        for node in [0, 1] {
+            let other = 3 - owner;
+            let asked = if node == 1 { owner } else { 0 };
+            cluster.break_commands(other, asked, command, Fault::Lose);
+            SEVERAL.for_each(|shard| cluster.move_schema(&format!("insta{shard}"), other));
+            let refused = taken_over(&mut cluster.nodes[other].connect());
+            assert!(refused.len() == 5 && refused.iter().all(|(_, reason)| reason.is_some()), "{refused:?}");
+            cluster.nodes[other].crash();
+            cluster.nodes[other].launch();
+            cluster.restore_commands(other);
+            let taken_over = taken_over(&mut cluster.nodes[other].connect());
+            assert!(
+                taken_over.len() == 5 && taken_over.iter().all(|(_, reason)| reason.is_none()),
+                "{taken_over:?}"
+            );
+            next_of_several(&mut cluster.nodes[other].connect(), &mut ids);
+            owner = other;
+        }
+    }
+    check_unique_and_increasing(&ids);
+}
+
 /// Ids that the owning node has issued are not repeated when a schema is distributed or undistributed.
 #[test]
 fn ids_increase_when_a_schema_is_distributed_and_undistributed() {

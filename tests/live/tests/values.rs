@@ -1191,6 +1191,15 @@ const MAKERS: &[Maker] = &[
         check: not_checked,
     },
     Maker {
+        signature: "take_over_shards()",
+        is_slow: true,
+        call: "count(*) FROM take_over_shards() WHERE shard <> a0",
+        types: &["integer"],
+        row: |_, rng| vec![(Datum::Int(rng.i64(..8192)), vec![])],
+        also: &[],
+        check: not_checked,
+    },
+    Maker {
         signature: "unadopt_shard(integer)",
         is_slow: true,
         call: "count(*) FROM unadopt_shard(a0)",
@@ -1366,8 +1375,12 @@ const MAKERS: &[Maker] = &[
 ];
 
 /// Functions whose calls never fail.
-const NEVER_FAIL: [&str; 3] =
-    ["instagram_id_version()", "_shard_reason(integer,regnamespace)", "_shard_states()"];
+const NEVER_FAIL: [&str; 4] = [
+    "instagram_id_version()",
+    "_shard_reason(integer,regnamespace)",
+    "_shard_states()",
+    "take_over_shards()",
+];
 
 fn shard_sequence_and_epoch(world: &World, rng: &mut Rng) -> Vec<Argument> {
     let [sequence, epoch] = sequence_and_epoch(world, rng);

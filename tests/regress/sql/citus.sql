@@ -436,3 +436,16 @@ DROP SEQUENCE start_500, nodes_500, epochs_500, mine_500, narrow_500;
 DROP VIEW defaults, triggers;
 DROP FUNCTION raises, misuse, goes_on_above, value_of;
 DROP ROLE regress_id_owner, regress_id_app;
+
+-- A shard with the number of this node's group, 0, can generate the same ids: node_next_id() warns once a session.
+CREATE SEQUENCE nodes_500;
+SELECT create_shard(0);
+\c -
+SET client_min_messages = warning;
+SELECT id_shard(node_next_id('nodes_500')) FROM generate_series(1, 2);
+SELECT id_shard(node_next_id('nodes_500'));
+DROP SCHEMA insta0 CASCADE;
+\c -
+SET client_min_messages = warning;
+SELECT id_shard(node_next_id('nodes_500'));
+DROP SEQUENCE nodes_500;

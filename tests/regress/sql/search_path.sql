@@ -148,6 +148,7 @@ INSERT INTO calls (target, statement, rightly) VALUES
 ('advance_shard(integer,bigint)', 'SELECT public.advance_shard(%s, public.make_id(''2020-01-01+00'', %1$s, 0))', 'id_shard($1::bigint) = %s'),
 ('claim_shard(integer)', 'SELECT public.claim_shard(%s)', '$1 = '''''),
 ('recover_shard(integer)', 'SELECT public.recover_shard(%s) IS NULL', '$1 = ''true'''),
+('take_over_shards()', 'SELECT pg_catalog.count(reason) FROM public.take_over_shards()', '$1 = ''0'''),
 ('node_next_id(regclass,timestamp with time zone)', 'SELECT public.node_next_id(''insta%s.table_id_seq'')', 'id_shard($1::bigint) = 0'),
 ('node_next_id(regclass,timestamp with time zone)', 'SELECT public.node_next_id(''insta%s.table_id_seq'', ''2011-08-24 21:07:01.721+00'')', 'id_shard($1::bigint) = 0'),
 ('_close_sequence(regclass,integer,integer)', 'SELECT next_value FROM public._close_sequence(''insta%s.table_id_seq'', 0, 1)', '$1 = (SELECT last_value - 2305843009213693952 FROM insta%s.table_id_seq WHERE NOT is_called)::text'),
