@@ -156,9 +156,10 @@ cargo_install() {
         cargo install "$1" --version "$2" --locked --debug --root "${@:3}"
 }
 
+# Without TLS, which it needs only to download PostgreSQL. That is a third of its build.
 install_cargo_pgrx() {
     if ! has_cargo_pgrx; then
-        cargo_install cargo-pgrx "$CARGO_PGRX_VERSION" "$CARGO_ROOT"
+        cargo_install cargo-pgrx "$CARGO_PGRX_VERSION" "$CARGO_ROOT" --no-default-features
         has_cargo_pgrx || fail "another cargo-pgrx than $CARGO_PGRX_VERSION comes first in PATH"
     fi
 }

@@ -10,7 +10,7 @@ struct Statement {
     places: Vec<String>,
     /// The data of `COPY ... FROM STDIN`: the lines after it, up to `\.`.
     data: Option<String>,
-    /// The result in its comment, or in an indented comment in the line below: rows separated by " / ".
+    /// The result in its comment, or in an indented comment in the line below: rows separated by " / ", or "(no rows)".
     expected: Option<String>,
 }
 
@@ -72,6 +72,7 @@ pub fn run_page(page: &str, at_least: usize, clients: &mut [(&str, Client)]) {
             let rows = rows(client, sql).join(" / ");
             match expected.as_deref() {
                 Some(text) if text.starts_with("such as") => continue,
+                Some("(no rows)") => assert!(rows.is_empty(), "{sql}: {rows}"),
                 Some(text) if text.starts_with("has ") => assert!(rows.contains(&text[4..]), "{sql}: {rows}"),
                 Some(text) => assert_eq!(rows, text, "{sql}"),
                 None => continue,

@@ -488,11 +488,7 @@ fn cost_of_ids_on_citus() {
     let started = Instant::now();
     let rows = sessions[0].query(statement_of_page("take_over_shards()"), &[]).unwrap();
     println!("sequences taken over by take_over_shards: {:?} each", started.elapsed() / tenants as u32);
-    assert_eq!(rows.len(), cluster.nodes.len());
-    for row in rows {
-        let (is_success, reasons): (bool, Option<String>) = (row.get("success"), row.get("result"));
-        assert!(is_success && reasons.is_none_or(|reasons| reasons.is_empty()));
-    }
+    assert!(rows.is_empty(), "{rows:?}");
     for session in &mut sessions {
         assert_eq!(one::<i64>(session, "SELECT count(*) FROM take_over_shards()"), 0);
     }
