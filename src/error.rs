@@ -707,6 +707,11 @@ errors! {
         hint("After a move each node must accept a connection of this role: the role that generates the id if it has UPDATE on \
             the sequence, otherwise the owner of the sequence. It must be able to log in there.");
 
+    /// `take_over_shards()` takes a sequence over while another node closes its copy.
+    TakeOverOvertaken { name: String } => ERRCODE_OBJECT_IN_USE,
+        "another node takes over sequence {name} at the same time",
+        hint("Call take_over_shards() again.");
+
     /// A node with version 0.3.0 asks this node for its copy of a sequence.
     NodeOutdated => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequences are not handed over to older versions of instagram_id",
@@ -766,11 +771,20 @@ impl Error {
         if detail.is_empty() { self.to_string() } else { detail }
     }
 
-    /// The message and the DETAIL.
+    /// Message, DETAIL and HINT in one line.
     pub fn in_one_line(&self) -> String {
-        let (_, detail, _) = self.parts();
-        if detail.is_empty() { self.to_string() } else { format!("{self}: {detail}") }
+        let (_, detail, hint) = self.parts();
+        one_line(&self.to_string(), Some(&detail), Some(&hint))
     }
+}
+
+/// The parts of an error in one line. A name in them can contain a line break.
+pub fn one_line(message: &str, detail: Option<&str>, hint: Option<&str>) -> String {
+    // Only the message ends without a period.
+    let sentences = [detail, hint].into_iter().flatten().filter(|sentence| !sentence.is_empty());
+    let rest = sentences.map(|sentence| format!(" {sentence}")).collect::<String>();
+    let period = if rest.is_empty() { "" } else { "." };
+    format!("{message}{period}{rest}").replace(['\n', '\r'], " ")
 }
 
 impl From<Error> for ErrorReport {

@@ -63,28 +63,27 @@ const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "10s")];
 /// 55000 if another node owns the schema, the coordinator is not known, or the last owner is not known or no longer in
 /// use; 08000 if a node does not hand over.
 pub fn take_over(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<(), Error> {
-    take_over_together(&[clock], policy, floor)
-}
-
-/// The same for several sequences, for which the other nodes are asked as one role (see [`role_to_ask_as`]). An error
-/// can leave some of them closed on every node, from where a later attempt continues.
-///
-/// # Errors
-///
-/// Those of [`take_over`], for any of the sequences.
-pub fn take_over_together(clocks: &[Clock], policy: CopyPolicy, floor: i64) -> Result<(), Error> {
-    let sequences: Vec<Oid> = clocks.iter().map(|clock| clock.sequence).collect();
     // One session of a node at a time, because two would remove each other's marks.
-    sys::with_locks_beside(&sequences, || {
-        let mut closed = attempt_to_open(clocks, policy, floor)?;
-        while !closed.is_empty() {
+    sys::with_locks_beside(&[clock.sequence], || {
+        while !attempt_to_open(&[clock], policy, floor)?.is_empty() {
             pgrx::check_for_interrupts!();
             let pause = sys::random_i32().rem_euclid(PAUSE_MAX_MS);
             wait_event::sleep(WaitEvent::HandOver, Duration::from_millis(pause as u64));
-            closed = attempt_to_open(&closed, policy, floor)?;
         }
         Ok(())
     })
+}
+
+/// Makes one attempt to take several sequences over together. The caller has locked them. The other nodes are asked as
+/// one role; see [`role_to_ask_as`]. Returns the sequences for which another node has overtaken the attempt.
+///
+/// # Errors
+///
+/// Those of [`take_over`]. The error may name another of the sequences. All of them may be closed on every node then, and
+/// a later attempt continues from there.
+pub fn attempt_to_take_over(clocks: &[Clock]) -> Result<Vec<Clock>, Error> {
+    let sequences: Vec<Oid> = clocks.iter().map(|clock| clock.sequence).collect();
+    sys::with_locks_beside(&sequences, || attempt_to_open(clocks, CopyPolicy::Owner, i64::MIN))
 }
 
 /// This node's copy of a sequence during an attempt to open it.
@@ -108,7 +107,24 @@ fn attempt_to_open(clocks: &[Clock], policy: CopyPolicy, floor: i64) -> Result<V
             opening.push(Opening { clock, attempt, own, owner });
         }
     }
-    let Some(others) = OtherCopies::find(&opening)? else { return Ok(vec![]) };
+    // The name of a sequence without copies may be that of an unrelated sequence on another node.
+    let (copies, alone): (Vec<_>, Vec<_>) =
+        opening.into_iter().partition(|opening| opening.owner.owner.is_some());
+    let mut overtaken = open_above(alone, &OtherCopies::default(), policy, floor)?;
+    if !copies.is_empty() {
+        let others = OtherCopies::find(&copies)?;
+        overtaken.extend(open_above(copies, &others, policy, floor)?);
+    }
+    Ok(overtaken)
+}
+
+/// Steps 3 to 6 of an attempt. Returns the sequences for which another node has overtaken it.
+fn open_above(
+    mut opening: Vec<Opening>,
+    others: &OtherCopies,
+    policy: CopyPolicy,
+    floor: i64,
+) -> Result<Vec<Clock>, Error> {
     let copies = others.close(&opening)?;
     for (opening, copies) in opening.iter().zip(&copies) {
         check_owners_of_copies(opening, policy, copies)?;
@@ -119,27 +135,26 @@ fn attempt_to_open(clocks: &[Clock], policy: CopyPolicy, floor: i64) -> Result<V
         retry(clock, || visit::raise_floor(clock, policy, attempt, floor))
     });
     let results = results.collect::<Result<_, _>>()?;
-    let opening = leave_out_overtaken(opening, results, &mut overtaken);
+    remove_overtaken(&mut opening, results, &mut overtaken);
     let results = others.record_owner(&opening)?;
-    let opening = leave_out_overtaken(opening, results, &mut overtaken);
-    let results = opening
-        .iter()
-        .map(|&Opening { clock, attempt, .. }| retry(clock, || visit::open(clock, policy, attempt)));
-    let results = results.collect::<Result<_, _>>()?;
-    leave_out_overtaken(opening, results, &mut overtaken);
+    remove_overtaken(&mut opening, results, &mut overtaken);
+    let open =
+        |&Opening { clock, attempt, .. }: &Opening| retry(clock, || visit::open(clock, policy, attempt));
+    let results = opening.iter().map(open).collect::<Result<_, _>>()?;
+    remove_overtaken(&mut opening, results, &mut overtaken);
     Ok(overtaken)
 }
 
-/// After a step: the copies for which it returned true. The others are added to `overtaken`.
-fn leave_out_overtaken(
-    opening: Vec<Opening>,
-    results: Vec<bool>,
-    overtaken: &mut Vec<Clock>,
-) -> Vec<Opening> {
-    let (opened, left_out): (Vec<_>, Vec<_>) =
-        opening.into_iter().zip(results).partition(|(_, is_current)| *is_current);
-    overtaken.extend(left_out.into_iter().map(|(opening, _)| opening.clock));
-    opened.into_iter().map(|(opening, _)| opening).collect()
+/// Moves the sequences for which a step returned false from `opening` to `overtaken`.
+fn remove_overtaken(opening: &mut Vec<Opening>, results: Vec<bool>, overtaken: &mut Vec<Clock>) {
+    let mut results = results.into_iter();
+    opening.retain(|opening| {
+        let is_current = results.next().unwrap_or(false);
+        if !is_current {
+            overtaken.push(opening.clock);
+        }
+        is_current
+    });
 }
 
 /// The owner of a sequence's schema, which must be this node if the policy needs that.
@@ -223,7 +238,8 @@ pub fn role_to_ask_as(sequence: Oid) -> Oid {
     }
 }
 
-/// The copies of one or several sequences on the other nodes.
+/// The copies of one or several sequences on the other nodes. The default is that of sequences without copies.
+#[derive(Default)]
 struct OtherCopies {
     /// The sequence that an error names.
     sequence: Oid,
@@ -236,19 +252,11 @@ struct OtherCopies {
 }
 
 impl OtherCopies {
-    /// Asks every other node whether it has the sequences and the functions. Only functions that belong to the extension
-    /// by the node's catalogs count, so that a function of another role with the same name is not called. `None` if
-    /// there is nothing to open. If the sequences have no copies, there are no nodes to ask.
-    fn find(opening: &[Opening]) -> Result<Option<OtherCopies>, Error> {
-        let Some(Opening { clock: Clock { sequence, .. }, owner: Owner { group, .. }, .. }) = opening.first()
-        else {
-            return Ok(None);
-        };
-        let (sequence, group) = (*sequence, *group);
+    /// Asks every other node whether it has the sequences, one or more, and the functions. Only functions that belong to
+    /// the extension by the node's catalogs count, so that a function of another role with the same name is not called.
+    fn find(opening: &[Opening]) -> Result<OtherCopies, Error> {
+        let (sequence, group) = (opening[0].clock.sequence, opening[0].owner.group);
         let mut found = OtherCopies { sequence, group, nodes: vec![], role: role_to_ask_as(sequence) };
-        if opening.iter().all(|opening| opening.owner.owner.is_none()) {
-            return Ok(Some(found));
-        }
         let mut nodes = guc::with(guc::OWN_NAMES, placement::nodes);
         let has_coordinator = nodes.iter().any(|node| node.group == COORDINATOR);
         nodes.retain(|node| node.group != group);
@@ -299,61 +307,59 @@ impl OtherCopies {
                 }
             }
         }
-        Ok(Some(found))
+        Ok(found)
     }
 
     /// Makes every node close its copies. Returns, for each sequence, the states of the copies with the groups of their
     /// nodes.
     fn close(&self, opening: &[Opening]) -> Result<Vec<Vec<(i32, CopyState)>>, Error> {
-        let answers = self.ask(&self.nodes, |schema| {
-            let close = opening.iter().map(|opening| {
-                format!(
-                    "(SELECT pg_catalog.concat_ws(' ', c.next_value, c.previous_group) \
-                     FROM {schema}._close_sequence({}) AS c)",
-                    self.arguments_of_step(opening)
-                )
-            });
-            format!("SELECT {}", joined(close))
-        })?;
-        let mut copies = vec![vec![]; opening.len()];
-        for ((node, _), said) in self.nodes.iter().zip(answers) {
-            let states: Option<Vec<CopyState>> = said.split(SEPARATOR).map(copy_state_of).collect();
-            let Some(states) = states.filter(|states| states.len() == opening.len()) else {
-                return Err(self.not_handed_over(node, said));
-            };
-            for (copies, state) in copies.iter_mut().zip(states) {
-                copies.push((node.group, state));
-            }
-        }
-        Ok(copies)
+        let close = |schema: &str, arguments: String| {
+            format!(
+                "(SELECT pg_catalog.concat_ws(' ', c.next_value, c.previous_group) \
+                 FROM {schema}._close_sequence({arguments}) AS c)"
+            )
+        };
+        self.ask_about(opening, close, copy_state_of)
     }
 
     /// Records this node as the owner on every node. Returns, for each sequence, false if a copy is no longer closed for
     /// this attempt.
     fn record_owner(&self, opening: &[Opening]) -> Result<Vec<bool>, Error> {
-        if opening.is_empty() {
-            return Ok(vec![]);
-        }
-        let answers = self.ask(&self.nodes, |schema| {
-            let record = opening
-                .iter()
-                .map(|opening| format!("{schema}._name_sequence_taker({})", self.arguments_of_step(opening)));
-            format!("SELECT {}", joined(record))
-        })?;
-        let mut results = vec![true; opening.len()];
-        for ((node, _), said) in self.nodes.iter().zip(answers) {
-            let recorded: Vec<bool> = said.split(SEPARATOR).map(|said| said == "t").collect();
-            if recorded.len() != opening.len() {
-                return Err(self.not_handed_over(node, said));
-            }
-            for (result, recorded) in results.iter_mut().zip(recorded) {
-                *result &= recorded;
-            }
-        }
-        Ok(results)
+        let record = |schema: &str, arguments: String| format!("{schema}._name_sequence_taker({arguments})");
+        let recorded = self.ask_about(opening, record, |said| Some(said == "t"))?;
+        Ok(recorded.iter().map(|of_nodes| of_nodes.iter().all(|(_, is_recorded)| *is_recorded)).collect())
     }
 
-    /// The arguments of both functions. The expression for the sequence does not depend on the search_path there.
+    /// Evaluates an expression for each of these sequences on every node. Returns, for each sequence, the values with the
+    /// groups of their nodes.
+    fn ask_about<T: Clone>(
+        &self,
+        opening: &[Opening],
+        expression: impl Fn(&str, String) -> String,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Vec<Vec<(i32, T)>>, Error> {
+        let mut values = vec![vec![]; opening.len()];
+        if opening.is_empty() {
+            return Ok(values); // an ARRAY[] has no type
+        }
+        let answers = self.ask(&self.nodes, |schema| {
+            let expressions =
+                opening.iter().map(|opening| expression(schema, self.arguments_of_step(opening)));
+            format!("SELECT {}", joined(expressions))
+        })?;
+        for ((node, _), said) in self.nodes.iter().zip(answers) {
+            let of_node: Option<Vec<T>> = said.split(SEPARATOR).map(&parse).collect();
+            let Some(of_node) = of_node.filter(|of_node| of_node.len() == opening.len()) else {
+                return Err(self.not_handed_over(node, said));
+            };
+            for (values, value) in values.iter_mut().zip(of_node) {
+                values.push((node.group, value));
+            }
+        }
+        Ok(values)
+    }
+
+    /// The arguments of both functions for a sequence. The expression for the sequence does not depend on the search_path there.
     fn arguments_of_step(&self, Opening { clock, attempt, .. }: &Opening) -> String {
         let copy = quote_literal(names::relation(clock.sequence));
         let (group, number) = (self.group, attempt.number());

@@ -181,6 +181,7 @@ fn samples() -> Vec<Error> {
         },
         NodeOutdated,
         GroupUnknown(7),
+        TakeOverOvertaken { name: "insta5.table_id_seq".into() },
         AttemptOutOfRange(-1),
         SequenceIsAhead { name: name(), ahead: ahead() },
         ShardIsAhead { shard, ahead: ahead() },

@@ -14,9 +14,10 @@ use instagram_id_core::durable::CommitLevel;
 use pgrx::PgSqlErrorCode;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys::PgTryBuilder;
+use pgrx::pg_sys::panic::{CaughtError, ErrorReportWithLevel};
 use pgrx::pg_sys::{self, Buffer, Datum, Oid, Relation, XLogRecPtr};
 use std::ffi::{c_char, c_int, c_void};
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::panic::AssertUnwindSafe;
 
 // SAFETY: each declaration has the parameter widths and the return type of the function in PostgreSQL 15 to 19. The
 // parameters of XLogRegisterData changed their C types in these versions (char * and int, char * and uint32, const void
@@ -286,7 +287,37 @@ unsafe fn LockHeldByMe(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
 
 /// Runs `f` in a subtransaction, and keeps it if `f` returns true. If `f` returns false, or fails with a lock timeout
 /// or a deadlock, the subtransaction and its locks are rolled back. Any other error is raised again after the rollback.
-pub fn in_subtransaction(f: impl FnOnce() -> bool + UnwindSafe + RefUnwindSafe) -> bool {
+pub fn in_subtransaction(f: impl FnOnce() -> bool) -> bool {
+    let is_caught = |state| {
+        matches!(
+            state,
+            PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE | PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED
+        )
+    };
+    subtransaction(f, |keep| *keep, is_caught).unwrap_or(false)
+}
+
+/// Runs `f` in a subtransaction. If it raises an error, the subtransaction is rolled back, and the error is returned. A
+/// cancel, a timeout of the statement and a shutdown are raised again.
+pub fn catching_errors<T>(f: impl FnOnce() -> T) -> Result<T, ErrorReportWithLevel> {
+    let is_caught = |state| {
+        !matches!(
+            state,
+            PgSqlErrorCode::ERRCODE_QUERY_CANCELED
+                | PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN
+                | PgSqlErrorCode::ERRCODE_CRASH_SHUTDOWN
+        )
+    };
+    subtransaction(f, |_| true, is_caught)
+}
+
+/// Runs `f` in a subtransaction, which is rolled back after an error, and if `keeps` is false for the result. Errors with
+/// these SQLSTATEs are returned, all others are raised again.
+fn subtransaction<T>(
+    f: impl FnOnce() -> T,
+    keeps: impl FnOnce(&T) -> bool,
+    is_caught: fn(PgSqlErrorCode) -> bool,
+) -> Result<T, ErrorReportWithLevel> {
     // SAFETY: as in PL/pgSQL for a block with an EXCEPTION clause. Both variables are restored on every way out.
     unsafe {
         let (context, owner) = (pg_sys::CurrentMemoryContext, pg_sys::CurrentResourceOwner);
@@ -300,21 +331,29 @@ pub fn in_subtransaction(f: impl FnOnce() -> bool + UnwindSafe + RefUnwindSafe) 
             }
             pg_sys::MemoryContextSwitchTo(context);
             pg_sys::CurrentResourceOwner = owner;
-            keep
         };
         // A handler further out ends its own subtransaction, so ours must have ended before.
-        PgTryBuilder::new(|| end(f()))
-            .catch_when(PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE, |_| end(false))
-            .catch_when(PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED, |_| end(false))
-            .catch_others(|error| {
-                end(false);
-                error.rethrow()
-            })
-            .catch_rust_panic(|error| {
-                end(false);
-                error.rethrow()
-            })
-            .execute()
+        PgTryBuilder::new(AssertUnwindSafe(|| {
+            let result = f();
+            end(keeps(&result));
+            Ok(result)
+        }))
+        .catch_others(|error| {
+            end(false);
+            match error {
+                CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)
+                    if is_caught(report.sql_error_code()) =>
+                {
+                    Err(report)
+                }
+                error => error.rethrow(),
+            }
+        })
+        .catch_rust_panic(|error| {
+            end(false);
+            error.rethrow()
+        })
+        .execute()
     }
 }
 

@@ -606,10 +606,28 @@ fn taken_over(client: &mut Client) -> Vec<(i32, Option<String>)> {
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
+/// The result if all of them have been taken over.
+fn all_taken_over() -> Vec<(i32, Option<String>)> {
+    SEVERAL.map(|shard| (shard, None)).collect()
+}
+
+/// Checks that all but one of them have been taken over, and that the reason of this one contains a text.
+#[track_caller]
+fn check_all_but_one(mut taken_over: Vec<(i32, Option<String>)>, shard: i32, text: &str) {
+    let place = taken_over.iter().position(|(number, _)| *number == shard).unwrap();
+    let reason = taken_over[place].1.take();
+    assert!(reason.as_ref().is_some_and(|reason| reason.contains(text)), "{reason:?}");
+    assert_eq!(taken_over, all_taken_over());
+}
+
 fn next_of_several(client: &mut Client, ids: &mut [Vec<i64>]) {
     for (shard, ids) in SEVERAL.zip(ids) {
         ids.push(one(client, &format!("SELECT next_id({shard})")));
     }
+}
+
+fn move_several(cluster: &Emulated, to: usize) {
+    SEVERAL.for_each(|shard| cluster.move_schema(&format!("insta{shard}"), to));
 }
 
 /// `take_over_shards` takes over the sequences of all shards that are now placed on its node, with three commands to
@@ -620,9 +638,8 @@ fn shards_are_taken_over_together() {
     cluster.create("SELECT create_shard(99)"); // not distributed
     let mut new = cluster.nodes[2].connect();
     assert_eq!(taken_over(&mut new), []);
-    SEVERAL.for_each(|shard| cluster.move_schema(&format!("insta{shard}"), 2));
-    let all: Vec<(i32, Option<String>)> = SEVERAL.map(|shard| (shard, None)).collect();
-    assert_eq!(taken_over(&mut new), all);
+    move_several(&cluster, 2);
+    assert_eq!(taken_over(&mut new), all_taken_over());
     assert_eq!(cluster.commands(2), 3 * 3);
     assert_eq!(taken_over(&mut new), []);
     assert_eq!(taken_over(&mut cluster.nodes[1].connect()), []);
@@ -630,16 +647,9 @@ fn shards_are_taken_over_together() {
     assert_eq!(cluster.commands(2), 3 * 3, "ids need no other node");
     // On node 3 a sequence is lost.
     cluster.nodes[3].connect().batch_execute("DROP SEQUENCE insta12.table_id_seq CASCADE").unwrap();
-    SEVERAL.for_each(|shard| cluster.move_schema(&format!("insta{shard}"), 1));
+    move_several(&cluster, 1);
     let mut old = cluster.nodes[1].connect();
-    for (shard, reason) in taken_over(&mut old) {
-        match reason {
-            Some(reason) => {
-                assert!(shard == 12 && reason.contains("does not exist there"), "{shard}: {reason}")
-            }
-            None => assert_ne!(shard, 12),
-        }
-    }
+    check_all_but_one(taken_over(&mut old), 12, "does not exist there");
     assert_eq!(taken_over(&mut old).len(), 1);
     cluster.move_schema("insta12", 2);
     ids[2].push(one(&mut new, "SELECT next_id(12)"));
@@ -651,64 +661,102 @@ fn shards_are_taken_over_together() {
 }
 
 /// Another node takes one of the sequences over in the meantime, before or after the copies are closed, and continues
-/// from it. The other sequences are not affected.
+/// from it. Only this sequence needs a second attempt.
 #[test]
 fn one_of_the_shards_that_are_taken_over_together_is_overtaken() {
     let (cluster, mut ids) = start_with_several_shards(3);
-    for command in [CLOSING, NAMING] {
-        for node in [0, 1, 3] {
-            // Node 3 has not received that shard 13 is placed on node 2.
-            cluster.move_schema("insta13", 3);
-            SEVERAL.for_each(|shard| cluster.decide_move(&format!("insta{shard}"), Some(2)));
-            [0, 1, 2].into_iter().for_each(|node| cluster.announce(node));
-            let pause = cluster.pause_commands(2, node, command);
-            std::thread::scope(|scope| {
-                let together = scope.spawn(|| taken_over(&mut cluster.nodes[2].connect()));
-                cluster.wait_for_pause(2);
-                let mut faster = cluster.nodes[3].connect();
-                ids[3].push(one(&mut faster, "SELECT next_id(13)"));
-                let two_hours = "SELECT advance_shard(13, make_id(now() + interval '2 hours', 13, 0))";
-                ids[3].push(one(&mut faster, two_hours));
-                drop(pause);
-                let taken_over = together.join().unwrap();
-                assert!(taken_over.iter().all(|(_, reason)| reason.is_none()), "{taken_over:?}");
-            });
-            cluster.restore_commands(2);
-            next_of_several(&mut cluster.nodes[2].connect(), &mut ids);
-            cluster.announce(3);
-            // Back to node 1 for the next round.
-            SEVERAL.for_each(|shard| cluster.move_schema(&format!("insta{shard}"), 1));
-            next_of_several(&mut cluster.nodes[1].connect(), &mut ids);
-        }
+    for (command, node) in [(CLOSING, 0), (CLOSING, 3), (NAMING, 1)] {
+        // Node 3 has not received that shard 13 is placed on node 2.
+        cluster.move_schema("insta13", 3);
+        SEVERAL.for_each(|shard| cluster.decide_move(&format!("insta{shard}"), Some(2)));
+        [0, 1, 2].into_iter().for_each(|node| cluster.announce(node));
+        let commands = cluster.commands(2);
+        let pause = cluster.pause_commands(2, node, command);
+        std::thread::scope(|scope| {
+            let together = scope.spawn(|| taken_over(&mut cluster.nodes[2].connect()));
+            cluster.wait_for_pause(2);
+            let mut faster = cluster.nodes[3].connect();
+            ids[3].push(one(&mut faster, "SELECT next_id(13)"));
+            let two_hours = "SELECT advance_shard(13, make_id(now() + interval '2 hours', 13, 0))";
+            ids[3].push(one(&mut faster, two_hours));
+            drop(pause);
+            assert_eq!(together.join().unwrap(), all_taken_over());
+        });
+        cluster.restore_commands(2);
+        assert_eq!(cluster.commands(2) - commands, 2 * 3 * 3, "all together, and one again");
+        next_of_several(&mut cluster.nodes[2].connect(), &mut ids);
+        // Back to node 1 for the next round.
+        move_several(&cluster, 1);
+        next_of_several(&mut cluster.nodes[1].connect(), &mut ids);
     }
     check_unique_and_increasing(&ids);
 }
 
-/// The node crashes, or an answer is lost, while sequences are taken over together.
+/// The result of a command is lost, or the node crashes, while sequences are taken over together.
 #[test]
 fn shards_are_taken_over_together_after_a_failed_attempt() {
     let (cluster, mut ids) = start_with_several_shards(2);
     let mut owner = 1;
-    for command in [CLOSING, NAMING] {
-        for node in [0, 1] {
-            let other = 3 - owner;
-            let asked = if node == 1 { owner } else { 0 };
-            cluster.break_commands(other, asked, command, Fault::Lose);
-            SEVERAL.for_each(|shard| cluster.move_schema(&format!("insta{shard}"), other));
-            let refused = taken_over(&mut cluster.nodes[other].connect());
-            assert!(refused.len() == 5 && refused.iter().all(|(_, reason)| reason.is_some()), "{refused:?}");
-            cluster.nodes[other].crash();
-            cluster.nodes[other].launch();
-            cluster.restore_commands(other);
-            let taken_over = taken_over(&mut cluster.nodes[other].connect());
-            assert!(
-                taken_over.len() == 5 && taken_over.iter().all(|(_, reason)| reason.is_none()),
-                "{taken_over:?}"
-            );
-            next_of_several(&mut cluster.nodes[other].connect(), &mut ids);
-            owner = other;
-        }
+    for (command, lost_on) in [(CLOSING, 0), (CLOSING, 1), (NAMING, 0), (NAMING, 1)] {
+        let new = 3 - owner;
+        let node = if lost_on == 0 { 0 } else { owner };
+        cluster.break_commands(new, node, command, Fault::Lose);
+        move_several(&cluster, new);
+        let refused = taken_over(&mut cluster.nodes[new].connect());
+        assert!(refused.len() == 5 && refused.iter().all(|(_, reason)| reason.is_some()), "{refused:?}");
+        cluster.restore_commands(new);
+        let pause = cluster.pause_commands(new, node, command);
+        std::thread::scope(|scope| {
+            let query = "SELECT * FROM take_over_shards()";
+            let together = scope.spawn(|| cluster.nodes[new].connect().simple_query(query).is_err());
+            cluster.wait_for_pause(new);
+            cluster.nodes[new].crash();
+            assert!(together.join().unwrap());
+        });
+        drop(pause);
+        cluster.nodes[new].launch();
+        cluster.restore_commands(new);
+        assert_eq!(taken_over(&mut cluster.nodes[new].connect()), all_taken_over());
+        next_of_several(&mut cluster.nodes[new].connect(), &mut ids);
+        owner = new;
     }
+    check_unique_and_increasing(&ids);
+}
+
+/// Shards of other roles, among those that are taken over together: one whose sequence has no copies, but the name of a
+/// sequence on the coordinator; one with a temporary sequence; and one whose sequence is locked. The first and the second
+/// have no effect on other sequences, and the third is returned with the reason.
+#[test]
+fn shards_of_other_roles_do_not_hinder_those_that_are_taken_over_together() {
+    let (cluster, mut ids) = start_with_several_shards(2);
+    let mut coordinator = cluster.nodes[0].connect();
+    coordinator.batch_execute("SELECT create_shard(5)").unwrap();
+    let mut local = vec![next_id(&mut coordinator)];
+    let mut new = cluster.nodes[2].connect();
+    new.batch_execute(
+        "CREATE ROLE mallory LOGIN; GRANT CREATE ON DATABASE postgres TO mallory; ALTER SCHEMA insta11 OWNER TO mallory;
+         ALTER SEQUENCE insta11.table_id_seq OWNER TO mallory; ALTER FUNCTION insta11.shard_11() OWNER TO mallory",
+    )
+    .unwrap();
+    let mut mallory = cluster.connect_as(2, "mallory");
+    mallory
+        .batch_execute(
+            "SELECT create_shard(5); SELECT _close_sequence('insta5.table_id_seq', 1, 1);
+             CREATE SCHEMA temporary; CREATE TEMP SEQUENCE ids;
+             CREATE FUNCTION temporary.shard_0(OUT sequence regclass, OUT epoch timestamptz, OUT home text) BEGIN ATOMIC
+                 SELECT 'pg_temp.ids'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, 'x'; END",
+        )
+        .unwrap();
+    move_several(&cluster, 2);
+    mallory.batch_execute("BEGIN; ALTER SEQUENCE insta11.table_id_seq RENAME TO ids").unwrap();
+    let mut taken = taken_over(&mut new);
+    assert_eq!(taken.remove(0), (5, None));
+    check_all_but_one(taken, 11, "lock timeout");
+    mallory.batch_execute("ROLLBACK").unwrap();
+    assert_eq!(taken_over(&mut new), [(11, None)]);
+    next_of_several(&mut new, &mut ids);
+    local.push(next_id(&mut coordinator));
+    ids.push(local);
     check_unique_and_increasing(&ids);
 }
 
