@@ -89,7 +89,7 @@ fn main() {
         major,
         calls: calls::of_makers(&server, 2 * rounds, &all),
         decoders: calls::of_decoders(&server, 2 * rounds),
-        transactions: transactions::cpu_time_of_one(&server, 2 * rounds, &all),
+        transactions: transactions::cpu_time_of_one(&server, 4 * rounds, &all),
         wal: footprint::wal_of_a_million(&server, rounds, &all),
         memory: footprint::memory_of_a_session(&server, rounds, &all),
         first_ids: first_ids::cost(&server, 4 * rounds),
