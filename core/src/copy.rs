@@ -357,4 +357,24 @@ mod tests {
         assert_eq!(state(closed_last_value(7), 3, 0), expected(7, LastOwner::Unknown));
         assert_eq!(state(7, 10, 0), expected(7, node));
     }
+
+    #[test]
+    fn every_recorded_owner_must_have_reported() {
+        use LastOwner::{Nobody, Node, Unknown};
+        // The node of group 1 has reported, that of group 3 is disabled.
+        let check = |owners: &[LastOwner], is_floor_given| {
+            check_last_owners(owners, is_floor_given, |group| group == 1, |group| group == 3)
+        };
+        for owners in [&[][..], &[Nobody], &[Node(1), Nobody, Unknown]] {
+            assert_eq!(check(owners, false), Ok(()), "{owners:?}");
+        }
+        assert_eq!(check(&[Node(1), Node(2)], false), Err(OwnerProblem::Lost(2)));
+        assert_eq!(check(&[Unknown, Node(2)], false), Err(OwnerProblem::Lost(2)));
+        assert_eq!(check(&[Nobody, Unknown], false), Err(OwnerProblem::Unknown));
+        // With a floor above all ids, a lost owner does not matter, but one that may return does.
+        for owners in [&[Unknown][..], &[Node(1), Node(2)]] {
+            assert_eq!(check(owners, true), Ok(()), "{owners:?}");
+        }
+        assert_eq!(check(&[Node(2), Node(3)], true), Err(OwnerProblem::Disabled(3)));
+    }
 }

@@ -219,4 +219,17 @@ mod tests {
             assert_eq!(tracker.covers(record, 10, CommitLevel::LOCAL), is_covered, "{level:?}");
         }
     }
+
+    /// A record that a function has flushed with `SET synchronous_commit = local` must still reach the standbys if the
+    /// commit waits for them.
+    #[test]
+    fn commit_waits_for_a_record_used_at_a_lower_level() {
+        for has_record in [false, true] {
+            let mut tracker = CommitTracker::NEW;
+            let mut wal = Calls::default();
+            tracker.use_record(None, 10, CommitLevel::LOCAL, &mut wal);
+            tracker.before_commit(REMOTE, has_record, &mut wal);
+            assert_eq!(wal, calls(&[10], &[10]));
+        }
+    }
 }

@@ -525,4 +525,14 @@ mod tests {
             prop_assert_eq!(server.count_issued, ms * VALUES_PER_MS);
         }
     }
+
+    /// A clock that is set back during a wait does not prolong it.
+    #[test]
+    fn a_wait_takes_no_longer_than_its_ticks() {
+        let seen = Seen { state: called(value(NOW, 5)), lsn: 1 };
+        let wait = Wait { seen, clock_us: NOW * US_PER_MS + 300, ticks: 2 };
+        let left_us = |us| wait.left_us(NOW * US_PER_MS + us);
+        assert_eq!([300, 1999, 2000, 5000].map(left_us), [1700, 1, 0, 0]);
+        assert_eq!(left_us(-3_600_000_000), 2 * US_PER_MS);
+    }
 }

@@ -528,6 +528,22 @@ fn advance_shard_survives() {
     }
 }
 
+/// Same between two checkpoints, of which the second must write the page.
+#[test]
+fn advance_shard_survives_checkpoints() {
+    let server = Server::start(&[("autovacuum", "off")]);
+    let mut client = server.connect();
+    setup(&mut client);
+    let mut record = Record::new("a crash after an advance between checkpoints", &server);
+    record.receive(&mut client, "SELECT next_id(5)");
+    client.batch_execute("SET client_min_messages = error; CHECKPOINT").unwrap();
+    record.receive(&mut client, "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))");
+    client.batch_execute("CHECKPOINT").unwrap();
+    record.crash();
+    record.receive(&mut server.connect(), "SELECT next_id(5)");
+    record.check();
+}
+
 /// Same for a shard without ids: its first record must mark the sequence as used, otherwise it would follow the clock
 /// again.
 #[test]

@@ -538,3 +538,21 @@ fn point_in_time_recovery_repeats_no_ids() {
 fn point_in_time_recovery_ahead_of_the_clock_repeats_no_ids() {
     recover(true);
 }
+
+/// The copy of a Citus node that another node has closed is closed on the synchronous standby, too, before the other node
+/// gets the answer. Otherwise both would be open after a failover of this node.
+#[test]
+fn closed_copy_reaches_a_synchronous_standby() {
+    let mut away = Away::new();
+    let other = &mut away.other;
+    let pid: i32 = one(other, "SELECT pg_backend_pid()");
+    thread::scope(|scope| {
+        let closing = scope.spawn(|| other.query("SELECT _close_sequence('insta5.table_id_seq', 1, 1)", &[]));
+        assert!(
+            waits_for_standby(&away.primary, pid, || closing.is_finished()),
+            "closed without the standby"
+        );
+        set_primary(&away.standby, &away.conninfo);
+        closing.join().unwrap().unwrap();
+    });
+}

@@ -24,7 +24,12 @@ fn next_on(cluster: &Emulated, node: usize) -> i64 {
 
 /// Whether a node's copy of the sequence is open.
 fn is_open(cluster: &Emulated, node: usize) -> bool {
-    one(&mut cluster.nodes[node].connect(), "SELECT is_called FROM insta5.table_id_seq")
+    is_open_of(cluster, node, 5)
+}
+
+fn is_open_of(cluster: &Emulated, node: usize, shard: i32) -> bool {
+    let query = format!("SELECT is_called FROM insta{shard}.table_id_seq");
+    one(&mut cluster.nodes[node].connect(), &query)
 }
 
 /// SQLSTATE of an error, and its complete text.
@@ -660,18 +665,20 @@ fn shards_are_taken_over_together() {
     check_unique_and_increasing(&ids);
 }
 
-/// Another node takes one of the sequences over in the meantime, before or after the copies are closed, and continues
-/// from it. Only this sequence needs a second attempt.
+/// Another node takes one of the sequences over in the meantime, at whichever step, and continues from it. Only this
+/// sequence needs a second attempt.
 #[test]
 fn one_of_the_shards_that_are_taken_over_together_is_overtaken() {
+    type Pause = fn(&Emulated, usize, usize, &str) -> Client;
+    let (before, after): (Pause, Pause) = (Emulated::pause_commands, Emulated::pause_after_commands);
     let (cluster, mut ids) = start_with_several_shards(3);
-    for (command, node) in [(CLOSING, 0), (CLOSING, 3), (NAMING, 1)] {
+    for (pause, node, command) in [(before, 0, CLOSING), (before, 0, NAMING), (after, 3, NAMING)] {
         // Node 3 has not received that shard 13 is placed on node 2.
         cluster.move_schema("insta13", 3);
         SEVERAL.for_each(|shard| cluster.decide_move(&format!("insta{shard}"), Some(2)));
         [0, 1, 2].into_iter().for_each(|node| cluster.announce(node));
         let commands = cluster.commands(2);
-        let pause = cluster.pause_commands(2, node, command);
+        let pause = pause(&cluster, 2, node, command);
         std::thread::scope(|scope| {
             let together = scope.spawn(|| taken_over(&mut cluster.nodes[2].connect()));
             cluster.wait_for_pause(2);
@@ -684,12 +691,61 @@ fn one_of_the_shards_that_are_taken_over_together_is_overtaken() {
         });
         cluster.restore_commands(2);
         assert_eq!(cluster.commands(2) - commands, 2 * 3 * 3, "all together, and one again");
+        SEVERAL.for_each(|shard| assert!(is_open_of(&cluster, 2, shard), "shard {shard} is closed"));
         next_of_several(&mut cluster.nodes[2].connect(), &mut ids);
         // Back to node 1 for the next round.
         move_several(&cluster, 1);
         next_of_several(&mut cluster.nodes[1].connect(), &mut ids);
     }
     check_unique_and_increasing(&ids);
+}
+
+/// Between two steps of this node, another one closes the copies of a sequence for an attempt of its own, and then cannot
+/// reach this node. No node has recorded this node as the owner, so it makes another attempt before it generates ids.
+#[test]
+fn node_that_is_not_recorded_generates_no_ids() {
+    let (cluster, _) = start_with_several_shards(3);
+    cluster.move_schema("insta13", 3);
+    SEVERAL.for_each(|shard| cluster.decide_move(&format!("insta{shard}"), Some(2)));
+    [0, 1, 2].into_iter().for_each(|node| cluster.announce(node));
+    cluster.break_commands(3, 2, CLOSING, Fault::Refuse);
+    let pause = cluster.pause_commands(2, 0, NAMING);
+    std::thread::scope(|scope| {
+        let together = scope.spawn(|| taken_over(&mut cluster.nodes[2].connect()));
+        cluster.wait_for_pause(2);
+        is_refused(&mut cluster.nodes[3].connect(), "SELECT next_id(13)", "08000");
+        drop(pause);
+        assert_eq!(together.join().unwrap(), all_taken_over());
+    });
+    one::<i64>(&mut cluster.nodes[2].connect(), &AN_HOUR_AHEAD.replace('5', "13"));
+    cluster.restore_commands(3);
+    cluster.nodes[2].stop_at_once();
+    cluster.remove(2);
+    cluster.move_schema("insta13", 3);
+    is_refused(&mut cluster.nodes[3].connect(), "SELECT next_id(13)", "55000");
+}
+
+/// A closed sequence without copies is opened without asking other nodes. The others of the same call are not, not even
+/// on a new node, whose copies record no owner.
+#[test]
+fn copies_are_closed_beside_a_sequence_without_copies() {
+    let (mut cluster, _) = start_with_several_shards(1);
+    cluster.grow();
+    let mut new = cluster.nodes[2].connect();
+    new.batch_execute("SELECT create_shard(99); SELECT _close_sequence('insta99.table_id_seq', 1, 1)")
+        .unwrap();
+    move_several(&cluster, 2);
+    let mut taken_over = taken_over(&mut new);
+    assert_eq!(taken_over.pop(), Some((99, None)));
+    assert_eq!(taken_over, all_taken_over());
+    SEVERAL.for_each(|shard| assert!(!is_open_of(&cluster, 1, shard), "shard {shard} is open on two nodes"));
+}
+
+/// Sequences that were never used are taken over, too.
+#[test]
+fn unused_shards_are_taken_over_together() {
+    let cluster = Emulated::start_with_shard(2);
+    assert_eq!(taken_over(&mut cluster.nodes[1].connect()), [(5, None)]);
 }
 
 /// The result of a command is lost, or the node crashes, while sequences are taken over together.

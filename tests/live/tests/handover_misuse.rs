@@ -181,3 +181,14 @@ fn error_names_an_owner_that_cannot_log_in() {
     let first: i64 = one(&mut cluster.nodes[1].connect(), NEXT_ID);
     assert!(one::<i64>(&mut app, NEXT_ID) > first);
 }
+
+/// `nextval` on a closed copy does not keep its node from taking the sequence over later.
+#[test]
+fn copy_is_opened_after_a_nextval() {
+    let cluster = Emulated::start_with_shard(2);
+    let mut ids = cluster.ids_an_hour_ahead(1);
+    one::<i64>(&mut cluster.nodes[0].connect(), "SELECT nextval('insta5.table_id_seq')");
+    cluster.move_schema("insta5", 0);
+    ids.push(one(&mut cluster.nodes[0].connect(), NEXT_ID));
+    check_unique_and_increasing(&[ids]);
+}

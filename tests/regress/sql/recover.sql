@@ -135,6 +135,11 @@ BEGIN READ ONLY;
 SELECT * FROM raises('SELECT take_over_shards()');
 ROLLBACK;
 DROP VIEW taken_over;
+-- More sequences than a command to another node is about.
+SELECT count(create_shard(shard)) AS created FROM generate_series(600, 700) AS shard;
+SELECT count(*) AS closed FROM generate_series(600, 700) AS shard, _close_sequence(format('insta%s.table_id_seq', shard)::regclass, 7, 1);
+SELECT count(*) AS taken_over, count(reason) AS refused FROM take_over_shards() WHERE shard BETWEEN 600 AND 700;
+DO $$ BEGIN FOR shard IN 600 .. 700 LOOP EXECUTE format('DROP SCHEMA insta%s CASCADE', shard); END LOOP; END $$;
 
 DROP SCHEMA insta540, insta541, "Öl '1', ""2"" \ --", insta544 CASCADE;
 DROP FUNCTION raises, lose_last_owner, recovers_above;
