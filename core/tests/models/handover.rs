@@ -12,6 +12,8 @@
 //! - nodes that are removed, and are added again with another group number
 //! - the clocks of the nodes, which differ
 //!
+//! Sequences that are taken over together go through the same steps, each independently of the others.
+//!
 //! A removed node generates no ids until it is added again. All nodes have the same list of nodes. Not part of the model:
 //! standbys of the nodes, disabled nodes, and `nextval` on a closed copy.
 
