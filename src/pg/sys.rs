@@ -332,7 +332,8 @@ fn subtransaction<T>(
             pg_sys::MemoryContextSwitchTo(context);
             pg_sys::CurrentResourceOwner = owner;
         };
-        // A handler further out ends its own subtransaction, so ours must have ended before.
+        // A handler further out ends its own subtransaction, so ours must have ended before. After an error the callers
+        // use nothing that `f` was changing.
         PgTryBuilder::new(AssertUnwindSafe(|| {
             let result = f();
             end(keeps(&result));
