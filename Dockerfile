@@ -27,11 +27,11 @@ RUN apt-get update && \
     apt-get install -y --no-install-recommends make "postgresql-server-dev-$PG_MAJOR" && \
     rm -rf /var/lib/apt/lists/*
 WORKDIR /build
-# Compilers and cargo-pgrx, in a layer that a change of the source does not touch.
+# Compilers, in a layer that a change of the source does not touch.
 COPY Cargo.toml ./
 COPY pg19/Cargo.toml pg19/
 COPY scripts scripts
-RUN if [ "$PG_MAJOR" = 19 ]; then export MANIFEST_DIR=pg19; fi && scripts/setup.sh build && scripts/setup.sh command
+RUN scripts/setup.sh build && scripts/setup.sh command
 COPY . .
 RUN make install DESTDIR=/installed PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" \
     commanddir=/usr/local/bin man1dir=/usr/local/share/man/man1

@@ -26,6 +26,7 @@ PG_CONFIG = pg_config
 pkglibdir := $(shell $(PG_CONFIG) --pkglibdir 2>/dev/null)
 bindir := $(shell $(PG_CONFIG) --bindir 2>/dev/null)
 extensiondir := $(shell $(PG_CONFIG) --sharedir 2>/dev/null)/extension
+# The libraries for several PostgreSQL installations stand side by side here.
 package = target/package
 library = $(package)$(pkglibdir)/instagram_id.so
 # The command instagram_id_shards, which is the same for all majors, and where it is installed: by default among
@@ -42,9 +43,8 @@ all: $(library) $(command)
 $(command): Cargo.toml Cargo.lock core/Cargo.toml cli/Cargo.toml $(shell find core/src cli/src -type f)
 	scripts/build_command.sh '$(dir $@)'
 
-$(library): Cargo.toml Cargo.lock pg19/Cargo.toml pg19/Cargo.lock instagram_id.control $(shell find src sql core/src core/Cargo.toml -type f)
-	scripts/build.sh '$(PG_CONFIG)' $(package)
-	@touch '$@'
+$(library): Cargo.toml Cargo.lock pg19/Cargo.toml pg19/Cargo.lock $(shell find src core/src core/Cargo.toml -type f)
+	scripts/build.sh '$(PG_CONFIG)' '$@'
 
 # These targets need the paths of a PostgreSQL.
 ifeq ($(pkglibdir),)
@@ -63,8 +63,7 @@ endif
 install-extension: $(library)
 	install -d '$(DESTDIR)$(pkglibdir)' '$(DESTDIR)$(extensiondir)'
 	install -m 755 '$(library)' '$(DESTDIR)$(pkglibdir)/'
-	install -m 644 '$(package)$(extensiondir)/'instagram_id* '$(DESTDIR)$(extensiondir)/'
-	install -m 644 sql/released/*.sql '$(DESTDIR)$(extensiondir)/'
+	install -m 644 instagram_id.control sql/instagram_id--*.sql '$(DESTDIR)$(extensiondir)/'
 
 install-command: $(command)
 	install -d '$(DESTDIR)$(commanddir)' '$(DESTDIR)$(man1dir)'

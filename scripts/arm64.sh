@@ -58,21 +58,20 @@ cat >"$CACHE/debian/arm64/linker" <<LINKER
 exec aarch64-linux-gnu-gcc --sysroot=$debian "\$@"
 LINKER
 chmod +x "$CACHE/debian/arm64/pg_config" "$CACHE/debian/arm64/linker"
-export PGRX_HOME=$CACHE/pgrx-arm64
-write_pgrx_config "$CACHE/debian/arm64/pg_config"
+export PGRX_PG_CONFIG_PATH=$CACHE/debian/arm64/pg_config
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$ROOT/target}/arm64
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$CACHE/debian/arm64/linker
 export BINDGEN_EXTRA_CLANG_ARGS_aarch64_unknown_linux_gnu=--sysroot=$debian
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
-with_progress "Building for arm64" cargo pgrx package --pg-config "$CACHE/debian/arm64/pg_config" --target "$target" \
-    --no-default-features --features pg15 --out-dir "$folder/out"
-library=$folder/out$debian/usr/lib/postgresql/15/lib/instagram_id.so
+with_progress "Building for arm64" cargo build --release --target "$target" --no-default-features --features pg15
+library=$CARGO_TARGET_DIR/$target/release/libinstagram_id.so
 [ "$(od -A n -t d2 -j 18 -N 2 "$library" | tr -d ' ')" = 183 ] || fail "$library is not for arm64"
 
 # --- the tests -----------------------------------------------------------------------------------------------
 
 mkdir "$folder/check"
-cp "$library" "$folder/out$debian"/usr/share/postgresql/15/extension/instagram_id* sql/released/*.sql "$folder/check/"
+cp "$library" "$folder/check/instagram_id.so"
+cp instagram_id.control sql/instagram_id--*.sql "$folder/check/"
 cp -r tests/regress "$folder/check/"
 # Without the tests that take minutes in an emulator, or have not been tried in one.
 tests=${REGRESS:-adopt adopt_more call_sites catalog citus codec errors events explain generator hostile invalidation}

@@ -20,7 +20,7 @@ skip() {
 }
 
 # The packages to build the extension and run the tests, as scripts/setup.sh would install them there.
-tools="ca-certificates clang gcc libc6-dev libclang-dev libpq-dev libssl-dev make pkg-config procps python3 sudo util-linux"
+tools="ca-certificates clang gcc libc6-dev libclang-dev libpq-dev make pkg-config procps python3 sudo util-linux"
 suite=${1:-} partman=
 case $suite in
     # Also the partition managers, whose page a test runs. pg_partman has no package for 19, but its SQL files are the
@@ -112,11 +112,6 @@ path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 if [ "$suite" = trixie ]; then
     bind "$rust" /opt/rust ro
     path=/opt/rust/bin:$path
-    # The same program runs on a newer Debian.
-    if [ -x "$CACHE/cargo/bin/cargo-pgrx" ]; then
-        as_root mkdir -p "$debian/var/cache/instagram_id/cargo/bin"
-        as_root cp -u "$CACHE/cargo/bin/cargo-pgrx" "$debian/var/cache/instagram_id/cargo/bin/"
-    fi
 fi
 # Share the crates that root has fetched, because root may add to them; leave those of another user alone.
 registry=${CARGO_HOME:-$HOME/.cargo}/registry

@@ -1,11 +1,6 @@
 # Functions for the scripts, which source this file under `set -euo pipefail`.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# The folder of the Cargo.toml in use: pg19 for PostgreSQL 19, which needs another pgrx.
-MANIFEST_DIR=${MANIFEST_DIR:-.}
-manifest_dir_of() { if [ "$1" = 19 ]; then echo pg19; else echo .; fi; }
-CARGO_PGRX_VERSION=$(sed -n 's/^pgrx = "=\(.*\)"/\1/p' "$ROOT/$MANIFEST_DIR/Cargo.toml")
-
 # The extension's version, from Cargo.toml.
 version_of_extension() { sed -n 's/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml" | head -n 1; }
 
@@ -23,12 +18,8 @@ elif [ "$(id -u)" = 0 ]; then
 else
     CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/instagram_id
 fi
-# The folder of cargo-pgrx, one for each version. It comes before a cargo-pgrx of the user's in PATH.
-CARGO_ROOT=$CACHE/cargo
-if [ "$MANIFEST_DIR" != . ]; then CARGO_ROOT=$CACHE/cargo-$MANIFEST_DIR; fi
-export PATH=$CARGO_ROOT/bin:$PATH
-# pgrx's list of PostgreSQL installations. The user's own in ~/.pgrx is not used.
-export PGRX_HOME=$CACHE/pgrx
+# The programs that the scripts build come before those of the user in PATH.
+export PATH=$CACHE/cargo/bin:$PATH
 # RUST_BACKTRACE would add Rust backtraces to the details of PostgreSQL errors.
 unset RUST_BACKTRACE
 
@@ -105,25 +96,13 @@ with_progress() {
     return "$status"
 }
 
-# write_pgrx_config PG_CONFIG...: writes the list of PostgreSQL installations for pgrx, in PGRX_HOME. An unchanged file
-# is not rewritten, because builds check its modification time.
-write_pgrx_config() {
-    local pg_config config="[configs]"
-    for pg_config in "$@"; do config+=$'\n'"pg$(major_of "$pg_config") = \"$pg_config\""; done
-    mkdir -p "$PGRX_HOME"
-    if [ "$config" != "$(cat "$PGRX_HOME/config.toml" 2>/dev/null)" ]; then echo "$config" >"$PGRX_HOME/config.toml"; fi
-}
-
-# build_for PG_CONFIG: makes cargo and pgrx build for this PostgreSQL only. pgrx generates its bindings again if the
-# list of installations differs. So the list is in the cache, the same for all checkouts, and names the private copy of
-# an installation instead of the original.
+# build_for PG_CONFIG: makes cargo build for this PostgreSQL. pgrx generates its bindings again if it has another path
+# than before. So the path is that of the private copy, which is the same for all checkouts, if there is one.
 build_for() {
-    local pg_config=$1 major copy
-    major=$(major_of "$pg_config")
-    copy=$CACHE/pg$major$("$pg_config" --bindir)
+    local pg_config=$1 copy
+    copy=$CACHE/pg$(major_of "$pg_config")$("$pg_config" --bindir)
     if cmp -s "$("$pg_config" --bindir)/postgres" "$copy/postgres"; then pg_config=$copy/pg_config; fi
-    export PGRX_HOME=$CACHE/pgrx-$major
-    write_pgrx_config "$pg_config"
+    export PGRX_PG_CONFIG_PATH=$pg_config
 }
 
 # The major version of the PostgreSQL with this pg_config.
@@ -187,8 +166,7 @@ use_scratch() {
 # what Debian has for it, as a part of a pattern.
 DIFFERING='crash|disk_faults|handover_misuse|leaks|partition_managers|replicated_sequences|two_primaries|upgrade'
 
-# unit_tests MAJOR: runs all tests that need no server. PGRX_HOME names the PostgreSQL to build the extension for. Tests
-# of the crate that need a server have names that begin with pg_.
+# unit_tests MAJOR: runs all tests that need no server, after build_for. Tests of the crate that need a server have names that begin with pg_.
 unit_tests() {
     cargo nextest run --workspace --lib --bins --examples --test models --test vectors --no-default-features --features "instagram_id/pg$1" \
         -E 'not test(/::pg_[^:]*$/)' --status-level fail

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, run and test the extension, and prints what it does. Can be run again.
 #
-#   setup.sh build     a C compiler, libclang, cargo-pgrx: to build for an installed PostgreSQL
+#   setup.sh build     a C compiler and libclang: to build for an installed PostgreSQL
 #   setup.sh command   a C compiler, libpq: to build the command instagram_id_shards
 #   setup.sh server    these, and a PostgreSQL to try the extension on
 #   setup.sh servers   these, and a PostgreSQL of each major, for the tests
 #   setup.sh nextest   cargo-nextest, which runs the tests
+#   setup.sh pgrx      cargo-pgrx, which runs the crate's tests inside a server
 #   setup.sh clients   the tools and libraries of the client examples, which the tests run
 #   setup.sh languages those in languages that "setup.sh clients" does not install: PHP, Go, Java
 #   setup.sh partman   pg_partman, in the private copies of Debian's PostgreSQL
@@ -71,6 +72,8 @@ missing_packages() {
             if [ "$what" = lintian ] && ! command -v lintian >/dev/null; then echo lintian; fi
             return 0 ;;
         nextest) return 0 ;;
+        # Root runs servers as another user; pgrx uses sudo for it.
+        pgrx) if [ "$(id -u)" = 0 ] && ! command -v sudo >/dev/null; then echo sudo; fi; return 0 ;;
         arm64)
             command -v aarch64-linux-gnu-gcc >/dev/null || printf '%s\n' gcc-aarch64-linux-gnu libc6-dev-arm64-cross
             command -v qemu-aarch64-static >/dev/null || echo qemu-user-static
@@ -129,8 +132,6 @@ missing_packages() {
     esac
     command -v clang >/dev/null || echo clang
     compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || echo libclang-dev
-    # cargo-pgrx is linked to OpenSSL.
-    if ! has_cargo_pgrx && ! pkg-config --exists openssl 2>/dev/null; then printf '%s\n' pkg-config libssl-dev; fi
     [ "$what" != build ] || return 0
 
     major=$(debian_major)
@@ -139,14 +140,9 @@ missing_packages() {
     elif [ ! -f "/usr/include/postgresql/$major/server/postgres.h" ]; then
         echo "postgresql-server-dev-$major"
     fi
-    # Root runs servers as another user, with runuser; pgrx uses sudo for it.
-    if [ "$(id -u)" = 0 ]; then
-        command -v runuser >/dev/null || echo util-linux
-        command -v sudo >/dev/null || echo sudo
-    fi
+    # Root runs servers as another user, with runuser.
+    if [ "$(id -u)" = 0 ] && ! command -v runuser >/dev/null; then echo util-linux; fi
 }
-
-has_cargo_pgrx() { [ "$(cargo pgrx --version 2>/dev/null)" = "cargo-pgrx $CARGO_PGRX_VERSION" ]; }
 
 # cargo_install CRATE VERSION FOLDER [OPTIONS...]: builds without optimization, debug information and checks. That takes
 # less than half the time, and these programs compute little.
@@ -158,9 +154,10 @@ cargo_install() {
 
 # Without TLS, which it needs only to download PostgreSQL. That is a third of its build.
 install_cargo_pgrx() {
-    if ! has_cargo_pgrx; then
-        cargo_install cargo-pgrx "$CARGO_PGRX_VERSION" "$CARGO_ROOT" --no-default-features
-        has_cargo_pgrx || fail "another cargo-pgrx than $CARGO_PGRX_VERSION comes first in PATH"
+    local version
+    version=$(sed -n 's/^pgrx = "=\(.*\)"/\1/p' "$ROOT/Cargo.toml")
+    if [ "$(cargo pgrx --version 2>/dev/null)" != "cargo-pgrx $version" ]; then
+        cargo_install cargo-pgrx "$version" "$CACHE/cargo" --no-default-features
     fi
 }
 
@@ -376,6 +373,7 @@ install_packages
 case $what in
     lint | package | lintian | archive | arm64 | debian | assertions | command | sqlsmith) exit 0 ;;
     nextest) install_nextest; exit 0 ;;
+    pgrx) install_cargo_pgrx; exit 0 ;;
     clients) fetch_clients; exit 0 ;;
     languages) fetch_go_libraries; exit 0 ;;
     partman) fetch_partman; exit 0 ;;
@@ -383,7 +381,6 @@ case $what in
     fuzz) install_cargo_fuzz; exit 0 ;;
     metadata) install_metadata_tools; exit 0 ;;
 esac
-install_cargo_pgrx
 [ "$what" != build ] || exit 0
 for bin in /usr/lib/postgresql/*/bin; do
     major=$(basename "$(dirname "$bin")")
@@ -396,5 +393,3 @@ if [ "$what" = servers ]; then
     "$ROOT/scripts/setup.sh" clients
     "$ROOT/scripts/setup.sh" partman
 fi
-mapfile -t set_up < <("$ROOT/scripts/servers.sh")
-write_pgrx_config "${set_up[@]}"

@@ -32,10 +32,7 @@ else
 fi
 require_servers $majors
 say "Testing on PostgreSQL $majors"
-# The tests of the crate run first and leave a core idle half of the time, so build for the other tests at the same
-# time.
-scripts/setup.sh nextest >"$SCRATCH/nextest.log" 2>&1 &
-nextest=$!
+scripts/setup.sh nextest
 
 # timed WHAT COMMAND...: runs a command and records its duration.
 timed() {
@@ -46,7 +43,8 @@ timed() {
     printf '    %5d s  %s\n' $((SECONDS - began)) "$what" >>"$TIMES"
 }
 
-# The crate's tests inside a server. pgrx starts the server, as the user postgres if this is root.
+# The crate's tests: those without a server, and those inside one, which pgrx starts, as the user postgres if this is
+# root.
 crate_tests() {
     local major=$1 runas=() pgdata
     pgdata=$(mktemp -d "$SCRATCH/pgdata.XXXXXX")
@@ -54,6 +52,7 @@ crate_tests() {
         chown postgres "$pgdata"
         runas=(--runas postgres)
     fi
+    scripts/setup.sh pgrx
     build_for "${pg_config_of[$major]}"
     USER=$(id -un) cargo pgrx test "pg$major" "${runas[@]}" --pgdata "$pgdata/data"
 }
@@ -76,7 +75,6 @@ for major in $majors; do
     timed "PostgreSQL $major: the rest of the build" finish "$SCRATCH/build.log" "$build"
     make --no-print-directory install PG_CONFIG="${pg_config_of[$major]}"
 done
-timed "The rest of the installation of cargo-nextest" finish "$SCRATCH/nextest.log" "$nextest"
 no_server_tests() {
     cargo nextest run -p instagram_id_core -p instagram_id_bench -p instagram_id_live --lib --bins --examples --test models --test vectors
     # As it was built to be installed.

@@ -15,7 +15,7 @@ cd "$ROOT"
 test_here() {
     local major=$1
     use_scratch
-    MANIFEST_DIR=$(manifest_dir_of "$major") scripts/setup.sh server
+    scripts/setup.sh server
     find_servers
     require_servers "$major"
     export PG_CONFIG=${pg_config_of[$major]}

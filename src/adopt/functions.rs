@@ -44,15 +44,15 @@ use pgrx::spi::quote_identifier;
 /// missing schema or function, 42725 if several functions qualify, 55000 for a function that is not the original or a
 /// key far ahead of the clock, 55P03 if writers hold their locks for too long, 42710 and 42723 as for `create_shard`,
 /// 42501 without ownership of function and sequence.
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn adopt_shard(
     shard: Option<i32>,
-    schema: default!(Option<String>, "NULL"),
-    function: default!(Option<Regprocedure>, "NULL"),
-    sequence: default!(Option<Regclass>, "NULL"),
-    epoch: default!(Option<TimestampWithTimeZone>, "NULL"),
-    dry_run: default!(Option<bool>, "false"),
+    schema: Option<String>,
+    function: Option<Regprocedure>,
+    sequence: Option<Regclass>,
+    epoch: Option<TimestampWithTimeZone>,
+    dry_run: Option<bool>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Result<
     TableIterator<
@@ -147,7 +147,7 @@ fn adopt_shard(
 /// 22004 without a shard, 22023 for one outside 0..8191, 42P01 if it does not exist, 55000 if it was not adopted or is
 /// ahead of the clock, from which the original takes its time, 55P03 if writers hold their locks for too long, 2BP01 if
 /// other objects depend on those functions, 42501 without ownership of the functions.
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<Regprocedure, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
@@ -209,14 +209,3 @@ fn restoring_script(adopted: &Adopted) -> Option<String> {
         None => drop,
     })
 }
-
-extension_sql!(
-    r#"
-COMMENT ON FUNCTION adopt_shard(integer, text, regprocedure, regclass, timestamptz, boolean) IS
-'takes over a schema that runs the PL/pgSQL original, in place; with dry_run only shows the statements';
-COMMENT ON FUNCTION unadopt_shard(integer) IS
-'restores the PL/pgSQL original of an adopted shard, in place';
-"#,
-    name = "comments_adopt",
-    requires = [adopt_shard, unadopt_shard],
-);

@@ -31,13 +31,13 @@ use pgrx::spi::quote_identifier;
 /// 22004 without a shard or table, 42P01 if the shard or the table does not exist, 42703 for a missing column, 42804
 /// for a column that is not a bigint, 55000 for a column with another kind of default or with keys far ahead of the
 /// clock, 42501 without ownership of the table or privileges on the shard's sequence.
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 pub fn adopt_table(
     shard: Option<i32>,
     table: Option<Regclass>,
-    column: default!(Option<String>, "NULL"),
-    dry_run: default!(Option<bool>, "false"),
+    column: Option<String>,
+    dry_run: Option<bool>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Result<
     TableIterator<
@@ -212,12 +212,3 @@ pub fn options_of(sequence: Oid) -> String {
     });
     options.into_iter().next().unwrap_or_default()
 }
-
-extension_sql!(
-    r#"
-COMMENT ON FUNCTION adopt_table(integer, regclass, text, boolean) IS
-'makes ids of a shard the default of a serial or identity column; with dry_run only shows the statements';
-"#,
-    name = "comments_adopt_table",
-    requires = [adopt_table],
-);

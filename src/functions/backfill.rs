@@ -201,23 +201,6 @@ fn backfill_id(fcinfo: pg_sys::FunctionCallInfo) -> Option<i64> {
     })
 }
 
-// pgrx does not support window functions.
-extension_sql!(
-    r#"
-CREATE FUNCTION backfill_id("time" timestamptz, shard integer) RETURNS bigint
-    LANGUAGE c WINDOW IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'backfill_id_wrapper';
-CREATE FUNCTION backfill_id("time" timestamptz, shard integer, epoch timestamptz) RETURNS bigint
-    LANGUAGE c WINDOW IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'backfill_id_wrapper';
-
-COMMENT ON FUNCTION backfill_id(timestamptz, integer) IS
-'id for an existing row, at its time; OVER (ORDER BY that time), ids of a shard (0 to 8191) are unique';
-COMMENT ON FUNCTION backfill_id(timestamptz, integer, timestamptz) IS
-'id for an existing row, at its time, counted from the given epoch; OVER (ORDER BY that time), ids of a shard (0 to 8191) are unique';
-"#,
-    name = "backfill_as_window",
-    requires = [backfill_id],
-);
-
 #[cfg(test)]
 mod unit_tests {
     use super::*;

@@ -12,7 +12,7 @@ use instagram_id_core::shortcode;
 use pgrx::prelude::*;
 
 /// `id_time(id)`: when the id was generated, to the millisecond.
-#[pg_extern(immutable, strict, parallel_safe)]
+#[pg_extern(sql = false)]
 fn id_time(id: i64) -> TimestampWithTimeZone {
     // 69.7 years after 2011 are within the range of timestamptz.
     time_of(id, Epoch::ORIGINAL).unwrap_or_else(|_| unreachable!())
@@ -23,19 +23,19 @@ fn id_time(id: i64) -> TimestampWithTimeZone {
 /// # Errors
 ///
 /// 22008 for an infinite epoch, or one so late that the time is outside the range of timestamptz.
-#[pg_extern(name = "id_time", immutable, strict, parallel_safe)]
+#[pg_extern(sql = false)]
 fn id_time_epoch(id: i64, epoch: TimestampWithTimeZone) -> TimestampWithTimeZone {
     or_raise(|| time_of(id, arguments::epoch(epoch)?))
 }
 
 /// `id_shard(id)`: the logical shard that generated the id, 0 to 8191.
-#[pg_extern(immutable, strict, parallel_safe)]
+#[pg_extern(sql = false)]
 fn id_shard(id: i64) -> i32 {
     layout::shard_of(id).number().into()
 }
 
 /// `id_seq(id)`: the id's sequence field, 0 to 1023.
-#[pg_extern(immutable, strict, parallel_safe)]
+#[pg_extern(sql = false)]
 fn id_seq(id: i64) -> i32 {
     layout::seq_of(id).number().into()
 }
@@ -46,7 +46,7 @@ fn id_seq(id: i64) -> i32 {
 ///
 /// 22023 for a shard outside 0..8191 or a seq outside 0..1023, 22008 for a time before the epoch or past the field's 41
 /// bits.
-#[pg_extern(immutable, strict, parallel_safe)]
+#[pg_extern(sql = false)]
 fn make_id(time: TimestampWithTimeZone, shard: i32, seq: i32) -> i64 {
     or_raise(|| id_of_parts(time, shard, seq, Epoch::ORIGINAL))
 }
@@ -56,7 +56,7 @@ fn make_id(time: TimestampWithTimeZone, shard: i32, seq: i32) -> i64 {
 /// # Errors
 ///
 /// As `make_id(time, shard, seq)`; also 22008 for an infinite epoch.
-#[pg_extern(name = "make_id", immutable, strict, parallel_safe)]
+#[pg_extern(sql = false)]
 fn make_id_epoch(time: TimestampWithTimeZone, shard: i32, seq: i32, epoch: TimestampWithTimeZone) -> i64 {
     or_raise(|| id_of_parts(time, shard, seq, arguments::epoch(epoch)?))
 }
@@ -66,7 +66,7 @@ fn make_id_epoch(time: TimestampWithTimeZone, shard: i32, seq: i32, epoch: Times
 /// # Errors
 ///
 /// 22008 for a time before the epoch or past the field's 41 bits.
-#[pg_extern(immutable, strict, parallel_safe)]
+#[pg_extern(sql = false)]
 fn id_floor(time: TimestampWithTimeZone) -> i64 {
     or_raise(|| floor_of(time, Epoch::ORIGINAL))
 }
@@ -76,7 +76,7 @@ fn id_floor(time: TimestampWithTimeZone) -> i64 {
 /// # Errors
 ///
 /// As `id_floor(time)`; also 22008 for an infinite epoch.
-#[pg_extern(name = "id_floor", immutable, strict, parallel_safe)]
+#[pg_extern(sql = false)]
 fn id_floor_epoch(time: TimestampWithTimeZone, epoch: TimestampWithTimeZone) -> i64 {
     or_raise(|| floor_of(time, arguments::epoch(epoch)?))
 }
@@ -86,7 +86,7 @@ fn id_floor_epoch(time: TimestampWithTimeZone, epoch: TimestampWithTimeZone) -> 
 /// # Errors
 ///
 /// As `id_floor`; also 22008 if ids turn negative within the range, because then it is not one range of ids.
-#[pg_extern(immutable, strict, parallel_safe)]
+#[pg_extern(sql = false)]
 fn id_range_end(from_time: TimestampWithTimeZone, to_time: TimestampWithTimeZone) -> i64 {
     or_raise(|| range_end(from_time, to_time, Epoch::ORIGINAL))
 }
@@ -96,7 +96,7 @@ fn id_range_end(from_time: TimestampWithTimeZone, to_time: TimestampWithTimeZone
 /// # Errors
 ///
 /// As `id_range_end(from_time, to_time)`; also 22008 for an infinite epoch.
-#[pg_extern(name = "id_range_end", immutable, strict, parallel_safe)]
+#[pg_extern(sql = false)]
 fn id_range_end_epoch(
     from_time: TimestampWithTimeZone,
     to_time: TimestampWithTimeZone,
@@ -110,14 +110,14 @@ fn id_range_end_epoch(
 /// # Errors
 ///
 /// 22023 if the number of shards is outside 1..8192.
-#[pg_extern(immutable, strict, parallel_safe)]
+#[pg_extern(sql = false)]
 fn shard_for(key: i64, shards: i32) -> i32 {
     let shard = or_raise(|| layout::shard_for(key, shards).ok_or_else(|| Error::ShardsOutOfRange(shards)));
     shard.number().into()
 }
 
 /// `id_to_shortcode(id)`: the id as a short code in base 64, as in links.
-#[pg_extern(immutable, strict, parallel_safe)]
+#[pg_extern(sql = false)]
 fn id_to_shortcode(id: i64) -> String {
     shortcode::encode(id)
 }
@@ -127,7 +127,7 @@ fn id_to_shortcode(id: i64) -> String {
 /// # Errors
 ///
 /// 22P02 for a text that is not a short code, or has more than 64 bits.
-#[pg_extern(immutable, strict, parallel_safe)]
+#[pg_extern(sql = false)]
 fn shortcode_to_id(code: &str) -> i64 {
     let malformed = |why| Error::ShortcodeMalformed { code: shortened(code), why };
     or_raise(|| shortcode::decode(code).map_err(malformed))
@@ -170,86 +170,3 @@ fn range_end(
         Ok(end)
     }
 }
-
-extension_sql_file!(
-    "../../sql/decode.sql",
-    name = "decode_in_sql",
-    requires = [
-        id_time,
-        id_time_epoch,
-        id_shard,
-        id_seq,
-        id_floor,
-        id_floor_epoch,
-        id_range_end,
-        id_range_end_epoch
-    ],
-);
-
-// Row-level security lets a query use LEAKPROOF functions below its policies. These can neither fail nor leak their
-// argument in another way. pgrx has no attribute for it.
-extension_sql!(
-    r#"
--- The same as id_time(bigint, timestamptz), under a name that no shard has; see src/shard/ddl.rs.
-CREATE FUNCTION shard_id_time(id bigint, epoch timestamptz) RETURNS timestamptz
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'id_time_epoch_wrapper';
-
-COMMENT ON FUNCTION shard_id_time(bigint, timestamptz) IS
-'time at which an id was generated, counted from the given epoch; called by id_time(id) in the schema of a shard';
-
-ALTER FUNCTION id_time(bigint) LEAKPROOF;
-ALTER FUNCTION id_shard(bigint) LEAKPROOF;
-ALTER FUNCTION id_seq(bigint) LEAKPROOF;
-ALTER FUNCTION id_to_shortcode(bigint) LEAKPROOF;
-
-COMMENT ON FUNCTION id_time(bigint) IS
-'time at which an id was generated, to the millisecond';
-COMMENT ON FUNCTION id_time(bigint, timestamptz) IS
-'time at which an id was generated, to the millisecond, counted from the given epoch';
-COMMENT ON FUNCTION id_shard(bigint) IS
-'logical shard that generated an id, 0 to 8191';
-COMMENT ON FUNCTION id_seq(bigint) IS
-'sequence field of an id, 0 to 1023';
-COMMENT ON FUNCTION id_parts(bigint) IS
-'time, shard and sequence field of an id';
-COMMENT ON FUNCTION id_parts(bigint, timestamptz) IS
-'time, shard and sequence field of an id, counted from the given epoch';
-COMMENT ON FUNCTION make_id(timestamptz, integer, integer) IS
-'id of a time, shard (0 to 8191) and sequence field (0 to 1023)';
-COMMENT ON FUNCTION make_id(timestamptz, integer, integer, timestamptz) IS
-'id of a time, shard (0 to 8191) and sequence field (0 to 1023), counted from the given epoch';
-COMMENT ON FUNCTION id_floor(timestamptz) IS
-'smallest id at or after a time';
-COMMENT ON FUNCTION id_floor(timestamptz, timestamptz) IS
-'smallest id at or after a time, counted from the given epoch';
-COMMENT ON FUNCTION id_between(bigint, timestamptz, timestamptz) IS
-'whether an id was generated from from_time up to, but not including, to_time; can use an index on the id';
-COMMENT ON FUNCTION id_between(bigint, timestamptz, timestamptz, timestamptz) IS
-'whether an id was generated from from_time up to, but not including, to_time, counted from the given epoch; can use an index on the id';
-COMMENT ON FUNCTION id_range_end(timestamptz, timestamptz) IS
-'first id after the times from from_time up to, but not including, to_time; a part of id_between';
-COMMENT ON FUNCTION id_range_end(timestamptz, timestamptz, timestamptz) IS
-'first id after the times from from_time up to, but not including, to_time, counted from the given epoch; a part of id_between';
-COMMENT ON FUNCTION shard_for(bigint, integer) IS
-'logical shard that a key belongs to, of that many shards: key % shards, never negative';
-COMMENT ON FUNCTION id_to_shortcode(bigint) IS
-'short code of an id, as in links: base 64 (A-Z, a-z, 0-9, -, _), most significant digit first';
-COMMENT ON FUNCTION shortcode_to_id(text) IS
-'id of a short code';
-"#,
-    name = "comments_decode",
-    requires = [
-        "decode_in_sql",
-        id_time,
-        id_time_epoch,
-        id_shard,
-        id_seq,
-        make_id,
-        make_id_epoch,
-        id_floor,
-        id_floor_epoch,
-        shard_for,
-        id_to_shortcode,
-        shortcode_to_id
-    ],
-);

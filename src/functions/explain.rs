@@ -18,10 +18,10 @@ use pgrx::prelude::*;
 ///
 /// 22008 for an infinite epoch, or one so late that the time is outside the range of timestamptz; 42725 if several
 /// schemas define the id's shard, so that the epoch must be given.
-#[pg_extern(stable, parallel_unsafe)]
+#[pg_extern(sql = false)]
 fn id_explain(
     id: Option<i64>,
-    epoch: default!(Option<TimestampWithTimeZone>, "NULL"),
+    epoch: Option<TimestampWithTimeZone>,
 ) -> Result<TableIterator<'static, (name!(field, &'static str), name!(value, String))>, ErrorReport> {
     let rows = match id {
         Some(id) => explain(id, epoch)?,
@@ -66,12 +66,3 @@ fn explain(id: i64, epoch: Option<TimestampWithTimeZone>) -> Result<Vec<(&'stati
         ),
     ])
 }
-
-extension_sql!(
-    r#"
-COMMENT ON FUNCTION id_explain(bigint, timestamptz) IS
-'fields of an id, one per row: time, age, shard, sequence field, bits, short code';
-"#,
-    name = "comments_explain",
-    requires = [id_explain],
-);

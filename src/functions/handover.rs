@@ -19,7 +19,7 @@ use pgrx::prelude::*;
 ///
 /// 22004 for a NULL, 22023 for a group that no active node has or an attempt out of range, 42P01 and 42809 as
 /// `next_id`, 42501 without UPDATE on the sequence, 55P03 if the lock on the sequence is not available.
-#[pg_extern(name = "_close_sequence", volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn close_sequence(
     seq: Option<Regclass>,
@@ -39,7 +39,7 @@ fn close_sequence(
 /// # Errors
 ///
 /// As `_close_sequence`.
-#[pg_extern(name = "_name_sequence_taker", volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 fn name_sequence_taker(
     seq: Option<Regclass>,
     for_group: Option<i32>,
@@ -71,14 +71,3 @@ fn arguments_of_step(
 fn shard_hand_over() -> Result<(), ErrorReport> {
     Err(Error::NodeOutdated.into())
 }
-
-extension_sql!(
-    r#"
-COMMENT ON FUNCTION _close_sequence(regclass, integer, integer) IS
-'closes this Citus node''s copy of a sequence for the node that takes it over; a part of next_id()';
-COMMENT ON FUNCTION _name_sequence_taker(regclass, integer, integer) IS
-'records the Citus node that takes a sequence over; a part of next_id()';
-"#,
-    name = "comments_citus",
-    requires = [close_sequence, name_sequence_taker],
-);

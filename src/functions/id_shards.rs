@@ -17,9 +17,8 @@ use pgrx::prelude::*;
 
 /// `_shard_states()`: one row for each shard of the database, ordered by number. A part of the view `id_shards`. The
 /// last id is NULL if there is none yet, or if the caller lacks SELECT, USAGE and UPDATE on the sequence and is no member
-/// of `pg_read_all_stats`. The view of versions before 0.4.0 uses `at_home`: whether this database, or on a Citus cluster
-/// this node, owns the shard.
-#[pg_extern(name = "_shard_states", volatile, parallel_unsafe)]
+/// of `pg_read_all_stats`.
+#[pg_extern(sql = false)]
 fn shard_states() -> TableIterator<
     'static,
     (
@@ -28,14 +27,11 @@ fn shard_states() -> TableIterator<
         name!(sequence, Regclass),
         name!(epoch, TimestampWithTimeZone),
         name!(last_id, Option<i64>),
-        name!(at_home, bool),
     ),
 > {
     let mut shards = vec![];
     definition::visit_all(|definition| shards.push(definition));
     shards.sort_by_key(|definition| (definition.shard.number(), definition.schema.to_u32()));
-    let here = definition::this_database();
-    let placed_here = placement::placed_here();
     TableIterator::new(shards.into_iter().map(move |definition| {
         let clock = definition.clock;
         let last_value =
@@ -46,7 +42,6 @@ fn shard_states() -> TableIterator<
             Regclass(clock.sequence),
             names::timestamp(clock.epoch.at()),
             last_value.map(|value| layout::id_of(value, definition.shard)),
-            placed_here.as_ref().map_or(definition.home == here, |here| here.contains_key(&clock.sequence)),
         )
     }))
 }
@@ -54,7 +49,7 @@ fn shard_states() -> TableIterator<
 /// `_shard_reason(shard, schema)`: why ids of the shard that this schema defines may not be generated here, or NULL if
 /// they may. Several reasons are separated by "; ". A part of the view `id_shards`. It is STABLE, so that a query that
 /// does not select it does not evaluate it.
-#[pg_extern(name = "_shard_reason", stable, strict, parallel_unsafe)]
+#[pg_extern(sql = false)]
 fn shard_reason(shard: i32, schema: Regnamespace, fcinfo: pg_sys::FunctionCallInfo) -> Option<String> {
     let own_schema = catalog::schema_of_this_function(fcinfo);
     let Regnamespace(schema) = schema;
@@ -85,16 +80,10 @@ fn foreign(definition: &Definition) -> Option<String> {
 
 /// `instagram_id_version()`: the version of the library that the session has loaded, such as `0.2.0`. A session that
 /// was open before a new version was installed keeps the old one.
-#[pg_extern(stable, parallel_safe)]
+#[pg_extern(sql = false)]
 fn instagram_id_version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
-
-extension_sql_file!(
-    "../../sql/shards.sql",
-    name = "view_shards",
-    requires = [shard_states, shard_reason, instagram_id_version]
-);
 
 /// `check_target_schema()`: CREATE EXTENSION runs it first, and then drops it.
 ///
@@ -113,16 +102,3 @@ fn check_target_schema(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorRepo
         }
     }
 }
-
-extension_sql!(
-    r#"
-CREATE FUNCTION check_target_schema() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'check_target_schema_wrapper';
-SELECT check_target_schema();
-DROP FUNCTION check_target_schema();
-"#,
-    name = "check_target_schema",
-    bootstrap
-);
-
-// ALTER DEFAULT PRIVILEGES that revoke EXECUTE on functions from PUBLIC must not apply to these.
-extension_sql_file!("../../sql/grants.sql", name = "grants", finalize);

@@ -22,7 +22,7 @@ use std::cell::Cell;
 ///
 /// 22004 without a shard, 22023 for a shard outside 0..8191, 42P01 if it has no schema or sequence, and those of
 /// [`generator::next_id`].
-#[pg_extern(name = "next_id", volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 fn next_id_of_shard(shard: Option<i32>) -> i64 {
     or_raise(|| {
         let shard = arguments::shard_not_null(shard)?;
@@ -35,7 +35,7 @@ fn next_id_of_shard(shard: Option<i32>) -> i64 {
 /// # Errors
 ///
 /// 22004 without a shard or sequence, 22023 for a shard outside 0..8191, and those of [`generator::next_id`].
-#[pg_extern(name = "next_id", volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> i64 {
     or_raise(|| {
         let shard = arguments::shard_not_null(shard)?;
@@ -53,7 +53,7 @@ fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> i64 {
 /// # Errors
 ///
 /// As `next_id(shard, seq)`; also 22004 without an epoch and 22008 for an infinite one.
-#[pg_extern(name = "next_id", volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 fn next_id_of_sequence_and_epoch(
     shard: Option<i32>,
     seq: Option<Regclass>,
@@ -72,7 +72,7 @@ fn next_id_of_sequence_and_epoch(
 /// # Errors
 ///
 /// 55000 if the setting is not set, and those of `next_id(shard)`.
-#[pg_extern(name = "next_id", volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 fn next_id_of_setting() -> i64 {
     or_raise(|| {
         let shard = guc::shard().ok_or_else(|| Error::ShardNotSet)?;
@@ -86,7 +86,7 @@ fn next_id_of_setting() -> i64 {
 /// # Errors
 ///
 /// 22004 without a shard or count, 22023 for a count below 1, and those of `next_id(shard)`.
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i64> {
     or_raise(|| {
         let shard = arguments::shard_not_null(shard)?;
@@ -117,8 +117,8 @@ fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i6
 ///
 /// 22004 without a sequence, 55000 for a sequence that serves a shard, 22023 on a node with a group id past 8191, 22008
 /// for an infinite epoch, and those of `next_id(shard, seq)`.
-#[pg_extern(volatile, parallel_unsafe)]
-fn node_next_id(seq: Option<Regclass>, epoch: default!(Option<TimestampWithTimeZone>, "NULL")) -> i64 {
+#[pg_extern(sql = false)]
+fn node_next_id(seq: Option<Regclass>, epoch: Option<TimestampWithTimeZone>) -> i64 {
     or_raise(|| {
         let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
         let epoch = epoch.map_or(Ok(Epoch::ORIGINAL), arguments::epoch)?;
@@ -145,35 +145,3 @@ fn warn_if_shard_exists(group: Shard) {
         ErrorReport::from(Error::GroupIsShard(group.number())).report(PgLogLevel::WARNING);
     }
 }
-
-extension_sql!(
-    r#"
--- The same as next_id(integer, regclass, timestamptz), under a name that no shard has; see src/shard/ddl.rs.
-CREATE FUNCTION shard_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'next_id_of_sequence_and_epoch_wrapper';
-
-COMMENT ON FUNCTION shard_next_id(integer, regclass, timestamptz) IS
-'next id of a shard from a sequence, counted from an epoch; called by next_id() in the schema of a shard';
-COMMENT ON FUNCTION next_id() IS
-'next id of the shard that the setting instagram_id.shard names';
-COMMENT ON FUNCTION next_id(integer) IS
-'next id of a shard (0 to 8191), from the sequence in its schema';
-COMMENT ON FUNCTION next_id(integer, regclass) IS
-'next id of a shard (0 to 8191), from a sequence of your own';
-COMMENT ON FUNCTION next_id(integer, regclass, timestamptz) IS
-'next id of a shard (0 to 8191), from a sequence of your own, counted from an epoch of your own';
-COMMENT ON FUNCTION next_ids(integer, integer) IS
-'next ids of a shard, as many as requested, in order';
-COMMENT ON FUNCTION node_next_id(regclass, timestamptz) IS
-'next id of this Citus node, with its group id as the shard, from its own copy of a sequence';
-"#,
-    name = "comments_generate",
-    requires = [
-        next_id_of_setting,
-        next_id_of_shard,
-        next_id_of_sequence,
-        next_id_of_sequence_and_epoch,
-        next_ids,
-        node_next_id
-    ],
-);

@@ -47,13 +47,13 @@ struct Parent {
 /// 22004 without a table, 42809 for one that is not partitioned by ranges of a bigint, 42501 without ownership of it,
 /// 22023 for another period or a number ahead outside 0..10000, 22008 for a `from_time` that is before the epoch or
 /// infinite, 42P07 if another relation has a partition's name.
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 fn create_id_partitions(
     table: Option<Regclass>,
-    every: default!(Option<&str>, "'month'"),
-    ahead: default!(Option<i32>, "3"),
-    from_time: default!(Option<TimestampWithTimeZone>, "NULL"),
-    epoch: default!(Option<TimestampWithTimeZone>, "NULL"),
+    every: Option<&str>,
+    ahead: Option<i32>,
+    from_time: Option<TimestampWithTimeZone>,
+    epoch: Option<TimestampWithTimeZone>,
 ) -> Result<SetOfIterator<'static, Regclass>, ErrorReport> {
     let table = not_null(table, Argument::Table)?;
     let every = not_null(every, Argument::Every)?;
@@ -108,12 +108,12 @@ fn create_id_partitions(
 ///
 /// 22004 without a table or time, 55000 without a partition for the current time, 22023 for a time in the future, 22008
 /// for an infinite one, 42809 for a table that is not partitioned by ranges of a bigint, 42501 without ownership of it.
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 fn drop_old_id_partitions(
     table: Option<Regclass>,
     before: Option<TimestampWithTimeZone>,
-    epoch: default!(Option<TimestampWithTimeZone>, "NULL"),
-    detach: default!(Option<bool>, "false"),
+    epoch: Option<TimestampWithTimeZone>,
+    detach: Option<bool>,
 ) -> Result<SetOfIterator<'static, String>, ErrorReport> {
     let table = not_null(table, Argument::Table)?;
     let before: TimestampUs = not_null(before, Argument::Before)?.into();
@@ -336,17 +336,6 @@ fn gaps(range: Range, taken: &[Range]) -> Vec<Range> {
     }
     gaps
 }
-
-extension_sql!(
-    r#"
-COMMENT ON FUNCTION create_id_partitions(regclass, text, integer, timestamptz, timestamptz) IS
-'creates the missing partitions of a table by the time in its ids, by day, week or month; returns them';
-COMMENT ON FUNCTION drop_old_id_partitions(regclass, timestamptz, timestamptz, boolean) IS
-'drops or detaches the partitions that contain only ids from before a time; returns their names';
-"#,
-    name = "comments_partition",
-    requires = [create_id_partitions, drop_old_id_partitions],
-);
 
 #[cfg(test)]
 mod unit_tests {

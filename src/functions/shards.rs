@@ -32,12 +32,12 @@ use pgrx::spi::quote_identifier;
 /// 22004 without a shard, 22023 for one outside 0..8191, 42602 or 42622 for an invalid schema name, 22008 for an epoch
 /// with which ids cannot be generated now, 42710 if the shard exists, 42P06 if the schema exists, 42723 if an existing
 /// function does not match, 42501 without the privilege to create schemas in this database.
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 fn create_shard(
     shard: Option<i32>,
-    schema: default!(Option<String>, "NULL"),
-    epoch: default!(Option<TimestampWithTimeZone>, "NULL"),
-    if_not_exists: default!(Option<bool>, "false"),
+    schema: Option<String>,
+    epoch: Option<TimestampWithTimeZone>,
+    if_not_exists: Option<bool>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Result<Regnamespace, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
@@ -89,7 +89,7 @@ fn create_shard(
 /// 22004 without a shard or id, 22023 for a shard outside 0..8191 or an id that is negative or of another shard, 2200H
 /// for the last possible id, 42P01 if the shard does not exist, 42501 without UPDATE on its sequence, and the temporary
 /// errors of `next_id`.
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 fn advance_shard(shard: Option<i32>, id: Option<i64>) -> Result<i64, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
     let id = arguments::not_null(id, Argument::Id)?;
@@ -117,7 +117,7 @@ fn advance_shard(shard: Option<i32>, id: Option<i64>) -> Result<i64, ErrorReport
 ///
 /// 22004 without a shard, 22023 for one outside 0..8191, 42P01 if it does not exist, 42501 without ownership of its
 /// functions.
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
@@ -180,16 +180,3 @@ fn check_same(
     }
     Ok(())
 }
-
-extension_sql!(
-    r#"
-COMMENT ON FUNCTION create_shard(integer, text, timestamptz, boolean) IS
-'creates a logical shard (0 to 8191): a schema, insta<shard> by default, with its sequence and functions';
-COMMENT ON FUNCTION advance_shard(integer, bigint) IS
-'makes the next id of a shard greater than an id, unless it already is; returns the last id';
-COMMENT ON FUNCTION claim_shard(integer) IS
-'records that this database generates the ids of a shard, after a move or a restore';
-"#,
-    name = "comments_shard",
-    requires = [create_shard, advance_shard, claim_shard],
-);

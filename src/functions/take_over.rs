@@ -36,7 +36,7 @@ const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "2s")];
 /// # Errors
 ///
 /// 25006 in a read-only transaction or on a standby, 57014 if it is canceled. Other errors are returned as reasons.
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn take_over_shards()
 -> TableIterator<'static, (name!(shard, i32), name!(sequence, Regclass), name!(reason, Option<String>))> {
@@ -118,12 +118,3 @@ fn with_reason<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, String> {
         Err(report) => Err(error::one_line(report.message(), report.detail(), report.hint())),
     }
 }
-
-extension_sql!(
-    r#"
-COMMENT ON FUNCTION take_over_shards() IS
-'on a Citus cluster, takes over the sequences of all shards that this node owns since a move; returns the shards';
-"#,
-    name = "comments_take_over",
-    requires = [take_over_shards],
-);

@@ -41,9 +41,7 @@ const PREFIX: &str = "0_assign_";
 /// those of `next_id(shard)`.
 //
 // `pg_trigger` would panic outside a trigger. The result is a pointer to a row, which `Internal` passes on unchanged.
-#[pg_extern(sql = r#"
-CREATE FUNCTION next_id_trigger() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
-"#)]
+#[pg_extern(sql = false)]
 fn next_id_trigger(fcinfo: pg_sys::FunctionCallInfo) -> Internal {
     let row = or_raise(|| {
         // SAFETY: PostgreSQL passes a call's arguments, which outlive it.
@@ -176,7 +174,7 @@ fn arguments_of(trigger: &PgTrigger) -> Option<(Shard, String)> {
 ///
 /// 22004 without a shard, 22023 for one outside 0..8191, 42P01 if it does not exist, 42501 without ownership of the
 /// tables.
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(sql = false)]
 fn convert_defaults_to_triggers(
     shard: Option<i32>,
     fcinfo: pg_sys::FunctionCallInfo,
@@ -253,17 +251,6 @@ fn convert_defaults_to_triggers(
     })?;
     Ok(TableIterator::new(columns))
 }
-
-extension_sql!(
-    r#"
-COMMENT ON FUNCTION next_id_trigger() IS
-'trigger BEFORE INSERT FOR EACH ROW: fills a column with the next id of a shard; arguments: shard, column';
-COMMENT ON FUNCTION convert_defaults_to_triggers(integer) IS
-'replaces column defaults that generate ids of a shard by triggers, for Citus';
-"#,
-    name = "comments_trigger",
-    requires = [next_id_trigger, convert_defaults_to_triggers],
-);
 
 #[cfg(test)]
 mod tests {

@@ -26,6 +26,7 @@ mod partitions;
 mod poolers;
 mod replicated_sequences;
 mod replication;
+mod script;
 mod servers;
 mod sessions;
 mod tidy;
