@@ -107,8 +107,7 @@ test:
 	scripts/test.sh
 
 test-all:
-	MAJORS='15 16 18' scripts/test.sh
-	scripts/test_other_debian.sh 17 19
+	scripts/test.sh --all
 
 torture:
 	scripts/torture.sh

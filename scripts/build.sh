@@ -5,12 +5,9 @@ set -euo pipefail
 cd "$ROOT"
 pg_config=$(command -v "$1") || fail "there is no $1; name the PostgreSQL to build for with PG_CONFIG=/path/to/pg_config"
 major=$(major_of "$pg_config")
-# PostgreSQL 19 needs another pgrx.
-case $major in
-    15 | 16 | 17 | 18) manifest=Cargo.toml target=${CARGO_TARGET_DIR:-target} ;;
-    19) manifest=pg19/Cargo.toml target=${CARGO_TARGET_DIR:-target}/pg19 ;;
-    *) fail "$pg_config is of PostgreSQL ${major:-unknown}; 15 to 19 are supported" ;;
-esac
+manifest=$(manifest_of "$major")
+[ -n "$manifest" ] || fail "$pg_config is of PostgreSQL ${major:-unknown}; these are supported: $(majors)"
+target=${CARGO_TARGET_DIR:-target}/$(dirname "$manifest")
 [ -f "$("$pg_config" --includedir-server)/postgres.h" ] ||
     fail "the server headers of PostgreSQL $major are missing; Debian has them in postgresql-server-dev-$major"
 needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$manifest")

@@ -109,9 +109,10 @@ SH
 }
 
 for major in "${@:-15}"; do
-    case $major in
-        15) suite=bookworm ;;
-        17) suite=trixie ;;
+    suite=$(suite_of "$major")
+    case $suite in
+        debian) suite=bookworm ;;
+        trixie) ;;
         *) fail "no Debian is known whose PostgreSQL is $major, and on which the package is tested" ;;
     esac
     if ! can_make_debian; then

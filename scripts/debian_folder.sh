@@ -25,11 +25,12 @@ suite=${1:-} partman=
 case $suite in
     # Also the partition managers, whose page a test runs. pg_partman has no package for 19, but its SQL files are the
     # same for all majors.
-    trixie) major=17 packages="$tools postgresql-17-partman postgresql-17-timescaledb" ;;
-    sid) major=19 packages="$tools cargo rustc rustfmt" partman=postgresql-18-partman ;;
+    trixie) packages="$tools postgresql-17-partman postgresql-17-timescaledb" ;;
+    sid) packages="$tools cargo rustc rustfmt" partman=postgresql-18-partman ;;
     *) fail "usage: debian_folder.sh trixie|sid [COMMAND...]" ;;
 esac
 shift
+major=$(majors "" "" "$suite")
 packages+=" postgresql-$major postgresql-server-dev-$major"
 
 [ -f /etc/debian_version ] || skip "this is not a Debian"

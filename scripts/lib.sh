@@ -4,6 +4,21 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # The extension's version, from Cargo.toml.
 version_of_extension() { sed -n 's/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml" | head -n 1; }
 
+# majors [MANIFEST] [TESTS] [SERVER]: the majors in the file of that name with these in their row, each a pattern, in one
+# line.
+majors() {
+    awk -v manifest="^(${1:-.*})\$" -v tests="^(${2:-.*})\$" -v server="^(${3:-.*})\$" \
+        '/^[0-9]/ && $2 ~ manifest && $3 ~ tests && $4 ~ server { print $1 }' "$ROOT/scripts/majors" | paste -s -d ' '
+}
+# The servers of these are on this machine; those of the others are in folders.
+HERE='debian|wheel'
+ELSEWHERE='trixie|sid'
+
+# The manifest that builds for this major, and the release of Debian with its server. Empty for a major that is not
+# supported.
+manifest_of() { awk -v major="$1" '$1 == major { print $2 }' "$ROOT/scripts/majors"; }
+suite_of() { awk -v major="$1" '$1 == major { print $4 }' "$ROOT/scripts/majors"; }
+
 # The version of the Debian packages. Those of a later Debian are newer, so that an upgrade of Debian replaces them.
 debian_version() { echo "$(version_of_extension)-1$(. /etc/os-release && echo "${VERSION_ID:+~$ID$VERSION_ID}")"; }
 

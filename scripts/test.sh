@@ -3,6 +3,7 @@
 # tests on live servers. It does not measure performance; `make bench` does.
 #
 #   test.sh                          on Debian's PostgreSQL
+#   test.sh --all                    on every PostgreSQL that this machine has, and in folders with other releases of Debian
 #   MAJORS="15 18" test.sh           on these majors, which must be set up
 #   SERVERS=/path/to/pg_config ...   on these PostgreSQL, such as one with assertions; the extension is installed into them
 #   BRIEF="16 17" test.sh            on these of the majors, only tests that may differ between majors
@@ -18,6 +19,11 @@ export FIGURES=$SCRATCH/figures
 # The duration of each part: a line each.
 TIMES=$SCRATCH/times
 
+if [ "${1:-}" = --all ]; then
+    MAJORS=$(majors "" "" "$HERE") scripts/test.sh
+    scripts/test_other_debian.sh
+    exit
+fi
 if [ -z "${MAJORS:-}" ]; then
     scripts/setup.sh server
     scripts/setup.sh clients

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test_other_debian.sh [MAJOR...]: runs tests on the PostgreSQL majors of another Debian release, by default 17 and 19:
-# the regression and isolation tests, and the live tests that may differ between majors. Each major runs in a folder
+# test_other_debian.sh [MAJOR...]: runs tests on these PostgreSQL majors of other Debian releases, by default on all of
+# them (scripts/majors): the regression and isolation tests, and the live tests that may differ between majors. Each major runs in a folder
 # that debian_folder.sh sets up.
 #
 #   LIVE="crash leaks" test_other_debian.sh 17      with these of the live tests
@@ -38,12 +38,8 @@ if [ "${1:-}" = --here ]; then
 fi
 
 skipped=()
-for major in ${*:-17 19}; do
-    case $major in
-        17) suite=trixie ;;
-        19) suite=sid ;;
-        *) fail "no other Debian is known for PostgreSQL $major" ;;
-    esac
+for major in ${*:-$(majors "" "" "$ELSEWHERE")}; do
+    suite=$(suite_of "$major")
     started=$SECONDS status=0
     command=(scripts/test_other_debian.sh --here "$major")
     if [ -n "${COMMAND:-}" ]; then command=(bash -c "$COMMAND"); fi

@@ -148,35 +148,44 @@ fn pgrx_is_the_same_everywhere() {
     assert!(read("README.md").contains(&format!("cargo-pgrx {pgrx} ")));
 }
 
-/// The PostgreSQL majors: features of the crate, the build script, the tested majors, and the pages.
+/// The rows of scripts/majors: major, manifest, which tests, which server.
+fn majors() -> Vec<[String; 4]> {
+    let text = read("scripts/majors");
+    let rows = text.lines().filter(|line| !line.starts_with('#'));
+    let fields = |row: &str| row.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    rows.map(|row| fields(row).try_into().unwrap_or_else(|_| panic!("scripts/majors: {row}"))).collect()
+}
+
+/// The majors of scripts/majors are the features of the manifests, and the pages and the release name them.
 #[test]
 fn postgresql_majors_are_the_same_everywhere() {
-    let package = read("Cargo.toml");
-    let package = package + &read("pg19/Cargo.toml");
-    let majors = between(&package, "\npg", " = [\"pgrx/pg");
-    let majors: Vec<&str> = majors.into_iter().filter(|major| major.len() == 2).collect();
-    assert_eq!(majors, ["15", "16", "17", "18", "19"]);
-    let range = format!("{} to {}", majors[0], majors[majors.len() - 1]);
-    let build = read("scripts/build.sh");
-    assert!(build.contains(&majors.join(" | ")) && build.contains(&format!("{range} are supported")));
-    let tested = read(".ci/run");
-    let words = |before, after| -> Vec<&str> { between(&tested, before, after)[0].split(' ').collect() };
-    let (here, brief) = (words("MAJORS=\"", "\""), words("BRIEF=\"", "\""));
-    let elsewhere = words("test_other_debian.sh ", "\n");
-    let mut tested = [&here[..], &elsewhere].concat();
-    tested.sort_unstable();
-    assert_eq!(tested, majors, "each is tested");
-    let (brief, full): (Vec<&str>, Vec<&str>) =
-        tested.iter().partition(|major| brief.contains(major) || elsewhere.contains(major));
-    let list = |majors: &[&str]| {
+    for manifest in ["Cargo.toml", "pg19/Cargo.toml"] {
+        let text = read(manifest);
+        let features = between(&text, "\npg", " = [\"pgrx/pg");
+        let listed: Vec<String> =
+            majors().into_iter().filter(|row| row[1] == manifest).map(|[major, ..]| major).collect();
+        assert_eq!(features, listed, "{manifest}");
+    }
+    let all: Vec<String> = majors().into_iter().map(|[major, ..]| major).collect();
+    let range = format!("PostgreSQL {} to {}", all[0], all[all.len() - 1]);
+    for page in ["README.md", "docs/install.md", "CHANGELOG.md"] {
+        assert!(read(page).contains(&range), "{page} must contain {range:?}");
+    }
+    let list = |tests: &str| {
+        let majors: Vec<String> =
+            majors().into_iter().filter(|row| row[2] == tests).map(|[major, ..]| major).collect();
         let (last, others) = majors.split_last().unwrap();
         format!("{} and {last}", others.join(", "))
     };
-    let tested = format!("all tests on {}, and on {} those that", list(&full), list(&brief));
-    assert!(read("docs/install.md").contains(&tested), "{tested}");
-    for page in ["README.md", "docs/install.md", "CHANGELOG.md"] {
-        assert!(read(page).contains(&format!("PostgreSQL {range}")), "{page}");
-    }
+    let tested = format!("all tests on {}, and on {} those that", list("all"), list("brief"));
+    assert!(read("docs/install.md").contains(&tested), "docs/install.md must contain {tested:?}");
+    // The images of the release are of the majors of Cargo.toml.
+    let released: Vec<String> =
+        majors().into_iter().filter(|row| row[1] == "Cargo.toml").map(|[major, ..]| major).collect();
+    let matrix = format!("major: [{}]", released.join(", "));
+    let workflow = read(".github/workflows/release.yml");
+    assert_eq!(workflow.matches(&matrix).count(), 2, ".github/workflows/release.yml must contain {matrix:?}");
+    assert!(workflow.contains(&format!("MAJORS='{}'", released.join(" "))), ".github/workflows/release.yml");
 }
 
 /// The floors of docs/architecture.md, from the lowest. A module may import from lower floors, and its own files.
