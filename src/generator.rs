@@ -53,12 +53,11 @@ pub enum Source {
 ///
 /// # Errors
 ///
-/// Of the sequence: 42P01 if it does not exist, 42809 if the relation is not a sequence, 55000 if its options are
-/// unusable or another node owns it, 25006 if a move has closed it, 08000 if a node does not hand it over, 42501
-/// without the privilege, 2200H if it has no ids left.
+/// Of the sequence: it does not exist, the relation is not a sequence, its options are unusable, another node owns it, a
+/// move has closed it, a node does not hand it over, the role lacks the privilege, or it has no ids left.
 ///
-/// Temporary: 25006 in a read-only transaction, 25000 in a parallel operation, 57014 if a wait is cancelled, 22008 if
-/// the clock is before the epoch and the sequence was never used.
+/// Temporary: the transaction is read-only, a parallel operation is under way, a wait is canceled, or the clock is before
+/// the epoch and the sequence was never used.
 #[inline]
 pub fn next_id(shard: Shard, source: Source, policy: CopyPolicy) -> Result<i64, Error> {
     let run = take(Request { shard, source, policy, want: 1 })?;
@@ -119,7 +118,7 @@ pub fn take(request: Request) -> Result<Run, Error> {
 ///
 /// # Errors
 ///
-/// As [`next_id`]; also 42501 without UPDATE on the sequence.
+/// As [`next_id`]; or the role lacks UPDATE on the sequence.
 pub fn advance(clock: Clock, value: i64) -> Result<i64, Error> {
     retry(clock, CopyPolicy::OwnerWithFloor, value, || visit::advance(clock, value))
 }
@@ -171,7 +170,7 @@ fn resolve(refusal: Refusal, clock: Clock, policy: CopyPolicy, floor: i64) -> Re
 ///
 /// # Errors
 ///
-/// 42501 if it serves another shard, or the epoch differs.
+/// It serves another shard, or the epoch differs.
 #[cold]
 fn look_up_permit(clock: Clock, shard: Shard) -> Result<(), Error> {
     let count = invalidation::count();

@@ -60,8 +60,8 @@ const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "10s")];
 ///
 /// # Errors
 ///
-/// 55000 if another node owns the schema, the coordinator is not known, or the last owner is not known or no longer in
-/// use; 08000 if a node does not hand over.
+/// Another node owns the schema, the coordinator is not known, the last owner is not known or no longer in use, or a node
+/// does not hand over.
 pub fn take_over(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<(), Error> {
     // One session of a node at a time, because two would remove each other's marks.
     sys::with_locks_beside(&[clock.sequence], || {
@@ -161,7 +161,7 @@ fn remove_overtaken(opening: &mut Vec<Opening>, results: Vec<bool>, overtaken: &
 ///
 /// # Errors
 ///
-/// 55000 if another node owns it.
+/// Another node owns it.
 fn check_owner(sequence: Oid, policy: CopyPolicy) -> Result<Owner, Error> {
     let owner = placement::owner_of(sequence);
     if owner.is_here() || !policy.needs_placement() {
@@ -175,7 +175,7 @@ fn check_owner(sequence: Oid, policy: CopyPolicy) -> Result<Owner, Error> {
 ///
 /// # Errors
 ///
-/// 55000 if an owner has not reported or is disabled, or if every copy has lost the record.
+/// An owner has not reported or is disabled, or every copy has lost the record.
 fn check_owners_of_copies(
     Opening { clock, own, owner, .. }: &Opening,
     policy: CopyPolicy,
@@ -201,7 +201,7 @@ fn check_owners_of_copies(
 ///
 /// # Errors
 ///
-/// Those of the sequence; 42501 without UPDATE on it, 55P03 if its lock is not available in time.
+/// Those of the sequence; the role lacks UPDATE on it, or its lock is not available in time.
 pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Error> {
     let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
     guc::with(LOCK_TIMEOUT, || retry(clock, || visit::close(sequence, attempt)))
@@ -370,7 +370,7 @@ impl OtherCopies {
     ///
     /// # Errors
     ///
-    /// 08000 if a node does not answer, or answers with an error.
+    /// A node does not answer, or answers with an error.
     fn ask(&self, nodes: &[(Node, String)], command: impl Fn(&str) -> String) -> Result<Vec<String>, Error> {
         if nodes.is_empty() {
             return Ok(vec![]);

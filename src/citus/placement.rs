@@ -89,7 +89,7 @@ pub fn local_group() -> i32 {
 ///
 /// # Errors
 ///
-/// 55000 if the extension is newer than the library of this session.
+/// The extension is newer than the library of this session.
 fn look_up(sequence: Oid) -> Result<(), Error> {
     let count = invalidation::count();
     check_version()?;
@@ -108,7 +108,7 @@ fn look_up(sequence: Oid) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// 55000 if it is newer.
+/// It is newer.
 fn check_version() -> Result<(), Error> {
     let query = "SELECT extversion FROM pg_extension WHERE extname = 'instagram_id'";
     let rows = guc::with(guc::OWN_NAMES, || select_latest(query));
@@ -131,7 +131,7 @@ fn is_newer(version: &str) -> bool {
 ///
 /// # Errors
 ///
-/// 55000 if another node owns the schema, or the library is older than the extension; the error of any other refusal.
+/// Another node owns the schema, or the library is older than the extension; the error of any other refusal.
 pub fn resolve(refusal: Refusal, clock: Clock) -> Result<(), Error> {
     match refusal {
         Refusal::PlacementUnknown => look_up(clock.sequence)?,
@@ -145,7 +145,7 @@ pub fn resolve(refusal: Refusal, clock: Clock) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// 55000 if it does.
+/// It does.
 fn check_again(sequence: Oid) -> Result<(), Error> {
     // The cache may be out of date: without a table in the schema, there is no relation whose invalidation announces a
     // new placement.

@@ -11,91 +11,90 @@ use instagram_id_core::layout::{self, Seq, Shard};
 use instagram_id_core::shortcode;
 use pgrx::prelude::*;
 
-/// `id_time(id)`: when the id was generated, to the millisecond.
+/// `id_time(id)`
 #[pg_extern(sql = false)]
 fn id_time(id: i64) -> TimestampWithTimeZone {
     // 69.7 years after 2011 are within the range of timestamptz.
     time_of(id, Epoch::ORIGINAL).unwrap_or_else(|_| unreachable!())
 }
 
-/// `id_time(id, epoch)`: the same for a shard with its own epoch.
+/// `id_time(id, epoch)`, and `shard_id_time(id, epoch)`
 ///
 /// # Errors
 ///
-/// 22008 for an infinite epoch, or one so late that the time is outside the range of timestamptz.
+/// The epoch is infinite, or so late that the time is outside the range of timestamptz.
 #[pg_extern(sql = false)]
 fn id_time_epoch(id: i64, epoch: TimestampWithTimeZone) -> TimestampWithTimeZone {
     or_raise(|| time_of(id, arguments::epoch(epoch)?))
 }
 
-/// `id_shard(id)`: the logical shard that generated the id, 0 to 8191.
+/// `id_shard(id)`
 #[pg_extern(sql = false)]
 fn id_shard(id: i64) -> i32 {
     layout::shard_of(id).number().into()
 }
 
-/// `id_seq(id)`: the id's sequence field, 0 to 1023.
+/// `id_seq(id)`
 #[pg_extern(sql = false)]
 fn id_seq(id: i64) -> i32 {
     layout::seq_of(id).number().into()
 }
 
-/// `make_id(time, shard, seq)`: the id with these parts. Microseconds below the millisecond are dropped.
+/// `make_id(time, shard, seq)`. Microseconds below the millisecond are dropped.
 ///
 /// # Errors
 ///
-/// 22023 for a shard outside 0..8191 or a seq outside 0..1023, 22008 for a time before the epoch or past the field's 41
-/// bits.
+/// The shard or the sequence field is out of range, or the time is before the epoch or past the field's 41 bits.
 #[pg_extern(sql = false)]
 fn make_id(time: TimestampWithTimeZone, shard: i32, seq: i32) -> i64 {
     or_raise(|| id_of_parts(time, shard, seq, Epoch::ORIGINAL))
 }
 
-/// `make_id(time, shard, seq, epoch)`: the same for a shard with its own epoch.
+/// `make_id(time, shard, seq, epoch)`
 ///
 /// # Errors
 ///
-/// As `make_id(time, shard, seq)`; also 22008 for an infinite epoch.
+/// As `make_id(time, shard, seq)`; or the epoch is infinite.
 #[pg_extern(sql = false)]
 fn make_id_epoch(time: TimestampWithTimeZone, shard: i32, seq: i32, epoch: TimestampWithTimeZone) -> i64 {
     or_raise(|| id_of_parts(time, shard, seq, arguments::epoch(epoch)?))
 }
 
-/// `id_floor(time)`: the smallest id at or after a time, for range queries and partition bounds.
+/// `id_floor(time)`
 ///
 /// # Errors
 ///
-/// 22008 for a time before the epoch or past the field's 41 bits.
+/// The time is before the epoch or past the field's 41 bits.
 #[pg_extern(sql = false)]
 fn id_floor(time: TimestampWithTimeZone) -> i64 {
     or_raise(|| floor_of(time, Epoch::ORIGINAL))
 }
 
-/// `id_floor(time, epoch)`: the same for a shard with its own epoch.
+/// `id_floor(time, epoch)`
 ///
 /// # Errors
 ///
-/// As `id_floor(time)`; also 22008 for an infinite epoch.
+/// As `id_floor(time)`; or the epoch is infinite.
 #[pg_extern(sql = false)]
 fn id_floor_epoch(time: TimestampWithTimeZone, epoch: TimestampWithTimeZone) -> i64 {
     or_raise(|| floor_of(time, arguments::epoch(epoch)?))
 }
 
-/// `id_range_end(from_time, to_time)`: the first id after a range of times. A part of `id_between`.
+/// `id_range_end(from_time, to_time)`
 ///
 /// # Errors
 ///
-/// As `id_floor`; also 22008 if ids turn negative within the range, because then it is not one range of ids.
+/// As `id_floor`; or ids turn negative within the range, because then it is not one range of ids.
 #[pg_extern(sql = false)]
 fn id_range_end(from_time: TimestampWithTimeZone, to_time: TimestampWithTimeZone) -> i64 {
     or_raise(|| range_end(from_time, to_time, Epoch::ORIGINAL))
 }
 
-/// `id_range_end(from_time, to_time, epoch)`: the same for a shard with its own epoch.
+/// `id_range_end(from_time, to_time, epoch)`
 ///
 /// # Errors
 ///
-/// As `id_range_end(from_time, to_time)`; also 22008 for an infinite epoch.
+/// As `id_range_end(from_time, to_time)`; or the epoch is infinite.
 #[pg_extern(sql = false)]
 fn id_range_end_epoch(
     from_time: TimestampWithTimeZone,
@@ -105,28 +104,28 @@ fn id_range_end_epoch(
     or_raise(|| range_end(from_time, to_time, arguments::epoch(epoch)?))
 }
 
-/// `shard_for(key, shards)`: the logical shard of a key, `key % shards` and never negative.
+/// `shard_for(key, shards)`
 ///
 /// # Errors
 ///
-/// 22023 if the number of shards is outside 1..8192.
+/// The number of shards is not 1 to 8192.
 #[pg_extern(sql = false)]
 fn shard_for(key: i64, shards: i32) -> i32 {
     let shard = or_raise(|| layout::shard_for(key, shards).ok_or_else(|| Error::ShardsOutOfRange(shards)));
     shard.number().into()
 }
 
-/// `id_to_shortcode(id)`: the id as a short code in base 64, as in links.
+/// `id_to_shortcode(id)`
 #[pg_extern(sql = false)]
 fn id_to_shortcode(id: i64) -> String {
     shortcode::encode(id)
 }
 
-/// `shortcode_to_id(code)`: the id of a short code.
+/// `shortcode_to_id(code)`
 ///
 /// # Errors
 ///
-/// 22P02 for a text that is not a short code, or has more than 64 bits.
+/// The text is not a short code, or has more than 64 bits.
 #[pg_extern(sql = false)]
 fn shortcode_to_id(code: &str) -> i64 {
     let malformed = |why| Error::ShortcodeMalformed { code: shortened(code), why };

@@ -11,13 +11,13 @@ use instagram_id_core::shortcode;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-/// `id_explain(id, epoch)`: time, age, shard, sequence field, bits and short code of an id, one row each. The default
-/// epoch is that of the id's shard if the shard is in this database, otherwise the original's.
+/// `id_explain(id, epoch)`. The default epoch is that of the id's shard if the shard is in this database, otherwise the
+/// original's.
 ///
 /// # Errors
 ///
-/// 22008 for an infinite epoch, or one so late that the time is outside the range of timestamptz; 42725 if several
-/// schemas define the id's shard, so that the epoch must be given.
+/// The epoch is infinite, or so late that the time is outside the range of timestamptz; or several schemas define the id's
+/// shard, so that the epoch must be given.
 #[pg_extern(sql = false)]
 fn id_explain(
     id: Option<i64>,

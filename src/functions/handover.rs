@@ -9,16 +9,15 @@ use instagram_id_core::copy::{Attempt, LastOwner};
 use pgrx::pg_sys::{Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 
-/// `_close_sequence(seq, for_group, attempt)`: closes this node's copy of a sequence for the node of that group, which
-/// then opens its own. Returns a value greater than all that this copy has issued, and the recorded group of the node
-/// that last took the sequence over: NULL if there was none, -1 if it is not known. `attempt`, 0 to 2^30 - 1,
-/// identifies the attempt of the other node. If the placement is on this node after all, the next call of `next_id` here takes
+/// `_close_sequence(seq, for_group, attempt)`. The node of that group then opens its own copy. Returns a value greater than
+/// all that this copy has issued, and the recorded group of the node that last took the sequence over: NULL if there was
+/// none, -1 if it is not known. `attempt`, 0 to 2^30 - 1, identifies the attempt of the other node. If the placement is on this node after all, the next call of `next_id` here takes
 /// the sequence back.
 ///
 /// # Errors
 ///
-/// 22004 for a NULL, 22023 for a group that no active node has or an attempt out of range, 42P01 and 42809 as
-/// `next_id`, 42501 without UPDATE on the sequence, 55P03 if the lock on the sequence is not available.
+/// An argument is NULL, no active node has the group, or the attempt is out of range. The sequence does not exist or is
+/// not one, the role lacks UPDATE on it, or its lock is not available.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn close_sequence(
@@ -32,8 +31,7 @@ fn close_sequence(
     Ok(TableIterator::once((state.next_value, state.last_owner.to_column())))
 }
 
-/// `_name_sequence_taker(seq, for_group, attempt)`: records that the node of that group takes the sequence over.
-/// Returns false if the copy is no longer closed for this attempt. `next_id` on another node calls it after
+/// `_name_sequence_taker(seq, for_group, attempt)`. Returns false if the copy is no longer closed for this attempt. `next_id` on another node calls it after
 /// `_close_sequence`.
 ///
 /// # Errors

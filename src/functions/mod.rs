@@ -1,4 +1,5 @@
-//! The SQL functions, one file per topic, each with its `COMMENT`s.
+//! The SQL functions, one file per topic. What each is for stands in its `COMMENT`, in sql/instagram_id--1.0.0.sql; the
+//! comments here add what its SQL does not show.
 
 mod backfill;
 mod decode;

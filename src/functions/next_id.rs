@@ -16,12 +16,11 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::cell::Cell;
 
-/// `next_id(shard)`: the next id of a shard, from the sequence in its schema.
+/// `next_id(shard)`
 ///
 /// # Errors
 ///
-/// 22004 without a shard, 22023 for a shard outside 0..8191, 42P01 if it has no schema or sequence, and those of
-/// [`generator::next_id`].
+/// The shard is NULL, is not 0 to 8191, or does not exist; and those of [`generator::next_id`].
 #[pg_extern(sql = false)]
 fn next_id_of_shard(shard: Option<i32>) -> i64 {
     or_raise(|| {
@@ -30,11 +29,11 @@ fn next_id_of_shard(shard: Option<i32>) -> i64 {
     })
 }
 
-/// `next_id(shard, seq)`: the next id of a shard from a sequence of the caller's own, such as one for each table.
+/// `next_id(shard, seq)`. The shard need not exist.
 ///
 /// # Errors
 ///
-/// 22004 without a shard or sequence, 22023 for a shard outside 0..8191, and those of [`generator::next_id`].
+/// An argument is NULL, or the shard is not 0 to 8191; and those of [`generator::next_id`].
 #[pg_extern(sql = false)]
 fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> i64 {
     or_raise(|| {
@@ -48,11 +47,11 @@ fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> i64 {
     })
 }
 
-/// `next_id(shard, seq, epoch)`: the same with an epoch of the caller's own.
+/// `next_id(shard, seq, epoch)`, and `shard_next_id(shard, seq, epoch)`
 ///
 /// # Errors
 ///
-/// As `next_id(shard, seq)`; also 22004 without an epoch and 22008 for an infinite one.
+/// As `next_id(shard, seq)`; or the epoch is NULL or infinite.
 #[pg_extern(sql = false)]
 fn next_id_of_sequence_and_epoch(
     shard: Option<i32>,
@@ -67,11 +66,11 @@ fn next_id_of_sequence_and_epoch(
     })
 }
 
-/// `next_id()`: the next id of the shard in the setting `instagram_id.shard`, for databases with one shard.
+/// `next_id()`
 ///
 /// # Errors
 ///
-/// 55000 if the setting is not set, and those of `next_id(shard)`.
+/// `instagram_id.shard` is not set; and those of `next_id(shard)`.
 #[pg_extern(sql = false)]
 fn next_id_of_setting() -> i64 {
     or_raise(|| {
@@ -80,12 +79,12 @@ fn next_id_of_setting() -> i64 {
     })
 }
 
-/// `next_ids(shard, count)`: this many ids of a shard, in order, with as many as possible from each visit to the
-/// sequence. Ids that the query does not fetch are never used.
+/// `next_ids(shard, count)`, with as many ids as possible from each visit to the sequence. Ids that the query does not
+/// fetch are never used.
 ///
 /// # Errors
 ///
-/// 22004 without a shard or count, 22023 for a count below 1, and those of `next_id(shard)`.
+/// The count is NULL or less than 1; and those of `next_id(shard)`.
 #[pg_extern(sql = false)]
 fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i64> {
     or_raise(|| {
@@ -108,15 +107,14 @@ fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i6
     })
 }
 
-/// `node_next_id(seq, epoch)`: the next id of the Citus node that runs the call. The shard is the node's group id. The
-/// ids come from the node's own copy of the sequence, which must serve nothing else. It is meant for tables that are
-/// distributed by a column, with ids that each node generates independently of the others. Without Citus the group id
-/// is 0, as on a coordinator. Warns once a session if there is a shard with the number of the group.
+/// `node_next_id(seq, epoch)`, for tables that are distributed by a column, with ids that each node generates
+/// independently of the others. The sequence must serve nothing else. Without Citus the group id is 0, as on a
+/// coordinator. Warns once a session if there is a shard with the number of the group.
 ///
 /// # Errors
 ///
-/// 22004 without a sequence, 55000 for a sequence that serves a shard, 22023 on a node with a group id past 8191, 22008
-/// for an infinite epoch, and those of `next_id(shard, seq)`.
+/// The sequence is NULL or serves a shard, the group id is greater than 8191, or the epoch is infinite; and those of
+/// `next_id(shard, seq)`.
 #[pg_extern(sql = false)]
 fn node_next_id(seq: Option<Regclass>, epoch: Option<TimestampWithTimeZone>) -> i64 {
     or_raise(|| {

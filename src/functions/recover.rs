@@ -15,19 +15,18 @@ use instagram_id_core::layout;
 use pgrx::pg_sys::{self, panic::ErrorReport};
 use pgrx::prelude::*;
 
-/// `recover_shard(shard)`: on the node that owns the schema, takes the shard's sequence over although the node that
-/// generated its last ids was removed from the cluster, and returns the shard's last id after that. Ids continue above
-/// the values of the copies on all other nodes, above the ids in the tables of the schema, and a minute above the clock:
-/// without a warning, no sequence is ahead of the clock by more than that.
+/// `recover_shard(shard)`, on the node that owns the schema. Ids continue above the values of the copies on all other
+/// nodes, above the ids in the tables of the schema, and a minute above the clock: without a warning, no sequence is
+/// ahead of the clock by more than that.
 ///
 /// Returns NULL on the other nodes, and if no node is lost. In this case the sequence is taken over as by `next_id`.
 /// Like `advance_shard` it takes effect at once, and a rollback does not undo it.
 ///
 /// # Errors
 ///
-/// 22004 without a shard, 22023 for one outside 0..8191, 42P01 if it does not exist, 42501 without UPDATE on its sequence
-/// or without the privileges of the owner of a table with its ids, 08000 if a node does not answer, 55000 if the node is
-/// only disabled or if a key is more than a day ahead of the clock, and the temporary errors of `next_id`.
+/// The shard is NULL, is not 0 to 8191, or does not exist. The caller lacks UPDATE on its sequence, or the privileges of
+/// the owner of a table with its ids. A node does not answer, the lost node is only disabled, or a key is more than a day
+/// ahead of the clock. Also the temporary errors of `next_id`.
 #[pg_extern(sql = false)]
 fn recover_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<Option<i64>, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;

@@ -25,9 +25,8 @@ const BATCH: usize = 100;
 /// How long it waits for the lock on a sequence. The role that owns a shard could hold that lock as long as it likes.
 const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "2s")];
 
-/// `take_over_shards()`: takes over the sequence of each shard whose schema this node owns, unless this node has done so
-/// since the last move. Returns these shards, each with the reason if its sequence could not be taken over. The first
-/// `next_id` on the new node does the same for one shard.
+/// `take_over_shards()`. Each shard has the reason if its sequence could not be taken over. The first `next_id` on the new
+/// node does the same for one shard.
 ///
 /// A command to another node is about many sequences. If one of them cannot be taken over, each of the others is taken
 /// over by commands of its own. Sequences that are taken over stay so if the transaction is rolled back. Without Citus it
@@ -35,7 +34,7 @@ const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "2s")];
 ///
 /// # Errors
 ///
-/// 25006 in a read-only transaction or on a standby, 57014 if it is canceled. Other errors are returned as reasons.
+/// The transaction is read-only, the server is a standby, or the call is canceled. Other errors are returned as reasons.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn take_over_shards()
@@ -95,7 +94,7 @@ fn shards_placed_here() -> Vec<(Shard, Clock, bool)> {
 ///
 /// # Errors
 ///
-/// 42501 if this role cannot read the sequence.
+/// This role cannot read the sequence.
 fn role_if_closed(clock: Clock, is_copy: bool) -> Result<Option<Oid>, Error> {
     let is_usable =
         || catalog::relation(clock.sequence).is_some_and(|found| found.is_sequence && !found.is_temporary);
