@@ -7,7 +7,8 @@ pg_config=$(command -v "$1") || fail "there is no $1; name the PostgreSQL to bui
 major=$(major_of "$pg_config")
 manifest=$(manifest_of "$major")
 [ -n "$manifest" ] || fail "$pg_config is of PostgreSQL ${major:-unknown}; these are supported: $(majors)"
-target=${CARGO_TARGET_DIR:-target}/$(dirname "$manifest")
+target=${CARGO_TARGET_DIR:-target}
+if [ "$manifest" != Cargo.toml ]; then target+=/$(dirname "$manifest"); fi
 [ -f "$("$pg_config" --includedir-server)/postgres.h" ] ||
     fail "the server headers of PostgreSQL $major are missing; Debian has them in postgresql-server-dev-$major"
 needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$manifest")
