@@ -101,7 +101,7 @@ demo:
 	scripts/demo.sh
 
 check:
-	T='$(T)' scripts/check.sh
+	T='$(T)' ACCEPT='$(ACCEPT)' scripts/check.sh
 
 test:
 	scripts/test.sh

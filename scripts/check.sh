@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The quick check while you work: format, clippy, the tests that need no server, then the regression and isolation tests
-# on one PostgreSQL.
+# The quick check while you work: format, clippy, the tests that need no server, then on one PostgreSQL the regression and
+# isolation tests, and those live tests that a small change can break and that take seconds.
 #
 #   check.sh              all of it
-#   T=errors check.sh     only the tests with this in their file or name, including those on live servers
+#   T=errors check.sh     only the tests with this in their file or name, including all on live servers
 #   MAJORS=18 check.sh    on this major, which must be set up, instead of Debian's
+#   ACCEPT=1 check.sh     takes over the output of the regression and isolation tests as what is expected
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -17,6 +18,7 @@ major=${MAJORS:-$(debian_major)}
 require_servers "$major"
 export PG_CONFIG=${pg_config_of[$major]}
 build_for "$PG_CONFIG"
+install() { make --no-print-directory install PG_CONFIG="$PG_CONFIG" >/dev/null; }
 
 if [ -z "${T:-}" ]; then
     say "Format and lint"
@@ -25,9 +27,14 @@ if [ -z "${T:-}" ]; then
         --features "instagram_id/pg$major,instagram_id/pg_test" -- -D warnings
     say "Tests that need no server"
     unit_tests "$major"
-    make --no-print-directory install PG_CONFIG="$PG_CONFIG" >/dev/null
-    say "Regression and isolation tests"
-    sql_tests "$PG_CONFIG"
+    install
+    say "Regression and isolation tests, and the quick ones of the live tests"
+    status=0
+    quick_live_tests "$major" >"$SCRATCH/live.log" 2>&1 &
+    live=$!
+    sql_tests "$PG_CONFIG" || status=$?
+    finish "$SCRATCH/live.log" "$live" || status=$?
+    [ "$status" = 0 ] || fail "tests have failed, after $((SECONDS - started)) s"
     say "All is well, after $((SECONDS - started)) s"
     exit
 fi
@@ -41,10 +48,13 @@ named() {
 }
 regress=$(named tests/regress/sql .sql)
 isolation=$(named tests/isolation/specs .spec)
-make --no-print-directory install PG_CONFIG="$PG_CONFIG" >/dev/null
-if [ -n "$regress$isolation" ]; then sql_tests "$PG_CONFIG" "$regress" "$isolation"; fi
 # Tests inside a server have names that begin with pg_; `make test` runs them.
+filter="test($T) - test(/::pg_[^:]*\$/)"
+tests=(--workspace --no-default-features --features "instagram_id/pg$major")
+on_server=$(cargo nextest list "${tests[@]}" -E "($filter) & $ON_SERVERS" 2>"$SCRATCH/list.log") ||
+    { cat "$SCRATCH/list.log" >&2; exit 1; }
+if [ -n "$regress$isolation$on_server" ]; then install; fi
+if [ -n "$regress$isolation" ]; then sql_tests "$PG_CONFIG" "$regress" "$isolation"; fi
 found=fail
 if [ -n "$regress$isolation" ]; then found=pass; fi
-cargo nextest run --workspace --no-default-features --features "instagram_id/pg$major" --no-tests="$found" \
-    -E "test($T) - test(/::pg_[^:]*\$/)"
+cargo nextest run "${tests[@]}" --no-tests="$found" -E "$filter"

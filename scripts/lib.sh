@@ -181,7 +181,20 @@ use_scratch() {
 # what Debian has for it, as a part of a pattern.
 DIFFERING='crash|disk_faults|handover_misuse|leaks|partition_managers|replicated_sequences|two_primaries|upgrade'
 
-# unit_tests MAJOR: runs all tests that need no server, after build_for. Tests of the crate that need a server have names that begin with pg_.
+# The tests that start servers, into which the extension must be installed, as a filter of nextest.
+ON_SERVERS='(binary(live) - test(/^tidy::/))'
+
+# Those of them that a change of a function, a page, a message or the catalog can break, and that take seconds.
+QUICK='test(/^(tidy|docs|values|monitoring|wait)::/) + test(=sessions::waits_are_shown_by_name)'
+
+# quick_live_tests MAJOR: runs these, with few random calls. PG_CONFIG names the PostgreSQL.
+quick_live_tests() {
+    QUICK=1 cargo nextest run --workspace --test live --no-default-features --features "instagram_id/pg$1" \
+        -E "$QUICK" --status-level fail
+}
+
+# unit_tests MAJOR: runs all tests that need no server, after build_for. Tests of the crate that need a server have names
+# that begin with pg_.
 unit_tests() {
     cargo nextest run --workspace --lib --bins --examples --test models --test vectors --no-default-features --features "instagram_id/pg$1" \
         -E 'not test(/::pg_[^:]*$/)' --status-level fail
@@ -219,12 +232,38 @@ on_a_server() (
     tester=$(tester_for "$pg_config" "$kind/pg_${kind/isolation/isolation_regress}")
     trap stop_server EXIT
     start_server "$pg_config"
+    rm -rf "target/$kind"
+    if [ -n "${ACCEPT:-}" ]; then add_expected "$kind"; fi
     if ! make --no-print-directory "installcheck-$kind" PG_CONFIG="$pg_config" \
         "PG_$(printf %s "${kind/isolation/isolation_regress}" | tr '[:lower:]' '[:upper:]')=$tester" "$@"; then
         cat "target/$kind/regression.diffs"
-        exit 1
+        [ -n "${ACCEPT:-}" ] || exit 1
     fi
+    if [ -n "${ACCEPT:-}" ]; then accept "$kind"; fi
 )
+
+# add_expected regress|isolation: an empty file for each test without an expected output, without which no test runs.
+add_expected() {
+    local file name
+    for file in "tests/$1"/{sql,specs}/*; do
+        name=${file##*/}
+        if [ -f "$file" ] && [ ! -e "tests/$1/expected/${name%.*}.out" ]; then : >"tests/$1/expected/${name%.*}.out"; fi
+    done
+}
+
+# accept regress|isolation: takes over the output of the tests that have run, unless a server has crashed.
+accept() {
+    local result expected
+    for result in "target/$1/results"/*.out; do
+        expected=tests/$1/expected/${result##*/}
+        cmp -s "$result" "$expected" && continue
+        ! grep -q 'server closed the connection\|connection to server was lost' "$result" ||
+            fail "$expected is not changed: the server has crashed"
+        cp "$result" "$expected"
+        say "Accepted: $expected"
+    done
+    find "tests/$1/expected" -name '*.out' -empty -delete # of tests that have not run
+}
 
 # Stops the background jobs of this script.
 kill_jobs() {

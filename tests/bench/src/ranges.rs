@@ -2,7 +2,7 @@
 //! `created_at` column, and with decoding every id. Also the cost of that column and its index.
 
 use crate::goals::{Goal, at_least, at_most};
-use instagram_id_live::{Server, length, middle, one};
+use instagram_id_live::{Server, length, middle, one, why};
 use postgres::Client;
 use std::time::Instant;
 
@@ -82,7 +82,7 @@ fn server_with_photos(rows: i64) -> Server {
 /// The seconds that a statement takes.
 fn time(client: &mut Client, statement: &str) -> f64 {
     let started = Instant::now();
-    client.batch_execute(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+    client.batch_execute(statement).unwrap_or_else(|error| panic!("{statement}: {}", why(&error)));
     started.elapsed().as_secs_f64()
 }
 

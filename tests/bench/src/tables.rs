@@ -3,7 +3,7 @@
 use crate::contestants::Contestant;
 use crate::rounds::Rounds;
 use crate::session::Session;
-use instagram_id_live::{Server, cpu_time, one};
+use instagram_id_live::{Server, cpu_time, one, why};
 use postgres::Client;
 use postgres::error::SqlState;
 use std::time::Instant;
@@ -116,7 +116,7 @@ fn time(client: &mut Client, statement: &str) -> Result<f64, String> {
         Ok(()) => Ok(started.elapsed().as_secs_f64()),
         Err(error) => match error.as_db_error() {
             Some(error) if error.code() == &SqlState::UNIQUE_VIOLATION => Err(error.message().into()),
-            _ => panic!("{statement}: {error}"),
+            _ => panic!("{statement}: {}", why(&error)),
         },
     }
 }

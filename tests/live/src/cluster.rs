@@ -107,7 +107,7 @@ impl Cluster {
             Ok(()) => true,
             // Objects left by the last move are still in use.
             Err(error) if said(&error).contains("leftover from the previous move") => false,
-            Err(error) => panic!("{statement}: {error:?}"),
+            Err(error) => panic!("{statement}: {}", crate::why(&error)),
         });
     }
 }

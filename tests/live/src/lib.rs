@@ -32,7 +32,8 @@ pub use page::{blocks, metrics, rows, run_page};
 pub use server::{Server, is_panic_of_the_disk, major, pg_config_says};
 
 use postgres::{Client, GenericClient};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -95,7 +96,7 @@ fn status_of(pid: i32, line: &str) -> String {
 
 #[track_caller]
 pub fn one<T: for<'a> postgres::types::FromSql<'a>>(client: &mut Client, query: &str) -> T {
-    client.query_one(query, &[]).unwrap_or_else(|error| panic!("{query}: {error}")).get(0)
+    client.query_one(query, &[]).unwrap_or_else(|error| panic!("{query}: {}", why(&error))).get(0)
 }
 
 #[track_caller]
@@ -112,24 +113,58 @@ pub fn texts(client: &mut Client, query: &str) -> Vec<String> {
 fn values<T: for<'a> postgres::types::FromSql<'a>>(client: &mut Client, query: &str) -> Vec<T> {
     client
         .query(query, &[])
-        .unwrap_or_else(|error| panic!("{query}: {error}"))
+        .unwrap_or_else(|error| panic!("{query}: {}", why(&error)))
         .iter()
         .map(|row| row.get(0))
         .collect()
+}
+
+/// Runs statements that succeed.
+#[track_caller]
+pub fn run(client: &mut impl GenericClient, statements: &str) {
+    client.batch_execute(statements).unwrap_or_else(|error| panic!("{statements}: {}", why(&error)));
+}
+
+/// An error as psql shows it; the text of the client's own errors is only "db error".
+pub fn why(error: &postgres::Error) -> String {
+    let Some(of_server) = error.as_db_error() else { return format!("{error:?}") };
+    let lines = [("DETAIL", of_server.detail()), ("HINT", of_server.hint()), ("CONTEXT", of_server.where_())];
+    let lines = lines.into_iter().filter_map(|(name, text)| Some(format!("\n{name}: {}", text?)));
+    let first =
+        format!("{}: {}: {}", of_server.severity(), of_server.code().code(), of_server.message());
+    first + &lines.collect::<String>()
 }
 
 /// SQLSTATE, message and hint of a statement's error. The detail is appended to the message as a second line.
 #[track_caller]
 pub fn error_of(client: &mut Client, statement: &str) -> (String, String, String) {
     let error = client.batch_execute(statement).expect_err(statement);
-    let error = error.as_db_error().unwrap_or_else(|| panic!("{statement}: {error}"));
+    let error = error.as_db_error().unwrap_or_else(|| panic!("{statement}: {}", why(&error)));
     let message = [error.message()].into_iter().chain(error.detail()).collect::<Vec<_>>().join("\n");
     (error.code().code().into(), message, error.hint().unwrap_or_default().into())
 }
 
+/// Compares two sets, and shows only how they differ.
+#[track_caller]
+pub fn assert_same_set<T: Ord + Debug>(
+    found: impl IntoIterator<Item = T>,
+    expected: impl IntoIterator<Item = T>,
+    what: &str,
+) {
+    let (found, expected) = (BTreeSet::from_iter(found), BTreeSet::from_iter(expected));
+    let only = |these: &BTreeSet<T>, those: &BTreeSet<T>| -> String {
+        these.difference(those).map(|item| format!("\n    {item:?}")).collect()
+    };
+    let (missing, unexpected) = (only(&expected, &found), only(&found, &expected));
+    assert!(
+        missing.is_empty() && unexpected.is_empty(),
+        "{what}\n  missing:{missing}\n  not expected:{unexpected}"
+    );
+}
+
 /// Creates the extension and shard 5.
 pub fn setup(client: &mut Client) {
-    client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    run(client, "CREATE EXTENSION instagram_id; SELECT create_shard(5)");
 }
 
 /// Seconds by which an id's time is ahead of the server's clock.

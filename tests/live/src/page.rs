@@ -1,5 +1,6 @@
 //! The SQL of a page of the documentation, and the results that the page shows.
 
+use crate::why;
 use postgres::{Client, SimpleQueryMessage};
 use std::io::Write;
 
@@ -64,9 +65,9 @@ pub fn run_page(page: &str, at_least: usize, clients: &mut [(&str, Client)]) {
         for place in places {
             let (_, client) = clients.iter_mut().find(|(name, _)| name == place).expect("a place");
             if let Some(data) = data {
-                let mut copy = client.copy_in(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+                let mut copy = client.copy_in(sql).unwrap_or_else(|error| panic!("{sql}: {}", why(&error)));
                 copy.write_all(data.as_bytes()).unwrap();
-                copy.finish().unwrap_or_else(|error| panic!("{sql}: {error}"));
+                copy.finish().unwrap_or_else(|error| panic!("{sql}: {}", why(&error)));
                 continue;
             }
             let rows = rows(client, sql).join(" / ");
@@ -81,7 +82,7 @@ pub fn run_page(page: &str, at_least: usize, clients: &mut [(&str, Client)]) {
         }
     }
     println!("{} statements, {compared} results compared", statements.len());
-    assert!(compared >= at_least);
+    assert!(compared >= at_least, "only {compared} results compared");
 }
 
 /// The queries of monitoring/queries.md, which exporters run, by name and without the semicolon.
@@ -101,7 +102,7 @@ pub fn metrics() -> Vec<(String, String)> {
 
 /// The result of a statement, with the columns of each row separated by " | ".
 pub fn rows(client: &mut Client, sql: &str) -> Vec<String> {
-    let messages = client.simple_query(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    let messages = client.simple_query(sql).unwrap_or_else(|error| panic!("{sql}: {}", why(&error)));
     let row = |message: &SimpleQueryMessage| match message {
         SimpleQueryMessage::Row(row) => {
             Some((0..row.len()).map(|n| row.get(n).unwrap_or("NULL")).collect::<Vec<_>>().join(" | "))

@@ -179,7 +179,7 @@ impl Server {
         self.wait_for(&copy, || match self.connect().batch_execute(&copy) {
             Ok(()) => true,
             Err(error) if error.code() == Some(&SqlState::OBJECT_IN_USE) => false,
-            Err(error) => panic!("{copy}: {error}"),
+            Err(error) => panic!("{copy}: {}", crate::why(&error)),
         });
     }
 

@@ -80,7 +80,7 @@ fn write(client: &mut Client, way: usize, until: &AtomicBool) -> Vec<Statement> 
     let mut statements = vec![];
     while !until.load(Ordering::Relaxed) {
         let began = Instant::now();
-        let ids = WAYS[way](client).unwrap_or_else(|error| panic!("writer {way}: {error}"));
+        let ids = WAYS[way](client).unwrap_or_else(|error| panic!("writer {way}: {}", why(&error)));
         statements.push(Statement { way, began, ended: Instant::now(), ids });
     }
     statements

@@ -222,7 +222,7 @@ impl Record<'_> {
     }
 
     fn receive(&mut self, client: &mut Client, statement: &str) {
-        self.received.run(client, statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+        self.received.run(client, statement).unwrap_or_else(|error| panic!("{statement}: {}", why(&error)));
     }
 
     /// Kills the server and starts it again.

@@ -36,7 +36,7 @@ fn is_open_of(cluster: &Emulated, node: usize, shard: i32) -> bool {
 #[track_caller]
 fn refusal(client: &mut Client, statement: &str) -> (String, String) {
     let error = client.simple_query(statement).expect_err(statement);
-    let error = error.as_db_error().unwrap_or_else(|| panic!("{statement}: {error}"));
+    let error = error.as_db_error().unwrap_or_else(|| panic!("{statement}: {}", why(&error)));
     let texts = [Some(error.message()), error.detail(), error.hint()];
     (error.code().code().into(), texts.into_iter().flatten().collect::<Vec<_>>().join(" "))
 }

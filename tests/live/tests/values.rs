@@ -55,7 +55,7 @@ impl Attempt {
             of(&|n, _| format!("p{n}")),
         );
         client.batch_execute("DROP FUNCTION IF EXISTS pg_temp.attempt").unwrap();
-        client.batch_execute(&helper).unwrap_or_else(|error| panic!("{helper}: {error}"));
+        client.batch_execute(&helper).unwrap_or_else(|error| panic!("{helper}: {}", why(&error)));
         Attempt { call: call.to_owned(), types }
     }
 
@@ -66,7 +66,7 @@ impl Attempt {
         let mut transaction = client.transaction().unwrap();
         let outcomes = transaction
             .query(&format!("SELECT value, state FROM pg_temp.attempt({arguments})"), &parameters(&columns))
-            .unwrap_or_else(|error| panic!("{}: {error}", self.call));
+            .unwrap_or_else(|error| panic!("{}: {}", self.call, why(&error)));
         transaction.rollback().unwrap();
         let outcome = |row: &postgres::Row| match row.get::<_, Option<String>>(1) {
             Some(state) => Err(state),
@@ -399,7 +399,7 @@ impl Pure {
             let answers = self.answers(client, &good_rows).unwrap_or_else(|error| {
                 let outcomes = attempt.run(client, &good_rows);
                 let failed = outcomes.iter().zip(&good_rows).find(|(outcome, _)| outcome.is_err());
-                panic!("{}: {failed:?} should have an answer: {error}", self.signature())
+                panic!("{}: {failed:?} should have an answer: {}", self.signature(), why(&error))
             });
             assert_eq!(answers.len(), good_rows.len());
             for ((answer, expected), row) in answers.iter().zip(good).zip(good_rows) {

@@ -1,29 +1,67 @@
--- All objects that the extension installs. A change here is a change of the interface, and needs an upgrade script.
-SET TimeZone = 'UTC';
-SELECT p.oid::regprocedure AS function,
-       CASE WHEN p.proretset THEN 'setof ' ELSE '' END || p.prorettype::regtype AS returns,
-       l.lanname AS language,
-       CASE p.provolatile WHEN 'i' THEN 'immutable' WHEN 's' THEN 'stable' ELSE 'volatile' END AS volatility,
-       p.proisstrict AS strict,
-       CASE p.proparallel WHEN 's' THEN 'safe' WHEN 'r' THEN 'restricted' ELSE 'unsafe' END AS parallel,
-       p.proleakproof AS leakproof,
-       coalesce(p.proargnames::text, '') AS arguments
-FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid JOIN pg_language AS l ON l.oid = p.prolang
-WHERE d.deptype = 'e' AND d.classid = 'pg_proc'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id')
-ORDER BY p.proname, p.pronargs;
--- Functions, a view (on PostgreSQL 18 and later with its row type and the array type of that), and nothing else.
-SELECT classid::regclass, count(*) FROM pg_depend
-WHERE deptype = 'e' AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id') AND classid <> 'pg_type'::regclass GROUP BY 1;
-SELECT attname, format_type(atttypid, atttypmod), col_description(attrelid, attnum) FROM pg_attribute WHERE attrelid = 'id_shards'::regclass ORDER BY attnum;
-SELECT has_table_privilege('public', 'id_shards', 'SELECT') AS for_everyone;
--- Each function has a comment.
-SELECT p.oid::regprocedure FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
-WHERE d.deptype = 'e' AND d.classid = 'pg_proc'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id')
-  AND obj_description(p.oid, 'pg_proc') IS NULL;
--- The names of the library's functions must not change between versions.
-SELECT string_agg(p.prosrc, ', ' ORDER BY p.prosrc) FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid JOIN pg_language AS l ON l.oid = p.prolang
-WHERE d.deptype = 'e' AND d.classid = 'pg_proc'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id') AND l.lanname = 'c';
--- The settings, which are defined when the library is loaded.
+-- Rules for all objects that the extension installs. Each query returns the objects that break a rule, so none.
+SET client_min_messages = warning;
+CREATE SCHEMA rules;
+CREATE VIEW rules.member AS
+SELECT d.classid, d.objid FROM pg_depend AS d JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+WHERE d.deptype = 'e' AND e.extname = 'instagram_id';
+CREATE VIEW rules.function AS
+SELECT p.oid::regprocedure AS function, p.*, l.lanname AS language, obj_description(p.oid, 'pg_proc') AS comment
+FROM rules.member JOIN pg_proc AS p ON p.oid = objid JOIN pg_language AS l ON l.oid = p.prolang
+WHERE classid = 'pg_proc'::regclass;
+CREATE VIEW rules.view AS
+SELECT c.oid::regclass AS view, c.* FROM rules.member JOIN pg_class AS c ON c.oid = objid WHERE classid = 'pg_class'::regclass;
+-- The views are not empty.
+SELECT count(*) > 40 AS functions, (SELECT count(*) > 0 FROM rules.view) AS views FROM rules.function;
+
+-- It installs functions and views, and their types.
+SELECT pg_describe_object(classid, objid, 0) FROM rules.member
+WHERE classid NOT IN ('pg_proc'::regclass, 'pg_class'::regclass, 'pg_type'::regclass);
+SELECT view, relkind FROM rules.view WHERE relkind <> 'v';
+SELECT objid::regtype AS type FROM rules.member JOIN pg_type AS t ON t.oid = objid
+WHERE classid = 'pg_type'::regclass AND typrelid NOT IN (SELECT oid FROM rules.view)
+    AND typelem NOT IN (SELECT reltype FROM rules.view);
+
+-- Everything has a comment. A function whose name begins with _ is a part of another one, which its comment names.
+SELECT function FROM rules.function WHERE comment IS NULL;
+SELECT function, comment FROM rules.function WHERE proname LIKE '\_%' AND comment NOT LIKE '%; a part of %';
+SELECT view, attname FROM rules.view JOIN pg_attribute ON attrelid = view WHERE col_description(view, attnum) IS NULL;
+SELECT view FROM rules.view WHERE obj_description(view, 'pg_class') IS NULL;
+-- Every argument and every result column has a name.
+SELECT function FROM rules.function WHERE pronargs > 0 AND (proargnames IS NULL OR '' = ANY (proargnames));
+
+-- The functions run with the privileges of the caller, and change no setting.
+SELECT function FROM rules.function WHERE prosecdef OR proconfig IS NOT NULL;
+-- In SQL only with a body that was parsed when it was created, so that search_path has no effect.
+SELECT function, language FROM rules.function WHERE NOT (language = 'c' OR language = 'sql' AND prosqlbody IS NOT NULL);
+-- A function that changes something does not run in a parallel worker. One that depends on nothing does, and a function in C
+-- then also returns NULL for NULL, except a window function.
+SELECT function FROM rules.function WHERE provolatile = 'v' AND proparallel <> 'u';
+SELECT function FROM rules.function WHERE provolatile = 'i' AND (proparallel <> 's' OR language = 'c' AND prokind = 'f' AND NOT proisstrict);
+-- Only a function that depends on nothing is leakproof.
+SELECT function FROM rules.function WHERE proleakproof AND (provolatile <> 'i' OR language <> 'c');
+
+-- The owner of the extension owns them.
+SELECT function FROM rules.function, pg_extension WHERE extname = 'instagram_id' AND proowner <> extowner;
+SELECT view FROM rules.view, pg_extension WHERE extname = 'instagram_id' AND relowner <> extowner;
+-- Every role may use them, also if functions are not executable by default when the extension is created.
+CREATE VIEW rules.refused AS
+SELECT function::text AS object FROM rules.function WHERE NOT has_function_privilege('public', function, 'EXECUTE')
+UNION ALL
+SELECT view::text FROM rules.view WHERE NOT has_table_privilege('public', view, 'SELECT');
+SELECT * FROM rules.refused;
+BEGIN;
+ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
+DROP EXTENSION instagram_id CASCADE;
+CREATE EXTENSION instagram_id;
+SELECT * FROM rules.refused;
+-- The rule can be broken.
+CREATE FUNCTION rules.other() RETURNS int LANGUAGE sql RETURN 1;
+ALTER EXTENSION instagram_id ADD FUNCTION rules.other();
+SELECT * FROM rules.refused;
+ROLLBACK;
+DROP SCHEMA rules CASCADE;
+
+-- The setting, which is defined when the library is loaded.
 SELECT id_shard(0);
 SELECT name, setting, min_val, max_val, context, vartype FROM pg_settings WHERE name LIKE 'instagram\_id.%' ORDER BY name;
 SELECT extversion = default_version AS current, extrelocatable, superuser, trusted

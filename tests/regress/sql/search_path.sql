@@ -86,11 +86,13 @@ END $body$;
 SET ROLE regress_id_mallory;
 CREATE SCHEMA trap;
 CREATE TABLE trap.caught (who name);
+CREATE SEQUENCE trap.springs; -- not undone by a rollback
 GRANT USAGE, CREATE ON SCHEMA trap TO PUBLIC;
-GRANT ALL ON trap.caught TO PUBLIC;
+GRANT ALL ON trap.caught, trap.springs TO PUBLIC;
 CREATE FUNCTION trap.spring() RETURNS bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO trap.caught VALUES (current_user);
+    PERFORM nextval('trap.springs');
     RETURN NULL;
 END $$;
 SELECT lay_traps('trap', true);
@@ -129,79 +131,57 @@ SELECT statement, springs(statement) FROM (VALUES
     ('SELECT 5::pg_catalog.oid = ''pg_catalog''::pg_catalog.regnamespace'), ('SELECT trap.id_time(5::pg_catalog.int8)'),
     ('SELECT 1 OPERATOR(pg_catalog.=) 1')) AS v(statement);
 
--- Every function: a call, and a check of the result; without a check it must equal the result under a safe search_path.
-CREATE TABLE public.calls (n int GENERATED ALWAYS AS IDENTITY, target text, statement text, rightly text);
-INSERT INTO calls (target, statement, rightly) VALUES
-('create_shard(integer,text,timestamp with time zone,boolean)', 'SELECT public.create_shard(%s)', '$1 = ''insta%s'''),
-('create_shard(integer,text,timestamp with time zone,boolean)', 'SELECT public.create_shard(%s, if_not_exists => true)', '$1 = ''insta%s'''),
-('next_id(integer)', 'SELECT public.next_id(%s)', 'id_shard($1::bigint) = %s'),
-('next_id(integer,regclass)', 'SELECT public.next_id(%s, ''insta%1$s.table_id_seq'')', 'id_shard($1::bigint) = %s'),
-('next_id(integer,regclass,timestamp with time zone)', 'SELECT public.next_id(%s, ''insta%1$s.table_id_seq'', ''2011-08-24 21:07:01.721+00'')', 'id_shard($1::bigint) = %s'),
-('shard_next_id(integer,regclass,timestamp with time zone)', 'SELECT public.shard_next_id(%s, ''insta%1$s.table_id_seq'', ''2011-08-24 21:07:01.721+00'')', 'id_shard($1::bigint) = %s'),
-('next_ids(integer,integer)', 'SELECT public.next_ids(%s, 3)', 'id_shard($1::bigint) = %s'),
-('next_id()', 'SELECT public.next_id()', 'id_shard($1::bigint) = 900'),
-('_shard_states()', 'SELECT pg_catalog.count(*) FROM public._shard_states()', '$1 = (SELECT count(*) FROM pg_proc WHERE proname ~ ''^shard_\d+$'')::text'),
-('_shard_reason(integer,regnamespace)', 'SELECT public._shard_reason(%s, ''insta%1$s'') IS NULL', '$1 = ''true'''),
-('id_shards', 'SELECT pg_catalog.count(reason) FROM public.id_shards', '$1 = ''0'''),
-('instagram_id_version()', 'SELECT public.instagram_id_version()', '$1 = (SELECT extversion FROM pg_extension WHERE extname = ''instagram_id'')'),
-('id_shards', 'SELECT pg_catalog.count(id_shards) FROM public.id_shards', '$1 = (SELECT count(*) FROM pg_proc WHERE proname ~ ''^shard_\d+$'')::text'),
-('advance_shard(integer,bigint)', 'SELECT public.advance_shard(%s, public.make_id(''2020-01-01+00'', %1$s, 0))', 'id_shard($1::bigint) = %s'),
-('claim_shard(integer)', 'SELECT public.claim_shard(%s)', '$1 = '''''),
-('recover_shard(integer)', 'SELECT public.recover_shard(%s) IS NULL', '$1 = ''true'''),
-('take_over_shards()', 'SELECT pg_catalog.count(reason) FROM public.take_over_shards()', '$1 = ''0'''),
-('node_next_id(regclass,timestamp with time zone)', 'SELECT public.node_next_id(''insta%s.table_id_seq'')', 'id_shard($1::bigint) = 0'),
-('node_next_id(regclass,timestamp with time zone)', 'SELECT public.node_next_id(''insta%s.table_id_seq'', ''2011-08-24 21:07:01.721+00'')', 'id_shard($1::bigint) = 0'),
-('_close_sequence(regclass,integer,integer)', 'SELECT next_value FROM public._close_sequence(''insta%s.table_id_seq'', 0, 1)', '$1 = (SELECT last_value - 2305843009213693952 FROM insta%s.table_id_seq WHERE NOT is_called)::text'),
-('_name_sequence_taker(regclass,integer,integer)', 'SELECT public._name_sequence_taker(''insta%s.table_id_seq'', 0, 2)', '$1 = ''false'''),
-('next_id(integer)', 'SELECT public.next_id(%s)', 'id_shard($1::bigint) = %s'), -- takes it back
-('adopt_table(integer,regclass,text,boolean)', 'SELECT adopted FROM public.adopt_table(%s, ''insta%1$s.serials'', dry_run => true)', '$1 = ''false'''),
-('adopt_table(integer,regclass,text,boolean)', 'SELECT adopted FROM public.adopt_table(%s, ''insta%1$s.serials'')', '$1 = ''true'''),
-('adopt_table(integer,regclass,text,boolean)', 'SELECT adopted FROM public.adopt_table(%s, ''insta%1$s.identities'')', '$1 = ''true'''),
-('adopt_shard(integer,text,regprocedure,regclass,timestamp with time zone,boolean)', 'SELECT script FROM public.adopt_shard(1%s, ''original%1$s'', dry_run => true)', '$1 LIKE ''%%original%s%%'''),
-('adopt_shard(integer,text,regprocedure,regclass,timestamp with time zone,boolean)', 'SELECT starts_above FROM public.adopt_shard(1%s, ''original%1$s'')', 'id_shard($1::bigint) = 1%s'),
-('unadopt_shard(integer)', 'SELECT public.unadopt_shard(1%s)', '$1 = ''original%s.next_id()'''),
-('id_time(bigint)', 'SELECT public.id_time(1671372309237077023)', NULL),
-('id_time(bigint,timestamp with time zone)', 'SELECT public.id_time(1671372309237077023, ''2011-01-01+00'')', NULL),
-('shard_id_time(bigint,timestamp with time zone)', 'SELECT public.shard_id_time(1671372309237077023, ''2011-01-01+00'')', NULL),
-('id_shard(bigint)', 'SELECT public.id_shard(1671372309237077023)', NULL),
-('id_seq(bigint)', 'SELECT public.id_seq(1671372309237077023)', NULL),
-('id_parts(bigint)', 'SELECT p FROM public.id_parts(1671372309237077023) AS p', NULL),
-('id_parts(bigint)', 'SELECT (SELECT p FROM public.id_parts(id) AS p) FROM public.some_ids', NULL),
-('id_parts(bigint,timestamp with time zone)', 'SELECT (SELECT p FROM public.id_parts(id, ''2011-01-01+00'') AS p) FROM public.some_ids', NULL),
-('make_id(timestamp with time zone,integer,integer)', 'SELECT public.make_id(''2020-01-01+00'', 5, 6)', NULL),
-('make_id(timestamp with time zone,integer,integer,timestamp with time zone)', 'SELECT public.make_id(''2020-01-01+00'', 5, 6, ''2011-01-01+00'')', NULL),
-('id_floor(timestamp with time zone)', 'SELECT public.id_floor(''2020-01-01+00'')', NULL),
-('id_floor(timestamp with time zone,timestamp with time zone)', 'SELECT public.id_floor(''2020-01-01+00'', ''2011-01-01+00'')', NULL),
-('id_range_end(timestamp with time zone,timestamp with time zone)', 'SELECT public.id_range_end(''2020-01-01+00'', ''2020-01-02+00'')', NULL),
-('id_range_end(timestamp with time zone,timestamp with time zone,timestamp with time zone)', 'SELECT public.id_range_end(''2020-01-01+00'', ''2020-01-02+00'', ''2011-01-01+00'')', NULL),
-('id_between(bigint,timestamp with time zone,timestamp with time zone)', 'SELECT public.id_between(1671372309237077023, ''2017-12-16+00'', ''2017-12-17+00'')', NULL),
-('id_between(bigint,timestamp with time zone,timestamp with time zone)', 'SELECT pg_catalog.count(*) FROM public.some_ids WHERE public.id_between(id, ''2017-12-16+00'', ''2017-12-17+00'')', NULL),
-('id_between(bigint,timestamp with time zone,timestamp with time zone,timestamp with time zone)', 'SELECT pg_catalog.count(*) FROM public.some_ids WHERE public.id_between(id, ''2017-04-25+00'', ''2017-04-26+00'', ''2011-01-01+00'')', NULL),
-('shard_for(bigint,integer)', 'SELECT public.shard_for(31341, 2000)', NULL),
-('id_to_shortcode(bigint)', 'SELECT public.id_to_shortcode(2236262423948874256)', NULL),
-('shortcode_to_id(text)', 'SELECT public.shortcode_to_id(''B8IzNOMBtIQ'')', NULL),
-('id_explain(bigint,timestamp with time zone)', 'SELECT pg_catalog.array_agg(e) FILTER (WHERE field OPERATOR(pg_catalog.<>) ''age'') FROM public.id_explain(2236262423948874256) AS e', NULL),
-('id_explain(bigint,timestamp with time zone)', 'SELECT pg_catalog.array_agg(e) FILTER (WHERE field OPERATOR(pg_catalog.<>) ''age'') FROM public.id_explain(2236262423948874256, ''2011-01-01+00'') AS e', NULL),
-('backfill_id(timestamp with time zone,integer)', 'SELECT public.backfill_id(''2020-01-01+00'', 5) OVER ()', NULL),
-('backfill_id(timestamp with time zone,integer,timestamp with time zone)', 'SELECT public.backfill_id(''2020-01-01+00'', 5, ''2011-01-01+00'') OVER ()', NULL),
-('create_id_partitions(regclass,text,integer,timestamp with time zone,timestamp with time zone)', 'SELECT pg_catalog.count(*) FROM public.create_id_partitions(''insta%s.days'', ''day'', 2, pg_catalog.now(), ''2012-01-01+00'')', '$1 = ''3'''),
-('create_id_partitions(regclass,text,integer,timestamp with time zone,timestamp with time zone)', 'SELECT pg_catalog.min(made::pg_catalog.text) FROM public.create_id_partitions(''insta%s.days'', ''month'', 0, ''2025-01-08+00'', ''2012-01-01+00'') AS made', '$1 = ''insta%s.days_p20250101'''),
-('drop_old_id_partitions(regclass,timestamp with time zone,timestamp with time zone,boolean)', 'SELECT public.drop_old_id_partitions(''insta%s.days'', ''2025-02-01+00'', ''2012-01-01+00'')', '$1 = ''insta%s.days_p20250101'''),
-('drop_old_id_partitions(regclass,timestamp with time zone,timestamp with time zone,boolean)', 'SELECT public.drop_old_id_partitions(''insta%s.days'', ''2025-03-01+00'', ''2012-01-01+00'', true)', '$1 = ''insta%s.days_p20250201'''),
-('insta.next_id()', 'SELECT insta%s.next_id()', 'id_shard($1::bigint) = %s'),
-('insta.next_id()', 'INSERT INTO insta%s.serials DEFAULT VALUES RETURNING id', 'id_shard($1::bigint) = %s'),
-('convert_defaults_to_triggers(integer)', 'SELECT pg_catalog.count(*) FROM public.convert_defaults_to_triggers(%s)', '$1 = ''3'''),
-('next_id_trigger()', 'INSERT INTO insta%s.serials DEFAULT VALUES RETURNING id', 'id_shard($1::bigint) = %s'),
-('insta.id_time(bigint)', 'SELECT insta%s.id_time(1671372309237077023)', '$1 = ''2017-12-16 22:25:27.28+00'''),
-('insta.epoch()', 'SELECT insta%s.epoch()', '$1 = ''2011-08-24 21:07:01.721+00'''),
-('insta.shard_()', 'SELECT sequence FROM insta%s.shard_%1$s()', '$1 = ''insta%s.table_id_seq''');
--- Every function is called.
-SELECT objid FROM members WHERE objid::text NOT IN (SELECT target FROM calls);
+-- Statements that create something or generate ids, each with a check of the result; without a check it must equal the result
+-- under a safe search_path.
+CREATE TABLE public.calls (n int GENERATED ALWAYS AS IDENTITY, statement text, rightly text);
+INSERT INTO calls (statement, rightly) VALUES
+('SELECT public.create_shard(%s)', '$1 = ''insta%s'''),
+('SELECT public.create_shard(%s, if_not_exists => true)', '$1 = ''insta%s'''),
+('SELECT public.next_id(%s)', 'id_shard($1::bigint) = %s'),
+('SELECT public.next_id(%s, ''insta%1$s.table_id_seq'')', 'id_shard($1::bigint) = %s'),
+('SELECT public.next_id(%s, ''insta%1$s.table_id_seq'', ''2011-08-24 21:07:01.721+00'')', 'id_shard($1::bigint) = %s'),
+('SELECT public.shard_next_id(%s, ''insta%1$s.table_id_seq'', ''2011-08-24 21:07:01.721+00'')', 'id_shard($1::bigint) = %s'),
+('SELECT public.next_ids(%s, 3)', 'id_shard($1::bigint) = %s'),
+('SELECT public.next_id()', 'id_shard($1::bigint) = 900'),
+('SELECT pg_catalog.count(*) FROM public._shard_states()', '$1 = (SELECT count(*) FROM pg_proc WHERE proname ~ ''^shard_\d+$'')::text'),
+('SELECT public._shard_reason(%s, ''insta%1$s'') IS NULL', '$1 = ''true'''),
+('SELECT pg_catalog.count(reason) FROM public.id_shards', '$1 = ''0'''),
+('SELECT public.instagram_id_version()', '$1 = (SELECT extversion FROM pg_extension WHERE extname = ''instagram_id'')'),
+('SELECT pg_catalog.count(id_shards) FROM public.id_shards', '$1 = (SELECT count(*) FROM pg_proc WHERE proname ~ ''^shard_\d+$'')::text'),
+('SELECT public.advance_shard(%s, public.make_id(''2020-01-01+00'', %1$s, 0))', 'id_shard($1::bigint) = %s'),
+('SELECT public.claim_shard(%s)', '$1 = '''''),
+('SELECT public.recover_shard(%s) IS NULL', '$1 = ''true'''),
+('SELECT pg_catalog.count(reason) FROM public.take_over_shards()', '$1 = ''0'''),
+('SELECT public.node_next_id(''insta%s.table_id_seq'')', 'id_shard($1::bigint) = 0'),
+('SELECT public.node_next_id(''insta%s.table_id_seq'', ''2011-08-24 21:07:01.721+00'')', 'id_shard($1::bigint) = 0'),
+('SELECT next_value FROM public._close_sequence(''insta%s.table_id_seq'', 0, 1)', '$1 = (SELECT last_value - 2305843009213693952 FROM insta%s.table_id_seq WHERE NOT is_called)::text'),
+('SELECT public._name_sequence_taker(''insta%s.table_id_seq'', 0, 2)', '$1 = ''false'''),
+('SELECT public.next_id(%s)', 'id_shard($1::bigint) = %s'), -- takes it back
+('SELECT adopted FROM public.adopt_table(%s, ''insta%1$s.serials'', dry_run => true)', '$1 = ''false'''),
+('SELECT adopted FROM public.adopt_table(%s, ''insta%1$s.serials'')', '$1 = ''true'''),
+('SELECT adopted FROM public.adopt_table(%s, ''insta%1$s.identities'')', '$1 = ''true'''),
+('SELECT script FROM public.adopt_shard(1%s, ''original%1$s'', dry_run => true)', '$1 LIKE ''%%original%s%%'''),
+('SELECT starts_above FROM public.adopt_shard(1%s, ''original%1$s'')', 'id_shard($1::bigint) = 1%s'),
+('SELECT public.unadopt_shard(1%s)', '$1 = ''original%s.next_id()'''),
+('SELECT (SELECT p FROM public.id_parts(id) AS p) FROM public.some_ids', NULL),
+('SELECT (SELECT p FROM public.id_parts(id, ''2011-01-01+00'') AS p) FROM public.some_ids', NULL),
+('SELECT pg_catalog.count(*) FROM public.some_ids WHERE public.id_between(id, ''2017-12-16+00'', ''2017-12-17+00'')', NULL),
+('SELECT pg_catalog.count(*) FROM public.some_ids WHERE public.id_between(id, ''2017-04-25+00'', ''2017-04-26+00'', ''2011-01-01+00'')', NULL),
+('SELECT pg_catalog.array_agg(e) FILTER (WHERE field OPERATOR(pg_catalog.<>) ''age'') FROM public.id_explain(2236262423948874256) AS e', NULL),
+('SELECT pg_catalog.count(*) FROM public.create_id_partitions(''insta%s.days'', ''day'', 2, pg_catalog.now(), ''2012-01-01+00'')', '$1 = ''3'''),
+('SELECT pg_catalog.min(made::pg_catalog.text) FROM public.create_id_partitions(''insta%s.days'', ''month'', 0, ''2025-01-08+00'', ''2012-01-01+00'') AS made', '$1 = ''insta%s.days_p20250101'''),
+('SELECT public.drop_old_id_partitions(''insta%s.days'', ''2025-02-01+00'', ''2012-01-01+00'')', '$1 = ''insta%s.days_p20250101'''),
+('SELECT public.drop_old_id_partitions(''insta%s.days'', ''2025-03-01+00'', ''2012-01-01+00'', true)', '$1 = ''insta%s.days_p20250201'''),
+('SELECT insta%s.next_id()', 'id_shard($1::bigint) = %s'),
+('INSERT INTO insta%s.serials DEFAULT VALUES RETURNING id', 'id_shard($1::bigint) = %s'),
+('SELECT pg_catalog.count(*) FROM public.convert_defaults_to_triggers(%s)', '$1 = ''3'''),
+('INSERT INTO insta%s.serials DEFAULT VALUES RETURNING id', 'id_shard($1::bigint) = %s'),
+('SELECT insta%s.id_time(1671372309237077023)', '$1 = ''2017-12-16 22:25:27.28+00'''),
+('SELECT insta%s.epoch()', '$1 = ''2011-08-24 21:07:01.721+00'''),
+('SELECT sequence FROM insta%s.shard_%1$s()', '$1 = ''insta%s.table_id_seq''');
 SELECT create_shard(900);
 GRANT USAGE ON SCHEMA insta900 TO regress_id_victim;
 GRANT USAGE ON SEQUENCE insta900.table_id_seq TO regress_id_victim;
-SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'insta900'::regnamespace
-AND replace(oid::regprocedure::text, '900', '') NOT IN (SELECT target FROM calls);
 SELECT count(next_id(900)) FROM generate_series(1, 3);
 
 CREATE TABLE public.some_ids (id bigint);
@@ -215,7 +195,7 @@ DECLARE
 BEGIN
     FOR call IN SELECT * FROM calls ORDER BY n LOOP
         EXECUTE format('SET LOCAL ROLE %I', victim);
-        IF call.target LIKE 'claim_shard%' THEN -- the first there is with a table
+        IF call.statement LIKE '%claim_shard%' THEN -- the first there is with a table
             EXECUTE format('CREATE TABLE insta%1$s.serials (id bigserial PRIMARY KEY);
                 CREATE TABLE insta%1$s.identities (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
                 CREATE TABLE insta%1$s.days (id bigint PRIMARY KEY DEFAULT insta%1$s.next_id(), at timestamptz DEFAULT now()) PARTITION BY RANGE (id);
@@ -241,9 +221,60 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
+-- Every function of the extension and of a shard: a call with an argument for each type.
+CREATE VIEW public.any_calls AS
+SELECT p.oid::regprocedure AS function, p.provolatile AS volatility, format(
+    'SELECT pg_catalog.array_agg(answer::pg_catalog.text) FROM (SELECT %I.%I(%s)%s AS answer) AS answers', nspname, proname,
+    (SELECT string_agg(format('%L::%I.%I', argument, (SELECT nspname FROM pg_namespace WHERE oid = typnamespace), typname), ', ' ORDER BY n)
+     FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY AS a(type, n) JOIN pg_type ON pg_type.oid = type LEFT JOIN (VALUES
+        ('int8', '1671372309237077023'), ('int4', '901'), ('bool', 'true'), ('text', 'B8IzNOMBtIQ'),
+        ('timestamptz', '2012-01-01 00:00+00'), ('regclass', 'insta901.table_id_seq'), ('regnamespace', 'insta901'),
+        ('regprocedure', 'insta901.next_id()')) AS v(typname, argument) USING (typname)),
+    CASE p.prokind WHEN 'w' THEN ' OVER ()' END) AS statement
+FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+WHERE p.oid IN (SELECT objid FROM members) OR nspname = 'insta901';
+GRANT SELECT ON any_calls TO PUBLIC;
+-- What a statement returns, or how it fails. What it has changed is undone.
+CREATE FUNCTION public.outcome(path text, statement text) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer text;
+BEGIN
+    PERFORM set_config('search_path', path, true);
+    EXECUTE statement INTO answer;
+    RAISE SQLSTATE 'UNDO0';
+EXCEPTION WHEN OTHERS THEN
+    RETURN CASE SQLSTATE WHEN 'UNDO0' THEN answer ELSE format('%s: %s', SQLSTATE, SQLERRM) END;
+END $$;
+-- The calls that execute a trap, or have another outcome than under a safe search_path; generated ids differ anyway.
+CREATE FUNCTION public.attack_any(victim name, path text) RETURNS TABLE (wrong regprocedure, answer text, safely text) LANGUAGE plpgsql
+SET instagram_id.shard = 901 SET client_min_messages = error SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+    call record;
+BEGIN
+    FOR call IN SELECT * FROM any_calls ORDER BY function::text LOOP
+        PERFORM setval('trap.springs', 1, false);
+        EXECUTE format('SET LOCAL ROLE %I', victim);
+        answer := outcome(path, call.statement);
+        safely := outcome('pg_catalog, pg_temp', call.statement);
+        RESET ROLE;
+        IF (SELECT is_called FROM trap.springs) OR
+            answer IS DISTINCT FROM safely AND (call.volatility <> 'v' OR concat(answer, safely) ~ '^[0-9A-Z]{5}: ') THEN
+            wrong := call.function;
+            RETURN NEXT;
+        END IF;
+    END LOOP;
+END $$;
 SELECT * FROM attack('regress_id_victim', 901, 'pg_temp, trap, pg_catalog, public');
-DELETE FROM calls WHERE target LIKE 'unadopt%'; -- it waits for a second
+SELECT * FROM attack_any('regress_id_victim', 'pg_temp, trap, pg_catalog, public');
+DELETE FROM calls WHERE statement LIKE '%unadopt_shard%'; -- it waits for a second
 SELECT * FROM attack('postgres', 902, 'trap, pg_catalog, public');
+SELECT * FROM attack_any('postgres', 'trap, pg_catalog, public');
+-- A careless function would be found.
+CREATE FUNCTION public.careless(id int8) RETURNS bool LANGUAGE plpgsql AS 'BEGIN RETURN id >= 0; END';
+ALTER EXTENSION instagram_id ADD FUNCTION careless;
+SELECT wrong FROM attack_any('regress_id_victim', 'trap, pg_catalog, public');
+ALTER EXTENSION instagram_id DROP FUNCTION careless;
+DROP FUNCTION careless;
 SELECT count(*) AS sprung FROM trap.caught;
 -- The shards created meanwhile equal one created without traps, except for the number (which the system identifier may have).
 SELECT shard, string_agg(regexp_replace(pg_get_functiondef(p.oid), '\m(insta|shard_|)' || shard || '\M', '\1900', 'g'), '' ORDER BY proname) = (
@@ -257,7 +288,7 @@ FROM pg_config, pg_available_extensions AS e,
 WHERE pg_config.name = 'SHAREDIR' AND e.name = 'instagram_id';
 -- Each of its names is in use by an object of another role in the extension's schema: an error, and nothing is created.
 CREATE TABLE public.wanted AS SELECT proname, oidvectortypes(proargtypes) AS arguments FROM members JOIN pg_proc ON oid = objid;
-DROP VIEW members;
+DROP VIEW members, any_calls;
 DROP SCHEMA insta900, insta901, insta902, original901, original902 CASCADE;
 DROP EXTENSION instagram_id;
 CREATE SCHEMA taken;
