@@ -45,6 +45,11 @@ pub fn length<T>(everyday: T, torture: T) -> T {
     if std::env::var_os("TORTURE").is_some_and(|value| value == "1") { torture } else { everyday }
 }
 
+/// Whether a test with random choices needs to make only a few, as `make check` asks for.
+pub fn is_quick() -> bool {
+    std::env::var_os("QUICK").is_some_and(|value| value == "1")
+}
+
 /// Random choices, which can be repeated by setting `SEED` to the value that a run has printed.
 pub fn random(scenario: &str) -> fastrand::Rng {
     let seed = match std::env::var("SEED") {
@@ -130,8 +135,7 @@ pub fn why(error: &postgres::Error) -> String {
     let Some(of_server) = error.as_db_error() else { return format!("{error:?}") };
     let lines = [("DETAIL", of_server.detail()), ("HINT", of_server.hint()), ("CONTEXT", of_server.where_())];
     let lines = lines.into_iter().filter_map(|(name, text)| Some(format!("\n{name}: {}", text?)));
-    let first =
-        format!("{}: {}: {}", of_server.severity(), of_server.code().code(), of_server.message());
+    let first = format!("{}: {}: {}", of_server.severity(), of_server.code().code(), of_server.message());
     first + &lines.collect::<String>()
 }
 

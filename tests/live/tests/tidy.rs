@@ -1,6 +1,6 @@
 //! Consistency of the project's files with each other.
 
-use instagram_id_live::{metrics, of_project};
+use instagram_id_live::{assert_same_set, metrics, of_project};
 use std::fs;
 
 fn read(file: &str) -> String {
@@ -361,7 +361,7 @@ fn privileges_match_the_page() {
             assert_eq!(said, found, "docs/guarantees.md, {}, {column}", row[0]);
         }
     }
-    assert_eq!(documented, tested);
+    assert_same_set(documented, tested.iter().cloned(), "rows in docs/guarantees.md");
     println!("{} cells", rows.len() * (columns.len() - 1));
     assert!(rows.len() > 30 && columns.len() == 10);
 }
@@ -409,17 +409,14 @@ fn exporters_run_the_queries_of_the_page() {
 #[test]
 fn metrics_have_the_same_names_everywhere() {
     let collector = read("monitoring/sql_exporter.collector.yml");
-    let mut named: Vec<String> =
+    let named: Vec<String> =
         between(&collector, "metric_name: ", "\n").into_iter().map(str::to_owned).collect();
-    named.sort();
     let page = read("monitoring/README.md");
     let rows = page.lines().filter(|line| line.starts_with("| `instagram_id_"));
     let cells = rows.filter_map(|row| row.split(" | ").next());
     // The text between each pair of backquotes.
-    let mut documented: Vec<String> =
-        cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
-    documented.sort();
-    assert_eq!(documented, named);
+    let documented = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned);
+    assert_same_set(documented, named.iter().cloned(), "metrics in monitoring/README.md");
     for file in ["prometheus.rules.yml", "prometheus.rules.test.yml", "grafana.dashboard.json"] {
         let text = read(&format!("monitoring/{file}"));
         let mut uses = 0;
