@@ -30,6 +30,9 @@ pub const VALUE_MAX: i64 = ((ISSUED_MS_MAX as i64) << SEQ_BITS) | SEQ_MAX as i64
 
 /// How far ahead of the clock a value may be without a wait. One millisecond is enough: if fewer than 1024 values are
 /// generated in each millisecond, the counter overflows at most once before the clock catches up.
+///
+/// Users rely on it: guarantees 3 and 9 of docs/guarantees.md promise one millisecond, and docs/performance.md explains it
+/// under "Why a sequence may be ahead of the clock".
 pub const LEAD_MS: i64 = 1;
 
 /// A sequence this far behind the clock may have been reset, so its state does not show which values were issued in the
@@ -248,6 +251,12 @@ mod tests {
         assert_eq!(next(state, NOW, 1, Some(called(state.last_value - 1))), Next::Wait { ticks });
     }
 
+    /// The other tests hold for any lead.
+    #[test]
+    fn the_lead_is_the_published_one() {
+        assert_eq!(LEAD_MS, 1, "docs/guarantees.md promises ids at most one millisecond ahead of the clock");
+    }
+
     #[test]
     fn behind_the_clock_takes_its_millisecond_and_counts_on() {
         takes(called(value(NOW - 1, 7)), false, value(NOW, 8));
@@ -264,21 +273,21 @@ mod tests {
     #[test]
     fn ahead_of_the_clock_takes_what_is_open_and_pays_for_more() {
         takes(called(value(NOW + 5, 7)), false, value(NOW + 5, 8));
-        takes(called(value(NOW, 1023)), false, value(NOW + 1, 0));
-        waits(called(value(NOW + 1, 1023)), 1);
+        takes(called(value(NOW + LEAD_MS - 1, 1023)), false, value(NOW + LEAD_MS, 0));
+        waits(called(value(NOW + LEAD_MS, 1023)), 1);
         waits(called(value(NOW + 86_400_000, 1023)), 1);
-        takes(called(value(NOW + 1, 1023)), true, value(NOW + 2, 0));
+        takes(called(value(NOW + LEAD_MS, 1023)), true, value(NOW + LEAD_MS + 1, 0));
         takes(called(value(NOW + 86_400_000, 1023)), true, value(NOW + 86_400_001, 0));
     }
 
     #[test]
     fn a_sequence_without_a_recent_time_waits_for_the_lead_to_be_over() {
         let never_called = State { last_value: 1, is_called: false };
-        waits(never_called, 2);
+        waits(never_called, 1 + LEAD_MS);
         takes(never_called, true, value(NOW, 1));
-        waits(called(5000), 2); // a counter: 5000 plain nextvals
+        waits(called(5000), 1 + LEAD_MS); // a counter: 5000 plain nextvals
         takes(called(5000), true, value(NOW, 905));
-        waits(called(value(NOW - STALE_MS - 1, 4)), 2);
+        waits(called(value(NOW - STALE_MS - 1, 4)), 1 + LEAD_MS);
         takes(called(i64::MIN), true, value(NOW, 1));
     }
 
@@ -288,16 +297,16 @@ mod tests {
         takes(ahead, true, value(NOW, 1));
         takes(State { last_value: i64::MAX, is_called: false }, true, value(NOW, 1023));
         // A start value near the clock does not show which values were issued.
-        waits(ahead, 2);
-        waits(State { last_value: value(NOW - 10, 5), is_called: false }, 2);
-        waits(State { last_value: value(NOW, 5), is_called: false }, 2);
+        waits(ahead, 1 + LEAD_MS);
+        waits(State { last_value: value(NOW - 10, 5), is_called: false }, 1 + LEAD_MS);
+        waits(State { last_value: value(NOW, 5), is_called: false }, 1 + LEAD_MS);
     }
 
     #[test]
     fn a_wait_pays_for_the_whole_state() {
         let (started, called) = (State { last_value: 1, is_called: false }, called(1));
-        assert_eq!(next(called, NOW, 1, Some(started)), Next::Wait { ticks: 2 });
-        assert_eq!(next(started, NOW, 1, Some(called)), Next::Wait { ticks: 2 });
+        assert_eq!(next(called, NOW, 1, Some(started)), Next::Wait { ticks: 1 + LEAD_MS });
+        assert_eq!(next(started, NOW, 1, Some(called)), Next::Wait { ticks: 1 + LEAD_MS });
     }
 
     #[test]

@@ -99,11 +99,19 @@ pub fn shortest_counterexample<P: Protocol>(fault: P::Fault) -> Option<Counterex
     shortest
 }
 
-/// The properties that this history violates. None if the history is not possible.
-pub fn violated_by<P: Protocol>(fault: Option<P::Fault>, steps: &[&str]) -> Vec<&'static str> {
-    let violated = |scenario: P| {
+/// What repeating a history has shown.
+pub struct Repeated {
+    pub violated: Vec<&'static str>,
+    /// How many of the steps are possible, one after the other, in the scenario in which most are.
+    pub possible: usize,
+}
+
+/// Repeats a history in each scenario.
+pub fn repeat<P: Protocol>(fault: Option<P::Fault>, steps: &[&str]) -> Repeated {
+    let mut repeated = Repeated { violated: vec![], possible: 0 };
+    for scenario in P::scenarios(Size::Small, fault) {
         let mut states = scenario.init_states();
-        for step in steps {
+        for (n, step) in steps.iter().enumerate() {
             // Several actions may have the same text.
             let follow = |state: P::State| {
                 let mut actions = vec![];
@@ -114,10 +122,13 @@ pub fn violated_by<P: Protocol>(fault: Option<P::Fault>, steps: &[&str]) -> Vec<
                 next
             };
             states = states.into_iter().flat_map(follow).collect();
+            if !states.is_empty() {
+                repeated.possible = repeated.possible.max(n + 1);
+            }
         }
         let mut properties = scenario.properties();
         properties.retain(|property| states.iter().any(|state| !(property.condition)(&scenario, state)));
-        properties.into_iter().map(|property| property.name)
-    };
-    P::scenarios(Size::Small, fault).into_iter().flat_map(violated).collect()
+        repeated.violated.extend(properties.into_iter().map(|property| property.name));
+    }
+    repeated
 }

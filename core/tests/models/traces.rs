@@ -1,6 +1,6 @@
 //! The page docs/traces.md: for each fault of each protocol, the shortest history that violates a property.
 
-use crate::checker::{Counterexample, Protocol, shortest_counterexample, violated_by};
+use crate::checker::{Counterexample, Protocol, repeat, shortest_counterexample};
 use std::fmt::Write;
 
 pub const INTRODUCTION: &str = "\
@@ -21,7 +21,9 @@ pub fn search<P: Protocol>() -> String {
     let mut section = format!("\n## {}\n", P::NAME);
     for (fault, description) in P::faults() {
         let found = shortest_counterexample::<P>(*fault);
-        let Some(Counterexample { property, steps }) = found else { panic!("not found: {description}") };
+        let Some(Counterexample { property, steps }) = found else {
+            panic!("{}: no history violates a property with the fault {fault:?}: {description}", P::NAME)
+        };
         writeln!(section, "\n### {}\n\nViolated: {property}.\n", heading(description)).unwrap();
         for (i, step) in steps.iter().enumerate() {
             writeln!(section, "{}. {step}", i + 1).unwrap();
@@ -43,14 +45,23 @@ fn heading(description: &str) -> String {
 /// If a fault has no trace there, or its trace does not violate the property.
 pub fn check<P: Protocol>(page: &str) {
     for (fault, description) in P::faults() {
-        let (_, after) = page.split_once(&format!("\n### {}\n", heading(description))).unwrap_or_default();
+        let named = format!("{}, fault {fault:?} ({description})", P::NAME);
+        let section = page.split_once(&format!("\n### {}\n", heading(description)));
+        let (_, after) = section.unwrap_or_else(|| panic!("{named}: docs/traces.md has no trace"));
         let lines: Vec<&str> = after.lines().take_while(|line| !line.starts_with('#')).collect();
         let steps: Vec<&str> = lines.iter().filter_map(|line| Some(line.split_once(". ")?.1)).collect();
-        let violated = violated_by::<P>(Some(*fault), &steps);
+        let property = lines.iter().find_map(|line| line.strip_prefix("Violated: ")?.strip_suffix('.'));
+        let property = property.unwrap_or_else(|| panic!("{named}: docs/traces.md names no property"));
+        let repeated = repeat::<P>(Some(*fault), &steps);
+        if let Some(step) = steps.get(repeated.possible) {
+            panic!("{named}: step {} of docs/traces.md is not possible: {step}", repeated.possible + 1);
+        }
         assert!(
-            violated.iter().any(|property| lines.contains(&&*format!("Violated: {property}."))),
-            "the trace of \"{description}\" in docs/traces.md violates {violated:?}"
+            repeated.violated.contains(&property),
+            "{named}: the trace in docs/traces.md does not violate \"{property}\", but {:?}",
+            repeated.violated
         );
-        assert_eq!(violated_by::<P>(None, &steps), [""; 0], "without the fault: {description}");
+        let without = repeat::<P>(None, &steps).violated;
+        assert!(without.is_empty(), "{named}: the trace violates {without:?} without the fault as well");
     }
 }

@@ -149,11 +149,24 @@ fn four_sessions_together_stay_within_the_limit() {
     });
     let elapsed = started.elapsed();
     assert!(elapsed >= Duration::from_millis(975), "1,000,000 ids in {elapsed:?}");
-    let lead: f64 = one(
+}
+
+/// Ids at full speed, each compared with the clock after it was generated. docs/guarantees.md promises one millisecond, so
+/// it is a literal here.
+#[test]
+fn ids_are_at_most_one_millisecond_ahead_of_the_clock() {
+    let server = server();
+    let ahead: f64 = one(
         &mut server.connect(),
-        "SELECT extract(epoch FROM id_time(next_id(5)) - clock_timestamp())::float8",
+        "SELECT max(extract(epoch FROM id_time(id) - clock_timestamp()))::float8
+         FROM (SELECT next_ids(5, 100000) AS id OFFSET 0) AS ids",
     );
-    assert!(lead <= 0.001, "{lead} s ahead of the clock");
+    println!("up to {ahead} s ahead of the clock");
+    assert!(ahead > 0.0, "{ahead} s: the sequence was never ahead, so the test shows nothing");
+    assert!(
+        ahead <= 0.001,
+        "ids are {ahead} s ahead of the clock; docs/guarantees.md promises 0.001 s at most"
+    );
 }
 
 fn is_waiting(client: &mut Client, pid: i32) -> bool {
