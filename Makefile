@@ -1,5 +1,6 @@
 # make demo           see the extension at work, on a server of its own
-# make check          run the quick check while you work: two minutes; make check T=errors runs only tests of this name
+# make check          run the quick check while you work: a minute; make check T=errors runs only tests of this name;
+#                     ACCEPT=1 make check takes over the output of the regression and isolation tests
 # make test           run every test on Debian's PostgreSQL: ten minutes
 # make test-all       run every test on all supported PostgreSQL majors
 # make torture        run longer tests, also with assertions and under valgrind: hours
