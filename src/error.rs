@@ -48,6 +48,8 @@ macro_rules! errors {
             message: $message,
             items: &[$( $(stringify!($item)),+ )?],
             when: concat!($($when),+),
+            example: || Error::$name $(( $(tests::Example::example(stringify!($item))),+ ))?
+                $({ $($field: tests::Example::example(stringify!($field))),+ })?,
         } ),+];
     };
 }
