@@ -11,7 +11,7 @@ SELECT p.oid, p.oid::regprocedure AS function, proname, proargtypes, proargnames
 WHERE d.deptype = 'e' AND d.classid = 'pg_proc'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id');
 
 -- The LEAKPROOF functions accept every bigint: each power of two with its neighbors and complements, both ends, each edge of
--- each field, and a hundred thousand spread values. No call raises an error or returns NULL.
+-- each field, and a hundred thousand spread values. No call raises an error or returns NULL. The query returns violations.
 CREATE TABLE edges AS
 SELECT DISTINCT (sign * (2::numeric ^ bit + near))::bigint AS id
 FROM generate_series(0, 63) AS bit, generate_series(-2, 2) AS near, unnest('{1,-1}'::int[]) AS sign
@@ -23,9 +23,12 @@ CREATE FUNCTION answers(f regprocedure) RETURNS TABLE (asked bigint, answered bi
 BEGIN
     RETURN QUERY EXECUTE format('SELECT count(*), count(%s) FROM edges', replace(f::text, '(bigint)', '(id)'));
 END $$;
-SELECT function, asked > 100000 AS many, asked = answered AS all_answered FROM members, answers(function) WHERE proleakproof ORDER BY function::text;
+SELECT count(*) > 100000 AS many FROM edges;
+SELECT count(*) > 0 AS some_are_leakproof FROM members WHERE proleakproof;
+SELECT function, asked, answered FROM members, answers(function) WHERE proleakproof AND asked IS DISTINCT FROM answered;
 
--- Below a barrier there are only LEAKPROOF functions, and id_between(), which the planner has replaced by two comparisons.
+-- Below a barrier there are only LEAKPROOF functions, and id_between(), which the planner has replaced by two comparisons. The
+-- query returns the functions of which this is not so.
 -- A window function, such as backfill_id(), cannot be used in a WHERE clause.
 CREATE TABLE notes (id bigint PRIMARY KEY, owner name, text text);
 CREATE VIEW mine WITH (security_barrier) AS SELECT * FROM notes WHERE owner = current_user;
@@ -43,7 +46,7 @@ SELECT function, proleakproof, is_below_barrier(call) FROM (
         CASE WHEN type = 'bigint'::regtype THEN 'id' WHEN type = 'int'::regtype THEN '1' WHEN type = 'text'::regtype THEN 'owner'
             WHEN at = 1 THEN 'id_time(id)' WHEN proargnames[at] = 'epoch' THEN 'timestamptz ''2011-01-01 00:00+00''' ELSE format('timestamptz ''2020-01-0%s 00:00+00''', at) END, ', ' ORDER BY at)) AS call
     FROM members, unnest(proargtypes::oid[]) WITH ORDINALITY AS a(type, at) WHERE provolatile = 'i' AND prokind = 'f' GROUP BY function, proname, proleakproof) AS calls
-ORDER BY function::text COLLATE "C";
+WHERE is_below_barrier(call) <> (proleakproof OR function::text LIKE 'id_between(%');
 SELECT is_below_barrier('insta5.id_time(id) > now()') AS shards_id_time,
     is_below_barrier('id >= id_floor(now())') AS floor_of_now, is_below_barrier('id_between(id, now() - interval ''1 day'', now())') AS between_now;
 

@@ -146,12 +146,6 @@ SET ROLE regress_id_app;
 SELECT state FROM raises('SELECT next_id(32, ''insta33.table_id_seq'', ''2019-01-01+00'')');
 RESET ROLE;
 
--- Everyone may use the decoders, which are LEAKPROOF if they cannot fail.
-SELECT proname, pg_get_function_identity_arguments(oid) FROM pg_proc WHERE proleakproof AND prosrc LIKE 'id\_%\_wrapper' ORDER BY 1;
--- No function is SECURITY DEFINER.
-SELECT count(*) FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
-WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id') AND d.classid = 'pg_proc'::regclass AND p.prosecdef;
-
 SET client_min_messages = warning;
 DROP SCHEMA insta31, insta32, insta33, regress_id_own CASCADE;
 DROP FUNCTION raises;
