@@ -185,7 +185,8 @@ DIFFERING='crash|disk_faults|handover_misuse|leaks|partition_managers|replicated
 ON_SERVERS='(binary(live) - test(/^tidy::/))'
 
 # Those of them that a change of a function, a page, a message or the catalog can break, and that take seconds.
-QUICK='test(/^(tidy|script|docs|values|monitoring|wait)::/) + test(=sessions::waits_are_shown_by_name)'
+QUICK='test(/^(tidy|script|docs|values|monitoring|wait)::/) + test(/::(page_(matches|shows)_.*|misuse_of_the_map_is_explained)$/)
+    + test(/^sessions::(parallel_worker_refuses|waits_are_shown_by_name)$/)'
 
 # quick_live_tests MAJOR: runs these, with few random calls. PG_CONFIG names the PostgreSQL.
 quick_live_tests() {
