@@ -714,12 +714,6 @@ errors! {
         "another node takes over sequence {name} at the same time",
         hint("Call take_over_shards() again.");
 
-    /// A node with version 0.3.0 asks this node for its copy of a sequence.
-    NodeOutdated => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "sequences are not handed over to older versions of instagram_id",
-        detail("This node has instagram_id {}.", env!("CARGO_PKG_VERSION")),
-        hint("Install the same version on all nodes, and run ALTER EXTENSION instagram_id UPDATE.");
-
     /// A function that only other nodes call is called with a group that has no node.
     GroupUnknown(group: i32) => ERRCODE_INVALID_PARAMETER_VALUE,
         "group {0} has no node",

@@ -95,7 +95,7 @@ pub fn closed_last_value(next_value: i64) -> i64 {
     CLOSED + next_value.clamp(0, VALUE_MAX + 1)
 }
 
-/// The value with which a closed copy would continue; `None` for an open copy, and for one that 0.3.0 has closed.
+/// The value with which a closed copy would continue; `None` for an open copy.
 pub fn closed_next_value(last_value: i64) -> Option<i64> {
     // nextval() may have been called on it, at most as often as there are values.
     (CLOSED..CLOSED + 2 * VALUE_MAX).contains(&last_value).then(|| last_value - CLOSED)
@@ -125,7 +125,7 @@ pub enum Stage {
 }
 
 impl Mark {
-    /// Set in every mark. Marks of 0.3.0 are smaller than this.
+    /// Set in every mark, so that no mark is 0.
     const FLAG: i64 = 1 << 62;
     const OWNER_SHIFT: u32 = 2 + Attempt::BITS;
 
@@ -143,13 +143,10 @@ impl Mark {
         Mark::FLAG | owner << Mark::OWNER_SHIFT | i64::from(attempt) << 2 | stage
     }
 
-    /// The mark of a closed copy; `None` if the copy is still as Citus created it.
-    pub fn of_log_cnt(log_cnt: i64) -> Option<Mark> {
+    /// The mark of a closed copy; `None` if the copy is still as Citus created it, or its mark was overwritten.
+    fn of_log_cnt(log_cnt: i64) -> Option<Mark> {
         if log_cnt & Mark::FLAG == 0 {
-            // 0.3.0 wrote 2 for nobody and 2 * (group + 2) for a group, plus 1 during an opening.
-            let group = i32::try_from(log_cnt.saturating_sub(2) / 2 - 1).ok();
-            let last_owner = group.and_then(LastOwner::node).unwrap_or(LastOwner::Nobody);
-            return (log_cnt != 0).then_some(Mark { last_owner, stage: Stage::Closed });
+            return None;
         }
         let last_owner = match (log_cnt & !Mark::FLAG) >> Mark::OWNER_SHIFT {
             0 => LastOwner::Nobody,
@@ -175,30 +172,26 @@ impl Tuple {
     /// Whether this copy must be opened before ids are generated from it. Its value alone shows that it is closed, even
     /// to a session that has not yet received the catalog change that made it one of several copies (`is_copy`).
     pub fn is_closed(self, is_copy: bool) -> bool {
-        is_closed(self.last_value) || !self.is_called && (is_copy || self.log_cnt != 0)
+        is_closed(self.last_value) || !self.is_called && is_copy
     }
 
-    /// The mark in this tuple. A mark of 0.3.0 together with a value of a later version was written by a session that
-    /// still runs the old library. It has overwritten the owner, so it is ignored.
-    pub fn mark(self) -> Option<Mark> {
-        let is_overwritten = self.is_called || self.log_cnt & Mark::FLAG == 0 && is_closed(self.last_value);
-        if is_overwritten { None } else { Mark::of_log_cnt(self.log_cnt) }
+    /// The mark in this tuple. `nextval` overwrites it when it sets `is_called`.
+    fn mark(self) -> Option<Mark> {
+        if self.is_called { None } else { Mark::of_log_cnt(self.log_cnt) }
     }
 
     /// The state of this copy, closed or open. The start value of a sequence that was never called is ignored, because
     /// Citus gives the copies of group 2 and above start values that would be years ahead of the clock.
     pub fn copy_state(self) -> CopyState {
-        match (closed_next_value(self.last_value), self.mark()) {
-            (next, Some(mark)) => {
-                CopyState { next_value: next.unwrap_or(self.last_value), last_owner: mark.last_owner }
-            }
-            (Some(next), None) => {
-                CopyState { next_value: next + i64::from(self.is_called), last_owner: LastOwner::Unknown }
-            }
-            (None, None) if self.is_called => {
+        match closed_next_value(self.last_value) {
+            Some(next) => CopyState {
+                next_value: next + i64::from(self.is_called),
+                last_owner: self.mark().map_or(LastOwner::Unknown, |mark| mark.last_owner),
+            },
+            None if self.is_called => {
                 CopyState { next_value: self.last_value.saturating_add(1), last_owner: LastOwner::Nobody }
             }
-            (None, None) => CopyState { next_value: 0, last_owner: LastOwner::Nobody },
+            None => CopyState { next_value: 0, last_owner: LastOwner::Nobody },
         }
     }
 
@@ -306,19 +299,6 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_0_3_0_are_read() {
-        let old = |group: i64, opening: i64| 2 + 2 * (group + 1) + opening;
-        for opening in [0, 1] {
-            for (group, last_owner) in
-                [(-1, LastOwner::Nobody), (0, LastOwner::Node(0)), (7, LastOwner::Node(7))]
-            {
-                let mark = Mark { last_owner, stage: Stage::Closed };
-                assert_eq!(Mark::of_log_cnt(old(group, opening)), Some(mark));
-            }
-        }
-    }
-
-    #[test]
     fn only_the_attempt_that_is_recorded_goes_on() {
         let [first, second] = [Attempt(1), Attempt(2)];
         let used = Tuple { last_value: 5000, log_cnt: 7, is_called: true };
@@ -351,11 +331,9 @@ mod tests {
         // As Citus has created it; open.
         assert_eq!(state((3 << 48) + 1, 0, 0), expected(0, LastOwner::Nobody));
         assert_eq!(state(7, 32, 1), expected(8, LastOwner::Nobody));
-        // In this order: called by nextval(), from a dump, overwritten by a session with 0.3.0, closed by 0.3.0.
+        // Called by nextval(), and from a dump.
         assert_eq!(state(closed_last_value(7), 32, 1), expected(8, LastOwner::Unknown));
         assert_eq!(state(closed_last_value(7), 0, 0), expected(7, LastOwner::Unknown));
-        assert_eq!(state(closed_last_value(7), 3, 0), expected(7, LastOwner::Unknown));
-        assert_eq!(state(7, 10, 0), expected(7, node));
     }
 
     #[test]

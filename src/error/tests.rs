@@ -257,7 +257,6 @@ fn samples_with_values() -> Vec<Error> {
             role: role(),
             said: " ERROR:  permission denied ".into(),
         },
-        NodeOutdated,
         GroupUnknown(7),
         TakeOverOvertaken { name: "insta5.table_id_seq".into() },
         AttemptOutOfRange(-1),

@@ -62,10 +62,3 @@ fn arguments_of_step(
     let attempt = Attempt::new(number).ok_or_else(|| Error::AttemptOutOfRange(number))?;
     Ok((sequence, owner, attempt))
 }
-
-/// The function that nodes with version 0.3.0 call. Such a node would continue even if the last owner is lost, so it
-/// always gets an error.
-#[pg_extern(sql = false)]
-fn shard_hand_over() -> Result<(), ErrorReport> {
-    Err(Error::NodeOutdated.into())
-}

@@ -100,7 +100,7 @@ impl<'a> SequencePage<'a> {
                 if policy.needs_open() && data.is_closed(self.info.placement.is_copy()) {
                     return Err(Refusal::Closed);
                 }
-                if data.log_cnt != 0 || copy::is_closed(data.last_value) {
+                if copy::is_closed(data.last_value) {
                     return Err(Refusal::ServesShard);
                 }
                 if self.info.has_range_of_node {

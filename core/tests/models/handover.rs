@@ -32,7 +32,7 @@ const NEW_GROUP: i32 = 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The new owner is recorded when the copies are closed, as in 0.3.0.
+    /// The new owner is recorded already when the copies are closed.
     OwnerRecordedAtOnce,
     /// A node opens its copy, even if the mark of its attempt was overwritten.
     MarkNotChecked,
@@ -728,7 +728,7 @@ impl Protocol for Handover {
 
     fn faults() -> &'static [(Fault, &'static str)] {
         &[
-            (Fault::OwnerRecordedAtOnce, "the new owner is recorded when the copies are closed, as in 0.3.0"),
+            (Fault::OwnerRecordedAtOnce, "the new owner is recorded already when the copies are closed"),
             (
                 Fault::MarkNotChecked,
                 "a node opens its copy, although another node has closed it since the attempt began",

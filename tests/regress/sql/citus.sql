@@ -424,10 +424,6 @@ GRANT UPDATE ON SEQUENCE insta500.own TO regress_id_app;
 SET ROLE regress_id_app;
 SELECT c.next_value > 0 AS above FROM _close_sequence('insta500.own', 0, 0) AS c;
 RESET ROLE;
--- A call by version 0.3.0 of the library is refused.
-CREATE FUNCTION shard_hand_over(regclass, integer) RETURNS TABLE (above bigint, last_home integer) LANGUAGE c AS '$libdir/instagram_id', 'shard_hand_over_wrapper';
-SELECT state, message, hint FROM raises('SELECT shard_hand_over(''insta500.table_id_seq'', 0)');
-DROP FUNCTION shard_hand_over(regclass, integer);
 
 DROP SCHEMA insta500, "Photos ""1""; 'x' \ --" CASCADE;
 DROP TABLE misused, by_node, before, made, elsewhere_500 CASCADE;
