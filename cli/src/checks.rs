@@ -14,9 +14,6 @@ pub const STRICTEST_MAJOR: &str = "15";
 /// until the clock catches up.
 const CLOCK_TOLERANCE: f64 = 1.0;
 
-/// The first version of the extension that reports why a shard cannot generate ids.
-const OLDEST_EXTENSION: &str = "0.4.0";
-
 struct Facts {
     extension: Option<(String, String)>,
     is_standby: bool,
@@ -48,16 +45,6 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
     let (there, workers) = facts_of_target(target)?;
     if here.extension.is_none() {
         refuse(format!("server {from} has no extension instagram_id"));
-    }
-    for (server, facts) in [(&from, &here), (&to, &there)] {
-        if let Some((version, _)) = &facts.extension
-            && version_parts(version) < version_parts(OLDEST_EXTENSION)
-        {
-            refuse(format!(
-                "server {server} has instagram_id {version}, but {OLDEST_EXTENSION} or later is required: \
-                 run ALTER EXTENSION instagram_id UPDATE"
-            ));
-        }
     }
     if here.is_standby {
         refuse(format!("server {from} is a standby: record the primary in the map"));

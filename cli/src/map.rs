@@ -100,17 +100,7 @@ impl Map {
     pub fn lock(&mut self, shard: u16) -> Result {
         acquire(&self.connection, shard)?;
         self.locked = Some(shard);
-        self.upgrade()
-    }
-
-    /// Adds the column that a map created by version 0.3.0 lacks.
-    fn upgrade(&self) -> Result {
-        let has = "SELECT EXISTS (SELECT FROM pg_attribute
-            WHERE attrelid = 'shard_map.moves'::regclass AND attname = 'sequences' AND NOT attisdropped)";
-        if self.rows(has, &[])?.one() {
-            return Ok(());
-        }
-        self.change("ALTER TABLE shard_map.moves ADD COLUMN IF NOT EXISTS sequences jsonb", &[])
+        Ok(())
     }
 
     /// Fails if the connection to the map, which holds the lock, is lost: another command may have acquired
@@ -192,11 +182,17 @@ impl Map {
         self.change(statement, &[&shard.to_string(), sequences])
     }
 
-    /// The definitions that [`Map::record_sequences`] has stored. Empty for a move that version 0.3.0 began.
+    /// The definitions that [`Map::record_sequences`] has stored. Fails if there are none, because then this move has
+    /// not closed the shard.
     pub fn sequences(&self, shard: u16) -> Result<String> {
         let rows =
             self.rows("SELECT sequences FROM shard_map.moves WHERE shard = $1::int", &[&shard.to_string()])?;
-        Ok(rows.column::<Option<String>>().pop().flatten().unwrap_or_default())
+        match rows.column::<Option<String>>().pop().flatten() {
+            Some(sequences) => Ok(sequences),
+            None => {
+                fail!("the map does not record the sequences of shard {shard}: this move has not closed it")
+            }
+        }
     }
 
     /// Makes the target the server of the shard.

@@ -291,7 +291,7 @@ impl<'a> Moving<'a> {
 
     fn foreign_copy(&self) -> Error {
         Error::failed(format!(
-            "schema {} on {} was not created by this move, or was changed since, or is from version 0.3.0: \
+            "schema {} on {} was not created by this move, or was changed since: \
              run cancel {}, and move the shard again",
             self.target.schema(),
             self.target.name,

@@ -441,11 +441,16 @@ fn writes_resume_when_target_does_not_catch_up() {
     load.check("a move that is called off, and done later", Clock::IN_STEP, 2, &rows, &servers);
 }
 
-/// Killed while writes are stopped, the command leaves them stopped. The next command lets them resume first.
+/// Killed while writes are stopped, the command leaves them stopped. The next command lets them resume first, and
+/// restores the definitions of the sequences that the map records.
 #[test]
 fn move_killed_during_cutover_can_be_resumed_or_cancelled() {
     let servers = Servers::start();
     let mut rows = fill(&servers, 1000);
+    let mut a = servers.a.connect();
+    a.batch_execute("CREATE SEQUENCE insta5.\"a; b\" MINVALUE -5 START 3").unwrap();
+    let sequences = "SELECT string_agg(s::text, ' ' ORDER BY seqrelid) FROM pg_sequence AS s";
+    let before: String = one(&mut a, sequences);
     let mut kill_while_stopped = |row: i64| {
         let insert = format!("INSERT INTO insta5.photos VALUES ({row})");
         let (command, mut transaction) = move_blocked_before_stop(&servers, &["--stop", "60"], &insert);
@@ -461,7 +466,15 @@ fn move_killed_during_cutover_can_be_resumed_or_cancelled() {
     };
     let (load, ()) = servers.under_load(|| {
         kill_while_stopped(1);
+        assert_ne!(one::<String>(&mut a, sequences), before);
+        let mut map = servers.map();
+        let recorded: String = one(&mut map, "SELECT sequences::text FROM shard_map.moves");
+        map.batch_execute("UPDATE shard_map.moves SET sequences = NULL").unwrap();
+        let said = servers.refusal(&["cancel", "5"]);
+        assert!(said.contains("the map does not record the sequences of shard 5"), "{said}");
+        map.execute("UPDATE shard_map.moves SET sequences = $1::text::jsonb", &[&recorded]).unwrap();
         servers.command(&["cancel", "5"]);
+        assert_eq!(one::<String>(&mut a, sequences), before);
         assert_eq!(servers.placement(), "a");
         assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
         thread::sleep(Duration::from_millis(200));
@@ -1128,39 +1141,6 @@ fn late_statement_of_a_killed_command_is_waited_for() {
         assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
         servers.a.connect().batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
     }
-}
-
-/// Version 0.3.0 stored the definitions of the sequences in the comment, as statements.
-#[test]
-fn interrupted_move_of_0_3_0_can_be_cancelled() {
-    let servers = Servers::start();
-    fill(&servers, 1000);
-    let mut a = servers.a.connect();
-    a.batch_execute("CREATE SEQUENCE insta5.\"a; b\" MINVALUE -5 START 3").unwrap();
-    let sequences = "SELECT string_agg(s::text, ' ' ORDER BY seqrelid) FROM pg_sequence AS s";
-    let before: String = one(&mut a, sequences);
-    let insert = "INSERT INTO insta5.photos VALUES (1)";
-    let (command, mut transaction) = move_blocked_before_stop(&servers, &["--stop", "60"], insert);
-    let mut other = servers.b.connect();
-    other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
-    transaction.batch_execute("COMMIT").unwrap();
-    servers.a.wait_until(IS_CLOSED);
-    assert!(!kill_group(command));
-    other.batch_execute("COMMIT").unwrap();
-    assert_ne!(one::<String>(&mut a, sequences), before);
-    servers.map().batch_execute("ALTER TABLE shard_map.moves DROP COLUMN IF EXISTS sequences").unwrap();
-    let comment = "COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'SET LOCAL search_path = pg_catalog; \
-         ALTER SEQUENCE insta5.table_id_seq MINVALUE 1 MAXVALUE 1125899906842623 START 1; \
-         ALTER SEQUENCE insta5.\"a; b\" MINVALUE -5 MAXVALUE 9223372036854775807 START 3; \
-         ALTER ROLE postgres CONNECTION LIMIT 7'";
-    for server in [&servers.a, &servers.b] {
-        server.connect().batch_execute(comment).unwrap();
-    }
-    servers.command(&["cancel", "5"]);
-    assert_eq!(one::<String>(&mut a, sequences), before);
-    assert_eq!(one::<i32>(&mut a, "SELECT rolconnlimit FROM pg_roles WHERE rolname = 'postgres'"), -1);
-    a.batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
-    servers.command(&["move", "5", "--to", "b"]);
 }
 
 /// The connection string cannot override the command's own settings, above all search_path.
