@@ -1,14 +1,12 @@
 #!/usr/bin/env bash
-# Compares the extension with other ways to generate ids in PostgreSQL, and writes the figures into docs/benchmarks.md,
-# the plots beside it and docs/figures. Takes about a quarter of an hour for each PostgreSQL, on a machine that is
-# otherwise idle.
+# Compares the extension with other ways to generate ids in PostgreSQL, and writes the figures into docs/benchmarks.md
+# and the plots beside it. Takes about a quarter of an hour for each PostgreSQL, on a machine that is otherwise idle.
 #
 #   MAJORS=18 bench.sh     on these majors, which must have their two marks in the page; 15 and 18 by default
 #   LONG=1                 more loads, more rows, and the goals that have no table in the page
 #   ROUNDS=3 ROWS=500000   with fewer rounds and rows
 #   PAGE=FILE              writes into this page instead, which must be in a folder of its own
-#   BASELINE_REV=COMMIT    also measures the extension of this commit, and compares the two
-#   BASELINE=FILE          compares with this file of docs/figures; by default with that of the version before
+#   BASELINE_REV=COMMIT    also measures the extension of this commit, and prints how the main figures differ
 #   RIVALS=/path/to/checkouts   writes the commits of other extensions into the page. Those that the servers have
 #                          installed are measured; nothing here installs them
 #   bench.sh --goals       only the measurements that have no table there, printed: on Debian's PostgreSQL, some minutes
@@ -29,7 +27,7 @@ fi
 measure() { PG_CONFIG=$1 "$target/release/instagram_id_bench" "$2"; }
 
 # measure_baseline MAJOR: measures the extension of the commit BASELINE_REV on a copy of the page, and sets BASELINE to the
-# file of its figures. If that is another version, the file is also kept beside the page.
+# file of its figures.
 measure_baseline() {
     local work=$PWD/target/baseline pg_config=${pg_config_of[$1]}
     rm -rf "$work/source" "$work/page"
@@ -38,12 +36,8 @@ measure_baseline() {
     CARGO_TARGET_DIR=$work/build make --no-print-directory -C "$work/source" install PG_CONFIG="$pg_config"
     cp "$page" "$work/page/benchmarks.md"
     say "Measuring $BASELINE_REV on $("$pg_config" --version)"
-    (unset BASELINE && measure "$pg_config" "$work/page/benchmarks.md")
-    BASELINE=$(echo "$work"/page/figures/*)
-    export BASELINE
-    case $BASELINE in */"$(version_of_extension)-"*) return ;; esac
-    mkdir -p "$(dirname "$page")/figures"
-    cp "$BASELINE" "$(dirname "$page")/figures/"
+    (unset BASELINE && FIGURES=$work/figures.tsv measure "$pg_config" "$work/page/benchmarks.md")
+    export BASELINE=$work/figures.tsv
 }
 
 find_servers

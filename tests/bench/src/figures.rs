@@ -1,4 +1,4 @@
-//! The main figures of a run in a file, with which a run of a later version compares its own.
+//! The main figures of a run in a file, with which the run of another commit compares its own.
 //!
 //! They are ratios, shares and counts, because times of two runs differ for more reasons than the extension. The file
 //! has a line for each figure, with its fields separated by tabs.
@@ -15,15 +15,10 @@ use crate::tables::Key;
 use crate::transactions::Transaction;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// The figures of one version of the extension.
-pub struct Figures {
-    pub version: String,
-    /// When and where they were measured.
-    pub source: String,
-    figures: Vec<Figure>,
-}
+/// The figures of one run.
+pub struct Figures(Vec<Figure>);
 
 #[derive(Debug, Clone, PartialEq)]
 struct Figure {
@@ -38,18 +33,18 @@ enum Better {
     Higher,
 }
 
-/// A figure in both versions.
-pub struct Change {
-    pub name: String,
-    pub before: Spread,
-    pub now: Spread,
-    pub verdict: &'static str,
+/// A figure in both runs.
+struct Change {
+    name: String,
+    before: Spread,
+    now: Spread,
+    verdict: &'static str,
 }
 
 const COLUMNS: &str = "figure\tbetter\tmedian\tlowest\thighest\trounds";
 
 impl Figures {
-    pub fn of(results: &Results, source: &str) -> Figures {
+    pub fn of(results: &Results) -> Figures {
         let mut figures = vec![];
         let mut add = |name: String, is_better, spread| figures.push(Figure { name, is_better, spread });
         let ours = [NextId, ShardsNextId];
@@ -126,17 +121,16 @@ impl Figures {
                 format!("CPU time of next_id(n), {} shards in turn, to nextval", thousands(called as f64));
             add(name, Better::Lower, results.shards.ratio(ours, plain));
         }
-        Figures { version: results.extension.clone(), source: source.replace('\n', " "), figures }
+        Figures(figures)
     }
 
-    pub fn write(&self, folder: &Path, major: u32) {
-        let mut text = format!("# {}\t{}\n{COLUMNS}\n", self.version, self.source);
-        for Figure { name, is_better, spread: Spread { median, lowest, highest, rounds } } in &self.figures {
+    pub fn write(&self, path: &Path) {
+        let mut text = format!("{COLUMNS}\n");
+        for Figure { name, is_better, spread: Spread { median, lowest, highest, rounds } } in &self.0 {
             let better = if *is_better == Better::Lower { "lower" } else { "higher" };
             writeln!(text, "{name}\t{better}\t{median:.4}\t{lowest:.4}\t{highest:.4}\t{rounds}").unwrap();
         }
-        fs::create_dir_all(folder).unwrap();
-        fs::write(folder.join(format!("{}-{major}.tsv", self.version)), text).unwrap();
+        fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 
     pub fn read(path: &Path) -> Figures {
@@ -145,8 +139,6 @@ impl Figures {
     }
 
     fn parse(text: &str) -> Option<Figures> {
-        let (title, text) = text.strip_prefix("# ")?.split_once('\n')?;
-        let (version, source) = title.split_once('\t')?;
         let lines = text.strip_prefix(COLUMNS)?.trim_start().lines();
         let figure = |line: &str| {
             let [name, better, median, lowest, highest, rounds] = line.split('\t').collect::<Vec<_>>()[..]
@@ -166,14 +158,27 @@ impl Figures {
             };
             Some(Figure { name: name.into(), is_better, spread })
         };
-        let figures = lines.map(figure).collect::<Option<_>>()?;
-        Some(Figures { version: version.into(), source: source.into(), figures })
+        lines.map(figure).collect::<Option<_>>().map(Figures)
     }
 
-    /// The figures that `baseline` also has.
-    pub fn since(&self, baseline: &Figures) -> Vec<Change> {
-        let both = self.figures.iter().filter_map(|now| {
-            let before = baseline.figures.iter().find(|before| before.name == now.name)?;
+    /// A line for each figure that `baseline` also has: before, now, the change, and what it means.
+    pub fn compared_with(&self, baseline: &Figures) -> String {
+        let changes = self.since(baseline);
+        let mut text = String::new();
+        for Change { name, before, now, verdict } in &changes {
+            let percent = (now.median / before.median - 1.0) * 100.0;
+            let percent = if percent.is_finite() { format!("{percent:+.0} %") } else { String::new() };
+            writeln!(text, "{name}: {} before, {} now, {percent} {verdict}", cell(*before), cell(*now))
+                .unwrap();
+        }
+        let marked = changes.iter().filter(|change| !change.verdict.is_empty()).count();
+        writeln!(text, "{marked} of {} figures changed beyond the noise", changes.len()).unwrap();
+        text
+    }
+
+    fn since(&self, baseline: &Figures) -> Vec<Change> {
+        let both = self.0.iter().filter_map(|now| {
+            let before = baseline.0.iter().find(|before| before.name == now.name)?;
             Some((before.spread, now))
         });
         both.map(|(before, now)| Change {
@@ -189,13 +194,13 @@ impl Figures {
     }
 }
 
-/// A smaller change of the median is not marked. The rounds of a run show the same memory, but two runs of one version
+/// A smaller change of the median is not marked. The rounds of a run show the same memory, but two runs of one build
 /// differ by some pages.
 fn smallest_change(figure: &str, before: Spread) -> f64 {
     if figure.ends_with(", kB") { 16.0 } else { 0.01 * before.median }
 }
 
-/// A change counts if no round of one version is within the range of the other, and if this would be rare by chance.
+/// A change counts if no round of one run is within the range of the other, and if this would be rare by chance.
 fn verdict(before: Spread, now: Spread, is_better: Better) -> &'static str {
     let (is_lower, is_higher) = (now.highest < before.lowest, now.lowest > before.highest);
     match is_better {
@@ -203,32 +208,17 @@ fn verdict(before: Spread, now: Spread, is_better: Better) -> &'static str {
         _ if chance(before.rounds, now.rounds) > 0.01 => "",
         Better::Lower if is_lower => "better",
         Better::Higher if is_higher => "better",
-        _ => "**worse**",
+        _ => "worse",
     }
 }
 
-/// How probable it is that so many rounds of two equal versions lie apart: two of all their orders.
+/// How probable it is that so many rounds of two equal builds lie apart: two of all their orders.
 fn chance(before: usize, now: usize) -> f64 {
     2.0 / (1..=now).map(|n| (before + n) as f64 / n as f64).product::<f64>()
 }
 
-/// The file of the newest version before this one in `folder`, for the same major.
-pub fn newest_before(folder: &Path, version: &str, major: u32) -> Option<PathBuf> {
-    let version_of = |path: &Path| {
-        let name = path.file_name()?.to_str()?.strip_suffix(&format!("-{major}.tsv"))?;
-        numbers(name)
-    };
-    let files = fs::read_dir(folder).ok()?.map(|entry| entry.unwrap().path());
-    let older = files.filter(|path| version_of(path).is_some_and(|of| Some(of) < numbers(version)));
-    older.max_by_key(|path| version_of(path))
-}
-
-fn numbers(version: &str) -> Option<Vec<u32>> {
-    version.split('.').map(|number| number.parse().ok()).collect()
-}
-
-/// A figure of the table: three decimals, or an integer if it is large.
-pub fn cell(spread: Spread) -> String {
+/// A figure with three decimals, or as an integer if it is large.
+fn cell(spread: Spread) -> String {
     let number = |value: f64| if value.abs() < 100.0 { format!("{value:.3}") } else { thousands(value) };
     let Spread { median, lowest, highest, .. } = spread;
     format!("{} ({} to {})", number(median), number(lowest), number(highest))
@@ -247,8 +237,8 @@ mod tests {
         let before = spread(0.9, 1.0, 1.1);
         let later = [spread(1.0, 1.1, 1.2), spread(0.7, 0.8, 0.85), spread(1.11, 1.2, 1.3)];
         let verdicts = |is_better| later.map(|now| verdict(before, now, is_better));
-        assert_eq!(verdicts(Better::Lower), ["", "better", "**worse**"]);
-        assert_eq!(verdicts(Better::Higher), ["", "**worse**", "better"]);
+        assert_eq!(verdicts(Better::Lower), ["", "better", "worse"]);
+        assert_eq!(verdicts(Better::Higher), ["", "worse", "better"]);
         let of_few_rounds = later.map(|now| verdict(before, Spread { rounds: 3, ..now }, Better::Lower));
         assert_eq!(of_few_rounds, ["", "", ""]);
         assert_eq!(
@@ -259,23 +249,21 @@ mod tests {
 
     #[test]
     fn small_changes_are_not_marked() {
-        let figures = |memory: f64, share: f64| Figures {
-            version: String::new(),
-            source: String::new(),
-            figures: [("memory, kB", Better::Lower, memory), ("share", Better::Higher, share)]
-                .map(|(name, is_better, value)| Figure {
-                    name: name.into(),
-                    is_better,
-                    spread: spread(value, value, value),
-                })
-                .into(),
+        let figures = |memory: f64, share: f64| {
+            let both = [("memory, kB", Better::Lower, memory), ("share", Better::Higher, share)];
+            let figure = |(name, is_better, value): (&str, _, _)| Figure {
+                name: name.into(),
+                is_better,
+                spread: spread(value, value, value),
+            };
+            Figures(both.map(figure).into())
         };
         let verdicts = |memory, share| {
             let changes = figures(memory, share).since(&figures(40.0, 0.99));
             changes.into_iter().map(|change| change.verdict).collect::<Vec<_>>()
         };
         assert_eq!(verdicts(52.0, 0.991), ["", ""]);
-        assert_eq!(verdicts(56.0, 0.97), ["**worse**", "**worse**"]);
+        assert_eq!(verdicts(56.0, 0.97), ["worse", "worse"]);
     }
 
     #[test]
@@ -285,27 +273,22 @@ mod tests {
             figure("cost, to nextval", Better::Lower, spread(0.5, 0.75, 1.25)),
             figure("share", Better::Higher, spread(0.5, 0.5, 0.5)),
         ];
-        let folder = std::env::temp_dir().join(format!("figures-{}", std::process::id()));
-        let written = Figures { version: "0.4.0".into(), source: "here".into(), figures };
-        written.write(&folder, 15);
-        let older = Figures { version: "0.10.0".into(), source: String::new(), figures: vec![] };
-        older.write(&folder, 15);
-        let found = newest_before(&folder, "0.10.0", 15).unwrap();
-        let read = Figures::read(&found);
-        assert_eq!(newest_before(&folder, "0.4.0", 15), None);
-        assert_eq!(newest_before(&folder, "0.10.0", 18), None);
-        fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(
-            (read.version, read.source, read.figures),
-            (written.version, written.source, written.figures)
-        );
+        let written = Figures(figures);
+        let path = std::env::temp_dir().join(format!("figures-{}.tsv", std::process::id()));
+        written.write(&path);
+        let read = Figures::read(&path);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(read.0, written.0);
+        let said = read.compared_with(&written);
+        assert!(said.contains("cost, to nextval: 0.750 (0.500 to 1.250) before"), "{said}");
+        assert!(said.ends_with("0 of 2 figures changed beyond the noise\n"), "{said}");
     }
 
     #[test]
     fn a_broken_file_is_refused() {
-        assert!(Figures::parse(&format!("# 0.4.0\there\n{COLUMNS}\na\tlower\t1\t1\t1\t5\n")).is_some());
+        assert!(Figures::parse(&format!("{COLUMNS}\na\tlower\t1\t1\t1\t5\n")).is_some());
         for line in ["a\tlower\t1\t1\t1", "a\tless\t1\t1\t1\t5", "a\tlower\tx\t1\t1\t5"] {
-            assert!(Figures::parse(&format!("# 0.4.0\there\n{COLUMNS}\n{line}\n")).is_none(), "{line}");
+            assert!(Figures::parse(&format!("{COLUMNS}\n{line}\n")).is_none(), "{line}");
         }
     }
 }

@@ -1,14 +1,15 @@
 //! Compares instagram_id with other ways to generate ids in PostgreSQL, and writes the figures into a page.
 //!
 //! `instagram_id_bench PAGE` starts a server of the PostgreSQL that `PG_CONFIG` names, which must have the extension
-//! installed. It writes its figures between the two marks of this PostgreSQL in the page, and plots and a file of
-//! figures beside the page. These variables change what it does:
+//! installed. It writes its figures between the two marks of this PostgreSQL in the page, and plots beside the page. These
+//! variables change what it does:
 //!
 //! - `ROUNDS` (5) is how often each measurement runs. Quick ones run twice as often, or four times.
 //! - `ROWS` (500000) is how many rows are inserted.
 //! - `IDS` (512000) is how many ids the sessions of a load generate in bulk.
 //! - `LONG=1` measures more loads, 5,000,000 rows and 2,048,000 ids, and the goals of `--goals`.
-//! - `BASELINE` is the file of figures with which the new ones are compared; by default that of the version before.
+//! - `FIGURES` is a file into which the main figures are also written.
+//! - `BASELINE` is such a file, with whose figures the new ones are compared.
 //! - `RIVALS` is a folder with checkouts of other extensions, whose commits are written into the page.
 //!
 //! `instagram_id_bench --goals` runs only the measurements that have no table in the page, and prints the results
@@ -40,6 +41,7 @@ mod transactions;
 mod waits;
 
 use contestants::Contestant;
+use figures::Figures;
 use goals::Goal;
 use instagram_id_live::{Server, one};
 use page::Page;
@@ -118,6 +120,13 @@ fn main() {
         rivals_settings,
     };
     page.write(&results);
+    let figures = Figures::of(&results);
+    if let Some(file) = std::env::var_os("FIGURES") {
+        figures.write(file.as_ref());
+    }
+    if let Some(file) = std::env::var_os("BASELINE") {
+        println!("{}", figures.compared_with(&Figures::read(file.as_ref())));
+    }
     let mut goals = goals::of(&results);
     if is_long {
         goals.extend(goals_without_a_page());

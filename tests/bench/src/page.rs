@@ -3,7 +3,6 @@
 use crate::calls::DECODERS;
 use crate::contestants::{Contestant, SEQUENCES};
 use crate::copies::Way;
-use crate::figures::{self, Figures};
 use crate::first_ids::{Cost, First, STATEMENTS};
 use crate::forms::{self, CALLS};
 use crate::goals::{self, thousands};
@@ -41,23 +40,14 @@ impl Page {
         Page { path: path.into(), before: text[..begins + begin.len()].into(), after: text[ends..].into() }
     }
 
-    /// Writes the figures into the page; beside it a plot, the file of figures, and the summary if this is the newest
-    /// major of the page.
+    /// Writes the figures into the page; beside it a plot, and the summary if this is the newest major of the page.
     pub fn write(&self, results: &Results) {
         let plot = format!("benchmarks-{}.svg", results.major);
         fs::write(self.path.with_file_name(&plot), plot::of(results)).unwrap();
         if self.is_of_newest_major(results.major) {
             fs::write(self.path.with_file_name("benchmarks.svg"), summary::of(results)).unwrap();
         }
-        let folder = self.path.with_file_name("figures");
-        let now = Figures::of(results, &machine(results));
-        let baseline = match std::env::var_os("BASELINE") {
-            Some(file) => Some(file.into()),
-            None => figures::newest_before(&folder, &now.version, results.major),
-        };
-        let changes = baseline.map(|file| changes(&now, &Figures::read(&file)));
-        now.write(&folder, results.major);
-        let text = figures(results, &plot, changes);
+        let text = figures(results, &plot);
         fs::write(&self.path, [&self.before, "\n", &text, &self.after].concat()).unwrap();
     }
 
@@ -69,15 +59,12 @@ impl Page {
     }
 }
 
-fn figures(results: &Results, plot: &str, changes: Option<(String, Table)>) -> String {
+fn figures(results: &Results, plot: &str) -> String {
     let mut text = String::new();
     let mut section = |title: &str, table: Table| {
         writeln!(text, "### {title}, PostgreSQL {}\n\n{table}", results.major).unwrap();
     };
     section("Goals", goals_table(results));
-    if let Some((title, table)) = changes {
-        section(&title, table);
-    }
     section("CPU time of a call", calls(results));
     section("Decoders", decoders(results));
     section("CPU time of a transaction", transactions(results));
@@ -130,27 +117,6 @@ fn goals_table(results: &Results) -> Table {
         table.row([&goal.what, &goal.bound(), &goal.target(), &goals::short(goal.measured), goal.verdict()]);
     }
     table
-}
-
-/// The figures of the version before, and of this one.
-fn changes(now: &Figures, baseline: &Figures) -> (String, Table) {
-    let mut table = Table::new(&["figure", &baseline.version, &now.version, "change", ""]);
-    let changes = now.since(baseline);
-    for change in &changes {
-        let percent = (change.now.median / change.before.median - 1.0) * 100.0;
-        let percent = if percent.is_finite() { format!("{percent:+.0} %") } else { String::new() };
-        let [before, now] = [change.before, change.now].map(figures::cell);
-        table.row([&change.name, &before, &now, &percent, change.verdict]);
-    }
-    let marked = changes.iter().filter(|change| !change.verdict.is_empty()).count();
-    table.note(&format!(
-        "{marked} of {} figures changed beyond the noise, as [above](#comparing-versions). Each is the median of the \
-         rounds, with their range. Version {} was measured with: {}",
-        changes.len(),
-        baseline.version,
-        baseline.source,
-    ));
-    (format!("Changes since {}", baseline.version), table)
 }
 
 fn calls(results: &Results) -> Table {
