@@ -40,7 +40,7 @@ FROM build AS tree
 RUN scripts/image_tree.sh "/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" /tree
 
 FROM scratch AS extension
-ARG VERSION=0.4.0
+ARG VERSION=1.0.0
 ARG SOURCE=
 LABEL org.opencontainers.image.title="instagram_id" \
     org.opencontainers.image.description="The PostgreSQL extension instagram_id, for an extension volume of CloudNativePG" \
@@ -50,7 +50,7 @@ LABEL org.opencontainers.image.title="instagram_id" \
 COPY --from=tree /tree /
 
 FROM postgres:${PG_MAJOR}-${DEBIAN} AS server
-ARG VERSION=0.4.0
+ARG VERSION=1.0.0
 ARG SOURCE=
 LABEL org.opencontainers.image.title="PostgreSQL with instagram_id" \
     org.opencontainers.image.description="The official image of PostgreSQL, with the extension instagram_id" \

@@ -44,7 +44,10 @@ SELECT ids.create_shard(9, schema => E'Ümläut "\1" <&> ''') \g /dev/null
 SELECT ids.next_id(n) FROM generate_series(1, 9) AS n \g /dev/null
 SQL
 psql -d second -c 'CREATE EXTENSION instagram_id' -c 'SELECT create_shard(1), next_id(1)' >/dev/null
-psql -d old -c "CREATE EXTENSION instagram_id VERSION '0.3.1'" -c 'SELECT create_shard(1)' >/dev/null
+# An extension that was not updated, whose view does not belong to a superuser, so that there are no metrics of its shards.
+psql -d old -c 'CREATE EXTENSION instagram_id' -c 'SELECT create_shard(1)' >/dev/null \
+    -c "UPDATE pg_extension SET extversion = '0.9.0' WHERE extname = 'instagram_id'" \
+    -c 'CREATE ROLE another' -c 'ALTER VIEW id_shards OWNER TO another'
 
 read -r prometheus postgres_exporter sql_exporter collector pgwatch < <(python3 -c '
 import socket

@@ -2,8 +2,8 @@
 # images.sh build         builds the images for one PostgreSQL major (PG_MAJOR), for this machine's architecture
 # images.sh join MAJOR... makes one image of the pushed ones of several architectures (ARCHITECTURES), for each major
 #
-#   IMAGES=ghcr.io/someone/instagram_id   the name: IMAGES:18-0.4.0 is PostgreSQL with the extension, and from 18 on
-#                                         IMAGES-extension:0.4.0-18 the extension alone, for CloudNativePG
+#   IMAGES=ghcr.io/someone/instagram_id   the name: IMAGES:18-1.0.0 is PostgreSQL with the extension, and from 18 on
+#                                         IMAGES-extension:1.0.0-18 the extension alone, for CloudNativePG
 #   DEBIAN=trixie                         on another release of Debian than bookworm
 #   SOURCE=https://...                    the address of the sources, a label of the images
 #   PUSH=1 ARCHITECTURE=arm64             pushes them, with the architecture at the end of the tag

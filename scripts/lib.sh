@@ -179,7 +179,7 @@ use_scratch() {
 
 # The live tests that depend on a major's layout of pages, WAL and catalogs, on how it writes files and replicates, or on
 # what Debian has for it, as a part of a pattern.
-DIFFERING='crash|disk_faults|handover_misuse|leaks|partition_managers|replicated_sequences|two_primaries|upgrade'
+DIFFERING='crash|disk_faults|handover_misuse|leaks|partition_managers|replicated_sequences|two_primaries'
 
 # The tests that start servers, into which the extension must be installed, as a filter of nextest.
 ON_SERVERS='(binary(live) - test(/^tidy::/))'

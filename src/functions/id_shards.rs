@@ -32,7 +32,7 @@ fn shard_states() -> TableIterator<
     let mut shards = vec![];
     definition::visit_all(|definition| shards.push(definition));
     shards.sort_by_key(|definition| (definition.shard.number(), definition.schema.to_u32()));
-    TableIterator::new(shards.into_iter().map(move |definition| {
+    TableIterator::new(shards.into_iter().map(|definition| {
         let clock = definition.clock;
         let last_value =
             read::last_value(clock.sequence).filter(|value| (0..=hlc::VALUE_MAX).contains(value));
@@ -78,7 +78,7 @@ fn foreign(definition: &Definition) -> Option<String> {
         .then(|| "copied from another database".into())
 }
 
-/// `instagram_id_version()`: the version of the library that the session has loaded, such as `0.2.0`. A session that
+/// `instagram_id_version()`: the version of the library that the session has loaded, such as `1.0.0`. A session that
 /// was open before a new version was installed keeps the old one.
 #[pg_extern(sql = false)]
 fn instagram_id_version() -> &'static str {

@@ -4,7 +4,6 @@
 mod backfill;
 mod decode;
 mod explain;
-mod former_names;
 mod handover;
 mod id_shards;
 mod next_id;

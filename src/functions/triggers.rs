@@ -182,9 +182,6 @@ fn convert_defaults_to_triggers(
     let shard = arguments::shard_not_null(shard)?;
     let own_schema_oid = catalog::schema_of_this_function(fcinfo);
     let own_schema = names::schema(own_schema_oid);
-    // In a database that was not upgraded to 0.4.0 yet, the trigger function has its former name.
-    let is_current = catalog::function_in(own_schema_oid, "next_id_trigger", &[]).is_some();
-    let trigger_function = if is_current { "next_id_trigger" } else { "assign_id" };
     prevent_if_read_only("convert_defaults_to_triggers()");
     let columns = guc::with(guc::OWN_NAMES, || {
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
@@ -241,7 +238,7 @@ fn convert_defaults_to_triggers(
                 spi::run(&format!("ALTER TABLE {table} ALTER COLUMN {name} DROP DEFAULT"));
                 spi::run(&format!(
                     "CREATE TRIGGER {} BEFORE INSERT ON {table} FOR EACH ROW WHEN (NEW.{name} IS NULL) \
-                     EXECUTE FUNCTION {own_schema}.{trigger_function}('{number}', {})",
+                     EXECUTE FUNCTION {own_schema}.next_id_trigger('{number}', {})",
                     quote_identifier(names::cut_off(&format!("{PREFIX}{column}"))),
                     quote_literal(column)
                 ));

@@ -263,7 +263,7 @@ psql(
     """
 )
 psql(
-    "CREATE OR REPLACE FUNCTION instagram_id_version() RETURNS text LANGUAGE sql AS $$SELECT '0.3.0'$$;",
+    "CREATE OR REPLACE FUNCTION instagram_id_version() RETURNS text LANGUAGE sql AS $$SELECT '0.9.0'$$;",
     "second",
 )
 # After setval a session waits until the clock has moved on. At most moments at least one of these is waiting.

@@ -1541,7 +1541,7 @@ fn session_with_an_older_library_is_refused_after_an_upgrade() {
         let text = is_refused(&mut home, insert, "55000");
         assert!(text.contains("99.0.0") && text.contains("Connect again"), "{text}");
     }
-    for version in ["'0.3.1'", "(SELECT extversion FROM version)"] {
+    for version in ["'0.9.0'", "(SELECT extversion FROM version)"] {
         other.batch_execute(&upgrade(version)).unwrap();
         ids.push(next_id(&mut home));
     }

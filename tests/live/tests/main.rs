@@ -31,6 +31,5 @@ mod servers;
 mod sessions;
 mod tidy;
 mod two_primaries;
-mod upgrade;
 mod values;
 mod wait;
