@@ -28,7 +28,10 @@ fn version_is_the_same_everywhere() {
         let locked = format!("name = \"{package}\"\nversion = \"{version}\"\n");
         assert!(read(lock).contains(&locked), "{lock}: {package}");
     }
-    assert!(read("instagram_id.control").contains("default_version = '@CARGO_VERSION@'"));
+    let control = read("instagram_id.control");
+    assert_eq!(between(&control, "default_version = '", "'"), [version], "instagram_id.control");
+    let script = format!("sql/instagram_id--{version}.sql");
+    assert!(of_project(&script).exists(), "there is no {script}");
     for image in between(&read("Dockerfile"), "ARG VERSION=", "\n") {
         assert_eq!(image, version, "Dockerfile");
     }
@@ -104,7 +107,7 @@ fn pgrx_is_the_same_everywhere() {
     let package = read("Cargo.toml");
     let pgrx = between(&package, "\npgrx = \"=", "\"")[0];
     assert_eq!(between(&package, "\npgrx-tests = \"=", "\""), [pgrx]);
-    assert!(read("README.md").contains(&format!("cargo-pgrx {pgrx} ")));
+    assert!(read("README.md").contains(&format!("cargo-pgrx {pgrx}")));
 }
 
 /// The rows of scripts/majors: major, manifest, which tests, which server.
