@@ -470,11 +470,14 @@ errors! {
         hint("A shard has one epoch, and its next_id() uses its sequence. Change the function, or adopt it with a shard number \
             of its own.");
 
-    /// A value in the table is far ahead of the clock, and new ids would follow it.
-    KeyAhead { key: i64, column: String, time: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    /// A value in the table is more than a minute ahead of the clock, and new ids would follow it.
+    KeyAhead { key: i64, column: String, time: String, way: Option<String> } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "key {key} in column {column} is ahead of the clock",
         detail("As an id it has the time {time}, and new ids would have to be greater."),
-        hint("If it is not an id, delete or renumber its row. If the clock is wrong, correct it.");
+        hint("If it is not an id, delete or renumber its row. If the clock is wrong, correct it.{}",
+            way.as_ref().map_or_else(String::new, |way| {
+                format!(" If ids of the shard may carry future timestamps until then, first use {way}.")
+            }));
 
     /// `unadopt_shard()` is called while ids carry future timestamps.
     ShardAhead { shard: u16, ahead: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

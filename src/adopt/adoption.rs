@@ -2,8 +2,8 @@
 
 use crate::adopt::adopted::{self, KEPT};
 use crate::adopt::columns::{
-    AHEAD_MAX_MS, Column, FIRST_DAY_MS, check_not_far_ahead, columns_of, columns_with_default_on, newest_id,
-    now_ms,
+    AHEAD_MAX_MS, Column, FIRST_DAY_MS, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of,
+    columns_with_default_on, newest_id, now_ms,
 };
 use crate::adopt::rights;
 use crate::adopt::writers::{lock_out_writers, lock_tables};
@@ -228,8 +228,16 @@ impl Adoption {
         if let Some((id, column)) = &newest {
             self.check_claims(*id, column)?;
         }
-        check_not_far_ahead(newest.as_ref(), self.clock.epoch)?;
+        let way = |value| self.setval_statement(value);
+        check_not_ahead(newest.as_ref(), self.clock, KEY_AHEAD_MAX_MS, way)?;
         Ok(newest)
+    }
+
+    /// The statement that moves the sequence up to a value. [`Adoption::start`] then takes it for a clock.
+    fn setval_statement(&self, value: i64) -> String {
+        let name = names::relation(self.clock.sequence);
+        let setval = format!("SELECT setval({}, {value})", quote_literal(&name));
+        format!("ALTER SEQUENCE {name} AS bigint INCREMENT 1 NO MAXVALUE NO CYCLE; {setval}")
     }
 
     /// Compares a constant that only the caller gives with the newest id. A constant in the body needs no such check:

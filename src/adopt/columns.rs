@@ -2,20 +2,23 @@
 
 use crate::citus::placement;
 use crate::error::Error;
+use crate::generator::WARN_AHEAD_MS;
 use crate::pg::catalog;
 use crate::pg::names;
 use crate::pg::spi::select;
 use crate::pg::sys;
+use crate::sequence::{Clock, read};
 use crate::shard::definition::Definition;
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
-use instagram_id_core::layout;
+use instagram_id_core::hlc;
+use instagram_id_core::layout::{self, SEQ_MAX, Shard};
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::{quote_identifier, quote_literal};
 
 /// Keys in the epoch's first day are treated as serial keys, not as ids.
 pub const FIRST_DAY_MS: i64 = 24 * 3_600_000;
 
-/// An old key further ahead of the clock than this was not generated from the clock.
+/// A key or a sequence's last value further ahead of the clock than this was not generated from a clock.
 pub const AHEAD_MAX_MS: i64 = 24 * 3_600_000;
 
 /// A column whose default generates ids.
@@ -117,16 +120,41 @@ pub fn newest_id(columns: &[Column]) -> Result<Option<(i64, String)>, Error> {
     Ok(newest)
 }
 
-/// Refuses a key far ahead of the clock, which would put all new ids there.
-pub fn check_not_far_ahead(newest: Option<&(i64, String)>, epoch: Epoch) -> Result<(), Error> {
+/// How far a key may move a sequence ahead of the clock if the caller did not ask for it. Every role that can insert
+/// into the table chooses its keys, and each table with ids from this sequence would get future timestamps. This much
+/// allows for a difference between the clocks of two servers.
+pub const KEY_AHEAD_MAX_MS: i64 = WARN_AHEAD_MS;
+
+/// Refuses a key that would move a sequence further ahead of the clock than this. A sequence that has passed the key
+/// already is not moved.
+///
+/// `way` returns the statement that moves the sequence up to a value, for a caller who intends that. It is not offered
+/// for a key that no clock can have generated.
+pub fn check_not_ahead(
+    newest: Option<&(i64, String)>,
+    clock: Clock,
+    ahead_max_ms: i64,
+    way: impl FnOnce(i64) -> String,
+) -> Result<(), Error> {
     let Some((newest, column)) = newest else { return Ok(()) };
     let ms = layout::ms_of(*newest) as i64;
+    // A closed copy has a greater value than any id.
+    let last = read::last_value(clock.sequence).filter(|last| *last <= hlc::VALUE_MAX);
+    let last_ms = last.map_or(i64::MIN, hlc::ms_of);
     // Negative keys are below all ids.
-    if *newest < 0 || ms <= now_ms(epoch) + AHEAD_MAX_MS {
+    let now_ms = now_ms(clock.epoch);
+    if *newest < 0 || ms <= last_ms.max(now_ms + ahead_max_ms) {
         return Ok(());
     }
-    let time = epoch.time_of(ms as u64).map_or_else(|| "after the year 294276".into(), names::time);
-    Err(Error::KeyAhead { key: *newest, column: column.clone(), time })
+    let time = clock.epoch.time_of(ms as u64).map_or_else(|| "after the year 294276".into(), names::time);
+    let last_of_ms = hlc::first_of(ms) | i64::from(SEQ_MAX);
+    let way = (ms <= now_ms + AHEAD_MAX_MS && last_of_ms < hlc::VALUE_MAX).then(|| way(last_of_ms));
+    Err(Error::KeyAhead { key: *newest, column: column.clone(), time, way })
+}
+
+/// The statement that moves a shard up to a value of its sequence.
+pub fn advance_statement(shard: Shard, value: i64) -> String {
+    format!("SELECT advance_shard({}, {})", shard.number(), layout::id_of(value, shard))
 }
 
 pub fn now_ms(epoch: Epoch) -> i64 {

@@ -1,6 +1,8 @@
 //! `adopt_table`: a table with a serial key continues with ids of a shard.
 
-use crate::adopt::columns::{AHEAD_MAX_MS, Column, check_not_far_ahead, newest_id, now_ms};
+use crate::adopt::columns::{
+    self, AHEAD_MAX_MS, Column, KEY_AHEAD_MAX_MS, check_not_ahead, newest_id, now_ms,
+};
 use crate::adopt::rights;
 use crate::adopt::writers::lock_out_writers;
 use crate::arguments::{self, not_null};
@@ -85,7 +87,8 @@ pub fn adopt_table(
         let newest = newest_id(std::slice::from_ref(&column.column))?;
         let (change, way_back) = column.scripts(&names::schema(definition.schema));
         let script = format!("{lock};\n{change};");
-        check_not_far_ahead(newest.as_ref(), definition.clock.epoch)?;
+        let way = |value| columns::advance_statement(shard, value);
+        check_not_ahead(newest.as_ref(), definition.clock, KEY_AHEAD_MAX_MS, way)?;
         if !dry_run {
             // A key near the clock must be an id, such as one of another generator. New ids must stay above it even if
             // the clock is set back later.

@@ -163,7 +163,7 @@ BEGIN;
 DO $$ BEGIN PERFORM pg_temp.original('insta527', '527', 'photo_id'); END $$;
 SELECT function FROM adopt_shard(527);
 CREATE TABLE insta527.t (id bigint DEFAULT insta527.next_id());
-INSERT INTO insta527.t VALUES (make_id(clock_timestamp() + interval '1 hour', 527, 0, '2020-01-01')) RETURNING id AS ours \gset
+INSERT INTO insta527.t VALUES (make_id(clock_timestamp() + interval '50 s', 527, 0, '2020-01-01')) RETURNING id AS ours \gset
 DO $$ BEGIN PERFORM pg_temp.original('insta527', '527', 'photo_id'); END $$;
 SELECT reason FROM id_shards WHERE shard = 527;
 SELECT function, newest_id = :ours AS newest, starts_above > :ours AS above FROM adopt_shard(527);

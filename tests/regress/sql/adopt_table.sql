@@ -1,0 +1,79 @@
+-- adopt_table(): what it checks before it replaces a default, and the way back.
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
+\getenv tests PG_ABS_SRCDIR
+\set raises :tests '/raises.sql'
+\i :raises
+SET client_min_messages = warning;
+DROP ROLE IF EXISTS regress_id_other;
+CREATE ROLE regress_id_other;
+SELECT create_shard(530);
+
+-- A role that can insert into its table chooses the keys. It cannot move a shard ahead, which would give the ids of all other
+-- tables future timestamps: not with adopt_table(), and not with adopt_shard(), which reads each table that calls the function.
+CREATE FUNCTION ahead(shard int) RETURNS bool LANGUAGE sql AS $$ SELECT last_time > clock_timestamp() + interval '61 s' FROM id_shards WHERE shard = $1 $$;
+CREATE SCHEMA regress_id_other AUTHORIZATION regress_id_other;
+GRANT USAGE ON SCHEMA insta530 TO regress_id_other;
+GRANT USAGE ON SEQUENCE insta530.table_id_seq TO regress_id_other;
+SET ROLE regress_id_other;
+CREATE TABLE regress_id_other.t (id bigserial PRIMARY KEY);
+INSERT INTO regress_id_other.t VALUES (make_id(now() + interval '23 hours', 8191, 7)) RETURNING id AS key \gset
+RESET ROLE;
+SELECT state, replace(message, :'key', '(key)') AS message, regexp_replace(detail, 'time 20[^,]*', 'time ...') AS detail,
+       regexp_replace(hint, '\d{12,}', 'N') AS hint
+FROM raises('SELECT adopt_table(530, ''regress_id_other.t'')') \gx
+SELECT state FROM raises('SELECT adopt_table(530, ''regress_id_other.t'', dry_run => true)');
+SELECT ahead(530);
+-- Two minutes are too much, too; a difference between the clocks of two servers is not.
+UPDATE regress_id_other.t SET id = make_id(now() + interval '2 minutes', 8191, 7);
+SELECT state FROM raises('SELECT adopt_table(530, ''regress_id_other.t'')');
+BEGIN;
+UPDATE regress_id_other.t SET id = make_id(now() + interval '50 s', 8191, 7);
+SELECT adopted FROM adopt_table(530, 'regress_id_other.t');
+INSERT INTO regress_id_other.t DEFAULT VALUES RETURNING id > (SELECT max(id) FROM regress_id_other.t) AS above, id_shard(id);
+ROLLBACK;
+-- The hint's statement is for a caller who intends it. A shard that is ahead already can follow.
+SELECT substring(hint FROM 'first use (SELECT .*)\.$') AS way FROM raises('SELECT adopt_table(530, ''regress_id_other.t'')') \gset
+SELECT create_shard(531);
+GRANT USAGE ON SCHEMA insta531 TO regress_id_other;
+GRANT USAGE ON SEQUENCE insta531.table_id_seq TO regress_id_other;
+SELECT :'way' ~ '^SELECT advance_shard\(530, \d+\)$' AS advances;
+SET client_min_messages = error; -- the shards are ahead
+DO $$ BEGIN PERFORM advance_shard(531, make_id(now() + interval '1 hour', 531, 7)); END $$;
+SELECT adopted FROM adopt_table(531, 'regress_id_other.t', dry_run => true);
+:way \g (format=unaligned tuples_only=on) /dev/null
+SELECT adopted FROM adopt_table(530, 'regress_id_other.t');
+INSERT INTO regress_id_other.t DEFAULT VALUES RETURNING id > (SELECT max(id) FROM regress_id_other.t) AS above, id_shard(id);
+DROP TABLE regress_id_other.t;
+-- The same with the original, whose function every role can call.
+CREATE SCHEMA insta532 CREATE SEQUENCE table_id_seq AS integer;
+CREATE FUNCTION insta532.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23)
+        | (532 << 10) | (nextval('insta532.table_id_seq') % 1024);
+END $$;
+CREATE TABLE insta532.photos (id bigint DEFAULT insta532.next_id());
+INSERT INTO insta532.photos DEFAULT VALUES;
+GRANT USAGE ON SCHEMA insta532 TO regress_id_other;
+SET ROLE regress_id_other;
+CREATE TABLE regress_id_other.t (id bigint DEFAULT insta532.next_id());
+INSERT INTO regress_id_other.t VALUES (make_id(now() + interval '23 hours', 532, 7));
+RESET ROLE;
+SELECT state, regexp_replace(hint, '\d{12,}', 'N') AS hint FROM raises('SELECT adopt_shard(532)') \gx
+SELECT state FROM raises('SELECT adopt_shard(532, dry_run => true)');
+SELECT substring(hint FROM 'first use (ALTER .*)\.$') AS way FROM raises('SELECT adopt_shard(532)') \gset
+BEGIN;
+:way \g (format=unaligned tuples_only=on) /dev/null
+INSERT INTO insta532.photos DEFAULT VALUES RETURNING id_shard(id), id_time(id) - clock_timestamp() < '1 s' AS "now";
+SELECT starts_above > newest_id AS above FROM adopt_shard(532);
+INSERT INTO insta532.photos DEFAULT VALUES RETURNING id > (SELECT max(id) FROM regress_id_other.t) AS above, id_shard(id);
+ROLLBACK;
+SET client_min_messages = warning;
+DROP TABLE regress_id_other.t;
+SELECT starts_above > newest_id AS above FROM adopt_shard(532);
+SELECT ahead(532);
+
+\set VERBOSITY terse
+DROP SCHEMA insta530, insta531, insta532, regress_id_other CASCADE;
+DROP FUNCTION raises, ahead;
+DROP ROLE regress_id_other;
