@@ -23,6 +23,19 @@ pub struct Adopted {
     pub clock: Option<Clock>,
 }
 
+impl Adopted {
+    /// The clock that a function generated ids from before it was replaced.
+    pub fn former_clock(&self, definition: &Definition) -> Clock {
+        let read = read_original(self.kept.as_ref().unwrap_or(&self.function)).ok();
+        let is_own = |sequence: &Oid| {
+            catalog::relation(*sequence)
+                .is_some_and(|relation| catalog::has_rights_of(self.function.owner, relation.owner))
+        };
+        let sequence = read.and_then(|read| sequence_named(&read.sequence?)).filter(is_own);
+        Clock { sequence: sequence.unwrap_or(definition.clock.sequence), epoch: definition.clock.epoch }
+    }
+}
+
 /// The adopted functions of a shard, those on the shard's own sequence first.
 ///
 /// Other roles may create functions in the schema. A pair counts only if both functions have the same owner, and that

@@ -146,10 +146,20 @@ pub fn check_not_ahead(
     if *newest < 0 || ms <= last_ms.max(now_ms + ahead_max_ms) {
         return Ok(());
     }
-    let time = clock.epoch.time_of(ms as u64).map_or_else(|| "after the year 294276".into(), names::time);
     let last_of_ms = hlc::first_of(ms) | i64::from(SEQ_MAX);
     let way = (ms <= now_ms + AHEAD_MAX_MS && last_of_ms < hlc::VALUE_MAX).then(|| way(last_of_ms));
-    Err(Error::KeyAhead { key: *newest, column: column.clone(), time, way })
+    Err(key_ahead(*newest, column.clone(), clock.epoch, way))
+}
+
+/// The error for a key ahead of the clock.
+pub fn key_ahead(key: i64, column: String, epoch: Epoch, way: Option<String>) -> Error {
+    let time = epoch.time_of(layout::ms_of(key));
+    Error::KeyAhead {
+        key,
+        column,
+        time: time.map_or_else(|| "after the year 294276".into(), names::time),
+        way,
+    }
 }
 
 /// The statement that moves a shard up to a value of its sequence.

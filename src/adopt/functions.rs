@@ -11,7 +11,7 @@ use crate::adopt::adoption::{
     Adoption, adopted_already, check_owner, find_original, function_by_oid, renamed,
 };
 use crate::adopt::columns::{Column, columns_of};
-use crate::adopt::writers::{lock_out_writers, lock_tables, wait_for_the_clock};
+use crate::adopt::writers::{lock_out_writers, lock_tables, wait_for_newest_id, wait_for_the_clock};
 use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
 use crate::pg::catalog;
@@ -144,8 +144,8 @@ fn adopt_shard(
 ///
 /// # Errors
 ///
-/// 22004 without a shard, 22023 for one outside 0..8191, 42P01 if it does not exist, 55000 if it was not adopted or is
-/// ahead of the clock, from which the original takes its time, 55P03 if writers hold their locks for too long, 2BP01 if
+/// 22004 without a shard, 22023 for one outside 0..8191, 42P01 if it does not exist, 55000 if it was not adopted, or if it
+/// or a key in its tables is ahead of the clock, from which the original takes its time, 55P03 if writers hold their locks for too long, 2BP01 if
 /// other objects depend on those functions, 42501 without ownership of the functions.
 #[pg_extern(sql = false)]
 fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<Regprocedure, ErrorReport> {
@@ -166,13 +166,17 @@ fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result
         for one in &adopted {
             check_owner(&one.function)?;
         }
-        // Functions that were replaced since the adoption are left out, because they already take their time from the
-        // system clock.
-        let mut clocks: Vec<Clock> = adopted.iter().filter_map(|one| one.clock).collect();
+        let mut clocks: Vec<Clock> =
+            adopted.iter().map(|one| one.clock.unwrap_or_else(|| one.former_clock(&definition))).collect();
         clocks.dedup();
         let sequences: Vec<Oid> = clocks.iter().map(|clock| clock.sequence).collect();
         let columns: Vec<Column> = adopted.iter().flat_map(|one| columns_of(one.function.oid)).collect();
-        let wait = || clocks.iter().try_for_each(|clock| wait_for_the_clock(shard, *clock));
+        // A migration that has restored an original may have reset its sequence. The ids are still in the tables.
+        let is_replaced = adopted.iter().any(|one| one.clock.is_none());
+        let wait = || {
+            clocks.iter().try_for_each(|clock| wait_for_the_clock(shard, *clock))?;
+            if is_replaced { wait_for_newest_id(&columns, definition.clock.epoch) } else { Ok(()) }
+        };
         wait()?; // first without the locks, so that no writer waits with us
         lock_out_writers(lock_tables(&columns), &sequences)?;
         wait()?;

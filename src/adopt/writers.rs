@@ -1,6 +1,6 @@
 //! Waits for writers and for the clock.
 
-use crate::adopt::columns::{Column, now_ms};
+use crate::adopt::columns::{Column, key_ahead, newest_id, now_ms};
 use crate::error::Error;
 use crate::pg::guc;
 use crate::pg::names;
@@ -9,8 +9,9 @@ use crate::pg::sys;
 use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::Clock;
 use crate::sequence::read;
+use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc;
-use instagram_id_core::layout::Shard;
+use instagram_id_core::layout::{self, Shard};
 use pgrx::pg_sys::{self, Oid};
 use std::time::{Duration, Instant};
 
@@ -24,12 +25,33 @@ const LOCK_PAUSE_MIN: Duration = Duration::from_millis(3);
 /// How long `unadopt_shard` waits for the clock to catch up.
 const CATCH_UP_MS: i64 = 2000;
 
-/// Waits until the clock has caught up. The original takes its time from the clock, and would repeat ids ahead of it.
+/// Waits until the clock has passed the last value of a sequence. The original takes its time from the clock, and would
+/// repeat ids ahead of it.
 pub fn wait_for_the_clock(shard: Shard, clock: Clock) -> Result<(), Error> {
     let Some(last_value) = read::last_value(clock.sequence) else { return Ok(()) };
-    let ahead_ms = || hlc::ms_of(last_value) - now_ms(clock.epoch);
+    let shard = shard.number();
+    wait_until_past(hlc::ms_of(last_value), clock.epoch, |ahead_ms| Error::ShardAhead {
+        shard,
+        ahead: names::duration(ahead_ms / 1000),
+    })
+}
+
+/// Waits until the clock has passed the newest id of these columns.
+pub fn wait_for_newest_id(columns: &[Column], epoch: Epoch) -> Result<(), Error> {
+    match newest_id(columns)? {
+        Some((id, column)) if id >= 0 => {
+            let ms = layout::ms_of(id) as i64;
+            wait_until_past(ms, epoch, |_| key_ahead(id, column, epoch, None))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Waits until the clock has passed this millisecond. `too_far` returns the error for one that is too far ahead.
+fn wait_until_past(ms: i64, epoch: Epoch, too_far: impl FnOnce(i64) -> Error) -> Result<(), Error> {
+    let ahead_ms = || ms - now_ms(epoch);
     if ahead_ms() > CATCH_UP_MS {
-        return Err(Error::ShardAhead { shard: shard.number(), ahead: names::duration(ahead_ms() / 1000) });
+        return Err(too_far(ahead_ms()));
     }
     while ahead_ms() >= 0 {
         wait_event::sleep(WaitEvent::ClockTick, Duration::from_millis(1));

@@ -119,7 +119,7 @@ SELECT n, id_shard(id) FROM insta521.t ORDER BY n;
 -- A migration that runs again restores the original function.
 SELECT shard FROM adopt_shard(520);
 SELECT reason FROM id_shards WHERE shard = 520;
-SELECT advance_shard(520, make_id(clock_timestamp() + interval '1 minute', 520, 0, '2020-01-01')) > 0 AS advanced;
+SELECT advance_shard(520, make_id(clock_timestamp() + interval '1 s', 520, 0, '2020-01-01')) > 0 AS advanced;
 INSERT INTO insta520.photos (title) VALUES ('ours') RETURNING id AS ours \gset
 DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); PERFORM setval('insta520.table_id_seq', 1, false); END $$;
 INSERT INTO insta520.photos (title) VALUES ('theirs') RETURNING id < :ours AS below;
@@ -151,6 +151,39 @@ SELECT reason FROM id_shards WHERE shard = 520;
 DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); END $$;
 SELECT shard FROM adopt_shard(520);
 SELECT reason FROM id_shards WHERE shard = 520;
+ROLLBACK;
+-- It waits until the clock has passed the newest id, also if the original is in place again. A migration may have reset the
+-- sequence, but not the ids.
+CREATE FUNCTION pg_temp.unadopt_after(migration text) RETURNS TABLE (function regprocedure, next_is_above bool) LANGUAGE plpgsql AS $f$
+DECLARE
+    newest bigint;
+BEGIN
+    PERFORM adopt_shard(528);
+    INSERT INTO insta528.photos DEFAULT VALUES;
+    EXECUTE migration;
+    SELECT max(id) INTO newest FROM insta528.photos;
+    function := unadopt_shard(528);
+    next_is_above := insta528.next_id() > newest;
+    RETURN NEXT;
+END $f$;
+DO $$ BEGIN PERFORM pg_temp.original('insta528', '528'); END $$;
+CREATE TABLE insta528.photos (id bigint PRIMARY KEY DEFAULT insta528.next_id());
+SELECT * FROM pg_temp.unadopt_after('SELECT');
+SELECT * FROM pg_temp.unadopt_after($$SELECT pg_temp.original('insta528', '528')$$);
+SELECT * FROM pg_temp.unadopt_after($$SELECT pg_temp.original('insta528', '528'), setval('insta528.table_id_seq', 1, false)$$);
+-- The kept original is missing.
+SELECT * FROM pg_temp.unadopt_after($$DO 'BEGIN DROP FUNCTION insta528.original_next_id(); PERFORM pg_temp.original(''insta528'', ''528''), setval(''insta528.table_id_seq'', 1, false); END'$$);
+-- The shard is further ahead.
+CREATE FUNCTION pg_temp.unadopt_ahead(by interval) RETURNS text LANGUAGE plpgsql AS $f$
+BEGIN
+    PERFORM adopt_shard(528);
+    PERFORM advance_shard(528, make_id(clock_timestamp() + by, 528, 0, '2020-01-01'));
+    INSERT INTO insta528.photos DEFAULT VALUES;
+    PERFORM pg_temp.original('insta528', '528'), setval('insta528.table_id_seq', 1, false);
+    RETURN (raises('SELECT unadopt_shard(528)')).state;
+END $f$;
+BEGIN;
+SELECT pg_temp.unadopt_ahead('50 s');
 ROLLBACK;
 -- A body that is not like the original.
 BEGIN;
@@ -321,6 +354,6 @@ DO $$ BEGIN PERFORM pg_temp.original('insta526', '526'); END $$;
 SELECT shard, epoch FROM adopt_shard(526);
 
 \set VERBOSITY terse
-DROP SCHEMA insta520, insta521, insta522, insta523, insta524, insta525, insta526, regress_id_owner CASCADE;
+DROP SCHEMA insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, regress_id_owner CASCADE;
 DROP FUNCTION raises;
 DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;
