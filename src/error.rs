@@ -490,7 +490,8 @@ errors! {
         "shard {shard} was not adopted",
         detail("Schema {schema} has no original to restore.");
 
-    /// An adoption has waited for 10 seconds for transactions that use the tables or the sequence.
+    /// An adoption or `convert_defaults_to_triggers()` has waited for 10 seconds for transactions that use the tables or the
+    /// sequence.
     WritersBusy { sequence: Option<String> } => ERRCODE_LOCK_NOT_AVAILABLE,
         "could not obtain locks against writers",
         detail("Transactions that have used {}the tables are still open.",
@@ -507,7 +508,7 @@ errors! {
         "function {0} or its tables changed concurrently",
         hint("Try again.");
 
-    /// The table was renamed or replaced while `adopt_shard()` or `adopt_table()` waited for it.
+    /// The table was renamed or replaced while `adopt_shard()`, `adopt_table()` or another function waited for it.
     TableChanged(table: String) => ERRCODE_OBJECT_IN_USE,
         "table {0} changed concurrently",
         hint("Try again.");

@@ -6,7 +6,7 @@ use crate::adopt::columns::{
     columns_with_default_on, newest_id, now_ms,
 };
 use crate::adopt::rights;
-use crate::adopt::writers::{lock_out_writers, lock_tables};
+use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables};
 use crate::arguments;
 use crate::error::{Argument, Error};
 use crate::generator;
@@ -265,7 +265,7 @@ impl Adoption {
     /// Takes the locks, finds the newest id, and replaces the function. Returns the newest id with its column, and the
     /// value that all new ids are above.
     pub fn carry_out(&self) -> Result<(Option<(i64, String)>, i64), Error> {
-        lock_out_writers(lock_tables(&self.columns), &[self.clock.sequence])?;
+        lock_out_writers(&self.columns, TableLock::AgainstWriters, &[self.clock.sequence])?;
         // Waiting for the locks may have taken a while.
         let function = self.function.oid;
         if catalog::source(function) != self.source || self.columns_with_its_ids() != self.columns {
@@ -365,7 +365,8 @@ impl Adoption {
 
     /// The statements of `carry_out`, as a script for the user to read.
     pub fn script(&self) -> String {
-        let mut statements: Vec<String> = lock_tables(&self.columns).into_iter().collect();
+        let mut statements: Vec<String> =
+            lock_tables(&self.columns, TableLock::AgainstWriters).into_iter().collect();
         statements.push(self.fix_options_of_sequence());
         statements.push(format!("-- the sequence goes to {GRACE_MS} ms after the clock and all ids so far"));
         statements.extend(self.statements());

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::generator::WARN_AHEAD_MS;
 use crate::pg::catalog;
 use crate::pg::names;
-use crate::pg::spi::select;
+use crate::pg::spi::{select, select_now};
 use crate::pg::sys;
 use crate::sequence::{Clock, read};
 use crate::shard::definition::Definition;
@@ -52,7 +52,7 @@ pub fn columns_with_default_on(class: &str, object: Oid) -> Vec<(Column, bool)> 
          JOIN pg_class AS c ON c.oid = a.attrelid
          WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = $1::regclass AND d.refobjid = $2
          ORDER BY a.attrelid, a.attnum";
-    select(query, &[class.into(), object.into()], |row| {
+    select_now(query, &[class.into(), object.into()], |row| {
         Some((Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? }, row.get(4)?))
     })
 }
@@ -114,7 +114,7 @@ pub fn newest_id(columns: &[Column]) -> Result<Option<(i64, String)>, Error> {
         let is_same = table == names::relation(column.table) && catalog::named(&table) == Some(column.table);
         let Some(owner) = owner_who_may().filter(|_| is_same) else { return Err(Error::TableChanged(table)) };
         let query = format!("SELECT max({}) FROM {table}", quote_identifier(&column.name));
-        let max = sys::with_rights_of(owner, || select(&query, &[], |row| row.get::<i64>(1)));
+        let max = sys::with_rights_of(owner, || select_now(&query, &[], |row| row.get::<i64>(1)));
         newest = newest.max(max.into_iter().next().map(|max| (max, column.qualified())));
     }
     Ok(newest)

@@ -11,7 +11,7 @@ use crate::adopt::adoption::{
     Adoption, adopted_already, check_owner, find_original, function_by_oid, renamed,
 };
 use crate::adopt::columns::{Column, columns_of};
-use crate::adopt::writers::{lock_out_writers, lock_tables, wait_for_newest_id, wait_for_the_clock};
+use crate::adopt::writers::{TableLock, lock_out_writers, wait_for_newest_id, wait_for_the_clock};
 use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
 use crate::pg::catalog;
@@ -40,10 +40,10 @@ use pgrx::spi::quote_identifier;
 ///
 /// # Errors
 ///
-/// 22004 if a constant is neither in the body nor among the arguments, 22023 if the two differ, 3F000 and 42883 for a
-/// missing schema or function, 42725 if several functions qualify, 55000 for a function that is not the original or a
-/// key far ahead of the clock, 55P03 if writers hold their locks for too long, 42710 and 42723 as for `create_shard`,
-/// 42501 without ownership of function and sequence.
+/// A constant is neither in the body nor among the arguments, or the two differ. The schema or the function does not
+/// exist, several functions qualify, or the function is not the original. A key is ahead of the clock. Writers hold their
+/// locks for too long. The shard or one of its functions exists already. The caller does not own the function and the
+/// sequence.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn adopt_shard(
@@ -144,9 +144,9 @@ fn adopt_shard(
 ///
 /// # Errors
 ///
-/// 22004 without a shard, 22023 for one outside 0..8191, 42P01 if it does not exist, 55000 if it was not adopted, or if it
-/// or a key in its tables is ahead of the clock, from which the original takes its time, 55P03 if writers hold their locks for too long, 2BP01 if
-/// other objects depend on those functions, 42501 without ownership of the functions.
+/// The shard is NULL, is not 0 to 8191, does not exist, or was not adopted. It or a key in its tables is ahead of the
+/// clock, from which the original takes its time. Writers hold their locks for too long. Other objects depend on those
+/// functions. The caller does not own the functions.
 #[pg_extern(sql = false)]
 fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<Regprocedure, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
@@ -178,7 +178,7 @@ fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result
             if is_replaced { wait_for_newest_id(&columns, definition.clock.epoch) } else { Ok(()) }
         };
         wait()?; // first without the locks, so that no writer waits with us
-        lock_out_writers(lock_tables(&columns), &sequences)?;
+        lock_out_writers(&columns, TableLock::AgainstWriters, &sequences)?;
         wait()?;
         let restore: Vec<Option<String>> = adopted.iter().map(restoring_script).collect();
         // Drop the definition first: after that, later statements do not count as changes of a shard.

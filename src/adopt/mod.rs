@@ -14,4 +14,4 @@ pub mod columns;
 mod functions;
 mod rights;
 mod table;
-mod writers;
+pub mod writers;

@@ -4,7 +4,7 @@ use crate::adopt::columns::{
     self, AHEAD_MAX_MS, Column, KEY_AHEAD_MAX_MS, check_not_ahead, newest_id, now_ms,
 };
 use crate::adopt::rights;
-use crate::adopt::writers::lock_out_writers;
+use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables};
 use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
 use crate::generator;
@@ -12,7 +12,7 @@ use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
-use crate::pg::spi::{self, select};
+use crate::pg::spi::{self, select, select_now};
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::read;
 use crate::shard::ddl::{self, Plan};
@@ -30,9 +30,9 @@ use pgrx::spi::quote_identifier;
 ///
 /// # Errors
 ///
-/// 22004 without a shard or table, 42P01 if the shard or the table does not exist, 42703 for a missing column, 42804
-/// for a column that is not a bigint, 55000 for a column with another kind of default or with keys far ahead of the
-/// clock, 42501 without ownership of the table or privileges on the shard's sequence.
+/// The shard or the table is NULL or does not exist. The table does not have the column, or the column is not a bigint, has
+/// another kind of default, or contains keys ahead of the clock. The caller does not own the table, or lacks privileges on
+/// the shard's sequence.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 pub fn adopt_table(
@@ -77,16 +77,16 @@ pub fn adopt_table(
         }
         let column = SerialColumn::find(table, column, &definition)?;
         rights::check_writers(table, &definition, own_schema)?;
-        let lock = format!("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", names::relation(table));
+        let lock = lock_tables(std::slice::from_ref(&column.column), TableLock::ToAlter);
         let column = if dry_run {
             column
         } else {
-            lock_out_writers(Some(lock.clone()), &[])?;
+            lock_out_writers(std::slice::from_ref(&column.column), TableLock::ToAlter, &[])?;
             SerialColumn::find(table, Some(column.column.name), &definition)? // it may have changed before we got the lock
         };
         let newest = newest_id(std::slice::from_ref(&column.column))?;
         let (change, way_back) = column.scripts(&names::schema(definition.schema));
-        let script = format!("{lock};\n{change};");
+        let script = format!("{};\n{change};", lock.unwrap_or_default());
         let way = |value| columns::advance_statement(shard, value);
         check_not_ahead(newest.as_ref(), definition.clock, KEY_AHEAD_MAX_MS, way)?;
         if !dry_run {
@@ -139,7 +139,7 @@ impl SerialColumn {
              AND CASE WHEN $2 IS NOT NULL THEN a.attname = $2
                  ELSE EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = a.attrelid AND i.indisprimary
                      AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum) END";
-        let found = select(query, &[table.into(), name.clone().into()], |row| {
+        let found = select_now(query, &[table.into(), name.clone().into()], |row| {
             let name: String = row.get(1)?;
             let column = Column { table, name, is_bigint: true };
             let identity: String = row.get(5)?;

@@ -2,6 +2,7 @@
 
 use crate::adopt::columns::{Column, key_ahead, newest_id, now_ms};
 use crate::error::Error;
+use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::spi;
@@ -60,17 +61,36 @@ fn wait_until_past(ms: i64, epoch: Epoch, too_far: impl FnOnce(i64) -> Error) ->
     Ok(())
 }
 
-pub fn lock_tables(columns: &[Column]) -> Option<String> {
-    let mut tables: Vec<_> = columns.iter().map(|column| names::relation(column.table)).collect();
-    tables.dedup();
-    (!tables.is_empty()).then(|| format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", tables.join(", ")))
+/// How tables are locked while their columns are read and changed.
+#[derive(Clone, Copy)]
+pub enum TableLock {
+    /// Keeps writers out.
+    AgainstWriters,
+    /// As ALTER TABLE takes it.
+    ToAlter,
 }
 
-/// Takes the locks that keep writers out: the tables first, then the sequences, in the order of an insert. A
+/// The statement that locks the tables of these columns.
+pub fn lock_tables(columns: &[Column], lock: TableLock) -> Option<String> {
+    let mut tables: Vec<_> = columns.iter().map(|column| names::relation(column.table)).collect();
+    tables.dedup();
+    let mode = match lock {
+        TableLock::AgainstWriters => "SHARE ROW EXCLUSIVE",
+        TableLock::ToAlter => "ACCESS EXCLUSIVE",
+    };
+    (!tables.is_empty()).then(|| format!("LOCK TABLE {} IN {mode} MODE", tables.join(", ")))
+}
+
+/// Takes the locks that keep writers out: the tables of these columns first, then the sequences, in the order of an
+/// insert. A
 /// transaction that has called the function directly and then writes to a table locks in the opposite order, and all
 /// other writers queue behind our table lock. So we do not wait for a sequence's lock. A failed attempt releases all
 /// locks and pauses for as long as it held them, so that the others can proceed.
-pub fn lock_out_writers(tables: Option<String>, sequences: &[Oid]) -> Result<(), Error> {
+///
+/// What was read before may have changed since, and is to be read again.
+pub fn lock_out_writers(columns: &[Column], lock: TableLock, sequences: &[Oid]) -> Result<(), Error> {
+    let tables = lock_tables(columns, lock);
+    let names: Vec<String> = columns.iter().map(|column| names::relation(column.table)).collect();
     let started = Instant::now();
     while started.elapsed() < LOCK_TRIES_FOR {
         let tried = Instant::now();
@@ -87,7 +107,14 @@ pub fn lock_out_writers(tables: Option<String>, sequences: &[Oid]) -> Result<(),
             })
         });
         if got_them {
-            return Ok(());
+            // A name that was another table's when the lock was taken would be locked in its place.
+            let has_name = |(column, name): &(&Column, &String)| {
+                names::relation(column.table) == **name && catalog::named(name) == Some(column.table)
+            };
+            return match columns.iter().zip(&names).find(|one| !has_name(one)) {
+                Some((_, name)) => Err(Error::TableChanged(name.clone())),
+                None => Ok(()),
+            };
         }
         wait_event::sleep(WaitEvent::TableLocks, tried.elapsed().max(LOCK_PAUSE_MIN));
         pgrx::check_for_interrupts!();

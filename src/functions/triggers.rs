@@ -4,7 +4,8 @@
 //! Citus evaluates the default of a column on the node that plans the insert, but a trigger on the node that stores the
 //! row. That is the node that owns the shard's schema, whichever node the client is connected to.
 
-use crate::adopt::columns;
+use crate::adopt::columns::{self, Column};
+use crate::adopt::writers::{TableLock, lock_out_writers};
 use crate::arguments;
 use crate::citus::placement::{self, Rows};
 use crate::error::{Error, or_raise};
@@ -14,11 +15,12 @@ use crate::pg::guc;
 use crate::pg::invalidation::{self, Cached};
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
-use crate::pg::spi::{self, select};
+use crate::pg::spi::{self, select_now};
 use crate::pg::sys;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::{CopyPolicy, visit};
-use crate::shard::{definition, lookup};
+use crate::shard::definition::{self, Definition};
+use crate::shard::lookup;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
@@ -164,65 +166,45 @@ fn arguments_of(trigger: &PgTrigger) -> Option<(Shard, String)> {
     Some((Shard::new(shard.parse().ok()?)?, column.clone()))
 }
 
-/// `convert_defaults_to_triggers(shard)`: in each table of the shard's schema, replaces a default that generates the
-/// shard's ids by the trigger [`next_id_trigger`]. Returns the tables and columns. Columns that have the trigger
-/// already are skipped, so it can be called again for new tables. Four kinds of columns are skipped with a WARNING: those
-/// that are not bigint, partition keys, and columns of tables that Citus has not placed with the schema, or whose rows it
-/// replicates to several nodes.
+/// `convert_defaults_to_triggers(shard)`. Columns that have the trigger already are skipped, so it can be called again for
+/// new tables. Columns for which [`why_kept`] returns a reason are skipped with a WARNING.
 ///
 /// # Errors
 ///
-/// 22004 without a shard, 22023 for one outside 0..8191, 42P01 if it does not exist, 42501 without ownership of the
-/// tables.
+/// The shard is NULL, is not 0 to 8191, or does not exist. The caller does not own the tables. Transactions that use them
+/// hold their locks for too long, or a table gets another name meanwhile.
 #[pg_extern(sql = false)]
 fn convert_defaults_to_triggers(
     shard: Option<i32>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Result<TableIterator<'static, (name!(table_name, Regclass), name!(column_name, String))>, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
-    let own_schema_oid = catalog::schema_of_this_function(fcinfo);
-    let own_schema = names::schema(own_schema_oid);
+    let own_schema = catalog::schema_of_this_function(fcinfo);
     prevent_if_read_only("convert_defaults_to_triggers()");
     let columns = guc::with(guc::OWN_NAMES, || {
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
-        let number = shard.number();
-        let defaults = columns::defaults_of(&definition, own_schema_oid);
-        let is_of_user = placement::is_no_citus_shard();
-        let query = format!(
-            "SELECT c.oid, a.attname::text, a.atttypid = 'int8'::regtype,
-                 EXISTS (SELECT FROM pg_partition_tree(c.oid) AS t
-                         JOIN pg_depend AS d ON d.objid = t.relid AND d.refobjid = t.relid
-                         JOIN pg_attribute AS k ON k.attrelid = t.relid AND k.attnum = d.objsubid AND k.attname = a.attname
-                         WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
-                         AND d.refobjsubid = 0 AND d.deptype = 'i')
-             FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
-             JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
-             WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {is_of_user}
-             AND pg_get_expr(f.adbin, f.adrelid) = ANY ($2)
-             ORDER BY c.oid, a.attnum"
-        );
-        let mut columns = select(&query, &[definition.schema.into(), defaults.into()], |row| {
-            let column = (Regclass(row.get(1)?), row.get::<String>(2)?);
-            Some((column, row.get::<bool>(3)?, row.get::<bool>(4)?))
+        let to_lock: Vec<Column> = columns_with_ids(&definition, own_schema)
+            .into_iter()
+            .filter(|(column, is_partition_key)| why_kept(column, *is_partition_key).is_none())
+            .map(|(column, _)| column)
+            .collect();
+        for Column { table, .. } in &to_lock {
+            let owner = catalog::relation(*table).map(|relation| relation.owner);
+            if owner.is_some_and(|owner| !catalog::has_rights_of(catalog::current_role(), owner)) {
+                return Err(Error::NotTableOwner(names::relation(*table)));
+            }
+        }
+        lock_out_writers(&to_lock, TableLock::ToAlter, &[])?;
+        // The defaults may have changed before we got the locks. A table that has come since is left for another call.
+        let mut columns = columns_with_ids(&definition, own_schema);
+        columns.retain(|(column, is_partition_key)| match why_kept(column, *is_partition_key) {
+            Some(why) => {
+                let column = column.qualified();
+                ErrorReport::from(Error::DefaultKept { column, why }).report(PgLogLevel::WARNING);
+                false
+            }
+            None => to_lock.iter().any(|locked| locked.table == column.table),
         });
-        columns.retain(|((table, column), is_bigint, is_partition_key)| {
-            let rows = sys::has_citus().then(|| placement::rows_of(table.0).0);
-            let why = match (is_bigint, is_partition_key, rows) {
-                (false, ..) => "It is not of type bigint.",
-                (_, true, _) => "It is a partition key, and the partition is chosen before triggers run.",
-                (_, _, Some(Rows::Replicated)) => {
-                    "Several nodes have a copy of each row, and each would generate an id of its own."
-                }
-                (_, _, Some(Rows::OfTable)) => {
-                    "Its table is not placed with the schema. node_next_id() lets each node generate ids of its own."
-                }
-                _ => return true,
-            };
-            let column = format!("{}.{}", names::relation(table.0), quote_identifier(column));
-            ErrorReport::from(Error::DefaultKept { column, why }).report(PgLogLevel::WARNING);
-            false
-        });
-        let columns: Vec<_> = columns.into_iter().map(|(column, ..)| column).collect();
         let for_citus: &[_] = if sys::has_citus() {
             // Citus cannot see what a trigger does and refuses it without this setting. This trigger uses nothing but
             // its own row.
@@ -231,22 +213,69 @@ fn convert_defaults_to_triggers(
             &[]
         };
         guc::with(for_citus, || {
-            for (table, column) in &columns {
-                let table = names::relation(table.0);
-                let name = quote_identifier(column);
+            for (column, _) in &columns {
                 // One statement at a time, because Citus sends each to the other nodes as text.
-                spi::run(&format!("ALTER TABLE {table} ALTER COLUMN {name} DROP DEFAULT"));
-                spi::run(&format!(
-                    "CREATE TRIGGER {} BEFORE INSERT ON {table} FOR EACH ROW WHEN (NEW.{name} IS NULL) \
-                     EXECUTE FUNCTION {own_schema}.next_id_trigger('{number}', {})",
-                    quote_identifier(names::cut_off(&format!("{PREFIX}{column}"))),
-                    quote_literal(column)
-                ));
+                convert(column, shard, own_schema).iter().for_each(|statement| spi::run(statement));
             }
         });
         Ok::<_, Error>(columns)
     })?;
-    Ok(TableIterator::new(columns))
+    let row = |(column, _): (Column, bool)| (Regclass(column.table), column.name);
+    Ok(TableIterator::new(columns.into_iter().map(row)))
+}
+
+/// The columns in the schema of a shard whose default generates its ids, each with whether it is a partition key.
+fn columns_with_ids(definition: &Definition, own_schema: Oid) -> Vec<(Column, bool)> {
+    let defaults = columns::defaults_of(definition, own_schema);
+    let is_of_user = placement::is_no_citus_shard();
+    let query = format!(
+        "SELECT c.oid, a.attname::text, a.atttypid = 'int8'::regtype,
+             EXISTS (SELECT FROM pg_partition_tree(c.oid) AS t
+                     JOIN pg_depend AS d ON d.objid = t.relid AND d.refobjid = t.relid
+                     JOIN pg_attribute AS k ON k.attrelid = t.relid AND k.attnum = d.objsubid AND k.attname = a.attname
+                     WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+                     AND d.refobjsubid = 0 AND d.deptype = 'i')
+         FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+         JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
+         WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {is_of_user}
+         AND pg_get_expr(f.adbin, f.adrelid) = ANY ($2)
+         ORDER BY c.oid, a.attnum"
+    );
+    select_now(&query, &[definition.schema.into(), defaults.into()], |row| {
+        Some((Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? }, row.get(4)?))
+    })
+}
+
+/// Why a column keeps its default; `None` if a trigger can replace it.
+fn why_kept(column: &Column, is_partition_key: bool) -> Option<&'static str> {
+    let rows = sys::has_citus().then(|| placement::rows_of(column.table).0);
+    match (column.is_bigint, is_partition_key, rows) {
+        (false, ..) => Some("It is not of type bigint."),
+        (_, true, _) => Some("It is a partition key, and the partition is chosen before triggers run."),
+        (_, _, Some(Rows::Replicated)) => {
+            Some("Several nodes have a copy of each row, and each would generate an id of its own.")
+        }
+        (_, _, Some(Rows::OfTable)) => Some(
+            "Its table is not placed with the schema. node_next_id() lets each node generate ids of its own.",
+        ),
+        _ => None,
+    }
+}
+
+/// The statements that replace the default of a column by the trigger.
+fn convert(column: &Column, shard: Shard, own_schema: Oid) -> [String; 2] {
+    let (table, name) = (names::relation(column.table), quote_identifier(&column.name));
+    [
+        format!("ALTER TABLE {table} ALTER COLUMN {name} DROP DEFAULT"),
+        format!(
+            "CREATE TRIGGER {} BEFORE INSERT ON {table} FOR EACH ROW WHEN (NEW.{name} IS NULL) \
+             EXECUTE FUNCTION {}.next_id_trigger('{}', {})",
+            quote_identifier(names::cut_off(&format!("{PREFIX}{}", column.name))),
+            names::schema(own_schema),
+            shard.number(),
+            quote_literal(&column.name)
+        ),
+    ]
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use crate::pg::names;
 use crate::pg::sys;
 use pgrx::datum::DatumWithOid;
-use pgrx::pg_sys::{self, AsPgCStr};
+use pgrx::pg_sys::{self, AsPgCStr, Datum, Oid};
 use pgrx::prelude::*;
-use std::ffi::CStr;
+use pgrx::spi::SpiHeapTupleData;
+use std::ffi::{CStr, c_char, c_int};
 
 /// Runs generated statements.
 pub fn run(statements: &str) {
@@ -20,6 +21,36 @@ pub fn select<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row) ->
             .select(query, None, arguments)
             .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed query itself: {error}"));
         rows.filter_map(|row| read(&Row(row))).collect()
+    })
+}
+
+/// As [`select`], by a snapshot taken now. The transaction's own snapshot may be older than a lock that it has waited for.
+/// Not for functions that can run in a parallel query, where PostgreSQL takes no new snapshot.
+pub fn select_now<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row) -> Option<T>) -> Vec<T> {
+    let mut types: Vec<Oid> = arguments.iter().map(DatumWithOid::oid).collect();
+    let values = arguments.iter().map(DatumWithOid::datum);
+    let (mut values, nulls): (Vec<_>, Vec<_>) = values
+        .map(|value| match value {
+            Some(value) => (value.sans_lifetime(), b' ' as c_char),
+            None => (Datum::null(), b'n' as c_char),
+        })
+        .unzip();
+    Spi::connect(|_| {
+        // SAFETY: SPI is connected, and the query is copied. The three arrays have an entry for each argument. A failed
+        // query raises PostgreSQL's own error. The tuple table is as SPI documents it and valid until SPI is left.
+        unsafe {
+            sys::with_latest_snapshot(|| {
+                let (count, types, values) =
+                    (arguments.len() as c_int, types.as_mut_ptr(), values.as_mut_ptr());
+                let query = query.as_pg_cstr();
+                pg_sys::SPI_execute_with_args(query, count, types, values, nulls.as_ptr(), true, 0)
+            });
+            let table = &*pg_sys::SPI_tuptable;
+            let tuples = std::slice::from_raw_parts(table.vals, pg_sys::SPI_processed as usize);
+            let row =
+                |&tuple| Row(SpiHeapTupleData::new(table.tupdesc, tuple).ok().flatten().expect("a tuple"));
+            tuples.iter().filter_map(|tuple| read(&row(tuple))).collect()
+        }
     })
 }
 
@@ -44,7 +75,7 @@ pub fn select_latest(query: &str) -> Vec<Vec<Option<String>>> {
 }
 
 /// A row of a query's result.
-pub struct Row<'a>(pgrx::spi::SpiHeapTupleData<'a>);
+pub struct Row<'a>(SpiHeapTupleData<'a>);
 
 impl Row<'_> {
     pub fn get<T: FromDatum + IntoDatum>(&self, column: usize) -> Option<T> {
