@@ -503,7 +503,7 @@ errors! {
         "cannot PREPARE a transaction that has adopted a shard",
         hint("Adopt the shard in a transaction of its own, and commit that.");
 
-    /// The function, or the tables with its ids, changed while `adopt_shard()` waited for locks.
+    /// The function, or the tables with its ids, changed while `adopt_shard()` or `unadopt_shard()` waited for locks.
     OriginalChanged(function: String) => ERRCODE_OBJECT_IN_USE,
         "function {0} or its tables changed concurrently",
         hint("Try again.");

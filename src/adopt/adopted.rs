@@ -36,6 +36,20 @@ impl Adopted {
     }
 }
 
+impl PartialEq for Adopted {
+    fn eq(&self, other: &Self) -> bool {
+        let kept = |one: &Adopted| one.kept.as_ref().map(|kept| kept.oid);
+        (self.function.oid, kept(self), self.clock) == (other.function.oid, kept(other), other.clock)
+    }
+}
+
+/// The adopted functions of a shard. If the kept originals were dropped, a function that generates ids in the original
+/// way in their place.
+pub fn to_restore(definition: &Definition, own_schema: Oid) -> Vec<Adopted> {
+    let adopted = functions(definition, own_schema);
+    if adopted.is_empty() { original_of(definition).into_iter().collect() } else { adopted }
+}
+
 /// The adopted functions of a shard, those on the shard's own sequence first.
 ///
 /// Other roles may create functions in the schema. A pair counts only if both functions have the same owner, and that
@@ -62,7 +76,7 @@ fn clock_of(function: &Function, definition: &Definition, own_schema: Oid) -> Op
 
 /// A function that generates ids in the original way from the shard's own sequence. Such a function has replaced an
 /// adopted one, whose kept original was dropped.
-pub fn original_of(definition: &Definition) -> Option<Adopted> {
+fn original_of(definition: &Definition) -> Option<Adopted> {
     let is_it = |function: &Function| {
         let read = read_original(function);
         let sequence = read.ok().and_then(|read| read.sequence);

@@ -145,8 +145,8 @@ fn adopt_shard(
 /// # Errors
 ///
 /// The shard is NULL, is not 0 to 8191, does not exist, or was not adopted. It or a key in its tables is ahead of the
-/// clock, from which the original takes its time. Writers hold their locks for too long. Other objects depend on those
-/// functions. The caller does not own the functions.
+/// clock, from which the original takes its time. Writers hold their locks for too long, or a function is replaced
+/// meanwhile. Other objects depend on those functions. The caller does not own the functions.
 #[pg_extern(sql = false)]
 fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<Regprocedure, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
@@ -155,10 +155,7 @@ fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result
         prevent_if_read_only("unadopt_shard()");
         ddl::begin_change();
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
-        let mut adopted = adopted::functions(&definition, own_schema);
-        if adopted.is_empty() {
-            adopted.extend(adopted::original_of(&definition));
-        }
+        let adopted = adopted::to_restore(&definition, own_schema);
         let Some(first) = adopted.first() else {
             let schema = names::schema(definition.schema);
             return Err(Error::NotAdopted { shard: shard.number(), schema }.into());
@@ -170,7 +167,7 @@ fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result
             adopted.iter().map(|one| one.clock.unwrap_or_else(|| one.former_clock(&definition))).collect();
         clocks.dedup();
         let sequences: Vec<Oid> = clocks.iter().map(|clock| clock.sequence).collect();
-        let columns: Vec<Column> = adopted.iter().flat_map(|one| columns_of(one.function.oid)).collect();
+        let columns = columns_filled_by(&adopted);
         // A migration that has restored an original may have reset its sequence. The ids are still in the tables.
         let is_replaced = adopted.iter().any(|one| one.clock.is_none());
         let wait = || {
@@ -179,6 +176,11 @@ fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result
         };
         wait()?; // first without the locks, so that no writer waits with us
         lock_out_writers(&columns, TableLock::AgainstWriters, &sequences)?;
+        let is_same =
+            adopted::to_restore(&definition, own_schema) == adopted && columns_filled_by(&adopted) == columns;
+        if !is_same {
+            return Err(Error::OriginalChanged(names::function(first.function.oid)).into());
+        }
         wait()?;
         let restore: Vec<Option<String>> = adopted.iter().map(restoring_script).collect();
         // Drop the definition first: after that, later statements do not count as changes of a shard.
@@ -191,6 +193,10 @@ fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result
         }
         Ok(Regprocedure(first.function.oid))
     })
+}
+
+fn columns_filled_by(adopted: &[Adopted]) -> Vec<Column> {
+    adopted.iter().flat_map(|one| columns_of(one.function.oid)).collect()
 }
 
 /// The functions of a shard that are not among the adopted ones.

@@ -240,6 +240,30 @@ fn adoption_does_not_override_a_concurrent_change() {
     }
 }
 
+/// Nor does `unadopt_shard` override a function that is replaced while it waits.
+#[test]
+fn unadopt_shard_does_not_override_a_concurrent_change() {
+    for change in [
+        original_function("insta5", 5, 1_293_840_000_000),
+        "CREATE TABLE insta5.more (id bigint DEFAULT insta5.next_id())".to_owned(),
+    ] {
+        let (server, mut client) = with_the_original();
+        let (mut writer, mut watch) = (server.connect(), server.connect());
+        one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)");
+        writer.batch_execute("BEGIN; INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
+        let error = thread::scope(|scope| {
+            let reversal = scope.spawn(|| error_of(&mut client, "SELECT unadopt_shard(5)"));
+            until_blocked(&mut watch, 1); // it has read the function and its tables
+            server.connect().batch_execute(&change).unwrap();
+            writer.batch_execute("COMMIT").unwrap();
+            reversal.join().unwrap()
+        });
+        let message = "function insta5.next_id() or its tables changed concurrently";
+        assert_eq!((error.0.as_str(), error.1.as_str()), ("55006", message), "{change}");
+        one::<String>(&mut client, "SELECT unadopt_shard(5)::text");
+    }
+}
+
 /// If a writer locks the tables in another order than an adoption does, the adoption gives up, not the writer.
 #[test]
 fn adoption_gives_up_in_a_deadlock() {
