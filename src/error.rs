@@ -550,6 +550,22 @@ errors! {
         "table with OID {0} does not exist",
         hint("Pass a table that exists.");
 
+    /// `adopt_table()` is called for a view, a foreign table, or another relation that is not a table.
+    NotTable { name: String, kind: &'static str } => ERRCODE_WRONG_OBJECT_TYPE,
+        "relation {name} is not a table",
+        detail("It is {kind}."),
+        hint("Pass a table{}.", match *kind {
+            "a view" | "a materialized view" => ", such as the one that it selects from",
+            "a foreign table" => ", on the server that stores the rows",
+            _ => "",
+        });
+
+    /// `adopt_table()` is called for a partition. Only rows that are inserted into it directly would get its default.
+    TableIsPartition { table: String, root: String, shard: u16 } => ERRCODE_WRONG_OBJECT_TYPE,
+        "table {table} is a partition",
+        detail("Rows that are inserted into table {root} would not get its default."),
+        hint("Use SELECT * FROM adopt_table({shard}, {}).", literal(root));
+
     /// `adopt_table()` is called for a column whose default is `next_id()` of the shard already.
     HasIdsAlready { column: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "column {column} already has ids of shard {shard}";

@@ -30,7 +30,7 @@ use pgrx::spi::quote_identifier;
 ///
 /// # Errors
 ///
-/// The shard or the table is NULL or does not exist. The table does not have the column, or the column is not a bigint, has
+/// The shard or the table is NULL or does not exist, or the table is a view, for example, or a partition. It does not have the column, or the column is not a bigint, has
 /// another kind of default, or contains keys ahead of the clock. The caller does not own the table, or lacks privileges on
 /// the shard's sequence.
 #[pg_extern(sql = false)]
@@ -75,6 +75,7 @@ pub fn adopt_table(
         if !missing.is_empty() {
             return Err(Error::ShardIncomplete { shard: shard.number() }.into());
         }
+        check_is_table(table, &definition)?;
         let column = SerialColumn::find(table, column, &definition)?;
         rights::check_writers(table, &definition, own_schema)?;
         let lock = lock_tables(std::slice::from_ref(&column.column), TableLock::ToAlter);
@@ -113,6 +114,31 @@ pub fn adopt_table(
     })
 }
 
+/// Checks that the relation is a table, and not a partition, whose rows mostly come through the table above it.
+fn check_is_table(table: Oid, definition: &Definition) -> Result<(), Error> {
+    let query = "SELECT relkind::text, pg_partition_root(oid)::oid FROM pg_class WHERE oid = $1";
+    let found = select(query, &[table.into()], |row| Some((row.get::<String>(1)?, row.get::<Oid>(2))));
+    let Some((kind, root)) = found.into_iter().next() else { return Err(Error::TableMissing(table)) };
+    let name = names::relation(table);
+    let kind = match kind.as_str() {
+        "r" | "p" => match root.filter(|root| *root != table) {
+            Some(root) => {
+                let (root, shard) = (names::relation(root), definition.shard.number());
+                return Err(Error::TableIsPartition { table: name, root, shard });
+            }
+            None => return Ok(()),
+        },
+        "v" => "a view",
+        "m" => "a materialized view",
+        "f" => "a foreign table",
+        "S" => "a sequence",
+        "i" | "I" => "an index",
+        "c" => "a composite type",
+        _ => "no table of users",
+    };
+    Err(Error::NotTable { name, kind })
+}
+
 /// A bigint column whose keys come from a sequence.
 pub struct SerialColumn {
     pub column: Column,
@@ -133,7 +159,7 @@ impl SerialColumn {
                      WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
                      AND d.refclassid = 'pg_class'::regclass AND s.relkind = 'S')
                      AND pg_get_expr(f.adbin, f.adrelid) LIKE 'nextval(%'
-             FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p')
+             FROM pg_attribute AS a
              LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
              WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
              AND CASE WHEN $2 IS NOT NULL THEN a.attname = $2

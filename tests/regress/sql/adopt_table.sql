@@ -73,6 +73,29 @@ DROP TABLE regress_id_other.t;
 SELECT starts_above > newest_id AS above FROM adopt_shard(532);
 SELECT ahead(532);
 
+-- A relation that is not a table, and a partition, are refused, and the error names what it is.
+CREATE TABLE key (id bigserial PRIMARY KEY, n int);
+CREATE VIEW key_view AS SELECT * FROM key;
+CREATE MATERIALIZED VIEW key_matview AS SELECT * FROM key;
+CREATE FOREIGN DATA WRAPPER nowhere;
+CREATE SERVER nowhere FOREIGN DATA WRAPPER nowhere;
+CREATE FOREIGN TABLE key_foreign (id bigint NOT NULL DEFAULT nextval('key_id_seq')) SERVER nowhere;
+CREATE TYPE key_type AS (id bigint);
+CREATE TABLE "Key parts" (id bigserial, n int) PARTITION BY RANGE (n);
+CREATE TABLE "Key part" PARTITION OF "Key parts" FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (n);
+CREATE TABLE key_leaf PARTITION OF "Key part" FOR VALUES FROM (0) TO (5);
+SELECT relation, state, message, detail, hint
+FROM unnest('{key_view, key_matview, key_foreign, key_id_seq, key_pkey, key_type, "\"Key part\"", key_leaf}'::text[]) AS relation,
+     raises(format('SELECT adopt_table(530, %L)', relation)) \gx
+SELECT relation, (raises(format('SELECT adopt_table(530, %L, ''id'', dry_run => true)', relation))).state FROM unnest('{key_view, key_leaf}'::text[]) AS relation;
+SELECT table_name, adopted FROM adopt_table(530, '"Key parts"', 'id');
+SELECT attrelid::regclass, pg_get_expr(adbin, adrelid) FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+WHERE adrelid = ANY ('{"\"Key parts\"", "\"Key part\"", key_leaf}'::regclass[]) ORDER BY 1;
+DROP FOREIGN TABLE key_foreign;
+DROP TABLE key, "Key parts" CASCADE;
+DROP TYPE key_type;
+DROP FOREIGN DATA WRAPPER nowhere CASCADE;
+
 \set VERBOSITY terse
 DROP SCHEMA insta530, insta531, insta532, regress_id_other CASCADE;
 DROP FUNCTION raises, ahead;
