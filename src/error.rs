@@ -581,13 +581,19 @@ errors! {
         hint("Name the column with \"column\" => '...'.");
 
     /// The column passed to `adopt_table()` cannot hold ids.
-    ColumnNotBigint { table: String, column: String, type_name: String } => ERRCODE_DATATYPE_MISMATCH,
+    ColumnNotBigint { table: String, column: String, type_name: String, statements: Vec<String> } => ERRCODE_DATATYPE_MISMATCH,
         "column {column} of table {table} is of type {type_name}, not bigint",
-        hint("{}", if ["smallint", "integer"].contains(&type_name.as_str()) {
-            format!("Use ALTER TABLE {table} ALTER {column} TYPE bigint.")
-        } else {
+        hint("{}", if statements.is_empty() {
             "Values of other types than smallint and integer cannot become ids. Add a column of type bigint.".into()
+        } else {
+            format!("Use {}.", statements.join("; "))
         });
+
+    /// A foreign key references the column passed to `adopt_table()` from a column that cannot hold ids.
+    ReferencesNotBigint { column: String, references: Vec<String>, statements: Vec<String> } => ERRCODE_DATATYPE_MISMATCH,
+        "columns that reference {column} are not of type bigint",
+        detail("They are {}. Rows that reference a new id could not be inserted.", references.join(", ")),
+        hint("Use {}.", statements.join("; "));
 
     /// The column passed to `adopt_table()` has another default, or none.
     NotSerial { column: String, default: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

@@ -3,6 +3,7 @@
 use crate::adopt::columns::{
     self, AHEAD_MAX_MS, Column, KEY_AHEAD_MAX_MS, check_not_ahead, newest_id, now_ms,
 };
+use crate::adopt::references::{self, Narrow};
 use crate::adopt::rights;
 use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables};
 use crate::arguments::{self, not_null};
@@ -30,9 +31,9 @@ use pgrx::spi::quote_identifier;
 ///
 /// # Errors
 ///
-/// The shard or the table is NULL or does not exist, or the table is a view, for example, or a partition. It does not have the column, or the column is not a bigint, has
-/// another kind of default, or contains keys ahead of the clock. The caller does not own the table, or lacks privileges on
-/// the shard's sequence.
+/// The shard or the table is NULL or does not exist, or the table is a view, for example, or a partition. It does not have
+/// the column. The column, or one that references it, is not a bigint. The column has another kind of default, or contains
+/// keys ahead of the clock. The caller does not own the table, or lacks privileges on the shard's sequence.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 pub fn adopt_table(
@@ -189,8 +190,14 @@ impl SerialColumn {
             });
         };
         if type_oid != pg_sys::INT8OID {
+            let is_integer = [pg_sys::INT2OID, pg_sys::INT4OID].contains(&type_oid);
+            let mut statements: Vec<String> = vec![];
+            if is_integer {
+                statements.push(references::widen(table, &column.name));
+                statements.extend(references::narrow_references(&column).iter().map(Narrow::widen));
+            }
             let column = quote_identifier(&column.name);
-            return Err(Error::ColumnNotBigint { table: table_name, column, type_name });
+            return Err(Error::ColumnNotBigint { table: table_name, column, type_name, statements });
         }
         let is_identity = !identity.is_empty();
         if !is_serial || default.is_none() && !is_identity {
@@ -205,6 +212,7 @@ impl SerialColumn {
             let always = if identity == "a" { "ALWAYS" } else { "BY DEFAULT" };
             format!("ADD GENERATED {always} AS IDENTITY ({})", options_of(sequence))
         });
+        references::check(&column)?;
         Ok(SerialColumn { column, default, identity })
     }
 

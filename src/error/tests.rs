@@ -232,7 +232,17 @@ fn samples_with_values() -> Vec<Error> {
         HasIdsAlready { column: column(), shard },
         ColumnMissing { table: table(), column: "key".into() },
         NoPrimaryKey(table()),
-        ColumnNotBigint { table: table(), column: "id".into(), type_name: "integer".into() },
+        ColumnNotBigint {
+            table: table(),
+            column: "id".into(),
+            type_name: "integer".into(),
+            statements: vec!["ALTER TABLE insta5.photos ALTER id TYPE bigint".into()],
+        },
+        ReferencesNotBigint {
+            column: column(),
+            references: vec!["insta5.comments.photo (integer)".into()],
+            statements: vec!["ALTER TABLE insta5.comments ALTER photo TYPE bigint".into()],
+        },
         NotSerial { column: column(), default: "random()".into() },
         NotPartitionedById { table: table(), why: "It is not partitioned.".into() },
         PeriodUnknown("year".into()),

@@ -96,6 +96,56 @@ DROP TABLE key, "Key parts" CASCADE;
 DROP TYPE key_type;
 DROP FOREIGN DATA WRAPPER nowhere CASCADE;
 
+-- Columns that reference the key, directly or through partitions, must be able to hold ids, too.
+CREATE FUNCTION pg_temp.heed("table" text) RETURNS TABLE (state text, message text, detail text, hint text) LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT * INTO state, message, detail, hint FROM raises(format('SELECT adopt_table(530, %L, ''id'')', "table"));
+    RETURN NEXT;
+    EXECUTE substring(hint FROM '^Use (.*)\.$');
+END $$;
+CREATE TABLE parents (id serial PRIMARY KEY);
+CREATE DOMAIN pg_temp.small AS smallint;
+CREATE TABLE children (id serial PRIMARY KEY, parent int REFERENCES parents, "Other parent" pg_temp.small REFERENCES parents, wide bigint REFERENCES parents, n int);
+CREATE TABLE only_children (parent int PRIMARY KEY REFERENCES parents);
+CREATE TABLE grandchildren (parent int REFERENCES only_children, child int REFERENCES children);
+INSERT INTO parents DEFAULT VALUES;
+INSERT INTO children (parent) VALUES (1);
+SELECT * FROM pg_temp.heed('parents') \gx
+SELECT (adopt_table(530, 'parents')).adopted;
+INSERT INTO parents DEFAULT VALUES RETURNING id AS parent \gset
+INSERT INTO children (parent, "Other parent", wide) VALUES (:parent, :parent, :parent);
+INSERT INTO only_children VALUES (:parent);
+INSERT INTO grandchildren (parent) VALUES (:parent);
+-- Only the columns that reference this key are named.
+SELECT attrelid::regclass, attname, atttypid::regtype FROM pg_attribute
+WHERE attrelid IN ('children'::regclass, 'only_children'::regclass, 'grandchildren'::regclass) AND attnum > 0 ORDER BY 1, attnum;
+DROP TABLE parents, children, only_children, grandchildren;
+-- A bigint key, a key of several columns, a table that references itself, and partitions on both sides.
+CREATE TABLE parents (n int, id bigserial, reply_to int, PRIMARY KEY (id, n)) PARTITION BY RANGE (n);
+CREATE TABLE dropped_columns (a int, b int, n int NOT NULL, reply_to int, id bigint NOT NULL);
+ALTER TABLE dropped_columns DROP a, DROP b;
+ALTER TABLE parents ATTACH PARTITION dropped_columns FOR VALUES FROM (0) TO (10);
+ALTER TABLE parents ADD FOREIGN KEY (reply_to, n) REFERENCES parents (id, n);
+CREATE TABLE of_parent (parent int, n int, FOREIGN KEY (n, parent) REFERENCES parents (n, id)) PARTITION BY LIST (n);
+CREATE TABLE part_of_parent PARTITION OF of_parent FOR VALUES IN (1);
+CREATE TABLE of_partition (parent int, n bigint, FOREIGN KEY (parent, n) REFERENCES dropped_columns (id, n));
+CREATE TABLE parted (parent int, n int) PARTITION BY LIST (n);
+CREATE TABLE part_of_parted PARTITION OF parted FOR VALUES IN (1);
+ALTER TABLE part_of_parted ADD FOREIGN KEY (parent, n) REFERENCES parents (id, n);
+CREATE TABLE wide (parent bigint, n int, FOREIGN KEY (parent, n) REFERENCES parents (id, n));
+SELECT * FROM pg_temp.heed('parents') \gx
+BEGIN;
+SELECT (adopt_table(530, 'parents', 'id')).adopted;
+INSERT INTO parents (n) VALUES (1) RETURNING id AS parent \gset
+INSERT INTO parents (n, reply_to) VALUES (1, :parent);
+INSERT INTO of_parent (parent, n) VALUES (:parent, 1);
+INSERT INTO of_partition (parent, n) VALUES (:parent, 1);
+INSERT INTO parted (parent, n) VALUES (:parent, 1);
+ROLLBACK;
+-- The column n is referenced by integers, but is no key.
+SELECT (raises('SELECT adopt_table(530, ''parents'', ''n'')')).message;
+DROP TABLE parents, of_parent, of_partition, parted, wide;
+
 \set VERBOSITY terse
 DROP SCHEMA insta530, insta531, insta532, regress_id_other CASCADE;
 DROP FUNCTION raises, ahead;
