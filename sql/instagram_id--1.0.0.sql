@@ -209,7 +209,7 @@ CREATE FUNCTION adopt_table(
 )
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'adopt_table_wrapper';
 COMMENT ON FUNCTION adopt_table(integer, regclass, text, boolean) IS
-'makes ids of a shard the default of a serial or identity column; with dry_run only shows the statements';
+'makes ids of a shard the default of a column with a serial, an identity or ids of another shard; with dry_run only shows the statements';
 
 /* Partitions */
 

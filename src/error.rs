@@ -566,9 +566,11 @@ errors! {
         detail("Rows that are inserted into table {root} would not get its default."),
         hint("Use SELECT * FROM adopt_table({shard}, {}).", literal(root));
 
-    /// `adopt_table()` is called for a column whose default is `next_id()` of the shard already.
-    HasIdsAlready { column: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "column {column} already has ids of shard {shard}";
+    /// `adopt_table()` is called for a column whose default generates ids of the shard already.
+    HasIdsAlready { column: String, table: String, name: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "column {column} already has ids of shard {shard}",
+        hint("For the statement that undoes this, use SELECT way_back FROM adopt_table({shard}, {}, {}, dry_run => true).",
+            literal(table), literal(name));
 
     /// The column passed to `adopt_table()` does not exist.
     ColumnMissing { table: String, column: String } => ERRCODE_UNDEFINED_COLUMN,
@@ -595,7 +597,8 @@ errors! {
         detail("They are {}. Rows that reference a new id could not be inserted.", references.join(", ")),
         hint("Use {}.", statements.join("; "));
 
-    /// The column passed to `adopt_table()` has another default, or none.
+    /// The column passed to `adopt_table()` has another default, or none. Ids of another shard count only if the default is a
+    /// plain call of its `next_id()`.
     NotSerial { column: String, default: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "column {column} is neither serial nor identity",
         detail("Its default is {default}."),

@@ -98,26 +98,40 @@ pub fn columns_of_shard(definition: &Definition, own_schema: Oid) -> Vec<Column>
 pub fn newest_id(columns: &[Column]) -> Result<Option<(i64, String)>, Error> {
     let mut newest = None;
     for column in columns.iter().filter(|column| column.is_bigint) {
-        let table = names::relation(column.table);
-        // The query can run code that the table's owner attached to it, so it runs with the owner's privileges, no
-        // others.
-        let owner_who_may = || {
-            let owner = catalog::relation(column.table).map(|relation| relation.owner);
-            owner.filter(|owner| catalog::has_rights_of(catalog::current_role(), *owner))
-        };
-        if owner_who_may().is_none() {
-            return Err(Error::NotTableOwner(table));
-        }
-        // Lock the table, so that its name cannot become that of another table before the query runs.
-        // SAFETY: a lock on a dropped relation has no effect, and the next line notices that.
-        unsafe { pg_sys::LockRelationOid(column.table, pg_sys::AccessShareLock as pg_sys::LOCKMODE) };
-        let is_same = table == names::relation(column.table) && catalog::named(&table) == Some(column.table);
-        let Some(owner) = owner_who_may().filter(|_| is_same) else { return Err(Error::TableChanged(table)) };
-        let query = format!("SELECT max({}) FROM {table}", quote_identifier(&column.name));
-        let max = sys::with_rights_of(owner, || select_now(&query, &[], |row| row.get::<i64>(1)));
-        newest = newest.max(max.into_iter().next().map(|max| (max, column.qualified())));
+        newest = newest.max(newest_where(column, "true")?.map(|max| (max, column.qualified())));
     }
     Ok(newest)
+}
+
+/// The largest key that is too small to be an id, which a serial or an identity has generated.
+pub fn newest_serial_key(column: &Column) -> Result<Option<i64>, Error> {
+    let is_key = format!(
+        "{} BETWEEN 1 AND {}",
+        quote_identifier(&column.name),
+        (FIRST_DAY_MS << layout::TIME_SHIFT) - 1
+    );
+    newest_where(column, &is_key)
+}
+
+/// The largest value of a column under this condition.
+fn newest_where(column: &Column, condition: &str) -> Result<Option<i64>, Error> {
+    let table = names::relation(column.table);
+    // The query can run code that the table's owner attached to it, so it runs with the owner's privileges, no others.
+    let owner_who_may = || {
+        let owner = catalog::relation(column.table).map(|relation| relation.owner);
+        owner.filter(|owner| catalog::has_rights_of(catalog::current_role(), *owner))
+    };
+    if owner_who_may().is_none() {
+        return Err(Error::NotTableOwner(table));
+    }
+    // Lock the table, so that its name cannot become that of another table before the query runs.
+    // SAFETY: a lock on a dropped relation has no effect, and the next line notices that.
+    unsafe { pg_sys::LockRelationOid(column.table, pg_sys::AccessShareLock as pg_sys::LOCKMODE) };
+    let is_same = table == names::relation(column.table) && catalog::named(&table) == Some(column.table);
+    let Some(owner) = owner_who_may().filter(|_| is_same) else { return Err(Error::TableChanged(table)) };
+    let query = format!("SELECT max({}) FROM {table} WHERE {condition}", quote_identifier(&column.name));
+    let max = sys::with_rights_of(owner, || select_now(&query, &[], |row| row.get::<i64>(1)));
+    Ok(max.into_iter().next())
 }
 
 /// How far a key may move a sequence ahead of the clock if the caller did not ask for it. Every role that can insert

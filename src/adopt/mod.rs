@@ -6,6 +6,7 @@
 //! - `columns`: the columns that a function or a shard fills with ids, and the newest id in them
 //! - `writers`: waits for writers and for the clock
 //! - `adopted`: the adopted functions of a shard, and whether they still generate its ids
+//! - `key_column`: the column that `adopt_table` converts, the statements, and the way back
 //! - `references`: whether the columns that reference a key can hold ids
 //! - `rights`: whether the roles that can insert before an adoption can insert after it
 
@@ -13,6 +14,7 @@ pub mod adopted;
 mod adoption;
 pub mod columns;
 mod functions;
+mod key_column;
 mod references;
 mod rights;
 mod table;

@@ -3,7 +3,7 @@
 use crate::adopt::columns::{
     self, AHEAD_MAX_MS, Column, KEY_AHEAD_MAX_MS, check_not_ahead, newest_id, now_ms,
 };
-use crate::adopt::references::{self, Narrow};
+use crate::adopt::key_column::{KeyColumn, Keys};
 use crate::adopt::rights;
 use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables};
 use crate::arguments::{self, not_null};
@@ -13,9 +13,8 @@ use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
-use crate::pg::spi::{self, select, select_now};
+use crate::pg::spi::{self, select};
 use crate::pg::transaction::prevent_if_read_only;
-use crate::sequence::read;
 use crate::shard::ddl::{self, Plan};
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
@@ -23,11 +22,11 @@ use instagram_id_core::hlc::VALUES_PER_MS;
 use instagram_id_core::layout;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
-use pgrx::spi::quote_identifier;
 
 /// `adopt_table(shard, table, column, dry_run)`: makes the ids of a shard the default of a column that has been filled
-/// by a serial or an identity. Existing keys stay, and are smaller than all new ones. The old sequence stays as well,
-/// unless it belongs to an identity.
+/// by a serial, an identity or another shard. Existing keys stay, and are smaller than all new ones. The old sequence
+/// stays as well, unless it belongs to an identity. For a column that has ids of the shard already, a dry run returns the
+/// way back.
 ///
 /// # Errors
 ///
@@ -51,8 +50,8 @@ pub fn adopt_table(
             name!(column_name, String),
             name!(newest_key, Option<i64>),
             name!(adopted, bool),
-            name!(script, String),
-            name!(way_back, String),
+            name!(script, Option<String>),
+            name!(way_back, Option<String>),
         ),
     >,
     ErrorReport,
@@ -77,21 +76,36 @@ pub fn adopt_table(
             return Err(Error::ShardIncomplete { shard: shard.number() }.into());
         }
         check_is_table(table, &definition)?;
-        let column = SerialColumn::find(table, column, &definition)?;
-        rights::check_writers(table, &definition, own_schema)?;
-        let lock = lock_tables(std::slice::from_ref(&column.column), TableLock::ToAlter);
-        let column = if dry_run {
-            column
-        } else {
-            lock_out_writers(std::slice::from_ref(&column.column), TableLock::ToAlter, &[])?;
-            SerialColumn::find(table, Some(column.column.name), &definition)? // it may have changed before we got the lock
+        let find = |name| {
+            let key = KeyColumn::find(table, name, &definition, own_schema)?;
+            match key.keys {
+                Keys::Shard if !dry_run => Err(Error::HasIdsAlready {
+                    column: key.column.qualified(),
+                    table: names::relation(table),
+                    name: key.column.name,
+                    shard: shard.number(),
+                }),
+                _ => Ok(key),
+            }
         };
-        let newest = newest_id(std::slice::from_ref(&column.column))?;
-        let (change, way_back) = column.scripts(&names::schema(definition.schema));
-        let script = format!("{};\n{change};", lock.unwrap_or_default());
-        let way = |value| columns::advance_statement(shard, value);
-        check_not_ahead(newest.as_ref(), definition.clock, KEY_AHEAD_MAX_MS, way)?;
+        let mut key = find(column)?;
+        let has_ids = matches!(key.keys, Keys::Shard);
+        if !has_ids {
+            rights::check_writers(table, &definition, own_schema)?;
+        }
+        let columns = [key.column.clone()];
         if !dry_run {
+            lock_out_writers(&columns, TableLock::ToAlter, &[])?;
+            key = find(Some(key.column.name))?; // it may have changed before we got the lock
+        }
+        let newest = newest_id(&columns)?;
+        let change = (!has_ids).then(|| key.change(&names::schema(definition.schema)));
+        let way_back = key.way_back()?;
+        if change.is_some() {
+            let way = |value| columns::advance_statement(shard, value);
+            check_not_ahead(newest.as_ref(), definition.clock, KEY_AHEAD_MAX_MS, way)?;
+        }
+        if let Some(change) = change.as_ref().filter(|_| !dry_run) {
             // A key near the clock must be an id, such as one of another generator. New ids must stay above it even if
             // the clock is set back later.
             let newest_ms =
@@ -100,15 +114,16 @@ pub fn adopt_table(
             if let Some(ms) = newest_ms.filter(|ms| ms + AHEAD_MAX_MS >= now_ms) {
                 generator::advance(definition.clock, (ms + 1) * VALUES_PER_MS)?;
             }
-            spi::run(&change);
+            spi::run(change);
         }
+        let lock = lock_tables(&columns, TableLock::ToAlter).unwrap_or_default();
         let row = (
             shard.number().into(),
             Regclass(table),
-            column.column.name.clone(),
+            key.column.name,
             newest.map(|(newest, _)| newest),
-            !dry_run,
-            script,
+            has_ids || !dry_run,
+            change.map(|change| format!("{lock};\n{change};")),
             way_back,
         );
         Ok(TableIterator::once(row))
@@ -138,114 +153,4 @@ fn check_is_table(table: Oid, definition: &Definition) -> Result<(), Error> {
         _ => "no table of users",
     };
     Err(Error::NotTable { name, kind })
-}
-
-/// A bigint column whose keys come from a sequence.
-pub struct SerialColumn {
-    pub column: Column,
-    /// Its default, or `None` for an identity.
-    pub default: Option<String>,
-    /// The clause that makes it an identity again.
-    pub identity: Option<String>,
-}
-
-impl SerialColumn {
-    /// The column of that name, or without a name the only column of the table's primary key.
-    pub fn find(table: Oid, name: Option<String>, definition: &Definition) -> Result<SerialColumn, Error> {
-        let table_name = names::relation(table);
-        let query = "SELECT a.attname::text, a.atttypid, format_type(a.atttypid, a.atttypmod),
-                 pg_get_expr(f.adbin, f.adrelid), a.attidentity::text,
-                 pg_get_serial_sequence(a.attrelid::regclass::text, a.attname::text)::regclass::oid,
-                 f.adbin IS NULL OR EXISTS (SELECT FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.refobjid
-                     WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
-                     AND d.refclassid = 'pg_class'::regclass AND s.relkind = 'S')
-                     AND pg_get_expr(f.adbin, f.adrelid) LIKE 'nextval(%'
-             FROM pg_attribute AS a
-             LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
-             WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
-             AND CASE WHEN $2 IS NOT NULL THEN a.attname = $2
-                 ELSE EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = a.attrelid AND i.indisprimary
-                     AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum) END";
-        let found = select_now(query, &[table.into(), name.clone().into()], |row| {
-            let name: String = row.get(1)?;
-            let column = Column { table, name, is_bigint: true };
-            let identity: String = row.get(5)?;
-            let type_oid: Oid = row.get(2)?;
-            Some((
-                column,
-                type_oid,
-                row.get::<String>(3)?,
-                row.get::<String>(4),
-                identity,
-                row.get::<Oid>(6),
-                row.get::<bool>(7)?,
-            ))
-        });
-        let Some((column, type_oid, type_name, default, identity, owned, is_serial)) =
-            found.into_iter().next()
-        else {
-            return Err(match name {
-                Some(name) => Error::ColumnMissing { table: table_name, column: quote_identifier(name) },
-                None => Error::NoPrimaryKey(table_name),
-            });
-        };
-        if type_oid != pg_sys::INT8OID {
-            let is_integer = [pg_sys::INT2OID, pg_sys::INT4OID].contains(&type_oid);
-            let mut statements: Vec<String> = vec![];
-            if is_integer {
-                statements.push(references::widen(table, &column.name));
-                statements.extend(references::narrow_references(&column).iter().map(Narrow::widen));
-            }
-            let column = quote_identifier(&column.name);
-            return Err(Error::ColumnNotBigint { table: table_name, column, type_name, statements });
-        }
-        let is_identity = !identity.is_empty();
-        if !is_serial || default.is_none() && !is_identity {
-            let default = default.unwrap_or_else(|| "none".into());
-            if default == format!("{}.next_id()", names::schema(definition.schema)) {
-                let shard = definition.shard.number();
-                return Err(Error::HasIdsAlready { column: column.qualified(), shard });
-            }
-            return Err(Error::NotSerial { column: column.qualified(), default });
-        }
-        let identity = owned.filter(|_| is_identity).map(|sequence| {
-            let always = if identity == "a" { "ALWAYS" } else { "BY DEFAULT" };
-            format!("ADD GENERATED {always} AS IDENTITY ({})", options_of(sequence))
-        });
-        references::check(&column)?;
-        Ok(SerialColumn { column, default, identity })
-    }
-
-    /// The statements that convert the column, and those that undo it.
-    pub fn scripts(&self, schema: &str) -> (String, String) {
-        let table = names::relation(self.column.table);
-        let name = quote_identifier(&self.column.name);
-        let drop_identity =
-            self.identity.as_ref().map_or_else(String::new, |_| format!("ALTER {name} DROP IDENTITY, "));
-        let there = format!("ALTER TABLE {table} {drop_identity}ALTER {name} SET DEFAULT {schema}.next_id()");
-        let back = match (&self.default, &self.identity) {
-            (_, Some(identity)) => {
-                format!("ALTER TABLE {table} ALTER {name} DROP DEFAULT, ALTER {name} {identity}")
-            }
-            (Some(default), None) => format!("ALTER TABLE {table} ALTER {name} SET DEFAULT {default}"),
-            (None, None) => unreachable!("a serial has a default"),
-        };
-        (there, back)
-    }
-}
-
-/// The options to create a sequence with that continues this one.
-pub fn options_of(sequence: Oid) -> String {
-    let query = "SELECT seqincrement, seqmin, seqmax, seqstart, seqcache, seqcycle FROM pg_sequence WHERE seqrelid = $1";
-    let options = select(query, &[sequence.into()], |row| {
-        let (increment, min, max): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
-        let (start, cache): (i64, i64) = (row.get(4)?, row.get(5)?);
-        let next = read::last_value(sequence).map_or(start, |last| last.saturating_add(increment));
-        let cycle = if row.get(6)? { " CYCLE" } else { "" };
-        Some(format!(
-            "START WITH {} INCREMENT BY {increment} MINVALUE {min} MAXVALUE {max} CACHE {cache}{cycle}",
-            next.clamp(min, max)
-        ))
-    });
-    options.into_iter().next().unwrap_or_default()
 }

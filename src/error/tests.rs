@@ -229,7 +229,7 @@ fn samples_with_values() -> Vec<Error> {
         NotTable { name: "insta5.remote".into(), kind: "a foreign table" },
         NotTable { name: name(), kind: "a sequence" },
         TableIsPartition { table: "insta5.photos_p20261101".into(), root: table(), shard },
-        HasIdsAlready { column: column(), shard },
+        HasIdsAlready { column: column(), table: table(), name: "id".into(), shard },
         ColumnMissing { table: table(), column: "key".into() },
         NoPrimaryKey(table()),
         ColumnNotBigint {

@@ -315,16 +315,17 @@ pub fn is_missing(schema: Oid, name: &str, parameters: &str) -> String {
 
 /// The clock from which the function generates ids of the shard, if its body is that of `next_id()` in a [`Plan`].
 pub fn clock_of_ids(function: &Function, own_schema: Oid, shard: Shard) -> Option<Clock> {
+    ids_of(function, own_schema).and_then(|(of, clock)| (of == shard).then_some(clock))
+}
+
+/// The shard whose ids the function generates, and the clock, if its body is that of `next_id()` in a [`Plan`].
+pub fn ids_of(function: &Function, own_schema: Oid) -> Option<(Shard, Clock)> {
     let arguments = calls(function, own_schema, "shard_next_id")?;
     let [number, sequence, epoch] = arguments.as_slice() else { return None };
-    let is_of_shard = function.is_volatile
-        && function.returns == pg_sys::INT8OID
-        && !function.returns_set
-        && number
-            .constant(pg_sys::INT4OID)
-            .is_some_and(|number| number.value() == usize::from(shard.number()));
-    let sequence = sequence.oid(pg_sys::REGCLASSOID).filter(|_| is_of_shard)?;
-    Some(Clock { sequence, epoch: Epoch::new(epoch.time()?)? })
+    let is_alike = function.is_volatile && function.returns == pg_sys::INT8OID && !function.returns_set;
+    let number = number.constant(pg_sys::INT4OID).filter(|_| is_alike)?;
+    let shard = Shard::new(i32::try_from(number.value()).ok()?)?;
+    Some((shard, Clock { sequence: sequence.oid(pg_sys::REGCLASSOID)?, epoch: Epoch::new(epoch.time()?)? }))
 }
 
 /// Whether the function matches `next_id()` in a [`Plan`].

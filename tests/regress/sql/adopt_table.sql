@@ -146,7 +146,87 @@ ROLLBACK;
 SELECT (raises('SELECT adopt_table(530, ''parents'', ''n'')')).message;
 DROP TABLE parents, of_parent, of_partition, parted, wide;
 
+-- The default may generate ids of another shard, in each form, as in a copy of a database that gets a shard of its own.
+SELECT create_shard(533), create_shard(534, epoch => '2020-01-01 00:00+00'), create_shard(535);
+CREATE SEQUENCE insta533.own_seq;
+CREATE FUNCTION insta533.photo_id() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23)
+        | (533 << 10) | (nextval('insta533.own_seq') % 1024);
+END $$;
+DO $$ BEGIN PERFORM adopt_shard(533, function => 'insta533.photo_id()'); END $$;
+SET instagram_id.shard = 533;
+CREATE TABLE insta533.photos (id bigint PRIMARY KEY, n int);
+CREATE FUNCTION pg_temp.moves("default" text, shard int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    old bigint;
+    new bigint;
+    row record;
+BEGIN
+    EXECUTE 'ALTER TABLE insta533.photos ALTER id SET DEFAULT ' || "default";
+    INSERT INTO insta533.photos DEFAULT VALUES RETURNING id INTO old;
+    row := adopt_table(shard, 'insta533.photos');
+    INSERT INTO insta533.photos DEFAULT VALUES RETURNING id INTO new;
+    ASSERT id_shard(old) IN (0, 533) AND id_shard(new) = shard AND new > old, format('%s, %s', old, new);
+    EXECUTE row.way_back;
+    INSERT INTO insta533.photos DEFAULT VALUES RETURNING id INTO new;
+    ASSERT id_shard(new) = id_shard(old), new;
+    DELETE FROM insta533.photos;
+    RETURN row.way_back;
+EXCEPTION WHEN OTHERS THEN
+    RETURN SQLERRM;
+END $$;
+SELECT pg_temp.moves("default", 530) FROM unnest('{insta533.next_id(), next_id(533), "next_id(533, ''insta533.table_id_seq'')", insta533.photo_id(),
+    "next_id(533, ''insta533.own_seq'', ''2011-08-24 21:07:01.721+00'')", next_id(), node_next_id(''insta533.own_seq'')}'::text[]) AS "default";
+-- Ids of this shard, in each form, and expressions that are not such a call.
+SELECT pg_temp.moves("default", 533) FROM unnest('{insta533.next_id(), next_id(533), "next_id(533, ''insta533.table_id_seq'')"}'::text[]) AS "default";
+CREATE FUNCTION regress_id_other.next_id() RETURNS bigint LANGUAGE sql RETURN 7;
+CREATE FUNCTION regress_id_other.next_id(int) RETURNS bigint LANGUAGE sql RETURN 7;
+SELECT pg_temp.moves("default", 530) FROM unnest('{insta533.next_id() + 1, -insta533.next_id(), "abs(next_id(533))", "next_id(533) + next_id(535)",
+    "coalesce(insta533.next_id(), 7)", regress_id_other.next_id(), regress_id_other.next_id(7), "id_floor(now())", 7}'::text[]) AS "default";
+-- The existing keys must be below the new ids, which depends on the epochs.
+SELECT regexp_replace(pg_temp.moves('insta533.next_id()', 534), '\d{12,}', 'N');
+CREATE TABLE insta534.photos (id bigint PRIMARY KEY DEFAULT insta534.next_id());
+INSERT INTO insta534.photos DEFAULT VALUES;
+SELECT way_back FROM adopt_table(530, 'insta534.photos');
+INSERT INTO insta534.photos DEFAULT VALUES RETURNING id_shard(id), id > (SELECT max(id) FROM insta534.photos) AS above;
+-- Then no default needs the former shard, and it can be dropped.
+ALTER TABLE insta533.photos ALTER id SET DEFAULT insta533.next_id();
+SELECT (adopt_table(535, 'insta533.photos')).adopted;
+DROP FUNCTION insta533.next_id(), insta533.shard_533();
+SELECT (raises('SELECT next_id(533)')).message;
+INSERT INTO insta533.photos DEFAULT VALUES RETURNING id_shard(id);
+
+-- The way back is returned again for a column that was converted before.
+CREATE TABLE was_serial (id bigserial PRIMARY KEY, n int);
+CREATE TABLE was_identity (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n int);
+INSERT INTO was_serial (n) VALUES (1), (2);
+INSERT INTO was_identity (n) VALUES (1), (2);
+SELECT way_back FROM adopt_table(530, 'was_serial') \gset serial_
+SELECT way_back FROM adopt_table(530, 'was_identity') \gset identity_
+INSERT INTO was_serial (n) VALUES (3);
+INSERT INTO was_identity (n) VALUES (3);
+SELECT message, hint FROM raises('SELECT adopt_table(530, ''was_serial'')') \gx
+SELECT table_name, column_name, newest_key = (SELECT max(id) FROM was_serial) AS newest, adopted, script, way_back = :'serial_way_back' AS same
+FROM adopt_table(530, 'was_serial', dry_run => true);
+SELECT substring(hint FROM '(SELECT .*)\.$') AS way FROM raises('SELECT adopt_table(530, ''was_identity'')') \gset
+:way \gset
+SELECT :'identity_way_back' AS then, :'way_back' AS later \gx
+:way_back;
+INSERT INTO was_identity (n) VALUES (4) RETURNING id;
+:serial_way_back;
+INSERT INTO was_serial (n) VALUES (4) RETURNING id;
+-- A column that has had ids from the beginning, and one that had the shard's own sequence.
+CREATE TABLE insta530.had_ids (id bigint PRIMARY KEY DEFAULT insta530.next_id());
+INSERT INTO insta530.had_ids DEFAULT VALUES;
+SELECT adopted, way_back FROM adopt_table(530, 'insta530.had_ids', dry_run => true);
+INSERT INTO insta530.had_ids VALUES (-5), (0);
+ALTER SEQUENCE insta530.table_id_seq OWNED BY insta530.had_ids.id;
+SELECT adopted, way_back FROM adopt_table(530, 'insta530.had_ids', dry_run => true);
+ALTER SEQUENCE insta530.table_id_seq OWNED BY NONE;
+DROP TABLE was_serial, was_identity, insta530.had_ids;
+
 \set VERBOSITY terse
-DROP SCHEMA insta530, insta531, insta532, regress_id_other CASCADE;
+DROP SCHEMA insta530, insta531, insta532, insta533, insta534, insta535, regress_id_other CASCADE;
 DROP FUNCTION raises, ahead;
 DROP ROLE regress_id_other;

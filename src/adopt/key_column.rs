@@ -1,0 +1,203 @@
+//! The column whose default `adopt_table` replaces: what generates its keys, and the statements there and back.
+
+use crate::adopt::columns::{Column, defaults_of, newest_serial_key};
+use crate::adopt::references::{self, Narrow};
+use crate::error::Error;
+use crate::pg::catalog::{self, Function};
+use crate::pg::names;
+use crate::pg::spi::{select, select_now};
+use crate::sequence::read;
+use crate::shard::ddl;
+use crate::shard::definition::{self, Definition};
+use pgrx::pg_sys::{self, Oid};
+use pgrx::spi::{quote_identifier, quote_literal, quote_qualified_identifier};
+
+/// A bigint column with keys that `adopt_table` can continue.
+pub struct KeyColumn {
+    pub column: Column,
+    pub keys: Keys,
+    /// The sequence that belongs to the column.
+    owned: Option<Oid>,
+}
+
+/// What generates the keys of a column.
+pub enum Keys {
+    /// This default: `nextval`, or ids of another shard.
+    Default(String),
+    /// An identity, with the clause that creates it again.
+    Identity(String),
+    /// The shard already.
+    Shard,
+}
+
+/// The extension's functions that generate ids.
+const GENERATORS: [&str; 3] = ["next_id", "shard_next_id", "node_next_id"];
+
+impl KeyColumn {
+    /// The column of that name, or without a name the only column of the table's primary key.
+    pub fn find(
+        table: Oid,
+        name: Option<String>,
+        definition: &Definition,
+        own_schema: Oid,
+    ) -> Result<KeyColumn, Error> {
+        let found = Found::read(table, name)?;
+        found.check_type()?;
+        references::check(&found.column)?;
+        let Found { column, default, identity, owned, is_serial, functions, .. } = found;
+        let is_generated = |default: &str| {
+            functions.iter().filter_map(|oid| catalog::function(*oid)).any(|function| {
+                generates_ids(&function, own_schema) && default.starts_with(&called(&function))
+            })
+        };
+        let keys = match (default, identity.as_str(), owned) {
+            (None, "a", Some(owned)) => Keys::Identity(identity_clause("ALWAYS", &options_of(owned))),
+            (None, "d", Some(owned)) => Keys::Identity(identity_clause("BY DEFAULT", &options_of(owned))),
+            (Some(default), ..) if defaults_of(definition, own_schema).contains(&default) => Keys::Shard,
+            (Some(default), ..) if is_serial || is_generated(&default) => Keys::Default(default),
+            (default, ..) => {
+                let default = default.unwrap_or_else(|| "none".into());
+                return Err(Error::NotSerial { column: column.qualified(), default });
+            }
+        };
+        Ok(KeyColumn { column, keys, owned })
+    }
+
+    /// The statement that gives the column ids of the shard in this schema.
+    pub fn change(&self, schema: &str) -> String {
+        let (alter, name) = self.alter();
+        let drop_identity = if let Keys::Identity(_) = self.keys {
+            format!("{alter} DROP IDENTITY, ")
+        } else {
+            String::new()
+        };
+        let alter = if drop_identity.is_empty() { alter } else { format!("ALTER {name}") };
+        format!("{drop_identity}{alter} SET DEFAULT {schema}.next_id()")
+    }
+
+    /// The statement that undoes this. If the column has ids of the shard already, it is derived from what is left of
+    /// the former keys: the sequence of a serial, or the keys of an identity, whose options are gone.
+    pub fn way_back(&self) -> Result<Option<String>, Error> {
+        let (alter, name) = self.alter();
+        let identity = |clause: &str| format!("{alter} DROP DEFAULT, ALTER {name} {clause}");
+        let set_default = |default: &str| format!("{alter} SET DEFAULT {default}");
+        Ok(match &self.keys {
+            Keys::Default(default) => Some(set_default(default)),
+            Keys::Identity(clause) => Some(identity(clause)),
+            Keys::Shard => match self.owned.filter(|sequence| definition::served_by(*sequence).is_empty()) {
+                Some(sequence) => {
+                    let sequence = quote_literal(names::relation(sequence));
+                    Some(set_default(&format!("nextval({sequence}::regclass)")))
+                }
+                None => newest_serial_key(&self.column)?
+                    .map(|key| identity(&identity_clause("BY DEFAULT", &format!("START WITH {}", key + 1)))),
+            },
+        })
+    }
+
+    /// The beginning of ALTER TABLE for this column, and its quoted name.
+    fn alter(&self) -> (String, String) {
+        let name = quote_identifier(&self.column.name);
+        (format!("ALTER TABLE {} ALTER {name}", names::relation(self.column.table)), name)
+    }
+}
+
+/// The column as the catalogs show it.
+struct Found {
+    column: Column,
+    type_oid: Oid,
+    type_name: String,
+    default: Option<String>,
+    /// `attidentity`: `a` for ALWAYS, `d` for BY DEFAULT.
+    identity: String,
+    owned: Option<Oid>,
+    /// Whether the default calls nextval on a sequence and does nothing else.
+    is_serial: bool,
+    /// The functions that the default calls.
+    functions: Vec<Oid>,
+}
+
+impl Found {
+    fn read(table: Oid, name: Option<String>) -> Result<Found, Error> {
+        let query = "SELECT a.attname::text, a.atttypid, format_type(a.atttypid, a.atttypmod),
+                 pg_get_expr(f.adbin, f.adrelid), a.attidentity::text,
+                 pg_get_serial_sequence(a.attrelid::regclass::text, a.attname::text)::regclass::oid,
+                 EXISTS (SELECT FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.refobjid
+                     WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
+                     AND d.refclassid = 'pg_class'::regclass AND s.relkind = 'S')
+                     AND pg_get_expr(f.adbin, f.adrelid) LIKE 'nextval(%',
+                 ARRAY(SELECT d.refobjid FROM pg_depend AS d WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
+                     AND d.refclassid = 'pg_proc'::regclass)
+             FROM pg_attribute AS a
+             LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
+             WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
+             AND CASE WHEN $2 IS NOT NULL THEN a.attname = $2
+                 ELSE EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = a.attrelid AND i.indisprimary
+                     AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum) END";
+        let found = select_now(query, &[table.into(), name.clone().into()], |row| {
+            let column = Column { table, name: row.get(1)?, is_bigint: true };
+            Some(Found {
+                column,
+                type_oid: row.get(2)?,
+                type_name: row.get(3)?,
+                default: row.get(4),
+                identity: row.get(5)?,
+                owned: row.get(6),
+                is_serial: row.get(7)?,
+                functions: row.get(8)?,
+            })
+        });
+        let table = names::relation(table);
+        found.into_iter().next().ok_or_else(|| match name {
+            Some(name) => Error::ColumnMissing { table, column: quote_identifier(name) },
+            None => Error::NoPrimaryKey(table),
+        })
+    }
+
+    fn check_type(&self) -> Result<(), Error> {
+        let Column { table, name, .. } = &self.column;
+        let mut statements: Vec<String> = vec![];
+        match self.type_oid {
+            pg_sys::INT8OID => return Ok(()),
+            pg_sys::INT2OID | pg_sys::INT4OID => {
+                statements.push(references::widen(*table, name));
+                statements.extend(references::narrow_references(&self.column).iter().map(Narrow::widen));
+            }
+            _ => {}
+        }
+        let (table, column) = (names::relation(*table), quote_identifier(name));
+        Err(Error::ColumnNotBigint { table, column, type_name: self.type_name.clone(), statements })
+    }
+}
+
+/// Whether the function generates ids of a shard or of a node: one of the extension's, or one like a shard's `next_id()`.
+fn generates_ids(function: &Function, own_schema: Oid) -> bool {
+    function.schema == own_schema && GENERATORS.contains(&function.name.as_str())
+        || ddl::ids_of(function, own_schema).is_some()
+}
+
+/// How an expression begins that is a call of the function, and nothing else around it.
+fn called(function: &Function) -> String {
+    let schema = names::raw_schema(function.schema);
+    format!("{}(", quote_qualified_identifier(&schema, &function.name))
+}
+
+fn identity_clause(kind: &str, options: &str) -> String {
+    format!("ADD GENERATED {kind} AS IDENTITY ({options})")
+}
+
+/// The options to create a sequence with that continues this one.
+fn options_of(sequence: Oid) -> String {
+    let query = "SELECT seqincrement, seqmin, seqmax, seqstart, seqcache, seqcycle FROM pg_sequence WHERE seqrelid = $1";
+    let options = select(query, &[sequence.into()], |row| {
+        let (increment, min, max): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        let (start, cache): (i64, i64) = (row.get(4)?, row.get(5)?);
+        let next = read::last_value(sequence).map_or(start, |last| last.saturating_add(increment));
+        let cycle = if row.get(6)? { " CYCLE" } else { "" };
+        Some(format!(
+            "START WITH {} INCREMENT BY {increment} MINVALUE {min} MAXVALUE {max} CACHE {cache}{cycle}",
+            next.clamp(min, max)
+        ))
+    });
+    options.into_iter().next().unwrap_or_default()
+}
