@@ -1,8 +1,6 @@
 //! `adopt_table`: a table with a serial key continues with ids of a shard.
 
-use crate::adopt::columns::{
-    self, AHEAD_MAX_MS, Column, KEY_AHEAD_MAX_MS, check_not_ahead, newest_id, now_ms,
-};
+use crate::adopt::columns::{self, AHEAD_MAX_MS, KEY_AHEAD_MAX_MS, check_not_ahead, newest_id, now_ms};
 use crate::adopt::key_column::{KeyColumn, Keys};
 use crate::adopt::rights;
 use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables};
