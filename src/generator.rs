@@ -194,12 +194,10 @@ fn look_up_permit(clock: Clock, shard: Shard) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sleeps until the clock has ticked `ticks` times, for at most that many milliseconds. Then handles interrupts, such
-/// as a cancel or a timeout.
+/// Waits until the clock has ticked `ticks` times, for at most that many milliseconds.
 fn wait_for_ticks(wait: Wait, epoch: Epoch) {
     let left_us = wait.left_us(epoch.elapsed_us(names::now()));
-    wait_event::sleep(WaitEvent::ClockTick, Duration::from_micros(left_us as u64));
-    pgrx::check_for_interrupts!();
+    wait_event::pause(WaitEvent::ClockTick, Duration::from_micros(left_us as u64));
 }
 
 /// Warns if the next ids of a shard will carry future timestamps.

@@ -55,8 +55,7 @@ fn wait_until_past(ms: i64, epoch: Epoch, too_far: impl FnOnce(i64) -> Error) ->
         return Err(too_far(ahead_ms()));
     }
     while ahead_ms() >= 0 {
-        wait_event::sleep(WaitEvent::ClockTick, Duration::from_millis(1));
-        pgrx::check_for_interrupts!();
+        wait_event::pause(WaitEvent::ClockTick, Duration::from_millis(1));
     }
     Ok(())
 }
@@ -116,8 +115,7 @@ pub fn lock_out_writers(columns: &[Column], lock: TableLock, sequences: &[Oid]) 
                 None => Ok(()),
             };
         }
-        wait_event::sleep(WaitEvent::TableLocks, tried.elapsed().max(LOCK_PAUSE_MIN));
-        pgrx::check_for_interrupts!();
+        wait_event::pause(WaitEvent::TableLocks, tried.elapsed().max(LOCK_PAUSE_MIN));
     }
     Err(Error::WritersBusy { sequence: sequences.first().map(|first| names::relation(*first)) })
 }

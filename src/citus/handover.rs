@@ -66,9 +66,8 @@ pub fn take_over(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<(), Err
     // One session of a node at a time, because two would remove each other's marks.
     sys::with_locks_beside(&[clock.sequence], || {
         while !attempt_to_open(&[clock], policy, floor)?.is_empty() {
-            pgrx::check_for_interrupts!();
             let pause = sys::random_i32().rem_euclid(PAUSE_MAX_MS);
-            wait_event::sleep(WaitEvent::HandOver, Duration::from_millis(pause as u64));
+            wait_event::pause(WaitEvent::HandOver, Duration::from_millis(pause as u64));
         }
         Ok(())
     })

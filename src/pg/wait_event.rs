@@ -1,12 +1,16 @@
-//! Sleeps that `pg_stat_activity` shows as wait events.
+//! Pauses that `pg_stat_activity` shows as wait events. Every wait for time is here, so that each can be cancelled.
 
 use crate::pg::sys;
 use pgrx::pg_sys;
 use std::cell::Cell;
-use std::ffi::CStr;
-use std::time::Duration;
+use std::ffi::{CStr, c_int, c_long};
+use std::time::{Duration, Instant};
 
-/// The reason for a sleep. From PostgreSQL 17 on each has a name in `pg_stat_activity.wait_event`; before, all have
+/// The longest pause that is a plain sleep. A latch waits for whole milliseconds, which is too coarse for a tick of the
+/// clock, and a cancel can wait for so short a sleep.
+const SLEEP_MAX: Duration = Duration::from_millis(2);
+
+/// The reason for a pause. From PostgreSQL 17 on each has a name in `pg_stat_activity.wait_event`; before, all have
 /// the name `Extension`.
 #[derive(Clone, Copy)]
 pub enum WaitEvent {
@@ -35,11 +39,28 @@ thread_local! {
     static NUMBERS: Cell<[u32; WaitEvent::COUNT]> = const { Cell::new([0; WaitEvent::COUNT]) };
 }
 
-/// Sleeps, and reports this wait event meanwhile. Does not handle interrupts.
-pub fn sleep(event: WaitEvent, duration: Duration) {
-    sys::pgstat_report_wait_start(number(event));
-    std::thread::sleep(duration);
-    sys::pgstat_report_wait_end();
+/// Waits for this long, and reports the wait event meanwhile. Handles interrupts, so a cancel or a timeout ends the
+/// pause with its error.
+pub fn pause(event: WaitEvent, duration: Duration) {
+    let number = number(event);
+    if duration <= SLEEP_MAX {
+        sys::pgstat_report_wait_start(number);
+        std::thread::sleep(duration);
+        sys::pgstat_report_wait_end();
+        pgrx::check_for_interrupts!();
+        return;
+    }
+    let started = Instant::now();
+    while let Some(left) = duration.checked_sub(started.elapsed()) {
+        let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+        let left_ms = left.as_micros().div_ceil(1000);
+        // SAFETY: a backend has its own latch. Each interrupt sets it.
+        unsafe {
+            pg_sys::WaitLatch(pg_sys::MyLatch, events as c_int, left_ms as c_long, number);
+            pg_sys::ResetLatch(pg_sys::MyLatch);
+        }
+        pgrx::check_for_interrupts!();
+    }
 }
 
 fn number(event: WaitEvent) -> u32 {

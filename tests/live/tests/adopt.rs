@@ -335,6 +335,37 @@ fn blocked_adoption_does_not_block_writers() {
     one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)");
 }
 
+/// A cancel ends the pause between two attempts of an adoption. The pause is as long as the attempt before it, which is
+/// made long here by stopping the session meanwhile.
+#[test]
+fn pause_of_an_adoption_can_be_cancelled() {
+    let server = Server::start(&[("fsync", "off")]);
+    let (mut client, mut writer, mut watch) = (server.connect(), server.connect(), server.connect());
+    setup(&mut client);
+    client.batch_execute("CREATE TABLE t (id bigserial PRIMARY KEY)").unwrap();
+    writer.batch_execute("BEGIN; INSERT INTO t DEFAULT VALUES").unwrap();
+    let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
+    let event = if major() >= 17 { "InstagramIdTableLocks" } else { "Extension" };
+    let pauses =
+        format!("SELECT wait_event IS NOT DISTINCT FROM '{event}' FROM pg_stat_activity WHERE pid = {pid}");
+    let (stopped, took) = thread::scope(|scope| {
+        let adoption = scope.spawn(|| error_of(&mut client, "SELECT adopt_table(5, 't')"));
+        until_blocked(&mut watch, 1);
+        let began = Instant::now();
+        server.freeze(pid);
+        thread::sleep(Duration::from_secs(3));
+        server.thaw(pid);
+        let stopped = began.elapsed();
+        server.wait_for("the pause", || one::<bool>(&mut watch, &pauses));
+        let cancelled = Instant::now();
+        watch.batch_execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
+        assert_eq!(adoption.join().unwrap().0, "57014");
+        (stopped, cancelled.elapsed())
+    });
+    println!("a pause of {stopped:?}, ended {took:?} after the cancel");
+    assert!(took < stopped / 2, "{took:?} of {stopped:?}");
+}
+
 /// An original with the given name and shard.
 fn original_named(schema: &str, name: &str, sequence: &str, shard: i32) -> String {
     original_function(schema, shard, ORIGINAL_EPOCH_MS)

@@ -250,6 +250,17 @@ fn imports_only_lead_to_lower_floors() {
     assert!(left.is_empty(), "these import each other in a circle: {left:?}");
 }
 
+/// Only wait_event.rs waits for time, because a sleep elsewhere could not be cancelled.
+#[test]
+fn waits_are_in_one_file() {
+    let waits = |file: &&String| {
+        let text = read(file);
+        ["thread::sleep", "WaitLatch(", "pg_usleep"].iter().any(|call| text.contains(call))
+    };
+    let files = rust_files("src");
+    assert_eq!(files.iter().filter(waits).collect::<Vec<_>>(), ["src/pg/wait_event.rs"]);
+}
+
 /// The core crate does not depend on PostgreSQL, so the compiler ensures that it does not use it.
 #[test]
 fn core_does_not_depend_on_postgresql() {
