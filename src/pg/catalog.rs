@@ -154,8 +154,7 @@ pub fn plpgsql() -> Oid {
 
 /// Evicts the schema from PostgreSQL's caches; see [`crate::sequence::read::evict`].
 pub fn forget_schema(schema: Oid) {
-    // SAFETY: affects only this backend's cache.
-    unsafe { sys::drop_from_syscache(pg_sys::SysCacheIdentifier::NAMESPACEOID, schema) }
+    sys::drop_from_syscache(pg_sys::SysCacheIdentifier::NAMESPACEOID, schema);
 }
 
 /// A row of `pg_proc`.
@@ -324,9 +323,11 @@ pub fn function_in(schema: Oid, name: &str, parameters: &[Oid]) -> Option<Functi
 unsafe fn function_of(tuple: pg_sys::HeapTuple) -> Function {
     // SAFETY: promised by the caller.
     unsafe {
-        let row = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
-        let types = &row.proargtypes;
-        let parameters = types.values.as_slice(types.dim1 as usize).to_vec();
+        let row = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
+        // The types follow the row's fixed part.
+        let types = (&raw const (*row).proargtypes.values).cast::<Oid>();
+        let parameters = std::slice::from_raw_parts(types, (*row).proargtypes.dim1 as usize).to_vec();
+        let row = &*row;
         Function {
             oid: row.oid,
             name: name_of(row).to_string_lossy().into_owned(),

@@ -6,6 +6,7 @@
 //! are ignored are those of relations that were never looked up, such as the temporary tables that some applications
 //! create in every transaction.
 
+use pgrx::pg_guard;
 use pgrx::pg_sys::{self, Datum, Oid};
 use rustc_hash::FxHashSet;
 use std::cell::{Cell, RefCell};
@@ -54,14 +55,16 @@ fn invalidate() {
     COUNT.set(COUNT.get() + 1);
 }
 
-extern "C-unwind" fn on_relcache_change(_arg: Datum, relid: Oid) {
+#[pg_guard]
+unsafe extern "C-unwind" fn on_relcache_change(_arg: Datum, relid: Oid) {
     let all = relid == Oid::INVALID;
     if all || WATCHED.with_borrow(|watched| watched.contains(&relid)) {
         invalidate();
     }
 }
 
-extern "C-unwind" fn on_syscache_change(_arg: Datum, _cache: c_int, _hash: u32) {
+#[pg_guard]
+unsafe extern "C-unwind" fn on_syscache_change(_arg: Datum, _cache: c_int, _hash: u32) {
     invalidate();
 }
 

@@ -80,8 +80,8 @@ pub fn role(role: Oid) -> String {
 
 /// The current time.
 pub fn now() -> TimestampUs {
-    // SAFETY: reads the clock. It raises no error and so needs no guard.
-    unsafe { crate::pg::sys::GetCurrentTimestamp() }
+    // SAFETY: reads the clock.
+    unsafe { pg_sys::GetCurrentTimestamp() }
 }
 
 /// A duration for a message, in its two largest units.

@@ -30,10 +30,12 @@ pub fn partition_key(table: Oid) -> Option<PartitionKey> {
         }
         let column = |number| pg_sys::SysCacheGetAttr(cache, tuple, number, &mut false);
         let strategy = column(sys::Anum_pg_partitioned_table_partstrat).value() as u8;
-        let columns = &*column(sys::Anum_pg_partitioned_table_partattrs).cast_mut_ptr::<pg_sys::int2vector>();
-        let classes = &*column(sys::Anum_pg_partitioned_table_partclass).cast_mut_ptr::<pg_sys::oidvector>();
-        let count = columns.dim1 as usize;
-        let (column, class) = (columns.values.as_slice(count)[0], classes.values.as_slice(count)[0]);
+        let columns = column(sys::Anum_pg_partitioned_table_partattrs).cast_mut_ptr::<pg_sys::int2vector>();
+        let classes = column(sys::Anum_pg_partitioned_table_partclass).cast_mut_ptr::<pg_sys::oidvector>();
+        // The elements follow each vector's fixed part, and there is at least one.
+        let count = (*columns).dim1 as usize;
+        let column = (&raw const (*columns).values).cast::<i16>().read();
+        let class = (&raw const (*classes).values).cast::<Oid>().read();
         pg_sys::ReleaseSysCache(tuple);
         Some(PartitionKey {
             is_by_range: strategy == b'r',

@@ -1,15 +1,11 @@
-//! Raw functions and ports of macros from PostgreSQL's C, as needed for a sequence's page or missing in pgrx's
-//! bindings.
+//! Ports of macros from PostgreSQL's C, as needed for a sequence's page or missing in pgrx's bindings, and uses of its
+//! functions that need more than a call.
 //!
-//! The bindings of pgrx wrap every C function in a guard that turns a PostgreSQL error into a Rust panic, at 30 to 40
-//! ns a call. The generator makes about fifteen such calls for one id. So it calls the raw functions below, with one
-//! guard around all of them ([`guarded`]).
-//!
-//! Names are PostgreSQL's own. Functions are `unsafe` here for one of two reasons. Some dereference PostgreSQL's
-//! pointers. The raw functions may `longjmp` on an error, and so must run inside [`guarded`], in a frame that owns
-//! nothing with a destructor.
+//! Names are PostgreSQL's own. Functions are `unsafe` here because they dereference PostgreSQL's pointers, or because
+//! they call raw functions (see [`crate::pg::raw`]), for which they take the token.
 #![allow(non_snake_case, non_camel_case_types, non_upper_case_globals)]
 
+use crate::pg::raw::{Raw, RelFileLocator, guarded};
 use instagram_id_core::durable::CommitLevel;
 use pgrx::PgSqlErrorCode;
 use pgrx::memcxt::PgMemoryContexts;
@@ -18,71 +14,6 @@ use pgrx::pg_sys::panic::{CaughtError, ErrorReportWithLevel};
 use pgrx::pg_sys::{self, Buffer, Datum, Oid, Relation, XLogRecPtr};
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::AssertUnwindSafe;
-
-// SAFETY: each declaration has the parameter widths and the return type of the function in PostgreSQL 15 to 19. The
-// parameters of XLogRegisterData changed their C types in these versions (char * and int, char * and uint32, const void
-// * and uint32), but are always passed as a pointer and a 32-bit integer. The identifiers of caches, an enum from 19
-// on, are always passed as a 32-bit integer.
-unsafe extern "C-unwind" {
-    pub fn ConditionalLockBuffer(buffer: Buffer) -> bool;
-    pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
-    pub fn GetRedoRecPtr() -> XLogRecPtr;
-    pub fn GetTopTransactionId() -> pg_sys::TransactionId;
-    fn GetTopTransactionIdIfAny() -> pg_sys::TransactionId;
-    pub fn GetSysCacheHashValue(cache: c_int, key1: Datum, key2: Datum, key3: Datum, key4: Datum) -> u32;
-    pub fn GetUserId() -> Oid;
-    pub fn IsInParallelMode() -> bool;
-    /// In 19 an inline function that calls this one.
-    #[cfg_attr(feature = "pg19", link_name = "LockBufferInternal")]
-    pub fn LockBuffer(buffer: Buffer, mode: c_int);
-    pub fn LockRelationOid(relid: Oid, lockmode: pg_sys::LOCKMODE);
-    pub fn MarkBufferDirty(buffer: Buffer);
-    pub fn ReadBuffer(reln: Relation, block: pg_sys::BlockNumber) -> Buffer;
-    pub fn ReadRecentBuffer(
-        locator: RelFileLocator,
-        fork: pg_sys::ForkNumber::Type,
-        block: pg_sys::BlockNumber,
-        recent_buffer: Buffer,
-    ) -> bool;
-    pub fn RecoveryInProgress() -> bool;
-    pub fn RelationCacheInvalidateEntry(relid: Oid);
-    pub fn ReleaseSysCache(tuple: pg_sys::HeapTuple);
-    pub fn SearchSysCache1(cache: c_int, key: Datum) -> pg_sys::HeapTuple;
-    fn SearchSysCacheExists(cache: c_int, key1: Datum, key2: Datum, key3: Datum, key4: Datum) -> bool;
-    pub fn SysCacheInvalidate(cache: c_int, hash: u32);
-    pub fn UnlockReleaseBuffer(buffer: Buffer);
-    fn WinGetCurrentPosition(window: *mut c_void) -> i64;
-    fn WinGetFuncArgInPartition(
-        window: *mut c_void,
-        argument: c_int,
-        position: c_int,
-        seek: c_int,
-        set_mark: bool,
-        is_null: *mut bool,
-        is_out: *mut bool,
-    ) -> Datum;
-    pub fn XLogBeginInsert();
-    pub fn XLogFlush(record: XLogRecPtr);
-    pub fn XLogInsert(rmid: pg_sys::RmgrId, info: u8) -> XLogRecPtr;
-    pub fn XLogRegisterBuffer(block_id: u8, buffer: Buffer, flags: u8);
-    pub fn XLogRegisterData(data: *const c_void, len: u32);
-    fn pg_class_aclcheck(relid: Oid, role: Oid, mode: pg_sys::AclMode) -> pg_sys::AclResult::Type;
-    pub fn relation_close(relation: Relation, lockmode: pg_sys::LOCKMODE);
-    pub fn relation_open(relid: Oid, lockmode: pg_sys::LOCKMODE) -> Relation;
-    pub fn try_relation_open(relid: Oid, lockmode: pg_sys::LOCKMODE) -> Relation;
-}
-
-/// Runs `f` under one guard. An error that PostgreSQL raises inside becomes a panic, which pgrx turns back into the
-/// error at the entry of the SQL function.
-///
-/// # Safety
-///
-/// `f` must not panic, and must own no value with a destructor while a raw function runs, because an error leaves `f`
-/// by `longjmp`. Must be called on the backend's main thread.
-pub unsafe fn guarded<T: Copy>(f: impl FnOnce() -> T) -> T {
-    // SAFETY: the caller vouches for `f`, and `T: Copy` has no destructor.
-    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(f) }
-}
 
 // `storage/bufmgr.h`: an enum from 19 on, with other numbers.
 #[cfg(feature = "pg19")]
@@ -167,13 +98,6 @@ struct xl_seq_rec {
     locator: RelFileLocator,
 }
 
-/// The file of a relation: `RelFileNode` in 15.
-#[cfg(feature = "pg15")]
-pub type RelFileLocator = pg_sys::RelFileNode;
-/// The file of a relation.
-#[cfg(not(feature = "pg15"))]
-pub type RelFileLocator = pg_sys::RelFileLocator;
-
 /// The relation's `rd_locator`, `rd_node` in 15.
 pub unsafe fn rd_locator(relation: Relation) -> RelFileLocator {
     // SAFETY: the caller passes an open relation.
@@ -230,15 +154,110 @@ pub unsafe fn RelationNeedsWAL(relation: Relation) -> bool {
             || (relation.rd_createSubid == InvalidSubTransactionId && first_file == InvalidSubTransactionId))
 }
 
-/// `storage/lmgr.h`, as used in `commands/sequence.c`: locks a sequence until the transaction ends, even if a
-/// subtransaction that asked for the lock is rolled back.
-pub unsafe fn LockRelationForTransaction(relid: Oid, lockmode: pg_sys::LOCKMODE) {
-    // SAFETY: resource owners exist inside a transaction, and an error resets CurrentResourceOwner itself.
-    unsafe {
-        let owner = pg_sys::CurrentResourceOwner;
-        pg_sys::CurrentResourceOwner = pg_sys::TopTransactionResourceOwner;
-        LockRelationOid(relid, lockmode);
-        pg_sys::CurrentResourceOwner = owner;
+/// What takes several raw functions, or a look at their arguments.
+impl Raw<'_> {
+    /// `storage/lmgr.h`, as used in `commands/sequence.c`: locks a sequence until the transaction ends, even if a
+    /// subtransaction that asked for the lock is rolled back.
+    #[inline]
+    pub unsafe fn LockRelationForTransaction(self, relid: Oid, lockmode: pg_sys::LOCKMODE) {
+        // SAFETY: resource owners exist inside a transaction, and an error resets CurrentResourceOwner itself.
+        unsafe {
+            let owner = pg_sys::CurrentResourceOwner;
+            pg_sys::CurrentResourceOwner = pg_sys::TopTransactionResourceOwner;
+            self.LockRelationOid(relid, lockmode);
+            pg_sys::CurrentResourceOwner = owner;
+        }
+    }
+
+    /// Whether this transaction has an id, and so will write a record when it commits.
+    pub unsafe fn has_transaction_id(self) -> bool {
+        // SAFETY: reads a variable of the backend.
+        unsafe { self.GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
+    }
+
+    /// Makes the commit of this transaction wait for all WAL up to `lsn`, as if the transaction had written it.
+    /// `access/parallel.c` does the same for the WAL of parallel workers.
+    pub unsafe fn make_commit_wait_for(self, lsn: XLogRecPtr) {
+        // SAFETY: called in a transaction. With an id it writes a commit record, which waits.
+        unsafe {
+            self.GetTopTransactionId();
+            pg_sys::XactLastRecEnd = pg_sys::XactLastRecEnd.max(lsn);
+        }
+    }
+
+    /// Writes the tuple on the page to WAL, and sets the page's LSN to that of the record.
+    ///
+    /// # Safety
+    ///
+    /// Must be called in a critical section, with a sequence's buffer that is locked exclusively and marked dirty.
+    pub unsafe fn log_sequence_tuple(
+        self,
+        locator: RelFileLocator,
+        buffer: Buffer,
+        page: pg_sys::Page,
+        tuple: pg_sys::HeapTupleHeader,
+        tuple_len: u32,
+    ) {
+        // SAFETY: the record is as seq_redo expects it: the buffer to initialize, the locator, the tuple. Both pieces of
+        // data live until XLogInsert has copied them.
+        unsafe {
+            let header = xl_seq_rec { locator };
+            self.XLogBeginInsert();
+            self.XLogRegisterBuffer(0, buffer, pg_sys::REGBUF_WILL_INIT as u8);
+            self.XLogRegisterData((&raw const header).cast(), size_of::<xl_seq_rec>() as u32);
+            self.XLogRegisterData(tuple.cast(), tuple_len);
+            let end = self.XLogInsert(pg_sys::RmgrIds::RM_SEQ_ID as pg_sys::RmgrId, XLOG_SEQ_LOG);
+            PageSetLSN(page, end);
+        }
+    }
+
+    /// Whether the role has one of these privileges on the relation.
+    pub unsafe fn may(self, relid: Oid, role: Oid, mode: pg_sys::AclMode) -> bool {
+        // SAFETY: a catalog lookup.
+        unsafe { self.pg_class_aclcheck(relid, role, mode) == pg_sys::AclResult::ACLCHECK_OK }
+    }
+
+    /// Whether Citus is installed in this database. If it is, its catalog of distributed objects exists in pg_catalog,
+    /// where no other relation gets created by accident.
+    pub unsafe fn has_citus(self) -> bool {
+        // SAFETY: a lookup in a syscache whose keys are a name and a schema.
+        unsafe {
+            let (name, none) = (Datum::from(c"pg_dist_object".as_ptr()), Datum::null());
+            let schema = Oid::from(pg_sys::PG_CATALOG_NAMESPACE).into();
+            self.SearchSysCacheExists(
+                pg_sys::SysCacheIdentifier::RELNAMENSP as c_int,
+                name,
+                schema,
+                none,
+                none,
+            )
+        }
+    }
+
+    /// Removes the row of that OID from this backend's syscache. PostgreSQL loads it again on the next lookup. PostgreSQL
+    /// itself removes rows in the same way when another backend announces a change.
+    pub unsafe fn drop_from_syscache(self, cache: pg_sys::SysCacheIdentifier::Type, oid: Oid) {
+        // SAFETY: the only key of the cache is an OID. An entry in use stays until it is released.
+        unsafe {
+            let none = pg_sys::Datum::null();
+            let hash = self.GetSysCacheHashValue(cache as c_int, oid.into(), none, none, none);
+            self.SysCacheInvalidate(cache as c_int, hash);
+        }
+    }
+
+    /// The row of a sequence in `pg_sequence`; `None` if there is none.
+    pub unsafe fn pg_sequence_row(self, relid: Oid) -> Option<FormData_pg_sequence> {
+        // SAFETY: a syscache tuple is valid until it is released. Its data starts at t_hoff and has this layout.
+        unsafe {
+            let cache = pg_sys::SysCacheIdentifier::SEQRELID as c_int;
+            let tuple = self.SearchSysCache1(cache, relid.into());
+            if tuple.is_null() {
+                return None;
+            }
+            let row = *pg_sys::GETSTRUCT(tuple).cast::<FormData_pg_sequence>();
+            self.ReleaseSysCache(tuple);
+            Some(row)
+        }
     }
 }
 
@@ -407,7 +426,7 @@ impl Window {
     /// The position of the current row in its partition, from 0.
     pub fn position(self) -> i64 {
         // SAFETY: reads a field. The object is that of the current call.
-        unsafe { WinGetCurrentPosition(self.object) }
+        unsafe { guarded(|raw| raw.WinGetCurrentPosition(self.object)) }
     }
 
     /// The first arguments of the row at this offset from the current one; `None` after the end of the partition. Rows
@@ -423,8 +442,8 @@ impl Window {
             let mark = offset == 0;
             // SAFETY: the object is that of the current call, which has this argument.
             let datum = unsafe {
-                guarded(|| {
-                    WinGetFuncArgInPartition(
+                guarded(|raw| {
+                    raw.WinGetFuncArgInPartition(
                         self.object,
                         argument,
                         offset,
@@ -523,12 +542,12 @@ pub unsafe fn sequence_tuple(page: pg_sys::Page) -> Option<(pg_sys::HeapTupleHea
     // SAFETY: the caller passes the page of a pinned, locked buffer. The page may be damaged, so every offset is
     // checked against its 8 kB before it is used.
     unsafe {
-        let header = &*page.cast::<pg_sys::PageHeaderData>();
-        if header.pd_special as usize != SPECIAL || page.add(SPECIAL).cast::<u32>().read() != SEQ_MAGIC {
+        let header = page.cast::<pg_sys::PageHeaderData>();
+        if (*header).pd_special as usize != SPECIAL || page.add(SPECIAL).cast::<u32>().read() != SEQ_MAGIC {
             return None;
         }
         // PageGetItemId(page, FirstOffsetNumber). After every header there is room for a line pointer.
-        let item = *header.pd_linp.as_ptr();
+        let item = (&raw const (*header).pd_linp).cast::<pg_sys::ItemIdData>().read();
         let offset = item.lp_off() as usize;
         if !offset.is_multiple_of(8) || offset + SIZE > SPECIAL || item.lp_len() as usize != LEN {
             return None;
@@ -579,12 +598,6 @@ pub unsafe fn highest_commit_level() -> CommitLevel {
     }
 }
 
-/// Whether this transaction has an id, and so will write a record when it commits.
-pub unsafe fn has_transaction_id() -> bool {
-    // SAFETY: reads a variable of the backend.
-    unsafe { GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
-}
-
 /// An unpredictable random number.
 pub fn random_i32() -> i32 {
     let mut bytes = [0; size_of::<i32>()];
@@ -592,16 +605,6 @@ pub fn random_i32() -> i32 {
     let is_random = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
     assert!(is_random, "the system has random numbers");
     i32::from_ne_bytes(bytes)
-}
-
-/// Makes the commit of this transaction wait for all WAL up to `lsn`, as if the transaction had written it.
-/// `access/parallel.c` does the same for the WAL of parallel workers.
-pub unsafe fn make_commit_wait_for(lsn: XLogRecPtr) {
-    // SAFETY: called in a transaction. With an id it writes a commit record, which waits.
-    unsafe {
-        GetTopTransactionId();
-        pg_sys::XactLastRecEnd = pg_sys::XactLastRecEnd.max(lsn);
-    }
 }
 
 /// `utils/wait_event.h`: sets this backend's wait event in pg_stat_activity.
@@ -615,46 +618,10 @@ pub fn pgstat_report_wait_end() {
     pgstat_report_wait_start(0);
 }
 
-/// Writes the tuple on the page to WAL, and sets the page's LSN to that of the record.
-///
-/// # Safety
-///
-/// Must be called in a critical section, with a sequence's buffer that is locked exclusively and marked dirty.
-pub unsafe fn log_sequence_tuple(
-    locator: RelFileLocator,
-    buffer: Buffer,
-    page: pg_sys::Page,
-    tuple: pg_sys::HeapTupleHeader,
-    tuple_len: u32,
-) {
-    // SAFETY: the record is as seq_redo expects it: the buffer to initialize, the locator, the tuple. Both pieces of
-    // data live until XLogInsert has copied them.
-    unsafe {
-        let header = xl_seq_rec { locator };
-        XLogBeginInsert();
-        XLogRegisterBuffer(0, buffer, pg_sys::REGBUF_WILL_INIT as u8);
-        XLogRegisterData((&raw const header).cast(), size_of::<xl_seq_rec>() as u32);
-        XLogRegisterData(tuple.cast(), tuple_len);
-        let end = XLogInsert(pg_sys::RmgrIds::RM_SEQ_ID as pg_sys::RmgrId, XLOG_SEQ_LOG);
-        PageSetLSN(page, end);
-    }
-}
-
-/// Whether the role has one of these privileges on the relation.
-pub unsafe fn may(relid: Oid, role: Oid, mode: pg_sys::AclMode) -> bool {
-    // SAFETY: a catalog lookup.
-    unsafe { pg_class_aclcheck(relid, role, mode) == pg_sys::AclResult::ACLCHECK_OK }
-}
-
-/// Whether Citus is installed in this database. If it is, its catalog of distributed objects exists in pg_catalog,
-/// where no other relation gets created by accident.
+/// [`Raw::has_citus`], under a guard of its own.
 pub fn has_citus() -> bool {
-    // SAFETY: a lookup in a syscache whose keys are a name and a schema.
-    unsafe {
-        let (name, none) = (Datum::from(c"pg_dist_object".as_ptr()), Datum::null());
-        let schema = Oid::from(pg_sys::PG_CATALOG_NAMESPACE).into();
-        SearchSysCacheExists(pg_sys::SysCacheIdentifier::RELNAMENSP as c_int, name, schema, none, none)
-    }
+    // SAFETY: it does not panic and owns nothing.
+    unsafe { guarded(|raw| raw.has_citus()) }
 }
 
 /// Whether this transaction created the relation. Then no other session has seen it yet.
@@ -699,30 +666,8 @@ pub fn with_latest_snapshot<T>(f: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Removes the row of that OID from this backend's syscache. PostgreSQL loads it again on the next lookup. PostgreSQL
-/// itself removes rows in the same way when another backend announces a change.
-pub unsafe fn drop_from_syscache(cache: pg_sys::SysCacheIdentifier::Type, oid: Oid) {
-    // SAFETY: the only key of the cache is an OID. An entry in use stays until it is released.
-    unsafe {
-        let none = pg_sys::Datum::null();
-        SysCacheInvalidate(
-            cache as c_int,
-            GetSysCacheHashValue(cache as c_int, oid.into(), none, none, none),
-        );
-    }
-}
-
-/// The row of a sequence in `pg_sequence`; `None` if there is none.
-pub unsafe fn pg_sequence_row(relid: Oid) -> Option<FormData_pg_sequence> {
-    // SAFETY: a syscache tuple is valid until it is released. Its data starts at t_hoff and has this layout.
-    unsafe {
-        let cache = pg_sys::SysCacheIdentifier::SEQRELID as c_int;
-        let tuple = SearchSysCache1(cache, relid.into());
-        if tuple.is_null() {
-            return None;
-        }
-        let row = *pg_sys::GETSTRUCT(tuple).cast::<FormData_pg_sequence>();
-        ReleaseSysCache(tuple);
-        Some(row)
-    }
+/// [`Raw::drop_from_syscache`], under a guard of its own.
+pub fn drop_from_syscache(cache: pg_sys::SysCacheIdentifier::Type, oid: Oid) {
+    // SAFETY: it does not panic and owns nothing.
+    unsafe { guarded(|raw| raw.drop_from_syscache(cache, oid)) }
 }

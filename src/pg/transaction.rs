@@ -1,8 +1,10 @@
 //! This backend's [`CommitTracker`]: tracks how durable the WAL is that the ids of a transaction depend on, and does the
 //! rest before the commit.
 
+use crate::pg::raw::{Raw, guarded};
 use crate::pg::sys;
 use instagram_id_core::durable::{CommitLevel, CommitTracker, DurableRecord, Wal};
+use pgrx::pg_guard;
 use pgrx::pg_sys::{self, XLogRecPtr};
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
@@ -11,18 +13,18 @@ thread_local! {
     static TRACKER: Cell<CommitTracker> = const { Cell::new(CommitTracker::NEW) };
 }
 
-/// PostgreSQL's WAL.
-struct PostgresWal;
+/// PostgreSQL's WAL, in a transaction.
+struct PostgresWal<'guard>(Raw<'guard>);
 
-impl Wal for PostgresWal {
+impl Wal for PostgresWal<'_> {
     fn flush(&mut self, lsn: XLogRecPtr) {
         // SAFETY: used only by the unsafe functions below, with positions that were read from a page.
-        unsafe { sys::XLogFlush(lsn) }
+        unsafe { self.0.XLogFlush(lsn) }
     }
 
     fn make_commit_wait_for(&mut self, lsn: XLogRecPtr) {
         // SAFETY: as above.
-        unsafe { sys::make_commit_wait_for(lsn) }
+        unsafe { self.0.make_commit_wait_for(lsn) }
     }
 }
 
@@ -50,28 +52,31 @@ pub unsafe fn when_committed(lsn: XLogRecPtr) -> DurableRecord {
 ///
 /// # Safety
 ///
-/// Must be called inside [`sys::guarded`], in a transaction, with the position of a page.
+/// Must be called in a transaction, with the position of a page.
 #[cold]
-pub unsafe fn use_record(known: Option<DurableRecord>, lsn: XLogRecPtr) -> Option<DurableRecord> {
+pub unsafe fn use_record(raw: Raw, known: Option<DurableRecord>, lsn: XLogRecPtr) -> Option<DurableRecord> {
     let mut tracker = TRACKER.get();
     // SAFETY: reads settings.
     let level = unsafe { sys::commit_level() };
-    let record = tracker.use_record(known, lsn, level, &mut PostgresWal);
+    let record = tracker.use_record(known, lsn, level, &mut PostgresWal(raw));
     TRACKER.set(tracker);
     record
 }
 
-extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
+#[pg_guard]
+unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
     use pg_sys::XactEvent::*;
     // In nearly every transaction.
     if TRACKER.get().is_idle() {
         return;
     }
     let level = match event {
-        // SAFETY: a transaction is about to commit; this function has nothing with a destructor.
+        // SAFETY: a transaction is about to commit. The closure does not panic and owns nothing with a destructor.
         XACT_EVENT_PRE_COMMIT => unsafe {
-            let (level, writes_record) = (sys::commit_level(), sys::has_transaction_id());
-            return TRACKER.get().before_commit(level, writes_record, &mut PostgresWal);
+            return guarded(|raw| {
+                let (level, writes_record) = (sys::commit_level(), raw.has_transaction_id());
+                TRACKER.get().before_commit(level, writes_record, &mut PostgresWal(raw));
+            });
         },
         // SAFETY: reads settings, which are still those of the commit.
         XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => unsafe { sys::commit_level() },

@@ -4,7 +4,7 @@
 //! of that look-up is kept until an invalidation arrives ([`crate::pg::invalidation`]).
 
 use crate::pg::invalidation::{self, Cached, InvalidationCount};
-use crate::pg::sys::RelFileLocator;
+use crate::pg::raw::RelFileLocator;
 use instagram_id_core::durable::DurableRecord;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::Shard;

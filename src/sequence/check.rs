@@ -3,7 +3,8 @@
 use crate::error::Unfit;
 use crate::pg::invalidation;
 use crate::pg::names;
-use crate::pg::sys::{self, NoLock, RowExclusiveLock, guarded};
+use crate::pg::raw::{Raw, guarded};
+use crate::pg::sys::{self, NoLock, RowExclusiveLock};
 use crate::sequence::cache::{self, CachedSequence, Permit, Placement, SequenceInfo, Validity};
 use crate::sequence::refusal::Refusal;
 use crate::sequence::{Clock, CopyPolicy, read};
@@ -16,13 +17,13 @@ use pgrx::pg_sys::{self, Oid};
 ///
 /// # Safety
 ///
-/// Must be called inside [`sys::guarded`], in a transaction.
-pub unsafe fn lock_for_transaction(sequence: Oid, cached: &mut CachedSequence) {
+/// Must be called in a transaction.
+pub unsafe fn lock_for_transaction(raw: Raw, sequence: Oid, cached: &mut CachedSequence) {
     // SAFETY: promised by the caller.
     unsafe {
         let transaction = sys::local_transaction_id();
         if cached.locked_in != transaction {
-            sys::LockRelationForTransaction(sequence, RowExclusiveLock);
+            raw.LockRelationForTransaction(sequence, RowExclusiveLock);
             cached.locked_in = transaction;
         }
     }
@@ -32,20 +33,21 @@ pub unsafe fn lock_for_transaction(sequence: Oid, cached: &mut CachedSequence) {
 ///
 /// # Safety
 ///
-/// Must be called inside [`sys::guarded`], with the sequence locked.
+/// The sequence must be locked.
 #[inline(always)]
 pub unsafe fn check(
+    raw: Raw,
     sequence: Oid,
     policy: CopyPolicy,
     cached: &mut CachedSequence,
 ) -> Result<SequenceInfo, Refusal> {
     // SAFETY: promised by the caller.
     unsafe {
-        let info = look_up(sequence, cached)?;
+        let info = look_up(raw, sequence, cached)?;
         if pg_sys::XactReadOnly && !info.is_local_temp {
             return Err(Refusal::ReadOnly);
         }
-        if sys::IsInParallelMode() {
+        if raw.IsInParallelMode() {
             return Err(Refusal::Parallel);
         }
         // The owner of the schema must be able to close such a copy, because it closes all others.
@@ -66,23 +68,24 @@ pub unsafe fn check(
 
 /// Whether ids can be generated from this sequence by this role. The result is cached until an invalidation.
 #[inline(always)]
-unsafe fn look_up(sequence: Oid, cached: &mut CachedSequence) -> Result<SequenceInfo, Refusal> {
+unsafe fn look_up(raw: Raw, sequence: Oid, cached: &mut CachedSequence) -> Result<SequenceInfo, Refusal> {
     // SAFETY: as for `check`.
     unsafe {
-        let now = Validity { count: invalidation::count(), role: sys::GetUserId(), transaction: 0 };
+        let now = Validity { count: invalidation::count(), role: raw.GetUserId(), transaction: 0 };
         match cached.checked {
             Some((valid, info))
                 if valid == now || valid == Validity { transaction: cached.locked_in, ..now } =>
             {
                 Ok(info)
             }
-            _ => look_up_anew(sequence, now, cached),
+            _ => look_up_anew(raw, sequence, now, cached),
         }
     }
 }
 
 #[cold]
 unsafe fn look_up_anew(
+    raw: Raw,
     sequence: Oid,
     now: Validity,
     cached: &mut CachedSequence,
@@ -90,7 +93,7 @@ unsafe fn look_up_anew(
     // SAFETY: as for `check`; an open relation has its pg_class row.
     unsafe {
         cached.has_filled_caches = true;
-        let relation = sys::try_relation_open(sequence, NoLock);
+        let relation = raw.try_relation_open(sequence, NoLock);
         if relation.is_null() {
             return Err(Refusal::Missing);
         }
@@ -104,28 +107,28 @@ unsafe fn look_up_anew(
             has_range_of_node: false,
             copy_of_another_group: None,
         };
-        sys::relation_close(relation, NoLock);
+        raw.relation_close(relation, NoLock);
         if !is_sequence {
             return Err(Refusal::NotSequence);
         }
         let either = (pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) as pg_sys::AclMode;
-        if !sys::may(sequence, now.role, either) {
+        if !raw.may(sequence, now.role, either) {
             return Err(Refusal::NoRight { update: false });
         }
         let update = pg_sys::ACL_UPDATE as pg_sys::AclMode;
-        let permit = if info.is_local_temp || sys::may(sequence, now.role, update) {
+        let permit = if info.is_local_temp || raw.may(sequence, now.role, update) {
             Permit::Any
         } else {
             cache::permit(sequence)
         };
-        let Some(options) = sys::pg_sequence_row(sequence) else {
+        let Some(options) = raw.pg_sequence_row(sequence) else {
             return Err(Refusal::Missing);
         };
         // Only a cluster has copies.
-        if !info.is_local_temp && sys::has_citus() {
+        if !info.is_local_temp && raw.has_citus() {
             let Some(placement) = cache::placement(sequence) else {
                 // The look-up is a query, which parallel mode does not allow.
-                let in_parallel = sys::IsInParallelMode();
+                let in_parallel = raw.IsInParallelMode();
                 return Err(if in_parallel { Refusal::Parallel } else { Refusal::PlacementUnknown });
             };
             info.placement = placement;
@@ -152,7 +155,7 @@ unsafe fn look_up_anew(
 /// or if this role cannot read the page.
 pub fn inspect(clock: Clock) -> Option<Refusal> {
     // SAFETY: as for `read::state`.
-    let options = unsafe { guarded(|| sys::pg_sequence_row(clock.sequence)) }?;
+    let options = unsafe { guarded(|raw| raw.pg_sequence_row(clock.sequence)) }?;
     let has_range_of_node = group_of_range(options.seqmin, options.seqmax).is_some();
     let unfit = unfit(&options, has_range_of_node);
     if unfit != Unfit::default() {

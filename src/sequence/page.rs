@@ -1,6 +1,7 @@
 //! A sequence's one page, locked: apply the clock, close, open, write WAL.
 
 use crate::error::Unfit;
+use crate::pg::raw::Raw;
 use crate::pg::sys::{self, NoLock};
 use crate::pg::transaction;
 use crate::sequence::CopyPolicy;
@@ -29,6 +30,7 @@ pub enum Outcome {
 /// It has no destructor, because an error leaves by `longjmp`. The abort of the transaction then releases the page.
 #[derive(Clone, Copy)]
 pub struct SequencePage<'a> {
+    raw: Raw<'a>,
     info: &'a SequenceInfo,
     buffer: pg_sys::Buffer,
     page: pg_sys::Page,
@@ -36,12 +38,12 @@ pub struct SequencePage<'a> {
     tuple_len: u32,
 }
 
-/// The methods are unsafe: they must be called inside [`sys::guarded`], and not after `unlock`. Until then the page
-/// stays locked.
+/// The methods are unsafe: they must not be called after `unlock`. Until then the page stays locked.
 impl<'a> SequencePage<'a> {
     /// Pins and locks the page, in the buffer where it last was if it still is there.
     #[inline(always)]
     pub unsafe fn lock(
+        raw: Raw<'a>,
         sequence: Oid,
         info: &'a SequenceInfo,
         cached: &mut CachedSequence,
@@ -50,21 +52,21 @@ impl<'a> SequencePage<'a> {
         unsafe {
             const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
             let is_recent = cached.buffer != pg_sys::InvalidBuffer as pg_sys::Buffer
-                && sys::ReadRecentBuffer(info.locator, MAIN, 0, cached.buffer);
+                && raw.ReadRecentBuffer(info.locator, MAIN, 0, cached.buffer);
             if !is_recent {
                 cached.has_filled_caches = true;
-                let relation = sys::relation_open(sequence, NoLock);
-                cached.buffer = sys::ReadBuffer(relation, 0);
-                sys::relation_close(relation, NoLock);
+                let relation = raw.relation_open(sequence, NoLock);
+                cached.buffer = raw.ReadBuffer(relation, 0);
+                raw.relation_close(relation, NoLock);
             }
             let buffer = cached.buffer;
-            lock_exclusively(buffer);
+            lock_exclusively(raw, buffer);
             let page = pg_sys::BufferGetPage(buffer);
             let Some((tuple, tuple_len)) = sys::sequence_tuple(page) else {
-                sys::UnlockReleaseBuffer(buffer);
+                raw.UnlockReleaseBuffer(buffer);
                 return Err(Refusal::BadMagic);
             };
-            Ok(SequencePage { info, buffer, page, tuple, tuple_len })
+            Ok(SequencePage { raw, info, buffer, page, tuple, tuple_len })
         }
     }
 
@@ -74,7 +76,7 @@ impl<'a> SequencePage<'a> {
         // SAFETY: locked and pinned by `lock`.
         unsafe {
             let lsn = sys::PageGetLSN(self.page);
-            sys::UnlockReleaseBuffer(self.buffer);
+            self.raw.UnlockReleaseBuffer(self.buffer);
             lsn
         }
     }
@@ -109,7 +111,8 @@ impl<'a> SequencePage<'a> {
             }
             let seen = Seen { state, lsn: sys::PageGetLSN(self.page) };
             let min = self.info.min_value;
-            let (next, clock_us) = hlc::visit(seen, arrived_us, || elapsed_us(epoch), want, min, waited_on);
+            let (next, clock_us) =
+                hlc::visit(seen, arrived_us, || elapsed_us(self.raw, epoch), want, min, waited_on);
             let now_ms = clock_us.div_euclid(US_PER_MS);
             let run = match next {
                 Next::Take(run) => run,
@@ -128,7 +131,7 @@ impl<'a> SequencePage<'a> {
                 return Err(Refusal::Unfit(Unfit { min: Some(min), ..Unfit::default() }));
             }
             // If a checkpoint begins after the redo point was read, it writes this page, because the page is dirty.
-            sys::MarkBufferDirty(self.buffer);
+            self.raw.MarkBufferDirty(self.buffer);
             let must_record = !state.is_called || !self.is_covered_by_wal(cached);
             let plan = hlc::durability(state.last_value, data.log_cnt, run.last(), now_ms, must_record);
             self.step(run.last(), plan, cached);
@@ -152,8 +155,8 @@ impl<'a> SequencePage<'a> {
             if data.is_called && data.last_value >= value {
                 return Ok(data.last_value);
             }
-            let now_ms = elapsed_us(epoch).div_euclid(US_PER_MS);
-            sys::MarkBufferDirty(self.buffer);
+            let now_ms = elapsed_us(self.raw, epoch).div_euclid(US_PER_MS);
+            self.raw.MarkBufferDirty(self.buffer);
             self.step(value, hlc::durability(data.last_value, 0, value, now_ms, true), cached);
             Ok(value)
         }
@@ -182,8 +185,8 @@ impl<'a> SequencePage<'a> {
         unsafe {
             let data = self.data();
             let Some(last_value) = data.open(attempt) else { return false };
-            let now_ms = elapsed_us(epoch).div_euclid(US_PER_MS);
-            sys::MarkBufferDirty(self.buffer);
+            let now_ms = elapsed_us(self.raw, epoch).div_euclid(US_PER_MS);
+            self.raw.MarkBufferDirty(self.buffer);
             self.step(last_value, hlc::durability(data.last_value, 0, last_value, now_ms, true), cached);
             true
         }
@@ -218,7 +221,7 @@ impl<'a> SequencePage<'a> {
             let Some(tuple) = tuple else { return false };
             self.write(tuple, cached);
             if self.info.needs_wal {
-                sys::XLogFlush(sys::PageGetLSN(self.page));
+                self.raw.XLogFlush(sys::PageGetLSN(self.page));
             }
             true
         }
@@ -230,10 +233,10 @@ impl<'a> SequencePage<'a> {
         unsafe {
             let data = sys::sequence_data(self.tuple);
             if self.info.needs_wal {
-                sys::GetTopTransactionId();
+                self.raw.GetTopTransactionId();
             }
             sys::START_CRIT_SECTION();
-            sys::MarkBufferDirty(self.buffer);
+            self.raw.MarkBufferDirty(self.buffer);
             *data = sys::FormData_pg_sequence_data {
                 last_value: tuple.last_value,
                 log_cnt: tuple.log_cnt,
@@ -261,7 +264,7 @@ impl<'a> SequencePage<'a> {
             let data = sys::sequence_data(self.tuple);
             let record = plan.record.filter(|_| self.info.needs_wal);
             if record.is_some() {
-                sys::GetTopTransactionId();
+                self.raw.GetTopTransactionId();
             }
             sys::START_CRIT_SECTION();
             (*data).is_called = 1;
@@ -285,7 +288,8 @@ impl<'a> SequencePage<'a> {
     unsafe fn log(self) {
         // SAFETY: the page is locked and dirty, in a critical section.
         unsafe {
-            sys::log_sequence_tuple(self.info.locator, self.buffer, self.page, self.tuple, self.tuple_len);
+            let SequencePage { raw, info, buffer, page, tuple, tuple_len } = self;
+            raw.log_sequence_tuple(info.locator, buffer, page, tuple, tuple_len);
         }
     }
 
@@ -314,28 +318,24 @@ impl<'a> SequencePage<'a> {
         // SAFETY: the page is locked.
         unsafe {
             cached.logged_file == sys::file_number(self.info.locator)
-                && sys::PageGetLSN(self.page) > sys::GetRedoRecPtr()
+                && sys::PageGetLSN(self.page) > self.raw.GetRedoRecPtr()
         }
     }
 }
 
 /// Microseconds from the epoch to now.
-///
-/// # Safety
-///
-/// Must be called in a backend.
-pub unsafe fn elapsed_us(epoch: Epoch) -> i64 {
+pub fn elapsed_us(raw: Raw, epoch: Epoch) -> i64 {
     // SAFETY: reads the clock.
-    epoch.elapsed_us(unsafe { sys::GetCurrentTimestamp() })
+    epoch.elapsed_us(unsafe { raw.GetCurrentTimestamp() })
 }
 
 /// Locks the page of a pinned buffer.
 #[inline(always)]
-unsafe fn lock_exclusively(buffer: pg_sys::Buffer) {
+unsafe fn lock_exclusively(raw: Raw, buffer: pg_sys::Buffer) {
     // SAFETY: the caller has pinned the buffer.
     unsafe {
-        if !sys::ConditionalLockBuffer(buffer) {
-            lock_contended(buffer);
+        if !raw.ConditionalLockBuffer(buffer) {
+            lock_contended(raw, buffer);
         }
     }
 }
@@ -343,17 +343,17 @@ unsafe fn lock_exclusively(buffer: pg_sys::Buffer) {
 /// Locks a page that other sessions usually hold for less than a tenth of a microsecond. It is faster to retry for some
 /// microseconds than to sleep and be woken.
 #[cold]
-unsafe fn lock_contended(buffer: pg_sys::Buffer) {
+unsafe fn lock_contended(raw: Raw, buffer: pg_sys::Buffer) {
     const TRIES: usize = 19;
     const PAUSES_BETWEEN: usize = 8;
     // SAFETY: as above.
     unsafe {
         for _ in 0..TRIES {
             (0..PAUSES_BETWEEN).for_each(|_| std::hint::spin_loop());
-            if sys::ConditionalLockBuffer(buffer) {
+            if raw.ConditionalLockBuffer(buffer) {
                 return;
             }
         }
-        sys::LockBuffer(buffer, sys::BUFFER_LOCK_EXCLUSIVE);
+        raw.LockBuffer(buffer, sys::BUFFER_LOCK_EXCLUSIVE);
     }
 }

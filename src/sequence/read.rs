@@ -1,7 +1,8 @@
 //! Reads the page of a sequence without changing it.
 
 use crate::pg::catalog;
-use crate::pg::sys::{self, AccessShareLock, guarded};
+use crate::pg::raw::{Raw, guarded};
+use crate::pg::sys::{self, AccessShareLock};
 use instagram_id_core::hlc::State;
 use pgrx::pg_sys::{self, Oid};
 
@@ -15,19 +16,15 @@ pub fn last_value(sequence: Oid) -> Option<i64> {
 pub fn state(sequence: Oid) -> Option<State> {
     let reads_all = reads_all_stats();
     // SAFETY: `read` does not panic and owns nothing with a destructor.
-    unsafe { guarded(|| read(sequence, reads_all)) }
+    unsafe { guarded(|raw| read(raw, sequence, reads_all)) }
 }
 
 /// Reads the state as `pg_sequence_last_value` does, and keeps no lock. Members of `pg_read_all_stats` need no privilege
 /// on the sequence.
-///
-/// # Safety
-///
-/// Must be called inside [`guarded`].
-unsafe fn read(sequence: Oid, reads_all: bool) -> Option<State> {
+unsafe fn read(raw: Raw, sequence: Oid, reads_all: bool) -> Option<State> {
     // SAFETY: an open relation has its pg_class row; a sequence has block 0, and on it one tuple.
     unsafe {
-        let relation = sys::try_relation_open(sequence, AccessShareLock);
+        let relation = raw.try_relation_open(sequence, AccessShareLock);
         if relation.is_null() {
             return None;
         }
@@ -35,23 +32,23 @@ unsafe fn read(sequence: Oid, reads_all: bool) -> Option<State> {
         let any = (pg_sys::ACL_SELECT | pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) as pg_sys::AclMode;
         // An unlogged sequence has no file on a standby.
         let has_file =
-            row.relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT || !sys::RecoveryInProgress();
+            row.relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT || !raw.RecoveryInProgress();
         let state = if row.relkind as u8 == pg_sys::RELKIND_SEQUENCE
             && row.relpersistence as u8 != pg_sys::RELPERSISTENCE_TEMP
             && has_file
-            && (sys::may(sequence, sys::GetUserId(), any) || reads_all)
+            && (raw.may(sequence, raw.GetUserId(), any) || reads_all)
         {
-            let buffer = sys::ReadBuffer(relation, 0);
-            sys::LockBuffer(buffer, sys::BUFFER_LOCK_SHARE);
+            let buffer = raw.ReadBuffer(relation, 0);
+            raw.LockBuffer(buffer, sys::BUFFER_LOCK_SHARE);
             let data = sys::sequence_tuple(pg_sys::BufferGetPage(buffer))
                 .map(|(tuple, _)| *sys::sequence_data(tuple));
-            sys::UnlockReleaseBuffer(buffer);
+            raw.UnlockReleaseBuffer(buffer);
             data.map(|data| State { last_value: data.last_value, is_called: data.is_called != 0 })
         } else {
             None
         };
-        sys::relation_close(relation, AccessShareLock);
-        evict(sequence);
+        raw.relation_close(relation, AccessShareLock);
+        evict(raw, sequence);
         state
     }
 }
@@ -67,13 +64,13 @@ fn reads_all_stats() -> bool {
 ///
 /// # Safety
 ///
-/// Must be called inside [`guarded`], with the relation not open.
-pub unsafe fn evict(sequence: Oid) {
+/// The relation must not be open.
+pub unsafe fn evict(raw: Raw, sequence: Oid) {
     // SAFETY: the caches load an evicted entry again when it is needed.
     unsafe {
-        sys::RelationCacheInvalidateEntry(sequence);
+        raw.RelationCacheInvalidateEntry(sequence);
         for cache in [pg_sys::SysCacheIdentifier::RELOID, pg_sys::SysCacheIdentifier::SEQRELID] {
-            sys::drop_from_syscache(cache, sequence);
+            raw.drop_from_syscache(cache, sequence);
         }
     }
 }

@@ -2,12 +2,11 @@
 
 use crate::error::{Error, Unfit};
 use crate::pg::names;
-use crate::pg::sys;
 use crate::sequence::{Clock, read};
 use instagram_id_core::copy;
-use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::{self, Oid};
 
-/// Why nothing was done. Plain data, so that it can leave [`sys::guarded`].
+/// Why nothing was done. Plain data, so that it can leave [`guarded`](crate::pg::raw::guarded).
 #[derive(Clone, Copy)]
 pub enum Refusal {
     Missing,
@@ -58,7 +57,7 @@ impl Refusal {
             Refusal::ReadOnly => Error::ReadOnly {
                 name: name(),
                 // SAFETY: reads shared memory, without side effects.
-                standby: unsafe { sys::RecoveryInProgress() },
+                standby: unsafe { pg_sys::RecoveryInProgress() },
             },
             Refusal::Parallel => Error::Parallel(name()),
             Refusal::BadMagic => Error::BadMagic(name()),

@@ -3,7 +3,8 @@
 
 use crate::pg::catalog;
 use crate::pg::invalidation::{self, InvalidationCount};
-use crate::pg::sys::{self, guarded};
+use crate::pg::raw::{Raw, guarded};
+use crate::pg::sys;
 use crate::pg::transaction;
 use crate::sequence::cache::{self, CachedSequence, SequenceInfo};
 use crate::sequence::check::{check, lock_for_transaction};
@@ -38,38 +39,35 @@ pub fn take(take: &Take) -> Result<Outcome, Refusal> {
     let mut visited = Err(Refusal::Missing);
     cache::with(take.clock.sequence, |cached| {
         // SAFETY: `take_guarded` keeps the guard's rules: it does not panic and owns nothing with a destructor.
-        unsafe { guarded(|| visited = take_guarded(take, cached)) }
+        unsafe { guarded(|raw| visited = take_guarded(raw, take, cached)) }
     });
     visited
 }
 
-/// # Safety
-///
-/// Must be called inside [`guarded`].
 #[inline(always)]
-unsafe fn take_guarded(take: &Take, cached: &mut CachedSequence) -> Result<Outcome, Refusal> {
+unsafe fn take_guarded(raw: Raw, take: &Take, cached: &mut CachedSequence) -> Result<Outcome, Refusal> {
     let Clock { sequence, epoch } = take.clock;
     // SAFETY: the requirements of each raw call are those of its PostgreSQL counterpart, and are met as at the same
     // place of nextval_internal.
     unsafe {
-        lock_for_transaction(sequence, cached);
+        lock_for_transaction(raw, sequence, cached);
         if take.recheck_unless_count.is_some_and(|count| count != invalidation::count()) {
             return Ok(Outcome::LookAgain);
         }
-        let info = check(sequence, take.policy, cached)?;
+        let info = check(raw, sequence, take.policy, cached)?;
         if take.needs_permit.is_some_and(|shard| !cached.permit.allows(shard, epoch)) {
             return Err(Refusal::NotPermitted);
         }
         // The clock is read before the page is locked, which keeps the lock short. A session that waited for the page still
         // uses its arrival millisecond if there is room.
-        let arrived_us = page::elapsed_us(epoch);
-        let page = SequencePage::lock(sequence, &info, cached)?;
+        let arrived_us = page::elapsed_us(raw, epoch);
+        let page = SequencePage::lock(raw, sequence, &info, cached)?;
         let outcome = page.take(epoch, take.policy, arrived_us, take.want, take.waited_on, cached);
         let lsn = page.unlock();
         if let Ok(Outcome::Taken { .. }) = outcome {
-            make_durable(&info, lsn, cached);
+            make_durable(raw, &info, lsn, cached);
         }
-        evict_lookup(sequence, cached);
+        evict_lookup(raw, sequence, cached);
         outcome
     }
 }
@@ -81,25 +79,25 @@ fn act_on_page<T: Copy>(
     needs_update: bool,
     act: impl Fn(SequencePage<'_>, &mut CachedSequence) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    let visit = |cached: &mut CachedSequence| {
+    let visit = |raw: Raw, cached: &mut CachedSequence| {
         // SAFETY: as for `take_guarded`.
         unsafe {
-            lock_for_transaction(sequence, cached);
-            let info = check(sequence, policy, cached)?;
+            lock_for_transaction(raw, sequence, cached);
+            let info = check(raw, sequence, policy, cached)?;
             let update = pg_sys::ACL_UPDATE as pg_sys::AclMode;
-            if needs_update && !sys::may(sequence, sys::GetUserId(), update) {
+            if needs_update && !raw.may(sequence, raw.GetUserId(), update) {
                 return Err(Refusal::NoRight { update: true });
             }
-            let page = SequencePage::lock(sequence, &info, cached)?;
+            let page = SequencePage::lock(raw, sequence, &info, cached)?;
             let result = act(page, cached);
             let lsn = page.unlock();
-            make_durable(&info, lsn, cached);
-            evict_lookup(sequence, cached);
+            make_durable(raw, &info, lsn, cached);
+            evict_lookup(raw, sequence, cached);
             result
         }
     };
     // SAFETY: `visit` and `act` do not panic and own nothing with a destructor.
-    cache::with(sequence, |cached| unsafe { guarded(|| visit(cached)) })
+    cache::with(sequence, |cached| unsafe { guarded(|raw| visit(raw, cached)) })
 }
 
 /// Makes the next value of a sequence greater than `value` (0 to `VALUE_MAX`), and returns the last value after that.
@@ -164,9 +162,9 @@ pub fn examine(sequence: Oid) -> Result<(), Refusal> {
     cache::with(sequence, |cached| {
         // SAFETY: as for `take_guarded`.
         unsafe {
-            guarded(|| {
-                lock_for_transaction(sequence, cached);
-                check(sequence, CopyPolicy::Any, cached).map(|_| ())
+            guarded(|raw| {
+                lock_for_transaction(raw, sequence, cached);
+                check(raw, sequence, CopyPolicy::Any, cached).map(|_| ())
             })
         }
     })
@@ -175,37 +173,37 @@ pub fn examine(sequence: Oid) -> Result<(), Refusal> {
 /// Locks a sequence against being dropped or altered, to the end of the transaction; returns whether it still exists.
 pub fn lock(sequence: Oid) -> bool {
     // SAFETY: as for `take_guarded`.
-    cache::with(sequence, |cached| unsafe { guarded(|| lock_for_transaction(sequence, cached)) });
+    cache::with(sequence, |cached| unsafe { guarded(|raw| lock_for_transaction(raw, sequence, cached)) });
     catalog::relation(sequence).is_some()
 }
 
 /// Whether a role has UPDATE on a sequence, and so could set it to any value.
 pub fn may_be_updated_by(sequence: Oid, role: Oid) -> bool {
     // SAFETY: `may` does not panic and owns nothing.
-    unsafe { guarded(|| sys::may(sequence, role, pg_sys::ACL_UPDATE as pg_sys::AclMode)) }
+    unsafe { guarded(|raw| raw.may(sequence, role, pg_sys::ACL_UPDATE as pg_sys::AclMode)) }
 }
 
 /// Ensures that the WAL record that covers the values just taken is durable when this transaction has committed: on
 /// disk, and with synchronous replication on the standbys, as `synchronous_commit` requires. It holds no lock on the page.
 /// See [`instagram_id_core::durable`].
 #[inline(always)]
-unsafe fn make_durable(info: &SequenceInfo, lsn: XLogRecPtr, cached: &mut CachedSequence) {
+unsafe fn make_durable(raw: Raw, info: &SequenceInfo, lsn: XLogRecPtr, cached: &mut CachedSequence) {
     // SAFETY: as for `take_guarded`; the position is that of a record on a page with WAL.
     unsafe {
         // In nearly every call the record is already as durable as any commit could require.
         if info.needs_wal && !transaction::covers(cached.flushed, lsn, sys::highest_commit_level()) {
-            cached.flushed = transaction::use_record(cached.flushed, lsn);
+            cached.flushed = transaction::use_record(raw, cached.flushed, lsn);
         }
     }
 }
 
 /// If the look-up of this sequence has added entries to PostgreSQL's caches, evicts them.
 #[inline(always)]
-unsafe fn evict_lookup(sequence: Oid, cached: &mut CachedSequence) {
+unsafe fn evict_lookup(raw: Raw, sequence: Oid, cached: &mut CachedSequence) {
     // SAFETY: as for `take_guarded`.
     unsafe {
         if cached.has_filled_caches && cached.checked.is_some_and(|(_, info)| !info.is_local_temp) {
-            read::evict(sequence);
+            read::evict(raw, sequence);
         }
         cached.has_filled_caches = false;
     }

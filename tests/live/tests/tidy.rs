@@ -261,6 +261,15 @@ fn waits_are_in_one_file() {
     assert_eq!(files.iter().filter(waits).collect::<Vec<_>>(), ["src/pg/wait_event.rs"]);
 }
 
+/// C functions are declared only where each call needs the token of a guard, apart from symbols of this library.
+#[test]
+fn raw_functions_are_in_one_file() {
+    let mut files = rust_files("src");
+    files.retain(|file| read(file).contains("unsafe extern \"C-unwind\" {"));
+    files.sort();
+    assert_eq!(files, ["src/functions/former_names.rs", "src/pg/raw.rs"]);
+}
+
 /// The core crate does not depend on PostgreSQL, so the compiler ensures that it does not use it.
 #[test]
 fn core_does_not_depend_on_postgresql() {
