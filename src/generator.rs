@@ -173,7 +173,7 @@ fn resolve(refusal: Refusal, clock: Clock, policy: CopyPolicy, floor: i64) -> Re
 /// It serves another shard, or the epoch differs.
 #[cold]
 fn look_up_permit(clock: Clock, shard: Shard) -> Result<(), Error> {
-    let count = invalidation::count();
+    let count = invalidation::settled_count();
     let refuse = |of: &Definition, serves: bool| {
         let (name, role) = (names::relation(clock.sequence), names::current_role());
         let epoch = names::time(of.clock.epoch.at());

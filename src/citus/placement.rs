@@ -67,7 +67,7 @@ thread_local! {
 
 /// The group of this node; without Citus that of a coordinator.
 pub fn local_group() -> i32 {
-    let count = invalidation::count();
+    let count = invalidation::settled_count();
     if let Some(group) = GROUP.get().and_then(Cached::get) {
         return group;
     }
@@ -91,7 +91,7 @@ pub fn local_group() -> i32 {
 ///
 /// The extension is newer than the library of this session.
 fn look_up(sequence: Oid) -> Result<(), Error> {
-    let count = invalidation::count();
+    let count = invalidation::settled_count();
     check_version()?;
     let Owner { group, owner, is_of_schema } = owner_by_catalogs(sequence);
     let placement = owner.map_or(Placement::Local, |owner| Placement::Copy {

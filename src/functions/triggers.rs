@@ -92,11 +92,11 @@ thread_local! {
 fn policy_of(trigger: &PgTrigger, shard: Shard, column: &str) -> Result<CopyPolicy, Error> {
     let table = trigger.relid().map_err(|_| Error::TriggerMisused)?;
     let key = (table, shard.number());
+    let count = invalidation::settled_count();
     let found = POLICIES.with_borrow(|policies| policies.get(&key).copied());
     if let Some(policy) = found.and_then(Cached::get) {
         return Ok(policy);
     }
-    let count = invalidation::count();
     let policy = look_up_policy(table, shard, column)?;
     POLICIES.with_borrow_mut(|policies| policies.insert(key, Cached::new(count, policy)));
     Ok(policy)

@@ -43,6 +43,9 @@ pub const Anum_pg_partitioned_table_partattrs: pg_sys::AttrNumber = 5;
 /// `catalog/pg_partitioned_table.h`
 pub const Anum_pg_partitioned_table_partclass: pg_sys::AttrNumber = 6;
 
+/// `catalog/pg_language.dat`
+pub const ClanguageId: u32 = 13;
+
 /// `catalog/pg_depend.h`
 pub const DependRelationId: u32 = 2608;
 /// `catalog/pg_depend.h`

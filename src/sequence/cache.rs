@@ -3,7 +3,7 @@
 //! `nextval` looks up the caller's privilege and the sequence's options in the system caches on every call. Here the result
 //! of that look-up is kept until an invalidation arrives ([`crate::pg::invalidation`]).
 
-use crate::pg::invalidation::{self, Cached, InvalidationCount};
+use crate::pg::invalidation::{self, Cached, Catalog, InvalidationCount};
 use crate::pg::raw::RelFileLocator;
 use instagram_id_core::durable::DurableRecord;
 use instagram_id_core::epoch::Epoch;
@@ -134,6 +134,7 @@ pub fn with<T>(sequence: Oid, visit: impl FnOnce(&mut CachedSequence) -> T) -> T
     SEQUENCES.with_borrow_mut(|sequences| {
         visit(sequences.entry(sequence).or_insert_with(|| {
             invalidation::watch(sequence);
+            invalidation::watch_row(Catalog::Sequence, sequence);
             CachedSequence::EMPTY
         }))
     })

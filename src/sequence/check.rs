@@ -71,27 +71,35 @@ pub unsafe fn check(
 unsafe fn look_up(raw: Raw, sequence: Oid, cached: &mut CachedSequence) -> Result<SequenceInfo, Refusal> {
     // SAFETY: as for `check`.
     unsafe {
-        let now = Validity { count: invalidation::count(), role: raw.GetUserId(), transaction: 0 };
-        match cached.checked {
-            Some((valid, info))
-                if valid == now || valid == Validity { transaction: cached.locked_in, ..now } =>
-            {
-                Ok(info)
+        let role = raw.GetUserId();
+        match valid_now(role, cached) {
+            Some(info) => Ok(info),
+            None => {
+                invalidation::settle(raw);
+                valid_now(role, cached).map_or_else(|| look_up_anew(raw, sequence, role, cached), Ok)
             }
-            _ => look_up_anew(raw, sequence, now, cached),
         }
     }
+}
+
+/// The cached result, if it is still valid for this role.
+#[inline(always)]
+fn valid_now(role: Oid, cached: &CachedSequence) -> Option<SequenceInfo> {
+    let now = Validity { count: invalidation::count(), role, transaction: 0 };
+    let is_valid = |valid| valid == now || valid == Validity { transaction: cached.locked_in, ..now };
+    cached.checked.and_then(|(valid, info)| is_valid(valid).then_some(info))
 }
 
 #[cold]
 unsafe fn look_up_anew(
     raw: Raw,
     sequence: Oid,
-    now: Validity,
+    role: Oid,
     cached: &mut CachedSequence,
 ) -> Result<SequenceInfo, Refusal> {
     // SAFETY: as for `check`; an open relation has its pg_class row.
     unsafe {
+        let now = Validity { count: invalidation::count(), role, transaction: 0 };
         cached.has_filled_caches = true;
         let relation = raw.try_relation_open(sequence, NoLock);
         if relation.is_null() {
@@ -112,11 +120,11 @@ unsafe fn look_up_anew(
             return Err(Refusal::NotSequence);
         }
         let either = (pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) as pg_sys::AclMode;
-        if !raw.may(sequence, now.role, either) {
+        if !raw.may(sequence, role, either) {
             return Err(Refusal::NoRight { update: false });
         }
         let update = pg_sys::ACL_UPDATE as pg_sys::AclMode;
-        let permit = if info.is_local_temp || raw.may(sequence, now.role, update) {
+        let permit = if info.is_local_temp || raw.may(sequence, role, update) {
             Permit::Any
         } else {
             cache::permit(sequence)

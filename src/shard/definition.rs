@@ -10,7 +10,8 @@
 //! is parsed but never run. It depends on the sequence, so the sequence cannot be dropped without it.
 
 use crate::error::Error;
-use crate::pg::catalog::{self, Function, Named, Relation};
+use crate::pg::catalog::{self, Function, Named};
+use crate::pg::invalidation::{self, Catalog};
 use crate::pg::names;
 use crate::sequence::Clock;
 use instagram_id_core::epoch::Epoch;
@@ -18,7 +19,7 @@ use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid};
 
 /// The prefix of the name of every defining function.
-const PREFIX: &str = "shard_";
+const PREFIX: &str = invalidation::DEFINING_PREFIX;
 
 /// A shard, as its schema defines it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,7 +61,9 @@ pub fn this_database() -> String {
 /// 42725 if that leaves more than one.
 pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
     let mut found = vec![];
-    catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| found.extend(read(function)));
+    catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| {
+        found.extend(parse_watching(function).filter(is_of_owner));
+    });
     let ranks: [fn(&Definition) -> bool; 2] = [
         |definition| catalog::owns_database(definition.owner),
         |definition| catalog::owns_schema(definition.schema, definition.owner),
@@ -93,7 +96,8 @@ pub fn in_schema_of(sequence: Oid) -> Vec<Definition> {
 }
 
 fn defined_by(functions: Vec<Oid>) -> Vec<Definition> {
-    let definitions = functions.into_iter().filter_map(|function| parse(&catalog::function(function)?));
+    let definitions =
+        functions.into_iter().filter_map(|function| parse_watching(&catalog::function(function)?));
     let rules = |definition: &Definition| {
         catalog::relation(definition.clock.sequence).is_some_and(|relation| {
             catalog::has_rights_of(definition.owner, relation.owner)
@@ -115,8 +119,28 @@ pub fn visit_all(mut visit: impl FnMut(Definition)) {
 
 /// The definition in the function, if it has the form above and its owner has the privileges of the sequence's owner.
 pub fn read(function: &Function) -> Option<Definition> {
-    let is_of_owner = |relation: Relation| catalog::has_rights_of(function.owner, relation.owner);
-    parse(function).filter(|definition| catalog::relation(definition.clock.sequence).is_some_and(is_of_owner))
+    parse(function).filter(is_of_owner)
+}
+
+/// Whether the owner of the function has the privileges of the sequence's owner.
+fn is_of_owner(definition: &Definition) -> bool {
+    catalog::relation(definition.clock.sequence)
+        .is_some_and(|relation| catalog::has_rights_of(definition.owner, relation.owner))
+}
+
+/// The same as [`parse`], for a result that is cached: counts changes of all that it depends on. Each is watched before
+/// the next look-up, which may receive a message about it.
+fn parse_watching(function: &Function) -> Option<Definition> {
+    if !function.name.starts_with(PREFIX) {
+        return None;
+    }
+    invalidation::watch_row(Catalog::Function, function.oid);
+    invalidation::watch_row(Catalog::Schema, function.schema);
+    let definition = parse(function);
+    if let Some(definition) = &definition {
+        invalidation::watch(definition.clock.sequence);
+    }
+    definition
 }
 
 /// The definition in the function, without a check of its owner.

@@ -37,10 +37,14 @@ fn cached(shard: Shard) -> Option<FoundShard> {
 /// 42P01 if the shard does not exist, 42725 if several schemas define it, 42501 without USAGE on the schema.
 pub fn clock_of(shard: Shard) -> Result<Clock, Error> {
     let role = catalog::current_role();
-    if let Some(found) = cached(shard).filter(|found| found.role == role) {
+    let of_role = |found: &FoundShard| found.role == role;
+    if let Some(found) = cached(shard).filter(of_role) {
         return Ok(found.clock);
     }
-    let count = invalidation::count();
+    let count = invalidation::settled_count();
+    if let Some(found) = cached(shard).filter(of_role) {
+        return Ok(found.clock);
+    }
     let Definition { schema, clock, .. } = definition::find(shard)?.ok_or_else(|| missing(shard))?;
     if !catalog::may_use_schema(schema, role) {
         let name = names::schema(schema);

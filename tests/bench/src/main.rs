@@ -19,6 +19,7 @@ mod backfill;
 mod calls;
 mod contestants;
 mod copies;
+mod ddl;
 mod figures;
 mod first_ids;
 mod footprint;
@@ -135,7 +136,7 @@ fn main() {
 }
 
 fn goals_without_a_page() -> Vec<Goal> {
-    [limit::goals(), waits::goals(), backfill::goals(), ranges::goals()].concat()
+    [limit::goals(), waits::goals(), backfill::goals(), ranges::goals(), ddl::goals()].concat()
 }
 
 fn show(goals: &[Goal]) {

@@ -1,6 +1,7 @@
 //! Concurrent sessions. `tests/isolation` tests when a session sees the changes of another one.
 
 use instagram_id_live::*;
+use postgres::Client;
 
 /// A journal that must contain every id of this shard.
 fn complete_journal(scenario: impl Into<String>, shard: i64) -> Journal {
@@ -113,6 +114,49 @@ fn database_owner_can_install_the_extension() {
     let mut client = config.user("owner").connect(postgres::NoTls).unwrap();
     setup(&mut client);
     assert_eq!(one::<i32>(&mut client, "SELECT id_shard(insta5.next_id())"), 5);
+}
+
+/// A session keeps what it has cached about shards while other sessions create and alter other functions, schemas and
+/// sequences. A look-up of a shard scans an index of pg_proc.
+#[test]
+fn changes_of_other_objects_cause_no_lookups() {
+    const SHARDS: i64 = 50;
+    let server = Server::start(&[("fsync", "off")]);
+    let (mut client, mut other) = (server.connect(), server.connect());
+    client
+        .batch_execute(&format!(
+            "CREATE EXTENSION instagram_id;
+             SELECT create_shard(n) FROM generate_series(0, {SHARDS} - 1) AS n"
+        ))
+        .unwrap();
+    let all =
+        client.prepare(&format!("SELECT next_id(n) FROM generate_series(0, {SHARDS} - 1) AS n")).unwrap();
+    let scans = |client: &mut Client| {
+        client.batch_execute("SELECT pg_stat_force_next_flush()").unwrap();
+        let index = "'pg_proc_proname_args_nsp_index'";
+        one::<i64>(client, &format!("SELECT idx_scan FROM pg_stat_all_indexes WHERE indexrelname = {index}"))
+    };
+    let mut scans_of_all = || {
+        let before = scans(&mut client);
+        client.execute(&all, &[]).unwrap();
+        scans(&mut client) - before
+    };
+    assert!(scans_of_all() >= SHARDS, "the first look-ups");
+    for change in [
+        "CREATE FUNCTION other() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "CREATE OR REPLACE FUNCTION other() RETURNS int LANGUAGE sql AS 'SELECT 2'",
+        "ALTER FUNCTION insta7.next_id() COST 7",
+        "DROP FUNCTION other()",
+        "CREATE SCHEMA other CREATE TABLE other (id serial)",
+        "ALTER SEQUENCE other.other_id_seq CYCLE",
+    ] {
+        other.batch_execute(change).unwrap();
+        let scans = scans_of_all();
+        println!("{scans} scans after {change}");
+        assert!(scans < SHARDS / 2, "{scans} scans after {change}");
+    }
+    other.batch_execute("ALTER FUNCTION insta7.shard_7() COST 7").unwrap();
+    assert!(scans_of_all() >= SHARDS, "a change of a definition");
 }
 
 /// Some sessions set a shard's sequence back while others wait for it: a session that waited for the same state before

@@ -1,0 +1,80 @@
+//! Calls while another session creates and alters functions: what a session has cached must outlive changes of other
+//! objects.
+
+use crate::goals::{Goal, at_most};
+use instagram_id_live::{Server, in_parallel, middle};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SHARDS: usize = 1000;
+const SESSIONS: usize = 4;
+const ROUNDS: usize = 5;
+const LONG_ENOUGH: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Each call uses another sequence than the one before it.
+const CALLS: [&str; 2] = ["SELECT count(next_id(n)) FROM used", "SELECT count(nextval(plain)) FROM used"];
+
+const CHANGES: [&str; 2] = [
+    "CREATE OR REPLACE FUNCTION other() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "ALTER FUNCTION insta7.next_id() COST 100",
+];
+
+pub fn goals() -> Vec<Goal> {
+    let server = Server::start(&[("fsync", "off"), ("max_locks_per_transaction", "256")]);
+    let mut client = server.connect();
+    client
+        .batch_execute(&format!(
+            "CREATE EXTENSION instagram_id;
+             SELECT count(create_shard(n)) FROM generate_series(0, {SHARDS} - 1) AS n;
+             DO $$ BEGIN FOR n IN 0..{SHARDS} - 1 LOOP EXECUTE 'CREATE SEQUENCE plain' || n; END LOOP; END $$;
+             CREATE TABLE used AS SELECT n, ('plain' || n)::regclass AS plain FROM generate_series(0, {SHARDS} - 1) AS n;
+             ANALYZE used"
+        ))
+        .unwrap();
+    CHANGES.iter().map(|change| of_a_change(&server, change)).collect()
+}
+
+/// How much more a change every 10 ms slows down `next_id` than `nextval`.
+fn of_a_change(server: &Server, change: &str) -> Goal {
+    let losses = (0..ROUNDS).map(|_| {
+        let [ids, values] = CALLS.map(|call| [None, Some(change)].map(|change| rate(server, call, change)));
+        println!("    {change}: {ids:.0?} ids a second, {values:.0?} values of nextval");
+        (ids[0] / ids[1]) / (values[0] / values[1])
+    });
+    let what = format!(
+        "{SESSIONS} sessions on {SHARDS} shards, every 10 ms {change}: slower than nextval by the factor"
+    );
+    at_most(&what, 2.0, 1.2, middle(losses.collect::<Vec<_>>()))
+}
+
+/// Values a second of all sessions together, while another one makes that change.
+fn rate(server: &Server, call: &str, change: Option<&str>) -> f64 {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        if let Some(change) = change {
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut client = server.connect();
+                while !stop.load(Ordering::Relaxed) {
+                    client.batch_execute(change).unwrap();
+                    thread::sleep(PAUSE);
+                }
+            });
+        }
+        let rates = in_parallel(SESSIONS, |_| {
+            let mut client = server.connect();
+            let call = client.prepare(call).unwrap();
+            let mut count = 0;
+            client.query_one(&call, &[]).unwrap();
+            let started = Instant::now();
+            while started.elapsed() < LONG_ENOUGH {
+                count += client.query_one(&call, &[]).unwrap().get::<_, i64>(0);
+            }
+            count as f64 / started.elapsed().as_secs_f64()
+        });
+        stop.store(true, Ordering::Relaxed);
+        rates.into_iter().sum()
+    })
+}
