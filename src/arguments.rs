@@ -2,12 +2,10 @@
 
 use crate::error::{Argument, Error};
 use crate::pg::names;
+use crate::pg::text::Word;
 use instagram_id_core::epoch::{Epoch, OutOfField, TimestampUs, US_PER_MS};
 use instagram_id_core::layout::{ISSUED_MS_MAX, Shard};
 use pgrx::datum::TimestampWithTimeZone;
-
-/// A name is shorter than this, in bytes.
-const NAME_LIMIT: usize = pgrx::pg_sys::NAMEDATALEN as usize;
 
 /// A shard, 0 to 8191.
 pub fn shard(number: i32) -> Result<Shard, Error> {
@@ -52,12 +50,11 @@ pub fn out_of_field(why: OutOfField, time: TimestampUs, epoch: Epoch) -> Error {
 }
 
 /// A valid schema name, unquoted.
-pub fn schema_name(name: String) -> Result<String, Error> {
-    match name.len() {
-        0 => Err(Error::NameEmpty),
-        _ if name.starts_with("pg_") => Err(Error::NameReserved(name)),
-        1..NAME_LIMIT => Ok(name),
-        _ => Err(Error::NameTooLong(name)),
+pub fn schema_name(name: Word) -> Result<String, Error> {
+    match name.into_name()? {
+        name if name.is_empty() => Err(Error::NameEmpty),
+        name if name.starts_with("pg_") => Err(Error::NameReserved(name)),
+        name => Ok(name),
     }
 }
 

@@ -102,6 +102,16 @@ errors! {
         "text \"{0}\" is not in UTF-8",
         hint("In a database with another encoding, use only ASCII characters in names.");
 
+    /// A text in the catalogs, such as the default of a column, or the answer of another node is longer than 1 MB.
+    TextTooLong(bytes: usize) => ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+        "text of {0} bytes is too long",
+        detail("The extension reads texts of at most 1 MB.");
+
+    /// The server has no memory for a list of objects.
+    OutOfMemory => ERRCODE_OUT_OF_MEMORY,
+        "out of memory",
+        detail("The extension could not enlarge a list of objects.");
+
     // Times and epochs.
 
     /// An epoch is `infinity` or `-infinity`.
@@ -789,17 +799,27 @@ errors! {
         "shard {0} already exists, skipping";
 }
 
+/// The longest message, DETAIL or HINT in bytes. Each name in them is short, but there can be many.
+const PART_MAX: usize = 4096;
+
 impl Error {
+    /// SQLSTATE, message, DETAIL and HINT, each text cut off at its maximum.
+    fn texts(&self) -> (SqlState, [String; 3]) {
+        let (state, detail, hint) = self.parts();
+        let texts = [self.to_string(), detail, hint];
+        (state, texts.map(|text| if text.len() > PART_MAX { cut_off(&text, PART_MAX) } else { text }))
+    }
+
     /// The cause: the DETAIL, or the message of an error without one.
     pub fn reason(&self) -> String {
-        let (_, detail, _) = self.parts();
-        if detail.is_empty() { self.to_string() } else { detail }
+        let (_, [message, detail, _]) = self.texts();
+        if detail.is_empty() { message } else { detail }
     }
 
     /// Message, DETAIL and HINT in one line.
     pub fn in_one_line(&self) -> String {
-        let (_, detail, hint) = self.parts();
-        one_line(&self.to_string(), Some(&detail), Some(&hint))
+        let (_, [message, detail, hint]) = self.texts();
+        one_line(&message, Some(&detail), Some(&hint))
     }
 }
 
@@ -816,8 +836,8 @@ impl From<Error> for ErrorReport {
     #[cold]
     #[track_caller]
     fn from(error: Error) -> ErrorReport {
-        let (state, detail, hint) = error.parts();
-        let mut report = ErrorReport::new(state, error.to_string(), "instagram_id");
+        let (state, [message, detail, hint]) = error.texts();
+        let mut report = ErrorReport::new(state, message, "instagram_id");
         if !detail.is_empty() {
             report = report.set_detail(detail);
         }
@@ -851,9 +871,14 @@ fn raise(error: Error) -> ! {
 pub fn shortened(text: &str) -> String {
     const LEN: usize = 60;
     match text.char_indices().nth(LEN) {
-        Some((end, _)) => format!("{}...", &text[..end]),
+        Some((end, _)) => cut_off(text, end),
         None => text.into(),
     }
+}
+
+/// At most this many bytes of a text, and dots.
+fn cut_off(text: &str, bytes: usize) -> String {
+    format!("{}...", &text[..text.floor_char_boundary(bytes)])
 }
 
 /// A text as a literal of SQL, as PostgreSQL's `quote_literal` writes it.

@@ -102,7 +102,11 @@ pub fn read(body: &str) -> Result<Original, Difference> {
             }
             // They compute no value.
             _ if first.is("null") || first.is("raise") => {}
-            (Token::Word(word), _) => return Err(Difference::Statement(word.to_uppercase())),
+            (Token::Word(word), _) => {
+                // A word can be as long as the body.
+                let word: String = word.to_uppercase().chars().take(63).collect();
+                return Err(Difference::Statement(word));
+            }
             _ => break,
         }
     }

@@ -20,6 +20,7 @@ use crate::pg::names;
 use crate::pg::reg_types::{Regclass, Regnamespace, Regprocedure};
 use crate::pg::spi;
 use crate::pg::sys;
+use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::Clock;
 use crate::shard::ddl;
@@ -48,7 +49,7 @@ use pgrx::spi::quote_identifier;
 #[allow(clippy::type_complexity)]
 fn adopt_shard(
     shard: Option<i32>,
-    schema: Option<String>,
+    schema: Option<Word>,
     function: Option<Regprocedure>,
     sequence: Option<Regclass>,
     epoch: Option<TimestampWithTimeZone>,
@@ -71,6 +72,7 @@ fn adopt_shard(
     ErrorReport,
 > {
     let asked_shard = shard.map(arguments::shard).transpose()?;
+    let schema = schema.map(Word::into_name).transpose()?;
     let dry_run = not_null(dry_run, Argument::DryRun)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
     guc::with(guc::OWN_NAMES, || {

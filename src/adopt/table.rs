@@ -12,6 +12,7 @@ use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
 use crate::pg::spi::{self, select};
+use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::shard::ddl::{self, Plan};
 use crate::shard::definition::{self, Definition};
@@ -36,7 +37,7 @@ use pgrx::prelude::*;
 pub fn adopt_table(
     shard: Option<i32>,
     table: Option<Regclass>,
-    column: Option<String>,
+    column: Option<Word>,
     dry_run: Option<bool>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Result<
@@ -56,6 +57,7 @@ pub fn adopt_table(
 > {
     let shard = arguments::shard_not_null(shard)?;
     let Regclass(table) = not_null(table, Argument::Table)?;
+    let column = column.map(Word::into_name).transpose()?;
     let dry_run = not_null(dry_run, Argument::DryRun)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
     if catalog::relation(table).is_none() {

@@ -118,6 +118,8 @@ fn samples_with_values() -> Vec<Error> {
         NameReserved("pg_shard".into()),
         NameTooLong("n".repeat(64)),
         NotUtf8("ma\u{fffd}ana".into()),
+        TextTooLong(2_000_000),
+        OutOfMemory,
         EpochInfinite,
         EpochUnworkable { epoch: epoch(), is_future: true, earliest: epoch(), now: time() },
         EpochUnworkable { epoch: epoch(), is_future: false, earliest: epoch(), now: time() },
@@ -363,6 +365,10 @@ fn texts_of_others_are_quoted() {
     assert_eq!(literal("it's"), "'it''s'");
     assert_eq!(literal(r"a\b'"), r"E'a\\b'''");
     assert_eq!(shortened(&"ä".repeat(61)), format!("{}...", "ä".repeat(60)));
+    let schemas = vec!["ä".repeat(31); 1000];
+    let (_, [message, detail, hint]) = Error::ShardAmbiguous { shard: 5, schemas }.texts();
+    assert!(message.len() < 100 && hint.len() < 200);
+    assert!(detail.ends_with("...") && (PART_MAX..PART_MAX + 4).contains(&detail.len()), "{detail}");
     assert_eq!(sentence(" it is not there \n"), "it is not there.");
     assert_eq!(code(SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), "55000");
     assert_eq!(code(SqlState::ERRCODE_READ_ONLY_SQL_TRANSACTION), "25006");
@@ -379,6 +385,8 @@ fn class(code: &str) -> &'static str {
         "39" => "external routine invocation exception",
         "3F" => "invalid schema name",
         "42" => "syntax error or access rule violation",
+        "53" => "insufficient resources",
+        "54" => "program limit exceeded",
         "55" => "object not in prerequisite state",
         "XX" => "internal error",
         _ => panic!("{code} is of a new class: name it here"),

@@ -2,8 +2,8 @@
 //!
 //! The rule is that of the generator, with the row's time in place of the clock and without waits. Each id is larger
 //! than the one before it in the same shard, the sequence field counts on from one id to the next, and it is an error
-//! if a millisecond has more rows than it has room for. All rows of a millisecond are read at once, so that the
-//! sequence field starts low enough for the last of them.
+//! if a millisecond has more rows than it has room for. The rows of a millisecond are counted when it begins, so that
+//! the sequence field starts low enough for the last of them.
 
 use crate::arguments;
 use crate::error::{Error, or_raise};
@@ -75,30 +75,58 @@ impl Row {
     }
 }
 
-/// Consecutive rows of one millisecond.
+/// Consecutive rows of one millisecond. Only their numbers are kept: the rows of one millisecond can be millions.
 #[derive(Default)]
 struct Group {
-    rows: Vec<Row>,
-    /// How many rows there are of each shard and millisecond.
-    counts: FxHashMap<(Shard, u64), i64>,
+    /// The start of their millisecond. A row without one is a group of its own.
+    instant: Option<TimestampUs>,
+    len: usize,
+    /// How many rows there still are of each shard, and the shard's millisecond.
+    left: FxHashMap<Shard, Left>,
 }
 
-impl Group {
-    fn takes(&self, row: &Row) -> bool {
-        self.rows.first().is_none_or(|first| first.instant().is_some() && first.instant() == row.instant())
-    }
+struct Left {
+    ms: u64,
+    rows: i64,
+}
 
-    /// Adds a row. Returns an error as soon as the millisecond has too many rows, before the rest of them are read.
-    fn add(&mut self, row: Row) -> Result<(), Refused> {
-        self.rows.push(row);
+/// PostgreSQL counts rows ahead of the current one in 32 bits.
+const GROUP_MAX: usize = 1 << 30;
+
+impl Group {
+    /// Adds the next row, unless another group begins with it. Returns an error as soon as the millisecond has too many
+    /// rows, before the rest of them are read.
+    fn add(&mut self, row: &Row) -> Result<bool, Refused> {
+        let is_of_group = self.len == 0 || row.instant().is_some() && row.instant() == self.instant;
+        if !is_of_group || self.len == GROUP_MAX {
+            return Ok(false);
+        }
         if let (Some((ms, epoch)), Some(shard)) = (row.millisecond, row.shard) {
-            let count = self.counts.entry((shard, ms)).or_default();
-            *count += 1;
-            if *count > VALUES_PER_MS {
+            let left = self.left.entry(shard).or_insert(Left { ms, rows: 0 });
+            // A shard with two epochs, for which the instant has two numbers.
+            if left.ms != ms {
+                return Ok(false);
+            }
+            left.rows += 1;
+            if left.rows > VALUES_PER_MS {
                 return Err(Refused { why: Refusal::Full, ms, shard, epoch });
             }
         }
-        Ok(())
+        self.instant = row.instant();
+        self.len += 1;
+        Ok(true)
+    }
+
+    /// Takes one row of the shard. Returns how many there were. It is 1 for a row that was not counted, as with an
+    /// argument that changes between two evaluations.
+    fn take(&mut self, shard: Shard, ms: u64) -> i64 {
+        let Some(left) = self.left.get_mut(&shard).filter(|left| left.ms == ms) else { return 1 };
+        let rows = left.rows;
+        left.rows -= 1;
+        if left.rows == 0 {
+            self.left.remove(&shard);
+        }
+        rows
     }
 }
 
@@ -110,54 +138,53 @@ impl Group {
 struct Backfill {
     /// The last value of each shard.
     last: FxHashMap<Shard, i64>,
-    /// The ids of the rows of one millisecond, from position `from` in the partition on.
-    ids: Vec<Option<i64>>,
-    from: i64,
+    /// The rows of the present millisecond that have no id yet.
+    group: Group,
+    /// The position in the partition at which the group ends.
+    end: i64,
 }
 
 impl Backfill {
     /// The id of the current row.
     fn id(&mut self, window: Window) -> Result<Option<i64>, Error> {
         let position = window.position();
+        let row = row(window, 0)?.unwrap_or_else(|| unreachable!("the current row exists"));
         let is_new_partition = position == 0;
-        if is_new_partition || position >= self.from + self.ids.len() as i64 {
-            self.ids = self.ids_of(rows_of_a_millisecond(window)?)?;
-            self.from = position;
+        if is_new_partition || position >= self.end {
+            window.release_earlier_rows();
+            self.group = count_group(window, &row)?;
+            self.end = position + self.group.len as i64;
         }
-        Ok(self.ids[(position - self.from) as usize])
+        Ok(self.id_of(&row)?)
     }
 
-    /// The ids of a group of rows, in their order.
-    fn ids_of(&mut self, group: Group) -> Result<Vec<Option<i64>>, Refused> {
-        let mut left = group.counts;
-        let mut id_of = |row: &Row| {
-            let (Some((ms, epoch)), Some(shard)) = (row.millisecond, row.shard) else { return Ok(None) };
-            let left = left.entry((shard, ms)).or_default();
-            let last = self.last.get(&shard).copied();
-            let value = first_value(last, ms, *left).map_err(|why| Refused { why, ms, shard, epoch })?;
-            *left -= 1;
-            self.last.insert(shard, value);
-            Ok(Some(layout::id_of(value, shard)))
-        };
-        group.rows.iter().map(&mut id_of).collect()
+    /// The id of the next row of the group.
+    fn id_of(&mut self, row: &Row) -> Result<Option<i64>, Refused> {
+        let (Some((ms, epoch)), Some(shard)) = (row.millisecond, row.shard) else { return Ok(None) };
+        let last = self.last.get(&shard).copied();
+        let value = first_value(last, ms, self.group.take(shard, ms));
+        let value = value.map_err(|why| Refused { why, ms, shard, epoch })?;
+        self.last.insert(shard, value);
+        Ok(Some(layout::id_of(value, shard)))
     }
 }
 
-/// The rows of the current row's millisecond, from the current row on.
-fn rows_of_a_millisecond(window: Window) -> Result<Group, Error> {
+/// Counts the rows of the current row's millisecond, from the current row on.
+fn count_group(window: Window, first: &Row) -> Result<Group, Error> {
     let mut group = Group::default();
+    group.add(first)?;
     // PostgreSQL frees the memory used to compute a row's arguments when it moves on to the next row, but here the
     // arguments of many rows are computed during one. Most milliseconds have only one row and end at the next, so a
     // memory context is created from the third row on only.
     let mut memory = None;
-    while let Some(row) = match group.rows.len() {
-        offset @ ..2 => row(window, offset)?,
+    while let Some(row) = match group.len {
+        1 => row(window, 1)?,
         offset => sys::in_memory_of_its_own(&mut memory, || row(window, offset))?,
     } {
-        if !group.takes(&row) {
+        if !group.add(&row)? {
             break;
         }
-        group.add(row)?;
+        pgrx::check_for_interrupts!();
     }
     Ok(group)
 }
@@ -240,13 +267,15 @@ mod unit_tests {
         Row { millisecond: Some((ms, epoch)), shard: Shard::new(shard) }
     }
 
-    /// Rows of these milliseconds and shards.
-    fn group(of: &[(u64, i32)]) -> Group {
-        let mut group = Group::default();
-        for &(ms, shard) in of {
-            assert!(group.add(row(ms, Epoch::ORIGINAL, shard)).is_ok());
+    /// The ids of these rows, which are one group.
+    fn ids_of(backfill: &mut Backfill, rows: &[Row]) -> Vec<i64> {
+        backfill.group = Group::default();
+        for row in rows {
+            assert!(backfill.group.add(row).unwrap());
         }
-        group
+        let ids = rows.iter().filter_map(|row| backfill.id_of(row).unwrap()).collect();
+        assert!(backfill.group.left.is_empty());
+        ids
     }
 
     /// Two shards count the same millisecond from different epochs, and its rows still form one group.
@@ -254,17 +283,39 @@ mod unit_tests {
     fn a_millisecond_of_two_epochs() {
         let later = Epoch::new(Epoch::ORIGINAL.at() + 5 * US_PER_MS).unwrap();
         let of_both = [row(9, Epoch::ORIGINAL, 1), row(4, later, 2), row(9, Epoch::ORIGINAL, 1)];
-        let mut group = Group::default();
-        for row in of_both {
-            assert!(group.takes(&row));
-            assert!(group.add(row).is_ok());
-        }
-        assert!(!group.takes(&row(5, later, 2)) && !group.takes(&row(4, Epoch::ORIGINAL, 2)));
         let mut backfill = Backfill::default();
         backfill.last.insert(Shard::new(1).unwrap(), value(8, 1022));
-        let ids: Vec<i64> = backfill.ids_of(group).unwrap().into_iter().flatten().collect();
+        let ids = ids_of(&mut backfill, &of_both);
         let seqs = ids.iter().map(|&id| (layout::ms_of(id), layout::seq_of(id).number()));
         assert_eq!(seqs.collect::<Vec<_>>(), [(9, 1022), (4, 0), (9, 1023)]);
+    }
+
+    #[test]
+    fn a_group_ends_with_its_millisecond() {
+        let later = Epoch::new(Epoch::ORIGINAL.at() + 5 * US_PER_MS).unwrap();
+        let mut group = Group::default();
+        assert_eq!(group.add(&row(9, Epoch::ORIGINAL, 1)), Ok(true));
+        assert_eq!(group.add(&row(4, later, 2)), Ok(true));
+        assert_eq!(group.add(&row(5, later, 2)), Ok(false));
+        assert_eq!(group.add(&row(4, Epoch::ORIGINAL, 2)), Ok(false));
+        // The same instant, but another epoch of the same shard.
+        assert_eq!(group.add(&row(4, later, 1)), Ok(false));
+        assert_eq!(group.add(&Row { millisecond: None, shard: None }), Ok(false));
+        assert_eq!(group.len, 2);
+        let mut group = Group::default();
+        for _ in 0..VALUES_PER_MS {
+            assert_eq!(group.add(&row(9, Epoch::ORIGINAL, 1)), Ok(true));
+        }
+        let refused = group.add(&row(9, Epoch::ORIGINAL, 1)).unwrap_err();
+        assert_eq!((refused.why, refused.ms), (Refusal::Full, 9));
+    }
+
+    #[test]
+    fn rows_that_were_not_counted_get_other_ids() {
+        let mut backfill = Backfill::default();
+        let first = ids_of(&mut backfill, &[row(9, Epoch::ORIGINAL, 1)]);
+        let next = backfill.id_of(&row(9, Epoch::ORIGINAL, 1)).unwrap();
+        assert!(next > Some(first[0]));
     }
 
     proptest! {
@@ -277,11 +328,11 @@ mod unit_tests {
             let mut ms = 0;
             for (step, shards, count) in counts {
                 ms += step;
-                let of: Vec<(u64, i32)> = (0..count).flat_map(|_| (0..=shards).map(move |n| (ms, n as i32))).collect();
-                let ids = backfill.ids_of(group(&of)).unwrap();
+                let of: Vec<i32> = (0..count).flat_map(|_| (0..=shards).map(|n| n as i32)).collect();
+                let rows: Vec<Row> = of.iter().map(|shard| row(ms, Epoch::ORIGINAL, *shard)).collect();
+                let ids = ids_of(&mut backfill, &rows);
                 prop_assert_eq!(ids.len(), of.len());
-                for (id, (ms, shard)) in ids.into_iter().zip(of) {
-                    let id = id.unwrap();
+                for (id, shard) in ids.into_iter().zip(of) {
                     prop_assert_eq!((layout::ms_of(id), i32::from(layout::shard_of(id).number())), (ms, shard));
                     prop_assert!(id > last[shard as usize]);
                     last[shard as usize] = id;

@@ -8,6 +8,7 @@ use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::reg_types::{Regclass, Regnamespace};
+use crate::pg::text::push;
 use crate::sequence::{check, read};
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::hlc;
@@ -30,7 +31,7 @@ fn shard_states() -> TableIterator<
     ),
 > {
     let mut shards = vec![];
-    definition::visit_all(|definition| shards.push(definition));
+    definition::visit_all(|definition| push(&mut shards, definition));
     shards.sort_by_key(|definition| (definition.shard.number(), definition.schema.to_u32()));
     TableIterator::new(shards.into_iter().map(|definition| {
         let clock = definition.clock;

@@ -13,6 +13,7 @@ use crate::pg::partitions::{self, Range};
 use crate::pg::reg_types::Regclass;
 use crate::pg::spi::{self, select};
 use crate::pg::sys;
+use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::shard::definition;
 use instagram_id_core::epoch::{Epoch, OutOfField, TimestampUs};
@@ -50,7 +51,7 @@ struct Parent {
 #[pg_extern(sql = false)]
 fn create_id_partitions(
     table: Option<Regclass>,
-    every: Option<&str>,
+    every: Option<Word>,
     ahead: Option<i32>,
     from_time: Option<TimestampWithTimeZone>,
     epoch: Option<TimestampWithTimeZone>,
@@ -58,9 +59,9 @@ fn create_id_partitions(
     let table = not_null(table, Argument::Table)?;
     let every = not_null(every, Argument::Every)?;
     let ahead = not_null(ahead, Argument::Ahead)?;
-    if !["day", "week", "month"].contains(&every) {
-        return Err(Error::PeriodUnknown(every.into()).into());
-    }
+    let Some(every) = every.whole().filter(|every| ["day", "week", "month"].contains(every)) else {
+        return Err(Error::PeriodUnknown(every.shown()).into());
+    };
     if !(0..=AHEAD_MAX).contains(&ahead) {
         return Err(Error::AheadOutOfRange(ahead).into());
     }

@@ -8,6 +8,7 @@ use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::reg_types::Regnamespace;
 use crate::pg::spi;
+use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::shard::ddl::{self, Plan};
 use crate::shard::definition::{self, Definition};
@@ -35,7 +36,7 @@ use pgrx::spi::quote_identifier;
 #[pg_extern(sql = false)]
 fn create_shard(
     shard: Option<i32>,
-    schema: Option<String>,
+    schema: Option<Word>,
     epoch: Option<TimestampWithTimeZone>,
     if_not_exists: Option<bool>,
     fcinfo: pg_sys::FunctionCallInfo,

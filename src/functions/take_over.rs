@@ -7,6 +7,7 @@ use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
 use crate::pg::sys;
+use crate::pg::text::push;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::refusal::Refusal;
 use crate::sequence::{Clock, read, visit};
@@ -77,7 +78,7 @@ fn take_over(clock: Clock) -> Result<(), Error> {
 /// shards.
 fn shards_placed_here() -> Vec<(Shard, Clock, bool)> {
     let mut definitions = vec![];
-    definition::visit_all(|definition| definitions.push(definition));
+    definition::visit_all(|definition| push(&mut definitions, definition));
     let placed_here = placement::placed_here();
     let is_copy = |sequence: &Oid| match &placed_here {
         Some(placed_here) => placed_here.get(sequence).copied(),

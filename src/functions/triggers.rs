@@ -8,7 +8,7 @@ use crate::adopt::columns::{self, Column};
 use crate::adopt::writers::{TableLock, lock_out_writers};
 use crate::arguments;
 use crate::citus::placement::{self, Rows};
-use crate::error::{Error, or_raise};
+use crate::error::{Error, or_raise, shortened};
 use crate::generator::{self, Source};
 use crate::pg::catalog;
 use crate::pg::guc;
@@ -28,6 +28,7 @@ use pgrx::spi::{quote_identifier, quote_literal};
 use pgrx::{AllocatedByRust, Internal, PgTriggerOperation, PgTriggerWhen};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
+use std::ffi::CStr;
 
 /// The prefix of a trigger's name, followed by the column's. Triggers run in the order of their names. Other triggers
 /// of the table usually have names that begin with a letter, and so they see the id, as they would with a default.
@@ -66,13 +67,13 @@ fn row_with_id<'a>(trigger: &'a PgTrigger<'a>) -> Result<PgHeapTuple<'a, Allocat
     let (shard, column) = arguments_of(trigger).ok_or_else(|| Error::TriggerMisused)?;
     let mut row = row.into_owned();
     let (number, attribute) =
-        row.get_attribute_by_name(&column).ok_or_else(|| column_missing(trigger, shard, &column))?;
+        row.get_attribute_by_name(column).ok_or_else(|| column_missing(trigger, shard, column))?;
     // A smaller type would truncate the id.
     if attribute.atttypid != pg_sys::INT8OID {
         return Err(Error::TriggerMisused);
     }
     if row.get_by_index::<i64>(number).map_err(|_| Error::TriggerMisused)?.is_none() {
-        let id = generator::next_id(shard, Source::OfShard, policy_of(trigger, shard, &column)?)?;
+        let id = generator::next_id(shard, Source::OfShard, policy_of(trigger, shard, column)?)?;
         row.set_by_index(number, id).map_err(|_| Error::TriggerMisused)?;
     }
     Ok(row)
@@ -148,7 +149,7 @@ fn column_missing(trigger: &PgTrigger, shard: Shard, column: &str) -> Error {
     Error::TriggerColumnMissing {
         trigger: quote_identifier(name),
         table: names::relation(table_of_user),
-        column: quote_identifier(column),
+        column: quote_identifier(shortened(column)),
         shard: shard.number(),
         has_citus,
     }
@@ -160,10 +161,16 @@ fn without_number<'a>(trigger: &'a str, table: &str) -> &'a str {
     trigger.strip_suffix(number).and_then(|name| name.strip_suffix('_')).unwrap_or(trigger)
 }
 
-fn arguments_of(trigger: &PgTrigger) -> Option<(Shard, String)> {
-    let arguments = trigger.extra_args().ok()?;
-    let [shard, column] = arguments.as_slice() else { return None };
-    Some((Shard::new(shard.parse().ok()?)?, column.clone()))
+/// The shard and the column in the trigger's definition. They are not copied, because they can be of any length.
+fn arguments_of<'a>(trigger: &'a PgTrigger) -> Option<(Shard, &'a str)> {
+    let definition = trigger.trigger();
+    if definition.tgnargs != 2 {
+        return None;
+    }
+    // SAFETY: a trigger has this many arguments, which end with a zero byte and live as long as it.
+    let [shard, column] = unsafe { [0, 1].map(|n| CStr::from_ptr(*definition.tgargs.add(n))) };
+    let (shard, column) = (shard.to_str().ok()?, column.to_str().ok()?);
+    Some((Shard::new(shard.parse().ok()?)?, column))
 }
 
 /// `convert_defaults_to_triggers(shard)`. Columns that have the trigger already are skipped, so it can be called again for

@@ -3,6 +3,7 @@
 //! The bodies of functions are parsed but never run, so that code written by their owners cannot do anything.
 
 use crate::pg::sys;
+use crate::pg::text::{NAME_LIMIT, push};
 use instagram_id_core::epoch::TimestampUs;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys::{self, AsPgCStr, Datum, NodeTag, Oid};
@@ -260,7 +261,7 @@ pub fn functions_that_need(class: Oid, object: Oid) -> Vec<Oid> {
             }
             let row = &*pg_sys::GETSTRUCT(tuple).cast::<sys::FormData_pg_depend>();
             if row.classid == pg_sys::ProcedureRelationId {
-                functions.push(row.objid);
+                push(&mut functions, row.objid);
             }
         }
         pg_sys::systable_endscan(scan);
@@ -435,9 +436,14 @@ impl Expression {
         unsafe { is_a(self.0, NodeTag::T_Param) && (*self.0.cast::<pg_sys::Param>()).paramid == number }
     }
 
+    /// Its value, if it is a text that is not longer than a name.
     pub fn text(self) -> Option<String> {
         let datum = self.constant(pg_sys::TEXTOID)?;
         // SAFETY: a constant of type text points to a text.
+        if unsafe { pg_sys::toast_raw_datum_size(datum) } - size_of::<u32>() >= NAME_LIMIT {
+            return None;
+        }
+        // SAFETY: as above.
         let text = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(datum.cast_mut_ptr())) };
         text.to_str().ok().map(str::to_owned)
     }

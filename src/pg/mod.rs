@@ -10,5 +10,6 @@ pub mod raw;
 pub mod reg_types;
 pub mod spi;
 pub mod sys;
+pub mod text;
 pub mod transaction;
 pub mod wait_event;

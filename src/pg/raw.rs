@@ -87,6 +87,7 @@ raw_functions! {
     fn SysCacheInvalidate(cache: c_int, hash: u32);
     fn UnlockReleaseBuffer(buffer: Buffer);
     fn WinGetCurrentPosition(window: *mut c_void) -> i64;
+    fn WinGetFuncArgCurrent(window: *mut c_void, argument: c_int, is_null: *mut bool) -> Datum;
     fn WinGetFuncArgInPartition(
         window: *mut c_void,
         argument: c_int,
@@ -96,6 +97,7 @@ raw_functions! {
         is_null: *mut bool,
         is_out: *mut bool,
     ) -> Datum;
+    fn WinSetMarkPosition(window: *mut c_void, position: i64);
     fn XLogBeginInsert();
     fn XLogFlush(record: XLogRecPtr);
     fn XLogInsert(rmid: pg_sys::RmgrId, info: u8) -> XLogRecPtr;

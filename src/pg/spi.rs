@@ -2,6 +2,7 @@
 
 use crate::pg::names;
 use crate::pg::sys;
+use crate::pg::text::{self, push};
 use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::{self, AsPgCStr, Datum, Oid};
 use pgrx::prelude::*;
@@ -20,7 +21,9 @@ pub fn select<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row) ->
         let rows = client
             .select(query, None, arguments)
             .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed query itself: {error}"));
-        rows.filter_map(|row| read(&Row(row))).collect()
+        let mut values = vec![];
+        rows.filter_map(|row| read(&Row(row))).for_each(|value| push(&mut values, value));
+        values
     })
 }
 
@@ -66,10 +69,18 @@ pub fn select_latest(query: &str) -> Vec<Vec<Option<String>>> {
             let columns = (*table.tupdesc).natts;
             let text = |tuple, column| {
                 let text = pg_sys::SPI_getvalue(tuple, table.tupdesc, column);
-                (!text.is_null()).then(|| names::owned(CStr::from_ptr(text)))
+                (!text.is_null()).then(|| {
+                    let text = CStr::from_ptr(text);
+                    text::check_length(text.count_bytes());
+                    names::owned(text)
+                })
             };
             let rows = std::slice::from_raw_parts(table.vals, pg_sys::SPI_processed as usize);
-            rows.iter().map(|&row| (1..=columns).map(|column| text(row, column)).collect()).collect()
+            let mut texts = vec![];
+            for row in rows {
+                push(&mut texts, (1..=columns).map(|column| text(*row, column)).collect());
+            }
+            texts
         }
     })
 }
@@ -79,6 +90,14 @@ pub struct Row<'a>(SpiHeapTupleData<'a>);
 
 impl Row<'_> {
     pub fn get<T: FromDatum + IntoDatum>(&self, column: usize) -> Option<T> {
+        if T::type_oid() == pg_sys::TEXTOID {
+            // PostgreSQL has the memory for this, and raises an error if it has not.
+            text::check_length(self.value::<&str>(column).map_or(0, str::len));
+        }
+        self.value(column)
+    }
+
+    fn value<T: FromDatum + IntoDatum>(&self, column: usize) -> Option<T> {
         self.0
             .get(column)
             .unwrap_or_else(|error| unreachable!("column {column} of a query made here: {error}"))

@@ -432,37 +432,38 @@ impl Window {
         unsafe { guarded(|raw| raw.WinGetCurrentPosition(self.object)) }
     }
 
-    /// The first arguments of the row at this offset from the current one; `None` after the end of the partition. Rows
-    /// before the current one are released.
+    /// Releases the rows before the current one.
+    pub fn release_earlier_rows(self) {
+        // SAFETY: the object is that of the current call, and no earlier row is read after this.
+        unsafe { guarded(|raw| raw.WinSetMarkPosition(self.object, raw.WinGetCurrentPosition(self.object))) }
+    }
+
+    /// The first arguments of the row at this offset from the current one; `None` after the end of the partition.
     pub fn values<const N: usize>(self, offset: usize) -> Option<[Option<Datum>; N]> {
         const WINDOW_SEEK_CURRENT: c_int = 0;
         assert!(N <= self.arguments.into());
-        let offset = c_int::try_from(offset).expect("memory would not hold so many rows");
+        let offset = c_int::try_from(offset).expect("the rows of a millisecond are fewer");
         let mut values = [None; N];
-        for (number, value) in values.iter_mut().enumerate() {
-            let (mut is_null, mut is_out) = (false, false);
-            let argument = number as c_int;
-            let mark = offset == 0;
-            // SAFETY: the object is that of the current call, which has this argument.
-            let datum = unsafe {
-                guarded(|raw| {
-                    raw.WinGetFuncArgInPartition(
-                        self.object,
-                        argument,
-                        offset,
-                        WINDOW_SEEK_CURRENT,
-                        mark,
-                        &mut is_null,
-                        &mut is_out,
-                    )
-                })
-            };
-            if is_out {
-                return None;
-            }
-            *value = (!is_null).then_some(datum);
+        let mut is_out = false;
+        // SAFETY: the object is that of the current call, which has these arguments.
+        unsafe {
+            guarded(|raw| {
+                for (argument, value) in (0..).zip(&mut values) {
+                    let mut is_null = false;
+                    let (object, null) = (self.object, &raw mut is_null);
+                    let datum = match offset {
+                        // This does not move the position from which the next row is read.
+                        0 => raw.WinGetFuncArgCurrent(object, argument, null),
+                        _ => {
+                            let (seek, out) = (WINDOW_SEEK_CURRENT, &raw mut is_out);
+                            raw.WinGetFuncArgInPartition(object, argument, offset, seek, false, null, out)
+                        }
+                    };
+                    *value = (!is_null).then_some(datum);
+                }
+            });
         }
-        Some(values)
+        (!is_out).then_some(values)
     }
 }
 

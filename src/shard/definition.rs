@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::pg::catalog::{self, Function, Named};
 use crate::pg::invalidation::{self, Catalog};
 use crate::pg::names;
+use crate::pg::text::push;
 use crate::sequence::Clock;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::Shard;
@@ -62,7 +63,9 @@ pub fn this_database() -> String {
 pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
     let mut found = vec![];
     catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| {
-        found.extend(parse_watching(function).filter(is_of_owner));
+        if let Some(definition) = parse_watching(function).filter(is_of_owner) {
+            push(&mut found, definition);
+        }
     });
     let ranks: [fn(&Definition) -> bool; 2] = [
         |definition| catalog::owns_database(definition.owner),

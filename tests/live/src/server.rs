@@ -13,7 +13,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -25,6 +25,8 @@ pub struct Server {
     owner: Option<(u32, u32)>,
     clock: Option<ClockOfItsOwn>,
     disk: Option<FaultyDisk>,
+    /// The address space that each of its processes may have, in kB; 0 for any.
+    address_space: AtomicI64,
     postmaster: Mutex<Option<Child>>,
     number: Number,
 }
@@ -110,6 +112,13 @@ impl Server {
         server.initialize(&settings);
         assert!(!server.log().contains("cannot be preloaded"), "{}", server.log());
         server
+    }
+
+    /// Restarts the server with a limit for the address space of each process, in bytes.
+    pub fn restart_with_address_space(&self, bytes: i64) {
+        self.address_space.store(bytes / 1024, Ordering::Relaxed);
+        self.stop();
+        self.launch();
     }
 
     pub fn disk(&self) -> &FaultyDisk {
@@ -200,6 +209,7 @@ impl Server {
             owner,
             clock: None,
             disk: None,
+            address_space: AtomicI64::new(0),
             postmaster: Mutex::new(None),
             number: Number::new(),
         }
@@ -241,7 +251,16 @@ impl Server {
 
     fn spawn(&self) {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path().join("log")).unwrap();
-        let mut command = self.command("postgres", &["-D", "data"]);
+        let mut command = match self.address_space.load(Ordering::Relaxed) {
+            0 => self.command("postgres", &["-D", "data"]),
+            limit => {
+                let limited = r#"ulimit -v "$1" && exec "$0" -D data"#;
+                let mut command = Command::new("sh");
+                command.args(["-c", limited]).arg(self.bin.join("postgres")).arg(limit.to_string());
+                self.prepare(&mut command);
+                command
+            }
+        };
         if let Some(clock) = &self.clock {
             clock.show(&mut command);
         }
@@ -405,12 +424,18 @@ impl Server {
 
     fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.bin.join(program));
-        command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
+        command.args(arguments);
+        self.prepare(&mut command);
+        command
+    }
+
+    /// Runs a command as the server's user, in the server's folder.
+    fn prepare(&self, command: &mut Command) {
+        command.current_dir(self.dir.path()).stdin(Stdio::null());
         command.env("PGHOST", self.dir.path()).env("PGUSER", "postgres").env_remove("RUST_BACKTRACE");
         if let Some((uid, gid)) = self.owner {
             command.uid(uid).gid(gid);
         }
-        command
     }
 
     /// The user and the group of its processes, if they are not those of the test.

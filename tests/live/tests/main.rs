@@ -17,6 +17,7 @@ mod javascript;
 mod leaks;
 mod load;
 mod many;
+mod memory;
 mod monitoring;
 mod moving;
 mod moving_faults;

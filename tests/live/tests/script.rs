@@ -33,7 +33,7 @@ fn sql_type(ty: &Type) -> Option<SqlType> {
         "i32" => "integer",
         "i64" => "bigint",
         "bool" => "boolean",
-        "str" | "String" => "text",
+        "str" | "String" | "Word" => "text",
         "TimestampWithTimeZone" => "timestamp with time zone",
         "Regclass" => "regclass",
         "Regnamespace" => "regnamespace",

@@ -38,6 +38,13 @@ SELECT * FROM raises('SELECT next_ids(NULL, 1)');
 SELECT * FROM raises('SELECT next_ids(77, NULL)');
 SELECT * FROM raises('SELECT create_shard(NULL)');
 
+-- Texts of any length. A message quotes only the beginning of a name or keyword.
+SELECT * FROM raises('SELECT create_shard(78, repeat(''long'', 1000000))');
+SELECT * FROM raises('SELECT create_id_partitions(''pg_class'', repeat(''ü'', 1000000))');
+DO $$ BEGIN EXECUTE format('CREATE TABLE errors.long (id bigint PRIMARY KEY DEFAULT length(%L))', repeat('x', 2000000)); END $$;
+SELECT * FROM raises('SELECT adopt_table(77, ''errors.long'')');
+DROP TABLE errors.long;
+
 -- A shard without a schema, a schema that is no shard, a sequence that does not exist.
 SELECT * FROM raises('SELECT next_id(78)');
 SELECT * FROM raises('SELECT next_ids(78, 1)');

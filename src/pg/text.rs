@@ -1,0 +1,97 @@
+//! Texts and lists of any length. A failed allocation in Rust ends the server process, and with it all sessions. So the
+//! length of a text is checked before it is copied, and an allocation for a list may fail.
+
+use crate::error::{Error, or_raise};
+use pgrx::callconv::{Arg, ArgAbi};
+use pgrx::impl_sql_translatable;
+use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::varlena::varlena_to_byte_slice;
+use pgrx::{FromDatum, IntoDatum};
+
+/// A name is shorter than this, in bytes.
+pub const NAME_LIMIT: usize = pg_sys::NAMEDATALEN as usize;
+
+/// The longest text that is read from the catalogs or from another node.
+pub const TEXT_MAX: usize = 1 << 20;
+
+/// An argument that is a name or a keyword. Of a longer text only the beginning is read, also if it is compressed or
+/// stored out of line.
+pub struct Word {
+    beginning: String,
+    is_whole: bool,
+}
+
+impl Word {
+    /// The text, unless it is longer than a name can be.
+    pub fn whole(&self) -> Option<&str> {
+        self.is_whole.then_some(&self.beginning)
+    }
+
+    /// The text for a message.
+    pub fn shown(&self) -> String {
+        format!("{}{}", self.beginning, if self.is_whole { "" } else { "..." })
+    }
+
+    /// A name, unquoted.
+    ///
+    /// # Errors
+    ///
+    /// It is too long for a name.
+    pub fn into_name(self) -> Result<String, Error> {
+        if self.is_whole { Ok(self.beginning) } else { Err(Error::NameTooLong(self.shown())) }
+    }
+}
+
+impl_sql_translatable!(Word, "text");
+
+impl FromDatum for Word {
+    unsafe fn from_polymorphic_datum(datum: Datum, is_null: bool, _type: Oid) -> Option<Word> {
+        if is_null {
+            return None;
+        }
+        // SAFETY: the caller passes a text. PostgreSQL returns a copy of the beginning, which lives as long as the call.
+        let (len, beginning) = unsafe {
+            let len = pg_sys::toast_raw_datum_size(datum) - size_of::<u32>();
+            let beginning = pg_sys::pg_detoast_datum_slice(datum.cast_mut_ptr(), 0, NAME_LIMIT as i32 - 1);
+            (len, varlena_to_byte_slice(beginning))
+        };
+        let is_whole = len < NAME_LIMIT;
+        let valid = match str::from_utf8(beginning) {
+            // The text is cut off within a character.
+            Err(error) if !is_whole && error.error_len().is_none() => &beginning[..error.valid_up_to()],
+            _ => beginning,
+        };
+        let not_utf8 = |_| Error::NotUtf8(String::from_utf8_lossy(valid).into_owned());
+        let beginning = or_raise(|| String::from_utf8(valid.to_vec()).map_err(not_utf8));
+        Some(Word { beginning, is_whole })
+    }
+}
+
+impl IntoDatum for Word {
+    fn into_datum(self) -> Option<Datum> {
+        self.beginning.into_datum()
+    }
+
+    fn type_oid() -> Oid {
+        pg_sys::TEXTOID
+    }
+}
+
+// SAFETY: the datum is a text, as the SQL type says.
+unsafe impl<'fcx> ArgAbi<'fcx> for Word {
+    unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
+        // SAFETY: promised by the caller. For an argument that can be NULL, pgrx uses Option<Word>.
+        unsafe { arg.unbox_arg_using_from_datum() }.unwrap_or_else(|| unreachable!("it is not NULL"))
+    }
+}
+
+/// Raises an error for a text that is too long to be copied.
+pub fn check_length(len: usize) {
+    or_raise(|| if len <= TEXT_MAX { Ok(()) } else { Err(Error::TextTooLong(len)) });
+}
+
+/// Appends to a list whose length is the number of some objects in the database.
+pub fn push<T>(list: &mut Vec<T>, item: T) {
+    or_raise(|| list.try_reserve(1).map_err(|_| Error::OutOfMemory));
+    list.push(item);
+}
