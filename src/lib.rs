@@ -34,6 +34,7 @@ pgrx::pg_module_magic!(name, version);
 /// preloaded. Preloading is allowed but not needed.
 #[pg_guard]
 extern "C-unwind" fn _PG_init() {
+    pg::errors::register_panic_hook();
     pg::guc::register();
     // SAFETY: a backend loads the library only once.
     unsafe {

@@ -2,6 +2,7 @@
 //!
 //! The bodies of functions are parsed but never run, so that code written by their owners cannot do anything.
 
+use crate::pg::errors;
 use crate::pg::sys;
 use crate::pg::text::{NAME_LIMIT, push};
 use instagram_id_core::epoch::TimestampUs;
@@ -25,7 +26,7 @@ pub fn relation_oid(name: &str, schema: Oid) -> Oid {
 /// The relation of a qualified, quoted name.
 pub fn named(name: &str) -> Option<Oid> {
     let query = "SELECT to_regclass($1)::oid";
-    pgrx::Spi::get_one_with_args(query, &[name.into()])
+    errors::keep(|| pgrx::Spi::get_one_with_args(query, &[name.into()]))
         .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed query itself: {error}"))
 }
 

@@ -6,8 +6,8 @@
 //! a guard.
 #![allow(non_snake_case)]
 
-use pgrx::pg_sys::{self, Buffer, Datum, Oid, Relation, XLogRecPtr};
-use std::ffi::{c_int, c_void};
+use pgrx::pg_sys::{self, Buffer, Datum, MemoryContext, Oid, Relation, XLogRecPtr};
+use std::ffi::{c_char, c_int, c_void};
 use std::marker::PhantomData;
 
 /// The permission to call raw functions, within one call of [`guarded`].
@@ -34,6 +34,17 @@ pub type RelFileLocator = pg_sys::RelFileNode;
 #[cfg(not(feature = "pg15"))]
 pub type RelFileLocator = pg_sys::RelFileLocator;
 
+/// Runs `f` with the raw functions in a function that PostgreSQL calls. Without a guard, an error leaves that function by
+/// `longjmp`, as it leaves PostgreSQL's own.
+///
+/// # Safety
+///
+/// As for [`guarded`]. There must be no frame with a destructor, and none that catches panics, between PostgreSQL and `f`,
+/// unless `f` raises no error.
+pub unsafe fn called_by_postgresql<T>(f: impl FnOnce(Raw<'_>) -> T) -> T {
+    f(Raw(PhantomData))
+}
+
 /// Declares C functions, and a method of [`Raw`] for each.
 macro_rules! raw_functions {
     ($( $(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?; )+) => {
@@ -59,7 +70,15 @@ macro_rules! raw_functions {
 }
 
 raw_functions! {
+    fn AllocSetContextCreateInternal(
+        parent: MemoryContext,
+        name: *const c_char,
+        min_size: usize,
+        init_size: usize,
+        max_size: usize,
+    ) -> MemoryContext;
     fn ConditionalLockBuffer(buffer: Buffer) -> bool;
+    fn CopyErrorData() -> *mut pg_sys::ErrorData;
     fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
     fn GetRedoRecPtr() -> XLogRecPtr;
     fn GetSysCacheHashValue(cache: c_int, key1: Datum, key2: Datum, key3: Datum, key4: Datum) -> u32;
@@ -72,6 +91,7 @@ raw_functions! {
     fn LockBuffer(buffer: Buffer, mode: c_int);
     fn LockRelationOid(relid: Oid, lockmode: pg_sys::LOCKMODE);
     fn MarkBufferDirty(buffer: Buffer);
+    fn MemoryContextDelete(context: MemoryContext);
     fn ReadBuffer(reln: Relation, block: pg_sys::BlockNumber) -> Buffer;
     fn ReadRecentBuffer(
         locator: RelFileLocator,
@@ -85,6 +105,7 @@ raw_functions! {
     fn SearchSysCache1(cache: c_int, key: Datum) -> pg_sys::HeapTuple;
     fn SearchSysCacheExists(cache: c_int, key1: Datum, key2: Datum, key3: Datum, key4: Datum) -> bool;
     fn SysCacheInvalidate(cache: c_int, hash: u32);
+    fn ThrowErrorData(error: *mut pg_sys::ErrorData);
     fn UnlockReleaseBuffer(buffer: Buffer);
     fn WinGetCurrentPosition(window: *mut c_void) -> i64;
     fn WinGetFuncArgCurrent(window: *mut c_void, argument: c_int, is_null: *mut bool) -> Datum;
@@ -103,6 +124,7 @@ raw_functions! {
     fn XLogInsert(rmid: pg_sys::RmgrId, info: u8) -> XLogRecPtr;
     fn XLogRegisterBuffer(block_id: u8, buffer: Buffer, flags: u8);
     fn XLogRegisterData(data: *const c_void, len: u32);
+    fn geterrcode() -> c_int;
     fn pg_class_aclcheck(relid: Oid, role: Oid, mode: pg_sys::AclMode) -> pg_sys::AclResult::Type;
     fn relation_close(relation: Relation, lockmode: pg_sys::LOCKMODE);
     fn relation_open(relid: Oid, lockmode: pg_sys::LOCKMODE) -> Relation;

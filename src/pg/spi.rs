@@ -1,23 +1,24 @@
 //! Runs generated statements through SPI.
 
+use crate::pg::errors;
 use crate::pg::names;
 use crate::pg::sys;
 use crate::pg::text::{self, push};
 use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::{self, AsPgCStr, Datum, Oid};
 use pgrx::prelude::*;
-use pgrx::spi::SpiHeapTupleData;
+use pgrx::spi::{SpiClient, SpiHeapTupleData};
 use std::ffi::{CStr, c_char, c_int};
 
 /// Runs generated statements.
 pub fn run(statements: &str) {
-    Spi::run(statements)
+    errors::keep(|| Spi::run(statements))
         .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed statement itself: {error}"));
 }
 
 /// The values that `read` returns for the rows of a query. A row for which it returns `None` is left out.
 pub fn select<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row) -> Option<T>) -> Vec<T> {
-    Spi::connect(|client| {
+    connected(|client| {
         let rows = client
             .select(query, None, arguments)
             .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed query itself: {error}"));
@@ -60,7 +61,7 @@ pub fn select_now<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row
 /// The rows of a query, as text, by a snapshot taken now. The transaction's own snapshot may be older, or it may have
 /// none yet.
 pub fn select_latest(query: &str) -> Vec<Vec<Option<String>>> {
-    Spi::connect(|_| {
+    connected(|_| {
         // SAFETY: SPI is connected, and the query is copied. The tuple table is as SPI documents it and valid until SPI
         // is left. A failed query raises PostgreSQL's own error.
         unsafe {
@@ -83,6 +84,11 @@ pub fn select_latest(query: &str) -> Vec<Vec<Option<String>>> {
             texts
         }
     })
+}
+
+/// Connects to SPI. An error of a statement leaves unchanged.
+fn connected<T>(f: impl FnOnce(&SpiClient) -> T) -> T {
+    errors::keep(|| Spi::connect(f))
 }
 
 /// A row of a query's result.

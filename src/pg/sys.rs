@@ -5,6 +5,7 @@
 //! they call raw functions (see [`crate::pg::raw`]), for which they take the token.
 #![allow(non_snake_case, non_camel_case_types, non_upper_case_globals)]
 
+use crate::pg::errors;
 use crate::pg::raw::{Raw, RelFileLocator, guarded};
 use instagram_id_core::durable::CommitLevel;
 use pgrx::PgSqlErrorCode;
@@ -367,6 +368,7 @@ fn subtransaction<T>(
                 CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)
                     if is_caught(report.sql_error_code()) =>
                 {
+                    errors::forget();
                     Err(report)
                 }
                 error => error.rethrow(),

@@ -13,7 +13,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -25,8 +25,8 @@ pub struct Server {
     owner: Option<(u32, u32)>,
     clock: Option<ClockOfItsOwn>,
     disk: Option<FaultyDisk>,
-    /// The address space that each of its processes may have, in kB; 0 for any.
-    address_space: AtomicI64,
+    /// What the shell runs before it starts the server.
+    preparation: Mutex<String>,
     postmaster: Mutex<Option<Child>>,
     number: Number,
 }
@@ -114,9 +114,9 @@ impl Server {
         server
     }
 
-    /// Restarts the server with a limit for the address space of each process, in bytes.
-    pub fn restart_with_address_space(&self, bytes: i64) {
-        self.address_space.store(bytes / 1024, Ordering::Relaxed);
+    /// Restarts the server with another environment, or with limits, which this shell command sets.
+    pub fn restart_after(&self, command: &str) {
+        *self.preparation.lock().unwrap() = command.to_owned();
         self.stop();
         self.launch();
     }
@@ -209,7 +209,7 @@ impl Server {
             owner,
             clock: None,
             disk: None,
-            address_space: AtomicI64::new(0),
+            preparation: Mutex::default(),
             postmaster: Mutex::new(None),
             number: Number::new(),
         }
@@ -251,16 +251,14 @@ impl Server {
 
     fn spawn(&self) {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path().join("log")).unwrap();
-        let mut command = match self.address_space.load(Ordering::Relaxed) {
-            0 => self.command("postgres", &["-D", "data"]),
-            limit => {
-                let limited = r#"ulimit -v "$1" && exec "$0" -D data"#;
-                let mut command = Command::new("sh");
-                command.args(["-c", limited]).arg(self.bin.join("postgres")).arg(limit.to_string());
-                self.prepare(&mut command);
-                command
-            }
-        };
+        let preparation = self.preparation.lock().unwrap();
+        let mut command = self.command("postgres", &["-D", "data"]);
+        if !preparation.is_empty() {
+            let script = format!("{preparation}\nexec \"$0\" -D data");
+            command = Command::new("sh");
+            command.args(["-e", "-c", &script]).arg(self.bin.join("postgres"));
+            self.prepare(&mut command);
+        }
         if let Some(clock) = &self.clock {
             clock.show(&mut command);
         }

@@ -9,6 +9,7 @@ mod crash;
 mod disk_faults;
 mod docs;
 mod dump_restore;
+mod errors;
 mod failover;
 mod fleet;
 mod handover;

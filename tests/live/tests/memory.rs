@@ -30,7 +30,7 @@ fn with_little_memory(tables: &str, warm_up: &[&str], more: i64) -> (Server, Cli
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
     let needed = memory_of(pid, "VmSize");
     drop(client);
-    server.restart_with_address_space(needed + more);
+    server.restart_after(&format!("ulimit -v {}", (needed + more) / 1024));
     let mut client = connect();
     warm_up(&mut client);
     (server, client)
