@@ -92,6 +92,12 @@ errors! {
         "unacceptable schema name \"{0}\"",
         detail("The prefix \"pg_\" is reserved for system schemas.");
 
+    /// `create_shard()` is called with a time in the place of the schema.
+    SchemaIsTime { name: String, shard: u16 } => ERRCODE_INVALID_NAME,
+        "schema name \"{name}\" is a time",
+        detail("The second argument of create_shard() is the name of the schema."),
+        hint("To create the shard with this epoch, use SELECT create_shard({shard}, epoch => {}).", literal(name));
+
     /// A name is longer than PostgreSQL allows.
     NameTooLong(name: String) => ERRCODE_NAME_TOO_LONG,
         "name \"{0}\" is too long",

@@ -116,6 +116,7 @@ fn samples_with_values() -> Vec<Error> {
         CountOutOfRange(0),
         NameEmpty,
         NameReserved("pg_shard".into()),
+        SchemaIsTime { name: "2020-01-01 00:00+00".into(), shard },
         NameTooLong("n".repeat(64)),
         NotUtf8("ma\u{fffd}ana".into()),
         TextTooLong(2_000_000),

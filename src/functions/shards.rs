@@ -8,6 +8,7 @@ use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::reg_types::Regnamespace;
 use crate::pg::spi;
+use crate::pg::sys;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::shard::ddl::{self, Plan};
@@ -30,8 +31,8 @@ use pgrx::spi::quote_identifier;
 ///
 /// # Errors
 ///
-/// 22004 without a shard, 22023 for one outside 0..8191, 42602 or 42622 for an invalid schema name, 22008 for an epoch
-/// with which ids cannot be generated now, 42710 if the shard exists, 42P06 if the schema exists, 42723 if an existing
+/// 22004 without a shard, 22023 for one outside 0..8191, 42602 or 42622 for a schema name that is invalid or a time, 22008
+/// for an epoch with which ids cannot be generated now, 42710 if the shard exists, 42P06 if the schema exists, 42723 if an existing
 /// function does not match, 42501 without the privilege to create schemas in this database.
 #[pg_extern(sql = false)]
 fn create_shard(
@@ -43,6 +44,9 @@ fn create_shard(
 ) -> Result<Regnamespace, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
     let schema = schema.map(arguments::schema_name).transpose()?;
+    if let Some(name) = schema.as_ref().filter(|name| is_time(name)) {
+        return Err(Error::SchemaIsTime { name: name.clone(), shard: shard.number() }.into());
+    }
     let epoch = epoch.map(arguments::workable_epoch).transpose()?;
     let if_not_exists = arguments::not_null(if_not_exists, Argument::IfNotExists)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
@@ -77,6 +81,14 @@ fn create_shard(
         }
         Ok(Regnamespace(Plan { shard, schema, own_schema }.make(epoch, generator::examine)?))
     })
+}
+
+/// Whether a name is a time and not that of a schema: the epoch in the place of the schema.
+fn is_time(name: &str) -> bool {
+    let begins_with_year = name.find('-') == Some(4) && name[..4].bytes().all(|byte| byte.is_ascii_digit());
+    let query = "SELECT CAST($1 AS pg_catalog.timestamptz)";
+    let read = || spi::select(query, &[name.into()], |row| row.get::<TimestampWithTimeZone>(1));
+    begins_with_year && catalog::schema_oid(name) == Oid::INVALID && sys::catching_errors(read).is_ok()
 }
 
 /// `advance_shard(shard, id)`: makes the shard's next id greater than this one, if it is not already, and returns the

@@ -87,6 +87,20 @@ SELECT * FROM raises('SELECT create_shard(305, ''pg_mine'')');
 SELECT * FROM raises('SELECT create_shard(305, '''')');
 SELECT * FROM raises('SELECT create_shard(305, repeat(''ü'', 32))');
 SELECT * FROM raises('SELECT create_shard(305, if_not_exists => NULL)');
+-- An epoch in the place of the schema. The statement in the hint creates the shard.
+SELECT * FROM raises('SELECT create_shard(305, ''2020-01-01 00:00+00'')');
+SELECT * FROM raises('SELECT create_shard(305, ''2020-01-01'')');
+SELECT regexp_replace(hint, '^.* use (.*)\.$', '\1') AS statement FROM raises('SELECT create_shard(305, ''2020-01-01T00:00:00Z'')') \gset
+BEGIN;
+:statement;
+SELECT insta305.epoch() = '2020-01-01 00:00+00';
+ROLLBACK;
+-- Names that only look like times, and the name of a schema that exists.
+BEGIN;
+SELECT create_shard(305, '2020-01-01-backup'), create_shard(306, '2020-99-01');
+CREATE SCHEMA "2020-01-01";
+SELECT create_shard(307, '2020-01-01', if_not_exists => true);
+ROLLBACK;
 -- Epochs with which no ids can be generated now; the hint says which ones can be used.
 SELECT state, regexp_replace(message, '\d{4}-\S* \S*', '(time)') AS message, detail, regexp_replace(hint, '\d{4}-.* to \d{4}-.*', '(then) to (now).') FROM raises('SELECT create_shard(305, epoch => now() + interval ''1 second'')');
 SELECT state, message, regexp_replace(hint, '\d{4}-.* to \d{4}-.*', '(then) to (now).') FROM raises('SELECT create_shard(305, epoch => ''1992-01-01 00:00+00'')');
