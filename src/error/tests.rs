@@ -74,6 +74,7 @@ macro_rules! examples {
 examples! {
     u16 => 5,
     i32 => 5,
+    usize => 2_000_000,
     i64 => 3_752_497_838_145_536_005,
     Oid => Oid::from(16_384),
     Argument => Argument::Epoch,

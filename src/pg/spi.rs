@@ -39,7 +39,7 @@ pub fn select_now<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row
             None => (Datum::null(), b'n' as c_char),
         })
         .unzip();
-    Spi::connect(|_| {
+    connected(|_| {
         // SAFETY: SPI is connected, and the query is copied. The three arrays have an entry for each argument. A failed
         // query raises PostgreSQL's own error. The tuple table is as SPI documents it and valid until SPI is left.
         unsafe {
@@ -53,7 +53,9 @@ pub fn select_now<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row
             let tuples = std::slice::from_raw_parts(table.vals, pg_sys::SPI_processed as usize);
             let row =
                 |&tuple| Row(SpiHeapTupleData::new(table.tupdesc, tuple).ok().flatten().expect("a tuple"));
-            tuples.iter().filter_map(|tuple| read(&row(tuple))).collect()
+            let mut values = vec![];
+            tuples.iter().filter_map(|tuple| read(&row(tuple))).for_each(|value| push(&mut values, value));
+            values
         }
     })
 }
