@@ -335,7 +335,7 @@ errors! {
     Exhausted { name: String, last_value: i64, min_value: i64 } => ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
         "reached the last id of sequence {name}",
         detail("Its last value is {last_value}. Ids end {ISSUED_MS_MAX} ms after the epoch, where they would turn negative."),
-        hint("If setval() took the sequence there by mistake, use SELECT setval({}, {min_value}) to let it follow the clock again.",
+        hint("If setval() or a wrong clock took the sequence there, use SELECT setval({}, {min_value}) to let it follow the clock again.",
             literal(name));
 
     /// `node_next_id()` is called for the sequence of a shard.

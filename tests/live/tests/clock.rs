@@ -206,6 +206,41 @@ fn sequence_years_ahead_of_the_clock_is_reported() {
     assert!((3649.9..3650.1).contains(&days), "{days} days ahead");
 }
 
+/// A clock that is set to just before the end of ids takes the sequence there, and a crash takes it to the last value. The
+/// hint has the way back.
+#[test]
+fn clock_set_to_the_end_is_followed_by_a_crash() {
+    let server = server();
+    let mut client = server.connect();
+    setup(&mut client);
+    let before: i64 = one(&mut client, "SELECT next_id(5)");
+    let until_the_end = "SELECT extract(epoch FROM ends_at - clock_timestamp())::float8 FROM id_shards";
+    // Again if the machine is so busy that the clock passes the end.
+    let last: i64 = (0..100)
+        .find_map(|_| {
+            server.set_clock(0.0);
+            let until_the_end: f64 = one(&mut client, until_the_end);
+            server.set_clock(until_the_end - 0.9);
+            client.query_one("SELECT next_id(5)", &[]).ok()
+        })
+        .expect("an id just before the end")
+        .get(0);
+    assert!(i64::MAX - last < 900 << 23, "{last}");
+    // Without a crash, ids go on from there.
+    server.set_clock(0.0);
+    assert!(one::<i64>(&mut client, "SELECT next_id(5)") > last);
+    server.crash();
+    server.launch();
+    let mut client = server.connect();
+    let (state, message, hint) = error_of(&mut client, "SELECT next_id(5)");
+    assert_eq!(state, "2200H", "{message}");
+    let way_back = hint.split_once("use ").unwrap().1.split_once(" to let it follow").unwrap().0;
+    assert_eq!(way_back, "SELECT setval('insta5.table_id_seq', 1)");
+    client.batch_execute(way_back).unwrap();
+    let after: i64 = one(&mut client, "SELECT next_id(5)");
+    assert!(after > before && lead(&mut client, after) < 1.0, "{after} after {before}");
+}
+
 /// If the clock shows a time that no id can have, a sequence without a usable last value refuses; it works again when
 /// the clock is right.
 #[test]

@@ -109,6 +109,26 @@ ALTER SEQUENCE insta1.table_id_seq RESTART WITH 500;
 SELECT id_seq(next_id(1));
 ROLLBACK;
 INSERT INTO issued (id) VALUES (next_id(1));
+-- ALTER SEQUENCE writes a new file, and its rollback restores the old one: ids of the same transaction are forgotten, even
+-- those of a savepoint. (The sequence is ahead of the clock, where the next id does not depend on the time.)
+CREATE SEQUENCE altered;
+SELECT setval('altered', last_value + 30000 * 1024) IS NOT NULL AS half_a_minute_ahead FROM insta1.table_id_seq;
+BEGIN;
+SELECT next_id(1, 'altered') AS before \gset
+SAVEPOINT a;
+ALTER SEQUENCE altered NO CYCLE;
+SELECT next_id(1, 'altered') AS rolled_back \gset
+ROLLBACK TO a;
+SELECT :rolled_back > :before AS in_order, next_id(1, 'altered') = :rolled_back AS is_repeated;
+COMMIT;
+-- An ALTER SEQUENCE that is committed forgets nothing.
+BEGIN;
+SELECT next_id(1, 'altered') AS before \gset
+SAVEPOINT a;
+ALTER SEQUENCE altered NO CYCLE;
+RELEASE a;
+SELECT next_id(1, 'altered') > :before AS in_order;
+COMMIT;
 -- setval ahead of the clock moves the ids ahead; they stay in order.
 SELECT setval('insta1.table_id_seq', last_value + 10 * 1024) IS NOT NULL AS ten_ms_ahead FROM insta1.table_id_seq;
 INSERT INTO issued (id) SELECT next_id(1) FROM generate_series(1, 3000);
