@@ -1,4 +1,4 @@
-//! Citus clusters for the tests, if Citus is installed.
+//! Clusters of a real Citus, for tests/citus.
 
 use crate::server::{Server, pg_config_says};
 use std::path::Path;
@@ -24,25 +24,18 @@ const SETTINGS: &[(&str, &str)] = &[
 ];
 
 impl Cluster {
-    /// Starts a cluster; prints a message and returns `None` if this PostgreSQL has no Citus.
-    pub fn start(workers: usize) -> Option<Cluster> {
+    pub fn start(workers: usize) -> Cluster {
         Cluster::start_of(workers, || Server::start(SETTINGS))
     }
 
     /// The same with a clock of its own on each node.
-    pub fn start_with_clocks_of_their_own(workers: usize) -> Option<Cluster> {
+    pub fn start_with_clocks_of_their_own(workers: usize) -> Cluster {
         Cluster::start_of(workers, || Server::start_with_a_clock_of_its_own(SETTINGS))
     }
 
-    fn start_of(workers: usize, start: impl Fn() -> Server) -> Option<Cluster> {
+    fn start_of(workers: usize, start: impl Fn() -> Server) -> Cluster {
         let control = Path::new(&pg_config_says("--sharedir")).join("extension/citus.control");
-        if !control.exists() {
-            println!(
-                "skipped: Citus is not available to this PostgreSQL (there is no {})",
-                control.display()
-            );
-            return None;
-        }
+        assert!(control.exists(), "Citus is missing: this PostgreSQL has no {}", control.display());
         let cluster = Cluster { nodes: (0..=workers).map(|_| start()).collect() };
         for node in &cluster.nodes {
             prepare(node);
@@ -57,7 +50,7 @@ impl Cluster {
         let version =
             crate::texts(&mut client, "SELECT extversion FROM pg_extension WHERE extname = 'citus'");
         println!("Citus {}", version[0]);
-        Some(cluster)
+        cluster
     }
 
     /// Adds a server to the cluster.

@@ -13,9 +13,12 @@ mod journal;
 mod load;
 mod original;
 mod page;
+mod place;
 mod preload;
+pub mod restored;
 mod server;
 pub mod spec;
+mod traps;
 
 pub use clock::{DAY, HOUR, YEAR};
 pub use cluster::Cluster;
@@ -28,8 +31,11 @@ pub use load::{
     setup_photos, under_load, unrecorded,
 };
 pub use original::{ORIGINAL_EPOCH_MS, original_function, original_of_shard};
-pub use page::{blocks, metrics, rows, run_page};
+pub use page::{blocks, metrics, rows, run_page, trimmed};
+pub use place::{Place, conninfo};
 pub use server::{Server, is_panic_of_the_disk, major, pg_config_says};
+
+pub use traps::{install_traps, roles_caught};
 
 use postgres::{Client, GenericClient};
 use std::collections::{BTreeSet, HashSet};
@@ -58,6 +64,13 @@ pub fn random(scenario: &str) -> fastrand::Rng {
     };
     println!("{scenario}: SEED={seed}");
     fastrand::Rng::with_seed(seed)
+}
+
+/// Fails on an older PostgreSQL. A test that needs a major is in a module `since_<major>`, so that the scripts leave it out on
+/// older ones, and list it.
+#[track_caller]
+pub fn needs_major(needed: u32) {
+    assert!(major() >= needed, "PostgreSQL {} does not have this; {needed} and later do", major());
 }
 
 /// A file or a folder of the project.

@@ -100,6 +100,11 @@ pub fn metrics() -> Vec<(String, String)> {
     metrics
 }
 
+/// A text without the indentation of its lines.
+pub fn trimmed(text: &str) -> String {
+    text.lines().map(|line| format!("{}\n", line.trim())).collect()
+}
+
 /// The result of a statement, with the columns of each row separated by " | ".
 pub fn rows(client: &mut Client, sql: &str) -> Vec<String> {
     let messages = client.simple_query(sql).unwrap_or_else(|error| panic!("{sql}: {}", why(&error)));

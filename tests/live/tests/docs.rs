@@ -87,21 +87,15 @@ fn querying_page_load_runs() {
     assert_eq!(rows(&mut client, query), ["5000 | 5000 | t | t"]);
 }
 
+/// The SQL for PostgREST.
+#[test]
+fn javascript_page_examples_run() {
+    check(include_str!("../../../docs/javascript.md"), 5);
+}
+
 #[test]
 fn scaling_page_examples_run() {
     check(include_str!("../../../docs/scaling.md"), 23);
-}
-
-/// If the server has pgcrypto.
-#[test]
-fn opaque_ids_page_examples_run() {
-    let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
-    let mut client = server.connect();
-    if !one::<bool>(&mut client, "SELECT count(*) > 0 FROM pg_available_extensions WHERE name = 'pgcrypto'") {
-        println!("skipped: this server has no pgcrypto");
-        return;
-    }
-    run_page(include_str!("../../../docs/opaque_ids.md"), 10, &mut [("", client)]);
 }
 
 /// Each query of the page that returns no row on a healthy server returns rows when its condition occurs.

@@ -32,6 +32,17 @@ fn is_open_of(cluster: &Emulated, node: usize, shard: i32) -> bool {
     one(&mut cluster.nodes[node].connect(), &query)
 }
 
+/// Whether a statement gets no answer, because its node crashes.
+fn is_cut_off(client: &mut Client, statement: &str) -> bool {
+    match client.simple_query(statement) {
+        Ok(_) => false,
+        Err(error) => {
+            assert!(error.as_db_error().is_none(), "{statement}: {}", why(&error));
+            true
+        }
+    }
+}
+
 /// SQLSTATE of an error, and its complete text.
 #[track_caller]
 fn refusal(client: &mut Client, statement: &str) -> (String, String) {
@@ -223,7 +234,16 @@ fn partly_recorded_node_blocks_handover() {
         }
         cluster.move_schema("insta5", 2);
         let mut new = cluster.nodes[2].connect();
-        let was_refused = new.query_one(NEXT_ID, &[]).map(|row| ids.push(row.get(0))).is_err();
+        let was_refused = match new.query_one(NEXT_ID, &[]) {
+            Ok(row) => {
+                ids.push(row.get(0));
+                false
+            }
+            Err(error) => {
+                assert_eq!(error.code().map(|code| code.code()), Some("08000"), "{}", why(&error));
+                true
+            }
+        };
         if !was_refused {
             ids.push(one(&mut new, AN_HOUR_AHEAD));
         }
@@ -323,7 +343,7 @@ fn ids_increase_after_a_crash_during_handover() {
         let pause = cluster.pause_commands(2, node, CLOSING);
         cluster.move_schema("insta5", 2);
         std::thread::scope(|scope| {
-            let attempt = scope.spawn(|| cluster.nodes[2].connect().simple_query(NEXT_ID).is_err());
+            let attempt = scope.spawn(|| is_cut_off(&mut cluster.nodes[2].connect(), NEXT_ID));
             cluster.wait_for_pause(2);
             cluster.nodes[2].crash();
             assert!(attempt.join().unwrap());
@@ -764,7 +784,7 @@ fn shards_are_taken_over_together_after_a_failed_attempt() {
         let pause = cluster.pause_commands(new, node, command);
         std::thread::scope(|scope| {
             let query = "SELECT * FROM take_over_shards()";
-            let together = scope.spawn(|| cluster.nodes[new].connect().simple_query(query).is_err());
+            let together = scope.spawn(|| is_cut_off(&mut cluster.nodes[new].connect(), query));
             cluster.wait_for_pause(new);
             cluster.nodes[new].crash();
             assert!(together.join().unwrap());
@@ -1120,25 +1140,6 @@ fn no_copy_is_closed_if_a_copy_or_the_coordinator_is_missing() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// Creates the traps of the regression test search_path.sql as another role, and runs `more`.
-pub fn install_traps(node: &Server, more: &str) {
-    let attacks = std::fs::read_to_string(of_project("tests/regress/sql/search_path.sql")).unwrap();
-    let from = attacks.find("CREATE VIEW members AS").unwrap();
-    let to = attacks.find("SELECT lay_traps('trap', true);").unwrap();
-    let sql = attacks[from..to].replace("regress_id_mallory", "mallory");
-    node.connect()
-        .batch_execute(&format!(
-            "CREATE ROLE mallory LOGIN; GRANT CREATE ON DATABASE postgres TO mallory;
-             GRANT CREATE ON SCHEMA public TO mallory; {sql} {more}"
-        ))
-        .unwrap();
-}
-
-/// The roles that have executed a trap.
-pub fn roles_caught(node: &Server) -> Vec<String> {
-    texts(&mut node.connect(), "SELECT DISTINCT who::text FROM trap.caught ORDER BY 1")
-}
-
 /// The commands that one node runs on another work under every search_path of the role there.
 #[test]
 fn commands_work_under_every_search_path() {
@@ -1192,7 +1193,7 @@ fn commands_work_under_every_search_path() {
         "SELECT 1::pg_catalog.int8 >= 2::pg_catalog.int8",
         "SELECT now()",
     ] {
-        let _ = app.batch_execute(statement);
+        run(&mut app, statement);
         assert_eq!(roles_caught(&cluster.nodes[1]), ["app"], "{statement}");
         app.batch_execute("DELETE FROM trap.caught").unwrap();
     }

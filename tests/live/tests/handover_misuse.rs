@@ -10,18 +10,8 @@ const RESTORE: &str = "SELECT setval('insta5.table_id_seq', last_value, is_calle
 const APP: &str = "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA insta5 TO app;
     GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app";
 
-/// The next id on a node is greater than all of these, or refused.
-#[track_caller]
-fn is_above_or_refused(ids: &[i64], cluster: &Emulated, node: usize) {
-    let last = *ids.iter().max().unwrap();
-    match cluster.nodes[node].connect().query_one(NEXT_ID, &[]) {
-        Ok(row) => {
-            let id: i64 = row.get(0);
-            assert!(id > last, "{last} is followed by {id}, {} ms before it", ms_of(last) - ms_of(id));
-        }
-        Err(error) => println!("refused: {}", error.as_db_error().unwrap().message()),
-    }
-}
+/// What a closed copy holds is no id: `nextval` returns 2^61 or more.
+const CLOSED: i64 = 1 << 61;
 
 /// `nextval` needs only USAGE. It must not open a closed copy: no id is repeated after the schema has moved there.
 #[test]
@@ -32,17 +22,11 @@ fn nextval_with_usage_repeats_no_ids() {
     cluster.ids_an_hour_ahead(2);
     cluster.move_schema("insta5", 1);
     let first = column(&mut cluster.nodes[1].connect(), "SELECT next_ids(5, 100)");
-    let mut app = cluster.connect_as(2, "app");
-    let _ = app.simple_query("SELECT nextval('insta5.table_id_seq')");
+    let of_nextval = one::<i64>(&mut cluster.connect_as(2, "app"), "SELECT nextval('insta5.table_id_seq')");
+    assert!(of_nextval > CLOSED, "{of_nextval}");
     cluster.move_schema("insta5", 2);
-    match cluster.nodes[2].connect().query("SELECT next_ids(5, 100)", &[]) {
-        Ok(rows) => {
-            let second = rows.iter().map(|row| row.get(0)).collect();
-            let repeated = duplicates(&[first, second]);
-            assert_eq!(repeated, 0, "{repeated} of 100 ids are there twice");
-        }
-        Err(error) => println!("refused: {error:?}"),
-    }
+    let second = column(&mut cluster.nodes[2].connect(), "SELECT next_ids(5, 100)");
+    check_unique_and_increasing(&[[first, second].concat()]);
 }
 
 /// Same on a node that never had the schema's tables.
@@ -50,14 +34,16 @@ fn nextval_with_usage_repeats_no_ids() {
 fn nextval_with_usage_opens_no_closed_copy() {
     let cluster = Emulated::start_with_shard(2);
     cluster.everywhere(APP);
-    let ids = cluster.ids_an_hour_ahead(1);
-    let _ = cluster.connect_as(2, "app").simple_query("SELECT nextval('insta5.table_id_seq')");
+    let mut ids = cluster.ids_an_hour_ahead(1);
+    let of_nextval = one::<i64>(&mut cluster.connect_as(2, "app"), "SELECT nextval('insta5.table_id_seq')");
+    assert!(of_nextval >= CLOSED, "{of_nextval}");
     cluster.move_schema("insta5", 2);
-    is_above_or_refused(&ids, &cluster, 2);
+    ids.push(one(&mut cluster.nodes[2].connect(), NEXT_ID));
+    check_unique_and_increasing(&[ids]);
 }
 
-/// The owning node is lost after a statement on the coordinator, whose copy is closed: node 2 continues above all ids,
-/// or refuses. A role with USAGE cannot make the cluster ignore the lost node, nor can statements that have no effect
+/// The owning node is lost after a statement on the coordinator, whose copy is closed: node 2 refuses, until
+/// `advance_shard` says where to continue. A role with USAGE cannot make the cluster ignore the lost node, nor can statements that have no effect
 /// elsewhere: an ALTER SEQUENCE that the hints of this extension advise, and the statements that `pg_upgrade` runs on
 /// each node.
 #[test]
@@ -73,13 +59,19 @@ fn lost_node_blocks_handover_after_statements_of_postgresql() {
         one::<i64>(&mut cluster.nodes[0].connect(), NEXT_ID);
         cluster.distribute("insta5", 1);
         cluster.everywhere(APP);
-        let ids = cluster.ids_an_hour_ahead(1);
+        let mut ids = cluster.ids_an_hour_ahead(1);
         cluster.connect_as(0, role).batch_execute(statement).unwrap();
         cluster.grow();
         cluster.move_schema("insta5", 2);
         cluster.nodes[1].stop();
         cluster.remove(1);
-        is_above_or_refused(&ids, &cluster, 2);
+        let mut home = cluster.nodes[2].connect();
+        let (state, message, _) = error_of(&mut home, NEXT_ID);
+        assert_eq!(state, "55000", "{message}");
+        assert!(message.contains("No copy records which node was the last"), "{message}");
+        ids.push(one(&mut home, AN_HOUR_AHEAD));
+        ids.push(one(&mut home, NEXT_ID));
+        check_unique_and_increasing(&[ids]);
     }
 }
 
@@ -104,10 +96,11 @@ fn restored_closed_copy_keeps_its_last_value() {
     let ids = cluster.ids_an_hour_ahead(0);
     cluster.break_commands(1, 0, r"%.\_close\_sequence(%", Fault::Lose);
     cluster.move_schema("insta5", 1);
-    assert!(cluster.nodes[1].connect().simple_query(NEXT_ID).is_err());
+    assert_eq!(error_of(&mut cluster.nodes[1].connect(), NEXT_ID).0, "08000", "the answer is lost");
     cluster.restore_commands(1);
     cluster.nodes[0].connect().batch_execute(RESTORE).unwrap();
-    assert!(cluster.nodes[1].connect().simple_query(NEXT_ID).is_err(), "the taker is not known any more");
+    let (state, message, _) = error_of(&mut cluster.nodes[1].connect(), NEXT_ID);
+    assert_eq!(state, "55000", "the taker is no longer recorded: {message}");
     let last = ids.iter().max().unwrap();
     let mut home = cluster.nodes[1].connect();
     assert!(one::<i64>(&mut home, "SELECT advance_shard(5, 5 << 10)") > *last);

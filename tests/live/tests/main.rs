@@ -1,9 +1,9 @@
-//! Tests on real servers, one module per topic. Each test starts its own servers, so tests run in parallel.
+//! Tests on real servers, one module per topic. Each test starts its own servers, so tests run in parallel. They need a
+//! PostgreSQL and nothing else: no modules of contrib, no other programs. The tests that need more are in the folders beside
+//! tests/live, a program for each thing that they need.
 
 mod adopt;
 mod backfill;
-mod citus;
-mod clients;
 mod clock;
 mod crash;
 mod disk_faults;
@@ -14,24 +14,20 @@ mod failover;
 mod fleet;
 mod handover;
 mod handover_misuse;
-mod javascript;
 mod leaks;
 mod load;
 mod many;
 mod memory;
-mod monitoring;
 mod moving;
 mod moving_faults;
 mod oracle;
-mod partition_managers;
 mod partitions;
-mod poolers;
 mod replicated_sequences;
 mod replication;
 mod script;
 mod servers;
 mod sessions;
-mod tidy;
 mod two_primaries;
 mod values;
+mod vectors;
 mod wait;

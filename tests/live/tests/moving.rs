@@ -42,7 +42,16 @@ impl Servers {
     /// Same as `start`, with additional settings.
     pub(crate) fn start_with(settings: &[(&str, &str)]) -> Servers {
         let settings = [&LOGICAL, settings].concat();
-        let servers = Servers::of(Server::start(&settings), Server::start(&settings));
+        Servers::with_tables(Server::start(&settings), Server::start(&settings))
+    }
+
+    /// Same with a target whose disk fails when the test wants it to.
+    pub(crate) fn start_with_a_faulty_target() -> Servers {
+        Servers::with_tables(Server::start(&LOGICAL), Server::start_with_a_faulty_disk(&LOGICAL))
+    }
+
+    fn with_tables(a: Server, b: Server) -> Servers {
+        let servers = Servers::of(a, b);
         let mut client = servers.a.connect();
         setup_photos(&mut client);
         client

@@ -203,3 +203,29 @@ fn waits_are_shown_by_name() {
     seen.dedup();
     assert_eq!(seen, [if has_names { "InstagramIdClockTick" } else { "Extension" }]);
 }
+
+/// The setting of an owner who is no superuser, before and after the first call of a session.
+#[test]
+fn owner_sets_the_shard_after_a_first_call() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut superuser = server.connect();
+    for statement in ["CREATE ROLE owner LOGIN", "CREATE ROLE app LOGIN", "CREATE DATABASE app OWNER owner"] {
+        superuser.batch_execute(statement).unwrap();
+    }
+    let connect = |user| server.config("app").user(user).connect(postgres::NoTls).unwrap();
+    connect("owner").batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    let set = "ALTER DATABASE app SET instagram_id.shard = 5";
+    let mut owner = connect("owner");
+    assert_eq!(error_of(&mut owner, set).0, "42501");
+    // A call that fails loads the library, too, and its hint is this statement.
+    let (state, _, hint) = error_of(&mut owner, "SELECT next_id()");
+    assert_eq!(state, "55000");
+    assert!(hint.contains("ALTER DATABASE ... SET instagram_id.shard = 5"), "{hint}");
+    owner.batch_execute(set).unwrap();
+    let shard = "SELECT id_shard(next_id())";
+    assert_eq!(one::<i32>(&mut connect("owner"), shard), 5);
+    // A superuser's value is checked when the library is loaded.
+    superuser.batch_execute("ALTER DATABASE app SET instagram_id.shard = 8192").unwrap();
+    assert_eq!(error_of(&mut connect("owner"), "SELECT next_id()").0, "55000");
+    assert_eq!(one::<i32>(&mut connect("owner"), "SELECT id_shard(next_id(5))"), 5);
+}

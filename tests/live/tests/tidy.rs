@@ -1,4 +1,6 @@
-//! Consistency of the project's files with each other.
+//! Consistency of the project's files with each other. This program needs no server.
+
+mod client_pages;
 
 use instagram_id_live::{assert_same_set, metrics, of_project};
 use std::fs;

@@ -254,66 +254,72 @@ fn conflicts_end_as_the_page_says() {
     assert_eq!(pair.assert_equal(errors), ["0"], "none of these is an error");
 }
 
-/// The conflict that stops both subscriptions, and the page's way to continue.
-#[test]
-fn subscriptions_continue_after_a_conflict() {
-    if major() < 16 {
-        println!("skipped: PostgreSQL 15 has no origin = none");
-        return;
+mod since_16 {
+    use super::*;
+
+    /// The conflict that stops both subscriptions, and the page's way to continue.
+    #[test]
+    fn subscriptions_continue_after_a_conflict() {
+        needs_major(16);
+        let pair = Pair::set_up_to("One server for each shard");
+        let [mut a, mut b] = pair.clients();
+        for (client, subscription) in [(&mut a, "from_b"), (&mut b, "from_a")] {
+            client.batch_execute(&format!("ALTER SUBSCRIPTION {subscription} DISABLE")).unwrap();
+        }
+        thread::sleep(Duration::from_millis(200));
+        a.batch_execute(SAME_EMAIL).unwrap();
+        b.batch_execute(SAME_EMAIL).unwrap();
+        for (client, subscription) in [(&mut a, "from_b"), (&mut b, "from_a")] {
+            client.batch_execute(&format!("ALTER SUBSCRIPTION {subscription} ENABLE")).unwrap();
+        }
+        for server in [&pair.a, &pair.b] {
+            server.wait_for("the end of the subscription", || {
+                server.log().contains("has been disabled because of an error")
+            });
+            assert_eq!(
+                one::<i64>(&mut app(server), "SELECT count(*) FROM pg_subscription WHERE subenabled"),
+                0
+            );
+        }
+        let conflicts = PAGE.split_once("\n## Conflicts\n").expect("a section").1;
+        let [on_b, on_a] = blocks(conflicts, "text")[..2] else { panic!("two blocks") };
+        let log = pair.a.log();
+        let position =
+            log.rsplit_once("finished at ").expect("a position").1.split_whitespace().next().unwrap();
+        for statement in on_b.lines() {
+            b.batch_execute(statement).unwrap();
+        }
+        for statement in on_a.replace("0/17AD2B0", position).lines() {
+            a.batch_execute(statement).unwrap();
+        }
+        b.batch_execute("INSERT INTO users (name) VALUES ('after')").unwrap();
+        pair.catch_up();
+        let users = pair.assert_equal("SELECT name, id_shard(id) FROM users ORDER BY id");
+        assert_eq!(users, ["Ada | 1", "Bob | 2", "Eve | 1", "after | 2"]);
     }
-    let pair = Pair::set_up_to("One server for each shard");
-    let [mut a, mut b] = pair.clients();
-    for (client, subscription) in [(&mut a, "from_b"), (&mut b, "from_a")] {
-        client.batch_execute(&format!("ALTER SUBSCRIPTION {subscription} DISABLE")).unwrap();
-    }
-    thread::sleep(Duration::from_millis(200));
-    a.batch_execute(SAME_EMAIL).unwrap();
-    b.batch_execute(SAME_EMAIL).unwrap();
-    for (client, subscription) in [(&mut a, "from_b"), (&mut b, "from_a")] {
-        client.batch_execute(&format!("ALTER SUBSCRIPTION {subscription} ENABLE")).unwrap();
-    }
-    for server in [&pair.a, &pair.b] {
-        server.wait_for("the end of the subscription", || {
-            server.log().contains("has been disabled because of an error")
-        });
-        assert_eq!(one::<i64>(&mut app(server), "SELECT count(*) FROM pg_subscription WHERE subenabled"), 0);
-    }
-    let conflicts = PAGE.split_once("\n## Conflicts\n").expect("a section").1;
-    let [on_b, on_a] = blocks(conflicts, "text")[..2] else { panic!("two blocks") };
-    let log = pair.a.log();
-    let position = log.rsplit_once("finished at ").expect("a position").1.split_whitespace().next().unwrap();
-    for statement in on_b.lines() {
-        b.batch_execute(statement).unwrap();
-    }
-    for statement in on_a.replace("0/17AD2B0", position).lines() {
-        a.batch_execute(statement).unwrap();
-    }
-    b.batch_execute("INSERT INTO users (name) VALUES ('after')").unwrap();
-    pair.catch_up();
-    let users = pair.assert_equal("SELECT name, id_shard(id) FROM users ORDER BY id");
-    assert_eq!(users, ["Ada | 1", "Bob | 2", "Eve | 1", "after | 2"]);
 }
 
-/// pg_createsubscriber changes the system identifier of a standby, so the shards of the primary are those of a copy.
-#[test]
-fn shards_are_copies_after_pg_createsubscriber() {
-    if major() < 17 {
-        println!("skipped: PostgreSQL {} has no pg_createsubscriber", major());
-        return;
+mod since_17 {
+    use super::*;
+
+    /// pg_createsubscriber changes the system identifier of a standby, so the shards of the primary are those of a copy.
+    #[test]
+    fn shards_are_copies_after_pg_createsubscriber() {
+        needs_major(17);
+        let settings = [("fsync", "off"), ("wal_level", "logical")];
+        let primary = Server::start(&settings);
+        setup_photos(&mut primary.connect());
+        let standby = Server::start_standby_of(&primary);
+        standby.stop();
+        let [host, socket] = [&primary, &standby].map(|server| server.path().display().to_string());
+        let publisher = format!("host={host} user=postgres dbname=postgres");
+        let options = ["-D", "data", "-d", "postgres", "-U", "postgres", "-P", &publisher, "-s", &socket];
+        standby.run("pg_createsubscriber", &options);
+        standby.launch();
+        let state = "SELECT can_generate, reason FROM id_shards";
+        assert_eq!(rows(&mut primary.connect(), state), ["t | NULL"]);
+        let mut copy = standby.connect();
+        assert_eq!(rows(&mut copy, state), ["f | copied from another database"]);
+        assert_eq!(one::<i32>(&mut copy, "SELECT id_shard(next_id(5))"), 5, "a warning only");
     }
-    let settings = [("fsync", "off"), ("wal_level", "logical")];
-    let primary = Server::start(&settings);
-    setup_photos(&mut primary.connect());
-    let standby = Server::start_standby_of(&primary);
-    standby.stop();
-    let [host, socket] = [&primary, &standby].map(|server| server.path().display().to_string());
-    let publisher = format!("host={host} user=postgres dbname=postgres");
-    let options = ["-D", "data", "-d", "postgres", "-U", "postgres", "-P", &publisher, "-s", &socket];
-    standby.run("pg_createsubscriber", &options);
-    standby.launch();
-    let state = "SELECT can_generate, reason FROM id_shards";
-    assert_eq!(rows(&mut primary.connect(), state), ["t | NULL"]);
-    let mut copy = standby.connect();
-    assert_eq!(rows(&mut copy, state), ["f | copied from another database"]);
-    assert_eq!(one::<i32>(&mut copy, "SELECT id_shard(next_id(5))"), 5, "a warning only");
 }

@@ -23,7 +23,7 @@ fn waiting_session_holds_no_lock_on_the_page() {
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
     let mut observer = server.connect();
     thread::scope(|scope| {
-        scope.spawn(|| client.batch_execute(FOREVER).unwrap_err());
+        scope.spawn(|| assert_eq!(error_of(&mut client, FOREVER).0, "57014"));
         server.wait_for("a session that is frozen in its wait", || {
             server.freeze(pid);
             let waits = is_waiting(&mut observer, pid);

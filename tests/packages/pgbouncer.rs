@@ -16,13 +16,10 @@ struct PgBouncer<'a> {
 }
 
 impl PgBouncer<'_> {
-    /// `None` if scripts/setup.sh could not fetch it.
-    fn start(server: &Server, pool_size: usize) -> Option<PgBouncer<'_>> {
+    fn start(server: &Server, pool_size: usize) -> PgBouncer<'_> {
         let installed = CACHE.join("pgbouncer");
-        if !installed.join("complete").exists() {
-            println!("skipped: there is no PgBouncer in the cache");
-            return None;
-        }
+        let is_there = installed.join("complete").exists();
+        assert!(is_there, "PgBouncer is missing; to install it: scripts/setup.sh packages");
         let folder = server.path().display();
         let settings = format!(
             "[databases]
@@ -52,7 +49,7 @@ impl PgBouncer<'_> {
         }
         let pooler = PgBouncer { server, process: command.spawn().unwrap() };
         server.wait_for("PgBouncer", || pooler.try_connect("postgres", "postgres").is_ok());
-        Some(pooler)
+        pooler
     }
 
     fn try_connect(&self, user: &str, database: &str) -> Result<Client, postgres::Error> {
@@ -70,7 +67,7 @@ impl Drop for PgBouncer<'_> {
 #[test]
 fn page_examples_run_through_pgbouncer() {
     let server = Server::start(&[("fsync", "off")]);
-    let Some(pooler) = PgBouncer::start(&server, 1) else { return };
+    let pooler = PgBouncer::start(&server, 1);
     server.connect().batch_execute("CREATE ROLE app LOGIN").unwrap();
     let connect = |user, database| pooler.try_connect(user, database).unwrap();
     let clients = &mut [
@@ -79,7 +76,7 @@ fn page_examples_run_through_pgbouncer() {
         ("app", connect("app", "postgres")),
         ("console", connect("postgres", "pgbouncer")),
     ];
-    run_page(include_str!("../../../docs/poolers.md"), 11, clients);
+    run_page(include_str!("../../docs/poolers.md"), 11, clients);
     // A prepared statement without a name, which PgBouncer supports in each version.
     let mut client = connect("postgres", "postgres");
     for shard in [5, 6] {
@@ -88,38 +85,12 @@ fn page_examples_run_through_pgbouncer() {
     }
 }
 
-/// The setting of an owner who is no superuser, before and after the first call of a session.
-#[test]
-fn owner_sets_the_shard_after_a_first_call() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut superuser = server.connect();
-    for statement in ["CREATE ROLE owner LOGIN", "CREATE ROLE app LOGIN", "CREATE DATABASE app OWNER owner"] {
-        superuser.batch_execute(statement).unwrap();
-    }
-    let connect = |user| server.config("app").user(user).connect(NoTls).unwrap();
-    connect("owner").batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
-    let set = "ALTER DATABASE app SET instagram_id.shard = 5";
-    let mut owner = connect("owner");
-    assert_eq!(error_of(&mut owner, set).0, "42501");
-    // A call that fails loads the library, too, and its hint is this statement.
-    let (state, _, hint) = error_of(&mut owner, "SELECT next_id()");
-    assert_eq!(state, "55000");
-    assert!(hint.contains("ALTER DATABASE ... SET instagram_id.shard = 5"), "{hint}");
-    owner.batch_execute(set).unwrap();
-    let shard = "SELECT id_shard(next_id())";
-    assert_eq!(one::<i32>(&mut connect("owner"), shard), 5);
-    // A superuser's value is checked when the library is loaded.
-    superuser.batch_execute("ALTER DATABASE app SET instagram_id.shard = 8192").unwrap();
-    assert_eq!(error_of(&mut connect("owner"), "SELECT next_id()").0, "55000");
-    assert_eq!(one::<i32>(&mut connect("owner"), "SELECT id_shard(next_id(5))"), 5);
-}
-
 /// Fifty clients share ten server connections while the server is killed.
 #[test]
 fn server_killed_below_pgbouncer_repeats_no_id() {
     let server = Server::start(&[]);
     setup_photos(&mut server.connect());
-    let Some(pooler) = PgBouncer::start(&server, 10) else { return };
+    let pooler = PgBouncer::start(&server, 10);
     let crashes = length(3, 30);
     // After a crash a sequence is a second ahead of the clock, or 50 ms ahead of its own value if that is more.
     let clock = Clock::Within { behind: 0, ahead: 1000 + 50 * crashes as i64 };

@@ -1,25 +1,23 @@
 //! Runs the programs of docs/javascript.md unchanged, as clients.rs does those of docs/clients.md, and compares decoders
-//! with docs/vectors.json. If there is no Node.js, or without its packages in the cache, they are skipped.
+//! with docs/vectors.json.
 
-use crate::clients::{Example, is_there};
+use crate::clients::{Example, require};
 use instagram_id_live::*;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-const PAGE: &str = include_str!("../../../docs/javascript.md");
-
-/// An example with its packages: those of a folder of docs/examples. `None` if they are not there.
-fn example_with_packages(folder: &str) -> Option<Example> {
+/// An example with its packages: those of a folder of docs/examples.
+fn example_with_packages(folder: &str) -> Example {
     let modules = CACHE.join("clients").join(folder).join("node_modules");
     let version = "node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'";
-    if !is_there("Node.js 20", &format!("test -d {} && {version}", modules.display())) {
-        return None;
-    }
+    require("Node.js 20 or later", version, "a package of nodejs.org, because Debian 12 has only 18");
+    let there = format!("test -d {}", modules.display());
+    require("a folder of packages of npm", &there, "scripts/setup.sh clients");
     let example = Example::of(folder);
     let own = example.folder.path().join("node_modules");
     let _ = fs::remove_dir_all(&own);
     symlink(modules, own).unwrap();
-    Some(example)
+    example
 }
 
 /// The lines that these programs print, with the type of an id.
@@ -36,7 +34,7 @@ exact in JSON: true
 
 #[test]
 fn node_postgres() {
-    let Some(example) = example_with_packages("node") else { return };
+    let example = example_with_packages("node");
     for database in ["first", "first", "second"] {
         example.run(database, "node node_modules/.bin/node-pg-migrate up");
         let said = example.run(database, "node example.js");
@@ -71,7 +69,7 @@ fn pushed(example: &Example, config: &str) -> Vec<String> {
 fn drizzle() {
     const CONFIG: &str = "drizzle/drizzle.config.ts";
     const SCHEMA: &str = "drizzle/schema.ts";
-    let Some(example) = example_with_packages("javascript") else { return };
+    let example = example_with_packages("javascript");
     for database in ["first", "first", "second"] {
         example.run(database, &format!("{KIT} migrate --config={CONFIG}"));
         assert_eq!(example.run(database, &format!("{TSX} drizzle/example.ts")), printed("bigint"));
@@ -136,7 +134,7 @@ fn drizzle() {
 
 #[test]
 fn typeorm() {
-    let Some(example) = example_with_packages("javascript") else { return };
+    let example = example_with_packages("javascript");
     let cli =
         |command: &str| format!("{TSX} node_modules/typeorm/cli.js {command} -d typeorm/data_source.ts");
     let up_to_date = "Your schema is up to date";
@@ -165,7 +163,7 @@ fn typeorm() {
 
 #[test]
 fn sequelize() {
-    let Some(example) = example_with_packages("javascript") else { return };
+    let example = example_with_packages("javascript");
     for database in ["first", "first", "second"] {
         example.run(database, "node sequelize/migrate.js up");
         let said = example.run(database, &format!("{TSX} sequelize/example.js"));
@@ -195,7 +193,7 @@ fn sequelize() {
 
 #[test]
 fn kysely() {
-    let Some(example) = example_with_packages("javascript") else { return };
+    let example = example_with_packages("javascript");
     for (database, migrated) in [
         ("first", "001_shard_and_photos Success"),
         ("first", "none"),
@@ -211,7 +209,7 @@ fn kysely() {
 /// TypeORM has an option that rounds ids in the whole process.
 #[test]
 fn settings_that_round_ids() {
-    let Some(example) = example_with_packages("javascript") else { return };
+    let example = example_with_packages("javascript");
     example.edit("typeorm/data_source.ts", "type: 'postgres',", "type: 'postgres',\n  parseInt8: true,");
     let program = "import pg from 'pg';
 import { db } from './data_source.ts';
@@ -228,9 +226,9 @@ await db.destroy();
 /// The decoders of the examples decode the test vectors, and ids.ts rejects the invalid ones.
 #[test]
 fn decoders_match_the_vectors() {
-    let Some(example) = example_with_packages("javascript") else { return };
+    let example = example_with_packages("javascript");
     let (program, vectors) =
-        (of_project("tests/live/javascript/vectors.mjs"), of_project("docs/vectors.json"));
+        (of_project("tests/clients/javascript/vectors.mjs"), of_project("docs/vectors.json"));
     let decode = |decoder: &str| {
         let decoder = instagram_id_live::example(decoder).canonicalize().unwrap();
         let line = format!("{TSX} {} {} {}", program.display(), decoder.display(), vectors.display());
@@ -238,98 +236,4 @@ fn decoders_match_the_vectors() {
     };
     assert_eq!(decode("javascript/ids.ts"), "ids: 30\nothers: 26\n");
     assert_eq!(decode("node/ids.js"), "ids: 30\n");
-}
-
-/// The functions in SQL return what the test vectors state, and raise errors for the invalid ones.
-#[test]
-fn sql_matches_the_vectors() {
-    let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
-    let mut client = server.connect();
-    setup(&mut client);
-    let file = fs::read_to_string(of_project("docs/vectors.json")).unwrap();
-    client.batch_execute("CREATE TABLE vectors (file jsonb)").unwrap();
-    client.execute("INSERT INTO vectors SELECT $1::text::jsonb", &[&file]).unwrap();
-    let computed =
-        "SELECT v, jsonb_build_object('id', id::text, 'epoch', v->'epoch', 'unix_ms', v->'unix_ms',
-            'time', to_char(id_time(id, epoch) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'),
-            'shard', id_shard(id), 'seq', id_seq(id), 'floor', id_floor(id_time(id, epoch), epoch)::text,
-            'code', id_to_shortcode(id)) AS by_sql,
-            extract(epoch FROM id_time(id, epoch)) * 1000 = (v->>'unix_ms')::numeric AS unix_ms_is_right
-        FROM (SELECT v, (v->>'id')::bigint AS id,
-                timestamptz 'epoch' + (v->>'epoch')::bigint * interval '1 millisecond' AS epoch
-            FROM vectors, jsonb_array_elements(file->'ids') AS v) AS vector";
-    let wrong = format!(
-        "SELECT concat(v, ' ', by_sql) FROM ({computed}) AS c WHERE v <> by_sql OR NOT unix_ms_is_right"
-    );
-    assert_eq!(texts(&mut client, &wrong), Vec::<String>::new());
-    let count = |of: &str| format!("SELECT jsonb_array_length(file->'{of}')::bigint FROM vectors");
-    assert_eq!(one::<i64>(&mut client, &count("ids")), 30);
-    let codes = "SELECT c->>'code' FROM vectors, jsonb_array_elements(
-            (file->'other_codes') || jsonb_path_query_array(file, '$.ids[*]')) AS c
-        WHERE shortcode_to_id(c->>'code') <> (c->>'id')::bigint";
-    assert_eq!(texts(&mut client, codes), Vec::<String>::new());
-
-    let texts_of = |client: &mut _, list: &str| {
-        texts(client, &format!("SELECT v FROM vectors, jsonb_array_elements_text(file->'{list}') AS v"))
-    };
-    let mut rejected = 0;
-    for (list, call, states) in [
-        ("invalid_codes", "shortcode_to_id($$V$$)", ["22P02"].as_slice()),
-        ("invalid_ids", "id_time($$V$$)", &["22P02", "22003"]),
-    ] {
-        for text in texts_of(&mut client, list) {
-            let (state, ..) = error_of(&mut client, &format!("SELECT {}", call.replace('V', &text)));
-            assert!(states.contains(&state.as_str()), "{list}: {text:?}: {state}");
-            rejected += 1;
-        }
-    }
-    let times =
-        "SELECT format('SELECT id_floor(%L, timestamptz ''epoch'' + %s * interval ''1 millisecond'')',
-            v->>'time', v->>'epoch') FROM vectors, jsonb_array_elements(file->'invalid_times') AS v";
-    for call in texts(&mut client, times) {
-        assert_eq!(error_of(&mut client, &call).0, "22008", "{call}");
-        rejected += 1;
-    }
-    assert_eq!(rejected, 12 + 7 + 4);
-}
-
-/// The SQL for PostgREST runs.
-#[test]
-fn page_examples_run() {
-    let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
-    run_page(PAGE, 5, &mut [("", server.connect())]);
-}
-
-/// The page names the versions that these tests run, and shows lines of the programs.
-#[test]
-fn page_matches_the_programs() {
-    let read = |file: &str| fs::read_to_string(instagram_id_live::example(file)).unwrap();
-    for package in ["node/package.json", "javascript/package.json"] {
-        for line in read(package).lines().filter(|line| line.starts_with("    \"")) {
-            let (name, version) = line.trim().trim_end_matches(',').split_once(": ").unwrap();
-            let (name, version) = (name.trim_matches('"'), version.trim_matches('"'));
-            if !["tsx", "typescript", "@types/pg"].contains(&name) {
-                assert!(PAGE.contains(&format!("{name} {version}")), "{name} {version}");
-            }
-        }
-    }
-    let files = |files: &[&str]| files.iter().map(|file| read(file)).collect::<String>();
-    let programs = [
-        ("js", files(&["node/ids.js", "javascript/sequelize/database.js"])),
-        (
-            "ts",
-            files(&[
-                "javascript/ids.ts",
-                "javascript/drizzle/schema.ts",
-                "javascript/typeorm/photo.ts",
-                "javascript/kysely/database.ts",
-                "javascript/kysely/migrate.ts",
-            ]),
-        ),
-    ];
-    for (language, program) in programs {
-        for line in blocks(PAGE, language).iter().flat_map(|block| block.lines()) {
-            assert!(program.contains(line.trim()), "{language}: {line}");
-        }
-    }
 }

@@ -2,18 +2,23 @@
 
 use instagram_id_live::*;
 
-const PAGE: &str = include_str!("../../../docs/partition_managers.md");
+const PAGE: &str = include_str!("../../docs/partition_managers.md");
 
-/// The default version of an extension; `None`, and a message, if the server does not have it.
-fn version_of(extension: &str) -> Option<String> {
+/// The default version of an extension, which the server must have.
+#[track_caller]
+fn version_of(extension: &str) -> String {
     let server = Server::start(&[("fsync", "off")]);
     let query =
         format!("SELECT (SELECT default_version FROM pg_available_extensions WHERE name = '{extension}')");
     let version: Option<String> = one(&mut server.connect(), &query);
-    match &version {
-        Some(version) => println!("{extension} {version}"),
-        None => println!("skipped: this server has no {extension}"),
-    }
+    let version = version.unwrap_or_else(|| {
+        panic!(
+            "{extension} is missing; Debian has it in the package postgresql-{}-{}",
+            major(),
+            extension.trim_start_matches("pg_")
+        )
+    });
+    println!("{extension} {version}");
     version
 }
 
@@ -26,7 +31,7 @@ fn part(extension: &str) -> &'static str {
 /// A user of each version of pg_partman runs the sections for it, and those for all.
 #[test]
 fn pg_partman_page_examples_run() {
-    let Some(version) = version_of("pg_partman") else { return };
+    let version = version_of("pg_partman");
     let numbers: Vec<u32> = version.split('.').map(|number| number.parse().unwrap()).collect();
     let sections: &[&str] = match (numbers[0], numbers[1]) {
         (4, _) => &["Debian 12: pg_partman 4", "Every day: before pg_partman 5.4"],
@@ -66,9 +71,7 @@ fn pg_partman_page_examples_run() {
 
 #[test]
 fn timescaledb_page_examples_run() {
-    if version_of("timescaledb").is_none() {
-        return;
-    }
+    version_of("timescaledb");
     let settings = [("fsync", "off"), ("timezone", "UTC"), ("shared_preload_libraries", "timescaledb")];
     let server = Server::start(&settings);
     run_page(part("TimescaleDB"), 4, &mut [("", server.connect())]);

@@ -1,0 +1,6 @@
+//! The client programs of the documentation. They need Python, Node.js, PHP, Java, Go and Ruby, with the libraries that
+//! `scripts/setup.sh clients` and `scripts/setup.sh languages` install.
+
+mod clients;
+mod javascript;
+mod route;

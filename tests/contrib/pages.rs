@@ -1,0 +1,78 @@
+//! Pages whose SQL uses modules of contrib: pgcrypto and postgres_fdw.
+
+use instagram_id_live::*;
+
+const PAGE: &str = include_str!("../../docs/servers.md");
+
+#[test]
+fn opaque_ids_page_examples_run() {
+    let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
+    run_page(include_str!("../../docs/opaque_ids.md"), 10, &mut [("", server.connect())]);
+}
+
+/// Runs the page's SQL, and checks the plans that it shows.
+#[test]
+fn servers_page_examples_run() {
+    let place = Place::with_a_map();
+    for server in [&place.a, &place.b] {
+        server.connect().batch_execute("CREATE DATABASE app").unwrap();
+    }
+    let folder = |server: &Server| server.path().display().to_string();
+    let page = PAGE.replace("a.example.net", &folder(&place.a)).replace("b.example.net", &folder(&place.b));
+    let app = |server: &Server| server.connect_to("app");
+    run_page(&page, 15, &mut [("map", place.map()), ("a", app(&place.a)), ("b", app(&place.b))]);
+
+    // The block for psql.
+    let script = place.a.path().join("by_hand.sql");
+    std::fs::write(&script, blocks(&page, "psql")[0]).unwrap();
+    let said = place
+        .a
+        .run("psql", &["-X", "-v", "ON_ERROR_STOP=1", "-A", "-d", "app", "-f", script.to_str().unwrap()]);
+    assert!(said.contains("id_shard\n1341\n(1 row)"), "{said}");
+
+    // The plans.
+    let shown = blocks(&page, "text");
+    let (mut a, mut b) = (app(&place.a), app(&place.b));
+    const NEWEST: &str = "SELECT * FROM everywhere.photos ORDER BY id DESC LIMIT 50";
+    let explain = format!("EXPLAIN (VERBOSE, COSTS OFF) {NEWEST}");
+    assert!(page.contains(&format!("{explain};\n")), "not on the page: {explain}");
+    let plan = rows(&mut a, &explain);
+    let text = trimmed(&plan.join("\n"));
+    assert!(shown.iter().any(|&block| trimmed(block) == text), "not on the page:\n{text}");
+    let (_, remote) = plan.iter().find_map(|line| line.split_once("Remote SQL: ")).unwrap();
+    let plan = rows(&mut b, &format!("EXPLAIN (COSTS OFF) DECLARE newest CURSOR FOR {remote}"));
+    assert_eq!(plan.iter().filter(|line| line.contains("Index Scan Backward using photos_pkey")).count(), 2);
+
+    // A condition with `now()` fetches the whole table.
+    let with_now = "SELECT title FROM b.photos WHERE id_between(id, now() - interval '1 day', now())";
+    let explain = format!("EXPLAIN (VERBOSE, COSTS OFF) {with_now}");
+    assert!(page.contains(&format!("{explain};\n")), "not on the page: {explain}");
+    let plan = rows(&mut a, &explain).join("\n");
+    assert!(plan.ends_with("Remote SQL: SELECT id, title FROM here.photos"), "{plan}");
+
+    // The result.
+    let mut truth: Vec<String> = vec![];
+    for (client, shards) in [(&mut a, [5, 6]), (&mut b, [7, 1341])] {
+        for shard in shards {
+            truth.extend(rows(client, &format!("SELECT * FROM insta{shard}.photos")));
+        }
+    }
+    truth.sort_by_key(|row| -row.split(' ').next().unwrap().parse::<i64>().unwrap());
+    truth.truncate(50);
+    assert_eq!(rows(&mut a, NEWEST), truth);
+
+    // The rows that the query read on `b`. The statistics of a session are complete when it has ended.
+    drop((a, b));
+    let mut b = app(&place.b);
+    let mut rows_read = || {
+        let others = "SELECT count(*) FROM pg_stat_activity
+            WHERE datname = 'app' AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
+        place.b.wait_for("the end of the other sessions", || one::<i64>(&mut b, others) == 0);
+        one::<i64>(&mut b, "SELECT sum(idx_tup_fetch + seq_tup_read)::bigint FROM pg_stat_user_tables")
+    };
+    let before = rows_read();
+    rows(&mut app(&place.a), NEWEST);
+    let read = rows_read() - before;
+    println!("{read} rows read on the other server for the newest 50");
+    assert!((100..=102).contains(&read)); // the fetched rows, and one row read ahead in each index
+}
