@@ -79,7 +79,7 @@ BEGIN
     PERFORM heed(format('SELECT next_id(%s, %L)', shard, unfit), '55000', unfit, '^Use (ALTER SEQUENCE .*)\.$');
     ASSERT id_shard(next_id(shard, unfit)) = shard;
     PERFORM setval(unfit, 9000000000000000000);
-    PERFORM heed(format('SELECT next_id(%s, %L)', shard, unfit), '2200H', unfit, 'by mistake, use (.*) to let it');
+    PERFORM heed(format('SELECT next_id(%s, %L)', shard, unfit), '2200H', unfit, 'there, use (.*) to let it');
     ASSERT id_shard(next_id(shard, unfit)) = shard;
     EXECUTE format('CREATE TABLE %s (%s serial PRIMARY KEY)', t, quoted);
     ASSERT (raises(format('SELECT next_id(%s, %L)', shard, t))).message = format('relation %s is not a sequence', t);
