@@ -1,7 +1,10 @@
 # make demo           see the extension at work, on a server of its own
 # make check          run the quick check while you work: a minute; make check T=errors runs only tests of this name;
 #                     ACCEPT=1 make check takes over the output of the regression and isolation tests
-# make test           run every test on Debian's PostgreSQL: ten minutes
+# make test           run the tests that need a PostgreSQL and nothing else, on Debian's: ten minutes
+# make test-clients   run the client programs of the documentation, in Python, JavaScript, PHP, Java, Go and Ruby;
+#                     test-packages, test-majors and test-citus run the tests that need other packages, a newer major, or
+#                     a PostgreSQL with Citus
 # make test-all       run every test on all supported PostgreSQL majors
 # make torture        run longer tests, also with assertions and under valgrind: hours
 # make goals          measure how near the extension comes to its goals: some minutes
@@ -107,6 +110,9 @@ check:
 test:
 	scripts/test.sh
 
+test-clients test-packages test-majors test-citus:
+	scripts/test.sh $(@:test-%=%)
+
 test-all:
 	scripts/test.sh --all
 
@@ -158,4 +164,4 @@ check-tag:
 clean:
 	rm -rf target fuzz/target
 
-.PHONY: all install uninstall installcheck installcheck-regress installcheck-isolation demo check test test-all torture goals bench fuzz package check-package check-monitoring dist clean install-extension install-command lint-package check-metadata image-tree check-image-tree images join-images check-tag
+.PHONY: all install uninstall installcheck installcheck-regress installcheck-isolation demo check test test-clients test-packages test-majors test-citus test-all torture goals bench fuzz package check-package check-monitoring dist clean install-extension install-command lint-package check-metadata image-tree check-image-tree images join-images check-tag

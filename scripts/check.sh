@@ -49,9 +49,9 @@ named() {
 regress=$(named tests/regress/sql .sql)
 isolation=$(named tests/isolation/specs .spec)
 # Tests inside a server have names that begin with pg_; `make test` runs them.
-filter="test($T) - test(/::pg_[^:]*\$/)"
+filter="(test($T) - test(/::pg_[^:]*\$/)) & $(applies "$major")"
 tests=(--workspace --no-default-features --features "instagram_id/pg$major")
-on_server=$(cargo nextest list "${tests[@]}" -E "($filter) & $ON_SERVERS" 2>"$SCRATCH/list.log") ||
+on_server=$(cargo nextest list "${tests[@]}" -E "$filter & package(instagram_id_live) & kind(test) - binary(tidy)" 2>"$SCRATCH/list.log") ||
     { cat "$SCRATCH/list.log" >&2; exit 1; }
 if [ -n "$regress$isolation$on_server" ]; then install; fi
 if [ -n "$regress$isolation" ]; then sql_tests "$PG_CONFIG" "$regress" "$isolation"; fi

