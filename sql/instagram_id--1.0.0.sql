@@ -202,13 +202,13 @@ COMMENT ON FUNCTION unadopt_shard(integer) IS
 'restores the PL/pgSQL original of an adopted shard, in place';
 
 CREATE FUNCTION adopt_table(
-    shard integer, "table" regclass, "column" text DEFAULT NULL, dry_run boolean DEFAULT false
+    shard integer, "table" regclass, "column" text DEFAULT NULL, dry_run boolean DEFAULT false, schema text DEFAULT NULL
 ) RETURNS TABLE (
     shard integer, table_name regclass, column_name text, newest_key bigint, adopted boolean, script text,
     way_back text
 )
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'adopt_table_wrapper';
-COMMENT ON FUNCTION adopt_table(integer, regclass, text, boolean) IS
+COMMENT ON FUNCTION adopt_table(integer, regclass, text, boolean, text) IS
 'makes ids of a shard the default of a column with a serial, an identity or ids of another shard; with dry_run only shows the statements';
 
 /* Partitions */

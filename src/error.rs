@@ -245,18 +245,64 @@ errors! {
         detail("Its schema is {schema}."),
         hint("Use if_not_exists => true to keep what the shard has and create what it lacks.");
 
-    /// `create_shard()` is called by an owner of the database for a shard of a role without rights over the database.
-    ShardOfAnother { shard: u16, function: String, role: String } => ERRCODE_DUPLICATE_OBJECT,
+    /// `create_shard()` is called for a shard of a role that the caller has no reason to trust.
+    ShardOfAnother { shard: u16, function: String, owner: String, schema: Option<String> } => ERRCODE_DUPLICATE_OBJECT,
         "shard {shard} already exists",
-        detail("Function {function} of role {role} defines it."),
-        hint("If this is intended, call create_shard() as role {role}, or change the owner of the function to a role with the \
-            privileges of the database owner. Otherwise use DROP FUNCTION {function}.");
+        detail("Function {function} of role {owner} defines it."),
+        hint("{}", match schema {
+            Some(name) => format!("If role {owner} is trusted, use if_not_exists => true and schema => {}. Otherwise use DROP \
+                FUNCTION {function}.", literal(name)),
+            None => format!("Use DROP FUNCTION {function}."),
+        });
+
+    /// A shard belongs to a role that the caller, or the owner of the table that would use it, has no reason to trust.
+    ShardNotTrusted { shard: u16, function: String, owner: String, role: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "shard {shard} belongs to role {owner}",
+        detail("Its functions run with the rights of their callers, such as {role}. Role {owner} can replace them, and has the \
+            rights neither of role {role} nor of the owner of the schema."),
+        hint("If role {owner} is trusted, give its sequence and functions to the owner of the schema with ALTER ... OWNER TO. \
+            Otherwise use DROP FUNCTION {function}.");
+
+    /// A shard is created, adopted or used by a table in a schema of a role that the caller has no reason to trust.
+    SchemaNotTrusted { shard: u16, schema: String, name: String, owner: String, role: String } =>
+        ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "schema {schema} belongs to role {owner}",
+        detail("Functions of shard {shard} run with the rights of their callers, such as {role}. Role {owner} can replace the \
+            functions in its schema, and lacks the rights of role {role}."),
+        hint("If role {owner} is trusted, name the schema with schema => {}.", literal(name));
+
+    /// An object in the schema looks like a part of the shard, and belongs to a role without the rights of the shard's owner.
+    PartOfAnother { kind: &'static str, name: String, owner: String, shard: u16, role: String } =>
+        ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "{kind} {name} belongs to role {owner}",
+        detail("Shard {shard} belongs to role {role}, whose rights role {owner} lacks."),
+        hint("Use {}.", match *kind {
+            "sequence" => format!("ALTER SEQUENCE {name} OWNER TO {role}"),
+            _ => format!("DROP FUNCTION {name}"),
+        });
+
+    /// `adopt_shard()` finds an original of a role that the caller has no reason to trust.
+    OriginalNotTrusted { function: String, owner: String, role: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "function {function} belongs to role {owner}",
+        detail("It runs with the rights of its callers, such as {role}. Role {owner} can replace it, and has the rights neither of \
+            role {role} nor of the owner of the schema."),
+        hint("If role {owner} is trusted, name the function with function => {}.", literal(function));
+
+    /// A schema, a sequence or a function was renamed or replaced while a shard was created, completed, claimed or used.
+    ShardChanged(shard: u16) => ERRCODE_OBJECT_IN_USE,
+        "shard {0} changed concurrently",
+        hint("Try again.");
 
     /// `create_shard()` is called with `if_not_exists`, and the shard has another schema or epoch.
     ShardDiffers { shard: u16, what: &'static str, is: String, asked: String } => ERRCODE_DUPLICATE_OBJECT,
         "shard {shard} already exists with a different {what}",
         detail("Its {what} is {is}, not {asked}."),
         hint("Omit the {what} to use the shard as it is.");
+
+    /// `adopt_table()` is called with another schema than that of the shard.
+    ShardInAnotherSchema { shard: u16, is: String, asked: String } => ERRCODE_INVALID_PARAMETER_VALUE,
+        "shard {shard} is not in schema {asked}",
+        detail("Its schema is {is}.");
 
     /// `create_shard()` finds an `epoch()` in the schema that returns another epoch than the one passed.
     EpochDiffers { schema: String, is: String, asked: String } => ERRCODE_DUPLICATE_OBJECT,
@@ -638,6 +684,20 @@ errors! {
         "number of periods {0} is out of range",
         hint("Pass 0 to 10000 periods after the current one.");
 
+    /// A partition function is called without an epoch, and only a role that the table does not trust gives one.
+    EpochNotTrusted { table: String, function: String, owner: String, epoch: String, role: String } =>
+        ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "cannot determine the epoch of table {table}",
+        detail("Function {function} gives {epoch}, but belongs to role {owner}, which has the rights neither of role {role} nor of the \
+            owner of the schema."),
+        hint("Pass the epoch of the ids in the argument epoch, or use DROP FUNCTION {function}.");
+
+    /// A partition function is called without an epoch for a table in a schema with several shards.
+    EpochAmbiguous { table: String, schema: String, epochs: Vec<String> } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "cannot determine the epoch of table {table}",
+        detail("Shards in schema {schema} have the epochs {}.", epochs.join(", ")),
+        hint("Pass the epoch of the ids, as in epoch => '{}'.", epochs[0]);
+
     /// `drop_old_id_partitions()` is called with a time in the future.
     DropsFuture(time: String) => ERRCODE_INVALID_PARAMETER_VALUE,
         "time {0} is in the future",
@@ -799,6 +859,11 @@ errors! {
         "sequence {sequence} was missing and has been created",
         detail("It does not know the ids that shard {shard} has generated before, so it could repeat them."),
         hint("Use SELECT advance_shard({shard}, ...) with the largest id of the shard.");
+
+    /// NOTICE of a function that is called with the schema of a shard, or with a function: the role that owns it is trusted.
+    OwnerTrusted { shard: u16, owner: String, object: String } => ERRCODE_SUCCESSFUL_COMPLETION,
+        "shard {shard} trusts role {owner}",
+        detail("Role {owner} owns {object}. It can replace functions of the shard, which run with the rights of their callers.");
 
     /// NOTICE of `create_shard()` with `if_not_exists`.
     ShardKept(shard: u16) => ERRCODE_DUPLICATE_OBJECT,

@@ -237,17 +237,18 @@ fn version_parts(version: &str) -> Vec<u32> {
 fn find_schema(source: &mut Server, target: &mut Server) -> Result<Vec<String>> {
     let (shard, from) = (source.shard(), source.name.clone());
     let found = shards(source)?;
-    let (schema, has_sequence) = match &found[..] {
+    let Found { schema, has_sequence, reason } = match &found[..] {
         [] => return Ok(vec![format!("server {from} has no shard {shard}, contrary to the map")]),
-        [one] => one.clone(),
-        [(first, _), (second, _), ..] => {
+        [one] => one,
+        [first, second, ..] => {
+            let (first, second) = (&first.schema, &second.schema);
             return Ok(vec![format!(
                 "server {from} has shard {shard} in several schemas: {first}, {second}"
             )]);
         }
     };
-    source.set_schema(&schema)?;
-    target.set_schema(&schema)?;
+    source.set_schema(schema)?;
+    target.set_schema(schema)?;
     let mut obstacles = Vec::new();
     if !has_sequence {
         obstacles.push(format!(
@@ -262,21 +263,39 @@ fn find_schema(source: &mut Server, target: &mut Server) -> Result<Vec<String>> 
             "schema {schema} on {from} has a routine shard_is_elsewhere() \
              whose owner is not a superuser: drop it"
         )),
+        // The cutover would fail: the copy would have the same fault.
+        Mark::None | Mark::Opened if !reason.is_empty() => {
+            obstacles.push(format!("shard {shard} cannot generate ids on {from}: {reason}"));
+        }
         Mark::None | Mark::Opened => {}
     }
     Ok(obstacles)
 }
 
-/// The schemas that `id_shards` lists for this shard, and whether each contains its own sequence.
-fn shards(server: &Server) -> Result<Vec<(String, bool)>> {
+/// A row of `id_shards`.
+struct Found {
+    schema: String,
+    /// Whether the sequence is in this schema.
+    has_sequence: bool,
+    /// Why no ids can be generated there; empty if they can.
+    reason: String,
+}
+
+/// The rows of `id_shards` for this shard.
+fn shards(server: &Server) -> Result<Vec<Found>> {
     let problem = || format!("query on server {} failed", server.name);
     let connection = server.connection();
     connection.run("BEGIN").context(problem)?;
-    let found = (|| -> std::result::Result<Vec<(String, bool)>, libpq::Error> {
+    let found = (|| -> std::result::Result<Vec<Found>, libpq::Error> {
         let extension = lock_extension(&connection)?;
         let query = include_str!("sql/shards.sql").replace("{extension}", &extension);
         let rows = connection.query(&query, &[&server.shard().to_string()])?;
-        Ok((0..rows.len()).map(|row| (rows.get(row, 0), rows.get(row, 1))).collect())
+        let found = |row| Found {
+            schema: rows.get(row, 0),
+            has_sequence: rows.get(row, 1),
+            reason: rows.get(row, 2),
+        };
+        Ok((0..rows.len()).map(found).collect())
     })();
     connection.run("COMMIT").context(problem)?;
     found.context(problem)

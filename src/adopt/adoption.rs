@@ -19,6 +19,7 @@ use crate::sequence::Clock;
 use crate::sequence::read;
 use crate::shard::ddl::{self, Plan};
 use crate::shard::definition::{self, Definition};
+use crate::shard::trust::{self, Trust};
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc::{self, VALUES_PER_MS};
 use instagram_id_core::layout::{self, SEQ_MAX, Shard};
@@ -95,8 +96,9 @@ impl Adoption {
         let epoch = arguments::workable_epoch(names::timestamp(epoch.at()))?;
         let source = catalog::source(function.oid);
         let schema = names::raw_schema(function.schema);
-        let plan = Plan { shard: agreed_shard, schema, own_schema };
         let (clock, existing) = (Clock { sequence, epoch }, definition::find(agreed_shard)?);
+        let owner = existing.as_ref().map_or(function.owner, |existing| existing.owner);
+        let plan = Plan { shard: agreed_shard, schema, own_schema, owner };
         let mut adoption = Adoption { function, source, plan, clock, columns: vec![], existing, claims };
         adoption.columns = adoption.columns_with_its_ids();
         Ok(adoption)
@@ -108,6 +110,7 @@ impl Adoption {
         let mut columns = columns_of(self.function.oid);
         if let Some(next_id) = catalog::function_in(self.function.schema, "next_id", &[])
             && ddl::makes_ids_of(&next_id, self.plan.own_schema, self.plan.shard, self.clock)
+            && trust::is_of_shard(next_id.owner, self.plan.owner)
         {
             columns.extend(columns_of(next_id.oid));
         }
@@ -151,6 +154,16 @@ impl Adoption {
         }
     }
 
+    /// Checks that the caller trusts the owner of the shard; see [`trust`].
+    pub fn check_trust(&self, trust: Trust) -> Result<(), Error> {
+        match &self.existing {
+            Some(existing) => trust.check(existing)?,
+            None => trust.check_original(self.plan.shard, &self.function)?,
+        }
+        trust.announce(self.plan.shard, self.function.schema);
+        Ok(())
+    }
+
     /// The clock of the shard's own functions.
     pub fn shard_clock(&self) -> Clock {
         self.existing.as_ref().map_or(self.clock, |existing| existing.clock)
@@ -180,7 +193,10 @@ impl Adoption {
         if relation.is_temporary {
             return Err(Error::SequenceTemporary(name()));
         }
-        if !catalog::has_rights_of(self.function.owner, relation.owner) {
+        // The owner of the function must be able to change the sequence. No other role may move it.
+        if !catalog::has_rights_of(self.function.owner, relation.owner)
+            || !trust::is_of_shard(relation.owner, self.plan.owner)
+        {
             return Err(Error::SequenceOfAnother {
                 name: name(),
                 function: names::function(self.function.oid),

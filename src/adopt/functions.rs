@@ -14,7 +14,7 @@ use crate::adopt::columns::{Column, columns_of};
 use crate::adopt::writers::{TableLock, lock_out_writers, wait_for_newest_id, wait_for_the_clock};
 use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
-use crate::pg::catalog;
+use crate::pg::catalog::{self, Function};
 use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::reg_types::{Regclass, Regnamespace, Regprocedure};
@@ -26,6 +26,7 @@ use crate::sequence::Clock;
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
+use crate::shard::trust::{self, Trust};
 use instagram_id_core::layout;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
@@ -78,8 +79,9 @@ fn adopt_shard(
     guc::with(guc::OWN_NAMES, || {
         if !dry_run {
             prevent_if_read_only("adopt_shard()");
-            ddl::begin_change();
+            asked_shard.into_iter().for_each(ddl::lock_number);
         }
+        let (names_schema, names_function) = (schema.is_some(), function.is_some());
         let existing = asked_shard.map(definition::find).transpose()?.flatten();
         let function = match function {
             Some(Regprocedure(oid)) => {
@@ -120,7 +122,17 @@ fn adopt_shard(
         check_owner(&function)?;
         let read = adopted::read_original(&function)?;
         let adoption = Adoption::new(function, read, asked_shard, sequence, epoch, own_schema)?;
+        if !dry_run && asked_shard.is_none() {
+            ddl::lock_number(adoption.plan.shard);
+            if definition::find(adoption.plan.shard)? != adoption.existing {
+                return Err(Error::OriginalChanged(names::function(adoption.function.oid)).into());
+            }
+        }
         adoption.check()?;
+        adoption.check_trust(match names_function {
+            true => Trust::of_caller_who_names(adoption.function.owner),
+            false => Trust::of_caller(names_schema),
+        })?;
         let script = adoption.script();
         let (newest, above) = if dry_run {
             (adoption.newest_id()?, None)
@@ -155,7 +167,7 @@ fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result
     let own_schema = catalog::schema_of_this_function(fcinfo);
     guc::with(guc::OWN_NAMES, || {
         prevent_if_read_only("unadopt_shard()");
-        ddl::begin_change();
+        ddl::lock_number(shard);
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
         let adopted = adopted::to_restore(&definition, own_schema);
         let Some(first) = adopted.first() else {
@@ -201,14 +213,18 @@ fn columns_filled_by(adopted: &[Adopted]) -> Vec<Column> {
     adopted.iter().flat_map(|one| columns_of(one.function.oid)).collect()
 }
 
-/// The functions of a shard that are not among the adopted ones.
+/// The functions of a shard that are not among the adopted ones. Those of other roles were created since, and stay.
 fn parts_beside(definition: &Definition, adopted: &[Adopted]) -> Vec<String> {
-    let parts: [(&str, &[Oid]); 3] = [("next_id", &[]), ("id_time", &[pg_sys::INT8OID]), ("epoch", &[])];
-    let others = parts.iter().filter(|(name, _)| adopted.iter().all(|one| one.function.name != *name));
-    let others = others.filter_map(|(name, types)| catalog::function_in(definition.schema, name, types));
-    let mut names: Vec<String> = others.map(|function| names::function(function.oid)).collect();
-    names.push(names::function(definition.function));
-    names
+    let is_part = |function: &Function| {
+        adopted.iter().all(|one| one.function.name != function.name)
+            && trust::is_of_shard(function.owner, definition.owner)
+    };
+    let functions = ddl::functions_in(definition.schema, definition.shard);
+    functions
+        .iter()
+        .filter(|function| is_part(function))
+        .map(|function| names::function(function.oid))
+        .collect()
 }
 
 /// The statements that restore an original under its name. If it is already in place again, only the copy is

@@ -1,6 +1,8 @@
 //! `adopt_table`: a table with a serial key continues with ids of a shard.
 
-use crate::adopt::columns::{self, AHEAD_MAX_MS, KEY_AHEAD_MAX_MS, check_not_ahead, newest_id, now_ms};
+use crate::adopt::columns::{
+    self, AHEAD_MAX_MS, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of, newest_id, now_ms,
+};
 use crate::adopt::key_column::{KeyColumn, Keys};
 use crate::adopt::rights;
 use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables};
@@ -14,22 +16,27 @@ use crate::pg::reg_types::Regclass;
 use crate::pg::spi::{self, select};
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::shard::ddl::{self, Plan};
+use crate::shard::ddl::Plan;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
+use crate::shard::trust::Trust;
 use instagram_id_core::hlc::VALUES_PER_MS;
 use instagram_id_core::layout;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
+use pgrx::spi::quote_identifier;
 
-/// `adopt_table(shard, table, column, dry_run)`: makes the ids of a shard the default of a column that has been filled
+/// `adopt_table(shard, table, column, dry_run, schema)`: makes the ids of a shard the default of a column that has been filled
 /// by a serial, an identity or another shard. Existing keys stay, and are smaller than all new ones. The old sequence
 /// stays as well, unless it belongs to an identity. For a column that has ids of the shard already, a dry run returns the
 /// way back.
 ///
+/// The default runs functions of the shard with the rights of those who insert. So they must trust the owner of the shard
+/// ([`trust`](crate::shard::trust)). If they do not trust the owner of its schema otherwise, `schema` has to name it.
+///
 /// # Errors
 ///
-/// The shard or the table is NULL or does not exist, or the table is a view, for example, or a partition. It does not have
+/// The shard is not in `schema`, or belongs to a role that is not trusted. The shard or the table is NULL or does not exist, or the table is a view, for example, or a partition. It does not have
 /// the column. The column, or one that references it, is not a bigint. The column has another kind of default, or contains
 /// keys ahead of the clock. The caller does not own the table, or lacks privileges on the shard's sequence.
 #[pg_extern(sql = false)]
@@ -39,6 +46,7 @@ pub fn adopt_table(
     table: Option<Regclass>,
     column: Option<Word>,
     dry_run: Option<bool>,
+    schema: Option<Word>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Result<
     TableIterator<
@@ -60,21 +68,23 @@ pub fn adopt_table(
     let column = column.map(Word::into_name).transpose()?;
     let dry_run = not_null(dry_run, Argument::DryRun)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
-    if catalog::relation(table).is_none() {
-        return Err(Error::TableMissing(table).into());
+    let schema = schema.map(arguments::schema_name).transpose()?;
+    let relation = catalog::relation(table).ok_or(Error::TableMissing(table))?;
+    if !catalog::has_rights_of(catalog::current_role(), relation.owner) {
+        return Err(Error::NotTableOwner(names::relation(table)).into());
     }
     guc::with(guc::OWN_NAMES, || {
         if !dry_run {
             prevent_if_read_only("adopt_table()");
-            ddl::begin_change();
         }
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
-        // The table's default will call the shard's next_id().
-        let missing =
-            Plan::of(&definition, own_schema).missing_functions(definition.schema, definition.clock)?;
-        if !missing.is_empty() {
-            return Err(Error::ShardIncomplete { shard: shard.number() }.into());
+        if let Some(asked) = schema.as_ref().filter(|asked| **asked != names::raw_schema(definition.schema)) {
+            let (is, asked) = (names::schema(definition.schema), quote_identifier(asked));
+            return Err(Error::ShardInAnotherSchema { shard: shard.number(), is, asked }.into());
         }
+        let trust = Trust::of_table(&relation, definition.schema, schema.is_some());
+        // The table's default will call the shard's next_id().
+        let next_id = next_id_of(&definition, own_schema, trust)?;
         check_is_table(table, &definition)?;
         let find = |name| {
             let key = KeyColumn::find(table, name, &definition, own_schema)?;
@@ -92,10 +102,18 @@ pub fn adopt_table(
         let has_ids = matches!(key.keys, Keys::Shard);
         if !has_ids {
             rights::check_writers(table, &definition, own_schema)?;
+            trust.announce(shard, definition.schema);
         }
         let columns = [key.column.clone()];
         if !dry_run {
             lock_out_writers(&columns, TableLock::ToAlter, &[])?;
+            catalog::lock_function(next_id, pg_sys::AccessShareLock);
+            // Another session may have changed the shard until now.
+            let is_same = definition::find(shard)?.as_ref() == Some(&definition)
+                && next_id_of(&definition, own_schema, trust)? == next_id;
+            if !is_same {
+                return Err(Error::ShardChanged(shard.number()).into());
+            }
             key = find(Some(key.column.name))?; // it may have changed before we got the lock
         }
         let newest = newest_id(&columns)?;
@@ -115,6 +133,10 @@ pub fn adopt_table(
                 generator::advance(definition.clock, (ms + 1) * VALUES_PER_MS)?;
             }
             spi::run(change);
+            // The statement names the function. A schema can be renamed in spite of the lock.
+            if !columns_of(next_id).contains(&key.column) {
+                return Err(Error::ShardChanged(shard.number()).into());
+            }
         }
         let lock = lock_tables(&columns, TableLock::ToAlter).unwrap_or_default();
         let row = (
@@ -128,6 +150,15 @@ pub fn adopt_table(
         );
         Ok(TableIterator::once(row))
     })
+}
+
+/// The `next_id()` of a shard that is complete and trusted.
+fn next_id_of(definition: &Definition, own_schema: Oid, trust: Trust) -> Result<Oid, Error> {
+    trust.check(definition)?;
+    let missing = Plan::of(definition, own_schema).missing_functions(definition.schema, definition.clock)?;
+    let next_id = catalog::function_in(definition.schema, "next_id", &[]).filter(|_| missing.is_empty());
+    let next_id = next_id.ok_or(Error::ShardIncomplete { shard: definition.shard.number() })?;
+    Ok(next_id.oid)
 }
 
 /// Checks that the relation is a table, and not a partition, whose rows mostly come through the table above it.

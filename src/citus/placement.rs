@@ -10,7 +10,7 @@ use crate::pg::sys;
 use crate::sequence::Clock;
 use crate::sequence::cache::{self, Placement};
 use crate::sequence::refusal::Refusal;
-use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::{self, Oid};
 use rustc_hash::FxHashMap;
 use std::cell::Cell;
 use std::str::FromStr;
@@ -160,6 +160,25 @@ pub fn placed_elsewhere(sequence: Oid, owner: &Owner) -> Error {
     let home = owner.owner.unwrap_or(COORDINATOR);
     let node = name_of_owner(owner);
     Error::PlacedElsewhere { name, node, home, group: owner.group, is_of_schema: owner.is_of_schema }
+}
+
+/// Whether another session has locked one of the catalogs that are read here, so that a query would wait for it. If not, they
+/// are locked until the transaction ends, as a query locks them.
+pub fn is_locked() -> bool {
+    const CATALOGS: [&str; 7] = [
+        "pg_dist_local_group",
+        "pg_dist_node",
+        "pg_dist_object",
+        "pg_dist_partition",
+        "pg_dist_placement",
+        "pg_dist_schema",
+        "pg_dist_shard",
+    ];
+    let is_locked = |name: &&str| {
+        let catalog = catalog::relation_oid(name, pg_sys::PG_CATALOG_NAMESPACE.into());
+        catalog != Oid::INVALID && !catalog::lock_relation_unless_locked(catalog)
+    };
+    sys::has_citus() && CATALOGS.iter().any(is_locked)
 }
 
 /// The name of the node that owns the schema, if that is another node, and in use.

@@ -101,6 +101,7 @@ fn samples_with_values() -> Vec<Error> {
     let function = || "insta5.next_id()".to_owned();
     let other = || "insta5.photo_id()".to_owned();
     let role = || "app".to_owned();
+    let other_role = || "web".to_owned();
     let time = || "2026-11-22 16:42:51.123456+00".to_owned();
     let epoch = || "2011-08-24 21:07:01.721+00".to_owned();
     let ahead = || "3 days 2 h".to_owned();
@@ -146,8 +147,21 @@ fn samples_with_values() -> Vec<Error> {
         ShardMissing { shard, schema: schema(), schema_exists: true },
         ShardAmbiguous { shard, schemas: vec![schema(), "copy".into()] },
         ShardExists { shard, schema: schema() },
-        ShardOfAnother { shard, function: "insta5.shard_5()".into(), role: role() },
+        ShardOfAnother {
+            shard,
+            function: "insta5.shard_5()".into(),
+            owner: other_role(),
+            schema: Some(schema()),
+        },
+        ShardOfAnother { shard, function: "photos.shard_5()".into(), owner: other_role(), schema: None },
+        ShardNotTrusted { shard, function: "insta5.shard_5()".into(), owner: other_role(), role: role() },
+        SchemaNotTrusted { shard, schema: schema(), name: schema(), owner: other_role(), role: role() },
+        PartOfAnother { kind: "function", name: function(), owner: other_role(), shard, role: role() },
+        PartOfAnother { kind: "sequence", name: name(), owner: other_role(), shard, role: role() },
+        OriginalNotTrusted { function: function(), owner: other_role(), role: role() },
+        ShardChanged(shard),
         ShardDiffers { shard, what: "schema", is: schema(), asked: "photos".into() },
+        ShardInAnotherSchema { shard, is: schema(), asked: "photos".into() },
         EpochDiffers { schema: schema(), is: epoch(), asked: time() },
         SchemaExists { shard, schema: schema(), name: schema() },
         FunctionExists { function: function(), shard, schema: schema() },
@@ -251,6 +265,14 @@ fn samples_with_values() -> Vec<Error> {
         NotPartitionedById { table: table(), why: "It is not partitioned.".into() },
         PeriodUnknown("year".into()),
         AheadOutOfRange(-1),
+        EpochNotTrusted {
+            table: table(),
+            function: "insta5.epoch()".into(),
+            owner: other_role(),
+            epoch: epoch(),
+            role: role(),
+        },
+        EpochAmbiguous { table: table(), schema: schema(), epochs: vec![epoch(), time()] },
         DropsFuture(time()),
         NoPresentPartition { table: table(), epoch: epoch() },
         PartitionNameTaken { name: "insta5.photos_p20261101".into(), table: table() },
@@ -284,6 +306,7 @@ fn samples_with_values() -> Vec<Error> {
         GroupIsShard(7),
         DefaultKept { column: column(), why: "It is not of type bigint." },
         SequenceReplaced { shard: 5, sequence: "insta5.table_id_seq".into() },
+        OwnerTrusted { shard: 5, owner: role(), object: "schema insta5".into() },
         ShardKept(5),
     ];
     for is_of_schema in [true, false] {
@@ -379,6 +402,7 @@ fn texts_of_others_are_quoted() {
 /// The name of a class of SQLSTATEs in PostgreSQL's manual.
 fn class(code: &str) -> &'static str {
     match &code[..2] {
+        "00" => "successful completion",
         "01" => "warning",
         "08" => "connection exception",
         "0A" => "feature not supported",

@@ -16,6 +16,7 @@ use crate::pg::sys;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::shard::definition;
+use crate::shard::trust::Trust;
 use instagram_id_core::epoch::{Epoch, OutOfField, TimestampUs};
 use instagram_id_core::layout::{self, ISSUED_MS_MAX, Seq, Shard};
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
@@ -69,7 +70,7 @@ fn create_id_partitions(
     prevent_if_read_only("create_id_partitions()");
     let made = guc::with(guc::OWN_NAMES, || {
         let parent = Parent::lock(table.0, pg_sys::ShareUpdateExclusiveLock)?;
-        let epoch = epoch.unwrap_or_else(|| parent.epoch());
+        let epoch = epoch.map_or_else(|| parent.epoch(), Ok)?;
         let now = names::now();
         let from = match from_time {
             Some(from) => {
@@ -123,7 +124,7 @@ fn drop_old_id_partitions(
     prevent_if_read_only("drop_old_id_partitions()");
     let dropped = guc::with(guc::OWN_NAMES, || {
         let parent = Parent::lock(table.0, pg_sys::AccessShareLock)?;
-        let epoch = epoch.unwrap_or_else(|| parent.epoch());
+        let epoch = epoch.map_or_else(|| parent.epoch(), Ok)?;
         if epoch.ms_at(before) == Err(OutOfField::Infinite) {
             return Err(Error::TimeInfinite(names::time(before)));
         }
@@ -168,10 +169,44 @@ impl Parent {
         unsafe { pg_sys::UnlockRelationOid(self.oid, mode as pg_sys::LOCKMODE) };
     }
 
-    /// The epoch of the shard in whose schema the table is, or the original's.
-    fn epoch(&self) -> Epoch {
-        let function = catalog::function_in(self.relation.schema, "epoch", &[]);
-        function.and_then(|function| definition::epoch_of(&function)).unwrap_or(Epoch::ORIGINAL)
+    /// The epoch of the shard in whose schema the table is, or the original's. If the shard's definition was dropped, its
+    /// `epoch()` is still there.
+    ///
+    /// # Errors
+    ///
+    /// Shards in the schema have several epochs, or only a role that is not trusted gives an epoch.
+    fn epoch(&self) -> Result<Epoch, Error> {
+        let schema = self.relation.schema;
+        let trust = Trust::of_table(&self.relation, schema, false);
+        let definitions = definition::in_schema(schema);
+        let mut given: Vec<_> =
+            definitions.iter().map(|it| (it.function, it.owner, it.clock.epoch)).collect();
+        if !given.iter().any(|(_, owner, _)| trust.accepts(schema, *owner)) {
+            let function = catalog::function_in(schema, "epoch", &[]);
+            given.extend(function.and_then(|it| Some((it.oid, it.owner, definition::epoch_of(&it)?))));
+        }
+        let mut epochs: Vec<Epoch> = vec![];
+        for (_, owner, epoch) in &given {
+            if trust.accepts(schema, *owner) && !epochs.contains(epoch) {
+                epochs.push(*epoch);
+            }
+        }
+        let table = || names::relation(self.oid);
+        match (epochs.as_slice(), given.iter().find(|(.., epoch)| *epoch != Epoch::ORIGINAL)) {
+            ([epoch], _) => Ok(*epoch),
+            ([], None) => Ok(Epoch::ORIGINAL),
+            ([], Some((function, owner, epoch))) => Err(Error::EpochNotTrusted {
+                table: table(),
+                function: names::function(*function),
+                owner: names::role(*owner),
+                epoch: names::time(epoch.at()),
+                role: names::role(self.relation.owner),
+            }),
+            (several, _) => {
+                let epochs = several.iter().map(|epoch| names::time(epoch.at())).collect();
+                Err(Error::EpochAmbiguous { table: table(), schema: names::schema(schema), epochs })
+            }
+        }
     }
 
     /// Creates a partition and attaches it.

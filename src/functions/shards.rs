@@ -14,6 +14,7 @@ use crate::pg::transaction::prevent_if_read_only;
 use crate::shard::ddl::{self, Plan};
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
+use crate::shard::trust::Trust;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::{hlc, layout};
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
@@ -27,13 +28,14 @@ use pgrx::spi::quote_identifier;
 /// The functions have parsed bodies. So they do not depend on search_path, are inlined into the defaults and queries
 /// that call them, and are dumped after the objects that they use.
 ///
-/// With `if_not_exists`, objects that exist already stay if they match, and the missing ones are created.
+/// With `if_not_exists`, objects that exist already stay if they match, and the missing ones are created. The owners of
+/// existing objects must be those that [`trust`](crate::shard::trust) accepts.
 ///
 /// # Errors
 ///
-/// 22004 without a shard, 22023 for one outside 0..8191, 42602 or 42622 for a schema name that is invalid or a time, 22008
-/// for an epoch with which ids cannot be generated now, 42710 if the shard exists, 42P06 if the schema exists, 42723 if an existing
-/// function does not match, 42501 without the privilege to create schemas in this database.
+/// There is no shard, or it is not 0 to 8191; the schema's name is invalid or a time; ids cannot be generated with the epoch
+/// now. The shard or the schema exists, or a function that does not match, or an object of a role that the caller does not
+/// trust. The caller lacks the privilege to create schemas in this database.
 #[pg_extern(sql = false)]
 fn create_shard(
     shard: Option<i32>,
@@ -52,21 +54,27 @@ fn create_shard(
     let own_schema = catalog::schema_of_this_function(fcinfo);
     prevent_if_read_only("create_shard()");
     guc::with(guc::OWN_NAMES, || {
-        // Skip the lock when there is nothing to create.
-        let is_whole = |definition: &Definition| {
-            let plan = Plan::of(definition, own_schema);
-            plan.missing_functions(definition.schema, definition.clock)
-                .is_ok_and(|missing| missing.is_empty())
-        };
-        if if_not_exists && let Some(existing) = definition::find(shard)?.filter(is_whole) {
-            check_same(&existing, if_not_exists, schema.as_deref(), epoch)?;
-            ErrorReport::from(Error::ShardKept(shard.number())).report(PgLogLevel::NOTICE);
-            return Ok(Regnamespace(existing.schema));
+        let trust = Trust::of_caller(schema.is_some());
+        // Without a lock: most calls with if_not_exists find nothing to create, and the owner of a shard that the caller does
+        // not trust could hold the locks on it.
+        if let Some(existing) = definition::find(shard)? {
+            check_same(&existing, if_not_exists, schema.as_deref(), epoch, trust)?;
+            let plan = Plan::of(&existing, own_schema);
+            if plan.missing_functions(existing.schema, existing.clock)?.is_empty() {
+                trust.announce(shard, existing.schema);
+                ErrorReport::from(Error::ShardKept(shard.number())).report(PgLogLevel::NOTICE);
+                return Ok(Regnamespace(existing.schema));
+            }
         }
-        ddl::begin_change();
-        if let Some(existing) = lookup::find_to_change(shard, if_not_exists)? {
-            check_same(&existing, if_not_exists, schema.as_deref(), epoch)?;
+        ddl::lock_number(shard);
+        let existing = match if_not_exists {
+            true => lookup::find_to_change(shard, pg_sys::AccessShareLock)?,
+            false => definition::find(shard)?,
+        };
+        if let Some(existing) = existing {
+            check_same(&existing, if_not_exists, schema.as_deref(), epoch, trust)?;
             Plan::of(&existing, own_schema).complete(&existing)?;
+            trust.announce(shard, existing.schema);
             return Ok(Regnamespace(existing.schema));
         }
         let schema = schema.unwrap_or_else(|| definition::schema_name(shard));
@@ -79,7 +87,8 @@ fn create_shard(
             }
             .into());
         }
-        Ok(Regnamespace(Plan { shard, schema, own_schema }.make(epoch, generator::examine)?))
+        let plan = Plan { shard, schema, own_schema, owner: catalog::current_role() };
+        Ok(Regnamespace(plan.make(epoch, trust, generator::examine)?))
     })
 }
 
@@ -128,20 +137,24 @@ fn advance_shard(shard: Option<i32>, id: Option<i64>) -> Result<i64, ErrorReport
 ///
 /// # Errors
 ///
-/// 22004 without a shard, 22023 for one outside 0..8191, 42P01 if it does not exist, 42501 without ownership of its
-/// functions.
+/// There is no shard, it is not 0 to 8191, or it does not exist. The caller does not own its functions.
 #[pg_extern(sql = false)]
 fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
     prevent_if_read_only("claim_shard()");
     guc::with(guc::OWN_NAMES, || {
+        // First without a lock: a shard that belongs to another role is not locked.
         check_owner(&definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?)?;
-        ddl::begin_change();
-        let definition = lookup::find_to_change(shard, true)?.ok_or_else(|| lookup::missing(shard))?;
-        check_owner(&definition)?;
-        spi::run(&Plan::of(&definition, own_schema).definition(definition.clock).create);
-        Ok(())
+        let found = lookup::find_to_change(shard, pg_sys::ShareUpdateExclusiveLock)?;
+        let found = found.ok_or_else(|| lookup::missing(shard))?;
+        check_owner(&found)?;
+        spi::run(&Plan::of(&found, own_schema).definition(found.clock).replace());
+        // The statement names the function. A schema can be renamed in spite of the lock.
+        let now = catalog::function(found.function).and_then(|function| definition::read(&function));
+        let is_claimed =
+            |now: Definition| now.home == definition::this_database() && now.clock == found.clock;
+        if now.is_some_and(is_claimed) { Ok(()) } else { Err(Error::ShardChanged(shard.number()).into()) }
     })
 }
 
@@ -153,27 +166,24 @@ fn check_owner(definition: &Definition) -> Result<(), Error> {
     }
 }
 
-/// Whether the caller has the privileges of the database's owner, and the shard's owner lacks them. The database's
-/// owner must notice if the shard belongs to such a role.
-fn is_doubtful(existing: &Definition) -> bool {
-    catalog::owns_database(catalog::current_role()) && !catalog::owns_database(existing.owner)
-}
-
-/// Returns an error for an existing shard, unless the call has if_not_exists and its arguments match the shard.
+/// Returns an error for an existing shard, unless the call has if_not_exists, its arguments match the shard, and the caller
+/// trusts the owner of the shard.
 fn check_same(
     existing: &Definition,
     if_not_exists: bool,
     schema: Option<&str>,
     epoch: Option<Epoch>,
+    trust: Trust,
 ) -> Result<(), Error> {
     let shard = existing.shard.number();
     let name = names::raw_schema(existing.schema);
-    if is_doubtful(existing) {
-        let function = names::function(existing.function);
-        return Err(Error::ShardOfAnother { shard, function, role: names::role(existing.owner) });
-    }
     if !if_not_exists {
-        return Err(Error::ShardExists { shard, schema: quote_identifier(name) });
+        if Trust::of_caller(false).accepts(existing.schema, existing.owner) {
+            return Err(Error::ShardExists { shard, schema: quote_identifier(name) });
+        }
+        let can_be_named = Trust::of_caller(true).accepts(existing.schema, existing.owner);
+        let (function, owner) = (names::function(existing.function), names::role(existing.owner));
+        return Err(Error::ShardOfAnother { shard, function, owner, schema: can_be_named.then_some(name) });
     }
     if let Some(asked) = schema.filter(|asked| *asked != name) {
         return Err(Error::ShardDiffers {
@@ -183,6 +193,7 @@ fn check_same(
             asked: quote_identifier(asked),
         });
     }
+    trust.check(existing)?;
     if let Some(asked) = epoch.filter(|asked| *asked != existing.clock.epoch) {
         return Err(Error::ShardDiffers {
             shard,

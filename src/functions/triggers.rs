@@ -19,6 +19,7 @@ use crate::pg::spi::{self, select_now};
 use crate::pg::sys;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::{CopyPolicy, visit};
+use crate::shard::ddl::Plan;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
 use instagram_id_core::layout::Shard;
@@ -190,6 +191,7 @@ fn convert_defaults_to_triggers(
     prevent_if_read_only("convert_defaults_to_triggers()");
     let columns = guc::with(guc::OWN_NAMES, || {
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
+        Plan::of(&definition, own_schema).check_next_id(definition.schema, definition.clock)?;
         let to_lock: Vec<Column> = columns_with_ids(&definition, own_schema)
             .into_iter()
             .filter(|(column, is_partition_key)| why_kept(column, *is_partition_key).is_none())

@@ -77,14 +77,67 @@ pub fn owns_database(role: Oid) -> bool {
     }
 }
 
+/// The owner of a schema; `None` if it was dropped. For a schema of `pg_database_owner`, such as `public`, that is the owner
+/// of this database, the only member that this role can have.
+pub fn schema_owner(schema: Oid) -> Option<Oid> {
+    use pg_sys::SysCacheIdentifier::{DATABASEOID, NAMESPACEOID};
+    // SAFETY: each cache has rows of this catalog, which are valid until they are released.
+    unsafe {
+        let owner = field_of(NAMESPACEOID, schema, |row: &pg_sys::FormData_pg_namespace| row.nspowner);
+        forget_schema(schema);
+        if owner != Some(pg_sys::ROLE_PG_DATABASE_OWNER.into()) {
+            return owner;
+        }
+        field_of(DATABASEOID, pg_sys::MyDatabaseId, |row: &pg_sys::FormData_pg_database| row.datdba)
+    }
+}
+
+/// A field of the row with that OID in a catalog; `None` if there is no such row.
+///
+/// # Safety
+///
+/// `Row` must be the type of the cache's rows, and its key an OID.
+unsafe fn field_of<Row>(
+    cache: pg_sys::SysCacheIdentifier::Type,
+    oid: Oid,
+    field: fn(&Row) -> Oid,
+) -> Option<Oid> {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache1(cache as c_int, oid.into());
+        if tuple.is_null() {
+            return None;
+        }
+        let field = field(&*pg_sys::GETSTRUCT(tuple).cast::<Row>());
+        pg_sys::ReleaseSysCache(tuple);
+        Some(field)
+    }
+}
+
 /// Keeps the schema from being dropped until the transaction ends. Returns whether it still exists.
 pub fn lock_schema(schema: Oid) -> bool {
-    // SAFETY: takes a lock and looks up a catalog.
-    unsafe {
-        let mode = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-        pg_sys::LockDatabaseObject(pg_sys::NamespaceRelationId, schema, 0, mode);
-    }
+    lock_object(pg_sys::NamespaceRelationId, schema, 0, pg_sys::AccessShareLock);
     schema_exists(schema)
+}
+
+/// Locks the relation as a query does until the transaction ends, unless another session has a lock that conflicts with
+/// this. Returns whether it is locked.
+pub fn lock_relation_unless_locked(relation: Oid) -> bool {
+    // SAFETY: takes a lock, or none.
+    unsafe { pg_sys::ConditionalLockRelationOid(relation, pg_sys::AccessShareLock as pg_sys::LOCKMODE) }
+}
+
+/// Keeps the function from being dropped, renamed, moved or given to another role until the transaction ends. Its owner
+/// can still replace its body. In the mode `ShareUpdateExclusiveLock` only one session at a time has the lock.
+pub fn lock_function(function: Oid, mode: u32) {
+    lock_object(pg_sys::ProcedureRelationId, function, 0, mode);
+}
+
+/// Locks an object of this database until the transaction ends, or a part of it. PostgreSQL locks an object as a whole,
+/// part 0, and no other part of an extension.
+pub fn lock_object(class: Oid, object: Oid, part: u16, mode: u32) {
+    // SAFETY: takes a lock.
+    unsafe { pg_sys::LockDatabaseObject(class, object, part, mode as pg_sys::LOCKMODE) }
 }
 
 pub fn schema_exists(schema: Oid) -> bool {

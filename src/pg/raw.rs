@@ -78,6 +78,7 @@ raw_functions! {
         max_size: usize,
     ) -> MemoryContext;
     fn ConditionalLockBuffer(buffer: Buffer) -> bool;
+    fn ConditionalLockRelationOid(relid: Oid, lockmode: pg_sys::LOCKMODE) -> bool;
     fn CopyErrorData() -> *mut pg_sys::ErrorData;
     fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
     fn GetRedoRecPtr() -> XLogRecPtr;
@@ -106,6 +107,7 @@ raw_functions! {
     fn SearchSysCacheExists(cache: c_int, key1: Datum, key2: Datum, key3: Datum, key4: Datum) -> bool;
     fn SysCacheInvalidate(cache: c_int, hash: u32);
     fn ThrowErrorData(error: *mut pg_sys::ErrorData);
+    fn UnlockRelationOid(relid: Oid, lockmode: pg_sys::LOCKMODE);
     fn UnlockReleaseBuffer(buffer: Buffer);
     fn WinGetCurrentPosition(window: *mut c_void) -> i64;
     fn WinGetFuncArgCurrent(window: *mut c_void, argument: c_int, is_null: *mut bool) -> Datum;

@@ -7,10 +7,10 @@ use crate::pg::raw::{Raw, guarded};
 use crate::pg::sys::{self, NoLock, RowExclusiveLock};
 use crate::sequence::cache::{self, CachedSequence, Permit, Placement, SequenceInfo, Validity};
 use crate::sequence::refusal::Refusal;
-use crate::sequence::{Clock, CopyPolicy, read};
+use crate::sequence::{Clock, CopyPolicy};
 use instagram_id_core::copy;
 use instagram_id_core::epoch::US_PER_MS;
-use instagram_id_core::hlc::{self, Next, VALUE_MAX};
+use instagram_id_core::hlc::{self, Next, State, VALUE_MAX};
 use pgrx::pg_sys::{self, Oid};
 
 /// Locks the sequence, once per transaction, so that it cannot be dropped or altered.
@@ -159,17 +159,17 @@ unsafe fn look_up_anew(
     }
 }
 
-/// The reason why ids cannot be generated from a sequence, judged only by its page and its options. `None` if they can,
-/// or if this role cannot read the page.
-pub fn inspect(clock: Clock) -> Option<Refusal> {
-    // SAFETY: as for `read::state`.
+/// The reason why ids cannot be generated from a sequence, judged only by its options and the state of its page; `None` if
+/// they can. This role may be unable to read the state.
+pub fn inspect(clock: Clock, state: Option<State>) -> Option<Refusal> {
+    // SAFETY: a catalog look-up that does not panic and owns nothing with a destructor.
     let options = unsafe { guarded(|raw| raw.pg_sequence_row(clock.sequence)) }?;
     let has_range_of_node = group_of_range(options.seqmin, options.seqmax).is_some();
     let unfit = unfit(&options, has_range_of_node);
     if unfit != Unfit::default() {
         return Some(Refusal::Unfit(unfit));
     }
-    let state = read::state(clock.sequence)?;
+    let state = state?;
     // A closed copy is no obstacle: the next id opens it.
     if copy::is_closed(state.last_value) || has_range_of_node {
         return None;

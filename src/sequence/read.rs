@@ -16,16 +16,45 @@ pub fn last_value(sequence: Oid) -> Option<i64> {
 pub fn state(sequence: Oid) -> Option<State> {
     let reads_all = reads_all_stats();
     // SAFETY: `read` does not panic and owns nothing with a destructor.
-    unsafe { guarded(|raw| read(raw, sequence, reads_all)) }
+    unsafe {
+        guarded(|raw| {
+            raw.LockRelationOid(sequence, AccessShareLock);
+            read(raw, sequence, reads_all)
+        })
+    }
 }
 
-/// Reads the state as `pg_sequence_last_value` does, and keeps no lock. Members of `pg_read_all_stats` need no privilege
+/// Another session holds a lock with which the sequence cannot be read, or waits for one.
+#[derive(Clone, Copy)]
+pub struct Locked;
+
+/// The same as [`state`], for a caller that must not wait for a session that alters or drops the sequence.
+pub fn state_unless_locked(sequence: Oid) -> Result<Option<State>, Locked> {
+    let reads_all = reads_all_stats();
+    // SAFETY: as for `state`.
+    unsafe {
+        guarded(|raw| {
+            if raw.ConditionalLockRelationOid(sequence, AccessShareLock) {
+                Ok(read(raw, sequence, reads_all))
+            } else {
+                Err(Locked)
+            }
+        })
+    }
+}
+
+/// Reads the state as `pg_sequence_last_value` does, and releases the lock. Members of `pg_read_all_stats` need no privilege
 /// on the sequence.
+///
+/// # Safety
+///
+/// The caller holds an `AccessShareLock` on the sequence.
 unsafe fn read(raw: Raw, sequence: Oid, reads_all: bool) -> Option<State> {
     // SAFETY: an open relation has its pg_class row; a sequence has block 0, and on it one tuple.
     unsafe {
-        let relation = raw.try_relation_open(sequence, AccessShareLock);
+        let relation = raw.try_relation_open(sequence, sys::NoLock);
         if relation.is_null() {
+            raw.UnlockRelationOid(sequence, AccessShareLock);
             return None;
         }
         let row = &*(*relation).rd_rel;

@@ -4,7 +4,8 @@ use crate::error::{Error, Unfit};
 use crate::pg::names;
 use crate::sequence::{Clock, read};
 use instagram_id_core::copy;
-use pgrx::pg_sys::{self, Oid};
+use instagram_id_core::hlc::State;
+use pgrx::pg_sys;
 
 /// Why nothing was done. Plain data, so that it can leave [`guarded`](crate::pg::raw::guarded).
 #[derive(Clone, Copy)]
@@ -48,7 +49,9 @@ impl Refusal {
             Refusal::Missing => Error::SequenceMissing(sequence),
             Refusal::NotSequence => Error::NotSequence(name()),
             Refusal::Unfit(unfit) => match unfit.max {
-                Some(max) if is_ended_by_max(sequence, unfit, max) => Error::Closed { name: name(), max },
+                Some(max) if is_ended_by_max(unfit, max, read::state(sequence)) => {
+                    Error::Closed { name: name(), max }
+                }
                 _ => Error::Unfit { name: name(), unfit },
             },
             Refusal::NoRight { update } => {
@@ -81,10 +84,10 @@ impl Refusal {
     }
 
     /// The refusal in a few words, for the view `id_shards`; `None` for a refusal that the view does not show.
-    pub fn reason(self, sequence: Oid) -> Option<String> {
+    pub fn reason(self, state: Option<State>) -> Option<String> {
         match self {
             Refusal::Unfit(unfit) => Some(match unfit.max {
-                Some(max) if is_ended_by_max(sequence, unfit, max) => "closed by a move".into(),
+                Some(max) if is_ended_by_max(unfit, max, state) => "closed by a move".into(),
                 _ => format!("sequence altered: {}", unfit.reasons()),
             }),
             Refusal::Exhausted { .. } => Some("end of ids".into()),
@@ -96,8 +99,7 @@ impl Refusal {
 }
 
 /// Whether a move has closed the sequence: its only fault is a MAXVALUE that its last value has reached.
-fn is_ended_by_max(sequence: Oid, unfit: Unfit, max: i64) -> bool {
+fn is_ended_by_max(unfit: Unfit, max: i64, state: Option<State>) -> bool {
     unfit == Unfit { max: Some(max), ..Unfit::default() }
-        && read::state(sequence)
-            .is_some_and(|state| state.last_value >= max && !copy::is_closed(state.last_value))
+        && state.is_some_and(|state| state.last_value >= max && !copy::is_closed(state.last_value))
 }

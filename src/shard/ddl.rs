@@ -8,6 +8,7 @@ use crate::pg::spi;
 use crate::pg::sys;
 use crate::sequence::Clock;
 use crate::shard::definition::{self, Definition};
+use crate::shard::trust::{self, Object, Trust};
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc::VALUE_MAX;
 use instagram_id_core::layout::Shard;
@@ -28,6 +29,8 @@ pub struct Plan {
     pub schema: String,
     /// The schema of the extension's functions.
     pub own_schema: Oid,
+    /// The owner of the shard; see [`trust`].
+    pub owner: Oid,
 }
 
 /// The greatest value of an id as MAXVALUE, so that monitoring tools see which share of the values is used.
@@ -42,17 +45,18 @@ fn max_value() -> String {
 }
 
 /// Checks that the role may create a schema, or objects in the existing one.
-fn check_may_create(existing: Oid) -> Result<(), Error> {
-    let role = names::current_role();
+fn check_may_create(existing: Oid, role: Oid) -> Result<(), Error> {
     let refused = |query: &str, arguments: &[DatumWithOid]| {
         spi::select(query, arguments, |row| row.get::<String>(1)).pop()
     };
     if existing == Oid::INVALID {
-        let query = "SELECT quote_ident(current_database()) WHERE NOT has_database_privilege(current_database(), 'CREATE')";
-        refused(query, &[]).map_or(Ok(()), |name| Err(Error::NoCreateOnDatabase { name, role }))
+        let query = "SELECT quote_ident(current_database()) WHERE NOT has_database_privilege($1, current_database(), 'CREATE')";
+        refused(query, &[role.into()])
+            .map_or(Ok(()), |name| Err(Error::NoCreateOnDatabase { name, role: names::role(role) }))
     } else {
-        let query = "SELECT quote_ident(nspname) FROM pg_namespace WHERE oid = $1 AND NOT has_schema_privilege(oid, 'CREATE')";
-        refused(query, &[existing.into()]).map_or(Ok(()), |name| Err(Error::NoCreateOnSchema { name, role }))
+        let query = "SELECT quote_ident(nspname) FROM pg_namespace WHERE oid = $1 AND NOT has_schema_privilege($2, oid, 'CREATE')";
+        refused(query, &[existing.into(), role.into()])
+            .map_or(Ok(()), |name| Err(Error::NoCreateOnSchema { name, role: names::role(role) }))
     }
 }
 
@@ -66,97 +70,182 @@ pub struct Part {
     agrees: Box<dyn Fn(&Function) -> bool>,
 }
 
+impl Part {
+    /// The statement that replaces the body of the existing function.
+    pub fn replace(&self) -> String {
+        self.create.replacen("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1)
+    }
+}
+
 impl Plan {
     /// The plan of an existing shard.
     pub fn of(definition: &Definition, own_schema: Oid) -> Plan {
-        Plan { shard: definition.shard, schema: names::raw_schema(definition.schema), own_schema }
+        let Definition { shard, owner, .. } = *definition;
+        Plan { shard, schema: names::raw_schema(definition.schema), own_schema, owner }
     }
 
     /// Creates a shard that no schema defines yet: the schema, the sequence and the functions, as far as they are
     /// missing. Returns the schema. An existing sequence must pass `examine`.
     pub fn make(
-        &self,
+        mut self,
         epoch: Option<Epoch>,
+        trust: Trust,
         examine: impl Fn(Oid) -> Result<(), Error>,
     ) -> Result<Oid, Error> {
-        let quoted = quote_identifier(&self.schema);
-        let number = self.shard.number();
-        let existing_schema = catalog::schema_oid(&self.schema);
-        check_may_create(existing_schema)?;
-        let mut schema = existing_schema;
-        if schema == Oid::INVALID || !catalog::lock_schema(schema) {
-            spi::run(&format!("CREATE SCHEMA {quoted}"));
+        let mut schema = catalog::schema_oid(&self.schema);
+        let is_new = schema == Oid::INVALID || !catalog::lock_schema(schema);
+        if is_new {
+            check_may_create(Oid::INVALID, self.owner)?;
+            spi::run(&format!("CREATE SCHEMA {}", quote_identifier(&self.schema)));
             schema = catalog::schema_oid(&self.schema);
-            comment_on(
-                pg_sys::NamespaceRelationId,
-                schema,
-                &format!("logical shard {number} of instagram_id"),
-            );
-        }
-        let existing_sequence = catalog::relation_oid(SEQUENCE, existing_schema);
-        let mut sequence = existing_sequence;
-        if sequence == Oid::INVALID {
-            spi::run(&format!("CREATE SEQUENCE {quoted}.{SEQUENCE} AS pg_catalog.int8{}", max_value()));
-            sequence = catalog::relation_oid(SEQUENCE, schema);
-            let text = format!("last issued id of shard {number} without its shard bits");
-            comment_on(pg_sys::RelationRelationId, sequence, &text);
+            let text = format!("logical shard {} of instagram_id", self.shard.number());
+            comment_on(pg_sys::NamespaceRelationId, schema, &text);
         } else {
-            examine(sequence)?;
-            let owner = catalog::relation(sequence).map_or(Oid::INVALID, |relation| relation.owner);
-            if !catalog::has_rights_of(catalog::current_role(), owner) {
-                return Err(Error::NotSequenceOwner(names::relation(sequence)));
-            }
+            trust.check_schema(self.shard, schema)?;
+            self.owner = self.owner_of_parts(schema, trust)?;
+            check_may_create(schema, self.owner)?;
         }
-        // If DROP EXTENSION ... CASCADE or DROP SEQUENCE ... CASCADE has left a part of a shard, its epoch() is still
-        // there.
-        let left =
-            catalog::function_in(schema, "epoch", &[]).and_then(|function| definition::epoch_of(&function));
-        if let Some(left) = left {
-            arguments::workable_epoch(names::timestamp(left.at()))?;
+        let existing_sequence = catalog::relation_oid(SEQUENCE, schema);
+        if existing_sequence != Oid::INVALID {
+            self.check_sequence(existing_sequence, examine)?;
         }
-        if let (Some(is), Some(asked)) = (left, epoch)
-            && is != asked
-        {
-            return Err(Error::EpochDiffers {
-                schema: quoted,
-                is: names::time(is.at()),
-                asked: names::time(asked.at()),
-            });
-        }
-        if left.is_some() && existing_sequence == Oid::INVALID {
-            let sequence = names::relation(sequence);
-            ErrorReport::from(Error::SequenceReplaced { shard: number, sequence })
-                .report(PgLogLevel::WARNING);
-        }
+        let left = self.epoch_left(schema, epoch)?;
         let epoch = left.or(epoch).unwrap_or(Epoch::ORIGINAL);
-        self.make_functions(schema, Clock { sequence, epoch })?;
+        let sequence = self.as_owner(|| -> Result<Oid, Error> {
+            let sequence = match existing_sequence {
+                Oid::INVALID => self.make_sequence(schema),
+                existing => existing,
+            };
+            self.make_functions(schema, Clock { sequence, epoch })?;
+            Ok(sequence)
+        })?;
+        if left.is_some() && existing_sequence == Oid::INVALID {
+            let (shard, sequence) = (self.shard.number(), names::relation(sequence));
+            ErrorReport::from(Error::SequenceReplaced { shard, sequence }).report(PgLogLevel::WARNING);
+        }
         // SAFETY: this transaction created them above.
         unsafe {
-            if existing_schema == Oid::INVALID {
+            if is_new {
                 sys::release_locks_on_new_object(pg_sys::NamespaceRelationId, schema);
             }
             if existing_sequence == Oid::INVALID {
                 sys::release_locks_on_new_relation(sequence);
             }
         }
+        if !is_new {
+            trust.announce(self.shard, schema);
+        }
         Ok(schema)
     }
 
-    /// Creates the missing functions of a defined shard. Returns whether there were any.
+    /// The owner of a shard to be created in an existing schema, which may have parts of it: the owner of these parts, if
+    /// that is one role that the caller trusts and whose privileges it has. Otherwise it is the caller, who can use only
+    /// parts of roles with its privileges.
+    fn owner_of_parts(&self, schema: Oid, trust: Trust) -> Result<Oid, Error> {
+        let functions = functions_in(schema, self.shard).into_iter();
+        let mut parts: Vec<_> =
+            functions.map(|function| (Object::Function(function.oid), function.owner)).collect();
+        let sequence = catalog::relation_oid(SEQUENCE, schema);
+        parts.extend(catalog::relation(sequence).map(|found| (Object::Sequence(sequence), found.owner)));
+        let caller = catalog::current_role();
+        let is_possible = |owner: &Oid| {
+            trust.accepts_owner(schema, *owner)
+                && catalog::has_rights_of(caller, *owner)
+                && parts.iter().all(|(_, other)| trust::is_of_shard(*other, *owner))
+        };
+        let owner = parts.iter().map(|(_, owner)| *owner).find(is_possible).unwrap_or(caller);
+        for &(part, owner_of_part) in &parts {
+            trust::check_part(self.shard, part, owner_of_part, owner)?;
+        }
+        Ok(owner)
+    }
+
+    /// Checks a sequence that becomes that of the shard.
+    fn check_sequence(&self, sequence: Oid, examine: impl Fn(Oid) -> Result<(), Error>) -> Result<(), Error> {
+        examine(sequence)?;
+        let owner = catalog::relation(sequence).map_or(Oid::INVALID, |relation| relation.owner);
+        if catalog::has_rights_of(self.owner, owner) {
+            Ok(())
+        } else {
+            Err(Error::NotSequenceOwner(names::relation(sequence)))
+        }
+    }
+
+    /// The epoch of a part of the shard that DROP EXTENSION ... CASCADE or DROP SEQUENCE ... CASCADE has left: its
+    /// `epoch()`. It must be workable, and must not contradict the one that is asked for.
+    fn epoch_left(&self, schema: Oid, asked: Option<Epoch>) -> Result<Option<Epoch>, Error> {
+        let function = catalog::function_in(schema, "epoch", &[]);
+        let Some(left) = function.and_then(|function| definition::epoch_of(&function)) else {
+            return Ok(None);
+        };
+        arguments::workable_epoch(names::timestamp(left.at()))?;
+        match asked {
+            Some(asked) if asked != left => Err(Error::EpochDiffers {
+                schema: quote_identifier(&self.schema),
+                is: names::time(left.at()),
+                asked: names::time(asked.at()),
+            }),
+            _ => Ok(Some(left)),
+        }
+    }
+
+    fn make_sequence(&self, schema: Oid) -> Oid {
+        let quoted = quote_identifier(&self.schema);
+        spi::run(&format!("CREATE SEQUENCE {quoted}.{SEQUENCE} AS pg_catalog.int8{}", max_value()));
+        let sequence = catalog::relation_oid(SEQUENCE, schema);
+        let text = format!("last issued id of shard {} without its shard bits", self.shard.number());
+        comment_on(pg_sys::RelationRelationId, sequence, &text);
+        sequence
+    }
+
+    /// Creates the missing functions of a defined shard, as its owner. Returns whether there were any.
     pub fn complete(&self, definition: &Definition) -> Result<bool, Error> {
-        self.make_functions(definition.schema, definition.clock)
+        if self.missing_functions(definition.schema, definition.clock)?.is_empty() {
+            return Ok(false);
+        }
+        if !catalog::has_rights_of(catalog::current_role(), self.owner) {
+            return Err(Error::NotOwner(names::function(definition.function)));
+        }
+        check_may_create(definition.schema, self.owner)?;
+        self.as_owner(|| self.make_functions(definition.schema, definition.clock))
+    }
+
+    /// Runs `f` as the owner of the shard, so that new parts belong to that role. The caller has its privileges.
+    fn as_owner<T>(&self, f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        if self.owner == catalog::current_role() {
+            return f();
+        }
+        if !catalog::may_use_schema(self.own_schema, self.owner) {
+            let name = names::schema(self.own_schema);
+            return Err(Error::NoRightOnSchema { name, role: names::role(self.owner) });
+        }
+        sys::with_rights_of(self.owner, f)
     }
 
     /// Creates the missing functions of the shard. Returns whether there were any.
     pub fn make_functions(&self, schema: Oid, clock: Clock) -> Result<bool, Error> {
-        let missing = self.missing_functions(schema, clock).map_err(|error| self.explained(error, schema))?;
+        let missing = self.missing_functions(schema, clock)?;
         for part in &missing {
             spi::run(&part.create);
             if let Some(function) = catalog::function_in(schema, &part.name, part.parameters) {
                 comment_on(pg_sys::ProcedureRelationId, function.oid, &part.comment);
             }
         }
+        if !missing.is_empty() && !self.is_complete(schema, clock) {
+            return Err(Error::ShardChanged(self.shard.number()));
+        }
         Ok(!missing.is_empty())
+    }
+
+    /// Whether the schema has all functions of the shard now. The statements that create them name the schema and the
+    /// sequence: if one of the two was renamed at that moment, the functions are elsewhere. An event trigger may have given
+    /// the parts to another role, but only all of them.
+    fn is_complete(&self, schema: Oid, clock: Clock) -> bool {
+        let definition = catalog::function_in(schema, &definition::function_name(self.shard), &[]);
+        definition.is_some_and(|definition| {
+            let plan = Plan { schema: self.schema.clone(), owner: definition.owner, ..*self };
+            plan.missing_functions(schema, clock).is_ok_and(|missing| missing.is_empty())
+        })
     }
 
     /// The missing functions, except the one of this name, which an adopted function will replace.
@@ -166,38 +255,47 @@ impl Plan {
         schema: Oid,
         clock: Clock,
     ) -> Result<Vec<Part>, Error> {
-        let others = self.functions(clock).into_iter().filter(|part| part.name != name);
-        self.missing_of(others, schema).map_err(|error| self.explained(error, schema))
-    }
-
-    /// Replaces the error for the schema of the extension: there the extension's own functions have these names, and
-    /// must not be renamed or dropped.
-    fn explained(&self, error: Error, schema: Oid) -> Error {
-        match error {
-            Error::FunctionExists { shard, schema: name, .. } if schema == self.own_schema => {
-                Error::SchemaOfExtension { schema: name, shard }
-            }
-            error => error,
-        }
+        self.check_owner_of(clock.sequence)?;
+        self.missing_of(self.functions(clock).into_iter().filter(|part| part.name != name), schema)
     }
 
     /// The missing functions of the shard.
     ///
     /// # Errors
     ///
-    /// 42723 for an existing function that does not match.
+    /// An existing function does not match, or a part does not belong to the shard's owner.
     pub fn missing_functions(&self, schema: Oid, clock: Clock) -> Result<Vec<Part>, Error> {
+        self.check_owner_of(clock.sequence)?;
         self.missing_of(self.functions(clock).into_iter(), schema)
+    }
+
+    /// Checks that the schema's `next_id()`, if there is one, is that of the shard.
+    pub fn check_next_id(&self, schema: Oid, clock: Clock) -> Result<(), Error> {
+        let next_id = self.functions(clock).into_iter().filter(|part| part.name == "next_id");
+        self.missing_of(next_id, schema).map(|_| ())
+    }
+
+    fn check_owner_of(&self, sequence: Oid) -> Result<(), Error> {
+        let Some(relation) = catalog::relation(sequence) else { return Ok(()) };
+        trust::check_part(self.shard, Object::Sequence(sequence), relation.owner, self.owner)
     }
 
     fn missing_of(&self, parts: impl Iterator<Item = Part>, schema: Oid) -> Result<Vec<Part>, Error> {
         let mut missing = vec![];
         for part in parts {
             match catalog::function_in(schema, &part.name, part.parameters) {
-                Some(function) if (part.agrees)(&function) => {}
+                Some(function) if (part.agrees)(&function) => {
+                    let part = Object::Function(function.oid);
+                    trust::check_part(self.shard, part, function.owner, self.owner)?;
+                }
                 Some(function) => {
-                    let (function, schema) = (names::function(function.oid), self.schema.clone());
-                    return Err(Error::FunctionExists { function, shard: self.shard.number(), schema });
+                    let (function, shard) = (names::function(function.oid), self.shard.number());
+                    let name = self.schema.clone();
+                    // There the extension's own functions have these names, and must not be renamed or dropped.
+                    return Err(match schema == self.own_schema {
+                        true => Error::SchemaOfExtension { schema: name, shard },
+                        false => Error::FunctionExists { function, shard, schema: name },
+                    });
                 }
                 None => missing.push(part),
             }
@@ -205,17 +303,26 @@ impl Plan {
         Ok(missing)
     }
 
-    /// The shard's functions that are missing or do not match, as phrases.
+    /// What is wrong with the shard's parts, as phrases: functions that are missing or do not match, and parts of other
+    /// owners.
     pub fn faults(&self, schema: Oid, clock: Clock) -> Vec<String> {
+        let of_another = |name: String, owner: Oid| {
+            (!trust::is_of_shard(owner, self.owner))
+                .then(|| format!("{name} belongs to role {}", names::role(owner)))
+        };
         let fault = |part: Part| match catalog::function_in(schema, &part.name, part.parameters) {
-            Some(function) if (part.agrees)(&function) => None,
+            Some(function) if (part.agrees)(&function) => {
+                of_another(names::function(function.oid), function.owner)
+            }
             Some(function) if part.name == "next_id" => Some(generates_others(&function)),
             Some(function) => Some(format!("{} is not the shard's", names::function(function.oid))),
             None => {
                 Some(is_missing(schema, &part.name, if part.parameters.is_empty() { "" } else { "bigint" }))
             }
         };
-        self.functions(clock).into_iter().filter_map(fault).collect()
+        let of_sequence = catalog::relation(clock.sequence)
+            .and_then(|relation| of_another(names::relation(clock.sequence), relation.owner));
+        of_sequence.into_iter().chain(self.functions(clock).into_iter().filter_map(fault)).collect()
     }
 
     /// The functions of a shard.
@@ -276,7 +383,7 @@ impl Plan {
             name: name.clone(),
             parameters: &[],
             create: format!(
-                "CREATE OR REPLACE FUNCTION {schema}.{name}\
+                "CREATE FUNCTION {schema}.{name}\
                      (OUT sequence pg_catalog.regclass, OUT epoch pg_catalog.timestamptz, OUT home pg_catalog.text)\n    \
                      LANGUAGE sql IMMUTABLE PARALLEL SAFE\n    \
                      BEGIN ATOMIC\n    \
@@ -303,6 +410,14 @@ impl Plan {
     }
 }
 
+/// The functions in a schema that have the names and parameters of the shard's functions.
+pub fn functions_in(schema: Oid, shard: Shard) -> Vec<Function> {
+    let definition = definition::function_name(shard);
+    let names: [(&str, &[Oid]); 4] =
+        [("epoch", &[]), ("next_id", &[]), ("id_time", &[pg_sys::INT8OID]), (&definition, &[])];
+    names.iter().filter_map(|(name, parameters)| catalog::function_in(schema, name, parameters)).collect()
+}
+
 /// A problem: a function should generate the shard's ids, and does not.
 pub fn generates_others(function: &Function) -> String {
     format!("{} does not generate the shard's ids", names::function(function.oid))
@@ -320,7 +435,8 @@ pub fn clock_of_ids(function: &Function, own_schema: Oid, shard: Shard) -> Optio
 
 /// The shard whose ids the function generates, and the clock, if its body is that of `next_id()` in a [`Plan`].
 pub fn ids_of(function: &Function, own_schema: Oid) -> Option<(Shard, Clock)> {
-    let arguments = calls(function, own_schema, "shard_next_id")?;
+    let types = [pg_sys::INT4OID, pg_sys::REGCLASSOID, pg_sys::TIMESTAMPTZOID];
+    let arguments = calls(function, own_schema, "shard_next_id", &types)?;
     let [number, sequence, epoch] = arguments.as_slice() else { return None };
     let is_alike = function.is_volatile && function.returns == pg_sys::INT8OID && !function.returns_set;
     let number = number.constant(pg_sys::INT4OID).filter(|_| is_alike)?;
@@ -335,7 +451,8 @@ pub fn makes_ids_of(function: &Function, own_schema: Oid, shard: Shard, clock: C
 
 /// Whether the function matches `id_time(id)` in a [`Plan`].
 fn reads_times(function: &Function, own_schema: Oid, epoch: Epoch) -> bool {
-    let arguments = calls(function, own_schema, "shard_id_time").unwrap_or_default();
+    let types = [pg_sys::INT8OID, pg_sys::TIMESTAMPTZOID];
+    let arguments = calls(function, own_schema, "shard_id_time", &types).unwrap_or_default();
     let [id, is] = arguments.as_slice() else { return false };
     function.returns == pg_sys::TIMESTAMPTZOID
         && !function.returns_set
@@ -345,13 +462,12 @@ fn reads_times(function: &Function, own_schema: Oid, epoch: Epoch) -> bool {
         && is.time() == Some(epoch.at())
 }
 
-/// The arguments of the call, if the function does nothing but call the extension's function of this name.
-fn calls(function: &Function, own_schema: Oid, name: &str) -> Option<Vec<Expression>> {
+/// The arguments of the call, if the function does nothing but call the extension's function of this name and these types.
+fn calls(function: &Function, own_schema: Oid, name: &str, types: &[Oid]) -> Option<Vec<Expression>> {
     let selected = function.selected()?;
     let [call] = selected.as_slice() else { return None };
     let (callee, arguments) = call.call()?;
-    let callee = catalog::function(callee)?;
-    (callee.schema == own_schema && callee.name == name).then_some(arguments)
+    (callee == catalog::function_in(own_schema, name, types)?.oid).then_some(arguments)
 }
 
 /// Sets the comment of an object. The statement COMMENT ON would also lock it, and a transaction that creates thousands
@@ -362,13 +478,15 @@ fn comment_on(class: Oid, object: Oid, text: &str) {
     unsafe { pg_sys::CreateComments(object, class, 0, text.as_ptr()) }
 }
 
-/// Locks out other changes of shards until the transaction ends, so that two transactions cannot create the same shard
-/// in different schemas.
-pub fn begin_change() {
-    // SAFETY: the lock lasts to the transaction's end.
-    unsafe {
-        let extension = pg_sys::get_extension_oid(c"instagram_id".as_ptr(), false);
-        let mode = pg_sys::ShareUpdateExclusiveLock as pg_sys::LOCKMODE;
-        pg_sys::LockDatabaseObject(pg_sys::ExtensionRelationId, extension, 0, mode);
-    }
+/// The number of locks that the shards share. The transaction that creates all 8192 takes each of them once, and they fit
+/// into the lock table of a server with the default settings.
+const LOCKS: u16 = 256;
+
+/// Keeps other transactions from creating or adopting a shard of this number until the transaction ends, so that two of
+/// them cannot create it in different schemas. They also wait with the numbers that share its lock.
+pub fn lock_number(shard: Shard) {
+    // SAFETY: a catalog lookup.
+    let extension = unsafe { pg_sys::get_extension_oid(c"instagram_id".as_ptr(), false) };
+    let part = 1 + shard.number() % LOCKS;
+    catalog::lock_object(pg_sys::ExtensionRelationId, extension, part, pg_sys::ShareUpdateExclusiveLock);
 }

@@ -63,7 +63,7 @@ pub fn this_database() -> String {
 pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
     let mut found = vec![];
     catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| {
-        if let Some(definition) = parse_watching(function).filter(is_of_owner) {
+        if let Some(definition) = parse_watching(function).filter(owns_sequence) {
             push(&mut found, definition);
         }
     });
@@ -83,32 +83,44 @@ pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
     Ok(found.pop())
 }
 
-/// The shards that a sequence serves: one, unless its owner has created more. A definition also counts if it is in the
-/// sequence's schema and its owner has the privileges of the schema's owner; then the sequence was given to another
-/// role.
+/// The shards that a sequence serves: one, unless its owner has created more.
 pub fn served_by(sequence: Oid) -> Vec<Definition> {
-    let mut found = defined_by(catalog::functions_that_need(pg_sys::RelationRelationId, sequence));
-    found.retain(|definition| definition.clock.sequence == sequence);
+    let functions = catalog::functions_that_need(pg_sys::RelationRelationId, sequence);
+    let mut found = parse_all(functions);
+    found.retain(|definition| definition.clock.sequence == sequence && decides_about(definition, sequence));
     found
 }
 
-/// The shards that the schema of a sequence defines.
+/// The shards that the schema of a sequence defines. A definition counts only if it may decide about this sequence as
+/// well: otherwise a role that can create functions in the schema could choose the epoch for the sequences of others.
 pub fn in_schema_of(sequence: Oid) -> Vec<Definition> {
     let Some(relation) = catalog::relation(sequence) else { return vec![] };
-    defined_by(catalog::functions_that_need(pg_sys::NamespaceRelationId, relation.schema))
+    let functions = catalog::functions_that_need(pg_sys::NamespaceRelationId, relation.schema);
+    let mut found = parse_all(functions);
+    found.retain(|it| decides_about(it, it.clock.sequence) && decides_about(it, sequence));
+    found
 }
 
-fn defined_by(functions: Vec<Oid>) -> Vec<Definition> {
-    let definitions =
-        functions.into_iter().filter_map(|function| parse_watching(&catalog::function(function)?));
-    let rules = |definition: &Definition| {
-        catalog::relation(definition.clock.sequence).is_some_and(|relation| {
-            catalog::has_rights_of(definition.owner, relation.owner)
-                || relation.schema == definition.schema
-                    && catalog::owns_schema(definition.schema, definition.owner)
-        })
-    };
-    definitions.filter(rules).collect()
+/// Whether the definition may decide what a sequence is used for: its owner has the privileges of the sequence's owner.
+/// In the schema of the definition, those of the schema's owner are enough; then the sequence was given to another role.
+fn decides_about(definition: &Definition, sequence: Oid) -> bool {
+    catalog::relation(sequence).is_some_and(|relation| {
+        catalog::has_rights_of(definition.owner, relation.owner)
+            || relation.schema == definition.schema
+                && catalog::owns_schema(definition.schema, definition.owner)
+    })
+}
+
+/// The shards that a schema defines, ordered by number.
+pub fn in_schema(schema: Oid) -> Vec<Definition> {
+    let mut found = parse_all(catalog::functions_that_need(pg_sys::NamespaceRelationId, schema));
+    found.retain(owns_sequence);
+    found.sort_by_key(|definition| definition.shard.number());
+    found
+}
+
+fn parse_all(functions: Vec<Oid>) -> Vec<Definition> {
+    functions.into_iter().filter_map(|function| parse_watching(&catalog::function(function)?)).collect()
 }
 
 /// Visits every valid definition in the database, even if several define the same shard.
@@ -122,13 +134,13 @@ pub fn visit_all(mut visit: impl FnMut(Definition)) {
 
 /// The definition in the function, if it has the form above and its owner has the privileges of the sequence's owner.
 pub fn read(function: &Function) -> Option<Definition> {
-    parse(function).filter(is_of_owner)
+    parse(function).filter(owns_sequence)
 }
 
-/// Whether the owner of the function has the privileges of the sequence's owner.
-fn is_of_owner(definition: &Definition) -> bool {
-    catalog::relation(definition.clock.sequence)
-        .is_some_and(|relation| catalog::has_rights_of(definition.owner, relation.owner))
+/// Whether the owner of the definition has the privileges of the sequence's owner.
+fn owns_sequence(definition: &Definition) -> bool {
+    let relation = catalog::relation(definition.clock.sequence);
+    relation.is_some_and(|relation| catalog::has_rights_of(definition.owner, relation.owner))
 }
 
 /// The same as [`parse`], for a result that is cached: counts changes of all that it depends on. Each is watched before

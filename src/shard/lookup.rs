@@ -87,19 +87,18 @@ pub fn lock_clock_of(shard: Shard) -> Result<Clock, Error> {
     }
 }
 
-/// Finds a shard that is about to be changed. With `keep`, also locks its schema and its sequence, so that they are not
-/// dropped or renamed before the change.
+/// Finds a shard that is about to be changed. Also locks its schema, its sequence and its definition, so that they are not
+/// dropped or renamed before the change. The lock on the definition has this mode.
 ///
 /// # Errors
 ///
 /// Those of [`definition::find`].
-pub fn find_to_change(shard: Shard, keep: bool) -> Result<Option<Definition>, Error> {
+pub fn find_to_change(shard: Shard, mode: u32) -> Result<Option<Definition>, Error> {
     loop {
         let Some(found) = definition::find(shard)? else { return Ok(None) };
-        if !keep {
-            return Ok(Some(found));
-        }
+        // In the order in which DROP SCHEMA ... CASCADE locks them.
         let exists = catalog::lock_schema(found.schema) && visit::lock(found.clock.sequence);
+        catalog::lock_function(found.function, mode);
         if exists && definition::find(shard)?.as_ref() == Some(&found) {
             return Ok(Some(found));
         }

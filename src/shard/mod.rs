@@ -3,7 +3,9 @@
 //! - [`definition`]: the function that makes a schema a shard, and finding a shard by its number
 //! - [`ddl`]: the parts of a shard, and the statements that create them
 //! - [`lookup`]: from a shard's number to its sequence, cached
+//! - [`trust`]: the rule about the owners of a shard's parts
 
 pub mod ddl;
 pub mod definition;
 pub mod lookup;
+pub mod trust;

@@ -152,6 +152,24 @@ fn fail_over(scenario: &str, settings: &[(&str, &str)], is_ahead: bool, failover
     assert_eq!(lost > 0, !is_synchronous, "{scenario}: {lost} acknowledged rows lost");
 }
 
+/// The view shows that a standby generates no ids, and shows the last id of its primary.
+#[test]
+fn view_shows_a_standby() {
+    let primary = Server::start(&[("fsync", "off")]);
+    settle(&primary, false);
+    let state = "SELECT concat_ws(' ', last_id IS NOT NULL, can_generate, reason) FROM id_shards";
+    assert_eq!(texts(&mut primary.connect(), state), ["t t"]);
+    let standby = standby_of(&primary);
+    let mut client = standby.connect();
+    standby.wait_until("SELECT count(*) = 1 FROM id_shards");
+    assert_eq!(texts(&mut client, state), ["t f this server is a standby"]);
+    let (code, ..) = error_of(&mut client, "SELECT next_id(5)");
+    assert_eq!(code, "25006");
+    promote(&standby);
+    assert_eq!(texts(&mut client, state), ["t t"]);
+    one::<i64>(&mut client, "SELECT next_id(5)");
+}
+
 #[test]
 fn synchronous_failover_repeats_no_ids() {
     let failovers = length(1, 15);

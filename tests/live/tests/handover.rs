@@ -103,6 +103,32 @@ fn only_the_current_node_generates_ids() {
     }
 }
 
+/// A query of the view does not wait for a session that has locked one of Citus's catalogs, or the sequence.
+#[test]
+fn view_waits_for_no_lock() {
+    let cluster = Emulated::start_with_shard(1);
+    cluster.ids_an_hour_ahead(1);
+    let mut client = cluster.nodes[1].connect();
+    client.batch_execute("SET lock_timeout = '10s'").unwrap();
+    let state = "SELECT concat_ws(' ', last_id IS NOT NULL, can_generate, reason) FROM id_shards";
+    assert_eq!(texts(&mut client, state), ["t t"]);
+    let mut holder = cluster.nodes[1].connect();
+    let catalogs = texts(
+        &mut holder,
+        "SELECT oid::regclass::text FROM pg_class WHERE relname LIKE 'pg\\_dist\\_%' AND relkind IN ('r', 'p') ORDER BY 1",
+    );
+    assert!(catalogs.len() >= 7, "{catalogs:?}");
+    let locks =
+        catalogs.iter().map(|name| (format!("LOCK TABLE {name}"), "t f placement locked by another session"));
+    let rename = "ALTER SEQUENCE insta5.table_id_seq RENAME TO other".to_owned();
+    for (lock, expected) in locks.chain([(rename, "f f sequence locked by another session")]) {
+        holder.batch_execute(&format!("BEGIN; {lock}")).unwrap();
+        assert_eq!(texts(&mut client, state), [expected], "{lock}");
+        holder.batch_execute("ROLLBACK").unwrap();
+        assert_eq!(texts(&mut client, state), ["t t"], "after {lock}");
+    }
+}
+
 /// New ids are above all earlier ones on nodes whose clocks differ, also if the clock of the new node is behind.
 /// Sessions on the former node are refused at once.
 #[test]

@@ -563,6 +563,9 @@ fn checks_report_every_obstacle_to_a_move() {
     check("table insta5.light is unlogged");
     check("insta5.photos and its partition or child insta6.part are not both in schema insta5");
     check("foreign key photos_album_fkey of insta5.photos leads out of schema insta5");
+    a.batch_execute("CREATE ROLE other; ALTER FUNCTION insta5.epoch() OWNER TO other").unwrap();
+    check("shard 5 cannot generate ids on a: insta5.epoch() belongs to role other");
+    a.batch_execute("ALTER FUNCTION insta5.epoch() OWNER TO postgres; DROP ROLE other").unwrap();
     check_missing_objects(&servers);
     b.batch_execute("CREATE SCHEMA insta5").unwrap();
     check("b has a schema insta5 already");

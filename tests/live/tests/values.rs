@@ -1247,10 +1247,10 @@ const MAKERS: &[Maker] = &[
         check: not_checked,
     },
     Maker {
-        signature: "adopt_table(integer,regclass,text,boolean)",
+        signature: "adopt_table(integer,regclass,text,boolean,text)",
         is_slow: true,
-        call: "count(*) FROM adopt_table(a0, a1, a2, a3)",
-        types: &["integer", "regclass", "text", "boolean"],
+        call: "count(*) FROM adopt_table(a0, a1, a2, a3, a4)",
+        types: &["integer", "regclass", "text", "boolean", "text"],
         row: |world, rng| {
             let columns: &Named = &[
                 (&["id"], &[]),
@@ -1264,7 +1264,11 @@ const MAKERS: &[Maker] = &[
                 _ => without_null(named(columns, rng)),
             };
             let dry_run = Datum::Int((rng.u8(..50) > 0).into());
-            vec![shard(2, rng), object(world, TABLES, rng), column, not_null((dry_run, vec![]), rng)]
+            let schema = match rng.u8(..8) {
+                0 => (Datum::Text(any_text(rng)), vec![OUT_OF_RANGE, "42602", "42622", "42939"]),
+                _ => (Datum::Null, vec![]),
+            };
+            vec![shard(2, rng), object(world, TABLES, rng), column, not_null((dry_run, vec![]), rng), schema]
         },
         // It already has ids as a default.
         also: UNFIT,

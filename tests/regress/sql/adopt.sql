@@ -261,7 +261,7 @@ CREATE TABLE insta512.hidden (id bigint PRIMARY KEY DEFAULT insta512.next_id());
 ALTER SCHEMA insta512 OWNER TO regress_id_owner;
 ALTER TABLE insta512.hidden OWNER TO regress_id_owner;
 ALTER TABLE insta512.hidden ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
-SELECT * FROM raises('SELECT adopt_shard(512)');
+SELECT * FROM raises('SELECT adopt_shard(512, ''insta512'')');
 ALTER TABLE insta512.hidden NO FORCE ROW LEVEL SECURITY;
 -- Code that the owner attached to a table runs with the owner's privileges and cannot restore the caller's.
 CREATE FUNCTION insta512.trap() RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
@@ -278,7 +278,7 @@ CREATE INDEX ON insta512.hidden (id) WHERE insta512.trap();
 SELECT set_config('regress.run_by', '', false), set_config('regress.refused', '', false);
 -- The body of the function is moved without a check, as its names may be valid only with its own settings.
 BEGIN;
-SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(512);
+SELECT starts_above IS NOT NULL AS adopted FROM adopt_shard(512, 'insta512');
 SELECT current_setting('regress.run_by') AS run_by, current_setting('regress.refused') AS refused;
 -- unadopt_shard() ignores other functions with names like a replaced function and its original.
 CREATE FUNCTION insta512.bystander() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
@@ -296,7 +296,7 @@ END $$;
 CREATE VIEW insta509.v AS SELECT id, current_user AS reader FROM insta500.photos;
 ALTER VIEW insta509.v ALTER id SET DEFAULT insta509.next_id();
 RESET ROLE;
-SELECT newest_id, starts_above IS NOT NULL AS adopted FROM adopt_shard(509);
+SELECT newest_id, starts_above IS NOT NULL AS adopted FROM adopt_shard(509, 'insta509');
 SELECT DISTINCT proowner::regrole FROM pg_proc WHERE pronamespace = 'insta509'::regnamespace;
 -- Other roles cannot run unadopt_shard() on it.
 SET ROLE regress_id_other;

@@ -87,7 +87,7 @@ ALTER SEQUENCE insta520.table_id_seq OWNER TO regress_id_owner;
 GRANT CREATE ON SCHEMA insta520 TO regress_id_owner;
 SELECT message, detail, hint FROM raises('SELECT hidden_ids.adopt_shard(520)');
 GRANT USAGE ON SCHEMA hidden_ids TO regress_id_owner;
-SELECT shard FROM hidden_ids.adopt_shard(520);
+SELECT shard FROM hidden_ids.adopt_shard(520, function => 'insta520.next_id()');
 SET LOCAL ROLE "regress_id app";
 INSERT INTO insta520.photos (title) VALUES ('new') RETURNING id IS NOT NULL AS inserted;
 ROLLBACK;

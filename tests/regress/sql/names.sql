@@ -111,6 +111,7 @@ DECLARE
     quoted text := quote_ident(schema);
     function text := CASE WHEN n % 2 = 0 THEN 'next_id' ELSE left(name, 27) END;
     t text := format('%s.%I', quoted, ('t' || name)::name);
+    told text;
     other text := ('regress_id ' || translate(name, E'\n\r', '  '))::name;
 BEGIN
     EXECUTE format('CREATE SCHEMA %s; CREATE SEQUENCE %1$s.%I', quoted, name);
@@ -140,6 +141,10 @@ BEGIN
     EXECUTE format('SET LOCAL ROLE %I', other);
     PERFORM create_shard(shard, ('others ' || name)::name::text);
     RESET ROLE;
+    EXECUTE format('ALTER SCHEMA %I RENAME TO %I', ('others ' || name)::name, 'insta' || shard);
+    told := (regexp_match((raises(format('SELECT create_shard(%s, if_not_exists => true)', shard))).hint, 'name the schema with (.*)\.$'))[1];
+    EXECUTE format('SELECT create_shard(%s, %s, if_not_exists => true)', shard, told);
+    EXECUTE format('ALTER SCHEMA %I RENAME TO %I', 'insta' || shard, ('others ' || name)::name);
     PERFORM heed(format('SELECT create_shard(%s)', shard), '42710', quote_ident(other), 'Otherwise use (.*)\.$');
     PERFORM create_shard(shard);
     RETURN 'fine';
