@@ -791,7 +791,7 @@ const CLOSABLE: &Named = &[
 
 /// Tables with a column `id` to adopt, and relations that are refused.
 const TABLES: &Named =
-    &[(&["t"], &[]), (&["own", "t_pkey", "v"], &["42703"]), (&["0", "4294967295"], NO_RELATION)];
+    &[(&["t"], &[]), (&["own", "t_pkey", "v"], WRONG_KIND), (&["0", "4294967295"], NO_RELATION)];
 
 /// Functions to adopt as a shard's function.
 const FUNCTIONS: &Named = &[
@@ -1222,6 +1222,8 @@ const MAKERS: &[Maker] = &[
             // With these arguments it is not shard 7 in its schema.
             let other = || vec![OUT_OF_RANGE, "3F000", "42710", "42883", "55000"];
             let schema = match any_schema(rng) {
+                // Longer than any name, which is checked first.
+                Datum::Text(name) if name.len() > 63 => (Datum::Text(name), vec!["42622"]),
                 Datum::Text(name) if name != "insta7" && rng.bool() => (Datum::Text(name), other()),
                 _ => (Datum::Text("insta7".into()), vec![]),
             };
@@ -1259,7 +1261,11 @@ const MAKERS: &[Maker] = &[
                 (&["nowhere", "ctid", "ID", ""], &["42703"]),
             ];
             let column = match rng.u8(..8) {
-                0 => (Datum::Text(any_text(rng)), vec!["42703"]),
+                0 => {
+                    let name = any_text(rng);
+                    let fault = if name.len() > 63 { "42622" } else { "42703" };
+                    (Datum::Text(name), vec![fault])
+                }
                 1..4 => (Datum::Null, vec![]),
                 _ => without_null(named(columns, rng)),
             };
