@@ -343,7 +343,9 @@ closing() {
                 { name = $NF }
                 name ~ /:$/ { next }
                 match(name, /since_[0-9]+/) { print program " " name, "PostgreSQL " substr(name, RSTART + 6, 2) " or later"; next }
-                { print program " " name, needs == "" ? "it was not asked for" : needs }' >>"$tests"
+                name ~ /timescaledb/ { print program " " name, "TimescaleDB, which Debian has from 13 on"; next }
+                name ~ /pg_upgrade/ { print program " " name, "a newer PostgreSQL whose pg_upgrade is not older than the server"; next }
+                { print program " " name, needs == "" ? "not asked for" : needs }' >>"$tests"
     done
     awk -F '\t' '
         FNR == NR && $1 == "ran" { ran[$2]; next }
