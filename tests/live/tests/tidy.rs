@@ -263,13 +263,13 @@ fn waits_are_in_one_file() {
     assert_eq!(files.iter().filter(waits).collect::<Vec<_>>(), ["src/pg/wait_event.rs"]);
 }
 
-/// C functions are declared only where each call needs the token of a guard, apart from symbols of this library.
+/// C functions are declared only where each call needs the token of a guard.
 #[test]
 fn raw_functions_are_in_one_file() {
     let mut files = rust_files("src");
     files.retain(|file| read(file).contains("unsafe extern \"C-unwind\" {"));
     files.sort();
-    assert_eq!(files, ["src/functions/former_names.rs", "src/pg/raw.rs"]);
+    assert_eq!(files, ["src/pg/raw.rs"]);
 }
 
 /// The core crate does not depend on PostgreSQL, so the compiler ensures that it does not use it.

@@ -690,7 +690,8 @@ fn backfilled_ids_match_the_specification() {
             }
         }
         println!("up to {most} rows a window");
-        assert!(full > 0 && most > 3000);
+        // A few random windows do not always contain a full millisecond.
+        assert!(is_quick() || full > 0 && most > 3000);
         tally.show(
             if has_epoch { "backfill_id(...) with an epoch" } else { "backfill_id(...)" },
             windows,
