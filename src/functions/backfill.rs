@@ -214,9 +214,8 @@ fn row(window: Window, offset: usize) -> Result<Option<Row>, Error> {
 ///
 /// # Errors
 ///
-/// 2200H for more than 1,024 rows of a shard in one millisecond, 22023 if a shard's times are not in order or for a
-/// shard outside 0..8191, 22008 for a time before the epoch or past the field's 41 bits, 42809 if it is called without
-/// a window.
+/// A shard has more than 1,024 rows in one millisecond, or its times are not in order. The shard is not 0 to 8191, or the
+/// time is before the epoch or past the field's 41 bits. The call has no window.
 #[pg_extern(sql = false)]
 fn backfill_id(fcinfo: pg_sys::FunctionCallInfo) -> Option<i64> {
     or_raise(|| {

@@ -101,8 +101,8 @@ fn instagram_id_version() -> &'static str {
 ///
 /// # Errors
 ///
-/// 42723 if the schema already has a `next_id()`, which is a common name of the original. Unlike PostgreSQL's own
-/// error, this one has a hint.
+/// The schema already has a `next_id()`, which is a common name of the original. Unlike PostgreSQL's own error, this one
+/// has a hint.
 #[pg_extern(sql = false)]
 fn check_target_schema(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
     let own_schema = catalog::schema_of_this_function(fcinfo);

@@ -46,9 +46,9 @@ struct Parent {
 ///
 /// # Errors
 ///
-/// 22004 without a table, 42809 for one that is not partitioned by ranges of a bigint, 42501 without ownership of it,
-/// 22023 for another period or a number ahead outside 0..10000, 22008 for a `from_time` that is before the epoch or
-/// infinite, 42P07 if another relation has a partition's name.
+/// The table is NULL, is not partitioned by ranges of a bigint, or the caller does not own it. The period is another one,
+/// or the number ahead is not 0 to 10,000. `from_time` is before the epoch or infinite. Another relation has the name of a
+/// partition.
 #[pg_extern(sql = false)]
 fn create_id_partitions(
     table: Option<Regclass>,
@@ -108,8 +108,8 @@ fn create_id_partitions(
 ///
 /// # Errors
 ///
-/// 22004 without a table or time, 55000 without a partition for the current time, 22023 for a time in the future, 22008
-/// for an infinite one, 42809 for a table that is not partitioned by ranges of a bigint, 42501 without ownership of it.
+/// The table is NULL, is not partitioned by ranges of a bigint, has no partition for the current time, or the caller does
+/// not own it. The time is NULL, in the future, or infinite.
 #[pg_extern(sql = false)]
 fn drop_old_id_partitions(
     table: Option<Regclass>,

@@ -108,9 +108,8 @@ fn is_time(name: &str) -> bool {
 ///
 /// # Errors
 ///
-/// 22004 without a shard or id, 22023 for a shard outside 0..8191 or an id that is negative or of another shard, 2200H
-/// for the last possible id, 42P01 if the shard does not exist, 42501 without UPDATE on its sequence, and the temporary
-/// errors of `next_id`.
+/// The shard is NULL, is not 0 to 8191, or does not exist. The id is NULL, negative, of another shard, or the last
+/// possible one. The caller lacks UPDATE on the sequence. Also the temporary errors of `next_id`.
 #[pg_extern(sql = false)]
 fn advance_shard(shard: Option<i32>, id: Option<i64>) -> Result<i64, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;

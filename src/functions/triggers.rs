@@ -40,9 +40,9 @@ const PREFIX: &str = "0_assign_";
 ///
 /// # Errors
 ///
-/// 39P01 outside a trigger, for another kind of trigger or other arguments, 42703 if the table does not have the column,
-/// 55000 for a table whose rows are replicated to several nodes of a Citus cluster or are not placed with its schema, and
-/// those of `next_id(shard)`.
+/// The call is outside a trigger, or by another kind of trigger, or with other arguments. The table does not have the
+/// column, or its rows are replicated to several nodes of a Citus cluster or are not placed with its schema. Also those of
+/// `next_id(shard)`.
 //
 // `pg_trigger` would panic outside a trigger. The result is a pointer to a row, which `Internal` passes on unchanged.
 #[pg_extern(sql = false)]
@@ -110,8 +110,8 @@ fn policy_of(trigger: &PgTrigger, shard: Shard, column: &str) -> Result<CopyPoli
 ///
 /// # Errors
 ///
-/// 55000 for a table whose rows are replicated to several nodes, because the trigger runs on each of them, and on another
-/// node than the owner for a table that is not placed with its schema.
+/// The rows of the table are replicated to several nodes, where the trigger runs on each of them; or the table is not
+/// placed with its schema, and this node is not the owner.
 fn look_up_policy(table: Oid, shard: Shard, column: &str) -> Result<CopyPolicy, Error> {
     if !sys::has_citus() {
         return Ok(CopyPolicy::Owner);

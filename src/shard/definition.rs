@@ -59,7 +59,7 @@ pub fn this_database() -> String {
 ///
 /// # Errors
 ///
-/// 42725 if that leaves more than one.
+/// That leaves more than one.
 pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
     let mut found = vec![];
     catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| {

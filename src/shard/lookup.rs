@@ -34,7 +34,7 @@ fn cached(shard: Shard) -> Option<FoundShard> {
 ///
 /// # Errors
 ///
-/// 42P01 if the shard does not exist, 42725 if several schemas define it, 42501 without USAGE on the schema.
+/// The shard does not exist, several schemas define it, or the role lacks USAGE on the schema.
 pub fn clock_of(shard: Shard) -> Result<Clock, Error> {
     let role = catalog::current_role();
     let of_role = |found: &FoundShard| found.role == role;
