@@ -485,8 +485,16 @@ errors! {
     NotOriginal { function: String, why: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "function {function} is not the PL/pgSQL original",
         detail("Function {function} {why}."),
-        hint("Only a function that generates ids of the published form can be adopted. For another one create a new shard, and \
-            use that in the defaults of the tables.");
+        hint("If its ids have the published form, write the function plainly in this form, and adopt it then: \
+            ((milliseconds - epoch) << 23) | (shard << 10) | (nextval('sequence') % 1024). Otherwise create a new shard, and use \
+            that in the defaults of the tables.");
+
+    /// The function passed to `adopt_shard()` takes arguments, such as a sequence for each table.
+    OriginalTakesArguments { function: String, call: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "function {function} is not the PL/pgSQL original",
+        detail("Function {function} takes arguments."),
+        hint("To give the tables of the function ids of the shard, lock them, use ALTER SEQUENCE ... AS bigint INCREMENT 1 NO \
+            MAXVALUE NO CYCLE for each sequence, and set their defaults to {call}.");
 
     /// `adopt_shard()` finds no function to adopt in the schema.
     OriginalMissing { schema: String, reasons: Vec<String> } => ERRCODE_UNDEFINED_FUNCTION,

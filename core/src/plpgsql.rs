@@ -1,4 +1,4 @@
-//! Reads the constants from the body of the PL/pgSQL function that Instagram published.
+//! Reads the constants from the body of the PL/pgSQL function that Instagram published, or of an SQL function like it.
 //!
 //! The body is evaluated, not searched. Its statements run in order over a few abstract values, such as "the clock in
 //! milliseconds" or "nextval, unreduced". [`binary`] lists the only operations that lead to an id; the result of any
@@ -26,14 +26,17 @@ pub struct Original {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Difference {
     NotABlock,
+    NotASelect,
     Statement(String),
     NoResult,
     NotMilliseconds,
     NoEpoch,
     NotTheTime,
     TimeShift(i64),
+    NotWhole,
     NoTime,
     ShardShift(i64),
+    ShardProduct,
     NoShard,
     NoNextval,
     SequenceModulo(i64),
@@ -46,6 +49,9 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Self::NotABlock => f.write_str("is not a plain block of BEGIN and END"),
+            Self::NotASelect => {
+                f.write_str("is not a single SELECT of one value without FROM or other clauses")
+            }
             Self::Statement(what) => write!(f, "has a statement that the original lacks: {what}"),
             Self::NoResult => f.write_str("returns no value"),
             Self::NotMilliseconds => f.write_str("does not multiply the clock's seconds by 1000"),
@@ -54,14 +60,20 @@ impl fmt::Display for Difference {
                 f.write_str("shifts by 23 bits a value that is not plainly the milliseconds since an epoch")
             }
             Self::TimeShift(bits) => write!(f, "shifts the time by {bits} bits, not 23"),
+            Self::NotWhole => f.write_str(
+                "multiplies by 8388608 a time that is not plainly a whole number; cast it to bigint before",
+            ),
             Self::NoTime => f.write_str("has no time shifted by 23 bits"),
             Self::ShardShift(bits) => write!(f, "shifts the shard by {bits} bits, not 10"),
+            Self::ShardProduct => {
+                f.write_str("multiplies by 1024 a shard that is not plainly a constant; shift it with << 10")
+            }
             Self::NoShard => f.write_str("has no shard shifted by 10 bits"),
             Self::NoNextval => f.write_str("calls no nextval()"),
             Self::SequenceModulo(modulus) => write!(f, "takes the sequence modulo {modulus}, not 1024"),
             Self::SequenceNotReduced => f.write_str("does not plainly take the sequence modulo 1024"),
             Self::Unrecognised => {
-                f.write_str("does not plainly join one time, one shard and one sequence with |")
+                f.write_str("does not plainly join one time, one shard and one sequence with | or +")
             }
         }
     }
@@ -86,7 +98,9 @@ pub fn read(body: &str) -> Result<Original, Difference> {
         let [first, rest @ ..] = statement else { continue };
         match (first, rest) {
             (Token::Word(name), _) if !begun => block.declare(name, rest)?,
-            (Token::Word(name), [assign, value @ ..]) if assign.is(":=") || assign.is("=") => {
+            (Token::Word(name), [assign, value @ ..])
+                if (assign.is(":=") || assign.is("=")) && !RESERVED.contains(&name.as_str()) =>
+            {
                 let value = block.value(value)?;
                 block.assign(name, value);
             }
@@ -111,6 +125,36 @@ pub fn read(body: &str) -> Result<Original, Difference> {
         }
     }
     Err(Difference::NotABlock)
+}
+
+/// Words that begin a statement. They are no variables, unless they are quoted.
+const RESERVED: [&str; 7] = ["begin", "declare", "end", "null", "raise", "return", "select"];
+
+/// Reads the body of a function in the language SQL: a SELECT of the id.
+pub fn read_sql(body: &str) -> Result<Original, Difference> {
+    let tokens = tokens(body);
+    if !tokens.iter().any(|token| token.is("nextval")) {
+        return Err(Difference::NoNextval);
+    }
+    let mut statements = tokens.split(|token| token.is(";")).filter(|statement| !statement.is_empty());
+    let (Some([select, id @ ..]), None) = (statements.next(), statements.next()) else {
+        return Err(Difference::NotASelect);
+    };
+    let id = match id {
+        [id @ .., r#as, Token::Word(_)] if r#as.is("as") => id,
+        id => id,
+    };
+    if !select.is("select") {
+        return Err(Difference::NotASelect);
+    }
+    let mut block = Block::default();
+    let mut expression = Expression::new(id, &mut block);
+    let id = expression.operation(1)?;
+    match (expression.lost, expression.tokens) {
+        (true, _) => Err(Difference::Unrecognised),
+        (false, []) => block.finish(id),
+        (false, _) => Err(Difference::NotASelect),
+    }
 }
 
 /// The literals that a body passes to nextval, whatever its language and layout.
@@ -147,19 +191,48 @@ enum Value {
     Other,
     /// A timestamp with time zone.
     Now,
-    Seconds,
-    Millis,
+    Seconds(Number),
+    Millis(Number),
     /// Milliseconds since this epoch.
-    Since(Option<i64>),
+    Since(Option<i64>, Number),
     /// Milliseconds since this epoch, shifted by this many bits.
     Time(Option<i64>, i64),
     /// A number shifted by this many bits.
     Shard(Option<i64>, i64),
+    /// An unknown number, perhaps not a whole one, times 1024.
+    Product,
     Nextval,
     /// One or more parts of the id.
     Id(Parts),
     /// Derived from the clock or a sequence in a way that the original does not use.
     Derived,
+}
+
+/// What is known of a number that comes from the clock. Shifting takes only a bigint, but a product of another number can
+/// have a fraction, or be rounded.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Number {
+    /// It may be a double precision number.
+    Any,
+    /// Of a type that does not round.
+    Exact,
+    /// The same, and without a fraction.
+    Whole,
+}
+
+impl Number {
+    /// After floor() and the like.
+    fn without_fraction(self) -> Number {
+        if self == Number::Any { Number::Any } else { Number::Whole }
+    }
+
+    fn cast(self, to: &str) -> Number {
+        match (self, to) {
+            (_, "int8" | "bigint") => Number::Whole,
+            (Number::Any, "numeric") => Number::Exact,
+            _ => self,
+        }
+    }
 }
 
 /// The parts of the id that a value contains, each with its constant if that is known.
@@ -175,7 +248,7 @@ const SEQUENCE: Value = Value::Id(Parts { epoch: None, shard: None, sequence: tr
 impl Value {
     /// Whether it may change from one call to the next.
     fn is_live(&self) -> bool {
-        !matches!(self, Value::Int(_) | Value::Text(_) | Value::Other | Value::Shard(..))
+        !matches!(self, Value::Int(_) | Value::Text(_) | Value::Other | Value::Shard(..) | Value::Product)
     }
 
     fn parts(&self) -> Result<Parts, Difference> {
@@ -185,6 +258,7 @@ impl Value {
             Value::Time(_, bits) => Err(Difference::TimeShift(bits)),
             Value::Shard(shard, 10) => Ok(Parts { shard: Some(shard), ..Parts::default() }),
             Value::Shard(_, bits) => Err(Difference::ShardShift(bits)),
+            Value::Product => Err(Difference::ShardProduct),
             Value::Nextval => Err(Difference::SequenceNotReduced),
             _ => Err(Difference::Unrecognised),
         }
@@ -196,6 +270,13 @@ impl Value {
             (Value::Int(n), "smallint" | "int2") if !(-32..=31).contains(n) => Value::Other,
             (Value::Text(_), "text" | "regclass") => self,
             (Value::Text(_) | Value::Now, _) => mixed(&[self]),
+            // Shifted by 23 bits an integer is still an integer, and loses its high bits.
+            (Value::Since(..), "smallint" | "int2" | "int" | "integer" | "int4") => mixed(&[self]),
+            (Value::Seconds(number), "int8" | "bigint" | "numeric") => Value::Seconds(number.cast(to)),
+            (Value::Millis(number), "int8" | "bigint" | "numeric") => Value::Millis(number.cast(to)),
+            (Value::Since(epoch, number), "int8" | "bigint" | "numeric") => {
+                Value::Since(*epoch, number.cast(to))
+            }
             (_, "int" | "integer" | "int4" | "int8" | "bigint" | "smallint" | "int2" | "numeric") => self,
             _ => mixed(&[self]),
         }
@@ -211,15 +292,27 @@ fn mixed(values: &[Value]) -> Value {
 fn binary(left: Value, operator: &str, right: Value) -> Result<Value, Difference> {
     use Value::*;
     Ok(match (left, operator, right) {
-        (Seconds, "*", Int(1000)) | (Int(1000), "*", Seconds) => Millis,
-        (Seconds, ..) | (.., Seconds) => return Err(Difference::NotMilliseconds),
-        (Millis, "-", Int(epoch)) => Since(Some(epoch)),
-        (Millis, "-", Other) => Since(None),
-        (Millis, "<<", _) => return Err(Difference::NoEpoch),
-        (Since(epoch), "<<", Int(bits)) => Time(epoch, bits),
+        (Seconds(number), "*", Int(1000)) | (Int(1000), "*", Seconds(number)) => Millis(number),
+        (Seconds(_), ..) | (.., Seconds(_)) => return Err(Difference::NotMilliseconds),
+        (Millis(number), "-", Int(epoch)) => Since(Some(epoch), number),
+        (Millis(_), "-", Other | Shard(..) | Product) => Since(None, Number::Any),
+        (Millis(_), "<<", _) | (Millis(_), "*", Int(TIME_FACTOR)) | (Int(TIME_FACTOR), "*", Millis(_)) => {
+            return Err(Difference::NoEpoch);
+        }
+        (Since(epoch, _), "<<", Int(bits)) => Time(epoch, bits),
+        (Since(epoch, number), "*", Int(factor)) | (Int(factor), "*", Since(epoch, number))
+            if factor > 1 && factor.count_ones() == 1 =>
+        {
+            if factor == TIME_FACTOR && number != Number::Whole {
+                return Err(Difference::NotWhole);
+            }
+            Time(epoch, i64::from(factor.trailing_zeros()))
+        }
         (Int(_) | Other | Derived, "<<", Int(23)) => return Err(Difference::NotTheTime),
         (Int(shard), "<<", Int(bits)) => Shard(Some(shard), bits),
         (Other, "<<", Int(bits)) => Shard(None, bits),
+        (Int(shard), "*", Int(1024)) | (Int(1024), "*", Int(shard)) => Shard(Some(shard), 10),
+        (Other, "*", Int(1024)) | (Int(1024), "*", Other) => Product,
         (Nextval | SEQUENCE, "%", Int(1024))
         | (Nextval | SEQUENCE, "&", Int(1023))
         | (Int(1023), "&", Nextval | SEQUENCE) => SEQUENCE,
@@ -230,17 +323,27 @@ fn binary(left: Value, operator: &str, right: Value) -> Result<Value, Difference
         }
         (Nextval, "%", Int(modulus)) => return Err(Difference::SequenceModulo(modulus)),
         (Nextval, ..) | (.., Nextval) => return Err(Difference::SequenceNotReduced),
-        (left, "|", right) if left.is_live() || right.is_live() => {
-            let (a, b) = (left.parts()?, right.parts()?);
-            let twice = a.epoch.and(b.epoch).is_some() || a.shard.and(b.shard).is_some();
-            if twice || a.sequence && b.sequence {
-                return Err(Difference::Unrecognised);
-            }
-            let sequence = a.sequence || b.sequence;
-            Id(Parts { epoch: a.epoch.or(b.epoch), shard: a.shard.or(b.shard), sequence })
+        (left, "|", right) if left.is_live() || right.is_live() => joined(&left, &right)?,
+        // The parts share no bits, so their sum is the same.
+        (left @ (Time(..) | Id(_)), "+", right) | (left, "+", right @ (Time(..) | Id(_))) => {
+            joined(&left, &right)?
         }
         (left, _, right) => mixed(&[left, right]),
     })
+}
+
+/// The factor that shifts by 23 bits.
+const TIME_FACTOR: i64 = 1 << 23;
+
+/// Joins the parts of two values. Each part must be in only one of them.
+fn joined(left: &Value, right: &Value) -> Result<Value, Difference> {
+    let (a, b) = (left.parts()?, right.parts()?);
+    let twice = a.epoch.and(b.epoch).is_some() || a.shard.and(b.shard).is_some();
+    if twice || a.sequence && b.sequence {
+        return Err(Difference::Unrecognised);
+    }
+    let sequence = a.sequence || b.sequence;
+    Ok(Value::Id(Parts { epoch: a.epoch.or(b.epoch), shard: a.shard.or(b.shard), sequence }))
 }
 
 /// The variables of a block at the current statement.
@@ -320,10 +423,10 @@ impl Block {
     }
 
     fn finish(self, id: Value) -> Result<Original, Difference> {
-        let [first, others @ ..] = &self.sequences[..] else {
-            return Err(Difference::NoNextval);
-        };
         let parts = id.parts()?;
+        let [first, others @ ..] = &self.sequences[..] else {
+            return Err(Difference::SequenceNotReduced);
+        };
         if !parts.sequence {
             return Err(Difference::SequenceNotReduced);
         }
@@ -472,9 +575,15 @@ impl<'a> Expression<'a> {
                 Value::Nextval
             }
             (name, []) if is_clock(name) => Value::Now,
-            ("extract", [Value::Now]) => Value::Seconds,
-            ("date_part", [Value::Text(part), Value::Now]) if part == "epoch" => Value::Seconds,
-            ("cast" | "floor" | "ceil" | "ceiling" | "round" | "trunc", [value]) => value.clone(),
+            ("extract", [Value::Now]) => Value::Seconds(Number::Exact), // of type numeric
+            ("date_part", [Value::Text(part), Value::Now]) if part == "epoch" => Value::Seconds(Number::Any),
+            ("floor" | "ceil" | "ceiling" | "round" | "trunc", [value]) => match value.clone() {
+                Value::Seconds(number) => Value::Seconds(number.without_fraction()),
+                Value::Millis(number) => Value::Millis(number.without_fraction()),
+                Value::Since(epoch, number) => Value::Since(epoch, number.without_fraction()),
+                value => value,
+            },
+            ("cast", [value]) => value.clone(),
             ("mod", [left, right]) => binary(left.clone(), "%", right.clone())?,
             _ => mixed(&arguments),
         })
@@ -732,6 +841,29 @@ mod tests {
             (ID_MADE, "result := ((now_millis - our_epoch) << 23) | (shard_id << 10) | seq_id"),
             (ID_MADE, "result := now_millis - our_epoch << 23 | (shard_id << 10) | seq_id"),
             (ID_MADE, "result := seq_id | ((shard_id << 10) | ((now_millis - our_epoch) << 23)); NULL"),
+            // Arithmetic with the same result, on whole numbers without rounding.
+            (TIME_PUT, "(now_millis - our_epoch) * 8388608"),
+            (TIME_PUT, "8388608 * (now_millis - our_epoch)"),
+            (SHARD_PUT, "result | (shard_id * 1024)"),
+            (SHARD_PUT, "result | (1024 * 5)"),
+            (SHARD_PUT, "result + shard_id * 1024"),
+            (SHARD_PUT, "result + (shard_id << 10)"),
+            (SHARD_PUT, "(shard_id << 10) + result"),
+            (SEQUENCE_PUT, "result + seq_id"),
+            (SEQUENCE_PUT, "seq_id + result"),
+            (ID_MADE, "result := (now_millis - our_epoch) * 8388608 + 5 * 1024 + seq_id"),
+            (ID_MADE, "result := seq_id + shard_id * 1024 + (now_millis - our_epoch) * 8388608"),
+            (ID_MADE, "result := (now_millis - our_epoch) * 8388608 + (shard_id << 10 | seq_id)"),
+            (
+                ID_MADE,
+                "result := (FLOOR(EXTRACT(EPOCH FROM now()) * 1000) - our_epoch) * 8388608 + 5 * 1024 + seq_id",
+            ),
+            (
+                ID_MADE,
+                "result := (date_part('epoch', now()) * 1000)::bigint * 1; result := ((date_part('epoch', now()) * 1000)::bigint \
+                 - our_epoch) * 8388608 + 5 * 1024 + seq_id",
+            ),
+            (EPOCH, "our_epoch bigint := 1314220021721; shard_bits int := 5 * 1024"),
             ("result := (now", "RAISE DEBUG 'at %', now_millis; NULL; result := (now"),
             ("BEGIN", "/* epoch /* of */ 2011; */ BEGIN -- begin; it's all"),
             ("END;", "END"),
@@ -850,7 +982,31 @@ mod tests {
         let cases = [
             (TIME_PUT, "(now_millis - our_epoch) << 22", TimeShift(22)),
             (ID_MADE, "result := (now_millis - our_epoch) << 19", TimeShift(19)),
-            (TIME_PUT, "(now_millis - our_epoch) * 8388608", Unrecognised),
+            (TIME_PUT, "(now_millis - our_epoch) * 4194304", TimeShift(22)),
+            (TIME_PUT, "(now_millis - our_epoch) * 8388607", Unrecognised),
+            (TIME_PUT, "(now_millis - our_epoch) * 25165824", Unrecognised),
+            (SEQUENCE_PUT, "result; END := result | seq_id", SequenceNotReduced),
+            (TIME_PUT, "now_millis * 8388608", NoEpoch),
+            // A fraction of a millisecond would get into the shard, and a double precision value is rounded.
+            (ID_MADE, "result := (EXTRACT(EPOCH FROM now()) * 1000 - our_epoch) * 8388608 + 5120", NotWhole),
+            (ID_MADE, "result := (floor(date_part('epoch', now()) * 1000) - our_epoch) * 8388608", NotWhole),
+            (TIME_PUT, "(now_millis - launch.at) * 8388608", NotWhole),
+            // Another precedence: this is now << (23 + 5 * 1024).
+            (ID_MADE, "result := (now_millis - our_epoch) << 23 + 5 * 1024 + seq_id", Unrecognised),
+            // As an integer it loses its high bits.
+            (TIME_PUT, "(now_millis - our_epoch)::int << 23", NotTheTime),
+            (SHARD_PUT, "result + shard_id", Unrecognised),
+            (SHARD_PUT, "result + 5120", Unrecognised),
+            (SHARD_PUT, "result + current_setting('app.shard')::int * 1024", ShardProduct),
+            (SHARD_PUT, "result + shard_id * 1024 + shard_id * 1024", Unrecognised),
+            (SHARD_PUT, "result - shard_id * 1024", Unrecognised),
+            (SEQUENCE_PUT, "result + seq_id + seq_id", Unrecognised),
+            (SEQUENCE_PUT, "result + (seq_id + 1024)", SequenceNotReduced),
+            (
+                ID_MADE,
+                "result := concat((now_millis - our_epoch)::bit(41), shard_id::bit(13), (nextval('s') % 1024)::bit(10))::bit(64)::bigint",
+                Unrecognised,
+            ),
             (TIME_PUT, "(now_millis - our_epoch) << bits", Unrecognised),
             (TIME_PUT, "0", Unrecognised),
             (TIME_PUT, "((now_millis - our_epoch) / 10) << 23", NotTheTime),
@@ -860,7 +1016,6 @@ mod tests {
             (TIME_PUT, "now_millis << 23", NoEpoch),
             (SHARD_PUT, "result | (shard_id << 12)", ShardShift(12)),
             (SEQUENCE_PUT, "result | (seq_id) | (1 << 62)", ShardShift(62)),
-            (SHARD_PUT, "result | (shard_id * 1024)", Unrecognised),
             (SHARD_PUT, "result | (shard_id << 10) | (7 << 10)", Unrecognised),
             (SHARD_PUT, "result", NoShard),
             // In PostgreSQL | and << have the same precedence.
@@ -921,6 +1076,59 @@ mod tests {
     }
 
     #[test]
+    fn a_variable_of_type_numeric_keeps_a_fraction() {
+        let fraction = with("now_millis bigint", "now_millis numeric")
+            .replace(CLOCK, "EXTRACT(EPOCH FROM clock_timestamp()) * 1000")
+            .replace(TIME_PUT, "(now_millis - our_epoch) * 8388608");
+        assert_eq!(read(&fraction), Err(Difference::NotWhole));
+        reads_as_published(&fraction.replace("now_millis numeric", "now_millis int8"));
+        reads_as_published(&fraction.replace("now_millis - our_epoch)", "now_millis - our_epoch)::bigint"));
+        reads_as_published(&fraction.replace("(now_millis - our_epoch)", "trunc(now_millis - our_epoch)"));
+    }
+
+    const SQL: &str =
+        "SELECT (((EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23)
+        | (5 << 10) | (nextval('insta5.table_id_seq') % 1024)";
+
+    #[test]
+    fn functions_in_sql() {
+        let published = Original {
+            epoch_ms: Some(EPOCH_MS),
+            shard: Some(5),
+            sequence: Some("insta5.table_id_seq".into()),
+        };
+        for ending in ["", ";", " ; ;-- that's it", " AS id", " as \"The Id\";"] {
+            assert_eq!(read_sql(&format!("{SQL}{ending}")), Ok(published.clone()), "{ending}");
+        }
+        let inner = SQL.strip_prefix("SELECT ").unwrap();
+        assert_eq!(read_sql(&format!("select (select {inner})::bigint")), Ok(published));
+        use Difference::*;
+        let cases = [
+            (format!("{SQL} FROM t"), NotASelect),
+            (format!("{SQL} AS id FROM t"), NotASelect),
+            (format!("{SQL}, 5"), NotASelect),
+            (format!("{SQL} WHERE true"), NotASelect),
+            (format!("{SQL} UNION ALL {SQL}"), NotASelect),
+            (format!("{SQL}; SELECT 5"), NotASelect),
+            (format!("SELECT setval('s', 1); {SQL}"), NotASelect),
+            (format!("WITH t AS ({SQL}) SELECT * FROM t"), NotASelect),
+            (format!("VALUES ({inner})"), NotASelect),
+            (format!("SELECT DISTINCT {inner}"), Unrecognised),
+            (format!("SELECT (SELECT {inner} FROM t)"), Unrecognised),
+            (format!("BEGIN {SQL}; END"), NotASelect),
+            (format!("SELECT coalesce({inner}, 5)"), Unrecognised),
+            ("SELECT currval('s')".into(), NoNextval),
+            ("SELECT nextval('s') % 1024".into(), NoTime),
+            (String::new(), NoNextval),
+            ("nextval".into(), NotASelect),
+        ];
+        for (body, difference) in cases {
+            assert_eq!(read_sql(&body), Err(difference), "{body}");
+        }
+        assert_eq!(read(SQL), Err(NotABlock));
+    }
+
+    #[test]
     fn says_what_is_different() {
         let said = |part, instead| read(&with(part, instead)).unwrap_err().to_string();
         assert_eq!(said(TIME_PUT, "(now_millis - 5) << 22"), "shifts the time by 22 bits, not 23");
@@ -966,7 +1174,7 @@ mod tests {
         let pieces = "DECLARE BEGIN END ; ; := = ( ) ( ) , . :: << << | | - % %% & * + : SELECT INTO INTO RETURN
             our_epoch seq_id shard_id result bigint int smallint CONSTANT DEFAULT nextval( nextval('s') 's' '' ' \"
             \"a\" E'\\ E'\\'' $1 $$ $q$ -- /* */ now() clock_timestamp() extract( epoch from floor( cast( as mod(
-            1024 1023 1000 23 10 5 1314220021721 9223372036854775807 99999999999999999999 - é numeric(10,2) []";
+            1024 1023 1000 8388608 * 23 10 5 1314220021721 9223372036854775807 99999999999999999999 - é numeric(10,2) []";
         prop::sample::select(pieces.split_whitespace().collect::<Vec<_>>())
     }
 
@@ -977,6 +1185,7 @@ mod tests {
         fn any_text_is_read_or_refused(body: String) {
             let _ = read(&body);
             let _ = read(&format!("BEGIN x := nextval('s') {body}"));
+            let _ = read_sql(&format!("SELECT nextval('s') {body}"));
         }
 
         #[test]
@@ -984,6 +1193,7 @@ mod tests {
             let soup = pieces.join(if spaced { " " } else { "" });
             let _ = read(&format!("DECLARE x {soup} nextval"));
             let _ = read(&format!("BEGIN x := nextval('s') {soup}"));
+            let _ = read_sql(&format!("SELECT nextval('s') {soup}"));
         }
 
         #[test]

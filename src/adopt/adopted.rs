@@ -8,6 +8,7 @@ use crate::pg::spi::select;
 use crate::sequence::Clock;
 use crate::shard::ddl::{self, Plan};
 use crate::shard::definition::Definition;
+use instagram_id_core::epoch::Epoch;
 use instagram_id_core::plpgsql::{self, Original};
 use pgrx::pg_sys::{self, Oid};
 
@@ -87,13 +88,15 @@ fn original_of(definition: &Definition) -> Option<Adopted> {
     Some(Adopted { function, kept: None, clock: None })
 }
 
-/// The PL/pgSQL functions of a schema that generate ids in the original way.
+/// The functions of a schema that generate ids in the original way.
 fn originals_in(schema: Oid) -> Vec<Function> {
     // By the dependencies on the schema, which have an index.
     let query = "SELECT p.oid FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
          WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_namespace'::regclass AND d.refobjid = $1
-         AND p.pronargs = 0 AND p.prolang = $2 AND p.prorettype = 'int8'::regtype ORDER BY p.proname";
-    let functions = select(query, &[schema.into(), catalog::plpgsql().into()], |row| row.get::<Oid>(1));
+         AND p.pronargs = 0 AND p.prolang IN ($2, $3) AND p.prosqlbody IS NULL AND p.prorettype = 'int8'::regtype
+         ORDER BY p.proname";
+    let arguments = [schema.into(), catalog::plpgsql().into(), catalog::sql().into()];
+    let functions = select(query, &arguments, |row| row.get::<Oid>(1));
     functions
         .into_iter()
         .filter_map(catalog::function)
@@ -132,17 +135,32 @@ pub fn problem(definition: &Definition, own_schema: Oid) -> Option<String> {
 pub fn read_original(function: &Function) -> Result<Original, Error> {
     let name = || names::function(function.oid);
     let not = |why: &str| Error::NotOriginal { function: name(), why: why.into() };
-    if function.language != catalog::plpgsql() {
-        return Err(not("is not written in PL/pgSQL"));
+    let is_sql = function.language == catalog::sql();
+    if !is_sql && function.language != catalog::plpgsql() {
+        return Err(not("is written in neither PL/pgSQL nor SQL"));
     }
-    if !function.parameters.is_empty() {
-        return Err(not("takes arguments"));
-    }
-    if function.returns != pg_sys::INT8OID {
+    if function.returns != pg_sys::INT8OID || function.returns_set {
         return Err(not("does not return bigint"));
     }
+    if function.has_parsed_body() {
+        return Err(not("has a parsed body; create it with its body in quotes"));
+    }
     let source = catalog::source(function.oid).unwrap_or_default();
-    plpgsql::read(&source).map_err(|difference| not(&difference.to_string()))
+    let read = if is_sql { plpgsql::read_sql(&source) } else { plpgsql::read(&source) };
+    if !function.parameters.is_empty() {
+        return Err(Error::OriginalTakesArguments { function: name(), call: call_with_sequence(read.ok()) });
+    }
+    read.map_err(|difference| not(&difference.to_string()))
+}
+
+/// The call that generates the ids of an original with a sequence as its argument.
+fn call_with_sequence(read: Option<Original>) -> String {
+    let shard = read.as_ref().and_then(|read| read.shard).map_or("shard".into(), |shard| shard.to_string());
+    let epoch = read.and_then(|read| Epoch::from_unix_ms(read.epoch_ms?));
+    match epoch.filter(|epoch| *epoch != Epoch::ORIGINAL) {
+        Some(epoch) => format!("next_id({shard}, sequence, '{}')", names::time(epoch.at())),
+        None => format!("next_id({shard}, sequence)"),
+    }
 }
 
 /// The sequence that a text given to `nextval` names. A text without a schema counts only if the database has just one
@@ -182,7 +200,8 @@ pub fn other_user_of(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Opti
         let names_it = || {
             let source = catalog::source(oid).unwrap_or_default();
             let mut texts = plpgsql::nextval_literals(&source);
-            texts.extend(plpgsql::read(&source).ok().and_then(|original| original.sequence));
+            let read = plpgsql::read(&source).or_else(|_| plpgsql::read_sql(&source));
+            texts.extend(read.ok().and_then(|original| original.sequence));
             texts.iter().any(|text| may_mean(text, function.schema, sequence))
         };
         let counts = !is_ours(&function) && !is_kept(&function) && (is_dependent || names_it());

@@ -205,6 +205,10 @@ fn samples_with_values() -> Vec<Error> {
         SchemaMissing(schema()),
         FunctionMissing(Oid::from(16_384)),
         NotOriginal { function: function(), why: "calls no nextval()".into() },
+        OriginalTakesArguments {
+            function: "insta5.next_id(pg_catalog.regclass)".into(),
+            call: "next_id(5, sequence)".into(),
+        },
         OriginalMissing { schema: schema(), reasons: vec![] },
         OriginalMissing {
             schema: schema(),

@@ -203,8 +203,17 @@ pub fn is_temporary_schema(schema: Oid) -> bool {
 
 /// The OID of PL/pgSQL, or `InvalidOid`.
 pub fn plpgsql() -> Oid {
+    language(c"plpgsql")
+}
+
+/// The OID of the language SQL.
+pub fn sql() -> Oid {
+    language(c"sql")
+}
+
+fn language(name: &CStr) -> Oid {
     // SAFETY: a catalog lookup.
-    unsafe { pg_sys::get_language_oid(c"plpgsql".as_ptr(), true) }
+    unsafe { pg_sys::get_language_oid(name.as_ptr(), true) }
 }
 
 /// Evicts the schema from PostgreSQL's caches; see [`crate::sequence::read::evict`].
@@ -230,6 +239,11 @@ pub struct Function {
 }
 
 impl Function {
+    /// Whether its body was parsed when it was created, so that its text is not kept.
+    pub fn has_parsed_body(&self) -> bool {
+        self.parsed.is_some()
+    }
+
     /// The expressions that it selects, if its body is one plain SELECT of expressions, without FROM, WHERE and other
     /// clauses.
     pub fn selected(&self) -> Option<Vec<Expression>> {

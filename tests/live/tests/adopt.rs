@@ -99,11 +99,29 @@ struct Adoption {
 /// clock, are counted and printed.)
 #[test]
 fn adoption_under_load_loses_and_repeats_nothing() {
+    adopt_under_load(&original());
+}
+
+/// The same with a function in SQL, which reads the clock before its sequence, and is inlined into plans.
+#[test]
+fn adoption_of_a_function_in_sql_under_load_loses_and_repeats_nothing() {
+    let in_sql = format!(
+        "CREATE OR REPLACE FUNCTION insta5.next_id() RETURNS bigint LANGUAGE sql AS $$
+         SELECT ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - {ORIGINAL_EPOCH_MS}) << 23)
+             | (5 << 10) | (nextval('insta5.table_id_seq') % 1024) $$;"
+    );
+    let published = original_function("insta5", 5, ORIGINAL_EPOCH_MS);
+    let original = original();
+    assert!(original.contains(&published));
+    adopt_under_load(&original.replace(&published, &in_sql));
+}
+
+fn adopt_under_load(original: &str) {
     const ROUNDS: usize = 4;
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
-    client.batch_execute(&original()).unwrap();
+    client.batch_execute(original).unwrap();
     let stop = AtomicBool::new(false);
     let mut adoptions: Vec<Adoption> = vec![];
     let statements: Vec<Statement> = thread::scope(|scope| {

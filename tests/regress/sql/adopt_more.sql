@@ -258,7 +258,7 @@ CREATE SCHEMA insta523;
 CREATE SEQUENCE insta523.table_id_seq;
 CREATE FUNCTION insta523.helper() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
 CREATE FUNCTION insta523.next_id() RETURNS bigint LANGUAGE sql AS $$
-    SELECT (((extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1577836800000) << 23) | (523 << 10) | (nextval('insta523.table_id_seq') % 1024) $$;
+    SELECT (((extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1577836800000) << 23) | (523 << 10) | (nextval('insta523.table_id_seq') % 1024) LIMIT 1 $$;
 SELECT * FROM raises('SELECT adopt_shard(523)') \gx
 CREATE FUNCTION insta523.wide() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
