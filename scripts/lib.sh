@@ -222,7 +222,7 @@ quick_live_tests() {
 # unit_tests MAJOR: runs all tests that need no server, after build_for. Tests of the crate that need a server have names
 # that begin with pg_.
 unit_tests() {
-    cargo nextest run --workspace --lib --bins --examples --test models --test vectors --no-default-features --features "instagram_id/pg$1" \
+    cargo nextest run --workspace --lib --bins --examples --test bodies --test models --test vectors --no-default-features --features "instagram_id/pg$1" \
         -E 'not test(/::pg_[^:]*$/)' --status-level fail
 }
 
