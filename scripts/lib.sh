@@ -196,17 +196,18 @@ DIFFERING='crash|disk_faults|handover_misuse|leaks|partition_managers|replicated
 QUICK='binary(tidy) + binary(contrib) + test(/^(script|docs|values|vectors|wait)::/)
     + test(/^(servers::misuse_of_the_map_is_explained|sessions::(parallel_worker_refuses|waits_are_shown_by_name))$/)'
 
-# since_later MAJOR: the modules of tests that this major does not have, as a part of a pattern: since_16|since_17...
-since_later() {
-    local major later=
+# of_other_majors MAJOR: the modules of tests for other majors than this one, as a part of a pattern: since_16|since_17...
+of_other_majors() {
+    local major others=none
     for major in $(majors); do
-        if [ "$major" -gt "$1" ]; then later+="|since_$major"; fi
+        if [ "$major" -gt "$1" ]; then others+="|since_$major"; fi
+        if [ "$major" -lt "$1" ]; then others+="|until_$major"; fi
     done
-    echo "${later:-|none}" | cut -c 2-
+    echo "$others"
 }
 
 # applies MAJOR: the tests that this major has, as a filter of nextest.
-applies() { echo "not test(/(^|::)($(since_later "$1"))::/)"; }
+applies() { echo "not test(/(^|::)($(of_other_majors "$1"))::/)"; }
 
 # has_extension PG_CONFIG NAME: whether this PostgreSQL has the files of an extension.
 has_extension() { [ -f "$("$1" --sharedir)/extension/$2.control" ]; }
@@ -343,6 +344,7 @@ closing() {
                 { name = $NF }
                 name ~ /:$/ { next }
                 match(name, /since_[0-9]+/) { print program " " name, "PostgreSQL " substr(name, RSTART + 6, 2) " or later"; next }
+                match(name, /until_[0-9]+/) { print program " " name, "PostgreSQL " substr(name, RSTART + 6, 2) " or earlier"; next }
                 name ~ /timescaledb/ { print program " " name, "TimescaleDB, which Debian has from 13 on"; next }
                 name ~ /pg_upgrade/ { print program " " name, "a newer PostgreSQL whose pg_upgrade is not older than the server"; next }
                 { print program " " name, needs == "" ? "not asked for" : needs }' >>"$tests"

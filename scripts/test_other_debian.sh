@@ -28,7 +28,7 @@ test_here() {
     sql_tests "$PG_CONFIG"
     local skipped=() tests=() name
     for name in $LIVE; do tests+=("$name::"); done
-    for name in $(since_later "$major" | tr '|' ' '); do skipped+=(--skip "$name::"); done
+    for name in $(of_other_majors "$major" | tr '|' ' '); do skipped+=(--skip "$name::"); done
     # The packages that this Debian has.
     for name in pg_partman timescaledb; do
         if ! has_extension "$PG_CONFIG" "$name"; then skipped+=(--skip "$name"); fi
