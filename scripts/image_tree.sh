@@ -40,9 +40,9 @@ check_tree() {
     [ "$(cd "$tree" && find . -type f -printf '%P\n' | sort)" = "$expected_files" ] ||
         fail "the image has other files: $(cd "$tree" && find . -type f)"
     trap 'stop_server; kill_jobs; rm -rf "$SCRATCH"' EXIT
-    # Without $system and $libdir, so that no other installation of the extension is found.
+    # Without $system, so that no other script is found. Other extensions, such as plpgsql, need $libdir.
     EXTRA_CONF="extension_control_path = '$tree/share'
-dynamic_library_path = '$tree/lib'" start_server "$pg_config"
+dynamic_library_path = '$tree/lib:\$libdir'" start_server "$pg_config"
     answer=$("$SERVER_BIN/psql" -X -A -t -q -v ON_ERROR_STOP=1 -d postgres <<-'SQL'
 	\o /dev/null
 	CREATE EXTENSION instagram_id;
