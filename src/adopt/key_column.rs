@@ -20,7 +20,7 @@ pub struct KeyColumn {
     owned: Option<Oid>,
 }
 
-/// What generates the keys of a column.
+/// The source of the keys of a column.
 pub enum Keys {
     /// This default: `nextval`, or ids of another shard.
     Default(String),

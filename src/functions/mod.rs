@@ -1,4 +1,4 @@
-//! The SQL functions, one file per topic. What each is for stands in its `COMMENT`, in sql/instagram_id--1.0.0.sql; the
+//! The SQL functions, one file per topic. The `COMMENT` of each, in sql/instagram_id--1.0.0.sql, gives its purpose; the
 //! comments here add what its SQL does not show.
 
 mod backfill;

@@ -97,7 +97,7 @@ thread_local! {
     static GREATEST: Cell<u64> = const { Cell::new(0) };
     /// The functions that have changed since the last [`settle`].
     static CHANGED: Cell<Functions> = const { Cell::new(Functions::NONE) };
-    /// What is watched: relations by [`RELATION`] and OID, rows of catalogs by cache and hash.
+    /// Watched relations, by [`RELATION`] and OID, and watched rows of catalogs, by cache and hash.
     static WATCHED: RefCell<FxHashSet<(c_int, u32)>> = RefCell::new(FxHashSet::default());
     /// Whether everything is watched, because there is no memory to watch more.
     static WATCHES_ALL: Cell<bool> = const { Cell::new(false) };

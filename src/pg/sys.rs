@@ -158,7 +158,7 @@ pub unsafe fn RelationNeedsWAL(relation: Relation) -> bool {
             || (relation.rd_createSubid == InvalidSubTransactionId && first_file == InvalidSubTransactionId))
 }
 
-/// What takes several raw functions, or a look at their arguments.
+/// Uses of the raw functions that take more than one call.
 impl Raw<'_> {
     /// `storage/lmgr.h`, as used in `commands/sequence.c`: locks a sequence until the transaction ends, even if a
     /// subtransaction that asked for the lock is rolled back.

@@ -303,7 +303,7 @@ impl Plan {
         Ok(missing)
     }
 
-    /// What is wrong with the shard's parts, as phrases: functions that are missing or do not match, and parts of other
+    /// The faults of the shard's parts, as phrases: functions that are missing or do not match, and parts of other
     /// owners.
     pub fn faults(&self, schema: Oid, clock: Clock) -> Vec<String> {
         let of_another = |name: String, owner: Oid| {
