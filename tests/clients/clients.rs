@@ -174,7 +174,7 @@ fn java() {
     require(
         "JDK with Debian's libpostgresql-jdbc-java",
         &format!("command -v javac && test -f {DRIVER}"),
-        "scripts/setup.sh languages",
+        "scripts/setup.sh clients",
     );
     let example = Example::of("jdbc");
     let sockets = of_project("tests/clients/java/UnixSockets.java");
@@ -234,7 +234,7 @@ fn hibernate() {
     require(
         "JDK with Debian's libhibernate3-java",
         &format!("command -v javac{there}"),
-        "scripts/setup.sh languages",
+        "scripts/setup.sh clients",
     );
     let example = Example::of("hibernate");
     let path = jars.join(":");
@@ -254,7 +254,7 @@ fn php() {
     require(
         "PHP with its driver for PostgreSQL",
         "php -r 'exit(extension_loaded(\"pdo_pgsql\") ? 0 : 1);'",
-        "scripts/setup.sh languages",
+        "scripts/setup.sh clients",
     );
     let example = Example::of("php");
     let use_it = |database: &str| {
@@ -289,7 +289,7 @@ fn doctrine() {
     require(
         "Doctrine",
         &format!("php -r '{there} exit(extension_loaded(\"pdo_pgsql\") ? 0 : 1);'"),
-        "scripts/setup.sh languages",
+        "scripts/setup.sh clients",
     );
     const UPDATE: &str = "php doctrine.php orm:schema-tool:update --complete";
     const VALIDATE: &str = "php doctrine.php orm:validate-schema";
@@ -322,7 +322,7 @@ fn go() {
     require(
         "Go with pgx",
         &format!("command -v go && test -f {}", libraries.display()),
-        "scripts/setup.sh languages",
+        "scripts/setup.sh clients",
     );
     let example = Example::of("go");
     let use_it = |database: &str| {

@@ -19,7 +19,7 @@ impl PgBouncer<'_> {
     fn start(server: &Server, pool_size: usize) -> PgBouncer<'_> {
         let installed = CACHE.join("pgbouncer");
         let is_there = installed.join("complete").exists();
-        assert!(is_there, "PgBouncer is missing; to install it: scripts/setup.sh packages");
+        assert!(is_there, "PgBouncer is missing; to install it: scripts/setup.sh partners");
         let folder = server.path().display();
         let settings = format!(
             "[databases]
