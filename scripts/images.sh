@@ -23,7 +23,7 @@ tags_of() {
 
 build() {
     local major=${PG_MAJOR:-18} target tag rust
-    rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(manifest_dir_of "$major")/Cargo.toml")
+    rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(manifest_of "$major")")
     tags_of "$major" | while read -r target tag; do
         if [ -n "${PUSH:-}" ]; then tag+=-${ARCHITECTURE:?PUSH needs the ARCHITECTURE}; fi
         "${docker[@]}" build --target "$target" --tag "$tag" --build-arg "PG_MAJOR=$major" --build-arg "RUST=$rust" \
