@@ -77,7 +77,7 @@ fn long_arguments_are_refused() {
         (format!("SELECT adopt_shard(7, schema => {LONG})"), "42622"),
         (format!("SELECT adopt_table(5, 't', \"column\" => {LONG})"), "42622"),
         (format!("SELECT create_id_partitions('parts', every => {LONG})"), "22023"),
-        (format!("SELECT shortcode_to_id('.' || {LONG})"), "22P02"),
+        ("SELECT shortcode_to_id(repeat('.', 20000000))".into(), "22P02"),
         (inserts[0].into(), "42703"),
         (inserts[1].into(), "39P01"),
     ] {
