@@ -191,7 +191,8 @@ fn convert_defaults_to_triggers(
     prevent_if_read_only("convert_defaults_to_triggers()");
     let columns = guc::with(guc::OWN_NAMES, || {
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
-        Plan::of(&definition, own_schema).check_next_id(definition.schema, definition.clock)?;
+        let plan = Plan::of(&definition, own_schema);
+        plan.check_next_id(definition.schema, definition.clock)?;
         let to_lock: Vec<Column> = columns_with_ids(&definition, own_schema)
             .into_iter()
             .filter(|(column, is_partition_key)| why_kept(column, *is_partition_key).is_none())
@@ -204,7 +205,8 @@ fn convert_defaults_to_triggers(
             }
         }
         lock_out_writers(&to_lock, TableLock::ToAlter, &[])?;
-        // The defaults may have changed before we got the locks. A table that has come since is left for another call.
+        plan.check_next_id(definition.schema, definition.clock)?;
+        // The function and the defaults may have changed before we got the locks. A table that has come since is left for another call.
         let mut columns = columns_with_ids(&definition, own_schema);
         columns.retain(|(column, is_partition_key)| match why_kept(column, *is_partition_key) {
             Some(why) => {

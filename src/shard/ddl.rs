@@ -146,7 +146,12 @@ impl Plan {
         let mut parts: Vec<_> =
             functions.map(|function| (Object::Function(function.oid), function.owner)).collect();
         let sequence = catalog::relation_oid(SEQUENCE, schema);
-        parts.extend(catalog::relation(sequence).map(|found| (Object::Sequence(sequence), found.owner)));
+        if let Some(relation) = catalog::relation(sequence) {
+            if !relation.is_sequence {
+                return Err(Error::NotSequence(names::relation(sequence)));
+            }
+            parts.push((Object::Sequence(sequence), relation.owner));
+        }
         let caller = catalog::current_role();
         let is_possible = |owner: &Oid| {
             trust.accepts_owner(schema, *owner)

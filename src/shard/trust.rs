@@ -138,11 +138,12 @@ impl Trust {
         Err(Error::SchemaNotTrusted { shard, schema, name, owner, role })
     }
 
-    /// A NOTICE for each owner that the role trusts only because the caller has named a schema or a function.
+    /// A NOTICE for each owner that the role trusts for another reason than its rights, such as a name that the caller has
+    /// passed.
     pub fn announce(self, shard: Shard, schema: Oid) {
         let (shard, name) = (shard.number(), names::schema(schema));
         let of_schema = catalog::schema_owner(schema);
-        if self.schema == SchemaTrust::Named && !self.has_owner_with_rights(schema) {
+        if self.schema != SchemaTrust::ByRights && !self.has_owner_with_rights(schema) {
             let owner = owner_of(schema);
             let trusted = Error::OwnerTrusted { shard, owner, object: format!("schema {name}") };
             ErrorReport::from(trusted).report(PgLogLevel::NOTICE);

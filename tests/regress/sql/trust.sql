@@ -84,6 +84,15 @@ SELECT part, t.* FROM unnest('{next_id,id_time,epoch,definition}'::text[]) WITH 
     with_prepared(part, 9, 'shared', 'regress_id_super', 'SELECT adopt_shard(9, ''shared'')', '{table_id_seq,original}') AS t ORDER BY n;
 SELECT part, t.* FROM unnest('{table_id_seq,original}'::text[]) AS part,
     with_prepared(part, 9, 'shared', 'regress_id_super', 'SELECT adopt_shard(9, ''shared'')', '{table_id_seq,original}') AS t ORDER BY part;
+-- A relation with the name of the sequence that is none.
+SET ROLE regress_id_super;
+CREATE SCHEMA shared;
+GRANT USAGE, CREATE ON SCHEMA shared TO regress_id_evil;
+SET ROLE regress_id_evil;
+CREATE VIEW shared.table_id_seq AS SELECT 1 AS last_value;
+SELECT state, message FROM tried('regress_id_super', 'SELECT create_shard(9, ''shared'', if_not_exists => true)');
+RESET ROLE;
+DROP SCHEMA shared CASCADE;
 -- Its own role gets the same errors as a superuser.
 SELECT state, message, hint FROM with_prepared('next_id', 9, 'shared', 'regress_id_evil', 'SELECT create_shard(9, ''shared'', if_not_exists => true)', '{table_id_seq,id_time,epoch,definition}');
 
@@ -179,6 +188,8 @@ SELECT create_shard(9, schema => 'insta9', if_not_exists => true);
 SELECT * FROM owners('insta9');
 BEGIN;
 SELECT script FROM adopt_table(9, 'serials', schema => 'insta9');
+CREATE TABLE insta9.serials (id bigserial PRIMARY KEY);
+SELECT adopted FROM adopt_table(9, 'insta9.serials');
 ROLLBACK;
 DROP FUNCTION insta9.shard_9();
 SELECT create_shard(9, 'insta9', if_not_exists => true);
