@@ -206,7 +206,8 @@ fn convert_defaults_to_triggers(
         }
         lock_out_writers(&to_lock, TableLock::ToAlter, &[])?;
         plan.check_next_id(definition.schema, definition.clock)?;
-        // The function and the defaults may have changed before we got the locks. A table that has come since is left for another call.
+        // The function and the defaults may have changed before we got the locks. A table that has come since is left for
+        // another call.
         let mut columns = columns_with_ids(&definition, own_schema);
         columns.retain(|(column, is_partition_key)| match why_kept(column, *is_partition_key) {
             Some(why) => {
