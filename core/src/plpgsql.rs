@@ -208,8 +208,8 @@ enum Value {
     Derived,
 }
 
-/// What is known of a number that comes from the clock. Shifting takes only a bigint, but a product of another number can
-/// have a fraction, or be rounded.
+/// Whether arithmetic on a number from the clock is exact. Only a bigint can be shifted, but a product of another number
+/// can have a fraction, or be rounded.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Number {
     /// It may be a double precision number.

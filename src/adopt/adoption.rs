@@ -249,7 +249,7 @@ impl Adoption {
         Ok(newest)
     }
 
-    /// The statement that moves the sequence up to a value. [`Adoption::start`] then takes it for a clock.
+    /// The statement that moves the sequence up to a value. [`Adoption::start`] then continues above it.
     fn setval_statement(&self, value: i64) -> String {
         let name = names::relation(self.clock.sequence);
         let setval = format!("SELECT setval({}, {value})", quote_literal(&name));

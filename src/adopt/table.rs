@@ -36,9 +36,10 @@ use pgrx::spi::quote_identifier;
 ///
 /// # Errors
 ///
-/// The shard is not in `schema`, or belongs to a role that is not trusted. The shard or the table is NULL or does not exist, or the table is a view, for example, or a partition. It does not have
-/// the column. The column, or one that references it, is not a bigint. The column has another kind of default, or contains
-/// keys ahead of the clock. The caller does not own the table, or lacks privileges on the shard's sequence.
+/// The shard is not in `schema`, or belongs to a role that is not trusted. The shard or the table is NULL or does not exist,
+/// or the table is a view, for example, or a partition. It does not have the column. The column, or one that references it,
+/// is not a bigint. The column has another kind of default, or contains keys ahead of the clock. The caller does not own
+/// the table, or lacks privileges on the shard's sequence.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 pub fn adopt_table(

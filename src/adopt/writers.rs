@@ -81,11 +81,11 @@ pub fn lock_tables(columns: &[Column], lock: TableLock) -> Option<String> {
 }
 
 /// Takes the locks that keep writers out: the tables of these columns first, then the sequences, in the order of an
-/// insert. A transaction that has called the function directly and then writes to a table locks in the opposite order, and all
-/// other writers queue behind our table lock. So we do not wait for a sequence's lock. A failed attempt releases all
-/// locks and pauses for as long as it held them, so that the others can proceed.
+/// insert. A transaction that has called the function directly and then writes to a table locks in the opposite order,
+/// and all other writers queue behind our table lock. So we do not wait for a sequence's lock. A failed attempt releases
+/// all locks and pauses for as long as it held them, so that the others can proceed.
 ///
-/// What was read before may have changed since, and is to be read again.
+/// Callers read again what they have read before, since it may have changed.
 pub fn lock_out_writers(columns: &[Column], lock: TableLock, sequences: &[Oid]) -> Result<(), Error> {
     let tables = lock_tables(columns, lock);
     let names: Vec<String> = columns.iter().map(|column| names::relation(column.table)).collect();
