@@ -14,10 +14,10 @@ majors() {
 HERE='debian|wheel'
 ELSEWHERE='trixie|sid'
 
-# The manifest that builds for this major, and the release of Debian with its server. Empty for a major that is not
-# supported.
-manifest_of() { awk -v major="$1" '$1 == major { print $2 }' "$ROOT/scripts/majors"; }
-suite_of() { awk -v major="$1" '$1 == major { print $4 }' "$ROOT/scripts/majors"; }
+# The manifest that builds for this major, and the source of its server. Empty for a major that is not supported.
+manifest_of() { field_of_major "$1" 2; }
+suite_of() { field_of_major "$1" 4; }
+field_of_major() { awk -v major="$1" -v field="$2" '$1 == major { print $field }' "$ROOT/scripts/majors"; }
 
 # The version of the Debian packages. Those of a later Debian are newer, so that an upgrade of Debian replaces them.
 debian_version() { echo "$(version_of_extension)-1$(. /etc/os-release && echo "${VERSION_ID:+~$ID$VERSION_ID}")"; }
@@ -35,8 +35,6 @@ else
 fi
 # The programs that the scripts build come before those of the user in PATH.
 export PATH=$CACHE/cargo/bin:$PATH
-# RUST_BACKTRACE would add Rust backtraces to the details of PostgreSQL errors.
-unset RUST_BACKTRACE
 
 # Bold only on a terminal.
 if [ -t 1 ]; then ARROW=$'\033[1m==>\033[0m'; else ARROW='==>'; fi
@@ -177,7 +175,7 @@ use_scratch() {
 
 # --- tests ---------------------------------------------------------------------------------------------------
 
-# What a test needs decides in which program of tests/live/Cargo.toml it is: `tidy` needs no server, `live` a PostgreSQL and
+# The needs of a test decide in which program of tests/live/Cargo.toml it is: `tidy` needs no server, `live` a PostgreSQL and
 # nothing else. These need more, and run where the caller asks for them:
 declare -A NEEDS=(
     [contrib]="the modules of contrib and XML, as Debian's PostgreSQL has them"

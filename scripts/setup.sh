@@ -187,8 +187,7 @@ copy_installation() {
     major=$(major_of "$original")
     copy=$CACHE/pg$major
     bin=$("$original" --bindir)
-    # A copy of an earlier version of this script has a symlink to the folder of manual pages.
-    if cmp -s "$bin/postgres" "$copy$bin/postgres" && [ ! -L "$copy$("$original" --mandir)" ]; then return; fi
+    if cmp -s "$bin/postgres" "$copy$bin/postgres"; then return; fi
     say "Making a private copy of PostgreSQL $major"
     rm -rf "$copy"
     mkdir -p "$copy$bin"

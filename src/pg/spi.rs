@@ -41,7 +41,7 @@ pub fn select_now<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row
         .unzip();
     connected(|_| {
         // SAFETY: SPI is connected, and the query is copied. The three arrays have an entry for each argument. A failed
-        // query raises PostgreSQL's own error. The tuple table is as SPI documents it and valid until SPI is left.
+        // query raises PostgreSQL's own error. SPI is not left before the rows are read.
         unsafe {
             sys::with_latest_snapshot(|| {
                 let (count, types, values) =
@@ -49,12 +49,10 @@ pub fn select_now<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row
                 let query = query.as_pg_cstr();
                 pg_sys::SPI_execute_with_args(query, count, types, values, nulls.as_ptr(), true, 0)
             });
-            let table = &*pg_sys::SPI_tuptable;
-            let tuples = std::slice::from_raw_parts(table.vals, pg_sys::SPI_processed as usize);
-            let row =
-                |&tuple| Row(SpiHeapTupleData::new(table.tupdesc, tuple).ok().flatten().expect("a tuple"));
+            let (columns, rows) = returned();
+            let row = |&row| Row(SpiHeapTupleData::new(columns, row).ok().flatten().expect("a tuple"));
             let mut values = vec![];
-            tuples.iter().filter_map(|tuple| read(&row(tuple))).for_each(|value| push(&mut values, value));
+            rows.iter().filter_map(|tuple| read(&row(tuple))).for_each(|value| push(&mut values, value));
             values
         }
     })
@@ -64,28 +62,39 @@ pub fn select_now<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row
 /// none yet.
 pub fn select_latest(query: &str) -> Vec<Vec<Option<String>>> {
     connected(|_| {
-        // SAFETY: SPI is connected, and the query is copied. The tuple table is as SPI documents it and valid until SPI
-        // is left. A failed query raises PostgreSQL's own error.
+        // SAFETY: SPI is connected, and the query is copied. A failed query raises PostgreSQL's own error. SPI is not left
+        // before the rows are read.
         unsafe {
             sys::with_latest_snapshot(|| pg_sys::SPI_execute(query.as_pg_cstr(), true, 0));
-            let table = &*pg_sys::SPI_tuptable;
-            let columns = (*table.tupdesc).natts;
-            let text = |tuple, column| {
-                let text = pg_sys::SPI_getvalue(tuple, table.tupdesc, column);
+            let (columns, rows) = returned();
+            let text = |row, column| {
+                let text = pg_sys::SPI_getvalue(row, columns, column);
                 (!text.is_null()).then(|| {
                     let text = CStr::from_ptr(text);
                     text::check_length(text.count_bytes());
                     names::owned(text)
                 })
             };
-            let rows = std::slice::from_raw_parts(table.vals, pg_sys::SPI_processed as usize);
             let mut texts = vec![];
             for row in rows {
-                push(&mut texts, (1..=columns).map(|column| text(*row, column)).collect());
+                push(&mut texts, (1..=(*columns).natts).map(|column| text(*row, column)).collect());
             }
             texts
         }
     })
+}
+
+/// The columns and the rows that SPI has returned last.
+///
+/// # Safety
+///
+/// A query must have been run. The rows must not be used after SPI was left.
+unsafe fn returned<'a>() -> (pg_sys::TupleDesc, &'a [pg_sys::HeapTuple]) {
+    // SAFETY: the tuple table of the query is as SPI documents it.
+    unsafe {
+        let table = &*pg_sys::SPI_tuptable;
+        (table.tupdesc, std::slice::from_raw_parts(table.vals, pg_sys::SPI_processed as usize))
+    }
 }
 
 /// Connects to SPI. An error of a statement leaves unchanged.

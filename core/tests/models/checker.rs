@@ -99,7 +99,7 @@ pub fn shortest_counterexample<P: Protocol>(fault: P::Fault) -> Option<Counterex
     shortest
 }
 
-/// What repeating a history has shown.
+/// The result of repeating a history.
 pub struct Repeated {
     pub violated: Vec<&'static str>,
     /// How many of the steps are possible, one after the other, in the scenario in which most are.

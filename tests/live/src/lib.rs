@@ -179,6 +179,11 @@ pub fn assert_same_set<T: Ord + Debug>(
     );
 }
 
+/// The OIDs of the extension's functions, as a subquery.
+pub const MEMBER_FUNCTIONS: &str = "SELECT objid FROM pg_depend JOIN pg_extension AS e ON e.oid = refobjid
+    WHERE extname = 'instagram_id' AND deptype = 'e'
+      AND refclassid = 'pg_extension'::regclass AND classid = 'pg_proc'::regclass";
+
 /// Creates the extension and shard 5.
 pub fn setup(client: &mut Client) {
     run(client, "CREATE EXTENSION instagram_id; SELECT create_shard(5)");

@@ -25,7 +25,7 @@ pub struct Server {
     owner: Option<(u32, u32)>,
     clock: Option<ClockOfItsOwn>,
     disk: Option<FaultyDisk>,
-    /// What the shell runs before it starts the server.
+    /// A command of the shell that starts the server.
     preparation: Mutex<String>,
     postmaster: Mutex<Option<Child>>,
     number: Number,
@@ -430,7 +430,7 @@ impl Server {
     /// Runs a command as the server's user, in the server's folder.
     fn prepare(&self, command: &mut Command) {
         command.current_dir(self.dir.path()).stdin(Stdio::null());
-        command.env("PGHOST", self.dir.path()).env("PGUSER", "postgres").env_remove("RUST_BACKTRACE");
+        command.env("PGHOST", self.dir.path()).env("PGUSER", "postgres");
         if let Some((uid, gid)) = self.owner {
             command.uid(uid).gid(gid);
         }

@@ -10,7 +10,7 @@ const RESTORE: &str = "SELECT setval('insta5.table_id_seq', last_value, is_calle
 const APP: &str = "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA insta5 TO app;
     GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app";
 
-/// What a closed copy holds is no id: `nextval` returns 2^61 or more.
+/// The value of a closed copy is no id: `nextval` returns 2^61 or more.
 const CLOSED: i64 = 1 << 61;
 
 /// `nextval` needs only USAGE. It must not open a closed copy: no id is repeated after the schema has moved there.

@@ -1502,15 +1502,14 @@ struct Member {
 impl Member {
     /// The functions of the extension, except those that only a trigger can call.
     fn all(client: &mut Client) -> Vec<Member> {
-        let query = "SELECT proname::text, proargtypes::regtype[]::text[], prokind = 'w'
-            FROM pg_depend JOIN pg_proc AS p ON p.oid = objid
-            WHERE deptype = 'e' AND classid = 'pg_proc'::regclass AND refclassid = 'pg_extension'::regclass
-                AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'instagram_id')
-                AND prorettype <> 'trigger'::regtype
-            ORDER BY p.oid::regprocedure::text";
+        let query = format!(
+            "SELECT proname::text, proargtypes::regtype[]::text[], prokind = 'w' FROM pg_proc
+             WHERE oid IN ({MEMBER_FUNCTIONS}) AND prorettype <> 'trigger'::regtype
+             ORDER BY oid::regprocedure::text"
+        );
         let member =
             |row: &postgres::Row| Member { name: row.get(0), types: row.get(1), is_window: row.get(2) };
-        client.query(query, &[]).unwrap().iter().map(member).collect()
+        client.query(&query, &[]).unwrap().iter().map(member).collect()
     }
 
     /// A call that fetches at most three rows of the result.

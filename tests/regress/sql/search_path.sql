@@ -234,7 +234,7 @@ SELECT p.oid::regprocedure AS function, p.provolatile AS volatility, format(
 FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
 WHERE p.oid IN (SELECT objid FROM members) OR nspname = 'insta901';
 GRANT SELECT ON any_calls TO PUBLIC;
--- What a statement returns, or how it fails. What it has changed is undone.
+-- The result of a statement, or its error. Its changes are undone.
 CREATE FUNCTION public.outcome(path text, statement text) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     answer text;
