@@ -7,6 +7,7 @@ pgrx::extension_sql_file!("../sql/instagram_id--1.0.0.sql", name = "script");
 #[pgrx::pg_schema]
 mod tests {
     use crate::pg::invalidation;
+    use crate::sequence::cache;
     use instagram_id_core::epoch::Epoch;
     use instagram_id_core::hlc::{LOG_AHEAD_MIN_MS, LOG_AHEAD_MS, VALUES_PER_MS};
     use instagram_id_core::layout::{self, SEQ_BITS, Shard};
@@ -135,6 +136,21 @@ mod tests {
             Spi::run(change).unwrap();
             assert_ne!(invalidation::settled_count(), before, "{change}");
         }
+    }
+
+    /// After more sequences than are cached, changes of those in use still count.
+    #[pg_test]
+    fn cache_of_sequences_has_a_limit() {
+        Spi::run("SELECT create_shard(5); SELECT next_id(5)").unwrap();
+        for oid in 1..200_000 {
+            cache::with(pg_sys::Oid::from(2_000_000_000 + oid), |_| ());
+            assert!(cache::len() <= 1 << 16);
+        }
+        let (first, second): (i64, i64) = (one("SELECT next_id(5)"), one("SELECT insta5.next_id()"));
+        assert!(first < second);
+        let before = invalidation::settled_count();
+        Spi::run("ALTER SEQUENCE insta5.table_id_seq CACHE 2").unwrap();
+        assert_ne!(invalidation::settled_count(), before);
     }
 
     #[pg_test]

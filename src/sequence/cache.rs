@@ -120,6 +120,10 @@ impl CachedSequence {
     };
 }
 
+/// The most sequences that are cached, eight for each possible shard. A session that creates, uses and drops temporary
+/// sequences would otherwise need more and more memory.
+const SEQUENCES_MAX: usize = 1 << 16;
+
 thread_local! {
     static SEQUENCES: RefCell<FxHashMap<Oid, CachedSequence>> = RefCell::new(FxHashMap::default());
     /// The permits of roles that lack UPDATE. This map and the next one are separate from the one above because every
@@ -132,12 +136,32 @@ thread_local! {
 /// borrowed.
 pub fn with<T>(sequence: Oid, visit: impl FnOnce(&mut CachedSequence) -> T) -> T {
     SEQUENCES.with_borrow_mut(|sequences| {
-        visit(sequences.entry(sequence).or_insert_with(|| {
-            invalidation::watch(sequence);
-            invalidation::watch_row(Catalog::Sequence, sequence);
-            CachedSequence::EMPTY
-        }))
+        if let Some(cached) = sequences.get_mut(&sequence) {
+            return visit(cached);
+        }
+        visit(new_entry(sequences, sequence))
     })
+}
+
+/// A new entry. If there are too many, or there is no memory for more, the cache is emptied: an entry only saves a
+/// look-up, the lock that is held already, or a WAL record.
+#[cold]
+fn new_entry(sequences: &mut FxHashMap<Oid, CachedSequence>, sequence: Oid) -> &mut CachedSequence {
+    if sequences.len() == SEQUENCES_MAX || sequences.try_reserve(1).is_err() {
+        sequences.clear();
+        PERMITS.with_borrow_mut(FxHashMap::clear);
+        PLACEMENTS.with_borrow_mut(FxHashMap::clear);
+        invalidation::forget_watched();
+    }
+    invalidation::watch(sequence);
+    invalidation::watch_row(Catalog::Sequence, sequence);
+    sequences.entry(sequence).or_insert(CachedSequence::EMPTY)
+}
+
+/// The number of cached sequences.
+#[cfg(any(test, feature = "pg_test"))]
+pub fn len() -> usize {
+    SEQUENCES.with_borrow(FxHashMap::len)
 }
 
 /// The cached permit of roles that lack UPDATE on the sequence. It is the same for all of them.
