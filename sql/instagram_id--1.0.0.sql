@@ -12,29 +12,56 @@ DROP FUNCTION check_target_schema();
 
 /* Generating ids */
 
+-- Outside of queries PostgreSQL plans _next_id(..., nextval(...)) in place of next_id(...), so that COPY inserts in
+-- batches; see src/functions/copy.rs. nextval keeps the expression volatile.
+CREATE FUNCTION _next_id_support(request internal) RETURNS internal
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'next_id_support_wrapper';
+COMMENT ON FUNCTION _next_id_support(internal) IS
+'planner support function; a part of next_id()';
+
+CREATE FUNCTION _next_id("nextval" bigint) RETURNS bigint
+    LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'copy_id_of_setting_wrapper';
+COMMENT ON FUNCTION _next_id(bigint) IS
+'next_id() as COPY calls it; a part of next_id()';
+
+CREATE FUNCTION _next_id(shard integer, "nextval" bigint) RETURNS bigint
+    LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'copy_id_of_shard_wrapper';
+COMMENT ON FUNCTION _next_id(integer, bigint) IS
+'next_id(shard) as COPY calls it; a part of next_id()';
+
+CREATE FUNCTION _next_id(shard integer, seq regclass, "nextval" bigint) RETURNS bigint
+    LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'copy_id_of_sequence_wrapper';
+COMMENT ON FUNCTION _next_id(integer, regclass, bigint) IS
+'next_id(shard, seq) as COPY calls it; a part of next_id()';
+
+CREATE FUNCTION _next_id(shard integer, seq regclass, epoch timestamptz, "nextval" bigint) RETURNS bigint
+    LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'copy_id_of_sequence_and_epoch_wrapper';
+COMMENT ON FUNCTION _next_id(integer, regclass, timestamptz, bigint) IS
+'next_id(shard, seq, epoch) as COPY calls it; a part of next_id()';
+
 CREATE FUNCTION next_id(shard integer) RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'next_id_of_shard_wrapper';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SUPPORT _next_id_support AS 'MODULE_PATHNAME', 'next_id_of_shard_wrapper';
 COMMENT ON FUNCTION next_id(integer) IS
 'next id of a shard (0 to 8191), from the sequence in its schema';
 
 CREATE FUNCTION next_id(shard integer, seq regclass) RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'next_id_of_sequence_wrapper';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SUPPORT _next_id_support AS 'MODULE_PATHNAME', 'next_id_of_sequence_wrapper';
 COMMENT ON FUNCTION next_id(integer, regclass) IS
 'next id of a shard (0 to 8191), from a sequence of your own';
 
 CREATE FUNCTION next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'next_id_of_sequence_and_epoch_wrapper';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SUPPORT _next_id_support AS 'MODULE_PATHNAME', 'next_id_of_sequence_and_epoch_wrapper';
 COMMENT ON FUNCTION next_id(integer, regclass, timestamptz) IS
 'next id of a shard (0 to 8191), from a sequence of your own, counted from an epoch of your own';
 
 -- The same function, under a name that no shard has; see src/shard/ddl.rs.
 CREATE FUNCTION shard_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'next_id_of_sequence_and_epoch_wrapper';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SUPPORT _next_id_support AS 'MODULE_PATHNAME', 'next_id_of_sequence_and_epoch_wrapper';
 COMMENT ON FUNCTION shard_next_id(integer, regclass, timestamptz) IS
 'next id of a shard from a sequence, counted from an epoch; called by next_id() in the schema of a shard';
 
 CREATE FUNCTION next_id() RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'next_id_of_setting_wrapper';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SUPPORT _next_id_support AS 'MODULE_PATHNAME', 'next_id_of_setting_wrapper';
 COMMENT ON FUNCTION next_id() IS
 'next id of the shard that the setting instagram_id.shard names';
 

@@ -214,6 +214,12 @@ errors! {
         "backfill_id() requires an OVER clause",
         hint("Call it OVER (ORDER BY the time of the rows).");
 
+    /// `_next_id()` is called, which has no meaning of its own.
+    OnlyOutsideQueries => ERRCODE_FEATURE_NOT_SUPPORTED,
+        "invalid use of _next_id()",
+        detail("PostgreSQL calls it in place of next_id() in the default of a column."),
+        hint("Call next_id() with the other arguments.");
+
     // Shards.
 
     /// `next_id()` is called without a shard, and no setting names one.

@@ -2,6 +2,7 @@
 //! comments here add what its SQL does not show.
 
 mod backfill;
+mod copy;
 mod decode;
 mod explain;
 mod handover;

@@ -16,17 +16,25 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::cell::Cell;
 
+#[pg_extern(sql = false)]
+fn next_id_of_shard(shard: Option<i32>) -> i64 {
+    or_raise(|| of_shard(shard))
+}
+
 /// `next_id(shard)`
 ///
 /// # Errors
 ///
 /// The shard is NULL, is not 0 to 8191, or does not exist; and those of [`generator::next_id`].
+#[inline]
+pub fn of_shard(shard: Option<i32>) -> Result<i64, Error> {
+    let shard = arguments::shard_not_null(shard)?;
+    generator::next_id(shard, Source::OfShard, CopyPolicy::Owner)
+}
+
 #[pg_extern(sql = false)]
-fn next_id_of_shard(shard: Option<i32>) -> i64 {
-    or_raise(|| {
-        let shard = arguments::shard_not_null(shard)?;
-        generator::next_id(shard, Source::OfShard, CopyPolicy::Owner)
-    })
+fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> i64 {
+    or_raise(|| of_sequence(shard, seq))
 }
 
 /// `next_id(shard, seq)`. The shard need not exist.
@@ -34,17 +42,20 @@ fn next_id_of_shard(shard: Option<i32>) -> i64 {
 /// # Errors
 ///
 /// An argument is NULL, or the shard is not 0 to 8191; and those of [`generator::next_id`].
+#[inline]
+pub fn of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> Result<i64, Error> {
+    let shard = arguments::shard_not_null(shard)?;
+    let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
+    generator::next_id(shard, Source::Clock(Clock { sequence, epoch: Epoch::ORIGINAL }), CopyPolicy::Owner)
+}
+
 #[pg_extern(sql = false)]
-fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> i64 {
-    or_raise(|| {
-        let shard = arguments::shard_not_null(shard)?;
-        let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
-        generator::next_id(
-            shard,
-            Source::Clock(Clock { sequence, epoch: Epoch::ORIGINAL }),
-            CopyPolicy::Owner,
-        )
-    })
+fn next_id_of_sequence_and_epoch(
+    shard: Option<i32>,
+    seq: Option<Regclass>,
+    epoch: Option<TimestampWithTimeZone>,
+) -> i64 {
+    or_raise(|| of_sequence_and_epoch(shard, seq, epoch))
 }
 
 /// `next_id(shard, seq, epoch)`, and `shard_next_id(shard, seq, epoch)`
@@ -52,18 +63,21 @@ fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> i64 {
 /// # Errors
 ///
 /// As `next_id(shard, seq)`; or the epoch is NULL or infinite.
-#[pg_extern(sql = false)]
-fn next_id_of_sequence_and_epoch(
+#[inline]
+pub fn of_sequence_and_epoch(
     shard: Option<i32>,
     seq: Option<Regclass>,
     epoch: Option<TimestampWithTimeZone>,
-) -> i64 {
-    or_raise(|| {
-        let shard = arguments::shard_not_null(shard)?;
-        let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
-        let epoch = arguments::epoch(not_null(epoch, Argument::Epoch)?)?;
-        generator::next_id(shard, Source::Clock(Clock { sequence, epoch }), CopyPolicy::Owner)
-    })
+) -> Result<i64, Error> {
+    let shard = arguments::shard_not_null(shard)?;
+    let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
+    let epoch = arguments::epoch(not_null(epoch, Argument::Epoch)?)?;
+    generator::next_id(shard, Source::Clock(Clock { sequence, epoch }), CopyPolicy::Owner)
+}
+
+#[pg_extern(sql = false)]
+fn next_id_of_setting() -> i64 {
+    or_raise(of_setting)
 }
 
 /// `next_id()`
@@ -71,12 +85,10 @@ fn next_id_of_sequence_and_epoch(
 /// # Errors
 ///
 /// `instagram_id.shard` is not set; and those of `next_id(shard)`.
-#[pg_extern(sql = false)]
-fn next_id_of_setting() -> i64 {
-    or_raise(|| {
-        let shard = guc::shard().ok_or_else(|| Error::ShardNotSet)?;
-        generator::next_id(shard, Source::OfShard, CopyPolicy::Owner)
-    })
+#[inline]
+pub fn of_setting() -> Result<i64, Error> {
+    let shard = guc::shard().ok_or_else(|| Error::ShardNotSet)?;
+    generator::next_id(shard, Source::OfShard, CopyPolicy::Owner)
 }
 
 /// `next_ids(shard, count)`, with as many ids as possible from each visit to the sequence. Ids that the query does not

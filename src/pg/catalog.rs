@@ -533,5 +533,28 @@ impl Expression {
 /// The schema of the function that PostgreSQL called. That is the schema of the extension.
 pub fn schema_of_this_function(fcinfo: pg_sys::FunctionCallInfo) -> Oid {
     // SAFETY: PostgreSQL passes an fcinfo with an flinfo.
-    unsafe { pg_sys::get_func_namespace((*(*fcinfo).flinfo).fn_oid) }
+    schema_of_function(unsafe { (*(*fcinfo).flinfo).fn_oid })
+}
+
+/// The schema of a function, or `INVALID` if there is none.
+pub fn schema_of_function(function: Oid) -> Oid {
+    // SAFETY: looks up any OID.
+    unsafe { pg_sys::get_func_namespace(function) }
+}
+
+/// Whether the current role may call a function.
+pub fn may_execute(function: Oid) -> bool {
+    let (role, execute) = (current_role(), pg_sys::ACL_EXECUTE as pg_sys::AclMode);
+    // SAFETY: looks up any OID.
+    let result = unsafe {
+        #[cfg(feature = "pg15")]
+        {
+            pg_sys::pg_proc_aclcheck(function, role, execute)
+        }
+        #[cfg(not(feature = "pg15"))]
+        {
+            pg_sys::object_aclcheck(pg_sys::ProcedureRelationId, function, role, execute)
+        }
+    };
+    result == pg_sys::AclResult::ACLCHECK_OK
 }

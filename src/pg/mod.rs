@@ -7,6 +7,7 @@ pub mod guc;
 pub mod invalidation;
 pub mod names;
 pub mod partitions;
+pub mod planner;
 pub mod raw;
 pub mod reg_types;
 pub mod spi;

@@ -5,7 +5,6 @@
 
 use crate::calls::DECODERS;
 use crate::contestants::Contestant::*;
-use crate::copies::Way;
 use crate::first_ids::{First, NEXTVAL, STATEMENTS};
 use crate::goals::thousands;
 use crate::results::Results;
@@ -85,13 +84,6 @@ impl Figures {
                 let name = format!("{what} with the key {}, to bigserial", maker.name());
                 add(name, Better::Lower, figure.ratio(Key::Made(maker), Key::Bigserial));
             }
-        }
-        for (what, figure) in [
-            ("time", results.copies.each(|load| load.seconds)),
-            ("CPU time", results.copies.each(|load| load.cpu_seconds)),
-        ] {
-            let name = format!("COPY with ids of next_ids beside it, {what} to bigserial");
-            add(name, Better::Lower, figure.ratio(Way::IdsBeside, Way::Bigserial));
         }
         for maker in ours {
             let name = maker.name();

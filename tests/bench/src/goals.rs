@@ -3,7 +3,6 @@
 
 use crate::calls::DECODERS;
 use crate::contestants::Contestant::*;
-use crate::copies::Way;
 use crate::results::Results;
 use crate::shards::{Among, Caller, FEW};
 use crate::tables::Key;
@@ -55,12 +54,6 @@ pub fn of(results: &Results) -> Vec<Goal> {
             1.05,
             1.0,
             insert.ratio(Key::Made(ShardsNextId), Key::Bigserial).median,
-        ),
-        at_most(
-            "COPY of rows with ids that next_ids generates beside it: time relative to bigserial",
-            1.05,
-            1.0,
-            results.copies.each(|load| load.seconds).ratio(Way::IdsBeside, Way::Bigserial).median,
         ),
     ];
     goals.extend(DECODERS.map(|[ours, inline]| {

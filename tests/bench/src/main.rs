@@ -69,7 +69,6 @@ fn main() {
     let rounds = number("ROUNDS", 5);
     let rows = number("ROWS", if is_long { 5_000_000 } else { 500_000 }).max(2 * tables::RANGE);
     let ids = number("IDS", if is_long { 2_048_000 } else { 512_000 });
-    let copied = number("ROWS", 1_000_000).min(1_000_000);
     let rivals = Rival::installed();
     let rivals_settings = rivals::settings(&rivals);
     let settings: Vec<(&str, &str)> =
@@ -111,8 +110,6 @@ fn main() {
         shards: shards::cost(&server, 2 * rounds),
         rows,
         tables: tables::filled(&server, rounds, &all, rows),
-        copied,
-        copies: copies::cost(&server, rounds, copied),
         explained: forms::explained(&server, rounds, &all),
         by_pgbench: forms::by_pgbench(&server, rounds, &all),
         ranges: forms::ranges(&server, 2 * rounds, rows.min(1_000_000)),
@@ -136,7 +133,8 @@ fn main() {
 }
 
 fn goals_without_a_page() -> Vec<Goal> {
-    [limit::goals(), waits::goals(), backfill::goals(), ranges::goals(), ddl::goals()].concat()
+    [limit::goals(), waits::goals(), backfill::goals(), copies::goals(), ranges::goals(), ddl::goals()]
+        .concat()
 }
 
 fn show(goals: &[Goal]) {

@@ -2,7 +2,6 @@
 
 use crate::calls::DECODERS;
 use crate::contestants::{Contestant, SEQUENCES};
-use crate::copies::Way;
 use crate::first_ids::{Cost, First, STATEMENTS};
 use crate::forms::{self, CALLS};
 use crate::goals::{self, thousands};
@@ -71,7 +70,6 @@ fn figures(results: &Results, plot: &str) -> String {
     section("Ids per second in bulk", in_bulk(results));
     section("Ids per second, one per transaction", one_a_transaction(results));
     section(&format!("{} rows", thousands(results.rows as f64)), tables(results));
-    section(&format!("{} rows by COPY from a client", thousands(results.copied as f64)), copies(results));
     section("WAL and memory", footprint(results));
     section("First id of a session", first_ids(results));
     section("CPU time with up to 8,192 shards", shards(results));
@@ -243,24 +241,6 @@ fn tables(results: &Results) -> Table {
             &median(results.of_tables(|filled| filled.range_read_ms), key, 1),
         ]);
     }
-    table
-}
-
-fn copies(results: &Results) -> Table {
-    let columns = ["ids", "s", "ratio to bigserial", "CPU time of the server, s", "ratio to bigserial"];
-    let mut table = Table::new(&columns);
-    let seconds = results.copies.each(|load| load.seconds);
-    let cpu_seconds = results.copies.each(|load| load.cpu_seconds);
-    for way in results.copies.contestants() {
-        let cells = [&seconds, &cpu_seconds].into_iter().flat_map(|figure| {
-            [format!("{:.2}", figure.median(way)), figure.ratio(way, Way::Bigserial).to_string()]
-        });
-        table.row([way.name().to_owned()].into_iter().chain(cells));
-    }
-    table.note(
-        "With psql as the client. Where `next_ids` is called, its time is included. [performance.md](performance.md#copy) explains \
-         the differences.",
-    );
     table
 }
 

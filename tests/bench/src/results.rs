@@ -2,7 +2,6 @@
 
 use crate::calls::Decoding;
 use crate::contestants::Contestant;
-use crate::copies::{self, Way};
 use crate::first_ids::{Cost, First};
 use crate::footprint::Growth;
 use crate::forms::Ranges;
@@ -39,9 +38,6 @@ pub struct Results {
     pub shards: Rounds<Among>,
     pub rows: usize,
     pub tables: Rounds<Key, Result<Filled, String>>,
-    /// The number of rows that `copies` loads.
-    pub copied: usize,
-    pub copies: Rounds<Way, copies::Load>,
     /// Milliseconds that EXPLAIN ANALYZE shows.
     pub explained: Rounds<Contestant>,
     /// Transactions a second, in pgbench's default protocol.

@@ -1,7 +1,6 @@
 //! The SQL in the README and in docs/ runs, and returns the results that the pages show.
 
 use instagram_id_live::*;
-use std::process::Command;
 
 const REFERENCE: &str = include_str!("../../../docs/reference.md");
 
@@ -55,36 +54,6 @@ fn guarantees_page_examples_run() {
 #[test]
 fn querying_page_examples_run() {
     check(include_str!("../../../docs/querying.md"), 30);
-}
-
-/// The script of the page loads a file, and no row of it if there are too few ids.
-#[test]
-fn querying_page_load_runs() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    setup(&mut client);
-    client
-        .batch_execute("CREATE TABLE insta5.photos (id bigint PRIMARY KEY, user_id bigint, title text)")
-        .unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let lines: String = (1..=5000).map(|n| format!("{n}\tphoto {n}\n")).collect();
-    std::fs::write(folder.path().join("photos.tsv"), lines).unwrap();
-    let load = |script: &str| {
-        let mut bash = Command::new("bash");
-        bash.args(["-ec", script]).current_dir(folder.path()).env("PATH", server.programs_path());
-        bash.env("PGHOST", server.path()).env("PGUSER", "postgres").output().unwrap()
-    };
-    let script = blocks(include_str!("../../../docs/querying.md"), "bash")[0];
-    let query = "SELECT count(*), count(DISTINCT title), bool_and(id_shard(id) = 5 AND user_id = number),
-                       coalesce(min(id_time(id)) > now() - interval '1 minute', false)
-                FROM (SELECT *, row_number() OVER (ORDER BY id) AS number FROM insta5.photos) AS photos";
-    let too_few = load(&script.replace("next_ids(5, $rows)", "next_ids(5, $rows - 1)"));
-    let said = String::from_utf8_lossy(&too_few.stderr).into_owned();
-    assert!(said.contains("invalid input syntax for type bigint: \"\""), "{said}");
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM insta5.photos"), 0);
-    let loaded = load(script);
-    assert!(loaded.status.success(), "{}", String::from_utf8_lossy(&loaded.stderr));
-    assert_eq!(rows(&mut client, query), ["5000 | 5000 | t | t"]);
 }
 
 /// The SQL for PostgREST.

@@ -5,6 +5,7 @@
 mod adopt;
 mod backfill;
 mod clock;
+mod copy;
 mod crash;
 mod disk_faults;
 mod docs;

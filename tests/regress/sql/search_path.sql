@@ -40,6 +40,7 @@ BEGIN
             SELECT proname, (SELECT coalesce(string_agg(CASE n WHEN at THEN format('%I.lure', place) ELSE format_type(type, NULL) END, ', ' ORDER BY at), '')
                              FROM unnest(proargtypes::oid[]) WITH ORDINALITY AS a(type, at)) AS arguments
             FROM pg_proc AS p, LATERAL generate_series(CASE WHEN twins THEN 0 ELSE 1 END, CASE WHEN p.oid IN (SELECT objid FROM members) THEN pronargs END) AS n
+            WHERE 'internal'::regtype <> ALL (proargtypes)
             UNION ALL
             SELECT proname, oidvectortypes(proargtypes) FROM pg_proc AS p WHERE twins AND pronamespace = 'pg_catalog'::regnamespace
             AND prokind IN ('f', 'a') AND NOT EXISTS (SELECT FROM pg_type AS t WHERE t.oid = ANY (proargtypes) AND typtype = 'p')
@@ -287,7 +288,9 @@ FROM pg_config, pg_available_extensions AS e,
     regexp_split_to_table(pg_read_file(format('%s/extension/instagram_id--%s.sql', setting, e.default_version)), '\n') AS line
 WHERE pg_config.name = 'SHAREDIR' AND e.name = 'instagram_id';
 -- Each of its names is in use by an object of another role in the extension's schema: an error, and nothing is created.
-CREATE TABLE public.wanted AS SELECT proname, oidvectortypes(proargtypes) AS arguments FROM members JOIN pg_proc ON oid = objid;
+CREATE TABLE public.wanted AS SELECT proname, oidvectortypes(proargtypes) AS arguments FROM members JOIN pg_proc ON oid = objid
+-- No role but a superuser can create a function with a pointer as its argument.
+WHERE 'internal'::regtype <> ALL (proargtypes);
 DROP VIEW members, any_calls;
 DROP SCHEMA insta900, insta901, insta902, original901, original902 CASCADE;
 DROP EXTENSION instagram_id;
