@@ -235,15 +235,50 @@ impl Number {
     }
 }
 
-/// The parts of the id that a value contains, each with its constant if that is known.
-#[derive(Clone, Copy, PartialEq, Default, Debug)]
+/// A part of the id in a value, with its constant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    Absent,
+    Unknown,
+    Known(i64),
+}
+
+impl Part {
+    fn of(constant: Option<i64>) -> Part {
+        constant.map_or(Part::Unknown, Part::Known)
+    }
+
+    /// That of two values; `None` if both have one.
+    fn or(self, other: Part) -> Option<Part> {
+        match (self, other) {
+            (Part::Absent, part) | (part, Part::Absent) => Some(part),
+            _ => None,
+        }
+    }
+
+    /// The constant, if it is known.
+    fn constant(self, if_absent: Difference) -> Result<Option<i64>, Difference> {
+        match self {
+            Part::Absent => Err(if_absent),
+            Part::Unknown => Ok(None),
+            Part::Known(constant) => Ok(Some(constant)),
+        }
+    }
+}
+
+/// The parts of the id that a value contains.
+#[derive(Clone, Copy, PartialEq, Debug)]
 struct Parts {
-    epoch: Option<Option<i64>>,
-    shard: Option<Option<i64>>,
+    epoch: Part,
+    shard: Part,
     sequence: bool,
 }
 
-const SEQUENCE: Value = Value::Id(Parts { epoch: None, shard: None, sequence: true });
+impl Parts {
+    const NONE: Parts = Parts { epoch: Part::Absent, shard: Part::Absent, sequence: false };
+}
+
+const SEQUENCE: Value = Value::Id(Parts { sequence: true, ..Parts::NONE });
 
 impl Value {
     /// Whether it may change from one call to the next.
@@ -254,9 +289,9 @@ impl Value {
     fn parts(&self) -> Result<Parts, Difference> {
         match *self {
             Value::Id(parts) => Ok(parts),
-            Value::Time(epoch, 23) => Ok(Parts { epoch: Some(epoch), ..Parts::default() }),
+            Value::Time(epoch, 23) => Ok(Parts { epoch: Part::of(epoch), ..Parts::NONE }),
             Value::Time(_, bits) => Err(Difference::TimeShift(bits)),
-            Value::Shard(shard, 10) => Ok(Parts { shard: Some(shard), ..Parts::default() }),
+            Value::Shard(shard, 10) => Ok(Parts { shard: Part::of(shard), ..Parts::NONE }),
             Value::Shard(_, bits) => Err(Difference::ShardShift(bits)),
             Value::Product => Err(Difference::ShardProduct),
             Value::Nextval => Err(Difference::SequenceNotReduced),
@@ -338,12 +373,12 @@ const TIME_FACTOR: i64 = 1 << 23;
 /// Joins the parts of two values. Each part must be in only one of them.
 fn joined(left: &Value, right: &Value) -> Result<Value, Difference> {
     let (a, b) = (left.parts()?, right.parts()?);
-    let twice = a.epoch.and(b.epoch).is_some() || a.shard.and(b.shard).is_some();
-    if twice || a.sequence && b.sequence {
-        return Err(Difference::Unrecognised);
+    match (a.epoch.or(b.epoch), a.shard.or(b.shard)) {
+        (Some(epoch), Some(shard)) if !(a.sequence && b.sequence) => {
+            Ok(Value::Id(Parts { epoch, shard, sequence: a.sequence || b.sequence }))
+        }
+        _ => Err(Difference::Unrecognised),
     }
-    let sequence = a.sequence || b.sequence;
-    Ok(Value::Id(Parts { epoch: a.epoch.or(b.epoch), shard: a.shard.or(b.shard), sequence }))
 }
 
 /// The variables of a block at the current statement.
@@ -431,8 +466,8 @@ impl Block {
             return Err(Difference::SequenceNotReduced);
         }
         Ok(Original {
-            epoch_ms: parts.epoch.ok_or(Difference::NoTime)?,
-            shard: parts.shard.ok_or(Difference::NoShard)?,
+            epoch_ms: parts.epoch.constant(Difference::NoTime)?,
+            shard: parts.shard.constant(Difference::NoShard)?,
             sequence: first.clone().filter(|_| others.iter().all(|other| other == first)),
         })
     }
