@@ -186,8 +186,8 @@ declare -A NEEDS=(
 )
 ON_REQUEST="contrib clients packages majors citus"
 
-# The tests that depend on a major's layout of pages, WAL and catalogs, on how it plans, writes files and replicates, or on what
-# Debian has for it, as a part of a pattern.
+# The tests that depend on a major's layout of pages, WAL and catalogs, on how it plans, writes files and replicates, or
+# on what Debian has for it, as a part of a pattern.
 DIFFERING='copy|crash|disk_faults|handover_misuse|leaks|partition_managers|replicated_sequences|two_primaries'
 
 # The live tests that a change of a function, a page, a message or the catalog can break, and that take seconds.

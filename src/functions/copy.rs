@@ -44,11 +44,10 @@ fn function_for(call: &Call) -> Option<Oid> {
     (catalog::may_execute(call.function()) && planner::may_execute_with_nextval(function)).then_some(function)
 }
 
-/// # Errors
-///
-/// The call is not one that [`next_id_support`] has made.
-fn check_call(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), Error> {
-    if planner::is_with_nextval(fcinfo) { Ok(()) } else { Err(Error::OnlyOutsideQueries) }
+/// Generates an id in a call that [`next_id_support`] has made. Any other call is an error.
+#[inline]
+fn in_place(fcinfo: pg_sys::FunctionCallInfo, next_id: impl FnOnce() -> Result<i64, Error>) -> i64 {
+    or_raise(|| if planner::is_with_nextval(fcinfo) { next_id() } else { Err(Error::OnlyOutsideQueries) })
 }
 
 /// `next_id()`
@@ -58,10 +57,7 @@ fn check_call(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), Error> {
 /// The call is not one that [`next_id_support`] has made; and those of `next_id()`.
 #[pg_extern(sql = false)]
 fn copy_id_of_setting(_nextval: Option<i64>, fcinfo: pg_sys::FunctionCallInfo) -> i64 {
-    or_raise(|| {
-        check_call(fcinfo)?;
-        next_id::of_setting()
-    })
+    in_place(fcinfo, next_id::of_setting)
 }
 
 /// `next_id(shard)`
@@ -71,10 +67,7 @@ fn copy_id_of_setting(_nextval: Option<i64>, fcinfo: pg_sys::FunctionCallInfo) -
 /// As [`copy_id_of_setting`].
 #[pg_extern(sql = false)]
 fn copy_id_of_shard(shard: Option<i32>, _nextval: Option<i64>, fcinfo: pg_sys::FunctionCallInfo) -> i64 {
-    or_raise(|| {
-        check_call(fcinfo)?;
-        next_id::of_shard(shard)
-    })
+    in_place(fcinfo, || next_id::of_shard(shard))
 }
 
 /// `next_id(shard, seq)`
@@ -89,10 +82,7 @@ fn copy_id_of_sequence(
     _nextval: Option<i64>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> i64 {
-    or_raise(|| {
-        check_call(fcinfo)?;
-        next_id::of_sequence(shard, seq)
-    })
+    in_place(fcinfo, || next_id::of_sequence(shard, seq))
 }
 
 /// `next_id(shard, seq, epoch)`, and `shard_next_id(shard, seq, epoch)`
@@ -108,8 +98,5 @@ fn copy_id_of_sequence_and_epoch(
     _nextval: Option<i64>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> i64 {
-    or_raise(|| {
-        check_call(fcinfo)?;
-        next_id::of_sequence_and_epoch(shard, seq, epoch)
-    })
+    in_place(fcinfo, || next_id::of_sequence_and_epoch(shard, seq, epoch))
 }

@@ -32,24 +32,34 @@ pub fn named(name: &str) -> Option<Oid> {
 
 /// Whether the role has USAGE on the schema.
 pub fn may_use_schema(schema: Oid, role: Oid) -> bool {
-    let usage = pg_sys::ACL_USAGE as pg_sys::AclMode;
-    // SAFETY: a catalog lookup. A schema that was dropped in the meantime is an error raised by PostgreSQL.
+    has_privilege(pg_sys::NamespaceRelationId, schema, role, pg_sys::ACL_USAGE)
+}
+
+/// Whether the current role may call a function.
+pub fn may_execute(function: Oid) -> bool {
+    has_privilege(pg_sys::ProcedureRelationId, function, current_role(), pg_sys::ACL_EXECUTE)
+}
+
+/// Whether the role has a privilege on a schema or a function, which `class` says.
+fn has_privilege(class: Oid, object: Oid, role: Oid, privilege: u32) -> bool {
+    let privilege = privilege as pg_sys::AclMode;
+    // SAFETY: a catalog lookup. An object that was dropped in the meantime is an error raised by PostgreSQL.
     let result = unsafe {
         #[cfg(feature = "pg15")]
-        {
-            pg_sys::pg_namespace_aclcheck(schema, role, usage)
+        match class {
+            pg_sys::NamespaceRelationId => pg_sys::pg_namespace_aclcheck(object, role, privilege),
+            pg_sys::ProcedureRelationId => pg_sys::pg_proc_aclcheck(object, role, privilege),
+            other => unreachable!("privileges on objects of class {other}"),
         }
         #[cfg(not(feature = "pg15"))]
-        {
-            pg_sys::object_aclcheck(pg_sys::NamespaceRelationId, schema, role, usage)
-        }
+        pg_sys::object_aclcheck(class, object, role, privilege)
     };
     result == pg_sys::AclResult::ACLCHECK_OK
 }
 
 /// Whether the role owns the schema or has its owner's privileges.
 pub fn owns_schema(schema: Oid, role: Oid) -> bool {
-    // SAFETY: as for `may_use_schema`.
+    // SAFETY: as for `has_privilege`.
     unsafe {
         #[cfg(feature = "pg15")]
         {
@@ -540,21 +550,4 @@ pub fn schema_of_this_function(fcinfo: pg_sys::FunctionCallInfo) -> Oid {
 pub fn schema_of_function(function: Oid) -> Oid {
     // SAFETY: looks up any OID.
     unsafe { pg_sys::get_func_namespace(function) }
-}
-
-/// Whether the current role may call a function.
-pub fn may_execute(function: Oid) -> bool {
-    let (role, execute) = (current_role(), pg_sys::ACL_EXECUTE as pg_sys::AclMode);
-    // SAFETY: looks up any OID.
-    let result = unsafe {
-        #[cfg(feature = "pg15")]
-        {
-            pg_sys::pg_proc_aclcheck(function, role, execute)
-        }
-        #[cfg(not(feature = "pg15"))]
-        {
-            pg_sys::object_aclcheck(pg_sys::ProcedureRelationId, function, role, execute)
-        }
-    };
-    result == pg_sys::AclResult::ACLCHECK_OK
 }

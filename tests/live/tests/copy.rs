@@ -1,5 +1,6 @@
 //! COPY with the default `next_id()`: it inserts in batches, as with `nextval`. tests/regress/sql/copy.sql checks the ids.
 
+use crate::replication::{catch_up, subscribe};
 use instagram_id_live::*;
 use postgres::Client;
 
@@ -64,13 +65,12 @@ fn subscription_fills_a_column_with_ids() {
     target
         .batch_execute("CREATE TABLE photos (id bigint DEFAULT insta5.next_id(), n int PRIMARY KEY)")
         .unwrap();
-    let host = publisher.path().display();
-    let connection = format!("host={host} user=postgres dbname=postgres");
-    run(&mut target, &format!("CREATE SUBSCRIPTION photos CONNECTION '{connection}' PUBLICATION photos"));
-    subscriber.wait_until("SELECT count(*) = 500 FROM photos");
-    subscriber.wait_until("SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel");
+    subscribe(&subscriber, "photos", &publisher);
+    catch_up(&publisher, &subscriber, "photos");
+    assert_eq!(one::<i64>(&mut target, "SELECT count(*) FROM photos"), 500);
     source.batch_execute("INSERT INTO photos SELECT generate_series(501, 1000)").unwrap();
-    subscriber.wait_until("SELECT count(*) = 1000 FROM photos");
+    catch_up(&publisher, &subscriber, "photos");
     let ids = column(&mut target, "SELECT id FROM photos ORDER BY n");
+    assert_eq!(ids.len(), 1000);
     check_unique_and_increasing(&[ids]);
 }

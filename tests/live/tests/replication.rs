@@ -48,7 +48,8 @@ fn write_during(server: &Server, during: impl FnOnce()) -> Vec<Received> {
     under_load(|| server.try_connect(), SESSIONS, &writers(), during).0
 }
 
-fn subscribe(subscriber: &Server, name: &str, publisher: &Server) {
+/// Subscribes to the publication of this name.
+pub fn subscribe(subscriber: &Server, name: &str, publisher: &Server) {
     let host = publisher.path().display();
     let subscribe = format!(
         "CREATE SUBSCRIPTION {name} CONNECTION 'host={host} user=postgres dbname=postgres' PUBLICATION {name}"
@@ -57,7 +58,7 @@ fn subscribe(subscriber: &Server, name: &str, publisher: &Server) {
 }
 
 /// Waits until a subscriber has received all that its publisher has committed.
-fn catch_up(publisher: &Server, subscriber: &Server, name: &str) {
+pub fn catch_up(publisher: &Server, subscriber: &Server, name: &str) {
     subscriber.wait_until("SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel");
     let end: String = one(&mut publisher.connect(), "SELECT pg_current_wal_insert_lsn()::text");
     publisher.wait_until(&format!(
