@@ -89,7 +89,14 @@ SELECT _next_id(NULL::bigint);
 SELECT _next_id(5, 'own', 1);
 SELECT _next_id(5, 'own', insta5.epoch(), 1);
 SELECT _next_id(5, n) FROM generate_series(1, 2) AS n;
-SELECT _next_id_support(NULL);
+-- No role can call the support function. How PostgreSQL refuses it differs between minor releases.
+DO $$
+BEGIN
+    PERFORM _next_id_support(NULL);
+    RAISE 'it can be called';
+EXCEPTION WHEN undefined_function OR feature_not_supported THEN
+    NULL;
+END $$;
 
 -- The errors are those of next_id, and a failed COPY leaves no row.
 ALTER TABLE loaded ALTER id SET DEFAULT next_id(9999);
