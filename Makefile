@@ -8,7 +8,7 @@
 # make test-all       run every test on all supported PostgreSQL majors
 # make torture        run longer tests, also with assertions and under valgrind: hours
 # make goals          measure how near the extension comes to its goals: some minutes
-# make bench          compare it with other ways to generate ids, and write the figures into docs/benchmarks.md: a quarter
+# make bench          compare it with other ways to generate ids, and write the figures into docs/inside/benchmarks.md: a quarter
 #                     of an hour for each PostgreSQL; LONG=1 measures more, BASELINE_REV=COMMIT compares with this
 #                     commit, RIVALS=/path/to/checkouts names the commits of other extensions that the servers have
 # make fuzz           fuzz the parts that do not depend on PostgreSQL, a minute each

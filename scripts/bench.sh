@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares the extension with other ways to generate ids in PostgreSQL, and writes the figures into docs/benchmarks.md
+# Compares the extension with other ways to generate ids in PostgreSQL, and writes the figures into docs/inside/benchmarks.md
 # and the plots beside it. Takes about a quarter of an hour for each PostgreSQL, on a machine that is otherwise idle.
 #
 #   MAJORS=18 bench.sh     on these majors, which must have their two marks in the page; 15 and 18 by default
@@ -19,7 +19,7 @@ if [ "${1:-}" = --goals ]; then
     page=--goals majors=${MAJORS:-$(debian_major)}
 else
     scripts/setup.sh servers
-    page=${PAGE:-docs/benchmarks.md} majors=${MAJORS:-15 18}
+    page=${PAGE:-docs/inside/benchmarks.md} majors=${MAJORS:-15 18}
     [ -z "${RIVALS:-}" ] || [ -d "$RIVALS" ] || fail "RIVALS=$RIVALS: there is no such folder"
 fi
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# vendored.sh [PG_CONFIG]: builds a copy of the committed sources as docs/packaging.md describes it for distributions: with
+# vendored.sh [PG_CONFIG]: builds a copy of the committed sources as docs/inside/packaging.md describes it for distributions: with
 # vendored crates, an empty cargo home, and in a network namespace that has no interface but an unused loopback. By default
 # for Debian's PostgreSQL.
 set -euo pipefail

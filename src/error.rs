@@ -4,7 +4,7 @@
 //! to HINT. Names of database objects are quoted where SQL needs it and nowhere else, as in `sequence insta5.table_id_seq`,
 //! so that they can be copied into a statement; other texts that a caller has passed stand in double quotes.
 //!
-//! docs/errors.md lists them; `error::tests` compares it with the table, and checks the style.
+//! docs/use/errors.md lists them; `error::tests` compares it with the table, and checks the style.
 
 use instagram_id_core::layout::{ISSUED_MS_MAX, SEQ_MAX, SHARD_MAX};
 use instagram_id_core::shortcode::Malformed;
@@ -15,7 +15,7 @@ use thiserror::Error;
 
 /// Declares [`Error`] from a table. The message of an entry becomes thiserror's `#[error(…)]`. `detail(…)` and
 /// `hint(…)` contain arguments of `format!`, with the fields in scope; both may be omitted, and their text may be
-/// empty. The doc comment says when the error is raised, and is printed in docs/errors.md.
+/// empty. The doc comment says when the error is raised, and is printed in docs/use/errors.md.
 macro_rules! errors {
     ($(
         $(#[doc = $when:literal])+
@@ -936,7 +936,7 @@ impl From<Error> for ErrorReport {
 /// Returns the value of `f`, or raises its error. For SQL functions that are called for every row.
 ///
 /// pgrx also raises the error of a function that returns a `Result`. But then an `ErrorReport`, or the space for one,
-/// is returned by value, which makes `next_id` measurably slower (docs/performance.md).
+/// is returned by value, which makes `next_id` measurably slower (docs/inside/performance.md).
 #[track_caller]
 pub fn or_raise<T>(f: impl FnOnce() -> Result<T, Error>) -> T {
     match f() {

@@ -1,7 +1,7 @@
 //! Sharded, time-sortable 64-bit ids for PostgreSQL, after Instagram's published design.
 //!
 //! The layers, from the bottom up. A module imports only from layers below it, and a test enforces that. See
-//! docs/architecture.md.
+//! docs/inside/architecture.md.
 //!
 //! - [`instagram_id_core`], a separate crate in `core/`: all that does not need PostgreSQL, such as the hybrid logical
 //!   clock

@@ -31,7 +31,7 @@ pub const VALUE_MAX: i64 = ((ISSUED_MS_MAX as i64) << SEQ_BITS) | SEQ_MAX as i64
 /// How far ahead of the clock a value may be without a wait. One millisecond is enough: if fewer than 1024 values are
 /// generated in each millisecond, the counter overflows at most once before the clock catches up.
 ///
-/// Users rely on it: guarantees 3 and 9 of docs/guarantees.md promise one millisecond, and docs/performance.md explains it
+/// Users rely on it: guarantees 3 and 9 of docs/use/guarantees.md promise one millisecond, and docs/inside/performance.md explains it
 /// under "Why a sequence may be ahead of the clock".
 pub const LEAD_MS: i64 = 1;
 
@@ -254,7 +254,7 @@ mod tests {
     /// The other tests hold for any lead.
     #[test]
     fn the_lead_is_the_published_one() {
-        assert_eq!(LEAD_MS, 1, "docs/guarantees.md promises ids at most one millisecond ahead of the clock");
+        assert_eq!(LEAD_MS, 1, "docs/use/guarantees.md promises ids at most one millisecond ahead of the clock");
     }
 
     #[test]

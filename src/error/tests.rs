@@ -1,4 +1,4 @@
-//! The table of errors: a sample of each entry, the style of the texts, and docs/errors.md.
+//! The table of errors: a sample of each entry, the style of the texts, and docs/use/errors.md.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -423,7 +423,7 @@ fn class(code: &str) -> &'static str {
     }
 }
 
-/// The content of docs/errors.md, generated from the table.
+/// The content of docs/use/errors.md, generated from the table.
 fn page() -> String {
     let mut by_class: BTreeMap<String, BTreeMap<String, Vec<String>>> = BTreeMap::new();
     let samples = samples();
@@ -462,13 +462,13 @@ fn page() -> String {
 #[test]
 fn the_page_lists_every_error() {
     if std::env::var_os("WRITE_PAGE").is_some() {
-        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/errors.md"), page())
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/use/errors.md"), page())
             .expect("a page to write");
     } else {
-        let written = include_str!("../../docs/errors.md");
+        let written = include_str!("../../docs/use/errors.md");
         assert!(
             written == page(),
-            "docs/errors.md differs: write it with WRITE_PAGE=1 make check T=error::tests"
+            "docs/use/errors.md differs: write it with WRITE_PAGE=1 make check T=error::tests"
         );
     }
 }

@@ -603,7 +603,7 @@ fn missing_coordinator_and_renamed_column_are_named() {
     client.batch_execute(insert).unwrap();
 }
 
-/// A node that is down and has a placement of a reference table is disabled before it is removed, as docs/citus.md
+/// A node that is down and has a placement of a reference table is disabled before it is removed, as docs/run/citus.md
 /// describes. The statement of that page then recovers its shard, and ids continue above those of the lost node.
 #[test]
 fn lost_node_with_a_reference_table_is_removed() {
@@ -646,9 +646,9 @@ fn lost_node_with_a_reference_table_is_removed() {
     check_unique_and_increasing(&[ids]);
 }
 
-const CITUS_PAGE: &str = include_str!("../../docs/citus.md");
+const CITUS_PAGE: &str = include_str!("../../docs/run/citus.md");
 
-/// The block of docs/citus.md that contains this text.
+/// The block of docs/run/citus.md that contains this text.
 fn statement_of_page(text: &str) -> &'static str {
     blocks(CITUS_PAGE, "sql").into_iter().find(|block| block.contains(text)).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Runs the programs of docs/clients.md unchanged: each creates its table in a database and uses it, twice; then the
+//! Runs the programs of docs/use/clients.md unchanged: each creates its table in a database and uses it, twice; then the
 //! tool's own migrations create a second database, which is used too. scripts/setup.sh puts their dependencies into the
 //! cache. Without its language a test fails.
 
@@ -335,10 +335,10 @@ fn go() {
     example.use_and_copy(use_it);
 }
 
-/// The program of docs/opaque_ids.md, whose test vectors the page computes in SQL.
+/// The program of docs/use/opaque_ids.md, whose test vectors the page computes in SQL.
 #[test]
 fn opaque_ids() {
-    let page = include_str!("../../docs/opaque_ids.md");
+    let page = include_str!("../../docs/use/opaque_ids.md");
     let example = Example::of("opaque_ids");
     let vectors = ["bfbfc1ef-7021-a2f6-8b29-f6fd7ce7ff82", "-1206670176432174830"];
     for database in ["first", "first", "second"] {

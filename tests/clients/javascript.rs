@@ -1,4 +1,4 @@
-//! Runs the programs of docs/javascript.md unchanged, as clients.rs does those of docs/clients.md, and compares decoders
+//! Runs the programs of docs/use/javascript.md unchanged, as clients.rs does those of docs/use/clients.md, and compares decoders
 //! with docs/vectors.json.
 
 use crate::clients::{Example, require};

@@ -1,4 +1,4 @@
-//! The clients of docs/servers.md, docs/examples/route.*, run unchanged.
+//! The clients of docs/run/servers.md, docs/examples/route.*, run unchanged.
 
 use crate::clients::require;
 use instagram_id_live::*;

@@ -2,12 +2,12 @@
 
 use instagram_id_live::*;
 
-const PAGE: &str = include_str!("../../docs/servers.md");
+const PAGE: &str = include_str!("../../docs/run/servers.md");
 
 #[test]
 fn opaque_ids_page_examples_run() {
     let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
-    run_page(include_str!("../../docs/opaque_ids.md"), 10, &mut [("", server.connect())]);
+    run_page(include_str!("../../docs/use/opaque_ids.md"), 10, &mut [("", server.connect())]);
 }
 
 /// Runs the page's SQL, and checks the plans that it shows.

@@ -1,8 +1,8 @@
-//! The SQL of docs/partition_managers.md, with the pg_partman and the TimescaleDB that the server has.
+//! The SQL of docs/use/partition_managers.md, with the pg_partman and the TimescaleDB that the server has.
 
 use instagram_id_live::*;
 
-const PAGE: &str = include_str!("../../docs/partition_managers.md");
+const PAGE: &str = include_str!("../../docs/use/partition_managers.md");
 
 /// The default version of an extension, which the server must have.
 #[track_caller]

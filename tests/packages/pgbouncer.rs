@@ -1,4 +1,4 @@
-//! docs/poolers.md through PgBouncer, and a server that fails below it.
+//! docs/run/poolers.md through PgBouncer, and a server that fails below it.
 
 use instagram_id_live::*;
 use postgres::types::Type;
@@ -76,7 +76,7 @@ fn page_examples_run_through_pgbouncer() {
         ("app", connect("app", "postgres")),
         ("console", connect("postgres", "pgbouncer")),
     ];
-    run_page(include_str!("../../docs/poolers.md"), 11, clients);
+    run_page(include_str!("../../docs/run/poolers.md"), 11, clients);
     // A prepared statement without a name, which PgBouncer supports in each version.
     let mut client = connect("postgres", "postgres");
     for shard in [5, 6] {

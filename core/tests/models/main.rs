@@ -47,7 +47,7 @@ fn moving() {
 /// traces again, and writes the page. `MODELS=large` compares them with the page.
 #[test]
 fn every_fault_is_found() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/traces.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/inside/traces.md");
     let must_write = std::env::var_os("WRITE_PAGE").is_some();
     let found = fs::read_to_string(page).unwrap_or_default();
     if !must_write && !is_thorough() {
@@ -66,6 +66,6 @@ fn every_fault_is_found() {
     if must_write {
         fs::write(page, searched).unwrap();
     } else {
-        assert_eq!(found, searched, "docs/traces.md does not have the shortest traces");
+        assert_eq!(found, searched, "docs/inside/traces.md does not have the shortest traces");
     }
 }

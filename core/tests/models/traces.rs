@@ -1,4 +1,4 @@
-//! The page docs/traces.md: for each fault of each protocol, the shortest history that violates a property.
+//! The page docs/inside/traces.md: for each fault of each protocol, the shortest history that violates a property.
 
 use crate::checker::{Counterexample, Protocol, repeat, shortest_counterexample};
 use std::fmt::Write;
@@ -47,18 +47,18 @@ pub fn check<P: Protocol>(page: &str) {
     for (fault, description) in P::faults() {
         let named = format!("{}, fault {fault:?} ({description})", P::NAME);
         let section = page.split_once(&format!("\n### {}\n", heading(description)));
-        let (_, after) = section.unwrap_or_else(|| panic!("{named}: docs/traces.md has no trace"));
+        let (_, after) = section.unwrap_or_else(|| panic!("{named}: docs/inside/traces.md has no trace"));
         let lines: Vec<&str> = after.lines().take_while(|line| !line.starts_with('#')).collect();
         let steps: Vec<&str> = lines.iter().filter_map(|line| Some(line.split_once(". ")?.1)).collect();
         let property = lines.iter().find_map(|line| line.strip_prefix("Violated: ")?.strip_suffix('.'));
-        let property = property.unwrap_or_else(|| panic!("{named}: docs/traces.md names no property"));
+        let property = property.unwrap_or_else(|| panic!("{named}: docs/inside/traces.md names no property"));
         let repeated = repeat::<P>(Some(*fault), &steps);
         if let Some(step) = steps.get(repeated.possible) {
-            panic!("{named}: step {} of docs/traces.md is not possible: {step}", repeated.possible + 1);
+            panic!("{named}: step {} of docs/inside/traces.md is not possible: {step}", repeated.possible + 1);
         }
         assert!(
             repeated.violated.contains(&property),
-            "{named}: the trace in docs/traces.md does not violate \"{property}\", but {:?}",
+            "{named}: the trace in docs/inside/traces.md does not violate \"{property}\", but {:?}",
             repeated.violated
         );
         let without = repeat::<P>(None, &steps).violated;

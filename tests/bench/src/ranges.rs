@@ -187,7 +187,7 @@ fn of_ranges() -> Vec<Goal> {
     goals
 }
 
-/// The newest photos of the users that a user follows, as in docs/querying.md: by the time of each id, by the primary
+/// The newest photos of the users that a user follows, as in docs/use/querying.md: by the time of each id, by the primary
 /// key, and by an index with the id in place of the time.
 fn of_a_feed() -> Vec<Goal> {
     let rows = length(1_000_000, 10_000_000);

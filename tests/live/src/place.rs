@@ -1,4 +1,4 @@
-//! Two servers of docs/servers.md, with the map of the shards.
+//! Two servers of docs/run/servers.md, with the map of the shards.
 //!
 //! A shard is moved by hand here: a trigger with the error of the real one closes it on one server, its rows and its last
 //! id are copied to the other, and the map is changed.

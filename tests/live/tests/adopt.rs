@@ -535,10 +535,10 @@ fn second_function_of_a_shard_is_adopted_under_load() {
     assert_eq!(texts(&mut client, languages), ["plpgsql"]);
 }
 
-/// The event trigger of docs/adopting.md refuses a migration that replaces an adopted function, and nothing else.
+/// The event trigger of docs/use/adopting.md refuses a migration that replaces an adopted function, and nothing else.
 #[test]
 fn event_trigger_refuses_a_replaced_function() {
-    let page = include_str!("../../../docs/adopting.md");
+    let page = include_str!("../../../docs/use/adopting.md");
     let recipe =
         blocks(page, "sql").into_iter().find(|block| block.contains("CREATE EVENT TRIGGER")).unwrap();
     let server = Server::start(&[("fsync", "off")]);

@@ -163,7 +163,7 @@ fn import_needs_constant_memory() {
     assert!(after - before < 4 << 20, "{before} {after}");
 }
 
-/// The statement of docs/querying.md for a late row, executed by sessions that compete for few milliseconds of the last
+/// The statement of docs/use/querying.md for a late row, executed by sessions that compete for few milliseconds of the last
 /// second, while others insert rows by the default.
 #[test]
 fn late_rows_get_unused_ids_of_their_time() {
@@ -174,7 +174,7 @@ fn late_rows_get_unused_ids_of_their_time() {
     setup(&mut client);
     let table = "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), user_id bigint, title text)";
     client.batch_execute(table).unwrap();
-    let page = include_str!("../../../docs/querying.md");
+    let page = include_str!("../../../docs/use/querying.md");
     let block = blocks(page, "sql").into_iter().find(|block| block.contains("PREPARE late_photo")).unwrap();
     let (prepare, _) = block.split_once(";\n").unwrap();
     let late = in_parallel(SESSIONS, |session| {

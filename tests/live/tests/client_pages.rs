@@ -3,9 +3,9 @@
 use instagram_id_live::{blocks, example, trimmed};
 use std::fs;
 
-const CLIENTS: &str = include_str!("../../../docs/clients.md");
-const JAVASCRIPT: &str = include_str!("../../../docs/javascript.md");
-const SERVERS: &str = include_str!("../../../docs/servers.md");
+const CLIENTS: &str = include_str!("../../../docs/use/clients.md");
+const JAVASCRIPT: &str = include_str!("../../../docs/use/javascript.md");
+const SERVERS: &str = include_str!("../../../docs/run/servers.md");
 
 /// The page names the versions that these tests run, and shows lines of the programs.
 #[test]

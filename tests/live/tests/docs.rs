@@ -2,7 +2,7 @@
 
 use instagram_id_live::*;
 
-const REFERENCE: &str = include_str!("../../../docs/reference.md");
+const REFERENCE: &str = include_str!("../../../docs/use/reference.md");
 
 /// Runs a page's statements on a new server, and compares the results.
 #[track_caller]
@@ -23,54 +23,54 @@ fn reference_examples_run() {
 
 #[test]
 fn other_ids_page_examples_run() {
-    check(include_str!("../../../docs/comparison.md"), 5);
+    check(include_str!("../../../docs/use/comparison.md"), 5);
 }
 
 #[test]
 fn installing_page_examples_run() {
-    check(include_str!("../../../docs/install.md"), 1);
+    check(include_str!("../../../docs/run/install.md"), 1);
 }
 
 #[test]
 fn operations_page_examples_run() {
-    check(include_str!("../../../docs/operations.md"), 9);
+    check(include_str!("../../../docs/run/operations.md"), 9);
 }
 
 #[test]
 fn shards_page_examples_run() {
-    check(include_str!("../../../docs/shards.md"), 15);
+    check(include_str!("../../../docs/use/shards.md"), 15);
 }
 
 #[test]
 fn adopting_page_examples_run() {
-    check(include_str!("../../../docs/adopting.md"), 22);
+    check(include_str!("../../../docs/use/adopting.md"), 22);
 }
 
 #[test]
 fn guarantees_page_examples_run() {
-    check(include_str!("../../../docs/guarantees.md"), 5);
+    check(include_str!("../../../docs/use/guarantees.md"), 5);
 }
 
 #[test]
 fn querying_page_examples_run() {
-    check(include_str!("../../../docs/querying.md"), 30);
+    check(include_str!("../../../docs/use/querying.md"), 30);
 }
 
 /// The SQL for PostgREST.
 #[test]
 fn javascript_page_examples_run() {
-    check(include_str!("../../../docs/javascript.md"), 5);
+    check(include_str!("../../../docs/use/javascript.md"), 5);
 }
 
 #[test]
 fn scaling_page_examples_run() {
-    check(include_str!("../../../docs/scaling.md"), 23);
+    check(include_str!("../../../docs/run/scaling.md"), 23);
 }
 
 /// Each query of the page that returns no row on a healthy server returns rows when its condition occurs.
 #[test]
 fn every_alert_fires() {
-    let page = include_str!("../../../docs/operations.md");
+    let page = include_str!("../../../docs/run/operations.md");
     let quiet = blocks(page, "sql").into_iter().filter_map(|block| block.strip_suffix(";  --\n"));
     let [ahead, cannot, twice, older, end, waiting, unlogged, own, claim] = quiet.collect::<Vec<_>>()[..]
     else {
@@ -130,5 +130,5 @@ fn reference_lists_every_function() {
         let cell = line.strip_prefix("| `")?.split('`').next()?;
         Some(cell.split_once('(')?.0.to_owned())
     };
-    assert_same_set(REFERENCE.lines().filter_map(name_of_row), installed, "functions in docs/reference.md");
+    assert_same_set(REFERENCE.lines().filter_map(name_of_row), installed, "functions in docs/use/reference.md");
 }

@@ -146,7 +146,7 @@ fn dropping_the_schema_drops_the_shard() {
     check_shard(&mut client, &SHARDS[1], largest[1], true);
 }
 
-/// Schema tools drop sequences that they do not know. docs/shards.md has the repair.
+/// Schema tools drop sequences that they do not know. docs/use/shards.md has the repair.
 #[test]
 fn dropped_sequence_can_be_replaced() {
     let server = fast();

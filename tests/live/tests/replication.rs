@@ -3,7 +3,7 @@
 //!
 //! Logical replication copies rows with their ids, but no sequences, so the subscriber's shard ignores the ids that
 //! arrive. It continues above them with the clock, provided that its clock is not behind the publisher's and that the
-//! publisher's shard is not ahead of the clock. `advance_shard` with the publisher's last id, as docs/shards.md advises
+//! publisher's shard is not ahead of the clock. `advance_shard` with the publisher's last id, as docs/use/shards.md advises
 //! for every copy, ensures this. A dump contains the state of the sequence after all rows of the dump.
 
 use instagram_id_live::*;

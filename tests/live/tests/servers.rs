@@ -1,4 +1,4 @@
-//! The map of docs/servers.md. Its clients are tested in tests/clients.
+//! The map of docs/run/servers.md. Its clients are tested in tests/clients.
 
 use instagram_id_live::*;
 use std::sync::atomic::{AtomicBool, Ordering};

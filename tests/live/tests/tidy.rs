@@ -51,11 +51,11 @@ fn rust_version_is_the_same_everywhere() {
     let workflow = read(".github/workflows/release.yml");
     let containers = between(&workflow, "container: rust:", "-");
     assert!(containers.len() > 1 && containers.iter().all(|version| *version == rust), "{containers:?}");
-    for page in ["README.md", "docs/install.md"] {
+    for page in ["README.md", "docs/run/install.md"] {
         assert!(read(page).contains(&format!("Rust toolchain ({rust} or later)")), "{page}");
     }
     let rust = rust_of_19();
-    assert!(read("docs/install.md").contains(&format!("PostgreSQL 19 needs Rust {rust} or later")));
+    assert!(read("docs/run/install.md").contains(&format!("PostgreSQL 19 needs Rust {rust} or later")));
 }
 
 fn rust_of_19() -> String {
@@ -130,7 +130,7 @@ fn postgresql_majors_are_the_same_everywhere() {
     }
     let all: Vec<String> = majors().into_iter().map(|[major, ..]| major).collect();
     let range = format!("PostgreSQL {} to {}", all[0], all[all.len() - 1]);
-    for page in ["README.md", "docs/install.md", "CHANGELOG.md"] {
+    for page in ["README.md", "docs/run/install.md", "CHANGELOG.md"] {
         assert!(read(page).contains(&range), "{page} must contain {range:?}");
     }
     let list = |tests: &str| {
@@ -140,7 +140,7 @@ fn postgresql_majors_are_the_same_everywhere() {
         format!("{} and {last}", others.join(", "))
     };
     let tested = format!("all tests on {}, and on {} those that", list("all"), list("brief"));
-    assert!(read("docs/install.md").contains(&tested), "docs/install.md must contain {tested:?}");
+    assert!(read("docs/run/install.md").contains(&tested), "docs/run/install.md must contain {tested:?}");
     // The images of the release are of the majors of Cargo.toml.
     let released: Vec<String> =
         majors().into_iter().filter(|row| row[1] == "Cargo.toml").map(|[major, ..]| major).collect();
@@ -150,7 +150,7 @@ fn postgresql_majors_are_the_same_everywhere() {
     assert!(workflow.contains(&format!("MAJORS='{}'", released.join(" "))), ".github/workflows/release.yml");
 }
 
-/// The floors of docs/architecture.md, from the lowest. A module may import from lower floors, and its own files.
+/// The floors of docs/inside/architecture.md, from the lowest. A module may import from lower floors, and its own files.
 const FLOORS: [&[&str]; 8] = [
     &["error"],
     &["pg"],
@@ -289,7 +289,8 @@ const PAGES: [&str; 6] = [
 /// Every link of a page to a file of the project has an existing target.
 #[test]
 fn links_have_existing_targets() {
-    let docs = fs::read_dir(of_project("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let shelves = ["docs", "docs/use", "docs/run", "docs/inside"].map(|shelf| fs::read_dir(of_project(shelf)).unwrap());
+    let docs = shelves.into_iter().flatten().map(|entry| entry.unwrap().path());
     let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let mut links = 0;
     for page in docs.chain(PAGES.map(of_project)) {
@@ -312,7 +313,7 @@ fn links_have_existing_targets() {
         }
     }
     println!("{links} links");
-    assert!(links > 30);
+    assert!(links > 300);
 }
 
 /// The table of a text whose first heading is this, as rows of cells. Markup that only the page has is removed: that of
@@ -334,16 +335,16 @@ fn table(text: &str, heading: &str) -> Vec<Vec<String>> {
 #[test]
 fn privileges_match_the_page() {
     let tested = table(&read("tests/regress/expected/privileges.out"), "action");
-    let documented = table(&read("docs/guarantees.md"), "action");
+    let documented = table(&read("docs/use/guarantees.md"), "action");
     let (columns, rows) = tested.split_first().expect("the test prints a table");
     for row in rows {
         let page = documented.iter().find(|documented| documented[0] == row[0]);
-        let page = page.unwrap_or_else(|| panic!("docs/guarantees.md lacks {}", row[0]));
+        let page = page.unwrap_or_else(|| panic!("docs/use/guarantees.md lacks {}", row[0]));
         for ((column, said), found) in columns.iter().zip(page).zip(row) {
-            assert_eq!(said, found, "docs/guarantees.md, {}, {column}", row[0]);
+            assert_eq!(said, found, "docs/use/guarantees.md, {}, {column}", row[0]);
         }
     }
-    assert_same_set(documented, tested.iter().cloned(), "rows in docs/guarantees.md");
+    assert_same_set(documented, tested.iter().cloned(), "rows in docs/use/guarantees.md");
     println!("{} cells", rows.len() * (columns.len() - 1));
     assert!(rows.len() > 30 && columns.len() == 10);
 }

@@ -1,12 +1,12 @@
 //! Two servers that both accept inserts into one table and replicate it to each other, each with a shard of its own, as
-//! docs/two_primaries.md describes. Before PostgreSQL 16 they publish only the rows of their own shard.
+//! docs/run/two_primaries.md describes. Before PostgreSQL 16 they publish only the rows of their own shard.
 
 use instagram_id_live::*;
 use postgres::{Client, NoTls};
 use std::thread;
 use std::time::Duration;
 
-const PAGE: &str = include_str!("../../../docs/two_primaries.md");
+const PAGE: &str = include_str!("../../../docs/run/two_primaries.md");
 const SAME_EMAIL: &str = "INSERT INTO users (email, name) VALUES ('same@example.net', 'Eve')";
 
 struct Pair {

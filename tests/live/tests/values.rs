@@ -1,5 +1,5 @@
 //! Calls the functions of the extension with random values, mostly at the edges. Each call must return the result that the
-//! specification requires, or fail with one of the SQLSTATEs that docs/errors.md lists; the server must never crash.
+//! specification requires, or fail with one of the SQLSTATEs that docs/use/errors.md lists; the server must never crash.
 //! `every_function_survives_random_arguments` calls every function that is installed. The other tests know what the result
 //! must be.
 
@@ -741,7 +741,7 @@ const NULL: &str = "22004";
 
 /// Whether the page of the table of errors lists this SQLSTATE.
 fn is_documented(state: &str) -> bool {
-    let page = include_str!("../../../docs/errors.md");
+    let page = include_str!("../../../docs/use/errors.md");
     page.lines().any(|line| line.starts_with(&format!("| {state} | ")))
 }
 
@@ -1440,7 +1440,7 @@ impl Maker {
                         } else {
                             assert!(faults.iter().any(|fault| fault == state), "{call}");
                         }
-                        assert!(is_documented(state), "docs/errors.md lacks {state}: {call}");
+                        assert!(is_documented(state), "docs/use/errors.md lacks {state}: {call}");
                     }
                 }
                 tally.note(outcome.as_ref().err().map_or("answers", String::as_str));

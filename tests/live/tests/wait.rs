@@ -151,7 +151,7 @@ fn four_sessions_together_stay_within_the_limit() {
     assert!(elapsed >= Duration::from_millis(975), "1,000,000 ids in {elapsed:?}");
 }
 
-/// Ids at full speed, each compared with the clock after it was generated. docs/guarantees.md promises one millisecond, so
+/// Ids at full speed, each compared with the clock after it was generated. docs/use/guarantees.md promises one millisecond, so
 /// it is a literal here.
 #[test]
 fn ids_are_at_most_one_millisecond_ahead_of_the_clock() {
@@ -165,7 +165,7 @@ fn ids_are_at_most_one_millisecond_ahead_of_the_clock() {
     assert!(ahead > 0.0, "{ahead} s: the sequence was never ahead, so the test shows nothing");
     assert!(
         ahead <= 0.001,
-        "ids are {ahead} s ahead of the clock; docs/guarantees.md promises 0.001 s at most"
+        "ids are {ahead} s ahead of the clock; docs/use/guarantees.md promises 0.001 s at most"
     );
 }
 

@@ -1,4 +1,4 @@
--- The operations on a shard that each kind of role can perform: the table in "Privileges" of docs/guarantees.md, whose cells
+-- The operations on a shard that each kind of role can perform: the table in "Privileges" of docs/use/guarantees.md, whose cells
 -- tidy.rs compares with the output of this test.
 SET client_min_messages = error;
 DROP ROLE IF EXISTS regress_id_public, regress_id_usage, regress_id_update, regress_id_owner, regress_id_table, regress_id_database,
