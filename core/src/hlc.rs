@@ -254,7 +254,10 @@ mod tests {
     /// The other tests hold for any lead.
     #[test]
     fn the_lead_is_the_published_one() {
-        assert_eq!(LEAD_MS, 1, "docs/use/guarantees.md promises ids at most one millisecond ahead of the clock");
+        assert_eq!(
+            LEAD_MS, 1,
+            "docs/use/guarantees.md promises ids at most one millisecond ahead of the clock"
+        );
     }
 
     #[test]

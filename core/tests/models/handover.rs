@@ -30,6 +30,11 @@ const CLOCKS: [[i64; 3]; 3] = [[NOW, NOW + 5, NOW - 5], [NOW, NOW - 5, NOW + 5],
 /// A node that is added again gets its old group number plus this.
 const NEW_GROUP: i32 = 10;
 
+// The properties.
+const INCREASING: &str = "each id is greater than every acknowledged id";
+const EXCLUSIVE: &str = "at most one copy is open";
+const AVAILABLE: &str = "the owner can generate ids again, greater than every acknowledged id";
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The new owner is recorded already when the copies are closed.
@@ -677,23 +682,17 @@ impl Model for Handover {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("each id is greater than every acknowledged id", |_, state: &State| {
-                !state.has_repeated
-            }),
-            Property::always("at most one copy is open", |_, state: &State| {
+            Property::always(INCREASING, |_, state: &State| !state.has_repeated),
+            Property::always(EXCLUSIVE, |_, state: &State| {
                 state.members().filter(|n| state.is_open(*n, None)).count() <= 1
             }),
-            Property::always(
-                "the owner can generate ids again, greater than every acknowledged id",
-                |model: &Handover, state: &State| state.can_continue(model.fault),
-            ),
+            Property::always(AVAILABLE, |model: &Handover, state: &State| state.can_continue(model.fault)),
         ]
     }
 }
 
 impl Protocol for Handover {
     type Fault = Fault;
-    const NAME: &'static str = "Taking a sequence over from another node";
 
     fn scenarios(size: Size, fault: Option<Fault>) -> Vec<Handover> {
         let more = u8::from(size == Size::Large);
@@ -726,44 +725,24 @@ impl Protocol for Handover {
         all.map(|start| Handover { start, fault }).collect()
     }
 
-    fn faults() -> &'static [(Fault, &'static str)] {
+    fn faults() -> &'static [(&'static str, &'static [Fault])] {
         &[
-            (Fault::OwnerRecordedAtOnce, "the new owner is recorded already when the copies are closed"),
             (
-                Fault::MarkNotChecked,
-                "a node opens its copy, although another node has closed it since the attempt began",
+                AVAILABLE,
+                &[
+                    Fault::OwnerRecordedAtOnce,
+                    Fault::MarkNotChecked,
+                    Fault::OwnerNotFlushed,
+                    Fault::FloorNotRaised,
+                    Fault::OwnersNotChecked,
+                    Fault::RecordedForAnyAttempt,
+                    Fault::OwnerNotRecorded,
+                    Fault::SilentNodeIgnored,
+                    Fault::NumberIgnored,
+                    Fault::OldCopyRefusesToClose,
+                ],
             ),
-            (
-                Fault::CloseNotFlushed,
-                "a node flushes neither the closing of its copy nor the new owner that it records",
-            ),
-            (
-                Fault::OwnerNotFlushed,
-                "a node flushes the closing of its copy, but not the new owner that it records",
-            ),
-            (
-                Fault::FloorNotRaised,
-                "a node opens its copy without recording how far the other copies have advanced",
-            ),
-            (
-                Fault::OwnersNotChecked,
-                "a node opens its copy, although the last owner is not among the nodes that answered",
-            ),
-            (
-                Fault::RecordedForAnyAttempt,
-                "a node records the owner, although its copy is no longer closed for that attempt",
-            ),
-            (Fault::OwnerNotRecorded, "the other nodes do not record the new owner"),
-            (Fault::SilentNodeIgnored, "a node opens its copy, although another node has not answered"),
-            (
-                Fault::BeliefTrusted,
-                "a session generates ids from a closed copy, because the catalogs of its node name that node as the owner",
-            ),
-            (Fault::NumberIgnored, "a node that is added again with another group number uses its old copy"),
-            (
-                Fault::OldCopyRefusesToClose,
-                "the old copy of a node that is added again with another group number cannot be closed",
-            ),
+            (EXCLUSIVE, &[Fault::CloseNotFlushed, Fault::BeliefTrusted]),
         ]
     }
 }

@@ -12,21 +12,8 @@ mod checker;
 mod handover;
 mod moving;
 mod sequence;
-mod traces;
 
-use checker::{Protocol, Size, explore};
-use std::fs;
-
-/// Explores every state of a protocol.
-fn properties_hold<P: Protocol>() {
-    let size = if is_thorough() { Size::Large } else { Size::Small };
-    println!("{}: {}", P::NAME, explore::<P>(size));
-}
-
-/// Whether to explore for many minutes, as `scripts/torture.sh models` does.
-fn is_thorough() -> bool {
-    std::env::var("MODELS").is_ok_and(|size| size == "large")
-}
+use checker::{faults_are_found, properties_hold};
 
 #[test]
 fn sequence() {
@@ -43,29 +30,17 @@ fn moving() {
     properties_hold::<moving::Moving>();
 }
 
-/// Each known fault violates a property, as its trace on the page shows. `WRITE_PAGE=1` searches for the shortest
-/// traces again, and writes the page. `MODELS=large` compares them with the page.
 #[test]
-fn every_fault_is_found() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/inside/traces.md");
-    let must_write = std::env::var_os("WRITE_PAGE").is_some();
-    let found = fs::read_to_string(page).unwrap_or_default();
-    if !must_write && !is_thorough() {
-        traces::check::<sequence::Sequence>(&found);
-        traces::check::<handover::Handover>(&found);
-        traces::check::<moving::Moving>(&found);
-        return;
-    }
-    let searched = [
-        traces::INTRODUCTION.to_owned(),
-        traces::search::<sequence::Sequence>(),
-        traces::search::<handover::Handover>(),
-        traces::search::<moving::Moving>(),
-    ]
-    .concat();
-    if must_write {
-        fs::write(page, searched).unwrap();
-    } else {
-        assert_eq!(found, searched, "docs/inside/traces.md does not have the shortest traces");
-    }
+fn faults_of_sequence() {
+    faults_are_found::<sequence::Sequence>();
+}
+
+#[test]
+fn faults_of_handover() {
+    faults_are_found::<handover::Handover>();
+}
+
+#[test]
+fn faults_of_moving() {
+    faults_are_found::<moving::Moving>();
 }

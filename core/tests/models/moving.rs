@@ -282,24 +282,48 @@ pub enum Action {
     Write(Server),
 }
 
-/// A fault that can be built into the protocol. [`Moving::faults`] describes each of them.
+// The properties.
+const EXCLUSIVE: &str = "at most one server accepts writes";
+const COMPLETE: &str = "a server that accepts writes has every acknowledged row";
+const INCREASING: &str = "every id is greater than all ids before it";
+const MAPPED: &str = "the map names the target only while the target alone is open";
+const MOVE_FINISHES: &str = "after all faults, move finishes the move";
+const CANCEL_UNDOES: &str = "after all faults, cancel undoes the move unless the copy was opened";
+
+/// A fault that can be built into the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
+    /// The sequence of the copy does not get the last value of the source.
     SequenceNotCarried,
+    /// The sequence is read before the source is closed.
     SequenceReadBeforeClose,
+    /// The source rejects writes, but its sequence still generates ids.
     SequenceNotClosed,
+    /// The copy is opened before the source is closed.
     CopyOpenedBeforeClose,
+    /// The copy is opened before the last rows have arrived.
     LastRowsNotAwaited,
+    /// A command does not wait until no other command has a session.
     LeftoversNotAwaited,
+    /// A command does not acquire the lock.
     LockNotTaken,
+    /// A command does not check that it still holds the lock.
     LockNotChecked,
+    /// The source is opened, although the copy may be open.
     MarkNotRead,
+    /// The map is changed before the copy is opened.
     MapChangedFirst,
+    /// The map is changed, although an error occurred when the copy was opened.
     MapChangedAfterFailure,
+    /// `cancel` drops a copy that is open.
     OpenCopyCancelled,
+    /// The source is closed before the definitions of its sequences are recorded.
     DefinitionsNotRecorded,
+    /// The source is opened, although the command cannot restore its sequences.
     DefinitionsNotNeeded,
+    /// `cancel` drops the subscription before the publication.
     SubscriptionDroppedFirst,
+    /// A command that has lost its sessions opens new ones to create the copy.
     SessionNotNeeded,
 }
 
@@ -911,38 +935,26 @@ impl Model for Moving {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("at most one server accepts writes", |_, state: &State| {
+            Property::always(EXCLUSIVE, |_, state: &State| {
                 !(state.source.accepts_rows() && state.target.accepts_rows())
             }),
-            Property::always(
-                "a server that accepts writes has every acknowledged row",
-                |_, state: &State| {
-                    [&state.source, &state.target]
-                        .iter()
-                        .all(|schema| !schema.accepts_rows() || state.acknowledged & !schema.rows == 0)
-                },
-            ),
-            Property::always("every id is greater than all ids before it", |_, state: &State| {
-                !state.is_id_repeated
+            Property::always(COMPLETE, |_, state: &State| {
+                [&state.source, &state.target]
+                    .iter()
+                    .all(|schema| !schema.accepts_rows() || state.acknowledged & !schema.rows == 0)
             }),
-            Property::always(
-                "the map names the target only while the target alone is open",
-                |_, state: &State| {
-                    !state.names_target || state.target.is_open() && !state.source.accepts_rows()
-                },
-            ),
-            Property::always("after all faults, move finishes the move", Moving::move_finishes),
-            Property::always(
-                "after all faults, cancel undoes the move unless the copy was opened",
-                Moving::cancel_undoes_or_refuses,
-            ),
+            Property::always(INCREASING, |_, state: &State| !state.is_id_repeated),
+            Property::always(MAPPED, |_, state: &State| {
+                !state.names_target || state.target.is_open() && !state.source.accepts_rows()
+            }),
+            Property::always(MOVE_FINISHES, Moving::move_finishes),
+            Property::always(CANCEL_UNDOES, Moving::cancel_undoes_or_refuses),
         ]
     }
 }
 
 impl Protocol for Moving {
     type Fault = Fault;
-    const NAME: &'static str = "Moving a shard to another server";
 
     fn scenarios(size: Size, fault: Option<Fault>) -> Vec<Moving> {
         let (starts, faults, writes) = match size {
@@ -976,35 +988,34 @@ impl Protocol for Moving {
         vec![Moving { fault, create_copy, cut_over, undo, starts, faults, writes }]
     }
 
-    fn faults() -> &'static [(Fault, &'static str)] {
+    fn faults() -> &'static [(&'static str, &'static [Fault])] {
         &[
-            (Fault::SequenceNotCarried, "the sequence of the copy does not get the last value of the source"),
-            (Fault::SequenceReadBeforeClose, "the sequence is read before the source is closed"),
-            (Fault::SequenceNotClosed, "the source rejects writes, but its sequence still generates ids"),
-            (Fault::CopyOpenedBeforeClose, "the copy is opened before the source is closed"),
-            (Fault::LastRowsNotAwaited, "the copy is opened before the last rows have arrived"),
-            (Fault::LeftoversNotAwaited, "a command does not wait until no other command has a session"),
-            (Fault::LockNotTaken, "a command does not acquire the lock"),
-            (Fault::LockNotChecked, "a command does not check that it still holds the lock"),
-            (Fault::MarkNotRead, "the source is opened, although the copy may be open"),
-            (Fault::MapChangedFirst, "the map is changed before the copy is opened"),
+            (COMPLETE, &[Fault::LastRowsNotAwaited]),
             (
-                Fault::MapChangedAfterFailure,
-                "the map is changed, although an error occurred when the copy was opened",
-            ),
-            (Fault::OpenCopyCancelled, "cancel drops a copy that is open"),
-            (
-                Fault::DefinitionsNotRecorded,
-                "the source is closed before the definitions of its sequences are recorded",
+                INCREASING,
+                &[Fault::SequenceNotCarried, Fault::SequenceReadBeforeClose, Fault::SequenceNotClosed],
             ),
             (
-                Fault::DefinitionsNotNeeded,
-                "the source is opened, although the command cannot restore its sequences",
+                MOVE_FINISHES,
+                &[
+                    Fault::CopyOpenedBeforeClose,
+                    Fault::MarkNotRead,
+                    Fault::MapChangedFirst,
+                    Fault::MapChangedAfterFailure,
+                    Fault::SubscriptionDroppedFirst,
+                ],
             ),
-            (Fault::SubscriptionDroppedFirst, "cancel drops the subscription before the publication"),
             (
-                Fault::SessionNotNeeded,
-                "a command that has lost its sessions opens new ones to create the copy",
+                CANCEL_UNDOES,
+                &[
+                    Fault::LeftoversNotAwaited,
+                    Fault::LockNotTaken,
+                    Fault::LockNotChecked,
+                    Fault::OpenCopyCancelled,
+                    Fault::DefinitionsNotRecorded,
+                    Fault::DefinitionsNotNeeded,
+                    Fault::SessionNotNeeded,
+                ],
             ),
         ]
     }

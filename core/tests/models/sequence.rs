@@ -28,6 +28,12 @@ const SESSIONS: usize = 2;
 /// The number of values that PostgreSQL's nextval logs ahead.
 const SEQ_LOG_VALS: i64 = 32;
 
+// The properties.
+const UNIQUE: &str = "no id is issued twice";
+const INCREASING: &str = "each id is greater than every acknowledged id";
+const NOT_AHEAD: &str = "no id is further ahead of the clock than documented";
+const AVAILABLE: &str = "a session that runs alone gets an id, greater than every acknowledged id";
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// A session that has waited compares only the state of the page, not its LSN.
@@ -811,26 +817,18 @@ impl Model for Sequence {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("no id is issued twice", |_, state: &State| {
-                state.violation != Some(Violation::Repeated)
-            }),
-            Property::always("each id is greater than every acknowledged id", |_, state: &State| {
+            Property::always(UNIQUE, |_, state: &State| state.violation != Some(Violation::Repeated)),
+            Property::always(INCREASING, |_, state: &State| {
                 state.violation != Some(Violation::NotAboveAcknowledged)
             }),
-            Property::always("no id is further ahead of the clock than documented", |_, state: &State| {
-                state.violation != Some(Violation::TooFarAhead)
-            }),
-            Property::always(
-                "a session that runs alone gets an id, greater than every acknowledged id",
-                |_, state: &State| state.can_continue(),
-            ),
+            Property::always(NOT_AHEAD, |_, state: &State| state.violation != Some(Violation::TooFarAhead)),
+            Property::always(AVAILABLE, |_, state: &State| state.can_continue()),
         ]
     }
 }
 
 impl Protocol for Sequence {
     type Fault = Fault;
-    const NAME: &'static str = "Generating ids";
 
     fn scenarios(size: Size, fault: Option<Fault>) -> Vec<Sequence> {
         let more = u8::from(size == Size::Large);
@@ -964,59 +962,26 @@ impl Protocol for Sequence {
         starts.into_iter().map(|start| Sequence { start, fault }).collect()
     }
 
-    fn faults() -> &'static [(Fault, &'static str)] {
+    fn faults() -> &'static [(&'static str, &'static [Fault])] {
         &[
+            (UNIQUE, &[Fault::WaitPaysForEqualState, Fault::NoSecondLook, Fault::ShortWaitAfterReset]),
+            (INCREASING, &[Fault::NoWaitAfterReset]),
+            (NOT_AHEAD, &[Fault::NoWaitForTheClock]),
             (
-                Fault::WaitPaysForEqualState,
-                "after a wait, a session does not notice that the page has changed and has returned to the same state",
+                AVAILABLE,
+                &[
+                    Fault::NothingLoggedAhead,
+                    Fault::CheckpointIgnored,
+                    Fault::FileIgnored,
+                    Fault::RecordNotFlushed,
+                    Fault::StandbyNotAwaited,
+                    Fault::RollbackTrusted,
+                    Fault::CommitDoesNoRest,
+                    Fault::LowerCommitTrusted,
+                    Fault::DirtyAfterRedo,
+                    Fault::LoggedTooFarAhead,
+                ],
             ),
-            (
-                Fault::NoSecondLook,
-                "a wait starts when the session reads the clock, instead of when it visits the page",
-            ),
-            (
-                Fault::ShortWaitAfterReset,
-                "the wait after setval() is one tick, and does not include the lead",
-            ),
-            (Fault::NoWaitAfterReset, "a session does not wait after setval()"),
-            (
-                Fault::NoWaitForTheClock,
-                "a session does not wait before it takes a value that is ahead of the clock by more than the lead",
-            ),
-            (Fault::NothingLoggedAhead, "the WAL record contains the issued value, instead of a later one"),
-            (
-                Fault::CheckpointIgnored,
-                "a value is issued without a WAL record, although a checkpoint has begun since the last record",
-            ),
-            (
-                Fault::FileIgnored,
-                "a value is issued without a WAL record, although the last record was for another file",
-            ),
-            (
-                Fault::RecordNotFlushed,
-                "a session does not flush a WAL record that another transaction has written",
-            ),
-            (
-                Fault::StandbyNotAwaited,
-                "a session flushes the WAL record of another transaction, but does not wait for the standby",
-            ),
-            (
-                Fault::RollbackTrusted,
-                "a WAL record counts as durable, although its transaction was rolled back",
-            ),
-            (
-                Fault::CommitDoesNoRest,
-                "a commit does not flush a record that a call under synchronous_commit = off has not flushed",
-            ),
-            (
-                Fault::LowerCommitTrusted,
-                "a WAL record counts as durable, although its transaction has committed with synchronous_commit = off",
-            ),
-            (
-                Fault::DirtyAfterRedo,
-                "a session marks the page as dirty only after it has read the redo point",
-            ),
-            (Fault::LoggedTooFarAhead, "the WAL record is ten seconds ahead of the clock, instead of one"),
         ]
     }
 }
