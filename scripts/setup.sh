@@ -262,12 +262,13 @@ fetch_clients() {
 fetch_node_packages() {
     local clients=$CACHE/clients examples=$ROOT/docs/examples name
     for name in node javascript; do
-        ! cmp -s "$examples/$name/package-lock.json" "$clients/$name/fetched" || continue
+        ! cmp -s "$examples/$name/package.json" "$clients/$name/fetched" || continue
+        rm -rf "${clients:?}/$name"
         mkdir -p "$clients/$name"
-        cp "$examples/$name/package.json" "$examples/$name/package-lock.json" "$clients/$name/"
+        cp "$examples/$name/package.json" "$clients/$name/"
         with_progress "Fetching the packages of docs/examples/$name, for the tests" \
-            npm ci --ignore-scripts --prefix "$clients/$name"
-        mv "$clients/$name/package-lock.json" "$clients/$name/fetched"
+            npm install --ignore-scripts --no-audit --no-fund --no-package-lock --prefix "$clients/$name"
+        cp "$clients/$name/package.json" "$clients/$name/fetched"
     done
 }
 

@@ -130,5 +130,9 @@ fn reference_lists_every_function() {
         let cell = line.strip_prefix("| `")?.split('`').next()?;
         Some(cell.split_once('(')?.0.to_owned())
     };
-    assert_same_set(REFERENCE.lines().filter_map(name_of_row), installed, "functions in docs/use/reference.md");
+    assert_same_set(
+        REFERENCE.lines().filter_map(name_of_row),
+        installed,
+        "functions in docs/use/reference.md",
+    );
 }

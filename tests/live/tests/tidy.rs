@@ -289,7 +289,8 @@ const PAGES: [&str; 6] = [
 /// Every link of a page to a file of the project has an existing target.
 #[test]
 fn links_have_existing_targets() {
-    let shelves = ["docs", "docs/use", "docs/run", "docs/inside"].map(|shelf| fs::read_dir(of_project(shelf)).unwrap());
+    let shelves =
+        ["docs", "docs/use", "docs/run", "docs/inside"].map(|shelf| fs::read_dir(of_project(shelf)).unwrap());
     let docs = shelves.into_iter().flatten().map(|entry| entry.unwrap().path());
     let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let mut links = 0;
