@@ -9,8 +9,7 @@
 # make torture        run longer tests, also with assertions and under valgrind: hours
 # make goals          measure how near the extension comes to its goals: some minutes
 # make bench          compare it with other ways to generate ids, and write the figures into docs/inside/benchmarks.md: a quarter
-#                     of an hour for each PostgreSQL; LONG=1 measures more, BASELINE_REV=COMMIT compares with this
-#                     commit, RIVALS=/path/to/checkouts names the commits of other extensions that the servers have
+#                     of an hour; RIVALS=/path/to/checkouts names the commits of other extensions that the server has
 # make fuzz           fuzz the parts that do not depend on PostgreSQL, a minute each
 # make                build for the PostgreSQL that PG_CONFIG names
 # make install        install the build (needs write access to PostgreSQL's folders: sudo make install)

@@ -18,12 +18,10 @@ pub const STATEMENTS: [&str; 6] = [
     "SELECT next_id(5)",
     "SELECT insta5.next_id()",
     "SELECT next_ids(5, 1)",
-    NEXTVAL,
+    "SELECT nextval('plain.seq5')",
     "INSERT INTO insta5.photos DEFAULT VALUES",
     "INSERT INTO plain.photos DEFAULT VALUES",
 ];
-
-pub const NEXTVAL: &str = "SELECT nextval('plain.seq5')";
 
 pub struct Cost {
     /// Until the client has the answer.

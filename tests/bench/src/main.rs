@@ -1,34 +1,28 @@
 //! Compares instagram_id with other ways to generate ids in PostgreSQL, and writes the figures into a page.
 //!
 //! `instagram_id_bench PAGE` starts a server of the PostgreSQL that `PG_CONFIG` names, which must have the extension
-//! installed. It writes its figures between the two marks of this PostgreSQL in the page, and plots beside the page. These
-//! variables change what it does:
+//! installed. It writes its figures between the two marks in the page, and a plot beside the page. These variables change
+//! what it does:
 //!
 //! - `ROUNDS` (5) is how often each measurement runs. Quick ones run twice as often, or four times.
 //! - `ROWS` (500000) is how many rows are inserted.
 //! - `IDS` (512000) is how many ids the sessions of a load generate in bulk.
-//! - `LONG=1` measures more loads, 5,000,000 rows and 2,048,000 ids, and the goals of `--goals`.
-//! - `FIGURES` is a file into which the main figures are also written.
-//! - `BASELINE` is such a file, with whose figures the new ones are compared.
 //! - `RIVALS` is a folder with checkouts of other extensions, whose commits are written into the page.
 //!
-//! `instagram_id_bench --goals` runs only the measurements that have no table in the page, and prints the results
-//! compared with the goals; with `TORTURE=1`, on ten times the rows.
+//! `instagram_id_bench --goals` runs only the measurements that are not on the page, and prints the results compared with
+//! the goals; with `TORTURE=1`, on ten times the rows.
 
 mod backfill;
 mod calls;
 mod contestants;
 mod copies;
 mod ddl;
-mod figures;
 mod first_ids;
 mod footprint;
-mod forms;
 mod goals;
 mod limit;
 mod order;
 mod page;
-mod plot;
 mod ranges;
 mod results;
 mod rivals;
@@ -42,7 +36,6 @@ mod transactions;
 mod waits;
 
 use contestants::Contestant;
-use figures::Figures;
 use goals::Goal;
 use instagram_id_live::{Server, one};
 use page::Page;
@@ -65,10 +58,9 @@ fn main() {
         show(&goals_without_a_page());
         return;
     }
-    let is_long = std::env::var_os("LONG").is_some_and(|value| value == "1");
     let rounds = number("ROUNDS", 5);
-    let rows = number("ROWS", if is_long { 5_000_000 } else { 500_000 }).max(2 * tables::RANGE);
-    let ids = number("IDS", if is_long { 2_048_000 } else { 512_000 });
+    let rows = number("ROWS", 500_000).max(2 * tables::RANGE);
+    let ids = number("IDS", 512_000);
     let rivals = Rival::installed();
     let rivals_settings = rivals::settings(&rivals);
     let settings: Vec<(&str, &str)> =
@@ -77,12 +69,11 @@ fn main() {
     let mut client = server.connect();
     let version: String = one(&mut client, "SHOW server_version");
     let major = version.split('.').next().unwrap().parse().unwrap();
-    let page = Page::open(&page, major);
+    let page = Page::open(&page);
     eprintln!("PostgreSQL {version}: {rounds} rounds, {} of quick measurements", 2 * rounds);
     contestants::set_up(&mut client, &rivals);
     shards::set_up(&server);
     let all = Contestant::all(major, &rivals);
-    let loads = sessions::loads(is_long);
     let extension = "SELECT extversion FROM pg_extension WHERE extname = 'instagram_id'";
     let results = Results {
         version,
@@ -95,41 +86,27 @@ fn main() {
         wal: footprint::wal_of_a_million(&server, rounds, &all),
         memory: footprint::memory_of_a_session(&server, rounds, &all),
         first_ids: first_ids::cost(&server, 4 * rounds),
-        in_bulk: loads
+        in_bulk: sessions::LOADS
             .iter()
             .map(|&load| (load, sessions::in_bulk(&server, rounds, &all, load, ids)))
             .collect(),
-        one_a_transaction: loads
+        one_a_transaction: sessions::LOADS
             .iter()
-            .map(|&load| (load, sessions::one_a_transaction(&server, rounds, &all, load, 1)))
+            .map(|&load| (load, sessions::one_a_transaction(&server, rounds, &all, load)))
             .collect(),
-        kept: loads
+        kept: sessions::LOADS
             .iter()
             .map(|&load| (load, sessions::one_a_transaction_kept(&server, &all, load, 16_384)))
             .collect(),
         shards: shards::cost(&server, 2 * rounds),
         rows,
         tables: tables::filled(&server, rounds, &all, rows),
-        explained: forms::explained(&server, rounds, &all),
-        by_pgbench: forms::by_pgbench(&server, rounds, &all),
-        ranges: forms::ranges(&server, 2 * rounds, rows.min(1_000_000)),
         order: order::of(&settings, &all, &rivals),
         rivals: rivals::describe(&mut client),
         rivals_settings,
     };
     page.write(&results);
-    let figures = Figures::of(&results);
-    if let Some(file) = std::env::var_os("FIGURES") {
-        figures.write(file.as_ref());
-    }
-    if let Some(file) = std::env::var_os("BASELINE") {
-        println!("{}", figures.compared_with(&Figures::read(file.as_ref())));
-    }
-    let mut goals = goals::of(&results);
-    if is_long {
-        goals.extend(goals_without_a_page());
-    }
-    show(&goals);
+    show(&goals::of(&results));
 }
 
 fn goals_without_a_page() -> Vec<Goal> {

@@ -1,12 +1,9 @@
-//! The page with the figures, and its part for one PostgreSQL.
+//! The page with the figures.
 
-use crate::calls::DECODERS;
 use crate::contestants::{Contestant, SEQUENCES};
 use crate::first_ids::{Cost, First, STATEMENTS};
-use crate::forms::{self, CALLS};
 use crate::goals::{self, thousands};
 use crate::order::{ALONE, CRASHES, IN_BULK, Later, TURNS};
-use crate::plot;
 use crate::results::{Results, with_duplicates};
 use crate::rounds::Rounds;
 use crate::sessions::{Kept, LIMIT};
@@ -19,7 +16,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The page, and the place in it for the figures of one PostgreSQL.
+const BEGIN: &str = "<!-- figures -->\n";
+const END: &str = "<!-- end of figures -->\n";
+
+/// The page, and the place in it for the figures.
 pub struct Page {
     path: PathBuf,
     before: String,
@@ -27,59 +27,36 @@ pub struct Page {
 }
 
 impl Page {
-    /// Finds the two marks of this major version in the page.
-    pub fn open(path: &str, major: u32) -> Page {
-        let begin = format!("<!-- figures of PostgreSQL {major} -->\n");
-        let end = format!("<!-- end of PostgreSQL {major} -->\n");
+    /// Finds the two marks in the page.
+    pub fn open(path: &str) -> Page {
         let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        let (begins, ends) = (text.find(&begin), text.find(&end));
-        let (Some(begins), Some(ends)) = (begins, ends) else {
-            panic!("{path} has no place for these figures, which is between the two lines\n{begin}{end}");
+        let (Some(begins), Some(ends)) = (text.find(BEGIN), text.find(END)) else {
+            panic!("{path} has no place for these figures, which is between the two lines\n{BEGIN}{END}");
         };
-        Page { path: path.into(), before: text[..begins + begin.len()].into(), after: text[ends..].into() }
+        Page { path: path.into(), before: text[..begins + BEGIN.len()].into(), after: text[ends..].into() }
     }
 
-    /// Writes the figures into the page; beside it a plot, and the summary if this is the newest major of the page.
+    /// Writes the figures into the page, and the plot beside it.
     pub fn write(&self, results: &Results) {
-        let plot = format!("benchmarks-{}.svg", results.major);
-        fs::write(self.path.with_file_name(&plot), plot::of(results)).unwrap();
-        if self.is_of_newest_major(results.major) {
-            fs::write(self.path.with_file_name("benchmarks.svg"), summary::of(results)).unwrap();
-        }
-        let text = figures(results, &plot);
-        fs::write(&self.path, [&self.before, "\n", &text, &self.after].concat()).unwrap();
-    }
-
-    fn is_of_newest_major(&self, major: u32) -> bool {
-        let marks = [&self.before, &self.after]
-            .into_iter()
-            .flat_map(|text| text.split("<!-- figures of PostgreSQL "));
-        marks.filter_map(|text| text.split(' ').next()?.parse().ok()).all(|of: u32| of <= major)
+        fs::write(self.path.with_file_name("benchmarks.svg"), summary::of(results)).unwrap();
+        fs::write(&self.path, [&self.before, "\n", &figures(results), &self.after].concat()).unwrap();
     }
 }
 
-fn figures(results: &Results, plot: &str) -> String {
-    let mut text = String::new();
-    let mut section = |title: &str, table: Table| {
-        writeln!(text, "### {title}, PostgreSQL {}\n\n{table}", results.major).unwrap();
-    };
+fn figures(results: &Results) -> String {
+    let mut text = format!("{}\n\n![The cost of an id](benchmarks.svg)\n\n", machine(results));
+    let mut section = |title: &str, table: Table| writeln!(text, "### {title}\n\n{table}").unwrap();
     section("Goals", goals_table(results));
-    section("CPU time of a call", calls(results));
-    section("Decoders", decoders(results));
-    section("CPU time of a transaction", transactions(results));
-    section("Ids per second in bulk", in_bulk(results));
-    section("Ids per second, one per transaction", one_a_transaction(results));
+    section("Cost of an id", costs(results));
+    section("Ids per second", rates(results));
     section(&format!("{} rows", thousands(results.rows as f64)), tables(results));
-    section("WAL and memory", footprint(results));
     section("First id of a session", first_ids(results));
     section("CPU time with up to 8,192 shards", shards(results));
-    section("Forms in which others publish figures", published_forms(results));
-    section("A range of time in the form of TimescaleDB", time_ranges(results));
     section("Order, crashes and the clock", order(results));
     if !results.rivals.is_empty() {
         section("Other extensions", other_extensions(results));
     }
-    format!("{}\n\n![The figures of PostgreSQL {}]({plot})\n\n{text}", machine(results), results.major)
+    text
 }
 
 fn machine(results: &Results) -> String {
@@ -117,111 +94,85 @@ fn goals_table(results: &Results) -> Table {
     table
 }
 
-fn calls(results: &Results) -> Table {
-    let mut table = Table::new(&["", "ns", "ratio to nextval", "ratio to the original"]);
+fn costs(results: &Results) -> Table {
+    let all = format!("kB with {SEQUENCES} sequences");
+    let mut table = Table::new(&[
+        "",
+        "call, ns",
+        "ratio to nextval",
+        "transaction, µs",
+        "ratio to `SELECT 1`",
+        "WAL of a million ids, bytes",
+        "memory of a session, kB",
+        &all,
+    ]);
     for maker in results.contestants() {
+        let transaction = Transaction::Made(maker);
         table.row([
             maker.name(),
             &format!("{:.0}", results.calls.median(maker)),
             &results.calls.ratio(maker, Contestant::Nextval).to_string(),
-            &results.calls.ratio(maker, Contestant::Original).to_string(),
-        ]);
-    }
-    table.note(&format!("Measured over {SEQUENCES} sequences in turn, in one statement."));
-    table
-}
-
-fn decoders(results: &Results) -> Table {
-    let mut table = Table::new(&["function", "ns", "the same expression inline", "ns", "ratio"]);
-    for [ours, inline] in DECODERS {
-        table.row([
-            &format!("`{}`", ours.expression),
-            &format!("{:.1}", results.decoders.median(ours)),
-            &format!("`{}`", inline.expression),
-            &format!("{:.1}", results.decoders.median(inline)),
-            &results.decoders.ratio(ours, inline).to_string(),
-        ]);
-    }
-    table
-}
-
-fn transactions(results: &Results) -> Table {
-    let mut table = Table::new(&["SELECT", "µs", "ratio to `SELECT 1`", "ratio to nextval"]);
-    let figure = &results.transactions;
-    for transaction in figure.contestants() {
-        table.row([
-            transaction.name(),
-            &format!("{:.1}", figure.median(transaction)),
-            &figure.ratio(transaction, Transaction::Constant).to_string(),
-            &figure.ratio(transaction, Transaction::Made(Contestant::Nextval)).to_string(),
+            &format!("{:.1}", results.transactions.median(transaction)),
+            &results.transactions.ratio(transaction, Transaction::Constant).to_string(),
+            &thousands(results.wal.median(maker)),
+            &thousands(results.memory.each(|growth| growth.one_sequence_kb).median(maker)),
+            &thousands(results.memory.each(|growth| growth.all_sequences_kb).median(maker)),
         ]);
     }
     table.note(&format!(
-        "CPU time of the sessions of {CLIENTS} clients, which run the prepared statement on one sequence. \
-         `pg_sequence_last_value` also looks up a function, locks a sequence and reads its page.",
+        "CPU time of a call over {SEQUENCES} sequences in turn, in one statement; of a transaction of {CLIENTS} clients on one \
+         sequence. `SELECT 1` takes {:.1} µs. `pg_sequence_last_value`, which also looks up a function, locks a sequence and reads \
+         its page, takes {} times as much. Memory is that of a session that has used one sequence, and all. When a statement names \
+         a function, PostgreSQL caches all functions of that name: here hundreds of functions `next_id`, which take a megabyte.",
+        results.transactions.median(Transaction::Constant),
+        results.transactions.ratio(Transaction::LastValue, Transaction::Constant),
     ));
     table
 }
 
-fn in_bulk(results: &Results) -> Table {
-    let mut table = by_load(results);
-    for (load, runs) in &results.in_bulk {
-        let cells = results.contestants().into_iter().map(|maker| {
+fn rates(results: &Results) -> Table {
+    let loads =
+        |how: &str| results.in_bulk.iter().map(move |(load, _)| format!("{how}: {load}")).collect::<Vec<_>>();
+    let columns = [vec![String::new()], loads("in bulk"), loads("one per transaction")].concat();
+    let mut table = Table::new(&columns.iter().map(String::as_str).collect::<Vec<_>>());
+    for maker in results.contestants() {
+        let in_bulk = results.in_bulk.iter().map(|(_, runs)| {
             let rate = thousands(runs.each(|run| run.per_second).median(maker));
             with_duplicates(rate, &Kept::of_all(runs.of_one(maker).iter().map(|run| &run.kept)))
         });
-        table.row([load.to_string()].into_iter().chain(cells));
+        let single = results.one_a_transaction.iter().zip(&results.kept).map(|((_, rates), (_, kept))| {
+            let [kept] = kept.of_one(maker) else { unreachable!("kept in one round") };
+            let ratio = rates.ratio(maker, Contestant::Nextval);
+            with_duplicates(format!("{}; {ratio}", thousands(rates.median(maker))), kept)
+        });
+        table.row([maker.name().to_owned()].into_iter().chain(in_bulk).chain(single));
     }
     for (load, runs) in results.in_bulk.iter().filter(|(load, _)| load.sequences == 1) {
-        let ours = Contestant::ShardsNextId;
         let share = runs.each(|run| run.share_of_limit);
-        let lowest = share.of_one(ours).iter().copied().fold(1.0, f64::min);
+        let worst = share.of_one(Contestant::ShardsNextId).iter().copied().fold(1.0, f64::min);
         let busy = |maker| runs.each(|run| run.busy_cores).median(maker);
         table.note(&format!(
-            "{} on one sequence: `insta5.next_id()` reaches {:.4} of the limit (worst round: {lowest:.4}) and uses \
-             {:.2} cores in the server. `nextval` uses {:.2}.",
-            if load.sessions == 1 { "1 session".into() } else { format!("{} sessions", load.sessions) },
-            share.median(ours),
-            busy(ours),
+            "In bulk, {load}: `insta5.next_id()` reaches {:.3} of the limit of {} ids per second ({worst:.3} in the worst round), \
+             and keeps {:.2} cores busy. `nextval` keeps {:.2} busy.",
+            share.median(Contestant::ShardsNextId),
+            thousands(LIMIT),
+            busy(Contestant::ShardsNextId),
             busy(Contestant::Nextval),
         ));
     }
-    table.note(&format!("The limit of one sequence is {} ids per second.", thousands(LIMIT)));
-    table
-}
-
-fn one_a_transaction(results: &Results) -> Table {
-    let mut table = by_load(results);
-    for ((load, rates), (_, kept)) in results.one_a_transaction.iter().zip(&results.kept) {
-        let cells = results.contestants().into_iter().map(|maker| {
-            let ratio = rates.ratio(maker, Contestant::Nextval);
-            let [kept] = kept.of_one(maker) else { unreachable!("kept in one round") };
-            let rate = format!("{}; {ratio}", thousands(rates.median(maker)));
-            with_duplicates(rate, kept)
-        });
-        table.row([load.to_string()].into_iter().chain(cells));
-    }
     table.note(
-        "Transactions per second by pgbench, with prepared statements, and their ratio to `nextval` in the same round. With one \
-         session, client and server run in turn on idle cores, and most of the time is spent waking these.",
+        "One per transaction: transactions per second by pgbench, and their ratio to `nextval` in the same round. With one session, \
+         client and server run in turn on idle cores, and most of the time is spent waking these.",
     );
     table
 }
 
-/// A column for each contestant.
-fn by_load(results: &Results) -> Table {
-    let names: Vec<&str> = results.contestants().into_iter().map(Contestant::name).collect();
-    Table::new(&[&[""], &names[..]].concat())
-}
-
 fn tables(results: &Results) -> Table {
     let range = format!("read of the {} greatest keys, ms", thousands(RANGE as f64));
-    let columns =
-        ["key", "INSERT, s", "ratio to bigserial", "CPU time of INSERT, s", "COPY, s", "ratio to bigserial"];
+    let columns = ["key", "INSERT, s", "ratio to bigserial", "CPU time of INSERT, s"];
     let sizes = ["table, MB", "index, MB", "read of a row by key, µs", range.as_str()];
     let mut table = Table::new(&[&columns[..], &sizes[..]].concat());
     let insert = results.of_tables(|filled| filled.insert_seconds);
-    let copy = results.of_tables(|filled| filled.copy_seconds);
     let median = |figure: Rounds<Key>, key, decimals: usize| format!("{:.decimals$}", figure.median(key));
     for key in results.tables.contestants() {
         if let Some(failure) = results.failure_of(key) {
@@ -233,34 +184,12 @@ fn tables(results: &Results) -> Table {
             &format!("{:.1}", insert.median(key)),
             &insert.ratio(key, Key::Bigserial).to_string(),
             &median(results.of_tables(|filled| filled.insert_cpu_seconds), key, 1),
-            &format!("{:.1}", copy.median(key)),
-            &copy.ratio(key, Key::Bigserial).to_string(),
             &median(results.of_tables(|filled| filled.table_mb), key, 0),
             &median(results.of_tables(|filled| filled.index_mb), key, 0),
             &median(results.of_tables(|filled| filled.point_read_us), key, 2),
             &median(results.of_tables(|filled| filled.range_read_ms), key, 1),
         ]);
     }
-    table
-}
-
-fn footprint(results: &Results) -> Table {
-    let all = format!("memory of a session that has used {SEQUENCES} sequences, kB");
-    let columns =
-        ["", "WAL of a million ids, bytes", "memory of a session that has used one, kB", all.as_str()];
-    let mut table = Table::new(&columns);
-    for maker in results.contestants() {
-        table.row([
-            maker.name(),
-            &thousands(results.wal.median(maker)),
-            &thousands(results.memory.each(|growth| growth.one_sequence_kb).median(maker)),
-            &thousands(results.memory.each(|growth| growth.all_sequences_kb).median(maker)),
-        ]);
-    }
-    table.note(
-        "When a statement names a function, the parser looks up all functions of that name, and PostgreSQL caches them. Here these \
-         are some hundreds of functions `next_id`, which take a megabyte.",
-    );
     table
 }
 
@@ -307,65 +236,6 @@ fn shards(results: &Results) -> Table {
         "Measured in a database of {all} shards. In a database of only {FEW} shards, a call that uses these in turn costs {:.0} \
          ns; with {all} shards in the database it costs {ratio} times as much.",
         shards.median(few),
-    ));
-    table
-}
-
-fn published_forms(results: &Results) -> Table {
-    let columns = [
-        "",
-        "EXPLAIN ANALYZE, ms",
-        "ns per call",
-        "ratio to nextval",
-        "pgbench, per second",
-        "ratio to nextval",
-    ];
-    let mut table = Table::new(&columns);
-    for maker in results.contestants() {
-        let ms = results.explained.median(maker);
-        table.row([
-            maker.name(),
-            &thousands(ms),
-            &thousands(ms * 1e6 / CALLS as f64),
-            &results.explained.ratio(maker, Contestant::Nextval).to_string(),
-            &thousands(results.by_pgbench.median(maker)),
-            &results.by_pgbench.ratio(maker, Contestant::Nextval).to_string(),
-        ]);
-    }
-    let call = Contestant::ShardsNextId.call(5);
-    table.note(&format!(
-        "The statements are `{}`, with the execution time that it shows, and `SELECT {call}` by `pgbench --client={}` in its \
-         default protocol, without prepared statements; for the others with their calls.",
-        forms::explain_analyze(&call),
-        forms::CLIENTS,
-    ));
-    table.note(&format!(
-        "One sequence of this extension generates at most 1,024 ids per millisecond. So a statement that takes a million ids from \
-         one sequence takes at least {:.0} ms, which is {} ids per second, however fast the machine is. The call itself is \
-         cheaper: see its CPU time above. Several sequences have no common limit.",
-        CALLS as f64 / LIMIT * 1e3,
-        thousands(LIMIT),
-    ));
-    table
-}
-
-fn time_ranges(results: &Results) -> Table {
-    let mut table = Table::new(&["key", "query", "CPU time, ms", "ratio to uuid", "index, MB"]);
-    let ranges = &results.ranges;
-    for range in forms::RANGES {
-        table.row([
-            range.key,
-            &format!("`{}`", range.query),
-            &format!("{:.2}", ranges.ms.median(range)),
-            &ranges.ms.ratio(range, forms::RANGES[0]).to_string(),
-            &format!("{:.1}", ranges.index_mb.median(range)),
-        ]);
-    }
-    table.note(&format!(
-        "Three tables of {} rows, at the same times of one day. TimescaleDB is not installed on this server: \
-         `to_uuidv7_boundary` is a function in SQL that returns what TimescaleDB documents for its function of this name. The \
-         tables are ordinary ones, not hypertables.",
-        thousands(ranges.rows as f64),
     ));
     table
 }

@@ -4,7 +4,6 @@ use crate::calls::Decoding;
 use crate::contestants::Contestant;
 use crate::first_ids::{Cost, First};
 use crate::footprint::Growth;
-use crate::forms::Ranges;
 use crate::order::Order;
 use crate::rivals::Description;
 use crate::rounds::Rounds;
@@ -38,11 +37,6 @@ pub struct Results {
     pub shards: Rounds<Among>,
     pub rows: usize,
     pub tables: Rounds<Key, Result<Filled, String>>,
-    /// Milliseconds that EXPLAIN ANALYZE shows.
-    pub explained: Rounds<Contestant>,
-    /// Transactions a second, in pgbench's default protocol.
-    pub by_pgbench: Rounds<Contestant>,
-    pub ranges: Ranges,
     pub order: Rounds<Contestant, Order>,
     pub rivals: Vec<Description>,
     pub rivals_settings: Vec<(&'static str, String)>,

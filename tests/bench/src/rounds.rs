@@ -52,10 +52,6 @@ impl<C: Copy + PartialEq> Rounds<C> {
         median(self.of_one(contestant).to_vec())
     }
 
-    pub fn spread(&self, contestant: C) -> Spread {
-        Spread::of(self.of_one(contestant).to_vec())
-    }
-
     /// The ratio of `contestant` to `rival` in the same round.
     pub fn ratio(&self, contestant: C, rival: C) -> Spread {
         let pairs = self.of_one(contestant).iter().zip(self.of_one(rival));
@@ -64,12 +60,10 @@ impl<C: Copy + PartialEq> Rounds<C> {
 }
 
 /// The median of the rounds, and their range.
-#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     pub median: f64,
-    pub lowest: f64,
-    pub highest: f64,
-    pub rounds: usize,
+    lowest: f64,
+    highest: f64,
 }
 
 impl Spread {
@@ -77,7 +71,6 @@ impl Spread {
         Spread {
             lowest: values.iter().copied().fold(f64::INFINITY, f64::min),
             highest: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            rounds: values.len(),
             median: median(values),
         }
     }

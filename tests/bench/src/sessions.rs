@@ -17,16 +17,8 @@ pub struct Load {
     pub sequences: usize,
 }
 
-/// The loads of every run.
-const LOADS: [Load; 4] = [load(1, 1), load(8, 1), load(32, 1), load(8, 8)];
-
-/// Those of a long run.
-const ALL_LOADS: [Load; 7] =
-    [load(1, 1), load(2, 1), load(8, 1), load(32, 1), load(2, 2), load(8, 8), load(32, 32)];
-
-pub fn loads(is_long: bool) -> &'static [Load] {
-    if is_long { &ALL_LOADS } else { &LOADS }
-}
+/// The loads of a run.
+pub const LOADS: [Load; 3] = [load(1, 1), load(8, 1), load(8, 8)];
 
 pub const fn load(sessions: usize, sequences: usize) -> Load {
     Load { sessions, sequences }
@@ -124,15 +116,14 @@ pub fn one_a_transaction(
     rounds: usize,
     contestants: &[Contestant],
     load: Load,
-    seconds: usize,
 ) -> Rounds<Contestant> {
     Rounds::of(&format!("one a transaction: {load}"), rounds, contestants, |contestant| {
-        pgbench(server, "prepared", load, seconds, contestant)
+        pgbench(server, load, contestant)
     })
 }
 
-/// Transactions a second that pgbench reaches with this protocol.
-pub fn pgbench(server: &Server, protocol: &str, load: Load, seconds: usize, contestant: Contestant) -> f64 {
+/// Transactions a second that pgbench reaches.
+fn pgbench(server: &Server, load: Load, contestant: Contestant) -> f64 {
     let folder = server.path().join("scripts");
     fs::create_dir_all(&folder).unwrap();
     // For each transaction a client picks one of the scripts at random, and so one of the sequences.
@@ -145,10 +136,10 @@ pub fn pgbench(server: &Server, protocol: &str, load: Load, seconds: usize, cont
         .collect();
     let options = [
         "--no-vacuum".into(),
-        format!("--protocol={protocol}"),
+        "--protocol=prepared".into(),
         format!("--client={}", load.sessions),
         format!("--jobs={}", load.sessions.min(2)),
-        format!("--time={seconds}"),
+        "--time=1".into(),
     ];
     let arguments: Vec<&str> =
         options.iter().chain(&scripts).map(String::as_str).chain(["postgres"]).collect();

@@ -30,11 +30,11 @@ impl Caller {
     }
 }
 
-/// How many shards are called in turns. The smallest number is large enough to stay below the limit.
-pub const CALLED: [usize; 5] = [16, 128, 512, 2048, 8192];
+/// The number of shards in the database that has only those that are called: enough to stay below the limit.
+pub const FEW: usize = 128;
 
-/// The number of shards in the database that has only those that are called.
-pub const FEW: usize = CALLED[1];
+/// How many shards are called in turns.
+pub const CALLED: [usize; 2] = [FEW, SHARDS];
 
 /// The database that has only the shards that are called, and the one with all.
 pub const DATABASES: [(&str, usize); 2] = [("few", FEW), ("many", SHARDS)];

@@ -46,7 +46,6 @@ pub struct Filled {
     pub insert_seconds: f64,
     /// For the session that inserts.
     pub insert_cpu_seconds: f64,
-    pub copy_seconds: f64,
     pub table_mb: f64,
     pub index_mb: f64,
     /// Microseconds of CPU time to read a row by its key, a random one each time.
@@ -58,8 +57,7 @@ pub struct Filled {
 /// The number of rows of a range read.
 pub const RANGE: usize = 50_000;
 
-/// For each key, fills a table by INSERT ... SELECT, measures it, and fills another one by COPY. Returns PostgreSQL's
-/// error if that fails.
+/// For each key, fills a table by INSERT ... SELECT, and measures it. Returns PostgreSQL's error if that fails.
 pub fn filled(
     server: &Server,
     rounds: usize,
@@ -67,46 +65,28 @@ pub fn filled(
     rows: usize,
 ) -> Rounds<Key, Result<Filled, String>> {
     let mut session = Session::of(server.connect());
-    let file = server.path().join("rows").display().to_string();
     let titles = format!("SELECT 'photo ' || n FROM generate_series(1, {rows}) AS n");
-    session
-        .client
-        .batch_execute(&format!("COPY ({titles}) TO '{file}'; SET max_parallel_workers_per_gather = 0"))
-        .unwrap();
-    let what = format!("{rows} rows by INSERT ... SELECT and COPY");
+    session.client.batch_execute("SET max_parallel_workers_per_gather = 0").unwrap();
+    let what = format!("{rows} rows by INSERT ... SELECT");
     Rounds::of(&what, rounds, &Key::all(contestants), |key| {
-        make_table(&mut session.client, &key.column());
+        // After a checkpoint, for earlier writes.
+        let columns = key.column();
+        session.client.batch_execute(&format!("CREATE TABLE photos ({columns}, title text)")).unwrap();
+        session.client.batch_execute("CHECKPOINT").unwrap();
         let cpu_before = cpu_time(session.pid);
         let inserted = time(&mut session.client, &format!("INSERT INTO photos (title) {titles}"));
         let insert_cpu_seconds = (cpu_time(session.pid) - cpu_before).as_secs_f64();
-        let filled = inserted.and_then(|insert_seconds| {
+        let filled = inserted.map(|insert_seconds| {
             session.client.batch_execute("VACUUM ANALYZE photos").unwrap();
             let table_mb = one::<f64>(&mut session.client, "SELECT pg_table_size('photos') / 1e6::float8");
             let index_mb = one::<f64>(&mut session.client, "SELECT pg_indexes_size('photos') / 1e6::float8");
             let point_read_us = point_read_us(&mut session);
             let range_read_ms = range_read_ms(&mut session);
-            make_table(&mut session.client, &key.column());
-            let copy_seconds = time(&mut session.client, &format!("COPY photos (title) FROM '{file}'"))?;
-            Ok(Filled {
-                insert_seconds,
-                insert_cpu_seconds,
-                copy_seconds,
-                table_mb,
-                index_mb,
-                point_read_us,
-                range_read_ms,
-            })
+            Filled { insert_seconds, insert_cpu_seconds, table_mb, index_mb, point_read_us, range_read_ms }
         });
         session.client.batch_execute("DROP TABLE photos").unwrap();
         filled
     })
-}
-
-/// Creates an empty table with this key and a title, after a checkpoint for earlier writes.
-pub fn make_table(client: &mut Client, key: &str) {
-    client.batch_execute("DROP TABLE IF EXISTS photos").unwrap();
-    client.batch_execute(&format!("CREATE TABLE photos ({key}, title text)")).unwrap();
-    client.batch_execute("CHECKPOINT").unwrap();
 }
 
 /// The seconds that a statement takes, or PostgreSQL's error if a key repeats.

@@ -10,8 +10,6 @@ use std::sync::Barrier;
 pub enum Transaction {
     /// `SELECT 1`: no function, no relation.
     Constant,
-    /// `clock_timestamp()`: a function of PostgreSQL, and the reading of a clock.
-    Clock,
     /// `pg_sequence_last_value`, which does what a function on a sequence cannot avoid: it locks the relation, checks the
     /// privileges, and reads the page.
     LastValue,
@@ -22,23 +20,13 @@ pub const CLIENTS: usize = 8;
 
 impl Transaction {
     fn all(contestants: &[Contestant]) -> Vec<Transaction> {
-        let of_core = [Transaction::Constant, Transaction::Clock, Transaction::LastValue];
+        let of_core = [Transaction::Constant, Transaction::LastValue];
         of_core.into_iter().chain(contestants.iter().copied().map(Transaction::Made)).collect()
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Transaction::Constant => "1",
-            Transaction::Clock => "clock_timestamp()",
-            Transaction::LastValue => "pg_sequence_last_value",
-            Transaction::Made(contestant) => contestant.name(),
-        }
     }
 
     fn statement(self) -> String {
         match self {
             Transaction::Constant => "SELECT 1".into(),
-            Transaction::Clock => "SELECT clock_timestamp()".into(),
             Transaction::LastValue => "SELECT pg_sequence_last_value('plain.seq5')".into(),
             Transaction::Made(contestant) => format!("SELECT {}", contestant.call(5)),
         }
