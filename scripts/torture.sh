@@ -7,8 +7,8 @@
 #   torture.sh assertions         all tests on a PostgreSQL with assertions
 #   torture.sh valgrind           the regression tests under valgrind
 #   torture.sh sqlsmith           ten minutes of random SQL (SQLSMITH_SECONDS)
-#   torture.sh packages           the Debian packages for 15 and 17, the PGXN archive, the image for CloudNativePG, a
-#                                 build without network, and one for arm64
+#   torture.sh packages           the Debian packages for 15 and 17, the PGXN archive, the image for CloudNativePG,
+#                                 and a build without network
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -35,8 +35,7 @@ for part in ${*:-models long assertions valgrind sqlsmith packages goals}; do
             else
                 say "NOT TESTED: the image for CloudNativePG: PostgreSQL 18 is not set up"
             fi
-            scripts/vendored.sh
-            scripts/arm64.sh ;;
+            scripts/vendored.sh ;;
         goals) TORTURE=1 scripts/bench.sh --goals ;;
         *) fail "there is no part $part" ;;
     esac
