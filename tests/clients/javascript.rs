@@ -161,51 +161,6 @@ fn typeorm() {
     assert!(example.run("second", &cli("schema:log")).contains(up_to_date));
 }
 
-#[test]
-fn sequelize() {
-    let example = example_with_packages("javascript");
-    for database in ["first", "first", "second"] {
-        example.run(database, "node sequelize/migrate.js up");
-        let said = example.run(database, &format!("{TSX} sequelize/example.js"));
-        assert_eq!(said, printed("string"));
-        example.assert_default(database, 5);
-    }
-    // `sync` keeps a key as it is, and inserts call the default of the model.
-    let sync = |options: &str| {
-        let program =
-            format!("import {{ db }} from './database.js'; await db.sync({options}); await db.close();\n");
-        fs::write(example.folder.path().join("sequelize/sync.js"), program).unwrap();
-        example.run("second", "node sequelize/sync.js");
-    };
-    let mut client = example.server.connect_to("second");
-    client.batch_execute("ALTER TABLE insta5.photos ALTER id SET DEFAULT 1").unwrap();
-    sync("{ alter: true }");
-    let default =
-        "SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'insta5.photos'::regclass";
-    assert_eq!(one::<String>(&mut client, default), "1");
-    let said = example.run("second", &format!("{TSX} sequelize/example.js"));
-    assert_eq!(said, printed("string"));
-    // Without the migration `sync` creates the table with its default.
-    example.run("second", "node sequelize/migrate.js down");
-    sync("");
-    example.assert_default("second", 5);
-}
-
-#[test]
-fn kysely() {
-    let example = example_with_packages("javascript");
-    for (database, migrated) in [
-        ("first", "001_shard_and_photos Success"),
-        ("first", "none"),
-        ("second", "001_shard_and_photos Success"),
-    ] {
-        let said = example.run(database, &format!("{TSX} kysely/migrate.ts"));
-        assert_eq!(said.trim(), format!("migrations: {migrated}"));
-        assert_eq!(example.run(database, &format!("{TSX} kysely/example.ts")), printed("string"));
-        example.assert_default(database, 5);
-    }
-}
-
 /// TypeORM has an option that rounds ids in the whole process.
 #[test]
 fn settings_that_round_ids() {
