@@ -133,7 +133,10 @@ for major in $majors; do
     export NEWER_PG_CONFIG=${pg_config_of[$newest]}
     if [ "$major" = "$newest" ]; then NEWER_PG_CONFIG=; fi
     printf 'PostgreSQL %s\n' "$major" >>"$FIGURES"
-    if [ -z "$only" ]; then tested "PostgreSQL $major: regression and isolation tests" sql_tests "$PG_CONFIG"; fi
+    if [ -z "$only" ]; then
+        tested "PostgreSQL $major: regression and isolation tests" sql_tests "$PG_CONFIG"
+        tested "PostgreSQL $major: regression tests on the portable edition" portable_tests "$PG_CONFIG"
+    fi
     for program in ${only:-live $programs}; do
         filter=$(filter_for "$program" "$major")
         if [ -n "$filter" ]; then tested "PostgreSQL $major: the tests of $program" nextest_run "$program" "$filter"; fi

@@ -10,6 +10,20 @@ CREATE FUNCTION check_target_schema() RETURNS void LANGUAGE c AS 'MODULE_PATHNAM
 SELECT check_target_schema();
 DROP FUNCTION check_target_schema();
 
+-- The portable edition has its own lock on a sequence, so the two together would repeat ids. Any role can create a function of its
+-- name. So the functions count only in a schema with its mark and its mutexes, all of one owner.
+DO $$ BEGIN
+    IF EXISTS (
+        SELECT FROM pg_namespace AS n JOIN pg_proc ON pronamespace = n.oid AND proowner = nspowner AND proname = 'shard_next_id'
+            JOIN pg_class ON relnamespace = n.oid AND relowner = nspowner AND relname = '_mutex_0'
+        WHERE obj_description(n.oid, 'pg_namespace') = 'instagram_id, portable edition'
+    ) THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the portable edition of instagram_id is installed in this database',
+            DETAIL = 'Ids of a shard must come either from the library or from the portable edition.',
+            HINT = 'Dump the shards without schema ids, and restore them into a database with the extension; see docs/run/portable.md.';
+    END IF;
+END $$;
+
 /* Generating ids */
 
 -- Outside of queries PostgreSQL plans _next_id(..., nextval(...)) in place of next_id(...), so that COPY inserts in

@@ -7,7 +7,11 @@ pub fn install_traps(node: &Server, more: &str) {
     let attacks = std::fs::read_to_string(of_project("tests/regress/sql/search_path.sql")).unwrap();
     let from = attacks.find("CREATE VIEW members AS").unwrap();
     let to = attacks.find("SELECT lay_traps('trap', true);").unwrap();
-    let sql = attacks[from..to].replace("regress_id_mallory", "mallory");
+    let sql = attacks[from..to].replace("regress_id_mallory", "mallory").replace(
+        "WHERE extname = 'instagram_id');",
+        "WHERE extname = 'instagram_id')
+         UNION SELECT oid FROM pg_proc WHERE pronamespace = to_regnamespace('ids'); -- the portable edition",
+    );
     let statements = format!(
         "CREATE ROLE mallory LOGIN; GRANT CREATE ON DATABASE postgres TO mallory;
              GRANT CREATE ON SCHEMA public TO mallory; {sql} {more}"

@@ -23,6 +23,7 @@ mod moving;
 mod moving_faults;
 mod oracle;
 mod partitions;
+mod portable;
 mod replicated_sequences;
 mod replication;
 mod script;

@@ -1,6 +1,7 @@
 //! The test vectors for decoders, docs/vectors.json, in SQL. tests/clients compares the decoders of the examples with them.
 
 use instagram_id_live::*;
+use postgres::Client;
 use std::fs;
 
 /// The functions in SQL return what the test vectors state, and raise errors for the invalid ones.
@@ -9,6 +10,11 @@ fn sql_matches_the_vectors() {
     let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
     let mut client = server.connect();
     setup(&mut client);
+    check(&mut client);
+}
+
+/// Checks the functions in the search_path of a session whose time zone is UTC.
+pub fn check(client: &mut Client) {
     let file = fs::read_to_string(of_project("docs/vectors.json")).unwrap();
     client.batch_execute("CREATE TABLE vectors (file jsonb)").unwrap();
     client.execute("INSERT INTO vectors SELECT $1::text::jsonb", &[&file]).unwrap();
@@ -24,13 +30,13 @@ fn sql_matches_the_vectors() {
     let wrong = format!(
         "SELECT concat(v, ' ', by_sql) FROM ({computed}) AS c WHERE v <> by_sql OR NOT unix_ms_is_right"
     );
-    assert_eq!(texts(&mut client, &wrong), Vec::<String>::new());
+    assert_eq!(texts(client, &wrong), Vec::<String>::new());
     let count = |of: &str| format!("SELECT jsonb_array_length(file->'{of}')::bigint FROM vectors");
-    assert_eq!(one::<i64>(&mut client, &count("ids")), 30);
+    assert_eq!(one::<i64>(client, &count("ids")), 30);
     let codes = "SELECT c->>'code' FROM vectors, jsonb_array_elements(
             (file->'other_codes') || jsonb_path_query_array(file, '$.ids[*]')) AS c
         WHERE shortcode_to_id(c->>'code') <> (c->>'id')::bigint";
-    assert_eq!(texts(&mut client, codes), Vec::<String>::new());
+    assert_eq!(texts(client, codes), Vec::<String>::new());
 
     let texts_of = |client: &mut _, list: &str| {
         texts(client, &format!("SELECT v FROM vectors, jsonb_array_elements_text(file->'{list}') AS v"))
@@ -40,8 +46,8 @@ fn sql_matches_the_vectors() {
         ("invalid_codes", "shortcode_to_id($$V$$)", ["22P02"].as_slice()),
         ("invalid_ids", "id_time($$V$$)", &["22P02", "22003"]),
     ] {
-        for text in texts_of(&mut client, list) {
-            let (state, ..) = error_of(&mut client, &format!("SELECT {}", call.replace('V', &text)));
+        for text in texts_of(client, list) {
+            let (state, ..) = error_of(client, &format!("SELECT {}", call.replace('V', &text)));
             assert!(states.contains(&state.as_str()), "{list}: {text:?}: {state}");
             rejected += 1;
         }
@@ -49,8 +55,8 @@ fn sql_matches_the_vectors() {
     let times =
         "SELECT format('SELECT id_floor(%L, timestamptz ''epoch'' + %s * interval ''1 millisecond'')',
             v->>'time', v->>'epoch') FROM vectors, jsonb_array_elements(file->'invalid_times') AS v";
-    for call in texts(&mut client, times) {
-        assert_eq!(error_of(&mut client, &call).0, "22008", "{call}");
+    for call in texts(client, times) {
+        assert_eq!(error_of(client, &call).0, "22008", "{call}");
         rejected += 1;
     }
     assert_eq!(rejected, 12 + 7 + 4);

@@ -31,7 +31,7 @@ RESET ROLE;
 -- It holds no lock after it has read, generates no id, and includes ids that are not committed.
 BEGIN;
 SELECT count(*) FROM id_shards WHERE shard IN (400, 401);
-SELECT relation::regclass, mode FROM pg_locks WHERE pid = pg_backend_pid() AND relation::regclass::text LIKE '%table_id_seq';
+SELECT relation::regclass, mode FROM pg_locks WHERE pid = pg_backend_pid() AND relation::regclass::text LIKE '%table_id_seq' ORDER BY 1;
 SELECT next_id(400) = (SELECT last_id FROM id_shards WHERE shard = 400) AS seen, next_id(400) - :id400 > 0 AS goes_on;
 ROLLBACK;
 -- Ordered by number.

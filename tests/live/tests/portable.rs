@@ -1,0 +1,303 @@
+//! The portable edition, portable/instagram_id.sql: the rule, the mutex, crashes and privileges.
+
+use crate::vectors;
+use instagram_id_core::hlc::{self, Next, State};
+use instagram_id_live::*;
+use postgres::{Client, NoTls};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const FILE: &str = "portable/instagram_id.sql";
+
+/// Installs the portable edition as a role that owns the database and is no superuser, and creates shard 5.
+fn install(server: &Server) {
+    run(
+        &mut server.connect(),
+        "CREATE ROLE installer LOGIN; ALTER DATABASE postgres OWNER TO installer;
+         ALTER DATABASE postgres SET search_path = public, ids",
+    );
+    let mut installer = connect_as(server, "installer");
+    run(&mut installer, &std::fs::read_to_string(of_project(FILE)).unwrap());
+    run(&mut installer, "SELECT create_shard(5); CREATE SCHEMA app; GRANT ALL ON SCHEMA app TO PUBLIC");
+}
+
+fn connect_as(server: &Server, role: &str) -> Client {
+    server.config("postgres").user(role).connect(NoTls).unwrap()
+}
+
+/// `_rule()` and `_next()` decide as the library does, for states and clocks near each of the rule's limits.
+#[test]
+fn the_rule_is_that_of_the_library() {
+    let server = Server::start(&[("fsync", "off")]);
+    install(&server);
+    let mut client = server.connect();
+    let mut random = random("the rule in SQL");
+    let now = 480_000_000_000_i64;
+    let end = hlc::VALUE_MAX >> 10;
+    let near = |random: &mut fastrand::Rng| {
+        let center = [0, 0, -1, 1, -3_600_000, 86_400_000, i64::MIN >> 12, now][random.usize(..8)];
+        center + random.i64(-3..=3)
+    };
+    let rule = client
+        .prepare("SELECT first, len, ticks, error, ids._next($1, $3) FROM ids._rule($1, $2, $3, $4, $5)")
+        .unwrap();
+    for _ in 0..length(4_000, 100_000) {
+        let now_ms = [now, now, now, 0, -1, end, end + 1][random.usize(..7)];
+        let last_value = match random.usize(..10) {
+            0 => hlc::VALUE_MAX - random.i64(-2..=2),
+            1 => random.i64(-3000..3000),
+            _ => (now_ms - near(&mut random)) << 10 | [0, 5, 1022, 1023][random.usize(..4)],
+        };
+        let state = State { last_value, is_called: random.u8(..8) > 0 };
+        let (want, has_waited) = ([1, 2, 1024, 5000][random.usize(..4)], random.bool());
+        let expected = hlc::next(state, now_ms, want, has_waited.then_some(state));
+        let row =
+            client.query_one(&rule, &[&state.last_value, &state.is_called, &now_ms, &want, &has_waited]);
+        let row = row.unwrap();
+        let (first, len, ticks): (Option<i64>, Option<i64>, Option<i32>) =
+            (row.get(0), row.get(1), row.get(2));
+        let found = match (first, ticks, row.get(3)) {
+            (Some(first), None, None) => Next::Take(hlc::Run { first, len: len.unwrap() }),
+            (None, Some(ticks), None) => Next::Wait { ticks: ticks.into() },
+            (None, None, Some("2200H")) => Next::Exhausted,
+            (None, None, Some("22008")) => Next::ClockBeforeEpoch,
+            (None, None, Some("2200H clock")) => Next::ClockPastField,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found, expected, "{state:?} at {now_ms}, {want} wanted, waited: {has_waited}");
+        // The short form never takes what the rule does not, and takes what it would at once.
+        let short: Option<i64> = row.get(4);
+        let at_once = match hlc::next(state, now_ms, 1, None) {
+            Next::Take(run) if now_ms >= 0 => Some(run.first),
+            _ => None,
+        };
+        if state.is_called {
+            assert_eq!(short, at_once, "{state:?} at {now_ms}");
+        }
+    }
+}
+
+#[test]
+fn decoders_match_the_vectors() {
+    let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
+    install(&server);
+    vectors::check(&mut server.connect());
+}
+
+/// Each edition refuses to be installed beside the other, and an upgrade of the portable edition keeps its shards.
+#[test]
+fn editions_refuse_each_other() {
+    let server = Server::start(&[("fsync", "off")]);
+    run(&mut server.connect(), "CREATE DATABASE library");
+    install(&server);
+    let mut client = server.connect();
+    let refused = error_of(&mut client, "CREATE EXTENSION instagram_id");
+    assert_eq!((&refused.0[..], &refused.1[..22]), ("55000", "the portable edition o"));
+    let file = std::fs::read_to_string(of_project(FILE)).unwrap();
+    let before: i64 = one(&mut client, "SELECT insta5.next_id()");
+    run(&mut connect_as(&server, "installer"), &file);
+    assert!(one::<i64>(&mut client, "SELECT insta5.next_id()") > before);
+    // Another role cannot run the file where it is installed.
+    run(&mut client, "CREATE ROLE other LOGIN; GRANT CREATE ON DATABASE postgres TO other");
+    assert_eq!(error_of(&mut connect_as(&server, "other"), &file).0, "42P06");
+    // Beside the library, also for its own installer. An object that only has a name of the portable edition is no obstacle.
+    let mut library = server.connect_to("library");
+    run(&mut library, "CREATE SCHEMA ids CREATE VIEW _mutex_0 AS SELECT; CREATE EXTENSION instagram_id");
+    let refused = error_of(&mut library, &file);
+    assert_eq!((&refused.0[..], &refused.1[..22]), ("55000", "extension instagram_id"));
+}
+
+/// The ways to generate ids in the portable edition.
+fn work() -> Vec<Work> {
+    vec![
+        query("SELECT insta5.next_id()"),
+        query("SELECT insta5.next_id() FROM generate_series(1, 50)"),
+        query("SELECT next_ids(5, 2000)"),
+        query(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT insta5.next_id(); SAVEPOINT a; SELECT next_id(5); ROLLBACK TO a; SELECT insta5.next_id(); COMMIT",
+        ),
+        unrecorded("BEGIN; SELECT insta5.next_id(); ROLLBACK"),
+    ]
+}
+
+/// While the clock jumps and statements are canceled at random moments, no id repeats, and no mutex stays locked.
+#[test]
+fn clock_jumps_and_cancels_repeat_nothing() {
+    let server = Server::start_with_a_clock_of_its_own(&[("fsync", "off")]);
+    install(&server);
+    let mut journal = Journal::new("portable, clock jumps and cancels", Clock::Set);
+    let mut random = random("portable, clock jumps");
+    let cancelable: Vec<Work> = vec![Box::new(|client, received| {
+        match received.run(client, "SELECT insta5.next_id() FROM generate_series(1, 20)") {
+            Err(error) if error.code().is_some_and(|code| code.code() == "57014") => Ok(()),
+            other => other,
+        }
+    })];
+    let mut all = work();
+    all.extend(cancelable);
+    let (sessions, ()) = under_load(
+        || server.try_connect(),
+        6,
+        &all,
+        || {
+            let mut client = server.connect();
+            let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE state = 'active'
+                AND pid <> pg_backend_pid() AND query LIKE '%generate_series(1, 20)'";
+            for _ in 0..length(100, 3000) {
+                let jump = [0.001, -0.001, 0.5, -0.5, 60.0, -60.0, HOUR, -HOUR, 0.0];
+                server.set_clock(jump[random.usize(..jump.len())]);
+                thread::sleep(Duration::from_millis(random.u64(1..20)));
+                journal.faults += 1 + one::<i64>(&mut client, cancel) as usize;
+            }
+        },
+    );
+    journal.add(sessions);
+    journal.check();
+    let mutexes =
+        "SELECT count(*) FROM pg_locks JOIN pg_class ON pg_class.oid = relation WHERE relname ~ '_mutex'";
+    server.wait_for("the end of the sessions", || one::<i64>(&mut server.connect(), mutexes) == 0);
+}
+
+/// The same load finds the faults of functions without the mutex, and without the second read under it.
+#[test]
+fn functions_without_the_mutex_repeat_ids() {
+    let broken = [
+        ("no mutex", "LOCK TABLE[^;]*;", "NULL;"),
+        (
+            "no second read",
+            "(now_ms := [^;]*;)(.*)last := pg_catalog.pg_sequence_last_value\\(seq\\);",
+            "\\1 last := pg_catalog.pg_sequence_last_value(seq);\\2",
+        ),
+    ];
+    for (name, pattern, replacement) in broken {
+        let server = Server::start(&[("fsync", "off")]);
+        install(&server);
+        run(
+            &mut server.connect(),
+            &format!(
+                "DO $do$ BEGIN EXECUTE regexp_replace(pg_get_functiondef('ids.shard_next_id'::regproc), $p${pattern}$p$, $p${replacement}$p$, 'g'); END $do$"
+            ),
+        );
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut found = 0;
+        while found == 0 {
+            assert!(Instant::now() < deadline, "{name}: no fault was found");
+            let mut journal = Journal::new(format!("portable, {name}"), Clock::Set);
+            let burst = [query("SELECT insta5.next_id() FROM generate_series(1, 2000)")];
+            let wait = || thread::sleep(Duration::from_millis(500));
+            journal.add(under_load(|| server.try_connect(), 6, &burst, wait).0);
+            let figures = journal.figures();
+            found = figures.duplicates + figures.inversions;
+        }
+    }
+}
+
+/// After crashes each id is greater than all acknowledged ones. The sequence is an hour ahead, where the clock cannot hide a
+/// loss. Without synchronous_commit ids are lost, so the test can fail.
+#[test]
+fn crashes_lose_no_acknowledged_id() {
+    for (synchronous_commit, may_lose) in [("on", false), ("off", true)] {
+        let settings = [("synchronous_commit", synchronous_commit), ("wal_writer_delay", "10s")];
+        let server = Server::start(&settings);
+        install(&server);
+        one::<i64>(&mut server.connect(), "SELECT insta5.next_id()");
+        set_an_hour_ahead(&mut server.connect(), "insta5.table_id_seq");
+        let mut random = random("portable, crashes");
+        let acknowledged = Arc::new(Mutex::new(0_i64));
+        let mut lost = 0;
+        for _ in 0..length(3, 60) {
+            let noted = acknowledged.clone();
+            let keep: Work = Box::new(move |client, received| {
+                received.run(client, "SELECT insta5.next_id()")?;
+                let mut greatest = noted.lock().unwrap();
+                *greatest = (*greatest).max(*received.ids.last().unwrap());
+                Ok(())
+            });
+            under_load(
+                || server.try_connect(),
+                4,
+                &[keep],
+                || {
+                    thread::sleep(Duration::from_millis(random.u64(50..300)));
+                    server.crash();
+                    let before = *acknowledged.lock().unwrap();
+                    server.launch();
+                    let next: i64 = one(&mut server.connect(), "SELECT insta5.next_id()");
+                    lost += usize::from(next <= before);
+                },
+            );
+        }
+        println!("synchronous_commit = {synchronous_commit}: ids lost in {lost} crashes");
+        assert_eq!(lost > 0, may_lose, "synchronous_commit = {synchronous_commit}");
+    }
+}
+
+/// What each kind of role can do; the table of docs/run/portable.md.
+#[test]
+fn roles_can_do_what_the_page_shows() {
+    let server = Server::start(&[("fsync", "off")]);
+    install(&server);
+    let mut client = server.connect();
+    run(
+        &mut client,
+        "CREATE ROLE stranger LOGIN; CREATE ROLE writer LOGIN; CREATE ROLE sequence_user LOGIN;
+         GRANT USAGE ON SCHEMA insta5 TO writer, sequence_user;
+         GRANT USAGE, UPDATE ON SEQUENCE insta5.table_id_seq TO sequence_user;
+         GRANT CREATE ON DATABASE postgres TO stranger, writer, sequence_user;
+         CREATE SEQUENCE public.own; GRANT ALL ON SEQUENCE public.own TO PUBLIC",
+    );
+    let actions = [
+        ("SELECT insta5.next_id()", ["42501", "", "", ""]),
+        ("SELECT next_id(5)", ["42501", "", "", ""]),
+        ("SELECT next_ids(5, 10)", ["42501", "", "", ""]),
+        ("SELECT next_id(5, 'insta5.table_id_seq')", ["42501", "42501", "42501", ""]),
+        ("SELECT next_id(5, 'public.own')", ["42501", "42501", "42501", ""]),
+        ("SELECT ids._take('insta5.table_id_seq', '2011-01-01', 5)", ["42501", "42501", "42501", ""]),
+        ("SELECT nextval('insta5.table_id_seq')", ["42501", "42501", "", ""]),
+        ("SELECT setval('insta5.table_id_seq', 1)", ["42501", "42501", "", ""]),
+        ("SELECT advance_shard(5, make_id('2015-01-01+00', 5, 0))", ["42501", "42501", "42501", ""]),
+        ("SELECT claim_shard(5)", ["42501", "42501", "42501", ""]),
+        ("SELECT create_shard(6)", ["42501", "42501", "42501", ""]),
+        ("BEGIN; LOCK TABLE ids._mutex_3; ROLLBACK", ["42501", "42501", "42501", ""]),
+        ("BEGIN; LOCK TABLE ids._mutex_3 IN ACCESS SHARE MODE; ROLLBACK", ["42501", "42501", "42501", ""]),
+        ("CREATE FUNCTION ids.next_id(smallint) RETURNS bigint RETURN 1", ["42501", "42501", "42501", ""]),
+        ("SELECT count(*) FROM id_shards", ["", "", "", ""]),
+    ];
+    for (action, expected) in actions {
+        for (role, expected) in ["stranger", "writer", "sequence_user", "installer"].into_iter().zip(expected)
+        {
+            let result = connect_as(&server, role).batch_execute(action);
+            let found =
+                result.map_or_else(|error| error.code().unwrap().code().to_owned(), |()| String::new());
+            assert_eq!(found, expected, "{role}: {action}");
+        }
+    }
+}
+
+/// Functions, operators and types of another role that come first in search_path, and definitions of its shards, change nothing.
+#[test]
+fn hostile_objects_are_not_used() {
+    let server = Server::start(&[("fsync", "off")]);
+    install(&server);
+    let mut client = connect_as(&server, "installer");
+    install_traps(&server, "SELECT lay_traps('trap', true)");
+    run(
+        &mut connect_as(&server, "mallory"),
+        "CREATE SCHEMA insta7; CREATE SEQUENCE insta7.table_id_seq;
+         CREATE FUNCTION insta7.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+            BEGIN ATOMIC SELECT 'insta7.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, ''::text; END",
+    );
+    run(&mut client, "SET search_path = trap, pg_catalog, ids");
+    run(
+        &mut client,
+        "SELECT (SELECT pg_catalog.max(id) FROM ids.next_ids(5, 3) AS id), insta5.next_id(), ids.next_id(5), ids.create_shard(6), ids.id_time(5), ids.id_parts(7),
+            ids.make_id(pg_catalog.now(), 5, 5), ids.id_between(5, pg_catalog.now(), pg_catalog.now()), ids.shard_for(5, 6),
+            ids.id_to_shortcode(77), ids.shortcode_to_id('B8IzNOMBtIQ'), ids.advance_shard(5, 5120), ids.claim_shard(5);
+         SELECT * FROM ids.id_shards; SELECT ids.next_id(6, 'insta6.table_id_seq')",
+    );
+    assert_eq!(roles_caught(&server), Vec::<String>::new());
+    // The traps work.
+    let _ = client.batch_execute("SELECT 5::pg_catalog.int8 + 5::pg_catalog.int8");
+    assert_eq!(roles_caught(&server), ["installer"]);
+}
