@@ -1,6 +1,6 @@
 //! The portable edition, portable/instagram_id.sql: the rule, the mutex, crashes and privileges.
 
-use crate::vectors;
+use crate::{replication, vectors};
 use instagram_id_core::hlc::{self, Next, State};
 use instagram_id_live::*;
 use postgres::{Client, NoTls};
@@ -300,4 +300,119 @@ fn hostile_objects_are_not_used() {
     // The traps work.
     let _ = client.batch_execute("SELECT 5::pg_catalog.int8 + 5::pg_catalog.int8");
     assert_eq!(roles_caught(&server), ["installer"]);
+}
+
+/// The commands of docs/run/portable.md that copy a shard between the editions.
+fn copy_shard(server: &Server, from: &str, to: &str, role: &str) {
+    let dump = server.path().join(format!("{from}.sql"));
+    let dump = dump.to_str().unwrap();
+    server.run("pg_dump", &["-U", role, "-d", from, "-n", "insta5", "--no-owner", "-f", dump]);
+    server.run("psql", &["-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", role, "-d", to, "-f", dump]);
+}
+
+/// A shard goes to a database with the library and back by dump. Ids continue above the old ones, also for a role that is only a
+/// writer.
+#[test]
+fn shards_go_to_the_library_and_back_by_dump() {
+    let server = Server::start(&[("fsync", "off")]);
+    install(&server);
+    let mut portable = connect_as(&server, "installer");
+    run(
+        &mut portable,
+        "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text);
+         INSERT INTO insta5.photos (title) SELECT 'a' FROM generate_series(1, 100)",
+    );
+    let mut last: i64 = one(&mut portable, "SELECT max(id) FROM insta5.photos");
+
+    for statement in [
+        "CREATE ROLE writer LOGIN",
+        "CREATE DATABASE library OWNER installer",
+        "CREATE DATABASE back OWNER installer",
+    ] {
+        run(&mut server.connect(), statement);
+    }
+    let as_installer = |database: &str| server.config(database).user("installer").connect(NoTls).unwrap();
+    let mut library = as_installer("library");
+    run(&mut library, "CREATE SCHEMA ids; CREATE EXTENSION instagram_id SCHEMA ids");
+    copy_shard(&server, "postgres", "library", "installer");
+    let can_generate = "SELECT can_generate FROM ids.id_shards WHERE shard = 5";
+    assert!(!one::<bool>(&mut library, can_generate));
+    run(&mut library, "SELECT ids.claim_shard(5); ALTER FUNCTION insta5.next_id() SECURITY INVOKER");
+    assert!(one::<bool>(&mut library, can_generate));
+    run(
+        &mut library,
+        "GRANT USAGE ON SCHEMA insta5 TO writer; GRANT INSERT ON insta5.photos TO writer; GRANT USAGE ON SEQUENCE insta5.table_id_seq TO writer",
+    );
+    // The shard is as create_shard() makes it.
+    run(&mut library, "SELECT ids.create_shard(5, if_not_exists => true)");
+    let definition = "SELECT string_agg(pg_get_functiondef(p.oid) || obj_description(p.oid), '' ORDER BY proname) FROM pg_proc AS p
+        WHERE pronamespace = 'insta5'::regnamespace";
+    let copied: String = one(&mut library, definition);
+    run(&mut library, "BEGIN; DROP SCHEMA insta5 CASCADE; SELECT ids.create_shard(5)");
+    assert_eq!(one::<String>(&mut library, definition), copied);
+    run(&mut library, "ROLLBACK");
+
+    let write = "INSERT INTO insta5.photos (title) VALUES ('b')";
+    let newest = "SELECT max(id) FROM insta5.photos";
+    run(&mut server.config("library").user("writer").connect(NoTls).unwrap(), write);
+    let next: i64 = one(&mut library, newest);
+    assert!(next > last, "{next} after {last}");
+    last = next;
+
+    let mut back = as_installer("back");
+    run(&mut back, &std::fs::read_to_string(of_project(FILE)).unwrap());
+    copy_shard(&server, "library", "back", "installer");
+    let mut writer = server.config("back").user("writer").connect(NoTls).unwrap();
+    // The restored next_id() runs with the rights of the writer until it is claimed.
+    assert_eq!(error_of(&mut writer, write).0, "42501");
+    run(&mut back, "SELECT ids.claim_shard(5)");
+    assert!(one::<bool>(&mut back, can_generate));
+    run(&mut writer, write);
+    assert!(one::<i64>(&mut back, newest) > last);
+}
+
+/// A shard goes to a server with the library by logical replication, and back, while its rows keep their ids.
+#[test]
+fn shards_go_to_the_library_and_back_by_replication() {
+    let settings = [("fsync", "off"), ("wal_level", "logical")];
+    let (cloud, own) = (Server::start(&settings), Server::start(&settings));
+    install(&cloud);
+    let table = "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text)";
+    let insert = "INSERT INTO insta5.photos (title) SELECT 'a' FROM generate_series(1, 500)";
+    let newest = "SELECT max(id) FROM insta5.photos";
+    let mut portable = connect_as(&cloud, "installer");
+    run(&mut portable, &format!("{table}; {insert}"));
+    let mut library = own.connect();
+    run(
+        &mut library,
+        &format!(
+            "CREATE SCHEMA ids; CREATE EXTENSION instagram_id SCHEMA ids; SELECT ids.create_shard(5); {table}"
+        ),
+    );
+    // To the library.
+    run(&mut cloud.connect(), "CREATE PUBLICATION shard_5 FOR TABLE insta5.photos");
+    replication::subscribe(&own, "shard_5", &cloud);
+    run(&mut portable, insert);
+    replication::catch_up(&cloud, &own, "shard_5");
+    run(&mut library, "DROP SUBSCRIPTION shard_5");
+    let last: i64 = one(&mut portable, "SELECT last_id FROM ids.id_shards WHERE shard = 5");
+    run(&mut library, &format!("SELECT ids.advance_shard(5, {last}); {insert}"));
+    assert_eq!(one::<i64>(&mut library, "SELECT count(*) FROM insta5.photos"), 1500);
+    let newest_there: i64 = one(&mut library, newest);
+    assert!(newest_there > last);
+    // And back.
+    run(&mut portable, "TRUNCATE insta5.photos");
+    run(&mut library, "CREATE PUBLICATION back FOR TABLE insta5.photos");
+    replication::subscribe(&cloud, "back", &own);
+    replication::catch_up(&own, &cloud, "back");
+    run(&mut cloud.connect(), "DROP SUBSCRIPTION back");
+    let last: i64 = one(&mut library, "SELECT last_id FROM ids.id_shards WHERE shard = 5");
+    run(&mut portable, &format!("SELECT ids.advance_shard(5, {last}); {insert}"));
+    assert_eq!(one::<i64>(&mut portable, "SELECT count(*) FROM insta5.photos"), 2000);
+    assert!(
+        one::<i64>(
+            &mut portable,
+            "SELECT min(id) FROM (SELECT id FROM insta5.photos ORDER BY id DESC LIMIT 500) AS new"
+        ) > last
+    );
 }
