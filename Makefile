@@ -13,8 +13,8 @@
 # make fuzz           fuzz the parts that do not depend on PostgreSQL, a minute each
 # make                build for the PostgreSQL that PG_CONFIG names
 # make install        install the build (needs write access to PostgreSQL's folders: sudo make install)
-# make package        make the Debian packages of the extension and of its command, in target/dist
-# make lint-package   make them, and check their files with lintian
+# make package        make the Debian packages of the extension and of its command for this release of Debian, in
+#                     target/dist, from the last commit
 # make check-package  make them for PostgreSQL 15, and test them on a bare Debian 12 in a folder (needs root, or sudo);
 #                     make check-package MAJORS='15 17' also those for 17, on a bare Debian 13
 # make image-tree     put the files of an image for CloudNativePG into target/image; make check-image-tree tests them on
@@ -51,7 +51,7 @@ $(library): Cargo.toml Cargo.lock pg19/Cargo.toml pg19/Cargo.lock $(shell find s
 
 # These targets need the paths of a PostgreSQL.
 ifeq ($(pkglibdir),)
-ifneq ($(filter install install-extension install-command uninstall installcheck package lint-package image-tree check-image-tree,$(MAKECMDGOALS)),)
+ifneq ($(filter install install-extension install-command uninstall installcheck image-tree check-image-tree,$(MAKECMDGOALS)),)
 $(error there is no '$(PG_CONFIG)'; name the PostgreSQL with PG_CONFIG=/path/to/pg_config)
 endif
 endif
@@ -128,10 +128,7 @@ fuzz:
 	scripts/fuzz.sh
 
 package:
-	scripts/package.sh '$(PG_CONFIG)'
-
-lint-package:
-	scripts/check_package.sh --here '$(PG_CONFIG)'
+	scripts/package.sh
 
 check-package:
 	scripts/check_package.sh $(MAJORS)
@@ -163,4 +160,4 @@ check-tag:
 clean:
 	rm -rf target fuzz/target
 
-.PHONY: all install uninstall installcheck installcheck-regress installcheck-isolation demo check test test-clients test-packages test-majors test-citus test-all torture goals bench fuzz package check-package check-monitoring dist clean install-extension install-command lint-package check-metadata image-tree check-image-tree images join-images check-tag
+.PHONY: all install uninstall installcheck installcheck-regress installcheck-isolation demo check test test-clients test-packages test-majors test-citus test-all torture goals bench fuzz package check-package check-monitoring dist clean install-extension install-command check-metadata image-tree check-image-tree images join-images check-tag

@@ -19,12 +19,6 @@ manifest_of() { field_of_major "$1" 2; }
 suite_of() { field_of_major "$1" 4; }
 field_of_major() { awk -v major="$1" -v field="$2" '$1 == major { print $field }' "$ROOT/scripts/majors"; }
 
-# The version of the Debian packages. Those of a later Debian are newer, so that an upgrade of Debian replaces them.
-debian_version() { echo "$(version_of_extension)-1$(. /etc/os-release && echo "${VERSION_ID:+~$ID$VERSION_ID}")"; }
-
-# debian_package NAME: the file of this Debian package, which package.sh makes.
-debian_package() { echo "target/dist/$1_$(debian_version)_$(dpkg --print-architecture).deb"; }
-
 # All that the scripts fetch or set up. It can be removed, which costs only the time to do it again.
 if [ -n "${INSTAGRAM_ID_CACHE:-}" ]; then
     CACHE=$INSTAGRAM_ID_CACHE

@@ -12,7 +12,7 @@
 #   setup.sh lint      compilers of C and C++, to check the fuzzer's code; nothing of the above
 #   setup.sh fuzz      these, and cargo-fuzz
 #   setup.sh package   the tools to make Debian packages
-#   setup.sh lintian   these, and the tool to check them
+#   setup.sh check_package   the tools to check them
 #   setup.sh metadata  the tools to check META.json, the workflow and the Dockerfile
 #   setup.sh archive   the client of PGXN, which installs the archive of a release
 #   setup.sh debian    the tools to set up a bare Debian, on which packages are tested
@@ -65,12 +65,13 @@ need() {
 }
 
 missing_packages() {
-    local major
+    local major package
     need any 'command -v cc' gcc libc6-dev
     need 'lint fuzz' 'command -v c++' g++
-    need 'package lintian assertions' 'command -v dpkg-shlibdeps' dpkg-dev
-    need 'package lintian monitoring' 'command -v python3' python3
-    need lintian 'command -v lintian' lintian
+    need 'package assertions' 'command -v dpkg-buildpackage' dpkg-dev
+    need package 'command -v pg_buildext' postgresql-server-dev-all
+    need monitoring 'command -v python3' python3
+    for package in lintian autopkgtest piuparts; do need check_package "command -v $package" "$package"; done
     need archive 'command -v pgxn' pgxnclient
     need metadata 'python3 -m pip --version' python3-pip
     need sqlsmith 'command -v sqlsmith' sqlsmith

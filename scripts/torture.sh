@@ -34,8 +34,7 @@ for part in ${*:-models long assertions valgrind sqlsmith packages goals}; do
                 scripts/image_tree.sh --check "${pg_config_of[18]}"
             else
                 say "NOT TESTED: the image for CloudNativePG: PostgreSQL 18 is not set up"
-            fi
-            scripts/vendored.sh ;;
+            fi ;;
         goals) TORTURE=1 scripts/bench.sh --goals ;;
         *) fail "there is no part $part" ;;
     esac

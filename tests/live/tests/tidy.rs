@@ -37,6 +37,8 @@ fn version_is_the_same_everywhere() {
     for image in between(&read("Dockerfile"), "ARG VERSION=", "\n") {
         assert_eq!(image, version, "Dockerfile");
     }
+    let debian = read("debian/changelog");
+    assert!(debian.starts_with(&format!("instagram-id ({version}-")), "debian/changelog");
     let meta = read("META.json");
     // The versions of the archive and of the extension in it; 1.0.0 is the version of the format.
     assert_eq!(between(&meta, "\"version\": \"", "\""), [version, version, "1.0.0"], "META.json");
