@@ -1,3 +1,4 @@
+# make help           print this list
 # make demo           see the extension at work, on a server of its own
 # make check          run the quick check while you work: a minute; make check T=errors runs only tests of this name;
 #                     ACCEPT=1 make check takes over the output of the regression and isolation tests
@@ -20,7 +21,7 @@
 # make image-tree     put the files of an image for CloudNativePG into target/image; make check-image-tree tests them on
 #                     a temporary server. Both need PostgreSQL 18 or later
 # make images         build the images with Docker, for PG_MAJOR=18; the release also pushes them and runs join-images
-# make check-metadata check META.json, the release's workflow and the Dockerfile
+# make check-metadata check META.json, the workflows and the Dockerfile
 # make check-monitoring   test the files of monitoring/ with Prometheus and its exporters: two minutes
 # make dist           make the PGXN archive of the last commit, in target/dist
 # make installcheck   run the regression and isolation tests on a running server, by PGHOST, PGPORT, PGUSER
@@ -100,6 +101,9 @@ else
 	@echo 'The isolation tests are left out: there is no $(PG_ISOLATION_REGRESS)'
 endif
 
+help:
+	@sed -n '/^#/!q; s/^# //p' Makefile
+
 demo:
 	scripts/demo.sh
 
@@ -160,4 +164,4 @@ check-tag:
 clean:
 	rm -rf target fuzz/target
 
-.PHONY: all install uninstall installcheck installcheck-regress installcheck-isolation demo check test test-clients test-packages test-majors test-citus test-all torture goals bench fuzz package check-package check-monitoring dist clean install-extension install-command check-metadata image-tree check-image-tree images join-images check-tag
+.PHONY: all help install uninstall installcheck installcheck-regress installcheck-isolation demo check test test-clients test-packages test-majors test-citus test-all torture goals bench fuzz package check-package check-monitoring dist clean install-extension install-command check-metadata image-tree check-image-tree images join-images check-tag
