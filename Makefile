@@ -22,7 +22,7 @@
 #                     a temporary server. Both need PostgreSQL 18 or later
 # make images         build the images with Docker, for PG_MAJOR=18; the release also pushes them and runs join-images
 # make check-metadata check META.json, the workflows and the Dockerfile
-# make check-monitoring   test the files of monitoring/ with Prometheus and its exporters: two minutes
+# make check-monitoring   test the files of monitoring/ with Prometheus and sql_exporter: two minutes
 # make dist           make the PGXN archive of the last commit, in target/dist
 # make installcheck   run the regression and isolation tests on a running server, by PGHOST, PGPORT, PGUSER
 

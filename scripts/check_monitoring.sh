@@ -1,14 +1,12 @@
 #!/usr/bin/env bash
-# Tries the files of monitoring/ with the real tools: starts a PostgreSQL, two exporters and a Prometheus, and checks
-# what Prometheus has. The tools are unpacked from Debian's packages into the cache; they are not installed, so no
+# Tries the files of monitoring/ with the real tools: starts a PostgreSQL, sql_exporter and Prometheus, and checks what
+# Prometheus has. The tools are unpacked from Debian's packages into the cache; they are not installed, so no
 # service is started. All servers listen on loopback or a socket, at free ports, and are stopped at the end.
 #
 #   check_monitoring.sh             on Debian's PostgreSQL
 #   MAJORS=18 check_monitoring.sh   on this major, which must be set up and have libxml
 #
-# pgwatch, Grafana and the sql_exporter that reads collector files are in no package registry that the scripts use. So
-# the first and the last are emulated (tests/monitoring/check.py), and Prometheus evaluates the expressions of the
-# dashboard.
+# Grafana is in no package registry that the scripts use. So Prometheus evaluates the expressions of the dashboard.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -28,7 +26,7 @@ promtool=$tools/bin/promtool
 "$promtool" check config monitoring/prometheus.yml
 (cd monitoring && "$promtool" test rules prometheus.rules.test.yml)
 
-say "Starting $("${pg_config_of[$major]}" --version), two exporters and Prometheus"
+say "Starting $("${pg_config_of[$major]}" --version), sql_exporter and Prometheus"
 start_server "${pg_config_of[$major]}"
 psql() { "$SERVER_BIN/psql" -X -q -v ON_ERROR_STOP=1 "$@"; }
 psql -d postgres -c 'ALTER SYSTEM SET fsync = off' -c 'SELECT pg_reload_conf()' >/dev/null
@@ -49,35 +47,28 @@ psql -d old -c 'CREATE EXTENSION instagram_id' -c 'SELECT create_shard(1)' >/dev
     -c "UPDATE pg_extension SET extversion = '0.9.0' WHERE extname = 'instagram_id'" \
     -c 'CREATE ROLE another' -c 'ALTER VIEW id_shards OWNER TO another'
 
-read -r prometheus postgres_exporter sql_exporter collector pgwatch < <(python3 -c '
+read -r prometheus sql_exporter < <(python3 -c '
 import socket
-sockets = [socket.socket() for _ in range(5)]
+sockets = [socket.socket() for _ in range(2)]
 for s in sockets: s.bind(("127.0.0.1", 0))
 print(*(s.getsockname()[1] for s in sockets))')
 
 # The files as they are, but for the addresses, and with seconds in place of the minutes.
-cp monitoring/postgres_exporter.queries.yml "$SCRATCH/queries.yml"
-sed -i 's/cache_seconds: 60/cache_seconds: 1/' "$SCRATCH/queries.yml"
 connection() { echo "      - postgres://watcher@/$1?host=$PGHOST&sslmode=disable"; }
 awk -v connections="$(connection app; connection second; connection old; connection other)" '
     /^      - postgres:/ { print connections; next }
-    { sub(/interval: 30s/, "interval: 2s"); print }' monitoring/sql_exporter.jobs.yml >"$SCRATCH/jobs.yml"
-sed -e "s/localhost:9187/127.0.0.1:$postgres_exporter/; s/localhost:9237/127.0.0.1:$sql_exporter/" \
-    -e "s/localhost:9399/127.0.0.1:$collector/; s/localhost:9188/127.0.0.1:$pgwatch/" \
+    { sub(/interval: 30s/, "interval: 2s"); print }' monitoring/sql_exporter.yml >"$SCRATCH/jobs.yml"
+sed -e "s/localhost:9237/127.0.0.1:$sql_exporter/" \
     -e 's/scrape_interval: 30s/scrape_interval: 3s/; s/evaluation_interval: 30s/evaluation_interval: 1s/' \
     monitoring/prometheus.yml >"$SCRATCH/prometheus.yml"
 sed 's/ for: .*/ for: 1s/; s/\[5m\]/[7s]/' monitoring/prometheus.rules.yml >"$SCRATCH/prometheus.rules.yml"
 
-DATA_SOURCE_NAME="host=$PGHOST user=watcher dbname=postgres sslmode=disable" "$tools/bin/prometheus-postgres-exporter" \
-    --web.listen-address="127.0.0.1:$postgres_exporter" --auto-discover-databases --disable-settings-metrics \
-    --extend.query-path="$SCRATCH/queries.yml" >"$SCRATCH/postgres_exporter.log" 2>&1 &
 "$tools/bin/prometheus-sql-exporter" -web.listen-address "127.0.0.1:$sql_exporter" -config.file "$SCRATCH/jobs.yml" \
     >"$SCRATCH/sql_exporter.log" 2>&1 &
 "$tools/bin/prometheus" --web.listen-address="127.0.0.1:$prometheus" --config.file="$SCRATCH/prometheus.yml" \
     --storage.tsdb.path="$SCRATCH/prometheus" --log.level=warn >"$SCRATCH/prometheus.log" 2>&1 &
 
-PYTHONPATH=$tools/lib/python3/dist-packages PSQL=$SERVER_BIN/psql python3 tests/monitoring/check.py \
-    "http://127.0.0.1:$prometheus" "$collector" "$pgwatch" || {
+PSQL=$SERVER_BIN/psql python3 tests/monitoring/check.py "http://127.0.0.1:$prometheus" || {
     tail -n 20 "$SCRATCH"/*.log >&2
     exit 1
 }

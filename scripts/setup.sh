@@ -17,7 +17,7 @@
 #   setup.sh archive   the client of PGXN, which installs the archive of a release
 #   setup.sh debian    the tools to set up a bare Debian, on which packages are tested
 #   setup.sh sqlsmith  a generator of random SQL
-#   setup.sh monitoring   Prometheus and its exporters, in the cache
+#   setup.sh monitoring   Prometheus and sql_exporter, in the cache
 #   setup.sh assertions   the tools to build a PostgreSQL with assertions
 #
 # The scripts do not install the extension into the machine's own PostgreSQL, where it could replace one in use. They
@@ -295,12 +295,12 @@ unpack_packages() {
     rm -rf "$download"
 }
 
-# Prometheus and two exporters, and a YAML parser. Their programs need only the C library.
+# Prometheus and sql_exporter. Their programs need only the C library.
 fetch_monitoring() {
     local tools=$CACHE/monitoring
     [ ! -f "$tools/complete" ] || return 0
     command -v apt-get >/dev/null || fail "the exporters are fetched from a Debian's packages, and this is no Debian"
-    unpack_packages "$tools" prometheus prometheus-postgres-exporter prometheus-sql-exporter python3-yaml
+    unpack_packages "$tools" prometheus prometheus-sql-exporter
     touch "$tools/complete"
 }
 

@@ -1,29 +1,8 @@
-//! The queries that exporters run: those of monitoring/queries.md, which the other files there contain, and those of pgwatch.
-//! `make check-monitoring` runs them with the exporters.
+//! The queries of monitoring/sql_exporter.yml. `make check-monitoring` runs them with the exporter.
 
 use instagram_id_live::*;
 use postgres::Client;
 use std::collections::HashMap;
-
-/// The queries of pgwatch.yml, which select from those of the page.
-fn pgwatch() -> Vec<(String, String)> {
-    let file = std::fs::read_to_string(of_project("monitoring/pgwatch.yml")).unwrap();
-    let after_name = |part: &str| {
-        let (query, _) = part.split_once("\n    gauges:").expect("gauges after the query");
-        query.to_owned()
-    };
-    let mut queries = vec![];
-    let mut name = "";
-    for part in file.split("    sqls:\n      15: |\n") {
-        if !name.is_empty() {
-            queries.push((format!("pgwatch {name}"), after_name(part)));
-        }
-        let line = part.lines().rev().find(|line| line.starts_with("  instagram_id_"));
-        name = line.map_or("", |line| line.trim().trim_end_matches(':'));
-    }
-    assert_eq!(queries.len(), metrics().len());
-    queries
-}
 
 fn start() -> (Server, Client) {
     let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
@@ -31,7 +10,7 @@ fn start() -> (Server, Client) {
     (server, client)
 }
 
-/// The rows of each query of the page, by its name.
+/// The rows of each query, by its name.
 fn results(client: &mut Client) -> HashMap<String, Vec<String>> {
     metrics().into_iter().map(|(name, query)| (name, rows(client, &query))).collect()
 }
@@ -75,16 +54,15 @@ fn queries_work_under_every_search_path() {
     }
     for path in ["trap, pg_catalog, public", "pg_temp, trap, pg_catalog", "pg_catalog", "\"the ids\", trap"] {
         watcher.batch_execute(&format!("SET search_path = {path}")).unwrap();
-        for (name, query) in metrics().into_iter().chain(pgwatch()) {
+        for (name, query) in metrics() {
             let found = rows(&mut watcher, &query);
             assert_eq!(roles_caught(&server), [""; 0], "{name} under {path}");
-            let page = name.trim_start_matches("pgwatch ");
-            assert_eq!(found.len(), expected[page].len(), "{name} under {path}");
+            assert_eq!(found.len(), expected[&name].len(), "{name} under {path}");
             // The other results contain the time.
             if ["instagram_id_version", "instagram_id_reason", "instagram_id_shard_status"]
                 .contains(&name.as_str())
             {
-                assert_eq!(found, expected[page], "{name} under {path}");
+                assert_eq!(found, expected[&name], "{name} under {path}");
             }
         }
     }

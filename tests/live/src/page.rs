@@ -85,19 +85,18 @@ pub fn run_page(page: &str, at_least: usize, clients: &mut [(&str, Client)]) {
     assert!(compared >= at_least, "only {compared} results compared");
 }
 
-/// The queries of monitoring/queries.md, which exporters run, by name and without the semicolon.
+/// The queries of monitoring/sql_exporter.yml, by name.
 pub fn metrics() -> Vec<(String, String)> {
-    let page = std::fs::read_to_string(crate::of_project("monitoring/queries.md")).unwrap();
-    let mut metrics = vec![];
-    let mut text = page.as_str();
-    while let Some((before, rest)) = text.split_once("```sql\n") {
-        let (query, rest) = rest.split_once(";\n```").expect("the end of a block");
-        let paragraph = before.trim_end().rsplit("\n\n").next().unwrap();
-        let name = paragraph.strip_prefix('`').and_then(|text| text.split('`').next());
-        metrics.push((name.expect("a name before each query").to_owned(), query.to_owned()));
-        text = rest;
-    }
-    metrics
+    let file = std::fs::read_to_string(crate::of_project("monitoring/sql_exporter.yml")).unwrap();
+    let parts = file.split("\n      - name: ").skip(1);
+    let named = parts.map(|part| {
+        let (name, part) = part.split_once('\n').expect("a line");
+        let (_, query) = part.split_once("        query: |\n").expect("a query");
+        // Up to a comment on the next one.
+        let lines = query.lines().take_while(|line| line.is_empty() || line.starts_with("          "));
+        (name.to_owned(), lines.collect::<Vec<_>>().join("\n"))
+    });
+    named.collect()
 }
 
 /// A text without the indentation of its lines.
