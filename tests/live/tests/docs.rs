@@ -47,6 +47,11 @@ fn adopting_page_examples_run() {
 }
 
 #[test]
+fn existing_apps_page_examples_run() {
+    check(include_str!("../../../docs/use/existing_apps.md"), 9);
+}
+
+#[test]
 fn guarantees_page_examples_run() {
     check(include_str!("../../../docs/use/guarantees.md"), 5);
 }
