@@ -53,6 +53,7 @@ fn rust_version_is_the_same_everywhere() {
     let workflow = read(".github/workflows/release.yml");
     let containers = between(&workflow, "container: rust:", "-");
     assert!(containers.len() > 1 && containers.iter().all(|version| *version == rust), "{containers:?}");
+    assert_eq!(between(&read(".github/workflows/ci.yml"), "image: rust:", "-"), [rust]);
     for page in ["README.md", "docs/run/install.md"] {
         assert!(read(page).contains(&format!("Rust toolchain ({rust} or later)")), "{page}");
     }
@@ -143,13 +144,16 @@ fn postgresql_majors_are_the_same_everywhere() {
     };
     let tested = format!("all tests on {}, and on {} those that", list("all"), list("brief"));
     assert!(read("docs/run/install.md").contains(&tested), "docs/run/install.md must contain {tested:?}");
-    // The images of the release are of the majors of Cargo.toml.
+    // The packages and images of the release are of the majors of Cargo.toml.
     let released: Vec<String> =
         majors().into_iter().filter(|row| row[1] == "Cargo.toml").map(|[major, ..]| major).collect();
     let matrix = format!("major: [{}]", released.join(", "));
     let workflow = read(".github/workflows/release.yml");
-    assert_eq!(workflow.matches(&matrix).count(), 2, ".github/workflows/release.yml must contain {matrix:?}");
-    assert!(workflow.contains(&format!("MAJORS='{}'", released.join(" "))), ".github/workflows/release.yml");
+    assert!(workflow.contains(&matrix), ".github/workflows/release.yml must contain {matrix:?}");
+    for listed in ["PG_SUPPORTED_VERSIONS: '{}'", "MAJORS='{}'"] {
+        let listed = listed.replace("{}", &released.join(" "));
+        assert!(workflow.contains(&listed), ".github/workflows/release.yml must contain {listed:?}");
+    }
 }
 
 /// The floors of docs/inside/architecture.md, from the lowest. A module may import from lower floors, and its own files.
