@@ -64,10 +64,19 @@ ifeq ($(DESTDIR)$(findstring s,$(firstword -$(MAKEFLAGS))),)
 	    *) echo 'This is not in PATH. commanddir=/usr/local/bin installs the command there instead.' ;; esac
 endif
 
-install-extension: $(library)
+# The script of the version 1.0.0-portable, with which the library takes the place of the portable edition.
+take_over = $(package)/instagram_id--1.0.0-portable.sql
+
+$(take_over): portable/take_over.sql sql/instagram_id--1.0.0.sql
+	mkdir -p $(package)
+	sed '1,/^DROP FUNCTION check_target_schema/d; s/^CREATE FUNCTION/CREATE OR REPLACE FUNCTION/' sql/instagram_id--1.0.0.sql >$@.part
+	sed '/^-- The functions of the library/r $@.part' portable/take_over.sql >$@
+	rm $@.part
+
+install-extension: $(library) $(take_over)
 	install -d '$(DESTDIR)$(pkglibdir)' '$(DESTDIR)$(extensiondir)'
 	install -m 755 '$(library)' '$(DESTDIR)$(pkglibdir)/'
-	install -m 644 instagram_id.control sql/instagram_id--*.sql '$(DESTDIR)$(extensiondir)/'
+	install -m 644 instagram_id.control sql/instagram_id--*.sql $(take_over) '$(DESTDIR)$(extensiondir)/'
 
 install-command: $(command)
 	install -d '$(DESTDIR)$(commanddir)' '$(DESTDIR)$(man1dir)'

@@ -1,8 +1,9 @@
 /* The portable edition of instagram_id 1.0.0, in SQL and PL/pgSQL, for servers on which the library cannot be installed.
-   See docs/use/portable.md.
+   See docs/run/portable.md.
 
-   Run this file as the owner of the database. Its functions are in the schema "ids". If you run the file again, it replaces
-   the functions.
+   Run this file as the owner of the database. Its functions are in the schema "ids", where names that begin with _ are its own.
+   If you run it again, or the file of a later version, it replaces the functions, also while sessions generate ids: the mutexes
+   stay. For this reason no later version may change their number, or _mutex().
 
    Functions run with the search_path of their callers, in which other roles may have created operators and functions. A
    body with RETURN is bound when it is created. Each other body has search_path = pg_catalog, or names the schema of
@@ -15,7 +16,13 @@ SET LOCAL client_min_messages = warning;
 DO $$
 DECLARE
     mark text := 'instagram_id, portable edition';
+    open_to record;
 BEGIN
+    -- Two sessions that install both editions at the same moment would not see each other.
+    IF NOT pg_catalog.pg_try_advisory_xact_lock(1314220021721) THEN
+        RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',
+            DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when its transaction has ended.';
+    END IF;
     IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'instagram_id') THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'extension instagram_id is installed in this database',
             DETAIL = 'Ids of a shard must come either from the library or from the portable edition.',
@@ -35,11 +42,24 @@ BEGIN
     -- Other roles could replace the functions that the roles of the application call.
     REVOKE CREATE ON SCHEMA ids FROM PUBLIC;
     -- The mutexes, which only their owner can lock. VACUUM, ANALYZE and replication do not lock views.
+    -- Replacing one would lock it until the end of this transaction.
     FOR n IN 0..15 LOOP
-        EXECUTE pg_catalog.format('CREATE OR REPLACE VIEW ids._mutex_%s AS SELECT', n);
-        EXECUTE pg_catalog.format('REVOKE ALL ON ids._mutex_%s FROM PUBLIC', n);
+        IF pg_catalog.to_regclass('ids._mutex_' || n) IS NULL THEN
+            EXECUTE pg_catalog.format('CREATE VIEW ids._mutex_%s AS SELECT', n);
+        END IF;
     END LOOP;
-    CREATE OR REPLACE VIEW ids._create_shard AS SELECT;
+    IF pg_catalog.to_regclass('ids._create_shard') IS NULL THEN
+        CREATE VIEW ids._create_shard AS SELECT;
+    END IF;
+    -- ALTER DEFAULT PRIVILEGES may have opened them to others.
+    FOR open_to IN SELECT c.oid::regclass AS name, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END AS role
+        FROM pg_class AS c, aclexplode(relacl) WHERE relnamespace = 'ids'::regnamespace AND relname LIKE '\_%' AND grantee <> relowner
+    LOOP
+        EXECUTE format('REVOKE ALL ON %s FROM %s', open_to.name, open_to.role);
+    END LOOP;
+    -- Every role may execute the functions, also if ALTER DEFAULT PRIVILEGES has revoked that from PUBLIC. Revoked at the end of
+    -- this file, so that it applies only to functions that the file creates.
+    ALTER DEFAULT PRIVILEGES IN SCHEMA ids GRANT EXECUTE ON FUNCTIONS TO PUBLIC;
     -- What stands for this database where the system identifier cannot be read. Dumps of shards do not contain it.
     IF pg_catalog.to_regprocedure('ids._installation()') IS NULL THEN
         EXECUTE pg_catalog.format('CREATE FUNCTION ids._installation() RETURNS text LANGUAGE sql IMMUTABLE RETURN %L::text',
@@ -274,9 +294,9 @@ BEGIN
         HINT = format('If setval() or a wrong clock took the sequence there, use SELECT setval(%L, %s) to let it follow the clock again.', seq, (pg_sequence_parameters(seq)).minimum_value);
 END $$;
 
--- The call of every shard's next_id(). Its frequent path is here; _take() does the rest. All of the path is in the block,
--- because the library can take over at any moment: then a mutex or a function is gone, and the same call is one to C.
-CREATE OR REPLACE FUNCTION ids.shard_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
+-- What shard_next_id() does. Its frequent path is here; _take() does the rest. All of the path is in the block, because the
+-- library can take over at any moment: then a mutex or a function is gone, and shard_next_id() is a function in C.
+CREATE OR REPLACE FUNCTION ids._shard_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE AS $$
 #variable_conflict use_variable
 DECLARE
@@ -345,10 +365,11 @@ BEGIN
     BEGIN
         value := ids._slow_next_id(shard, seq, epoch);
         RETURN value;
-    EXCEPTION WHEN undefined_function OR object_not_in_prerequisite_state THEN
-        -- From PostgreSQL's caches, which are not older than the locks, whatever the snapshot of the transaction is.
-        IF pg_catalog.strpos(pg_catalog.pg_get_functiondef(pg_catalog.to_regprocedure(
-            'ids.shard_next_id(pg_catalog.int4, pg_catalog.regclass, pg_catalog.timestamptz)')), '_mutex_') OPERATOR(pg_catalog.>) 0
+    EXCEPTION WHEN undefined_function OR object_not_in_prerequisite_state OR internal_error THEN
+        -- From PostgreSQL's caches, which are not older than the locks, whatever the snapshot of the transaction is. Only the
+        -- function in C has no SQL body.
+        IF pg_catalog.pg_get_function_sqlbody(pg_catalog.to_regprocedure(
+            'ids.shard_next_id(pg_catalog.int4, pg_catalog.regclass, pg_catalog.timestamptz)')) IS NOT NULL
         THEN
             RAISE;
         END IF;
@@ -356,6 +377,11 @@ BEGIN
     value := ids.shard_next_id(shard, seq, epoch);
     RETURN value;
 END $$;
+
+-- The call of every shard's next_id(). The planner inlines it: a statement that runs while the library takes over goes on to
+-- call _shard_next_id(), which must still be in PL/pgSQL then.
+CREATE OR REPLACE FUNCTION ids.shard_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE RETURN ids._shard_next_id(shard, seq, epoch);
 
 CREATE OR REPLACE FUNCTION ids._slow_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog AS $$
@@ -378,7 +404,7 @@ CREATE OR REPLACE FUNCTION ids.next_id(shard integer, seq regclass) RETURNS bigi
     LANGUAGE sql VOLATILE PARALLEL UNSAFE RETURN ids.shard_next_id(shard, seq, '2011-08-24 21:07:01.721+00'::timestamptz);
 
 -- Calls the next_id() in the schema of the shard, which checks the privileges of the caller.
-CREATE OR REPLACE FUNCTION ids.next_id(shard integer) RETURNS bigint
+CREATE OR REPLACE FUNCTION ids._next_id_of_shard(shard integer) RETURNS bigint
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog AS $$
 DECLARE
     id bigint;
@@ -387,7 +413,10 @@ BEGIN
     RETURN id;
 END $$;
 
-CREATE OR REPLACE FUNCTION ids.next_id() RETURNS bigint
+CREATE OR REPLACE FUNCTION ids.next_id(shard integer) RETURNS bigint
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE RETURN ids._next_id_of_shard(shard);
+
+CREATE OR REPLACE FUNCTION ids._next_id_of_setting() RETURNS bigint
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog AS $$
 DECLARE
     shard text := current_setting('instagram_id.shard', true);
@@ -398,6 +427,9 @@ BEGIN
     END IF;
     RETURN ids.next_id(shard::integer);
 END $$;
+
+CREATE OR REPLACE FUNCTION ids.next_id() RETURNS bigint
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE RETURN ids._next_id_of_setting();
 
 -- For the owner of the shard, many ids from one visit. Other roles get them one by one from its next_id().
 CREATE OR REPLACE FUNCTION ids.next_ids(shard integer, count integer) RETURNS SETOF bigint
@@ -421,7 +453,16 @@ BEGIN
         RETURN;
     END IF;
     WHILE remaining > 0 LOOP
-        run := ids._take(found.sequence, found.epoch, remaining);
+        BEGIN
+            run := ids._take(found.sequence, found.epoch, remaining);
+        EXCEPTION WHEN undefined_function OR object_not_in_prerequisite_state OR internal_error THEN
+            -- As in _shard_next_id().
+            IF pg_get_function_sqlbody(to_regprocedure('ids.shard_next_id(integer, regclass, timestamptz)')) IS NOT NULL THEN
+                RAISE;
+            END IF;
+            RETURN QUERY EXECUTE 'SELECT ids.next_ids($1, $2)' USING shard, remaining::integer;
+            RETURN;
+        END;
         RETURN QUERY SELECT (value >> 10 << 23) | (shard << 10) | (value & 1023)
             FROM generate_series(run.first, run.first + run.len - 1) AS value;
         remaining := remaining - run.len;
@@ -879,7 +920,12 @@ BEGIN
         WHEN read_only_sql_transaction OR insufficient_privilege OR numeric_value_out_of_range OR undefined_table THEN
             caught := SQLSTATE || ' ' || SQLERRM;
     END;
-    IF caught IS NOT NULL THEN
+    IF caught LIKE '42P01%' -- as in _shard_next_id()
+        AND pg_get_function_sqlbody(to_regprocedure('ids.shard_next_id(integer, regclass, timestamptz)')) IS NULL
+    THEN
+        EXECUTE 'SELECT ids.advance_shard($1, $2)' INTO last USING shard, id;
+        RETURN last;
+    ELSIF caught IS NOT NULL THEN
         PERFORM ids._explain_failure(found.sequence, caught, last, (id >> 23 << 10) | (id & 1023));
     END IF;
     RETURN (last >> 10 << 23) | (shard << 10) | (last & 1023);
@@ -945,8 +991,7 @@ BEGIN
         CASE WHEN found.home <> ids._this_database() THEN 'copied from another database' END, missing), '');
 END $$;
 
-DROP VIEW IF EXISTS ids.id_shards;
-CREATE VIEW ids.id_shards AS
+CREATE OR REPLACE VIEW ids.id_shards AS
 SELECT shard, nspname AS schema, sequence, epoch, last_id,
        ids.id_time(last_id, epoch) AS last_time,
        CASE WHEN last_id IS NOT NULL THEN greatest(ids.id_time(last_id, epoch) - clock_timestamp(), '0') END AS ahead,
@@ -1001,4 +1046,5 @@ COMMENT ON COLUMN ids.id_shards.ends_at IS 'when its ids end';
 COMMENT ON COLUMN ids.id_shards.can_generate IS 'whether ids of the shard may be generated here';
 COMMENT ON COLUMN ids.id_shards.reason IS 'why ids may not be generated here; NULL if they may';
 
+ALTER DEFAULT PRIVILEGES IN SCHEMA ids REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
 COMMIT;

@@ -28,7 +28,7 @@ make_tree() {
 # The files of a tree.
 expected_files="lib/instagram_id.so
 licenses/instagram_id/copyright
-$(cd "$ROOT/sql" && printf 'share/extension/%s\n' instagram_id--*.sql)
+$(cd "$ROOT/sql" && printf 'share/extension/%s\n' instagram_id--*.sql instagram_id--1.0.0-portable.sql | sort)
 share/extension/instagram_id.control"
 
 check_tree() {

@@ -5,14 +5,14 @@
 -- operators. A call or an operator is safe from them only if pg_catalog has one with exactly its argument types.
 -- Otherwise it names the schema: pg_catalog.format(...), OPERATOR(pg_catalog.=).
 
--- A next_id() that is already in this schema, as the original's often is, is an error with a hint.
-CREATE FUNCTION check_target_schema() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'check_target_schema_wrapper';
-SELECT check_target_schema();
-DROP FUNCTION check_target_schema();
-
 -- The portable edition has its own lock on a sequence, so the two together would repeat ids. Any role can create a function of its
 -- name. So the functions count only in a schema with its mark and its mutexes, all of one owner.
 DO $$ BEGIN
+    -- Two sessions that install both editions at the same moment would not see each other.
+    IF NOT pg_try_advisory_xact_lock(1314220021721) THEN
+        RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',
+            DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when its transaction has ended.';
+    END IF;
     IF EXISTS (
         SELECT FROM pg_namespace AS n JOIN pg_proc ON pronamespace = n.oid AND proowner = nspowner AND proname = 'shard_next_id'
             JOIN pg_class ON relnamespace = n.oid AND relowner = nspowner AND relname = '_mutex_0'
@@ -20,9 +20,14 @@ DO $$ BEGIN
     ) THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the portable edition of instagram_id is installed in this database',
             DETAIL = 'Ids of a shard must come either from the library or from the portable edition.',
-            HINT = 'Dump the shards without schema ids, and restore them into a database with the extension; see docs/run/portable.md.';
+            HINT = 'Let the extension take its place with CREATE EXTENSION instagram_id SCHEMA ids VERSION ''1.0.0-portable''.';
     END IF;
 END $$;
+
+-- A next_id() that is already in this schema, as the original's often is, is an error with a hint.
+CREATE FUNCTION check_target_schema() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'check_target_schema_wrapper';
+SELECT check_target_schema();
+DROP FUNCTION check_target_schema();
 
 /* Generating ids */
 

@@ -4,6 +4,7 @@
 //! - [`sequence`]: sessions that generate ids from one page, with WAL, crashes and standbys
 //! - [`handover`]: the nodes of a Citus cluster, which take a sequence over from each other
 //! - [`moving`]: the command that moves a shard to another server
+//! - [`portable`]: calls of the portable edition, and the library that takes over
 //!
 //! The models make their decisions with the functions of [`instagram_id_core`] that the extension and the command call.
 //! They add locks, messages, WAL and faults.
@@ -11,6 +12,7 @@
 mod checker;
 mod handover;
 mod moving;
+mod portable;
 mod sequence;
 
 use checker::{faults_are_found, properties_hold};
@@ -31,6 +33,11 @@ fn moving() {
 }
 
 #[test]
+fn portable() {
+    properties_hold::<portable::Portable>();
+}
+
+#[test]
 fn faults_of_sequence() {
     faults_are_found::<sequence::Sequence>();
 }
@@ -43,4 +50,9 @@ fn faults_of_handover() {
 #[test]
 fn faults_of_moving() {
     faults_are_found::<moving::Moving>();
+}
+
+#[test]
+fn faults_of_portable() {
+    faults_are_found::<portable::Portable>();
 }

@@ -29,6 +29,7 @@ mod replication;
 mod script;
 mod servers;
 mod sessions;
+mod take_over;
 mod two_primaries;
 mod values;
 mod vectors;

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const FILE: &str = "portable/instagram_id.sql";
+pub const FILE: &str = "portable/instagram_id.sql";
 
 /// Installs the portable edition as a role that owns the database and is no superuser, and creates shard 5.
-fn install(server: &Server) {
+pub fn install(server: &Server) {
     run(
         &mut server.connect(),
         "CREATE ROLE installer LOGIN; ALTER DATABASE postgres OWNER TO installer;
@@ -22,7 +22,7 @@ fn install(server: &Server) {
     run(&mut installer, "SELECT create_shard(5); CREATE SCHEMA app; GRANT ALL ON SCHEMA app TO PUBLIC");
 }
 
-fn connect_as(server: &Server, role: &str) -> Client {
+pub fn connect_as(server: &Server, role: &str) -> Client {
     server.config("postgres").user(role).connect(NoTls).unwrap()
 }
 
@@ -109,7 +109,7 @@ fn editions_refuse_each_other() {
 }
 
 /// The ways to generate ids in the portable edition.
-fn work() -> Vec<Work> {
+pub fn work() -> Vec<Work> {
     vec![
         query("SELECT insta5.next_id()"),
         query("SELECT insta5.next_id() FROM generate_series(1, 50)"),
@@ -176,7 +176,9 @@ fn functions_without_the_mutex_repeat_ids() {
         run(
             &mut server.connect(),
             &format!(
-                "DO $do$ BEGIN EXECUTE regexp_replace(pg_get_functiondef('ids.shard_next_id'::regproc), $p${pattern}$p$, $p${replacement}$p$, 'g'); END $do$"
+                "DO $do$ DECLARE body text := pg_get_functiondef('ids._shard_next_id'::regproc);
+                    broken text := regexp_replace(body, $p${pattern}$p$, $p${replacement}$p$, 'g');
+                 BEGIN ASSERT broken <> body; EXECUTE broken; END $do$"
             ),
         );
         let deadline = Instant::now() + Duration::from_secs(60);
@@ -274,6 +276,28 @@ fn roles_can_do_what_the_page_shows() {
                 result.map_or_else(|error| error.code().unwrap().code().to_owned(), |()| String::new());
             assert_eq!(found, expected, "{role}: {action}");
         }
+    }
+}
+
+/// Default privileges of the installer give other roles nothing on the mutexes, and take nothing from the functions.
+#[test]
+fn default_privileges_do_not_open_the_mutexes() {
+    let server = Server::start(&[("fsync", "off")]);
+    run(
+        &mut server.connect(),
+        "CREATE ROLE installer LOGIN; CREATE ROLE app LOGIN; ALTER DATABASE postgres OWNER TO installer;
+         ALTER DEFAULT PRIVILEGES FOR ROLE installer GRANT ALL ON TABLES TO app, PUBLIC;
+         ALTER DEFAULT PRIVILEGES FOR ROLE installer REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC",
+    );
+    let file = std::fs::read_to_string(of_project(FILE)).unwrap();
+    for _ in 0..2 {
+        run(&mut connect_as(&server, "installer"), &file);
+        let mut app = connect_as(&server, "app");
+        for mutex in ["_mutex_0", "_mutex_15", "_create_shard"] {
+            assert_eq!(error_of(&mut app, &format!("BEGIN; LOCK TABLE ids.{mutex}")).0, "42501");
+            run(&mut app, "ROLLBACK");
+        }
+        run(&mut app, "SELECT ids.id_time(5), ids.make_id(now(), 5, 5); SELECT * FROM ids.id_shards");
     }
 }
 
@@ -417,4 +441,97 @@ fn shards_go_to_the_library_and_back_by_replication() {
             "SELECT min(id) FROM (SELECT id FROM insta5.photos ORDER BY id DESC LIMIT 500) AS new"
         ) > last
     );
+}
+
+/// The file of a later version replaces the functions while sessions generate ids, and shards remain as they are.
+#[test]
+fn a_later_version_replaces_the_functions_under_load() {
+    let server = Server::start(&[("fsync", "off")]);
+    install(&server);
+    let file = std::fs::read_to_string(of_project(FILE)).unwrap();
+    let later = file.replace("1.0.0-portable", "1.1.0-portable").replacen(
+        "now_ms := ids._arrive(shard, seq, epoch);",
+        "now_ms := ids._arrive_as_in_1_1(shard, seq, epoch);",
+        1,
+    );
+    let helper =
+        "CREATE OR REPLACE FUNCTION ids._arrive_as_in_1_1(shard integer, seq regclass, epoch timestamptz)
+        RETURNS bigint LANGUAGE sql VOLATILE RETURN ids._arrive(shard, seq, epoch);\n";
+    let later = later.replacen("/* Generating ids */", helper, 1);
+    assert_eq!(later.matches("_arrive_as_in_1_1").count(), 2);
+    let mut client = server.connect();
+    let oids = "SELECT string_agg(oid::text, ' ' ORDER BY oid) FROM pg_proc
+        WHERE pronamespace = ANY (ARRAY['ids', 'insta5']::regnamespace[]) AND proname <> '_arrive_as_in_1_1'";
+    let before: String = one(&mut client, oids);
+    let mut journal = Journal::new("portable, upgrade under load", Clock::IN_STEP);
+    let mut installer = connect_as(&server, "installer");
+    let (sessions, ()) = under_load(
+        || server.try_connect(),
+        4,
+        &work(),
+        || {
+            for file in [&later, &file, &later] {
+                thread::sleep(Duration::from_millis(length(300, 3000)));
+                run(&mut installer, file);
+            }
+            thread::sleep(Duration::from_millis(300));
+        },
+    );
+    journal.faults = 3;
+    journal.add(sessions);
+    journal.check();
+    assert_eq!(one::<String>(&mut client, oids), before);
+    assert_eq!(one::<String>(&mut client, "SELECT instagram_id_version()"), "1.1.0-portable");
+    assert!(one::<bool>(&mut client, "SELECT can_generate FROM id_shards"));
+}
+
+/// Where the system identifier cannot be read, a value of the installation stands for the database. A dump of the shard does not
+/// contain it, so the copy is recognized.
+#[test]
+fn copies_are_recognized_without_the_system_identifier() {
+    let server = Server::start(&[("fsync", "off")]);
+    let forbid = "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC";
+    run(&mut server.connect(), forbid);
+    install(&server);
+    let can_generate = "SELECT can_generate FROM ids.id_shards";
+    let mut installer = connect_as(&server, "installer");
+    assert!(one::<bool>(&mut installer, can_generate));
+    run(&mut installer, &std::fs::read_to_string(of_project(FILE)).unwrap());
+    assert!(one::<bool>(&mut installer, can_generate), "after an upgrade");
+    run(&mut server.connect(), "CREATE DATABASE copy OWNER installer");
+    run(&mut server.connect_to("copy"), forbid);
+    let mut copy = server.config("copy").user("installer").connect(NoTls).unwrap();
+    run(&mut copy, &std::fs::read_to_string(of_project(FILE)).unwrap());
+    copy_shard(&server, "postgres", "copy", "installer");
+    let reason = "SELECT reason FROM ids.id_shards";
+    assert_eq!(one::<Option<String>>(&mut copy, reason).as_deref(), Some("copied from another database"));
+    run(&mut copy, "SELECT ids.claim_shard(5)");
+    assert!(one::<bool>(&mut copy, can_generate));
+}
+
+/// The command of the page removes the functions and the defaults that call them. Rows and sequences stay, and a shard can be
+/// completed again.
+#[test]
+fn removal_keeps_rows_and_sequences() {
+    let server = Server::start(&[("fsync", "off")]);
+    install(&server);
+    let mut installer = connect_as(&server, "installer");
+    run(
+        &mut installer,
+        "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text);
+         INSERT INTO insta5.photos (title) SELECT 'a' FROM generate_series(1, 100);
+         SET client_min_messages = warning; DROP SCHEMA ids CASCADE",
+    );
+    assert_eq!(error_of(&mut installer, "INSERT INTO insta5.photos (title) VALUES ('b')").0, "23502");
+    run(&mut installer, &std::fs::read_to_string(of_project(FILE)).unwrap());
+    run(
+        &mut installer,
+        "SELECT ids.create_shard(5, if_not_exists => true); SELECT ids.claim_shard(5);
+         ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id()",
+    );
+    let last: i64 = one(&mut installer, "SELECT max(id) FROM insta5.photos");
+    let next = "INSERT INTO insta5.photos (title) VALUES ('b') RETURNING id";
+    assert!(one::<i64>(&mut installer, next) > last);
+    assert_eq!(one::<i64>(&mut installer, "SELECT count(*) FROM insta5.photos"), 101);
+    assert!(one::<bool>(&mut installer, "SELECT can_generate FROM ids.id_shards"));
 }

@@ -1,0 +1,122 @@
+/* CREATE EXTENSION instagram_id SCHEMA ids VERSION '1.0.0-portable' puts the library in the place of the portable edition, while
+   sessions generate ids. The Makefile inserts the functions of sql/instagram_id--1.0.0.sql, with CREATE OR REPLACE, so that OIDs
+   stay, and what depends on them.
+
+   The script runs with the rights of a superuser, and the owner of schema ids may be hostile, and at work in another session. No
+   object of that role is run, and none survives: functions with a name and parameters of the library become members that
+   another role owns, and their text is replaced; the others, and all views, are dropped. ALTER ... OWNER updates the row of a function:
+   PostgreSQL then refuses the changes of other transactions that have not been committed. */
+\echo Use "CREATE EXTENSION instagram_id SCHEMA ids VERSION '1.0.0-portable'" to load this file. \quit
+
+DO $$
+DECLARE
+    functions oid[]; -- that stay
+    path text := pg_catalog.current_setting('search_path');
+    place record;
+    found text;
+    item record;
+BEGIN
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    SELECT n.oid, nspname, nspowner, extowner INTO place
+        FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'instagram_id';
+    IF NOT pg_try_advisory_xact_lock(1314220021721) THEN
+        RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',
+            DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when its transaction has ended.';
+    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION USING ERRCODE = '55000',
+            MESSAGE = format('cannot take over at isolation level %s', current_setting('transaction_isolation')),
+            DETAIL = 'The snapshot of the transaction may be older than functions of the portable edition.',
+            HINT = 'Use BEGIN ISOLATION LEVEL READ COMMITTED.';
+    ELSIF place.nspname <> 'ids' OR obj_description(place.oid, 'pg_namespace') IS DISTINCT FROM 'instagram_id, portable edition'
+        OR to_regclass('ids._mutex_0') IS NULL
+    THEN
+        RAISE EXCEPTION USING ERRCODE = '55000',
+            MESSAGE = format('the portable edition of instagram_id is not installed in schema %I', place.nspname),
+            HINT = 'If it is in schema ids, use SCHEMA ids. Otherwise omit the version.';
+    ELSIF NOT pg_has_role(place.extowner, place.nspowner, 'USAGE') THEN
+        RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'must be owner of schema ids',
+            HINT = format('Use a superuser or the role %s.', place.nspowner::regrole);
+    END IF;
+
+    SELECT array_agg(oid) INTO functions FROM unnest(ARRAY[
+        'next_id()', 'next_id(integer)', 'next_id(integer, regclass)', 'next_id(integer, regclass, timestamptz)',
+        'shard_next_id(integer, regclass, timestamptz)', 'next_ids(integer, integer)',
+        'id_time(bigint)', 'id_time(bigint, timestamptz)', 'shard_id_time(bigint, timestamptz)', 'id_shard(bigint)',
+        'id_seq(bigint)', 'id_parts(bigint)', 'id_parts(bigint, timestamptz)', 'id_to_shortcode(bigint)', 'shortcode_to_id(text)',
+        'shard_for(bigint, integer)', 'make_id(timestamptz, integer, integer)',
+        'make_id(timestamptz, integer, integer, timestamptz)', 'id_floor(timestamptz)', 'id_floor(timestamptz, timestamptz)',
+        'id_range_end(timestamptz, timestamptz)', 'id_range_end(timestamptz, timestamptz, timestamptz)',
+        'id_between(bigint, timestamptz, timestamptz)', 'id_between(bigint, timestamptz, timestamptz, timestamptz)',
+        'create_shard(integer, text, timestamptz, boolean)', 'advance_shard(integer, bigint)', 'claim_shard(integer)',
+        'instagram_id_version()', '_shard_states()', '_shard_reason(integer, regnamespace)',
+        -- What a statement that is running now may still call.
+        '_shard_next_id(integer, regclass, timestamptz)', '_next_id_of_shard(integer)', '_next_id_of_setting()'
+    ]) AS signature, CAST(to_regprocedure('ids.' || signature) AS oid) AS oid WHERE oid IS NOT NULL;
+
+    DROP VIEW IF EXISTS ids.id_shards;
+    SELECT string_agg(pg_describe_object(classid, objid, 0), ', ' ORDER BY objid) INTO found
+        FROM pg_depend LEFT JOIN pg_proc AS p ON classid = 'pg_proc'::regclass AND p.oid = objid
+            LEFT JOIN pg_class AS c ON classid = 'pg_class'::regclass AND c.oid = objid
+        WHERE refclassid = 'pg_namespace'::regclass AND refobjid = place.oid AND classid <> 'pg_extension'::regclass
+            AND (proowner = place.nspowner AND (p.oid = ANY (functions) OR proname LIKE '\_%')
+                OR relowner = place.nspowner AND relkind = 'v' AND relname ~ '^_(mutex_\d+|create_shard)$') IS NOT TRUE;
+    IF found IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'schema ids contains objects that are not of the portable edition',
+            DETAIL = found || '.', HINT = 'Drop them, or move them to another schema.';
+    END IF;
+    FOR item IN SELECT p.oid::regprocedure AS name, p.oid FROM unnest(functions) AS f JOIN pg_proc AS p ON p.oid = f ORDER BY 1 LOOP
+        EXECUTE format('ALTER FUNCTION %s OWNER TO CURRENT_USER', item.name);
+        FOR found IN SELECT DISTINCT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END
+            FROM pg_proc, aclexplode(proacl) WHERE pg_proc.oid = item.oid AND grantee <> proowner
+        LOOP
+            EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', item.name, found);
+        END LOOP;
+        EXECUTE format('ALTER EXTENSION instagram_id ADD FUNCTION %s', item.name);
+    END LOOP;
+    EXECUTE format('ALTER SCHEMA ids OWNER TO %s', place.extowner::regrole);
+    FOR found IN SELECT DISTINCT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END
+        FROM pg_namespace, aclexplode(nspacl) WHERE nspname = 'ids' AND grantee <> nspowner
+    LOOP
+        EXECUTE format('REVOKE CREATE ON SCHEMA ids FROM %s CASCADE', found);
+        EXECUTE format('REVOKE GRANT OPTION FOR USAGE ON SCHEMA ids FROM %s CASCADE', found);
+    END LOOP;
+    -- For calls that are running, and because that role owns shards.
+    EXECUTE format('GRANT USAGE ON SCHEMA ids TO %s', place.nspowner::regrole);
+    COMMENT ON SCHEMA ids IS NULL;
+    PERFORM set_config('search_path', path, true);
+END $$;
+
+CREATE OR REPLACE FUNCTION _shard_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE AS 'BEGIN RETURN ids.shard_next_id(shard, seq, epoch); END';
+COMMENT ON FUNCTION _shard_next_id(integer, regclass, timestamptz) IS
+'for statements that began before the take-over; dropped by ALTER EXTENSION UPDATE';
+
+CREATE OR REPLACE FUNCTION _next_id_of_shard(shard integer) RETURNS bigint
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE AS 'BEGIN RETURN ids.next_id(shard); END';
+COMMENT ON FUNCTION _next_id_of_shard(integer) IS
+'for statements that began before the take-over; dropped by ALTER EXTENSION UPDATE';
+
+CREATE OR REPLACE FUNCTION _next_id_of_setting() RETURNS bigint
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE AS 'BEGIN RETURN ids.next_id(); END';
+COMMENT ON FUNCTION _next_id_of_setting() IS
+'for statements that began before the take-over; dropped by ALTER EXTENSION UPDATE';
+
+-- The functions of the library
+
+DO $$
+DECLARE
+    path text := pg_catalog.current_setting('search_path');
+    found text;
+BEGIN
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    SELECT 'DROP FUNCTION ' || string_agg(p.oid::regprocedure::text, ', ') INTO found FROM pg_proc AS p
+        WHERE pronamespace = 'ids'::regnamespace AND proname LIKE '\_%' AND NOT EXISTS (
+            SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'e');
+    EXECUTE found;
+    -- The mutexes come last, because calls wait from now on. A call that holds one ends first. A call that waits finds none, and
+    -- calls the library.
+    SELECT 'DROP VIEW ' || string_agg(c.oid::regclass::text, ', ') INTO found
+        FROM pg_class AS c WHERE relnamespace = 'ids'::regnamespace AND relname ~ '^_(mutex_\d+|create_shard)$';
+    EXECUTE found;
+    PERFORM set_config('search_path', path, true);
+END $$;

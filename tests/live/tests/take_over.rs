@@ -1,0 +1,300 @@
+//! The library takes the place of the portable edition: under load, and with a hostile installer.
+
+use crate::portable::{FILE, connect_as, install, work};
+use instagram_id_live::*;
+use postgres::Client;
+use std::thread;
+use std::time::Duration;
+
+const TAKE_OVER: &str = "CREATE EXTENSION instagram_id SCHEMA ids VERSION '1.0.0-portable'";
+const UPDATE: &str = "ALTER EXTENSION instagram_id UPDATE";
+
+/// Repeats a statement as docs/run/portable.md advises, until other transactions do not prevent it.
+fn retry(client: &mut Client, statement: &str) {
+    for _ in 0..300 {
+        match client.batch_execute(statement) {
+            Ok(()) => return,
+            Err(error) => {
+                let code = error.code().unwrap_or_else(|| panic!("{statement}: {error:?}")).code();
+                assert!(["55P03", "55006"].contains(&code), "{statement}: {}", why(&error));
+            }
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    panic!("{statement}: other transactions prevented it 300 times");
+}
+
+/// All that makes up the extension's schema, apart from OIDs. An ACL that is the default is as none.
+const CATALOG: &str = "
+    SELECT concat_ws(' | ', pg_get_functiondef(p.oid), obj_description(p.oid, 'pg_proc'), proowner::regrole,
+        (SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM aclexplode(coalesce(proacl, acldefault('f', proowner))) AS a),
+        EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'e'))
+    FROM pg_proc AS p WHERE pronamespace = 'ids'::regnamespace
+    UNION ALL
+    SELECT concat_ws(' | ', relname, relowner::regrole, relacl, pg_get_viewdef(c.oid), obj_description(c.oid, 'pg_class'))
+    FROM pg_class AS c WHERE relnamespace = 'ids'::regnamespace
+    UNION ALL SELECT extversion FROM pg_extension WHERE extname = 'instagram_id'
+    ORDER BY 1";
+
+fn catalog(client: &mut Client) -> Vec<String> {
+    run(client, "SET search_path = pg_catalog");
+    texts(client, CATALOG)
+}
+
+/// The functions of shard 5, with their comments.
+const SHARD: &str = "
+    SELECT pg_get_functiondef(p.oid) || obj_description(p.oid, 'pg_proc') FROM pg_proc AS p
+    WHERE pronamespace = 'insta5'::regnamespace ORDER BY 1";
+
+/// A server with the portable edition and a table, which the application uses as a role that is only a writer, and the library in
+/// another database.
+fn server_with_both(settings: &[(&str, &str)]) -> Server {
+    let server = Server::start(settings);
+    run(&mut server.connect(), "CREATE DATABASE library");
+    run(
+        &mut server.connect_to("library"),
+        "CREATE SCHEMA ids; CREATE EXTENSION instagram_id SCHEMA ids; SELECT ids.create_shard(5)",
+    );
+    install(&server);
+    run(
+        &mut connect_as(&server, "installer"),
+        "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint)",
+    );
+    run(
+        &mut server.connect(),
+        "CREATE ROLE writer LOGIN; GRANT USAGE ON SCHEMA insta5 TO writer;
+         GRANT USAGE ON SEQUENCE insta5.table_id_seq TO writer; GRANT SELECT, INSERT ON insta5.photos TO writer",
+    );
+    server
+}
+
+/// Under the load of writers, whose transactions and statements last longer than the take-over, no statement fails, and no id
+/// repeats or goes back. Afterwards the database is one with the library: OIDs and defaults are as before.
+#[test]
+fn library_takes_over_while_sessions_generate_ids() {
+    let server = server_with_both(&[("fsync", "off")]);
+    let mut all = work();
+    all.extend([
+        query("INSERT INTO insta5.photos SELECT FROM generate_series(1, 3000) RETURNING id"),
+        query("SELECT next_id(5) FROM generate_series(1, 300)"),
+        query("BEGIN; SELECT insta5.next_id(); SELECT next_ids(5, 20000); SELECT insta5.next_id(); COMMIT"),
+        Box::new(|client, received| {
+            let insert = client.prepare("INSERT INTO insta5.photos VALUES (DEFAULT, $1) RETURNING id")?;
+            (0..300).try_for_each(|batch| received.run_prepared(client, &insert, &[&(batch as i64)]))
+        }),
+        unrecorded("SELECT can_generate FROM id_shards"),
+    ]);
+    let kept = "SELECT (SELECT string_agg(oid::text, ' ' ORDER BY oid::regprocedure::text) FROM pg_proc
+            WHERE pronamespace = 'ids'::regnamespace AND proname !~ '^_' AND oid::regprocedure::text IN (
+                SELECT unnest(string_to_array(current_setting('test.functions'), '|')))),
+        (SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'insta5.photos'::regclass)";
+    let mut client = server.connect();
+    run(
+        &mut client,
+        "SELECT set_config('test.functions', string_agg(oid::regprocedure::text, '|'), false) FROM pg_proc
+            WHERE pronamespace = 'ids'::regnamespace AND proname !~ '^_'; SET lock_timeout = '1s'",
+    );
+    let before = client.query_one(kept, &[]).unwrap();
+    let before: (String, String) = (before.get(0), before.get(1));
+    let mut journal = Journal::new("take-over under load", Clock::Set);
+    let connect = || server.config("postgres").user("writer").connect(postgres::NoTls);
+    let (sessions, ()) = under_load(connect, 8, &all, || {
+        thread::sleep(Duration::from_millis(length(500, 3000)));
+        retry(&mut client, TAKE_OVER);
+        thread::sleep(Duration::from_millis(length(500, 3000)));
+        retry(&mut client, UPDATE);
+        thread::sleep(Duration::from_millis(length(500, 3000)));
+    });
+    journal.faults = 1;
+    journal.add(sessions);
+    journal.check();
+    let after = client.query_one(kept, &[]).unwrap();
+    assert_eq!((after.get(0), after.get(1)), before, "OIDs, and the default of the table");
+    assert!(one::<bool>(&mut client, "SELECT can_generate FROM ids.id_shards"));
+
+    let mut library = server.connect_to("library");
+    assert_eq!(catalog(&mut client), catalog(&mut library));
+    // Also the shard, by the statement of the page.
+    run(&mut connect_as(&server, "installer"), "ALTER FUNCTION insta5.next_id() SECURITY INVOKER");
+    let home = "SELECT home FROM insta5.shard_5()";
+    let (own, other): (String, String) = (one(&mut client, home), one(&mut library, home));
+    let expected: Vec<_> = texts(&mut library, SHARD).iter().map(|text| text.replace(&other, &own)).collect();
+    assert_eq!(texts(&mut client, SHARD), expected);
+    let mut writer = connect().unwrap();
+    let last: i64 = one(&mut writer, "SELECT max(id) FROM insta5.photos");
+    assert!(one::<i64>(&mut writer, "INSERT INTO insta5.photos DEFAULT VALUES RETURNING id") > last);
+}
+
+/// A call that holds the mutex ends before the library issues an id. Without this its setval() would set the sequence back.
+#[test]
+fn take_over_waits_for_running_calls() {
+    let server = server_with_both(&[("fsync", "off")]);
+    // Inside the mutex, between the read and setval(), this one waits.
+    run(
+        &mut connect_as(&server, "installer"),
+        "CREATE OR REPLACE FUNCTION ids._next(last bigint, now_ms bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+         BEGIN PERFORM pg_sleep(2); RETURN last + 1; END $$",
+    );
+    // Ahead of the clock, where the clock cannot hide that the sequence was set back.
+    run(&mut server.connect(), "SELECT insta5.next_id()");
+    set_an_hour_ahead(&mut server.connect(), "insta5.table_id_seq");
+    thread::scope(|scope| {
+        let slow = scope.spawn(|| one::<i64>(&mut server.connect(), "SELECT insta5.next_id()"));
+        server.wait_until("SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+        let mut client = server.connect();
+        run(&mut client, TAKE_OVER);
+        let after: i64 = one(&mut client, "SELECT insta5.next_id()");
+        let slow = slow.join().unwrap();
+        assert!(slow < after, "{slow} and {after}");
+        assert!(one::<i64>(&mut client, "SELECT insta5.next_id()") > after);
+    });
+}
+
+/// Statements by which a role could get text of its own run by others.
+const REPLACEMENTS: [&str; 9] = [
+    "CREATE OR REPLACE FUNCTION ids.id_time(id bigint) RETURNS timestamptz LANGUAGE sql RETURN now()",
+    "CREATE OR REPLACE FUNCTION ids._shard_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint RETURN 1",
+    "CREATE FUNCTION ids.id_time(id text) RETURNS timestamptz LANGUAGE sql RETURN now()",
+    "CREATE OPERATOR ids.+ (FUNCTION = int8pl, LEFTARG = bigint, RIGHTARG = bigint)",
+    "CREATE VIEW ids._mutex_0 AS SELECT",
+    "CREATE RULE r AS ON INSERT TO ids.id_shards DO INSTEAD DELETE FROM insta5.photos",
+    "ALTER FUNCTION ids.next_id() SECURITY DEFINER",
+    "ALTER FUNCTION ids.next_id(integer) SET search_path = insta5",
+    "DROP FUNCTION ids.id_seq(bigint)",
+];
+
+/// After the take-over by a superuser, no function has text or properties that the installer gave it, and he can change none.
+#[test]
+fn installer_can_replace_nothing_after_the_take_over() {
+    let server = server_with_both(&[("fsync", "off")]);
+    let mut installer = connect_as(&server, "installer");
+    let mut client = server.connect();
+    run(
+        &mut client,
+        "CREATE ROLE friend LOGIN; CREATE TABLE public.caught (who name); GRANT ALL ON caught TO PUBLIC",
+    );
+    let trap = "INSERT INTO public.caught VALUES (current_user)";
+    run(
+        &mut installer,
+        &format!(
+            "CREATE OR REPLACE FUNCTION ids.id_time(id bigint) RETURNS timestamptz LANGUAGE plpgsql SECURITY DEFINER
+                SET search_path = insta5 AS 'BEGIN {trap}; RETURN now(); END';
+             CREATE OR REPLACE FUNCTION ids._shard_states() RETURNS TABLE (shard integer, schema regnamespace,
+                sequence regclass, epoch timestamptz, last_id bigint) LANGUAGE plpgsql AS 'BEGIN {trap}; RETURN; END';
+             CREATE OR REPLACE FUNCTION ids._shard_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
+                LANGUAGE plpgsql AS 'BEGIN {trap}; RETURN 1; END';
+             CREATE FUNCTION ids._own() RETURNS void LANGUAGE plpgsql AS 'BEGIN {trap}; END';
+             CREATE RULE r AS ON UPDATE TO ids.id_shards DO INSTEAD {trap};
+             GRANT ALL ON FUNCTION ids.id_time(bigint), ids.create_shard TO friend WITH GRANT OPTION;
+             GRANT ALL ON SCHEMA ids TO friend WITH GRANT OPTION"
+        ),
+    );
+    run(
+        &mut connect_as(&server, "friend"),
+        "GRANT ALL ON FUNCTION ids.create_shard TO writer; GRANT CREATE ON SCHEMA ids TO PUBLIC;
+         CREATE OPERATOR ids.= (FUNCTION = int4ne, LEFTARG = integer, RIGHTARG = integer)",
+    );
+    // Objects that are not the portable edition's are in the way, also for the script itself.
+    let refused = error_of(&mut client, TAKE_OVER);
+    assert_eq!((&refused.0[..], refused.1.contains("operator")), ("55000", true), "{refused:?}");
+    run(&mut connect_as(&server, "friend"), "DROP OPERATOR ids.= (integer, integer)");
+    // Objects that other sessions are about to create: a change of an existing function fails, and a new function
+    // prevents the second statement.
+    let mut replacing = connect_as(&server, "installer");
+    run(&mut replacing, &format!("BEGIN; {}", REPLACEMENTS[0]));
+    run(&mut client, "SET lock_timeout = '200ms'");
+    assert_eq!(error_of(&mut client, TAKE_OVER).0, "55P03");
+    run(&mut replacing, "ROLLBACK");
+    let mut creating = connect_as(&server, "installer");
+    run(&mut creating, &format!("BEGIN; {}", REPLACEMENTS[2]));
+    run(&mut client, TAKE_OVER);
+    assert_eq!(error_of(&mut client, UPDATE).0, "55006");
+    run(&mut creating, "COMMIT");
+    let refused = error_of(&mut client, UPDATE);
+    assert_eq!(
+        (&refused.0[..], refused.1.contains("function ids.id_time(text)")),
+        ("55000", true),
+        "{refused:?}"
+    );
+
+    for statement in REPLACEMENTS {
+        for role in ["installer", "friend"] {
+            assert_eq!(error_of(&mut connect_as(&server, role), statement).0, "42501", "{role}: {statement}");
+        }
+    }
+    run(&mut installer, "GRANT CREATE ON SCHEMA ids TO PUBLIC; GRANT ALL ON ids.id_shards TO friend"); // with a warning, and no effect
+    run(&mut installer, "DROP FUNCTION ids.id_time(text)"); // his own, still
+    run(&mut client, UPDATE);
+    assert_eq!(catalog(&mut client), catalog(&mut server.connect_to("library")));
+    run(&mut client, "SELECT ids.id_time(5), ids.next_id(5); SELECT * FROM ids.id_shards");
+    assert_eq!(texts(&mut client, "SELECT who::text FROM public.caught"), Vec::<String>::new());
+    let schema = "SELECT concat_ws(' ', nspowner::regrole, has_schema_privilege('friend', oid, 'CREATE'),
+        has_schema_privilege('installer', oid, 'CREATE'), obj_description(oid, 'pg_namespace')) FROM pg_namespace WHERE nspname = 'ids'";
+    assert_eq!(one::<String>(&mut client, schema), "postgres f f");
+}
+
+/// Who can take over, and what refuses it. Each refusal leaves the portable edition as it was.
+#[test]
+fn take_over_is_refused_where_it_would_be_wrong() {
+    let server = server_with_both(&[("fsync", "off")]);
+    let mut client = server.connect();
+    run(
+        &mut client,
+        "CREATE ROLE mallory LOGIN; GRANT CREATE ON DATABASE postgres TO mallory; CREATE SCHEMA elsewhere",
+    );
+    run(&mut client, "CREATE DATABASE plain");
+    let refusals = [
+        (TAKE_OVER, "mallory", "42501", "must be owner of schema ids"),
+        (
+            "CREATE EXTENSION instagram_id SCHEMA ids",
+            "postgres",
+            "55000",
+            "the portable edition of instagram_id is installed",
+        ),
+        (
+            "CREATE EXTENSION instagram_id SCHEMA elsewhere VERSION '1.0.0-portable'",
+            "postgres",
+            "55000",
+            "the portable edition of instagram_id is not",
+        ),
+    ];
+    for (statement, role, state, message) in refusals {
+        let refused = error_of(&mut connect_as(&server, role), statement);
+        assert_eq!(
+            (&refused.0[..], refused.1.starts_with(message)),
+            (state, true),
+            "{role}: {statement}: {refused:?}"
+        );
+    }
+    let mut plain = server.connect_to("plain");
+    run(&mut plain, "CREATE SCHEMA ids");
+    assert_eq!(error_of(&mut plain, TAKE_OVER).0, "55000");
+    run(&mut client, "BEGIN ISOLATION LEVEL REPEATABLE READ");
+    assert_eq!(error_of(&mut client, TAKE_OVER).0, "55000");
+    run(&mut client, "ROLLBACK; SELECT insta5.next_id()");
+    // The first statement takes effect for all sessions before the second one.
+    run(&mut client, &format!("BEGIN; {TAKE_OVER}"));
+    assert_eq!(error_of(&mut client, UPDATE).0, "55006");
+    run(&mut client, "ROLLBACK; SELECT insta5.next_id()");
+    // Two sessions that install different editions at the same moment.
+    run(
+        &mut plain,
+        &format!(
+            "DROP SCHEMA ids; BEGIN; {}",
+            std::fs::read_to_string(of_project(FILE)).unwrap().replace("COMMIT;", "")
+        ),
+    );
+    assert_eq!(error_of(&mut server.connect_to("plain"), "CREATE EXTENSION instagram_id").0, "55006");
+    run(&mut plain, "ROLLBACK; BEGIN; CREATE EXTENSION instagram_id");
+    let file = std::fs::read_to_string(of_project(FILE)).unwrap();
+    assert_eq!(error_of(&mut server.connect_to("plain"), &file).0, "55006");
+
+    // The installer can: the functions belong to a superuser, the schema stays his.
+    let mut installer = connect_as(&server, "installer");
+    run(&mut installer, TAKE_OVER);
+    run(&mut installer, UPDATE);
+    assert_eq!(error_of(&mut installer, REPLACEMENTS[0]).0, "42501");
+    assert_eq!(catalog(&mut client), catalog(&mut server.connect_to("library")));
+    assert_eq!(error_of(&mut connect_as(&server, "installer"), &file).0, "55000");
+    run(&mut installer, "SELECT insta5.next_id(); SELECT create_shard(6)");
+}
