@@ -175,7 +175,7 @@ fn arguments_of<'a>(trigger: &'a PgTrigger) -> Option<(Shard, &'a str)> {
 }
 
 /// `convert_defaults_to_triggers(shard)`. Columns that have the trigger already are skipped, so it can be called again for
-/// new tables. Columns for which [`why_kept`] returns a reason are skipped with a WARNING.
+/// new tables. Columns for which [`Candidate::why_kept`] returns a reason are skipped with a WARNING.
 ///
 /// # Errors
 ///
@@ -189,55 +189,42 @@ fn convert_defaults_to_triggers(
     let shard = arguments::shard_not_null(shard)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
     prevent_if_read_only("convert_defaults_to_triggers()");
-    let columns = guc::with(guc::OWN_NAMES, || {
+    let converted = guc::with(guc::OWN_NAMES, || {
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
         let plan = Plan::of(&definition, own_schema);
         plan.check_next_id(definition.schema, definition.clock)?;
-        let to_lock: Vec<Column> = columns_with_ids(&definition, own_schema)
-            .into_iter()
-            .filter(|(column, is_partition_key)| why_kept(column, *is_partition_key).is_none())
-            .map(|(column, _)| column)
-            .collect();
-        for Column { table, .. } in &to_lock {
-            let owner = catalog::relation(*table).map(|relation| relation.owner);
-            if owner.is_some_and(|owner| !catalog::has_rights_of(catalog::current_role(), owner)) {
-                return Err(Error::NotTableOwner(names::relation(*table)));
-            }
-        }
+        let mut to_lock = candidates(&definition, own_schema);
+        to_lock.retain(|candidate| candidate.why_kept().is_none());
+        to_lock.iter().try_for_each(Candidate::check_owner)?;
+        let to_lock: Vec<Column> = to_lock.into_iter().map(|candidate| candidate.column).collect();
         lock_out_writers(&to_lock, TableLock::ToAlter, &[])?;
         plan.check_next_id(definition.schema, definition.clock)?;
         // The function and the defaults may have changed before we got the locks. A table that has come since is left for
         // another call.
-        let mut columns = columns_with_ids(&definition, own_schema);
-        columns.retain(|(column, is_partition_key)| match why_kept(column, *is_partition_key) {
+        let mut candidates = candidates(&definition, own_schema);
+        candidates.retain(|candidate| match candidate.why_kept() {
             Some(why) => {
-                let column = column.qualified();
+                let column = candidate.column.qualified();
                 ErrorReport::from(Error::DefaultKept { column, why }).report(PgLogLevel::WARNING);
                 false
             }
-            None => to_lock.iter().any(|locked| locked.table == column.table),
+            None => to_lock.iter().any(|locked| locked.table == candidate.column.table),
         });
-        let for_citus: &[_] = if sys::has_citus() {
-            // Citus cannot see what a trigger does and refuses it without this setting. This trigger uses nothing but
-            // its own row.
-            &[(c"citus.enable_unsafe_triggers", "on")]
-        } else {
-            &[]
-        };
-        guc::with(for_citus, || {
-            for (column, _) in &columns {
-                // One statement at a time, because Citus sends each to the other nodes as text.
-                convert(column, shard, own_schema).iter().for_each(|statement| spi::run(statement));
-            }
-        });
-        Ok::<_, Error>(columns)
+        candidates.iter().for_each(|candidate| candidate.convert(shard, own_schema));
+        Ok::<_, Error>(candidates)
     })?;
-    let row = |(column, _): (Column, bool)| (Regclass(column.table), column.name);
-    Ok(TableIterator::new(columns.into_iter().map(row)))
+    let row = |Candidate { column, .. }| (Regclass(column.table), column.name);
+    Ok(TableIterator::new(converted.into_iter().map(row)))
 }
 
-/// The columns in the schema of a shard whose default generates its ids, each with whether it is a partition key.
-fn columns_with_ids(definition: &Definition, own_schema: Oid) -> Vec<(Column, bool)> {
+/// A column whose default generates the ids of a shard.
+struct Candidate {
+    column: Column,
+    is_partition_key: bool,
+}
+
+/// The candidates in the schema of the shard.
+fn candidates(definition: &Definition, own_schema: Oid) -> Vec<Candidate> {
     let defaults = columns::defaults_of(definition, own_schema);
     let is_of_user = placement::is_no_citus_shard();
     let query = format!(
@@ -254,40 +241,63 @@ fn columns_with_ids(definition: &Definition, own_schema: Oid) -> Vec<(Column, bo
          ORDER BY c.oid, a.attnum"
     );
     select_now(&query, &[definition.schema.into(), defaults.into()], |row| {
-        Some((Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? }, row.get(4)?))
+        let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? };
+        Some(Candidate { column, is_partition_key: row.get(4)? })
     })
 }
 
-/// Why a column keeps its default; `None` if a trigger can replace it.
-fn why_kept(column: &Column, is_partition_key: bool) -> Option<&'static str> {
-    let rows = sys::has_citus().then(|| placement::rows_of(column.table).0);
-    match (column.is_bigint, is_partition_key, rows) {
-        (false, ..) => Some("It is not of type bigint."),
-        (_, true, _) => Some("It is a partition key, and the partition is chosen before triggers run."),
-        (_, _, Some(Rows::Replicated)) => {
-            Some("Several nodes have a copy of each row, and each would generate an id of its own.")
+impl Candidate {
+    /// Why the column keeps its default; `None` if a trigger can replace it.
+    fn why_kept(&self) -> Option<&'static str> {
+        if !self.column.is_bigint {
+            return Some("It is not of type bigint.");
         }
-        (_, _, Some(Rows::OfTable)) => Some(
-            "Its table is not placed with the schema. node_next_id() lets each node generate ids of its own.",
-        ),
-        _ => None,
+        if self.is_partition_key {
+            return Some("It is a partition key, and the partition is chosen before triggers run.");
+        }
+        if !sys::has_citus() {
+            return None;
+        }
+        match placement::rows_of(self.column.table).0 {
+            Rows::Replicated => {
+                Some("Several nodes have a copy of each row, and each would generate an id of its own.")
+            }
+            Rows::OfTable => Some(
+                "Its table is not placed with the schema. node_next_id() lets each node generate ids of its own.",
+            ),
+            Rows::Local | Rows::OfSchema => None,
+        }
     }
-}
 
-/// The statements that replace the default of a column by the trigger.
-fn convert(column: &Column, shard: Shard, own_schema: Oid) -> [String; 2] {
-    let (table, name) = (names::relation(column.table), quote_identifier(&column.name));
-    [
-        format!("ALTER TABLE {table} ALTER COLUMN {name} DROP DEFAULT"),
-        format!(
-            "CREATE TRIGGER {} BEFORE INSERT ON {table} FOR EACH ROW WHEN (NEW.{name} IS NULL) \
-             EXECUTE FUNCTION {}.next_id_trigger('{}', {})",
-            quote_identifier(names::cut_off(&format!("{PREFIX}{}", column.name))),
-            names::schema(own_schema),
-            shard.number(),
-            quote_literal(&column.name)
-        ),
-    ]
+    fn check_owner(&self) -> Result<(), Error> {
+        let table = self.column.table;
+        let owner = catalog::relation(table).map(|relation| relation.owner);
+        match owner {
+            Some(owner) if !catalog::has_rights_of(catalog::current_role(), owner) => {
+                Err(Error::NotTableOwner(names::relation(table)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Replaces the default by the trigger.
+    fn convert(&self, shard: Shard, own_schema: Oid) {
+        let (table, name) = (names::relation(self.column.table), quote_identifier(&self.column.name));
+        let trigger = quote_identifier(names::cut_off(&format!("{PREFIX}{}", self.column.name)));
+        let (schema, column) = (names::schema(own_schema), quote_literal(&self.column.name));
+        // Citus cannot see what a trigger does and refuses it without this setting. This trigger uses nothing but its own
+        // row.
+        let for_citus: &[_] = if sys::has_citus() { &[(c"citus.enable_unsafe_triggers", "on")] } else { &[] };
+        guc::with(for_citus, || {
+            // One statement at a time, because Citus sends each to the other nodes as text.
+            spi::run(&format!("ALTER TABLE {table} ALTER COLUMN {name} DROP DEFAULT"));
+            spi::run(&format!(
+                "CREATE TRIGGER {trigger} BEFORE INSERT ON {table} FOR EACH ROW WHEN (NEW.{name} IS NULL) \
+                 EXECUTE FUNCTION {schema}.next_id_trigger('{}', {column})",
+                shard.number()
+            ));
+        });
+    }
 }
 
 #[cfg(test)]
