@@ -8,7 +8,7 @@ use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::cache::{self, Permit};
 use crate::sequence::page::Outcome;
 use crate::sequence::refusal::Refusal;
-use crate::sequence::visit::{self, Take};
+use crate::sequence::visit::{self, Found, Take};
 use crate::sequence::{Clock, CopyPolicy};
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
@@ -73,42 +73,49 @@ pub fn next_id(shard: Shard, source: Source, policy: CopyPolicy) -> Result<i64, 
 ///
 /// As [`next_id`].
 pub fn take(request: Request) -> Result<Run, Error> {
+    let Request { shard, source, policy, want } = request;
+    let (mut clock, mut found) = find(shard, source)?;
     let mut waited_on = None;
-    let mut locked_clock = None;
-    let mut has_permit = false;
     loop {
-        let (clock, recheck_unless_count) = match request.source {
-            Source::Clock(clock) => (clock, None),
-            Source::OfShard => {
-                let count = invalidation::count();
-                let clock = lookup::clock_of(request.shard)?;
-                // If the look-up under the lock gives the same clock again, the shard keeps it, and no further check is
-                // needed.
-                (clock, (locked_clock != Some(clock)).then_some(count))
-            }
-        };
-        // A clock that was found by the shard's number needs no permit. A permit that was looked up in this call is
-        // valid for the next visit, even if an invalidation has removed it from the cache by then.
-        let is_permitted = matches!(request.source, Source::OfShard) || std::mem::take(&mut has_permit);
-        let needs_permit = (!is_permitted).then_some(request.shard);
-        let Request { policy, want, .. } = request;
-        match visit::take(&Take { clock, policy, want, recheck_unless_count, needs_permit, waited_on }) {
+        match visit::take(&Take { clock, found, policy, want, waited_on }) {
             Ok(Outcome::Taken { run, ahead_ms }) => {
                 if ahead_ms > WARN_AHEAD_MS {
                     warn_once(clock, run);
                 }
                 return Ok(run);
             }
-            Ok(Outcome::LookAgain) => locked_clock = Some(clock),
+            Ok(Outcome::LookAgain) => {
+                let locked = clock;
+                (clock, found) = find(shard, source)?;
+                if clock == locked {
+                    found = Found::Confirmed;
+                }
+                continue;
+            }
+            Err(Refusal::NotPermitted) => {
+                look_up_permit(clock, shard)?;
+                found = Found::Confirmed;
+                continue;
+            }
             Ok(Outcome::Wait(wait)) => {
                 wait_for_ticks(wait, clock.epoch);
                 waited_on = Some(wait);
             }
-            Err(Refusal::NotPermitted) => {
-                look_up_permit(clock, request.shard)?;
-                has_permit = true;
-            }
             Err(refusal) => resolve(refusal, clock, policy, i64::MIN)?,
+        }
+        // The catalogs may have changed in the meantime.
+        (clock, found) = find(shard, source)?;
+    }
+}
+
+/// The sequence and epoch to take values from, and what a visit must check.
+#[inline(always)]
+fn find(shard: Shard, source: Source) -> Result<(Clock, Found), Error> {
+    match source {
+        Source::Clock(clock) => Ok((clock, Found::Given(shard))),
+        Source::OfShard => {
+            let count = invalidation::count();
+            Ok((lookup::clock_of(shard)?, Found::LookedUp(count)))
         }
     }
 }
@@ -120,7 +127,12 @@ pub fn take(request: Request) -> Result<Run, Error> {
 ///
 /// As [`next_id`]; or the role lacks UPDATE on the sequence.
 pub fn advance(clock: Clock, value: i64) -> Result<i64, Error> {
-    retry(clock, CopyPolicy::OwnerWithFloor, value, || visit::advance(clock, value))
+    loop {
+        match visit::advance(clock, value) {
+            Ok(last_value) => return Ok(last_value),
+            Err(refusal) => resolve(refusal, clock, CopyPolicy::OwnerWithFloor, value)?,
+        }
+    }
 }
 
 /// Checks that ids can be generated from a sequence, and locks it to the end of the transaction.
@@ -130,23 +142,7 @@ pub fn advance(clock: Clock, value: i64) -> Result<i64, Error> {
 /// As [`next_id`].
 pub fn examine(sequence: Oid) -> Result<(), Error> {
     let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
-    retry(clock, CopyPolicy::Any, i64::MIN, || visit::examine(sequence))
-}
-
-/// Repeats a visit until it is not refused, and resolves each refusal. A copy that is opened for this continues above
-/// `floor`.
-fn retry<T>(
-    clock: Clock,
-    policy: CopyPolicy,
-    floor: i64,
-    visit: impl Fn() -> Result<T, Refusal>,
-) -> Result<T, Error> {
-    loop {
-        match visit() {
-            Ok(result) => return Ok(result),
-            Err(refusal) => resolve(refusal, clock, policy, floor)?,
-        }
-    }
+    placement::retry(clock, || visit::examine(sequence))
 }
 
 /// Resolves a refusal, so that the visit can be repeated. A copy that is opened for this continues above `floor`.

@@ -30,7 +30,7 @@
 //! Several sequences can be taken over together. Each goes through the steps above, and each command to another node is
 //! about all of them.
 
-use crate::citus::placement::{self, COORDINATOR, Node, Owner, field};
+use crate::citus::placement::{self, COORDINATOR, Node, Owner, field, retry};
 use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::guc;
@@ -38,7 +38,6 @@ use crate::pg::names;
 use crate::pg::spi::select_latest;
 use crate::pg::sys;
 use crate::pg::wait_event::{self, WaitEvent};
-use crate::sequence::refusal::Refusal;
 use crate::sequence::{Clock, CopyPolicy, visit};
 use instagram_id_core::copy::{Attempt, CopyState, LastOwner, OwnerProblem, check_last_owners};
 use instagram_id_core::epoch::Epoch;
@@ -214,16 +213,6 @@ pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Error> {
 pub fn record_owner(sequence: Oid, owner: LastOwner, attempt: Attempt) -> Result<bool, Error> {
     let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
     guc::with(LOCK_TIMEOUT, || retry(clock, || visit::record_owner(sequence, owner, attempt)))
-}
-
-/// Repeats a visit until it is not refused for a placement that must be looked up.
-fn retry<T>(clock: Clock, visit: impl Fn() -> Result<T, Refusal>) -> Result<T, Error> {
-    loop {
-        match visit() {
-            Ok(result) => return Ok(result),
-            Err(refusal) => placement::resolve(refusal, clock)?,
-        }
-    }
 }
 
 /// The role as which the other nodes are asked for their copies of a sequence: the current role if it has UPDATE on the

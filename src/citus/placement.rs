@@ -127,6 +127,20 @@ fn is_newer(version: &str) -> bool {
     numbers(version) > numbers(env!("CARGO_PKG_VERSION"))
 }
 
+/// Repeats a visit until it is not refused for a placement that must be looked up.
+///
+/// # Errors
+///
+/// Those of [`resolve`].
+pub fn retry<T>(clock: Clock, visit: impl Fn() -> Result<T, Refusal>) -> Result<T, Error> {
+    loop {
+        match visit() {
+            Ok(result) => return Ok(result),
+            Err(refusal) => resolve(refusal, clock)?,
+        }
+    }
+}
+
 /// Resolves a refusal that concerns the placement, so that the visit can be repeated.
 ///
 /// # Errors

@@ -21,15 +21,24 @@ use pgrx::pg_sys::{self, Oid, XLogRecPtr};
 #[derive(Clone, Copy)]
 pub struct Take {
     pub clock: Clock,
+    pub found: Found,
     pub policy: CopyPolicy,
     /// The maximum number of values, 1 or more.
     pub want: i64,
-    /// The invalidation count before the clock was looked up by the shard's number. If it has changed when the sequence
-    /// is locked, the look-up must be repeated. `None` if the clock was passed by the caller or cannot change any more.
-    pub recheck_unless_count: Option<InvalidationCount>,
-    /// The shard for which the role must have a permit; `None` if no check is needed.
-    pub needs_permit: Option<Shard>,
     pub waited_on: Option<Wait>,
+}
+
+/// How the sequence of a visit was found. It determines what the visit checks once the sequence is locked.
+#[derive(Clone, Copy)]
+pub enum Found {
+    /// The caller passed it. The role needs a permit to use it for this shard.
+    Given(Shard),
+    /// It was looked up by the number of the shard at this invalidation count. If the count has changed, the look-up must
+    /// be repeated.
+    LookedUp(InvalidationCount),
+    /// The previous visit could not confirm it, and the look-up of the sequence or of the permit was repeated under the
+    /// lock. That holds for the next visit, even if another invalidation has arrived since.
+    Confirmed,
 }
 
 /// Takes values from the sequence's page, if the clock allows.
@@ -51,11 +60,14 @@ unsafe fn take_guarded(raw: Raw, take: &Take, cached: &mut CachedSequence) -> Re
     // place of nextval_internal.
     unsafe {
         lock_for_transaction(raw, sequence, cached);
-        if take.recheck_unless_count.is_some_and(|count| count != invalidation::count()) {
+        let count = invalidation::count();
+        if matches!(take.found, Found::LookedUp(then) if then != count) {
             return Ok(Outcome::LookAgain);
         }
         let info = check(raw, sequence, take.policy, cached)?;
-        if take.needs_permit.is_some_and(|shard| !cached.permit.allows(shard, epoch)) {
+        if let Found::Given(shard) = take.found
+            && !cached.permit.allows(shard, epoch)
+        {
             return Err(Refusal::NotPermitted);
         }
         // The clock is read before the page is locked, which keeps the lock short. A session that waited for the page still
