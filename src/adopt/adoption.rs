@@ -13,8 +13,8 @@ use crate::generator;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
+use crate::pg::roles;
 use crate::pg::spi::{self, select};
-use crate::pg::sys;
 use crate::sequence::Clock;
 use crate::sequence::read;
 use crate::shard::ddl::{self, Plan};
@@ -295,7 +295,7 @@ impl Adoption {
         let start = self.start(counter, newest.as_ref().map(|newest| newest.0));
         let above = generator::advance(self.clock, start)?;
         let statements = self.statements();
-        sys::with_rights_of(self.function.owner, || {
+        roles::with_rights_of(self.function.owner, || {
             for statement in &statements {
                 spi::run(statement);
             }
@@ -320,7 +320,7 @@ impl Adoption {
             let Some(catalog::Relation { owner, .. }) = sequence else { return };
             let last = read::last_value(clock.sequence).unwrap_or(0);
             let start = ((now_ms(clock.epoch) + GRACE_MS) * VALUES_PER_MS) | (last & i64::from(SEQ_MAX));
-            let advanced = sys::with_rights_of(owner, || generator::advance(clock, start));
+            let advanced = roles::with_rights_of(owner, || generator::advance(clock, start));
             if let Err(error) = advanced {
                 ErrorReport::from(error).report(PgLogLevel::ERROR);
             }

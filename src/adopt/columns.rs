@@ -5,8 +5,8 @@ use crate::error::Error;
 use crate::generator::WARN_AHEAD_MS;
 use crate::pg::catalog;
 use crate::pg::names;
+use crate::pg::roles;
 use crate::pg::spi::{select, select_now};
-use crate::pg::sys;
 use crate::sequence::{Clock, read};
 use crate::shard::definition::Definition;
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
@@ -130,7 +130,7 @@ fn newest_where(column: &Column, condition: &str) -> Result<Option<i64>, Error> 
     let is_same = table == names::relation(column.table) && catalog::named(&table) == Some(column.table);
     let Some(owner) = owner_who_may().filter(|_| is_same) else { return Err(Error::TableChanged(table)) };
     let query = format!("SELECT max({}) FROM {table} WHERE {condition}", quote_identifier(&column.name));
-    let max = sys::with_rights_of(owner, || select_now(&query, &[], |row| row.get::<i64>(1)));
+    let max = roles::with_rights_of(owner, || select_now(&query, &[], |row| row.get::<i64>(1)));
     Ok(max.into_iter().next())
 }
 

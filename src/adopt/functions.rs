@@ -18,8 +18,8 @@ use crate::pg::catalog::{self, Function};
 use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::reg_types::{Regclass, Regnamespace, Regprocedure};
+use crate::pg::roles;
 use crate::pg::spi;
-use crate::pg::sys;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::Clock;
@@ -199,10 +199,10 @@ fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result
         let restore: Vec<Option<String>> = adopted.iter().map(restoring_script).collect();
         // Drop the definition first: after that, later statements do not count as changes of a shard.
         let drop = format!("DROP FUNCTION {}", parts_beside(&definition, &adopted).join(", "));
-        sys::with_rights_of(first.function.owner, || spi::run(&drop));
+        roles::with_rights_of(first.function.owner, || spi::run(&drop));
         for (one, script) in adopted.iter().zip(&restore) {
             if let Some(script) = script {
-                sys::with_rights_of(one.function.owner, || spi::run(script));
+                roles::with_rights_of(one.function.owner, || spi::run(script));
             }
         }
         Ok(Regprocedure(first.function.oid))

@@ -11,6 +11,7 @@ use crate::error::{Argument, Error};
 use crate::generator;
 use crate::pg::catalog;
 use crate::pg::guc;
+use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
 use crate::pg::spi::{self, select};
@@ -108,7 +109,7 @@ pub fn adopt_table(
         let columns = [key.column.clone()];
         if !dry_run {
             lock_out_writers(&columns, TableLock::ToAlter, &[])?;
-            catalog::lock_function(next_id, pg_sys::AccessShareLock);
+            locks::lock_function(next_id, pg_sys::AccessShareLock);
             // Another session may have changed the shard until now.
             let is_same = definition::find(shard)?.as_ref() == Some(&definition)
                 && next_id_of(&definition, own_schema, trust)? == next_id;

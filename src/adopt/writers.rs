@@ -6,7 +6,7 @@ use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::spi;
-use crate::pg::sys;
+use crate::pg::subtransaction;
 use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::Clock;
 use crate::sequence::read;
@@ -93,7 +93,7 @@ pub fn lock_out_writers(columns: &[Column], lock: TableLock, sequences: &[Oid]) 
     while started.elapsed() < LOCK_TRIES_FOR {
         let tried = Instant::now();
         let got_them = guc::with(&[(c"lock_timeout", LOCK_TIMEOUT)], || {
-            sys::in_subtransaction(|| {
+            subtransaction::in_subtransaction(|| {
                 if let Some(tables) = &tables {
                     spi::run(tables);
                 }

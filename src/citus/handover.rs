@@ -34,7 +34,9 @@ use crate::citus::placement::{self, COORDINATOR, Node, Owner, field, retry};
 use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::guc;
+use crate::pg::locks;
 use crate::pg::names;
+use crate::pg::roles;
 use crate::pg::spi::select_latest;
 use crate::pg::sys;
 use crate::pg::wait_event::{self, WaitEvent};
@@ -63,7 +65,7 @@ const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "10s")];
 /// does not hand over.
 pub fn take_over(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<(), Error> {
     // One session of a node at a time, because two would remove each other's marks.
-    sys::with_locks_beside(&[clock.sequence], || {
+    locks::with_locks_beside(&[clock.sequence], || {
         while !attempt_to_open(&[clock], policy, floor)?.is_empty() {
             let pause = sys::random_i32().rem_euclid(PAUSE_MAX_MS);
             wait_event::pause(WaitEvent::HandOver, Duration::from_millis(pause as u64));
@@ -81,7 +83,7 @@ pub fn take_over(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<(), Err
 /// a later attempt continues from there.
 pub fn attempt_to_take_over(clocks: &[Clock]) -> Result<Vec<Clock>, Error> {
     let sequences: Vec<Oid> = clocks.iter().map(|clock| clock.sequence).collect();
-    sys::with_locks_beside(&sequences, || attempt_to_open(clocks, CopyPolicy::Owner, i64::MIN))
+    locks::with_locks_beside(&sequences, || attempt_to_open(clocks, CopyPolicy::Owner, i64::MIN))
 }
 
 /// This node's copy of a sequence during an attempt to open it.
@@ -279,7 +281,7 @@ impl OtherCopies {
         // Until then they cannot generate ids from it: they would ask the coordinator, where other sessions do not see
         // the sequence either.
         let are_new =
-            group == COORDINATOR && opening.iter().all(|opening| sys::is_new(opening.clock.sequence));
+            group == COORDINATOR && opening.iter().all(|opening| catalog::is_new(opening.clock.sequence));
         let all = |digit: &str| vec![digit; opening.len()].join(SEPARATOR);
         for ((node, _), said) in nodes.into_iter().zip(answers) {
             match said.split_once(' ') {
@@ -376,7 +378,7 @@ impl OtherCopies {
             if self.role == catalog::current_role() {
                 select_latest(&query)
             } else {
-                sys::with_rights_of(self.role, || select_latest(&query))
+                roles::with_rights_of(self.role, || select_latest(&query))
             }
         });
         let answer_of = |node: &Node| {

@@ -4,9 +4,9 @@ use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::invalidation::{self, Cached};
+use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::spi::select_latest;
-use crate::pg::sys;
 use crate::sequence::Clock;
 use crate::sequence::cache::{self, Placement};
 use crate::sequence::refusal::Refusal;
@@ -71,7 +71,7 @@ pub fn local_group() -> i32 {
     if let Some(group) = GROUP.get().and_then(Cached::get) {
         return group;
     }
-    let group = if sys::has_citus() {
+    let group = if catalog::has_citus() {
         guc::with(guc::OWN_NAMES, || {
             let query = "SELECT coalesce((SELECT groupid FROM pg_dist_local_group), -1), 'pg_dist_local_group'::regclass::oid";
             let rows = select_latest(query);
@@ -190,9 +190,9 @@ pub fn is_locked() -> bool {
     ];
     let is_locked = |name: &&str| {
         let catalog = catalog::relation_oid(name, pg_sys::PG_CATALOG_NAMESPACE.into());
-        catalog != Oid::INVALID && !catalog::lock_relation_unless_locked(catalog)
+        catalog != Oid::INVALID && !locks::lock_relation_unless_locked(catalog)
     };
-    sys::has_citus() && CATALOGS.iter().any(is_locked)
+    catalog::has_citus() && CATALOGS.iter().any(is_locked)
 }
 
 /// The name of the node that owns the schema, if that is another node, and in use.
@@ -204,7 +204,7 @@ pub fn name_of_owner(owner: &Owner) -> Option<String> {
 
 /// The node that owns the schema of a sequence; without Citus this one.
 pub fn owner_of(sequence: Oid) -> Owner {
-    if sys::has_citus() {
+    if catalog::has_citus() {
         owner_by_catalogs(sequence)
     } else {
         Owner { group: COORDINATOR, owner: None, is_of_schema: false }
@@ -238,7 +238,7 @@ fn is_of_schema() -> &'static str {
 /// A condition: that `c`, a row of `pg_class`, is not a Citus shard on this node. Such a table is used through its
 /// distributed table.
 pub fn is_no_citus_shard() -> &'static str {
-    if sys::has_citus() { "NOT coalesce(relation_is_a_known_shard(c.oid), false)" } else { "true" }
+    if catalog::has_citus() { "NOT coalesce(relation_is_a_known_shard(c.oid), false)" } else { "true" }
 }
 
 /// Before version 12 Citus did not distribute schemas.
@@ -279,7 +279,7 @@ fn owner_by_catalogs(sequence: Oid) -> Owner {
 /// Every sequence whose schema this node owns, and every sequence without copies, each with whether it has copies; `None`
 /// without Citus.
 pub fn placed_here() -> Option<FxHashMap<Oid, bool>> {
-    if !sys::has_citus() {
+    if !catalog::has_citus() {
         return None;
     }
     guc::with(guc::OWN_NAMES, || {
@@ -348,7 +348,7 @@ pub fn is_node(group: i32) -> bool {
 /// Whether the node of this group is disabled. It may be activated again with the copies that it has now.
 pub fn is_disabled(group: i32) -> bool {
     let query = format!("SELECT 1 FROM pg_dist_node WHERE groupid = {group} AND NOT isactive");
-    sys::has_citus() && guc::with(guc::OWN_NAMES, || !select_latest(&query).is_empty())
+    catalog::has_citus() && guc::with(guc::OWN_NAMES, || !select_latest(&query).is_empty())
 }
 
 /// A column of a row that is not NULL.

@@ -8,7 +8,7 @@
 use crate::arguments;
 use crate::error::{Error, or_raise};
 use crate::pg::names;
-use crate::pg::sys::{self, Window};
+use crate::pg::window::{self, Window};
 use instagram_id_core::epoch::{Epoch, TimestampUs, US_PER_MS};
 use instagram_id_core::hlc::VALUES_PER_MS;
 use instagram_id_core::layout::{self, SEQ_BITS, SEQ_MAX, Shard};
@@ -179,7 +179,7 @@ fn count_group(window: Window, first: &Row) -> Result<Group, Error> {
     let mut memory = None;
     while let Some(row) = match group.len {
         1 => row(window, 1)?,
-        offset => sys::in_memory_of_its_own(&mut memory, || row(window, offset))?,
+        offset => window::in_memory_of_its_own(&mut memory, || row(window, offset))?,
     } {
         if !group.add(&row)? {
             break;
@@ -222,7 +222,7 @@ fn backfill_id(fcinfo: pg_sys::FunctionCallInfo) -> Option<i64> {
         // SAFETY: `fcinfo` is that of the current call.
         let window = unsafe { Window::of_call(fcinfo) }.ok_or_else(|| Error::NotOverWindow)?;
         // SAFETY: the state of this call is a Backfill, and this is the only reference to it.
-        let state = unsafe { sys::state_of_call::<Backfill>(fcinfo) };
+        let state = unsafe { window::state_of_call::<Backfill>(fcinfo) };
         state.id(window)
     })
 }

@@ -3,8 +3,8 @@
 use crate::arguments::not_null;
 use crate::citus::{handover, placement};
 use crate::error::{Argument, Error};
+use crate::pg::catalog;
 use crate::pg::reg_types::Regclass;
-use crate::pg::sys;
 use instagram_id_core::copy::{Attempt, LastOwner};
 use pgrx::pg_sys::{Oid, panic::ErrorReport};
 use pgrx::prelude::*;
@@ -56,7 +56,7 @@ fn arguments_of_step(
     let group = not_null(for_group, Argument::Group)?;
     // If a group without a node were recorded as the owner, no node could open the sequence any more.
     let owner = LastOwner::node(group)
-        .filter(|_| !sys::has_citus() || placement::is_node(group))
+        .filter(|_| !catalog::has_citus() || placement::is_node(group))
         .ok_or_else(|| Error::GroupUnknown(group))?;
     let number = not_null(attempt, Argument::Attempt)?;
     let attempt = Attempt::new(number).ok_or_else(|| Error::AttemptOutOfRange(number))?;

@@ -11,8 +11,8 @@ use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::partitions::{self, Range};
 use crate::pg::reg_types::Regclass;
+use crate::pg::roles;
 use crate::pg::spi::{self, select};
-use crate::pg::sys;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::shard::definition;
@@ -225,7 +225,7 @@ impl Parent {
             self.storage()
         );
         // Indexes and constraints may call functions of the table's owner.
-        sys::with_rights_of(self.relation.owner, || spi::run(&make));
+        roles::with_rights_of(self.relation.owner, || spi::run(&make));
         Ok(Regclass(catalog::relation_oid(&name, self.relation.schema)))
     }
 
@@ -301,7 +301,7 @@ impl Parent {
         if detach || is_referenced(partition) {
             let detach = format!("ALTER TABLE {} DETACH PARTITION {name}", names::relation(self.oid));
             // The check for references may call functions of the table's owner.
-            sys::with_rights_of(self.relation.owner, || spi::run(&detach));
+            roles::with_rights_of(self.relation.owner, || spi::run(&detach));
         }
         if !detach {
             spi::run(&format!("DROP {}TABLE {name}", if is_foreign { "FOREIGN " } else { "" }));

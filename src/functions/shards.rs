@@ -8,7 +8,7 @@ use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::reg_types::Regnamespace;
 use crate::pg::spi;
-use crate::pg::sys;
+use crate::pg::subtransaction;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::shard::ddl::{self, Plan};
@@ -97,7 +97,9 @@ fn is_time(name: &str) -> bool {
     let begins_with_year = name.find('-') == Some(4) && name[..4].bytes().all(|byte| byte.is_ascii_digit());
     let query = "SELECT CAST($1 AS pg_catalog.timestamptz)";
     let read = || spi::select(query, &[name.into()], |row| row.get::<TimestampWithTimeZone>(1));
-    begins_with_year && catalog::schema_oid(name) == Oid::INVALID && sys::catching_errors(read).is_ok()
+    begins_with_year
+        && catalog::schema_oid(name) == Oid::INVALID
+        && subtransaction::catching_errors(read).is_ok()
 }
 
 /// `advance_shard(shard, id)`: makes the shard's next id greater than this one, if it is not already, and returns the

@@ -6,7 +6,7 @@ use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
-use crate::pg::sys;
+use crate::pg::subtransaction;
 use crate::pg::text::push;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::refusal::Refusal;
@@ -113,7 +113,7 @@ fn role_if_closed(clock: Clock, is_copy: bool) -> Result<Option<Oid>, Error> {
 
 /// Runs `f` in a subtransaction. An error, also one of PostgreSQL, is returned as text. A cancel is not caught.
 fn with_reason<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, String> {
-    match sys::catching_errors(|| guc::with(LOCK_TIMEOUT, f)) {
+    match subtransaction::catching_errors(|| guc::with(LOCK_TIMEOUT, f)) {
         Ok(result) => result.map_err(|error| error.in_one_line()),
         Err(report) => Err(error::one_line(report.message(), report.detail(), report.hint())),
     }

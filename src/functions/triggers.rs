@@ -16,7 +16,6 @@ use crate::pg::invalidation::{self, Cached};
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
 use crate::pg::spi::{self, select_now};
-use crate::pg::sys;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::{CopyPolicy, visit};
 use crate::shard::ddl::Plan;
@@ -113,7 +112,7 @@ fn policy_of(trigger: &PgTrigger, shard: Shard, column: &str) -> Result<CopyPoli
 /// The rows of the table are replicated to several nodes, where the trigger runs on each of them; or the table is not
 /// placed with its schema, and this node is not the owner.
 fn look_up_policy(table: Oid, shard: Shard, column: &str) -> Result<CopyPolicy, Error> {
-    if !sys::has_citus() {
+    if !catalog::has_citus() {
         return Ok(CopyPolicy::Owner);
     }
     let (rows, table_of_user) = placement::rows_of(table);
@@ -144,7 +143,7 @@ fn look_up_policy(table: Oid, shard: Shard, column: &str) -> Result<CopyPolicy, 
 
 fn column_missing(trigger: &PgTrigger, shard: Shard, column: &str) -> Error {
     let (Ok(name), Ok(table)) = (trigger.name(), trigger.relid()) else { return Error::TriggerMisused };
-    let has_citus = sys::has_citus();
+    let has_citus = catalog::has_citus();
     let table_of_user = if has_citus { placement::rows_of(table).1 } else { table };
     let name = if table_of_user == table { name } else { without_number(name, &names::relation(table)) };
     Error::TriggerColumnMissing {
@@ -255,7 +254,7 @@ impl Candidate {
         if self.is_partition_key {
             return Some("It is a partition key, and the partition is chosen before triggers run.");
         }
-        if !sys::has_citus() {
+        if !catalog::has_citus() {
             return None;
         }
         match placement::rows_of(self.column.table).0 {
@@ -287,7 +286,8 @@ impl Candidate {
         let (schema, column) = (names::schema(own_schema), quote_literal(&self.column.name));
         // Citus cannot see what a trigger does and refuses it without this setting. This trigger uses nothing but its own
         // row.
-        let for_citus: &[_] = if sys::has_citus() { &[(c"citus.enable_unsafe_triggers", "on")] } else { &[] };
+        let for_citus: &[_] =
+            if catalog::has_citus() { &[(c"citus.enable_unsafe_triggers", "on")] } else { &[] };
         guc::with(for_citus, || {
             // One statement at a time, because Citus sends each to the other nodes as text.
             spi::run(&format!("ALTER TABLE {table} ALTER COLUMN {name} DROP DEFAULT"));

@@ -3,12 +3,12 @@
 //! The bodies of functions are parsed but never run, so that code written by their owners cannot do anything.
 
 use crate::pg::errors;
-use crate::pg::sys;
-use crate::pg::text::{NAME_LIMIT, push};
-use instagram_id_core::epoch::TimestampUs;
+use crate::pg::parsed_body::{Expression, selected};
+use crate::pg::raw::{Raw, guarded};
+use crate::pg::sys::{self, InvalidSubTransactionId, NoLock};
+use crate::pg::text::push;
 use pgrx::memcxt::PgMemoryContexts;
-use pgrx::pg_sys::{self, AsPgCStr, Datum, NodeTag, Oid};
-use pgrx::{PgList, is_a};
+use pgrx::pg_sys::{self, AsPgCStr, Datum, Oid};
 use std::ffi::{CStr, CString, c_int};
 
 /// The schema of that name, or `InvalidOid`.
@@ -124,37 +124,22 @@ unsafe fn field_of<Row>(
     }
 }
 
-/// Keeps the schema from being dropped until the transaction ends. Returns whether it still exists.
-pub fn lock_schema(schema: Oid) -> bool {
-    lock_object(pg_sys::NamespaceRelationId, schema, 0, pg_sys::AccessShareLock);
-    schema_exists(schema)
-}
-
-/// Locks the relation as a query does until the transaction ends, unless another session has a lock that conflicts with
-/// this. Returns whether it is locked.
-pub fn lock_relation_unless_locked(relation: Oid) -> bool {
-    // SAFETY: takes a lock, or none.
-    unsafe { pg_sys::ConditionalLockRelationOid(relation, pg_sys::AccessShareLock as pg_sys::LOCKMODE) }
-}
-
-/// Keeps the function from being dropped, renamed, moved or given to another role until the transaction ends. Its owner
-/// can still replace its body. In the mode `ShareUpdateExclusiveLock` only one session at a time has the lock.
-pub fn lock_function(function: Oid, mode: u32) {
-    lock_object(pg_sys::ProcedureRelationId, function, 0, mode);
-}
-
-/// Locks an object of this database until the transaction ends, or a part of it. PostgreSQL locks an object as a whole,
-/// part 0, and no other part of an extension.
-pub fn lock_object(class: Oid, object: Oid, part: u16, mode: u32) {
-    // SAFETY: takes a lock.
-    unsafe { pg_sys::LockDatabaseObject(class, object, part, mode as pg_sys::LOCKMODE) }
-}
-
 pub fn schema_exists(schema: Oid) -> bool {
     // SAFETY: a catalog lookup.
     let exists = unsafe { !pg_sys::get_namespace_name(schema).is_null() };
     forget_schema(schema);
     exists
+}
+
+/// Whether this transaction created the relation. Then no other session has seen it yet.
+pub fn is_new(relid: Oid) -> bool {
+    // SAFETY: reads the descriptor of an open relation, which the caller has locked.
+    unsafe {
+        let relation = pg_sys::relation_open(relid, NoLock);
+        let is_new = (*relation).rd_createSubid != InvalidSubTransactionId;
+        pg_sys::relation_close(relation, NoLock);
+        is_new
+    }
 }
 
 /// A row of `pg_class`.
@@ -189,7 +174,7 @@ pub fn relation(oid: Oid) -> Option<Relation> {
             tablespace: row.reltablespace,
         };
         pg_sys::ReleaseSysCache(tuple);
-        sys::drop_from_syscache(CACHE, oid);
+        drop_from_syscache(CACHE, oid);
         Some(relation)
     }
 }
@@ -228,7 +213,7 @@ fn language(name: &CStr) -> Oid {
 
 /// Evicts the schema from PostgreSQL's caches; see [`crate::sequence::read::evict`].
 pub fn forget_schema(schema: Oid) {
-    sys::drop_from_syscache(pg_sys::SysCacheIdentifier::NAMESPACEOID, schema);
+    drop_from_syscache(pg_sys::SysCacheIdentifier::NAMESPACEOID, schema);
 }
 
 /// A row of `pg_proc`.
@@ -359,7 +344,7 @@ pub fn function(oid: Oid) -> Option<Function> {
         }
         let function = function_of(tuple);
         pg_sys::ReleaseSysCache(tuple);
-        sys::drop_from_syscache(CACHE, oid);
+        drop_from_syscache(CACHE, oid);
         Some(function)
     }
 }
@@ -445,101 +430,6 @@ unsafe fn attribute(tuple: pg_sys::HeapTuple, number: u32) -> Option<CString> {
     }
 }
 
-/// The expressions that the only statement of a parsed body selects.
-unsafe fn selected(body: *mut pg_sys::Node) -> Option<Vec<Expression>> {
-    // SAFETY: the caller passes the node from pg_proc.prosqlbody. That is a query, or for BEGIN ATOMIC a list of a list
-    // of queries.
-    unsafe {
-        let mut node = body;
-        while is_a(node, NodeTag::T_List) {
-            let list = PgList::<pg_sys::Node>::from_pg(node.cast());
-            if list.len() != 1 {
-                return None;
-            }
-            node = list.get_ptr(0)?;
-        }
-        // An empty list is a null pointer.
-        if !is_a(node, NodeTag::T_Query) {
-            return None;
-        }
-        let query = &*node.cast::<pg_sys::Query>();
-        let is_plain = query.commandType == pg_sys::CmdType::CMD_SELECT
-            && query.rtable.is_null()
-            && query.cteList.is_null()
-            && query.setOperations.is_null()
-            && query.groupClause.is_null()
-            && query.groupingSets.is_null()
-            && query.havingQual.is_null()
-            && query.windowClause.is_null()
-            && query.distinctClause.is_null()
-            && query.limitCount.is_null()
-            && query.limitOffset.is_null()
-            && (query.jointree.is_null() || (*query.jointree).quals.is_null());
-        if !is_plain {
-            return None;
-        }
-        let targets = PgList::<pg_sys::TargetEntry>::from_pg(query.targetList);
-        Some(targets.iter_ptr().map(|target| Expression((*target).expr.cast())).collect())
-    }
-}
-
-/// An expression in a function's body.
-#[derive(Clone, Copy)]
-pub struct Expression(*mut pg_sys::Node);
-
-impl Expression {
-    /// Its value, if it is a non-NULL constant of that type.
-    pub fn constant(self, of_type: Oid) -> Option<Datum> {
-        // SAFETY: the type of a node is that of its tag.
-        unsafe {
-            if !is_a(self.0, NodeTag::T_Const) {
-                return None;
-            }
-            let constant = &*self.0.cast::<pg_sys::Const>();
-            (constant.consttype == of_type && !constant.constisnull).then_some(constant.constvalue)
-        }
-    }
-
-    pub fn oid(self, of_type: Oid) -> Option<Oid> {
-        Some(Oid::from(self.constant(of_type)?.value() as u32))
-    }
-
-    pub fn time(self) -> Option<TimestampUs> {
-        Some(self.constant(pg_sys::TIMESTAMPTZOID)?.value() as TimestampUs)
-    }
-
-    /// Whether it is the function's parameter of that number, counted from 1.
-    pub fn is_parameter(self, number: i32) -> bool {
-        // SAFETY: as for `constant`.
-        unsafe { is_a(self.0, NodeTag::T_Param) && (*self.0.cast::<pg_sys::Param>()).paramid == number }
-    }
-
-    /// Its value, if it is a text that is not longer than a name.
-    pub fn text(self) -> Option<String> {
-        let datum = self.constant(pg_sys::TEXTOID)?;
-        // SAFETY: a constant of type text points to a text.
-        if unsafe { pg_sys::toast_raw_datum_size(datum) } - size_of::<u32>() >= NAME_LIMIT {
-            return None;
-        }
-        // SAFETY: as above.
-        let text = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(datum.cast_mut_ptr())) };
-        text.to_str().ok().map(str::to_owned)
-    }
-
-    /// The function that it calls, and the arguments.
-    pub fn call(self) -> Option<(Oid, Vec<Expression>)> {
-        // SAFETY: as for `constant`.
-        unsafe {
-            if !is_a(self.0, NodeTag::T_FuncExpr) {
-                return None;
-            }
-            let call = &*self.0.cast::<pg_sys::FuncExpr>();
-            let arguments = PgList::<pg_sys::Node>::from_pg(call.args);
-            Some((call.funcid, arguments.iter_ptr().map(Expression).collect()))
-        }
-    }
-}
-
 /// The schema of the function that PostgreSQL called. That is the schema of the extension.
 pub fn schema_of_this_function(fcinfo: pg_sys::FunctionCallInfo) -> Oid {
     // SAFETY: PostgreSQL passes an fcinfo with an flinfo.
@@ -550,4 +440,62 @@ pub fn schema_of_this_function(fcinfo: pg_sys::FunctionCallInfo) -> Oid {
 pub fn schema_of_function(function: Oid) -> Oid {
     // SAFETY: looks up any OID.
     unsafe { pg_sys::get_func_namespace(function) }
+}
+
+/// [`Raw::has_citus`], under a guard of its own.
+pub fn has_citus() -> bool {
+    // SAFETY: it does not panic and owns nothing.
+    unsafe { guarded(|raw| raw.has_citus()) }
+}
+
+/// [`Raw::drop_from_syscache`], under a guard of its own.
+pub fn drop_from_syscache(cache: pg_sys::SysCacheIdentifier::Type, oid: Oid) {
+    // SAFETY: it does not panic and owns nothing.
+    unsafe { guarded(|raw| raw.drop_from_syscache(cache, oid)) }
+}
+
+/// Look-ups under the guard of their caller.
+impl Raw<'_> {
+    /// Whether Citus is installed in this database. If it is, its catalog of distributed objects exists in pg_catalog,
+    /// where no other relation gets created by accident.
+    pub unsafe fn has_citus(self) -> bool {
+        // SAFETY: a lookup in a syscache whose keys are a name and a schema.
+        unsafe {
+            let (name, none) = (Datum::from(c"pg_dist_object".as_ptr()), Datum::null());
+            let schema = Oid::from(pg_sys::PG_CATALOG_NAMESPACE).into();
+            self.SearchSysCacheExists(
+                pg_sys::SysCacheIdentifier::RELNAMENSP as c_int,
+                name,
+                schema,
+                none,
+                none,
+            )
+        }
+    }
+
+    /// Removes the row of that OID from this backend's syscache. PostgreSQL loads it again on the next lookup. PostgreSQL
+    /// itself removes rows in the same way when another backend announces a change.
+    pub unsafe fn drop_from_syscache(self, cache: pg_sys::SysCacheIdentifier::Type, oid: Oid) {
+        // SAFETY: the only key of the cache is an OID. An entry in use stays until it is released.
+        unsafe {
+            let none = pg_sys::Datum::null();
+            let hash = self.GetSysCacheHashValue(cache as c_int, oid.into(), none, none, none);
+            self.SysCacheInvalidate(cache as c_int, hash);
+        }
+    }
+
+    /// The row of a sequence in `pg_sequence`; `None` if there is none.
+    pub unsafe fn pg_sequence_row(self, relid: Oid) -> Option<sys::FormData_pg_sequence> {
+        // SAFETY: a syscache tuple is valid until it is released. Its data starts at t_hoff and has this layout.
+        unsafe {
+            let cache = pg_sys::SysCacheIdentifier::SEQRELID as c_int;
+            let tuple = self.SearchSysCache1(cache, relid.into());
+            if tuple.is_null() {
+                return None;
+            }
+            let row = *pg_sys::GETSTRUCT(tuple).cast::<sys::FormData_pg_sequence>();
+            self.ReleaseSysCache(tuple);
+            Some(row)
+        }
+    }
 }

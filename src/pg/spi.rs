@@ -2,7 +2,6 @@
 
 use crate::pg::errors;
 use crate::pg::names;
-use crate::pg::sys;
 use crate::pg::text::{self, push};
 use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::{self, AsPgCStr, Datum, Oid};
@@ -43,7 +42,7 @@ pub fn select_now<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row
         // SAFETY: SPI is connected, and the query is copied. The three arrays have an entry for each argument. A failed
         // query raises PostgreSQL's own error. SPI is not left before the rows are read.
         unsafe {
-            sys::with_latest_snapshot(|| {
+            with_latest_snapshot(|| {
                 let (count, types, values) =
                     (arguments.len() as c_int, types.as_mut_ptr(), values.as_mut_ptr());
                 let query = query.as_pg_cstr();
@@ -65,7 +64,7 @@ pub fn select_latest(query: &str) -> Vec<Vec<Option<String>>> {
         // SAFETY: SPI is connected, and the query is copied. A failed query raises PostgreSQL's own error. SPI is not left
         // before the rows are read.
         unsafe {
-            sys::with_latest_snapshot(|| pg_sys::SPI_execute(query.as_pg_cstr(), true, 0));
+            with_latest_snapshot(|| pg_sys::SPI_execute(query.as_pg_cstr(), true, 0));
             let (columns, rows) = returned();
             let text = |row, column| {
                 let text = pg_sys::SPI_getvalue(row, columns, column);
@@ -82,6 +81,17 @@ pub fn select_latest(query: &str) -> Vec<Vec<Option<String>>> {
             texts
         }
     })
+}
+
+/// Runs `f` with a snapshot taken now, in place of the transaction's.
+fn with_latest_snapshot<T>(f: impl FnOnce() -> T) -> T {
+    // SAFETY: the snapshot that is pushed is popped. An error pops it with its transaction or subtransaction.
+    unsafe {
+        pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
+        let result = f();
+        pg_sys::PopActiveSnapshot();
+        result
+    }
 }
 
 /// The columns and the rows that SPI has returned last.

@@ -2,7 +2,6 @@
 //! rest before the commit.
 
 use crate::pg::raw::{Raw, guarded};
-use crate::pg::sys;
 use instagram_id_core::durable::{CommitLevel, CommitTracker, DurableRecord, Wal};
 use pgrx::pg_guard;
 use pgrx::pg_sys::{self, XLogRecPtr};
@@ -28,6 +27,47 @@ impl Wal for PostgresWal<'_> {
     }
 }
 
+const _: () = {
+    use pg_sys::SyncCommitLevel::*;
+    assert!(SYNCHRONOUS_COMMIT_OFF == 0 && SYNCHRONOUS_COMMIT_LOCAL_FLUSH == 1);
+    assert!(SYNCHRONOUS_COMMIT_REMOTE_APPLY == 4);
+};
+
+/// The level that a commit would wait for now: `synchronous_commit`, limited to the local disk without synchronous
+/// standbys. See `replication/syncrep.h` and `syncrep.c`: `SyncRepRequested() && SyncStandbysDefined()`.
+pub unsafe fn commit_level() -> CommitLevel {
+    // SAFETY: reads settings.
+    unsafe { CommitLevel::of_number(pg_sys::synchronous_commit).min(highest_commit_level()) }
+}
+
+/// The highest level that a commit could wait for.
+pub unsafe fn highest_commit_level() -> CommitLevel {
+    // SAFETY: reads settings. The string is NULL or ends with a zero byte.
+    unsafe {
+        let standbys = pg_sys::SyncRepStandbyNames;
+        let has_standbys = pg_sys::max_wal_senders > 0 && !standbys.is_null() && *standbys != 0;
+        if has_standbys { CommitLevel::REMOTE_APPLY } else { CommitLevel::LOCAL }
+    }
+}
+
+impl Raw<'_> {
+    /// Whether this transaction has an id, and so will write a record when it commits.
+    pub unsafe fn has_transaction_id(self) -> bool {
+        // SAFETY: reads a variable of the backend.
+        unsafe { self.GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
+    }
+
+    /// Makes the commit of this transaction wait for all WAL up to `lsn`, as if the transaction had written it.
+    /// `access/parallel.c` does the same for the WAL of parallel workers.
+    pub unsafe fn make_commit_wait_for(self, lsn: XLogRecPtr) {
+        // SAFETY: called in a transaction. With an id it writes a commit record, which waits.
+        unsafe {
+            self.GetTopTransactionId();
+            pg_sys::XactLastRecEnd = pg_sys::XactLastRecEnd.max(lsn);
+        }
+    }
+}
+
 /// Whether the record at `lsn` is as durable as a commit at this level would make it.
 #[inline(always)]
 pub fn covers(record: Option<DurableRecord>, lsn: XLogRecPtr, level: CommitLevel) -> bool {
@@ -42,7 +82,7 @@ pub fn covers(record: Option<DurableRecord>, lsn: XLogRecPtr, level: CommitLevel
 pub unsafe fn when_committed(lsn: XLogRecPtr) -> DurableRecord {
     let mut tracker = TRACKER.get();
     // SAFETY: reads settings.
-    let record = tracker.when_committed(lsn, unsafe { sys::commit_level() });
+    let record = tracker.when_committed(lsn, unsafe { commit_level() });
     TRACKER.set(tracker);
     record
 }
@@ -57,7 +97,7 @@ pub unsafe fn when_committed(lsn: XLogRecPtr) -> DurableRecord {
 pub unsafe fn use_record(raw: Raw, known: Option<DurableRecord>, lsn: XLogRecPtr) -> Option<DurableRecord> {
     let mut tracker = TRACKER.get();
     // SAFETY: reads settings.
-    let level = unsafe { sys::commit_level() };
+    let level = unsafe { commit_level() };
     let record = tracker.use_record(known, lsn, level, &mut PostgresWal(raw));
     TRACKER.set(tracker);
     record
@@ -74,12 +114,12 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
         // SAFETY: a transaction is about to commit. The closure does not panic and owns nothing with a destructor.
         XACT_EVENT_PRE_COMMIT => unsafe {
             return guarded(|raw| {
-                let (level, writes_record) = (sys::commit_level(), raw.has_transaction_id());
+                let (level, writes_record) = (commit_level(), raw.has_transaction_id());
                 TRACKER.get().before_commit(level, writes_record, &mut PostgresWal(raw));
             });
         },
         // SAFETY: reads settings, which are still those of the commit.
-        XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => unsafe { sys::commit_level() },
+        XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => unsafe { commit_level() },
         XACT_EVENT_ABORT => CommitLevel::OFF,
         _ => return,
     };

@@ -1,6 +1,5 @@
 //! Pauses that `pg_stat_activity` shows as wait events. Every wait for time is here, so that each can be cancelled.
 
-use crate::pg::sys;
 use pgrx::pg_sys;
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_long};
@@ -44,9 +43,9 @@ thread_local! {
 pub fn pause(event: WaitEvent, duration: Duration) {
     let number = number(event);
     if duration <= SLEEP_MAX {
-        sys::pgstat_report_wait_start(number);
+        pgstat_report_wait_start(number);
         std::thread::sleep(duration);
-        sys::pgstat_report_wait_end();
+        pgstat_report_wait_end();
         pgrx::check_for_interrupts!();
         return;
     }
@@ -141,4 +140,15 @@ mod tests {
         assert_eq!(custom_number(WaitEvent::ClockTick.name()), known);
         assert_eq!(event_of(custom_number(c"OneMore")), "Extension");
     }
+}
+
+/// `utils/wait_event.h`: sets this backend's wait event in pg_stat_activity.
+fn pgstat_report_wait_start(event: u32) {
+    // SAFETY: this points to a writable u32 throughout a backend's life.
+    unsafe { pg_sys::my_wait_event_info.write_volatile(event) }
+}
+
+/// `utils/wait_event.h`
+fn pgstat_report_wait_end() {
+    pgstat_report_wait_start(0);
 }

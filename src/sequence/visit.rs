@@ -4,7 +4,6 @@
 use crate::pg::catalog;
 use crate::pg::invalidation::{self, InvalidationCount};
 use crate::pg::raw::{Raw, guarded};
-use crate::pg::sys;
 use crate::pg::transaction;
 use crate::sequence::cache::{self, CachedSequence, SequenceInfo};
 use crate::sequence::check::{check, lock_for_transaction};
@@ -203,7 +202,7 @@ unsafe fn make_durable(raw: Raw, info: &SequenceInfo, lsn: XLogRecPtr, cached: &
     // SAFETY: as for `take_guarded`; the position is that of a record on a page with WAL.
     unsafe {
         // In nearly every call the record is already as durable as any commit could require.
-        if info.needs_wal && !transaction::covers(cached.flushed, lsn, sys::highest_commit_level()) {
+        if info.needs_wal && !transaction::covers(cached.flushed, lsn, transaction::highest_commit_level()) {
             cached.flushed = transaction::use_record(raw, cached.flushed, lsn);
         }
     }

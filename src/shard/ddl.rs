@@ -2,10 +2,12 @@
 
 use crate::arguments;
 use crate::error::Error;
-use crate::pg::catalog::{self, Expression, Function};
+use crate::pg::catalog::{self, Function};
+use crate::pg::locks;
 use crate::pg::names;
+use crate::pg::parsed_body::Expression;
+use crate::pg::roles;
 use crate::pg::spi;
-use crate::pg::sys;
 use crate::sequence::Clock;
 use crate::shard::definition::{self, Definition};
 use crate::shard::trust::{self, Object, Trust};
@@ -41,7 +43,7 @@ fn max_value() -> String {
     // SAFETY: the name ends with a zero byte; NULL if there is no such setting.
     let is_citus_loaded =
         unsafe { !pg_sys::GetConfigOption(c"citus.shard_count".as_ptr(), true, false).is_null() };
-    if is_citus_loaded || sys::has_citus() { String::new() } else { format!(" MAXVALUE {VALUE_MAX}") }
+    if is_citus_loaded || catalog::has_citus() { String::new() } else { format!(" MAXVALUE {VALUE_MAX}") }
 }
 
 /// Checks that the role may create a schema, or objects in the existing one.
@@ -93,7 +95,7 @@ impl Plan {
         examine: impl Fn(Oid) -> Result<(), Error>,
     ) -> Result<Oid, Error> {
         let mut schema = catalog::schema_oid(&self.schema);
-        let is_new = schema == Oid::INVALID || !catalog::lock_schema(schema);
+        let is_new = schema == Oid::INVALID || !locks::lock_schema(schema);
         if is_new {
             check_may_create(Oid::INVALID, self.owner)?;
             spi::run(&format!("CREATE SCHEMA {}", quote_identifier(&self.schema)));
@@ -126,10 +128,10 @@ impl Plan {
         // SAFETY: this transaction created them above.
         unsafe {
             if is_new {
-                sys::release_locks_on_new_object(pg_sys::NamespaceRelationId, schema);
+                locks::release_locks_on_new_object(pg_sys::NamespaceRelationId, schema);
             }
             if existing_sequence == Oid::INVALID {
-                sys::release_locks_on_new_relation(sequence);
+                locks::release_locks_on_new_relation(sequence);
             }
         }
         if !is_new {
@@ -224,7 +226,7 @@ impl Plan {
             let name = names::schema(self.own_schema);
             return Err(Error::NoRightOnSchema { name, role: names::role(self.owner) });
         }
-        sys::with_rights_of(self.owner, f)
+        roles::with_rights_of(self.owner, f)
     }
 
     /// Creates the missing functions of the shard. Returns whether there were any.
@@ -493,5 +495,5 @@ pub fn lock_number(shard: Shard) {
     // SAFETY: a catalog lookup.
     let extension = unsafe { pg_sys::get_extension_oid(c"instagram_id".as_ptr(), false) };
     let part = 1 + shard.number() % LOCKS;
-    catalog::lock_object(pg_sys::ExtensionRelationId, extension, part, pg_sys::ShareUpdateExclusiveLock);
+    locks::lock_object(pg_sys::ExtensionRelationId, extension, part, pg_sys::ShareUpdateExclusiveLock);
 }

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::invalidation::{self, Cached};
+use crate::pg::locks;
 use crate::pg::names;
 use crate::sequence::{Clock, visit};
 use crate::shard::definition::{self, Definition};
@@ -97,8 +98,8 @@ pub fn find_to_change(shard: Shard, mode: u32) -> Result<Option<Definition>, Err
     loop {
         let Some(found) = definition::find(shard)? else { return Ok(None) };
         // In the order in which DROP SCHEMA ... CASCADE locks them.
-        let exists = catalog::lock_schema(found.schema) && visit::lock(found.clock.sequence);
-        catalog::lock_function(found.function, mode);
+        let exists = locks::lock_schema(found.schema) && visit::lock(found.clock.sequence);
+        locks::lock_function(found.function, mode);
         if exists && definition::find(shard)?.as_ref() == Some(&found) {
             return Ok(Some(found));
         }

@@ -1,0 +1,111 @@
+//! Locks on relations and other objects.
+#![allow(non_snake_case)]
+
+use crate::pg::catalog;
+use crate::pg::raw::Raw;
+use pgrx::pg_sys::{self, Oid};
+use std::ffi::c_int;
+
+impl Raw<'_> {
+    /// `storage/lmgr.h`, as used in `commands/sequence.c`: locks a sequence until the transaction ends, even if a
+    /// subtransaction that asked for the lock is rolled back.
+    #[inline]
+    pub unsafe fn LockRelationForTransaction(self, relid: Oid, lockmode: pg_sys::LOCKMODE) {
+        // SAFETY: resource owners exist inside a transaction, and an error resets CurrentResourceOwner itself.
+        unsafe {
+            let owner = pg_sys::CurrentResourceOwner;
+            pg_sys::CurrentResourceOwner = pg_sys::TopTransactionResourceOwner;
+            self.LockRelationOid(relid, lockmode);
+            pg_sys::CurrentResourceOwner = owner;
+        }
+    }
+}
+
+/// Keeps the schema from being dropped until the transaction ends. Returns whether it still exists.
+pub fn lock_schema(schema: Oid) -> bool {
+    lock_object(pg_sys::NamespaceRelationId, schema, 0, pg_sys::AccessShareLock);
+    catalog::schema_exists(schema)
+}
+
+/// Locks the relation as a query does until the transaction ends, unless another session has a lock that conflicts with
+/// this. Returns whether it is locked.
+pub fn lock_relation_unless_locked(relation: Oid) -> bool {
+    // SAFETY: takes a lock, or none.
+    unsafe { pg_sys::ConditionalLockRelationOid(relation, pg_sys::AccessShareLock as pg_sys::LOCKMODE) }
+}
+
+/// Keeps the function from being dropped, renamed, moved or given to another role until the transaction ends. Its owner
+/// can still replace its body. In the mode `ShareUpdateExclusiveLock` only one session at a time has the lock.
+pub fn lock_function(function: Oid, mode: u32) {
+    lock_object(pg_sys::ProcedureRelationId, function, 0, mode);
+}
+
+/// Locks an object of this database until the transaction ends, or a part of it. PostgreSQL locks an object as a whole,
+/// part 0, and no other part of an extension.
+pub fn lock_object(class: Oid, object: Oid, part: u16, mode: u32) {
+    // SAFETY: takes a lock.
+    unsafe { pg_sys::LockDatabaseObject(class, object, part, mode as pg_sys::LOCKMODE) }
+}
+
+/// Runs `f` while this session holds, for each relation, a lock that belongs to it and conflicts only with itself. They
+/// are taken in the order of the OIDs, so that two sessions do not wait for each other.
+pub fn with_locks_beside<T>(relids: &[Oid], f: impl FnOnce() -> T) -> T {
+    const BESIDE: u16 = 1;
+    let mode = pg_sys::ExclusiveLock as pg_sys::LOCKMODE;
+    let mut relids = relids.to_vec();
+    relids.sort_unstable_by_key(|relid| relid.to_u32());
+    // SAFETY: an error releases the locks, too. Locks on relations themselves have other tags.
+    unsafe {
+        for &relid in &relids {
+            pg_sys::LockDatabaseObject(pg_sys::RelationRelationId, relid, BESIDE, mode);
+        }
+        let result = f();
+        for &relid in &relids {
+            pg_sys::UnlockDatabaseObject(pg_sys::RelationRelationId, relid, BESIDE, mode);
+        }
+        result
+    }
+}
+
+/// Releases the locks on a relation that this transaction has created, so that creating thousands of them does not
+/// overflow the lock table. Other sessions cannot see the relation before the commit, and the locks would end there
+/// anyway.
+pub unsafe fn release_locks_on_new_relation(relid: Oid) {
+    // SAFETY: promised by the caller.
+    unsafe { release_locks(pg_sys::LockTagType::LOCKTAG_RELATION, [relid, Oid::INVALID]) }
+}
+
+/// The same for an object of another class, such as a schema.
+pub unsafe fn release_locks_on_new_object(class: Oid, object: Oid) {
+    // SAFETY: promised by the caller.
+    unsafe { release_locks(pg_sys::LockTagType::LOCKTAG_OBJECT, [class, object]) }
+}
+
+/// `storage/lock.h`: `SET_LOCKTAG_RELATION`, `SET_LOCKTAG_OBJECT`
+unsafe fn release_locks(kind: pg_sys::LockTagType::Type, [field2, field3]: [Oid; 2]) {
+    // SAFETY: the tag names an object of this database; a lock is released only while this backend holds it.
+    unsafe {
+        let tag = pg_sys::LOCKTAG {
+            locktag_field1: pg_sys::MyDatabaseId.to_u32(),
+            locktag_field2: field2.to_u32(),
+            locktag_field3: field3.to_u32(),
+            locktag_field4: 0,
+            locktag_type: kind as u8,
+            locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
+        };
+        for mode in pg_sys::AccessShareLock as c_int..=pg_sys::AccessExclusiveLock as c_int {
+            while LockHeldByMe(&tag, mode) && pg_sys::LockRelease(&tag, mode, false) {}
+        }
+    }
+}
+
+/// `storage/lock.h`: `LockHeldByMe`, which from 17 on has a parameter to look for stronger locks as well.
+unsafe fn LockHeldByMe(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
+    // SAFETY: looks only into this backend's lock table.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return pg_sys::LockHeldByMe(tag, mode);
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        return pg_sys::LockHeldByMe(tag, mode, false);
+    }
+}

@@ -1,0 +1,31 @@
+//! The current role, and its privileges.
+
+use crate::pg::raw::Raw;
+use pgrx::pg_sys::{self, Oid};
+use std::ffi::c_int;
+
+/// Runs `f` as another role and with PostgreSQL's restrictions for maintenance commands, as for any operation that may
+/// run code of a table's owner. An error also restores the role.
+///
+/// The caller must have checked that the current role may act as the other.
+pub fn with_rights_of<T>(role: Oid, f: impl FnOnce() -> T) -> T {
+    // SAFETY: sets variables of the backend. The end of a failed transaction or subtransaction resets them.
+    unsafe {
+        let (mut outer, mut context) = (Oid::INVALID, 0);
+        pg_sys::GetUserIdAndSecContext(&mut outer, &mut context);
+        let restricted =
+            (pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_RESTRICTED_OPERATION) as c_int;
+        pg_sys::SetUserIdAndSecContext(role, context | restricted);
+        let result = f();
+        pg_sys::SetUserIdAndSecContext(outer, context);
+        result
+    }
+}
+
+impl Raw<'_> {
+    /// Whether the role has one of these privileges on the relation.
+    pub unsafe fn may(self, relid: Oid, role: Oid, mode: pg_sys::AclMode) -> bool {
+        // SAFETY: a catalog lookup.
+        unsafe { self.pg_class_aclcheck(relid, role, mode) == pg_sys::AclResult::ACLCHECK_OK }
+    }
+}
