@@ -6,12 +6,22 @@
 //!
 //! docs/use/errors.md lists them; `error::tests` compares it with the table, and checks the style.
 
+mod argument;
+mod parts;
+mod report;
+#[cfg(test)]
+mod tests;
+mod unfit;
+
+pub use argument::Argument;
 use instagram_id_core::layout::{ISSUED_MS_MAX, SEQ_MAX, SHARD_MAX};
 use instagram_id_core::shortcode::Malformed;
-use pgrx::pg_sys::{Oid, panic::ErrorReport};
-use pgrx::{PgLogLevel, PgSqlErrorCode as SqlState};
-use std::fmt::{self, Display};
+use parts::{literal, right, sentence};
+use pgrx::PgSqlErrorCode as SqlState;
+use pgrx::pg_sys::Oid;
+pub use report::{one_line, or_raise, shortened};
 use thiserror::Error;
+pub use unfit::Unfit;
 
 /// Declares [`Error`] from a table. The message of an entry becomes thiserror's `#[error(…)]`. `detail(…)` and
 /// `hint(…)` contain arguments of `format!`, with the fields in scope; both may be omitted, and their text may be
@@ -883,223 +893,3 @@ errors! {
     ShardKept(shard: u16) => ERRCODE_DUPLICATE_OBJECT,
         "shard {0} already exists, skipping";
 }
-
-/// The longest message, DETAIL or HINT in bytes. Each name in them is short, but there can be many.
-const PART_MAX: usize = 4096;
-
-impl Error {
-    /// SQLSTATE, message, DETAIL and HINT, each text cut off at its maximum.
-    fn texts(&self) -> (SqlState, [String; 3]) {
-        let (state, detail, hint) = self.parts();
-        let texts = [self.to_string(), detail, hint];
-        (state, texts.map(|text| if text.len() > PART_MAX { cut_off(&text, PART_MAX) } else { text }))
-    }
-
-    /// The cause: the DETAIL, or the message of an error without one.
-    pub fn reason(&self) -> String {
-        let (_, [message, detail, _]) = self.texts();
-        if detail.is_empty() { message } else { detail }
-    }
-
-    /// Message, DETAIL and HINT in one line.
-    pub fn in_one_line(&self) -> String {
-        let (_, [message, detail, hint]) = self.texts();
-        one_line(&message, Some(&detail), Some(&hint))
-    }
-}
-
-/// The parts of an error in one line. A name in them can contain a line break.
-pub fn one_line(message: &str, detail: Option<&str>, hint: Option<&str>) -> String {
-    // Only the message ends without a period.
-    let sentences = [detail, hint].into_iter().flatten().filter(|sentence| !sentence.is_empty());
-    let rest = sentences.map(|sentence| format!(" {sentence}")).collect::<String>();
-    let period = if rest.is_empty() { "" } else { "." };
-    format!("{message}{period}{rest}").replace(['\n', '\r'], " ")
-}
-
-impl From<Error> for ErrorReport {
-    #[cold]
-    #[track_caller]
-    fn from(error: Error) -> ErrorReport {
-        let (state, [message, detail, hint]) = error.texts();
-        let mut report = ErrorReport::new(state, message, "instagram_id");
-        if !detail.is_empty() {
-            report = report.set_detail(detail);
-        }
-        if !hint.is_empty() {
-            report = report.set_hint(hint);
-        }
-        report
-    }
-}
-
-/// Returns the value of `f`, or raises its error. For SQL functions that are called for every row.
-///
-/// pgrx also raises the error of a function that returns a `Result`. But then an `ErrorReport`, or the space for one,
-/// is returned by value, which makes `next_id` measurably slower (docs/inside/performance.md).
-#[track_caller]
-pub fn or_raise<T>(f: impl FnOnce() -> Result<T, Error>) -> T {
-    match f() {
-        Ok(value) => value,
-        Err(error) => raise(error),
-    }
-}
-
-#[cold]
-#[track_caller]
-fn raise(error: Error) -> ! {
-    ErrorReport::from(error).report(PgLogLevel::ERROR);
-    unreachable!("an error does not return")
-}
-
-/// A text of any length, shortened for a message.
-pub fn shortened(text: &str) -> String {
-    const LEN: usize = 60;
-    match text.char_indices().nth(LEN) {
-        Some((end, _)) => cut_off(text, end),
-        None => text.into(),
-    }
-}
-
-/// At most this many bytes of a text, and dots.
-fn cut_off(text: &str, bytes: usize) -> String {
-    format!("{}...", &text[..text.floor_char_boundary(bytes)])
-}
-
-/// A text as a literal of SQL, as PostgreSQL's `quote_literal` writes it.
-fn literal(text: &str) -> String {
-    let escape = if text.contains('\\') { "E" } else { "" };
-    format!("{escape}'{}'", text.replace('\\', r"\\").replace('\'', "''"))
-}
-
-/// The privilege that a call needs on a sequence.
-fn right(update: bool) -> &'static str {
-    if update { "UPDATE" } else { "USAGE" }
-}
-
-/// An answer of another server as a sentence.
-fn sentence(text: &str) -> String {
-    let text = text.trim();
-    format!("{text}{}", if text.ends_with('.') { "" } else { "." })
-}
-
-/// An argument that must not be NULL.
-#[derive(Clone, Copy, Debug)]
-pub enum Argument {
-    Shard,
-    Sequence,
-    Epoch,
-    Count,
-    Id,
-    IfNotExists,
-    DryRun,
-    Table,
-    Schema,
-    Every,
-    Ahead,
-    Before,
-    Detach,
-    Group,
-    Attempt,
-}
-
-impl Display for Argument {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Argument::Shard => "shard",
-            Argument::Sequence => "sequence",
-            Argument::Epoch => "epoch",
-            Argument::Count => "count",
-            Argument::Id => "id",
-            Argument::IfNotExists => "if_not_exists",
-            Argument::DryRun => "dry_run",
-            Argument::Table => "table",
-            Argument::Schema => "schema",
-            Argument::Every => "every",
-            Argument::Ahead => "ahead",
-            Argument::Before => "before",
-            Argument::Detach => "detach",
-            Argument::Group => "for_group",
-            Argument::Attempt => "attempt",
-        })
-    }
-}
-
-impl Argument {
-    /// The hint for a NULL.
-    fn hint(self) -> String {
-        match self {
-            Argument::Shard => return format!("Pass a shard from 0 to {SHARD_MAX}."),
-            Argument::Sequence => {
-                "Pass a sequence, or use next_id(shard), which uses the sequence of the shard."
-            }
-            Argument::Count => "Pass a count of 1 or more.",
-            Argument::Id => "Pass the id that the next id must exceed.",
-            Argument::Table => "Pass the name of a table.",
-            Argument::Schema => "Pass the name of a schema.",
-            Argument::Before => "Pass the time up to which partitions are dropped.",
-            Argument::Group | Argument::Attempt => "Only next_id() on another node calls this function.",
-            Argument::Epoch
-            | Argument::IfNotExists
-            | Argument::DryRun
-            | Argument::Every
-            | Argument::Ahead
-            | Argument::Detach => "Pass a value, or omit the argument to use its default.",
-        }
-        .into()
-    }
-}
-
-/// The options of a sequence that prevent it from following the clock.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Unfit {
-    pub not_bigint: bool,
-    /// Its INCREMENT, if that is not 1.
-    pub increment: Option<i64>,
-    /// Its MAXVALUE, if that is too small.
-    pub max: Option<i64>,
-    /// Its MINVALUE, if that is ahead of the clock.
-    pub min: Option<i64>,
-    pub cycle: bool,
-}
-
-impl Unfit {
-    /// Each fault with the ALTER SEQUENCE clause that removes it.
-    fn faults(&self) -> Vec<(String, &'static str)> {
-        let mut faults = vec![];
-        if self.not_bigint {
-            faults.push(("its type is not bigint".into(), "AS bigint"));
-        }
-        if let Some(increment) = self.increment {
-            faults.push((format!("its increment is {increment}"), "INCREMENT 1"));
-        }
-        if let Some(max) = self.max {
-            faults.push((format!("its maximum value {max} is less than 2^50 - 1"), "NO MAXVALUE"));
-        }
-        if let Some(min) = self.min {
-            faults.push((format!("its minimum value {min} is ahead of the clock"), "NO MINVALUE"));
-        }
-        if self.cycle {
-            faults.push(("it cycles".into(), "NO CYCLE"));
-        }
-        faults
-    }
-
-    /// The faults in a few words each, separated by "; ".
-    pub fn reasons(&self) -> String {
-        self.faults().into_iter().map(|(reason, _)| reason).collect::<Vec<_>>().join("; ")
-    }
-
-    /// The faults as a sentence each.
-    fn sentences(&self) -> String {
-        let sentence = |(reason, _): (String, _)| format!("{}{}.", reason[..1].to_uppercase(), &reason[1..]);
-        self.faults().into_iter().map(sentence).collect::<Vec<_>>().join(" ")
-    }
-
-    fn clauses(&self) -> String {
-        self.faults().into_iter().map(|(_, clause)| format!(" {clause}")).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests;

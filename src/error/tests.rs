@@ -1,5 +1,6 @@
 //! The table of errors: a sample of each entry, the style of the texts, and docs/use/errors.md.
 
+use super::report::PART_MAX;
 use super::*;
 use std::collections::BTreeMap;
 

@@ -1,0 +1,87 @@
+//! From an entry of the table to the error that PostgreSQL reports.
+
+use crate::error::Error;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgLogLevel, PgSqlErrorCode as SqlState};
+
+/// The longest message, DETAIL or HINT in bytes. Each name in them is short, but there can be many.
+pub const PART_MAX: usize = 4096;
+
+impl Error {
+    /// SQLSTATE, message, DETAIL and HINT, each text cut off at its maximum.
+    pub fn texts(&self) -> (SqlState, [String; 3]) {
+        let (state, detail, hint) = self.parts();
+        let texts = [self.to_string(), detail, hint];
+        (state, texts.map(|text| if text.len() > PART_MAX { cut_off(&text, PART_MAX) } else { text }))
+    }
+
+    /// The cause: the DETAIL, or the message of an error without one.
+    pub fn reason(&self) -> String {
+        let (_, [message, detail, _]) = self.texts();
+        if detail.is_empty() { message } else { detail }
+    }
+
+    /// Message, DETAIL and HINT in one line.
+    pub fn in_one_line(&self) -> String {
+        let (_, [message, detail, hint]) = self.texts();
+        one_line(&message, Some(&detail), Some(&hint))
+    }
+}
+
+/// The parts of an error in one line. A name in them can contain a line break.
+pub fn one_line(message: &str, detail: Option<&str>, hint: Option<&str>) -> String {
+    // Only the message ends without a period.
+    let sentences = [detail, hint].into_iter().flatten().filter(|sentence| !sentence.is_empty());
+    let rest = sentences.map(|sentence| format!(" {sentence}")).collect::<String>();
+    let period = if rest.is_empty() { "" } else { "." };
+    format!("{message}{period}{rest}").replace(['\n', '\r'], " ")
+}
+
+impl From<Error> for ErrorReport {
+    #[cold]
+    #[track_caller]
+    fn from(error: Error) -> ErrorReport {
+        let (state, [message, detail, hint]) = error.texts();
+        let mut report = ErrorReport::new(state, message, "instagram_id");
+        if !detail.is_empty() {
+            report = report.set_detail(detail);
+        }
+        if !hint.is_empty() {
+            report = report.set_hint(hint);
+        }
+        report
+    }
+}
+
+/// Returns the value of `f`, or raises its error. For SQL functions that are called for every row.
+///
+/// pgrx also raises the error of a function that returns a `Result`. But then an `ErrorReport`, or the space for one,
+/// is returned by value, which makes `next_id` measurably slower (docs/inside/performance.md).
+#[track_caller]
+pub fn or_raise<T>(f: impl FnOnce() -> Result<T, Error>) -> T {
+    match f() {
+        Ok(value) => value,
+        Err(error) => raise(error),
+    }
+}
+
+#[cold]
+#[track_caller]
+fn raise(error: Error) -> ! {
+    ErrorReport::from(error).report(PgLogLevel::ERROR);
+    unreachable!("an error does not return")
+}
+
+/// A text of any length, shortened for a message.
+pub fn shortened(text: &str) -> String {
+    const LEN: usize = 60;
+    match text.char_indices().nth(LEN) {
+        Some((end, _)) => cut_off(text, end),
+        None => text.into(),
+    }
+}
+
+/// At most this many bytes of a text, and dots.
+fn cut_off(text: &str, bytes: usize) -> String {
+    format!("{}...", &text[..text.floor_char_boundary(bytes)])
+}
