@@ -38,8 +38,18 @@ pub fn read_plan(file: &str) -> Result<Plan> {
     }
 }
 
+/// How [`apply`] carries out a plan.
+pub struct Options {
+    /// The number of parallel moves.
+    pub jobs: usize,
+    /// The limit of `--stop`, in seconds.
+    pub stop: u64,
+    /// The arguments of `--trust`.
+    pub trust: Vec<String>,
+}
+
 /// Carries out the moves of a plan that are not done yet.
-pub fn apply(map: &Map, conninfo: &str, plan: Plan, jobs: usize, stop: u64, output: &Output) -> Result {
+pub fn apply(map: &Map, conninfo: &str, plan: Plan, options: &Options, output: &Output) -> Result {
     let all = plan.moves.len();
     let mut waiting = Vec::new();
     for planned in plan.moves {
@@ -54,9 +64,9 @@ pub fn apply(map: &Map, conninfo: &str, plan: Plan, jobs: usize, stop: u64, outp
     let (mut done, mut failed, mut is_stopping) = (all - waiting.len(), Vec::new(), false);
     let mut stopped = None;
     while !running.is_empty() || !(waiting.is_empty() || is_stopping) {
-        while running.len() < jobs && !is_stopping {
+        while running.len() < options.jobs && !is_stopping {
             let Some(planned) = waiting.pop() else { break };
-            match start(conninfo, &planned, stop, &sender) {
+            match start(conninfo, &planned, options, &sender) {
                 Ok(child) => running.push((planned, child)),
                 Err(error) => {
                     output.error(&error);
@@ -124,13 +134,14 @@ fn is_needed(map: &Map, planned: &PlannedMove) -> Result<bool> {
 
 /// Starts a move in a process of its own. The connection string of the map may contain a password, so it is
 /// passed in the environment.
-fn start(conninfo: &str, planned: &PlannedMove, stop: u64, sender: &Sender<Said>) -> Result<Child> {
+fn start(conninfo: &str, planned: &PlannedMove, options: &Options, sender: &Sender<Said>) -> Result<Child> {
     let shard = planned.shard;
     let program =
         std::env::current_exe().context(|| "the path of this program cannot be determined".into())?;
     let mut child = Command::new(program)
-        .args(["--json", "move", &shard.to_string(), "--stop", &stop.to_string()])
+        .args(["--json", "move", &shard.to_string(), "--stop", &options.stop.to_string()])
         .arg(format!("--to={}", planned.to))
+        .args(options.trust.iter().map(|trust| format!("--trust={trust}")))
         .env("INSTAGRAM_ID_MAP", conninfo)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

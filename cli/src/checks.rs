@@ -3,177 +3,217 @@
 use crate::error::{Context, Error, Result};
 use crate::libpq::{self, Connection};
 use crate::server::Server;
+use crate::trust;
 use instagram_id_core::moving::Mark;
-
-/// Expressions are checked by the rules for this major version, which are the strictest. The replication
-/// evaluates them as a superuser on every major version, and some built-in functions can execute SQL from a
-/// string.
-pub const STRICTEST_MAJOR: &str = "15";
+use serde::Deserialize;
 
 /// The target's clock may be behind the source's clock by this many seconds. New ids carry future timestamps
 /// until the clock catches up.
 const CLOCK_TOLERANCE: f64 = 1.0;
 
+/// What one query finds out about a server.
+#[derive(Deserialize)]
 struct Facts {
-    extension: Option<(String, String)>,
+    /// The version of the extension, and its schema.
+    version: Option<String>,
+    schema: Option<String>,
     is_standby: bool,
     major: i32,
+    encoding: String,
+    wal_level: String,
+    /// Free replication slots, origins and workers.
+    slots: i64,
+    origins: i64,
+    workers: i64,
     is_superuser: bool,
-    /// Whether a role that is no superuser may take part in logical replication on this side.
+    /// Whether the role of the command has REPLICATION, sees the progress of replication, may subscribe, and may
+    /// create objects in the database.
     may_replicate: bool,
-    /// Whether it may see how far replication is.
     may_watch: bool,
-    /// Whether it may create objects in the database.
+    may_subscribe: bool,
     may_create: bool,
+    /// Seconds since 1970.
     clock: f64,
 }
 
-/// The state of logical replication on the source: its WAL level and the number of free slots.
-struct Logical {
-    wal_level: String,
-    slots: i64,
+impl Facts {
+    fn of(server: &Server) -> Result<Facts> {
+        let facts: String = server.query(include_str!("sql/facts.sql"), &[])?.one()?;
+        serde_json::from_str(&facts)
+            .map_err(|error| Error::failed(format!("unexpected facts of server {}: {error}", server.name)))
+    }
+
+    /// Whether the shard can be looked for on this server.
+    fn is_usable(&self) -> bool {
+        self.version.is_some() && !self.is_standby
+    }
 }
 
 /// Checks whether the shard can be moved. `is_new` is false if the move has begun, so that its copy may
 /// exist. For a new move, finds the schema of the shard, and sets it for both servers.
 pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
-    let mut obstacles = Vec::new();
-    let (from, to) = (source.name.clone(), target.name.clone());
-    let mut refuse = |obstacle: String| obstacles.push(obstacle);
+    let (here, there) = (Facts::of(source)?, Facts::of(target)?);
+    let mut obstacles = obstacles_on_source(source, &here)?;
+    obstacles.extend(obstacles_on_target(target, &there)?);
+    obstacles.extend(differences(source, target, &here, &there));
+    let untrusted = untrusted_extensions(source, target)?;
+    if is_new && here.is_usable() && untrusted.is_empty() {
+        obstacles.extend(find_schema(source, target)?);
+    }
+    obstacles.extend(missing_rights(source, target, &here, &there)?);
+    if source.schema().is_empty() {
+        obstacles.extend(untrusted);
+    } else {
+        obstacles.extend(obstacles_in_schema(source, target)?);
+        if is_new && there.is_usable() && untrusted.is_empty() {
+            obstacles.extend(earlier_copies(target)?);
+        }
+    }
+    obstacles.extend(unusable_pg_dump(&here));
+    if obstacles.is_empty() {
+        return Ok(());
+    }
+    let problem = format!("shard {} cannot be moved from {} to {}", source.shard(), source.name, target.name);
+    Err(Error::Refused { problem, obstacles })
+}
 
-    let (here, logical) = facts_of_source(source)?;
-    let (there, workers) = facts_of_target(target)?;
-    if here.extension.is_none() {
-        refuse(format!("server {from} has no extension instagram_id"));
+/// Roles that own the databases, or can replace objects of the extension, and are not trusted. The command uses no such object
+/// before this is empty.
+fn untrusted_extensions(source: &Server, target: &Server) -> Result<Vec<String>> {
+    let mut obstacles = Vec::new();
+    for server in [source, target] {
+        obstacles.extend(trust::look_at_extension(server, &server.connection())?);
+    }
+    Ok(obstacles)
+}
+
+fn obstacles_on_source(source: &Server, here: &Facts) -> Result<Vec<String>> {
+    let mut obstacles = Vec::new();
+    let from = &source.name;
+    if here.version.is_none() {
+        obstacles.push(format!("server {from} has no extension instagram_id"));
     }
     if here.is_standby {
-        refuse(format!("server {from} is a standby: record the primary in the map"));
+        obstacles.push(format!("server {from} is a standby: record the primary in the map"));
     }
     if here.major < 15 {
-        refuse(format!("server {from} runs PostgreSQL {}, but a move requires 15 or later", here.major));
+        obstacles
+            .push(format!("server {from} runs PostgreSQL {}, but a move requires 15 or later", here.major));
     }
-    let wal_level = &logical.wal_level;
-    if wal_level != "logical" {
-        refuse(format!(
-            "server {from} has wal_level = {wal_level}: \
-             set it to logical in postgresql.conf and restart the server"
+    if here.wal_level != "logical" {
+        obstacles.push(format!(
+            "server {from} has wal_level = {}: set it to logical in postgresql.conf and restart the server",
+            here.wal_level
         ));
     } else if !source.has_publication()? {
         let name = source.replication();
         if source.holds("SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1)", &[&name])? {
-            refuse(format!("server {from} has a publication {name} that is not part of this move: drop it"));
+            obstacles.push(format!(
+                "server {from} has a publication {name} that is not part of this move: drop it"
+            ));
         }
-        if logical.slots < 2 {
-            let slots = logical.slots;
-            refuse(format!(
-                "server {from} has {slots} replication slots left, but a move needs 2: \
-                 increase max_replication_slots"
+        if here.slots < 2 {
+            obstacles.push(format!(
+                "server {from} has {} replication slots left, but a move needs 2: increase max_replication_slots",
+                here.slots
             ));
         }
     }
+    Ok(obstacles)
+}
 
-    match (&there.extension, &here.extension) {
-        (None, _) => {
-            refuse(format!("server {to} has no extension instagram_id: run CREATE EXTENSION instagram_id"))
-        }
-        (Some((version, schema)), Some((needed, schema_here))) => {
-            if version_parts(version) < version_parts(needed) {
-                refuse(format!(
-                    "server {to} has instagram_id {version}, older than {needed} on {from}: \
-                     run ALTER EXTENSION instagram_id UPDATE"
-                ));
-            }
-            if schema != schema_here {
-                refuse(format!(
-                    "server {to} has instagram_id in schema {schema}, but {from} has it in {schema_here}: \
-                     use ALTER EXTENSION instagram_id SET SCHEMA"
-                ));
-            }
-        }
-        (Some(_), None) => {}
+fn obstacles_on_target(target: &Server, there: &Facts) -> Result<Vec<String>> {
+    let mut obstacles = Vec::new();
+    let to = &target.name;
+    if there.version.is_none() {
+        obstacles
+            .push(format!("server {to} has no extension instagram_id: run CREATE EXTENSION instagram_id"));
     }
     if there.is_standby {
-        refuse(format!("server {to} is a standby: record the primary in the map"));
+        obstacles.push(format!("server {to} is a standby: record the primary in the map"));
     }
-    if there.major < here.major {
-        refuse(format!("server {to} runs PostgreSQL {}, older than {} on {from}", there.major, here.major));
+    if target.has_subscription()? {
+        return Ok(obstacles);
     }
-    if workers < 2 && !target.has_subscription()? {
-        refuse(format!(
-            "server {to} has {workers} logical replication workers left, but a move needs 2: \
-             increase max_logical_replication_workers"
+    for (free, what, setting) in [
+        (there.workers, "logical replication workers", "max_logical_replication_workers"),
+        (there.origins, "replication origins", "max_replication_slots or max_active_replication_origins"),
+    ] {
+        if free < 2 {
+            obstacles
+                .push(format!("server {to} has {free} {what} left, but a move needs 2: increase {setting}"));
+        }
+    }
+    Ok(obstacles)
+}
+
+/// Differences between the servers that no move bridges.
+fn differences(source: &Server, target: &Server, here: &Facts, there: &Facts) -> Vec<String> {
+    let mut obstacles = Vec::new();
+    let (from, to) = (&source.name, &target.name);
+    if let (Some(version), Some(needed)) = (&there.version, &here.version)
+        && version_parts(version) < version_parts(needed)
+    {
+        obstacles.push(format!(
+            "server {to} has instagram_id {version}, older than {needed} on {from}: run ALTER EXTENSION instagram_id UPDATE"
         ));
     }
-
-    if is_new && here.extension.is_some() && !here.is_standby {
-        for obstacle in find_schema(source, target)? {
-            refuse(obstacle);
-        }
+    if let (Some(schema), Some(schema_here)) = (&there.schema, &here.schema)
+        && schema != schema_here
+    {
+        obstacles.push(format!(
+            "server {to} has instagram_id in schema {schema}, but {from} has it in {schema_here}: \
+             use ALTER EXTENSION instagram_id SET SCHEMA"
+        ));
     }
-    for obstacle in missing_rights(source, target, &here, &there)? {
-        refuse(obstacle);
+    if there.major < here.major {
+        obstacles.push(format!(
+            "server {to} runs PostgreSQL {}, older than {} on {from}",
+            there.major, here.major
+        ));
     }
-    if !source.schema().is_empty() {
-        for obstacle in obstacles_in_schema(source, target)? {
-            refuse(obstacle);
-        }
-        if is_new && there.extension.is_some() && !there.is_standby {
-            if !shards(target)?.is_empty() {
-                refuse(format!(
-                    "server {to} has a shard {} already: if that is an old copy, drop its schema",
-                    target.shard()
-                ));
-            }
-            if target.has_schema()? {
-                refuse(format!("server {to} has a schema {} already", target.schema()));
-            }
-        }
+    if there.encoding != here.encoding {
+        obstacles.push(format!(
+            "the database on {to} has the encoding {}, and that on {from} {}: use databases with the same encoding",
+            there.encoding, here.encoding
+        ));
     }
-
     let behind = here.clock - there.clock;
     if behind > CLOCK_TOLERANCE {
-        refuse(format!("the clock of {to} is {behind:.1} s behind that of {from}: synchronize the clocks"));
+        obstacles.push(format!(
+            "the clock of {to} is {behind:.1} s behind that of {from}: synchronize the clocks"
+        ));
     }
-    if let Err(error) = std::process::Command::new("pg_dump").arg("--version").output() {
-        refuse(format!("pg_dump cannot be run on this machine: {error}"));
-    }
-
-    if obstacles.is_empty() {
-        return Ok(());
-    }
-    let problem = format!("shard {} cannot be moved from {from} to {to}", source.shard());
-    Err(Error::Refused { problem, obstacles })
+    obstacles
 }
 
-fn facts_of_source(server: &Server) -> Result<(Facts, Logical)> {
-    let rows = server.query(include_str!("sql/source_facts.sql"), &[])?;
-    let facts = Facts {
-        extension: rows.get::<Option<String>>(0, 0).map(|version| (version, rows.get(0, 1))),
-        is_standby: rows.get(0, 2),
-        major: rows.get(0, 5),
-        is_superuser: rows.get(0, 6),
-        may_replicate: rows.get(0, 8),
-        may_watch: rows.get(0, 9),
-        may_create: rows.get(0, 10),
-        clock: rows.get(0, 7),
-    };
-    Ok((facts, Logical { wal_level: rows.get(0, 3), slots: rows.get(0, 4) }))
+/// Shards and schemas on the target that are in the way of a copy.
+fn earlier_copies(target: &Server) -> Result<Vec<String>> {
+    let mut obstacles = Vec::new();
+    let to = &target.name;
+    if !shards(target)?.is_empty() {
+        let shard = target.shard();
+        obstacles.push(format!(
+            "server {to} has a shard {shard} already: if that is an old copy, drop its schema"
+        ));
+    }
+    if target.has_schema()? {
+        obstacles.push(format!("server {to} has a schema {} already", target.schema()));
+    }
+    Ok(obstacles)
 }
 
-/// The facts, and the number of free workers for logical replication.
-fn facts_of_target(server: &Server) -> Result<(Facts, i64)> {
-    let rows = server.query(include_str!("sql/target_facts.sql"), &[])?;
-    let facts = Facts {
-        extension: rows.get::<Option<String>>(0, 0).map(|version| (version, rows.get(0, 1))),
-        is_standby: rows.get(0, 2),
-        major: rows.get(0, 3),
-        is_superuser: rows.get(0, 4),
-        may_replicate: rows.get(0, 7),
-        may_watch: true,
-        may_create: rows.get(0, 8),
-        clock: rows.get(0, 6),
+/// Whether pg_dump is missing, or too old for the source.
+fn unusable_pg_dump(here: &Facts) -> Option<String> {
+    let output = match std::process::Command::new("pg_dump").arg("--version").output() {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Err(error) => return Some(format!("pg_dump cannot be run on this machine: {error}")),
     };
-    Ok((facts, rows.get(0, 5)))
+    let major = output.split(|c: char| !c.is_ascii_digit()).find_map(|part| part.parse::<i32>().ok());
+    let is_old = major.is_some_and(|major| major < here.major);
+    is_old.then(|| {
+        format!("this machine has {}, older than the server: install that of {}", output.trim(), here.major)
+    })
 }
 
 /// The rights that the roles of the command lack. Superusers lack none.
@@ -199,7 +239,7 @@ fn missing_rights(source: &Server, target: &Server, here: &Facts, there: &Facts)
             missing.push(format!(
                 "the role that connects to {to} is no superuser, which a subscription takes before PostgreSQL 16"
             ));
-        } else if !there.may_replicate {
+        } else if !there.may_subscribe {
             missing.push(format!(
                 "the role that connects to {to} is no superuser: GRANT pg_create_subscription to it there"
             ));
@@ -213,7 +253,7 @@ fn missing_rights(source: &Server, target: &Server, here: &Facts, there: &Facts)
     }
     if !source.schema().is_empty() {
         let owners =
-            source.query(include_str!("sql/owners_in_schema.sql"), &[source.schema()])?.column::<String>();
+            source.query(include_str!("sql/owners_in_schema.sql"), &[source.schema()])?.column::<String>()?;
         for owner in owners {
             for (server, facts) in [(source, here), (target, there)] {
                 if !facts.is_superuser && !server.holds(include_str!("sql/has_rights_of.sql"), &[&owner])? {
@@ -285,89 +325,51 @@ struct Found {
 fn shards(server: &Server) -> Result<Vec<Found>> {
     let problem = || format!("query on server {} failed", server.name);
     let connection = server.connection();
-    connection.run("BEGIN").context(problem)?;
+    // The view reads the sequences, which their owner can lock.
+    connection.run("BEGIN; SET LOCAL lock_timeout = '5s'").context(problem)?;
     let found = (|| -> std::result::Result<Vec<Found>, libpq::Error> {
         let extension = lock_extension(&connection)?;
         let query = include_str!("sql/shards.sql").replace("{extension}", &extension);
         let rows = connection.query(&query, &[&server.shard().to_string()])?;
-        let found = |row| Found {
-            schema: rows.get(row, 0),
-            has_sequence: rows.get(row, 1),
-            reason: rows.get(row, 2),
+        let found = |row| {
+            Ok(Found {
+                schema: rows.get(row, 0)?,
+                has_sequence: rows.get(row, 1)?,
+                reason: rows.get(row, 2)?,
+            })
         };
-        Ok((0..rows.len()).map(found).collect())
+        (0..rows.len()).map(found).collect()
     })();
     connection.run("COMMIT").context(problem)?;
     found.context(problem)
 }
 
-/// Returns the quoted name of the extension's schema, and locks the schema against renaming until the
-/// transaction ends. Otherwise its owner could rename it, and create functions in a new schema of that name. A role
-/// that is not a superuser cannot lock it, so it trusts only a schema of a superuser, of the owner of the database, or
-/// of its own.
+/// Returns the quoted name of the extension's schema. A superuser locks the schema against renaming until the transaction ends.
+/// Look for untrusted roles first: the owner of the schema could replace the objects of the extension.
 pub fn lock_extension(connection: &Connection) -> std::result::Result<String, libpq::Error> {
-    let is_superuser: bool = connection.run("SELECT current_setting('is_superuser')::boolean")?.one();
-    let query = "SELECT nspname FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace
-         WHERE extname = 'instagram_id'";
-    let rows = if is_superuser {
-        connection.run(&format!("{query} FOR UPDATE"))?
+    let lock = if connection.run("SELECT current_setting('is_superuser')::boolean")?.one()? {
+        "FOR UPDATE"
     } else {
-        let is_trusted = "(rolsuper OR rolname = current_user OR r.oid = (SELECT datdba FROM pg_database
-            WHERE datname = current_database()) OR rolname = 'pg_database_owner')";
-        connection.run(&format!(
-            "{query} AND EXISTS (SELECT FROM pg_roles AS r WHERE r.oid = nspowner AND {is_trusted})"
-        ))?
+        ""
     };
-    match rows.column::<String>().pop() {
+    let query = "SELECT nspname FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'instagram_id'";
+    match connection.run(&format!("{query} {lock}"))?.column::<String>()?.pop() {
         Some(schema) => connection.quote_ident(&schema),
-        None => Err(libpq::Error::local(
-            "there is no extension instagram_id, or its schema belongs to another role",
-        )),
+        None => Err(libpq::Error::local("there is no extension instagram_id")),
     }
 }
 
 fn obstacles_in_schema(source: &Server, target: &Server) -> Result<Vec<String>> {
     let mut obstacles: Vec<String> =
-        source.query(include_str!("sql/obstacles.sql"), &[source.schema()])?.column();
-    // The dump restores ownership by role name. If a role is a superuser only on the target, its functions
-    // would gain superuser rights there.
-    let owners: String = source.query(include_str!("sql/owners.sql"), &[])?.one();
-    let superusers: Vec<String> =
-        target.query(include_str!("sql/foreign_superusers.sql"), &[&owners])?.column();
-    let (from, to) = (&source.name, &target.name);
-    obstacles.extend(
-        superusers
-            .iter()
-            .map(|role| format!("role {role} owns objects on {from} and is a superuser only on {to}")),
-    );
-    obstacles.extend(
-        source.query(include_str!("sql/code.sql"), &[source.schema(), STRICTEST_MAJOR])?.column::<String>(),
-    );
-    obstacles.extend(missing_objects(source, target)?);
+        source.query(include_str!("sql/obstacles.sql"), &[source.schema()])?.column()?;
+    let here = trust::look(source, &source.connection(), trust::NOTHING, trust::NOTHING)?;
+    obstacles.extend(here.obstacles);
+    let needed = trust::needed(&source.connection(), source.schema())
+        .context(|| format!("query on server {} failed", source.name))?;
+    let (missing, found) = trust::find_needed(target, &needed)?;
+    obstacles.extend(missing);
+    obstacles.extend(trust::look(target, &target.connection(), &found, &here.dumped)?.obstacles);
     Ok(obstacles)
-}
-
-/// Objects that the target lacks, and without which the schema cannot be created there.
-fn missing_objects(source: &Server, target: &Server) -> Result<Vec<String>> {
-    let needed = source.query(include_str!("sql/needed.sql"), &[source.schema()])?;
-    let text = |row, column| needed.get::<String>(row, column);
-    let mut missing = Vec::new();
-    for row in 0..needed.len() {
-        let (kind, names, arguments) = (text(row, 0), text(row, 1), text(row, 2));
-        let found = target
-            .connection()
-            .query("SELECT pg_get_object_address($1, $2::text[], $3::text[])", &[&kind, &names, &arguments]);
-        match found {
-            Ok(_) => {}
-            // An undefined object, or one of another kind.
-            Err(error) if error.sqlstate.starts_with("42") || error.sqlstate == "3F000" => {
-                let (needed, used_by) = (text(row, 3), text(row, 4));
-                missing.push(format!("server {} has no {needed}, needed for {used_by}", target.name));
-            }
-            Err(error) => return Err(error).context(|| format!("query on server {} failed", target.name)),
-        }
-    }
-    Ok(missing)
 }
 
 #[cfg(test)]

@@ -41,6 +41,14 @@ impl Error {
         }
     }
 
+    /// The SQLSTATE of the server's error; empty for others.
+    pub fn sqlstate(&self) -> &str {
+        match self {
+            Error::Failed { server: Some(error), .. } => &error.sqlstate,
+            _ => "",
+        }
+    }
+
     /// The message as separate lines. A name can contain a line break, so joining the lines here would make
     /// it impossible to tell line breaks of a name from those of the message.
     pub fn lines(&self) -> Vec<String> {
@@ -68,6 +76,12 @@ impl Error {
 
     pub fn failed(message: impl Into<String>) -> Error {
         Error::Failed { message: message.into(), server: None }
+    }
+}
+
+impl From<libpq::Error> for Error {
+    fn from(error: libpq::Error) -> Error {
+        Error::Failed { message: "unexpected answer of a server".into(), server: Some(error) }
     }
 }
 

@@ -1,11 +1,13 @@
 //! `plan`: reads the size of each shard and its rate of new ids from all servers, and prints a plan.
 
 use crate::checks::lock_extension;
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 use crate::map::Map;
 use crate::output::{Output, size};
 use crate::plan::{Plan, ShardLoad, plan};
-use crate::{check_interrupt, fail, session};
+use crate::server::{Names, Server};
+use crate::trust::{self, Trust};
+use crate::{check_interrupt, fail};
 use instagram_id_core::layout;
 use std::collections::BTreeMap;
 
@@ -16,7 +18,7 @@ const NEWEST: f64 = 0.25;
 const LIMIT: f64 = 1_024_000.0;
 
 /// Prints a plan that empties the servers in `drained`, and balances the others.
-pub fn show_plan(map: &Map, drained: &[String], tolerance: f64, output: &Output) -> Result {
+pub fn show_plan(map: &Map, drained: &[String], tolerance: f64, trust: &Trust, output: &Output) -> Result {
     let servers: Vec<String> = map.servers()?.into_iter().map(|server| server.server).collect();
     for server in drained {
         if !servers.contains(server) {
@@ -26,18 +28,20 @@ pub fn show_plan(map: &Map, drained: &[String], tolerance: f64, output: &Output)
     if servers.iter().all(|server| drained.contains(server)) {
         fail!("there is no server left to move shards to");
     }
-    let plan = plan(&servers, &loads(map, &servers, output)?, drained, tolerance);
+    let plan = plan(&servers, &loads(map, &servers, trust, output)?, drained, tolerance);
     print(&plan, output);
     Ok(())
 }
 
 /// Reads the load of each shard from the server where the map places it.
-fn loads(map: &Map, servers: &[String], output: &Output) -> Result<Vec<ShardLoad>> {
+fn loads(map: &Map, servers: &[String], trust: &Trust, output: &Output) -> Result<Vec<ShardLoad>> {
     let placements = map.placements()?;
     let mut loads = Vec::new();
     for server in servers {
         check_interrupt()?;
-        let found = loads_of_server(server, &map.conninfo_of(server)?)?;
+        let names = Names { shard: 0, schema: String::new() };
+        let observed = Server::observe(server, &map.conninfo_of(server)?, trust.on(map, server)?, &names)?;
+        let found = loads_of_server(&observed)?;
         for (shard, _) in placements.iter().filter(|(_, place)| place == server) {
             match found.get(shard) {
                 Some(&(bytes, ids_per_second)) => {
@@ -52,29 +56,34 @@ fn loads(map: &Map, servers: &[String], output: &Output) -> Result<Vec<ShardLoad
 }
 
 /// Bytes and ids per second of each shard of a server.
-fn loads_of_server(server: &str, conninfo: &str) -> Result<BTreeMap<u16, (i64, f64)>> {
-    let problem = || format!("query on server {server} failed");
-    let connection = session::open(conninfo, session::OBSERVER)
-        .context(|| format!("server {server} cannot be reached"))?;
+fn loads_of_server(server: &Server) -> Result<BTreeMap<u16, (i64, f64)>> {
+    let connection = server.connection();
+    let obstacles = trust::look_at_extension(server, &connection)?;
+    if !obstacles.is_empty() {
+        let problem = format!("the shards of server {} cannot be read", server.name);
+        return Err(Error::Refused { problem, obstacles });
+    }
+    let problem = || format!("query on server {} failed", server.name);
     // The size of a table can be read only while nobody has locked it.
     connection.run("BEGIN; SET LOCAL lock_timeout = '5s'").context(problem)?;
-    let extension =
-        lock_extension(&connection).context(|| format!("server {server} has no extension instagram_id"))?;
+    let extension = lock_extension(&connection)
+        .context(|| format!("server {} has no extension instagram_id", server.name))?;
     let query = include_str!("sql/loads.sql").replace("{extension}", &extension);
     let rows = connection.query(&query, &[]).context(problem)?;
     let now: i64 = connection
         .run("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
         .context(problem)?
-        .one();
+        .one()?;
     connection.run("COMMIT").context(problem)?;
     let mut bytes: BTreeMap<u16, i64> = BTreeMap::new();
     let mut buckets: BTreeMap<u16, Vec<Bucket>> = BTreeMap::new();
     for row in 0..rows.len() {
-        let shard = rows.get(row, 0);
-        match rows.get::<Option<i64>>(row, 1) {
+        let shard = rows.get(row, 0)?;
+        match rows.get::<Option<i64>>(row, 1)? {
             Some(size) => drop(bytes.insert(shard, size)),
             None => {
-                let found = histogram(shard, rows.get(row, 2), rows.get(row, 3), &rows.get::<String>(row, 4));
+                let found =
+                    histogram(shard, rows.get(row, 2)?, rows.get(row, 3)?, &rows.get::<String>(row, 4)?);
                 buckets.entry(shard).or_default().extend(found);
             }
         }

@@ -57,7 +57,7 @@ pub fn parse_conninfo(conninfo: &str) -> Result<Vec<Parameter>, Error> {
         let text = unsafe { text_at(message) }.unwrap_or_else(|| "out of memory".into());
         // SAFETY: PQfreemem accepts memory that libpq has allocated, and null.
         unsafe { pq_sys::PQfreemem(message.cast()) };
-        return Err(Error::local(text.trim_end()));
+        return Err(Error::local(one_line(&text)));
     }
     let mut parameters = Vec::new();
     let mut option = options;
@@ -235,8 +235,7 @@ impl Connection {
     fn error(&self) -> Error {
         // SAFETY: the connection is open, and its message valid until it is used again.
         let text = unsafe { text_at(pq_sys::PQerrorMessage(self.conn.as_ptr())) }.unwrap_or_default();
-        let text = text.trim_end();
-        Error::local(if text.is_empty() { "the connection is lost" } else { text })
+        Error::local(if text.trim().is_empty() { "the connection is lost".into() } else { one_line(&text) })
     }
 
     /// Quotes a name as an SQL identifier.
@@ -294,37 +293,37 @@ impl Rows {
         self.len() == 0
     }
 
-    /// Returns a value. Panics if it is missing or of another type, which is a bug in the query.
-    pub fn get<T: FromText>(&self, row: usize, column: usize) -> T {
-        let text = self.text(row, column);
+    /// Returns a value. Fails if it is missing or of another type.
+    pub fn get<T: FromText>(&self, row: usize, column: usize) -> Result<T, Error> {
+        let text = self.text(row, column)?;
         T::from_text(text.as_deref())
-            .unwrap_or_else(|| panic!("unexpected value in column {column}: {text:?}"))
+            .ok_or_else(|| Error::local(format!("unexpected value in column {column}: {text:?}")))
     }
 
     /// The only value of the only row.
-    pub fn one<T: FromText>(&self) -> T {
+    pub fn one<T: FromText>(&self) -> Result<T, Error> {
         self.get(0, 0)
     }
 
     /// The first column.
-    pub fn column<T: FromText>(&self) -> Vec<T> {
+    pub fn column<T: FromText>(&self) -> Result<Vec<T>, Error> {
         (0..self.len()).map(|row| self.get(row, 0)).collect()
     }
 
-    fn text(&self, row: usize, column: usize) -> Option<String> {
+    fn text(&self, row: usize, column: usize) -> Result<Option<String>, Error> {
         let result = self.result.as_ptr();
-        // SAFETY: the result lives as long as `self`. The position is checked first, so libpq returns a
-        // string.
+        // SAFETY: the result lives as long as `self`.
+        let columns = unsafe { pq_sys::PQnfields(result) } as usize;
+        if row >= self.len() || column >= columns {
+            return Err(Error::local(format!("no row {row}, column {column}")));
+        }
+        let (row, column) = (row as c_int, column as c_int);
+        // SAFETY: as above, and the position exists, so libpq returns a string.
         unsafe {
-            assert!(
-                row < self.len() && column < pq_sys::PQnfields(result) as usize,
-                "no row {row}, column {column}"
-            );
-            let (row, column) = (row as c_int, column as c_int);
             if pq_sys::PQgetisnull(result, row, column) == 1 {
-                None
+                Ok(None)
             } else {
-                text_at(pq_sys::PQgetvalue(result, row, column))
+                Ok(text_at(pq_sys::PQgetvalue(result, row, column)))
             }
         }
     }
@@ -378,6 +377,11 @@ impl<T: FromText> FromText for Option<T> {
     }
 }
 
+/// The lines of a message of a client library or program as one line.
+pub fn one_line(message: &str) -> String {
+    message.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
 fn c_string(text: &str) -> Result<CString, Error> {
     CString::new(text).map_err(|_| Error::local(format!("a zero byte in {text:?}")))
 }
@@ -396,6 +400,11 @@ extern "C" fn ignore_notice(_: *mut std::ffi::c_void, _: *const c_char) {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_of_several_lines_become_one() {
+        assert_eq!(one_line("Connection refused\n\tIs it running?\n"), "Connection refused; Is it running?");
+    }
 
     #[test]
     fn conninfo_survives_parsing_and_formatting() {

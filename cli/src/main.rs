@@ -5,19 +5,18 @@
 //! The state of a move is stored only on the servers and in the map. So an interrupted move can be resumed
 //! from any machine.
 //!
-//! The command connects as a superuser, but the owner of a shard's schema need not be one. So the command
-//! never executes or trusts anything that such an owner can write:
+//! The text of a schema runs with the rights of the roles that move it, so [`trust`] requires that all roles that can write to
+//! it have these rights, or are trusted. Apart from the schema's own text:
 //!
 //! - Texts read from a server are treated as data. The server builds statements from names with `format(%I)`.
-//! - The function that marks a schema is trusted only if a superuser owns it.
+//! - The function that marks a schema is trusted only if a superuser or the role of the command owns it.
 //! - A schema is locked against renaming, and a sequence against replacement, while their names are used.
-//! - A superuser owns the copy on the target until it is complete. The copy contains no code of another owner
-//!   that the replication would execute.
 //!
 //! The modules:
 //!
 //! - [`libpq`]: connections, and all unsafe code
 //! - [`session`], [`server`], [`map`]: queries and changes on the servers and in the map
+//! - [`trust`]: whose code may run
 //! - [`checks`], [`replication`], [`cutover`]: the steps of a move
 //! - [`moving`]: runs these steps in the order that `instagram_id_core::moving` determines
 //! - [`fleet`], [`plan`], [`apply`]: plan moves that balance the servers, and run several moves in parallel
@@ -38,6 +37,7 @@ mod replication;
 mod server;
 mod session;
 mod status;
+mod trust;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use error::{Error, Result};
@@ -46,6 +46,7 @@ use moving::Mode;
 use output::Output;
 use std::process::ExitCode;
 use std::time::Duration;
+use trust::Trust;
 
 /// Record the server of each logical shard, and move shards between servers
 #[derive(Parser)]
@@ -84,6 +85,9 @@ enum Command {
         name: String,
         /// Connection string with which this command and the other servers connect to it
         conninfo: String,
+        /// Trust this role of the server: let its code run with the rights of the command
+        #[arg(long, value_name = "ROLE", allow_hyphen_values = true)]
+        trust: Vec<String>,
     },
     /// Record the server of shards, without moving them
     Place {
@@ -132,6 +136,8 @@ enum Command {
         #[arg(long, value_name = "PERCENT", default_value_t = (plan::TOLERANCE * 100.0) as u8,
             value_parser = clap::value_parser!(u8).range(1..=100))]
         tolerance: u8,
+        #[command(flatten)]
+        trust: Trusted,
     },
     /// Carry out a plan printed by plan --json, or continue one
     Apply {
@@ -143,10 +149,12 @@ enum Command {
         /// Resume writes on the old server if the new one has not caught up after this time
         #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
         stop: u64,
+        #[command(flatten)]
+        trust: Trusted,
     },
     /// Print completions for a shell
     Completions { shell: clap_complete::Shell },
-    /// Write manual pages to a directory
+    /// Write manual pages to a directory, which is created
     Man { folder: std::path::PathBuf },
 }
 
@@ -158,6 +166,15 @@ struct To {
     /// Move the shard to this server
     #[arg(long, value_name = "SERVER", allow_hyphen_values = true)]
     to: String,
+    #[command(flatten)]
+    trust: Trusted,
+}
+
+#[derive(clap::Args)]
+struct Trusted {
+    /// Trust this role of a server: let its code run with the rights of the command
+    #[arg(long, value_name = "SERVER:ROLE", allow_hyphen_values = true)]
+    trust: Vec<String>,
 }
 
 fn shard(text: &str) -> std::result::Result<u16, String> {
@@ -183,11 +200,14 @@ fn run(arguments: Arguments, output: &Output) -> Result {
     match arguments.command {
         Command::Completions { shell } => {
             let name = Arguments::command().get_name().to_owned();
-            clap_complete::generate(shell, &mut Arguments::command(), name, &mut std::io::stdout());
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), name, &mut text);
+            output.text(String::from_utf8_lossy(&text).trim_end());
             return Ok(());
         }
         Command::Man { folder } => {
-            let written = clap_mangen::generate_to(Arguments::command(), &folder);
+            let written = std::fs::create_dir_all(&folder)
+                .and_then(|()| clap_mangen::generate_to(Arguments::command(), &folder));
             return error::Context::context(written, || "the manual pages cannot be written".into());
         }
         _ => {}
@@ -202,8 +222,8 @@ fn run(arguments: Arguments, output: &Output) -> Result {
             map.init()?;
             output.step("Created the map. To add servers: instagram_id_shards server NAME CONNINFO");
         }
-        Command::Server { name, conninfo } => {
-            map.add_server(&name, &conninfo)?;
+        Command::Server { name, conninfo, trust } => {
+            map.add_server(&name, &conninfo, &trust)?;
             output.step(format!("Recorded server {name}"));
         }
         Command::Place { server, shard } => {
@@ -212,12 +232,14 @@ fn run(arguments: Arguments, output: &Output) -> Result {
             output.step(format!("Recorded on {server}: {}", shards.join(" ")));
         }
         Command::Status => status::show(map, output)?,
-        Command::Check(To { shard, to }) => {
-            moving::move_shard(map, shard, &to, Duration::ZERO, Mode::Check, output)?
+        Command::Check(To { shard, to, trust }) => {
+            let trust = Trust::parse(map, &trust.trust)?;
+            moving::move_shard(map, shard, &to, Duration::ZERO, Mode::Check, &trust, output)?
         }
-        Command::Move { to: To { shard, to }, dry_run, stop } => {
+        Command::Move { to: To { shard, to, trust }, dry_run, stop } => {
             let mode = if dry_run { Mode::DryRun } else { Mode::Move };
-            moving::move_shard(map, shard, &to, Duration::from_secs(stop), mode, output)?;
+            let trust = Trust::parse(map, &trust.trust)?;
+            moving::move_shard(map, shard, &to, Duration::from_secs(stop), mode, &trust, output)?;
         }
         Command::Cancel { shard } => moving::cancel(map, shard, output)?,
         Command::Clean { shard: Some(shard), .. } => moving::clean(map, shard, output)?,
@@ -228,11 +250,14 @@ fn run(arguments: Arguments, output: &Output) -> Result {
                 moving::clean(&mut Map::connect(&conninfo)?, shard, output)?;
             }
         }
-        Command::Plan { drain, tolerance } => {
-            fleet::show_plan(map, &drain, f64::from(tolerance) / 100.0, output)?;
+        Command::Plan { drain, tolerance, trust } => {
+            let trust = Trust::parse(map, &trust.trust)?;
+            fleet::show_plan(map, &drain, f64::from(tolerance) / 100.0, &trust, output)?;
         }
-        Command::Apply { plan, jobs, stop } => {
-            apply::apply(map, &conninfo, apply::read_plan(&plan)?, jobs.into(), stop, output)?;
+        Command::Apply { plan, jobs, stop, trust } => {
+            Trust::parse(map, &trust.trust)?;
+            let options = apply::Options { jobs: jobs.into(), stop, trust: trust.trust };
+            apply::apply(map, &conninfo, apply::read_plan(&plan)?, &options, output)?;
         }
         Command::Completions { .. } | Command::Man { .. } => {}
     }

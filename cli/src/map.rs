@@ -39,6 +39,8 @@ pub struct Move {
 pub struct ServerShards {
     pub server: String,
     pub shards: i64,
+    /// The roles there whose code may run with the rights of the command.
+    pub trusted: Vec<String>,
     /// The highest version of its shards.
     pub version: Option<i64>,
 }
@@ -71,14 +73,16 @@ impl Map {
         }
     }
 
-    /// Adds a server, or changes its connection string.
-    pub fn add_server(&self, server: &str, conninfo: &str) -> Result {
+    /// Adds a server, or changes its connection string and the roles that are trusted there.
+    pub fn add_server(&self, server: &str, conninfo: &str, trusted: &[String]) -> Result {
         libpq::parse_conninfo(conninfo).context(|| "the connection string is invalid".into())?;
-        let statement = "INSERT INTO shard_map.servers VALUES ($1, $2)
-            ON CONFLICT (server) DO UPDATE SET conninfo = excluded.conninfo";
+        let statement = "INSERT INTO shard_map.servers
+            SELECT $1, $2, ARRAY(SELECT DISTINCT * FROM jsonb_array_elements_text($3::jsonb) ORDER BY 1)
+            ON CONFLICT (server) DO UPDATE SET conninfo = excluded.conninfo, trusted = excluded.trusted";
+        let trusted = serde_json::to_string(trusted).expect("texts");
         // The connection string may contain a password, which must not be logged. Only a superuser can set this.
         let _ = self.connection.run("SET log_parameter_max_length = 0");
-        self.change(statement, &[server, conninfo])
+        self.change(statement, &[server, conninfo, &trusted])
     }
 
     /// Records that these shards are on the server.
@@ -87,7 +91,7 @@ impl Map {
         let list = format!("{{{}}}", shards.iter().map(u16::to_string).collect::<Vec<_>>().join(","));
         let moving =
             "SELECT min(shard) FROM shard_map.moves WHERE shard = ANY ($1::int[]) AND finished IS NULL";
-        if let Some(shard) = self.rows(moving, &[&list])?.one::<Option<i32>>() {
+        if let Some(shard) = self.rows(moving, &[&list])?.one::<Option<i32>>()? {
             fail!("shard {shard} is being moved: finish or cancel the move first");
         }
         let statement = "INSERT INTO shard_map.shards SELECT DISTINCT unnest($2::int[]), $1, 0
@@ -144,30 +148,35 @@ impl Map {
                  instagram_id_shards place SERVER {shard}"
             );
         }
-        let moving = rows.get::<Option<String>>(0, 1).map(|source| Move {
-            source,
-            target: rows.get(0, 2),
-            schema: rows.get(0, 3),
-        });
-        let stage = match (&moving, rows.get(0, 4), rows.get(0, 5)) {
+        let moving = match rows.get(0, 1)? {
+            Some(source) => Some(Move { source, target: rows.get(0, 2)?, schema: rows.get(0, 3)? }),
+            None => None,
+        };
+        let stage = match (&moving, rows.get(0, 4)?, rows.get(0, 5)?) {
             (None, ..) => Stage::None,
             (Some(_), _, true) => Stage::Finished,
             (Some(_), true, false) => Stage::Switched,
             (Some(_), false, false) => Stage::Begun,
         };
-        Ok(Placement { home: rows.get(0, 0), stage, moving })
+        Ok(Placement { home: rows.get(0, 0)?, stage, moving })
     }
 
     /// The connection string of a server.
     pub fn conninfo_of(&self, server: &str) -> Result<String> {
         let rows = self.rows("SELECT conninfo FROM shard_map.servers WHERE server = $1", &[server])?;
-        match rows.column().pop() {
+        match rows.column()?.pop() {
             Some(conninfo) => Ok(conninfo),
             None => fail!(
                 "there is no server {server} in the map; \
                  to add it: instagram_id_shards server {server} CONNINFO"
             ),
         }
+    }
+
+    /// The roles of a server whose code may run with the rights of the command.
+    pub fn trusted_on(&self, server: &str) -> Result<Vec<String>> {
+        let query = "SELECT unnest(trusted) FROM shard_map.servers WHERE server = $1";
+        Ok(self.rows(query, &[server])?.column()?)
     }
 
     pub fn begin_move(&self, shard: u16, moving: &Move) -> Result {
@@ -187,12 +196,31 @@ impl Map {
     pub fn sequences(&self, shard: u16) -> Result<String> {
         let rows =
             self.rows("SELECT sequences FROM shard_map.moves WHERE shard = $1::int", &[&shard.to_string()])?;
-        match rows.column::<Option<String>>().pop().flatten() {
+        match rows.column::<Option<String>>()?.pop().flatten() {
             Some(sequences) => Ok(sequences),
             None => {
                 fail!("the map does not record the sequences of shard {shard}: this move has not closed it")
             }
         }
+    }
+
+    /// Records the definitions of the schema on the source and on the target, before the copy is committed there.
+    pub fn record_definitions(&self, shard: u16, source: &str, target: &str) -> Result {
+        let statement = "UPDATE shard_map.moves SET definition = $2::jsonb, copy_definition = $3::jsonb WHERE shard = $1::int";
+        self.change(statement, &[&shard.to_string(), source, target])
+    }
+
+    /// The definitions that [`Map::record_definitions`] has stored.
+    pub fn definitions(&self, shard: u16) -> Result<[String; 2]> {
+        let query = "SELECT definition, copy_definition FROM shard_map.moves
+            WHERE shard = $1::int AND definition IS NOT NULL AND copy_definition IS NOT NULL";
+        let rows = self.rows(query, &[&shard.to_string()])?;
+        if rows.is_empty() {
+            fail!(
+                "the map does not record the definition of shard {shard}: run cancel {shard}, and move the shard again"
+            );
+        }
+        Ok([rows.get(0, 0)?, rows.get(0, 1)?])
     }
 
     /// Makes the target the server of the shard.
@@ -223,28 +251,33 @@ impl Map {
     }
 
     pub fn servers(&self) -> Result<Vec<ServerShards>> {
-        let query = "SELECT server, count(shard), max(version)
-            FROM shard_map.servers LEFT JOIN shard_map.shards USING (server) GROUP BY server ORDER BY server";
+        let query = "SELECT s.server, count(shard), max(version), to_jsonb(trusted)
+            FROM shard_map.servers AS s LEFT JOIN shard_map.shards USING (server) GROUP BY s.server ORDER BY s.server";
         let rows = self.rows(query, &[])?;
-        let row = |row| ServerShards {
-            server: rows.get(row, 0),
-            shards: rows.get(row, 1),
-            version: rows.get(row, 2),
+        let row = |row| {
+            let trusted = serde_json::from_str(&rows.get::<String>(row, 3)?)
+                .map_err(|error| Error::failed(format!("the map cannot be read: {error}")))?;
+            Ok(ServerShards {
+                server: rows.get(row, 0)?,
+                shards: rows.get(row, 1)?,
+                trusted,
+                version: rows.get(row, 2)?,
+            })
         };
-        Ok((0..rows.len()).map(row).collect())
+        (0..rows.len()).map(row).collect()
     }
 
     /// The server of each shard.
     pub fn placements(&self) -> Result<Vec<(u16, String)>> {
         let rows = self.rows("SELECT shard, server FROM shard_map.shards ORDER BY shard", &[])?;
-        Ok((0..rows.len()).map(|row| (rows.get(row, 0), rows.get(row, 1))).collect())
+        (0..rows.len()).map(|row| Ok((rows.get(row, 0)?, rows.get(row, 1)?))).collect()
     }
 
     /// The shards whose old copy still exists after a finished move.
     pub fn moved_shards(&self) -> Result<Vec<u16>> {
         Ok(self
             .rows("SELECT shard FROM shard_map.moves WHERE finished IS NOT NULL ORDER BY shard", &[])?
-            .column())
+            .column()?)
     }
 
     pub fn moves(&self) -> Result<Vec<MoveStatus>> {
@@ -254,17 +287,19 @@ impl Map {
                     AND classid = (hashtext('instagram_id_shards')::bigint & 4294967295)::oid AND objid = shard::oid)
             FROM shard_map.moves ORDER BY shard";
         let rows = self.rows(query, &[])?;
-        let row = |row| MoveStatus {
-            shard: rows.get(row, 0),
-            source: rows.get(row, 1),
-            target: rows.get(row, 2),
-            schema: rows.get(row, 3),
-            started: rows.get(row, 4),
-            switched: rows.get(row, 5),
-            finished: rows.get(row, 6),
-            running: rows.get(row, 7),
+        let row = |row| {
+            Ok(MoveStatus {
+                shard: rows.get(row, 0)?,
+                source: rows.get(row, 1)?,
+                target: rows.get(row, 2)?,
+                schema: rows.get(row, 3)?,
+                started: rows.get(row, 4)?,
+                switched: rows.get(row, 5)?,
+                finished: rows.get(row, 6)?,
+                running: rows.get(row, 7)?,
+            })
         };
-        Ok((0..rows.len()).map(row).collect())
+        (0..rows.len()).map(row).collect()
     }
 
     fn rows(&self, query: &str, parameters: &[&str]) -> Result<Rows> {
@@ -296,7 +331,7 @@ fn acquire(connection: &Connection, shard: u16) -> Result {
     for attempt in 1..=TRIES {
         let rows =
             connection.query(lock, &[&shard.to_string()]).context(|| "the map cannot be read".into())?;
-        if rows.one() {
+        if rows.one()? {
             return Ok(());
         }
         // The server may not have noticed yet that the connection of an earlier command is lost.

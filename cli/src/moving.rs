@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::map::{Map, Move, Placement};
 use crate::output::Output;
 use crate::server::{Names, Server};
+use crate::trust::Trust;
 use crate::{check_interrupt, checks, cutover, fail, replication};
 use instagram_id_core::moving::{Copy, Refusal, Seen, Stage, Step, next_step, next_step_back};
 use std::time::Duration;
@@ -37,20 +38,30 @@ pub fn move_shard(
     to: &str,
     limit: Duration,
     mode: Mode,
+    trust: &Trust,
     output: &Output,
 ) -> Result {
     map.lock(shard)?;
     let placement = map.placement(shard)?;
+    if placement.stage == Stage::Finished && placement.home == to {
+        output.step(format!(
+            "Shard {shard} is on {to} already; to drop the old copy: instagram_id_shards clean {shard}"
+        ));
+        return Ok(());
+    }
     let is_begun = placement.moving.is_some();
     let moving = match placement.moving {
         Some(moving) => continued(shard, moving, placement.stage, to, mode, output)?,
-        None if placement.home == to => fail!("shard {shard} is on {to} already"),
+        None if placement.home == to => {
+            output.step(format!("Shard {shard} is on {to} already"));
+            return Ok(());
+        }
         None => Move { source: placement.home, target: to.to_owned(), schema: String::new() },
     };
     if is_begun && mode == Mode::Check {
         return Ok(());
     }
-    let mut moving = Moving::connect(map, shard, &moving, output)?;
+    let mut moving = Moving::connect(map, shard, &moving, trust, output)?;
     if mode != Mode::Move {
         return moving.preview(placement.stage, mode);
     }
@@ -95,12 +106,14 @@ pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
     let Some(moving) = moving else { fail!("shard {shard} is not being moved") };
     let (from, to) = (moving.source.clone(), moving.target.clone());
     if stage != Stage::Begun {
+        let first =
+            if stage == Stage::Switched { format!("move {shard} --to {to}, ") } else { String::new() };
         fail!(
             "shard {shard} is on {to} already; to move it back, \
-             run clean {shard}, and then move {shard} --to {from}"
+             run {first}clean {shard}, and then move {shard} --to {from}"
         );
     }
-    let moving = Moving::connect(map, shard, &moving, output)?;
+    let moving = Moving::connect(map, shard, &moving, &Trust::default(), output)?;
     loop {
         check_interrupt()?;
         let seen = moving.look(stage)?;
@@ -139,15 +152,11 @@ pub fn clean(map: &mut Map, shard: u16, output: &Output) -> Result {
     if home != to {
         fail!("shard {shard} was moved to {to}, but the map was changed later, and places it on {home}");
     }
-    let moving = Moving::connect(map, shard, &moving, output)?;
+    let moving = Moving::connect(map, shard, &moving, &Trust::default(), output)?;
     let source = &moving.source;
     if source.has_schema()? {
         if !source.is_closed()? {
             fail!("schema {schema} on {from} accepts writes, so it is not an old copy");
-        }
-        let users: Option<String> = source.query(include_str!("sql/dependents.sql"), &[&schema])?.one();
-        if let Some(users) = users {
-            fail!("views on {from} use the old copy: {users}; redefine or drop them first");
         }
         moving.map.check_lock()?;
         source.drop_copy(true)?;
@@ -158,11 +167,19 @@ pub fn clean(map: &mut Map, shard: u16, output: &Output) -> Result {
 }
 
 impl<'a> Moving<'a> {
-    fn connect(map: &'a mut Map, shard: u16, moving: &Move, output: &'a Output) -> Result<Moving<'a>> {
+    fn connect(
+        map: &'a mut Map,
+        shard: u16,
+        moving: &Move,
+        trust: &Trust,
+        output: &'a Output,
+    ) -> Result<Moving<'a>> {
         let names = Names { shard, schema: moving.schema.clone() };
-        let source = Server::connect(&moving.source, &map.conninfo_of(&moving.source)?, &names)?;
+        let connect =
+            |server: &str| Server::connect(server, &map.conninfo_of(server)?, trust.on(map, server)?, &names);
+        let source = connect(&moving.source)?;
         source.wait_for_earlier_command()?;
-        let target = Server::connect(&moving.target, &map.conninfo_of(&moving.target)?, &names)?;
+        let target = connect(&moving.target)?;
         if source.system()? == target.system()? {
             fail!("{} and {} are the same server", source.name, target.name);
         }
@@ -181,7 +198,7 @@ impl<'a> Moving<'a> {
             has_subscription: false,
         };
         if stage == Stage::Begun {
-            seen.copy = Copy::of(self.target.has_schema()?, self.target.mark()?, self.target.is_guarded()?);
+            seen.copy = Copy::of(self.target.has_schema()?, self.target.mark()?);
             seen.is_source_closed = self.source.is_closed()?;
             seen.has_publication = self.source.has_publication()?;
             seen.has_subscription = self.target.has_subscription()?;
@@ -228,7 +245,7 @@ impl<'a> Moving<'a> {
             }
             Step::CreateCopy => {
                 self.output.step(format!("Creating schema {} on {}", target.schema(), target.name));
-                replication::create_copy(source, target)?;
+                replication::create_copy(self.map, source, target)?;
             }
             Step::Subscribe => {
                 self.output.step(format!("Subscribing on {}", target.name));
@@ -237,7 +254,8 @@ impl<'a> Moving<'a> {
             Step::CutOver => {
                 replication::start(target)?;
                 self.output.step("Copying rows");
-                replication::wait_for_copy(source, target, limit, self.output)?;
+                let [definition, _] = self.map.definitions(self.shard)?;
+                replication::wait_for_copy(source, target, &definition, limit, self.output)?;
                 self.map.check_lock()?;
                 cutover::cut_over(self.map, source, target, limit, self.output)?;
                 return Ok(Stage::Switched);
@@ -307,7 +325,7 @@ impl<'a> Moving<'a> {
         let (from, to, schema) = (&self.source.name, &self.target.name, self.source.schema());
         self.output.step(format!("Shard {} can be moved from {from} to {to}", self.shard));
         if mode == Mode::DryRun {
-            let size: i64 = self.source.query(include_str!("sql/size.sql"), &[schema])?.one();
+            let size: i64 = self.source.query(include_str!("sql/size.sql"), &[schema])?.one()?;
             let size = crate::output::size(size);
             for line in [
                 format!("publish schema {schema} on {from}"),

@@ -1,17 +1,19 @@
 //! The copy of a shard by logical replication: publication, schema, subscription, and waiting for the rows.
 
-use crate::checks::STRICTEST_MAJOR;
 use crate::error::{Context, Error, Result};
-use crate::libpq::{self, Connection};
+use crate::libpq::{self, Connection, Rows};
+use crate::map::Map;
 use crate::output::{Output, Progress};
-use crate::server::Server;
-use crate::session;
-use crate::{check_interrupt, fail};
+use crate::server::{self, Server};
+use crate::{check_interrupt, fail, session, trust};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Interval between checks of the copy.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// Interval between checks whether the definition of the schema has changed.
+const COMPARE: Duration = Duration::from_secs(60);
 
 /// The target is near enough if it confirms what the source has written within this time. If it does not, the time
 /// grows, up to half of the time for which writes may be stopped.
@@ -22,52 +24,53 @@ pub fn publish(source: &Server) -> Result {
     Ok(())
 }
 
-/// Creates the schema on the target. The schema rejects writes, and only superusers have privileges on it.
-pub fn create_copy(source: &Server, target: &Server) -> Result {
-    let (dump, owners) = dump_schema(source)?;
+/// Creates the schema on the target, closed, and records its definitions on both servers in the map. Untrusted roles are looked
+/// for before the statements of the dump are executed, and again in the schema that they have created.
+pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
+    let dump = dump_schema(source)?;
+    let (missing, needed) = trust::find_needed(target, &dump.needed)?;
+    if !missing.is_empty() {
+        fail!("the schema has changed: {}", missing.join("; "));
+    }
     // Use a separate session, because the dump changes settings.
     let session = target.another_session()?;
     let problem = || format!("the schema cannot be created on {}", target.name);
-    session.run("BEGIN").context(problem)?;
-    session.run(&dump).context(problem)?;
+    session.run("SET move.is_copy = on; BEGIN").context(problem)?;
+    trust::require(target, &session, &needed, &dump.rights)?;
+    session.run(&dump.statements).context(problem)?;
     session.run("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false)").context(problem)?;
+    session.run(include_str!("sql/lock.sql")).context(problem)?;
     session.run(include_str!("sql/close.sql")).context(problem)?;
-    session.run(include_str!("sql/lock_copy.sql")).context(problem)?;
-    // `dump_schema` has checked the source. Check the restored schema as well.
-    let code =
-        session.query(include_str!("sql/code.sql"), &[source.schema(), STRICTEST_MAJOR]).context(problem)?;
-    if let Some(obstacle) = code.column::<String>().pop() {
-        fail!("the schema has changed: {obstacle}");
-    }
-    let roles = session.query(include_str!("sql/foreign_superusers.sql"), &[&owners]).context(problem)?;
-    if let Some(role) = roles.column::<String>().pop() {
-        fail!("role {role} owns objects on {}, and is a superuser only on {}", source.name, target.name);
-    }
+    trust::require(target, &session, &needed, &dump.rights)?;
+    let copy = server::definition(&session).context(problem)?;
+    map.record_definitions(source.shard(), &dump.definition, &copy)?;
     session.run("COMMIT").context(problem)?;
     Ok(())
 }
 
-/// Returns the statements that create the schema, and the roles that own objects. Both are read in the snapshot in
-/// which the tables were checked for code that the replication must not execute.
-fn dump_schema(source: &Server) -> Result<(String, String)> {
+/// A schema as it is in one snapshot of the source.
+struct Dump {
+    /// Create the schema.
+    statements: String,
+    definition: String,
+    /// The objects that the schema needs, for [`trust::find_needed`].
+    needed: Rows,
+    /// The rights in the schema, for [`trust::require`].
+    rights: String,
+}
+
+fn dump_schema(source: &Server) -> Result<Dump> {
     let problem = || format!("the schema cannot be dumped from {}", source.name);
     let session = source.another_session()?;
     session.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").context(problem)?;
-    let code =
-        session.query(include_str!("sql/code.sql"), &[source.schema(), STRICTEST_MAJOR]).context(problem)?;
-    if !code.is_empty() {
-        let problem = format!("shard {} cannot be moved", source.shard());
-        return Err(Error::Refused { problem, obstacles: code.column() });
-    }
-    let owners: String = session.query(include_str!("sql/owners.sql"), &[]).context(problem)?.one();
-    let snapshot: String = session.run("SELECT pg_export_snapshot()").context(problem)?.one();
+    let rights = trust::require(source, &session, trust::NOTHING, trust::NOTHING)?;
+    let needed = trust::needed(&session, source.schema()).context(problem)?;
+    let definition = server::definition(&session).context(problem)?;
+    let snapshot: String = session.run("SELECT pg_export_snapshot()").context(problem)?.one()?;
     let mut pg_dump = Command::new("pg_dump");
     pg_dump.env("PGOPTIONS", session::options());
-    let (conninfo, password) = without_password(&source.conninfo)?;
-    if let Some(password) = password {
-        // All users can read the arguments of a process, but only this user can read its environment.
-        pg_dump.env("PGPASSWORD", password);
-    }
+    let (conninfo, secrets) = without_secrets(&source.conninfo)?;
+    pg_dump.envs(secrets);
     pg_dump.arg("--dbname").arg(conninfo).arg(format!("--snapshot={snapshot}"));
     pg_dump.arg(format!("--schema=\"{}\"", source.schema().replace('"', "\"\"")));
     let output = pg_dump
@@ -76,34 +79,48 @@ fn dump_schema(source: &Server) -> Result<(String, String)> {
         .context(|| "pg_dump cannot be run".into())?;
     check_interrupt()?;
     if !output.status.success() {
-        fail!("{}: {}", problem(), String::from_utf8_lossy(&output.stderr).trim_end());
+        fail!("{}: {}", problem(), libpq::one_line(&String::from_utf8_lossy(&output.stderr)));
     }
     let text =
         String::from_utf8(output.stdout).map_err(|_| Error::failed("pg_dump has not written UTF-8"))?;
-    Ok((statements(&text)?, owners))
+    Ok(Dump { statements: statements(&text), definition, needed, rights })
 }
 
-/// Removes the commands for psql, `\restrict` and `\unrestrict`, from a dump. A pg_dump that does not write
-/// them lacks the fix of CVE-2025-8715, so a name with a line break could run statements.
-fn statements(dump: &str) -> Result<String> {
-    let restrict = dump.lines().find_map(|line| line.strip_prefix("\\restrict "));
-    let Some(key) = restrict.filter(|key| key.chars().all(|c| c.is_ascii_alphanumeric()) && !key.is_empty())
-    else {
-        fail!("this pg_dump lacks the fix of CVE-2025-8715: use 15.14, 16.10, 17.6 or later");
-    };
+/// Removes the commands for psql, `\restrict` and `\unrestrict`, from a dump.
+fn statements(dump: &str) -> String {
+    let key = dump.lines().find_map(|line| line.strip_prefix("\\restrict ")).unwrap_or_default();
     let own = [format!("\\restrict {key}"), format!("\\unrestrict {key}")];
-    // pg_dump 17 and later write this line, but an older server does not have the setting.
     let is_kept = |line: &&str| !own.iter().any(|own| own == line);
     let dump = dump.split('\n').filter(is_kept).collect::<Vec<_>>().join("\n");
-    Ok(dump.replacen("\nSET transaction_timeout = 0;\n", "\n", 1))
+    // pg_dump 17 and later write this line, but an older server does not have the setting.
+    dump.replacen("\nSET transaction_timeout = 0;\n", "\n", 1)
 }
 
-/// A connection string without its password, and the password.
-fn without_password(conninfo: &str) -> Result<(String, Option<String>)> {
-    let mut parameters = libpq::parse_conninfo(conninfo).context(|| "the conninfo is not valid".into())?;
-    let position = parameters.iter().position(|(keyword, _)| keyword == "password");
-    let password = position.map(|position| parameters.remove(position).1);
-    Ok((libpq::format_conninfo(&parameters), password))
+/// The secrets of a connection string, and the variables that libpq reads instead. No variable exists for the others.
+const SECRETS: [(&str, Option<&str>); 4] = [
+    ("password", Some("PGPASSWORD")),
+    ("sslpassword", None),
+    ("scram_client_key", None),
+    ("oauth_client_secret", None),
+];
+
+/// Splits the secrets off a connection string: all users can read the arguments of a process, but only this user can read its
+/// environment. Fails for a secret that pg_dump cannot get in this way.
+fn without_secrets(conninfo: &str) -> Result<(String, Vec<(&'static str, String)>)> {
+    let parameters = libpq::parse_conninfo(conninfo).context(|| "the conninfo is not valid".into())?;
+    let (mut kept, mut secrets) = (Vec::new(), Vec::new());
+    for (keyword, value) in parameters {
+        match SECRETS.iter().find(|(secret, _)| *secret == keyword) {
+            None => kept.push((keyword, value)),
+            Some((_, Some(variable))) => secrets.push((*variable, value)),
+            Some((_, None)) => {
+                fail!(
+                    "the conninfo contains {keyword}, which pg_dump would show as an argument: use a file instead"
+                )
+            }
+        }
+    }
+    Ok((libpq::format_conninfo(&kept), secrets))
 }
 
 /// Creates the subscription, which stays disabled until [`start`].
@@ -147,27 +164,38 @@ pub fn start(target: &Server) -> Result {
 }
 
 /// Waits until all tables are copied, and nearly all later changes are applied. Then creates the planner's
-/// statistics.
-pub fn wait_for_copy(source: &Server, target: &Server, limit: Duration, output: &Output) -> Result {
+/// statistics. Fails early if the definition of the schema differs from `recorded`.
+pub fn wait_for_copy(
+    source: &Server,
+    target: &Server,
+    recorded: &str,
+    limit: Duration,
+    output: &Output,
+) -> Result {
+    let mut compared = None;
     let (mut mark, mut marked_at) = (String::new(), Instant::now());
     let mut near = NEAR;
     let mut errors = None;
     let mut is_copied = false;
     loop {
+        if compared.is_none_or(|at: Instant| at.elapsed() > COMPARE) {
+            source.compare_definition(&source.connection(), recorded)?;
+            compared = Some(Instant::now());
+        }
         let (mut progress, errors_now) = copied(target)?;
         if progress.tables_copied == progress.tables && !is_copied {
             // Later changes are applied faster if not each commit is flushed.
             is_copied = true;
             set_synchronous_commit(target, "off")?;
         }
-        progress.bytes = source.query(include_str!("sql/size.sql"), &[source.schema()])?.one();
+        progress.bytes = source.query(include_str!("sql/size.sql"), &[source.schema()])?.one()?;
         let sent = source.query(include_str!("sql/sent.sql"), &[&source.replication(), &mark])?;
         let mut is_near = false;
         if !sent.is_empty() {
-            progress.lag_bytes = sent.get(0, 0);
-            let is_reached: bool = sent.get(0, 1);
+            progress.lag_bytes = sent.get(0, 0)?;
+            let is_reached: bool = sent.get(0, 1)?;
             is_near = is_reached && marked_at.elapsed() <= near;
-            if sent.get(0, 2) {
+            if sent.get(0, 2)? {
                 fail!(
                     "server {} has removed WAL that the move still needs (max_slot_wal_keep_size): \
                      run cancel {}, and move the shard again",
@@ -180,7 +208,7 @@ pub fn wait_for_copy(source: &Server, target: &Server, limit: Duration, output: 
                 near = (near * 2).min(limit / 2);
             }
             if is_reached || mark.is_empty() {
-                (mark, marked_at) = (sent.get(0, 3), Instant::now());
+                (mark, marked_at) = (sent.get(0, 3)?, Instant::now());
             }
         }
         if is_near && progress.tables_copied == progress.tables {
@@ -205,7 +233,7 @@ pub fn wait_for_copy(source: &Server, target: &Server, limit: Duration, output: 
     // wal_writer_delay (0.4 s).
     set_synchronous_commit(target, "local")?;
     let statements: Vec<String> =
-        target.query(include_str!("sql/statistics.sql"), &[target.schema()])?.column();
+        target.query(include_str!("sql/statistics.sql"), &[target.schema()])?.column()?;
     for statement in statements {
         target.run(&statement, "the statistics cannot be created")?;
     }
@@ -225,13 +253,13 @@ pub fn copied(target: &Server) -> Result<(Progress, i64)> {
         return Ok((Progress::default(), 0));
     }
     let progress = Progress {
-        tables: rows.get(0, 0),
-        tables_copied: rows.get(0, 1),
-        rows: rows.get(0, 2),
-        bytes_copied: rows.get(0, 3),
+        tables: rows.get(0, 0)?,
+        tables_copied: rows.get(0, 1)?,
+        rows: rows.get(0, 2)?,
+        bytes_copied: rows.get(0, 3)?,
         ..Progress::default()
     };
-    Ok((progress, rows.get(0, 4)))
+    Ok((progress, rows.get(0, 4)?))
 }
 
 /// Drops the subscription, the slot and the publication, if they exist.
@@ -266,18 +294,18 @@ mod tests {
     #[test]
     fn commands_for_psql_are_removed_from_a_dump() {
         let dump = "--\n\n\\restrict aB3\nSET transaction_timeout = 0;\nSET x = 1;\n\\restrict other\n\\unrestrict aB3\n";
-        assert_eq!(statements(dump).unwrap(), "--\n\nSET x = 1;\n\\restrict other\n");
-        for unsafe_dump in ["SET x = 1;", "\\restrict \\! true\n"] {
-            let Err(error) = statements(unsafe_dump) else { panic!("{unsafe_dump}") };
-            assert!(error.to_string().starts_with("this pg_dump lacks the fix of CVE-2025-8715"), "{error}");
-        }
+        assert_eq!(statements(dump), "--\n\nSET x = 1;\n\\restrict other\n");
+        // Older versions do not write them.
+        assert_eq!(statements("SET x = 1;\n"), "SET x = 1;\n");
     }
 
     #[test]
-    fn passwords_are_taken_out() {
-        let (conninfo, password) = without_password("postgresql://me:top%20secret@h/db").unwrap();
-        assert_eq!(password.as_deref(), Some("top secret"));
+    fn secrets_are_taken_out() {
+        let (conninfo, secrets) = without_secrets("postgresql://me:top%20secret@h/db").unwrap();
+        assert_eq!(secrets, [("PGPASSWORD", "top secret".to_owned())]);
         assert!(!conninfo.contains("secret") && conninfo.contains("host='h'"), "{conninfo}");
-        assert_eq!(without_password("host=h").unwrap().1, None);
+        assert_eq!(without_secrets("passfile=p host=h").unwrap(), ("passfile='p' host='h'".into(), vec![]));
+        let error = without_secrets("host=h sslpassword=x").unwrap_err().to_string();
+        assert!(error.starts_with("the conninfo contains sslpassword"), "{error}");
     }
 }

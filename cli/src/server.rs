@@ -1,12 +1,13 @@
 //! Queries and small changes on a server that has a copy of a shard. All of them are safe against objects
 //! that the owner of the shard's schema can create.
 
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 use crate::fail;
 use crate::libpq::{self, Connection, Rows};
 use crate::session;
 use instagram_id_core::moving::Mark;
 use std::cell::{Ref, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// The names of a move, which are the same on both servers.
@@ -28,13 +29,15 @@ impl Names {
 pub struct Server {
     pub name: String,
     pub conninfo: String,
+    /// The roles there that the administrator trusts.
+    pub trusted: Vec<String>,
     names: Names,
     connection: RefCell<Connection>,
 }
 
 impl Server {
     /// Connects for a move, with the application_name of its sessions.
-    pub fn connect(name: &str, conninfo: &str, names: &Names) -> Result<Server> {
+    pub fn connect(name: &str, conninfo: &str, trusted: Vec<String>, names: &Names) -> Result<Server> {
         let parameters =
             libpq::parse_conninfo(conninfo).context(|| format!("the conninfo of {name} is not valid"))?;
         if parameters.iter().any(|(keyword, _)| keyword == "options" || keyword == "application_name") {
@@ -43,20 +46,37 @@ impl Server {
                  remove them, because the command sets them itself"
             );
         }
-        Ok(Server::of(name, conninfo, names, open(name, conninfo, names)?))
+        Ok(Server { trusted, ..Server::of(name, conninfo, names, open(name, conninfo, names)?) })
     }
 
     /// Connects for queries only, with an application_name for which no command waits.
-    pub fn observe(name: &str, conninfo: &str, names: &Names) -> Result<Server> {
+    pub fn observe(name: &str, conninfo: &str, trusted: Vec<String>, names: &Names) -> Result<Server> {
         let session = session::open(conninfo, "instagram_id_shards")
             .context(|| format!("server {name} cannot be reached"))?;
-        Ok(Server::of(name, conninfo, names, session))
+        Ok(Server { trusted, ..Server::of(name, conninfo, names, session) })
+    }
+
+    /// Fails if the definition of the schema differs from `recorded`, and names objects that differ.
+    pub fn compare_definition(&self, session: &Connection, recorded: &str) -> Result {
+        let now = definition(session).context(|| format!("query on server {} failed", self.name))?;
+        let changed = changed_objects(recorded, &now)?;
+        if changed.is_empty() {
+            return Ok(());
+        }
+        fail!(
+            "schema {} on {} has changed since the move began: {}; run cancel {}, and move the shard again",
+            self.schema(),
+            self.name,
+            changed.join(", "),
+            self.shard()
+        );
     }
 
     fn of(name: &str, conninfo: &str, names: &Names, connection: Connection) -> Server {
         Server {
             name: name.to_owned(),
             conninfo: conninfo.to_owned(),
+            trusted: Vec::new(),
             names: names.clone(),
             connection: RefCell::new(connection),
         }
@@ -107,7 +127,7 @@ impl Server {
 
     /// Whether a condition is true on this server.
     pub fn holds(&self, query: &str, parameters: &[&str]) -> Result<bool> {
-        Ok(self.query(query, parameters)?.one())
+        Ok(self.query(query, parameters)?.one()?)
     }
 
     /// Runs statements without parameters. The statements in src/sql read the names from settings.
@@ -137,7 +157,7 @@ impl Server {
 
     /// The system identifier, which is different on each server.
     pub fn system(&self) -> Result<String> {
-        Ok(self.query("SELECT system_identifier::text FROM pg_control_system()", &[])?.one())
+        Ok(self.query("SELECT system_identifier::text FROM pg_control_system()", &[])?.one()?)
     }
 
     /// Waits until a killed command's last statement has ended. Returns false if it is still running after
@@ -173,7 +193,7 @@ impl Server {
     }
 
     pub fn mark(&self) -> Result<Mark> {
-        let mark: String = self.query(include_str!("sql/mark.sql"), &[self.schema()])?.one();
+        let mark: String = self.query(include_str!("sql/mark.sql"), &[self.schema()])?.one()?;
         Ok(match mark.as_str() {
             "closed" => Mark::Closed,
             "opened" => Mark::Opened,
@@ -184,16 +204,6 @@ impl Server {
 
     pub fn is_closed(&self) -> Result<bool> {
         Ok(self.mark()? == Mark::Closed)
-    }
-
-    /// Whether only superusers have privileges on the schema, as on a copy before the cutover.
-    pub fn is_guarded(&self) -> Result<bool> {
-        self.holds(include_str!("sql/copy_is_locked.sql"), &[self.schema()])
-    }
-
-    /// A hash of columns, defaults, indexes, constraints and triggers, to compare the copies of a shard.
-    pub fn tables(&self) -> Result<Option<String>> {
-        Ok(self.query(include_str!("sql/tables.sql"), &[self.schema()])?.one())
     }
 
     /// Allows writes again. `sequences` contains the definitions from before the shard was closed. Needs no
@@ -231,11 +241,48 @@ impl Server {
         );
     }
 
-    /// Drops the schema, if it exists. Fails if the schema is not closed.
+    /// Drops the schema, if it exists. Fails if the schema is not closed, if an object outside depends on one in it, or if rows were
+    /// written to an old copy after it was closed.
     pub fn drop_copy(&self, is_old_copy: bool) -> Result {
+        if !self.has_schema()? {
+            return Ok(());
+        }
         self.set("move.is_old_copy", if is_old_copy { "on" } else { "off" })?;
-        self.run(include_str!("sql/drop_copy.sql"), "the copy cannot be dropped")?;
-        Ok(())
+        self.transaction(|session| {
+            let problem = || format!("the copy cannot be dropped on {}", self.name);
+            session.run(include_str!("sql/drop_copy.sql")).context(problem)?;
+            let dependents = include_str!("sql/dependents.sql").replace("{own}", include_str!("sql/own.sql"));
+            let users: Option<String> =
+                session.query(&dependents, &[self.schema()]).context(problem)?.one()?;
+            if let Some(users) = users {
+                fail!(
+                    "objects outside schema {} on {} use it: {users}; drop them first",
+                    self.schema(),
+                    self.name
+                );
+            }
+            let schema = session.quote_ident(self.schema()).context(problem)?;
+            session.run(&format!("DROP SCHEMA {schema} CASCADE")).context(problem)?;
+            Ok(())
+        })
+    }
+
+    /// Runs `work` in a transaction of the session, which is rolled back if it fails.
+    pub fn transaction<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        let session = self.connection();
+        let problem = || format!("query on server {} failed", self.name);
+        session.run("BEGIN").context(problem)?;
+        match work(&session) {
+            Ok(result) => {
+                session.run("COMMIT").context(problem)?;
+                Ok(result)
+            }
+            Err(error) => {
+                // Report the first error, not an error of the rollback.
+                let _ = session.run("ROLLBACK");
+                Err(error)
+            }
+        }
     }
 
     /// Drops the slot if it exists and is not in use. An interrupted move can leave it behind.
@@ -252,13 +299,47 @@ fn open(name: &str, conninfo: &str, names: &Names) -> Result<Connection> {
     // A connection pooler can ignore what a session asks for when it begins.
     let set = "SELECT set_config('move.schema', $1, false), set_config('move.shard', $2, false),
         set_config('move.name', $3, false), set_config('move.sequences', '', false),
-        current_setting('application_name') = $3 AND current_setting('search_path') = 'pg_catalog'
+        set_config('move.is_copy', 'off', false), current_setting('application_name') = $3 AND current_setting('search_path') = 'pg_catalog'
             AND current_setting('standard_conforming_strings') = 'on'";
     let rows = connection
         .query(set, &[&names.schema, &names.shard.to_string(), &names.replication()])
         .context(|| format!("query on server {name} failed"))?;
-    if !rows.get::<bool>(0, 4) {
+    if !rows.get::<bool>(0, 5)? {
         fail!("server {name} ignores the settings of the command: connect to it without a connection pooler");
     }
+    // To plan this query takes longer than to run it, and writes are stopped when it is run for the last time.
+    let prepare = concat!("PREPARE definition AS ", include_str!("sql/definition.sql"));
+    connection.run(prepare).context(|| format!("query on server {name} failed"))?;
     Ok(connection)
+}
+
+/// The definition of the schema: a JSON object with a hash for each object of the schema.
+pub fn definition(session: &Connection) -> std::result::Result<String, libpq::Error> {
+    Ok(session.run("EXECUTE definition")?.one::<Option<String>>()?.unwrap_or_else(|| "{}".into()))
+}
+
+/// The objects whose hashes differ between two definitions, at most three of them.
+fn changed_objects(recorded: &str, now: &str) -> Result<Vec<String>> {
+    let parse = |text: &str| {
+        serde_json::from_str::<BTreeMap<String, String>>(text)
+            .map_err(|error| Error::failed(format!("unexpected definition of a schema: {error}")))
+    };
+    let (recorded, now) = (parse(recorded)?, parse(now)?);
+    let names: BTreeSet<&String> = recorded.keys().chain(now.keys()).collect();
+    let changed = names.into_iter().filter(|name| recorded.get(*name) != now.get(*name));
+    Ok(changed.take(3).cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::changed_objects;
+
+    #[test]
+    fn objects_that_differ_are_named() {
+        let recorded = r#"{"table a": "1", "table b": "2", "table c": "3"}"#;
+        let now = r#"{"table a": "1", "table b": "4", "table d": "3"}"#;
+        assert_eq!(changed_objects(recorded, now).unwrap(), ["table b", "table c", "table d"]);
+        assert!(changed_objects(recorded, recorded).unwrap().is_empty());
+        assert!(changed_objects(recorded, "x").is_err());
+    }
 }

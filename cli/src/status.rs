@@ -32,10 +32,10 @@ pub fn show(map: &Map, output: &Output) -> Result {
         return Ok(());
     }
     output.step("Shards by server");
-    let mut rows = vec![["server", "shards", "version"].map(String::from)];
+    let mut rows = vec![["server", "shards", "version", "trusts"].map(String::from)];
     rows.extend(status.servers.iter().map(|server| {
         let version = server.version.map(|version| version.to_string()).unwrap_or_default();
-        [server.server.clone(), server.shards.to_string(), version]
+        [server.server.clone(), server.shards.to_string(), version, server.trusted.join(", ")]
     }));
     output.table(&rows);
     output.step("Moves");
@@ -64,13 +64,13 @@ fn state(now: &MoveNow) -> String {
 /// Reads the progress of the copy from the servers. Does not disturb the command that runs the move.
 fn progress(map: &Map, moving: &MoveStatus) -> Result<Progress> {
     let names = Names { shard: moving.shard, schema: moving.schema.clone() };
-    let source = Server::observe(&moving.source, &map.conninfo_of(&moving.source)?, &names)?;
-    let target = Server::observe(&moving.target, &map.conninfo_of(&moving.target)?, &names)?;
+    let source = Server::observe(&moving.source, &map.conninfo_of(&moving.source)?, Vec::new(), &names)?;
+    let target = Server::observe(&moving.target, &map.conninfo_of(&moving.target)?, Vec::new(), &names)?;
     let (mut progress, _) = replication::copied(&target)?;
-    progress.bytes = source.query(include_str!("sql/size.sql"), &[source.schema()])?.one();
+    progress.bytes = source.query(include_str!("sql/size.sql"), &[source.schema()])?.one()?;
     let sent = source.query(include_str!("sql/sent.sql"), &[&source.replication(), ""])?;
     if !sent.is_empty() {
-        progress.lag_bytes = sent.get(0, 0);
+        progress.lag_bytes = sent.get(0, 0)?;
     }
     Ok(progress)
 }

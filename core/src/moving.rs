@@ -17,8 +17,8 @@ pub enum Stage {
     Finished,
 }
 
-/// The state of the function `shard_is_elsewhere()` of a superuser. The command marks a schema with it. The owner of
-/// the schema can drop this function, but cannot create one that a superuser owns.
+/// The state of the function `shard_is_elsewhere()` of a superuser or of the role of the command, which marks a schema with it.
+/// The owner of the schema can drop this function, but cannot create one that such a role owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mark {
     /// There is no such function.
@@ -36,8 +36,8 @@ pub enum Mark {
 pub enum Copy {
     /// No schema of that name.
     Absent,
-    /// The copy of this move, which rejects writes. `is_guarded`: only superusers have privileges on it.
-    Closed { is_guarded: bool },
+    /// The copy of this move, which rejects writes.
+    Closed,
     /// The copy of this move, which accepts writes.
     Opened,
     /// A schema that is not marked as the copy of a move.
@@ -45,12 +45,11 @@ pub enum Copy {
 }
 
 impl Copy {
-    /// `is_guarded`: only superusers have privileges on the schema.
-    pub fn of(has_schema: bool, mark: Mark, is_guarded: bool) -> Copy {
+    pub fn of(has_schema: bool, mark: Mark) -> Copy {
         match mark {
             _ if !has_schema => Copy::Absent,
             Mark::Opened => Copy::Opened,
-            Mark::Closed => Copy::Closed { is_guarded },
+            Mark::Closed => Copy::Closed,
             Mark::None | Mark::Foreign => Copy::Foreign,
         }
     }
@@ -120,15 +119,14 @@ pub fn next_step(seen: Seen) -> Result<Step, Refusal> {
             // stays closed.
             Copy::Foreign => Err(Refusal::ForeignCopy),
             _ if seen.is_source_closed => Ok(Step::ResumeWrites),
-            Copy::Closed { is_guarded: false } => Err(Refusal::ForeignCopy),
             _ if !seen.has_publication => match seen.copy {
                 Copy::Absent if !seen.has_subscription => Ok(Step::Publish),
                 // A new subscription would copy the rows again, and the existing one has lost changes.
                 _ => Ok(Step::Undo),
             },
             Copy::Absent => Ok(Step::CreateCopy),
-            Copy::Closed { .. } if !seen.has_subscription => Ok(Step::Subscribe),
-            Copy::Closed { .. } => Ok(Step::CutOver),
+            Copy::Closed if !seen.has_subscription => Ok(Step::Subscribe),
+            Copy::Closed => Ok(Step::CutOver),
         },
     }
 }
@@ -185,13 +183,7 @@ mod tests {
 
     /// All combinations of states.
     fn all() -> Vec<Seen> {
-        let copies = [
-            Copy::Absent,
-            Copy::Closed { is_guarded: true },
-            Copy::Closed { is_guarded: false },
-            Copy::Opened,
-            Copy::Foreign,
-        ];
+        let copies = [Copy::Absent, Copy::Closed, Copy::Opened, Copy::Foreign];
         let mut all = Vec::new();
         for stage in [Stage::None, Stage::Begun, Stage::Switched, Stage::Finished] {
             for copy in copies {
@@ -215,7 +207,7 @@ mod tests {
             Step::Begin => seen.stage = Stage::Begun,
             Step::ResumeWrites => seen.is_source_closed = false,
             Step::Publish => seen.has_publication = true,
-            Step::CreateCopy => seen.copy = Copy::Closed { is_guarded: true },
+            Step::CreateCopy => seen.copy = Copy::Closed,
             Step::Subscribe => seen.has_subscription = true,
             Step::CutOver => {
                 seen.is_source_closed = true;
@@ -258,7 +250,7 @@ mod tests {
     fn a_copy_is_opened_only_after_the_source_is_closed() {
         for seen in all() {
             if next_step(seen) == Ok(Step::CutOver) {
-                assert_eq!(seen.copy, Copy::Closed { is_guarded: true });
+                assert_eq!(seen.copy, Copy::Closed);
                 assert!(seen.has_publication && seen.has_subscription && !seen.is_source_closed, "{seen:?}");
             }
             // If the copy accepts writes, no step allows writes on the source.
@@ -299,11 +291,11 @@ mod tests {
 
     #[test]
     fn schema_without_a_mark_is_foreign() {
-        assert_eq!(Copy::of(false, Mark::None, false), Copy::Absent);
-        assert_eq!(Copy::of(true, Mark::Closed, true), Copy::Closed { is_guarded: true });
-        assert_eq!(Copy::of(true, Mark::Opened, false), Copy::Opened);
-        assert_eq!(Copy::of(true, Mark::None, true), Copy::Foreign);
-        assert_eq!(Copy::of(true, Mark::Foreign, true), Copy::Foreign);
+        assert_eq!(Copy::of(false, Mark::None), Copy::Absent);
+        assert_eq!(Copy::of(true, Mark::Closed), Copy::Closed);
+        assert_eq!(Copy::of(true, Mark::Opened), Copy::Opened);
+        assert_eq!(Copy::of(true, Mark::None), Copy::Foreign);
+        assert_eq!(Copy::of(true, Mark::Foreign), Copy::Foreign);
     }
 
     #[test]

@@ -4,7 +4,7 @@ DECLARE
     s name := current_setting('move.schema');
 BEGIN
     SET LOCAL lock_timeout = '500ms';
-    -- As in close.sql.
+    -- As in lock.sql.
     IF current_setting('is_superuser')::boolean THEN
         PERFORM FROM pg_namespace WHERE nspname = s FOR UPDATE;
     ELSE

@@ -2,7 +2,8 @@ CREATE SCHEMA shard_map;
 
 CREATE TABLE shard_map.servers (
     server text PRIMARY KEY,
-    conninfo text NOT NULL
+    conninfo text NOT NULL,
+    trusted text[] NOT NULL DEFAULT '{}'
 );
 
 -- One row with the version of the last change. A transaction that changes the placement of a shard locks this row until it
@@ -46,12 +47,15 @@ CREATE TABLE shard_map.moves (
     started timestamptz NOT NULL DEFAULT now(),
     switched timestamptz,
     finished timestamptz,
-    sequences jsonb
+    sequences jsonb,
+    definition jsonb,
+    copy_definition jsonb
 );
 
 COMMENT ON SCHEMA shard_map IS 'which server holds which logical shard';
 COMMENT ON TABLE shard_map.servers IS 'the servers that hold shards';
 COMMENT ON COLUMN shard_map.servers.conninfo IS 'how to connect to the database there: a URI, or keywords and values';
+COMMENT ON COLUMN shard_map.servers.trusted IS 'roles of this server whose code may run with the rights of instagram_id_shards';
 COMMENT ON TABLE shard_map.last IS 'the version of the last change of a place';
 COMMENT ON TABLE shard_map.shards IS 'where each shard is';
 COMMENT ON COLUMN shard_map.shards.version IS 'of the last change of this row; the table sees to it';
@@ -59,3 +63,5 @@ COMMENT ON TABLE shard_map.moves IS 'moves under way, and those that have left a
 COMMENT ON COLUMN shard_map.moves.switched IS 'when the map was changed; from then on the shard is on the target';
 COMMENT ON COLUMN shard_map.moves.finished IS 'when all that was left to do was to clean up';
 COMMENT ON COLUMN shard_map.moves.sequences IS 'MINVALUE, MAXVALUE and START of the sequences, from before they were closed';
+COMMENT ON COLUMN shard_map.moves.definition IS 'hashes of the objects of the schema when it was dumped from the source';
+COMMENT ON COLUMN shard_map.moves.copy_definition IS 'the same of the copy when it was created on the target';

@@ -1,12 +1,6 @@
 -- Objects outside the schema to which its definition refers: the address of each for pg_get_object_address, its
 -- description, and that of one object that refers to it. Those of the extension instagram_id are left out.
-WITH RECURSIVE own (class, object) AS (
-    SELECT 'pg_namespace'::regclass::oid, oid FROM pg_namespace WHERE nspname = $1::text
-    UNION
-    SELECT classid, objid FROM own JOIN pg_depend ON refclassid = class AND refobjid = object
-    WHERE (deptype IN ('a', 'i') OR deptype = 'n' AND class = 'pg_namespace'::regclass)
-        AND classid NOT IN ('pg_publication_rel'::regclass, 'pg_publication_namespace'::regclass)
-), needed (class, object, used_by) AS (
+WITH RECURSIVE {own}, needed (class, object, used_by) AS (
     SELECT refclassid, refobjid, pg_describe_object(classid, objid, objsubid)
     FROM own JOIN pg_depend ON classid = class AND objid = object AND deptype = 'n'
     WHERE refobjid >= 16384 AND refclassid <> 'pg_namespace'::regclass AND (refclassid, refobjid) NOT IN (SELECT class, object FROM own)

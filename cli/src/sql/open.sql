@@ -3,8 +3,9 @@ DECLARE
     s name := current_setting('move.schema');
     definitions jsonb := current_setting('move.sequences');
     item record;
+    last bigint;
 BEGIN
-    -- As in close.sql.
+    -- As in lock.sql.
     IF current_setting('is_superuser')::boolean THEN
         PERFORM FROM pg_namespace WHERE nspname = s FOR UPDATE;
     ELSE
@@ -20,8 +21,11 @@ BEGIN
         FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace
         WHERE nspname = s AND relkind = 'S' AND definitions ? relname::text ORDER BY relname
     LOOP
+        EXECUTE format('SELECT last_value FROM %I.%I', s, item.relname) INTO STRICT last;
+        -- It was never used, and goes on from its first value.
         EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s', s, item.relname,
-            (item.numbers ->> 0)::bigint, (item.numbers ->> 1)::bigint, (item.numbers ->> 2)::bigint);
+            (item.numbers ->> 0)::bigint, (item.numbers ->> 1)::bigint, (item.numbers ->> 2)::bigint)
+            || CASE WHEN last < (item.numbers ->> 0)::bigint THEN ' RESTART WITH ' || (item.numbers ->> 0)::bigint ELSE '' END;
     END LOOP;
     EXECUTE format('CREATE OR REPLACE FUNCTION %I.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS %L', s, 'BEGIN RETURN NULL; END');
     EXECUTE format('COMMENT ON FUNCTION %I.shard_is_elsewhere() IS NULL', s);

@@ -7,7 +7,7 @@ DECLARE
     is_called boolean;
     states jsonb := '{}';
 BEGIN
-    -- As in close.sql.
+    -- As in lock.sql.
     IF current_setting('is_superuser')::boolean THEN
         PERFORM FROM pg_namespace WHERE nspname = s FOR UPDATE;
     ELSE

@@ -38,7 +38,6 @@ static SERVERS: [Server; 3] = [Map, Source, Target];
 struct Schema {
     exists: bool,
     mark: Mark,
-    is_guarded: bool,
     /// Whether MAXVALUE of the sequence is its last value, so that it generates no ids.
     is_bounded: bool,
     last_id: u8,
@@ -46,8 +45,7 @@ struct Schema {
     rows: u8,
 }
 
-const NO_SCHEMA: Schema =
-    Schema { exists: false, mark: Mark::None, is_guarded: false, is_bounded: false, last_id: 0, rows: 0 };
+const NO_SCHEMA: Schema = Schema { exists: false, mark: Mark::None, is_bounded: false, last_id: 0, rows: 0 };
 
 impl Schema {
     fn accepts_rows(&self) -> bool {
@@ -481,7 +479,7 @@ impl Moving {
             }
             LookAtTarget => {
                 let target = &state.target;
-                let copy = Copy::of(target.exists, target.mark, target.is_guarded);
+                let copy = Copy::of(target.exists, target.mark);
                 command.seen = Some((copy, state.subscription != Subscription::None));
             }
             LookAtSource => {
@@ -700,20 +698,14 @@ impl Moving {
             Act::DropTriggers(_) => target.mark = Mark::None,
             Act::CreateCopy if target.exists => return false,
             Act::CreateCopy => {
-                *target = Schema {
-                    exists: true,
-                    mark: Mark::Closed,
-                    is_guarded: true,
-                    is_bounded: true,
-                    ..NO_SCHEMA
-                };
+                *target = Schema { exists: true, mark: Mark::Closed, is_bounded: true, ..NO_SCHEMA };
             }
             Act::Subscribe if state.subscription != Subscription::None => return false,
             Act::Subscribe => state.subscription = Subscription::Copying,
             Act::DropSubscription => state.subscription = Subscription::None,
             Act::OpenCopy if !target.exists || target.mark != Mark::Closed => return false,
             Act::OpenCopy => {
-                (target.mark, target.is_guarded) = (Mark::Opened, false);
+                target.mark = Mark::Opened;
                 target.is_bounded &= !statement.has_definitions;
                 if !self.is(Fault::SequenceNotCarried) {
                     target.last_id = statement.last_id;

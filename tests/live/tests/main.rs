@@ -21,6 +21,8 @@ mod many;
 mod memory;
 mod moving;
 mod moving_faults;
+mod moving_losses;
+mod moving_trust;
 mod oracle;
 mod partitions;
 mod portable;

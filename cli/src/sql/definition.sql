@@ -1,0 +1,95 @@
+-- The definition of the schema: each object, and a hash over its rows in the catalogs. OIDs and names are part of it, so a table
+-- that is created again or swaps its name with another one differs. Left out are columns that change by themselves (by ANALYZE,
+-- VACUUM FULL, CLUSTER, TRUNCATE or REFRESH), the OIDs of indexes, which REINDEX CONCURRENTLY replaces, indexes that are not
+-- valid, which pg_dump leaves out too, and what closes a shard.
+WITH n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = current_setting('move.schema')
+), relations AS MATERIALIZED (
+    SELECT c.* FROM pg_class AS c JOIN n ON n.oid = relnamespace WHERE relkind NOT IN ('i', 'I', 't')
+), types AS MATERIALIZED (
+    SELECT t.* FROM pg_type AS t JOIN n ON n.oid = typnamespace
+    WHERE typcategory <> 'A' AND typrelid NOT IN (SELECT oid FROM relations WHERE relkind <> 'c')
+), functions AS MATERIALIZED (
+    SELECT p.* FROM pg_proc AS p JOIN n ON n.oid = pronamespace WHERE NOT (proname = 'shard_is_elsewhere' AND pronargs = 0)
+-- Each fact with the catalog row that it describes, and with the object to which that belongs.
+), facts (class, object, part_class, part, fact) AS (
+    SELECT 'pg_namespace'::regclass, n.oid, 'pg_namespace'::regclass, n.oid, n::text FROM n
+    UNION ALL
+    SELECT 'pg_class', oid, 'pg_class', oid, (to_jsonb(r) - '{relpages,reltuples,relallvisible,relallfrozen,relfrozenxid,relminmxid,relhasrules,
+        relhassubclass,relhasindex,relhastriggers,relfilenode,reltoastrelid,relispopulated}'::text[])::text FROM relations AS r
+    UNION ALL
+    SELECT 'pg_class', attrelid, 'pg_attribute', 0, (to_jsonb(a) - '{atthasmissing,attmissingval,attcacheoff}'::text[])::text
+    FROM pg_attribute AS a JOIN relations AS r ON r.oid = attrelid WHERE attnum > 0
+    UNION ALL
+    SELECT 'pg_class', adrelid, 'pg_attrdef', d.oid, d::text FROM pg_attrdef AS d JOIN relations AS r ON r.oid = adrelid
+    UNION ALL
+    SELECT 'pg_class', conrelid, 'pg_constraint', c.oid, (to_jsonb(c) - 'conindid')::text
+    FROM pg_constraint AS c WHERE conrelid IN (SELECT oid FROM relations) OR confrelid IN (SELECT oid FROM relations)
+    UNION ALL
+    SELECT 'pg_type', contypid, 'pg_constraint', c.oid, c::text FROM pg_constraint AS c JOIN types AS t ON t.oid = contypid
+    UNION ALL
+    SELECT 'pg_class', indrelid, 'pg_class', indexrelid, concat_ws(' ', pg_get_indexdef(indexrelid), indisprimary, indisexclusion, indimmediate,
+        indisvalid, indisreplident, i.relname, i.reltablespace, (SELECT array_agg(coalesce(attstattarget, -1) ORDER BY attnum) FROM pg_attribute WHERE attrelid = indexrelid))
+    FROM pg_index JOIN relations AS r ON r.oid = indrelid JOIN pg_class AS i ON i.oid = indexrelid WHERE indisvalid OR i.relkind = 'I'
+    UNION ALL
+    SELECT 'pg_class', tgrelid, 'pg_trigger', t.oid, (to_jsonb(t) - 'tgconstrindid')::text
+    FROM pg_trigger AS t JOIN relations AS r ON r.oid = tgrelid WHERE tgname <> 'shard_is_elsewhere'
+    UNION ALL
+    SELECT 'pg_class', ev_class, 'pg_rewrite', w.oid, w::text FROM pg_rewrite AS w JOIN relations AS r ON r.oid = ev_class
+    UNION ALL
+    SELECT 'pg_class', polrelid, 'pg_policy', p.oid, p::text FROM pg_policy AS p JOIN relations AS r ON r.oid = polrelid
+    UNION ALL
+    SELECT 'pg_class', r.oid, 'pg_inherits', 0, i::text FROM pg_inherits AS i JOIN relations AS r ON r.oid IN (inhrelid, inhparent)
+    UNION ALL
+    SELECT 'pg_class', partrelid, 'pg_partitioned_table', 0, p::text FROM pg_partitioned_table AS p JOIN relations AS r ON r.oid = partrelid
+    UNION ALL
+    SELECT 'pg_class', seqrelid, 'pg_sequence', 0, s::text FROM pg_sequence AS s JOIN relations AS r ON r.oid = seqrelid
+    UNION ALL
+    SELECT 'pg_class', stxrelid, 'pg_statistic_ext', s.oid, s::text FROM pg_statistic_ext AS s JOIN relations AS r ON r.oid = stxrelid
+    UNION ALL
+    SELECT 'pg_class', srrelid, 'pg_subscription_rel', 0, srsubid::text FROM pg_subscription_rel JOIN relations AS r ON r.oid = srrelid
+    WHERE srsubid NOT IN (SELECT oid FROM pg_subscription WHERE subname = current_setting('move.name'))
+    UNION ALL
+    SELECT 'pg_proc', oid, 'pg_proc', oid, f::text FROM functions AS f
+    UNION ALL
+    SELECT 'pg_proc', f.oid, 'pg_aggregate', 0, a::text FROM pg_aggregate AS a JOIN functions AS f ON f.oid = aggfnoid
+    UNION ALL
+    SELECT 'pg_type', oid, 'pg_type', oid, t::text FROM types AS t
+    UNION ALL
+    SELECT 'pg_type', enumtypid, 'pg_enum', 0, e::text FROM pg_enum AS e JOIN types AS t ON t.oid = enumtypid
+    UNION ALL
+    SELECT 'pg_type', rngtypid, 'pg_range', 0, r::text FROM pg_range AS r JOIN types AS t ON t.oid = rngtypid
+    UNION ALL
+    SELECT 'pg_operator', o.oid, 'pg_operator', o.oid, o::text FROM pg_operator AS o JOIN n ON n.oid = oprnamespace
+    UNION ALL
+    SELECT 'pg_opclass', o.oid, 'pg_opclass', o.oid, o::text FROM pg_opclass AS o JOIN n ON n.oid = opcnamespace
+    UNION ALL
+    SELECT 'pg_opfamily', o.oid, 'pg_opfamily', o.oid, concat(o,
+        (SELECT array_agg(a ORDER BY a.oid) FROM pg_amop AS a WHERE amopfamily = o.oid),
+        (SELECT array_agg(a ORDER BY a.oid) FROM pg_amproc AS a WHERE amprocfamily = o.oid))
+    FROM pg_opfamily AS o JOIN n ON n.oid = opfnamespace
+    UNION ALL
+    SELECT 'pg_collation', c.oid, 'pg_collation', c.oid, c::text FROM pg_collation AS c JOIN n ON n.oid = collnamespace
+    UNION ALL
+    SELECT 'pg_conversion', c.oid, 'pg_conversion', c.oid, c::text FROM pg_conversion AS c JOIN n ON n.oid = connamespace
+    UNION ALL
+    SELECT 'pg_ts_config', c.oid, 'pg_ts_config', c.oid, concat(c,
+        (SELECT array_agg(m ORDER BY maptokentype, mapseqno) FROM pg_ts_config_map AS m WHERE mapcfg = c.oid))
+    FROM pg_ts_config AS c JOIN n ON n.oid = cfgnamespace
+    UNION ALL
+    SELECT 'pg_ts_dict', d.oid, 'pg_ts_dict', d.oid, d::text FROM pg_ts_dict AS d JOIN n ON n.oid = dictnamespace
+    UNION ALL
+    SELECT 'pg_ts_parser', p.oid, 'pg_ts_parser', p.oid, p::text FROM pg_ts_parser AS p JOIN n ON n.oid = prsnamespace
+    UNION ALL
+    SELECT 'pg_ts_template', t.oid, 'pg_ts_template', t.oid, t::text FROM pg_ts_template AS t JOIN n ON n.oid = tmplnamespace
+    UNION ALL
+    SELECT 'pg_namespace', n.oid, 'pg_default_acl', a.oid, a::text FROM pg_default_acl AS a JOIN n ON n.oid = defaclnamespace
+)
+SELECT jsonb_object_agg(pg_describe_object(class, object, 0), hash) FROM (
+    SELECT class, object, sum(hashtextextended(fact, 0))::text AS hash FROM (
+        SELECT class, object, fact FROM facts
+        UNION ALL
+        SELECT class, object, concat_ws(' ', objsubid, description) FROM facts JOIN pg_description ON classoid = part_class AND objoid = part
+        UNION ALL
+        SELECT class, object, concat_ws(' ', objsubid, provider, label) FROM facts JOIN pg_seclabel ON classoid = part_class AND objoid = part
+    ) AS facts GROUP BY class, object
+) AS hashes

@@ -1,0 +1,54 @@
+SET LOCAL lock_timeout = '500ms';
+SET LOCAL statement_timeout = '1s';
+-- Acquire all locks for which this may have to wait. Lock the schema's row as well, because its owner could otherwise rename
+-- the schema and create another one.
+DO $do$
+DECLARE
+    s name := current_setting('move.schema');
+    item record;
+    tables text;
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = s) THEN
+        RAISE EXCEPTION 'there is no schema %', quote_ident(s);
+    END IF;
+    -- A change of its privileges locks a schema as well, for a role that is no superuser.
+    IF current_setting('is_superuser')::boolean THEN
+        PERFORM FROM pg_namespace WHERE nspname = s FOR UPDATE;
+    ELSE
+        EXECUTE format('GRANT USAGE ON SCHEMA %I TO CURRENT_USER', s);
+    END IF;
+    SELECT rolname, (rolsuper OR rolname = current_user) AND prokind = 'f' AS is_ours, obj_description(p.oid, 'pg_proc') AS comment INTO item
+    FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = pronamespace JOIN pg_roles AS r ON r.oid = proowner
+    WHERE proname = 'shard_is_elsewhere' AND pronargs = 0 AND nspname = s;
+    IF NOT item.is_ours THEN
+        RAISE EXCEPTION 'schema % has a routine shard_is_elsewhere() of role %: drop it', quote_ident(s), quote_ident(item.rolname);
+    ELSIF item.comment IS NOT NULL THEN
+        RAISE EXCEPTION 'schema % is closed already', quote_ident(s);
+    END IF;
+    SELECT string_agg(format('%I.%I', s, relname), ', ' ORDER BY relname) INTO tables
+    FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = s AND relkind IN ('r', 'p');
+    IF tables IS NOT NULL THEN
+        EXECUTE 'LOCK TABLE ' || tables || ' IN SHARE ROW EXCLUSIVE MODE';
+    END IF;
+    -- This only locks the sequence: it waits for open transactions that have generated ids.
+    FOR item IN
+        SELECT relname FROM pg_sequence JOIN pg_class AS c ON c.oid = seqrelid JOIN pg_namespace AS n ON n.oid = relnamespace
+        WHERE nspname = s AND seqtypid = 'bigint'::regtype AND seqincrement = 1 AND seqmax >= 1125899906842623 AND NOT seqcycle
+        ORDER BY relname
+    LOOP
+        EXECUTE format('ALTER SEQUENCE %I.%I NO CYCLE', s, item.relname);
+    END LOOP;
+END $do$;
+-- A transaction that has created a table holds a lock on the schema, and the table is not visible yet. The pid of a prepared
+-- transaction is null.
+DO $do$
+BEGIN
+    IF EXISTS (SELECT FROM pg_locks JOIN pg_namespace AS n ON n.oid = objid
+               WHERE locktype = 'object' AND classid = 'pg_namespace'::regclass AND granted AND pid IS DISTINCT FROM pg_backend_pid()
+                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                 AND nspname = current_setting('move.schema')) THEN
+        RAISE EXCEPTION 'another transaction has created objects in schema %', quote_ident(current_setting('move.schema'))
+            USING ERRCODE = 'lock_not_available';
+    END IF;
+END $do$;
+SET LOCAL statement_timeout = 0;

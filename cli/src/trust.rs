@@ -1,0 +1,140 @@
+//! Trust. The text of a schema runs with the rights of the roles that move it: pg_dump writes it, the target executes it, and the
+//! replication evaluates its expressions. So a shard moves only if every role that can put code into its schema has these
+//! rights already, or the administrator trusts it.
+
+use crate::error::{Context, Error, Result};
+use crate::fail;
+use crate::libpq::{self, Connection};
+use crate::map::Map;
+use crate::server::Server;
+use serde::{Deserialize, Serialize};
+
+/// `--trust SERVER:ROLE`, for servers of the map.
+#[derive(Debug, Default)]
+pub struct Trust(Vec<(String, String)>);
+
+impl Trust {
+    /// Fails if an argument does not begin with the name of exactly one server.
+    pub fn parse(map: &Map, arguments: &[String]) -> Result<Trust> {
+        if arguments.is_empty() {
+            return Ok(Trust::default());
+        }
+        let servers: Vec<String> = map.servers()?.into_iter().map(|server| server.server).collect();
+        let mut trust = Vec::new();
+        for argument in arguments {
+            let split = |server: &String| {
+                let role = argument.strip_prefix(server.as_str())?.strip_prefix(':')?;
+                Some((server.clone(), role.to_owned()))
+            };
+            let mut found: Vec<_> = servers.iter().filter_map(split).collect();
+            match (found.pop(), found.is_empty()) {
+                (Some(one), true) => trust.push(one),
+                (Some(_), false) => {
+                    fail!("--trust {argument} is ambiguous: several servers have such a name")
+                }
+                (None, _) => fail!("--trust {argument} does not begin with a server of the map and a colon"),
+            }
+        }
+        Ok(Trust(trust))
+    }
+
+    /// The roles of a server that are trusted: those of the command line, and those of the map.
+    pub fn on(&self, map: &Map, server: &str) -> Result<Vec<String>> {
+        let mut roles = map.trusted_on(server)?;
+        roles.extend(self.0.iter().filter(|(name, _)| name == server).map(|(_, role)| role.clone()));
+        Ok(roles)
+    }
+}
+
+/// A role, and what gives it the means to put code into the schema.
+#[derive(Debug, Deserialize, Serialize)]
+struct Right {
+    role: String,
+    what: String,
+}
+
+/// What [`look`] finds in a database.
+pub struct Found {
+    /// One sentence for each role that is not trusted.
+    pub obstacles: Vec<String>,
+    /// The rights that a dump of the schema repeats on another server, in the form that [`look`] takes.
+    pub dumped: String,
+}
+
+/// An empty list of addresses or rights.
+pub const NOTHING: &str = "[]";
+
+/// Looks for roles that are not trusted. `needed`: the addresses of objects that the schema needs and that are in the database;
+/// `dumped`: rights of the same schema in another database.
+pub fn look(server: &Server, session: &Connection, needed: &str, dumped: &str) -> Result<Found> {
+    look_in(server, server.schema(), session, needed, dumped)
+}
+
+/// The same for the database and the extension only.
+pub fn look_at_extension(server: &Server, session: &Connection) -> Result<Vec<String>> {
+    Ok(look_in(server, "", session, NOTHING, NOTHING)?.obstacles)
+}
+
+fn look_in(server: &Server, schema: &str, session: &Connection, needed: &str, dumped: &str) -> Result<Found> {
+    let query = include_str!("sql/trust.sql").replace("{own}", include_str!("sql/own.sql"));
+    let trusted = serde_json::to_string(&server.trusted).expect("texts");
+    let rows = session
+        .query(&query, &[schema, needed, dumped, &trusted])
+        .context(|| format!("query on server {} failed", server.name))?;
+    let untrusted: String = rows.get(0, 1)?;
+    let untrusted: Vec<Right> = serde_json::from_str(&untrusted)
+        .map_err(|error| Error::failed(format!("unexpected roles on server {}: {error}", server.name)))?;
+    let name = &server.name;
+    let obstacle = |Right { role, what }: &Right| {
+        format!(
+            "role {role} on {name} is not trusted, but {what}: connect to {name} as a role whose rights it has, \
+             revoke this, or trust it with --trust {name}:{role}"
+        )
+    };
+    Ok(Found { obstacles: untrusted.iter().map(obstacle).collect(), dumped: rows.get(0, 0)? })
+}
+
+/// Fails if [`look`] finds a role that is not trusted. Returns the rights that a dump repeats.
+pub fn require(server: &Server, session: &Connection, needed: &str, dumped: &str) -> Result<String> {
+    let Found { obstacles, dumped } = look(server, session, needed, dumped)?;
+    if obstacles.is_empty() {
+        return Ok(dumped);
+    }
+    let problem = format!("shard {} cannot be moved", server.shard());
+    Err(Error::Refused { problem, obstacles })
+}
+
+/// The addresses of the objects outside the schema that it needs, as `missing` takes them.
+pub fn needed(session: &Connection, schema: &str) -> std::result::Result<libpq::Rows, libpq::Error> {
+    let query = include_str!("sql/needed.sql").replace("{own}", include_str!("sql/own.sql"));
+    session.query(&query, &[schema])
+}
+
+/// An address for pg_get_object_address.
+#[derive(Serialize)]
+struct Address {
+    r#type: String,
+    names: String,
+    arguments: String,
+}
+
+/// Looks for these objects on the target. Returns sentences about those that it lacks, and the addresses of the others.
+pub fn find_needed(target: &Server, needed: &libpq::Rows) -> Result<(Vec<String>, String)> {
+    let text = |row, column| needed.get::<String>(row, column);
+    let (mut missing, mut found) = (Vec::new(), Vec::new());
+    for row in 0..needed.len() {
+        let address = Address { r#type: text(row, 0)?, names: text(row, 1)?, arguments: text(row, 2)? };
+        let parts: [&str; 3] = [&address.r#type, &address.names, &address.arguments];
+        let query = "SELECT pg_get_object_address($1, $2::text[], $3::text[])";
+        match target.connection().query(query, &parts) {
+            Ok(_) => found.push(address),
+            // An undefined object, or one of another kind.
+            Err(error) if error.sqlstate.starts_with("42") || error.sqlstate == "3F000" => {
+                let (needed, used_by) = (text(row, 3)?, text(row, 4)?);
+                missing.push(format!("server {} has no {needed}, needed for {used_by}", target.name));
+            }
+            Err(error) => return Err(error).context(|| format!("query on server {} failed", target.name)),
+        }
+    }
+    Ok((missing, serde_json::to_string(&found).expect("texts")))
+}

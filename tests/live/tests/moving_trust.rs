@@ -1,0 +1,358 @@
+//! Tests of the rule of trust: a shard moves only if every role that can put code into its schema has the rights of the command's
+//! role, or is trusted.
+
+use crate::moving::{GIVE_AWAY, MOVES, NOTHING, Servers, WAITS, leftovers, move_blocked_after_copy, outcome};
+use instagram_id_live::*;
+
+/// Shard 5 belongs to `keeper`, which the map trusts on both servers. Nobody trusts `evil`.
+fn start() -> Servers {
+    let servers = Servers::start();
+    for server in [&servers.a, &servers.b] {
+        let roles = "CREATE ROLE keeper LOGIN; CREATE ROLE evil LOGIN; GRANT CREATE ON DATABASE postgres TO keeper, evil";
+        server.connect().batch_execute(roles).unwrap();
+    }
+    servers.a.connect().batch_execute(&GIVE_AWAY.replace("attacker", "keeper")).unwrap();
+    trust(&servers, "keeper");
+    servers
+}
+
+/// Makes the map trust these roles on both servers.
+fn trust(servers: &Servers, roles: &str) {
+    let update = format!("UPDATE shard_map.servers SET trusted = '{{{roles}}}'");
+    servers.map().batch_execute(&update).unwrap();
+}
+
+/// The exit status of a check, and what it said.
+fn check(servers: &Servers, options: &[&str]) -> (Option<i32>, String) {
+    let output =
+        servers.b.shards_command(&[&["check", "5", "--to", "b"], options].concat()).output().unwrap();
+    let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
+    (output.status.code(), said)
+}
+
+/// Whether a check is refused for this reason.
+fn is_refused(servers: &Servers, options: &[&str], reason: &str) -> bool {
+    let (status, said) = check(servers, options);
+    let is_refused = status == Some(3) && said.contains(reason);
+    if !is_refused {
+        println!("expected {reason:?}: status {status:?}, {said}");
+    }
+    is_refused
+}
+
+const SIDE: &str = "CREATE SCHEMA side AUTHORIZATION evil; GRANT USAGE ON SCHEMA side TO PUBLIC;
+    CREATE FUNCTION side.f(bigint) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN true; END';
+    ALTER FUNCTION side.f OWNER TO evil;";
+
+/// Each right that lets a role put code into the schema, or into an object that it uses, on either server.
+#[test]
+fn role_that_can_put_code_into_the_schema_must_be_trusted() {
+    let servers = start();
+    let domain = format!(
+        "{SIDE} CREATE DOMAIN d AS bigint CHECK (side.f(VALUE)); CREATE TABLE insta5.new (id bigint PRIMARY KEY, d d);
+         ALTER TABLE insta5.new OWNER TO keeper"
+    );
+    let function = format!("{SIDE} ALTER TABLE insta5.photos ADD CONSTRAINT c CHECK (side.f(id))");
+    let mut cases = vec![
+        (
+            "a",
+            "GRANT CREATE ON SCHEMA insta5 TO evil",
+            "REVOKE CREATE ON SCHEMA insta5 FROM evil",
+            "has CREATE on schema insta5",
+        ),
+        (
+            "a",
+            "GRANT TRIGGER ON insta5.photos TO evil",
+            "REVOKE ALL ON insta5.photos FROM evil",
+            "has TRIGGER on table insta5.photos",
+        ),
+        (
+            "a",
+            "GRANT REFERENCES ON insta5.photos TO evil",
+            "REVOKE ALL ON insta5.photos FROM evil",
+            "has REFERENCES on table insta5.photos",
+        ),
+        (
+            "a",
+            "GRANT REFERENCES (id) ON insta5.photos TO evil",
+            "REVOKE ALL (id) ON insta5.photos FROM evil",
+            "has REFERENCES on table insta5.photos",
+        ),
+        ("a", "GRANT keeper TO evil", "REVOKE keeper FROM evil", "is a member of keeper, which "),
+        (
+            "a",
+            "CREATE ROLE team; GRANT keeper TO team; GRANT team TO evil",
+            "REVOKE team FROM evil; DROP ROLE team",
+            "is a member of keeper, which ",
+        ),
+        (
+            "a",
+            "ALTER DATABASE postgres OWNER TO evil",
+            "ALTER DATABASE postgres OWNER TO postgres",
+            "owns the database",
+        ),
+        (
+            "a",
+            "CREATE VIEW insta5.v AS SELECT 1 AS x; ALTER VIEW insta5.v OWNER TO evil",
+            "DROP VIEW insta5.v",
+            "owns view insta5.v",
+        ),
+        (
+            "a",
+            "CREATE TYPE insta5.t AS (x int); ALTER TYPE insta5.t OWNER TO evil",
+            "DROP TYPE insta5.t",
+            "owns type insta5.t",
+        ),
+        (
+            "a",
+            "CREATE COLLATION insta5.c FROM \"C\"; ALTER COLLATION insta5.c OWNER TO evil",
+            "DROP COLLATION insta5.c",
+            "owns collation insta5.c",
+        ),
+        (
+            "a",
+            "CREATE STATISTICS insta5.s ON id, batch FROM insta5.photos; ALTER STATISTICS insta5.s OWNER TO evil",
+            "DROP STATISTICS insta5.s",
+            "owns statistics object insta5.s",
+        ),
+        ("a", &function, "DROP SCHEMA side CASCADE", "owns function side.f(bigint), owns schema side"),
+        (
+            "a",
+            &domain,
+            "DROP TABLE insta5.new; DROP DOMAIN d; DROP SCHEMA side CASCADE",
+            "owns function side.f(bigint), owns schema side",
+        ),
+        (
+            "a",
+            "GRANT CREATE ON SCHEMA public TO evil",
+            "REVOKE CREATE ON SCHEMA public FROM evil",
+            "has CREATE on schema public",
+        ),
+        (
+            "a",
+            "ALTER FUNCTION id_seq(bigint) OWNER TO evil",
+            "ALTER FUNCTION id_seq(bigint) OWNER TO postgres",
+            "owns function public.id_seq(bigint)",
+        ),
+        ("b", "GRANT keeper TO evil", "REVOKE keeper FROM evil", "is a member of keeper, which owns "),
+        (
+            "b",
+            "GRANT CREATE ON SCHEMA public TO evil",
+            "REVOKE CREATE ON SCHEMA public FROM evil",
+            "has CREATE on schema public",
+        ),
+        (
+            "b",
+            "ALTER DATABASE postgres OWNER TO evil",
+            "ALTER DATABASE postgres OWNER TO postgres",
+            "owns the database",
+        ),
+    ];
+    if major() >= 16 {
+        let admin = "GRANT keeper TO evil WITH ADMIN TRUE, INHERIT FALSE, SET FALSE";
+        cases.push(("a", admin, "REVOKE keeper FROM evil", "is a member of keeper, which "));
+    } else {
+        cases.push(("a", "ALTER ROLE evil CREATEROLE", "ALTER ROLE evil NOCREATEROLE", "has CREATEROLE"));
+    }
+    assert_eq!(check(&servers, &[]).0, Some(0));
+    let mut passed = Vec::new();
+    for (name, grant, revoke, reason) in cases {
+        let server = if name == "a" { &servers.a } else { &servers.b };
+        server.connect().batch_execute(grant).unwrap();
+        if !is_refused(&servers, &[], &format!("role evil on {name} is not trusted, but {reason}")) {
+            passed.push(grant);
+        }
+        server.connect().batch_execute(revoke).unwrap();
+    }
+    let public = "GRANT TRIGGER ON insta5.photos TO PUBLIC";
+    servers.a.connect().batch_execute(public).unwrap();
+    if !is_refused(&servers, &[], "role public on a is not trusted, but has TRIGGER on table insta5.photos") {
+        passed.push(public);
+    }
+    servers.a.connect().batch_execute("REVOKE ALL ON insta5.photos FROM PUBLIC").unwrap();
+    // The owner of a function is trusted on a, but another role owns it on b.
+    let needed = format!(
+        "CREATE ROLE friend; {} ALTER TABLE insta5.photos ADD CONSTRAINT c CHECK (side.f(id))",
+        SIDE.replace("evil", "keeper")
+    );
+    servers.a.connect().batch_execute(&needed).unwrap();
+    servers.b.connect().batch_execute(SIDE).unwrap();
+    if !is_refused(
+        &servers,
+        &[],
+        "role evil on b is not trusted, but owns function side.f(bigint), owns schema side",
+    ) {
+        passed.push("a function on b");
+    }
+    servers.b.connect().batch_execute("REASSIGN OWNED BY evil TO keeper").unwrap();
+    assert_eq!(passed, [""; 0]);
+    assert_eq!(check(&servers, &[]).0, Some(0));
+}
+
+/// Ways in which an owner's code ran with the rights of the command, or changed what others own, although no function in a
+/// constraint, index or default of the schema belonged to the owner. Each is refused because of the owner.
+#[test]
+fn owner_that_is_not_trusted_cannot_move_code() {
+    let servers = start();
+    trust(&servers, "");
+    let side = "SET ROLE keeper; CREATE SCHEMA side; CREATE TYPE side.pair AS (x int);
+        CREATE FUNCTION side.f(text) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN true; END';
+        CREATE DOMAIN side.d AS text CHECK (side.f(VALUE)); CREATE DOMAIN side.n AS bigint CHECK (side.f(VALUE::text));
+        CREATE FUNCTION side.sf(side.d, text) RETURNS side.d LANGUAGE sql AS 'SELECT $1'; RESET ROLE;
+        CREATE FUNCTION f(bigint) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN true; END';
+        REVOKE EXECUTE ON FUNCTION f FROM PUBLIC; CREATE SEQUENCE precious; GRANT USAGE ON SEQUENCE precious TO keeper";
+    for server in [&servers.a, &servers.b] {
+        server.connect().batch_execute(side).unwrap();
+    }
+    let mut ways = vec![
+        "CREATE AGGREGATE insta5.a(text) (SFUNC = side.sf, STYPE = side.d, INITCOND = 'x')",
+        "CREATE STATISTICS insta5.s ON (batch::text || ('x'::side.d)::text), id FROM insta5.photos",
+        "CREATE FUNCTION insta5.g(bigint) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 1; END';
+         CREATE STATISTICS insta5.s ON (insta5.g(id)), batch FROM insta5.photos",
+        "CREATE TABLE insta5.new (id bigint PRIMARY KEY, pair side.pair)",
+        "CREATE FUNCTION insta5.g(bigint) RETURNS bool IMMUTABLE RETURN true;
+         CREATE TABLE insta5.new (id bigint PRIMARY KEY CHECK (insta5.g(id)))",
+        "CREATE TABLE insta5.new (id bigint PRIMARY KEY CHECK (public.f(id)))",
+        "CREATE TABLE insta5.new (id bigint PRIMARY KEY CHECK (public.advance_shard(6, id) IS NOT NULL))",
+        "CREATE TABLE insta5.new (id bigint PRIMARY KEY CHECK (nextval('public.precious') > id))",
+    ];
+    if major() >= 17 {
+        ways.push(
+            "CREATE TABLE insta5.new (id bigint PRIMARY KEY, j jsonb CHECK (json_value(j, '$' RETURNING side.n) > 0))",
+        );
+    }
+    let mut passed = Vec::new();
+    for way in ways {
+        let mut owner = servers.a.config("postgres").user("keeper").connect(postgres::NoTls).unwrap();
+        if let Err(error) = owner.batch_execute(way) {
+            panic!("{way}: {error:?}");
+        }
+        if !is_refused(&servers, &[], "role keeper on a is not trusted, but owns ") {
+            passed.push(way);
+        }
+        let undo = "DROP AGGREGATE IF EXISTS insta5.a(text); DROP STATISTICS IF EXISTS insta5.s; DROP TABLE IF EXISTS insta5.new;
+            DROP FUNCTION IF EXISTS insta5.g";
+        owner.batch_execute(undo).unwrap();
+    }
+    assert_eq!(passed, [""; 0]);
+    assert!(is_refused(&servers, &[], "role keeper on b is not trusted, but owns "));
+    assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
+}
+
+/// Whom the command trusts depends on its role on each server.
+#[test]
+fn trust_depends_on_the_role_of_the_command() {
+    let servers = start();
+    let roles = "CREATE ROLE other; CREATE ROLE mover LOGIN REPLICATION; CREATE ROLE twice LOGIN REPLICATION;
+        ALTER ROLE keeper REPLICATION; GRANT keeper TO mover; GRANT keeper, other TO twice; GRANT pg_monitor TO keeper, mover, twice;
+        GRANT CREATE ON DATABASE postgres TO mover, twice";
+    for server in [&servers.a, &servers.b] {
+        server.connect().batch_execute(roles).unwrap();
+        if major() >= 16 {
+            server.connect().batch_execute("GRANT pg_create_subscription TO keeper, mover, twice").unwrap();
+        }
+    }
+    let no_trust = Some("role keeper on a is not trusted, but ");
+    let mut wrong = Vec::new();
+    for (role, trusted, refused) in [
+        ("postgres", "", no_trust),
+        ("postgres", "keeper", Some("role mover on a is not trusted, but is a member of keeper, which ")),
+        ("postgres", "keeper,mover,twice", None),
+        // One moving role for each owner. It is a member of the owner, not the owner one of it.
+        ("mover", "", no_trust),
+        ("mover", "keeper,twice", None),
+        // The owner moves its own shard.
+        ("keeper", "mover,twice", None),
+        // A role with the rights of several owners: one owner's code could act on the others.
+        ("twice", "", no_trust),
+        ("twice", "other,mover", no_trust),
+        ("twice", "keeper,mover", None),
+    ] {
+        let target = if major() >= 16 { role } else { "postgres" };
+        for (name, server, role) in [("a", &servers.a, role), ("b", &servers.b, target)] {
+            let conninfo =
+                format!("host={} dbname=postgres user={role} password=secret", server.path().display());
+            servers.command(&["server", name, &conninfo]);
+            let trusted = if role == "postgres" && name == "b" { "keeper,mover,twice" } else { trusted };
+            let update =
+                format!("UPDATE shard_map.servers SET trusted = '{{{trusted}}}' WHERE server = '{name}'");
+            servers.map().batch_execute(&update).unwrap();
+        }
+        let is_right = match refused {
+            Some(reason) => is_refused(&servers, &[], reason),
+            None => {
+                let (status, said) = check(&servers, &[]);
+                println!("{role}, {trusted}: {said}");
+                status == Some(0)
+            }
+        };
+        if !is_right {
+            wrong.push((role, trusted));
+        }
+    }
+    assert_eq!(wrong, []);
+}
+
+/// The map and the command line name trusted roles, each for one server.
+#[test]
+fn trust_is_named_for_a_server() {
+    let servers = start();
+    trust(&servers, "");
+    assert_eq!(check(&servers, &["--trust", "a:keeper", "--trust=b:keeper"]).0, Some(0));
+    assert!(is_refused(&servers, &["--trust=a:keeper"], "trust it with --trust b:keeper"));
+    assert!(is_refused(&servers, &["--trust=b:keeper"], "trust it with --trust a:keeper"));
+    for wrong in ["keeper", "c:keeper", "a"] {
+        let (status, said) = check(&servers, &["--trust", wrong]);
+        assert!(status == Some(1) && said.contains("does not begin with a server of the map"), "{said}");
+    }
+    for (name, server) in [("a", &servers.a), ("b", &servers.b)] {
+        let conninfo = format!("host={} user=postgres dbname=postgres", server.path().display());
+        servers.command(&["server", name, &conninfo, "--trust", "keeper", "--trust", "it's \"me\""]);
+    }
+    assert_eq!(check(&servers, &[]).0, Some(0));
+    assert!(servers.command(&["status"]).contains("it's \"me\", keeper"));
+    assert!(servers.command(&["status", "--json"]).contains(r#""trusted":["it's \"me\"","keeper"]"#));
+    // A new connection string may lead to another server, so it replaces the roles, too.
+    let conninfo = format!("host={} user=postgres dbname=postgres", servers.a.path().display());
+    servers.command(&["server", "a", &conninfo]);
+    assert!(is_refused(&servers, &[], "role keeper on a is not trusted, but owns "));
+}
+
+/// A role that gets a right after the checks is found before the schema is dumped, before the dump is executed, and before the
+/// copy is opened.
+#[test]
+fn trust_is_checked_again_during_the_move() {
+    let servers = start();
+    for (name, grant, revoke) in [
+        ("a", "GRANT CREATE ON SCHEMA insta5 TO evil", "REVOKE CREATE ON SCHEMA insta5 FROM evil"),
+        ("b", "GRANT keeper TO evil", "REVOKE keeper FROM evil"),
+    ] {
+        let server = if name == "a" { &servers.a } else { &servers.b };
+        let mut other = servers.a.connect();
+        other.batch_execute("BEGIN; LOCK TABLE pg_publication IN SHARE MODE").unwrap();
+        let command = servers.start_command(&["move", "5", "--to", "b"]);
+        servers.a.wait_until(WAITS);
+        server.connect().batch_execute(grant).unwrap();
+        other.batch_execute("COMMIT").unwrap();
+        let output = command.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(&format!("role evil on {name} is not trusted, but ")), "{said}");
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        server.connect().batch_execute(revoke).unwrap();
+        servers.command(&["cancel", "5"]);
+    }
+    for (name, server) in [("a", &servers.a), ("b", &servers.b)] {
+        let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
+        server.connect().batch_execute("GRANT keeper TO evil").unwrap();
+        transaction.batch_execute("COMMIT").unwrap();
+        let said = outcome(command).expect_err("a refusal");
+        assert!(
+            said.contains(&format!("role evil on {name} is not trusted, but is a member of keeper")),
+            "{said}"
+        );
+        server.connect().batch_execute("REVOKE keeper FROM evil").unwrap();
+        servers.command(&["cancel", "5"]);
+    }
+    assert_eq!(leftovers(&servers.a), NOTHING);
+    servers.command(&["move", "5", "--to", "b"]);
+}
