@@ -797,11 +797,17 @@ errors! {
             env!("CARGO_PKG_VERSION")),
         hint("Connect again. If new sessions raise this error, too, install the files of version {version} on this node.");
 
-    /// A node was removed from a cluster and added again without removing its data.
+    /// A node has the copies of another one: it is a promoted clone, or was removed from a cluster and added again with its data.
     CopyOfAnotherGroup { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} is a copy that was made for group {group}",
-        detail("This node formerly had that group, and was added to the cluster again without removing its data."),
-        hint("If the node holds no tables, remove it, and add it with an empty database.");
+        detail("This node is a clone of the node of that group, or formerly had that group."),
+        hint("As the owner of the sequence, run SELECT * FROM take_over_shards() on this node.");
+
+    /// A node of a Citus cluster takes a sequence over in a transaction that has altered it before.
+    SequenceAltered { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "cannot take over sequence {name} in this transaction",
+        detail("The transaction has altered the sequence. A rollback would undo what other nodes rely on."),
+        hint("Commit, and try again.");
 
     /// A node of a Citus cluster generates the first id of a sequence, and the coordinator has not added itself to the cluster.
     CoordinatorUnknown { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -831,12 +837,51 @@ errors! {
             the record."),
         hint("Call recover_shard(), or advance_shard() with the largest id in the tables of the shard.");
 
-    /// After a move, a node cannot be asked for its copy of the sequence, or refuses.
+    /// After a move, a node cannot be asked for its copy of the sequence.
+    NodeNotReached { name: String, node: String, group: i32, role: String, said: String } => ERRCODE_CONNECTION_EXCEPTION,
+        "node {node} did not hand over sequence {name}",
+        detail("The request to group {group} was made as role {role}. {}", sentence(said)),
+        hint("After a move each node must accept a connection of this role: the role that generates the id if it has UPDATE on \
+            the sequence, otherwise the owner of the sequence. It must be able to log in there. If the node is lost, disable \
+            it, remove it, and call recover_shard().");
+
+    /// After a move, a node refuses to close its copy of the sequence, or to record the new owner.
     NotHandedOver { name: String, node: String, role: String, said: String } => ERRCODE_CONNECTION_EXCEPTION,
         "node {node} did not hand over sequence {name}",
         detail("The request was made as role {role}. {}", sentence(said)),
-        hint("After a move each node must accept a connection of this role: the role that generates the id if it has UPDATE on \
-            the sequence, otherwise the owner of the sequence. It must be able to log in there.");
+        hint("The role needs UPDATE on the sequence there. If the sequence was locked, try again.");
+
+    /// The first id of a sequence is generated before the other nodes have the sequence.
+    SequenceNotOnNode { name: String, node: String } => ERRCODE_CONNECTION_EXCEPTION,
+        "node {node} did not hand over sequence {name}",
+        detail("The sequence does not exist there, or the transaction that creates or distributes it is not committed."),
+        hint("Commit first: insert the first row in another transaction than the one that creates or distributes the shard.");
+
+    /// A node of a Citus cluster has another version of the extension, or none.
+    NodeOutdated { name: String, node: String } => ERRCODE_CONNECTION_EXCEPTION,
+        "node {node} did not hand over sequence {name}",
+        detail("Version {} or later of instagram_id is not installed there.", env!("CARGO_PKG_VERSION")),
+        hint("Install the files of this version there, and run ALTER EXTENSION instagram_id UPDATE.");
+
+    /// A sequence was not taken over within the time that the setting `instagram_id.take_over_timeout` allows.
+    TakeOverTimedOut { name: String, limit: String, nodes: Vec<String> } => ERRCODE_CONNECTION_EXCEPTION,
+        "cannot take over sequence {name} within {limit}",
+        detail("{}", if nodes.is_empty() {
+            "Another session of this node was still taking it over.".into()
+        } else {
+            format!("Not all of these nodes have handed it over in time: {}.", nodes.join(", "))
+        }),
+        hint("After a move each node must answer once. If a node is lost, disable it, remove it, and call recover_shard(). The \
+            setting instagram_id.take_over_timeout is the limit.");
+
+    /// A session has waited for another one, whose attempt to take the sequence over has failed.
+    TakeOverFailed { name: String, node: Option<String> } => ERRCODE_CONNECTION_EXCEPTION,
+        "cannot take over sequence {name}",
+        detail("Another session of this node has tried, while this one waited: {}.", match node {
+            Some(node) => format!("node {node} cannot be reached"),
+            None => "not all nodes have handed it over in time".into(),
+        }),
+        hint("After a move each node must answer once. If a node is lost, disable it, remove it, and call recover_shard().");
 
     /// `take_over_shards()` takes a sequence over while another node closes its copy.
     TakeOverOvertaken { name: String } => ERRCODE_OBJECT_IN_USE,

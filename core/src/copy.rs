@@ -122,6 +122,9 @@ pub enum Stage {
     ClosedFor(Attempt),
     /// This node is about to open it.
     Opening(Attempt),
+    /// The last attempt of this node to open it has failed: the node of this group has not answered, or one of the
+    /// nodes has not answered in time.
+    Failed(Option<i32>),
 }
 
 impl Mark {
@@ -130,17 +133,18 @@ impl Mark {
     const OWNER_SHIFT: u32 = 2 + Attempt::BITS;
 
     pub fn to_log_cnt(self) -> i64 {
-        let (stage, attempt) = match self.stage {
+        let (stage, number) = match self.stage {
             Stage::Closed => (0, 0),
             Stage::Opening(Attempt(number)) => (1, number),
             Stage::ClosedFor(Attempt(number)) => (2, number),
+            Stage::Failed(group) => (3, group.map_or(0, |group| group + 1)),
         };
         let owner = match self.last_owner {
             LastOwner::Nobody => 0,
             LastOwner::Unknown => 1,
             LastOwner::Node(group) => i64::from(group) + 2,
         };
-        Mark::FLAG | owner << Mark::OWNER_SHIFT | i64::from(attempt) << 2 | stage
+        Mark::FLAG | owner << Mark::OWNER_SHIFT | i64::from(number) << 2 | stage
     }
 
     /// The mark of a closed copy; `None` if the copy is still as Citus created it, or its mark was overwritten.
@@ -157,6 +161,7 @@ impl Mark {
         let stage = match log_cnt & 3 {
             1 => Stage::Opening(attempt),
             2 => Stage::ClosedFor(attempt),
+            3 => Stage::Failed(attempt.0.checked_sub(1).filter(|group| *group >= 0)),
             _ => Stage::Closed,
         };
         Some(Mark { last_owner, stage })
@@ -176,7 +181,7 @@ impl Tuple {
     }
 
     /// The mark in this tuple. `nextval` overwrites it when it sets `is_called`.
-    fn mark(self) -> Option<Mark> {
+    pub fn mark(self) -> Option<Mark> {
         if self.is_called { None } else { Mark::of_log_cnt(self.log_cnt) }
     }
 
@@ -215,6 +220,14 @@ impl Tuple {
     pub fn open(self, attempt: Attempt) -> Option<i64> {
         self.mark().filter(|mark| mark.stage == Stage::Opening(attempt))?;
         Some(self.copy_state().next_value.min(VALUE_MAX))
+    }
+
+    /// Ends an attempt of this node that has failed, because the node of that group or any of them has not answered.
+    /// Later steps of the attempt fail. `None` if there is none: another node has closed the copy, or it is open.
+    pub fn give_up(self, unreached: Option<i32>) -> Option<Tuple> {
+        let Mark { last_owner, .. } = self.mark().filter(|mark| matches!(mark.stage, Stage::Opening(_)))?;
+        let stage = Stage::Failed(unreached.filter(|group| LastOwner::node(*group).is_some()));
+        Some(Tuple::closed(self.copy_state().next_value, Mark { last_owner, stage }))
     }
 
     /// Closes this copy for another node's attempt to open its own copy. The recorded last owner does not change until
@@ -279,9 +292,11 @@ mod tests {
     #[test]
     fn marks_are_read_as_they_were_written() {
         let attempts = [Attempt(0), Attempt(1), Attempt(Attempt::MAX)];
+        let failed = [None, Some(0), Some(1), Some(LastOwner::GROUP_MAX)].map(Stage::Failed);
         let stages = attempts
             .into_iter()
-            .flat_map(|attempt| [Stage::Closed, Stage::ClosedFor(attempt), Stage::Opening(attempt)]);
+            .flat_map(|attempt| [Stage::Closed, Stage::ClosedFor(attempt), Stage::Opening(attempt)])
+            .chain(failed);
         let owners = [0, 1, LastOwner::GROUP_MAX].map(LastOwner::Node);
         for stage in stages {
             for last_owner in owners.into_iter().chain([LastOwner::Nobody, LastOwner::Unknown]) {
@@ -309,6 +324,13 @@ mod tests {
         let closed = used.close(first);
         assert_eq!(closed.record_owner(LastOwner::Node(1), second), None);
         assert!(closed.record_owner(LastOwner::Node(1), first).is_some());
+        // After it has given up, its later steps have no effect; the next attempt continues from the same value.
+        let failed = opening.give_up(Some(3)).unwrap();
+        assert_eq!(failed.mark().unwrap().stage, Stage::Failed(Some(3)));
+        assert_eq!((failed.raise_floor(second, 9000), failed.open(second)), (None, None));
+        assert_eq!(failed.copy_state(), opening.copy_state());
+        assert_eq!(failed.begin_opening(true, first).unwrap().open(first), Some(5001));
+        assert_eq!([used, closed, failed].map(|tuple| tuple.give_up(None)), [None; 3]);
     }
 
     #[test]

@@ -27,12 +27,16 @@
 //! copy is open. So a session that has not received a move yet finds its copy closed, or generates ids above which the
 //! new owner then continues.
 //!
+//! All of this ends at a deadline. Other sessions of the node wait meanwhile. If a node has not answered, the session records
+//! that in its own copy, and the sessions that have waited fail with it, instead of asking the same node one after another.
+//!
 //! Several sequences can be taken over together. Each goes through the steps above, and each command to another node is
 //! about all of them.
 
 use crate::citus::placement::{self, COORDINATOR, Node, Owner, field, retry};
 use crate::error::Error;
 use crate::pg::catalog;
+use crate::pg::deadline::{Deadline, TimedOut};
 use crate::pg::guc;
 use crate::pg::locks;
 use crate::pg::names;
@@ -40,38 +44,45 @@ use crate::pg::roles;
 use crate::pg::spi::select_latest;
 use crate::pg::sys;
 use crate::pg::wait_event::{self, WaitEvent};
-use crate::sequence::{Clock, CopyPolicy, visit};
-use instagram_id_core::copy::{Attempt, CopyState, LastOwner, OwnerProblem, check_last_owners};
+use crate::sequence::{Clock, CopyPolicy, read, visit};
+use instagram_id_core::copy::{Attempt, CopyState, LastOwner, OwnerProblem, Stage, check_last_owners};
 use instagram_id_core::epoch::Epoch;
 use pgrx::pg_sys::Oid;
 use pgrx::spi::quote_literal;
 use std::ffi::CStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The maximum of the random pause before an attempt is repeated because another node has interfered. Without a pause,
 /// two nodes could interfere with each other forever.
 const PAUSE_MAX_MS: i32 = 32;
 
-/// How long a node waits for locks when another node asks it to close its copy. The wait is limited, because the holder
-/// of the lock may wait for that other node.
-const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "10s")];
+/// How often a session looks whether another one of its node has taken the sequence over.
+const POLL: Duration = Duration::from_millis(10);
+
+/// A session that has waited this long for another one fails with it. Earlier it makes an attempt of its own: the other one may
+/// have asked as a role that cannot connect.
+const SHARES_AFTER: Duration = Duration::from_secs(1);
+
+/// How long a session that waits for another one does so after its own deadline. If both have begun at the same time, it then
+/// learns why the other one has failed.
+const GRACE: Duration = Duration::from_millis(250);
 
 /// Opens this node's copy of a sequence in the steps above, if it is not open already. The copy continues above
 /// `floor`, which the caller passes, and above all values that the copies record.
 ///
 /// # Errors
 ///
-/// Another node owns the schema, the coordinator is not known, the last owner is not known or no longer in use, or a node
-/// does not hand over.
+/// Another node owns the schema, the coordinator is not known, the last owner is not known or no longer in use, a node
+/// does not hand over, or the time is over.
 pub fn take_over(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<(), Error> {
-    // One session of a node at a time, because two would remove each other's marks.
-    locks::with_locks_beside(&[clock.sequence], || {
-        while !attempt_to_open(&[clock], policy, floor)?.is_empty() {
+    let attempts = |deadline| {
+        while !attempt_to_open(&[clock], policy, floor, deadline)?.is_empty() {
             let pause = sys::random_i32().rem_euclid(PAUSE_MAX_MS);
             wait_event::pause(WaitEvent::HandOver, Duration::from_millis(pause as u64));
         }
         Ok(())
-    })
+    };
+    in_turn(&[clock], attempts).map(Option::unwrap_or_default)
 }
 
 /// Makes one attempt to take several sequences over together. The caller has locked them. The other nodes are asked as
@@ -82,8 +93,86 @@ pub fn take_over(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<(), Err
 /// Those of [`take_over`]. The error may name another of the sequences. All of them may be closed on every node then, and
 /// a later attempt continues from there.
 pub fn attempt_to_take_over(clocks: &[Clock]) -> Result<Vec<Clock>, Error> {
+    let attempt = |deadline| attempt_to_open(clocks, CopyPolicy::Owner, i64::MIN, deadline);
+    in_turn(clocks, attempt).map(Option::unwrap_or_default)
+}
+
+/// Whether an error concerns a node, and not the sequence: other attempts would fail in the same way.
+pub fn is_of_a_node(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::NodeNotReached { .. } | Error::TakeOverTimedOut { .. } | Error::TakeOverFailed { .. }
+    )
+}
+
+/// Runs `attempt` while no other session of this node makes one for these sequences, because two would remove each other's
+/// marks. The deadline covers the wait for the other session and the attempt. `None` if other sessions have opened all
+/// copies in the meantime.
+///
+/// # Errors
+///
+/// The time is over, or the attempt of another session has failed during the wait; those of `attempt`.
+fn in_turn<T>(clocks: &[Clock], attempt: impl Fn(Deadline) -> Result<T, Error>) -> Result<Option<T>, Error> {
+    let started = Instant::now();
+    let deadline = Deadline::after(guc::take_over_timeout());
     let sequences: Vec<Oid> = clocks.iter().map(|clock| clock.sequence).collect();
-    locks::with_locks_beside(&sequences, || attempt_to_open(clocks, CopyPolicy::Owner, i64::MIN))
+    let mut attempts_seen = vec![false; clocks.len()];
+    loop {
+        let in_time = || attempt_in_time(clocks, deadline, &attempt);
+        if let Some(result) = locks::with_locks_beside(&sequences, in_time) {
+            return result.map(Some);
+        }
+        if (deadline + GRACE).is_over() {
+            return Err(timed_out(sequences[0], vec![]));
+        }
+        wait_event::pause(WaitEvent::HandOver, POLL);
+        let copies: Vec<_> = sequences.iter().map(|sequence| read::tuple(*sequence)).collect();
+        if copies.iter().all(|copy| copy.is_some_and(|copy| !copy.is_closed(true))) {
+            return Ok(None);
+        }
+        for ((sequence, copy), is_seen) in sequences.iter().zip(copies).zip(&mut attempts_seen) {
+            match copy.and_then(|copy| copy.mark()).map(|mark| mark.stage) {
+                Some(Stage::Opening(_)) => *is_seen = true,
+                Some(Stage::Failed(group)) if *is_seen && started.elapsed() > SHARES_AFTER => {
+                    let node = group.map(placement::name_of_group);
+                    return Err(Error::TakeOverFailed { name: names::relation(*sequence), node });
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Runs `attempt`, and ends it at the deadline. If a node has not answered, records this for the sessions that wait.
+fn attempt_in_time<T>(
+    clocks: &[Clock],
+    deadline: Deadline,
+    attempt: impl Fn(Deadline) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let result = deadline.limit(WaitEvent::HandOver, || attempt(deadline)).unwrap_or_else(|TimedOut| {
+        let own = placement::local_group();
+        let nodes = guc::with(guc::OWN_NAMES, placement::nodes).into_iter().filter(|node| node.group != own);
+        Err(timed_out(clocks[0].sequence, nodes.map(|node| node.name()).collect()))
+    });
+    let unreached = match result {
+        Err(Error::NodeNotReached { group, .. }) => Some(group),
+        Err(Error::TakeOverTimedOut { .. }) => None,
+        result => return result,
+    };
+    for &clock in clocks {
+        retry(clock, || visit::give_up(clock.sequence, unreached))?;
+    }
+    result
+}
+
+/// The error at the deadline, with the nodes that were asked; none if another session was to ask them.
+fn timed_out(sequence: Oid, nodes: Vec<String>) -> Error {
+    let limit = guc::take_over_timeout();
+    let limit = match limit.subsec_millis() {
+        0 => names::duration(limit.as_secs() as i64),
+        _ => format!("{} ms", limit.as_millis()),
+    };
+    Error::TakeOverTimedOut { name: names::relation(sequence), limit, nodes }
 }
 
 /// This node's copy of a sequence during an attempt to open it.
@@ -96,7 +185,12 @@ struct Opening {
 }
 
 /// Makes one attempt. Returns the sequences for which another node has overtaken it.
-fn attempt_to_open(clocks: &[Clock], policy: CopyPolicy, floor: i64) -> Result<Vec<Clock>, Error> {
+fn attempt_to_open(
+    clocks: &[Clock],
+    policy: CopyPolicy,
+    floor: i64,
+    deadline: Deadline,
+) -> Result<Vec<Clock>, Error> {
     let mut opening = vec![];
     for &clock in clocks {
         check_owner(clock.sequence, policy)?;
@@ -110,9 +204,12 @@ fn attempt_to_open(clocks: &[Clock], policy: CopyPolicy, floor: i64) -> Result<V
     // The name of a sequence without copies may be that of an unrelated sequence on another node.
     let (copies, alone): (Vec<_>, Vec<_>) =
         opening.into_iter().partition(|opening| opening.owner.owner.is_some());
-    let mut overtaken = open_above(alone, &OtherCopies::default(), policy, floor)?;
+    let mut overtaken = open_above(alone, &OtherCopies::none(deadline), policy, floor)?;
+    if let Some(altered) = copies.iter().find(|opening| catalog::has_new_file(opening.clock.sequence)) {
+        return Err(Error::SequenceAltered { name: names::relation(altered.clock.sequence) });
+    }
     if !copies.is_empty() {
-        let others = OtherCopies::find(&copies)?;
+        let others = OtherCopies::find(&copies, deadline)?;
         overtaken.extend(open_above(copies, &others, policy, floor)?);
     }
     Ok(overtaken)
@@ -204,7 +301,7 @@ fn check_owners_of_copies(
 /// Those of the sequence; the role lacks UPDATE on it, or its lock is not available in time.
 pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Error> {
     let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
-    guc::with(LOCK_TIMEOUT, || retry(clock, || visit::close(sequence, attempt)))
+    with_lock_timeout(|| retry(clock, || visit::close(sequence, attempt)))
 }
 
 /// Records the node that takes the sequence over; see [`visit::record_owner`].
@@ -214,7 +311,14 @@ pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Error> {
 /// As [`close`].
 pub fn record_owner(sequence: Oid, owner: LastOwner, attempt: Attempt) -> Result<bool, Error> {
     let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
-    guc::with(LOCK_TIMEOUT, || retry(clock, || visit::record_owner(sequence, owner, attempt)))
+    with_lock_timeout(|| retry(clock, || visit::record_owner(sequence, owner, attempt)))
+}
+
+/// Limits the wait for locks in a step that another node has asked for, because the holder of a lock may wait for that other
+/// node. It ends before the deadline of that node, which then reports the reason.
+fn with_lock_timeout<T>(step: impl FnOnce() -> T) -> T {
+    let limit = guc::take_over_timeout() * 4 / 5;
+    guc::with(&[(c"lock_timeout", &limit.as_millis().to_string())], step)
 }
 
 /// The role as which the other nodes are asked for their copies of a sequence: the current role if it has UPDATE on the
@@ -228,8 +332,7 @@ pub fn role_to_ask_as(sequence: Oid) -> Oid {
     }
 }
 
-/// The copies of one or several sequences on the other nodes. The default is that of sequences without copies.
-#[derive(Default)]
+/// The copies of one or several sequences on the other nodes.
 struct OtherCopies {
     /// The sequence that an error names.
     sequence: Oid,
@@ -239,14 +342,27 @@ struct OtherCopies {
     nodes: Vec<(Node, String)>,
     /// The role as which the commands are run. They require UPDATE on the sequences on each node.
     role: Oid,
+    deadline: Deadline,
 }
 
 impl OtherCopies {
+    /// Those of sequences without copies.
+    fn none(deadline: Deadline) -> OtherCopies {
+        OtherCopies {
+            sequence: Oid::INVALID,
+            group: COORDINATOR,
+            nodes: vec![],
+            role: Oid::INVALID,
+            deadline,
+        }
+    }
+
     /// Asks every other node whether it has the sequences, one or more, and the functions. Only functions that belong to
     /// the extension by the node's catalogs count, so that a function of another role with the same name is not called.
-    fn find(opening: &[Opening]) -> Result<OtherCopies, Error> {
+    fn find(opening: &[Opening], deadline: Deadline) -> Result<OtherCopies, Error> {
         let (sequence, group) = (opening[0].clock.sequence, opening[0].owner.group);
-        let mut found = OtherCopies { sequence, group, nodes: vec![], role: role_to_ask_as(sequence) };
+        let mut found =
+            OtherCopies { sequence, group, nodes: vec![], role: role_to_ask_as(sequence), deadline };
         let mut nodes = guc::with(guc::OWN_NAMES, placement::nodes);
         let has_coordinator = nodes.iter().any(|node| node.group == COORDINATOR);
         nodes.retain(|node| node.group != group);
@@ -276,7 +392,20 @@ impl OtherCopies {
               GROUP BY n.nspname HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 2::pg_catalog.int8))",
             joined(exist)
         );
-        let answers = found.ask(&nodes, |_| command.clone())?;
+        let answers = found.ask(
+            &nodes,
+            |_| command.clone(),
+            |node, said| {
+                let (group, role) = (node.group, names::role(found.role));
+                Error::NodeNotReached {
+                    name: names::relation(sequence),
+                    node: node.name(),
+                    group,
+                    role,
+                    said,
+                }
+            },
+        )?;
         // The other nodes see a sequence that the coordinator has created in this transaction only after the commit.
         // Until then they cannot generate ids from it: they would ask the coordinator, where other sessions do not see
         // the sequence either.
@@ -287,13 +416,12 @@ impl OtherCopies {
             match said.split_once(' ') {
                 Some((exist, schema)) if exist == all("1") => found.nodes.push((node, schema.to_owned())),
                 Some((exist, _)) if exist == all("0") && are_new => {}
-                Some(_) => {
-                    return Err(found.not_handed_over(&node, "The sequence does not exist there.".into()));
-                }
-                None => {
-                    let version = env!("CARGO_PKG_VERSION");
-                    let said = format!("instagram_id {version} or later is not installed there.");
-                    return Err(found.not_handed_over(&node, said));
+                answer => {
+                    let (name, node) = (names::relation(sequence), node.name());
+                    return Err(match answer {
+                        Some(_) => Error::SequenceNotOnNode { name, node },
+                        None => Error::NodeOutdated { name, node },
+                    });
                 }
             }
         }
@@ -332,11 +460,12 @@ impl OtherCopies {
         if opening.is_empty() {
             return Ok(values); // an ARRAY[] has no type
         }
-        let answers = self.ask(&self.nodes, |schema| {
+        let command = |schema: &str| {
             let expressions =
                 opening.iter().map(|opening| expression(schema, self.arguments_of_step(opening)));
             format!("SELECT {}", joined(expressions))
-        })?;
+        };
+        let answers = self.ask(&self.nodes, command, |node, said| self.not_handed_over(node, said))?;
         for ((node, _), said) in self.nodes.iter().zip(answers) {
             let of_node: Option<Vec<T>> = said.split(SEPARATOR).map(&parse).collect();
             let Some(of_node) = of_node.filter(|of_node| of_node.len() == opening.len()) else {
@@ -360,8 +489,13 @@ impl OtherCopies {
     ///
     /// # Errors
     ///
-    /// A node does not answer, or answers with an error.
-    fn ask(&self, nodes: &[(Node, String)], command: impl Fn(&str) -> String) -> Result<Vec<String>, Error> {
+    /// A node does not answer, or answers with an error. `refused` makes the error from the text.
+    fn ask(
+        &self,
+        nodes: &[(Node, String)],
+        command: impl Fn(&str) -> String,
+        refused: impl Fn(&Node, String) -> Error,
+    ) -> Result<Vec<String>, Error> {
         if nodes.is_empty() {
             return Ok(vec![]);
         }
@@ -374,7 +508,13 @@ impl OtherCopies {
             list(&|(node, _)| node.port.to_string()),
             list(&|(_, schema)| quote_literal(command(schema))),
         );
-        let rows = guc::with(guc::OWN_NAMES, || {
+        // A node that cannot be reached should be named before the time is over.
+        let limit = (self.deadline.left().as_millis() as i64 * 9 / 10).max(CONNECTION_TIMEOUT_MIN_MS);
+        let timeout =
+            guc::number(CONNECTION_TIMEOUT).map(|ms| (CONNECTION_TIMEOUT, ms.min(limit).to_string()));
+        let timeout = timeout.iter().map(|(name, value)| (*name, value.as_str()));
+        let settings: Vec<_> = guc::OWN_NAMES.iter().copied().chain(timeout).collect();
+        let rows = guc::with(&settings, || {
             if self.role == catalog::current_role() {
                 select_latest(&query)
             } else {
@@ -389,8 +529,8 @@ impl OtherCopies {
             let said = row.and_then(|row| row[3].clone()).unwrap_or_default().trim().to_owned();
             match row {
                 Some(row) if field::<i32>(row, 2) == 1 => Ok(said),
-                Some(_) => Err(self.not_handed_over(node, said)),
-                None => Err(self.not_handed_over(node, "It has not answered.".into())),
+                Some(_) => Err(refused(node, said)),
+                None => Err(refused(node, "It has not answered.".into())),
             }
         };
         nodes.iter().map(|(node, _)| answer_of(node)).collect()
@@ -401,6 +541,10 @@ impl OtherCopies {
         Error::NotHandedOver { name: names::relation(self.sequence), node: node.name(), role, said }
     }
 }
+
+/// The limit of Citus for a connection to another node, in milliseconds, and its smallest value.
+const CONNECTION_TIMEOUT: &CStr = c"citus.node_connection_timeout";
+const CONNECTION_TIMEOUT_MIN_MS: i64 = 10;
 
 /// Separates the answers of a node about several sequences.
 const SEPARATOR: &str = ",";

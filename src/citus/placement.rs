@@ -196,10 +196,17 @@ pub fn is_locked() -> bool {
 }
 
 /// The name of the node that owns the schema, if that is another node, and in use.
-pub fn name_of_owner(owner: &Owner) -> Option<String> {
+fn name_of_owner(owner: &Owner) -> Option<String> {
     let group = owner.owner.unwrap_or(COORDINATOR);
     let nodes = guc::with(guc::OWN_NAMES, nodes);
     nodes.into_iter().find(|node| node.group == group && group != owner.group).map(|node| node.name())
+}
+
+/// The node of a group, for a message.
+pub fn name_of_group(group: i32) -> String {
+    let nodes = guc::with(guc::OWN_NAMES, nodes);
+    let node = nodes.iter().find(|node| node.group == group);
+    node.map_or_else(|| format!("of group {group}"), |node| format!("{} (group {group})", node.name()))
 }
 
 /// The node that owns the schema of a sequence; without Citus this one.
@@ -342,7 +349,7 @@ pub fn nodes() -> Vec<Node> {
 
 /// Whether a node of this group is in use.
 pub fn is_node(group: i32) -> bool {
-    guc::with(guc::OWN_NAMES, || nodes().iter().any(|node| node.group == group))
+    catalog::has_citus() && guc::with(guc::OWN_NAMES, || nodes().iter().any(|node| node.group == group))
 }
 
 /// Whether the node of this group is disabled. It may be activated again with the copies that it has now.

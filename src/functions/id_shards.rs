@@ -2,7 +2,7 @@
 //! version of the library.
 
 use crate::adopt::adopted;
-use crate::citus::placement;
+use crate::citus::placement::{self, Owner};
 use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::guc;
@@ -13,6 +13,7 @@ use crate::pg::text::push;
 use crate::sequence::check;
 use crate::sequence::read::{self, Locked};
 use crate::shard::definition::{self, Definition};
+use instagram_id_core::copy::{LastOwner, Stage, Tuple};
 use instagram_id_core::hlc;
 use instagram_id_core::layout::{self, Shard};
 use pgrx::pg_sys::{self, panic::ErrorReport};
@@ -37,8 +38,8 @@ fn shard_states() -> TableIterator<
     shards.sort_by_key(|definition| (definition.shard.number(), definition.schema.to_u32()));
     TableIterator::new(shards.into_iter().map(|definition| {
         let clock = definition.clock;
-        let state = read::state_unless_locked(clock.sequence).ok().flatten();
-        let last_value = state.filter(|state| state.is_called).map(|state| state.last_value);
+        let tuple = read::tuple_unless_locked(clock.sequence).ok().flatten();
+        let last_value = tuple.filter(|tuple| tuple.is_called).map(|tuple| tuple.last_value);
         let last_value = last_value.filter(|value| (0..=hlc::VALUE_MAX).contains(value));
         (
             definition.shard.number().into(),
@@ -65,11 +66,15 @@ fn shard_reason(shard: i32, schema: Regnamespace, fcinfo: pg_sys::FunctionCallIn
         if unsafe { guarded(|raw| raw.RecoveryInProgress()) } {
             return Some("this server is a standby".into());
         }
-        let of_sequence = match read::state_unless_locked(definition.clock.sequence) {
-            Ok(state) => check::inspect(definition.clock, state).and_then(|refusal| refusal.reason(state)),
-            Err(Locked) => Some("sequence locked by another session".into()),
+        let (tuple, of_sequence) = match read::tuple_unless_locked(definition.clock.sequence) {
+            Ok(tuple) => {
+                let state = tuple.map(read::state_of);
+                let refusal = check::inspect(definition.clock, state);
+                (tuple, refusal.and_then(|refusal| refusal.reason(state)))
+            }
+            Err(Locked) => (None, Some("sequence locked by another session".into())),
         };
-        let reasons = [of_sequence, foreign(&definition), adopted::problem(&definition, own_schema)];
+        let reasons = [of_sequence, foreign(&definition, tuple), adopted::problem(&definition, own_schema)];
         let reasons: Vec<String> = reasons.into_iter().flatten().collect();
         (!reasons.is_empty()).then(|| reasons.join("; "))
     })
@@ -77,17 +82,53 @@ fn shard_reason(shard: i32, schema: Regnamespace, fcinfo: pg_sys::FunctionCallIn
 
 /// Where the shard's ids are generated, if not here. On a Citus cluster that is the node that owns the schema,
 /// otherwise the database that created or claimed the shard.
-fn foreign(definition: &Definition) -> Option<String> {
+fn foreign(definition: &Definition, tuple: Option<Tuple>) -> Option<String> {
     if placement::is_locked() {
         return Some("placement locked by another session".into());
     }
     let owner = placement::owner_of(definition.clock.sequence);
-    if !owner.is_here() {
-        let node = placement::name_of_owner(&owner);
-        return Some(format!("placed on node {}", node.unwrap_or_else(|| "of another group".into())));
+    if let Some(elsewhere) = owner.owner.filter(|_| !owner.is_here()) {
+        return Some(format!("placed on node {}", placement::name_of_group(elsewhere)));
     }
-    (owner.owner.is_none() && definition.home != definition::this_database())
-        .then(|| "copied from another database".into())
+    let is_copied = owner.owner.is_none() && definition.home != definition::this_database();
+    let reasons = [
+        tuple.and_then(|tuple| not_taken_over(tuple, &owner)),
+        is_copied.then(|| "copied from another database".into()),
+    ];
+    let reasons: Vec<String> = reasons.into_iter().flatten().collect();
+    (!reasons.is_empty()).then(|| reasons.join("; "))
+}
+
+/// Which node was the last to generate ids, if this node has not taken the sequence over from it yet. That node is
+/// unreachable if it is not an active node of the cluster, or did not answer when this node has last tried. So the view
+/// itself asks no other node.
+fn not_taken_over(tuple: Tuple, owner: &Owner) -> Option<String> {
+    if !tuple.is_closed(owner.owner.is_some()) {
+        return None;
+    }
+    let failed = tuple.mark().and_then(|mark| match mark.stage {
+        Stage::Failed(group) => Some(group),
+        _ => None,
+    });
+    let last = match tuple.copy_state().last_owner {
+        LastOwner::Nobody => None,
+        LastOwner::Unknown => Some("last holder: unknown".into()),
+        LastOwner::Node(group) => {
+            let is_reachable =
+                group == owner.group || placement::is_node(group) && failed != Some(Some(group));
+            let unreachable = if is_reachable { "" } else { " (unreachable)" };
+            Some(format!("last holder: group {group}{unreachable}"))
+        }
+    };
+    let other = match failed {
+        Some(Some(group)) if tuple.copy_state().last_owner != LastOwner::Node(group) => {
+            Some(format!("group {group} unreachable"))
+        }
+        Some(None) => Some("a node did not answer in time".into()),
+        _ => None,
+    };
+    let parts = [Some("not taken over yet".to_owned()), last, other];
+    Some(parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 /// `instagram_id_version()`: the version of the library that the session has loaded, such as `1.0.0`. A session that

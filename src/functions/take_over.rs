@@ -6,13 +6,15 @@ use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
+use crate::pg::spi;
 use crate::pg::subtransaction;
+use crate::pg::sys;
 use crate::pg::text::push;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::refusal::Refusal;
-use crate::sequence::{Clock, read, visit};
+use crate::sequence::{Clock, check, read, visit};
 use crate::shard::definition::{self, Definition};
-use instagram_id_core::copy;
+use instagram_id_core::copy::{self, Attempt};
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
@@ -30,7 +32,7 @@ const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "2s")];
 /// node does the same for one shard.
 ///
 /// A command to another node is about many sequences. If one of them cannot be taken over, each of the others is taken
-/// over by commands of its own. Sequences that are taken over stay so if the transaction is rolled back. Without Citus it
+/// over by commands of its own. A copy of another group is made one of this node, which needs ownership. Sequences that are taken over stay so if the transaction is rolled back. Without Citus it
 /// opens the closed sequences that do not record another node as the last owner.
 ///
 /// # Errors
@@ -44,18 +46,29 @@ fn take_over_shards()
     let mut results = vec![];
     let mut by_role = BTreeMap::<u32, Vec<(Shard, Clock)>>::new();
     for (shard, clock, is_copy) in shards_placed_here() {
-        match with_reason(|| role_if_closed(clock, is_copy)) {
+        let prepare = || {
+            if is_copy && make_own(clock)? {
+                return Err(Error::SequenceAltered { name: names::relation(clock.sequence) });
+            }
+            role_if_closed(clock, is_copy)
+        };
+        match with_reason(prepare) {
             Ok(Some(role)) => by_role.entry(role.to_u32()).or_default().push((shard, clock)),
             Ok(None) => {}
             Err(reason) => results.push((shard, clock, Some(reason))),
         }
     }
-    for batch in by_role.values().flat_map(|shards| shards.chunks(BATCH)) {
-        let clocks: Vec<Clock> = batch.iter().map(|(_, clock)| *clock).collect();
-        let left = with_reason(|| handover::attempt_to_take_over(&clocks)).unwrap_or(clocks);
-        for &(shard, clock) in batch {
-            let reason = if left.contains(&clock) { with_reason(|| take_over(clock)).err() } else { None };
-            results.push((shard, clock, reason));
+    for shards in by_role.values() {
+        // After a node has not answered, each further attempt as this role would wait for it again.
+        let mut problem = None;
+        for batch in shards.chunks(BATCH) {
+            let clocks: Vec<Clock> = batch.iter().map(|(_, clock)| *clock).collect();
+            let left = attempt(&clocks, &mut problem).unwrap_or(clocks);
+            for &(shard, clock) in batch {
+                let is_left = left.contains(&clock);
+                let reason = if is_left { take_over(clock, &mut problem).err() } else { None };
+                results.push((shard, clock, reason));
+            }
         }
     }
     results.sort_by_key(|(shard, ..)| shard.number());
@@ -65,12 +78,25 @@ fn take_over_shards()
     TableIterator::new(results.into_iter().map(row))
 }
 
+/// Makes one attempt to take these sequences over, and returns those for which another node has overtaken it. Makes none if
+/// there is a problem with a node already; keeps such a problem.
+fn attempt(clocks: &[Clock], problem: &mut Option<String>) -> Result<Vec<Clock>, String> {
+    if let Some(problem) = problem {
+        return Err(problem.clone());
+    }
+    with_reason(|| {
+        let result = handover::attempt_to_take_over(clocks);
+        *problem = result.as_ref().err().filter(|error| handover::is_of_a_node(error)).map(Error::reason);
+        result
+    })
+}
+
 /// Makes one attempt to take a sequence over. The role that owns it could interfere with any number of them.
-fn take_over(clock: Clock) -> Result<(), Error> {
-    if handover::attempt_to_take_over(&[clock])?.is_empty() {
+fn take_over(clock: Clock, problem: &mut Option<String>) -> Result<(), String> {
+    if attempt(&[clock], problem)?.is_empty() {
         Ok(())
     } else {
-        Err(Error::TakeOverOvertaken { name: names::relation(clock.sequence) })
+        Err(Error::TakeOverOvertaken { name: names::relation(clock.sequence) }.in_one_line())
     }
 }
 
@@ -109,6 +135,26 @@ fn role_if_closed(clock: Clock, is_copy: bool) -> Result<Option<Oid>, Error> {
     };
     let must_be_opened = is_closed && visit::lock(clock.sequence);
     Ok(must_be_opened.then(|| handover::role_to_ask_as(clock.sequence)))
+}
+
+/// If this node has the copy of a node of another group, as a promoted clone has, or a node that was added again with its data,
+/// makes the copy one of this node. It may be open, so it is closed first. ALTER SEQUENCE then removes the record of the last
+/// owner, which the copies on the other nodes have as well. Returns whether it has; the sequence can be taken over after a
+/// commit.
+///
+/// # Errors
+///
+/// This role lacks UPDATE on the sequence.
+fn make_own(clock: Clock) -> Result<bool, Error> {
+    if check::made_for(clock.sequence).is_none_or(|group| group == placement::local_group()) {
+        return Ok(false);
+    }
+    handover::close(clock.sequence, Attempt::of_random(sys::random_i32()))?;
+    // Citus would run the statement on all nodes.
+    guc::with(&[(c"citus.enable_ddl_propagation", "off")], || {
+        spi::run(&format!("ALTER SEQUENCE {} NO MINVALUE NO MAXVALUE", names::relation(clock.sequence)));
+    });
+    Ok(true)
 }
 
 /// Runs `f` in a subtransaction. An error, also one of PostgreSQL, is returned as text. A cancel is not caught.

@@ -133,12 +133,24 @@ pub fn schema_exists(schema: Oid) -> bool {
 
 /// Whether this transaction created the relation. Then no other session has seen it yet.
 pub fn is_new(relid: Oid) -> bool {
+    with_descriptor(relid, |relation| relation.rd_createSubid != InvalidSubTransactionId)
+}
+
+/// Whether this transaction has given an existing relation a new file. A rollback restores the old file, with its content.
+pub fn has_new_file(relid: Oid) -> bool {
+    with_descriptor(relid, |relation| {
+        relation.rd_createSubid == InvalidSubTransactionId
+            && sys::first_file(relation) != InvalidSubTransactionId
+    })
+}
+
+fn with_descriptor<T>(relid: Oid, f: impl FnOnce(&pg_sys::RelationData) -> T) -> T {
     // SAFETY: reads the descriptor of an open relation, which the caller has locked.
     unsafe {
         let relation = pg_sys::relation_open(relid, NoLock);
-        let is_new = (*relation).rd_createSubid != InvalidSubTransactionId;
+        let result = f(&*relation);
         pg_sys::relation_close(relation, NoLock);
-        is_new
+        result
     }
 }
 

@@ -4,6 +4,7 @@ use instagram_id_core::layout::{SHARD_MAX, Shard};
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
 use pgrx::pg_sys::{self, AsPgCStr};
 use std::ffi::CStr;
+use std::time::Duration;
 
 const NOT_SET: i32 = -1;
 
@@ -12,6 +13,23 @@ static SHARD: GucSetting<i32> = GucSetting::<i32>::new(NOT_SET);
 /// `instagram_id.shard`, the shard of `next_id()`.
 pub fn shard() -> Option<Shard> {
     Shard::new(SHARD.get())
+}
+
+static TAKE_OVER_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(10_000);
+
+/// `instagram_id.take_over_timeout`, the time in which a sequence must have been taken over from the other nodes of a Citus
+/// cluster.
+pub fn take_over_timeout() -> Duration {
+    Duration::from_millis(TAKE_OVER_TIMEOUT.get() as u64)
+}
+
+/// The value of a setting of another extension that is a number; `None` if there is no such setting.
+pub fn number(name: &CStr) -> Option<i64> {
+    // SAFETY: a string that is valid until the setting changes, or NULL.
+    unsafe {
+        let value = pg_sys::GetConfigOption(name.as_ptr(), true, false);
+        (!value.is_null()).then(|| CStr::from_ptr(value).to_str().ok()?.parse().ok()).flatten()
+    }
 }
 
 /// Settings for generated queries and statements: names without a schema are those of pg_catalog, strings are standard,
@@ -58,6 +76,16 @@ pub fn register() {
         SHARD_MAX as i32,
         GucContext::Userset,
         GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"instagram_id.take_over_timeout",
+        c"Time in which a node of a Citus cluster must have taken a sequence over.",
+        c"It includes the wait for another session of this node that does the same.",
+        &TAKE_OVER_TIMEOUT,
+        100,
+        i32::MAX,
+        GucContext::Userset,
+        GucFlags::UNIT_MS,
     );
     // SAFETY: called while the library is loaded. From then on, setting an unknown instagram_id.* is an error.
     unsafe { pg_sys::MarkGUCPrefixReserved(c"instagram_id".as_ptr()) }

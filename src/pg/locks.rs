@@ -47,23 +47,34 @@ pub fn lock_object(class: Oid, object: Oid, part: u16, mode: u32) {
     unsafe { pg_sys::LockDatabaseObject(class, object, part, mode as pg_sys::LOCKMODE) }
 }
 
-/// Runs `f` while this session holds, for each relation, a lock that belongs to it and conflicts only with itself. They
-/// are taken in the order of the OIDs, so that two sessions do not wait for each other.
-pub fn with_locks_beside<T>(relids: &[Oid], f: impl FnOnce() -> T) -> T {
+/// Runs `f` while this session holds, for each relation, a lock that belongs to it and conflicts only with itself. `None` if
+/// another session holds one of them.
+pub fn with_locks_beside<T>(relids: &[Oid], f: impl FnOnce() -> T) -> Option<T> {
     const BESIDE: u16 = 1;
     let mode = pg_sys::ExclusiveLock as pg_sys::LOCKMODE;
-    let mut relids = relids.to_vec();
-    relids.sort_unstable_by_key(|relid| relid.to_u32());
-    // SAFETY: an error releases the locks, too. Locks on relations themselves have other tags.
+    let tag = |relid: &Oid| pg_sys::LOCKTAG {
+        locktag_field4: BESIDE,
+        ..lock_tag(pg_sys::LockTagType::LOCKTAG_OBJECT, [pg_sys::RelationRelationId, *relid])
+    };
+    // SAFETY: an error releases the locks, too. Locks on relations themselves have other tags. As in
+    // `LockDatabaseObject`, changes that another session has made under the lock are noticed.
     unsafe {
-        for &relid in &relids {
-            pg_sys::LockDatabaseObject(pg_sys::RelationRelationId, relid, BESIDE, mode);
+        let release = |relids: &[Oid]| {
+            for relid in relids {
+                pg_sys::LockRelease(&tag(relid), mode, false);
+            }
+        };
+        let not_available = pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL;
+        for (held, relid) in relids.iter().enumerate() {
+            if pg_sys::LockAcquire(&tag(relid), mode, false, true) == not_available {
+                release(&relids[..held]);
+                return None;
+            }
         }
+        pg_sys::AcceptInvalidationMessages();
         let result = f();
-        for &relid in &relids {
-            pg_sys::UnlockDatabaseObject(pg_sys::RelationRelationId, relid, BESIDE, mode);
-        }
-        result
+        release(relids);
+        Some(result)
     }
 }
 
@@ -82,17 +93,22 @@ pub unsafe fn release_locks_on_new_object(class: Oid, object: Oid) {
 }
 
 /// `storage/lock.h`: `SET_LOCKTAG_RELATION`, `SET_LOCKTAG_OBJECT`
-unsafe fn release_locks(kind: pg_sys::LockTagType::Type, [field2, field3]: [Oid; 2]) {
+fn lock_tag(kind: pg_sys::LockTagType::Type, [field2, field3]: [Oid; 2]) -> pg_sys::LOCKTAG {
+    pg_sys::LOCKTAG {
+        // SAFETY: a backend that runs SQL has a database.
+        locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
+        locktag_field2: field2.to_u32(),
+        locktag_field3: field3.to_u32(),
+        locktag_field4: 0,
+        locktag_type: kind as u8,
+        locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
+    }
+}
+
+unsafe fn release_locks(kind: pg_sys::LockTagType::Type, object: [Oid; 2]) {
     // SAFETY: the tag names an object of this database; a lock is released only while this backend holds it.
     unsafe {
-        let tag = pg_sys::LOCKTAG {
-            locktag_field1: pg_sys::MyDatabaseId.to_u32(),
-            locktag_field2: field2.to_u32(),
-            locktag_field3: field3.to_u32(),
-            locktag_field4: 0,
-            locktag_type: kind as u8,
-            locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
-        };
+        let tag = lock_tag(kind, object);
         for mode in pg_sys::AccessShareLock as c_int..=pg_sys::AccessExclusiveLock as c_int {
             while LockHeldByMe(&tag, mode) && pg_sys::LockRelease(&tag, mode, false) {}
         }

@@ -2,6 +2,7 @@
 //! generates ids.
 
 pub mod catalog;
+pub mod deadline;
 pub mod errors;
 pub mod guc;
 pub mod invalidation;

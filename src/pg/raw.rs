@@ -7,7 +7,7 @@
 #![allow(non_snake_case)]
 
 use pgrx::pg_sys::{self, Buffer, Datum, MemoryContext, Oid, Relation, XLogRecPtr};
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::marker::PhantomData;
 
 /// The permission to call raw functions, within one call of [`guarded`].
@@ -102,6 +102,7 @@ raw_functions! {
     ) -> bool;
     fn RecoveryInProgress() -> bool;
     fn RelationCacheInvalidateEntry(relid: Oid);
+    fn RegisterTimeout(id: c_uint, handler: unsafe extern "C" fn()) -> c_uint;
     fn ReleaseSysCache(tuple: pg_sys::HeapTuple);
     fn SearchSysCache1(cache: c_int, key: Datum) -> pg_sys::HeapTuple;
     fn SearchSysCacheExists(cache: c_int, key1: Datum, key2: Datum, key3: Datum, key4: Datum) -> bool;
@@ -126,6 +127,8 @@ raw_functions! {
     fn XLogInsert(rmid: pg_sys::RmgrId, info: u8) -> XLogRecPtr;
     fn XLogRegisterBuffer(block_id: u8, buffer: Buffer, flags: u8);
     fn XLogRegisterData(data: *const c_void, len: u32);
+    fn disable_timeout(id: c_uint, keep_indicator: bool);
+    fn enable_timeout_every(id: c_uint, first: pg_sys::TimestampTz, delay_ms: c_int);
     fn geterrcode() -> c_int;
     fn pg_class_aclcheck(relid: Oid, role: Oid, mode: pg_sys::AclMode) -> pg_sys::AclResult::Type;
     fn relation_close(relation: Relation, lockmode: pg_sys::LOCKMODE);

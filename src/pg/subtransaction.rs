@@ -30,6 +30,14 @@ pub fn catching_errors<T>(f: impl FnOnce() -> T) -> Result<T, ErrorReportWithLev
                 | PgSqlErrorCode::ERRCODE_CRASH_SHUTDOWN
         )
     };
+    catching(is_caught, f)
+}
+
+/// The same for the errors with these SQLSTATEs. All others are raised again.
+pub fn catching<T>(
+    is_caught: fn(PgSqlErrorCode) -> bool,
+    f: impl FnOnce() -> T,
+) -> Result<T, ErrorReportWithLevel> {
     subtransaction(f, |_| true, is_caught)
 }
 

@@ -132,10 +132,6 @@ pub unsafe fn local_transaction_id() -> pg_sys::LocalTransactionId {
 pub unsafe fn RelationNeedsWAL(relation: Relation) -> bool {
     // SAFETY: the caller passes an open relation.
     let relation = unsafe { &*relation };
-    #[cfg(feature = "pg15")]
-    let first_file = relation.rd_firstRelfilenodeSubid;
-    #[cfg(not(feature = "pg15"))]
-    let first_file = relation.rd_firstRelfilelocatorSubid;
     // SAFETY: rd_rel of an open relation points to its pg_class row; wal_level is plain data.
     let (permanent, xlog_is_needed) = unsafe {
         (
@@ -145,7 +141,16 @@ pub unsafe fn RelationNeedsWAL(relation: Relation) -> bool {
     };
     permanent
         && (xlog_is_needed
-            || (relation.rd_createSubid == InvalidSubTransactionId && first_file == InvalidSubTransactionId))
+            || (relation.rd_createSubid == InvalidSubTransactionId
+                && first_file(relation) == InvalidSubTransactionId))
+}
+
+/// `rd_firstRelfilelocatorSubid`, `rd_firstRelfilenodeSubid` in 15: the subtransaction that has given the relation a new file.
+pub fn first_file(relation: &pg_sys::RelationData) -> pg_sys::SubTransactionId {
+    #[cfg(feature = "pg15")]
+    return relation.rd_firstRelfilenodeSubid;
+    #[cfg(not(feature = "pg15"))]
+    return relation.rd_firstRelfilelocatorSubid;
 }
 
 /// Uses of the raw functions that take more than one call.

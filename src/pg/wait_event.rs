@@ -15,7 +15,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(2);
 pub enum WaitEvent {
     /// The next tick of the clock, because the ids of this millisecond are used up.
     ClockTick,
-    /// The pause before the next attempt to take a sequence over from another node.
+    /// A sequence is taken over from other nodes: by this session, or by another one that it waits for.
     HandOver,
     /// The pause before the next attempt to lock the tables of an adoption.
     TableLocks,
@@ -62,7 +62,8 @@ pub fn pause(event: WaitEvent, duration: Duration) {
     }
 }
 
-fn number(event: WaitEvent) -> u32 {
+/// The number of an event in this server.
+pub fn number(event: WaitEvent) -> u32 {
     let mut numbers = NUMBERS.get();
     let number = &mut numbers[event as usize];
     if *number == 0 {
@@ -143,12 +144,18 @@ mod tests {
 }
 
 /// `utils/wait_event.h`: sets this backend's wait event in pg_stat_activity.
-fn pgstat_report_wait_start(event: u32) {
+pub fn pgstat_report_wait_start(event: u32) {
     // SAFETY: this points to a writable u32 throughout a backend's life.
     unsafe { pg_sys::my_wait_event_info.write_volatile(event) }
 }
 
+/// This backend's wait event, or 0.
+pub fn current() -> u32 {
+    // SAFETY: as above.
+    unsafe { pg_sys::my_wait_event_info.read_volatile() }
+}
+
 /// `utils/wait_event.h`
-fn pgstat_report_wait_end() {
+pub fn pgstat_report_wait_end() {
     pgstat_report_wait_start(0);
 }

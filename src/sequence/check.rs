@@ -188,6 +188,14 @@ pub fn inspect(clock: Clock, state: Option<State>) -> Option<Refusal> {
     }
 }
 
+/// The group of the node that a sequence's copy was made for, by its range of values. `None` for a sequence of the coordinator,
+/// and for one without copies.
+pub fn made_for(sequence: Oid) -> Option<i32> {
+    // SAFETY: a catalog look-up that does not panic and owns nothing with a destructor.
+    let options = unsafe { guarded(|raw| raw.pg_sequence_row(sequence)) }?;
+    group_of_range(options.seqmin, options.seqmax)
+}
+
 /// The options that prevent a sequence from following the clock. MINVALUE is checked with each value instead, because
 /// the clock moves.
 fn unfit(options: &sys::FormData_pg_sequence, has_range_of_node: bool) -> Unfit {

@@ -179,6 +179,16 @@ impl<'a> SequencePage<'a> {
         unsafe { self.write_and_flush(self.data().raise_floor(attempt, floor), cached) }
     }
 
+    /// See [`crate::sequence::visit::give_up`].
+    pub unsafe fn give_up(self, unreached: Option<i32>, cached: &mut CachedSequence) {
+        // SAFETY: the page is locked.
+        unsafe {
+            if let Some(failed) = self.data().give_up(unreached) {
+                self.write(failed, cached);
+            }
+        }
+    }
+
     /// See [`crate::sequence::visit::open`].
     pub unsafe fn open(self, epoch: Epoch, attempt: Attempt, cached: &mut CachedSequence) -> bool {
         // SAFETY: the page is locked.

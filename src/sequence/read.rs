@@ -3,6 +3,7 @@
 use crate::pg::catalog;
 use crate::pg::raw::{Raw, guarded};
 use crate::pg::sys::{self, AccessShareLock};
+use instagram_id_core::copy::Tuple;
 use instagram_id_core::hlc::State;
 use pgrx::pg_sys::{self, Oid};
 
@@ -14,6 +15,16 @@ pub fn last_value(sequence: Oid) -> Option<i64> {
 
 /// The state of a sequence, even if it was never called; `last_value` is then its start value.
 pub fn state(sequence: Oid) -> Option<State> {
+    tuple(sequence).map(state_of)
+}
+
+/// The state of a sequence in a tuple.
+pub fn state_of(Tuple { last_value, is_called, .. }: Tuple) -> State {
+    State { last_value, is_called }
+}
+
+/// The tuple of a sequence.
+pub fn tuple(sequence: Oid) -> Option<Tuple> {
     let reads_all = reads_all_stats();
     // SAFETY: `read` does not panic and owns nothing with a destructor.
     unsafe {
@@ -28,10 +39,10 @@ pub fn state(sequence: Oid) -> Option<State> {
 #[derive(Clone, Copy)]
 pub struct Locked;
 
-/// The same as [`state`], for a caller that must not wait for a session that alters or drops the sequence.
-pub fn state_unless_locked(sequence: Oid) -> Result<Option<State>, Locked> {
+/// The same as [`tuple`], for a caller that must not wait for a session that alters or drops the sequence.
+pub fn tuple_unless_locked(sequence: Oid) -> Result<Option<Tuple>, Locked> {
     let reads_all = reads_all_stats();
-    // SAFETY: as for `state`.
+    // SAFETY: as for `tuple`.
     unsafe {
         guarded(|raw| {
             if raw.ConditionalLockRelationOid(sequence, AccessShareLock) {
@@ -43,13 +54,13 @@ pub fn state_unless_locked(sequence: Oid) -> Result<Option<State>, Locked> {
     }
 }
 
-/// Reads the state as `pg_sequence_last_value` does, and releases the lock. Members of `pg_read_all_stats` need no privilege
+/// Reads the tuple as `pg_sequence_last_value` does, and releases the lock. Members of `pg_read_all_stats` need no privilege
 /// on the sequence.
 ///
 /// # Safety
 ///
 /// The caller holds an `AccessShareLock` on the sequence.
-unsafe fn read(raw: Raw, sequence: Oid, reads_all: bool) -> Option<State> {
+unsafe fn read(raw: Raw, sequence: Oid, reads_all: bool) -> Option<Tuple> {
     // SAFETY: an open relation has its pg_class row; a sequence has block 0, and on it one tuple.
     unsafe {
         let relation = raw.try_relation_open(sequence, sys::NoLock);
@@ -62,7 +73,7 @@ unsafe fn read(raw: Raw, sequence: Oid, reads_all: bool) -> Option<State> {
         // An unlogged sequence has no file on a standby.
         let has_file =
             row.relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT || !raw.RecoveryInProgress();
-        let state = if row.relkind as u8 == pg_sys::RELKIND_SEQUENCE
+        let tuple = if row.relkind as u8 == pg_sys::RELKIND_SEQUENCE
             && row.relpersistence as u8 != pg_sys::RELPERSISTENCE_TEMP
             && has_file
             && (raw.may(sequence, raw.GetUserId(), any) || reads_all)
@@ -72,13 +83,17 @@ unsafe fn read(raw: Raw, sequence: Oid, reads_all: bool) -> Option<State> {
             let data = sys::sequence_tuple(pg_sys::BufferGetPage(buffer))
                 .map(|(tuple, _)| *sys::sequence_data(tuple));
             raw.UnlockReleaseBuffer(buffer);
-            data.map(|data| State { last_value: data.last_value, is_called: data.is_called != 0 })
+            data.map(|data| Tuple {
+                last_value: data.last_value,
+                log_cnt: data.log_cnt,
+                is_called: data.is_called != 0,
+            })
         } else {
             None
         };
         raw.relation_close(relation, AccessShareLock);
         evict(raw, sequence);
-        state
+        tuple
     }
 }
 

@@ -152,6 +152,16 @@ pub fn open(clock: Clock, policy: CopyPolicy, attempt: Attempt) -> Result<bool, 
     })
 }
 
+/// Marks an attempt of this node to open a copy as failed, because the node of that group or any of them has not answered.
+/// Does nothing if another node has closed the copy in the meantime.
+pub fn give_up(sequence: Oid, unreached: Option<i32>) -> Result<(), Refusal> {
+    // SAFETY: inside `guarded`, with the page locked.
+    act_on_page(sequence, CopyPolicy::Close, false, |page, cached| unsafe {
+        page.give_up(unreached, cached);
+        Ok(())
+    })
+}
+
 /// Closes a copy because another node attempts to open its own, flushes this, and returns the state of the copy. The
 /// recorded last owner stays the same until [`record_owner`]. Requires UPDATE on the sequence.
 pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Refusal> {

@@ -654,9 +654,12 @@ fn statement_of_page(text: &str) -> &'static str {
 }
 
 #[test]
-fn citus_page_examples_run() {
+fn examples_of_the_pages_run() {
+    const DETAILS: &str = include_str!("../../docs/inside/citus.md");
     let cluster = Cluster::start(2);
-    run_page(CITUS_PAGE, 11, &mut [("", cluster.nodes[0].connect())]);
+    for (page, blocks) in [(CITUS_PAGE, 5), (DETAILS, 5)] {
+        run_page(page, blocks, &mut [("", cluster.nodes[0].connect())]);
+    }
 }
 
 /// A node leaves the cluster before the new node has read its last value: no id is generated that the lost node may
@@ -705,7 +708,8 @@ fn lost_node_blocks_handover_until_advance_shard() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// On each node the view shows the shards that can be generated there.
+/// On each node the view shows the shards that can be generated there: first those that this node is to take over, with the
+/// reason, and then also these.
 #[test]
 fn view_shows_which_node_can_generate_ids() {
     let cluster = Cluster::start(2);
@@ -713,14 +717,25 @@ fn view_shows_which_node_can_generate_ids() {
     cluster.nodes[0].connect().batch_execute("SELECT create_shard(9)").unwrap();
     for (number, node) in cluster.nodes.iter().enumerate() {
         let mut client = node.connect();
-        let can_generate =
-            column(&mut client, "SELECT shard::int8 FROM id_shards WHERE can_generate ORDER BY shard");
-        let expected: Vec<i64> =
-            [(5, home), (9, 0)].iter().filter(|(_, at)| *at == number).map(|(shard, _)| *shard).collect();
-        assert_eq!(can_generate, expected, "node {number}");
-        // So all shards that have moved can be handed over in one query, for example before their former node is
-        // removed.
-        client.batch_execute("SELECT next_id(shard) FROM id_shards WHERE can_generate").unwrap();
+        let shards_where = |client: &mut Client, condition: &str| {
+            column(client, &format!("SELECT shard::int8 FROM id_shards WHERE {condition} ORDER BY shard"))
+        };
+        let on_this_node = |shards: &[(i64, usize)]| -> Vec<i64> {
+            shards.iter().filter(|(_, at)| *at == number).map(|(shard, _)| *shard).collect()
+        };
+        assert_eq!(shards_where(&mut client, "can_generate"), on_this_node(&[(9, 0)]), "node {number}");
+        let to_take_over = "reason LIKE 'not taken over yet%'";
+        assert_eq!(shards_where(&mut client, to_take_over), on_this_node(&[(5, home)]), "node {number}");
+        client
+            .batch_execute(&format!(
+                "SELECT next_id(shard) FROM id_shards WHERE can_generate OR {to_take_over}"
+            ))
+            .unwrap();
+        assert_eq!(
+            shards_where(&mut client, "can_generate"),
+            on_this_node(&[(5, home), (9, 0)]),
+            "node {number}"
+        );
     }
 }
 

@@ -642,8 +642,11 @@ impl Model for Handover {
                     state.after_answer(n, fault);
                     return Some(state);
                 }
-                state.nodes[n].opener = Opener::Idle;
-                state.nodes[n].given_floor = None;
+                let node = &mut state.nodes[n];
+                (node.opener, node.given_floor) = (Opener::Idle, None);
+                if let Some(failed) = node.page.give_up(None) {
+                    node.write(failed, false);
+                }
             }
             Action::Crash { node: n, is_all_wal_on_disk } => {
                 state.budget.crashes -= 1;

@@ -66,7 +66,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 DECLARE
     kinds text[] := ARRAY(SELECT kind FROM emulated_faults WHERE node LIKE node_name AND sql LIKE emulated_faults.command);
     file text := 'emulated.' || pg_backend_pid();
-    program text := 'cat >/dev/null; PSQL -X -q -A -t -w';
+    -- libpq's limit is in seconds.
+    program text := format('PGCONNECT_TIMEOUT=%s PSQL -X -q -A -t -w', current_setting('citus.node_connection_timeout')::int / 1000);
     option text;
 BEGIN
     IF 'pause' = ANY (kinds) THEN
@@ -82,9 +83,14 @@ BEGIN
     FOREACH option IN ARRAY ARRAY['-h', node, '-p', port::text, '-U', role, '-d', 'postgres', '-c', sql] LOOP
         program := program || ' ''' || replace(option, '''', '''\''''') || '''';
     END LOOP;
-    -- A line for each command that was run; see Emulated::commands.
-    program := 'echo >>emulated.commands; ' || program;
-    EXECUTE format('COPY (SELECT) TO PROGRAM %L', format('%1$s >%2$s.out 2>%2$s.err </dev/null; echo $? >%2$s.status', program, file));
+    -- A line for each command that was run; see Emulated::commands. The program runs in the background, so that this session can be
+    -- canceled while it waits.
+    program := format('{ %1$s >%2$s.out 2>%2$s.err </dev/null; echo $? >%2$s.end; mv %2$s.end %2$s.status; }', program, file);
+    program := format('cat >/dev/null; echo >>emulated.commands; rm -f %s.status; (%s) >/dev/null 2>&1 &', file, program);
+    EXECUTE format('COPY (SELECT) TO PROGRAM %L', program);
+    WHILE pg_stat_file(file || '.status', true) IS NULL LOOP
+        PERFORM pg_sleep(0.002);
+    END LOOP;
     IF 'pause after' = ANY (kinds) THEN
         PERFORM pg_advisory_lock_shared(4815);
         PERFORM pg_advisory_unlock_shared(4815);

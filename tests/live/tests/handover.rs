@@ -4,8 +4,9 @@
 
 use instagram_id_live::*;
 use postgres::Client;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// An insert whose ids the trigger generates.
 const INSERT: &str = "INSERT INTO insta5.photos (batch) VALUES (1), (2) RETURNING id";
@@ -317,9 +318,195 @@ fn no_copy_is_closed_while_a_node_is_down() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A node whose copy is locked, by a transaction that may wait for the new node, fails after ten seconds.
+/// The limit of [`six_writers_fail_together`].
+const LIMIT: Duration = Duration::from_secs(4);
+
+/// Six writers on node 2 wait for an attempt that fails. All of them fail with it, at most at the limit, and name it. Returns
+/// the texts of the errors.
+fn six_writers_fail_together(cluster: &Emulated) -> Vec<String> {
+    let commands = cluster.commands(2);
+    let barrier = Barrier::new(7);
+    let texts = std::thread::scope(|scope| {
+        let writer = || {
+            let mut client = cluster.nodes[2].connect();
+            client
+                .batch_execute(&format!("SET instagram_id.take_over_timeout = '{}s'", LIMIT.as_secs()))
+                .unwrap();
+            barrier.wait();
+            let started = Instant::now();
+            let text = is_refused(&mut client, INSERT, "08000");
+            (started.elapsed(), text)
+        };
+        let writers: Vec<_> = (0..6).map(|_| scope.spawn(writer)).collect();
+        barrier.wait();
+        let event = if major() < 17 { "Extension" } else { "InstagramIdHandOver" };
+        cluster.nodes[2].wait_until(&format!(
+            "SELECT count(*) >= 5 FROM pg_stat_activity WHERE query LIKE 'INSERT%' AND wait_event = '{event}'"
+        ));
+        let results: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        for (time, text) in &results {
+            assert!(*time < LIMIT + Duration::from_millis(1500), "{time:?}: {text}");
+        }
+        results.into_iter().map(|(_, text)| text).collect::<Vec<_>>()
+    });
+    assert_eq!(cluster.commands(2) - commands, 3, "a single attempt, which asks three nodes once: {texts:?}");
+    let own = texts.iter().filter(|text| !text.contains("Another session")).count();
+    assert!(own >= 1, "{texts:?}");
+    texts
+}
+
+/// A third node accepts connections and never answers, or the answer to a command never comes. Sessions that generate the
+/// first id after a move do not ask it one after another.
 #[test]
-fn locked_copy_fails_handover_after_ten_seconds() {
+fn sessions_that_wait_for_a_hanging_node_fail_together() {
+    let cluster = Emulated::start_with_shard(3);
+    let mut ids = vec![next_on(&cluster, 1)];
+    let hanging = cluster.hang(3);
+    cluster.move_schema_without("insta5", 2, 3);
+    let address = cluster.address(3).0;
+    for text in six_writers_fail_together(&cluster) {
+        assert!(text.contains(&address), "{text}");
+    }
+    assert_eq!(reason_on(&cluster, 2), "not taken over yet, last holder: group 1, group 3 unreachable");
+    assert!(is_open(&cluster, 1), "closed for nothing");
+    drop(hanging);
+    cluster.nodes[3].launch();
+    cluster.announce(3);
+    let pause = cluster.pause_after_commands(2, 3, "%");
+    let texts = six_writers_fail_together(&cluster);
+    assert!(texts.iter().any(|text| text.contains("within 4 s") && text.contains(&address)), "{texts:?}");
+    assert!(texts.iter().all(|text| text.contains("in time")), "{texts:?}");
+    assert_eq!(
+        reason_on(&cluster, 2),
+        "not taken over yet, last holder: group 1, a node did not answer in time"
+    );
+    drop(pause);
+    // When the node answers, a single attempt is enough for all of them.
+    cluster.restore_commands(2);
+    let commands = cluster.commands(2);
+    ids.extend(in_parallel(6, |_| next_on(&cluster, 2)));
+    assert_eq!(cluster.commands(2) - commands, 3 * 3);
+    assert_eq!(reason_on(&cluster, 2), "");
+    ids[1..].sort_unstable();
+    check_unique_and_increasing(&[ids]);
+}
+
+/// A node that is down, and was not the last to generate ids, is not asked any more after it was disabled.
+#[test]
+fn disabled_node_does_not_block_handover() {
+    let cluster = Emulated::start_with_shard(3);
+    let mut ids = cluster.ids_an_hour_ahead(1);
+    cluster.nodes[3].stop();
+    cluster.move_schema_without("insta5", 2, 3);
+    let text = is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "08000");
+    assert!(text.contains(&cluster.address(3).0), "{text}");
+    cluster.disable(3);
+    ids.push(next_on(&cluster, 2));
+    cluster.nodes[3].launch();
+    cluster.activate(3);
+    for node in [3, 1, 3] {
+        cluster.move_schema("insta5", node);
+        ids.push(next_on(&cluster, node));
+    }
+    check_unique_and_increasing(&[ids]);
+}
+
+/// After a node has not answered, `take_over_shards` does not ask it again for each shard.
+#[test]
+fn shards_are_not_taken_over_one_by_one_while_a_node_hangs() {
+    let (cluster, mut ids) = start_with_several_shards(3);
+    let hanging = cluster.hang(3);
+    SEVERAL.for_each(|shard| cluster.move_schema_without(&format!("insta{shard}"), 2, 3));
+    let mut new = cluster.nodes[2].connect();
+    new.batch_execute("SET instagram_id.take_over_timeout = '4s'").unwrap();
+    let started = Instant::now();
+    let refused = taken_over(&mut new);
+    assert!(started.elapsed() < LIMIT + Duration::from_secs(1), "{:?}", started.elapsed());
+    let address = cluster.address(3).0;
+    assert!(refused.len() == 5, "{refused:?}");
+    for (_, reason) in refused {
+        assert!(reason.as_ref().is_some_and(|reason| reason.contains(&address)), "{reason:?}");
+    }
+    drop(hanging);
+    cluster.nodes[3].launch();
+    cluster.announce(3);
+    assert_eq!(taken_over(&mut new), all_taken_over());
+    next_of_several(&mut new, &mut ids);
+    check_unique_and_increasing(&ids);
+}
+
+/// The limit of a session is its own: a statement that is canceled, or a shorter statement_timeout, ends it earlier, and the
+/// next session makes an attempt of its own.
+#[test]
+fn canceled_attempt_does_not_fail_other_sessions() {
+    let cluster = Emulated::start_with_shard(2);
+    let mut ids = vec![next_on(&cluster, 1)];
+    cluster.move_schema("insta5", 2);
+    let pause = cluster.pause_commands(2, 0, "%");
+    let mut hasty = cluster.nodes[2].connect();
+    hasty.batch_execute("SET statement_timeout = '1s'").unwrap();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| is_refused(&mut hasty, NEXT_ID, "57014"));
+        cluster.wait_for_pause(2);
+        let patient = scope.spawn(|| next_on(&cluster, 2));
+        first.join().unwrap();
+        cluster.wait_for_pause(2);
+        drop(pause);
+        ids.push(patient.join().unwrap());
+    });
+    cluster.restore_commands(2);
+    // No timer is left that would cancel a later statement.
+    cluster.move_schema("insta5", 1);
+    let mut home = cluster.nodes[1].connect();
+    home.batch_execute("SET instagram_id.take_over_timeout = '2s'").unwrap();
+    ids.push(next_id(&mut home));
+    home.batch_execute("SELECT pg_sleep(2.2)").unwrap();
+    check_unique_and_increasing(&[ids]);
+}
+
+/// The reason in `id_shards` on a node; empty if ids can be generated there.
+fn reason_on(cluster: &Emulated, node: usize) -> String {
+    let query =
+        "SELECT coalesce(reason, '') FROM id_shards WHERE shard = 5 AND can_generate = (reason IS NULL)";
+    texts(&mut cluster.nodes[node].connect(), query).remove(0)
+}
+
+/// The view shows a shard that cannot generate ids because the node that was the last to do so is unreachable.
+#[test]
+fn view_shows_shards_that_were_not_taken_over() {
+    let cluster = Emulated::start_with_shard(3);
+    assert_eq!(reason_on(&cluster, 1), "not taken over yet");
+    let mut ids = vec![next_on(&cluster, 1)];
+    let elsewhere = |node: usize| format!("placed on node {}:5432 (group {node})", cluster.address(node).0);
+    for (node, reason) in [(0, elsewhere(1)), (1, String::new()), (2, elsewhere(1))] {
+        assert_eq!(reason_on(&cluster, node), reason, "on node {node}");
+    }
+    cluster.move_schema("insta5", 2);
+    assert_eq!(reason_on(&cluster, 1), elsewhere(2));
+    assert_eq!(reason_on(&cluster, 2), "not taken over yet, last holder: group 1");
+    cluster.nodes[1].stop();
+    is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "08000");
+    assert_eq!(reason_on(&cluster, 2), "not taken over yet, last holder: group 1 (unreachable)");
+    cluster.nodes[1].launch();
+    ids.push(next_on(&cluster, 2));
+    assert_eq!(reason_on(&cluster, 2), "");
+    // Drained and removed, without take_over_shards().
+    cluster.move_schema("insta5", 3);
+    cluster.disable(2);
+    assert_eq!(reason_on(&cluster, 3), "not taken over yet, last holder: group 2 (unreachable)");
+    cluster.remove(2);
+    assert_eq!(reason_on(&cluster, 3), "not taken over yet, last holder: group 2 (unreachable)");
+    is_refused(&mut cluster.nodes[3].connect(), NEXT_ID, "55000");
+    assert_eq!(reason_on(&cluster, 3), "not taken over yet, last holder: group 2 (unreachable)");
+    ids.push(one(&mut cluster.nodes[3].connect(), "SELECT recover_shard(5)"));
+    assert_eq!(reason_on(&cluster, 3), "");
+    ids.push(next_on(&cluster, 3));
+    check_unique_and_increasing(&[ids]);
+}
+
+/// A node whose copy is locked, by a transaction that may wait for the new node, fails before the time is over.
+#[test]
+fn locked_copy_fails_handover_before_the_time_is_over() {
     let cluster = Emulated::start_with_shard(1);
     let mut ids = vec![next_on(&cluster, 1)];
     let mut ddl = cluster.nodes[1].connect();
@@ -328,7 +515,8 @@ fn locked_copy_fails_handover_after_ten_seconds() {
     cluster.announce(0);
     let mut new = cluster.nodes[0].connect();
     new.batch_execute("SET statement_timeout = '100s'").unwrap();
-    is_refused(&mut new, NEXT_ID, "08000");
+    let text = is_refused(&mut new, NEXT_ID, "08000");
+    assert!(text.contains(&cluster.address(1).0) && text.contains("lock timeout"), "{text}");
     ddl.batch_execute("COMMIT").unwrap();
     ids.push(next_id(&mut new));
     check_unique_and_increasing(&[ids]);
@@ -414,6 +602,16 @@ fn overtaken_attempt_continues_above_the_other() {
     check_unique_and_increasing(&[ids]);
 }
 
+/// Work that may be refused on this node, or end at the deadline because nodes take the sequence over from each other.
+fn or_refused(work: Work) -> Work {
+    Box::new(move |client, received| match work(client, received) {
+        Err(error) if error.code().is_some_and(|code| ["55000", "08000"].contains(&code.code())) => {
+            client.batch_execute("ROLLBACK")
+        }
+        result => result,
+    })
+}
+
 /// Two nodes that both act as the owner of the schema, which Citus prevents.
 #[test]
 fn two_nodes_that_both_act_as_owner_repeat_no_ids() {
@@ -428,7 +626,8 @@ fn two_nodes_that_both_act_as_owner_repeat_no_ids() {
         query("SELECT next_ids(5, 1000)"),
         query(INSERT),
         query(format!("BEGIN; {NEXT_ID}; {NEXT_ID}; COMMIT")),
-    ];
+    ]
+    .map(or_refused);
     let (received, ()) = under_load(connect, 6, &work, || {
         std::thread::sleep(length(Duration::from_secs(5), Duration::from_secs(60)));
     });
@@ -445,12 +644,6 @@ fn moves_under_load_repeat_no_ids() {
         Journal::new("Emulated Citus: ids on every node while the schema moves", Clock::IN_STEP);
     let next = AtomicUsize::new(0);
     let connect = || cluster.nodes[next.fetch_add(1, Ordering::Relaxed) % 3].try_connect();
-    let or_refused = |work: Work| -> Work {
-        Box::new(move |client, received| match work(client, received) {
-            Err(error) if error.code().is_some_and(|code| code.code() == "55000") => Ok(()),
-            result => result,
-        })
-    };
     let work = [query(NEXT_ID), query("SELECT next_ids(5, 100)")].map(or_refused);
     let (received, ()) = under_load(connect, 6, &work, || {
         for round in 0..length(6, 60) {
@@ -1141,6 +1334,60 @@ fn copy_of_another_group_does_not_block_the_owner() {
     check_unique_and_increasing(&[ids]);
 }
 
+/// Turns node 2 into a promoted clone of another node, whose group was 7: its copy has the range and the page of that node,
+/// and is open, with a value that the other nodes have left behind.
+fn make_clone(cluster: &Emulated) {
+    let set_range = |first: i64, last: i64| {
+        format!(
+            "UPDATE pg_catalog.pg_sequence SET seqmin = {first}, seqmax = {last}, seqstart = {first}
+             WHERE seqrelid = 'insta5.table_id_seq'::regclass"
+        )
+    };
+    let (without, of_group_7) = (set_range(1, i64::MAX), set_range((7 << 48) + 1, (8 << 48) + 1));
+    let clone = format!("{without}; SELECT setval('insta5.table_id_seq', 1000, true); {of_group_7}");
+    cluster.nodes[2].connect().batch_execute(&clone).unwrap();
+}
+
+/// A promoted clone has an open copy, with which it would repeat ids of the other node. `take_over_shards` makes the copy one of
+/// this node, and takes the sequence over as for any other.
+#[test]
+fn promoted_clone_takes_sequences_over() {
+    let cluster = Emulated::start_with_shard(3);
+    let mut ids = cluster.ids_an_hour_ahead(1);
+    make_clone(&cluster);
+    let mut clone = cluster.nodes[2].connect();
+    assert_eq!(taken_over(&mut clone), [], "it does not own the schema");
+    cluster.move_schema("insta5", 2);
+    for statement in [NEXT_ID, INSERT, "SELECT recover_shard(5)"] {
+        let text = is_refused(&mut clone, statement, "55000");
+        assert!(text.contains("group 7") && text.contains("take_over_shards()"), "{statement}: {text}");
+    }
+    assert!(is_open(&cluster, 1), "closed for nothing");
+    // Nothing that other nodes rely on can be rolled back.
+    for end in ["ROLLBACK", "COMMIT"] {
+        clone.batch_execute("BEGIN").unwrap();
+        for _ in 0..2 {
+            let [(5, Some(reason))] = &taken_over(&mut clone)[..] else { panic!("no reason") };
+            assert!(reason.contains("Commit, and try again"), "{reason}");
+        }
+        if end == "ROLLBACK" {
+            is_refused(&mut clone, NEXT_ID, "55000");
+        }
+        clone.batch_execute(end).unwrap();
+        assert!(is_open(&cluster, 1), "closed for nothing");
+    }
+    assert_eq!(taken_over(&mut clone), [(5, None)]);
+    assert_eq!(taken_over(&mut clone), []);
+    ids.push(next_id(&mut clone));
+    assert!(!is_open(&cluster, 1));
+    ids.extend(column(&mut clone, INSERT));
+    for node in [3, 2, 0, 2] {
+        cluster.move_schema("insta5", node);
+        ids.push(next_on(&cluster, node));
+    }
+    check_unique_and_increasing(&[ids]);
+}
+
 /// If a node cannot be queried, or has no copy to close, nothing is closed, and the owning node continues.
 #[test]
 fn no_copy_is_closed_if_a_copy_or_the_coordinator_is_missing() {
@@ -1151,7 +1398,7 @@ fn no_copy_is_closed_if_a_copy_or_the_coordinator_is_missing() {
     for node in [2, 0] {
         cluster.move_schema("insta5", node);
         let text = is_refused(&mut cluster.nodes[node].connect(), NEXT_ID, "08000");
-        assert!(text.contains(&cluster.address(3).0), "{text}");
+        assert!(text.contains(&cluster.address(3).0) && text.contains("Commit first"), "{text}");
     }
     third.batch_execute("ALTER SEQUENCE insta5.gone RENAME TO table_id_seq").unwrap();
     cluster.remove(0);
