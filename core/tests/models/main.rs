@@ -3,6 +3,7 @@
 //!
 //! - [`sequence`]: sessions that generate ids from one page, with WAL, crashes and standbys
 //! - [`handover`]: the nodes of a Citus cluster, which take a sequence over from each other
+//! - [`token`]: a protocol for these nodes that was not built, and why
 //! - [`moving`]: the command that moves a shard to another server
 //! - [`portable`]: calls of the portable edition, and the library that takes over
 //!
@@ -14,6 +15,7 @@ mod handover;
 mod moving;
 mod portable;
 mod sequence;
+mod token;
 
 use checker::{faults_are_found, properties_hold};
 
@@ -25,6 +27,11 @@ fn sequence() {
 #[test]
 fn handover() {
     properties_hold::<handover::Handover>();
+}
+
+#[test]
+fn token() {
+    properties_hold::<token::Token>();
 }
 
 #[test]
@@ -45,6 +52,11 @@ fn faults_of_sequence() {
 #[test]
 fn faults_of_handover() {
     faults_are_found::<handover::Handover>();
+}
+
+#[test]
+fn faults_of_token() {
+    faults_are_found::<token::Token>();
 }
 
 #[test]
