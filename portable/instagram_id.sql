@@ -6,11 +6,11 @@
    stay. For this reason no later version may change their number, or _mutex().
 
    Functions run with the search_path of their callers, in which other roles may have created operators and functions. A
-   body with RETURN is bound when it is created. Each other body has search_path = pg_catalog, or names the schema of
+   body with RETURN is bound when it is created. Each other body has search_path = pg_catalog, pg_temp, or names the schema of
    each operator. */
 
 BEGIN;
-SET LOCAL search_path = pg_catalog;
+SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL client_min_messages = warning;
 
 DO $$
@@ -85,7 +85,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION ids._check_shard(shard integer) RETURNS integer
-    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF shard IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'shard must not be null', HINT = 'Pass a shard from 0 to 8191.';
@@ -116,7 +116,7 @@ CREATE OR REPLACE FUNCTION ids._next(last bigint, now_ms bigint) RETURNS bigint
 CREATE OR REPLACE FUNCTION ids._rule(
     last bigint, is_called boolean, now_ms bigint, want bigint, has_waited boolean,
     OUT first bigint, OUT len bigint, OUT ticks integer, OUT error text
-) LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog AS $$
+) LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     candidate bigint;
 BEGIN
@@ -158,7 +158,7 @@ CREATE OR REPLACE FUNCTION ids._arrive(shard integer, seq regclass, epoch timest
 -- Takes values: "want" or fewer in one visit, in which the mutex is held by a subtransaction. The exception IG000 ends
 -- it and releases the mutex; setval() is not rolled back. A wait for the clock holds nothing.
 CREATE OR REPLACE FUNCTION ids._take(seq regclass, epoch timestamptz, want bigint, OUT first bigint, OUT len bigint)
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
     last bigint;
@@ -224,7 +224,7 @@ END $$;
 
 -- The options that make a sequence unfit, each with the clause of ALTER SEQUENCE that changes it.
 CREATE OR REPLACE FUNCTION ids._faults(seq regclass, first bigint) RETURNS text[]
-    LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT array_remove(ARRAY[
         CASE WHEN seqtypid <> 'bigint'::regtype THEN 'Its type is not bigint. AS bigint' END,
         CASE WHEN seqincrement <> 1 THEN format('Its increment is %s. INCREMENT 1', seqincrement) END,
@@ -236,7 +236,7 @@ $$;
 
 -- Raises the error of a sequence with these faults.
 CREATE OR REPLACE FUNCTION ids._refuse(seq regclass, faults text[]) RETURNS void
-    LANGUAGE plpgsql STABLE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('sequence %s cannot be used to generate ids', seq),
         DETAIL = (SELECT string_agg(regexp_replace(fault, '\. .*', '.'), ' ') FROM unnest(faults) AS fault),
@@ -245,7 +245,7 @@ END $$;
 
 -- Raises the error of a visit that failed.
 CREATE OR REPLACE FUNCTION ids._explain_failure(seq regclass, caught text, last bigint, first bigint) RETURNS void
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
     faults text[];
@@ -277,7 +277,7 @@ END $$;
 
 -- Raises the error of a sequence or a clock that is past the end of ids, or before the epoch.
 CREATE OR REPLACE FUNCTION ids._explain_end(seq regclass, epoch timestamptz, error text, last bigint) RETURNS void
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
     IF error = '22008' THEN
@@ -384,7 +384,7 @@ CREATE OR REPLACE FUNCTION ids.shard_next_id(shard integer, seq regclass, epoch 
     LANGUAGE sql VOLATILE PARALLEL UNSAFE RETURN ids._shard_next_id(shard, seq, epoch);
 
 CREATE OR REPLACE FUNCTION ids._slow_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM ids._check_shard(shard);
     IF seq IS NULL THEN
@@ -405,7 +405,7 @@ CREATE OR REPLACE FUNCTION ids.next_id(shard integer, seq regclass) RETURNS bigi
 
 -- Calls the next_id() in the schema of the shard, which checks the privileges of the caller.
 CREATE OR REPLACE FUNCTION ids._next_id_of_shard(shard integer) RETURNS bigint
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     id bigint;
 BEGIN
@@ -417,7 +417,7 @@ CREATE OR REPLACE FUNCTION ids.next_id(shard integer) RETURNS bigint
     LANGUAGE sql VOLATILE PARALLEL UNSAFE RETURN ids._next_id_of_shard(shard);
 
 CREATE OR REPLACE FUNCTION ids._next_id_of_setting() RETURNS bigint
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     shard text := current_setting('instagram_id.shard', true);
 BEGIN
@@ -433,7 +433,7 @@ CREATE OR REPLACE FUNCTION ids.next_id() RETURNS bigint
 
 -- For the owner of the shard, many ids from one visit. Other roles get them one by one from its next_id().
 CREATE OR REPLACE FUNCTION ids.next_ids(shard integer, count integer) RETURNS SETOF bigint
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
     found record;
@@ -478,7 +478,7 @@ CREATE OR REPLACE FUNCTION ids.id_time(id bigint) RETURNS timestamptz
     RETURN to_timestamp((1314220021721 + ((id >> 23) & 2199023255551))::double precision / 1000);
 
 CREATE OR REPLACE FUNCTION ids._distant_id_time(id bigint, epoch timestamptz) RETURNS timestamptz
-    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF epoch IN ('infinity', '-infinity') THEN
         RAISE EXCEPTION USING ERRCODE = '22008', MESSAGE = 'epoch must be finite';
@@ -526,7 +526,7 @@ CREATE OR REPLACE FUNCTION ids.id_to_shortcode(id bigint) RETURNS text
     END;
 
 CREATE OR REPLACE FUNCTION ids.shortcode_to_id(code text) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     digits text := 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
     malformed text := substring(code COLLATE "C" FROM '[^A-Za-z0-9_-]');
@@ -557,7 +557,7 @@ CREATE OR REPLACE FUNCTION ids.shard_for(key bigint, shards integer) RETURNS int
 
 -- The first id of the millisecond that contains a time, or with round_up of the first one at or after it; in numeric, which is exact.
 CREATE OR REPLACE FUNCTION ids._distant_id_of("time" timestamptz, epoch timestamptz, round_up boolean) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ms numeric;
 BEGIN
@@ -609,7 +609,7 @@ CREATE OR REPLACE FUNCTION ids.id_floor("time" timestamptz, epoch timestamptz) R
     LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN ids._id_of("time", epoch, true);
 
 CREATE OR REPLACE FUNCTION ids.id_range_end(from_time timestamptz, to_time timestamptz, epoch timestamptz) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     first bigint := ids._id_of(from_time, epoch, true);
     past bigint := ids._id_of(to_time, epoch, true);
@@ -642,7 +642,7 @@ CREATE OR REPLACE FUNCTION ids.id_between(id bigint, from_time timestamptz, to_t
 
 -- What shard_<N>() records as the database that generates the ids: as the library does where that is permitted.
 CREATE OR REPLACE FUNCTION ids._this_database() RETURNS text
-    LANGUAGE plpgsql STABLE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     server text := ids._installation();
 BEGIN
@@ -658,7 +658,7 @@ END $$;
 -- read and never run.
 CREATE OR REPLACE FUNCTION ids._shards(named text DEFAULT NULL) RETURNS TABLE (
     shard integer, schema regnamespace, sequence regclass, epoch timestamptz, home text, owner oid, function regprocedure
-) LANGUAGE plpgsql STABLE SET search_path = pg_catalog SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC' AS $$
+) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC' AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -679,7 +679,7 @@ END $$;
 CREATE OR REPLACE FUNCTION ids._shard(
     shard integer, OUT schema regnamespace, OUT sequence regclass, OUT epoch timestamptz, OUT home text, OUT owner oid,
     OUT function regprocedure
-) LANGUAGE plpgsql STABLE SET search_path = pg_catalog AS $$
+) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     number integer := ids._check_shard(shard);
@@ -701,7 +701,7 @@ END $$;
 -- The functions of a shard, as the library creates them, except that next_id() runs with the rights of its owner. Creates
 -- those that are missing, and returns how many.
 CREATE OR REPLACE FUNCTION ids._complete(shard integer, schema regnamespace, sequence regclass, epoch timestamptz, home text) RETURNS integer
-    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC' AS $$
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC' AS $$
 #variable_conflict use_variable
 DECLARE
     part record;
@@ -739,7 +739,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION ids._check_caller() RETURNS void
-    LANGUAGE plpgsql STABLE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     owner regrole := (SELECT nspowner FROM pg_namespace WHERE nspname = 'ids');
 BEGIN
@@ -750,7 +750,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION ids._is_time(name text) RETURNS boolean
-    LANGUAGE plpgsql STABLE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN name::timestamptz IS NOT NULL;
 EXCEPTION WHEN data_exception THEN
@@ -759,7 +759,7 @@ END $$;
 
 -- Checks the arguments of create_shard(), and returns the name of the schema.
 CREATE OR REPLACE FUNCTION ids._check_new_shard(shard integer, schema text, epoch timestamptz, if_not_exists boolean) RETURNS text
-    LANGUAGE plpgsql STABLE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     name text := COALESCE(schema, 'insta' || ids._check_shard(shard));
     now_ms bigint := CASE WHEN isfinite(epoch) THEN floor((extract(epoch FROM clock_timestamp()) - extract(epoch FROM epoch)) * 1000) END;
@@ -794,7 +794,7 @@ END $$;
 CREATE OR REPLACE FUNCTION ids.create_shard(
     shard integer, schema text DEFAULT NULL, epoch timestamptz DEFAULT NULL, if_not_exists boolean DEFAULT false
 ) RETURNS regnamespace
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
     name text := ids._check_new_shard(shard, schema, epoch, if_not_exists);
@@ -877,7 +877,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION ids.advance_shard(shard integer, id bigint) RETURNS bigint
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
     found record;
@@ -933,7 +933,7 @@ END $$;
 
 -- Also gives next_id() the rights of its owner, which that of a shard from a server with the library lacks.
 CREATE OR REPLACE FUNCTION ids.claim_shard(shard integer) RETURNS void
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
     found record;
@@ -957,7 +957,7 @@ CREATE OR REPLACE FUNCTION ids.instagram_id_version() RETURNS text
 
 CREATE OR REPLACE FUNCTION ids._shard_states()
     RETURNS TABLE (shard integer, schema regnamespace, sequence regclass, epoch timestamptz, last_id bigint)
-    LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog AS $$
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT shard, schema, sequence, epoch, CASE WHEN last >= 0 AND last <= 1125899906842623
         THEN (last >> 10 << 23) | (shard << 10) | (last & 1023) END
     FROM ids._shards(), LATERAL (SELECT CASE WHEN has_sequence_privilege(sequence, 'SELECT, USAGE')
@@ -965,7 +965,7 @@ CREATE OR REPLACE FUNCTION ids._shard_states()
 $$;
 
 CREATE OR REPLACE FUNCTION ids._shard_reason(shard integer, schema regnamespace) RETURNS text
-    LANGUAGE plpgsql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
     found record;

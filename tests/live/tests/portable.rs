@@ -265,6 +265,11 @@ fn roles_can_do_what_the_page_shows() {
         ("SELECT create_shard(6)", ["42501", "42501", "42501", ""]),
         ("BEGIN; LOCK TABLE ids._mutex_3; ROLLBACK", ["42501", "42501", "42501", ""]),
         ("BEGIN; LOCK TABLE ids._mutex_3 IN ACCESS SHARE MODE; ROLLBACK", ["42501", "42501", "42501", ""]),
+        (
+            "BEGIN; CREATE TEMP VIEW v AS SELECT FROM ids._mutex_3; LOCK TABLE v; ROLLBACK",
+            ["42501", "42501", "42501", ""],
+        ),
+        ("ALTER SEQUENCE insta5.table_id_seq RESTART WITH 1", ["42501", "42501", "42501", ""]),
         ("CREATE FUNCTION ids.next_id(smallint) RETURNS bigint RETURN 1", ["42501", "42501", "42501", ""]),
         ("SELECT count(*) FROM id_shards", ["", "", "", ""]),
     ];
@@ -326,6 +331,32 @@ fn hostile_objects_are_not_used() {
     // The traps work.
     let _ = client.batch_execute("SELECT 5::pg_catalog.int8 + 5::pg_catalog.int8");
     assert_eq!(roles_caught(&server), ["installer"]);
+}
+
+/// Temporary objects of a writer, which PostgreSQL finds first unless search_path names pg_temp, do not run in the calls that have
+/// the rights of the installer. Each role may create them.
+#[test]
+fn temporary_objects_of_a_writer_are_not_used() {
+    let server = Server::start(&[("fsync", "off")]);
+    install(&server);
+    run(&mut server.connect(), "CREATE ROLE writer LOGIN; GRANT USAGE ON SCHEMA insta5 TO writer");
+    let mut writer = connect_as(&server, "writer");
+    run(
+        &mut writer,
+        "CREATE FUNCTION pg_temp.trap() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+            IF current_user <> 'writer' THEN RAISE EXCEPTION 'runs as %', current_user; END IF; RETURN true; END $$;
+         CREATE TEMP VIEW pg_sequence AS SELECT * FROM pg_catalog.pg_sequence WHERE pg_temp.trap();
+         CREATE TEMP VIEW pg_proc AS SELECT * FROM pg_catalog.pg_proc WHERE pg_temp.trap();
+         GRANT SELECT ON pg_sequence, pg_proc TO PUBLIC;
+         CREATE DOMAIN pg_temp.text AS pg_catalog.text CHECK (pg_temp.trap())",
+    );
+    // A new shard takes the slow path, and so do the errors of a closed sequence and of a read-only transaction.
+    run(&mut writer, "SELECT insta5.next_id()");
+    run(&mut server.connect(), "ALTER SEQUENCE insta5.table_id_seq MAXVALUE 5 RESTART WITH 5");
+    assert_eq!(error_of(&mut writer, "SELECT insta5.next_id()").0, "25006");
+    assert_eq!(error_of(&mut writer, "BEGIN READ ONLY; SELECT insta5.next_id()").0, "25006");
+    run(&mut server.connect(), "ALTER SEQUENCE insta5.table_id_seq NO MAXVALUE");
+    run(&mut writer, "ROLLBACK; SELECT next_id(5); SELECT * FROM ids.id_shards");
 }
 
 /// The commands of docs/run/portable.md that copy a shard between the editions.
