@@ -7,10 +7,9 @@
 //! ahead of the clock.
 
 use crate::adopt::adopted::{self, Adopted};
-use crate::adopt::adoption::{
-    Adoption, adopted_already, check_owner, find_original, function_by_oid, renamed,
-};
+use crate::adopt::carry_out::renamed;
 use crate::adopt::columns::{Column, columns_of};
+use crate::adopt::original::{Request, check_owner};
 use crate::adopt::writers::{TableLock, lock_out_writers, wait_for_newest_id, wait_for_the_clock};
 use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
@@ -26,11 +25,10 @@ use crate::sequence::Clock;
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
-use crate::shard::trust::{self, Trust};
+use crate::shard::trust;
 use instagram_id_core::layout;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
-use pgrx::spi::quote_identifier;
 
 /// `adopt_shard(shard, schema, function, sequence, epoch, dry_run)`: takes over a schema that runs the PL/pgSQL
 /// original. The function keeps its OID, name, owner and grants. The old body is kept as `original_<name>()` for
@@ -72,67 +70,28 @@ fn adopt_shard(
     >,
     ErrorReport,
 > {
-    let asked_shard = shard.map(arguments::shard).transpose()?;
-    let schema = schema.map(Word::into_name).transpose()?;
+    let request = Request {
+        shard: shard.map(arguments::shard).transpose()?,
+        schema: schema.map(Word::into_name).transpose()?,
+        function: function.map(|Regprocedure(oid)| oid),
+        sequence: sequence.map(|Regclass(oid)| oid),
+        epoch,
+        own_schema: catalog::schema_of_this_function(fcinfo),
+    };
     let dry_run = not_null(dry_run, Argument::DryRun)?;
-    let own_schema = catalog::schema_of_this_function(fcinfo);
     guc::with(guc::OWN_NAMES, || {
         if !dry_run {
             prevent_if_read_only("adopt_shard()");
-            asked_shard.into_iter().for_each(ddl::lock_number);
+            request.shard.into_iter().for_each(ddl::lock_number);
         }
-        let (names_schema, names_function) = (schema.is_some(), function.is_some());
-        let existing = asked_shard.map(definition::find).transpose()?.flatten();
-        let function = match function {
-            Some(Regprocedure(oid)) => {
-                let function = function_by_oid(oid)?;
-                if let Some(existing) = &existing
-                    && ddl::clock_of_ids(&function, own_schema, existing.shard).is_some()
-                {
-                    return Err(adopted_already(existing, own_schema).into());
-                }
-                if let Some(asked) = schema.filter(|asked| *asked != names::raw_schema(function.schema)) {
-                    let read = names::schema(function.schema);
-                    let (function, asked) = (names::function(oid), quote_identifier(asked));
-                    let constant = Argument::Schema;
-                    return Err(Error::OriginalDiffers { function, constant, read, asked }.into());
-                }
-                function
-            }
-            None => {
-                let name = match (schema, asked_shard.map(definition::schema_name), &existing) {
-                    (Some(schema), ..) => schema,
-                    (None, Some(name), Some(existing)) if catalog::schema_oid(&name) == Oid::INVALID => {
-                        names::raw_schema(existing.schema)
-                    }
-                    (None, Some(name), _) => name,
-                    (None, None, _) => return Err(Error::Null(Argument::Shard).into()),
-                };
-                let found = find_original(&name);
-                let of_shard = existing.filter(|existing| names::raw_schema(existing.schema) == name);
-                match (found, of_shard) {
-                    // It is already a shard, with nothing else to adopt.
-                    (Err(Error::OriginalMissing { .. } | Error::NotOriginal { .. }), Some(existing)) => {
-                        return Err(adopted_already(&existing, own_schema).into());
-                    }
-                    (found, _) => found?,
-                }
-            }
-        };
-        check_owner(&function)?;
-        let read = adopted::read_original(&function)?;
-        let adoption = Adoption::new(function, read, asked_shard, sequence, epoch, own_schema)?;
-        if !dry_run && asked_shard.is_none() {
+        let adoption = request.read()?;
+        if !dry_run && request.shard.is_none() {
             ddl::lock_number(adoption.plan.shard);
             if definition::find(adoption.plan.shard)? != adoption.existing {
                 return Err(Error::OriginalChanged(names::function(adoption.function.oid)).into());
             }
         }
-        adoption.check()?;
-        adoption.check_trust(match names_function {
-            true => Trust::of_caller_who_names(adoption.function.owner),
-            false => Trust::of_caller(names_schema),
-        })?;
+        adoption.check(request.trust(&adoption.function))?;
         let script = adoption.script();
         let (newest, above) = if dry_run {
             (adoption.newest_id()?, None)

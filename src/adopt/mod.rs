@@ -2,7 +2,8 @@
 //!
 //! - `functions`: `adopt_shard`, `unadopt_shard`
 //! - `table`: `adopt_table`
-//! - `adoption`: one function: what is read from its body, what is checked, the statements that replace it
+//! - `adoption`: an original, and the shard that it becomes
+//! - `original`, `check`, `carry_out`: the parts of an adoption, one after the other
 //! - `columns`: the columns that a function or a shard fills with ids, and the newest id in them
 //! - `writers`: waits for writers and for the clock
 //! - `adopted`: the adopted functions of a shard, and whether they still generate its ids
@@ -12,9 +13,12 @@
 
 pub mod adopted;
 mod adoption;
+mod carry_out;
+mod check;
 pub mod columns;
 mod functions;
 mod key_column;
+mod original;
 mod references;
 mod rights;
 mod table;

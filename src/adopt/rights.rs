@@ -75,13 +75,10 @@ pub fn check_owner_can_create(function: &Function, own_schema: Oid) -> Result<()
     Ok(())
 }
 
-/// Checks that each role that can insert into the table can also generate ids of the shard. That includes roles that
-/// insert into one of its partitions or through an updatable view, because a default runs with the privileges of the
-/// inserting role.
-pub fn check_writers(table: Oid, definition: &Definition, own_schema: Oid) -> Result<(), Error> {
-    let Some(next_id) = catalog::function_in(definition.schema, "next_id", &[]) else { return Ok(()) };
-    let Some(needs) = shard_next_id(own_schema) else { return Ok(()) };
-    let query = format!(
+/// The query for the roles that can insert into the table $1 and lack privileges: each with whether it may use the schema
+/// $2, use the sequence $3, and execute the functions $4 and $5. With $6, the function $4 has the rights of its owner.
+fn writers_without_rights() -> String {
+    format!(
         "WITH RECURSIVE places(place) AS (
              SELECT $1
              UNION SELECT next.place FROM places AS p, LATERAL (
@@ -112,7 +109,15 @@ pub fn check_writers(table: Oid, definition: &Definition, own_schema: Oid) -> Re
          )
          SELECT {ROLE_NAME}, schema, sequence, own, shared FROM has
          WHERE NOT (schema AND sequence AND own AND shared) ORDER BY 1"
-    );
+    )
+}
+
+/// Checks that each role that can insert into the table can also generate ids of the shard. That includes roles that
+/// insert into one of its partitions or through an updatable view, because a default runs with the privileges of the
+/// inserting role.
+pub fn check_writers(table: Oid, definition: &Definition, own_schema: Oid) -> Result<(), Error> {
+    let Some(next_id) = catalog::function_in(definition.schema, "next_id", &[]) else { return Ok(()) };
+    let Some(needs) = shard_next_id(own_schema) else { return Ok(()) };
     let sequence = definition.clock.sequence;
     let arguments = [
         table.into(),
@@ -122,7 +127,7 @@ pub fn check_writers(table: Oid, definition: &Definition, own_schema: Oid) -> Re
         needs.oid.into(),
         next_id.is_security_definer.into(),
     ];
-    let found = select(&query, &arguments, |row| {
+    let found = select(&writers_without_rights(), &arguments, |row| {
         let has: [bool; 4] = [row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?];
         Some((row.get::<String>(1)?, has))
     });

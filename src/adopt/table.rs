@@ -1,7 +1,7 @@
 //! `adopt_table`: a table with a serial key continues with ids of a shard.
 
 use crate::adopt::columns::{
-    self, AHEAD_MAX_MS, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of, newest_id, now_ms,
+    self, AHEAD_MAX_MS, Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of, newest_id, now_ms,
 };
 use crate::adopt::key_column::{KeyColumn, Keys};
 use crate::adopt::rights;
@@ -80,26 +80,12 @@ pub fn adopt_table(
             prevent_if_read_only("adopt_table()");
         }
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
-        if let Some(asked) = schema.as_ref().filter(|asked| **asked != names::raw_schema(definition.schema)) {
-            let (is, asked) = (names::schema(definition.schema), quote_identifier(asked));
-            return Err(Error::ShardInAnotherSchema { shard: shard.number(), is, asked }.into());
-        }
+        schema.as_ref().map_or(Ok(()), |schema| check_schema(schema, &definition))?;
         let trust = Trust::of_table(&relation, definition.schema, schema.is_some());
         // The table's default will call the shard's next_id().
         let next_id = next_id_of(&definition, own_schema, trust)?;
         check_is_table(table, &definition)?;
-        let find = |name| {
-            let key = KeyColumn::find(table, name, &definition, own_schema)?;
-            match key.keys {
-                Keys::Shard if !dry_run => Err(Error::HasIdsAlready {
-                    column: key.column.qualified(),
-                    table: names::relation(table),
-                    name: key.column.name,
-                    shard: shard.number(),
-                }),
-                _ => Ok(key),
-            }
-        };
+        let find = |name| find_column(table, name, &definition, own_schema, dry_run);
         let mut key = find(column)?;
         let has_ids = matches!(key.keys, Keys::Shard);
         if !has_ids {
@@ -126,19 +112,8 @@ pub fn adopt_table(
             check_not_ahead(newest.as_ref(), definition.clock, KEY_AHEAD_MAX_MS, way)?;
         }
         if let Some(change) = change.as_ref().filter(|_| !dry_run) {
-            // A key near the clock must be an id, such as one of another generator. New ids must stay above it even if
-            // the clock is set back later.
-            let newest_ms =
-                newest.as_ref().filter(|newest| newest.0 >= 0).map(|newest| layout::ms_of(newest.0) as i64);
-            let now_ms = now_ms(definition.clock.epoch);
-            if let Some(ms) = newest_ms.filter(|ms| ms + AHEAD_MAX_MS >= now_ms) {
-                generator::advance(definition.clock, (ms + 1) * VALUES_PER_MS)?;
-            }
-            spi::run(change);
-            // The statement names the function. A schema can be renamed in spite of the lock.
-            if !columns_of(next_id).contains(&key.column) {
-                return Err(Error::ShardChanged(shard.number()).into());
-            }
+            let newest = newest.as_ref().map(|newest| newest.0);
+            set_default(&key.column, change, newest, next_id, &definition)?;
         }
         let lock = lock_tables(&columns, TableLock::ToAlter).unwrap_or_default();
         let row = (
@@ -152,6 +127,58 @@ pub fn adopt_table(
         );
         Ok(TableIterator::once(row))
     })
+}
+
+/// Checks that the shard is in the schema that the caller names.
+fn check_schema(asked: &str, definition: &Definition) -> Result<(), Error> {
+    if asked == names::raw_schema(definition.schema) {
+        return Ok(());
+    }
+    let (is, asked) = (names::schema(definition.schema), quote_identifier(asked));
+    Err(Error::ShardInAnotherSchema { shard: definition.shard.number(), is, asked })
+}
+
+/// The column to adopt.
+fn find_column(
+    table: Oid,
+    name: Option<String>,
+    definition: &Definition,
+    own_schema: Oid,
+    dry_run: bool,
+) -> Result<KeyColumn, Error> {
+    let key = KeyColumn::find(table, name, definition, own_schema)?;
+    match key.keys {
+        Keys::Shard if !dry_run => Err(Error::HasIdsAlready {
+            column: key.column.qualified(),
+            table: names::relation(table),
+            name: key.column.name,
+            shard: definition.shard.number(),
+        }),
+        _ => Ok(key),
+    }
+}
+
+/// Makes ids of the shard the default of a locked column, whose newest key is given.
+fn set_default(
+    column: &Column,
+    change: &str,
+    newest: Option<i64>,
+    next_id: Oid,
+    definition: &Definition,
+) -> Result<(), Error> {
+    // A key near the clock must be an id, such as one of another generator. New ids must stay above it even if the clock
+    // is set back later.
+    let newest_ms = newest.filter(|key| *key >= 0).map(|key| layout::ms_of(key) as i64);
+    let now_ms = now_ms(definition.clock.epoch);
+    if let Some(ms) = newest_ms.filter(|ms| ms + AHEAD_MAX_MS >= now_ms) {
+        generator::advance(definition.clock, (ms + 1) * VALUES_PER_MS)?;
+    }
+    spi::run(change);
+    // The statement names the function. A schema can be renamed in spite of the lock.
+    if !columns_of(next_id).contains(column) {
+        return Err(Error::ShardChanged(definition.shard.number()));
+    }
+    Ok(())
 }
 
 /// The `next_id()` of a shard that is complete and trusted.

@@ -1,0 +1,203 @@
+//! The first part of an adoption: finds the original, and reads its constants.
+
+use crate::adopt::adopted;
+use crate::adopt::adoption::{Adoption, Source};
+use crate::arguments;
+use crate::error::{Argument, Error};
+use crate::pg::catalog::{self, Function};
+use crate::pg::names;
+use crate::pg::spi::select;
+use crate::sequence::Clock;
+use crate::shard::ddl::{self, Plan};
+use crate::shard::definition::{self, Definition};
+use crate::shard::trust::Trust;
+use instagram_id_core::epoch::Epoch;
+use instagram_id_core::layout::Shard;
+use pgrx::pg_sys::Oid;
+use pgrx::prelude::*;
+use pgrx::spi::quote_identifier;
+
+/// The most functions for which an error lists why they are not the original.
+const REASONS_MAX: usize = 3;
+
+/// What the caller of `adopt_shard` asks for.
+pub struct Request {
+    pub shard: Option<Shard>,
+    pub schema: Option<String>,
+    pub function: Option<Oid>,
+    pub sequence: Option<Oid>,
+    pub epoch: Option<TimestampWithTimeZone>,
+    pub own_schema: Oid,
+}
+
+impl Request {
+    /// The adoption that is asked for, with nothing checked but the caller's rights on the function.
+    pub fn read(&self) -> Result<Adoption, Error> {
+        let existing = self.shard.map(definition::find).transpose()?.flatten();
+        let function = match self.function {
+            Some(oid) => self.function_that_is_named(oid, existing)?,
+            None => self.only_original(existing)?,
+        };
+        check_owner(&function)?;
+        self.read_constants(function)
+    }
+
+    /// The owners whom the caller of an adoption of this function trusts.
+    pub fn trust(&self, function: &Function) -> Trust {
+        match self.function {
+            Some(_) => Trust::of_caller_who_names(function.owner),
+            None => Trust::of_caller(self.schema.is_some()),
+        }
+    }
+
+    fn function_that_is_named(&self, oid: Oid, existing: Option<Definition>) -> Result<Function, Error> {
+        let function = catalog::function(oid).ok_or(Error::FunctionMissing(oid))?;
+        if let Some(existing) = &existing
+            && ddl::clock_of_ids(&function, self.own_schema, existing.shard).is_some()
+        {
+            return Err(adopted_already(existing, self.own_schema));
+        }
+        let is_elsewhere = |asked: &&String| **asked != names::raw_schema(function.schema);
+        if let Some(asked) = self.schema.as_ref().filter(is_elsewhere) {
+            let read = names::schema(function.schema);
+            let (function, asked) = (names::function(oid), quote_identifier(asked));
+            return Err(Error::OriginalDiffers { function, constant: Argument::Schema, read, asked });
+        }
+        Ok(function)
+    }
+
+    /// The only original in the schema that is named, or in that of the shard.
+    fn only_original(&self, existing: Option<Definition>) -> Result<Function, Error> {
+        let name = match (self.schema.clone(), self.shard.map(definition::schema_name), &existing) {
+            (Some(schema), ..) => schema,
+            (None, Some(name), Some(existing)) if catalog::schema_oid(&name) == Oid::INVALID => {
+                names::raw_schema(existing.schema)
+            }
+            (None, Some(name), _) => name,
+            (None, None, _) => return Err(Error::Null(Argument::Shard)),
+        };
+        let of_shard = existing.filter(|existing| names::raw_schema(existing.schema) == name);
+        match (find_original(&name), of_shard) {
+            // It is already a shard, with nothing else to adopt.
+            (Err(Error::OriginalMissing { .. } | Error::NotOriginal { .. }), Some(existing)) => {
+                Err(adopted_already(&existing, self.own_schema))
+            }
+            (found, _) => found,
+        }
+    }
+
+    /// Combines the constants in the body and those of the caller.
+    fn read_constants(&self, function: Function) -> Result<Adoption, Error> {
+        let read = adopted::read_original(&function)?;
+        let name = names::function(function.oid);
+        let read_shard = match read.shard.map(i32::try_from) {
+            Some(Ok(number)) => Some(arguments::shard(number)?),
+            Some(Err(_)) => {
+                return Err(Error::NotOriginal {
+                    function: name,
+                    why: "has a shard that is out of range".into(),
+                });
+            }
+            None => None,
+        };
+        let read_epoch = read.epoch_ms.and_then(Epoch::from_unix_ms);
+        let read_sequence = read.sequence.as_deref().and_then(adopted::sequence_named);
+        let asked_epoch = self.epoch.map(arguments::epoch).transpose()?;
+        let (shard, shard_source) =
+            agree(&name, Argument::Shard, read_shard, self.shard, |shard| shard.number().to_string())?;
+        let (sequence, _) =
+            agree(&name, Argument::Sequence, read_sequence, self.sequence, |oid| names::relation(*oid))?;
+        let (epoch, epoch_source) =
+            agree(&name, Argument::Epoch, read_epoch, asked_epoch, |epoch| names::time(epoch.at()))?;
+        let epoch = arguments::workable_epoch(names::timestamp(epoch.at()))?;
+        let source = catalog::source(function.oid);
+        let schema = names::raw_schema(function.schema);
+        let (clock, existing) = (Clock { sequence, epoch }, definition::find(shard)?);
+        let owner = existing.as_ref().map_or(function.owner, |existing| existing.owner);
+        let plan = Plan { shard, schema, own_schema: self.own_schema, owner };
+        let columns = vec![];
+        let mut adoption =
+            Adoption { function, source, plan, clock, columns, existing, shard_source, epoch_source };
+        adoption.columns = adoption.columns_with_its_ids();
+        Ok(adoption)
+    }
+}
+
+/// Combines the constant in the body and the one from the caller. At least one of them must be given, and two must be
+/// equal.
+fn agree<T: PartialEq>(
+    function: &str,
+    constant: Argument,
+    read: Option<T>,
+    asked: Option<T>,
+    show: impl Fn(&T) -> String,
+) -> Result<(T, Source), Error> {
+    match (read, asked) {
+        (Some(read), Some(asked)) if read != asked => Err(Error::OriginalDiffers {
+            function: function.into(),
+            constant,
+            read: show(&read),
+            asked: show(&asked),
+        }),
+        (Some(value), _) => Ok((value, Source::Body)),
+        (None, Some(value)) => Ok((value, Source::Caller)),
+        (None, None) => Err(Error::OriginalSilent { function: function.into(), constant }),
+    }
+}
+
+/// Checks that the caller has the privileges of the function's owner, with which the shard's functions are created.
+pub fn check_owner(function: &Function) -> Result<(), Error> {
+    if catalog::has_rights_of(catalog::current_role(), function.owner) {
+        Ok(())
+    } else {
+        Err(Error::NotOwner(names::function(function.oid)))
+    }
+}
+
+/// The only function of a schema that is the original.
+fn find_original(schema: &str) -> Result<Function, Error> {
+    let oid = catalog::schema_oid(schema);
+    if oid == Oid::INVALID {
+        return Err(Error::SchemaMissing(quote_identifier(schema)));
+    }
+    // Used for the error only: a function that calls nextval is more likely to be the one that is meant.
+    let query = "SELECT p.oid, pg_get_functiondef(p.oid) ~* 'nextval' FROM pg_proc AS p
+         JOIN pg_language AS l ON l.oid = p.prolang
+         WHERE p.pronamespace = $1 AND p.prokind = 'f' AND NOT p.proretset AND p.prorettype = 'int8'::regtype
+         AND l.lanname NOT IN ('internal', 'c') ORDER BY p.proname, p.oid";
+    let found = select(query, &[oid.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));
+    let candidates: Vec<(Function, bool)> = found
+        .into_iter()
+        .filter_map(|(oid, is_likely)| Some((catalog::function(oid)?, is_likely)))
+        .filter(|(function, _)| !adopted::is_kept(function))
+        .collect();
+    let mut readable = candidates.iter().filter(|(function, _)| adopted::read_original(function).is_ok());
+    match (readable.next(), readable.next()) {
+        (Some((one, _)), None) => return catalog::function(one.oid).ok_or(Error::FunctionMissing(one.oid)),
+        (Some((one, _)), Some((other, _))) => {
+            let functions = [one, other].map(|function| names::function(function.oid)).join(", ");
+            return Err(Error::OriginalAmbiguous { functions });
+        }
+        (None, _) => {}
+    }
+    let reasons_of = |likely: bool| {
+        let some = candidates.iter().filter(|(_, is_likely)| *is_likely == likely);
+        some.filter_map(|(function, _)| adopted::read_original(function).err()).collect::<Vec<_>>()
+    };
+    let mut reasons = reasons_of(true);
+    if reasons.is_empty() {
+        reasons = reasons_of(false);
+    }
+    if reasons.len() == 1 {
+        return Err(reasons.remove(0));
+    }
+    let reasons = reasons.iter().take(REASONS_MAX).map(Error::reason).collect();
+    Err(Error::OriginalMissing { schema: quote_identifier(schema), reasons })
+}
+
+/// The error for a shard that has no function to adopt.
+fn adopted_already(existing: &Definition, own_schema: Oid) -> Error {
+    let is_adopted = !adopted::functions(existing, own_schema).is_empty();
+    let (shard, schema) = (existing.shard.number(), names::schema(existing.schema));
+    Error::AdoptedAlready { shard, schema, is_adopted }
+}
