@@ -49,6 +49,7 @@ pub struct Options {
 }
 
 /// Carries out the moves of a plan that are not done yet.
+#[expect(clippy::too_many_lines, reason = "the steps of a plan, in their order")]
 pub fn apply(map: &Map, conninfo: &str, plan: Plan, options: &Options, output: &Output) -> Result {
     let all = plan.moves.len();
     let mut waiting = Vec::new();

@@ -196,6 +196,7 @@ fn main() -> ExitCode {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "an arm for each subcommand")]
 fn run(arguments: Arguments, output: &Output) -> Result {
     match arguments.command {
         Command::Completions { shell } => {

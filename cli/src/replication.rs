@@ -165,6 +165,7 @@ pub fn start(target: &Server) -> Result {
 
 /// Waits until all tables are copied, and nearly all later changes are applied. Then creates the planner's
 /// statistics. Fails early if the definition of the schema differs from `recorded`.
+#[expect(clippy::too_many_lines, reason = "one loop over what can happen to the copy")]
 pub fn wait_for_copy(
     source: &Server,
     target: &Server,

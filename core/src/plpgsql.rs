@@ -834,6 +834,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a list of bodies")]
     fn other_ways_to_write_it() {
         let cases = [
             ("DECLARE", "DECLARE DECLARE"),
@@ -1012,6 +1013,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a list of bodies")]
     fn differences() {
         use Difference::*;
         let cases = [

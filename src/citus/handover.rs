@@ -359,6 +359,7 @@ impl OtherCopies {
 
     /// Asks every other node whether it has the sequences, one or more, and the functions. Only functions that belong to
     /// the extension by the node's catalogs count, so that a function of another role with the same name is not called.
+    #[expect(clippy::too_many_lines, reason = "the text of a query is a third of it")]
     fn find(opening: &[Opening], deadline: Deadline) -> Result<OtherCopies, Error> {
         let (sequence, group) = (opening[0].clock.sequence, opening[0].owner.group);
         let mut found =

@@ -93,6 +93,7 @@ fn samples() -> Vec<Error> {
 }
 
 /// Those of entries for which a value by the type of the field is not typical, or for which one is not enough.
+#[expect(clippy::too_many_lines, reason = "a sample of each error")]
 fn samples_with_values() -> Vec<Error> {
     use Error::*;
     let (shard, id, asked_shard) = (5, 3_752_497_838_145_536_005, 6);

@@ -97,28 +97,11 @@ unsafe fn look_up_anew(
     role: Oid,
     cached: &mut CachedSequence,
 ) -> Result<SequenceInfo, Refusal> {
-    // SAFETY: as for `check`; an open relation has its pg_class row.
+    // SAFETY: as for `check`.
     unsafe {
         let now = Validity { count: invalidation::count(), role, transaction: 0 };
         cached.has_filled_caches = true;
-        let relation = raw.try_relation_open(sequence, NoLock);
-        if relation.is_null() {
-            return Err(Refusal::Missing);
-        }
-        let is_sequence = (*(*relation).rd_rel).relkind as u8 == pg_sys::RELKIND_SEQUENCE;
-        let mut info = SequenceInfo {
-            locator: sys::rd_locator(relation),
-            min_value: 0,
-            needs_wal: sys::RelationNeedsWAL(relation),
-            is_local_temp: (*relation).rd_islocaltemp,
-            placement: Placement::Local,
-            has_range_of_node: false,
-            copy_of_another_group: None,
-        };
-        raw.relation_close(relation, NoLock);
-        if !is_sequence {
-            return Err(Refusal::NotSequence);
-        }
+        let mut info = describe(raw, sequence)?;
         let either = (pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) as pg_sys::AclMode;
         if !raw.may(sequence, role, either) {
             return Err(Refusal::NoRight { update: false });
@@ -156,6 +139,29 @@ unsafe fn look_up_anew(
         cached.checked = Some((Validity { transaction, ..now }, info));
         cached.permit = permit;
         Ok(info)
+    }
+}
+
+/// What the relation itself says about a sequence; the rest has the values of a sequence without copies.
+unsafe fn describe(raw: Raw, sequence: Oid) -> Result<SequenceInfo, Refusal> {
+    // SAFETY: as for `check`; an open relation has its pg_class row.
+    unsafe {
+        let relation = raw.try_relation_open(sequence, NoLock);
+        if relation.is_null() {
+            return Err(Refusal::Missing);
+        }
+        let is_sequence = (*(*relation).rd_rel).relkind as u8 == pg_sys::RELKIND_SEQUENCE;
+        let info = SequenceInfo {
+            locator: sys::rd_locator(relation),
+            min_value: 0,
+            needs_wal: sys::RelationNeedsWAL(relation),
+            is_local_temp: (*relation).rd_islocaltemp,
+            placement: Placement::Local,
+            has_range_of_node: false,
+            copy_of_another_group: None,
+        };
+        raw.relation_close(relation, NoLock);
+        if is_sequence { Ok(info) } else { Err(Refusal::NotSequence) }
     }
 }
 

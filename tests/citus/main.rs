@@ -276,6 +276,7 @@ fn each_node_generates_own_ids_for_tables_distributed_by_column() {
 
 /// Ids are unique and in order whichever way a schema is distributed and wherever it is moved.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one history of a cluster")]
 fn ids_stay_unique_however_schemas_are_distributed() {
     let mut cluster = Cluster::start(1);
     let mut client = cluster.nodes[0].connect();
@@ -377,6 +378,7 @@ fn unreachable_node_blocks_handover() {
 /// Measures the cost of a call on the node that owns the schema, compared with a server without Citus; of a row whose
 /// id a trigger generates, compared with a row that has an id; and of a handover.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one measurement after the other on one cluster")]
 fn cost_of_ids_on_citus() {
     let cluster = Cluster::start(2);
     let mut home = distribute_with_triggers(&cluster);

@@ -606,6 +606,7 @@ impl Model for Handover {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "an arm for each action")]
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
         let fault = self.fault;

@@ -433,6 +433,7 @@ impl Moving {
     }
 
     /// Performs the next operation of a command. Returns false if it must wait.
+    #[expect(clippy::too_many_lines, reason = "the steps of each subcommand, in their order")]
     fn run(&self, state: &mut State, at: usize) -> bool {
         let mut command = state.commands[at].unwrap();
         let op = self.next_op(&command);
@@ -847,6 +848,7 @@ impl Model for Moving {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "an arm for each action")]
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
         if let Action::Kill(..) | Action::Lose(..) | Action::Crash(_) | Action::MapUnreachable(_) = action {

@@ -337,6 +337,7 @@ impl Model for Portable {
         actions.extend(events.into_iter().filter(|(is_possible, _)| *is_possible).map(|(_, action)| action));
     }
 
+    #[expect(clippy::too_many_lines, reason = "an arm for each action")]
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
         match action {

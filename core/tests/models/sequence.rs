@@ -654,6 +654,7 @@ impl Model for Sequence {
         vec![self.start.clone()]
     }
 
+    #[expect(clippy::too_many_lines, reason = "each kind of action in turn")]
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         let budget = &state.budget;
         let is_allowed = |i: usize| state.restart.is_none_or(|restart| restart.session == i);
@@ -730,6 +731,7 @@ impl Model for Sequence {
         actions.extend(events.into_iter().filter(|(is_possible, _)| *is_possible).map(|(_, action)| action));
     }
 
+    #[expect(clippy::too_many_lines, reason = "an arm for each action")]
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
         let budget = &mut state.budget;
@@ -830,6 +832,7 @@ impl Model for Sequence {
 impl Protocol for Sequence {
     type Fault = Fault;
 
+    #[expect(clippy::too_many_lines, reason = "a list")]
     fn scenarios(size: Size, fault: Option<Fault>) -> Vec<Sequence> {
         let more = u8::from(size == Size::Large);
         let at =

@@ -116,6 +116,7 @@ fn adoption_of_a_function_in_sql_under_load_loses_and_repeats_nothing() {
     adopt_under_load(&original.replace(&published, &in_sql));
 }
 
+#[expect(clippy::too_many_lines, reason = "one history of a table")]
 fn adopt_under_load(original: &str) {
     const ROUNDS: usize = 4;
     let server = Server::start(&[("fsync", "off")]);

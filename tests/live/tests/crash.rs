@@ -413,6 +413,7 @@ fn ids_only_read_survive() {
 /// Ids of transactions that change `synchronous_commit`, or end in an unusual one, and whose commit waits for the
 /// flush, are below those after a crash. Ahead of the clock, so that the clock cannot hide a loss.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of transactions")]
 fn ids_of_unusual_transactions_survive_a_crash() {
     let off = "SET LOCAL synchronous_commit = off";
     let on = "SET LOCAL synchronous_commit = on";

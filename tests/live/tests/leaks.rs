@@ -27,6 +27,7 @@ fn may_be_cancelled(work: Work, cancelled: &'static AtomicUsize) -> Work {
 /// millisecond. No lock and no pin remains, the server logs no unexpected message, and the ids stay unique and in
 /// order.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one loop of random events")]
 fn sessions_interrupted_at_random_moments_leave_nothing() {
     static CANCELLED: AtomicUsize = AtomicUsize::new(0);
     let server = Server::start(&[("fsync", "off"), ("log_min_messages", "warning")]);

@@ -297,6 +297,7 @@ fn move_killed_before_the_map_changed_can_only_be_finished() {
 /// A role without superuser rights can move the shards of the roles whose rights it has. Before PostgreSQL 16 only a
 /// superuser can subscribe, so there this applies to the old server.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one move, step by step")]
 fn role_that_is_no_superuser_can_move() {
     let servers = Servers::start();
     let major = major();

@@ -46,6 +46,7 @@ const SIDE: &str = "CREATE SCHEMA side AUTHORIZATION evil; GRANT USAGE ON SCHEMA
 
 /// Each right that lets a role put code into the schema, or into an object that it uses, on either server.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of objects")]
 fn role_that_can_put_code_into_the_schema_must_be_trusted() {
     let servers = start();
     let domain = format!(

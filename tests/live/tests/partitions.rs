@@ -49,6 +49,7 @@ fn repeat_under_load(
 /// Writers continue while sessions create and drop partitions of all sizes, some of which are rolled back. The
 /// test also creates a partition of 0.3 s for every 0.7 s, so that the partition of the current time changes often.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one history of a table")]
 fn writers_continue_while_partitions_are_created_and_dropped() {
     let server = Server::start(&[("fsync", "off"), ("deadlock_timeout", "100ms"), ("log_lock_waits", "on")]);
     let seconds = length(5, 60);

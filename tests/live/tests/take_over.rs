@@ -165,6 +165,7 @@ const REPLACEMENTS: [&str; 9] = [
 
 /// After the take-over by a superuser, no function has text or properties that the installer gave it, and he can change none.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of objects")]
 fn installer_can_replace_nothing_after_the_take_over() {
     let server = server_with_both(&[("fsync", "off")]);
     let mut installer = connect_as(&server, "installer");

@@ -120,6 +120,7 @@ fn app(server: &Server) -> Client {
 
 /// Runs the page, and then inserts on both servers at once.
 #[test]
+#[expect(clippy::too_many_lines, reason = "the examples of a page, in their order")]
 fn two_primaries_page_examples_run() {
     let pair = Pair::set_up_to("PostgreSQL 15");
     let [mut a, mut b] = pair.clients();
