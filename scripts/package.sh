@@ -11,8 +11,9 @@ rm -rf "$work/instagram-id" "$work"/*.deb
 mkdir -p "$work/instagram-id" target/dist
 git archive HEAD | tar -x -C "$work/instagram-id"
 export CARGO_TARGET_DIR=$work/target
-# The Rust toolchain is Debian's own where that is new enough, or rustup's.
-if [ -d "${RUSTUP_HOME:=$HOME/.rustup}" ]; then export RUSTUP_HOME DEB_BUILD_PROFILES=pkg.instagram-id.rustup; fi
+# The Rust toolchain is that in PATH: Debian's own package, or another one, which is not among the Build-Depends then.
+if [ "$(command -v cargo)" != /usr/bin/cargo ]; then export DEB_BUILD_PROFILES=pkg.instagram-id.rustup; fi
+if [ -d "${RUSTUP_HOME:=$HOME/.rustup}" ]; then export RUSTUP_HOME; fi
 cd "$work/instagram-id"
 mkdir .cargo
 with_progress "Vendoring the crates" \

@@ -70,6 +70,7 @@ missing_packages() {
     need 'lint fuzz' 'command -v c++' g++
     need 'package assertions' 'command -v dpkg-buildpackage' dpkg-dev
     need package 'command -v pg_buildext' postgresql-server-dev-all
+    need package 'command -v git' git
     need monitoring 'command -v python3' python3
     for package in lintian autopkgtest piuparts; do need check_package "command -v $package" "$package"; done
     need archive 'command -v pgxn' pgxnclient
