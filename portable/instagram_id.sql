@@ -304,7 +304,6 @@ DECLARE
     mutex integer;
     last bigint;
     value bigint;
-    is_portable boolean;
 BEGIN
     BEGIN
         now_ms := ids._arrive(shard, seq, epoch);
