@@ -6,7 +6,7 @@ use crate::error::{Context, Error, Result};
 use crate::libpq::{self, Connection};
 use crate::map::Map;
 use crate::output::Output;
-use crate::server::{self, Server};
+use crate::server::Server;
 use crate::{check_interrupt, fail, interrupt, trust};
 use instagram_id_core::moving::{Resume, must_read_mark, resume};
 use std::time::{Duration, Instant};
@@ -33,39 +33,47 @@ pub fn cut_over(map: &mut Map, source: &Server, target: &Server, limit: Duration
         );
     }
     let [definition, copy] = map.definitions(source.shard())?;
-    warm_up(source, target)?;
-    output.step("Stopping writes to the shard");
+    warm_up(source, target, &definition)?;
     // Recorded before the sequences are closed, so that any later command can restore them.
     let sequences: String = source.query(include_str!("sql/sequences.sql"), &[source.schema()])?.one()?;
     map.record_sequences(source.shard(), &sequences)?;
     source.set("move.sequences", &sequences)?;
-    let (opened, may_be_open) = match stop_writes(map, source, target, &definition, limit) {
+    let closed = begin_to_open(target, &copy, limit).and_then(|()| {
+        output.step("Stopping writes to the shard");
+        stop_writes(map, source, target, &definition, limit)
+    });
+    let (opened, may_be_open) = match closed {
         Ok((began, states)) => {
-            let open = || open_copy(target, &copy, &states, &sequences, limit);
+            let open = || open_copy(target, &states, &sequences);
             (interrupt::hold_off(open).map(|()| began), true)
         }
         Err(cause) => (Err(cause), false),
     };
     match opened {
         Ok(began) => change_map(map, source, target, Some(began), output),
-        Err(cause) => match resume_writes(map, source, target, &sequences, may_be_open) {
-            Ok(Resume::OnSource | Resume::OpenSource) => {
-                output.step(format!("Writes continue on {}", source.name));
-                Err(cause)
+        Err(cause) => {
+            // Report the first error, not an error of the rollback.
+            let _ = target.connection().run("ROLLBACK");
+            match resume_writes(map, source, target, &sequences, may_be_open) {
+                Ok(Resume::OnSource | Resume::OpenSource) => {
+                    output.step(format!("Writes continue on {}", source.name));
+                    Err(cause)
+                }
+                // The answer to COMMIT was lost.
+                Ok(Resume::OnTarget) => change_map(map, source, target, None, output),
+                Ok(Resume::Nowhere) | Err(_) => {
+                    Err(Error::WritesStopped { shard: source.shard(), cause: Box::new(cause) })
+                }
             }
-            // The answer to COMMIT was lost.
-            Ok(Resume::OnTarget) => change_map(map, source, target, None, output),
-            Ok(Resume::Nowhere) | Err(_) => {
-                Err(Error::WritesStopped { shard: source.shard(), cause: Box::new(cause) })
-            }
-        },
+        }
     }
 }
 
 /// Runs those queries of the cutover that change nothing once before writes are stopped. Their first use in a
 /// session is slow, because it loads libraries and catalogs.
-fn warm_up(source: &Server, target: &Server) -> Result {
+fn warm_up(source: &Server, target: &Server, recorded: &str) -> Result {
     trust::require(source, &source.connection(), trust::NOTHING, trust::NOTHING)?;
+    source.compare_definition(&source.connection(), recorded)?;
     states(source)?;
     target.transaction(|session| {
         let problem = || format!("query on server {} failed", target.name);
@@ -73,7 +81,6 @@ fn warm_up(source: &Server, target: &Server) -> Result {
         trust::require(target, session, trust::NOTHING, trust::NOTHING)?;
         let extension = lock_extension(session).context(problem)?;
         is_claimed(session, &extension, target).context(problem)?;
-        server::definition(session).context(problem)?;
         Ok(())
     })
 }
@@ -162,26 +169,33 @@ fn wait_for_the_rest(source: &Server, limit: Duration, target: &Server) -> Resul
     Ok(states)
 }
 
-/// Opens the copy, and gives it the states of the sequences, in one transaction. Fails if the definition of the copy
-/// differs from `recorded`, or if roles there are not trusted.
-fn open_copy(target: &Server, recorded: &str, states: &str, sequences: &str, limit: Duration) -> Result {
+/// Begins the transaction that opens the copy, before writes are stopped. Fails if the definition of the copy differs from
+/// `recorded`, or if roles there are not trusted.
+fn begin_to_open(target: &Server, recorded: &str, limit: Duration) -> Result {
+    let session = target.connection();
+    session
+        .run(&format!("BEGIN; SET LOCAL lock_timeout = '{}s'", limit.as_secs()))
+        .context(|| format!("the shard cannot be opened on {}", target.name))?;
+    trust::require(target, &session, trust::NOTHING, trust::NOTHING)?;
+    target.compare_definition(&session, recorded)
+}
+
+/// Opens the copy, gives it the states of the sequences, and commits the transaction.
+fn open_copy(target: &Server, states: &str, sequences: &str) -> Result {
     let problem = || format!("the shard cannot be opened on {}", target.name);
+    let session = target.connection();
     let set = "SELECT set_config('move.states', $1, false), set_config('move.sequences', $2, false)";
-    target.connection().query(set, &[states, sequences]).context(problem)?;
-    target.transaction(|session| {
-        session.run(&format!("SET LOCAL lock_timeout = '{}s'", limit.as_secs())).context(problem)?;
-        trust::require(target, session, trust::NOTHING, trust::NOTHING)?;
-        target.compare_definition(session, recorded)?;
-        session.run(include_str!("sql/open.sql")).context(problem)?;
-        session.run(include_str!("sql/set_states.sql")).context(problem)?;
-        let extension = lock_extension(session).context(problem)?;
-        let claim = format!("SELECT {extension}.claim_shard($1::int)");
-        session.query(&claim, &[&target.shard().to_string()]).context(problem)?;
-        if !is_claimed(session, &extension, target).context(problem)? {
-            fail!("another schema on the new server also has a function shard_N() for this shard: drop it");
-        }
-        Ok(())
-    })
+    session.query(set, &[states, sequences]).context(problem)?;
+    session.run(include_str!("sql/open.sql")).context(problem)?;
+    session.run(include_str!("sql/set_states.sql")).context(problem)?;
+    let extension = lock_extension(&session).context(problem)?;
+    let claim = format!("SELECT {extension}.claim_shard($1::int)");
+    session.query(&claim, &[&target.shard().to_string()]).context(problem)?;
+    if !is_claimed(&session, &extension, target).context(problem)? {
+        fail!("another schema on the new server also has a function shard_N() for this shard: drop it");
+    }
+    session.run("COMMIT").context(problem)?;
+    Ok(())
 }
 
 /// Changes the map, so that clients use the target. The move can no longer be cancelled, because the shard is

@@ -36,6 +36,11 @@ impl Error {
         ["42P01", "3F000"].contains(&self.sqlstate.as_str())
     }
 
+    /// Whether rows of another table refer to a row (SQLSTATE 23503).
+    pub fn is_foreign_key_violation(&self) -> bool {
+        self.sqlstate == "23503"
+    }
+
     /// Whether a schema exists already (SQLSTATE 42P06).
     pub fn is_duplicate_schema(&self) -> bool {
         self.sqlstate == "42P06"

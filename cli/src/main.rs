@@ -97,8 +97,17 @@ enum Command {
         #[arg(required = true, value_parser = shard)]
         shard: Vec<u16>,
     },
+    /// Remove a server without shards from the map
+    Remove {
+        /// Name of the server in the map
+        server: String,
+    },
     /// Show the map and the moves in progress
-    Status,
+    Status {
+        /// Also list the shards of this server
+        #[arg(long, value_name = "SERVER", allow_hyphen_values = true)]
+        shards_of: Option<String>,
+    },
     /// Check whether a shard can be moved
     Check(To),
     /// Move a shard, or resume a move that was interrupted
@@ -228,11 +237,17 @@ fn run(arguments: Arguments, output: &Output) -> Result {
             output.step(format!("Recorded server {name}"));
         }
         Command::Place { server, shard } => {
-            map.place(&server, &shard)?;
+            for (shard, earlier) in map.place(&server, &shard)? {
+                output.warn(&format!("the map has placed shard {shard} on {earlier} until now"));
+            }
             let shards: Vec<_> = shard.iter().map(u16::to_string).collect();
             output.step(format!("Recorded on {server}: {}", shards.join(" ")));
         }
-        Command::Status => status::show(map, output)?,
+        Command::Remove { server } => {
+            map.remove_server(&server)?;
+            output.step(format!("Removed server {server}"));
+        }
+        Command::Status { shards_of } => status::show(map, shards_of.as_deref(), output)?,
         Command::Check(To { shard, to, trust }) => {
             let trust = Trust::parse(map, &trust.trust)?;
             moving::move_shard(map, shard, &to, Duration::ZERO, Mode::Check, &trust, output)?

@@ -85,18 +85,40 @@ impl Map {
         self.change(statement, &[server, conninfo, &trusted])
     }
 
-    /// Records that these shards are on the server.
-    pub fn place(&self, server: &str, shards: &[u16]) -> Result {
+    /// Records that these shards are on the server. Returns those that the map has placed on another one, and which.
+    pub fn place(&self, server: &str, shards: &[u16]) -> Result<Vec<(u16, String)>> {
         self.conninfo_of(server)?;
         let list = format!("{{{}}}", shards.iter().map(u16::to_string).collect::<Vec<_>>().join(","));
-        let moving =
-            "SELECT min(shard) FROM shard_map.moves WHERE shard = ANY ($1::int[]) AND finished IS NULL";
-        if let Some(shard) = self.rows(moving, &[&list])?.one::<Option<i32>>()? {
+        let moving = "SELECT shard, finished IS NOT NULL FROM shard_map.moves WHERE shard = ANY ($1::int[]) ORDER BY shard LIMIT 1";
+        let rows = self.rows(moving, &[&list])?;
+        if !rows.is_empty() {
+            let shard: u16 = rows.get(0, 0)?;
+            if rows.get(0, 1)? {
+                fail!(
+                    "shard {shard} has an old copy, which nothing would drop later: run clean {shard} first"
+                );
+            }
             fail!("shard {shard} is being moved: finish or cancel the move first");
         }
+        let earlier = "SELECT shard, server FROM shard_map.shards WHERE shard = ANY ($2::int[]) AND server <> $1 ORDER BY shard";
+        let rows = self.rows(earlier, &[server, &list])?;
         let statement = "INSERT INTO shard_map.shards SELECT DISTINCT unnest($2::int[]), $1, 0
             ON CONFLICT (shard) DO UPDATE SET server = excluded.server WHERE shards.server <> excluded.server";
-        self.change(statement, &[server, &list])
+        self.change(statement, &[server, &list])?;
+        (0..rows.len()).map(|row| Ok((rows.get(row, 0)?, rows.get(row, 1)?))).collect()
+    }
+
+    /// Removes a server that has no shards.
+    pub fn remove_server(&self, server: &str) -> Result {
+        self.conninfo_of(server)?;
+        match self.connection.query("DELETE FROM shard_map.servers WHERE server = $1", &[server]) {
+            Err(error) if error.is_foreign_key_violation() => {
+                fail!(
+                    "server {server} has shards in the map, or old copies of shards: move or clean them first"
+                )
+            }
+            removed => removed.context(|| "the map cannot be changed".into()).map(drop),
+        }
     }
 
     /// Acquires the lock of a shard, so that only one command at a time works on it. The lock is held until

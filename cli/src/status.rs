@@ -11,6 +11,9 @@ use serde::Serialize;
 struct Status {
     servers: Vec<ServerShards>,
     moves: Vec<MoveNow>,
+    /// The shards of the server that the user asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shards: Option<Vec<u16>>,
 }
 
 #[derive(Serialize)]
@@ -21,12 +24,21 @@ struct MoveNow {
     progress: Option<Progress>,
 }
 
-pub fn show(map: &Map, output: &Output) -> Result {
+/// Shows the map, and the shards of the server `shards_of`.
+pub fn show(map: &Map, shards_of: Option<&str>, output: &Output) -> Result {
     let moves = map.moves()?.into_iter().map(|moving| {
         let progress = if moving.switched { None } else { progress(map, &moving).ok() };
         MoveNow { moving, progress }
     });
-    let status = Status { servers: map.servers()?, moves: moves.collect() };
+    let shards = match shards_of {
+        None => None,
+        Some(server) => {
+            map.conninfo_of(server)?;
+            let placements = map.placements()?.into_iter();
+            Some(placements.filter(|(_, place)| place == server).map(|(shard, _)| shard).collect())
+        }
+    };
+    let status = Status { servers: map.servers()?, moves: moves.collect(), shards };
     if output.is_json() {
         output.object(&status);
         return Ok(());
@@ -46,6 +58,10 @@ pub fn show(map: &Map, output: &Output) -> Result {
         [moving.shard.to_string(), source, target, moving.started.clone(), state(now)]
     }));
     output.table(&rows);
+    if let (Some(server), Some(shards)) = (shards_of, &status.shards) {
+        let shards: Vec<_> = shards.iter().map(u16::to_string).collect();
+        output.step(format!("Shards of {server}: {}", shards.join(" ")));
+    }
     Ok(())
 }
 

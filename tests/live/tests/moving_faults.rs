@@ -425,6 +425,7 @@ fn clean_keeps_what_is_still_needed() {
     )
     .unwrap();
     servers.command(&["move", "5", "--to", "b"]);
+    assert!(servers.refusal(&["place", "a", "5"]).contains("shard 5 has an old copy"));
     a.batch_execute("CREATE TABLE other (n bigint DEFAULT nextval('insta5.table_id_seq'))").unwrap();
     for (needed, drop) in [
         ("default value for column n of table", "DROP TABLE other"),

@@ -5,21 +5,56 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Runs the command with a map on server a. Returns its exit status, and what it said.
+fn run(place: &Place, database: &str, arguments: &[&str]) -> (i32, String) {
+    let mut command = place.a.shards_command(arguments);
+    let output = command.env("INSTAGRAM_ID_MAP", conninfo(&place.a, database)).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap(), String::from_utf8(said).unwrap())
+}
+
+/// A placement is not overwritten silently, and servers without shards can be removed.
+#[test]
+fn map_is_changed_and_shown() {
+    let place = Place::with_a_map();
+    for (arguments, status, said) in [
+        (&["server", "a", "host=/tmp"][..], 0, "==> Recorded server a\n"),
+        (&["place", "a", "5", "6"], 0, "==> Recorded on a: 5 6\n"),
+        (&["server", "b", "host=/tmp"], 0, "==> Recorded server b\n"),
+        (
+            &["place", "b", "5"],
+            0,
+            "==> Recorded on b: 5\nwarning: the map has placed shard 5 on a until now\n",
+        ),
+        (
+            &["remove", "b"],
+            1,
+            "error: server b has shards in the map, or old copies of shards: move or clean them first\n",
+        ),
+        (
+            &["status", "--shards-of", "a"],
+            0,
+            "==> Shards by server\nserver  shards  version  trusts\na       1       2\nb       1       4\n==> Moves\n\
+             shard  source  target  started  state\n==> Shards of a: 6\n",
+        ),
+        (&["server", "c", "host=/tmp"], 0, "==> Recorded server c\n"),
+        (&["remove", "c"], 0, "==> Removed server c\n"),
+        (
+            &["remove", "c"],
+            1,
+            "error: there is no server c in the map; to add it: instagram_id_shards server c CONNINFO\n",
+        ),
+    ] {
+        assert_eq!(run(&place, "map", arguments), (status, said.into()), "{arguments:?}");
+    }
+}
+
 /// The map's own errors name the way out.
 #[test]
 fn misuse_of_the_map_is_explained() {
     let place = Place::with_a_map();
     place.a.connect().batch_execute("CREATE DATABASE empty").unwrap();
-    let run = |database: &str, arguments: &[&str]| {
-        let output = place
-            .a
-            .shards_command(arguments)
-            .env("INSTAGRAM_ID_MAP", conninfo(&place.a, database))
-            .output()
-            .unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code().unwrap(), String::from_utf8(said).unwrap())
-    };
+    let run = |database: &str, arguments: &[&str]| run(&place, database, arguments);
     const NO_MAP: &str = "error: this database has no map; to create one: instagram_id_shards init\n";
     for arguments in
         [&["status"][..], &["server", "a", "host=/tmp"], &["place", "a", "5"], &["move", "5", "--to", "b"]]
