@@ -16,7 +16,7 @@ DO $$ BEGIN
     IF EXISTS (
         SELECT FROM pg_namespace AS n JOIN pg_proc ON pronamespace = n.oid AND proowner = nspowner AND proname = 'shard_next_id'
             JOIN pg_class ON relnamespace = n.oid AND relowner = nspowner AND relname = '_mutex_0'
-        WHERE obj_description(n.oid, 'pg_namespace') = 'instagram_id, portable edition'
+        WHERE pg_catalog.obj_description(n.oid, 'pg_namespace') = 'instagram_id, portable edition'
     ) THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the portable edition of instagram_id is installed in this database',
             DETAIL = 'Ids of a shard must come either from the library or from the portable edition.',

@@ -41,6 +41,9 @@ BEGIN
                              FROM unnest(proargtypes::oid[]) WITH ORDINALITY AS a(type, at)) AS arguments
             FROM pg_proc AS p, LATERAL generate_series(CASE WHEN twins THEN 0 ELSE 1 END, CASE WHEN p.oid IN (SELECT objid FROM members) THEN pronargs END) AS n
             WHERE 'internal'::regtype <> ALL (proargtypes)
+            UNION ALL -- for a constant without a type, text is better than name
+            SELECT proname, regexp_replace(oidvectortypes(proargtypes), '\mname\M', 'text', 'g') FROM pg_proc
+            WHERE pronamespace = 'pg_catalog'::regnamespace AND 'name'::regtype = ANY (proargtypes) AND NOT EXISTS (SELECT FROM pg_type AS t WHERE t.oid = ANY (proargtypes) AND typtype = 'p')
             UNION ALL
             SELECT proname, oidvectortypes(proargtypes) FROM pg_proc AS p WHERE twins AND pronamespace = 'pg_catalog'::regnamespace
             AND prokind IN ('f', 'a') AND NOT EXISTS (SELECT FROM pg_type AS t WHERE t.oid = ANY (proargtypes) AND typtype = 'p')
