@@ -19,7 +19,7 @@ use instagram_id_core::shortcode::Malformed;
 use parts::{literal, right, sentence};
 use pgrx::PgSqlErrorCode as SqlState;
 use pgrx::pg_sys::Oid;
-pub use report::{one_line, or_raise, shortened};
+pub use report::{listed, one_line, or_raise, shortened, shown};
 use thiserror::Error;
 pub use unfit::Unfit;
 
@@ -202,7 +202,9 @@ errors! {
         "invalid short code \"{code}\"",
         detail("{}", match why {
             Malformed::Empty => "It is empty.".into(),
-            Malformed::NoDigit(char) => format!("The character \"{char}\" is not a digit of short codes."),
+            Malformed::NoDigit(char) => {
+                format!("The character \"{}\" is not a digit of short codes.", shortened(&char.to_string()))
+            }
             Malformed::Overflow => "It stands for more than 64 bits.".into(),
         }),
         hint("A short code has 1 to 11 of the characters A-Z, a-z, 0-9, - and _, as id_to_shortcode() returns it.");
@@ -252,7 +254,7 @@ errors! {
     /// Several schemas define the shard, say after one was copied.
     ShardAmbiguous { shard: u16, schemas: Vec<String> } => ERRCODE_AMBIGUOUS_FUNCTION,
         "shard {shard} is defined by more than one schema",
-        detail("The schemas are {}.", schemas.join(", ")),
+        detail("The schemas are {}.", listed(schemas, ", ")),
         hint("Call next_id() of one of these schemas, or drop the function shard_{shard}() of the others.");
 
     /// `create_shard()` is called for a shard that exists.
@@ -434,6 +436,13 @@ errors! {
             if *serves { format!("Use next_id({shard}), or another sequence.") } else { "Use that epoch, or a sequence in another schema.".into() },
             if *serves { "shard and " } else { "" });
 
+    /// A role with USAGE on a sequence calls `next_id()` with it, and the sequence counts from a small number. With `next_id()`
+    /// it would jump to the present, for all that use it.
+    SequenceIsCounter { name: String, last_value: i64, role: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "permission denied for sequence {name}",
+        detail("Its last value {last_value} is that of a counter, and role {role} lacks UPDATE on it."),
+        hint("Use another sequence. If this one should generate ids, call next_id() with it once as its owner.");
+
     /// The role may not use the schema of the shard, or that of the extension.
     NoRightOnSchema { name: String, role: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
         "permission denied for schema {name}",
@@ -472,13 +481,13 @@ errors! {
     WriterWithoutRights { role: String, table: String, schema: String, grants: Vec<String> } => ERRCODE_INSUFFICIENT_PRIVILEGE,
         "role {role} cannot generate ids of schema {schema}",
         detail("It can insert into {table}, whose default would call {schema}.next_id()."),
-        hint("Use {}.", grants.join("; "));
+        hint("Use {}.", listed(grants, "; "));
 
     /// `adopt_shard()` finds roles that can generate ids now, and could not afterwards.
     CallersWithoutExecute { function: String, needs: String, roles: Vec<String> } => ERRCODE_INSUFFICIENT_PRIVILEGE,
         "callers of function {function} lack EXECUTE on {needs}",
-        detail("Function {function} would call it for these roles: {}.", roles.join(", ")),
-        hint("Use GRANT EXECUTE ON FUNCTION {needs} TO {}.", roles.join(", "));
+        detail("Function {function} would call it for these roles: {}.", listed(roles, ", ")),
+        hint("Use GRANT EXECUTE ON FUNCTION {needs} TO {}.", listed(roles, ", "));
 
     /// `adopt_shard()` finds that the owner of the function does not own the sequence.
     SequenceOfAnother { name: String, function: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
@@ -674,20 +683,20 @@ errors! {
         hint("{}", if statements.is_empty() {
             "Values of other types than smallint and integer cannot become ids. Add a column of type bigint.".into()
         } else {
-            format!("Use {}.", statements.join("; "))
+            format!("Use {}.", listed(statements, "; "))
         });
 
     /// A foreign key references the column passed to `adopt_table()` from a column that cannot hold ids.
     ReferencesNotBigint { column: String, references: Vec<String>, statements: Vec<String> } => ERRCODE_DATATYPE_MISMATCH,
         "columns that reference {column} are not of type bigint",
-        detail("They are {}. Rows that reference a new id could not be inserted.", references.join(", ")),
-        hint("Use {}.", statements.join("; "));
+        detail("They are {}. Rows that reference a new id could not be inserted.", listed(references, ", ")),
+        hint("Use {}.", listed(statements, "; "));
 
     /// The column passed to `adopt_table()` has another default, or none. Ids of another shard count only if the default is a
     /// plain call of its `next_id()`.
     NotSerial { column: String, default: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "column {column} is neither serial nor identity",
-        detail("Its default is {default}."),
+        detail("Its default is {}.", shown(default, 300)),
         hint("To give it ids, set its default to next_id() in the schema of the shard.");
 
     // Partitions.
@@ -719,7 +728,7 @@ errors! {
     /// A partition function is called without an epoch for a table in a schema with several shards.
     EpochAmbiguous { table: String, schema: String, epochs: Vec<String> } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot determine the epoch of table {table}",
-        detail("Shards in schema {schema} have the epochs {}.", epochs.join(", ")),
+        detail("Shards in schema {schema} have the epochs {}.", listed(epochs, ", ")),
         hint("Pass the epoch of the ids, as in epoch => '{}'.", epochs[0]);
 
     /// `drop_old_id_partitions()` is called with a time in the future.

@@ -93,8 +93,7 @@ pub fn take(request: Request) -> Result<Run, Error> {
                 continue;
             }
             Err(Refusal::NotPermitted) => {
-                look_up_permit(clock, shard)?;
-                found = Found::Confirmed;
+                found = Found::Permitted(look_up_permit(clock, shard)?);
                 continue;
             }
             Ok(Outcome::Wait(wait)) => {
@@ -162,13 +161,13 @@ fn resolve(refusal: Refusal, clock: Clock, policy: CopyPolicy, floor: i64) -> Re
 ///
 /// With another epoch a role could move the sequence years ahead of the clock, up to the end of its ids. So a sequence
 /// that serves a shard may be used only for that shard with its epoch. Another sequence in the schema of a shard may be
-/// used only with the epoch of that shard.
+/// used only with the epoch of that shard. And a sequence that serves no shard may be the counter of a serial column.
 ///
 /// # Errors
 ///
 /// It serves another shard, or the epoch differs.
 #[cold]
-fn look_up_permit(clock: Clock, shard: Shard) -> Result<(), Error> {
+fn look_up_permit(clock: Clock, shard: Shard) -> Result<Permit, Error> {
     let count = invalidation::settled_count();
     let refuse = |of: &Definition, serves: bool| {
         let (name, role) = (names::relation(clock.sequence), names::current_role());
@@ -179,15 +178,16 @@ fn look_up_permit(clock: Clock, shard: Shard) -> Result<(), Error> {
     let beside = if served.is_empty() { definition::in_schema_of(clock.sequence) } else { vec![] };
     let is_epoch = |of: &&Definition| of.clock.epoch == clock.epoch;
     let permit = match (served.first(), beside.first()) {
-        (None, None) => Permit::Any,
+        (None, None) => Permit::OfClock(None),
         (Some(first), _) if !served.iter().filter(is_epoch).any(|of| of.shard == shard) => {
             return refuse(first, true);
         }
         (None, Some(first)) if !beside.iter().any(|of| is_epoch(&of)) => return refuse(first, false),
-        _ => Permit::Only(shard, clock.epoch),
+        (Some(_), _) => Permit::Only(shard, clock.epoch),
+        (None, Some(_)) => Permit::OfClock(Some(clock.epoch)),
     };
     cache::set_permit(clock.sequence, count, permit);
-    Ok(())
+    Ok(permit)
 }
 
 /// Waits until the clock has ticked `ticks` times, for at most that many milliseconds.

@@ -47,6 +47,9 @@ pub const LOG_AHEAD_MS: i64 = 1000;
 /// clock. Short, so that repeated crashes do not move it further and further ahead.
 pub const LOG_AHEAD_MIN_MS: i64 = 50;
 
+/// Values of the first day after an epoch are those of a counter, not of a clock.
+pub const FIRST_DAY_MS: i64 = 24 * 3_600_000;
+
 const _: () = assert!(VALUE_MAX == (1 << 50) - 1);
 
 /// The millisecond of a value.
@@ -139,6 +142,14 @@ pub fn next(state: State, now_ms: i64, want: i64, waited_on: Option<State>) -> N
     };
     let left_in_ms = VALUES_PER_MS - (first & SEQ_MAX as i64);
     Next::Take(Run { first, len: want.min(left_in_ms) })
+}
+
+/// Whether a sequence is used as a counter, such as that of a serial column: its value is too small for a clock. A sequence
+/// that is at its minimum was never used, or was set back to follow the clock again.
+///
+/// This does not depend on an epoch, because the caller could choose one by which any value is that of the present.
+pub fn is_counter(state: State, min_value: i64) -> bool {
+    state.is_called && state.last_value > min_value && ms_of(state.last_value) < FIRST_DAY_MS
 }
 
 /// A page as a session saw it.
@@ -258,6 +269,18 @@ mod tests {
             LEAD_MS, 1,
             "docs/use/guarantees.md promises ids at most one millisecond ahead of the clock"
         );
+    }
+
+    #[test]
+    fn small_values_are_those_of_a_counter() {
+        for value in [2, 1_000_000, value(FIRST_DAY_MS, 0) - 1, -7] {
+            assert!(is_counter(called(value), i64::MIN), "{value}");
+        }
+        for value in [value(FIRST_DAY_MS, 0), value(NOW, 7), VALUE_MAX, i64::MAX] {
+            assert!(!is_counter(called(value), 1), "{value}");
+        }
+        assert!(!is_counter(called(1), 1));
+        assert!(!is_counter(State { last_value: 1000, is_called: false }, 1));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The record of an adoption in a shard's schema: each adopted function, and its original under another name. Both are
 //! found by name and body. So the record survives dump and restore, and changes made by others are noticed.
 
-use crate::error::Error;
+use crate::error::{Error, listed};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::select;
@@ -128,7 +128,7 @@ pub fn problem(definition: &Definition, own_schema: Oid) -> Option<String> {
             faults.push(fault);
         }
     }
-    (!faults.is_empty()).then(|| faults.join("; "))
+    (!faults.is_empty()).then(|| listed(&faults, "; "))
 }
 
 /// The constants in the function's body.
@@ -181,20 +181,35 @@ pub fn sequence_named(text: &str) -> Option<Oid> {
     }
 }
 
+/// A condition: whether the body of `p`, a row of `pg_proc`, has a call of `nextval`, or its name.
+///
+/// Any role that can create functions in a schema decides about their bodies. To show a parsed body, PostgreSQL waits for
+/// locks on the tables that it names; and a regular expression cannot search a body of 300 MB.
+pub fn mentions_nextval() -> String {
+    format!(
+        "CASE WHEN p.prosqlbody IS NULL THEN strpos(lower(p.prosrc COLLATE \"C\"), 'nextval') > 0
+             ELSE strpos(p.prosqlbody::text COLLATE \"C\", ':funcid {} ') > 0 END",
+        pg_sys::F_NEXTVAL
+    )
+}
+
 /// Finds another function that calls `nextval` on this sequence, and so would use it in addition to the shard.
 /// Candidates are the functions in the sequence's schema and those whose owner has the privilege to call `nextval` on
 /// it. Kept originals do not count, nor do functions for which `is_ours` returns true.
 ///
 /// Names that are composed at run time, and calls by clients, cannot be found.
 pub fn other_user_of(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<Function> {
-    let query = "SELECT p.oid, false FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
+    let query = format!(
+        "SELECT p.oid, false FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
          JOIN pg_class AS s ON s.oid = $1
-         WHERE l.lanname NOT IN ('internal', 'c') AND p.prosrc ~* 'nextval'
+         WHERE l.lanname NOT IN ('internal', 'c') AND p.prosqlbody IS NULL AND {mentions_nextval}
          AND (p.pronamespace = s.relnamespace OR has_sequence_privilege(p.proowner, s.oid, 'USAGE, UPDATE'))
-         UNION SELECT objid, true FROM pg_depend WHERE classid = 'pg_proc'::regclass
-         AND refclassid = 'pg_class'::regclass AND refobjid = $1 AND deptype = 'n'
-         AND pg_get_function_sqlbody(objid) ~* 'nextval[(]' ORDER BY 1";
-    let users = select(query, &[sequence.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));
+         UNION SELECT p.oid, true FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
+         WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
+         AND d.deptype = 'n' AND p.prosqlbody IS NOT NULL AND {mentions_nextval} ORDER BY 1",
+        mentions_nextval = mentions_nextval()
+    );
+    let users = select(&query, &[sequence.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));
     users.into_iter().find_map(|(oid, is_dependent)| {
         let function = catalog::function(oid)?;
         let names_it = || {

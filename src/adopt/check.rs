@@ -2,9 +2,7 @@
 
 use crate::adopt::adopted;
 use crate::adopt::adoption::{Adoption, Source};
-use crate::adopt::columns::{
-    FIRST_DAY_MS, KEY_AHEAD_MAX_MS, check_not_ahead, columns_with_default_on, newest_id, now_ms,
-};
+use crate::adopt::columns::{KEY_AHEAD_MAX_MS, check_not_ahead, columns_with_default_on, newest_id, now_ms};
 use crate::adopt::rights;
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Function};
@@ -15,7 +13,7 @@ use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use crate::shard::trust::{self, Trust};
 use instagram_id_core::epoch::Epoch;
-use instagram_id_core::hlc;
+use instagram_id_core::hlc::{self, FIRST_DAY_MS};
 use instagram_id_core::layout;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::quote_literal;

@@ -10,13 +10,10 @@ use crate::pg::spi::{select, select_now};
 use crate::sequence::{Clock, read};
 use crate::shard::definition::Definition;
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
-use instagram_id_core::hlc;
+use instagram_id_core::hlc::{self, FIRST_DAY_MS};
 use instagram_id_core::layout::{self, SEQ_MAX, Shard};
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::{quote_identifier, quote_literal};
-
-/// Keys in the epoch's first day are treated as serial keys, not as ids.
-pub const FIRST_DAY_MS: i64 = 24 * 3_600_000;
 
 /// A key or a sequence's last value further ahead of the clock than this was not generated from a clock.
 pub const AHEAD_MAX_MS: i64 = 24 * 3_600_000;
@@ -44,13 +41,14 @@ pub fn columns_of(function: Oid) -> Vec<Column> {
 }
 
 /// The columns whose default depends on an object of this class, and whether each belongs to a table rather than a view
-/// or a foreign table.
+/// or a foreign table. Temporary tables of other sessions, which no other session can read, are left out.
 pub fn columns_with_default_on(class: &str, object: Oid) -> Vec<(Column, bool)> {
     let query = "SELECT a.attrelid, a.attname::text, a.atttypid = 'int8'::regtype, c.relkind IN ('r', 'p')
          FROM pg_depend AS d JOIN pg_attrdef AS f ON f.oid = d.objid
          JOIN pg_attribute AS a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
          JOIN pg_class AS c ON c.oid = a.attrelid
          WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = $1::regclass AND d.refobjid = $2
+         AND NOT pg_is_other_temp_schema(c.relnamespace)
          ORDER BY a.attrelid, a.attnum";
     select_now(query, &[class.into(), object.into()], |row| {
         Some((Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? }, row.get(4)?))

@@ -7,6 +7,7 @@ use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::select;
+use crate::pg::window;
 use crate::sequence::Clock;
 use crate::shard::ddl::{self, Plan};
 use crate::shard::definition::{self, Definition};
@@ -161,37 +162,46 @@ fn find_original(schema: &str) -> Result<Function, Error> {
         return Err(Error::SchemaMissing(quote_identifier(schema)));
     }
     // Used for the error only: a function that calls nextval is more likely to be the one that is meant.
-    let query = "SELECT p.oid, pg_get_functiondef(p.oid) ~* 'nextval' FROM pg_proc AS p
-         JOIN pg_language AS l ON l.oid = p.prolang
+    let query = format!(
+        "SELECT p.oid, {} FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
          WHERE p.pronamespace = $1 AND p.prokind = 'f' AND NOT p.proretset AND p.prorettype = 'int8'::regtype
-         AND l.lanname NOT IN ('internal', 'c') ORDER BY p.proname, p.oid";
-    let found = select(query, &[oid.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));
-    let candidates: Vec<(Function, bool)> = found
-        .into_iter()
-        .filter_map(|(oid, is_likely)| Some((catalog::function(oid)?, is_likely)))
-        .filter(|(function, _)| !adopted::is_kept(function))
-        .collect();
-    let mut readable = candidates.iter().filter(|(function, _)| adopted::read_original(function).is_ok());
-    match (readable.next(), readable.next()) {
-        (Some((one, _)), None) => return catalog::function(one.oid).ok_or(Error::FunctionMissing(one.oid)),
-        (Some((one, _)), Some((other, _))) => {
-            let functions = [one, other].map(|function| names::function(function.oid)).join(", ");
-            return Err(Error::OriginalAmbiguous { functions });
+         AND l.lanname NOT IN ('internal', 'c') ORDER BY p.proname, p.oid",
+        adopted::mentions_nextval()
+    );
+    let candidates = select(&query, &[oid.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));
+    let mut original: Option<Function> = None;
+    // Any role that can create functions in the schema decides how many there are, so only one at a time is in memory.
+    let (mut memory, mut reasons) = (None, [Vec::new(), Vec::new()]);
+    for (oid, is_likely) in candidates {
+        let read = window::in_memory_of_its_own(&mut memory, || {
+            let function = catalog::function(oid).filter(|function| !adopted::is_kept(function))?;
+            let read = adopted::read_original(&function);
+            Some((function, read))
+        });
+        let Some((function, read)) = read else { continue };
+        match (read, &original) {
+            (Ok(_), None) => original = Some(function),
+            (Ok(_), Some(one)) => {
+                let functions = [one, &function].map(|function| names::function(function.oid)).join(", ");
+                return Err(Error::OriginalAmbiguous { functions });
+            }
+            (Err(reason), _) => {
+                let reasons = &mut reasons[usize::from(is_likely)];
+                if reasons.len() < REASONS_MAX {
+                    reasons.push(reason);
+                }
+            }
         }
-        (None, _) => {}
     }
-    let reasons_of = |likely: bool| {
-        let some = candidates.iter().filter(|(_, is_likely)| *is_likely == likely);
-        some.filter_map(|(function, _)| adopted::read_original(function).err()).collect::<Vec<_>>()
-    };
-    let mut reasons = reasons_of(true);
-    if reasons.is_empty() {
-        reasons = reasons_of(false);
+    if let Some(original) = original {
+        return Ok(original);
     }
+    let [unlikely, likely] = reasons;
+    let mut reasons = if likely.is_empty() { unlikely } else { likely };
     if reasons.len() == 1 {
         return Err(reasons.remove(0));
     }
-    let reasons = reasons.iter().take(REASONS_MAX).map(Error::reason).collect();
+    let reasons = reasons.iter().map(Error::reason).collect();
     Err(Error::OriginalMissing { schema: quote_identifier(schema), reasons })
 }
 

@@ -1,7 +1,8 @@
 //! Whether the roles that can insert before an adoption can insert after it.
 
-use crate::error::Error;
+use crate::error::{Error, listed};
 use crate::pg::catalog::{self, Function};
+use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::spi::select;
 use crate::shard::definition::Definition;
@@ -77,6 +78,9 @@ pub fn check_owner_can_create(function: &Function, own_schema: Oid) -> Result<()
 
 /// The query for the roles that can insert into the table $1 and lack privileges: each with whether it may use the schema
 /// $2, use the sequence $3, and execute the functions $4 and $5. With $6, the function $4 has the rights of its owner.
+///
+/// Any role can create a view of the table. It counts if its owner could insert, too, for all who insert through it. Until
+/// then PostgreSQL is not asked whether it is updatable, for which it locks the view.
 fn writers_without_rights() -> String {
     format!(
         "WITH RECURSIVE places(place) AS (
@@ -86,7 +90,8 @@ fn writers_without_rights() -> String {
                  UNION ALL SELECT w.ev_class FROM pg_depend AS d JOIN pg_rewrite AS w ON w.oid = d.objid
                      JOIN pg_class AS v ON v.oid = w.ev_class AND v.relkind = 'v'
                      WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
-                     AND d.refobjid = p.place AND pg_relation_is_updatable(v.oid, false) & 8 <> 0) AS next(place)
+                     AND d.refobjid = p.place AND CASE WHEN has_any_column_privilege(v.relowner, p.place, 'INSERT')
+                     THEN pg_relation_is_updatable(v.oid, false) & 8 <> 0 ELSE false END) AS next(place)
          ), writers(r) AS (
              SELECT c.relowner FROM places JOIN pg_class AS c ON c.oid = place
              UNION SELECT grantee FROM places JOIN pg_class AS c ON c.oid = place, aclexplode(c.relacl)
@@ -127,9 +132,11 @@ pub fn check_writers(table: Oid, definition: &Definition, own_schema: Oid) -> Re
         needs.oid.into(),
         next_id.is_security_definer.into(),
     ];
-    let found = select(&writers_without_rights(), &arguments, |row| {
-        let has: [bool; 4] = [row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?];
-        Some((row.get::<String>(1)?, has))
+    let found = guc::with(guc::LOCK_TIMEOUT, || {
+        select(&writers_without_rights(), &arguments, |row| {
+            let has: [bool; 4] = [row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?];
+            Some((row.get::<String>(1)?, has))
+        })
     });
     let Some((role, _)) = found.first() else { return Ok(()) };
     let rights = [
@@ -143,7 +150,7 @@ pub fn check_writers(table: Oid, definition: &Definition, own_schema: Oid) -> Re
         let roles: Vec<&str> =
             found.iter().filter(|(_, has)| !has[n]).map(|(role, _)| role.as_str()).collect();
         if !roles.is_empty() {
-            grants.push(format!("GRANT {right} TO {}", roles.join(", ")));
+            grants.push(format!("GRANT {right} TO {}", listed(&roles, ", ")));
         }
     }
     Err(Error::WriterWithoutRights {

@@ -72,13 +72,34 @@ fn raise(error: Error) -> ! {
     unreachable!("an error does not return")
 }
 
-/// A text of any length, shortened for a message.
+/// A text of any length and content, shortened for a message.
 pub fn shortened(text: &str) -> String {
-    const LEN: usize = 60;
-    match text.char_indices().nth(LEN) {
-        Some((end, _)) => cut_off(text, end),
-        None => text.into(),
+    shown(text, 60)
+}
+
+/// A text of any content for a message: at most this many characters, in one line. Control characters are escaped, because
+/// they could make one message look like several, or control the terminal that shows it.
+pub fn shown(text: &str, len: usize) -> String {
+    let mut shown = String::new();
+    let mut chars = text.chars();
+    for char in chars.by_ref().take(len) {
+        if char.is_control() {
+            shown.extend(char.escape_default());
+        } else {
+            shown.push(char);
+        }
     }
+    if chars.next().is_some() { shown + "..." } else { shown }
+}
+
+/// A list for a message: the first items of it, and how many more there are.
+pub fn listed<T: AsRef<str>>(items: &[T], separator: &str) -> String {
+    const LEN: usize = 10;
+    let mut list = items.iter().take(LEN).map(AsRef::as_ref).collect::<Vec<_>>().join(separator);
+    if items.len() > LEN {
+        list += &format!("{separator}and {} more", items.len() - LEN);
+    }
+    list
 }
 
 /// At most this many bytes of a text, and dots.

@@ -186,6 +186,7 @@ fn samples_with_values() -> Vec<Error> {
         NoRightOnSequence { name: name(), role: role(), update: true },
         SequenceServesAnother { name: name(), shard, serves: true, epoch: epoch(), role: role() },
         SequenceServesAnother { name: name(), shard, serves: false, epoch: epoch(), role: role() },
+        SequenceIsCounter { name: "public.photos_id_seq".into(), last_value: 41_807, role: role() },
         NoRightOnSchema { name: schema(), role: role() },
         NoCreateOnDatabase { name: "app".into(), role: role() },
         NoCreateOnSchema { name: schema(), role: role() },
@@ -410,10 +411,14 @@ fn texts_of_others_are_quoted() {
     assert_eq!(literal("it's"), "'it''s'");
     assert_eq!(literal(r"a\b'"), r"E'a\\b'''");
     assert_eq!(shortened(&"ä".repeat(61)), format!("{}...", "ä".repeat(60)));
-    let schemas = vec!["ä".repeat(31); 1000];
-    let (_, [message, detail, hint]) = Error::ShardAmbiguous { shard: 5, schemas }.texts();
-    assert!(message.len() < 100 && hint.len() < 200);
-    assert!(detail.ends_with("...") && (PART_MAX..PART_MAX + 4).contains(&detail.len()), "{detail}");
+    assert_eq!(shortened("two\nlines\u{1b}[2J\u{7f}"), r"two\nlines\u{1b}[2J\u{7f}");
+    let schemas: Vec<String> = (1..=22).map(|n| format!("s{n}")).collect();
+    let (_, [_, detail, _]) = Error::ShardAmbiguous { shard: 5, schemas: schemas.clone() }.texts();
+    assert_eq!(detail, "The schemas are s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, and 12 more.");
+    assert_eq!(listed(&schemas[..10], ", ").split(", ").last(), Some("s10"));
+    let (_, [message, detail, hint]) = Error::NotOwner("ä".repeat(3000)).texts();
+    assert!(message.ends_with("...") && (PART_MAX..PART_MAX + 4).contains(&message.len()), "{message}");
+    assert!(detail.is_empty() && hint.len() < 200);
     assert_eq!(sentence(" it is not there \n"), "it is not there.");
     assert_eq!(code(SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), "55000");
     assert_eq!(code(SqlState::ERRCODE_READ_ONLY_SQL_TRANSACTION), "25006");

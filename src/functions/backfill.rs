@@ -7,6 +7,7 @@
 
 use crate::arguments;
 use crate::error::{Error, or_raise};
+use crate::pg::errors;
 use crate::pg::names;
 use crate::pg::window::{self, Window};
 use instagram_id_core::epoch::{Epoch, TimestampUs, US_PER_MS};
@@ -223,7 +224,8 @@ fn backfill_id(fcinfo: pg_sys::FunctionCallInfo) -> Option<i64> {
         let window = unsafe { Window::of_call(fcinfo) }.ok_or_else(|| Error::NotOverWindow)?;
         // SAFETY: the state of this call is a Backfill, and this is the only reference to it.
         let state = unsafe { window::state_of_call::<Backfill>(fcinfo) };
-        state.id(window)
+        // The arguments of the rows are expressions of the query.
+        errors::keep(|| state.id(window))
     })
 }
 

@@ -1,7 +1,7 @@
 //! `id_explain(id)`: shows all fields of an id, for people.
 
 use crate::arguments;
-use crate::error::Error;
+use crate::error::{Error, listed};
 use crate::functions::decode;
 use crate::pg::names;
 use crate::shard::definition;
@@ -36,7 +36,7 @@ fn explain(id: i64, epoch: Option<TimestampWithTimeZone>) -> Result<Vec<(&'stati
     let (schema, own_epoch) = match definition::find(shard) {
         Ok(Some(shard)) => (names::schema(shard.schema), Some(shard.clock.epoch)),
         Ok(None) => ("not in this database".into(), None),
-        Err(Error::ShardAmbiguous { schemas, .. }) if asked.is_some() => (schemas.join(", "), None),
+        Err(Error::ShardAmbiguous { schemas, .. }) if asked.is_some() => (listed(&schemas, ", "), None),
         Err(error) => return Err(error),
     };
     let epoch = asked.or(own_epoch).unwrap_or(Epoch::ORIGINAL);

@@ -3,12 +3,13 @@
 
 use crate::adopt::adopted;
 use crate::citus::placement::{self, Owner};
-use crate::error::Error;
+use crate::error::{Error, shortened};
 use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::raw::guarded;
 use crate::pg::reg_types::{Regclass, Regnamespace};
+use crate::pg::subtransaction;
 use crate::pg::text::push;
 use crate::sequence::check;
 use crate::sequence::read::{self, Locked};
@@ -16,7 +17,7 @@ use crate::shard::definition::{self, Definition};
 use instagram_id_core::copy::{LastOwner, Stage, Tuple};
 use instagram_id_core::hlc;
 use instagram_id_core::layout::{self, Shard};
-use pgrx::pg_sys::{self, panic::ErrorReport};
+use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 
 /// `_shard_states()`: one row for each shard of the database, ordered by number. A part of the view `id_shards`. The
@@ -58,6 +59,14 @@ fn shard_states() -> TableIterator<
 fn shard_reason(shard: i32, schema: Regnamespace, fcinfo: pg_sys::FunctionCallInfo) -> Option<String> {
     let own_schema = catalog::schema_of_this_function(fcinfo);
     let Regnamespace(schema) = schema;
+    // Any role can define shards. One of them must not make the view fail for all.
+    match subtransaction::catching_errors(|| reason_of(shard, schema, own_schema)) {
+        Ok(reason) => reason,
+        Err(error) => Some(shortened(error.message())),
+    }
+}
+
+fn reason_of(shard: i32, schema: Oid, own_schema: Oid) -> Option<String> {
     guc::with(guc::OWN_NAMES, || {
         let name = definition::function_name(Shard::new(shard)?);
         let definition = definition::read(&catalog::function_in(schema, &name, &[])?)?;

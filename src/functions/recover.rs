@@ -43,7 +43,7 @@ fn recover_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result
         Err(Error::LastOwnerLost { .. } | Error::LastOwnerUnknown { .. }) => {}
         result => return Ok(result.map(|()| None)?),
     }
-    let newest = guc::with(guc::OWN_NAMES, || {
+    let find_newest = || {
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
         let found = columns::columns_of_shard(&definition, own_schema);
         let is_own = |column: &Column| {
@@ -61,7 +61,8 @@ fn recover_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result
         Ok::<_, Error>(
             newest_within(&own, AHEAD_MAX_MS)?.max(newest_within(&others, columns::KEY_AHEAD_MAX_MS)?),
         )
-    })?;
+    };
+    let newest = guc::with(guc::OWN_NAMES, || guc::with(guc::LOCK_TIMEOUT, find_newest))?;
     let newest = newest.map_or(0, |(id, _)| layout::value_of(id.max(0)));
     let present = hlc::first_of(columns::now_ms(clock.epoch) + WARN_AHEAD_MS);
     let last = generator::advance(clock, newest.max(present).min(hlc::VALUE_MAX))?;

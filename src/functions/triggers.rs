@@ -239,9 +239,11 @@ fn candidates(definition: &Definition, own_schema: Oid) -> Vec<Candidate> {
          AND pg_get_expr(f.adbin, f.adrelid) = ANY ($2)
          ORDER BY c.oid, a.attnum"
     );
-    select_now(&query, &[definition.schema.into(), defaults.into()], |row| {
-        let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? };
-        Some(Candidate { column, is_partition_key: row.get(4)? })
+    guc::with(guc::LOCK_TIMEOUT, || {
+        select_now(&query, &[definition.schema.into(), defaults.into()], |row| {
+            let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? };
+            Some(Candidate { column, is_partition_key: row.get(4)? })
+        })
     })
 }
 

@@ -33,14 +33,18 @@ pub fn number(name: &CStr) -> Option<i64> {
 }
 
 /// Settings for generated queries and statements: names without a schema are those of pg_catalog, strings are standard,
-/// row-level security raises an error instead of hiding rows, and function bodies are not checked when they are only
-/// moved.
+/// names are quoted only where that is needed, as they are compared with those in expressions, row-level security raises
+/// an error instead of hiding rows, and function bodies are not checked when they are only moved.
 pub const OWN_NAMES: &[(&CStr, &str)] = &[
     (c"search_path", "pg_catalog, pg_temp"),
     (c"standard_conforming_strings", "on"),
+    (c"quote_all_identifiers", "off"),
     (c"row_security", "off"),
     (c"check_function_bodies", "off"),
 ];
+
+/// The longest wait for a lock in a query about objects of other roles, which could hold the lock as long as they like.
+pub const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "10s")];
 
 /// Runs `f` with these settings. An error resets them as well.
 pub fn with<T>(settings: &[(&CStr, &str)], f: impl FnOnce() -> T) -> T {

@@ -93,6 +93,8 @@ raw_functions! {
     fn LockRelationOid(relid: Oid, lockmode: pg_sys::LOCKMODE);
     fn MarkBufferDirty(buffer: Buffer);
     fn MemoryContextDelete(context: MemoryContext);
+    fn MemoryContextMemAllocated(context: MemoryContext, recurse: bool) -> usize;
+    fn MemoryContextStrdup(context: MemoryContext, string: *const c_char) -> *mut c_char;
     fn ReadBuffer(reln: Relation, block: pg_sys::BlockNumber) -> Buffer;
     fn ReadRecentBuffer(
         locator: RelFileLocator,
@@ -130,7 +132,9 @@ raw_functions! {
     fn disable_timeout(id: c_uint, keep_indicator: bool);
     fn enable_timeout_every(id: c_uint, first: pg_sys::TimestampTz, delay_ms: c_int);
     fn geterrcode() -> c_int;
+    fn pfree(pointer: *mut c_void);
     fn pg_class_aclcheck(relid: Oid, role: Oid, mode: pg_sys::AclMode) -> pg_sys::AclResult::Type;
+    fn pg_mbcliplen(string: *const c_char, len: c_int, limit: c_int) -> c_int;
     fn relation_close(relation: Relation, lockmode: pg_sys::LOCKMODE);
     fn relation_open(relid: Oid, lockmode: pg_sys::LOCKMODE) -> Relation;
     fn try_relation_open(relid: Oid, lockmode: pg_sys::LOCKMODE) -> Relation;

@@ -5,7 +5,8 @@ use pgrx::pg_sys::{self, Oid};
 use std::ffi::c_int;
 
 /// Runs `f` as another role and with PostgreSQL's restrictions for maintenance commands, as for any operation that may
-/// run code of a table's owner. An error also restores the role.
+/// run code of a table's owner. Settings that this code changes end with `f`, because the caller would run its next
+/// statements with them, say with another search_path. An error also restores the role and the settings.
 ///
 /// The caller must have checked that the current role may act as the other.
 pub fn with_rights_of<T>(role: Oid, f: impl FnOnce() -> T) -> T {
@@ -16,7 +17,9 @@ pub fn with_rights_of<T>(role: Oid, f: impl FnOnce() -> T) -> T {
         let restricted =
             (pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_RESTRICTED_OPERATION) as c_int;
         pg_sys::SetUserIdAndSecContext(role, context | restricted);
+        let nesting = pg_sys::NewGUCNestLevel();
         let result = f();
+        pg_sys::AtEOXact_GUC(false, nesting);
         pg_sys::SetUserIdAndSecContext(outer, context);
         result
     }

@@ -1,7 +1,7 @@
 //! Texts and lists of any length. A failed allocation in Rust ends the server process, and with it all sessions. So the
 //! length of a text is checked before it is copied, and an allocation for a list may fail.
 
-use crate::error::{Error, or_raise};
+use crate::error::{Error, or_raise, shown};
 use pgrx::callconv::{Arg, ArgAbi};
 use pgrx::impl_sql_translatable;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -29,7 +29,7 @@ impl Word {
 
     /// The text for a message.
     pub fn shown(&self) -> String {
-        format!("{}{}", self.beginning, if self.is_whole { "" } else { "..." })
+        format!("{}{}", shown(&self.beginning, NAME_LIMIT), if self.is_whole { "" } else { "..." })
     }
 
     /// A name, unquoted.

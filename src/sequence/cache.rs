@@ -92,17 +92,22 @@ impl Placement {
 pub enum Permit {
     /// Not looked up yet.
     Unknown,
-    /// Any: the role has UPDATE, so it could set the sequence to any value, or the sequence serves no shard.
+    /// Any: the role has UPDATE, so it could set the sequence to any value.
     Any,
     /// Only those of this shard, counted from this epoch.
     Only(Shard, Epoch),
+    /// Those of any shard, counted from this epoch or, without one, from any. But only if the sequence is not a counter,
+    /// from which other statements take small numbers.
+    OfClock(Option<Epoch>),
 }
 
 impl Permit {
+    #[inline(always)]
     pub fn allows(self, shard: Shard, epoch: Epoch) -> bool {
         match self {
             Permit::Any => true,
             Permit::Only(of, from) => of == shard && from == epoch,
+            Permit::OfClock(from) => from.is_none_or(|from| from == epoch),
             Permit::Unknown => false,
         }
     }

@@ -81,6 +81,14 @@ impl<'a> SequencePage<'a> {
         }
     }
 
+    /// The last value of a sequence that is used as a counter; see [`hlc::is_counter`].
+    #[cold]
+    pub unsafe fn counter(self) -> Option<i64> {
+        // SAFETY: the page is locked.
+        let Tuple { last_value, is_called, .. } = unsafe { self.data() };
+        hlc::is_counter(State { last_value, is_called }, self.info.min_value).then_some(last_value)
+    }
+
     /// Takes 1 to `want` values, as [`hlc::visit`] decides.
     ///
     /// `arrived_us` is the clock at the caller's arrival, in microseconds from the epoch.

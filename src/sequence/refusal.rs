@@ -31,6 +31,10 @@ pub enum Refusal {
     ServesShard,
     /// The role lacks UPDATE, and its permit does not cover the shard and epoch, or was not looked up yet.
     NotPermitted,
+    /// The role lacks UPDATE, and the sequence is a counter.
+    Counter {
+        last_value: i64,
+    },
     /// The placement was not looked up yet.
     PlacementUnknown,
     /// Another node owns the schema.
@@ -40,7 +44,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The error for a refusal that cannot be resolved. The caller must resolve the last four itself.
+    /// The error for a refusal that cannot be resolved. The caller must resolve those of the last arm itself.
     pub fn error(self, clock: Clock) -> Error {
         let Clock { sequence, epoch } = clock;
         let name = || names::relation(sequence);
@@ -76,6 +80,9 @@ impl Refusal {
                 Error::ClockPastField { time, epoch }
             }
             Refusal::ServesShard => Error::SequenceOfAShard(name()),
+            Refusal::Counter { last_value } => {
+                Error::SequenceIsCounter { name: name(), last_value, role: names::current_role() }
+            }
             Refusal::CopyOfAnotherGroup(group) => Error::CopyOfAnotherGroup { name: name(), group },
             Refusal::NotPermitted | Refusal::PlacementUnknown | Refusal::NotPlacedHere | Refusal::Closed => {
                 unreachable!("the caller resolves it")

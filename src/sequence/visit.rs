@@ -5,7 +5,7 @@ use crate::pg::catalog;
 use crate::pg::invalidation::{self, InvalidationCount};
 use crate::pg::raw::{Raw, guarded};
 use crate::pg::transaction;
-use crate::sequence::cache::{self, CachedSequence, SequenceInfo};
+use crate::sequence::cache::{self, CachedSequence, Permit, SequenceInfo};
 use crate::sequence::check::{check, lock_for_transaction};
 use crate::sequence::page::{self, Outcome, SequencePage};
 use crate::sequence::read;
@@ -32,11 +32,14 @@ pub struct Take {
 pub enum Found {
     /// The caller passed it. The role needs a permit to use it for this shard.
     Given(Shard),
+    /// The caller passed it, and the permit for the shard was looked up under the lock. It holds for the next visit, even if
+    /// another invalidation has arrived since.
+    Permitted(Permit),
     /// It was looked up by the number of the shard at this invalidation count. If the count has changed, the look-up must
     /// be repeated.
     LookedUp(InvalidationCount),
-    /// The previous visit could not confirm it, and the look-up of the sequence or of the permit was repeated under the
-    /// lock. That holds for the next visit, even if another invalidation has arrived since.
+    /// The previous visit could not confirm it, and the look-up of the sequence was repeated under the lock. That holds for
+    /// the next visit, too.
     Confirmed,
 }
 
@@ -64,16 +67,21 @@ unsafe fn take_guarded(raw: Raw, take: &Take, cached: &mut CachedSequence) -> Re
             return Ok(Outcome::LookAgain);
         }
         let info = check(raw, sequence, take.policy, cached)?;
-        if let Found::Given(shard) = take.found
-            && !cached.permit.allows(shard, epoch)
-        {
-            return Err(Refusal::NotPermitted);
-        }
+        let must_be_clock = match take.found {
+            Found::Given(shard) if !cached.permit.allows(shard, epoch) => return Err(Refusal::NotPermitted),
+            Found::Given(_) => matches!(cached.permit, Permit::OfClock(_)),
+            Found::Permitted(permit) => matches!(permit, Permit::OfClock(_)),
+            Found::LookedUp(_) | Found::Confirmed => false,
+        };
         // The clock is read before the page is locked, which keeps the lock short. A session that waited for the page still
         // uses its arrival millisecond if there is room.
         let arrived_us = page::elapsed_us(raw, epoch);
         let page = SequencePage::lock(raw, sequence, &info, cached)?;
-        let outcome = page.take(epoch, take.policy, arrived_us, take.want, take.waited_on, cached);
+        let counter = if must_be_clock { page.counter() } else { None };
+        let outcome = match counter {
+            None => page.take(epoch, take.policy, arrived_us, take.want, take.waited_on, cached),
+            Some(last_value) => Err(Refusal::Counter { last_value }),
+        };
         let lsn = page.unlock();
         if let Ok(Outcome::Taken { .. }) = outcome {
             make_durable(raw, &info, lsn, cached);

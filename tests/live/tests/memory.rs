@@ -87,3 +87,60 @@ fn long_arguments_are_refused() {
         assert!(message.len() < 300 && hint.len() < 600, "{statement}: {message} {hint}");
     }
 }
+
+/// A role decides how many functions a schema of its own has, and how long their bodies are.
+#[test]
+fn many_functions_need_constant_memory() {
+    const FUNCTIONS: usize = 6000;
+    // A parsed body of nearly 16 kB.
+    let body = format!("1::bigint{}", " + 1::bigint".repeat(38));
+    let tables = format!(
+        "DO $$ BEGIN
+             FOR n IN 1..{FUNCTIONS} LOOP
+                 EXECUTE format('CREATE FUNCTION f%s() RETURNS bigint LANGUAGE sql RETURN {body}', n);
+             END LOOP;
+         END $$"
+    );
+    let adopt = "SELECT adopt_shard(7, 'public')";
+    let (_server, mut client) = with_little_memory(&tables, &[], 24 * MB);
+    let len = "SELECT sum(length(prosqlbody::text)) FROM pg_proc WHERE proname ~ '^f[0-9]+$'";
+    let len: i64 = one(&mut client, len);
+    assert!(len > 64 * MB, "{len} bytes");
+    let (state, message, _) = error_of(&mut client, adopt);
+    assert_eq!(state, "42883", "{message}");
+}
+
+/// An error of PostgreSQL with a text of any length, raised by a function of any role: in an argument, and in an index of the
+/// table. It leaves with a short text, or as "out of memory", and does not end the server.
+#[test]
+fn errors_of_any_length_leave_shortened() {
+    let tables = "CREATE FUNCTION shout(bigint) RETURNS timestamptz LANGUAGE plpgsql IMMUTABLE AS $$
+         BEGIN
+             IF current_setting('my.size', true) <> '' THEN
+                 RAISE EXCEPTION USING MESSAGE = repeat('ä', current_setting('my.size')::int / 2), HINT = 'Shout less.',
+                     ERRCODE = current_setting('my.state');
+             END IF;
+             RETURN '2020-01-01+00';
+         END $$;
+         CREATE TABLE shouting (id bigint) PARTITION BY RANGE (id);
+         CREATE INDEX ON shouting (shout(1))";
+    let (_server, mut client) = with_little_memory(tables, &["SELECT shout(1)"], 400 * MB);
+    let backfill = "SELECT backfill_id(shout(n), 5) OVER () FROM generate_series(1, 2) AS n";
+    let partitions = "SELECT create_id_partitions('shouting')";
+    for (statement, raised) in [(backfill, "P0001"), (partitions, "P0001"), (partitions, "53200")] {
+        let mut states = vec![];
+        for size in [4, 32, 64, 96, 128] {
+            client.batch_execute(&format!("SET my.size = {}; SET my.state = '{raised}'", size * MB)).unwrap();
+            let (state, message, hint) = error_of(&mut client, statement);
+            assert!(message.len() <= 1 << 14, "{statement}: {} bytes of {state}", message.len());
+            if state == "P0001" {
+                assert!(message.starts_with("ää") && message.ends_with("ä..."), "{message}");
+                assert_eq!(hint, "Shout less.");
+            }
+            states.push(state);
+        }
+        println!("{statement}: {states:?}");
+        assert_eq!(states[0], raised);
+        assert!(states.iter().all(|state| state == "P0001" || state == "53200"), "{states:?}");
+    }
+}

@@ -28,10 +28,12 @@ GRANT CREATE ON SCHEMA public TO regress_id_table;
 SET ROLE regress_id_owner;
 SELECT create_shard(5);
 CREATE SEQUENCE insta5.spare;
+CREATE SEQUENCE insta5.counter;
+SELECT setval('insta5.counter', 1000);
 GRANT USAGE ON SCHEMA insta5 TO regress_id_usage, regress_id_update, regress_id_table, regress_id_select, regress_id_schema, regress_id_bare;
 GRANT CREATE ON SCHEMA insta5 TO regress_id_table, regress_id_schema;
-GRANT USAGE ON SEQUENCE insta5.table_id_seq, insta5.spare TO regress_id_usage, regress_id_table;
-GRANT UPDATE ON SEQUENCE insta5.table_id_seq, insta5.spare TO regress_id_update;
+GRANT USAGE ON SEQUENCE insta5.table_id_seq, insta5.spare, insta5.counter TO regress_id_usage, regress_id_table;
+GRANT UPDATE ON SEQUENCE insta5.table_id_seq, insta5.spare, insta5.counter TO regress_id_update;
 GRANT SELECT ON SEQUENCE insta5.table_id_seq TO regress_id_select;
 SET ROLE regress_id_table;
 CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text);
@@ -72,7 +74,7 @@ RESET ROLE;
 DROP FUNCTION pg_temp.original;
 
 -- The result of a statement that a role runs: yes, no with the SQLSTATE, or no if a SELECT returns no row. Its changes are rolled
--- back, except those of sequences; next_id() opens a sequence that it has closed.
+-- back, except those of sequences; next_id() opens a sequence that it has closed, and setval() makes a counter of one again.
 CREATE FUNCTION attempt(role text, statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     rows bigint;
@@ -87,12 +89,12 @@ BEGIN
         WHEN SQLSTATE 'UNDO0' THEN answer := SQLERRM;
         WHEN OTHERS THEN answer := 'no ' || SQLSTATE;
     END;
-    PERFORM next_id(5);
+    PERFORM next_id(5), setval('insta5.counter', 1000);
     RETURN answer;
 END $$;
 
--- The table. seq is insta5.table_id_seq. Two sequences serve no shard: spare, with the same privileges, and own, which the role
--- creates itself.
+-- The table. seq is insta5.table_id_seq. Three sequences serve no shard: spare and counter, with the same privileges, and own, which
+-- the role creates itself.
 CREATE TEMP TABLE actions (n int GENERATED ALWAYS AS IDENTITY, action text, statement text);
 INSERT INTO actions (action, statement) VALUES
     ('next_id(5)', 'SELECT next_id(5)'),
@@ -106,6 +108,7 @@ INSERT INTO actions (action, statement) VALUES
     ('next_id(6, spare): any number', 'SELECT next_id(6, ''insta5.spare'')'),
     ('next_id(6, spare, t): another epoch', 'SELECT next_id(6, ''insta5.spare'', ''2015-01-01+00'')'),
     ('node_next_id(spare, t)', 'SELECT node_next_id(''insta5.spare'', ''2015-01-01+00'')'),
+    ('next_id(6, counter): used as a counter', 'SELECT next_id(6, ''insta5.counter'')'),
     ('next_id(6, own, t): any number and epoch', 'CREATE TEMP SEQUENCE own; SELECT next_id(6, ''pg_temp.own'', ''2015-01-01+00'')'),
     ('node_next_id(own, t)', 'CREATE TEMP SEQUENCE own; SELECT node_next_id(''pg_temp.own'', ''2015-01-01+00'')'),
     ('nextval(seq)', 'SELECT nextval(''insta5.table_id_seq'')'),

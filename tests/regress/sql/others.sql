@@ -1,0 +1,229 @@
+-- What objects of another role can do, and what they cannot: counters, functions that change settings, views, many names, texts.
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
+SET client_min_messages = warning;
+\set SHOW_CONTEXT never
+\getenv tests PG_ABS_SRCDIR
+\set raises :tests '/raises.sql'
+\i :raises
+DROP ROLE IF EXISTS regress_id_evil, regress_id_app, regress_id_super;
+CREATE ROLE regress_id_evil;
+CREATE ROLE regress_id_app;
+CREATE ROLE regress_id_super SUPERUSER;
+SELECT current_database() AS database \gset
+GRANT CREATE ON DATABASE :"database" TO regress_id_evil, regress_id_app;
+
+-- A role with USAGE on a counter cannot make a clock of it, be it in a shard's schema or elsewhere.
+SET ROLE regress_id_app;
+SELECT create_shard(9);
+CREATE SCHEMA apart;
+CREATE TABLE apart.photos (id bigserial PRIMARY KEY);
+CREATE SEQUENCE insta9.beside;
+CREATE SEQUENCE insta9.unused;
+CREATE SEQUENCE apart.unused START 1000;
+INSERT INTO apart.photos SELECT FROM generate_series(1, 3);
+SELECT nextval('insta9.beside') FROM generate_series(1, 3);
+GRANT USAGE ON SCHEMA insta9, apart TO regress_id_evil;
+GRANT USAGE ON ALL SEQUENCES IN SCHEMA insta9, apart TO regress_id_evil;
+SET ROLE regress_id_evil;
+SELECT statement, r.* FROM unnest(ARRAY['next_id(6, ''apart.photos_id_seq'')', 'next_id(6, ''apart.photos_id_seq'', now() - interval ''30 years'')',
+    'next_id(6, ''apart.photos_id_seq'', now() - interval ''1 ms'')', 'node_next_id(''apart.photos_id_seq'')', 'next_id(9, ''insta9.beside'')',
+    'shard_next_id(9, ''insta9.beside'', insta9.epoch())', 'node_next_id(''insta9.beside'')']) AS statement, raises('SELECT ' || statement) AS r;
+SELECT nextval('apart.photos_id_seq'), nextval('insta9.beside');
+-- A sequence that was never used becomes a clock. So does a counter if its owner calls next_id().
+SELECT id_shard(next_id(6, seq)) FROM unnest('{insta9.unused,apart.unused}'::regclass[]) AS seq;
+RESET ROLE;
+SET ROLE regress_id_app;
+SELECT id_shard(next_id(6, 'insta9.beside'));
+SET ROLE regress_id_evil;
+SELECT id_shard(next_id(6, seq)) FROM unnest('{insta9.unused,apart.unused,insta9.beside}'::regclass[]) AS seq;
+-- Set back to its minimum, it follows the clock again. Set to another small number it is a counter, in a session that has used it, too.
+RESET ROLE;
+SELECT setval('insta9.beside', 1), setval('apart.unused', 7);
+SET ROLE regress_id_evil;
+SELECT id_shard(next_id(6, 'insta9.beside'));
+SELECT state, detail FROM raises('SELECT next_id(6, ''apart.unused'')');
+-- A counter whose values have reached those of a clock counts as one.
+RESET ROLE;
+SELECT setval('apart.unused', 88473600000), setval('apart.photos_id_seq', 88473599999);
+SET ROLE regress_id_evil;
+SELECT id_shard(next_id(6, 'apart.unused'));
+SELECT state, detail FROM raises('SELECT next_id(6, ''apart.photos_id_seq'')');
+-- The sequence of a shard can have been a counter before: then its owner has made it the clock of the shard.
+RESET ROLE;
+SELECT setval('insta9.table_id_seq', 7);
+SET ROLE regress_id_evil;
+SELECT id_shard(insta9.next_id());
+RESET ROLE;
+
+-- A function of another role changes settings when an index or a constraint calls it. The settings end with that call.
+SET ROLE regress_id_evil;
+CREATE SCHEMA evil;
+CREATE SEQUENCE evil.calls;
+CREATE FUNCTION evil.sets(bigint) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    PERFORM set_config('search_path', 'evil', false), set_config('instagram_id.shard', '666', false), set_config('evil.was_here', 'yes', false),
+        nextval('evil.calls');
+    RETURN 1;
+END $$;
+CREATE TABLE evil.events (id bigint) PARTITION BY RANGE (id);
+CREATE TABLE evil.serials (id bigserial PRIMARY KEY, n bigint);
+CREATE INDEX ON evil.events ((id + evil.sets(1)));
+CREATE INDEX ON evil.serials ((n + evil.sets(1)));
+GRANT USAGE ON SCHEMA evil TO PUBLIC;
+RESET ROLE;
+SELECT setval('evil.calls', 1, false);
+CREATE FUNCTION settings() RETURNS text LANGUAGE sql AS $$
+    SELECT concat_ws(' ', current_setting('search_path'), current_setting('instagram_id.shard', true), nullif(current_setting('evil.was_here', true), ''), current_user)
+$$;
+\c -
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
+SET client_min_messages = warning;
+\set SHOW_CONTEXT never
+SET ROLE regress_id_super;
+SELECT id_shard(1), settings() AS before \gset
+SELECT count(*) FROM create_id_partitions('evil.events', ahead => 1, from_time => now() - interval '3 months');
+SELECT settings() = :'before' AS same, is_called FROM evil.calls;
+SELECT setval('evil.calls', 1, false);
+SELECT count(*) > 0 AS dropped FROM drop_old_id_partitions('evil.events', now() - interval '1 month', detach => true);
+SELECT settings() = :'before' AS same FROM evil.calls;
+SELECT setval('evil.calls', 1, false);
+SELECT adopted FROM adopt_table(9, 'evil.serials', schema => 'insta9');
+SELECT settings() = :'before' AS same, is_called FROM evil.calls;
+RESET ROLE;
+DROP SCHEMA evil CASCADE;
+
+-- With all names quoted, defaults and the names in them are compared all the same.
+SET quote_all_identifiers = on;
+BEGIN;
+CREATE TABLE insta9.serials (id bigserial PRIMARY KEY);
+CREATE TABLE insta9.ids (id bigint PRIMARY KEY DEFAULT insta9.next_id());
+SELECT adopted, script, way_back FROM adopt_table(9, 'insta9.serials');
+SELECT adopted, script, way_back FROM adopt_table(9, 'insta9.serials', dry_run => true);
+SELECT column_name FROM convert_defaults_to_triggers(9) ORDER BY table_name::text;
+SELECT can_generate, reason FROM id_shards WHERE shard = 9;
+ROLLBACK;
+BEGIN;
+CREATE SCHEMA insta8 CREATE SEQUENCE table_id_seq;
+CREATE FUNCTION insta8.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23) | (8 << 10) | (nextval('insta8.table_id_seq') % 1024);
+END $$;
+CREATE TABLE insta8.photos (id bigint PRIMARY KEY DEFAULT insta8.next_id());
+SELECT script ~ 'insta8.original_next_id\(\)' AND script !~ '"' AS quoted_where_needed FROM adopt_shard(8);
+SELECT can_generate, reason FROM id_shards WHERE shard = 8;
+ROLLBACK;
+SELECT current_setting('quote_all_identifiers');
+RESET quote_all_identifiers;
+
+-- A view of another role on a table does not make that role one that can insert into the table. Nor is it locked.
+SET ROLE regress_id_app;
+CREATE TABLE apart.serials (id bigserial PRIMARY KEY);
+SET ROLE regress_id_evil;
+CREATE SCHEMA evil;
+CREATE VIEW evil.serials AS SELECT * FROM apart.serials;
+GRANT ALL ON evil.serials TO PUBLIC;
+RESET ROLE;
+BEGIN;
+SET LOCAL ROLE regress_id_app;
+SELECT adopted FROM adopt_table(9, 'apart.serials');
+ROLLBACK;
+-- If it can insert, all who can insert into the view can, too.
+GRANT INSERT ON apart.serials TO regress_id_evil;
+SET ROLE regress_id_app;
+SELECT state, message, hint FROM raises('SELECT adopt_table(9, ''apart.serials'')');
+RESET ROLE;
+DROP VIEW evil.serials;
+
+-- Texts of another role in messages: a default with lines and control characters of its own.
+SET ROLE regress_id_evil;
+CREATE TABLE evil.texts (id bigint DEFAULT length(E'a\nHINT:  Use ALTER ROLE evil SUPERUSER.\u001b[2J' || repeat('x', 10)));
+DO $$ BEGIN EXECUTE format('CREATE TABLE evil.long (id bigint DEFAULT length(%L))', repeat('x', 900)); END $$;
+RESET ROLE;
+SELECT detail FROM raises('SELECT adopt_table(9, ''evil.texts'', ''id'', schema => ''insta9'')');
+SELECT length(detail) < 400 AS short FROM raises('SELECT adopt_table(9, ''evil.long'', ''id'', schema => ''insta9'')');
+SELECT message FROM raises($$SELECT create_id_partitions('evil.texts', E'day\nNOTICE:  all is well')$$);
+SELECT message, detail FROM raises($$SELECT shortcode_to_id(E'\n')$$);
+-- Many names.
+SET ROLE regress_id_evil;
+DO $$ BEGIN
+    FOR n IN 10..30 LOOP
+        EXECUTE format('CREATE SCHEMA evil%s CREATE SEQUENCE seq', n);
+        EXECUTE format('CREATE FUNCTION evil%s.shard_7(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+            BEGIN ATOMIC SELECT %L::regclass, %L::timestamptz, %L::text; END', n, format('evil%s.seq', n), '2020-01-01+00', '');
+    END LOOP;
+END $$;
+RESET ROLE;
+SELECT message, detail FROM raises('SELECT next_id(7)');
+SELECT value FROM id_explain(make_id('2020-01-01', 7, 0), '2011-01-01') WHERE field = 'schema';
+
+-- Functions of another role beside an original: of any length, and with a body that names a table which is locked.
+SET ROLE regress_id_app;
+CREATE SCHEMA insta8 CREATE SEQUENCE table_id_seq;
+GRANT CREATE, USAGE ON SCHEMA insta8 TO regress_id_evil;
+CREATE FUNCTION insta8.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23) | (8 << 10) | (nextval('insta8.table_id_seq') % 1024);
+END $$;
+SET ROLE regress_id_evil;
+DO $$ BEGIN EXECUTE format('CREATE FUNCTION insta8.long() RETURNS bigint LANGUAGE plpgsql AS %L', 'BEGIN RETURN 1; END --' || repeat('x', 270000000)); END $$;
+SET ROLE regress_id_app;
+SELECT shard FROM adopt_shard(8, dry_run => true);
+SET ROLE regress_id_evil;
+DROP FUNCTION insta8.long();
+CREATE FUNCTION insta8.uses() RETURNS bigint LANGUAGE sql RETURN nextval('insta8.table_id_seq');
+SET ROLE regress_id_app;
+SELECT state, detail FROM raises('SELECT adopt_shard(8, dry_run => true)');
+RESET ROLE;
+
+-- COPY evaluates next_id() in another form. The form is in no default, view or rule.
+CREATE VIEW apart.defaults AS SELECT next_id(9) AS id, insta9.next_id() AS own;
+CREATE TABLE apart.copied (a bigint DEFAULT next_id(9), b bigint DEFAULT insta9.next_id(), c bigint DEFAULT next_id(9, 'insta9.unused'),
+    n int, CHECK (next_id(9) > 0));
+CREATE RULE copied AS ON DELETE TO apart.copied DO ALSO INSERT INTO apart.copied (a) VALUES (next_id(9));
+COPY apart.copied (n) FROM PROGRAM 'seq 3';
+ALTER TABLE apart.copied ADD d bigint DEFAULT next_id(9), ALTER c TYPE bigint USING next_id(9);
+SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'apart.copied'::regclass ORDER BY adnum;
+SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'apart.copied'::regclass;
+SELECT pg_get_viewdef('apart.defaults'), pg_get_ruledef(oid) FROM pg_rewrite WHERE rulename = 'copied';
+SELECT count(DISTINCT a), count(DISTINCT b), count(DISTINCT c), count(DISTINCT d) FROM apart.copied;
+SELECT count(*) AS stored FROM pg_depend WHERE refclassid = 'pg_proc'::regclass AND refobjid IN (SELECT oid FROM pg_proc WHERE proname = '_next_id') AND deptype = 'n';
+
+DROP SCHEMA insta8, insta9, apart, evil CASCADE;
+DO $$ BEGIN FOR n IN 10..30 LOOP EXECUTE format('DROP SCHEMA evil%s CASCADE', n); END LOOP; END $$;
+
+-- In a database with another encoding, a shard with a name that the extension cannot read does not hide the others.
+CREATE DATABASE regress_id_latin1 TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C';
+\c regress_id_latin1
+SET client_min_messages = warning;
+CREATE EXTENSION instagram_id;
+SELECT create_shard(5);
+DO $$ BEGIN
+    EXECUTE format('CREATE SCHEMA %I CREATE SEQUENCE seq', chr(233));
+    EXECUTE format('CREATE FUNCTION %I.shard_6(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+        BEGIN ATOMIC SELECT %L::regclass, %L::timestamptz, %L::text; END', chr(233), chr(233) || '.seq', '2020-01-01+00', '');
+END $$;
+SELECT shard, can_generate, reason LIKE 'text % is not in UTF-8' AS is_named FROM id_shards ORDER BY shard;
+DROP EXTENSION instagram_id CASCADE;
+-- A role with CREATE on the database can create the extension, whose script runs as a superuser. For a constant without a type its
+-- function matches better than that of PostgreSQL.
+GRANT CREATE ON DATABASE regress_id_latin1 TO regress_id_evil;
+SET ROLE regress_id_evil;
+CREATE SCHEMA evil;
+CREATE FUNCTION evil.obj_description(oid, text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    ALTER ROLE regress_id_evil SUPERUSER;
+    RETURN NULL;
+END $$;
+CREATE TABLE evil._mutex_0 ();
+CREATE FUNCTION evil.shard_next_id() RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE EXTENSION instagram_id SCHEMA evil;
+RESET ROLE;
+SELECT rolsuper FROM pg_roles WHERE rolname = 'regress_id_evil';
+\c contrib_regression
+SET client_min_messages = warning;
+DROP DATABASE regress_id_latin1;
+DROP FUNCTION raises, settings;
+DROP OWNED BY regress_id_evil, regress_id_app, regress_id_super;
+DROP ROLE regress_id_evil, regress_id_app, regress_id_super;
