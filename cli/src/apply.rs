@@ -1,7 +1,7 @@
 //! `apply`: carries out a plan, with several moves in parallel. Each move runs in a process of its own, so a
 //! failed move does not affect the others. Running `apply` again with the same plan continues it.
 
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, Result, fail};
 use crate::interrupt;
 use crate::map::Map;
 use crate::output::{Output, printable};
@@ -33,7 +33,7 @@ pub fn read_plan(file: &str) -> Result<Plan> {
         .map_err(|error| Error::failed(format!("{file} does not have the format of plan --json: {error}")))?;
     let mut shards = BTreeSet::new();
     match plan.moves.iter().find(|planned| !shards.insert(planned.shard)) {
-        Some(planned) => crate::fail!("{file} contains shard {} more than once", planned.shard),
+        Some(planned) => fail!("{file} contains shard {} more than once", planned.shard),
         None => Ok(plan),
     }
 }
@@ -127,7 +127,7 @@ fn is_needed(map: &Map, planned: &PlannedMove) -> Result<bool> {
         (Stage::Begun | Stage::Switched, Some(moving)) if moving.target == *to => Ok(true),
         (Stage::None | Stage::Finished, _) if placement.home == *to => Ok(false),
         (Stage::None | Stage::Finished, _) if placement.home == *from => Ok(true),
-        _ => crate::fail!(
+        _ => fail!(
             "the plan is out of date for shard {shard}, planned to move from {from} to {to}: make a new plan"
         ),
     }

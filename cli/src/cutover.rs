@@ -2,12 +2,13 @@
 //! copy, and changes the map. Work that can be done while clients write is done before or after the cutover.
 
 use crate::checks::lock_extension;
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, Result, check_interrupt, fail};
+use crate::interrupt;
 use crate::libpq::{self, Connection};
 use crate::map::Map;
 use crate::output::Output;
 use crate::server::Server;
-use crate::{check_interrupt, fail, interrupt, trust};
+use crate::trust;
 use instagram_id_core::moving::{Resume, must_read_mark, resume};
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,6 @@
 //! Errors and exit statuses of the command.
 
+use crate::interrupt;
 use crate::libpq;
 
 /// An error that ends the command.
@@ -86,9 +87,14 @@ impl From<libpq::Error> for Error {
 }
 
 /// Returns [`Error::Failed`] from the calling function.
-#[macro_export]
 macro_rules! fail {
     ($($text:tt)*) => { return Err($crate::error::Error::failed(format!($($text)*))) };
+}
+pub(crate) use fail;
+
+/// Fails if the user has interrupted the command. Call it only where no change is incomplete.
+pub fn check_interrupt() -> Result {
+    interrupt::signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
 }
 
 /// Adds a description of the failed operation to an error.
@@ -98,7 +104,7 @@ pub trait Context<T> {
 
 impl<T> Context<T> for std::result::Result<T, libpq::Error> {
     fn context(self, problem: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|error| match crate::interrupt::signal() {
+        self.map_err(|error| match interrupt::signal() {
             Some(signal) if error.is_canceled() => Error::Interrupted(signal),
             _ => Error::Failed { message: problem(), server: Some(error) },
         })

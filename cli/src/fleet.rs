@@ -1,13 +1,12 @@
 //! `plan`: reads the size of each shard and its rate of new ids from all servers, and prints a plan.
 
 use crate::checks::lock_extension;
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, Result, check_interrupt, fail};
 use crate::map::Map;
 use crate::output::{Output, size};
 use crate::plan::{Plan, ShardLoad, plan};
 use crate::server::{Names, Server};
 use crate::trust::{self, Trust};
-use crate::{check_interrupt, fail};
 use instagram_id_core::layout;
 use std::collections::BTreeMap;
 

@@ -40,7 +40,7 @@ mod status;
 mod trust;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use error::{Error, Result};
+use error::{Result, check_interrupt, fail};
 use map::Map;
 use moving::Mode;
 use output::Output;
@@ -278,11 +278,6 @@ fn run(arguments: Arguments, output: &Output) -> Result {
         Command::Completions { .. } | Command::Man { .. } => {}
     }
     Ok(())
-}
-
-/// Fails if the user has interrupted the command. Call it only where no change is incomplete.
-pub fn check_interrupt() -> Result {
-    interrupt::signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
 }
 
 #[cfg(test)]

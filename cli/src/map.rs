@@ -1,7 +1,6 @@
 //! The map: tables in one database that record the server of each shard, and the moves in progress.
 
-use crate::error::{Context, Error, Result};
-use crate::fail;
+use crate::error::{Context, Error, Result, fail};
 use crate::libpq::{self, Connection, Rows};
 use crate::session;
 use instagram_id_core::moving::Stage;

@@ -1,12 +1,14 @@
 //! The commands that work on one shard. `move` and `cancel` inspect the map and both servers, perform the
 //! next step, and repeat this until no step is left.
 
-use crate::error::{Error, Result};
+use crate::checks;
+use crate::cutover;
+use crate::error::{Error, Result, check_interrupt, fail};
 use crate::map::{Map, Move, Placement};
 use crate::output::Output;
+use crate::replication;
 use crate::server::{Names, Server};
 use crate::trust::Trust;
-use crate::{check_interrupt, checks, cutover, fail, replication};
 use instagram_id_core::moving::{Copy, Refusal, Seen, Stage, Step, next_step, next_step_back};
 use std::time::Duration;
 

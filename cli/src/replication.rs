@@ -1,11 +1,12 @@
 //! The copy of a shard by logical replication: publication, schema, subscription, and waiting for the rows.
 
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, Result, check_interrupt, fail};
 use crate::libpq::{self, Connection, Rows};
 use crate::map::Map;
 use crate::output::{Output, Progress};
 use crate::server::{self, Server};
-use crate::{check_interrupt, fail, session, trust};
+use crate::session;
+use crate::trust;
 use std::process::Command;
 use std::time::{Duration, Instant};
 

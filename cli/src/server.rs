@@ -1,8 +1,7 @@
 //! Queries and small changes on a server that has a copy of a shard. All of them are safe against objects
 //! that the owner of the shard's schema can create.
 
-use crate::error::{Context, Error, Result};
-use crate::fail;
+use crate::error::{Context, Error, Result, check_interrupt, fail};
 use crate::libpq::{self, Connection, Rows};
 use crate::session;
 use instagram_id_core::moving::Mark;
@@ -172,7 +171,7 @@ impl Server {
             if started.elapsed() > time {
                 return Ok(false);
             }
-            crate::check_interrupt()?;
+            check_interrupt()?;
             std::thread::sleep(Duration::from_millis(100));
         }
         Ok(true)
@@ -232,7 +231,7 @@ impl Server {
                         .context(|| format!("the triggers of the move cannot be dropped on {}", self.name));
                 }
             }
-            crate::check_interrupt()?;
+            check_interrupt()?;
         }
         fail!(
             "the triggers of the move, which no longer have an effect, cannot be dropped on {}: \

@@ -2,8 +2,7 @@
 //! replication evaluates its expressions. So a shard moves only if every role that can put code into its schema has these
 //! rights already, or the administrator trusts it.
 
-use crate::error::{Context, Error, Result};
-use crate::fail;
+use crate::error::{Context, Error, Result, fail};
 use crate::libpq::{self, Connection};
 use crate::map::Map;
 use crate::server::Server;

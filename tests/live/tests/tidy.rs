@@ -168,6 +168,20 @@ const FLOORS: [&[&str]; 8] = [
     &["functions"],
 ];
 
+/// The same for the command.
+const FLOORS_OF_COMMAND: [&[&str]; 10] = [
+    &["interrupt"],
+    &["libpq"],
+    &["error", "session"],
+    &["output", "map", "plan"],
+    &["server"],
+    &["trust"],
+    &["checks"],
+    &["replication", "cutover"],
+    &["status", "moving"],
+    &["apply", "fleet"],
+];
+
 /// The Rust files in a folder of the project, recursively.
 fn rust_files(folder: &str) -> Vec<String> {
     let mut files = vec![];
@@ -211,13 +225,18 @@ fn imports_are_parsed() {
 /// Imports only lead to lower floors; inside a module and between all files there are no cycles.
 #[test]
 fn imports_only_lead_to_lower_floors() {
-    let floor = |room: &str| FLOORS.iter().position(|rooms| rooms.contains(&room));
-    let files: Vec<String> = rust_files("src")
+    check_imports("src", &FLOORS);
+    check_imports("cli/src", &FLOORS_OF_COMMAND);
+}
+
+fn check_imports(folder: &str, floors: &[&[&str]]) {
+    let floor = |room: &str| floors.iter().position(|rooms| rooms.contains(&room));
+    let files: Vec<String> = rust_files(folder)
         .into_iter()
-        .filter(|file| !file.ends_with("/lib.rs") && !file.ends_with("/tests.rs"))
+        .filter(|file| !["/lib.rs", "/main.rs", "/tests.rs"].iter().any(|name| file.ends_with(name)))
         .collect();
     let module = |file: &str| {
-        let path = file.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
+        let path = file[folder.len() + 1..].trim_end_matches(".rs").trim_end_matches("/mod");
         path.replace('/', "::")
     };
     let modules: Vec<String> = files.iter().map(|file| module(file)).collect();
@@ -241,7 +260,7 @@ fn imports_only_lead_to_lower_floors() {
             }
         }
     }
-    assert!(edges.len() > 50, "{edges:?}");
+    assert!(edges.len() > 30, "{edges:?}");
     // Repeatedly removes the files that import only removed files, until none is left, or only cycles.
     let mut left = modules;
     loop {
