@@ -3,7 +3,7 @@
 # as root, in this project's folder.
 #
 #   trixie    PostgreSQL 17, and the Rust toolchain of this machine
-#   sid       PostgreSQL 19 of experimental, and Debian's own Rust toolchain
+#   sid       PostgreSQL 18, 19 of experimental, and Debian's own Rust toolchain
 #
 # The folder stays, so that a second run needs no download. The command has separate mounts and processes, which end
 # with it. It sees this project read-only at /instagram_id, with a target folder and a cache in the Debian folder. PASS
@@ -21,12 +21,12 @@ skip() {
 
 # The packages to build the extension and run the tests, as scripts/setup.sh would install them there.
 tools="ca-certificates clang gcc libc6-dev libclang-dev libpq-dev make pkg-config procps python3 sudo util-linux"
-suite=${1:-} partman=
+suite=${1:-}
 case $suite in
-    # Also the partition managers, whose page a test runs. pg_partman has no package for 19, but its SQL files are the
-    # same for all majors.
+    # Also the partition managers, whose page a test runs.
     trixie) packages="$tools postgresql-17-partman postgresql-17-timescaledb" ;;
-    sid) packages="$tools cargo rustc rustfmt" partman=postgresql-18-partman ;;
+    # 18 is what make bench measures.
+    sid) packages="$tools cargo rustc rustfmt postgresql-18 postgresql-server-dev-18 postgresql-18-partman" ;;
     *) fail "usage: debian_folder.sh trixie|sid [COMMAND...]" ;;
 esac
 shift
@@ -52,7 +52,7 @@ exec 9>>"$CACHE/debian.$suite.lock"
 flock -n 9 || { say "Waiting for another command in the Debian $suite of $folder"; flock 9; }
 
 # A folder that is incomplete or has other packages is set up again.
-wanted="$suite $packages $partman"
+wanted="$suite $packages"
 if [ "$(as_root cat "$folder/complete" 2>/dev/null)" != "$wanted" ]; then
     as_root rm -rf --one-file-system "$folder/complete" "$debian"
     bare_debian "$suite" "$debian"
@@ -74,14 +74,9 @@ if [ "$(as_root cat "$folder/complete" 2>/dev/null)" != "$wanted" ]; then
 	fi
 	apt-get update
 	apt-get install -y --no-install-recommends $packages
-	if [ -n "$partman" ]; then
-	    cd "\$(mktemp -d)"
-	    if apt-get download $partman; then
-	        dpkg-deb -x ./*.deb .
-	        cp usr/share/postgresql/*/extension/pg_partman* /usr/share/postgresql/$major/extension/
-	    else
-	        echo 'There is no $partman'
-	    fi
+	# pg_partman has no package for 19, but its SQL files are the same for all majors.
+	if [ $suite = sid ]; then
+	    cp /usr/share/postgresql/18/extension/pg_partman* /usr/share/postgresql/$major/extension/
 	fi
 	apt-get clean
 	SH

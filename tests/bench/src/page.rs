@@ -11,10 +11,14 @@ use crate::shards::{Among, CALLED, Caller, DATABASES, FEW, SHARDS};
 use crate::summary;
 use crate::tables::{Key, RANGE};
 use crate::transactions::{CLIENTS, Transaction};
+use instagram_id_live::pg_config_says;
 use std::fmt::Write as _;
 use std::fs;
+use std::hint::black_box;
+use std::os::unix::process::parent_id;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Instant;
 
 const BEGIN: &str = "<!-- figures -->\n";
 const END: &str = "<!-- end of figures -->\n";
@@ -73,7 +77,7 @@ fn machine(results: &Results) -> String {
         crate::SETTINGS.iter().map(|(name, value)| format!("{name} = {value}")).collect();
     format!(
         "PostgreSQL {}, instagram_id {}, {}, {} rounds. {} with {cores} cores and {:.0} GiB, {}, Linux {}. Settings that differ \
-         from the defaults: {}.",
+         from the defaults: {}.\n\nA system call takes {:.0} ns here. The server was built with `{}`.",
         results.version,
         results.extension,
         String::from_utf8_lossy(&date.stdout).trim(),
@@ -83,7 +87,19 @@ fn machine(results: &Results) -> String {
         line("/etc/os-release", "PRETTY_NAME"),
         kernel.trim(),
         settings.join(", "),
+        system_call_ns(),
+        pg_config_says("--configure"),
     )
+}
+
+/// How long one takes: a part of what `nextval`, UUIDs and reading the clock cost, which differs between machines.
+fn system_call_ns() -> f64 {
+    const CALLS: u32 = 1_000_000;
+    let start = Instant::now();
+    for _ in 0..CALLS {
+        black_box(parent_id());
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(CALLS)
 }
 
 fn goals_table(results: &Results) -> Table {
