@@ -11,6 +11,7 @@
 DO $$
 DECLARE
     functions oid[]; -- that stay
+    locked oid[];
     path text := pg_catalog.current_setting('search_path');
     place record;
     found text;
@@ -18,7 +19,7 @@ DECLARE
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     SELECT n.oid, nspname, nspowner, extowner INTO place
-        FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'instagram_id';
+        FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'instagram_id' FOR UPDATE OF n;
     IF NOT pg_try_advisory_xact_lock(1314220021721) THEN
         RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',
             DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when its transaction has ended.';
@@ -38,20 +39,26 @@ BEGIN
             HINT = format('Use a superuser or the role %s.', place.nspowner::regrole);
     END IF;
 
-    SELECT array_agg(oid) INTO functions FROM unnest(ARRAY[
-        'next_id()', 'next_id(integer)', 'next_id(integer, regclass)', 'next_id(integer, regclass, timestamptz)',
-        'shard_next_id(integer, regclass, timestamptz)', 'next_ids(integer, integer)',
-        'id_time(bigint)', 'id_time(bigint, timestamptz)', 'shard_id_time(bigint, timestamptz)', 'id_shard(bigint)',
-        'id_seq(bigint)', 'id_parts(bigint)', 'id_parts(bigint, timestamptz)', 'id_to_shortcode(bigint)', 'shortcode_to_id(text)',
-        'shard_for(bigint, integer)', 'make_id(timestamptz, integer, integer)',
-        'make_id(timestamptz, integer, integer, timestamptz)', 'id_floor(timestamptz)', 'id_floor(timestamptz, timestamptz)',
-        'id_range_end(timestamptz, timestamptz)', 'id_range_end(timestamptz, timestamptz, timestamptz)',
-        'id_between(bigint, timestamptz, timestamptz)', 'id_between(bigint, timestamptz, timestamptz, timestamptz)',
-        'create_shard(integer, text, timestamptz, boolean)', 'advance_shard(integer, bigint)', 'claim_shard(integer)',
-        'instagram_id_version()', '_shard_states()', '_shard_reason(integer, regnamespace)',
-        -- What a statement that is running now may still call.
-        '_shard_next_id(integer, regclass, timestamptz)', '_next_id_of_shard(integer)', '_next_id_of_setting()'
-    ]) AS signature, CAST(to_regprocedure('ids.' || signature) AS oid) AS oid WHERE oid IS NOT NULL;
+    -- Each statement below names a function. So the rows are locked, and no other session renames or replaces one while this one waits.
+    LOOP
+        SELECT array_agg(oid) INTO functions FROM unnest(ARRAY[
+            'next_id()', 'next_id(integer)', 'next_id(integer, regclass)', 'next_id(integer, regclass, timestamptz)',
+            'shard_next_id(integer, regclass, timestamptz)', 'next_ids(integer, integer)',
+            'id_time(bigint)', 'id_time(bigint, timestamptz)', 'shard_id_time(bigint, timestamptz)', 'id_shard(bigint)',
+            'id_seq(bigint)', 'id_parts(bigint)', 'id_parts(bigint, timestamptz)', 'id_to_shortcode(bigint)', 'shortcode_to_id(text)',
+            'shard_for(bigint, integer)', 'make_id(timestamptz, integer, integer)',
+            'make_id(timestamptz, integer, integer, timestamptz)', 'id_floor(timestamptz)', 'id_floor(timestamptz, timestamptz)',
+            'id_range_end(timestamptz, timestamptz)', 'id_range_end(timestamptz, timestamptz, timestamptz)',
+            'id_between(bigint, timestamptz, timestamptz)', 'id_between(bigint, timestamptz, timestamptz, timestamptz)',
+            'create_shard(integer, text, timestamptz, boolean)', 'advance_shard(integer, bigint)', 'claim_shard(integer)',
+            'instagram_id_version()', '_shard_states()', '_shard_reason(integer, regnamespace)',
+            -- What a statement that is running now may still call.
+            '_shard_next_id(integer, regclass, timestamptz)', '_next_id_of_shard(integer)', '_next_id_of_setting()'
+        ]) AS signature, CAST(to_regprocedure('ids.' || signature) AS oid) AS oid WHERE oid IS NOT NULL;
+        EXIT WHEN functions IS NOT DISTINCT FROM locked;
+        PERFORM FROM pg_proc WHERE oid = ANY (functions) FOR UPDATE;
+        locked := functions;
+    END LOOP;
 
     DROP VIEW IF EXISTS ids.id_shards;
     SELECT string_agg(pg_describe_object(classid, objid, 0), ', ' ORDER BY objid) INTO found

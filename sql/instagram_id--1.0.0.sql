@@ -7,7 +7,15 @@
 
 -- The portable edition has its own lock on a sequence, so the two together would repeat ids. Any role can create a function of its
 -- name. So the functions count only in a schema with its mark and its mutexes, all of one owner.
-DO $$ BEGIN
+DO $$
+DECLARE
+    place name;
+BEGIN
+    -- search_path has the name of the schema. Its row is locked, so that no other role gives the name to another schema meanwhile.
+    SELECT nspname INTO place FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'instagram_id' FOR UPDATE OF n;
+    IF place IS DISTINCT FROM pg_catalog.current_schema() THEN
+        RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'the schema of the extension has got another name', HINT = 'Try again.';
+    END IF;
     -- Two sessions that install both editions at the same moment would not see each other.
     IF NOT pg_try_advisory_xact_lock(1314220021721) THEN
         RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',

@@ -234,6 +234,58 @@ fn installer_can_replace_nothing_after_the_take_over() {
     assert_eq!(one::<String>(&mut client, schema), "postgres f f");
 }
 
+/// A script runs as a superuser, and names the schema and the functions. While it waits for a lock of the hostile role,
+/// that role cannot give these names to other objects.
+#[test]
+fn names_do_not_change_while_an_installation_waits() {
+    let server = server_with_both(&[("fsync", "off")]);
+    let mut client = server.connect();
+    run(&mut client, "CREATE DATABASE plain");
+    run(&mut client, "GRANT CREATE ON DATABASE plain TO installer");
+    let plain = || {
+        let mut client = server.connect_to("plain");
+        run(&mut client, "SET ROLE installer");
+        client
+    };
+    run(&mut plain(), "CREATE SCHEMA evil");
+    let cases = [
+        (
+            connect_as(&server, "installer"),
+            "LOCK TABLE ids.id_shards IN ACCESS SHARE MODE",
+            connect_as(&server, "installer"),
+            TAKE_OVER,
+            connect_as(&server, "installer"),
+            ["ALTER FUNCTION ids.instagram_id_version() RENAME TO other", "ALTER SCHEMA ids RENAME TO other"],
+        ),
+        (
+            plain(),
+            "CREATE FUNCTION evil.check_target_schema() RETURNS void LANGUAGE sql AS 'SELECT'",
+            plain(),
+            "CREATE EXTENSION instagram_id SCHEMA evil",
+            plain(),
+            ["ALTER SCHEMA evil RENAME TO other", "DROP SCHEMA evil CASCADE"],
+        ),
+    ];
+    for (mut blocker, block, mut installing, statement, mut renaming, changes) in cases {
+        run(&mut blocker, &format!("BEGIN; {block}"));
+        let pid: i32 = one(&mut installing, "SELECT pg_backend_pid()");
+        thread::scope(|scope| {
+            scope.spawn(move || run(&mut installing, statement));
+            let waits = format!("SELECT EXISTS (SELECT FROM pg_locks WHERE pid = {pid} AND NOT granted)");
+            let deadline = std::time::Instant::now() + Duration::from_secs(30);
+            while !one::<bool>(&mut client, &waits) {
+                assert!(std::time::Instant::now() < deadline, "{statement} does not wait");
+                thread::sleep(Duration::from_millis(10));
+            }
+            run(&mut renaming, "SET statement_timeout = '300ms'");
+            for change in changes {
+                assert_eq!(error_of(&mut renaming, change).0, "57014", "{change}");
+            }
+            run(&mut blocker, "ROLLBACK");
+        });
+    }
+}
+
 /// Who can take over, and what refuses it. Each refusal leaves the portable edition as it was.
 #[test]
 fn take_over_is_refused_where_it_would_be_wrong() {

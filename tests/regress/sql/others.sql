@@ -193,6 +193,27 @@ SELECT count(*) AS stored FROM pg_depend WHERE refclassid = 'pg_proc'::regclass 
 DROP SCHEMA insta8, insta9, apart, evil CASCADE;
 DO $$ BEGIN FOR n IN 10..30 LOOP EXECUTE format('DROP SCHEMA evil%s CASCADE', n); END LOOP; END $$;
 
+-- PostgreSQL evaluates the constants of a partition key when a trigger is created: with the rights of the table's owner.
+SELECT create_shard(7);
+GRANT USAGE, CREATE ON SCHEMA insta7 TO regress_id_evil;
+SET ROLE regress_id_evil;
+CREATE SCHEMA evil;
+CREATE FUNCTION evil.act() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+        ALTER ROLE regress_id_evil SUPERUSER;
+    END IF;
+    RETURN 1;
+END $$;
+CREATE FUNCTION evil.one(bigint) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN evil.act(); END';
+CREATE TABLE insta7.photos (id bigint DEFAULT insta7.next_id(), n bigint) PARTITION BY RANGE ((n + evil.one(1)));
+RESET ROLE;
+\c -
+SET client_min_messages = warning;
+SELECT * FROM convert_defaults_to_triggers(7);
+SELECT rolsuper FROM pg_roles WHERE rolname = 'regress_id_evil';
+DROP SCHEMA insta7, evil CASCADE;
+
 -- In a database with another encoding, a shard with a name that the extension cannot read does not hide the others.
 CREATE DATABASE regress_id_latin1 TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C';
 \c regress_id_latin1
