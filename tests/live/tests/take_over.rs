@@ -84,6 +84,18 @@ fn library_takes_over_while_sessions_generate_ids() {
         }),
         unrecorded("SELECT can_generate FROM id_shards"),
     ]);
+    // A statement that has called next_id(shard) before may fail once, as the page says.
+    let all: Vec<Work> = all
+        .into_iter()
+        .map(|work| -> Work {
+            Box::new(move |client, received| match work(client, received) {
+                Err(error) if error.code().is_some_and(|code| code.code() == "42P01") => {
+                    client.batch_execute("ROLLBACK")
+                }
+                other => other,
+            })
+        })
+        .collect();
     let kept = "SELECT (SELECT string_agg(oid::text, ' ' ORDER BY oid::regprocedure::text) FROM pg_proc
             WHERE pronamespace = 'ids'::regnamespace AND proname !~ '^_' AND oid::regprocedure::text IN (
                 SELECT unnest(string_to_array(current_setting('test.functions'), '|')))),
