@@ -14,7 +14,7 @@ use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::refusal::Refusal;
 use crate::sequence::{Clock, check, read, visit};
 use crate::shard::definition::{self, Definition};
-use instagram_id_core::copy::{self, Attempt};
+use instagram_id_core::copy::Attempt;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
@@ -32,8 +32,9 @@ const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "2s")];
 /// node does the same for one shard.
 ///
 /// A command to another node is about many sequences. If one of them cannot be taken over, each of the others is taken
-/// over by commands of its own. A copy of another group is made one of this node, which needs ownership. Sequences that are taken over stay so if the transaction is rolled back. Without Citus it
-/// opens the closed sequences that do not record another node as the last owner.
+/// over by commands of its own. A copy of another group is made one of this node, which needs ownership. Sequences that are
+/// taken over stay so if the transaction is rolled back. Without Citus it opens the closed sequences that do not record
+/// another node as the last owner.
 ///
 /// # Errors
 ///
@@ -128,8 +129,8 @@ fn role_if_closed(clock: Clock, is_copy: bool) -> Result<Option<Oid>, Error> {
     if !is_usable() {
         return Ok(None);
     }
-    let is_closed = match read::state(clock.sequence) {
-        Some(state) => copy::is_closed(state.last_value) || is_copy && !state.is_called,
+    let is_closed = match read::tuple(clock.sequence) {
+        Some(tuple) => tuple.is_closed(is_copy),
         None if is_usable() => return Err(Refusal::NoRight { update: false }.error(clock)),
         None => false, // dropped in the meantime
     };

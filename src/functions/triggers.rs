@@ -221,7 +221,6 @@ fn convert_defaults_to_triggers(
 struct Candidate {
     column: Column,
     is_partition_key: bool,
-    is_partitioned: bool,
 }
 
 /// The candidates in the schema of the shard.
@@ -234,8 +233,7 @@ fn candidates(definition: &Definition, own_schema: Oid) -> Vec<Candidate> {
                      JOIN pg_depend AS d ON d.objid = t.relid AND d.refobjid = t.relid
                      JOIN pg_attribute AS k ON k.attrelid = t.relid AND k.attnum = d.objsubid AND k.attname = a.attname
                      WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
-                     AND d.refobjsubid = 0 AND d.deptype = 'i'),
-             c.relkind = 'p'
+                     AND d.refobjsubid = 0 AND d.deptype = 'i')
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
          JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {is_of_user}
@@ -245,7 +243,7 @@ fn candidates(definition: &Definition, own_schema: Oid) -> Vec<Candidate> {
     guc::with(guc::LOCK_TIMEOUT, || {
         select_now(&query, &[definition.schema.into(), defaults.into()], |row| {
             let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? };
-            Some(Candidate { column, is_partition_key: row.get(4)?, is_partitioned: row.get(5)? })
+            Some(Candidate { column, is_partition_key: row.get(4)? })
         })
     })
 }
@@ -303,10 +301,9 @@ impl Candidate {
         ];
         // One statement at a time, because Citus sends each to the other nodes as text.
         let run = || statements.iter().for_each(|statement| spi::run(statement));
-        let owner = catalog::relation(self.column.table).map(|relation| relation.owner);
-        guc::with(for_citus, || match owner {
+        guc::with(for_citus, || match catalog::relation(self.column.table) {
             // PostgreSQL evaluates expressions of the partition key here. They are the owner's.
-            Some(owner) if self.is_partitioned => roles::with_rights_of(owner, run),
+            Some(table) if table.is_partitioned => roles::with_rights_of(table.owner, run),
             _ => run(),
         });
     }

@@ -3,7 +3,7 @@
 use instagram_id_core::layout::{SHARD_MAX, Shard};
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
 use pgrx::pg_sys::{self, AsPgCStr};
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 use std::time::Duration;
 
 const NOT_SET: i32 = -1;
@@ -23,13 +23,22 @@ pub fn take_over_timeout() -> Duration {
     Duration::from_millis(TAKE_OVER_TIMEOUT.get() as u64)
 }
 
+/// Whether there is a setting of this name, which may be another extension's.
+pub fn exists(name: &CStr) -> bool {
+    !value_of(name).is_null()
+}
+
 /// The value of a setting of another extension that is a number; `None` if there is no such setting.
 pub fn number(name: &CStr) -> Option<i64> {
+    let value = value_of(name);
     // SAFETY: a string that is valid until the setting changes, or NULL.
-    unsafe {
-        let value = pg_sys::GetConfigOption(name.as_ptr(), true, false);
-        (!value.is_null()).then(|| CStr::from_ptr(value).to_str().ok()?.parse().ok()).flatten()
-    }
+    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_str().ok()?.parse().ok()).flatten()
+}
+
+/// The value of a setting, or NULL.
+fn value_of(name: &CStr) -> *const c_char {
+    // SAFETY: the name ends with a zero byte, and may be unknown.
+    unsafe { pg_sys::GetConfigOption(name.as_ptr(), true, false) }
 }
 
 /// Settings for generated queries and statements: names without a schema are those of pg_catalog, strings are standard,

@@ -107,6 +107,23 @@ fn names_of(class: u32) -> Vec<&'static CStr> {
     }
 }
 
+/// `utils/wait_event.h`: sets this backend's wait event in pg_stat_activity.
+pub fn pgstat_report_wait_start(event: u32) {
+    // SAFETY: this points to a writable u32 throughout a backend's life.
+    unsafe { pg_sys::my_wait_event_info.write_volatile(event) }
+}
+
+/// This backend's wait event, or 0.
+pub fn current() -> u32 {
+    // SAFETY: as above.
+    unsafe { pg_sys::my_wait_event_info.read_volatile() }
+}
+
+/// `utils/wait_event.h`
+pub fn pgstat_report_wait_end() {
+    pgstat_report_wait_start(0);
+}
+
 #[cfg(feature = "pg_test")]
 #[pgrx::pg_schema]
 mod tests {
@@ -141,21 +158,4 @@ mod tests {
         assert_eq!(custom_number(WaitEvent::ClockTick.name()), known);
         assert_eq!(event_of(custom_number(c"OneMore")), "Extension");
     }
-}
-
-/// `utils/wait_event.h`: sets this backend's wait event in pg_stat_activity.
-pub fn pgstat_report_wait_start(event: u32) {
-    // SAFETY: this points to a writable u32 throughout a backend's life.
-    unsafe { pg_sys::my_wait_event_info.write_volatile(event) }
-}
-
-/// This backend's wait event, or 0.
-pub fn current() -> u32 {
-    // SAFETY: as above.
-    unsafe { pg_sys::my_wait_event_info.read_volatile() }
-}
-
-/// `utils/wait_event.h`
-pub fn pgstat_report_wait_end() {
-    pgstat_report_wait_start(0);
 }

@@ -3,6 +3,7 @@
 use crate::arguments;
 use crate::error::Error;
 use crate::pg::catalog::{self, Function};
+use crate::pg::guc;
 use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::parsed_body::Expression;
@@ -40,9 +41,7 @@ pub struct Plan {
 /// On a cluster the value of a closed copy is greater (see [`instagram_id_core::copy`]), and the `setval` of a dump must
 /// accept it. So where Citus is loaded, even if it is not installed in this database yet, the sequence has none.
 fn max_value() -> String {
-    // SAFETY: the name ends with a zero byte; NULL if there is no such setting.
-    let is_citus_loaded =
-        unsafe { !pg_sys::GetConfigOption(c"citus.shard_count".as_ptr(), true, false).is_null() };
+    let is_citus_loaded = guc::exists(c"citus.shard_count");
     if is_citus_loaded || catalog::has_citus() { String::new() } else { format!(" MAXVALUE {VALUE_MAX}") }
 }
 
