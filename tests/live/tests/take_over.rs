@@ -283,12 +283,9 @@ fn names_do_not_change_while_an_installation_waits() {
         let pid: i32 = one(&mut installing, "SELECT pg_backend_pid()");
         thread::scope(|scope| {
             scope.spawn(move || run(&mut installing, statement));
-            let waits = format!("SELECT EXISTS (SELECT FROM pg_locks WHERE pid = {pid} AND NOT granted)");
-            let deadline = std::time::Instant::now() + Duration::from_secs(30);
-            while !one::<bool>(&mut client, &waits) {
-                assert!(std::time::Instant::now() < deadline, "{statement} does not wait");
-                thread::sleep(Duration::from_millis(10));
-            }
+            server.wait_until(&format!(
+                "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = {pid} AND NOT granted)"
+            ));
             run(&mut renaming, "SET statement_timeout = '300ms'");
             for change in changes {
                 assert_eq!(error_of(&mut renaming, change).0, "57014", "{change}");
