@@ -41,8 +41,8 @@ BEGIN
     END IF;
     -- Other roles could replace the functions that the roles of the application call.
     REVOKE CREATE ON SCHEMA ids FROM PUBLIC;
-    -- The mutexes, which only their owner can lock. VACUUM, ANALYZE and replication do not lock views.
-    -- Replacing one would lock it until the end of this transaction.
+    -- The mutexes, which only their owner can lock. VACUUM, ANALYZE and replication do not lock
+    -- views. Replacing one would lock it until the end of this transaction.
     FOR n IN 0..15 LOOP
         IF pg_catalog.to_regclass('ids._mutex_' || n) IS NULL THEN
             EXECUTE pg_catalog.format('CREATE VIEW ids._mutex_%s AS SELECT', n);
@@ -57,10 +57,12 @@ BEGIN
     LOOP
         EXECUTE format('REVOKE ALL ON %s FROM %s', open_to.name, open_to.role);
     END LOOP;
-    -- Every role may execute the functions, also if ALTER DEFAULT PRIVILEGES has revoked that from PUBLIC. Revoked at the end of
-    -- this file, so that it applies only to functions that the file creates.
+    -- Every role may execute the functions, also if ALTER DEFAULT PRIVILEGES has revoked that from
+    -- PUBLIC. Revoked at the end of this file, so that it applies only to functions that the file
+    -- creates.
     ALTER DEFAULT PRIVILEGES IN SCHEMA ids GRANT EXECUTE ON FUNCTIONS TO PUBLIC;
-    -- What stands for this database where the system identifier cannot be read. Dumps of shards do not contain it.
+    -- What stands for this database where the system identifier cannot be read. Dumps of shards do
+    -- not contain it.
     IF pg_catalog.to_regprocedure('ids._installation()') IS NULL THEN
         EXECUTE pg_catalog.format('CREATE FUNCTION ids._installation() RETURNS text LANGUAGE sql IMMUTABLE RETURN %L::text',
             pg_catalog.gen_random_uuid());
@@ -112,7 +114,8 @@ CREATE OR REPLACE FUNCTION ids._next(last bigint, now_ms bigint) RETURNS bigint
                  AND (((last + 1) & 1023) <> 0 OR (last + 1) >> 10 <= now_ms + 1)
            THEN greatest(last + 1, (now_ms << 10) | ((last + 1) & 1023)) END;
 
--- The whole rule: the next values, at most "want"; or for how many ticks to wait; or the SQLSTATE of an error.
+-- The whole rule: the next values, at most "want"; or for how many ticks to wait; or the SQLSTATE
+-- of an error.
 CREATE OR REPLACE FUNCTION ids._rule(
     last bigint, is_called boolean, now_ms bigint, want bigint, has_waited boolean,
     OUT first bigint, OUT len bigint, OUT ticks integer, OUT error text
@@ -133,7 +136,8 @@ BEGIN
         first := candidate;
     ELSE
         error := CASE WHEN now_ms < 0 THEN '22008' WHEN now_ms >= 1099511627776 THEN '2200H clock' END;
-        -- A sequence that was set back does not show which values were issued in this millisecond and the next one.
+        -- A sequence that was set back does not show which values were issued in this millisecond
+        -- and the next one.
         ticks := CASE WHEN NOT has_waited AND NOT (is_called AND candidate >> 10 >= now_ms - 3600000) THEN 2 END;
         IF error IS NOT NULL THEN
             ticks := NULL;
@@ -147,16 +151,17 @@ END $$;
 CREATE OR REPLACE FUNCTION ids._mutex(seq oid) RETURNS integer
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN hashoid(seq) & 15;
 
--- The clock at the arrival of a call with valid arguments. Also locks the sequence until the end of the transaction, so that
--- no call waits for that lock while it holds a mutex.
+-- The clock at the arrival of a call with valid arguments. Also locks the sequence until the end of
+-- the transaction, so that no call waits for that lock while it holds a mutex.
 CREATE OR REPLACE FUNCTION ids._arrive(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
     LANGUAGE sql VOLATILE PARALLEL UNSAFE
     RETURN CASE WHEN shard >= 0 AND shard <= 8191 AND pg_sequence_last_value(seq) IS DISTINCT FROM -9223372036854775808 THEN ids._now_ms(epoch) END;
 
 /* Generating ids */
 
--- Takes values: "want" or fewer in one visit, in which the mutex is held by a subtransaction. The exception IG000 ends
--- it and releases the mutex; setval() is not rolled back. A wait for the clock holds nothing.
+-- Takes values: "want" or fewer in one visit, in which the mutex is held by a subtransaction. The
+-- exception IG000 ends it and releases the mutex; setval() is not rolled back. A wait for the clock
+-- holds nothing.
 CREATE OR REPLACE FUNCTION ids._take(seq regclass, epoch timestamptz, want bigint, OUT first bigint, OUT len bigint)
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -210,7 +215,8 @@ BEGIN
         ELSIF first IS NOT NULL THEN
             RETURN;
         END IF;
-        -- Until the clock has ticked. If it is set back during the wait, the wait begins again. pg_sleep() would sleep on.
+        -- Until the clock has ticked. If it is set back during the wait, the wait begins again.
+        -- pg_sleep() would sleep on.
         waited_last := last;
         waited_called := is_called;
         began := now_ms;
@@ -294,8 +300,9 @@ BEGIN
         HINT = format('If setval() or a wrong clock took the sequence there, use SELECT setval(%L, %s) to let it follow the clock again.', seq, (pg_sequence_parameters(seq)).minimum_value);
 END $$;
 
--- What shard_next_id() does. Its frequent path is here; _take() does the rest. All of the path is in the block, because the
--- library can take over at any moment: then a mutex or a function is gone, and shard_next_id() is a function in C.
+-- What shard_next_id() does. Its frequent path is here; _take() does the rest. All of the path is
+-- in the block, because the library can take over at any moment: then a mutex or a function is
+-- gone, and shard_next_id() is a function in C.
 CREATE OR REPLACE FUNCTION ids._shard_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE AS $$
 #variable_conflict use_variable
@@ -345,7 +352,8 @@ BEGIN
                 END IF;
             END IF;
         END IF;
-        -- Read under the mutex: what was read before may be old by now. setval() does nothing for NULL.
+        -- Read under the mutex: what was read before may be old by now. setval() does nothing for
+        -- NULL.
         last := pg_catalog.pg_sequence_last_value(seq);
         value := pg_catalog.setval(seq, ids._next(last, now_ms));
         RAISE SQLSTATE 'IG000';
@@ -365,8 +373,8 @@ BEGIN
         value := ids._slow_next_id(shard, seq, epoch);
         RETURN value;
     EXCEPTION WHEN undefined_function OR object_not_in_prerequisite_state OR internal_error THEN
-        -- From PostgreSQL's caches, which are not older than the locks, whatever the snapshot of the transaction is. Only the
-        -- function in C has no SQL body.
+        -- From PostgreSQL's caches, which are not older than the locks, whatever the snapshot of
+        -- the transaction is. Only the function in C has no SQL body.
         IF pg_catalog.pg_get_function_sqlbody(pg_catalog.to_regprocedure(
             'ids.shard_next_id(pg_catalog.int4, pg_catalog.regclass, pg_catalog.timestamptz)')) IS NOT NULL
         THEN
@@ -377,8 +385,8 @@ BEGIN
     RETURN value;
 END $$;
 
--- The call of every shard's next_id(). The planner inlines it: a statement that runs while the library takes over goes on to
--- call _shard_next_id(), which must still be in PL/pgSQL then.
+-- The call of every shard's next_id(). The planner inlines it: a statement that runs while the
+-- library takes over goes on to call _shard_next_id(), which must still be in PL/pgSQL then.
 CREATE OR REPLACE FUNCTION ids.shard_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
     LANGUAGE sql VOLATILE PARALLEL UNSAFE RETURN ids._shard_next_id(shard, seq, epoch);
 
@@ -430,7 +438,8 @@ END $$;
 CREATE OR REPLACE FUNCTION ids.next_id() RETURNS bigint
     LANGUAGE sql VOLATILE PARALLEL UNSAFE RETURN ids._next_id_of_setting();
 
--- For the owner of the shard, many ids from one visit. Other roles get them one by one from its next_id().
+-- For the owner of the shard, many ids from one visit. Other roles get them one by one from its
+-- next_id().
 CREATE OR REPLACE FUNCTION ids.next_ids(shard integer, count integer) RETURNS SETOF bigint
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -470,8 +479,8 @@ END $$;
 
 /* Decoding ids */
 
--- to_timestamp() is exact to the microsecond up to 2106. timestamptz + interval would be exact for all times, but is not
--- IMMUTABLE, so that the planner would not inline these functions.
+-- to_timestamp() is exact to the microsecond up to 2106. timestamptz + interval would be exact for
+-- all times, but is not IMMUTABLE, so that the planner would not inline these functions.
 CREATE OR REPLACE FUNCTION ids.id_time(id bigint) RETURNS timestamptz
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN to_timestamp((1314220021721 + ((id >> 23) & 2199023255551))::double precision / 1000);
@@ -490,7 +499,8 @@ BEGIN
     END;
 END $$;
 
--- For the epochs that a shard can have, 1992 to now. The planner inlines it into queries that call the id_time(id) of a shard.
+-- For the epochs that a shard can have, 1992 to now. The planner inlines it into queries that call
+-- the id_time(id) of a shard.
 CREATE OR REPLACE FUNCTION ids.shard_id_time(id bigint, epoch timestamptz) RETURNS timestamptz
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN to_timestamp(((date_part('epoch', epoch - '1970-01-01 00:00+00'::timestamptz) * 1000000)::bigint
@@ -554,7 +564,8 @@ CREATE OR REPLACE FUNCTION ids.shard_for(key bigint, shards integer) RETURNS int
 
 /* Ids of a time */
 
--- The first id of the millisecond that contains a time, or with round_up of the first one at or after it; in numeric, which is exact.
+-- The first id of the millisecond that contains a time, or with round_up of the first one at or
+-- after it; in numeric, which is exact.
 CREATE OR REPLACE FUNCTION ids._distant_id_of("time" timestamptz, epoch timestamptz, round_up boolean) RETURNS bigint
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -639,7 +650,8 @@ CREATE OR REPLACE FUNCTION ids.id_between(id bigint, from_time timestamptz, to_t
 
 /* Shards */
 
--- What shard_<N>() records as the database that generates the ids: as the library does where that is permitted.
+-- What shard_<N>() records as the database that generates the ids: as the library does where that
+-- is permitted.
 CREATE OR REPLACE FUNCTION ids._this_database() RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -653,8 +665,8 @@ BEGIN
     RETURN server || '/' || (SELECT oid FROM pg_database WHERE datname = current_database());
 END $$;
 
--- Every shard. Any role can create a function of that name, so it counts only if it belongs to the owner of this schema. It is
--- read and never run.
+-- Every shard. Any role can create a function of that name, so it counts only if it belongs to the
+-- owner of this schema. It is read and never run.
 CREATE OR REPLACE FUNCTION ids._shards(named text DEFAULT NULL) RETURNS TABLE (
     shard integer, schema regnamespace, sequence regclass, epoch timestamptz, home text, owner oid, function regprocedure
 ) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC' AS $$
@@ -697,8 +709,8 @@ BEGIN
     END IF;
 END $$;
 
--- The functions of a shard, as the library creates them, except that next_id() runs with the rights of its owner. Creates
--- those that are missing, and returns how many.
+-- The functions of a shard, as the library creates them, except that next_id() runs with the rights
+-- of its owner. Creates those that are missing, and returns how many.
 CREATE OR REPLACE FUNCTION ids._complete(shard integer, schema regnamespace, sequence regclass, epoch timestamptz, home text) RETURNS integer
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC' AS $$
 #variable_conflict use_variable
@@ -930,7 +942,8 @@ BEGIN
     RETURN (last >> 10 << 23) | (shard << 10) | (last & 1023);
 END $$;
 
--- Also gives next_id() the rights of its owner, which that of a shard from a server with the library lacks.
+-- Also gives next_id() the rights of its owner, which that of a shard from a server with the
+-- library lacks.
 CREATE OR REPLACE FUNCTION ids.claim_shard(shard integer) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Prints the portable edition as a Trusted Language Extension for pg_tle: a call of pgtle.install_extension(), after which
-# CREATE EXTENSION instagram_id_portable creates schema ids. pg_tle refuses the name of an extension that has a file on disk.
+# Prints the portable edition as a Trusted Language Extension for pg_tle: a call of
+# pgtle.install_extension(), after which CREATE EXTENSION instagram_id_portable creates schema ids.
+# pg_tle refuses the name of an extension that has a file on disk.
 #
 #   pg_tle.sh              for a database without it
 #   pg_tle.sh FROM TO      the update from one version to another: a call of pgtle.install_update_path()

@@ -39,7 +39,8 @@ BEGIN
             HINT = format('Use a superuser or the role %s.', place.nspowner::regrole);
     END IF;
 
-    -- Each statement below names a function. So the rows are locked, and no other session renames or replaces one while this one waits.
+    -- Each statement below names a function. So the rows are locked, and no other session renames
+    -- or replaces one while this one waits.
     LOOP
         SELECT array_agg(oid) INTO functions FROM unnest(ARRAY[
             'next_id()', 'next_id(integer)', 'next_id(integer, regclass)', 'next_id(integer, regclass, timestamptz)',
@@ -120,8 +121,8 @@ BEGIN
         WHERE pronamespace = 'ids'::regnamespace AND proname LIKE '\_%' AND NOT EXISTS (
             SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'e');
     EXECUTE found;
-    -- The mutexes come last, because calls wait from now on. A call that holds one ends first. A call that waits finds none, and
-    -- calls the library.
+    -- The mutexes come last, because calls wait from now on. A call that holds one ends first. A
+    -- call that waits finds none, and calls the library.
     SELECT 'DROP VIEW ' || string_agg(c.oid::regclass::text, ', ') INTO found
         FROM pg_class AS c WHERE relnamespace = 'ids'::regnamespace AND relname ~ '^_(mutex_\d+|create_shard)$';
     EXECUTE found;

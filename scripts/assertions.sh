@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Builds an assertion-enabled PostgreSQL from Debian's source package, in the cache: assertions/bin/pg_config there. A
-# second run reuses it. The machine's own package sources stay as they are.
+# Builds an assertion-enabled PostgreSQL from Debian's source package, in the cache:
+# assertions/bin/pg_config there. A second run reuses it. The machine's own package sources stay as
+# they are.
 #
-# This build of PostgreSQL checks itself: it has assertions, memory contexts with sentinels, and overwrites freed
-# memory. It also informs valgrind about allocated and pinned memory (valgrind.sh). It includes the contrib modules,
-# pg_regress and pg_isolation_regress. Do not use it for measurements.
+# This build of PostgreSQL checks itself: it has assertions, memory contexts with sentinels, and
+# overwrites freed memory. It also informs valgrind about allocated and pinned memory (valgrind.sh).
+# It includes the contrib modules, pg_regress and pg_isolation_regress. Do not use it for
+# measurements.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -14,8 +16,9 @@ CPPFLAGS='-DUSE_VALGRIND'
 CONFIGURE="--enable-cassert --enable-debug --without-readline --without-icu"
 KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
 
-# apt_of_sources get|cache ARGUMENT...: runs apt with separate lists, which contain the source packages of the machine's
-# Debian mirrors. apt checks the signature of each release file, and with it each file it fetches.
+# apt_of_sources get|cache ARGUMENT...: runs apt with separate lists, which contain the source
+# packages of the machine's Debian mirrors. apt checks the signature of each release file, and with
+# it each file it fetches.
 apt_of_sources() {
     "apt-$1" -q -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts=/dev/null \
         -o Dir::State::lists="$work/lists" -o Dir::Cache="$work/cache" -o APT::Sandbox::User= \
@@ -31,7 +34,8 @@ fetch_source() {
     [ -s "$work/sources.list" ] || fail "apt knows no mirror of Debian to take PostgreSQL's source from"
     apt_of_sources get update --error-on=any
     cd "$work/source"
-    # The newest version on the mirrors. The security archive lists versions whose source it may no longer have.
+    # The newest version on the mirrors. The security archive lists versions whose source it may no
+    # longer have.
     for version in $(apt_of_sources cache showsrc --only-source "postgresql-$major" | sed -n 's/^Version: //p' | sort -rVu); do
         if apt_of_sources get source --download-only "postgresql-$major=$version"; then return; fi
         rm -f "$work"/source/*

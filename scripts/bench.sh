@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Compares the extension with other ways to generate ids in PostgreSQL, and writes the figures into docs/inside/benchmarks.md
-# and the plot beside it. Takes about a quarter of an hour, on a machine that is otherwise idle. It measures Debian's
-# PostgreSQL 18, in the folder of scripts/debian_folder.sh, because how a server was built decides what some ids cost.
+# Compares the extension with other ways to generate ids in PostgreSQL, and writes the figures into
+# docs/inside/benchmarks.md and the plot beside it. Takes about a quarter of an hour, on a machine
+# that is otherwise idle. It measures Debian's PostgreSQL 18, in the folder of
+# scripts/debian_folder.sh, because how a server was built decides what some ids cost.
 #
 #   MAJORS=15 bench.sh     on this major instead of 18, which must be set up on this machine
 #   ROUNDS=3 ROWS=500000   with fewer rounds and rows

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# build_command.sh DIR: builds the command instagram_id_shards, and puts it and its manual pages into DIR.
+# build_command.sh DIR: builds the command instagram_id_shards, and puts it and its manual pages
+# into DIR.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"

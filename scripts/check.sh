@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The quick check while you work: format, clippy, the tests that need no server, then on one PostgreSQL the regression and
-# isolation tests, and those live tests that a small change can break and that take seconds.
+# The quick check while you work: format, clippy, the tests that need no server, then on one
+# PostgreSQL the regression and isolation tests, and those live tests that a small change can break
+# and that take seconds.
 #
 #   check.sh              all of it
 #   T=errors check.sh     only the tests with this in their file or name, including all on live servers

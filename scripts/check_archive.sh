@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check_archive.sh [PG_CONFIG]: installs the PGXN archive of the last commit with `pgxn install`, below a temporary folder.
-# By default for Debian's PostgreSQL.
+# check_archive.sh [PG_CONFIG]: installs the PGXN archive of the last commit with `pgxn install`,
+# below a temporary folder. By default for Debian's PostgreSQL.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"

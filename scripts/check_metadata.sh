@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the files that other programs read: META.json with PGXN's validator, the workflow with actionlint, the Dockerfile
-# with hadolint, and the commands of the images without running them.
+# Checks the files that other programs read: META.json with PGXN's validator, the workflow with
+# actionlint, the Dockerfile with hadolint, and the commands of the images without running them.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -12,7 +12,8 @@ trap 'rm -rf "$folder"' EXIT
 # As `make dist REPOSITORY=...` writes it.
 scripts/with_resources.py https://example.org/someone/instagram_id <META.json >"$folder/META.json"
 "$CACHE/cargo/bin/pgxn_meta" "$folder/META.json"
-# The validator accepts a maintainer without an address; PGXN shows it, and Debian's packages need it.
+# The validator accepts a maintainer without an address; PGXN shows it, and Debian's packages need
+# it.
 grep -qE '"maintainer": \[ "[^<>]+ <[^<>@ ]+@[^<>@ ]+\.[a-z]+>" \]' META.json ||
     fail "META.json: the maintainer is not a name with an address"
 for name in file docfile; do

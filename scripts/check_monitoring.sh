@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Tries the files of monitoring/ with the real tools: starts a PostgreSQL, sql_exporter and Prometheus, and checks what
-# Prometheus has. The tools are unpacked from Debian's packages into the cache; they are not installed, so no
-# service is started. All servers listen on loopback or a socket, at free ports, and are stopped at the end.
+# Tries the files of monitoring/ with the real tools: starts a PostgreSQL, sql_exporter and
+# Prometheus, and checks what Prometheus has. The tools are unpacked from Debian's packages into the
+# cache; they are not installed, so no service is started. All servers listen on loopback or a
+# socket, at free ports, and are stopped at the end.
 #
 #   check_monitoring.sh             on Debian's PostgreSQL
 #   MAJORS=18 check_monitoring.sh   on this major, which must be set up and have libxml
 #
-# Grafana is in no package registry that the scripts use. So Prometheus evaluates the expressions of the dashboard.
+# Grafana is in no package registry that the scripts use. So Prometheus evaluates the expressions of
+# the dashboard.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -42,7 +44,8 @@ SELECT ids.create_shard(9, schema => E'Ümläut "\1" <&> ''') \g /dev/null
 SELECT ids.next_id(n) FROM generate_series(1, 9) AS n \g /dev/null
 SQL
 psql -d second -c 'CREATE EXTENSION instagram_id' -c 'SELECT create_shard(1), next_id(1)' >/dev/null
-# An extension that was not updated, whose view does not belong to a superuser, so that there are no metrics of its shards.
+# An extension that was not updated, whose view does not belong to a superuser, so that there are no
+# metrics of its shards.
 psql -d old -c 'CREATE EXTENSION instagram_id' -c 'SELECT create_shard(1)' >/dev/null \
     -c "UPDATE pg_extension SET extversion = '0.9.0' WHERE extname = 'instagram_id'" \
     -c 'CREATE ROLE another' -c 'ALTER VIEW id_shards OWNER TO another'

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# check_package.sh [MAJOR...]: makes the Debian packages for these majors, by default for 15, and tests them:
+# check_package.sh [MAJOR...]: makes the Debian packages for these majors, by default for 15, and
+# tests them:
 #
 #   15   on Debian 12, which must be this machine's
 #   17   on Debian 13, in a folder that debian_folder.sh sets up
 #
-# lintian must find nothing. autopkgtest runs debian/tests on a bare Debian in a temporary folder, and piuparts installs
-# and purges the packages on another one, where nothing may be left behind.
+# lintian must find nothing. autopkgtest runs debian/tests on a bare Debian in a temporary folder,
+# and piuparts installs and purges the packages on another one, where nothing may be left behind.
 #
 # If a major cannot be tested here, it prints that, adds it to the file in NOT_TESTED, and goes on.
 set -euo pipefail

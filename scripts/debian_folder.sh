@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# debian_folder.sh SUITE [COMMAND...]: sets up another Debian release in a folder of the cache, and runs a command in it
-# as root, in this project's folder.
+# debian_folder.sh SUITE [COMMAND...]: sets up another Debian release in a folder of the cache, and
+# runs a command in it as root, in this project's folder.
 #
 #   trixie    PostgreSQL 17, and the Rust toolchain of this machine
 #   sid       PostgreSQL 18, 19 of experimental, and Debian's own Rust toolchain
 #
-# The folder stays, so that a second run needs no download. The command has separate mounts and processes, which end
-# with it. It sees this project read-only at /instagram_id, with a target folder and a cache in the Debian folder. PASS
-# lists the environment variables that the command needs, separated by spaces.
+# The folder stays, so that a second run needs no download. The command has separate mounts and
+# processes, which end with it. It sees this project read-only at /instagram_id, with a target
+# folder and a cache in the Debian folder. PASS lists the environment variables that the command
+# needs, separated by spaces.
 #
 # Exits with 77, after a message with the reason, if such a folder cannot be set up.
 set -euo pipefail
@@ -19,7 +20,8 @@ skip() {
     exit 77
 }
 
-# The packages to build the extension and run the tests, as scripts/setup.sh would install them there.
+# The packages to build the extension and run the tests, as scripts/setup.sh would install them
+# there.
 tools="ca-certificates clang gcc libc6-dev libclang-dev libpq-dev make pkg-config procps python3 sudo util-linux"
 suite=${1:-}
 case $suite in
@@ -109,7 +111,8 @@ if [ "$suite" = trixie ]; then
     bind "$rust" /opt/rust ro
     path=/opt/rust/bin:$path
 fi
-# Share the crates that root has fetched, because root may add to them; leave those of another user alone.
+# Share the crates that root has fetched, because root may add to them; leave those of another user
+# alone.
 registry=${CARGO_HOME:-$HOME/.cargo}/registry
 if [ "$(id -u)" = 0 ] && [ -d "$registry" ]; then bind "$registry" /root/.cargo/registry; fi
 

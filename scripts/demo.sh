@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Shows the extension at work on a temporary server, in half a minute. Eight clients insert rows, first with ids of a
-# plain expression, which repeat, and then with ids of the extension. First installs and builds what is missing.
+# Shows the extension at work on a temporary server, in half a minute. Eight clients insert rows,
+# first with ids of a plain expression, which repeat, and then with ids of the extension. First
+# installs and builds what is missing.
 #
 #   DEMO_SECONDS=10 demo.sh   insert for longer
 set -euo pipefail

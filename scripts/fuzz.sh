@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the coverage-guided fuzzer on each target in fuzz/, with overflow checks and debug assertions. It stops at the
-# first input that fails, and prints how to run that input again. The corpus stays in fuzz/corpus.
+# Runs the coverage-guided fuzzer on each target in fuzz/, with overflow checks and debug
+# assertions. It stops at the first input that fails, and prints how to run that input again. The
+# corpus stays in fuzz/corpus.
 #
 #   FUZZ_SECONDS=600 fuzz.sh       for longer than a minute a target
 #   FUZZ_TARGETS="codec" fuzz.sh   only these

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# image_tree.sh PG_CONFIG DIR: puts the extension's files into DIR as an image for an extension volume of CloudNativePG
-# contains them. PostgreSQL 18 finds them there by extension_control_path and dynamic_library_path.
+# image_tree.sh PG_CONFIG DIR: puts the extension's files into DIR as an image for an extension
+# volume of CloudNativePG contains them. PostgreSQL 18 finds them there by extension_control_path
+# and dynamic_library_path.
 #
-# image_tree.sh --check PG_CONFIG: makes such a folder, checks which files it has, and creates the extension from it on a
-# temporary server
+# image_tree.sh --check PG_CONFIG: makes such a folder, checks which files it has, and creates the
+# extension from it on a temporary server
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -40,7 +41,8 @@ check_tree() {
     [ "$(cd "$tree" && find . -type f -printf '%P\n' | sort)" = "$expected_files" ] ||
         fail "the image has other files: $(cd "$tree" && find . -type f)"
     trap 'stop_server; kill_jobs; rm -rf "$SCRATCH"' EXIT
-    # Without $system, so that no other script is found. Other extensions, such as plpgsql, need $libdir.
+    # Without $system, so that no other script is found. Other extensions, such as plpgsql, need
+    # $libdir.
     EXTRA_CONF="extension_control_path = '$tree/share'
 dynamic_library_path = '$tree/lib:\$libdir'" start_server "$pg_config"
     answer=$("$SERVER_BIN/psql" -X -A -t -q -v ON_ERROR_STOP=1 -d postgres <<-'SQL'

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# images.sh build         builds the images for one PostgreSQL major (PG_MAJOR), for this machine's architecture
-# images.sh join MAJOR... makes one image of the pushed ones of several architectures (ARCHITECTURES), for each major
+# images.sh build         builds the images for one PostgreSQL major (PG_MAJOR), for this machine's
+# architecture images.sh join MAJOR... makes one image of the pushed ones of several architectures
+# (ARCHITECTURES), for each major
 #
 #   IMAGES=ghcr.io/someone/instagram_id   the name: IMAGES:18-1.0.0 is PostgreSQL with the extension, and from 18 on
 #                                         IMAGES-extension:1.0.0-18 the extension alone, for CloudNativePG

@@ -4,8 +4,8 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # The extension's version, from Cargo.toml.
 version_of_extension() { sed -n 's/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml" | head -n 1; }
 
-# majors [MANIFEST] [TESTS] [SERVER]: the majors in the file of that name with these in their row, each a pattern, in one
-# line.
+# majors [MANIFEST] [TESTS] [SERVER]: the majors in the file of that name with these in their row,
+# each a pattern, in one line.
 majors() {
     awk -v manifest="^(${1:-.*})\$" -v tests="^(${2:-.*})\$" -v server="^(${3:-.*})\$" \
         '/^[0-9]/ && $2 ~ manifest && $3 ~ tests && $4 ~ server { print $1 }' "$ROOT/scripts/majors" | paste -s -d ' '
@@ -14,7 +14,8 @@ majors() {
 HERE='debian|wheel'
 ELSEWHERE='trixie|sid'
 
-# The manifest that builds for this major, and the source of its server. Empty for a major that is not supported.
+# The manifest that builds for this major, and the source of its server. Empty for a major that is
+# not supported.
 manifest_of() { field_of_major "$1" 2; }
 suite_of() { field_of_major "$1" 4; }
 field_of_major() { awk -v major="$1" -v field="$2" '$1 == major { print $field }' "$ROOT/scripts/majors"; }
@@ -51,11 +52,12 @@ as_root() {
     fi
 }
 
-# Commands in a folder with another Debian have mounts and processes of their own, which end with them.
+# Commands in a folder with another Debian have mounts and processes of their own, which end with
+# them.
 alone=(unshare --mount --pid --fork --kill-child)
 
-# Whether a bare Debian can be set up in a folder: that takes mounts and devices. Asks for a password here, if at all,
-# and not below a progress line.
+# Whether a bare Debian can be set up in a folder: that takes mounts and devices. Asks for a
+# password here, if at all, and not below a progress line.
 can_make_debian() {
     as_root true && as_root "${alone[@]}" sh -c '
         probe=$(mktemp -d) && mknod "$probe/null" c 1 3 && : >"$probe/null" && mount -t tmpfs tmpfs "$probe" && umount "$probe"
@@ -68,13 +70,14 @@ bare_debian() {
     with_progress "Fetching a bare Debian $1" as_root "${alone[@]}" /usr/sbin/debootstrap --variant=minbase "$1" "$2"
 }
 
-# A PostgreSQL server refuses to run as root. If root runs the scripts, it runs as the user postgres.
+# A PostgreSQL server refuses to run as root. If root runs the scripts, it runs as the user
+# postgres.
 as_server_user() {
     if [ "$(id -u)" = 0 ]; then (cd / && exec runuser -u postgres -- "$@"); else "$@"; fi
 }
 
-# with_progress WHAT COMMAND...: runs a long command. Shows the elapsed time and the last line of its output, and prints
-# the output if it fails.
+# with_progress WHAT COMMAND...: runs a long command. Shows the elapsed time and the last line of
+# its output, and prints the output if it fails.
 with_progress() {
     local what=$1 log pid started=$SECONDS status=0 shown=0 last
     shift
@@ -103,8 +106,9 @@ with_progress() {
     return "$status"
 }
 
-# build_for PG_CONFIG: makes cargo build for this PostgreSQL. pgrx generates its bindings again if it has another path
-# than before. So the path is that of the private copy, which is the same for all checkouts, if there is one.
+# build_for PG_CONFIG: makes cargo build for this PostgreSQL. pgrx generates its bindings again if
+# it has another path than before. So the path is that of the private copy, which is the same for
+# all checkouts, if there is one.
 build_for() {
     local pg_config=$1 copy
     copy=$CACHE/pg$(major_of "$pg_config")$("$pg_config" --bindir)
@@ -131,8 +135,9 @@ require_servers() {
     done
 }
 
-# tester_for PG_CONFIG regress/pg_regress, or isolation/pg_isolation_regress: a test driver that works for this
-# PostgreSQL. If its own is missing or broken, that of another one, because the drivers are only clients.
+# tester_for PG_CONFIG regress/pg_regress, or isolation/pg_isolation_regress: a test driver that
+# works for this PostgreSQL. If its own is missing or broken, that of another one, because the
+# drivers are only clients.
 tester_for() {
     local candidate
     for candidate in "$("$1" --pkglibdir)/pgxs/src/test/$2" /usr/lib/postgresql/*/lib/pgxs/src/test/"$2"; do
@@ -152,9 +157,9 @@ debian_major() {
     done | sort -n | tail -n 1
 }
 
-# use_scratch: sets up a folder for files of the tests. When the script ends, the folder is removed and background jobs
-# are stopped. The folder is in memory if there is room, where the tests take a quarter of the time. The tests kill
-# servers but not the machine, so they need no disk.
+# use_scratch: sets up a folder for files of the tests. When the script ends, the folder is removed
+# and background jobs are stopped. The folder is in memory if there is room, where the tests take a
+# quarter of the time. The tests kill servers but not the machine, so they need no disk.
 use_scratch() {
     local base=${TMPDIR:-/tmp} shm memory
     shm=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)
@@ -167,10 +172,12 @@ use_scratch() {
     export TMPDIR=$SCRATCH
 }
 
-# --- tests ---------------------------------------------------------------------------------------------------
+# --- tests
+# ---------------------------------------------------------------------------------------------------
 
-# The needs of a test decide in which program of tests/live/Cargo.toml it is: `tidy` needs no server, `live` a PostgreSQL and
-# nothing else. These need more, and run where the caller asks for them:
+# The needs of a test decide in which program of tests/live/Cargo.toml it is: `tidy` needs no
+# server, `live` a PostgreSQL and nothing else. These need more, and run where the caller asks for
+# them:
 declare -A NEEDS=(
     [contrib]="the modules of contrib and XML, as Debian's PostgreSQL has them"
     [clients]="Python, Node.js, PHP, Java, Go and Ruby: make test-clients"
@@ -180,15 +187,17 @@ declare -A NEEDS=(
 )
 ON_REQUEST="contrib clients packages majors citus"
 
-# The tests that depend on a major's layout of pages, WAL and catalogs, on how it plans, writes files and replicates, or
-# on what Debian has for it, as a part of a pattern.
-DIFFERING='copy|crash|disk_faults|handover_misuse|leaks|partition_managers|replicated_sequences|two_primaries'
+# The tests that depend on a major's layout of pages, WAL and catalogs, on how it plans, writes
+# files and replicates, or on what Debian has for it, as a part of a pattern.
+DIFFERING='copy|crash|disk_faults|takeover_misuse|leaks|partition_managers|replicated_sequences|two_primaries'
 
-# The live tests that a change of a function, a page, a message or the catalog can break, and that take seconds.
+# The live tests that a change of a function, a page, a message or the catalog can break, and that
+# take seconds.
 QUICK='binary(tidy) + binary(contrib) + test(/^(script|docs|values|vectors|wait)::/)
     + test(/^(servers::misuse_of_the_map_is_explained|sessions::(parallel_worker_refuses|waits_are_shown_by_name))$/)'
 
-# of_other_majors MAJOR: the modules of tests for other majors than this one, as a part of a pattern: since_16|since_17...
+# of_other_majors MAJOR: the modules of tests for other majors than this one, as a part of a
+# pattern: since_16|since_17...
 of_other_majors() {
     local major others=none
     for major in $(majors); do
@@ -204,7 +213,8 @@ applies() { echo "not test(/(^|::)($(of_other_majors "$1"))::/)"; }
 # has_extension PG_CONFIG NAME: whether this PostgreSQL has the files of an extension.
 has_extension() { [ -f "$("$1" --sharedir)/extension/$2.control" ]; }
 
-# quick_live_tests MAJOR: runs the quick ones, with few random calls. PG_CONFIG names the PostgreSQL.
+# quick_live_tests MAJOR: runs the quick ones, with few random calls. PG_CONFIG names the
+# PostgreSQL.
 quick_live_tests() {
     local contrib=
     if has_extension "$PG_CONFIG" pgcrypto; then contrib="--test contrib"; fi
@@ -212,8 +222,8 @@ quick_live_tests() {
         -E "($QUICK) & $(applies "$1")" --status-level fail
 }
 
-# unit_tests MAJOR: runs all tests that need no server, after build_for. Tests of the crate that need a server have names
-# that begin with pg_.
+# unit_tests MAJOR: runs all tests that need no server, after build_for. Tests of the crate that
+# need a server have names that begin with pg_.
 unit_tests() {
     cargo nextest run --workspace --lib --bins --examples --test bodies --test models --test vectors --no-default-features --features "instagram_id/pg$1" \
         -E 'not test(/::pg_[^:]*$/)' --status-level fail
@@ -227,8 +237,8 @@ finish() {
     return "$status"
 }
 
-# sql_tests PG_CONFIG [REGRESS ISOLATION]: runs tests/regress with pg_regress and, at the same time, tests/isolation
-# with pg_isolation_regress, each on its own server; all of them, or those named.
+# sql_tests PG_CONFIG [REGRESS ISOLATION]: runs tests/regress with pg_regress and, at the same time,
+# tests/isolation with pg_isolation_regress, each on its own server; all of them, or those named.
 sql_tests() {
     local pg_config=$1 status=0 log pid
     log=$(mktemp)
@@ -247,8 +257,9 @@ sql_tests() {
 # The files of tests/regress that apply to the portable edition.
 PORTABLE_TESTS="codec shortcode generator errors own_epoch shards"
 
-# portable_tests PG_CONFIG: runs these files on the portable edition. tests/regress/portable.diff has the lines of the expected
-# outputs that differ: functions and options that it lacks, and hints that name them. ACCEPT=1 writes it.
+# portable_tests PG_CONFIG: runs these files on the portable edition. tests/regress/portable.diff
+# has the lines of the expected outputs that differ: functions and options that it lacks, and hints
+# that name them. ACCEPT=1 writes it.
 portable_tests() (
     local pg_config=$1 out=target/portable test status=0
     trap stop_server EXIT
@@ -257,7 +268,8 @@ portable_tests() (
     mkdir -p "$out/sql" "$out/expected"
     cp tests/regress/raises.sql "$out"
     for test in $PORTABLE_TESTS; do
-        # PL/pgSQL adds a CONTEXT to errors. next_ids() of the library returns its rows one by one. Decoding is slower.
+        # PL/pgSQL adds a CONTEXT to errors. next_ids() of the library returns its rows one by one.
+        # Decoding is slower.
         for file in "sql/$test.sql" "expected/$test.out"; do
             { echo '\set SHOW_CONTEXT never'; sed 's/next_ids(1, 2000000000)/next_ids(1, 20000)/; s/generate_series(0, 999999)/generate_series(0, 999999, 100)/
                 s/^SELECT next_id(3);/SELECT next_id(3) > 0;/; s/^EXPLAIN (COSTS OFF) SELECT \* FROM secrets/--/
@@ -278,7 +290,8 @@ portable_tests() (
     fi
 )
 
-# on_a_server PG_CONFIG regress|isolation [MAKE'S ARGUMENTS...]: starts a server and runs these tests on it.
+# on_a_server PG_CONFIG regress|isolation [MAKE'S ARGUMENTS...]: starts a server and runs these
+# tests on it.
 on_a_server() (
     local pg_config=$1 kind=$2 tester
     shift 2
@@ -295,7 +308,8 @@ on_a_server() (
     if [ -n "${ACCEPT:-}" ]; then accept "$kind"; fi
 )
 
-# add_expected regress|isolation: an empty file for each test without an expected output, without which no test runs.
+# add_expected regress|isolation: an empty file for each test without an expected output, without
+# which no test runs.
 add_expected() {
     local file name
     for file in "tests/$1"/{sql,specs}/*; do
@@ -304,7 +318,8 @@ add_expected() {
     done
 }
 
-# accept regress|isolation: takes over the output of the tests that have run, unless a server has crashed.
+# accept regress|isolation: takes over the output of the tests that have run, unless a server has
+# crashed.
 accept() {
     local result expected
     for result in "target/$1/results"/*.out; do
@@ -318,8 +333,9 @@ accept() {
     find "tests/$1/expected" -name '*.out' -empty -delete # of tests that have not run
 }
 
-# counted WHAT COMMAND...: runs tests, and adds what their output says to the file in RESULTS: how many passed, which
-# failed, and which of the programs of tests/live ran. It goes on if some fail; `closing` does not.
+# counted WHAT COMMAND...: runs tests, and adds what their output says to the file in RESULTS: how
+# many passed, which failed, and which of the programs of tests/live ran. It goes on if some fail;
+# `closing` does not.
 counted() {
     local what=$1 log status=0
     shift
@@ -358,8 +374,8 @@ counted() {
     rm -f "$log"
 }
 
-# closing PROGRAM...: prints what passed, what failed, and by name which tests of these programs of tests/live have not run,
-# and why. The last line counts it. Fails if a test has failed.
+# closing PROGRAM...: prints what passed, what failed, and by name which tests of these programs of
+# tests/live have not run, and why. The last line counts it. Fails if a test has failed.
 closing() {
     local program tests
     tests=$(mktemp)
@@ -403,10 +419,12 @@ kill_jobs() {
     if [ -n "$pids" ]; then kill $pids 2>/dev/null || true; wait; fi
 }
 
-# --- a throw-away server -------------------------------------------------------------------------------------
+# --- a throw-away server
+# -------------------------------------------------------------------------------------
 
-# start_server PG_CONFIG: starts a new cluster in a temporary folder, which listens only on a socket in that folder.
-# EXTRA_CONF has further settings. Sets SERVER_BIN and SERVER_DIR, exports PGHOST, PGPORT and PGUSER.
+# start_server PG_CONFIG: starts a new cluster in a temporary folder, which listens only on a socket
+# in that folder. EXTRA_CONF has further settings. Sets SERVER_BIN and SERVER_DIR, exports PGHOST,
+# PGPORT and PGUSER.
 start_server() {
     SERVER_BIN=$("$1" --bindir)
     SERVER_DIR=$(mktemp -d "${TMPDIR:-/tmp}/instagram_id.XXXXXX")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks format and lints for each PostgreSQL major that is set up, because the code differs slightly between them. Also
-# checks that no file has conflict markers, and that scripts can be parsed.
+# Checks format and lints for each PostgreSQL major that is set up, because the code differs
+# slightly between them. Also checks that no file has conflict markers, and that scripts can be
+# parsed.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Makes Debian packages of the last commit for this Debian release, in target/dist, from debian/ and vendored crates: the
-# extension for each PostgreSQL of the release, or for PG_SUPPORTED_VERSIONS='15 18' with the headers of
-# apt.postgresql.org, and the command instagram_id_shards. target/dist/packages lists them.
+# Makes Debian packages of the last commit for this Debian release, in target/dist, from debian/ and
+# vendored crates: the extension for each PostgreSQL of the release, or for
+# PG_SUPPORTED_VERSIONS='15 18' with the headers of apt.postgresql.org, and the command
+# instagram_id_shards. target/dist/packages lists them.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -11,7 +12,8 @@ rm -rf "$work/instagram-id" "$work"/*.deb
 mkdir -p "$work/instagram-id" target/dist
 git archive HEAD | tar -x -C "$work/instagram-id"
 export CARGO_TARGET_DIR=$work/target
-# The Rust toolchain is that in PATH: Debian's own package, or another one, which is not among the Build-Depends then.
+# The Rust toolchain is that in PATH: Debian's own package, or another one, which is not among the
+# Build-Depends then.
 if [ "$(command -v cargo)" != /usr/bin/cargo ]; then export DEB_BUILD_PROFILES=pkg.instagram-id.rustup; fi
 if [ -d "${RUSTUP_HOME:=$HOME/.rustup}" ]; then export RUSTUP_HOME; fi
 cd "$work/instagram-id"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures the portable edition beside Instagram's function and the library, in turn on one server: the figures of
-# docs/run/portable.md. portable_figures.sh [MAJOR]
+# Measures the portable edition beside Instagram's function and the library, in turn on one server:
+# the figures of docs/run/portable.md. portable_figures.sh [MAJOR]
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -30,7 +30,8 @@ BEGIN
     result := result | (seq_id);
 END $$;
 SQL
-# The CPU time of the backend for 20,000 calls in microseconds a call, less that of the same scan without them.
+# The CPU time of the backend for 20,000 calls in microseconds a call, less that of the same scan
+# without them.
 cpu() {
     sql -d "$1" <<SQL
 CREATE FUNCTION pg_temp.used() RETURNS numeric LANGUAGE sql AS \$\$ SELECT split_part(pg_read_file('/proc/self/schedstat'), ' ', 1)::numeric \$\$;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the pg_config of each PostgreSQL that is set up in the cache, by major, 15 and later; or those in SERVERS, if
-# that is set.
+# Prints the pg_config of each PostgreSQL that is set up in the cache, by major, 15 and later; or
+# those in SERVERS, if that is set.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 shopt -s nullglob

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing to build, run and test the extension, and prints what it does. Can be run again.
+# Installs what is missing to build, run and test the extension, and prints what it does. Can be run
+# again.
 #
 #   setup.sh build     a C compiler and libclang: to build for an installed PostgreSQL
 #   setup.sh command   a C compiler, libpq: to build the command instagram_id_shards
@@ -20,8 +21,8 @@
 #   setup.sh monitoring   Prometheus and sql_exporter, in the cache
 #   setup.sh assertions   the tools to build a PostgreSQL with assertions
 #
-# The scripts do not install the extension into the machine's own PostgreSQL, where it could replace one in use. They
-# make a private copy of that PostgreSQL and install into the copy.
+# The scripts do not install the extension into the machine's own PostgreSQL, where it could replace
+# one in use. They make a private copy of that PostgreSQL and install into the copy.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -49,7 +50,8 @@ install_packages() {
     say "Installing Debian packages: ${missing[*]}"
     with_progress "apt-get update" as_root apt-get update
     apt_install "${missing[@]}"
-    # The name of the headers' package contains the major, which is known after the server is installed.
+    # The name of the headers' package contains the major, which is known after the server is
+    # installed.
     case " ${missing[*]} " in *' postgresql '*) install_packages ;; esac
 }
 
@@ -59,7 +61,8 @@ apt_install() {
         apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "$@"
 }
 
-# need PURPOSES TEST PACKAGE...: prints the packages, if this is one of the purposes and the test fails.
+# need PURPOSES TEST PACKAGE...: prints the packages, if this is one of the purposes and the test
+# fails.
 need() {
     case " $1 " in *" $what "* | ' any ') eval "$2" >/dev/null 2>&1 || printf '%s\n' "${@:3}" ;; esac
 }
@@ -87,8 +90,8 @@ missing_packages() {
     need assertions '[ -f /usr/include/zlib.h ]' zlib1g-dev
     need assertions '[ -f /usr/include/valgrind/memcheck.h ] && command -v valgrind' valgrind
     need assertions '[ -f /usr/share/keyrings/debian-archive-keyring.gpg ]' debian-archive-keyring
-    # Without Debian's packages the tests of these clients fail, and the others run. None of the packages starts a service.
-    # Node.js is not among them, because Debian 12 has too old a one.
+    # Without Debian's packages the tests of these clients fail, and the others run. None of the
+    # packages starts a service. Node.js is not among them, because Debian 12 has too old a one.
     if command -v apt-get >/dev/null; then
         need clients 'python3 -m pip --version' python3-pip
         case $(command -v ruby) in
@@ -115,8 +118,8 @@ missing_packages() {
         "postgresql-server-dev-$major"
 }
 
-# cargo_install CRATE VERSION FOLDER [OPTIONS...]: builds without optimization, debug information and checks. That takes
-# less than half the time, and these programs compute little.
+# cargo_install CRATE VERSION FOLDER [OPTIONS...]: builds without optimization, debug information
+# and checks. That takes less than half the time, and these programs compute little.
 cargo_install() {
     with_progress "Installing $1 $2 (a minute or two)" env CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_DEBUG_ASSERTIONS=false \
         CARGO_PROFILE_DEV_OVERFLOW_CHECKS=false CARGO_PROFILE_DEV_PANIC=abort \
@@ -157,8 +160,9 @@ install_cargo_fuzz() {
     fi
 }
 
-# Makes a private copy of an installed PostgreSQL. PostgreSQL locates its files relative to its programs. So the
-# programs are copied and all else is symlinked, except the folders that extensions are installed into.
+# Makes a private copy of an installed PostgreSQL. PostgreSQL locates its files relative to its
+# programs. So the programs are copied and all else is symlinked, except the folders that extensions
+# are installed into.
 copy_installation() {
     local original=$1 major copy bin
     major=$(major_of "$original")
@@ -229,8 +233,8 @@ fetch_wheel() {
     rm -rf "$download"
 }
 
-# The Python packages, and if there is a Node.js its packages, that the client examples need. Some are compiled for one
-# version of Python.
+# The Python packages, and if there is a Node.js its packages, that the client examples need. Some
+# are compiled for one version of Python.
 fetch_clients() {
     local clients=$CACHE/clients examples=$ROOT/docs/examples packages wanted
     python3 -m pip --version >/dev/null 2>&1 || fail "please install pip for python3, and the tests can fetch their clients"
@@ -260,7 +264,8 @@ fetch_node_packages() {
     done
 }
 
-# The SQL files of Debian's pg_partman, for each private copy. This needs no root, except to update the lists of packages.
+# The SQL files of Debian's pg_partman, for each private copy. This needs no root, except to update
+# the lists of packages.
 fetch_partman() {
     local copy major package extension download
     command -v apt-get >/dev/null || return 0
@@ -282,8 +287,9 @@ fetch_partman() {
     done
 }
 
-# unpack_packages FOLDER PACKAGE...: unpacks these packages of Debian into a folder of the cache, and does not install
-# them. So no service is started, and no user and no configuration is left on the machine.
+# unpack_packages FOLDER PACKAGE...: unpacks these packages of Debian into a folder of the cache,
+# and does not install them. So no service is started, and no user and no configuration is left on
+# the machine.
 unpack_packages() {
     local folder=$1 download package
     shift
@@ -305,7 +311,8 @@ fetch_monitoring() {
     touch "$tools/complete"
 }
 
-# PgBouncer, with the libraries that a machine with PostgreSQL may lack. The file `complete` has their folder.
+# PgBouncer, with the libraries that a machine with PostgreSQL may lack. The file `complete` has
+# their folder.
 fetch_pgbouncer() {
     local folder=$CACHE/pgbouncer
     if [ -f "$folder/complete" ] || ! command -v apt-get >/dev/null; then return 0; fi
@@ -313,8 +320,8 @@ fetch_pgbouncer() {
     dirname "$folder"/usr/lib/*/libcares.so.2 >"$folder/complete"
 }
 
-# pgx, a driver for Go, and the packages that it imports, as sources. If they were installed, libraries that only the
-# tests of pgx need would bring systemd with them.
+# pgx, a driver for Go, and the packages that it imports, as sources. If they were installed,
+# libraries that only the tests of pgx need would bring systemd with them.
 fetch_go_libraries() {
     local libraries=$CACHE/go package packages=(golang-golang-x-crypto-dev golang-golang-x-text-dev)
     [ ! -f "$libraries/complete" ] || return 0
@@ -325,7 +332,8 @@ fetch_go_libraries() {
     touch "$libraries/complete"
 }
 
-# PGXN's validator of META.json. Without Node.js, or without a hadolint for this machine, their checks are skipped.
+# PGXN's validator of META.json. Without Node.js, or without a hadolint for this machine, their
+# checks are skipped.
 install_metadata_tools() {
     case $("$CACHE/cargo/bin/pgxn_meta" --version 2>/dev/null) in
         *" $PGXN_META_VERSION") ;; # it prints its path before

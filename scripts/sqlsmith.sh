@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Runs random statements (sqlsmith) against a server with shards, while other sessions generate ids. One role owns some
-# of the shards, and another one only has privileges on them. The statements call all functions of the extension, with
-# values of all kinds, in all parts of a statement. sqlsmith rolls each statement back. Neither role is a superuser, so
-# no statement can access files or run programs.
+# Runs random statements (sqlsmith) against a server with shards, while other sessions generate ids.
+# One role owns some of the shards, and another one only has privileges on them. The statements call
+# all functions of the extension, with values of all kinds, in all parts of a statement. sqlsmith
+# rolls each statement back. Neither role is a superuser, so no statement can access files or run
+# programs.
 #
-# Fails if a process of the server crashes, if a Rust panic or a failed assertion is in the log, if the extension raises
-# an internal error (SQLSTATE XX...), or if an id is repeated or out of order. Most errors are expected, because
-# sqlsmith passes arguments that the functions refuse.
+# Fails if a process of the server crashes, if a Rust panic or a failed assertion is in the log, if
+# the extension raises an internal error (SQLSTATE XX...), or if an id is repeated or out of order.
+# Most errors are expected, because sqlsmith passes arguments that the functions refuse.
 #
 #   SQLSMITH_SECONDS=60 sqlsmith.sh   runs for one minute instead of ten
 #   SEED=123 sqlsmith.sh              repeats the statements of the run that has printed this seed; their values can differ
@@ -27,9 +28,10 @@ pg_config=$(scripts/servers.sh | head -n 1)
 make --no-print-directory -s install PG_CONFIG="$pg_config"
 say "Random SQL on $("$pg_config" --version) for $seconds s: SEED=$seed"
 
-# The JSON log lists every error with its SQLSTATE, source location and statement. server.log in the same folder
-# contains the lines that a process writes to stderr, such as failed assertions.
-# JIT compilation is off: it takes longer than the statements, and does not stop at sqlsmith's timeout of a second.
+# The JSON log lists every error with its SQLSTATE, source location and statement. server.log in the
+# same folder contains the lines that a process writes to stderr, such as failed assertions. JIT
+# compilation is off: it takes longer than the statements, and does not stop at sqlsmith's timeout
+# of a second.
 start_server "$pg_config"
 as_server_user "$SERVER_BIN/pg_ctl" -D "$SERVER_DIR/data" -m fast -w stop >/dev/null
 as_server_user tee -a "$SERVER_DIR/data/postgresql.conf" >/dev/null <<-CONF
@@ -53,8 +55,8 @@ if [ -n "${PLANT:-}" ]; then psql -f "$PLANT"; fi
 # Matches a call of a function of the extension or of a shard.
 OURS='(public|calls|insta[0-9]+|photos_eu)\.[a-z_0-9]+\('
 
-# run_sqlsmith ROLE: runs sqlsmith for half of the time, and records the calls in the statements that it prints. timeout
-# interrupts sqlsmith, which then prints its report.
+# run_sqlsmith ROLE: runs sqlsmith for half of the time, and records the calls in the statements
+# that it prints. timeout interrupts sqlsmith, which then prints its report.
 run_sqlsmith() {
     local status=0
     as_server_user sh -c 'echo $$ >"$1/sqlsmith.pid"; shift; exec timeout -s INT "$@"' sh "$SERVER_DIR" \
@@ -94,8 +96,8 @@ done
 faults=0
 fault() { printf 'error: %s\n' "$*" >&2; faults=$((faults + 1)); }
 
-# Crashes and panics. The postmaster logs a process that a signal has terminated. The process itself logs a failed
-# assertion.
+# Crashes and panics. The postmaster logs a process that a signal has terminated. The process itself
+# logs a failed assertion.
 crashes=$(grep -ahE 'terminated by signal|"error_severity":"PANIC"|TRAP:|panicked at' "$SERVER_DIR"/log/* || true)
 if [ -n "$crashes" ]; then
     cut -c 1-1000 <<<"$crashes" | head -n 20 >&2
@@ -110,7 +112,8 @@ until "$SERVER_BIN/pg_isready" -q; do
 done
 psql -v log="$SERVER_DIR/log/server.json" -f tests/sqlsmith/log.sql
 
-# Counts the calls that returned, from the server's statistics, and the errors that Rust code has raised.
+# Counts the calls that returned, from the server's statistics, and the errors that Rust code has
+# raised.
 say "The functions of the extension and of the shards"
 psql -c "
     SELECT format('    %s calls returned, %s raised an error', sum(calls) - (SELECT count(*) FROM smith.issued),
@@ -135,9 +138,10 @@ psql -c "SELECT DISTINCT proname FROM smith.functions
     sed 's/^./    named in no statement, only by views: &/'
 echo "    named in statements: $(paste -s -d , "$SCRATCH/mentions" | sed 's/,/, /g')"
 
-# sqlsmith also finds internal errors of PostgreSQL. If PostgreSQL's code raised an error, the script runs the statement
-# again, and PostgreSQL logs the stack of the error. The error is the extension's if its library is in the stack. If the
-# error does not occur again, it is the extension's if the statement calls one of its functions.
+# sqlsmith also finds internal errors of PostgreSQL. If PostgreSQL's code raised an error, the
+# script runs the statement again, and PostgreSQL logs the stack of the error. The error is the
+# extension's if its library is in the stack. If the error does not occur again, it is the
+# extension's if the statement calls one of its functions.
 stderr_log=$SERVER_DIR/log/server.log
 psql -c "ALTER SYSTEM SET log_destination = 'stderr'" -c "SELECT pg_reload_conf()" >/dev/null
 for number in $(psql -c "SELECT number FROM smith.internal WHERE is_ours IS NULL ORDER BY number"); do

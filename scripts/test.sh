@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests on PostgreSQL: unit and property tests, tests inside a server, regression and isolation tests, and the
-# tests on live servers. It does not measure performance; `make bench` does.
+# Runs the tests on PostgreSQL: unit and property tests, tests inside a server, regression and
+# isolation tests, and the tests on live servers. It does not measure performance; `make bench`
+# does.
 #
 #   test.sh                          on Debian's PostgreSQL
 #   test.sh clients packages         only these of the programs that need more than a PostgreSQL (scripts/lib.sh, NEEDS)
@@ -52,8 +53,8 @@ if [ -z "${RESULTS:-}" ]; then
     : >"$RESULTS"
 fi
 
-# timed WHAT COMMAND...: runs a command and records its duration. tested WHAT COMMAND...: also counts the results of tests,
-# and goes on if some fail.
+# timed WHAT COMMAND...: runs a command and records its duration. tested WHAT COMMAND...: also
+# counts the results of tests, and goes on if some fail.
 timed() {
     local what=$1 began=$SECONDS
     shift
@@ -63,8 +64,8 @@ timed() {
 }
 tested() { timed "$1" counted "$@"; }
 
-# The crate's tests: those without a server, and those inside one, which pgrx starts, as the user postgres if this is
-# root.
+# The crate's tests: those without a server, and those inside one, which pgrx starts, as the user
+# postgres if this is root.
 crate_tests() {
     local major=$1 runas=() pgdata
     pgdata=$(mktemp -d "$SCRATCH/pgdata.XXXXXX")
@@ -78,7 +79,8 @@ crate_tests() {
 
 is_brief() { case " ${BRIEF:-} " in *" $1 "*) true ;; *) false ;; esac; }
 
-# nextest_run PROGRAM FILTER: runs these tests of a program, in parallel; each has servers of its own.
+# nextest_run PROGRAM FILTER: runs these tests of a program, in parallel; each has servers of its
+# own.
 nextest_run() {
     cargo nextest run -p instagram_id_live --test "$1" --test-threads="${JOBS:-$((2 * $(nproc)))}" -E "$2" --no-tests=pass
 }
@@ -86,8 +88,9 @@ nextest_run() {
 # Whether this is Debian's PostgreSQL, in its private copy.
 is_debians() { [ "${pg_config_of[$1]}" = "$CACHE/pg$1/usr/lib/postgresql/$1/bin/pg_config" ]; }
 
-# filter_for PROGRAM MAJOR: the tests of a program that this PostgreSQL can run, as a filter; nothing if it can run none.
-# Debian's PostgreSQL has what these programs need, or Debian has a package for it: there, nothing is left out.
+# filter_for PROGRAM MAJOR: the tests of a program that this PostgreSQL can run, as a filter;
+# nothing if it can run none. Debian's PostgreSQL has what these programs need, or Debian has a
+# package for it: there, nothing is left out.
 filter_for() {
     local program=$1 major=$2 pg_config=${pg_config_of[$2]} filter
     filter=$(applies "$major")

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# test_other_debian.sh [MAJOR...]: runs tests on these PostgreSQL majors of other Debian releases, by default on all of
-# them (scripts/majors): the regression and isolation tests, and the live tests that may differ between majors. Each major runs in a folder
-# that debian_folder.sh sets up.
+# test_other_debian.sh [MAJOR...]: runs tests on these PostgreSQL majors of other Debian releases,
+# by default on all of them (scripts/majors): the regression and isolation tests, and the live tests
+# that may differ between majors. Each major runs in a folder that debian_folder.sh sets up.
 #
 #   LIVE="crash leaks" test_other_debian.sh 17      with these of the live tests
 #   COMMAND="make demo" test_other_debian.sh 19      this command instead, in the folder
 #
-# If such a folder cannot be set up, it prints that, adds the skipped tests to the file in NOT_TESTED, and exits with 0.
+# If such a folder cannot be set up, it prints that, adds the skipped tests to the file in
+# NOT_TESTED, and exits with 0.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -19,8 +20,8 @@ test_here() {
     find_servers
     require_servers "$major"
     export PG_CONFIG=${pg_config_of[$major]}
-    # All checkouts of the project are built at the same path here. Cargo and make compare times, so they would keep the
-    # build of another checkout if it is newer than the files of this one.
+    # All checkouts of the project are built at the same path here. Cargo and make compare times, so
+    # they would keep the build of another checkout if it is newer than the files of this one.
     rm -rf target/package
     find target -path '*/.fingerprint/instagram_id*' -prune -exec rm -rf {} +
     make --no-print-directory install PG_CONFIG="$PG_CONFIG"

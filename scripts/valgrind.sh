@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Runs the regression tests once on an assertion-enabled PostgreSQL (assertions.sh) under valgrind's memcheck, which
-# follows every backend. Fails if a test fails, or if a backend reads or writes memory that it must not use, or depends
-# on an uninitialized value. PostgreSQL's suppressions cover its own such accesses. An error without this extension in
-# its stack can still be the extension's: an uninitialized result is noticed only when PostgreSQL prints it.
+# Runs the regression tests once on an assertion-enabled PostgreSQL (assertions.sh) under valgrind's
+# memcheck, which follows every backend. Fails if a test fails, or if a backend reads or writes
+# memory that it must not use, or depends on an uninitialized value. PostgreSQL's suppressions cover
+# its own such accesses. An error without this extension in its stack can still be the extension's:
+# an uninitialized result is noticed only when PostgreSQL prints it.
 #
 #   REGRESS="codec errors" valgrind.sh    only these of tests/regress
 #   ISOLATION="waits adopt" valgrind.sh   also these of tests/isolation
@@ -13,7 +14,8 @@ postmaster=
 trap 'stop_valgrind; stop_server' EXIT
 trap 'exit 1' HUP INT TERM
 
-# Memcheck watches all processes of the server and writes a log for each, with PostgreSQL's own suppressions.
+# Memcheck watches all processes of the server and writes a log for each, with PostgreSQL's own
+# suppressions.
 start_valgrind() {
     as_server_user "$SERVER_BIN/pg_ctl" -D "$SERVER_DIR/data" -m fast -w stop >/dev/null
     as_server_user mkdir "$SERVER_DIR/valgrind"

@@ -8,8 +8,8 @@ DECLARE
     found text;
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-    -- Transactions that are older than the take-over may call the functions that this script drops, and may have created
-    -- functions in the schema, which the next check then sees.
+    -- Transactions that are older than the take-over may call the functions that this script drops,
+    -- and may have created functions in the schema, which the next check then sees.
     SELECT string_agg(who, ', ') INTO found FROM (
         SELECT 'process ' || pid, age(backend_xid) FROM pg_stat_activity
             WHERE datname = current_database()

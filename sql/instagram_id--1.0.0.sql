@@ -1,17 +1,20 @@
 /* What CREATE EXTENSION instagram_id runs. Each function in C is a function in src/functions or src/adopt. */
 \echo Use "CREATE EXTENSION instagram_id" to load this file. \quit
 
--- search_path is pg_catalog and then the extension's schema, in which other roles may have created functions and
--- operators. A call or an operator is safe from them only if pg_catalog has one with exactly its argument types.
--- Otherwise it names the schema: pg_catalog.format(...), OPERATOR(pg_catalog.=).
+-- search_path is pg_catalog and then the extension's schema, in which other roles may have created
+-- functions and operators. A call or an operator is safe from them only if pg_catalog has one with
+-- exactly its argument types. Otherwise it names the schema: pg_catalog.format(...),
+-- OPERATOR(pg_catalog.=).
 
--- The portable edition has its own lock on a sequence, so the two together would repeat ids. Any role can create a function of its
--- name. So the functions count only in a schema with its mark and its mutexes, all of one owner.
+-- The portable edition has its own lock on a sequence, so the two together would repeat ids. Any
+-- role can create a function of its name. So the functions count only in a schema with its mark and
+-- its mutexes, all of one owner.
 DO $$
 DECLARE
     place name;
 BEGIN
-    -- search_path has the name of the schema. Its row is locked, so that no other role gives the name to another schema meanwhile.
+    -- search_path has the name of the schema. Its row is locked, so that no other role gives the
+    -- name to another schema meanwhile.
     SELECT nspname INTO place FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'instagram_id' FOR UPDATE OF n;
     IF place IS DISTINCT FROM pg_catalog.current_schema() THEN
         RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'the schema of the extension has got another name', HINT = 'Try again.';
@@ -39,8 +42,8 @@ DROP FUNCTION check_target_schema();
 
 /* Generating ids */
 
--- Outside of queries PostgreSQL plans _next_id(..., nextval(...)) in place of next_id(...), so that COPY inserts in
--- batches; see src/functions/copy.rs. nextval keeps the expression volatile.
+-- Outside of queries PostgreSQL plans _next_id(..., nextval(...)) in place of next_id(...), so that
+-- COPY inserts in batches; see src/functions/copy.rs. nextval keeps the expression volatile.
 CREATE FUNCTION _next_id_support(request internal) RETURNS internal
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'next_id_support_wrapper';
 COMMENT ON FUNCTION _next_id_support(internal) IS
@@ -194,8 +197,8 @@ CREATE FUNCTION id_range_end(from_time timestamptz, to_time timestamptz, epoch t
 COMMENT ON FUNCTION id_range_end(timestamptz, timestamptz, timestamptz) IS
 'first id after the times from from_time up to, but not including, to_time, counted from the given epoch; a part of id_between';
 
--- The planner inlines these into two comparisons, for which it can use an index on the id. It would not inline them if
--- they were STRICT, because AND is not strict.
+-- The planner inlines these into two comparisons, for which it can use an index on the id. It would
+-- not inline them if they were STRICT, because AND is not strict.
 CREATE FUNCTION id_between(id bigint, from_time timestamptz, to_time timestamptz) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN id >= id_floor(from_time) AND id < id_range_end(from_time, to_time);
@@ -360,9 +363,9 @@ COMMENT ON COLUMN id_shards.can_generate IS 'whether ids of the shard may be gen
 COMMENT ON COLUMN id_shards.reason IS 'why ids may not be generated here; NULL if they may';
 GRANT SELECT ON id_shards TO PUBLIC;
 
--- Every role may execute all functions: they run with the caller's privileges, and check those on the objects that
--- they use. Without these grants, ALTER DEFAULT PRIVILEGES ... REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC, in force when
--- the extension is created, would make inserts fail.
+-- Every role may execute all functions: they run with the caller's privileges, and check those on
+-- the objects that they use. Without these grants, ALTER DEFAULT PRIVILEGES ... REVOKE EXECUTE ON
+-- FUNCTIONS FROM PUBLIC, in force when the extension is created, would make inserts fail.
 DO $$
 DECLARE
     member regprocedure;

@@ -22,7 +22,8 @@ pub fn epoch(at: TimestampWithTimeZone) -> Result<Epoch, Error> {
     Epoch::new(at.into()).ok_or_else(|| Error::EpochInfinite)
 }
 
-/// An epoch with which ids can be generated now: it is not in the future, and ids are not negative yet.
+/// An epoch with which ids can be generated now: it is not in the future, and ids are not negative
+/// yet.
 pub fn workable_epoch(at: TimestampWithTimeZone) -> Result<Epoch, Error> {
     let epoch = epoch(at)?;
     let now = names::now();

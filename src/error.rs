@@ -1,8 +1,10 @@
-//! Every error, warning and notice of this extension, one entry each: SQLSTATE, message, DETAIL and HINT.
+//! Every error, warning and notice of this extension, one entry each: SQLSTATE, message, DETAIL and
+//! HINT.
 //!
-//! They follow PostgreSQL's error message style guide: the message is short and factual, the cause goes to DETAIL, the way out
-//! to HINT. Names of database objects are quoted where SQL needs it and nowhere else, as in `sequence insta5.table_id_seq`,
-//! so that they can be copied into a statement; other texts that a caller has passed stand in double quotes.
+//! They follow PostgreSQL's error message style guide: the message is short and factual, the cause
+//! goes to DETAIL, the way out to HINT. Names of database objects are quoted where SQL needs it and
+//! nowhere else, as in `sequence insta5.table_id_seq`, so that they can be copied into a statement;
+//! other texts that a caller has passed stand in double quotes.
 //!
 //! docs/use/errors.md lists them; `error::tests` compares it with the table, and checks the style.
 
@@ -23,9 +25,10 @@ pub use report::{listed, one_line, or_raise, shortened, shown};
 use thiserror::Error;
 pub use unfit::Unfit;
 
-/// Declares [`Error`] from a table. The message of an entry becomes thiserror's `#[error(…)]`. `detail(…)` and
-/// `hint(…)` contain arguments of `format!`, with the fields in scope; both may be omitted, and their text may be
-/// empty. The doc comment says when the error is raised, and is printed in docs/use/errors.md.
+/// Declares [`Error`] from a table. The message of an entry becomes thiserror's `#[error(…)]`.
+/// `detail(…)` and `hint(…)` contain arguments of `format!`, with the fields in scope; both may be
+/// omitted, and their text may be empty. The doc comment says when the error is raised, and is
+/// printed in docs/use/errors.md.
 macro_rules! errors {
     ($(
         $(#[doc = $when:literal])+
@@ -118,7 +121,8 @@ errors! {
         "text \"{0}\" is not in UTF-8",
         hint("In a database with another encoding, use only ASCII characters in names.");
 
-    /// A text in the catalogs, such as the default of a column, or the answer of another node is longer than 1 MB.
+    /// A text in the catalogs, such as the default of a column, or the answer of another node is
+    /// longer than 1 MB.
     TextTooLong(bytes: usize) => ERRCODE_PROGRAM_LIMIT_EXCEEDED,
         "text of {0} bytes is too long",
         detail("The extension reads texts of at most 1 MB.");
@@ -134,7 +138,8 @@ errors! {
     EpochInfinite => ERRCODE_DATETIME_FIELD_OVERFLOW,
         "epoch must be finite";
 
-    /// A shard is created or adopted with an epoch in the future, or one so old that new ids would be negative.
+    /// A shard is created or adopted with an epoch in the future, or one so old that new ids would
+    /// be negative.
     EpochUnworkable { epoch: String, is_future: bool, earliest: String, now: String } => ERRCODE_DATETIME_FIELD_OVERFLOW,
         "epoch {epoch} cannot be used to generate ids",
         detail("{}", if *is_future { "It is in the future." } else { "Ids would be negative by now." }),
@@ -240,7 +245,8 @@ errors! {
         hint("Name the shard, as in next_id(5), or set it with SET instagram_id.shard = 5, or for all new sessions with \
             ALTER DATABASE ... SET instagram_id.shard = 5.");
 
-    /// No schema of the database defines the shard: a wrong number, another database, or the schema was dropped.
+    /// No schema of the database defines the shard: a wrong number, another database, or the schema
+    /// was dropped.
     ShardMissing { shard: u16, schema: String, schema_exists: bool } => ERRCODE_UNDEFINED_TABLE,
         "shard {shard} does not exist",
         detail("Schema {schema} does not {}.", if *schema_exists { "define it" } else { "exist" }),
@@ -273,7 +279,8 @@ errors! {
             None => format!("Use DROP FUNCTION {function}."),
         });
 
-    /// A shard belongs to a role that the caller, or the owner of the table that would use it, has no reason to trust.
+    /// A shard belongs to a role that the caller, or the owner of the table that would use it, has
+    /// no reason to trust.
     ShardNotTrusted { shard: u16, function: String, owner: String, role: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "shard {shard} belongs to role {owner}",
         detail("Its functions run with the rights of their callers, such as {role}. Role {owner} can replace them, and has the \
@@ -281,7 +288,8 @@ errors! {
         hint("If role {owner} is trusted, give its sequence and functions to the owner of the schema with ALTER ... OWNER TO. \
             Otherwise use DROP FUNCTION {function}.");
 
-    /// A shard is created, adopted or used by a table in a schema of a role that the caller has no reason to trust.
+    /// A shard is created, adopted or used by a table in a schema of a role that the caller has no
+    /// reason to trust.
     SchemaNotTrusted { shard: u16, schema: String, name: String, owner: String, role: String } =>
         ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "schema {schema} belongs to role {owner}",
@@ -289,7 +297,8 @@ errors! {
             functions in its schema, and lacks the rights of role {role}."),
         hint("If role {owner} is trusted, name the schema with schema => {}.", literal(name));
 
-    /// An object in the schema looks like a part of the shard, and belongs to a role without the rights of the shard's owner.
+    /// An object in the schema looks like a part of the shard, and belongs to a role without the
+    /// rights of the shard's owner.
     PartOfAnother { kind: &'static str, name: String, owner: String, shard: u16, role: String } =>
         ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "{kind} {name} belongs to role {owner}",
@@ -306,7 +315,8 @@ errors! {
             role {role} nor of the owner of the schema."),
         hint("If role {owner} is trusted, name the function with function => {}.", literal(function));
 
-    /// A schema, a sequence or a function was renamed or replaced while a shard was created, completed, claimed or used.
+    /// A schema, a sequence or a function was renamed or replaced while a shard was created,
+    /// completed, claimed or used.
     ShardChanged(shard: u16) => ERRCODE_OBJECT_IN_USE,
         "shard {0} changed concurrently",
         hint("Try again.");
@@ -322,7 +332,8 @@ errors! {
         "shard {shard} is not in schema {asked}",
         detail("Its schema is {is}.");
 
-    /// `create_shard()` finds an `epoch()` in the schema that returns another epoch than the one passed.
+    /// `create_shard()` finds an `epoch()` in the schema that returns another epoch than the one
+    /// passed.
     EpochDiffers { schema: String, is: String, asked: String } => ERRCODE_DUPLICATE_OBJECT,
         "function {schema}.epoch() already exists with a different epoch",
         detail("It returns {is}, not {asked}."),
@@ -353,7 +364,8 @@ errors! {
             CREATE SCHEMA ids; ALTER EXTENSION instagram_id SET SCHEMA ids. Then adopt the PL/pgSQL original with \
             SELECT * FROM ids.adopt_shard({shard}, {}).", literal(schema));
 
-    /// `CREATE EXTENSION` finds a `next_id()` in the schema; the PL/pgSQL original often has this name.
+    /// `CREATE EXTENSION` finds a `next_id()` in the schema; the PL/pgSQL original often has this
+    /// name.
     NextIdTaken { function: String, schema: String } => ERRCODE_DUPLICATE_FUNCTION,
         "function {function} already exists",
         detail("A function of the extension has this name."),
@@ -395,7 +407,8 @@ errors! {
         "bad magic number in sequence {0}",
         hint("Restore the sequence from a backup, or drop it and create it again.");
 
-    /// The sequence has reached the end of the time field, 34.8 years after the epoch, or was set there.
+    /// The sequence has reached the end of the time field, 34.8 years after the epoch, or was set
+    /// there.
     Exhausted { name: String, last_value: i64, min_value: i64 } => ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
         "reached the last id of sequence {name}",
         detail("Its last value is {last_value}. Ids end {ISSUED_MS_MAX} ms after the epoch, where they would turn negative."),
@@ -426,7 +439,8 @@ errors! {
         detail("Role {role} lacks {} on it.", right(*update)),
         hint("Use GRANT {} ON SEQUENCE {name} TO {role}.", right(*update));
 
-    /// A role with USAGE on a sequence calls `next_id()` with another shard or epoch than the sequence serves.
+    /// A role with USAGE on a sequence calls `next_id()` with another shard or epoch than the
+    /// sequence serves.
     SequenceServesAnother { name: String, shard: u16, serves: bool, epoch: String, role: String } =>
         ERRCODE_INSUFFICIENT_PRIVILEGE,
         "permission denied for sequence {name}",
@@ -436,8 +450,8 @@ errors! {
             if *serves { format!("Use next_id({shard}), or another sequence.") } else { "Use that epoch, or a sequence in another schema.".into() },
             if *serves { "shard and " } else { "" });
 
-    /// A role with USAGE on a sequence calls `next_id()` with it, and the sequence counts from a small number. With `next_id()`
-    /// it would jump to the present, for all that use it.
+    /// A role with USAGE on a sequence calls `next_id()` with it, and the sequence counts from a
+    /// small number. With `next_id()` it would jump to the present, for all that use it.
     SequenceIsCounter { name: String, last_value: i64, role: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
         "permission denied for sequence {name}",
         detail("Its last value {last_value} is that of a counter, and role {role} lacks UPDATE on it."),
@@ -455,8 +469,8 @@ errors! {
         detail("Role {role} lacks CREATE on it."),
         hint("Use GRANT CREATE ON DATABASE {name} TO {role}.");
 
-    /// `create_shard()` is called by a role that may not create the shard in an existing schema, or `adopt_shard()` for
-    /// a function whose owner may not create others beside it.
+    /// `create_shard()` is called by a role that may not create the shard in an existing schema, or
+    /// `adopt_shard()` for a function whose owner may not create others beside it.
     NoCreateOnSchema { name: String, role: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
         "permission denied for schema {name}",
         detail("Role {role} lacks CREATE on it."),
@@ -585,8 +599,8 @@ errors! {
         "shard {shard} was not adopted",
         detail("Schema {schema} has no original to restore.");
 
-    /// An adoption or `convert_defaults_to_triggers()` has waited for 10 seconds for transactions that use the tables or the
-    /// sequence.
+    /// An adoption or `convert_defaults_to_triggers()` has waited for 10 seconds for transactions
+    /// that use the tables or the sequence.
     WritersBusy { sequence: Option<String> } => ERRCODE_LOCK_NOT_AVAILABLE,
         "could not obtain locks against writers",
         detail("Transactions that have used {}the tables are still open.",
@@ -598,12 +612,14 @@ errors! {
         "cannot PREPARE a transaction that has adopted a shard",
         hint("Adopt the shard in a transaction of its own, and commit that.");
 
-    /// The function, or the tables with its ids, changed while `adopt_shard()` or `unadopt_shard()` waited for locks.
+    /// The function, or the tables with its ids, changed while `adopt_shard()` or `unadopt_shard()`
+    /// waited for locks.
     OriginalChanged(function: String) => ERRCODE_OBJECT_IN_USE,
         "function {0} or its tables changed concurrently",
         hint("Try again.");
 
-    /// The table was renamed or replaced while `adopt_shard()`, `adopt_table()` or another function waited for it.
+    /// The table was renamed or replaced while `adopt_shard()`, `adopt_table()` or another function
+    /// waited for it.
     TableChanged(table: String) => ERRCODE_OBJECT_IN_USE,
         "table {0} changed concurrently",
         hint("Try again.");
@@ -645,7 +661,8 @@ errors! {
         "table with OID {0} does not exist",
         hint("Pass a table that exists.");
 
-    /// `adopt_table()` is called for a view, a foreign table, or another relation that is not a table.
+    /// `adopt_table()` is called for a view, a foreign table, or another relation that is not a
+    /// table.
     NotTable { name: String, kind: &'static str } => ERRCODE_WRONG_OBJECT_TYPE,
         "relation {name} is not a table",
         detail("It is {kind}."),
@@ -655,7 +672,8 @@ errors! {
             _ => "",
         });
 
-    /// `adopt_table()` is called for a partition. Only rows that are inserted into it directly would get its default.
+    /// `adopt_table()` is called for a partition. Only rows that are inserted into it directly
+    /// would get its default.
     TableIsPartition { table: String, root: String, shard: u16 } => ERRCODE_WRONG_OBJECT_TYPE,
         "table {table} is a partition",
         detail("Rows that are inserted into table {root} would not get its default."),
@@ -686,14 +704,15 @@ errors! {
             format!("Use {}.", listed(statements, "; "))
         });
 
-    /// A foreign key references the column passed to `adopt_table()` from a column that cannot hold ids.
+    /// A foreign key references the column passed to `adopt_table()` from a column that cannot hold
+    /// ids.
     ReferencesNotBigint { column: String, references: Vec<String>, statements: Vec<String> } => ERRCODE_DATATYPE_MISMATCH,
         "columns that reference {column} are not of type bigint",
         detail("They are {}. Rows that reference a new id could not be inserted.", listed(references, ", ")),
         hint("Use {}.", listed(statements, "; "));
 
-    /// The column passed to `adopt_table()` has another default, or none. Ids of another shard count only if the default is a
-    /// plain call of its `next_id()`.
+    /// The column passed to `adopt_table()` has another default, or none. Ids of another shard
+    /// count only if the default is a plain call of its `next_id()`.
     NotSerial { column: String, default: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "column {column} is neither serial nor identity",
         detail("Its default is {}.", shown(default, 300)),
@@ -717,7 +736,8 @@ errors! {
         "number of periods {0} is out of range",
         hint("Pass 0 to 10000 periods after the current one.");
 
-    /// A partition function is called without an epoch, and only a role that the table does not trust gives one.
+    /// A partition function is called without an epoch, and only a role that the table does not
+    /// trust gives one.
     EpochNotTrusted { table: String, function: String, owner: String, epoch: String, role: String } =>
         ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot determine the epoch of table {table}",
@@ -766,14 +786,16 @@ errors! {
             ON {table} FOR EACH ROW WHEN (NEW.name IS NULL) EXECUTE FUNCTION next_id_trigger('{shard}', 'name').",
             if *has_citus { "SET citus.enable_unsafe_triggers = on; " } else { "" });
 
-    /// The trigger is on a table of which several Citus nodes store each row, such as a reference table.
+    /// The trigger is on a table of which several Citus nodes store each row, such as a reference
+    /// table.
     TableReplicated { table: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "table {table} cannot get ids from a trigger",
         detail("Several nodes have a copy of each row, and each node would generate an id of its own."),
         hint("Keep the default of the column, which is evaluated once for a row.");
 
-    /// The trigger is on a table that Citus has placed on other nodes than the one that owns the sequence: one that is
-    /// distributed by a column, or a single-shard table of a schema that is not distributed.
+    /// The trigger is on a table that Citus has placed on other nodes than the one that owns the
+    /// sequence: one that is distributed by a column, or a single-shard table of a schema that is
+    /// not distributed.
     TablePlacedElsewhere { table: String, shard: u16, column: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "table {table} cannot get ids of shard {shard} from a trigger on this node",
         detail("The table is not placed with the schema of the shard, and another node generates the ids of the shard."),
@@ -799,14 +821,16 @@ errors! {
             "Insert through that node, or use node_next_id() to let each node generate ids of its own."
         });
 
-    /// A session on a Citus cluster uses the library of an earlier version, which it loaded before the extension was upgraded.
+    /// A session on a Citus cluster uses the library of an earlier version, which it loaded before
+    /// the extension was upgraded.
     LibraryOutdated { version: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "extension instagram_id has been upgraded to version {version}",
         detail("This session has loaded the library of version {}. On a Citus cluster it could repeat ids of other nodes.",
             env!("CARGO_PKG_VERSION")),
         hint("Connect again. If new sessions raise this error, too, install the files of version {version} on this node.");
 
-    /// A node has the copies of another one: it is a promoted clone, or was removed from a cluster and added again with its data.
+    /// A node has the copies of another one: it is a promoted clone, or was removed from a cluster
+    /// and added again with its data.
     CopyOfAnotherGroup { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} is a copy that was made for group {group}",
         detail("This node is a clone of the node of that group, or formerly had that group."),
@@ -818,7 +842,8 @@ errors! {
         detail("The transaction has altered the sequence. A rollback would undo what other nodes rely on."),
         hint("Commit, and try again.");
 
-    /// A node of a Citus cluster generates the first id of a sequence, and the coordinator has not added itself to the cluster.
+    /// A node of a Citus cluster generates the first id of a sequence, and the coordinator has not
+    /// added itself to the cluster.
     CoordinatorUnknown { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
         detail("The coordinator is not in pg_dist_node."),
@@ -872,7 +897,8 @@ errors! {
         detail("Version {} or later of instagram_id is not installed there.", env!("CARGO_PKG_VERSION")),
         hint("Install the files of this version there, and run ALTER EXTENSION instagram_id UPDATE.");
 
-    /// A sequence was not taken over within the time that the setting `instagram_id.take_over_timeout` allows.
+    /// A sequence was not taken over within the time that the setting
+    /// `instagram_id.take_over_timeout` allows.
     TakeOverTimedOut { name: String, limit: String, nodes: Vec<String> } => ERRCODE_CONNECTION_EXCEPTION,
         "cannot take over sequence {name} within {limit}",
         detail("{}", if nodes.is_empty() {
@@ -909,7 +935,8 @@ errors! {
 
     // Warnings and notices.
 
-    /// WARNING, once a session that generates ids more than a minute ahead: the clock is wrong, or was.
+    /// WARNING, once a session that generates ids more than a minute ahead: the clock is wrong, or
+    /// was.
     SequenceIsAhead { name: String, ahead: String } => ERRCODE_WARNING,
         "sequence {name} is {ahead} ahead of the clock",
         detail("Its ids stay unique and in order, and carry future timestamps until the clock catches up."),
@@ -932,13 +959,15 @@ errors! {
         "column {column} keeps its default",
         detail("{why}");
 
-    /// WARNING of `create_shard()` for a schema with the epoch of a shard whose sequence was dropped.
+    /// WARNING of `create_shard()` for a schema with the epoch of a shard whose sequence was
+    /// dropped.
     SequenceReplaced { shard: u16, sequence: String } => ERRCODE_WARNING,
         "sequence {sequence} was missing and has been created",
         detail("It does not know the ids that shard {shard} has generated before, so it could repeat them."),
         hint("Use SELECT advance_shard({shard}, ...) with the largest id of the shard.");
 
-    /// NOTICE of a function that is called with the schema of a shard, or with a function: the role that owns it is trusted.
+    /// NOTICE of a function that is called with the schema of a shard, or with a function: the role
+    /// that owns it is trusted.
     OwnerTrusted { shard: u16, owner: String, object: String } => ERRCODE_SUCCESSFUL_COMPLETION,
         "shard {shard} trusts role {owner}",
         detail("Role {owner} owns {object}. It can replace functions of the shard, which run with the rights of their callers.");

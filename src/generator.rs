@@ -1,6 +1,7 @@
-//! The loop that generates ids: find the sequence, visit its page, wait for the clock, resolve a refusal.
+//! The loop that generates ids: find the sequence, visit its page, wait for the clock, resolve a
+//! refusal.
 
-use crate::citus::{handover, placement};
+use crate::citus::{placement, takeover};
 use crate::error::Error;
 use crate::pg::invalidation;
 use crate::pg::names;
@@ -9,7 +10,7 @@ use crate::sequence::cache::{self, Permit};
 use crate::sequence::page::Outcome;
 use crate::sequence::refusal::Refusal;
 use crate::sequence::visit::{self, Found, Take};
-use crate::sequence::{Clock, CopyPolicy};
+use crate::sequence::{CopyPolicy, IdSequence};
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
@@ -21,8 +22,8 @@ use pgrx::pg_sys::panic::ErrorReport;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// How far a sequence may be ahead of the clock before a session warns. With a correct clock, crashes do not take it
-/// this far.
+/// How far a sequence may be ahead of the clock before a session warns. With a correct clock,
+/// crashes do not take it this far.
 pub const WARN_AHEAD_MS: i64 = 60_000;
 
 thread_local! {
@@ -46,18 +47,19 @@ pub struct Request {
 pub enum Source {
     /// The sequence that belongs to the shard when the sequence is locked.
     OfShard,
-    Clock(Clock),
+    Given(IdSequence),
 }
 
 /// The next id of a shard.
 ///
 /// # Errors
 ///
-/// Of the sequence: it does not exist, the relation is not a sequence, its options are unusable, another node owns it, a
-/// move has closed it, a node does not hand it over, the role lacks the privilege, or it has no ids left.
+/// Of the sequence: it does not exist, the relation is not a sequence, its options are unusable,
+/// another node owns it, a move has closed it, a node does not hand it over, the role lacks the
+/// privilege, or it has no ids left.
 ///
-/// Temporary: the transaction is read-only, a parallel operation is under way, a wait is canceled, or the clock is before
-/// the epoch and the sequence was never used.
+/// Temporary: the transaction is read-only, a parallel operation is under way, a wait is canceled,
+/// or the clock is before the epoch and the sequence was never used.
 #[inline]
 pub fn next_id(shard: Shard, source: Source, policy: CopyPolicy) -> Result<i64, Error> {
     let run = take(Request { shard, source, policy, want: 1 })?;
@@ -66,70 +68,70 @@ pub fn next_id(shard: Shard, source: Source, policy: CopyPolicy) -> Result<i64, 
 
 /// Takes the next values of a sequence, and waits for the clock if necessary.
 ///
-/// Between two visits the session holds only the lock on the sequence. As with `nextval`, that lock lasts until the
-/// transaction ends and does not block other callers.
+/// Between two visits the session holds only the lock on the sequence. As with `nextval`, that lock
+/// lasts until the transaction ends and does not block other callers.
 ///
 /// # Errors
 ///
 /// As [`next_id`].
 pub fn take(request: Request) -> Result<Run, Error> {
     let Request { shard, source, policy, want } = request;
-    let (mut clock, mut found) = find(shard, source)?;
+    let (mut sequence, mut found) = find(shard, source)?;
     let mut waited_on = None;
     loop {
-        match visit::take(&Take { clock, found, policy, want, waited_on }) {
+        match visit::take(&Take { sequence, found, policy, want, waited_on }) {
             Ok(Outcome::Taken { run, ahead_ms }) => {
                 if ahead_ms > WARN_AHEAD_MS {
-                    warn_once(clock, run);
+                    warn_once(sequence, run);
                 }
                 return Ok(run);
             }
             Ok(Outcome::LookAgain) => {
-                let locked = clock;
-                (clock, found) = find(shard, source)?;
-                if clock == locked {
+                let locked = sequence;
+                (sequence, found) = find(shard, source)?;
+                if sequence == locked {
                     found = Found::Confirmed;
                 }
                 continue;
             }
             Err(Refusal::NotPermitted) => {
-                found = Found::Permitted(look_up_permit(clock, shard)?);
+                found = Found::Permitted(look_up_permit(sequence, shard)?);
                 continue;
             }
             Ok(Outcome::Wait(wait)) => {
-                wait_for_ticks(wait, clock.epoch);
+                wait_for_ticks(wait, sequence.epoch);
                 waited_on = Some(wait);
             }
-            Err(refusal) => resolve(refusal, clock, policy, i64::MIN)?,
+            Err(refusal) => resolve(refusal, sequence, policy, i64::MIN)?,
         }
         // The catalogs may have changed in the meantime.
-        (clock, found) = find(shard, source)?;
+        (sequence, found) = find(shard, source)?;
     }
 }
 
 /// The sequence and epoch to take values from, and what a visit must check.
 #[inline(always)]
-fn find(shard: Shard, source: Source) -> Result<(Clock, Found), Error> {
+fn find(shard: Shard, source: Source) -> Result<(IdSequence, Found), Error> {
     match source {
-        Source::Clock(clock) => Ok((clock, Found::Given(shard))),
+        Source::Given(sequence) => Ok((sequence, Found::Given(shard))),
         Source::OfShard => {
             let count = invalidation::count();
-            Ok((lookup::clock_of(shard)?, Found::LookedUp(count)))
+            Ok((lookup::sequence_of(shard)?, Found::LookedUp(count)))
         }
     }
 }
 
-/// Makes the next value of a sequence greater than `value`; see [`visit::advance`]. If the copy is closed, it is opened
-/// above `value`.
+/// Makes the next value of a sequence greater than `value`; see [`visit::advance`]. If the copy is
+/// closed, it is opened above `value`.
 ///
 /// # Errors
 ///
 /// As [`next_id`]; or the role lacks UPDATE on the sequence.
-pub fn advance(clock: Clock, value: i64) -> Result<i64, Error> {
+pub fn advance(sequence: IdSequence, value: i64) -> Result<i64, Error> {
     loop {
-        match visit::advance(clock, value) {
+        match visit::advance(sequence, value) {
             Ok(last_value) => return Ok(last_value),
-            Err(refusal) => resolve(refusal, clock, CopyPolicy::OwnerWithFloor, value)?,
+            Err(refusal) => resolve(refusal, sequence, CopyPolicy::OwnerWithFloor, value)?,
         }
     }
 }
@@ -140,53 +142,63 @@ pub fn advance(clock: Clock, value: i64) -> Result<i64, Error> {
 ///
 /// As [`next_id`].
 pub fn examine(sequence: Oid) -> Result<(), Error> {
-    let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
-    placement::retry(clock, || visit::examine(sequence))
+    let ids = IdSequence { oid: sequence, epoch: Epoch::ORIGINAL };
+    placement::retry(ids, || visit::examine(sequence))
 }
 
-/// Resolves a refusal, so that the visit can be repeated. A copy that is opened for this continues above `floor`.
+/// Resolves a refusal, so that the visit can be repeated. A copy that is opened for this continues
+/// above `floor`.
 ///
 /// # Errors
 ///
 /// The error of a refusal that cannot be resolved.
 #[cold]
-fn resolve(refusal: Refusal, clock: Clock, policy: CopyPolicy, floor: i64) -> Result<(), Error> {
+fn resolve(
+    refusal: Refusal,
+    sequence: IdSequence,
+    policy: CopyPolicy,
+    floor: i64,
+) -> Result<(), Error> {
     match refusal {
-        Refusal::Closed => handover::take_over(clock, policy, floor),
-        refusal => placement::resolve(refusal, clock),
+        Refusal::Closed => takeover::take_over(sequence, policy, floor),
+        refusal => placement::resolve(refusal, sequence),
     }
 }
 
-/// Looks up whether a role that has only USAGE on a sequence may generate ids of this shard and epoch from it.
+/// Looks up whether a role that has only USAGE on a sequence may generate ids of this shard and
+/// epoch from it.
 ///
-/// With another epoch a role could move the sequence years ahead of the clock, up to the end of its ids. So a sequence
-/// that serves a shard may be used only for that shard with its epoch. Another sequence in the schema of a shard may be
-/// used only with the epoch of that shard. And a sequence that serves no shard may be the counter of a serial column.
+/// With another epoch a role could move the sequence years ahead of the clock, up to the end of its
+/// ids. So a sequence that serves a shard may be used only for that shard with its epoch. Another
+/// sequence in the schema of a shard may be used only with the epoch of that shard. And a sequence
+/// that serves no shard may be the counter of a serial column.
 ///
 /// # Errors
 ///
 /// It serves another shard, or the epoch differs.
 #[cold]
-fn look_up_permit(clock: Clock, shard: Shard) -> Result<Permit, Error> {
+fn look_up_permit(sequence: IdSequence, shard: Shard) -> Result<Permit, Error> {
     let count = invalidation::settled_count();
     let refuse = |of: &Definition, serves: bool| {
-        let (name, role) = (names::relation(clock.sequence), names::current_role());
-        let epoch = names::time(of.clock.epoch.at());
+        let (name, role) = (names::relation(sequence.oid), names::current_role());
+        let epoch = names::time(of.sequence.epoch.at());
         Err(Error::SequenceServesAnother { name, shard: of.shard.number(), serves, epoch, role })
     };
-    let served = definition::served_by(clock.sequence);
-    let beside = if served.is_empty() { definition::in_schema_of(clock.sequence) } else { vec![] };
-    let is_epoch = |of: &&Definition| of.clock.epoch == clock.epoch;
+    let served = definition::served_by(sequence.oid);
+    let beside = if served.is_empty() { definition::in_schema_of(sequence.oid) } else { vec![] };
+    let is_epoch = |of: &&Definition| of.sequence.epoch == sequence.epoch;
     let permit = match (served.first(), beside.first()) {
-        (None, None) => Permit::OfClock(None),
+        (None, None) => Permit::OfSequence(None),
         (Some(first), _) if !served.iter().filter(is_epoch).any(|of| of.shard == shard) => {
             return refuse(first, true);
         }
-        (None, Some(first)) if !beside.iter().any(|of| is_epoch(&of)) => return refuse(first, false),
-        (Some(_), _) => Permit::Only(shard, clock.epoch),
-        (None, Some(_)) => Permit::OfClock(Some(clock.epoch)),
+        (None, Some(first)) if !beside.iter().any(|of| is_epoch(&of)) => {
+            return refuse(first, false);
+        }
+        (Some(_), _) => Permit::Only(shard, sequence.epoch),
+        (None, Some(_)) => Permit::OfSequence(Some(sequence.epoch)),
     };
-    cache::set_permit(clock.sequence, count, permit);
+    cache::set_permit(sequence.oid, count, permit);
     Ok(permit)
 }
 
@@ -207,13 +219,14 @@ pub fn warn_if_ahead(shard: Shard, epoch: Epoch, last_value: i64) {
 
 /// Warns that ids carry future timestamps, once per session.
 #[cold]
-fn warn_once(clock: Clock, run: Run) {
-    // Uses the current clock, because the session may have waited for the page long after its arrival.
-    let now_ms = clock.epoch.elapsed_us(names::now()).div_euclid(US_PER_MS);
+fn warn_once(sequence: IdSequence, run: Run) {
+    // Uses the current clock, because the session may have waited for the page long after its
+    // arrival.
+    let now_ms = sequence.epoch.elapsed_us(names::now()).div_euclid(US_PER_MS);
     let ahead_ms = hlc::ms_of(run.first) - now_ms;
     if ahead_ms <= WARN_AHEAD_MS || HAS_WARNED.replace(true) {
         return;
     }
-    let (name, ahead) = (names::relation(clock.sequence), names::duration(ahead_ms / 1000));
+    let (name, ahead) = (names::relation(sequence.oid), names::duration(ahead_ms / 1000));
     ErrorReport::from(Error::SequenceIsAhead { name, ahead }).report(PgLogLevel::WARNING);
 }

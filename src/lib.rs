@@ -1,10 +1,10 @@
 //! Sharded, time-sortable 64-bit ids for PostgreSQL, after Instagram's published design.
 //!
-//! The layers, from the bottom up. A module imports only from layers below it, and a test enforces that. See
-//! docs/inside/architecture.md.
+//! The layers, from the bottom up. A module imports only from layers below it, and a test enforces
+//! that. See docs/inside/architecture.md.
 //!
-//! - [`instagram_id_core`], a separate crate in `core/`: all that does not need PostgreSQL, such as the hybrid logical
-//!   clock
+//! - [`instagram_id_core`], a separate crate in `core/`: all that does not need PostgreSQL, such as
+//!   the hybrid logical clock
 //! - [`error`]: every error, with SQLSTATE, message, detail and hint
 //! - [`pg`]: Rust wrappers for PostgreSQL
 //! - [`arguments`]: checks of arguments that several SQL functions have
@@ -30,8 +30,8 @@ use pgrx::prelude::*;
 
 pgrx::pg_module_magic!(name, version);
 
-/// Called when a backend loads the library: on the first use of a function, or at server start if the library is
-/// preloaded. Preloading is allowed but not needed.
+/// Called when a backend loads the library: on the first use of a function, or at server start if
+/// the library is preloaded. Preloading is allowed but not needed.
 #[pg_guard]
 extern "C-unwind" fn _PG_init() {
     pg::errors::register_panic_hook();

@@ -1,5 +1,5 @@
-//! Tests inside a server that need both SQL and Rust. Tests that need only SQL are in tests/regress, and those that
-//! need several sessions or a crash are in tests/live.
+//! Tests inside a server that need both SQL and Rust. Tests that need only SQL are in
+//! tests/regress, and those that need several sessions or a crash are in tests/live.
 
 // The extension that pgrx installs for these tests has the script, too.
 pgrx::extension_sql_file!("../sql/instagram_id--1.0.0.sql", name = "script");
@@ -37,7 +37,8 @@ mod tests {
             // A full-period generator over all 64-bit numbers, so there are negative ones as well.
             id = id.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let (shard, seq) =
-                Spi::get_two::<i32, i32>(&format!("SELECT id_shard('{id}'), id_seq('{id}')")).unwrap();
+                Spi::get_two::<i32, i32>(&format!("SELECT id_shard('{id}'), id_seq('{id}')"))
+                    .unwrap();
             assert_eq!(shard, Some(layout::shard_of(id).number().into()));
             assert_eq!(seq, Some(layout::seq_of(id).number().into()));
             let time: TimestampWithTimeZone = one(&format!("SELECT id_time('{id}')"));
@@ -57,7 +58,8 @@ mod tests {
         }
     }
 
-    /// `log_cnt` is the distance to the value in WAL. It shrinks by each issued value until the next record.
+    /// `log_cnt` is the distance to the value in WAL. It shrinks by each issued value until the
+    /// next record.
     #[pg_test]
     fn log_cnt_counts_down_to_what_wal_holds() {
         Spi::run("SELECT create_shard(5); SELECT next_id(5)").unwrap();
@@ -89,7 +91,10 @@ mod tests {
         let nextval: i64 = one("SELECT nextval('insta5.table_id_seq')");
         assert_eq!(nextval, before + 1);
         assert_eq!(page(5), (before + 1, log_cnt - 1));
-        Spi::run("SELECT setval('insta5.table_id_seq', last_value + 5000) FROM insta5.table_id_seq").unwrap();
+        Spi::run(
+            "SELECT setval('insta5.table_id_seq', last_value + 5000) FROM insta5.table_id_seq",
+        )
+        .unwrap();
         assert_eq!(page(5), (before + 5001, 0));
         let _: i64 = one("SELECT next_id(5)");
         let (after, log_cnt) = page(5);
@@ -99,7 +104,8 @@ mod tests {
 
     #[pg_test]
     fn only_changes_that_matter_are_counted() {
-        Spi::run("SELECT create_shard(5); CREATE ROLE instagram_id_test; SELECT next_id(5)").unwrap();
+        Spi::run("SELECT create_shard(5); CREATE ROLE instagram_id_test; SELECT next_id(5)")
+            .unwrap();
         let before = invalidation::settled_count();
         for other in [
             "SELECT count(*) FROM generate_series(1, 1000)",
@@ -146,7 +152,8 @@ mod tests {
             cache::with(pg_sys::Oid::from(2_000_000_000 + oid), |_| ());
             assert!(cache::len() <= 1 << 16);
         }
-        let (first, second): (i64, i64) = (one("SELECT next_id(5)"), one("SELECT insta5.next_id()"));
+        let (first, second): (i64, i64) =
+            (one("SELECT next_id(5)"), one("SELECT insta5.next_id()"));
         assert!(first < second);
         let before = invalidation::settled_count();
         Spi::run("ALTER SEQUENCE insta5.table_id_seq CACHE 2").unwrap();

@@ -1,12 +1,13 @@
-//! `apply`: carries out a plan, with several moves in parallel. Each move runs in a process of its own, so a
-//! failed move does not affect the others. Running `apply` again with the same plan continues it.
+//! `apply`: carries out a plan, with several moves in parallel. Each move runs in a process of its
+//! own, so a failed move does not affect the others. Running `apply` again with the same plan
+//! continues it.
 
 use crate::error::{Context, Error, Result, fail};
 use crate::interrupt;
 use crate::map::Map;
 use crate::output::{Output, printable};
 use crate::plan::{Plan, PlannedMove};
-use instagram_id_core::moving::Stage;
+use instagram_id_core::moving::MoveStage;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -26,11 +27,15 @@ enum Said {
 
 /// Reads a plan as `plan --json` prints it, from a file or from standard input (`-`).
 pub fn read_plan(file: &str) -> Result<Plan> {
-    let text =
-        if file == "-" { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(file) };
+    let text = if file == "-" {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(file)
+    };
     let text = text.context(|| format!("the plan {file} cannot be read"))?;
-    let plan: Plan = serde_json::from_str(&text)
-        .map_err(|error| Error::failed(format!("{file} does not have the format of plan --json: {error}")))?;
+    let plan: Plan = serde_json::from_str(&text).map_err(|error| {
+        Error::failed(format!("{file} does not have the format of plan --json: {error}"))
+    })?;
     let mut shards = BTreeSet::new();
     match plan.moves.iter().find(|planned| !shards.insert(planned.shard)) {
         Some(planned) => fail!("{file} contains shard {} more than once", planned.shard),
@@ -79,19 +84,25 @@ pub fn apply(map: &Map, conninfo: &str, plan: Plan, options: &Options, output: &
             is_stopping = true;
             output.step("Interrupted: waiting until the running moves have stopped");
             for (_, child) in &running {
-                // A terminal has sent the signal to these processes already. A second signal does no harm.
+                // A terminal has sent the signal to these processes already. A second signal does
+                // no harm.
                 let pid = Pid::from_child(child);
                 let _ = kill_process(pid, Signal::TERM);
             }
         }
         let Some(shard) = next_end(&receiver, output) else { continue };
-        let position =
-            running.iter().position(|(planned, _)| planned.shard == shard).expect("a move that runs");
+        let position = running
+            .iter()
+            .position(|(planned, _)| planned.shard == shard)
+            .expect("a move that runs");
         let (planned, mut child) = running.swap_remove(position);
         let status = child.wait().ok().and_then(|status| status.code());
         if status == Some(0) {
             done += 1;
-            output.step(format!("Shard {shard} is on {}: {done} of {all} moves are done", planned.to));
+            output.step(format!(
+                "Shard {shard} is on {}: {done} of {all} moves are done",
+                planned.to
+            ));
         } else {
             failed.push(shard.to_string());
         }
@@ -124,21 +135,26 @@ fn is_needed(map: &Map, planned: &PlannedMove) -> Result<bool> {
     let PlannedMove { shard, from, to, .. } = planned;
     let placement = map.placement(*shard)?;
     match (placement.stage, &placement.moving) {
-        (Stage::Begun | Stage::Switched, Some(moving)) if moving.target == *to => Ok(true),
-        (Stage::None | Stage::Finished, _) if placement.home == *to => Ok(false),
-        (Stage::None | Stage::Finished, _) if placement.home == *from => Ok(true),
+        (MoveStage::Begun | MoveStage::Switched, Some(moving)) if moving.target == *to => Ok(true),
+        (MoveStage::None | MoveStage::Finished, _) if placement.home == *to => Ok(false),
+        (MoveStage::None | MoveStage::Finished, _) if placement.home == *from => Ok(true),
         _ => fail!(
             "the plan is out of date for shard {shard}, planned to move from {from} to {to}: make a new plan"
         ),
     }
 }
 
-/// Starts a move in a process of its own. The connection string of the map may contain a password, so it is
-/// passed in the environment.
-fn start(conninfo: &str, planned: &PlannedMove, options: &Options, sender: &Sender<Said>) -> Result<Child> {
+/// Starts a move in a process of its own. The connection string of the map may contain a password,
+/// so it is passed in the environment.
+fn start(
+    conninfo: &str,
+    planned: &PlannedMove,
+    options: &Options,
+    sender: &Sender<Said>,
+) -> Result<Child> {
     let shard = planned.shard;
-    let program =
-        std::env::current_exe().context(|| "the path of this program cannot be determined".into())?;
+    let program = std::env::current_exe()
+        .context(|| "the path of this program cannot be determined".into())?;
     let mut child = Command::new(program)
         .args(["--json", "move", &shard.to_string(), "--stop", &options.stop.to_string()])
         .arg(format!("--to={}", planned.to))
@@ -149,7 +165,8 @@ fn start(conninfo: &str, planned: &PlannedMove, options: &Options, sender: &Send
         .stderr(Stdio::piped())
         .spawn()
         .context(|| format!("the move of shard {shard} cannot be started"))?;
-    let (stdout, stderr) = (child.stdout.take().expect("a pipe"), child.stderr.take().expect("a pipe"));
+    let (stdout, stderr) =
+        (child.stdout.take().expect("a pipe"), child.stderr.take().expect("a pipe"));
     let sender = sender.clone();
     std::thread::spawn(move || {
         let errors = std::thread::spawn({
@@ -200,7 +217,8 @@ fn print(shard: u16, line: &str, output: &Output) {
                 output.text(&format!("    {shard}: writes were stopped for {stopped} ms"));
             }
         }
-        // Do not print progress and steps of parallel moves, which would hide errors. `status` shows them.
+        // Do not print progress and steps of parallel moves, which would hide errors. `status`
+        // shows them.
         _ => {}
     }
 }

@@ -4,11 +4,11 @@ use crate::error::{Context, Error, Result};
 use crate::libpq::{self, Connection};
 use crate::server::Server;
 use crate::trust;
-use instagram_id_core::moving::Mark;
+use instagram_id_core::moving::SchemaMark;
 use serde::Deserialize;
 
-/// The target's clock may be behind the source's clock by this many seconds. New ids carry future timestamps
-/// until the clock catches up.
+/// The target's clock may be behind the source's clock by this many seconds. New ids carry future
+/// timestamps until the clock catches up.
 const CLOCK_TOLERANCE: f64 = 1.0;
 
 /// What one query finds out about a server.
@@ -26,8 +26,8 @@ struct Facts {
     origins: i64,
     workers: i64,
     is_superuser: bool,
-    /// Whether the role of the command has REPLICATION, sees the progress of replication, may subscribe, and may
-    /// create objects in the database.
+    /// Whether the role of the command has REPLICATION, sees the progress of replication, may
+    /// subscribe, and may create objects in the database.
     may_replicate: bool,
     may_watch: bool,
     may_subscribe: bool,
@@ -39,8 +39,9 @@ struct Facts {
 impl Facts {
     fn of(server: &Server) -> Result<Facts> {
         let facts: String = server.query(include_str!("sql/facts.sql"), &[])?.one()?;
-        serde_json::from_str(&facts)
-            .map_err(|error| Error::failed(format!("unexpected facts of server {}: {error}", server.name)))
+        serde_json::from_str(&facts).map_err(|error| {
+            Error::failed(format!("unexpected facts of server {}: {error}", server.name))
+        })
     }
 
     /// Whether the shard can be looked for on this server.
@@ -49,8 +50,8 @@ impl Facts {
     }
 }
 
-/// Checks whether the shard can be moved. `is_new` is false if the move has begun, so that its copy may
-/// exist. For a new move, finds the schema of the shard, and sets it for both servers.
+/// Checks whether the shard can be moved. `is_new` is false if the move has begun, so that its copy
+/// may exist. For a new move, finds the schema of the shard, and sets it for both servers.
 pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
     let (here, there) = (Facts::of(source)?, Facts::of(target)?);
     let mut obstacles = obstacles_on_source(source, &here)?;
@@ -73,12 +74,13 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
     if obstacles.is_empty() {
         return Ok(());
     }
-    let problem = format!("shard {} cannot be moved from {} to {}", source.shard(), source.name, target.name);
+    let problem =
+        format!("shard {} cannot be moved from {} to {}", source.shard(), source.name, target.name);
     Err(Error::Refused { problem, obstacles })
 }
 
-/// Roles that own the databases, or can replace objects of the extension, and are not trusted. The command uses no such object
-/// before this is empty.
+/// Roles that own the databases, or can replace objects of the extension, and are not trusted. The
+/// command uses no such object before this is empty.
 fn untrusted_extensions(source: &Server, target: &Server) -> Result<Vec<String>> {
     let mut obstacles = Vec::new();
     for server in [source, target] {
@@ -97,8 +99,10 @@ fn obstacles_on_source(source: &Server, here: &Facts) -> Result<Vec<String>> {
         obstacles.push(format!("server {from} is a standby: record the primary in the map"));
     }
     if here.major < 15 {
-        obstacles
-            .push(format!("server {from} runs PostgreSQL {}, but a move requires 15 or later", here.major));
+        obstacles.push(format!(
+            "server {from} runs PostgreSQL {}, but a move requires 15 or later",
+            here.major
+        ));
     }
     if here.wal_level != "logical" {
         obstacles.push(format!(
@@ -107,7 +111,9 @@ fn obstacles_on_source(source: &Server, here: &Facts) -> Result<Vec<String>> {
         ));
     } else if !source.has_publication()? {
         let name = source.replication();
-        if source.holds("SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1)", &[&name])? {
+        if source
+            .holds("SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1)", &[&name])?
+        {
             obstacles.push(format!(
                 "server {from} has a publication {name} that is not part of this move: drop it"
             ));
@@ -126,8 +132,9 @@ fn obstacles_on_target(target: &Server, there: &Facts) -> Result<Vec<String>> {
     let mut obstacles = Vec::new();
     let to = &target.name;
     if there.version.is_none() {
-        obstacles
-            .push(format!("server {to} has no extension instagram_id: run CREATE EXTENSION instagram_id"));
+        obstacles.push(format!(
+            "server {to} has no extension instagram_id: run CREATE EXTENSION instagram_id"
+        ));
     }
     if there.is_standby {
         obstacles.push(format!("server {to} is a standby: record the primary in the map"));
@@ -137,11 +144,16 @@ fn obstacles_on_target(target: &Server, there: &Facts) -> Result<Vec<String>> {
     }
     for (free, what, setting) in [
         (there.workers, "logical replication workers", "max_logical_replication_workers"),
-        (there.origins, "replication origins", "max_replication_slots or max_active_replication_origins"),
+        (
+            there.origins,
+            "replication origins",
+            "max_replication_slots or max_active_replication_origins",
+        ),
     ] {
         if free < 2 {
-            obstacles
-                .push(format!("server {to} has {free} {what} left, but a move needs 2: increase {setting}"));
+            obstacles.push(format!(
+                "server {to} has {free} {what} left, but a move needs 2: increase {setting}"
+            ));
         }
     }
     Ok(obstacles)
@@ -209,21 +221,32 @@ fn unusable_pg_dump(here: &Facts) -> Option<String> {
         Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
         Err(error) => return Some(format!("pg_dump cannot be run on this machine: {error}")),
     };
-    let major = output.split(|c: char| !c.is_ascii_digit()).find_map(|part| part.parse::<i32>().ok());
+    let major =
+        output.split(|c: char| !c.is_ascii_digit()).find_map(|part| part.parse::<i32>().ok());
     let is_old = major.is_some_and(|major| major < here.major);
     is_old.then(|| {
-        format!("this machine has {}, older than the server: install that of {}", output.trim(), here.major)
+        format!(
+            "this machine has {}, older than the server: install that of {}",
+            output.trim(),
+            here.major
+        )
     })
 }
 
 /// The rights that the roles of the command lack. Superusers lack none.
-fn missing_rights(source: &Server, target: &Server, here: &Facts, there: &Facts) -> Result<Vec<String>> {
+fn missing_rights(
+    source: &Server,
+    target: &Server,
+    here: &Facts,
+    there: &Facts,
+) -> Result<Vec<String>> {
     let mut missing = Vec::new();
     let (from, to) = (&source.name, &target.name);
     for (server, facts) in [(from, here), (to, there)] {
         if !facts.is_superuser && !facts.may_create {
-            missing
-                .push(format!("the role that connects to {server} lacks CREATE on the database: GRANT it"));
+            missing.push(format!(
+                "the role that connects to {server} lacks CREATE on the database: GRANT it"
+            ));
         }
     }
     if !here.is_superuser && !here.may_replicate {
@@ -232,7 +255,9 @@ fn missing_rights(source: &Server, target: &Server, here: &Facts, there: &Facts)
         ));
     }
     if !here.is_superuser && !here.may_watch {
-        missing.push(format!("the role for server {from} is not a superuser: GRANT pg_monitor to it there"));
+        missing.push(format!(
+            "the role for server {from} is not a superuser: GRANT pg_monitor to it there"
+        ));
     }
     if !there.is_superuser {
         if there.major < 16 {
@@ -252,11 +277,14 @@ fn missing_rights(source: &Server, target: &Server, here: &Facts, there: &Facts)
         }
     }
     if !source.schema().is_empty() {
-        let owners =
-            source.query(include_str!("sql/owners_in_schema.sql"), &[source.schema()])?.column::<String>()?;
+        let owners = source
+            .query(include_str!("sql/owners_in_schema.sql"), &[source.schema()])?
+            .column::<String>()?;
         for owner in owners {
             for (server, facts) in [(source, here), (target, there)] {
-                if !facts.is_superuser && !server.holds(include_str!("sql/has_rights_of.sql"), &[&owner])? {
+                if !facts.is_superuser
+                    && !server.holds(include_str!("sql/has_rights_of.sql"), &[&owner])?
+                {
                     let name = &server.name;
                     missing.push(format!(
                         "the role that connects to {name} lacks the rights of {owner}, who owns objects of the shard: GRANT {owner} to it"
@@ -273,7 +301,8 @@ fn version_parts(version: &str) -> Vec<u32> {
     version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
 }
 
-/// Finds the schema of the shard on the source, and sets it for both servers. Returns obstacles in it.
+/// Finds the schema of the shard on the source, and sets it for both servers. Returns obstacles in
+/// it.
 fn find_schema(source: &mut Server, target: &mut Server) -> Result<Vec<String>> {
     let (shard, from) = (source.shard(), source.name.clone());
     let found = shards(source)?;
@@ -296,18 +325,20 @@ fn find_schema(source: &mut Server, target: &mut Server) -> Result<Vec<String>> 
         ));
     }
     match source.mark()? {
-        Mark::Closed => {
-            obstacles.push(format!("schema {schema} on {from} is closed: the shard was moved from there"));
+        SchemaMark::Closed => {
+            obstacles.push(format!(
+                "schema {schema} on {from} is closed: the shard was moved from there"
+            ));
         }
-        Mark::Foreign => obstacles.push(format!(
+        SchemaMark::Foreign => obstacles.push(format!(
             "schema {schema} on {from} has a routine shard_is_elsewhere() \
              whose owner is not a superuser: drop it"
         )),
         // The cutover would fail: the copy would have the same fault.
-        Mark::None | Mark::Opened if !reason.is_empty() => {
+        SchemaMark::None | SchemaMark::Opened if !reason.is_empty() => {
             obstacles.push(format!("shard {shard} cannot generate ids on {from}: {reason}"));
         }
-        Mark::None | Mark::Opened => {}
+        SchemaMark::None | SchemaMark::Opened => {}
     }
     Ok(obstacles)
 }
@@ -344,8 +375,9 @@ fn shards(server: &Server) -> Result<Vec<Found>> {
     found.context(problem)
 }
 
-/// Returns the quoted name of the extension's schema. A superuser locks the schema against renaming until the transaction ends.
-/// Look for untrusted roles first: the owner of the schema could replace the objects of the extension.
+/// Returns the quoted name of the extension's schema. A superuser locks the schema against renaming
+/// until the transaction ends. Look for untrusted roles first: the owner of the schema could
+/// replace the objects of the extension.
 pub fn lock_extension(connection: &Connection) -> std::result::Result<String, libpq::Error> {
     let lock = if connection.run("SELECT current_setting('is_superuser')::boolean")?.one()? {
         "FOR UPDATE"

@@ -1,5 +1,6 @@
-//! The cutover: stops writes on the source, waits until the target has applied the last changes, opens the
-//! copy, and changes the map. Work that can be done while clients write is done before or after the cutover.
+//! The cutover: stops writes on the source, waits until the target has applied the last changes,
+//! opens the copy, and changes the map. Work that can be done while clients write is done before or
+//! after the cutover.
 
 use crate::checks::lock_extension;
 use crate::error::{Context, Error, Result, check_interrupt, fail};
@@ -12,18 +13,26 @@ use crate::trust;
 use instagram_id_core::moving::{Resume, must_read_mark, resume};
 use std::time::{Duration, Instant};
 
-/// Number of attempts to stop writes. The timeouts in lock.sql limit how long each attempt waits for locks.
+/// Number of attempts to stop writes. The timeouts in lock.sql limit how long each attempt waits
+/// for locks.
 const TRIES: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(500);
 /// Interval between checks whether the target has caught up.
 const POLL: Duration = Duration::from_millis(1);
 
-/// Moves the shard to the target, whose copy has nearly all rows. After a failure, allows writes on the
-/// source again if that is safe.
-pub fn cut_over(map: &mut Map, source: &Server, target: &Server, limit: Duration, output: &Output) -> Result {
-    if target
-        .holds(include_str!("sql/tables_not_subscribed.sql"), &[&target.replication(), target.schema()])?
-    {
+/// Moves the shard to the target, whose copy has nearly all rows. After a failure, allows writes on
+/// the source again if that is safe.
+pub fn cut_over(
+    map: &mut Map,
+    source: &Server,
+    target: &Server,
+    limit: Duration,
+    output: &Output,
+) -> Result {
+    if target.holds(
+        include_str!("sql/tables_not_subscribed.sql"),
+        &[&target.replication(), target.schema()],
+    )? {
         fail!(
             "server {} has tables in schema {} that are not replicated from {}: \
              run cancel {}, and move the shard again",
@@ -36,7 +45,8 @@ pub fn cut_over(map: &mut Map, source: &Server, target: &Server, limit: Duration
     let [definition, copy] = map.definitions(source.shard())?;
     warm_up(source, target, &definition)?;
     // Recorded before the sequences are closed, so that any later command can restore them.
-    let sequences: String = source.query(include_str!("sql/sequences.sql"), &[source.schema()])?.one()?;
+    let sequences: String =
+        source.query(include_str!("sql/sequences.sql"), &[source.schema()])?.one()?;
     map.record_sequences(source.shard(), &sequences)?;
     source.set("move.sequences", &sequences)?;
     let closed = begin_to_open(target, &copy, limit).and_then(|()| {
@@ -70,8 +80,8 @@ pub fn cut_over(map: &mut Map, source: &Server, target: &Server, limit: Duration
     }
 }
 
-/// Runs those queries of the cutover that change nothing once before writes are stopped. Their first use in a
-/// session is slow, because it loads libraries and catalogs.
+/// Runs those queries of the cutover that change nothing once before writes are stopped. Their
+/// first use in a session is slow, because it loads libraries and catalogs.
 fn warm_up(source: &Server, target: &Server, recorded: &str) -> Result {
     trust::require(source, &source.connection(), trust::NOTHING, trust::NOTHING)?;
     source.compare_definition(&source.connection(), recorded)?;
@@ -102,8 +112,8 @@ fn states(source: &Server) -> Result<String> {
     Ok(source.run(states, "the sequences cannot be read")?.one()?)
 }
 
-/// Stops writes on the source, and waits for the last changes. Returns the time when writes were stopped, and the states of the
-/// sequences. After this, the command can open the copy.
+/// Stops writes on the source, and waits for the last changes. Returns the time when writes were
+/// stopped, and the states of the sequences. After this, the command can open the copy.
 fn stop_writes(
     map: &Map,
     source: &Server,
@@ -118,9 +128,9 @@ fn stop_writes(
     Ok((began, states))
 }
 
-/// Closes the shard on the source. If other transactions hold locks on its tables, each attempt gives up
-/// after a short time and releases its own locks, so that other sessions do not wait for long. Fails if the
-/// definition of the schema differs from `recorded`.
+/// Closes the shard on the source. If other transactions hold locks on its tables, each attempt
+/// gives up after a short time and releases its own locks, so that other sessions do not wait for
+/// long. Fails if the definition of the schema differs from `recorded`.
 fn close_source(source: &Server, recorded: &str) -> Result<Instant> {
     for _ in 0..TRIES {
         check_interrupt()?;
@@ -170,8 +180,8 @@ fn wait_for_the_rest(source: &Server, limit: Duration, target: &Server) -> Resul
     Ok(states)
 }
 
-/// Begins the transaction that opens the copy, before writes are stopped. Fails if the definition of the copy differs from
-/// `recorded`, or if roles there are not trusted.
+/// Begins the transaction that opens the copy, before writes are stopped. Fails if the definition
+/// of the copy differs from `recorded`, or if roles there are not trusted.
 fn begin_to_open(target: &Server, recorded: &str, limit: Duration) -> Result {
     let session = target.connection();
     session
@@ -185,7 +195,8 @@ fn begin_to_open(target: &Server, recorded: &str, limit: Duration) -> Result {
 fn open_copy(target: &Server, states: &str, sequences: &str) -> Result {
     let problem = || format!("the shard cannot be opened on {}", target.name);
     let session = target.connection();
-    let set = "SELECT set_config('move.states', $1, false), set_config('move.sequences', $2, false)";
+    let set =
+        "SELECT set_config('move.states', $1, false), set_config('move.sequences', $2, false)";
     session.query(set, &[states, sequences]).context(problem)?;
     session.run(include_str!("sql/open.sql")).context(problem)?;
     session.run(include_str!("sql/set_states.sql")).context(problem)?;
@@ -193,14 +204,16 @@ fn open_copy(target: &Server, states: &str, sequences: &str) -> Result {
     let claim = format!("SELECT {extension}.claim_shard($1::int)");
     session.query(&claim, &[&target.shard().to_string()]).context(problem)?;
     if !is_claimed(&session, &extension, target).context(problem)? {
-        fail!("another schema on the new server also has a function shard_N() for this shard: drop it");
+        fail!(
+            "another schema on the new server also has a function shard_N() for this shard: drop it"
+        );
     }
     session.run("COMMIT").context(problem)?;
     Ok(())
 }
 
-/// Changes the map, so that clients use the target. The move can no longer be cancelled, because the shard is
-/// open on the target and closed on the source.
+/// Changes the map, so that clients use the target. The move can no longer be cancelled, because
+/// the shard is open on the target and closed on the source.
 pub fn change_map(
     map: &mut Map,
     source: &Server,
@@ -211,7 +224,8 @@ pub fn change_map(
     let shard = source.shard();
     let mut last = None;
     for _ in 0..20 {
-        match interrupt::hold_off(|| map.reconnect().and_then(|()| map.switch(shard, &target.name))) {
+        match interrupt::hold_off(|| map.reconnect().and_then(|()| map.switch(shard, &target.name)))
+        {
             Ok(()) => {
                 output.moved(shard, &target.name, began.map(|began| began.elapsed()));
                 return Ok(());
@@ -223,14 +237,18 @@ pub fn change_map(
             break;
         }
     }
-    let message =
-        format!("shard {shard} is open on {}, but the map still names {}", target.name, source.name);
-    let server = last.and_then(|error| if let Error::Failed { server, .. } = error { server } else { None });
+    let message = format!(
+        "shard {shard} is open on {}, but the map still names {}",
+        target.name, source.name
+    );
+    let server =
+        last.and_then(|error| if let Error::Failed { server, .. } = error { server } else { None });
     let cause = Box::new(Error::Failed { message, server });
     Err(Error::WritesStopped { shard, cause })
 }
 
-/// Allows writes on the source again, unless the target is open or may still open. Returns where writes continue.
+/// Allows writes on the source again, unless the target is open or may still open. Returns where
+/// writes continue.
 fn resume_writes(
     map: &mut Map,
     source: &Server,

@@ -50,8 +50,8 @@ impl Error {
         }
     }
 
-    /// The message as separate lines. A name can contain a line break, so joining the lines here would make
-    /// it impossible to tell line breaks of a name from those of the message.
+    /// The message as separate lines. A name can contain a line break, so joining the lines here
+    /// would make it impossible to tell line breaks of a name from those of the message.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         match self {
@@ -59,7 +59,9 @@ impl Error {
                 lines.push(format!("{message}: {}", error.message));
                 let notes = [("DETAIL", &error.detail), ("HINT", &error.hint)];
                 lines.extend(
-                    notes.iter().filter_map(|(label, text)| Some(format!("{label}: {}", text.as_ref()?))),
+                    notes
+                        .iter()
+                        .filter_map(|(label, text)| Some(format!("{label}: {}", text.as_ref()?))),
                 );
             }
             Error::Refused { problem, obstacles } => {

@@ -1,4 +1,5 @@
-//! `plan`: reads the size of each shard and its rate of new ids from all servers, and prints a plan.
+//! `plan`: reads the size of each shard and its rate of new ids from all servers, and prints a
+//! plan.
 
 use crate::checks::lock_extension;
 use crate::error::{Context, Error, Result, check_interrupt, fail};
@@ -17,7 +18,13 @@ const NEWEST: f64 = 0.25;
 const LIMIT: f64 = 1_024_000.0;
 
 /// Prints a plan that empties the servers in `drained`, and balances the others.
-pub fn show_plan(map: &Map, drained: &[String], tolerance: f64, trust: &Trust, output: &Output) -> Result {
+pub fn show_plan(
+    map: &Map,
+    drained: &[String],
+    tolerance: f64,
+    trust: &Trust,
+    output: &Output,
+) -> Result {
     let servers: Vec<String> = map.servers()?.into_iter().map(|server| server.server).collect();
     for server in drained {
         if !servers.contains(server) {
@@ -39,15 +46,22 @@ fn loads(map: &Map, servers: &[String], trust: &Trust, output: &Output) -> Resul
     for server in servers {
         check_interrupt()?;
         let names = Names { shard: 0, schema: String::new() };
-        let observed = Server::observe(server, &map.conninfo_of(server)?, trust.on(map, server)?, &names)?;
+        let observed =
+            Server::observe(server, &map.conninfo_of(server)?, trust.on(map, server)?, &names)?;
         let found = loads_of_server(&observed)?;
         for (shard, _) in placements.iter().filter(|(_, place)| place == server) {
             match found.get(shard) {
                 Some(&(bytes, ids_per_second)) => {
-                    loads.push(ShardLoad { shard: *shard, server: server.clone(), bytes, ids_per_second });
+                    loads.push(ShardLoad {
+                        shard: *shard,
+                        server: server.clone(),
+                        bytes,
+                        ids_per_second,
+                    });
                 }
-                None => output
-                    .warn(&format!("server {server} has no shard {shard}, contrary to the map; ignored")),
+                None => output.warn(&format!(
+                    "server {server} has no shard {shard}, contrary to the map; ignored"
+                )),
             }
         }
     }
@@ -81,8 +95,12 @@ fn loads_of_server(server: &Server) -> Result<BTreeMap<u16, (i64, f64)>> {
         match rows.get::<Option<i64>>(row, 1)? {
             Some(size) => drop(bytes.insert(shard, size)),
             None => {
-                let found =
-                    histogram(shard, rows.get(row, 2)?, rows.get(row, 3)?, &rows.get::<String>(row, 4)?);
+                let found = histogram(
+                    shard,
+                    rows.get(row, 2)?,
+                    rows.get(row, 3)?,
+                    &rows.get::<String>(row, 4)?,
+                );
                 buckets.entry(shard).or_default().extend(found);
             }
         }
@@ -103,13 +121,16 @@ struct Bucket {
     rows: f64,
 }
 
-/// The buckets of a histogram of ids, each with the same number of rows. `epoch` is in milliseconds since
+/// The buckets of a histogram of ids, each with the same number of rows. `epoch` is in milliseconds
+/// since
 /// 1970. Returns no buckets if any bound is not an id of the shard.
 fn histogram(shard: u16, rows: f64, epoch: i64, bounds: &str) -> Vec<Bucket> {
     let bounds: Option<Vec<i64>> =
         bounds.trim_matches(['{', '}']).split(',').map(|bound| bound.parse().ok()).collect();
     let bounds = bounds.unwrap_or_default();
-    if bounds.len() < 2 || bounds.iter().any(|id| *id < 0 || layout::shard_of(*id).number() != shard) {
+    if bounds.len() < 2
+        || bounds.iter().any(|id| *id < 0 || layout::shard_of(*id).number() != shard)
+    {
         return Vec::new();
     }
     let rows = rows / (bounds.len() - 1) as f64;
@@ -138,10 +159,12 @@ fn print(plan: &Plan, output: &Output) {
         return output.object(plan);
     }
     output.step("Servers, before and after the moves");
-    let mut rows = vec![["server", "shards", "size", "ids/s", "after", "size", "ids/s"].map(String::from)];
+    let mut rows =
+        vec![["server", "shards", "size", "ids/s", "after", "size", "ids/s"].map(String::from)];
     rows.extend(plan.servers.iter().map(|server| {
-        let [before, after] = [server.before, server.after]
-            .map(|load| [load.shards.to_string(), size(load.bytes), format!("{:.1}", load.ids_per_second)]);
+        let [before, after] = [server.before, server.after].map(|load| {
+            [load.shards.to_string(), size(load.bytes), format!("{:.1}", load.ids_per_second)]
+        });
         let [shards, bytes, ids] = before;
         let [shards_then, bytes_then, ids_then] = after;
         [server.server.clone(), shards, bytes, ids, shards_then, bytes_then, ids_then]
@@ -151,7 +174,13 @@ fn print(plan: &Plan, output: &Output) {
     let mut rows = vec![["shard", "from", "to", "size", "ids/s"].map(String::from)];
     rows.extend(plan.moves.iter().map(|planned| {
         let ids = format!("{:.1}", planned.ids_per_second);
-        [planned.shard.to_string(), planned.from.clone(), planned.to.clone(), size(planned.bytes), ids]
+        [
+            planned.shard.to_string(),
+            planned.from.clone(),
+            planned.to.clone(),
+            size(planned.bytes),
+            ids,
+        ]
     }));
     output.table(&rows);
 }
@@ -168,7 +197,8 @@ mod tests {
     #[test]
     fn the_rate_is_that_of_the_newest_ids() {
         // 1,000 rows in the first 100 seconds, then 1,000 in ten.
-        let text = |bounds: [u64; 3]| format!("{{{}}}", bounds.map(|ms| id(ms).to_string()).join(","));
+        let text =
+            |bounds: [u64; 3]| format!("{{{}}}", bounds.map(|ms| id(ms).to_string()).join(","));
         let buckets = histogram(5, 2000.0, 0, &text([0, 100_000, 110_000]));
         assert_eq!(buckets.len(), 2);
         assert_eq!(ids_per_second(buckets.clone(), 110_000), 100.0);

@@ -26,7 +26,8 @@ impl Error {
         Error { sqlstate: String::new(), message: message.into(), detail: None, hint: None }
     }
 
-    /// Whether the statement was canceled (SQLSTATE 57014), as it is when the user interrupts the command.
+    /// Whether the statement was canceled (SQLSTATE 57014), as it is when the user interrupts the
+    /// command.
     pub fn is_canceled(&self) -> bool {
         self.sqlstate == "57014"
     }
@@ -50,15 +51,16 @@ impl Error {
 /// A keyword of a connection string and its value.
 pub type Parameter = (String, String);
 
-/// Parses a connection string, either a URI or keywords and values, into the parameters that it sets.
+/// Parses a connection string, either a URI or keywords and values, into the parameters that it
+/// sets.
 pub fn parse_conninfo(conninfo: &str) -> Result<Vec<Parameter>, Error> {
     let conninfo = c_string(conninfo)?;
     let mut message: *mut c_char = ptr::null_mut();
     // SAFETY: the string ends with a zero byte, and `message` is written to only during the call.
     let options = unsafe { pq_sys::PQconninfoParse(conninfo.as_ptr(), &mut message) };
     if options.is_null() {
-        // SAFETY: on failure libpq sets `message` to a string that it allocates for the caller, or leaves it
-        // null (out of memory).
+        // SAFETY: on failure libpq sets `message` to a string that it allocates for the caller, or
+        // leaves it null (out of memory).
         let text = unsafe { text_at(message) }.unwrap_or_else(|| "out of memory".into());
         // SAFETY: PQfreemem accepts memory that libpq has allocated, and null.
         unsafe { pq_sys::PQfreemem(message.cast()) };
@@ -66,7 +68,8 @@ pub fn parse_conninfo(conninfo: &str) -> Result<Vec<Parameter>, Error> {
     }
     let mut parameters = Vec::new();
     let mut option = options;
-    // SAFETY: the array ends with an entry whose keyword is null. Its strings are valid until PQconninfoFree.
+    // SAFETY: the array ends with an entry whose keyword is null. Its strings are valid until
+    // PQconninfoFree.
     unsafe {
         while let Some(keyword) = text_at((*option).keyword) {
             if let Some(value) = text_at((*option).val) {
@@ -82,7 +85,8 @@ pub fn parse_conninfo(conninfo: &str) -> Result<Vec<Parameter>, Error> {
 /// Formats parameters as keywords and values: the inverse of [`parse_conninfo`].
 pub fn format_conninfo(parameters: &[Parameter]) -> String {
     let quoted = |value: &str| value.replace('\\', "\\\\").replace('\'', "\\'");
-    let parameters = parameters.iter().map(|(keyword, value)| format!("{keyword}='{}'", quoted(value)));
+    let parameters =
+        parameters.iter().map(|(keyword, value)| format!("{keyword}='{}'", quoted(value)));
     parameters.collect::<Vec<_>>().join(" ")
 }
 
@@ -93,7 +97,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects with these parameters. Later ones override earlier ones. `dbname` may be a connection string.
+    /// Connects with these parameters. Later ones override earlier ones. `dbname` may be a
+    /// connection string.
     pub fn open(parameters: &[(&str, &str)]) -> Result<Connection, Error> {
         let strings = parameters
             .iter()
@@ -122,8 +127,8 @@ impl Connection {
         unsafe { pq_sys::PQstatus(self.conn.as_ptr()) == pq_sys::ConnStatusType::CONNECTION_OK }
     }
 
-    /// Runs statements without parameters, in one transaction unless they contain transaction commands.
-    /// Returns the rows of the last statement.
+    /// Runs statements without parameters, in one transaction unless they contain transaction
+    /// commands. Returns the rows of the last statement.
     pub fn run(&self, statements: &str) -> Result<Rows, Error> {
         let statements = c_string(statements)?;
         // SAFETY: the connection is open, and the string ends with a zero byte.
@@ -134,11 +139,12 @@ impl Connection {
     /// Runs a statement with parameters, which are sent separately as text.
     pub fn query(&self, statement: &str, parameters: &[&str]) -> Result<Rows, Error> {
         let statement = c_string(statement)?;
-        let parameters = parameters.iter().map(|value| c_string(value)).collect::<Result<Vec<_>, _>>()?;
+        let parameters =
+            parameters.iter().map(|value| c_string(value)).collect::<Result<Vec<_>, _>>()?;
         let values: Vec<_> = parameters.iter().map(|value| value.as_ptr()).collect();
-        // SAFETY: the connection is open, and there are as many values as announced, each ended by a zero
-        // byte. Null for types, lengths and formats means that the server infers the types, and that all
-        // values are text.
+        // SAFETY: the connection is open, and there are as many values as announced, each ended by
+        // a zero byte. Null for types, lengths and formats means that the server infers the types,
+        // and that all values are text.
         let is_sent = unsafe {
             pq_sys::PQsendQueryParams(
                 self.conn.as_ptr(),
@@ -177,8 +183,8 @@ impl Connection {
     fn next_result(&self) -> Result<Option<Rows>, Error> {
         let conn = self.conn.as_ptr();
         let mut is_canceled = false;
-        // SAFETY: the connection is open. Its socket stays open during the borrow, since only these calls can
-        // close it, and they do so only when they return an error.
+        // SAFETY: the connection is open. Its socket stays open during the borrow, since only these
+        // calls can close it, and they do so only when they return an error.
         unsafe {
             // What TLS has buffered is not seen by poll.
             while pq_sys::PQconsumeInput(conn) == 1 && pq_sys::PQisBusy(conn) == 1 {
@@ -201,10 +207,12 @@ impl Connection {
         }
     }
 
-    /// Asks the server to cancel the current statement. Has no effect if the statement has already ended.
+    /// Asks the server to cancel the current statement. Has no effect if the statement has already
+    /// ended.
     fn cancel(&self) {
         let mut message = [0; 256];
-        // SAFETY: the connection is open; the buffer has the length that is passed; the object is freed once.
+        // SAFETY: the connection is open; the buffer has the length that is passed; the object is
+        // freed once.
         unsafe {
             let cancel = pq_sys::PQgetCancel(self.conn.as_ptr());
             if !cancel.is_null() {
@@ -222,7 +230,9 @@ impl Connection {
             PGRES_COMMAND_OK | PGRES_TUPLES_OK | PGRES_EMPTY_QUERY => Ok(rows),
             _ => {
                 // SAFETY: as above. The codes of fields are characters.
-                let field = |code: u8| unsafe { text_at(pq_sys::PQresultErrorField(result, code as c_int)) };
+                let field = |code: u8| unsafe {
+                    text_at(pq_sys::PQresultErrorField(result, code as c_int))
+                };
                 match field(b'M') {
                     Some(message) => Err(Error {
                         sqlstate: field(b'C').unwrap_or_default(),
@@ -239,8 +249,13 @@ impl Connection {
     /// The connection's last error.
     fn error(&self) -> Error {
         // SAFETY: the connection is open, and its message valid until it is used again.
-        let text = unsafe { text_at(pq_sys::PQerrorMessage(self.conn.as_ptr())) }.unwrap_or_default();
-        Error::local(if text.trim().is_empty() { "the connection is lost".into() } else { one_line(&text) })
+        let text =
+            unsafe { text_at(pq_sys::PQerrorMessage(self.conn.as_ptr())) }.unwrap_or_default();
+        Error::local(if text.trim().is_empty() {
+            "the connection is lost".into()
+        } else {
+            one_line(&text)
+        })
     }
 
     /// Quotes a name as an SQL identifier.
@@ -248,7 +263,8 @@ impl Connection {
         let length = name.len();
         let name = c_string(name)?;
         // SAFETY: the connection is open, and the string has at least that many bytes.
-        let quoted = unsafe { pq_sys::PQescapeIdentifier(self.conn.as_ptr(), name.as_ptr(), length) };
+        let quoted =
+            unsafe { pq_sys::PQescapeIdentifier(self.conn.as_ptr(), name.as_ptr(), length) };
         // SAFETY: libpq has allocated a string for us, or returned null.
         let text = unsafe { text_at(quoted) };
         // SAFETY: as in `parse_conninfo`.
@@ -408,15 +424,20 @@ mod tests {
 
     #[test]
     fn messages_of_several_lines_become_one() {
-        assert_eq!(one_line("Connection refused\n\tIs it running?\n"), "Connection refused; Is it running?");
+        assert_eq!(
+            one_line("Connection refused\n\tIs it running?\n"),
+            "Connection refused; Is it running?"
+        );
     }
 
     #[test]
     fn conninfo_survives_parsing_and_formatting() {
-        let parameters = parse_conninfo("host=/tmp dbname='it''s' password='a\\\\b\\'c d'").unwrap_err();
+        let parameters =
+            parse_conninfo("host=/tmp dbname='it''s' password='a\\\\b\\'c d'").unwrap_err();
         assert_eq!(parameters.sqlstate, "");
         let parameters = parse_conninfo("host=/tmp password='a\\\\b\\'c d' user=x").unwrap();
-        let value = |name: &str| parameters.iter().find(|(keyword, _)| keyword == name).unwrap().1.clone();
+        let value =
+            |name: &str| parameters.iter().find(|(keyword, _)| keyword == name).unwrap().1.clone();
         assert_eq!(value("password"), "a\\b'c d");
         assert_eq!(parse_conninfo(&format_conninfo(&parameters)).unwrap(), parameters);
         let uri = parse_conninfo("postgresql://me:s%20t@h:5/db?sslmode=require").unwrap();

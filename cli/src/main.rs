@@ -1,16 +1,20 @@
-//! `instagram_id_shards` records the server of each logical shard, and moves shards between servers while
-//! clients write.
+//! `instagram_id_shards` records the server of each logical shard, and moves shards between servers
+//! while clients write.
 //!
-//! Logical replication copies the rows of a shard, pg_dump its schema, and setval the state of its sequences.
-//! The state of a move is stored only on the servers and in the map. So an interrupted move can be resumed
-//! from any machine.
+//! Logical replication copies the rows of a shard, pg_dump its schema, and setval the state of its
+//! sequences. The state of a move is stored only on the servers and in the map. So an interrupted
+//! move can be resumed from any machine.
 //!
-//! The text of a schema runs with the rights of the roles that move it, so [`trust`] requires that all roles that can write to
-//! it have these rights, or are trusted. Apart from the schema's own text:
+//! The text of a schema runs with the rights of the roles that move it, so [`trust`] requires that
+//! all roles that can write to it have these rights, or are trusted. Apart from the schema's own
+//! text:
 //!
-//! - Texts read from a server are treated as data. The server builds statements from names with `format(%I)`.
-//! - The function that marks a schema is trusted only if a superuser or the role of the command owns it.
-//! - A schema is locked against renaming, and a sequence against replacement, while their names are used.
+//! - Texts read from a server are treated as data. The server builds statements from names with
+//!   `format(%I)`.
+//! - The function that marks a schema is trusted only if a superuser or the role of the command
+//!   owns it.
+//! - A schema is locked against renaming, and a sequence against replacement, while their names are
+//!   used.
 //!
 //! The modules:
 //!
@@ -19,7 +23,8 @@
 //! - [`trust`]: whose code may run
 //! - [`checks`], [`replication`], [`cutover`]: the steps of a move
 //! - [`moving`]: runs these steps in the order that `instagram_id_core::moving` determines
-//! - [`fleet`], [`plan`], [`apply`]: plan moves that balance the servers, and run several moves in parallel
+//! - [`fleet`], [`plan`], [`apply`]: plan moves that balance the servers, and run several moves in
+//!   parallel
 //! - [`output`], [`error`], [`interrupt`], [`status`]: the user interface
 
 mod apply;
@@ -53,7 +58,13 @@ use trust::Trust;
 #[command(name = "instagram_id_shards", version, after_help = EXIT_STATUS, infer_long_args = false)]
 struct Arguments {
     /// Connect to the map with this connection string
-    #[arg(long, global = true, env = "INSTAGRAM_ID_MAP", hide_env_values = true, value_name = "CONNINFO")]
+    #[arg(
+        long,
+        global = true,
+        env = "INSTAGRAM_ID_MAP",
+        hide_env_values = true,
+        value_name = "CONNINFO"
+    )]
     map: Option<String>,
     /// Print one JSON object per line
     #[arg(long, global = true)]
@@ -218,7 +229,9 @@ fn run(arguments: Arguments, output: &Output) -> Result {
         Command::Man { folder } => {
             let written = std::fs::create_dir_all(&folder)
                 .and_then(|()| clap_mangen::generate_to(Arguments::command(), &folder));
-            return error::Context::context(written, || "the manual pages cannot be written".into());
+            return error::Context::context(written, || {
+                "the manual pages cannot be written".into()
+            });
         }
         _ => {}
     }
@@ -230,7 +243,8 @@ fn run(arguments: Arguments, output: &Output) -> Result {
     match arguments.command {
         Command::Init => {
             map.init()?;
-            output.step("Created the map. To add servers: instagram_id_shards server NAME CONNINFO");
+            output
+                .step("Created the map. To add servers: instagram_id_shards server NAME CONNINFO");
         }
         Command::Server { name, conninfo, trust } => {
             map.add_server(&name, &conninfo, &trust)?;
@@ -262,7 +276,8 @@ fn run(arguments: Arguments, output: &Output) -> Result {
         Command::Clean { shard: None, .. } => {
             for shard in map.moved_shards()? {
                 check_interrupt()?;
-                // Each lock is held until its connection ends, so connect separately for each shard.
+                // Each lock is held until its connection ends, so connect separately for each
+                // shard.
                 moving::clean(&mut Map::connect(&conninfo)?, shard, output)?;
             }
         }
@@ -293,7 +308,11 @@ mod tests {
     fn a_shard_is_a_number_in_range() {
         assert_eq!((shard("0"), shard("8191"), shard("005")), (Ok(0), Ok(8191), Ok(5)));
         for text in ["", "8192", "-1", "x", "1 ", "99999"] {
-            assert_eq!(shard(text), Err("expected the number of a shard, 0 to 8191".into()), "{text:?}");
+            assert_eq!(
+                shard(text),
+                Err("expected the number of a shard, 0 to 8191".into()),
+                "{text:?}"
+            );
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::error::{Context, Error, Result, fail};
 use crate::libpq::{self, Connection, Rows};
 use crate::session;
-use instagram_id_core::moving::Stage;
+use instagram_id_core::moving::MoveStage;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ pub struct Map {
 
 /// The entry of a shard in the map.
 #[derive(Debug, Clone)]
-pub struct Placement {
+pub struct MapEntry {
     /// The server that clients use for the shard.
     pub home: String,
-    pub stage: Stage,
+    pub stage: MoveStage,
     pub moving: Option<Move>,
 }
 
@@ -79,15 +79,18 @@ impl Map {
             SELECT $1, $2, ARRAY(SELECT DISTINCT * FROM jsonb_array_elements_text($3::jsonb) ORDER BY 1)
             ON CONFLICT (server) DO UPDATE SET conninfo = excluded.conninfo, trusted = excluded.trusted";
         let trusted = serde_json::to_string(trusted).expect("texts");
-        // The connection string may contain a password, which must not be logged. Only a superuser can set this.
+        // The connection string may contain a password, which must not be logged. Only a superuser
+        // can set this.
         let _ = self.connection.run("SET log_parameter_max_length = 0");
         self.change(statement, &[server, conninfo, &trusted])
     }
 
-    /// Records that these shards are on the server. Returns those that the map has placed on another one, and which.
+    /// Records that these shards are on the server. Returns those that the map has placed on
+    /// another one, and which.
     pub fn place(&self, server: &str, shards: &[u16]) -> Result<Vec<(u16, String)>> {
         self.conninfo_of(server)?;
-        let list = format!("{{{}}}", shards.iter().map(u16::to_string).collect::<Vec<_>>().join(","));
+        let list =
+            format!("{{{}}}", shards.iter().map(u16::to_string).collect::<Vec<_>>().join(","));
         let moving = "SELECT shard, finished IS NOT NULL FROM shard_map.moves WHERE shard = ANY ($1::int[]) ORDER BY shard LIMIT 1";
         let rows = self.rows(moving, &[&list])?;
         if !rows.is_empty() {
@@ -120,16 +123,16 @@ impl Map {
         }
     }
 
-    /// Acquires the lock of a shard, so that only one command at a time works on it. The lock is held until
-    /// the connection ends.
+    /// Acquires the lock of a shard, so that only one command at a time works on it. The lock is
+    /// held until the connection ends.
     pub fn lock(&mut self, shard: u16) -> Result {
         acquire(&self.connection, shard)?;
         self.locked = Some(shard);
         Ok(())
     }
 
-    /// Fails if the connection to the map, which holds the lock, is lost: another command may have acquired
-    /// the lock since. Call this before each change on a server.
+    /// Fails if the connection to the map, which holds the lock, is lost: another command may have
+    /// acquired the lock since. Call this before each change on a server.
     pub fn check_lock(&self) -> Result {
         self.connection
             .run("SELECT 1")
@@ -137,7 +140,8 @@ impl Map {
         Ok(())
     }
 
-    /// If the connection is lost, reconnects and acquires the lock again. Fails if another command holds it.
+    /// If the connection is lost, reconnects and acquires the lock again. Fails if another command
+    /// holds it.
     pub fn reconnect(&mut self) -> Result {
         if self.connection.run("SELECT 1").is_ok() {
             return Ok(());
@@ -151,14 +155,14 @@ impl Map {
         Ok(())
     }
 
-    /// Whether this command may undo its changes: not if another command holds the lock. If the map cannot be
-    /// reached, no other command can acquire the lock.
+    /// Whether this command may undo its changes: not if another command holds the lock. If the map
+    /// cannot be reached, no other command can acquire the lock.
     pub fn may_undo(&mut self) -> bool {
         !matches!(self.reconnect(), Err(Error::Busy(_)))
     }
 
     /// The server of a shard, and its move.
-    pub fn placement(&self, shard: u16) -> Result<Placement> {
+    pub fn placement(&self, shard: u16) -> Result<MapEntry> {
         let query =
             "SELECT s.server, m.source, m.target, m.schema, m.switched IS NOT NULL, m.finished IS NOT NULL
             FROM shard_map.shards AS s LEFT JOIN shard_map.moves AS m USING (shard) WHERE shard = $1::int";
@@ -174,17 +178,18 @@ impl Map {
             None => None,
         };
         let stage = match (&moving, rows.get(0, 4)?, rows.get(0, 5)?) {
-            (None, ..) => Stage::None,
-            (Some(_), _, true) => Stage::Finished,
-            (Some(_), true, false) => Stage::Switched,
-            (Some(_), false, false) => Stage::Begun,
+            (None, ..) => MoveStage::None,
+            (Some(_), _, true) => MoveStage::Finished,
+            (Some(_), true, false) => MoveStage::Switched,
+            (Some(_), false, false) => MoveStage::Begun,
         };
-        Ok(Placement { home: rows.get(0, 0)?, stage, moving })
+        Ok(MapEntry { home: rows.get(0, 0)?, stage, moving })
     }
 
     /// The connection string of a server.
     pub fn conninfo_of(&self, server: &str) -> Result<String> {
-        let rows = self.rows("SELECT conninfo FROM shard_map.servers WHERE server = $1", &[server])?;
+        let rows =
+            self.rows("SELECT conninfo FROM shard_map.servers WHERE server = $1", &[server])?;
         match rows.column()?.pop() {
             Some(conninfo) => Ok(conninfo),
             None => fail!(
@@ -201,31 +206,39 @@ impl Map {
     }
 
     pub fn begin_move(&self, shard: u16, moving: &Move) -> Result {
-        let statement =
-            "INSERT INTO shard_map.moves (shard, source, target, schema) VALUES ($1::int, $2, $3, $4)";
-        self.change(statement, &[&shard.to_string(), &moving.source, &moving.target, &moving.schema])
+        let statement = "INSERT INTO shard_map.moves (shard, source, target, schema) VALUES ($1::int, $2, $3, $4)";
+        self.change(
+            statement,
+            &[&shard.to_string(), &moving.source, &moving.target, &moving.schema],
+        )
     }
 
-    /// Records the definitions of the sequences before they are closed, so that any command can restore them.
+    /// Records the definitions of the sequences before they are closed, so that any command can
+    /// restore them.
     pub fn record_sequences(&self, shard: u16, sequences: &str) -> Result {
         let statement = "UPDATE shard_map.moves SET sequences = $2::jsonb WHERE shard = $1::int";
         self.change(statement, &[&shard.to_string(), sequences])
     }
 
-    /// The definitions that [`Map::record_sequences`] has stored. Fails if there are none, because then this move has
-    /// not closed the shard.
+    /// The definitions that [`Map::record_sequences`] has stored. Fails if there are none, because
+    /// then this move has not closed the shard.
     pub fn sequences(&self, shard: u16) -> Result<String> {
-        let rows =
-            self.rows("SELECT sequences FROM shard_map.moves WHERE shard = $1::int", &[&shard.to_string()])?;
+        let rows = self.rows(
+            "SELECT sequences FROM shard_map.moves WHERE shard = $1::int",
+            &[&shard.to_string()],
+        )?;
         match rows.column::<Option<String>>()?.pop().flatten() {
             Some(sequences) => Ok(sequences),
             None => {
-                fail!("the map does not record the sequences of shard {shard}: this move has not closed it")
+                fail!(
+                    "the map does not record the sequences of shard {shard}: this move has not closed it"
+                )
             }
         }
     }
 
-    /// Records the definitions of the schema on the source and on the target, before the copy is committed there.
+    /// Records the definitions of the schema on the source and on the target, before the copy is
+    /// committed there.
     pub fn record_definitions(&self, shard: u16, source: &str, target: &str) -> Result {
         let statement = "UPDATE shard_map.moves SET definition = $2::jsonb, copy_definition = $3::jsonb WHERE shard = $1::int";
         self.change(statement, &[&shard.to_string(), source, target])
@@ -263,7 +276,8 @@ impl Map {
     }
 
     pub fn finish_move(&self, shard: u16) -> Result {
-        let statement = "UPDATE shard_map.moves SET finished = clock_timestamp() WHERE shard = $1::int";
+        let statement =
+            "UPDATE shard_map.moves SET finished = clock_timestamp() WHERE shard = $1::int";
         self.change(statement, &[&shard.to_string()])
     }
 
@@ -297,7 +311,10 @@ impl Map {
     /// The shards whose old copy still exists after a finished move.
     pub fn moved_shards(&self) -> Result<Vec<u16>> {
         Ok(self
-            .rows("SELECT shard FROM shard_map.moves WHERE finished IS NOT NULL ORDER BY shard", &[])?
+            .rows(
+                "SELECT shard FROM shard_map.moves WHERE finished IS NOT NULL ORDER BY shard",
+                &[],
+            )?
             .column()?)
     }
 
@@ -350,8 +367,9 @@ fn acquire(connection: &Connection, shard: u16) -> Result {
     const TRIES: u32 = 5;
     let lock = "SELECT pg_try_advisory_lock(hashtext('instagram_id_shards'), $1::int)";
     for attempt in 1..=TRIES {
-        let rows =
-            connection.query(lock, &[&shard.to_string()]).context(|| "the map cannot be read".into())?;
+        let rows = connection
+            .query(lock, &[&shard.to_string()])
+            .context(|| "the map cannot be read".into())?;
         if rows.one()? {
             return Ok(());
         }

@@ -1,15 +1,17 @@
-//! The commands that work on one shard. `move` and `cancel` inspect the map and both servers, perform the
-//! next step, and repeat this until no step is left.
+//! The commands that work on one shard. `move` and `cancel` inspect the map and both servers,
+//! perform the next step, and repeat this until no step is left.
 
 use crate::checks;
 use crate::cutover;
 use crate::error::{Error, Result, check_interrupt, fail};
-use crate::map::{Map, Move, Placement};
+use crate::map::{Map, MapEntry, Move};
 use crate::output::Output;
 use crate::replication;
 use crate::server::{Names, Server};
 use crate::trust::Trust;
-use instagram_id_core::moving::{Copy, Refusal, Seen, Stage, Step, next_step, next_step_back};
+use instagram_id_core::moving::{
+    MoveStage, MoveState, NoStep, Step, TargetCopy, next_step, next_step_back,
+};
 use std::time::Duration;
 
 /// A move with its servers.
@@ -45,7 +47,7 @@ pub fn move_shard(
 ) -> Result {
     map.lock(shard)?;
     let placement = map.placement(shard)?;
-    if placement.stage == Stage::Finished && placement.home == to {
+    if placement.stage == MoveStage::Finished && placement.home == to {
         output.step(format!(
             "Shard {shard} is on {to} already; to drop the old copy: instagram_id_shards clean {shard}"
         ));
@@ -71,24 +73,35 @@ pub fn move_shard(
     moving.run(&mut stage, limit).map_err(|cause| {
         let resume = format!("to resume: instagram_id_shards move {shard} --to {to}");
         let advice = match (stage, &cause) {
-            (Stage::None, _) | (_, Error::WritesStopped { .. }) => return cause,
-            (Stage::Begun, _) => format!("{resume}; to undo: instagram_id_shards cancel {shard}"),
+            (MoveStage::None, _) | (_, Error::WritesStopped { .. }) => return cause,
+            (MoveStage::Begun, _) => {
+                format!("{resume}; to undo: instagram_id_shards cancel {shard}")
+            }
             _ => resume,
         };
         Error::Unfinished { advice, cause: Box::new(cause) }
     })
 }
 
-fn continued(shard: u16, moving: Move, stage: Stage, to: &str, mode: Mode, output: &Output) -> Result<Move> {
+fn continued(
+    shard: u16,
+    moving: Move,
+    stage: MoveStage,
+    to: &str,
+    mode: Mode,
+    output: &Output,
+) -> Result<Move> {
     let Move { source, target, .. } = &moving;
-    if stage == Stage::Finished {
+    if stage == MoveStage::Finished {
         fail!(
             "shard {shard} has been moved from {source} to {target}; \
              drop the old copy first: instagram_id_shards clean {shard}"
         );
     }
     if target != to {
-        fail!("shard {shard} is being moved from {source} to {target}: finish or cancel that move first");
+        fail!(
+            "shard {shard} is being moved from {source} to {target}: finish or cancel that move first"
+        );
     }
     if mode == Mode::Move {
         output.step(format!("Resuming the move of shard {shard} from {source} to {target}"));
@@ -104,12 +117,15 @@ fn continued(shard: u16, moving: Move, stage: Stage, to: &str, mode: Mode, outpu
 /// Undoes a move before its cutover.
 pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
     map.lock(shard)?;
-    let Placement { stage, moving, .. } = map.placement(shard)?;
+    let MapEntry { stage, moving, .. } = map.placement(shard)?;
     let Some(moving) = moving else { fail!("shard {shard} is not being moved") };
     let (from, to) = (moving.source.clone(), moving.target.clone());
-    if stage != Stage::Begun {
-        let first =
-            if stage == Stage::Switched { format!("move {shard} --to {to}, ") } else { String::new() };
+    if stage != MoveStage::Begun {
+        let first = if stage == MoveStage::Switched {
+            format!("move {shard} --to {to}, ")
+        } else {
+            String::new()
+        };
         fail!(
             "shard {shard} is on {to} already; to move it back, \
              run {first}clean {shard}, and then move {shard} --to {from}"
@@ -122,7 +138,7 @@ pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
         match next_step_back(seen) {
             Ok(Step::ResumeWrites) => moving.resume_writes()?,
             Ok(_) => break,
-            Err(Refusal::CopyIsOpen) => fail!(
+            Err(NoStep::CopyIsOpen) => fail!(
                 "shard {shard} is open on {to} already, and clients may have written to it; \
                  to finish the move: instagram_id_shards move {shard} --to {to}"
             ),
@@ -145,14 +161,18 @@ pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
 /// Drops the old copy of a shard that has moved.
 pub fn clean(map: &mut Map, shard: u16, output: &Output) -> Result {
     map.lock(shard)?;
-    let Placement { home, stage, moving } = map.placement(shard)?;
+    let MapEntry { home, stage, moving } = map.placement(shard)?;
     let Some(moving) = moving else { fail!("there is no old copy of shard {shard}") };
     let Move { source: from, target: to, schema } = moving.clone();
-    if stage != Stage::Finished {
-        fail!("shard {shard} is being moved; to finish: instagram_id_shards move {shard} --to {to}");
+    if stage != MoveStage::Finished {
+        fail!(
+            "shard {shard} is being moved; to finish: instagram_id_shards move {shard} --to {to}"
+        );
     }
     if home != to {
-        fail!("shard {shard} was moved to {to}, but the map was changed later, and places it on {home}");
+        fail!(
+            "shard {shard} was moved to {to}, but the map was changed later, and places it on {home}"
+        );
     }
     let moving = Moving::connect(map, shard, &moving, &Trust::default(), output)?;
     let source = &moving.source;
@@ -177,8 +197,9 @@ impl<'a> Moving<'a> {
         output: &'a Output,
     ) -> Result<Moving<'a>> {
         let names = Names { shard, schema: moving.schema.clone() };
-        let connect =
-            |server: &str| Server::connect(server, &map.conninfo_of(server)?, trust.on(map, server)?, &names);
+        let connect = |server: &str| {
+            Server::connect(server, &map.conninfo_of(server)?, trust.on(map, server)?, &names)
+        };
         let source = connect(&moving.source)?;
         source.wait_for_earlier_command()?;
         let target = connect(&moving.target)?;
@@ -189,18 +210,18 @@ impl<'a> Moving<'a> {
         Ok(Moving { map, output, shard, source, target, is_checked: false })
     }
 
-    /// Collects the facts that determine the next step. Queries the servers only in stage `Begun`: in all
-    /// other stages the map is sufficient.
-    fn look(&self, stage: Stage) -> Result<Seen> {
-        let mut seen = Seen {
+    /// Collects the facts that determine the next step. Queries the servers only in stage `Begun`:
+    /// in all other stages the map is sufficient.
+    fn look(&self, stage: MoveStage) -> Result<MoveState> {
+        let mut seen = MoveState {
             stage,
             is_source_closed: false,
             has_publication: false,
-            copy: Copy::Absent,
+            copy: TargetCopy::Absent,
             has_subscription: false,
         };
-        if stage == Stage::Begun {
-            seen.copy = Copy::of(self.target.has_schema()?, self.target.mark()?);
+        if stage == MoveStage::Begun {
+            seen.copy = TargetCopy::of(self.target.has_schema()?, self.target.mark()?);
             seen.is_source_closed = self.source.is_closed()?;
             seen.has_publication = self.source.has_publication()?;
             seen.has_subscription = self.target.has_subscription()?;
@@ -209,14 +230,15 @@ impl<'a> Moving<'a> {
     }
 
     /// Performs all steps that are left. `stage` is what the map records.
-    fn run(&mut self, stage: &mut Stage, limit: Duration) -> Result {
+    fn run(&mut self, stage: &mut MoveStage, limit: Duration) -> Result {
         loop {
             check_interrupt()?;
             let seen = self.look(*stage)?;
             let step = match next_step(seen) {
                 Ok(step) => step,
-                // The last step has finished the move. `continued` rejects moves that were finished before.
-                Err(Refusal::Finished) => return Ok(()),
+                // The last step has finished the move. `continued` rejects moves that were finished
+                // before.
+                Err(NoStep::Finished) => return Ok(()),
                 Err(_) => return Err(self.stopped_if(seen.is_source_closed, self.foreign_copy())),
             };
             *stage = self.take(step, *stage, limit)?;
@@ -224,7 +246,7 @@ impl<'a> Moving<'a> {
     }
 
     /// Performs a step. Returns the stage that the map then records.
-    fn take(&mut self, step: Step, stage: Stage, limit: Duration) -> Result<Stage> {
+    fn take(&mut self, step: Step, stage: MoveStage, limit: Duration) -> Result<MoveStage> {
         let may_write_rows =
             !matches!(step, Step::ResumeWrites | Step::ChangeMap | Step::CleanUp | Step::Undo);
         if may_write_rows && !self.is_checked {
@@ -238,11 +260,15 @@ impl<'a> Moving<'a> {
                 let (from, to) = (source.name.clone(), target.name.clone());
                 let moving = Move { source: from, target: to, schema: source.schema().to_owned() };
                 self.map.begin_move(self.shard, &moving)?;
-                return Ok(Stage::Begun);
+                return Ok(MoveStage::Begun);
             }
             Step::ResumeWrites => self.resume_writes()?,
             Step::Publish => {
-                self.output.step(format!("Publishing schema {} on {}", source.schema(), source.name));
+                self.output.step(format!(
+                    "Publishing schema {} on {}",
+                    source.schema(),
+                    source.name
+                ));
                 replication::publish(source)?;
             }
             Step::CreateCopy => {
@@ -260,11 +286,11 @@ impl<'a> Moving<'a> {
                 replication::wait_for_copy(source, target, &definition, limit, self.output)?;
                 self.map.check_lock()?;
                 cutover::cut_over(self.map, source, target, limit, self.output)?;
-                return Ok(Stage::Switched);
+                return Ok(MoveStage::Switched);
             }
             Step::ChangeMap => {
                 cutover::change_map(self.map, source, target, None, self.output)?;
-                return Ok(Stage::Switched);
+                return Ok(MoveStage::Switched);
             }
             Step::CleanUp => {
                 replication::remove(source, target)?;
@@ -274,13 +300,13 @@ impl<'a> Moving<'a> {
                     "Done. The old copy on {} is closed; to drop it: instagram_id_shards clean {}",
                     source.name, self.shard
                 ));
-                return Ok(Stage::Finished);
+                return Ok(MoveStage::Finished);
             }
             Step::Undo => {
                 self.output.step("Removing what an earlier cancel has left");
                 self.undo()?;
                 self.is_checked = false;
-                return Ok(Stage::None);
+                return Ok(MoveStage::None);
             }
         }
         Ok(stage)
@@ -295,8 +321,8 @@ impl<'a> Moving<'a> {
 
     fn undo(&self) -> Result {
         self.map.check_lock()?;
-        // First the publication, so that a later `move` does not continue with this copy. It could not: a new
-        // subscription would copy the rows again.
+        // First the publication, so that a later `move` does not continue with this copy. It could
+        // not: a new subscription would copy the rows again.
         replication::unpublish(&self.source)?;
         replication::remove(&self.source, &self.target)?;
         self.source.drop_triggers()?;
@@ -306,7 +332,11 @@ impl<'a> Moving<'a> {
 
     /// The error, which also says so if no server accepts writes to the shard.
     fn stopped_if(&self, is_stopped: bool, cause: Error) -> Error {
-        if is_stopped { Error::WritesStopped { shard: self.shard, cause: Box::new(cause) } } else { cause }
+        if is_stopped {
+            Error::WritesStopped { shard: self.shard, cause: Box::new(cause) }
+        } else {
+            cause
+        }
     }
 
     fn foreign_copy(&self) -> Error {
@@ -320,9 +350,9 @@ impl<'a> Moving<'a> {
     }
 
     /// Performs the checks. For a dry run, also prints the steps of `move`.
-    fn preview(&mut self, stage: Stage, mode: Mode) -> Result {
-        if stage != Stage::Switched {
-            checks::check(&mut self.source, &mut self.target, stage == Stage::None)?;
+    fn preview(&mut self, stage: MoveStage, mode: Mode) -> Result {
+        if stage != MoveStage::Switched {
+            checks::check(&mut self.source, &mut self.target, stage == MoveStage::None)?;
         }
         let (from, to, schema) = (&self.source.name, &self.target.name, self.source.schema());
         self.output.step(format!("Shard {} can be moved from {from} to {to}", self.shard));
@@ -334,7 +364,9 @@ impl<'a> Moving<'a> {
                 format!("create schema {schema} on {to}, and reject writes to it"),
                 format!("subscribe on {to}, and copy {size}"),
                 format!("stop writes on {from}, open the copy on {to}, and change the map"),
-                format!("drop the subscription and the publication, and keep the closed old copy on {from}"),
+                format!(
+                    "drop the subscription and the publication, and keep the closed old copy on {from}"
+                ),
             ] {
                 self.output.step(format!("Would {line}"));
             }

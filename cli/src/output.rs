@@ -1,4 +1,5 @@
-//! Output of the command: lines of text, with a progress bar on a terminal, or one JSON object per line.
+//! Output of the command: lines of text, with a progress bar on a terminal, or one JSON object per
+//! line.
 
 use crate::error::Error;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -80,8 +81,9 @@ impl Output {
         if self.is_json {
             return self.object(&Event::Moved { shard, server, stopped_ms });
         }
-        let stopped =
-            stopped_ms.map(|ms| format!("; its writes were stopped for {ms} ms")).unwrap_or_default();
+        let stopped = stopped_ms
+            .map(|ms| format!("; its writes were stopped for {ms} ms"))
+            .unwrap_or_default();
         self.step(format!("Shard {shard} is on {server}{stopped}"));
     }
 
@@ -97,7 +99,10 @@ impl Output {
     pub fn error(&self, error: &Error) {
         self.end_progress();
         if self.is_json {
-            self.object(&Event::Error { message: error.lines().join("\n"), status: error.status() });
+            self.object(&Event::Error {
+                message: error.lines().join("\n"),
+                status: error.status(),
+            });
         } else {
             let lines: Vec<_> = error.lines().iter().map(|line| printable(line)).collect();
             let _ = writeln!(std::io::stderr(), "error: {}", lines.join("\n"));
@@ -111,7 +116,10 @@ impl Output {
             bar.set_length(progress.bytes.max(progress.bytes_copied).max(1) as u64);
             bar.set_position(progress.bytes_copied as u64);
             let Progress { tables, tables_copied, .. } = progress;
-            bar.set_message(format!("{tables_copied} of {tables} tables; {} of WAL pending", lag(progress)));
+            bar.set_message(format!(
+                "{tables_copied} of {tables} tables; {} of WAL pending",
+                lag(progress)
+            ));
         } else if self.shown.borrow().is_none_or(|shown| shown.elapsed() >= EVERY) {
             *self.shown.borrow_mut() = Some(Instant::now());
             self.progress_line(progress);
@@ -149,8 +157,10 @@ impl Output {
 
     /// Prints rows with a header, each column as wide as its longest value.
     pub fn table<const N: usize>(&self, rows: &[[String; N]]) {
-        let rows: Vec<_> = rows.iter().map(|row| row.each_ref().map(|value| printable(value))).collect();
-        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let rows: Vec<_> =
+            rows.iter().map(|row| row.each_ref().map(|value| printable(value))).collect();
+        let width =
+            |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<_> = (0..N).map(width).collect();
         for row in &rows {
             let cells = row.iter().zip(&widths).map(|(value, width)| format!("{value:<width$}"));
@@ -165,8 +175,7 @@ impl Output {
 
 fn new_bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
-    let template =
-        "    {bar:20} {decimal_bytes} of {decimal_total_bytes}, {decimal_bytes_per_sec}, {eta} left; {msg}";
+    let template = "    {bar:20} {decimal_bytes} of {decimal_total_bytes}, {decimal_bytes_per_sec}, {eta} left; {msg}";
     bar.with_style(ProgressStyle::with_template(template).expect("a template of indicatif"))
 }
 
@@ -211,6 +220,9 @@ mod tests {
 
     #[test]
     fn sizes() {
-        assert_eq!([0, 999_999, 1_500_000, 2_000_000_000].map(size), ["0 kB", "999 kB", "1.5 MB", "2.0 GB"]);
+        assert_eq!(
+            [0, 999_999, 1_500_000, 2_000_000_000].map(size),
+            ["0 kB", "999 kB", "1.5 MB", "2.0 GB"]
+        );
     }
 }

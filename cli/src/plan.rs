@@ -3,10 +3,12 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The default of `--tolerance`: the load of a server may differ from the mean by this fraction of the mean.
+/// The default of `--tolerance`: the load of a server may differ from the mean by this fraction of
+/// the mean.
 pub const TOLERANCE: f64 = 0.1;
 
-/// Weights that differ by less are equal. They add up to 1, so sums of up to 8,192 of them are off by much less.
+/// Weights that differ by less are equal. They add up to 1, so sums of up to 8,192 of them are off
+/// by much less.
 const ROUNDING: f64 = 1e-9;
 
 /// The load of a shard.
@@ -54,16 +56,17 @@ pub struct Load {
     pub ids_per_second: f64,
 }
 
-/// Plans moves that empty the `drained` servers, and bring the load of each other server within `tolerance`
-/// of the mean, as far as that is possible with whole shards. No server both gives and receives shards, which
-/// avoids unnecessary moves.
+/// Plans moves that empty the `drained` servers, and bring the load of each other server within
+/// `tolerance` of the mean, as far as that is possible with whole shards. No server both gives and
+/// receives shards, which avoids unnecessary moves.
 ///
-/// The weight of a shard is the mean of its share of all bytes and its share of all new ids. The load of a
-/// server is the sum of these weights.
+/// The weight of a shard is the mean of its share of all bytes and its share of all new ids. The
+/// load of a server is the sum of these weights.
 pub fn plan(servers: &[String], shards: &[ShardLoad], drained: &[String], tolerance: f64) -> Plan {
     let targets: Vec<&String> = servers.iter().filter(|server| !drained.contains(server)).collect();
     let weights = weights(shards);
-    let mut loads: BTreeMap<&str, f64> = servers.iter().map(|server| (server.as_str(), 0.0)).collect();
+    let mut loads: BTreeMap<&str, f64> =
+        servers.iter().map(|server| (server.as_str(), 0.0)).collect();
     let mut places: Vec<&str> = shards.iter().map(|shard| shard.server.as_str()).collect();
     for (place, weight) in places.iter().zip(&weights) {
         *loads.entry(place).or_default() += weight;
@@ -83,7 +86,8 @@ pub fn plan(servers: &[String], shards: &[ShardLoad], drained: &[String], tolera
     Plan { moves: moves.collect(), servers: summary(servers, shards, &places) }
 }
 
-/// Moves the shards of drained servers, heaviest first, each to the server that then has the least load.
+/// Moves the shards of drained servers, heaviest first, each to the server that then has the least
+/// load.
 fn drain<'a>(
     targets: &[&'a String],
     drained: &[String],
@@ -91,8 +95,9 @@ fn drain<'a>(
     loads: &mut BTreeMap<&'a str, f64>,
     places: &mut [&'a str],
 ) {
-    let mut leaving: Vec<usize> =
-        (0..places.len()).filter(|&shard| drained.iter().any(|server| server == places[shard])).collect();
+    let mut leaving: Vec<usize> = (0..places.len())
+        .filter(|&shard| drained.iter().any(|server| server == places[shard]))
+        .collect();
     leaving.sort_by(|&a, &b| weights[b].total_cmp(&weights[a]));
     for shard in leaving {
         let to = extreme(targets, loads, |a, b| a.total_cmp(&b));
@@ -100,8 +105,8 @@ fn drain<'a>(
     }
 }
 
-/// Moves shards from the server with the most load to the one with the least, until both are within the
-/// tolerance of the mean.
+/// Moves shards from the server with the most load to the one with the least, until both are within
+/// the tolerance of the mean.
 fn even_out<'a>(
     targets: &[&'a String],
     shards: &[ShardLoad],
@@ -110,13 +115,16 @@ fn even_out<'a>(
     places: &mut [&'a str],
     tolerance: f64,
 ) {
-    let mean = targets.iter().map(|server| loads[server.as_str()]).sum::<f64>() / targets.len() as f64;
+    let mean =
+        targets.iter().map(|server| loads[server.as_str()]).sum::<f64>() / targets.len() as f64;
     let slack = mean * tolerance;
     loop {
-        // A server that receives shards must not give any away, and vice versa: such moves are unnecessary.
+        // A server that receives shards must not give any away, and vice versa: such moves are
+        // unnecessary.
         let has_moved = |server: &str, is_giver: bool| {
             places.iter().zip(shards).any(|(place, shard)| {
-                shard.server != **place && server == if is_giver { shard.server.as_str() } else { place }
+                shard.server != **place
+                    && server == if is_giver { shard.server.as_str() } else { place }
             })
         };
         let without = |is_giver| {
@@ -137,9 +145,9 @@ fn even_out<'a>(
         let candidates = (0..places.len()).filter(|&shard| {
             places[shard] == high && weights[shard] > 0.0 && weights[shard] < gap - ROUNDING
         });
-        // Choose the shard whose weight is nearest to the excess or the room, whichever is less. If all
-        // shards are too heavy for that, choose the lightest: it still reduces the highest load, as it is
-        // lighter than the gap.
+        // Choose the shard whose weight is nearest to the excess or the room, whichever is less. If
+        // all shards are too heavy for that, choose the lightest: it still reduces the highest
+        // load, as it is lighter than the gap.
         let wanted = excess.min(room);
         let distance = |shard: usize| match weights[shard] {
             weight if weight <= wanted + slack => (false, (weight - wanted).abs()),
@@ -182,10 +190,11 @@ fn weights(shards: &[ShardLoad]) -> Vec<f64> {
         let total: f64 = shards.iter().map(value).sum();
         (total > 0.0).then(|| shards.iter().map(|shard| value(shard) / total).collect())
     };
-    let known: Vec<Vec<f64>> = [shares(|shard| shard.bytes as f64), shares(|shard| shard.ids_per_second)]
-        .into_iter()
-        .flatten()
-        .collect();
+    let known: Vec<Vec<f64>> =
+        [shares(|shard| shard.bytes as f64), shares(|shard| shard.ids_per_second)]
+            .into_iter()
+            .flatten()
+            .collect();
     if known.is_empty() {
         return vec![1.0 / shards.len().max(1) as f64; shards.len()];
     }
@@ -240,7 +249,8 @@ mod tests {
 
     #[test]
     fn a_new_server_gets_its_part() {
-        let shards: Vec<_> = (0..12).map(|n| shard(n, if n < 6 { "a" } else { "b" }, 100, 0.0)).collect();
+        let shards: Vec<_> =
+            (0..12).map(|n| shard(n, if n < 6 { "a" } else { "b" }, 100, 0.0)).collect();
         let plan = plan(&names(&["a", "b", "c"]), &shards, &[], TOLERANCE);
         assert_eq!(plan.servers.iter().map(|s| s.after.shards).collect::<Vec<_>>(), [4, 4, 4]);
         assert_eq!(plan.moves.len(), 4);
@@ -268,11 +278,13 @@ mod tests {
             shard(4, "b", 100, 0.0),
         ];
         let plan = plan(&names(&["a", "b"]), &shards, &[], TOLERANCE);
-        // Each busy shard has weight 0.375, and a exceeds the mean by 0.25: a second move would not help.
+        // Each busy shard has weight 0.375, and a exceeds the mean by 0.25: a second move would not
+        // help.
         assert!(plan.moves.len() <= 1, "{:?}", moves(&plan));
     }
 
-    /// Moving the only shard of a server to an empty one changes nothing, however the weights are rounded.
+    /// Moving the only shard of a server to an empty one changes nothing, however the weights are
+    /// rounded.
     #[test]
     fn the_only_shard_of_a_server_stays() {
         for bytes in 1..500 {

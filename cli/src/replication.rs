@@ -1,4 +1,5 @@
-//! The copy of a shard by logical replication: publication, schema, subscription, and waiting for the rows.
+//! The copy of a shard by logical replication: publication, schema, subscription, and waiting for
+//! the rows.
 
 use crate::error::{Context, Error, Result, check_interrupt, fail};
 use crate::libpq::{self, Connection, Rows};
@@ -16,8 +17,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Interval between checks whether the definition of the schema has changed.
 const COMPARE: Duration = Duration::from_secs(60);
 
-/// The target is near enough if it confirms what the source has written within this time. If it does not, the time
-/// grows, up to half of the time for which writes may be stopped.
+/// The target is near enough if it confirms what the source has written within this time. If it
+/// does not, the time grows, up to half of the time for which writes may be stopped.
 const NEAR: Duration = Duration::from_millis(300);
 
 pub fn publish(source: &Server) -> Result {
@@ -25,8 +26,9 @@ pub fn publish(source: &Server) -> Result {
     Ok(())
 }
 
-/// Creates the schema on the target, closed, and records its definitions on both servers in the map. Untrusted roles are looked
-/// for before the statements of the dump are executed, and again in the schema that they have created.
+/// Creates the schema on the target, closed, and records its definitions on both servers in the
+/// map. Untrusted roles are looked for before the statements of the dump are executed, and again in
+/// the schema that they have created.
 pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
     let dump = dump_schema(source)?;
     let (missing, needed) = trust::find_needed(target, &dump.needed)?;
@@ -39,7 +41,9 @@ pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
     session.run("SET move.is_copy = on; BEGIN").context(problem)?;
     trust::require(target, &session, &needed, &dump.rights)?;
     session.run(&dump.statements).context(problem)?;
-    session.run("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false)").context(problem)?;
+    session
+        .run("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false)")
+        .context(problem)?;
     session.run(include_str!("sql/lock.sql")).context(problem)?;
     session.run(include_str!("sql/close.sql")).context(problem)?;
     trust::require(target, &session, &needed, &dump.rights)?;
@@ -82,8 +86,8 @@ fn dump_schema(source: &Server) -> Result<Dump> {
     if !output.status.success() {
         fail!("{}: {}", problem(), libpq::one_line(&String::from_utf8_lossy(&output.stderr)));
     }
-    let text =
-        String::from_utf8(output.stdout).map_err(|_| Error::failed("pg_dump has not written UTF-8"))?;
+    let text = String::from_utf8(output.stdout)
+        .map_err(|_| Error::failed("pg_dump has not written UTF-8"))?;
     Ok(Dump { statements: statements(&text), definition, needed, rights })
 }
 
@@ -97,7 +101,8 @@ fn statements(dump: &str) -> String {
     dump.replacen("\nSET transaction_timeout = 0;\n", "\n", 1)
 }
 
-/// The secrets of a connection string, and the variables that libpq reads instead. No variable exists for the others.
+/// The secrets of a connection string, and the variables that libpq reads instead. No variable
+/// exists for the others.
 const SECRETS: [(&str, Option<&str>); 4] = [
     ("password", Some("PGPASSWORD")),
     ("sslpassword", None),
@@ -105,10 +110,11 @@ const SECRETS: [(&str, Option<&str>); 4] = [
     ("oauth_client_secret", None),
 ];
 
-/// Splits the secrets off a connection string: all users can read the arguments of a process, but only this user can read its
-/// environment. Fails for a secret that pg_dump cannot get in this way.
+/// Splits the secrets off a connection string: all users can read the arguments of a process, but
+/// only this user can read its environment. Fails for a secret that pg_dump cannot get in this way.
 fn without_secrets(conninfo: &str) -> Result<(String, Vec<(&'static str, String)>)> {
-    let parameters = libpq::parse_conninfo(conninfo).context(|| "the conninfo is not valid".into())?;
+    let parameters =
+        libpq::parse_conninfo(conninfo).context(|| "the conninfo is not valid".into())?;
     let (mut kept, mut secrets) = (Vec::new(), Vec::new());
     for (keyword, value) in parameters {
         match SECRETS.iter().find(|(secret, _)| *secret == keyword) {
@@ -130,14 +136,14 @@ pub fn subscribe(source: &Server, target: &Server) -> Result {
     let problem = |server: &Server| format!("server {} cannot subscribe", server.name);
     let slot = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
     source.connection().query(slot, &[&source.replication()]).context(|| problem(target))?;
-    // The connection string may contain a password, which must not appear in the server's log: neither in a
-    // statement, nor as a parameter, nor in the context of an error.
+    // The connection string may contain a password, which must not appear in the server's log:
+    // neither in a statement, nor as a parameter, nor in the context of an error.
     let session = target.another_session()?;
     let quiet = "SET log_statement = none; SET log_min_duration_statement = -1; SET log_min_duration_sample = -1;
         SET log_min_error_statement = panic; SET log_error_verbosity = terse; SET log_parameter_max_length = 0";
     match session.run(quiet) {
-        // Another role than a superuser may not change these settings. Then what the server logs is its own affair; the
-        // documentation says so.
+        // Another role than a superuser may not change these settings. Then what the server logs is
+        // its own affair; the documentation says so.
         Err(error) if error.sqlstate == "42501" => {}
         result => drop(result.context(|| problem(target))?),
     }
@@ -147,8 +153,8 @@ pub fn subscribe(source: &Server, target: &Server) -> Result {
     Ok(())
 }
 
-/// Enables the subscription. Fails if it would write to another schema: the owner can rename the published
-/// schema on the source to the name of a schema that exists on the target.
+/// Enables the subscription. Fails if it would write to another schema: the owner can rename the
+/// published schema on the source to the name of a schema that exists on the target.
 pub fn start(target: &Server) -> Result {
     let name = target.replication();
     if target.holds(include_str!("sql/subscribes_elsewhere.sql"), &[&name, target.schema()])? {
@@ -160,12 +166,13 @@ pub fn start(target: &Server) -> Result {
             target.name
         );
     }
-    target.run(&format!("ALTER SUBSCRIPTION {name} ENABLE"), "the subscription cannot be enabled")?;
+    target
+        .run(&format!("ALTER SUBSCRIPTION {name} ENABLE"), "the subscription cannot be enabled")?;
     Ok(())
 }
 
-/// Waits until all tables are copied, and nearly all later changes are applied. Then creates the planner's
-/// statistics. Fails early if the definition of the schema differs from `recorded`.
+/// Waits until all tables are copied, and nearly all later changes are applied. Then creates the
+/// planner's statistics. Fails early if the definition of the schema differs from `recorded`.
 #[expect(clippy::too_many_lines, reason = "one loop over what can happen to the copy")]
 pub fn wait_for_copy(
     source: &Server,
@@ -231,8 +238,8 @@ pub fn wait_for_copy(
         Connection::pause(LOOK);
         check_interrupt()?;
     }
-    // Otherwise the target would confirm a transaction only after its WAL writer has flushed it, which can take twice
-    // wal_writer_delay (0.4 s).
+    // Otherwise the target would confirm a transaction only after its WAL writer has flushed it,
+    // which can take twice wal_writer_delay (0.4 s).
     set_synchronous_commit(target, "local")?;
     let statements: Vec<String> =
         target.query(include_str!("sql/statistics.sql"), &[target.schema()])?.column()?;
@@ -244,7 +251,8 @@ pub fn wait_for_copy(
 
 /// Whether the workers of the subscription flush each commit (`local`) or not (`off`).
 fn set_synchronous_commit(target: &Server, value: &str) -> Result {
-    let statement = format!("ALTER SUBSCRIPTION {} SET (synchronous_commit = {value})", target.replication());
+    let statement =
+        format!("ALTER SUBSCRIPTION {} SET (synchronous_commit = {value})", target.replication());
     target.run(&statement, "the subscription cannot be changed").map(drop)
 }
 
@@ -269,7 +277,8 @@ pub fn remove(source: &Server, target: &Server) -> Result {
     if target.has_subscription()? {
         let slot = "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1)";
         if !source.holds(slot, &[&source.replication()])? {
-            // The slot is lost, or an earlier attempt has dropped it. A subscription that names it cannot be dropped.
+            // The slot is lost, or an earlier attempt has dropped it. A subscription that names it
+            // cannot be dropped.
             let forget = format!(
                 "ALTER SUBSCRIPTION {0} DISABLE; ALTER SUBSCRIPTION {0} SET (slot_name = NONE)",
                 target.replication()
@@ -306,7 +315,10 @@ mod tests {
         let (conninfo, secrets) = without_secrets("postgresql://me:top%20secret@h/db").unwrap();
         assert_eq!(secrets, [("PGPASSWORD", "top secret".to_owned())]);
         assert!(!conninfo.contains("secret") && conninfo.contains("host='h'"), "{conninfo}");
-        assert_eq!(without_secrets("passfile=p host=h").unwrap(), ("passfile='p' host='h'".into(), vec![]));
+        assert_eq!(
+            without_secrets("passfile=p host=h").unwrap(),
+            ("passfile='p' host='h'".into(), vec![])
+        );
         let error = without_secrets("host=h sslpassword=x").unwrap_err().to_string();
         assert!(error.starts_with("the conninfo contains sslpassword"), "{error}");
     }

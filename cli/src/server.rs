@@ -1,10 +1,10 @@
-//! Queries and small changes on a server that has a copy of a shard. All of them are safe against objects
-//! that the owner of the shard's schema can create.
+//! Queries and small changes on a server that has a copy of a shard. All of them are safe against
+//! objects that the owner of the shard's schema can create.
 
 use crate::error::{Context, Error, Result, check_interrupt, fail};
 use crate::libpq::{self, Connection, Rows};
 use crate::session;
-use instagram_id_core::moving::Mark;
+use instagram_id_core::moving::SchemaMark;
 use std::cell::{Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// The name of the publication, the subscription and the slot, and the application_name of the sessions.
-    /// Needs no quotes, as it consists of letters, digits and `_`.
+    /// The name of the publication, the subscription and the slot, and the application_name of the
+    /// sessions. Needs no quotes, as it consists of letters, digits and `_`.
     pub fn replication(&self) -> String {
         format!("instagram_id_move_{}", self.shard)
     }
@@ -36,10 +36,18 @@ pub struct Server {
 
 impl Server {
     /// Connects for a move, with the application_name of its sessions.
-    pub fn connect(name: &str, conninfo: &str, trusted: Vec<String>, names: &Names) -> Result<Server> {
-        let parameters =
-            libpq::parse_conninfo(conninfo).context(|| format!("the conninfo of {name} is not valid"))?;
-        if parameters.iter().any(|(keyword, _)| keyword == "options" || keyword == "application_name") {
+    pub fn connect(
+        name: &str,
+        conninfo: &str,
+        trusted: Vec<String>,
+        names: &Names,
+    ) -> Result<Server> {
+        let parameters = libpq::parse_conninfo(conninfo)
+            .context(|| format!("the conninfo of {name} is not valid"))?;
+        if parameters
+            .iter()
+            .any(|(keyword, _)| keyword == "options" || keyword == "application_name")
+        {
             fail!(
                 "the conninfo of {name} sets options or application_name: \
                  remove them, because the command sets them itself"
@@ -49,15 +57,22 @@ impl Server {
     }
 
     /// Connects for queries only, with an application_name for which no command waits.
-    pub fn observe(name: &str, conninfo: &str, trusted: Vec<String>, names: &Names) -> Result<Server> {
+    pub fn observe(
+        name: &str,
+        conninfo: &str,
+        trusted: Vec<String>,
+        names: &Names,
+    ) -> Result<Server> {
         let session = session::open(conninfo, "instagram_id_shards")
             .context(|| format!("server {name} cannot be reached"))?;
         Ok(Server { trusted, ..Server::of(name, conninfo, names, session) })
     }
 
-    /// Fails if the definition of the schema differs from `recorded`, and names objects that differ.
+    /// Fails if the definition of the schema differs from `recorded`, and names objects that
+    /// differ.
     pub fn compare_definition(&self, session: &Connection, recorded: &str) -> Result {
-        let now = definition(session).context(|| format!("query on server {} failed", self.name))?;
+        let now =
+            definition(session).context(|| format!("query on server {} failed", self.name))?;
         let changed = changed_objects(recorded, &now)?;
         if changed.is_empty() {
             return Ok(());
@@ -99,8 +114,8 @@ impl Server {
         self.names.shard
     }
 
-    /// Opens another session, for work that changes settings. Fails if the first session is lost: since then,
-    /// another command may have found no session to wait for.
+    /// Opens another session, for work that changes settings. Fails if the first session is lost:
+    /// since then, another command may have found no session to wait for.
     pub fn another_session(&self) -> Result<Connection> {
         let session = open(&self.name, &self.conninfo, &self.names)?;
         self.run("SELECT 1", "the connection is lost")?;
@@ -121,7 +136,9 @@ impl Server {
 
     /// The rows of a query.
     pub fn query(&self, query: &str, parameters: &[&str]) -> Result<Rows> {
-        self.connection().query(query, parameters).context(|| format!("query on server {} failed", self.name))
+        self.connection()
+            .query(query, parameters)
+            .context(|| format!("query on server {} failed", self.name))
     }
 
     /// Whether a condition is true on this server.
@@ -140,8 +157,8 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until the statements of an earlier command have ended. The server executes them even if that
-    /// command was killed.
+    /// Waits until the statements of an earlier command have ended. The server executes them even
+    /// if that command was killed.
     pub fn wait_for_earlier_command(&self) -> Result {
         if !self.wait_for_leftovers(Duration::from_secs(60))? {
             fail!(
@@ -159,9 +176,9 @@ impl Server {
         Ok(self.query("SELECT system_identifier::text FROM pg_control_system()", &[])?.one()?)
     }
 
-    /// Waits until a killed command's last statement has ended. Returns false if it is still running after
-    /// this time. Ignores sessions of other roles, unless they are superusers: any role can set this
-    /// application_name.
+    /// Waits until a killed command's last statement has ended. Returns false if it is still
+    /// running after this time. Ignores sessions of other roles, unless they are superusers: any
+    /// role can set this application_name.
     pub fn wait_for_leftovers(&self, time: Duration) -> Result<bool> {
         let query = "SELECT EXISTS (SELECT FROM pg_stat_activity
             WHERE application_name = $1 AND backend_type = 'client backend' AND pid <> pg_backend_pid()
@@ -181,8 +198,8 @@ impl Server {
         self.holds("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", &[self.schema()])
     }
 
-    /// Whether the publication of this move exists. It must publish only the schema, and belong to a
-    /// superuser: another role could have created a publication of that name for other tables.
+    /// Whether the publication of this move exists. It must publish only the schema, and belong to
+    /// a superuser: another role could have created a publication of that name for other tables.
     pub fn has_publication(&self) -> Result<bool> {
         self.holds(include_str!("sql/has_publication.sql"), &[&self.replication(), self.schema()])
     }
@@ -191,22 +208,22 @@ impl Server {
         self.holds(include_str!("sql/has_subscription.sql"), &[&self.replication()])
     }
 
-    pub fn mark(&self) -> Result<Mark> {
+    pub fn mark(&self) -> Result<SchemaMark> {
         let mark: String = self.query(include_str!("sql/mark.sql"), &[self.schema()])?.one()?;
         Ok(match mark.as_str() {
-            "closed" => Mark::Closed,
-            "opened" => Mark::Opened,
-            "foreign" => Mark::Foreign,
-            _ => Mark::None,
+            "closed" => SchemaMark::Closed,
+            "opened" => SchemaMark::Opened,
+            "foreign" => SchemaMark::Foreign,
+            _ => SchemaMark::None,
         })
     }
 
     pub fn is_closed(&self) -> Result<bool> {
-        Ok(self.mark()? == Mark::Closed)
+        Ok(self.mark()? == SchemaMark::Closed)
     }
 
-    /// Allows writes again. `sequences` contains the definitions from before the shard was closed. Needs no
-    /// lock on a table: the triggers remain, but the function that they call does nothing.
+    /// Allows writes again. `sequences` contains the definitions from before the shard was closed.
+    /// Needs no lock on a table: the triggers remain, but the function that they call does nothing.
     pub fn open_shard(&self, sequences: &str) -> Result {
         self.set("move.sequences", sequences)?;
         // Writes are stopped meanwhile, so do not wait for long.
@@ -215,8 +232,8 @@ impl Server {
         Ok(())
     }
 
-    /// Drops the triggers of an open shard. This waits for sessions that read the tables, and retries after
-    /// half a second, so that other sessions do not wait for longer behind it.
+    /// Drops the triggers of an open shard. This waits for sessions that read the tables, and
+    /// retries after half a second, so that other sessions do not wait for longer behind it.
     pub fn drop_triggers(&self) -> Result {
         for attempt in 1..=60 {
             match self.connection().run(include_str!("sql/drop_triggers.sql")) {
@@ -226,9 +243,9 @@ impl Server {
                 }
                 Err(error) if error.sqlstate == "55P03" => break,
                 error => {
-                    return error
-                        .map(drop)
-                        .context(|| format!("the triggers of the move cannot be dropped on {}", self.name));
+                    return error.map(drop).context(|| {
+                        format!("the triggers of the move cannot be dropped on {}", self.name)
+                    });
                 }
             }
             check_interrupt()?;
@@ -240,8 +257,8 @@ impl Server {
         );
     }
 
-    /// Drops the schema, if it exists. Fails if the schema is not closed, if an object outside depends on one in it, or if rows were
-    /// written to an old copy after it was closed.
+    /// Drops the schema, if it exists. Fails if the schema is not closed, if an object outside
+    /// depends on one in it, or if rows were written to an old copy after it was closed.
     pub fn drop_copy(&self, is_old_copy: bool) -> Result {
         if !self.has_schema()? {
             return Ok(());
@@ -250,7 +267,8 @@ impl Server {
         self.transaction(|session| {
             let problem = || format!("the copy cannot be dropped on {}", self.name);
             session.run(include_str!("sql/drop_copy.sql")).context(problem)?;
-            let dependents = include_str!("sql/dependents.sql").replace("{own}", include_str!("sql/own.sql"));
+            let dependents =
+                include_str!("sql/dependents.sql").replace("{own}", include_str!("sql/own.sql"));
             let users: Option<String> =
                 session.query(&dependents, &[self.schema()]).context(problem)?.one()?;
             if let Some(users) = users {
@@ -304,9 +322,12 @@ fn open(name: &str, conninfo: &str, names: &Names) -> Result<Connection> {
         .query(set, &[&names.schema, &names.shard.to_string(), &names.replication()])
         .context(|| format!("query on server {name} failed"))?;
     if !rows.get::<bool>(0, 5)? {
-        fail!("server {name} ignores the settings of the command: connect to it without a connection pooler");
+        fail!(
+            "server {name} ignores the settings of the command: connect to it without a connection pooler"
+        );
     }
-    // To plan this query takes longer than to run it, and writes are stopped when it is run for the last time.
+    // To plan this query takes longer than to run it, and writes are stopped when it is run for the
+    // last time.
     let prepare = concat!("PREPARE definition AS ", include_str!("sql/definition.sql"));
     connection.run(prepare).context(|| format!("query on server {name} failed"))?;
     Ok(connection)

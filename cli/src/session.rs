@@ -2,10 +2,10 @@
 
 use crate::libpq::{Connection, Error};
 
-/// Settings of each session, whatever the server, the database or the role sets. Above all, a COMMIT is on disk when
-/// it returns. Statements and dumps are read with standard strings; definitions look the same on all servers; and a
-/// server notices soon that the machine of the command is lost, and so releases its locks. JIT compilation would take
-/// longer than the queries.
+/// Settings of each session, whatever the server, the database or the role sets. Above all, a
+/// COMMIT is on disk when it returns. Statements and dumps are read with standard strings;
+/// definitions look the same on all servers; and a server notices soon that the machine of the
+/// command is lost, and so releases its locks. JIT compilation would take longer than the queries.
 const SETTINGS: &str = "-c jit=off -c synchronous_commit=on -c client_min_messages=warning -c search_path=pg_catalog \
      -c statement_timeout=0 -c lock_timeout=0 -c idle_session_timeout=0 -c idle_in_transaction_session_timeout=0 \
      -c standard_conforming_strings=on -c backslash_quote=safe_encoding -c quote_all_identifiers=off \
@@ -13,8 +13,8 @@ const SETTINGS: &str = "-c jit=off -c synchronous_commit=on -c client_min_messag
      -c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off \
      -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=30000";
 
-/// Defaults for libpq, unless the environment or the connection string sets other values. They limit the time
-/// that the command waits for a server that does not respond.
+/// Defaults for libpq, unless the environment or the connection string sets other values. They
+/// limit the time that the command waits for a server that does not respond.
 const DEFAULTS: [(&str, &str, &str); 4] = [
     ("connect_timeout", "10", "PGCONNECT_TIMEOUT"),
     ("keepalives_idle", "10", ""),

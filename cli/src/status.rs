@@ -67,8 +67,11 @@ pub fn show(map: &Map, shards_of: Option<&str>, output: &Output) -> Result {
 
 fn state(now: &MoveNow) -> String {
     let MoveStatus { shard, target, switched, finished, running, .. } = &now.moving;
-    let progress =
-        now.progress.as_ref().map(|progress| format!(": {}", summary(progress))).unwrap_or_default();
+    let progress = now
+        .progress
+        .as_ref()
+        .map(|progress| format!(": {}", summary(progress)))
+        .unwrap_or_default();
     match (finished, switched, running) {
         (true, ..) => format!("done; to drop the old copy: clean {shard}"),
         (_, _, true) => format!("running{progress}"),
@@ -77,11 +80,14 @@ fn state(now: &MoveNow) -> String {
     }
 }
 
-/// Reads the progress of the copy from the servers. Does not disturb the command that runs the move.
+/// Reads the progress of the copy from the servers. Does not disturb the command that runs the
+/// move.
 fn progress(map: &Map, moving: &MoveStatus) -> Result<Progress> {
     let names = Names { shard: moving.shard, schema: moving.schema.clone() };
-    let source = Server::observe(&moving.source, &map.conninfo_of(&moving.source)?, Vec::new(), &names)?;
-    let target = Server::observe(&moving.target, &map.conninfo_of(&moving.target)?, Vec::new(), &names)?;
+    let source =
+        Server::observe(&moving.source, &map.conninfo_of(&moving.source)?, Vec::new(), &names)?;
+    let target =
+        Server::observe(&moving.target, &map.conninfo_of(&moving.target)?, Vec::new(), &names)?;
     let (mut progress, _) = replication::copied(&target)?;
     progress.bytes = source.query(include_str!("sql/size.sql"), &[source.schema()])?.one()?;
     let sent = source.query(include_str!("sql/sent.sql"), &[&source.replication(), ""])?;

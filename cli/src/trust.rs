@@ -1,6 +1,7 @@
-//! Trust. The text of a schema runs with the rights of the roles that move it: pg_dump writes it, the target executes it, and the
-//! replication evaluates its expressions. So a shard moves only if every role that can put code into its schema has these
-//! rights already, or the administrator trusts it.
+//! Trust. The text of a schema runs with the rights of the roles that move it: pg_dump writes it,
+//! the target executes it, and the replication evaluates its expressions. So a shard moves only if
+//! every role that can put code into its schema has these rights already, or the administrator
+//! trusts it.
 
 use crate::error::{Context, Error, Result, fail};
 use crate::libpq::{self, Connection};
@@ -31,7 +32,9 @@ impl Trust {
                 (Some(_), false) => {
                     fail!("--trust {argument} is ambiguous: several servers have such a name")
                 }
-                (None, _) => fail!("--trust {argument} does not begin with a server of the map and a colon"),
+                (None, _) => {
+                    fail!("--trust {argument} does not begin with a server of the map and a colon")
+                }
             }
         }
         Ok(Trust(trust))
@@ -40,7 +43,8 @@ impl Trust {
     /// The roles of a server that are trusted: those of the command line, and those of the map.
     pub fn on(&self, map: &Map, server: &str) -> Result<Vec<String>> {
         let mut roles = map.trusted_on(server)?;
-        roles.extend(self.0.iter().filter(|(name, _)| name == server).map(|(_, role)| role.clone()));
+        roles
+            .extend(self.0.iter().filter(|(name, _)| name == server).map(|(_, role)| role.clone()));
         Ok(roles)
     }
 }
@@ -56,15 +60,16 @@ struct Right {
 pub struct Found {
     /// One sentence for each role that is not trusted.
     pub obstacles: Vec<String>,
-    /// The rights that a dump of the schema repeats on another server, in the form that [`look`] takes.
+    /// The rights that a dump of the schema repeats on another server, in the form that [`look`]
+    /// takes.
     pub dumped: String,
 }
 
 /// An empty list of addresses or rights.
 pub const NOTHING: &str = "[]";
 
-/// Looks for roles that are not trusted. `needed`: the addresses of objects that the schema needs and that are in the database;
-/// `dumped`: rights of the same schema in another database.
+/// Looks for roles that are not trusted. `needed`: the addresses of objects that the schema needs
+/// and that are in the database; `dumped`: rights of the same schema in another database.
 pub fn look(server: &Server, session: &Connection, needed: &str, dumped: &str) -> Result<Found> {
     look_in(server, server.schema(), session, needed, dumped)
 }
@@ -74,15 +79,22 @@ pub fn look_at_extension(server: &Server, session: &Connection) -> Result<Vec<St
     Ok(look_in(server, "", session, NOTHING, NOTHING)?.obstacles)
 }
 
-fn look_in(server: &Server, schema: &str, session: &Connection, needed: &str, dumped: &str) -> Result<Found> {
+fn look_in(
+    server: &Server,
+    schema: &str,
+    session: &Connection,
+    needed: &str,
+    dumped: &str,
+) -> Result<Found> {
     let query = include_str!("sql/trust.sql").replace("{own}", include_str!("sql/own.sql"));
     let trusted = serde_json::to_string(&server.trusted).expect("texts");
     let rows = session
         .query(&query, &[schema, needed, dumped, &trusted])
         .context(|| format!("query on server {} failed", server.name))?;
     let untrusted: String = rows.get(0, 1)?;
-    let untrusted: Vec<Right> = serde_json::from_str(&untrusted)
-        .map_err(|error| Error::failed(format!("unexpected roles on server {}: {error}", server.name)))?;
+    let untrusted: Vec<Right> = serde_json::from_str(&untrusted).map_err(|error| {
+        Error::failed(format!("unexpected roles on server {}: {error}", server.name))
+    })?;
     let name = &server.name;
     let obstacle = |Right { role, what }: &Right| {
         format!(
@@ -94,7 +106,12 @@ fn look_in(server: &Server, schema: &str, session: &Connection, needed: &str, du
 }
 
 /// Fails if [`look`] finds a role that is not trusted. Returns the rights that a dump repeats.
-pub fn require(server: &Server, session: &Connection, needed: &str, dumped: &str) -> Result<String> {
+pub fn require(
+    server: &Server,
+    session: &Connection,
+    needed: &str,
+    dumped: &str,
+) -> Result<String> {
     let Found { obstacles, dumped } = look(server, session, needed, dumped)?;
     if obstacles.is_empty() {
         return Ok(dumped);
@@ -104,7 +121,10 @@ pub fn require(server: &Server, session: &Connection, needed: &str, dumped: &str
 }
 
 /// The addresses of the objects outside the schema that it needs, as `missing` takes them.
-pub fn needed(session: &Connection, schema: &str) -> std::result::Result<libpq::Rows, libpq::Error> {
+pub fn needed(
+    session: &Connection,
+    schema: &str,
+) -> std::result::Result<libpq::Rows, libpq::Error> {
     let query = include_str!("sql/needed.sql").replace("{own}", include_str!("sql/own.sql"));
     session.query(&query, &[schema])
 }
@@ -117,12 +137,14 @@ struct Address {
     arguments: String,
 }
 
-/// Looks for these objects on the target. Returns sentences about those that it lacks, and the addresses of the others.
+/// Looks for these objects on the target. Returns sentences about those that it lacks, and the
+/// addresses of the others.
 pub fn find_needed(target: &Server, needed: &libpq::Rows) -> Result<(Vec<String>, String)> {
     let text = |row, column| needed.get::<String>(row, column);
     let (mut missing, mut found) = (Vec::new(), Vec::new());
     for row in 0..needed.len() {
-        let address = Address { r#type: text(row, 0)?, names: text(row, 1)?, arguments: text(row, 2)? };
+        let address =
+            Address { r#type: text(row, 0)?, names: text(row, 1)?, arguments: text(row, 2)? };
         let parts: [&str; 3] = [&address.r#type, &address.names, &address.arguments];
         let query = "SELECT pg_get_object_address($1, $2::text[], $3::text[])";
         match target.connection().query(query, &parts) {
@@ -130,9 +152,12 @@ pub fn find_needed(target: &Server, needed: &libpq::Rows) -> Result<(Vec<String>
             // An undefined object, or one of another kind.
             Err(error) if error.sqlstate.starts_with("42") || error.sqlstate == "3F000" => {
                 let (needed, used_by) = (text(row, 3)?, text(row, 4)?);
-                missing.push(format!("server {} has no {needed}, needed for {used_by}", target.name));
+                missing
+                    .push(format!("server {} has no {needed}, needed for {used_by}", target.name));
             }
-            Err(error) => return Err(error).context(|| format!("query on server {} failed", target.name)),
+            Err(error) => {
+                return Err(error).context(|| format!("query on server {} failed", target.name));
+            }
         }
     }
     Ok((missing, serde_json::to_string(&found).expect("texts")))

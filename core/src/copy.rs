@@ -1,13 +1,14 @@
 //! The record in a sequence's tuple of whether the sequence is open or closed.
 //!
-//! On a cluster each node has a copy of a sequence. At most one of them is *open*: ids are generated from it. A closed
-//! copy records in its own tuple the value with which it would continue, the node that took it over last, and the stage
-//! of an attempt to open it. So this state is logged with the page. A dump and `pg_upgrade` keep the value, but not the
-//! rest.
+//! On a cluster each node has a copy of a sequence. At most one of them is *open*: ids are
+//! generated from it. A closed copy records in its own tuple the value with which it would
+//! continue, the node that took it over last, and the stage of an attempt to open it. So this state
+//! is logged with the page. A dump and `pg_upgrade` keep the value, but not the rest.
 //!
-//! A node opens its copy in steps: [`Tuple::begin_opening`] on its own copy, [`Tuple::close`] on all others,
-//! [`check_last_owners`], [`Tuple::raise_floor`] on its own, [`Tuple::record_owner`] on the others, and
-//! [`Tuple::open`]. `citus::handover` in the extension describes why no id is repeated.
+//! A node opens its copy in steps: [`Tuple::begin_opening`] on its own copy, [`Tuple::close`] on
+//! all others, [`check_last_owners`], [`Tuple::raise_floor`] on its own, [`Tuple::record_owner`] on
+//! the others, and [`Tuple::open`]. `citus::takeover` in the extension describes why no id is
+//! repeated.
 
 use crate::hlc::VALUE_MAX;
 
@@ -33,7 +34,8 @@ pub enum LastOwner {
     Nobody,
     /// The node of this group, 0 to [`LastOwner::GROUP_MAX`].
     Node(i32),
-    /// There was one, but its record was overwritten: by `nextval`, or by the `setval` of a dump or of `pg_upgrade`.
+    /// There was one, but its record was overwritten: by `nextval`, or by the `setval` of a dump or
+    /// of `pg_upgrade`.
     Unknown,
 }
 
@@ -63,8 +65,9 @@ impl LastOwner {
     }
 }
 
-/// The number of one node's attempt to open its copy, 0 to [`Attempt::MAX`], drawn at random. It distinguishes the steps
-/// of this attempt from those of another one, and from messages that arrive late.
+/// The number of one node's attempt to open its copy, 0 to [`Attempt::MAX`], drawn at random. It
+/// distinguishes the steps of this attempt from those of another one, and from messages that arrive
+/// late.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Attempt(i32);
 
@@ -86,8 +89,9 @@ impl Attempt {
     }
 }
 
-/// The `last_value` of a closed copy is this plus the value with which it would continue. No id has so large a value.
-/// So `nextval`, which does not recognize closed copies, cannot open one for `next_id`.
+/// The `last_value` of a closed copy is this plus the value with which it would continue. No id has
+/// so large a value. So `nextval`, which does not recognize closed copies, cannot open one for
+/// `next_id`.
 const CLOSED: i64 = 1 << 61;
 
 /// The `last_value` of a closed copy that would continue with `next_value`.
@@ -106,8 +110,8 @@ pub fn is_closed(last_value: i64) -> bool {
     closed_next_value(last_value).is_some()
 }
 
-/// The content of `log_cnt` in a closed copy. PostgreSQL ignores it as long as `is_called` is false. It is 0 if the
-/// copy is still as Citus created it.
+/// The content of `log_cnt` in a closed copy. PostgreSQL ignores it as long as `is_called` is
+/// false. It is 0 if the copy is still as Citus created it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mark {
     pub last_owner: LastOwner,
@@ -122,8 +126,8 @@ pub enum Stage {
     ClosedFor(Attempt),
     /// This node is about to open it.
     Opening(Attempt),
-    /// The last attempt of this node to open it has failed: the node of this group has not answered, or one of the
-    /// nodes has not answered in time.
+    /// The last attempt of this node to open it has failed: the node of this group has not
+    /// answered, or one of the nodes has not answered in time.
     Failed(Option<i32>),
 }
 
@@ -147,7 +151,8 @@ impl Mark {
         Mark::FLAG | owner << Mark::OWNER_SHIFT | i64::from(number) << 2 | stage
     }
 
-    /// The mark of a closed copy; `None` if the copy is still as Citus created it, or its mark was overwritten.
+    /// The mark of a closed copy; `None` if the copy is still as Citus created it, or its mark was
+    /// overwritten.
     fn of_log_cnt(log_cnt: i64) -> Option<Mark> {
         if log_cnt & Mark::FLAG == 0 {
             return None;
@@ -171,11 +176,16 @@ impl Mark {
 impl Tuple {
     /// A closed copy, which would continue with `next_value`.
     fn closed(next_value: i64, mark: Mark) -> Tuple {
-        Tuple { last_value: closed_last_value(next_value), log_cnt: mark.to_log_cnt(), is_called: false }
+        Tuple {
+            last_value: closed_last_value(next_value),
+            log_cnt: mark.to_log_cnt(),
+            is_called: false,
+        }
     }
 
-    /// Whether this copy must be opened before ids are generated from it. Its value alone shows that it is closed, even
-    /// to a session that has not yet received the catalog change that made it one of several copies (`is_copy`).
+    /// Whether this copy must be opened before ids are generated from it. Its value alone shows
+    /// that it is closed, even to a session that has not yet received the catalog change that made
+    /// it one of several copies (`is_copy`).
     pub fn is_closed(self, is_copy: bool) -> bool {
         is_closed(self.last_value) || !self.is_called && is_copy
     }
@@ -185,59 +195,64 @@ impl Tuple {
         if self.is_called { None } else { Mark::of_log_cnt(self.log_cnt) }
     }
 
-    /// The state of this copy, closed or open. The start value of a sequence that was never called is ignored, because
-    /// Citus gives the copies of group 2 and above start values that would be years ahead of the clock.
+    /// The state of this copy, closed or open. The start value of a sequence that was never called
+    /// is ignored, because Citus gives the copies of group 2 and above start values that would be
+    /// years ahead of the clock.
     pub fn copy_state(self) -> CopyState {
         match closed_next_value(self.last_value) {
             Some(next) => CopyState {
                 next_value: next + i64::from(self.is_called),
                 last_owner: self.mark().map_or(LastOwner::Unknown, |mark| mark.last_owner),
             },
-            None if self.is_called => {
-                CopyState { next_value: self.last_value.saturating_add(1), last_owner: LastOwner::Nobody }
-            }
+            None if self.is_called => CopyState {
+                next_value: self.last_value.saturating_add(1),
+                last_owner: LastOwner::Nobody,
+            },
             None => CopyState { next_value: 0, last_owner: LastOwner::Nobody },
         }
     }
 
-    /// Begins to open a closed copy. The later steps of this attempt fail if another node closes it in the meantime.
-    /// `None` if the copy is already open.
+    /// Begins to open a closed copy. The later steps of this attempt fail if another node closes it
+    /// in the meantime. `None` if the copy is already open.
     pub fn begin_opening(self, is_copy: bool, attempt: Attempt) -> Option<Tuple> {
         let CopyState { next_value, last_owner } = self.copy_state();
         let mark = Mark { last_owner, stage: Stage::Opening(attempt) };
         self.is_closed(is_copy).then(|| Tuple::closed(next_value, mark))
     }
 
-    /// Makes a copy that is being opened continue at `floor` or above, because other copies have issued values below
-    /// it. `None` if another node has closed it since the attempt began.
+    /// Makes a copy that is being opened continue at `floor` or above, because other copies have
+    /// issued values below it. `None` if another node has closed it since the attempt began.
     pub fn raise_floor(self, attempt: Attempt, floor: i64) -> Option<Tuple> {
         let mark = self.mark().filter(|mark| mark.stage == Stage::Opening(attempt))?;
         Some(Tuple::closed(self.copy_state().next_value.max(floor), mark))
     }
 
-    /// The `last_value` that opens this copy. It is greater than all issued values. `None` if another node has closed
-    /// the copy since the attempt began.
+    /// The `last_value` that opens this copy. It is greater than all issued values. `None` if
+    /// another node has closed the copy since the attempt began.
     pub fn open(self, attempt: Attempt) -> Option<i64> {
         self.mark().filter(|mark| mark.stage == Stage::Opening(attempt))?;
         Some(self.copy_state().next_value.min(VALUE_MAX))
     }
 
-    /// Ends an attempt of this node that has failed, because the node of that group or any of them has not answered.
-    /// Later steps of the attempt fail. `None` if there is none: another node has closed the copy, or it is open.
+    /// Ends an attempt of this node that has failed, because the node of that group or any of them
+    /// has not answered. Later steps of the attempt fail. `None` if there is none: another node has
+    /// closed the copy, or it is open.
     pub fn give_up(self, unreached: Option<i32>) -> Option<Tuple> {
-        let Mark { last_owner, .. } = self.mark().filter(|mark| matches!(mark.stage, Stage::Opening(_)))?;
+        let Mark { last_owner, .. } =
+            self.mark().filter(|mark| matches!(mark.stage, Stage::Opening(_)))?;
         let stage = Stage::Failed(unreached.filter(|group| LastOwner::node(*group).is_some()));
         Some(Tuple::closed(self.copy_state().next_value, Mark { last_owner, stage }))
     }
 
-    /// Closes this copy for another node's attempt to open its own copy. The recorded last owner does not change until
-    /// [`Tuple::record_owner`].
+    /// Closes this copy for another node's attempt to open its own copy. The recorded last owner
+    /// does not change until [`Tuple::record_owner`].
     pub fn close(self, attempt: Attempt) -> Tuple {
         let CopyState { next_value, last_owner } = self.copy_state();
         Tuple::closed(next_value, Mark { last_owner, stage: Stage::ClosedFor(attempt) })
     }
 
-    /// Records the node that takes the sequence over. `None` if the copy is no longer closed for that attempt.
+    /// Records the node that takes the sequence over. `None` if the copy is no longer closed for
+    /// that attempt.
     pub fn record_owner(self, owner: LastOwner, attempt: Attempt) -> Option<Tuple> {
         self.mark().filter(|mark| mark.stage == Stage::ClosedFor(attempt))?;
         let mark = Mark { last_owner: owner, stage: Stage::Closed };
@@ -245,23 +260,25 @@ impl Tuple {
     }
 }
 
-/// The reason why a copy must not be opened. The lost or disabled copy may have issued ids that no other copy records.
+/// The reason why a copy must not be opened. The lost or disabled copy may have issued ids that no
+/// other copy records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OwnerProblem {
     /// The node of this group is the last owner, and has not reported the state of its copy.
     Lost(i32),
     /// Every copy has lost the record of its last owner.
     Unknown,
-    /// The node of this group is the last owner, and is disabled. Its copy may be open, and would continue from its own
-    /// value when the node is activated again.
+    /// The node of this group is the last owner, and is disabled. Its copy may be open, and would
+    /// continue from its own value when the node is activated again.
     Disabled(i32),
 }
 
-/// Checks that each recorded last owner has reported the state of its copy. A node that has not reported may have
-/// issued more values. An owner is recorded on every node, so if one copy has lost the record, others still have it.
+/// Checks that each recorded last owner has reported the state of its copy. A node that has not
+/// reported may have issued more values. An owner is recorded on every node, so if one copy has
+/// lost the record, others still have it.
 ///
-/// `owners` are the last owners in all copies, including the one to open. With `is_floor_given` the user has passed a
-/// value above all issued ones, so a lost owner does not matter.
+/// `owners` are the last owners in all copies, including the one to open. With `is_floor_given` the
+/// user has passed a value above all issued ones, so a lost owner does not matter.
 pub fn check_last_owners(
     owners: &[LastOwner],
     is_floor_given: bool,
@@ -324,7 +341,8 @@ mod tests {
         let closed = used.close(first);
         assert_eq!(closed.record_owner(LastOwner::Node(1), second), None);
         assert!(closed.record_owner(LastOwner::Node(1), first).is_some());
-        // After it has given up, its later steps have no effect; the next attempt continues from the same value.
+        // After it has given up, its later steps have no effect; the next attempt continues from
+        // the same value.
         let failed = opening.give_up(Some(3)).unwrap();
         assert_eq!(failed.mark().unwrap().stage, Stage::Failed(Some(3)));
         assert_eq!((failed.raise_floor(second, 9000), failed.open(second)), (None, None));
@@ -342,7 +360,10 @@ mod tests {
             [i64::MIN, i64::MAX].map(|next| closed_next_value(closed_last_value(next))),
             [Some(0), Some(VALUE_MAX + 1)]
         );
-        assert_eq!([0, 1, VALUE_MAX, VALUE_MAX + 1, CLOSED - 1, i64::MAX].map(closed_next_value), [None; 6]);
+        assert_eq!(
+            [0, 1, VALUE_MAX, VALUE_MAX + 1, CLOSED - 1, i64::MAX].map(closed_next_value),
+            [None; 6]
+        );
         let state = |last_value, log_cnt, is_called| {
             Tuple { last_value, log_cnt, is_called: is_called == 1 }.copy_state()
         };

@@ -1,18 +1,19 @@
-//! Decides when the WAL that ids depend on is made durable, so that no crash or failover repeats an acknowledged id.
+//! Decides when the WAL that ids depend on is made durable, so that no crash or failover repeats an
+//! acknowledged id.
 //!
-//! The commit of a transaction makes the records that it has written durable at the level that it requires. But another
-//! transaction may use values that such a record covers, write no WAL itself, and return them to its client before that
-//! commit. So each session flushes a record when it first uses the record. If its commit waits for standbys, the commit
-//! also waits for this record.
+//! The commit of a transaction makes the records that it has written durable at the level that it
+//! requires. But another transaction may use values that such a record covers, write no WAL itself,
+//! and return them to its client before that commit. So each session flushes a record when it first
+//! uses the record. If its commit waits for standbys, the commit also waits for this record.
 //!
-//! A commit may require a higher level than the call, for example after a function with `SET synchronous_commit = off`.
-//! The commit then makes the record durable at that level.
+//! A commit may require a higher level than the call, for example after a function with `SET
+//! synchronous_commit = off`. The commit then makes the record durable at that level.
 
 /// A position in the WAL.
 pub type Lsn = u64;
 
-/// The level of `synchronous_commit`, which determines how long a commit waits. The levels and their order are those of
-/// PostgreSQL's `SyncCommitLevel`.
+/// The level of `synchronous_commit`, which determines how long a commit waits. The levels and
+/// their order are those of PostgreSQL's `SyncCommitLevel`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CommitLevel(u8);
 
@@ -36,12 +37,14 @@ impl CommitLevel {
     }
 }
 
-/// A WAL record that is durable at this level, or will be when the current transaction of this backend commits.
+/// A WAL record that is durable at this level, or will be when the current transaction of this
+/// backend commits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DurableRecord {
     lsn: Lsn,
     level: CommitLevel,
-    /// `CommitTracker::unkept` at that time. If it has increased since, the record may be less durable.
+    /// `CommitTracker::unkept` at that time. If it has increased since, the record may be less
+    /// durable.
     unkept: u64,
 }
 
@@ -49,30 +52,39 @@ pub struct DurableRecord {
 pub trait Wal {
     /// Flushes the WAL up to this position to this server's disk.
     fn flush(&mut self, lsn: Lsn);
-    /// Makes the commit of the current transaction wait for the WAL up to this position, as for WAL of its own.
+    /// Makes the commit of the current transaction wait for the WAL up to this position, as for WAL
+    /// of its own.
     fn make_commit_wait_for(&mut self, lsn: Lsn);
 }
 
 /// Tracks the WAL that the transaction of a backend depends on, and how durable it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CommitTracker {
-    /// The highest level at which the commit of this transaction is expected to make a record durable.
+    /// The highest level at which the commit of this transaction is expected to make a record
+    /// durable.
     expected: CommitLevel,
-    /// The number of transactions that were rolled back, or committed at a lower level than expected.
+    /// The number of transactions that were rolled back, or committed at a lower level than
+    /// expected.
     unkept: u64,
-    /// The WAL positions that values of this transaction depend on, by the level at which each is durable.
+    /// The WAL positions that values of this transaction depend on, by the level at which each is
+    /// durable.
     depends_on: [Lsn; CommitLevel::COUNT],
 }
 
 impl CommitTracker {
-    pub const NEW: CommitTracker =
-        CommitTracker { expected: CommitLevel::OFF, unkept: 0, depends_on: [0; CommitLevel::COUNT] };
+    pub const NEW: CommitTracker = CommitTracker {
+        expected: CommitLevel::OFF,
+        unkept: 0,
+        depends_on: [0; CommitLevel::COUNT],
+    };
 
-    /// Whether the record at `lsn` is known to be as durable as a commit at this level would make it.
+    /// Whether the record at `lsn` is known to be as durable as a commit at this level would make
+    /// it.
     #[inline(always)]
     pub fn covers(&self, record: Option<DurableRecord>, lsn: Lsn, level: CommitLevel) -> bool {
-        record
-            .is_some_and(|record| record.lsn == lsn && record.level >= level && record.unkept == self.unkept)
+        record.is_some_and(|record| {
+            record.lsn == lsn && record.level >= level && record.unkept == self.unkept
+        })
     }
 
     /// The record at `lsn`, expecting that the current transaction will commit at this level.
@@ -81,8 +93,9 @@ impl CommitTracker {
         DurableRecord { lsn, level, unkept: self.unkept }
     }
 
-    /// Makes the record at `lsn` durable at this level, because it covers a value that was just taken. `level` is that
-    /// of a commit at this time. `known` is the last record that this backend has made durable.
+    /// Makes the record at `lsn` durable at this level, because it covers a value that was just
+    /// taken. `level` is that of a commit at this time. `known` is the last record that this
+    /// backend has made durable.
     pub fn use_record(
         &mut self,
         known: Option<DurableRecord>,
@@ -106,15 +119,21 @@ impl CommitTracker {
         record
     }
 
-    /// Whether the transaction has neither used nor written a record, so that its end has nothing to do.
+    /// Whether the transaction has neither used nor written a record, so that its end has nothing
+    /// to do.
     #[inline(always)]
     pub fn is_idle(&self) -> bool {
         self.expected == CommitLevel::OFF && self.depends_on.iter().all(|lsn| *lsn == 0)
     }
 
-    /// Makes the records that this transaction depends on as durable as its commit will be. PREPARE does not need this,
-    /// because it flushes all WAL before its own record at any level.
-    pub fn before_commit(&self, level: CommitLevel, writes_commit_record: bool, wal: &mut impl Wal) {
+    /// Makes the records that this transaction depends on as durable as its commit will be. PREPARE
+    /// does not need this, because it flushes all WAL before its own record at any level.
+    pub fn before_commit(
+        &self,
+        level: CommitLevel,
+        writes_commit_record: bool,
+        wal: &mut impl Wal,
+    ) {
         let lsn = self.depends_on[..usize::from(level.0)].iter().copied().max().unwrap_or(0);
         if lsn == 0 {
             return;
@@ -126,7 +145,8 @@ impl CommitTracker {
         }
     }
 
-    /// Ends the transaction. `level` is that of its commit, or [`CommitLevel::OFF`] if it was rolled back.
+    /// Ends the transaction. `level` is that of its commit, or [`CommitLevel::OFF`] if it was
+    /// rolled back.
     pub fn end(&mut self, level: CommitLevel) {
         self.depends_on = [0; CommitLevel::COUNT];
         if level < std::mem::replace(&mut self.expected, CommitLevel::OFF) {
@@ -210,7 +230,9 @@ mod tests {
 
     #[test]
     fn rollback_makes_the_record_unknown() {
-        for (level, is_covered) in [(CommitLevel::OFF, false), (CommitLevel::LOCAL, true), (REMOTE, true)] {
+        for (level, is_covered) in
+            [(CommitLevel::OFF, false), (CommitLevel::LOCAL, true), (REMOTE, true)]
+        {
             let mut tracker = CommitTracker::NEW;
             let record = Some(tracker.when_committed(10, CommitLevel::LOCAL));
             assert!(!tracker.is_idle());
@@ -220,8 +242,8 @@ mod tests {
         }
     }
 
-    /// A record that a function has flushed with `SET synchronous_commit = local` must still reach the standbys if the
-    /// commit waits for them.
+    /// A record that a function has flushed with `SET synchronous_commit = local` must still reach
+    /// the standbys if the commit waits for them.
     #[test]
     fn commit_waits_for_a_record_used_at_a_lower_level() {
         for has_record in [false, true] {

@@ -1,7 +1,7 @@
 //! Time arithmetic: PostgreSQL's microseconds to milliseconds since an epoch, and back.
 //!
-//! A `timestamptz` is a number of microseconds since 2000-01-01 00:00 UTC; the two extremes of `i64` are the
-//! infinities. All arithmetic here is on integers and independent of time zones.
+//! A `timestamptz` is a number of microseconds since 2000-01-01 00:00 UTC; the two extremes of
+//! `i64` are the infinities. All arithmetic here is on integers and independent of time zones.
 
 use crate::layout::MS_MAX;
 
@@ -55,7 +55,8 @@ impl Epoch {
 
     /// Microseconds from the epoch to `time`, negative before it.
     ///
-    /// Saturates if the two are further apart than an `i64` holds, which is far outside every id's time field.
+    /// Saturates if the two are further apart than an `i64` holds, which is far outside every id's
+    /// time field.
     pub const fn elapsed_us(self, time: TimestampUs) -> i64 {
         time.saturating_sub(self.0)
     }
@@ -83,8 +84,8 @@ impl Epoch {
         self.time_of(MS_MAX).is_some()
     }
 
-    /// The instant at which millisecond `ms` starts; `None` if that is outside the range of `timestamptz`. Only an
-    /// epoch tens of thousands of years ahead can cause that.
+    /// The instant at which millisecond `ms` starts; `None` if that is outside the range of
+    /// `timestamptz`. Only an epoch tens of thousands of years ahead can cause that.
     pub const fn time_of(self, ms: u64) -> Option<TimestampUs> {
         debug_assert!(ms <= MS_MAX);
         match self.0.checked_add(ms as i64 * US_PER_MS) {
@@ -121,10 +122,20 @@ mod tests {
     #[test]
     fn worked_examples() {
         // 2017-12-16 22:25:27.280 UTC
-        assert_eq!(Epoch::ORIGINAL.time_of(ms_of(1671372309237077023)), Some(unix_ms(1_513_463_127_280)));
-        // Public posts: the id's time is a fraction of a second after the published time, which is in seconds.
-        assert_eq!(Epoch::ORIGINAL.time_of(ms_of(2236262423948874256)), Some(unix_ms(1_580_803_276_529)));
-        assert_eq!(Epoch::ORIGINAL.time_of(ms_of(2156615653142894199)), Some(unix_ms(1_571_308_641_566)));
+        assert_eq!(
+            Epoch::ORIGINAL.time_of(ms_of(1671372309237077023)),
+            Some(unix_ms(1_513_463_127_280))
+        );
+        // Public posts: the id's time is a fraction of a second after the published time, which is
+        // in seconds.
+        assert_eq!(
+            Epoch::ORIGINAL.time_of(ms_of(2236262423948874256)),
+            Some(unix_ms(1_580_803_276_529))
+        );
+        assert_eq!(
+            Epoch::ORIGINAL.time_of(ms_of(2156615653142894199)),
+            Some(unix_ms(1_571_308_641_566))
+        );
     }
 
     #[test]

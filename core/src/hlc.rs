@@ -1,23 +1,28 @@
 //! The rule that generates ids: a sequence is a hybrid logical clock (Kulkarni et al., 2014).
 //!
-//! A shard's sequence stores the last issued value, `ms << 10 | seq`: the id without its shard. The next value is the
-//! last one plus one. If the clock is ahead of that, the value moves to the clock's millisecond and keeps the low bits
-//! of the last one plus one. So each value is larger than the one before it, whatever the clock does.
+//! A shard's sequence stores the last issued value, `ms << 10 | seq`: the id without its shard. The
+//! next value is the last one plus one. If the clock is ahead of that, the value moves to the
+//! clock's millisecond and keeps the low bits of the last one plus one. So each value is larger
+//! than the one before it, whatever the clock does.
 //!
 //! It differs from the published algorithm ("Logical Physical Clocks", OPODIS 2014) in four ways:
 //!
-//! - The counter does not restart at 0 in a new millisecond. It counts on modulo 1024, as in Instagram's function.
+//! - The counter does not restart at 0 in a new millisecond. It counts on modulo 1024, as in
+//!   Instagram's function.
 //! - The counter has only 10 bits. An overflow carries into the milliseconds.
-//! - The carry is limited: the sequence runs at most one millisecond ahead of the clock, [`LEAD_MS`]. To open a later
-//!   millisecond, a caller waits for the next tick of the clock, without holding locks, and asks again. If a crash,
-//!   `setval` or a clock that was set back has put the sequence further ahead, it advances no faster than the clock
-//!   from there. Without a lead, callers far below 1024 values per millisecond would wait, too: the low bits overflow
+//! - The carry is limited: the sequence runs at most one millisecond ahead of the clock,
+//!   [`LEAD_MS`]. To open a later millisecond, a caller waits for the next tick of the clock,
+//!   without holding locks, and asks again. If a crash, `setval` or a clock that was set back has
+//!   put the sequence further ahead, it advances no faster than the clock from there. Without a
+//!   lead, callers far below 1024 values per millisecond would wait, too: the low bits overflow
 //!   once in 1024 values, however few of them each millisecond has had.
-//! - Sessions exchange no messages. They share the clock through the page of the sequence, and WAL records make it durable;
-//!   see [`durability`]. A received timestamp is replaced by `advance_shard`, which raises the value.
+//! - Sessions exchange no messages. They share the clock through the page of the sequence, and WAL
+//!   records make it durable; see [`durability`]. A received timestamp is replaced by
+//!   `advance_shard`, which raises the value.
 //!
-//! The functions are pure: they take the state and the clock and return the decision. The property tests below run many
-//! sessions against clocks that jump, in the server of [`model`](crate::model).
+//! The functions are pure: they take the state and the clock and return the decision. The property
+//! tests below run many sessions against clocks that jump, in the server of
+//! [`model`](crate::model).
 
 use crate::epoch::US_PER_MS;
 use crate::layout::{ISSUED_MS_MAX, SEQ_BITS, SEQ_MAX};
@@ -28,23 +33,25 @@ pub const VALUES_PER_MS: i64 = 1 << SEQ_BITS;
 /// The largest value a sequence issues, 2^50 - 1. Ids above it would be negative.
 pub const VALUE_MAX: i64 = ((ISSUED_MS_MAX as i64) << SEQ_BITS) | SEQ_MAX as i64;
 
-/// How far ahead of the clock a value may be without a wait. One millisecond is enough: if fewer than 1024 values are
-/// generated in each millisecond, the counter overflows at most once before the clock catches up.
+/// How far ahead of the clock a value may be without a wait. One millisecond is enough: if fewer
+/// than 1024 values are generated in each millisecond, the counter overflows at most once before
+/// the clock catches up.
 ///
-/// Users rely on it: guarantees 3 and 9 of docs/use/guarantees.md promise one millisecond, and docs/inside/performance.md explains it
-/// under "Why a sequence may be ahead of the clock".
+/// Users rely on it: guarantees 3 and 9 of docs/use/guarantees.md promise one millisecond, and
+/// docs/inside/performance.md explains it under "Why a sequence may be ahead of the clock".
 pub const LEAD_MS: i64 = 1;
 
-/// A sequence this far behind the clock may have been reset, so its state does not show which values were issued in the
-/// present millisecond.
+/// A sequence this far behind the clock may have been reset, so its state does not show which
+/// values were issued in the present millisecond.
 const STALE_MS: i64 = 3_600_000;
 
-/// How far ahead of the clock a WAL record is written. A busy sequence writes one record in that time. After a crash it
-/// resumes at most this far ahead of the clock.
+/// How far ahead of the clock a WAL record is written. A busy sequence writes one record in that
+/// time. After a crash it resumes at most this far ahead of the clock.
 pub const LOG_AHEAD_MS: i64 = 1000;
 
-/// How far ahead of the sequence a WAL record is written when the sequence is already [`LOG_AHEAD_MS`] ahead of the
-/// clock. Short, so that repeated crashes do not move it further and further ahead.
+/// How far ahead of the sequence a WAL record is written when the sequence is already
+/// [`LOG_AHEAD_MS`] ahead of the clock. Short, so that repeated crashes do not move it further and
+/// further ahead.
 pub const LOG_AHEAD_MIN_MS: i64 = 50;
 
 /// Values of the first day after an epoch are those of a counter, not of a clock.
@@ -88,8 +95,9 @@ impl Run {
 pub enum Next {
     /// Issue these.
     Take(Run),
-    /// Wait for this many ticks of the clock, then ask again with the state seen now as `waited_on`. If sessions ask for
-    /// more values than a millisecond holds, a caller may find the next millisecond used up as well, and wait again.
+    /// Wait for this many ticks of the clock, then ask again with the state seen now as
+    /// `waited_on`. If sessions ask for more values than a millisecond holds, a caller may find the
+    /// next millisecond used up as well, and wait again.
     Wait { ticks: i64 },
     /// The sequence has reached the end of the positive half of the time field.
     Exhausted,
@@ -101,23 +109,25 @@ pub enum Next {
 
 /// The next values after `state`: at most `want`, which is at least 1.
 ///
-/// `now_ms` is the clock in milliseconds since the epoch. It may be the caller's arrival time, read before the state.
-/// An answer other than [`Next::Take`] is valid only if the clock was read together with the state.
+/// `now_ms` is the clock in milliseconds since the epoch. It may be the caller's arrival time, read
+/// before the state. An answer other than [`Next::Take`] is valid only if the clock was read
+/// together with the state.
 ///
-/// `waited_on` is the state that the caller last waited for. A wait permits a step from exactly that state: the first
-/// waiting session opens the next millisecond, and the others find it open.
+/// `waited_on` is the state that the caller last waited for. A wait permits a step from exactly
+/// that state: the first waiting session opens the next millisecond, and the others find it open.
 #[inline]
 pub fn next(state: State, now_ms: i64, want: i64, waited_on: Option<State>) -> Next {
     if state.is_called && state.last_value >= VALUE_MAX {
         return Next::Exhausted;
     }
-    // As in nextval, a sequence that was never called starts at last_value, and a called one after it.
+    // As in nextval, a sequence that was never called starts at last_value, and a called one after
+    // it.
     let candidate = state.last_value.wrapping_add(state.is_called as i64);
     let candidate_ms = candidate >> SEQ_BITS;
     let has_waited = waited_on == Some(state);
 
-    // A sequence that is ahead of the clock continues even if the clock is before the epoch. A negative value is not a
-    // time, so it is never ahead.
+    // A sequence that is ahead of the clock continues even if the clock is before the epoch. A
+    // negative value is not a time, so it is never ahead.
     let first = if state.is_called && candidate_ms >= now_ms.max(0) {
         let opens_a_millisecond = candidate & SEQ_MAX as i64 == 0;
         if opens_a_millisecond && candidate_ms > now_ms + LEAD_MS && !has_waited {
@@ -131,9 +141,9 @@ pub fn next(state: State, now_ms: i64, want: i64, waited_on: Option<State>) -> N
         if now_ms > ISSUED_MS_MAX as i64 {
             return Next::ClockPastField;
         }
-        // After RESTART, setval or DROP and CREATE, the state does not show which values were issued in the present
-        // millisecond and in the LEAD_MS after it. So wait until both are over. A shard in use never waits here,
-        // because its state is never this old.
+        // After RESTART, setval or DROP and CREATE, the state does not show which values were
+        // issued in the present millisecond and in the LEAD_MS after it. So wait until both are
+        // over. A shard in use never waits here, because its state is never this old.
         let is_current = state.is_called && candidate_ms >= now_ms - STALE_MS;
         if !is_current && !has_waited {
             return Next::Wait { ticks: 1 + LEAD_MS };
@@ -144,10 +154,12 @@ pub fn next(state: State, now_ms: i64, want: i64, waited_on: Option<State>) -> N
     Next::Take(Run { first, len: want.min(left_in_ms) })
 }
 
-/// Whether a sequence is used as a counter, such as that of a serial column: its value is too small for a clock. A sequence
-/// that is at its minimum was never used, or was set back to follow the clock again.
+/// Whether a sequence is used as a counter, such as that of a serial column: its value is too small
+/// for a clock. A sequence that is at its minimum was never used, or was set back to follow the
+/// clock again.
 ///
-/// This does not depend on an epoch, because the caller could choose one by which any value is that of the present.
+/// This does not depend on an epoch, because the caller could choose one by which any value is that
+/// of the present.
 pub fn is_counter(state: State, min_value: i64) -> bool {
     state.is_called && state.last_value > min_value && ms_of(state.last_value) < FIRST_DAY_MS
 }
@@ -156,12 +168,14 @@ pub fn is_counter(state: State, min_value: i64) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Seen {
     pub state: State,
-    /// The page's LSN. It distinguishes an unchanged page from one whose state `setval` has restored. Values issued
-    /// before that `setval` may belong to the millisecond that a session waited for.
+    /// The page's LSN. It distinguishes an unchanged page from one whose state `setval` has
+    /// restored. Values issued before that `setval` may belong to the millisecond that a session
+    /// waited for.
     pub lsn: u64,
 }
 
-/// A wait for clock ticks. After the wait the session may take a value if the page is still as the session saw it.
+/// A wait for clock ticks. After the wait the session may take a value if the page is still as the
+/// session saw it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Wait {
     pub seen: Seen,
@@ -172,20 +186,22 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Microseconds to wait from now until the last tick. The result is at most the length of the ticks, because the
-    /// clock may have been set back since.
+    /// Microseconds to wait from now until the last tick. The result is at most the length of the
+    /// ticks, because the clock may have been set back since.
     pub fn left_us(self, now_us: i64) -> i64 {
         let last_tick_us = (self.clock_us.div_euclid(US_PER_MS) + self.ticks) * US_PER_MS;
         (last_tick_us - now_us).clamp(0, self.ticks * US_PER_MS)
     }
 }
 
-/// Decides one visit to the page with [`next`]. The session arrived at `arrived_us`, in microseconds from the epoch.
-/// `waited_on` is its last wait. Also returns the time on which the decision is based.
+/// Decides one visit to the page with [`next`]. The session arrived at `arrived_us`, in
+/// microseconds from the epoch. `waited_on` is its last wait. Also returns the time on which the
+/// decision is based.
 ///
-/// A session that waited for the page lock still uses its arrival millisecond if there is room. If that gives no value
-/// of at least `min_value`, the clock is read again. A wait must start at a time when the page was already in its
-/// present state: values issued before the sequence was set back are ahead of that time by at most the lead.
+/// A session that waited for the page lock still uses its arrival millisecond if there is room. If
+/// that gives no value of at least `min_value`, the clock is read again. A wait must start at a
+/// time when the page was already in its present state: values issued before the sequence was set
+/// back are ahead of that time by at most the lead.
 #[inline(always)]
 pub fn visit(
     seen: Seen,
@@ -215,11 +231,12 @@ pub struct Durability {
     pub log_cnt: i64,
 }
 
-/// Decides whether the step from `last_value` to `new_value` needs a WAL record, with the clock at `now_ms`.
+/// Decides whether the step from `last_value` to `new_value` needs a WAL record, with the clock at
+/// `now_ms`.
 ///
-/// `log_cnt` keeps the meaning that core gives it. It is a distance from `last_value`, not an absolute value, so plain
-/// `nextval()` and `setval()` work on the same sequence. `must_record` is set if crash recovery would not replay a
-/// record that covers the state.
+/// `log_cnt` keeps the meaning that core gives it. It is a distance from `last_value`, not an
+/// absolute value, so plain `nextval()` and `setval()` work on the same sequence. `must_record` is
+/// set if crash recovery would not replay a record that covers the state.
 pub fn durability(
     last_value: i64,
     log_cnt: i64,
@@ -359,7 +376,10 @@ mod tests {
     fn ends_at_the_fields_end() {
         let end = ISSUED_MS_MAX as i64;
         let at = |state, now_ms| next(state, now_ms, 1, Some(state));
-        assert_eq!(at(called(value(end, 5)), end), Next::Take(Run { first: value(end, 6), len: 1 }));
+        assert_eq!(
+            at(called(value(end, 5)), end),
+            Next::Take(Run { first: value(end, 6), len: 1 })
+        );
         assert_eq!(at(called(VALUE_MAX), end), Next::Exhausted);
         assert_eq!(at(called(VALUE_MAX), NOW), Next::Exhausted);
         assert_eq!(at(called(VALUE_MAX + 1), NOW), Next::Exhausted);
@@ -374,7 +394,10 @@ mod tests {
         assert_eq!(next(called(-1), -2, 1, None), Next::Wait { ticks: 1 });
         assert_eq!(next(called(-2), -1, 1, None), Next::ClockBeforeEpoch);
         assert_eq!(next(called(-5000), -1_000_000, 1, None), Next::ClockBeforeEpoch);
-        assert_eq!(next(State { last_value: 1, is_called: false }, -1, 1, None), Next::ClockBeforeEpoch);
+        assert_eq!(
+            next(State { last_value: 1, is_called: false }, -1, 1, None),
+            Next::ClockBeforeEpoch
+        );
     }
 
     #[test]
@@ -408,9 +431,9 @@ mod tests {
         check(VALUE_MAX - 1, 0, VALUE_MAX, false, Some(VALUE_MAX), 0);
     }
 
-    /// After a session has arrived, others issue values, and then the sequence is set back. The session cannot know in
-    /// which millisecond they issued values, so its wait must count from the time at which it read the sequence, not
-    /// from its arrival.
+    /// After a session has arrived, others issue values, and then the sequence is set back. The
+    /// session cannot know in which millisecond they issued values, so its wait must count from the
+    /// time at which it read the sequence, not from its arrival.
     #[test]
     fn who_came_early_waits_no_less() {
         let mut server = Server::new(called(value(NOW, 5)), NOW);
@@ -427,8 +450,8 @@ mod tests {
         assert_eq!(server.page, called(value(NOW + 5 + 1 + LEAD_MS, 6)));
     }
 
-    /// A sequence set back to its start no longer shows that it has issued values ahead of the clock, so callers must
-    /// wait until the clock has passed them.
+    /// A sequence set back to its start no longer shows that it has issued values ahead of the
+    /// clock, so callers must wait until the clock has passed them.
     #[test]
     fn a_lead_that_is_forgotten_is_waited_for() {
         let mut server = Server::new(called(value(NOW, 1023)), NOW);
@@ -436,14 +459,15 @@ mod tests {
         assert_eq!(server.page, called(value(NOW + LEAD_MS, 1023)));
         server.set(1);
         for _ in 0..5 {
-            server.handle(Event::Ask { session: 0, want: 1 }); // the model asserts that no value repeats
+            // The model asserts that no value repeats.
+            server.handle(Event::Ask { session: 0, want: 1 });
             server.handle(Event::Pass { ms: 1 });
         }
         assert_eq!(server.count_issued, 1024 + 4 - LEAD_MS);
     }
 
-    /// A session that waited for the page lock still uses its arrival millisecond, and then the next, while there is
-    /// room.
+    /// A session that waited for the page lock still uses its arrival millisecond, and then the
+    /// next, while there is room.
     #[test]
     fn who_came_early_fills_his_millisecond() {
         let mut server = Server::new(called(value(NOW, 5)), NOW);
@@ -486,8 +510,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// Under all of these events, values never repeat and only grow, and the value in WAL is never below an issued
-        /// one. So a crash repeats nothing. The model asserts it.
+        /// Under all of these events, values never repeat and only grow, and the value in WAL is
+        /// never below an issued one. So a crash repeats nothing. The model asserts it.
         #[test]
         fn values_only_grow(page in start(), events in prop::collection::vec(event(), 1..300)) {
             let mut server = Server::new(page, NOW);
@@ -497,9 +521,9 @@ mod tests {
             prop_assert_eq!(server.refused, None);
         }
 
-        /// As long as the clock is not set, the sequence gets no further ahead of it than it was at first, or than
-        /// [`LEAD_MS`], however many sessions ask. A crash moves it up to a second ahead, and each further crash only a
-        /// little more.
+        /// As long as the clock is not set, the sequence gets no further ahead of it than it was at
+        /// first, or than [`LEAD_MS`], however many sessions ask. A crash moves it up to a second
+        /// ahead, and each further crash only a little more.
         #[test]
         fn never_ahead_faster_than_the_clock(
             lead in -100..1000i64,
@@ -520,7 +544,8 @@ mod tests {
             }
         }
 
-        /// Sessions that ask for no more than the limit never wait, whenever in a millisecond they ask.
+        /// Sessions that ask for no more than the limit never wait, whenever in a millisecond they
+        /// ask.
         #[test]
         fn below_the_limit_no_one_waits(
             seq in 0..1024i64,
@@ -540,8 +565,8 @@ mod tests {
             }
         }
 
-        /// Sessions that ask for as much as possible get 1024 values for each millisecond that passes, and once the
-        /// 1024 values of the lead.
+        /// Sessions that ask for as much as possible get 1024 values for each millisecond that
+        /// passes, and once the 1024 values of the lead.
         #[test]
         fn full_speed_is_the_formats_limit(lead in 0..50i64, ms in 1..100i64) {
             let mut server = Server::new(called(value(NOW + lead, 1023)), NOW);

@@ -1,4 +1,5 @@
-//! The 64 bits of an id: 41 bits of milliseconds since the epoch, 13 bits of shard, 10 bits of sequence.
+//! The 64 bits of an id: 41 bits of milliseconds since the epoch, 13 bits of shard, 10 bits of
+//! sequence.
 //!
 //! ```text
 //! bit 63 ............................ 23 | 22 .......... 10 | 9 ........ 0
@@ -20,7 +21,8 @@ pub const SHARD_MAX: u16 = (1 << SHARD_BITS) - 1;
 pub const SEQ_MAX: u16 = (1 << SEQ_BITS) - 1;
 /// Largest number of milliseconds that the time field holds, about 69.7 years.
 pub const MS_MAX: u64 = (1 << TIME_BITS) - 1;
-/// Largest number of milliseconds that the generator issues. An id above it is negative as a bigint.
+/// Largest number of milliseconds that the generator issues. An id above it is negative as a
+/// bigint.
 pub const ISSUED_MS_MAX: u64 = MS_MAX >> 1;
 
 const _: () = assert!(TIME_BITS + SHARD_BITS + SEQ_BITS == u64::BITS);

@@ -1,4 +1,5 @@
-//! The parts of `instagram_id` that do not depend on PostgreSQL. They build and run their tests in seconds.
+//! The parts of `instagram_id` that do not depend on PostgreSQL. They build and run their tests in
+//! seconds.
 //!
 //! - [`layout`]: the bits of an id
 //! - [`epoch`]: PostgreSQL's time and the time in ids

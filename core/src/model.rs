@@ -1,5 +1,6 @@
-//! A model of a server whose sessions share one sequence, with assertions that must hold after any history of events.
-//! Used by the property tests of [`hlc`](crate::hlc) and by the fuzzer in `fuzz/`.
+//! A model of a server whose sessions share one sequence, with assertions that must hold after any
+//! history of events. Used by the property tests of [`hlc`](crate::hlc) and by the fuzzer in
+//! `fuzz/`.
 
 use crate::hlc::{Next, State, VALUE_MAX, durability, next};
 
@@ -70,8 +71,8 @@ impl Server {
         self.real_ms.saturating_add(self.clock_offset)
     }
 
-    /// Applies an event and checks the result: values are in range, grow and never repeat, and a crash would not repeat
-    /// any.
+    /// Applies an event and checks the result: values are in range, grow and never repeat, and a
+    /// crash would not repeat any.
     pub fn handle(&mut self, event: Event) {
         let before = self.page;
         match event {
@@ -106,7 +107,8 @@ impl Server {
             return;
         }
         let waited_on = self.waiting[session].map(|(state, _)| state);
-        // As in the generator: use the clock at arrival, and the current clock if that gives no value.
+        // As in the generator: use the clock at arrival, and the current clock if that gives no
+        // value.
         let mut clock = self.came_ms[session].take().unwrap_or_else(|| self.clock());
         let mut said = next(self.page, clock, want, waited_on);
         if !matches!(said, Next::Take(_)) {
@@ -124,8 +126,8 @@ impl Server {
                 self.step_to(run.last(), clock);
             }
             Next::Wait { ticks } => {
-                // Always 0, because a wait must be computed from the current clock. A wait computed from an earlier
-                // clock would end too early.
+                // Always 0, because a wait must be computed from the current clock. A wait computed
+                // from an earlier clock would end too early.
                 let passed = self.clock().saturating_sub(clock);
                 let until = self.real_ms.saturating_add(ticks).saturating_sub(passed);
                 self.waiting[session] = Some((self.page, until));
@@ -135,7 +137,8 @@ impl Server {
     }
 
     fn step_to(&mut self, new_value: i64, now_ms: i64) {
-        let plan = durability(self.page.last_value, self.log_cnt, new_value, now_ms, self.must_record);
+        let plan =
+            durability(self.page.last_value, self.log_cnt, new_value, now_ms, self.must_record);
         if let Some(record) = plan.record {
             self.in_wal = called(record);
             self.must_record = false;
@@ -154,7 +157,9 @@ impl Server {
 
     /// Core's nextval: plus one, logging ahead when log_cnt is used up.
     fn nextval(&mut self) {
-        let Some(value) = self.page.last_value.checked_add(self.page.is_called as i64) else { return };
+        let Some(value) = self.page.last_value.checked_add(self.page.is_called as i64) else {
+            return;
+        };
         if self.log_cnt < 1 || self.must_record || !self.page.is_called {
             self.log_cnt = SEQ_LOG_VALS.min(i64::MAX.saturating_sub(value));
             self.in_wal = called(value + self.log_cnt);
@@ -167,7 +172,10 @@ impl Server {
 
     fn check(&self, before: State) {
         if before.is_called {
-            assert!(self.page.is_called && before.last_value <= self.page.last_value, "{before:?} is lost");
+            assert!(
+                self.page.is_called && before.last_value <= self.page.last_value,
+                "{before:?} is lost"
+            );
         }
         let wal_covers_page = self.in_wal.last_value >= self.page.last_value;
         assert!(wal_covers_page, "{:?} in WAL, {:?} on the page", self.in_wal, self.page);

@@ -1,12 +1,12 @@
 //! Determines the next step of moving a shard from one server to another.
 //!
-//! The command that moves shards does not store the state of a move itself. Before each step it inspects the
-//! map and both servers, and calls a function of this module. So a move can be interrupted and resumed
-//! between any two steps.
+//! The command that moves shards does not store the state of a move itself. Before each step it
+//! inspects the map and both servers, and calls a function of this module. So a move can be
+//! interrupted and resumed between any two steps.
 
 /// The stage of a move, as the map records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Stage {
+pub enum MoveStage {
     /// The map has no move of this shard.
     None,
     /// The rows are being copied. The shard is on the source.
@@ -17,10 +17,11 @@ pub enum Stage {
     Finished,
 }
 
-/// The state of the function `shard_is_elsewhere()` of a superuser or of the role of the command, which marks a schema with it.
-/// The owner of the schema can drop this function, but cannot create one that such a role owns.
+/// The state of the function `shard_is_elsewhere()` of a superuser or of the role of the command,
+/// which marks a schema with it. The owner of the schema can drop this function, but cannot create
+/// one that such a role owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mark {
+pub enum SchemaMark {
     /// There is no such function.
     None,
     /// The shard rejects writes.
@@ -33,7 +34,7 @@ pub enum Mark {
 
 /// The state of the shard's schema on the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Copy {
+pub enum TargetCopy {
     /// No schema of that name.
     Absent,
     /// The copy of this move, which rejects writes.
@@ -44,25 +45,25 @@ pub enum Copy {
     Foreign,
 }
 
-impl Copy {
-    pub fn of(has_schema: bool, mark: Mark) -> Copy {
+impl TargetCopy {
+    pub fn of(has_schema: bool, mark: SchemaMark) -> TargetCopy {
         match mark {
-            _ if !has_schema => Copy::Absent,
-            Mark::Opened => Copy::Opened,
-            Mark::Closed => Copy::Closed,
-            Mark::None | Mark::Foreign => Copy::Foreign,
+            _ if !has_schema => TargetCopy::Absent,
+            SchemaMark::Opened => TargetCopy::Opened,
+            SchemaMark::Closed => TargetCopy::Closed,
+            SchemaMark::None | SchemaMark::Foreign => TargetCopy::Foreign,
         }
     }
 }
 
 /// The state of a move, as found in the map and on both servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Seen {
-    pub stage: Stage,
+pub struct MoveState {
+    pub stage: MoveStage,
     /// Whether the shard rejects writes on the source.
     pub is_source_closed: bool,
     pub has_publication: bool,
-    pub copy: Copy,
+    pub copy: TargetCopy,
     pub has_subscription: bool,
 }
 
@@ -71,7 +72,8 @@ pub struct Seen {
 pub enum Step {
     /// Check everything that could fail later, and record the move in the map.
     Begin,
-    /// Allow writes on the source again: an earlier command was interrupted while they were stopped.
+    /// Allow writes on the source again: an earlier command was interrupted while they were
+    /// stopped.
     ResumeWrites,
     /// Publish the schema on the source.
     Publish,
@@ -79,7 +81,8 @@ pub enum Step {
     CreateCopy,
     /// Subscribe to the publication on the target.
     Subscribe,
-    /// Wait until the rows are copied, stop writes on the source, open the copy, and change the map.
+    /// Wait until the rows are copied, stop writes on the source, open the copy, and change the
+    /// map.
     CutOver,
     /// Change the map: the copy is open, so the shard is on the target.
     ChangeMap,
@@ -91,7 +94,7 @@ pub enum Step {
 
 /// Why there is no next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Refusal {
+pub enum NoStep {
     /// There is no move to cancel.
     NotMoving,
     /// The map names the target already.
@@ -104,49 +107,52 @@ pub enum Refusal {
     ForeignCopy,
 }
 
-/// The next step of a move. [`Step::CutOver`] both closes the source and opens the copy. So if an earlier
-/// command has left the source closed, it is opened first, because the copy may still need a long time to
-/// catch up. [`Step::Undo`] drops the publication first. So a copy without a publication shows that a
-/// [`Step::Undo`] was interrupted. The move then removes the copy, and begins anew.
-pub fn next_step(seen: Seen) -> Result<Step, Refusal> {
+/// The next step of a move. [`Step::CutOver`] both closes the source and opens the copy. So if an
+/// earlier command has left the source closed, it is opened first, because the copy may still need
+/// a long time to catch up. [`Step::Undo`] drops the publication first. So a copy without a
+/// publication shows that a [`Step::Undo`] was interrupted. The move then removes the copy, and
+/// begins anew.
+pub fn next_step(seen: MoveState) -> Result<Step, NoStep> {
     match seen.stage {
-        Stage::None => Ok(Step::Begin),
-        Stage::Switched => Ok(Step::CleanUp),
-        Stage::Finished => Err(Refusal::Finished),
-        Stage::Begun => match seen.copy {
-            Copy::Opened => Ok(Step::ChangeMap),
-            // Only the owner of an open copy can remove its marks, and clients may have written to it. So the source
-            // stays closed.
-            Copy::Foreign => Err(Refusal::ForeignCopy),
+        MoveStage::None => Ok(Step::Begin),
+        MoveStage::Switched => Ok(Step::CleanUp),
+        MoveStage::Finished => Err(NoStep::Finished),
+        MoveStage::Begun => match seen.copy {
+            TargetCopy::Opened => Ok(Step::ChangeMap),
+            // Only the owner of an open copy can remove its marks, and clients may have written to
+            // it. So the source stays closed.
+            TargetCopy::Foreign => Err(NoStep::ForeignCopy),
             _ if seen.is_source_closed => Ok(Step::ResumeWrites),
             _ if !seen.has_publication => match seen.copy {
-                Copy::Absent if !seen.has_subscription => Ok(Step::Publish),
-                // A new subscription would copy the rows again, and the existing one has lost changes.
+                TargetCopy::Absent if !seen.has_subscription => Ok(Step::Publish),
+                // A new subscription would copy the rows again, and the existing one has lost
+                // changes.
                 _ => Ok(Step::Undo),
             },
-            Copy::Absent => Ok(Step::CreateCopy),
-            Copy::Closed if !seen.has_subscription => Ok(Step::Subscribe),
-            Copy::Closed => Ok(Step::CutOver),
+            TargetCopy::Absent => Ok(Step::CreateCopy),
+            TargetCopy::Closed if !seen.has_subscription => Ok(Step::Subscribe),
+            TargetCopy::Closed => Ok(Step::CutOver),
         },
     }
 }
 
 /// The next step of cancelling a move; after `Undo` there is none.
-pub fn next_step_back(seen: Seen) -> Result<Step, Refusal> {
+pub fn next_step_back(seen: MoveState) -> Result<Step, NoStep> {
     match seen.stage {
-        Stage::None => Err(Refusal::NotMoving),
-        Stage::Switched | Stage::Finished => Err(Refusal::Switched),
-        Stage::Begun => match seen.copy {
-            Copy::Opened => Err(Refusal::CopyIsOpen),
-            Copy::Foreign => Err(Refusal::ForeignCopy),
+        MoveStage::None => Err(NoStep::NotMoving),
+        MoveStage::Switched | MoveStage::Finished => Err(NoStep::Switched),
+        MoveStage::Begun => match seen.copy {
+            TargetCopy::Opened => Err(NoStep::CopyIsOpen),
+            TargetCopy::Foreign => Err(NoStep::ForeignCopy),
             _ if seen.is_source_closed => Ok(Step::ResumeWrites),
             _ => Ok(Step::Undo),
         },
     }
 }
 
-/// Whether a command must read the mark of the copy after a failed cutover, before it allows writes on the source.
-/// While the command holds the lock, no other command opens the copy. `may_be_open`: this command may have opened it.
+/// Whether a command must read the mark of the copy after a failed cutover, before it allows writes
+/// on the source. While the command holds the lock, no other command opens the copy. `may_be_open`:
+/// this command may have opened it.
 pub fn must_read_mark(may_be_open: bool, holds_lock: bool) -> bool {
     may_be_open || !holds_lock
 }
@@ -160,20 +166,22 @@ pub enum Resume {
     OpenSource,
     /// On the target, whose copy is open.
     OnTarget,
-    /// The command allows no writes: the copy may be open, or another command may have closed the source.
+    /// The command allows no writes: the copy may be open, or another command may have closed the
+    /// source.
     Nowhere,
 }
 
-/// Determines where writes continue after a failed cutover. `mark` is that of the copy, or `None` if
-/// [`must_read_mark`] is false. `has_definitions`: this command has read the definitions of the sequences. It does
-/// so before it closes the source, and cannot restore the sequences without them.
-pub fn resume(mark: Option<Mark>, is_source_closed: bool, has_definitions: bool) -> Resume {
+/// Determines where writes continue after a failed cutover. `mark` is that of the copy, or `None`
+/// if [`must_read_mark`] is false. `has_definitions`: this command has read the definitions of the
+/// sequences. It does so before it closes the source, and cannot restore the sequences without
+/// them.
+pub fn resume(mark: Option<SchemaMark>, is_source_closed: bool, has_definitions: bool) -> Resume {
     match mark {
-        Some(Mark::Opened) => Resume::OnTarget,
-        Some(Mark::None | Mark::Foreign) => Resume::Nowhere,
-        Some(Mark::Closed) | None if !is_source_closed => Resume::OnSource,
-        Some(Mark::Closed) | None if has_definitions => Resume::OpenSource,
-        Some(Mark::Closed) | None => Resume::Nowhere,
+        Some(SchemaMark::Opened) => Resume::OnTarget,
+        Some(SchemaMark::None | SchemaMark::Foreign) => Resume::Nowhere,
+        Some(SchemaMark::Closed) | None if !is_source_closed => Resume::OnSource,
+        Some(SchemaMark::Closed) | None if has_definitions => Resume::OpenSource,
+        Some(SchemaMark::Closed) | None => Resume::Nowhere,
     }
 }
 
@@ -182,13 +190,14 @@ mod tests {
     use super::*;
 
     /// All combinations of states.
-    fn all() -> Vec<Seen> {
-        let copies = [Copy::Absent, Copy::Closed, Copy::Opened, Copy::Foreign];
+    fn all() -> Vec<MoveState> {
+        let copies =
+            [TargetCopy::Absent, TargetCopy::Closed, TargetCopy::Opened, TargetCopy::Foreign];
         let mut all = Vec::new();
-        for stage in [Stage::None, Stage::Begun, Stage::Switched, Stage::Finished] {
+        for stage in [MoveStage::None, MoveStage::Begun, MoveStage::Switched, MoveStage::Finished] {
             for copy in copies {
                 for bits in 0..8 {
-                    all.push(Seen {
+                    all.push(MoveState {
                         stage,
                         is_source_closed: bits & 1 > 0,
                         has_publication: bits & 2 > 0,
@@ -202,26 +211,26 @@ mod tests {
     }
 
     /// The state after a successful step.
-    fn after(step: Step, mut seen: Seen) -> Seen {
+    fn after(step: Step, mut seen: MoveState) -> MoveState {
         match step {
-            Step::Begin => seen.stage = Stage::Begun,
+            Step::Begin => seen.stage = MoveStage::Begun,
             Step::ResumeWrites => seen.is_source_closed = false,
             Step::Publish => seen.has_publication = true,
-            Step::CreateCopy => seen.copy = Copy::Closed,
+            Step::CreateCopy => seen.copy = TargetCopy::Closed,
             Step::Subscribe => seen.has_subscription = true,
             Step::CutOver => {
                 seen.is_source_closed = true;
-                seen.copy = Copy::Opened;
+                seen.copy = TargetCopy::Opened;
             }
-            Step::ChangeMap => seen.stage = Stage::Switched,
+            Step::ChangeMap => seen.stage = MoveStage::Switched,
             Step::CleanUp => {
                 (seen.has_publication, seen.has_subscription) = (false, false);
-                seen.stage = Stage::Finished;
+                seen.stage = MoveStage::Finished;
             }
             Step::Undo => {
                 (seen.has_publication, seen.has_subscription) = (false, false);
-                seen.copy = Copy::Absent;
-                seen.stage = Stage::None;
+                seen.copy = TargetCopy::Absent;
+                seen.stage = MoveStage::None;
             }
         }
         seen
@@ -239,7 +248,9 @@ mod tests {
                 Err(refusal) => Some(refusal),
             });
             assert!(refusal.is_some(), "{start:?} does not end");
-            if refusal == Some(Refusal::Finished) && start.stage == Stage::None && start.copy == Copy::Absent
+            if refusal == Some(NoStep::Finished)
+                && start.stage == MoveStage::None
+                && start.copy == TargetCopy::Absent
             {
                 assert!(seen.is_source_closed, "{start:?}: both copies accept writes");
             }
@@ -250,14 +261,25 @@ mod tests {
     fn a_copy_is_opened_only_after_the_source_is_closed() {
         for seen in all() {
             if next_step(seen) == Ok(Step::CutOver) {
-                assert_eq!(seen.copy, Copy::Closed);
-                assert!(seen.has_publication && seen.has_subscription && !seen.is_source_closed, "{seen:?}");
+                assert_eq!(seen.copy, TargetCopy::Closed);
+                assert!(
+                    seen.has_publication && seen.has_subscription && !seen.is_source_closed,
+                    "{seen:?}"
+                );
             }
             // If the copy accepts writes, no step allows writes on the source.
-            if seen.stage == Stage::Begun && [Copy::Opened, Copy::Foreign].contains(&seen.copy) {
-                assert!(![Ok(Step::ResumeWrites), Ok(Step::Undo)].contains(&next_step(seen)), "{seen:?}");
-                let refusal =
-                    if seen.copy == Copy::Opened { Refusal::CopyIsOpen } else { Refusal::ForeignCopy };
+            if seen.stage == MoveStage::Begun
+                && [TargetCopy::Opened, TargetCopy::Foreign].contains(&seen.copy)
+            {
+                assert!(
+                    ![Ok(Step::ResumeWrites), Ok(Step::Undo)].contains(&next_step(seen)),
+                    "{seen:?}"
+                );
+                let refusal = if seen.copy == TargetCopy::Opened {
+                    NoStep::CopyIsOpen
+                } else {
+                    NoStep::ForeignCopy
+                };
                 assert_eq!(next_step_back(seen), Err(refusal), "{seen:?}");
             }
         }
@@ -265,37 +287,57 @@ mod tests {
 
     #[test]
     fn source_is_opened_only_while_the_copy_is_closed() {
-        for mark in [None, Some(Mark::None), Some(Mark::Closed), Some(Mark::Opened), Some(Mark::Foreign)] {
-            for (is_closed, has_definitions) in [(false, false), (false, true), (true, false), (true, true)] {
+        for mark in [
+            None,
+            Some(SchemaMark::None),
+            Some(SchemaMark::Closed),
+            Some(SchemaMark::Opened),
+            Some(SchemaMark::Foreign),
+        ] {
+            for (is_closed, has_definitions) in
+                [(false, false), (false, true), (true, false), (true, true)]
+            {
                 let resume = resume(mark, is_closed, has_definitions);
-                let may_open = is_closed && has_definitions && [None, Some(Mark::Closed)].contains(&mark);
+                let may_open = is_closed
+                    && has_definitions
+                    && [None, Some(SchemaMark::Closed)].contains(&mark);
                 assert_eq!(resume == Resume::OpenSource, may_open, "{mark:?}");
-                assert_eq!(resume == Resume::OnTarget, mark == Some(Mark::Opened), "{mark:?}");
+                assert_eq!(
+                    resume == Resume::OnTarget,
+                    mark == Some(SchemaMark::Opened),
+                    "{mark:?}"
+                );
                 assert!(resume != Resume::OnSource || !is_closed, "{mark:?}");
             }
         }
         assert!(!must_read_mark(false, true));
-        assert!(must_read_mark(true, true) && must_read_mark(false, false) && must_read_mark(true, false));
+        assert!(
+            must_read_mark(true, true)
+                && must_read_mark(false, false)
+                && must_read_mark(true, false)
+        );
     }
 
     #[test]
     fn copy_without_a_publication_is_not_continued() {
-        for seen in all().into_iter().filter(|seen| seen.stage == Stage::Begun && !seen.has_publication) {
+        for seen in
+            all().into_iter().filter(|seen| seen.stage == MoveStage::Begun && !seen.has_publication)
+        {
             let continues = [Ok(Step::CreateCopy), Ok(Step::Subscribe), Ok(Step::CutOver)];
             assert!(!continues.contains(&next_step(seen)), "{seen:?}");
             if next_step(seen) == Ok(Step::Publish) {
-                assert!(seen.copy == Copy::Absent && !seen.has_subscription, "{seen:?}");
+                assert!(seen.copy == TargetCopy::Absent && !seen.has_subscription, "{seen:?}");
             }
         }
     }
 
     #[test]
     fn schema_without_a_mark_is_foreign() {
-        assert_eq!(Copy::of(false, Mark::None), Copy::Absent);
-        assert_eq!(Copy::of(true, Mark::Closed), Copy::Closed);
-        assert_eq!(Copy::of(true, Mark::Opened), Copy::Opened);
-        assert_eq!(Copy::of(true, Mark::None), Copy::Foreign);
-        assert_eq!(Copy::of(true, Mark::Foreign), Copy::Foreign);
+        assert_eq!(TargetCopy::of(false, SchemaMark::None), TargetCopy::Absent);
+        assert_eq!(TargetCopy::of(true, SchemaMark::Closed), TargetCopy::Closed);
+        assert_eq!(TargetCopy::of(true, SchemaMark::Opened), TargetCopy::Opened);
+        assert_eq!(TargetCopy::of(true, SchemaMark::None), TargetCopy::Foreign);
+        assert_eq!(TargetCopy::of(true, SchemaMark::Foreign), TargetCopy::Foreign);
     }
 
     #[test]
@@ -304,8 +346,10 @@ mod tests {
             while let Ok(step) = next_step_back(seen) {
                 seen = after(step, seen);
                 if step == Step::Undo {
-                    assert_eq!((seen.stage, seen.copy), (Stage::None, Copy::Absent));
-                    assert!(!seen.is_source_closed && !seen.has_publication && !seen.has_subscription);
+                    assert_eq!((seen.stage, seen.copy), (MoveStage::None, TargetCopy::Absent));
+                    assert!(
+                        !seen.is_source_closed && !seen.has_publication && !seen.has_subscription
+                    );
                     break;
                 }
             }

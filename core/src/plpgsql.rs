@@ -1,13 +1,15 @@
-//! Reads the constants from the body of the PL/pgSQL function that Instagram published, or of an SQL function like it.
+//! Reads the constants from the body of the PL/pgSQL function that Instagram published, or of an
+//! SQL function like it.
 //!
-//! The body is evaluated, not searched. Its statements run in order over a few abstract values, such as "the clock in
-//! milliseconds" or "nextval, unreduced". [`binary`] lists the only operations that lead to an id; the result of any
-//! other operation cannot become a part of one. So the constants that are read are certain to be those in the ids.
-//! Branches, loops and dynamic SQL are refused. PostgreSQL's operator precedence matters for this: `t << 23 | s << 10`
-//! means `((t << 23) | s) << 10`, which is another id.
+//! The body is evaluated, not searched. Its statements run in order over a few abstract values,
+//! such as "the clock in milliseconds" or "nextval, unreduced". [`binary`] lists the only
+//! operations that lead to an id; the result of any other operation cannot become a part of one. So
+//! the constants that are read are certain to be those in the ids. Branches, loops and dynamic SQL
+//! are refused. PostgreSQL's operator precedence matters for this: `t << 23 | s << 10` means `((t
+//! << 23) | s) << 10`, which is another id.
 //!
-//! Only the body is read, not the function's language, arguments or result type. The text is parsed as PostgreSQL
-//! parses it with standard_conforming_strings on.
+//! Only the body is read, not the function's language, arguments or result type. The text is parsed
+//! as PostgreSQL parses it with standard_conforming_strings on.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -136,7 +138,8 @@ pub fn read_sql(body: &str) -> Result<Original, Difference> {
     if !tokens.iter().any(|token| token.is("nextval")) {
         return Err(Difference::NoNextval);
     }
-    let mut statements = tokens.split(|token| token.is(";")).filter(|statement| !statement.is_empty());
+    let mut statements =
+        tokens.split(|token| token.is(";")).filter(|statement| !statement.is_empty());
     let (Some([select, id @ ..]), None) = (statements.next(), statements.next()) else {
         return Err(Difference::NotASelect);
     };
@@ -161,13 +164,16 @@ pub fn read_sql(body: &str) -> Result<Original, Difference> {
 pub fn nextval_literals(body: &str) -> Vec<String> {
     let tokens = tokens(body);
     let named = |three: &[Token]| match three {
-        [nextval, open, Token::Text(name)] if nextval.is("nextval") && open.is("(") => Some(name.clone()),
+        [nextval, open, Token::Text(name)] if nextval.is("nextval") && open.is("(") => {
+            Some(name.clone())
+        }
         _ => None,
     };
     tokens.windows(3).filter_map(named).collect()
 }
 
-/// The parts of a name such as `schema."Name"`, as PostgreSQL parses them; `None` if it is not of that form.
+/// The parts of a name such as `schema."Name"`, as PostgreSQL parses them; `None` if it is not of
+/// that form.
 pub fn name_parts(text: &str) -> Option<Vec<String>> {
     let mut parts = vec![];
     let mut expects_name = true;
@@ -187,7 +193,8 @@ pub fn name_parts(text: &str) -> Option<Vec<String>> {
 enum Value {
     Int(i64),
     Text(String),
-    /// Unknown, but not derived from the clock or a sequence: an argument, a setting, a column of a table.
+    /// Unknown, but not derived from the clock or a sequence: an argument, a setting, a column of a
+    /// table.
     Other,
     /// A timestamp with time zone.
     Now,
@@ -208,8 +215,8 @@ enum Value {
     Derived,
 }
 
-/// Whether arithmetic on a number from the clock is exact. Only a bigint can be shifted, but a product of another number
-/// can have a fraction, or be rounded.
+/// Whether arithmetic on a number from the clock is exact. Only a bigint can be shifted, but a
+/// product of another number can have a fraction, or be rounded.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Number {
     /// It may be a double precision number.
@@ -283,7 +290,10 @@ const SEQUENCE: Value = Value::Id(Parts { sequence: true, ..Parts::NONE });
 impl Value {
     /// Whether it may change from one call to the next.
     fn is_live(&self) -> bool {
-        !matches!(self, Value::Int(_) | Value::Text(_) | Value::Other | Value::Shard(..) | Value::Product)
+        !matches!(
+            self,
+            Value::Int(_) | Value::Text(_) | Value::Other | Value::Shard(..) | Value::Product
+        )
     }
 
     fn parts(&self) -> Result<Parts, Difference> {
@@ -307,12 +317,19 @@ impl Value {
             (Value::Text(_) | Value::Now, _) => mixed(&[self]),
             // Shifted by 23 bits an integer is still an integer, and loses its high bits.
             (Value::Since(..), "smallint" | "int2" | "int" | "integer" | "int4") => mixed(&[self]),
-            (Value::Seconds(number), "int8" | "bigint" | "numeric") => Value::Seconds(number.cast(to)),
-            (Value::Millis(number), "int8" | "bigint" | "numeric") => Value::Millis(number.cast(to)),
+            (Value::Seconds(number), "int8" | "bigint" | "numeric") => {
+                Value::Seconds(number.cast(to))
+            }
+            (Value::Millis(number), "int8" | "bigint" | "numeric") => {
+                Value::Millis(number.cast(to))
+            }
             (Value::Since(epoch, number), "int8" | "bigint" | "numeric") => {
                 Value::Since(*epoch, number.cast(to))
             }
-            (_, "int" | "integer" | "int4" | "int8" | "bigint" | "smallint" | "int2" | "numeric") => self,
+            (
+                _,
+                "int" | "integer" | "int4" | "int8" | "bigint" | "smallint" | "int2" | "numeric",
+            ) => self,
             _ => mixed(&[self]),
         }
     }
@@ -322,8 +339,8 @@ fn mixed(values: &[Value]) -> Value {
     if values.iter().any(Value::is_live) { Value::Derived } else { Value::Other }
 }
 
-/// Applies an operator. Only the operations listed here lead to an id; the result of any other cannot become a part of
-/// one.
+/// Applies an operator. Only the operations listed here lead to an id; the result of any other
+/// cannot become a part of one.
 fn binary(left: Value, operator: &str, right: Value) -> Result<Value, Difference> {
     use Value::*;
     Ok(match (left, operator, right) {
@@ -331,7 +348,9 @@ fn binary(left: Value, operator: &str, right: Value) -> Result<Value, Difference
         (Seconds(_), ..) | (.., Seconds(_)) => return Err(Difference::NotMilliseconds),
         (Millis(number), "-", Int(epoch)) => Since(Some(epoch), number),
         (Millis(_), "-", Other | Shard(..) | Product) => Since(None, Number::Any),
-        (Millis(_), "<<", _) | (Millis(_), "*", Int(TIME_FACTOR)) | (Int(TIME_FACTOR), "*", Millis(_)) => {
+        (Millis(_), "<<", _)
+        | (Millis(_), "*", Int(TIME_FACTOR))
+        | (Int(TIME_FACTOR), "*", Millis(_)) => {
             return Err(Difference::NoEpoch);
         }
         (Since(epoch, _), "<<", Int(bits)) => Time(epoch, bits),
@@ -351,9 +370,11 @@ fn binary(left: Value, operator: &str, right: Value) -> Result<Value, Difference
         (Nextval | SEQUENCE, "%", Int(1024))
         | (Nextval | SEQUENCE, "&", Int(1023))
         | (Int(1023), "&", Nextval | SEQUENCE) => SEQUENCE,
-        // Adding a multiple of 1024 does not change the value modulo 1024, as in MOD(1024 + MOD(nextval(...), 1024),
-        // 1024).
-        (Nextval | SEQUENCE, "+", Int(n)) | (Int(n), "+", Nextval | SEQUENCE) if n >= 0 && n % 1024 == 0 => {
+        // Adding a multiple of 1024 does not change the value modulo 1024, as in MOD(1024 +
+        // MOD(nextval(...), 1024), 1024).
+        (Nextval | SEQUENCE, "+", Int(n)) | (Int(n), "+", Nextval | SEQUENCE)
+            if n >= 0 && n % 1024 == 0 =>
+        {
             Nextval
         }
         (Nextval, "%", Int(modulus)) => return Err(Difference::SequenceModulo(modulus)),
@@ -395,7 +416,8 @@ struct Block {
 impl Block {
     /// `name [CONSTANT] type [NOT NULL] [{:= | = | DEFAULT} value]`
     fn declare(&mut self, name: &str, rest: &[Token]) -> Result<(), Difference> {
-        let assign = rest.iter().position(|token| [":=", "=", "default"].iter().any(|&sign| token.is(sign)));
+        let assign =
+            rest.iter().position(|token| [":=", "=", "default"].iter().any(|&sign| token.is(sign)));
         let mut kind = Expression::new(rest, self);
         kind.eat("constant");
         let kind = kind.type_name();
@@ -417,7 +439,9 @@ impl Block {
             after = others;
         }
         match after {
-            [Token::Word(name), after @ ..] if !after.first().is_some_and(|token| token.is(",")) => {
+            [Token::Word(name), after @ ..]
+                if !after.first().is_some_and(|token| token.is(",")) =>
+            {
                 let value = self.value(&[before, after].concat())?;
                 self.assign(name, value);
                 Ok(())
@@ -428,8 +452,8 @@ impl Block {
 
     fn assign(&mut self, name: &str, value: Value) {
         let value = match (self.types.get(name), value) {
-            // A variable that is assigned more than once has no certain constant. The name of a sequence is read only
-            // from a literal in nextval.
+            // A variable that is assigned more than once has no certain constant. The name of a
+            // sequence is read only from a literal in nextval.
             (_, Value::Int(_)) if self.values.contains_key(name) => Value::Other,
             (_, Value::Text(_)) => Value::Other,
             (Some(kind), value) => value.cast(kind),
@@ -450,7 +474,9 @@ impl Block {
         // Not parsed. All that matters is whether it may contain the clock or a sequence.
         let live = |token: &Token| match token {
             Token::Word(name) => {
-                name == "nextval" || is_clock(name) || self.values.get(name).is_some_and(Value::is_live)
+                name == "nextval"
+                    || is_clock(name)
+                    || self.values.get(name).is_some_and(Value::is_live)
             }
             _ => false,
         };
@@ -516,7 +542,8 @@ impl<'a> Expression<'a> {
         Ok(values)
     }
 
-    /// An expression of operators that bind at least this tightly. All of them are left-associative.
+    /// An expression of operators that bind at least this tightly. All of them are
+    /// left-associative.
     fn operation(&mut self, tightness: u32) -> Result<Value, Difference> {
         self.depth += 1;
         let mut left = self.operand()?;
@@ -611,7 +638,9 @@ impl<'a> Expression<'a> {
             }
             (name, []) if is_clock(name) => Value::Now,
             ("extract", [Value::Now]) => Value::Seconds(Number::Exact), // of type numeric
-            ("date_part", [Value::Text(part), Value::Now]) if part == "epoch" => Value::Seconds(Number::Any),
+            ("date_part", [Value::Text(part), Value::Now]) if part == "epoch" => {
+                Value::Seconds(Number::Any)
+            }
             ("floor" | "ceil" | "ceiling" | "round" | "trunc", [value]) => match value.clone() {
                 Value::Seconds(number) => Value::Seconds(number.without_fraction()),
                 Value::Millis(number) => Value::Millis(number.without_fraction()),
@@ -654,8 +683,13 @@ impl<'a> Expression<'a> {
 }
 
 fn is_clock(function: &str) -> bool {
-    let clocks =
-        ["clock_timestamp", "now", "statement_timestamp", "transaction_timestamp", "current_timestamp"];
+    let clocks = [
+        "clock_timestamp",
+        "now",
+        "statement_timestamp",
+        "transaction_timestamp",
+        "current_timestamp",
+    ];
     clocks.contains(&function)
 }
 
@@ -709,8 +743,9 @@ fn tokens(body: &str) -> Vec<Token> {
                 (Some(Token::Word(rest[..len].to_ascii_lowercase())), len)
             }
             _ => {
-                let pair =
-                    ["<<", ">>", "||", "::", ":=", "%%"].into_iter().find(|&pair| rest.starts_with(pair));
+                let pair = ["<<", ">>", "||", "::", ":=", "%%"]
+                    .into_iter()
+                    .find(|&pair| rest.starts_with(pair));
                 let sign = pair.unwrap_or(&rest[..first.len_utf8()]);
                 // Some published bodies have the % doubled, as an escape for Python.
                 let token = Token::Sign(if sign == "%%" { "%" } else { sign }.to_owned());
@@ -753,8 +788,8 @@ fn comment_len(text: &str) -> usize {
     text.len()
 }
 
-/// The text in the quotes at the start, and its length with them. `None` if the quotes do not end, or contain an escape
-/// for another character.
+/// The text in the quotes at the start, and its length with them. `None` if the quotes do not end,
+/// or contain an escape for another character.
 fn quoted(text: &str, quote: char, backslash_escapes: bool) -> (Option<String>, usize) {
     let (mut inner, mut readable) = (String::new(), true);
     let mut chars = text.char_indices().skip(1).peekable();
@@ -773,8 +808,8 @@ fn quoted(text: &str, quote: char, backslash_escapes: bool) -> (Option<String>, 
     (None, text.len())
 }
 
-/// The length of a parameter such as `$1`. A dollar-quoted string and all text after it are not read, so for these it
-/// is the length of the rest.
+/// The length of a parameter such as `$1`. A dollar-quoted string and all text after it are not
+/// read, so for these it is the length of the rest.
 fn dollar_len(text: &str) -> usize {
     match prefix_len(&text[1..], |c| c.is_ascii_digit()) {
         0 => text.len(),
@@ -852,7 +887,10 @@ mod tests {
             (SEQUENCE_TAKEN, "seq_id = (SELECT nextval('insta5.table_id_seq') % 1024)"),
             (SEQUENCE_TAKEN, "SELECT INTO STRICT seq_id nextval('insta5.table_id_seq') % 1024"),
             (SEQUENCE_TAKEN, "seq_id := nextval('insta5.table_id_seq'); seq_id := seq_id % 1024"),
-            (SEQUENCE_TAKEN, "now_millis := 1024; seq_id := nextval('insta5.table_id_seq') % now_millis"),
+            (
+                SEQUENCE_TAKEN,
+                "now_millis := 1024; seq_id := nextval('insta5.table_id_seq') % now_millis",
+            ),
             (SEQUENCE_PUT, "result | (seq_id::bigint)"),
             (NAME, "'insta5.table_id_seq'::regclass"),
             (NAME, "('insta5.table_id_seq'::text)::pg_catalog.regclass"),
@@ -876,7 +914,10 @@ mod tests {
             (SHARD_PUT, "(shard_id::bigint << 10) | result"),
             (ID_MADE, "result := ((now_millis - our_epoch) << 23) | (shard_id << 10) | seq_id"),
             (ID_MADE, "result := now_millis - our_epoch << 23 | (shard_id << 10) | seq_id"),
-            (ID_MADE, "result := seq_id | ((shard_id << 10) | ((now_millis - our_epoch) << 23)); NULL"),
+            (
+                ID_MADE,
+                "result := seq_id | ((shard_id << 10) | ((now_millis - our_epoch) << 23)); NULL",
+            ),
             // Arithmetic with the same result, on whole numbers without rounding.
             (TIME_PUT, "(now_millis - our_epoch) * 8388608"),
             (TIME_PUT, "8388608 * (now_millis - our_epoch)"),
@@ -913,11 +954,19 @@ mod tests {
 
     #[test]
     fn other_ways_to_write_all_of_it() {
-        reads_as_published(&PUBLISHED.to_uppercase().replace("INSTA5.TABLE_ID_SEQ", "insta5.table_id_seq"));
+        reads_as_published(
+            &PUBLISHED.to_uppercase().replace("INSTA5.TABLE_ID_SEQ", "insta5.table_id_seq"),
+        );
         reads_as_published(&PUBLISHED.replace(' ', "/**/\t"));
-        let names =
-            [("our_epoch", "e"), ("seq_id", "größe"), ("now_millis", "\"My Time\""), ("result", "id")];
-        reads_as_published(&names.iter().fold(PUBLISHED.into(), |body: String, (a, b)| body.replace(a, b)));
+        let names = [
+            ("our_epoch", "e"),
+            ("seq_id", "größe"),
+            ("now_millis", "\"My Time\""),
+            ("result", "id"),
+        ];
+        reads_as_published(
+            &names.iter().fold(PUBLISHED.into(), |body: String, (a, b)| body.replace(a, b)),
+        );
         reads_as_published(
             &with("seq_id bigint;", "seq_id bigint; result bigint := 0;")
                 .replace("END;", "RETURN result; END;"),
@@ -951,7 +1000,11 @@ mod tests {
             (EPOCH, "our_epoch bigint := 1314220021 * 1000", None),
             (EPOCH, "our_epoch real := 1314220021721", None),
             (EPOCH, "our_epoch numeric(20, -3) := 1314220021721", None),
-            (EPOCH, "our_epoch bigint := extract(epoch from timestamptz '2011-08-24') * 1000", None),
+            (
+                EPOCH,
+                "our_epoch bigint := extract(epoch from timestamptz '2011-08-24') * 1000",
+                None,
+            ),
             (EPOCH, "our_epoch bigint", None),
             (TIME_PUT, "(now_millis - $1) << 23", None),
             (TIME_PUT, "(now_millis - launch.at) << 23", None),
@@ -980,7 +1033,11 @@ mod tests {
             (SHARD_PUT, "result | (node << 10)", None),
             ("BEGIN", "BEGIN shard_id := 6;", None),
             ("BEGIN", "BEGIN shard_id := shard_id % 8192;", None),
-            ("BEGIN", "BEGIN SELECT shard FROM shards WHERE name = current_schema() INTO shard_id;", None),
+            (
+                "BEGIN",
+                "BEGIN SELECT shard FROM shards WHERE name = current_schema() INTO shard_id;",
+                None,
+            ),
             ("BEGIN", "BEGIN SELECT INTO shard_id id FROM shards;", None),
         ];
         for (part, instead, shard) in cases {
@@ -1001,14 +1058,19 @@ mod tests {
             (NAME, "current_schema() || '.table_id_seq'", None),
             (NAME, "'public.' || name || '_id_seq'", None),
             (NAME, "format('%I.table_id_seq', current_schema())", None),
-            ("BEGIN", "BEGIN now_millis := nextval('insta5.table_id_seq');", Some("insta5.table_id_seq")),
+            (
+                "BEGIN",
+                "BEGIN now_millis := nextval('insta5.table_id_seq');",
+                Some("insta5.table_id_seq"),
+            ),
             ("BEGIN", "BEGIN now_millis := nextval('other');", None),
             ("BEGIN", "BEGIN now_millis := nextval(name);", None),
         ];
         for (part, instead, sequence) in cases {
             reads(&with(part, instead), Some(EPOCH_MS), Some(5), sequence);
         }
-        let named = with(NAME, "name").replace("DECLARE", "DECLARE name text := 'insta5.table_id_seq';");
+        let named =
+            with(NAME, "name").replace("DECLARE", "DECLARE name text := 'insta5.table_id_seq';");
         reads(&named, Some(EPOCH_MS), Some(5), None);
     }
 
@@ -1024,9 +1086,18 @@ mod tests {
             (TIME_PUT, "(now_millis - our_epoch) * 25165824", Unrecognised),
             (SEQUENCE_PUT, "result; END := result | seq_id", SequenceNotReduced),
             (TIME_PUT, "now_millis * 8388608", NoEpoch),
-            // A fraction of a millisecond would get into the shard, and a double precision value is rounded.
-            (ID_MADE, "result := (EXTRACT(EPOCH FROM now()) * 1000 - our_epoch) * 8388608 + 5120", NotWhole),
-            (ID_MADE, "result := (floor(date_part('epoch', now()) * 1000) - our_epoch) * 8388608", NotWhole),
+            // A fraction of a millisecond would get into the shard, and a double precision value is
+            // rounded.
+            (
+                ID_MADE,
+                "result := (EXTRACT(EPOCH FROM now()) * 1000 - our_epoch) * 8388608 + 5120",
+                NotWhole,
+            ),
+            (
+                ID_MADE,
+                "result := (floor(date_part('epoch', now()) * 1000) - our_epoch) * 8388608",
+                NotWhole,
+            ),
             (TIME_PUT, "(now_millis - launch.at) * 8388608", NotWhole),
             // Another precedence: this is now << (23 + 5 * 1024).
             (ID_MADE, "result := (now_millis - our_epoch) << 23 + 5 * 1024 + seq_id", Unrecognised),
@@ -1078,7 +1149,11 @@ mod tests {
             (SEQUENCE, "currval('nextval') % 1024", NoNextval),
             (SEQUENCE_TAKEN, "seq_id := 7 /* nextval */", NoNextval),
             (CLOCK, "EXTRACT(EPOCH FROM clock_timestamp()) * 1000000", NotMilliseconds),
-            (CLOCK, "(EXTRACT(EPOCH FROM clock_timestamp()) - 1314220021.721) * 1000", NotMilliseconds),
+            (
+                CLOCK,
+                "(EXTRACT(EPOCH FROM clock_timestamp()) - 1314220021.721) * 1000",
+                NotMilliseconds,
+            ),
             (CLOCK, "EXTRACT(EPOCH FROM clock_timestamp())", NotMilliseconds),
             (CLOCK, "EXTRACT(MILLISECONDS FROM clock_timestamp())", NotTheTime),
             // Local time is not Unix time.
@@ -1093,7 +1168,11 @@ mod tests {
                 "BEGIN SELECT 1, 6 INTO node, shard_id;",
                 Statement("SELECT that is not INTO one variable".into()),
             ),
-            ("BEGIN", "BEGIN EXECUTE 'SELECT nextval(''s'')' INTO seq_id;", Statement("EXECUTE".into())),
+            (
+                "BEGIN",
+                "BEGIN EXECUTE 'SELECT nextval(''s'')' INTO seq_id;",
+                Statement("EXECUTE".into()),
+            ),
             ("END;", "RAISE NOTICE $$ $$; result := 5; END;", NotABlock),
             ("END;", "RAISE NOTICE 'it; result := 5; END;", NotABlock),
             ("END;", "result[1] := 5; END;", Statement("RESULT".into())),
@@ -1119,8 +1198,12 @@ mod tests {
             .replace(TIME_PUT, "(now_millis - our_epoch) * 8388608");
         assert_eq!(read(&fraction), Err(Difference::NotWhole));
         reads_as_published(&fraction.replace("now_millis numeric", "now_millis int8"));
-        reads_as_published(&fraction.replace("now_millis - our_epoch)", "now_millis - our_epoch)::bigint"));
-        reads_as_published(&fraction.replace("(now_millis - our_epoch)", "trunc(now_millis - our_epoch)"));
+        reads_as_published(
+            &fraction.replace("now_millis - our_epoch)", "now_millis - our_epoch)::bigint"),
+        );
+        reads_as_published(
+            &fraction.replace("(now_millis - our_epoch)", "trunc(now_millis - our_epoch)"),
+        );
     }
 
     const SQL: &str =
@@ -1169,7 +1252,10 @@ mod tests {
     fn says_what_is_different() {
         let said = |part, instead| read(&with(part, instead)).unwrap_err().to_string();
         assert_eq!(said(TIME_PUT, "(now_millis - 5) << 22"), "shifts the time by 22 bits, not 23");
-        assert_eq!(said(SEQUENCE, "nextval('s') % 4096"), "takes the sequence modulo 4096, not 1024");
+        assert_eq!(
+            said(SEQUENCE, "nextval('s') % 4096"),
+            "takes the sequence modulo 4096, not 1024"
+        );
         assert_eq!(said("BEGIN", "BEGIN LOOP"), "has a statement that the original lacks: LOOP");
     }
 
@@ -1177,7 +1263,9 @@ mod tests {
     fn literals_of_any_body() {
         assert_eq!(nextval_literals(PUBLISHED), ["insta5.table_id_seq"]);
         assert_eq!(
-            nextval_literals("SELECT NEXTVAL ( 'a' ) + pg_catalog.nextval('b'::regclass) -- nextval('c')"),
+            nextval_literals(
+                "SELECT NEXTVAL ( 'a' ) + pg_catalog.nextval('b'::regclass) -- nextval('c')"
+            ),
             ["a", "b"]
         );
         assert!(nextval_literals("nextval(name); 'nextval('; currval('a'); nextval").is_empty());
@@ -1189,15 +1277,18 @@ mod tests {
         assert_eq!(parts("Table_Id_Seq").as_deref(), Some("table_id_seq"));
         assert_eq!(parts(" insta5 . table_id_seq ").as_deref(), Some("insta5|table_id_seq"));
         assert_eq!(parts(r#""My ""Schema"""."S.q""#).as_deref(), Some(r#"My "Schema"|S.q"#));
-        for text in ["", ".", "a.", ".a", "a..b", "a b", "a-b", "1a", "'a'", "\"a", "$1", "a/**/.$$"] {
+        for text in
+            ["", ".", "a.", ".a", "a..b", "a b", "a-b", "1a", "'a'", "\"a", "$1", "a/**/.$$"]
+        {
             assert_eq!(parts(text), None, "{text}");
         }
     }
 
     #[test]
     fn nesting_has_a_bound() {
-        let nested =
-            |depth| with("(seq_id)", &["(".repeat(depth), "seq_id".into(), ")".repeat(depth)].concat());
+        let nested = |depth| {
+            with("(seq_id)", &["(".repeat(depth), "seq_id".into(), ")".repeat(depth)].concat())
+        };
         reads_as_published(&nested(DEPTH_MAX as usize - 5));
         for open in ["(", "- ", "f(", "1 | ("] {
             let deep = with("(seq_id)", &open.repeat(100_000));

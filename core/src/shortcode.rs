@@ -1,7 +1,7 @@
 //! Short codes: an id in base 64, as in links.
 //!
-//! The id is read as an unsigned number and written most significant digit first, without leading zeros (`A`s), in
-//! eleven characters at most. Codes do not sort in the order of their ids.
+//! The id is read as an unsigned number and written most significant digit first, without leading
+//! zeros (`A`s), in eleven characters at most. Codes do not sort in the order of their ids.
 //!
 //! Pure arithmetic, independent of PostgreSQL.
 

@@ -1,5 +1,6 @@
-//! docs/vectors.json: test vectors for authors of decoders, in any language. `WRITE_PAGE=1` writes the file. The live
-//! tests compare it with the functions in SQL, and run the decoders of the examples on it.
+//! docs/vectors.json: test vectors for authors of decoders, in any language. `WRITE_PAGE=1` writes
+//! the file. The live tests compare it with the functions in SQL, and run the decoders of the
+//! examples on it.
 
 use instagram_id_core::epoch::{Epoch, OutOfField};
 use instagram_id_core::layout::{MS_MAX, TIME_SHIFT, ms_of, seq_of, shard_of};
@@ -69,7 +70,8 @@ const INVALID_CODES: [&str; 12] = [
     "QAAAAAAAAAA!",
 ];
 
-const INVALID_IDS: [&str; 7] = ["", "-", "abc", "1.5", "1e3", "9223372036854775808", "-9223372036854775809"];
+const INVALID_IDS: [&str; 7] =
+    ["", "-", "abc", "1.5", "1e3", "9223372036854775808", "-9223372036854775809"];
 
 /// Epochs and times for which there is no floor.
 const INVALID_TIMES: [(i64, i64); 4] = [
@@ -79,8 +81,8 @@ const INVALID_TIMES: [(i64, i64); 4] = [
     (0, MS_MAX as i64 + 1),
 ];
 
-/// A Unix time in milliseconds as ISO 8601 writes it. The calendar has a cycle of 400 years, whose leap day is here the
-/// last one.
+/// A Unix time in milliseconds as ISO 8601 writes it. The calendar has a cycle of 400 years, whose
+/// leap day is here the last one.
 fn iso(unix_ms: i64) -> String {
     let (days, ms) = (unix_ms.div_euclid(86_400_000), unix_ms.rem_euclid(86_400_000));
     let since_march_0 = days + 719_468;
@@ -92,7 +94,11 @@ fn iso(unix_ms: i64) -> String {
     let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
     let year = cycle * 400 + year + next;
     let (hour, minute) = (ms / 3_600_000, ms / 60_000 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}.{:03}Z", ms / 1000 % 60, ms % 1000)
+    format!(
+        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}.{:03}Z",
+        ms / 1000 % 60,
+        ms % 1000
+    )
 }
 
 fn epoch_of(unix_ms: i64) -> Epoch {
@@ -129,7 +135,10 @@ fn vectors() -> String {
     });
     let invalid_times = INVALID_TIMES.map(|(epoch, time)| {
         let result = epoch_of(epoch).ms_at((time - YEAR_2000) * 1000);
-        assert!(matches!(result, Err(OutOfField::BeforeEpoch | OutOfField::PastField)), "{epoch} {time}");
+        assert!(
+            matches!(result, Err(OutOfField::BeforeEpoch | OutOfField::PastField)),
+            "{epoch} {time}"
+        );
         format!("{{\"epoch\": {epoch}, \"unix_ms\": {time}, \"time\": \"{}\"}}", iso(time))
     });
     let lists: [(&str, &[String]); 5] = [
@@ -142,7 +151,8 @@ fn vectors() -> String {
     let mut json = String::from("{");
     for (n, (name, rows)) in lists.into_iter().enumerate() {
         let comma = if n == 0 { "" } else { "," };
-        write!(json, "{comma}\n  \"{name}\": [\n    {}\n  ]", rows.join(",\n    ")).expect("a string grows");
+        write!(json, "{comma}\n  \"{name}\": [\n    {}\n  ]", rows.join(",\n    "))
+            .expect("a string grows");
     }
     json + "\n}\n"
 }
@@ -154,7 +164,8 @@ fn vectors_are_those_of_the_core() {
         fs::write(file, vectors()).unwrap();
     } else {
         let (written, expected) = (fs::read_to_string(file).unwrap(), vectors());
-        let differing = written.lines().zip(expected.lines()).find(|(written, expected)| written != expected);
+        let differing =
+            written.lines().zip(expected.lines()).find(|(written, expected)| written != expected);
         let advice = "docs/vectors.json differs: write it with WRITE_PAGE=1 make check T=vectors";
         assert!(written == expected, "{advice}: {differing:?}");
     }

@@ -1,7 +1,8 @@
 //! Inserts photos into the shard of their user, and reads them back by their ids.
 //!
-//! `route MAP USER TITLE...`, where MAP is the map's database: `"host=a.example.net dbname=map"`. Uses the crate
-//! `postgres`. For each photo it prints the id, the name of the server, the user and the title.
+//! `route MAP USER TITLE...`, where MAP is the map's database: `"host=a.example.net dbname=map"`.
+//! Uses the crate `postgres`. For each photo it prints the id, the name of the server, the user and
+//! the title.
 
 use postgres::error::SqlState;
 use postgres::{Client, Error, NoTls, Transaction};
@@ -35,7 +36,8 @@ impl Router {
     /// Generates the id first: then the insert can be retried, even if it was committed already.
     fn add_photo(&mut self, user: i64, title: &str) -> Result<i64, Error> {
         let shard = shard_of_user(user);
-        let id: i64 = self.run(shard, |on| Ok(on.query_one("SELECT next_id($1)", &[&shard])?.get(0)))?;
+        let id: i64 =
+            self.run(shard, |on| Ok(on.query_one("SELECT next_id($1)", &[&shard])?.get(0)))?;
         let insert = format!(
             "INSERT INTO insta{shard}.photos (id, user_id, title) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING"
         );
@@ -50,7 +52,8 @@ impl Router {
         Ok((row.get(0), row.get(1)))
     }
 
-    /// Does the work in a transaction on the shard's server. If the shard has moved, retries on its new server.
+    /// Does the work in a transaction on the shard's server. If the shard has moved, retries on its
+    /// new server.
     fn run<T>(
         &mut self,
         shard: i32,
@@ -93,7 +96,8 @@ impl Router {
         Ok(())
     }
 
-    /// Reads new versions from the map, and then all servers, so that the server of each shard is among them.
+    /// Reads new versions from the map, and then all servers, so that the server of each shard is
+    /// among them.
     fn read_map(&mut self) -> Result<(), Error> {
         let (conninfo, version) = (self.map_conninfo.clone(), self.version);
         let map = self.connect(&conninfo)?;
@@ -116,11 +120,12 @@ impl Router {
     }
 }
 
-/// Whether the shard is being moved or has moved, or the connection is lost: no answer from the server, or it is
-/// stopping or starting.
+/// Whether the shard is being moved or has moved, or the connection is lost: no answer from the
+/// server, or it is stopping or starting.
 fn may_pass(error: &Error) -> bool {
     error.code().is_none_or(|code| {
-        *code == SqlState::READ_ONLY_SQL_TRANSACTION || ["57P01", "57P02", "57P03"].contains(&code.code())
+        *code == SqlState::READ_ONLY_SQL_TRANSACTION
+            || ["57P01", "57P02", "57P03"].contains(&code.code())
     })
 }
 

@@ -1,4 +1,5 @@
-//! Compares the bits of ids and the time arithmetic with the specification, computed in numbers that cannot overflow.
+//! Compares the bits of ids and the time arithmetic with the specification, computed in numbers
+//! that cannot overflow.
 #![no_main]
 
 #[allow(dead_code)]

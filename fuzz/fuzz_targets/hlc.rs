@@ -1,5 +1,6 @@
-//! The generator's rule under any history of sessions, clock jumps, crashes, checkpoints and plain nextval. The model
-//! asserts that values only grow and that the value in WAL is never below an issued one; see core/src/model.rs.
+//! The generator's rule under any history of sessions, clock jumps, crashes, checkpoints and plain
+//! nextval. The model asserts that values only grow and that the value in WAL is never below an
+//! issued one; see core/src/model.rs.
 #![no_main]
 
 use instagram_id_core::hlc::{
@@ -24,7 +25,8 @@ fn run(data: &mut Unstructured) -> Result<()> {
         number(data)?
     };
     let mut server = Server::new(State { last_value, is_called: data.arbitrary()? }, clock);
-    // The most by which the sequence may be ahead of the clock; None after the clock or the sequence has been set.
+    // The most by which the sequence may be ahead of the clock; None after the clock or the
+    // sequence has been set.
     let lead = |server: &Server| ms_of(server.page.last_value).saturating_sub(server.clock());
     let mut bound = server.page.is_called.then(|| lead(&server).max(LEAD_MS));
     while !data.is_empty() {

@@ -1,5 +1,6 @@
-//! The reader of the PL/pgSQL original and of its like in SQL never panics, whatever the text. If it reads constants from a
-//! body, the body generates exactly the ids with these constants; see `interpreter`.
+//! The reader of the PL/pgSQL original and of its like in SQL never panics, whatever the text. If
+//! it reads constants from a body, the body generates exactly the ids with these constants; see
+//! `interpreter`.
 #![no_main]
 
 #[path = "../../core/tests/bodies/interpreter.rs"]

@@ -1,12 +1,13 @@
-//! The record of an adoption in a shard's schema: each adopted function, and its original under another name. Both are
-//! found by name and body. So the record survives dump and restore, and changes made by others are noticed.
+//! The record of an adoption in a shard's schema: each adopted function, and its original under
+//! another name. Both are found by name and body. So the record survives dump and restore, and
+//! changes made by others are noticed.
 
 use crate::error::{Error, listed};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::select;
-use crate::sequence::Clock;
-use crate::shard::ddl::{self, Plan};
+use crate::sequence::IdSequence;
+use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::plpgsql::{self, Original};
@@ -20,32 +21,37 @@ pub struct Adopted {
     pub function: Function,
     /// Its original; `None` if that was dropped.
     pub kept: Option<Function>,
-    /// The clock that it generates ids from; `None` if it was replaced since and generates other ids.
-    pub clock: Option<Clock>,
+    /// The clock that it generates ids from; `None` if it was replaced since and generates other
+    /// ids.
+    pub sequence: Option<IdSequence>,
 }
 
 impl Adopted {
     /// The clock that a function generated ids from before it was replaced.
-    pub fn former_clock(&self, definition: &Definition) -> Clock {
+    pub fn former_sequence(&self, definition: &Definition) -> IdSequence {
         let read = read_original(self.kept.as_ref().unwrap_or(&self.function)).ok();
         let is_own = |sequence: &Oid| {
             catalog::relation(*sequence)
                 .is_some_and(|relation| catalog::has_rights_of(self.function.owner, relation.owner))
         };
         let sequence = read.and_then(|read| sequence_named(&read.sequence?)).filter(is_own);
-        Clock { sequence: sequence.unwrap_or(definition.clock.sequence), epoch: definition.clock.epoch }
+        IdSequence {
+            oid: sequence.unwrap_or(definition.sequence.oid),
+            epoch: definition.sequence.epoch,
+        }
     }
 }
 
 impl PartialEq for Adopted {
     fn eq(&self, other: &Self) -> bool {
         let kept = |one: &Adopted| one.kept.as_ref().map(|kept| kept.oid);
-        (self.function.oid, kept(self), self.clock) == (other.function.oid, kept(other), other.clock)
+        (self.function.oid, kept(self), self.sequence)
+            == (other.function.oid, kept(other), other.sequence)
     }
 }
 
-/// The adopted functions of a shard. If the kept originals were dropped, a function that generates ids in the original
-/// way in their place.
+/// The adopted functions of a shard. If the kept originals were dropped, a function that generates
+/// ids in the original way in their place.
 pub fn to_restore(definition: &Definition, own_schema: Oid) -> Vec<Adopted> {
     let adopted = functions(definition, own_schema);
     if adopted.is_empty() { original_of(definition).into_iter().collect() } else { adopted }
@@ -53,39 +59,44 @@ pub fn to_restore(definition: &Definition, own_schema: Oid) -> Vec<Adopted> {
 
 /// The adopted functions of a shard, those on the shard's own sequence first.
 ///
-/// Other roles may create functions in the schema. A pair counts only if both functions have the same owner, and that
-/// owner has the privileges of the shard's owner.
+/// Other roles may create functions in the schema. A pair counts only if both functions have the
+/// same owner, and that owner has the privileges of the shard's owner.
 pub fn functions(definition: &Definition, own_schema: Oid) -> Vec<Adopted> {
     let mut adopted = vec![];
     for kept in originals_in(definition.schema) {
         let Some(name) = kept.name.strip_prefix(KEPT) else { continue };
         let Some(function) = catalog::function_in(definition.schema, name, &[]) else { continue };
-        let clock = clock_of(&function, definition, own_schema);
-        if kept.owner == function.owner && catalog::has_rights_of(function.owner, definition.owner) {
-            adopted.push(Adopted { function, kept: Some(kept), clock });
+        let sequence = sequence_of(&function, definition, own_schema);
+        if kept.owner == function.owner && catalog::has_rights_of(function.owner, definition.owner)
+        {
+            adopted.push(Adopted { function, kept: Some(kept), sequence });
         }
     }
-    adopted.sort_by_key(|one| one.clock != Some(definition.clock));
+    adopted.sort_by_key(|one| one.sequence != Some(definition.sequence));
     adopted
 }
 
 /// The clock from which the function generates ids of the shard, if it does.
-fn clock_of(function: &Function, definition: &Definition, own_schema: Oid) -> Option<Clock> {
-    ddl::clock_of_ids(function, own_schema, definition.shard)
-        .filter(|clock| clock.epoch == definition.clock.epoch)
+fn sequence_of(
+    function: &Function,
+    definition: &Definition,
+    own_schema: Oid,
+) -> Option<IdSequence> {
+    ddl::sequence_of_ids(function, own_schema, definition.shard)
+        .filter(|sequence| sequence.epoch == definition.sequence.epoch)
 }
 
-/// A function that generates ids in the original way from the shard's own sequence. Such a function has replaced an
-/// adopted one, whose kept original was dropped.
+/// A function that generates ids in the original way from the shard's own sequence. Such a function
+/// has replaced an adopted one, whose kept original was dropped.
 fn original_of(definition: &Definition) -> Option<Adopted> {
     let is_it = |function: &Function| {
         let read = read_original(function);
         let sequence = read.ok().and_then(|read| read.sequence);
-        sequence.and_then(|text| sequence_named(&text)) == Some(definition.clock.sequence)
+        sequence.and_then(|text| sequence_named(&text)) == Some(definition.sequence.oid)
             && catalog::has_rights_of(function.owner, definition.owner)
     };
     let function = originals_in(definition.schema).into_iter().find(is_it)?;
-    Some(Adopted { function, kept: None, clock: None })
+    Some(Adopted { function, kept: None, sequence: None })
 }
 
 /// The functions of a schema that generate ids in the original way.
@@ -106,22 +117,25 @@ fn originals_in(schema: Oid) -> Vec<Function> {
 
 /// Whether the function is a kept original, and so must not be adopted itself.
 pub fn is_kept(function: &Function) -> bool {
-    let taken_over =
-        function.name.strip_prefix(KEPT).and_then(|name| catalog::function_in(function.schema, name, &[]));
+    let taken_over = function
+        .name
+        .strip_prefix(KEPT)
+        .and_then(|name| catalog::function_in(function.schema, name, &[]));
     taken_over.is_some_and(|taken_over| taken_over.owner == function.owner)
 }
 
 /// Why a shard does not generate its ids as it should; `None` if there is no problem.
 pub fn problem(definition: &Definition, own_schema: Oid) -> Option<String> {
-    let plan = Plan::of(definition, own_schema);
-    let mut faults = plan.faults(definition.schema, definition.clock);
+    let parts = ShardParts::of(definition, own_schema);
+    let mut faults = parts.faults(definition.schema, definition.sequence);
     let originals = originals_in(definition.schema);
-    for kept in originals.iter().filter(|kept| catalog::has_rights_of(kept.owner, definition.owner)) {
+    for kept in originals.iter().filter(|kept| catalog::has_rights_of(kept.owner, definition.owner))
+    {
         let Some(name) = kept.name.strip_prefix(KEPT) else { continue };
         let fault = match catalog::function_in(definition.schema, name, &[]) {
             None => ddl::is_missing(definition.schema, name, ""),
             Some(function) if function.owner != kept.owner => continue,
-            Some(function) if clock_of(&function, definition, own_schema).is_some() => continue,
+            Some(function) if sequence_of(&function, definition, own_schema).is_some() => continue,
             Some(function) => ddl::generates_others(&function),
         };
         if !faults.contains(&fault) {
@@ -148,14 +162,18 @@ pub fn read_original(function: &Function) -> Result<Original, Error> {
     let source = catalog::source(function.oid).unwrap_or_default();
     let read = if is_sql { plpgsql::read_sql(&source) } else { plpgsql::read(&source) };
     if !function.parameters.is_empty() {
-        return Err(Error::OriginalTakesArguments { function: name(), call: call_with_sequence(read.ok()) });
+        return Err(Error::OriginalTakesArguments {
+            function: name(),
+            call: call_with_sequence(read.ok()),
+        });
     }
     read.map_err(|difference| not(&difference.to_string()))
 }
 
 /// The call that generates the ids of an original with a sequence as its argument.
 fn call_with_sequence(read: Option<Original>) -> String {
-    let shard = read.as_ref().and_then(|read| read.shard).map_or("shard".into(), |shard| shard.to_string());
+    let shard =
+        read.as_ref().and_then(|read| read.shard).map_or("shard".into(), |shard| shard.to_string());
     let epoch = read.and_then(|read| Epoch::from_unix_ms(read.epoch_ms?));
     match epoch.filter(|epoch| *epoch != Epoch::ORIGINAL) {
         Some(epoch) => format!("next_id({shard}, sequence, '{}')", names::time(epoch.at())),
@@ -163,8 +181,8 @@ fn call_with_sequence(read: Option<Original>) -> String {
     }
 }
 
-/// The sequence that a text given to `nextval` names. A text without a schema counts only if the database has just one
-/// sequence of that name.
+/// The sequence that a text given to `nextval` names. A text without a schema counts only if the
+/// database has just one sequence of that name.
 pub fn sequence_named(text: &str) -> Option<Oid> {
     let parts = plpgsql::name_parts(text)?;
     let (schema, name) = match parts.as_slice() {
@@ -183,8 +201,9 @@ pub fn sequence_named(text: &str) -> Option<Oid> {
 
 /// A condition: whether the body of `p`, a row of `pg_proc`, has a call of `nextval`, or its name.
 ///
-/// Any role that can create functions in a schema decides about their bodies. To show a parsed body, PostgreSQL waits for
-/// locks on the tables that it names; and a regular expression cannot search a body of 300 MB.
+/// Any role that can create functions in a schema decides about their bodies. To show a parsed
+/// body, PostgreSQL waits for locks on the tables that it names; and a regular expression cannot
+/// search a body of 300 MB.
 pub fn mentions_nextval() -> String {
     format!(
         "CASE WHEN p.prosqlbody IS NULL THEN strpos(lower(p.prosrc COLLATE \"C\"), 'nextval') > 0
@@ -193,9 +212,10 @@ pub fn mentions_nextval() -> String {
     )
 }
 
-/// Finds another function that calls `nextval` on this sequence, and so would use it in addition to the shard.
-/// Candidates are the functions in the sequence's schema and those whose owner has the privilege to call `nextval` on
-/// it. Kept originals do not count, nor do functions for which `is_ours` returns true.
+/// Finds another function that calls `nextval` on this sequence, and so would use it in addition to
+/// the shard. Candidates are the functions in the sequence's schema and those whose owner has the
+/// privilege to call `nextval` on it. Kept originals do not count, nor do functions for which
+/// `is_ours` returns true.
 ///
 /// Names that are composed at run time, and calls by clients, cannot be found.
 pub fn other_user_of(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<Function> {
@@ -209,7 +229,8 @@ pub fn other_user_of(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Opti
          AND d.deptype = 'n' AND p.prosqlbody IS NOT NULL AND {mentions_nextval} ORDER BY 1",
         mentions_nextval = mentions_nextval()
     );
-    let users = select(&query, &[sequence.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));
+    let users =
+        select(&query, &[sequence.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));
     users.into_iter().find_map(|(oid, is_dependent)| {
         let function = catalog::function(oid)?;
         let names_it = || {

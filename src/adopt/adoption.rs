@@ -1,11 +1,12 @@
-//! An adoption: the original, and the shard that it becomes. [`original`](crate::adopt::original) reads it,
-//! [`check`](crate::adopt::check) checks it, and [`carry_out`](crate::adopt::carry_out) replaces the function.
+//! An adoption: the original, and the shard that it becomes. [`original`](crate::adopt::original)
+//! reads it, [`check`](crate::adopt::check) checks it, and [`carry_out`](crate::adopt::carry_out)
+//! replaces the function.
 
 use crate::adopt::adopted::{self, KEPT};
 use crate::adopt::columns::{Column, columns_of};
 use crate::pg::catalog::{self, Function};
-use crate::sequence::Clock;
-use crate::shard::ddl::{self, Plan};
+use crate::sequence::IdSequence;
+use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
 use crate::shard::trust;
 
@@ -14,11 +15,11 @@ pub struct Adoption {
     pub function: Function,
     /// The function's body when it was read.
     pub source: Option<String>,
-    pub plan: Plan,
-    pub clock: Clock,
+    pub parts: ShardParts,
+    pub sequence: IdSequence,
     pub columns: Vec<Column>,
-    /// The shard, if it exists already: then the function was replaced after an adoption, or is another function of the
-    /// shard.
+    /// The shard, if it exists already: then the function was replaced after an adoption, or is
+    /// another function of the shard.
     pub existing: Option<Definition>,
     pub shard_source: Source,
     pub epoch_source: Source,
@@ -34,13 +35,13 @@ pub enum Source {
 }
 
 impl Adoption {
-    /// The columns that the function fills, and those that the shard's `next_id()` of an earlier adoption fills from
-    /// the same sequence.
+    /// The columns that the function fills, and those that the shard's `next_id()` of an earlier
+    /// adoption fills from the same sequence.
     pub fn columns_with_its_ids(&self) -> Vec<Column> {
         let mut columns = columns_of(self.function.oid);
         if let Some(next_id) = catalog::function_in(self.function.schema, "next_id", &[])
-            && ddl::makes_ids_of(&next_id, self.plan.own_schema, self.plan.shard, self.clock)
-            && trust::is_of_shard(next_id.owner, self.plan.owner)
+            && ddl::makes_ids_of(&next_id, self.parts.own_schema, self.parts.shard, self.sequence)
+            && trust::is_of_shard(next_id.owner, self.parts.owner)
         {
             columns.extend(columns_of(next_id.oid));
         }
@@ -48,8 +49,8 @@ impl Adoption {
     }
 
     /// The clock of the shard's own functions.
-    pub fn shard_clock(&self) -> Clock {
-        self.existing.as_ref().map_or(self.clock, |existing| existing.clock)
+    pub fn sequence_of_shard(&self) -> IdSequence {
+        self.existing.as_ref().map_or(self.sequence, |existing| existing.sequence)
     }
 
     pub fn kept_name(&self) -> String {

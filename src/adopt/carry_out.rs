@@ -22,49 +22,51 @@ use pgrx::spi::quote_qualified_identifier;
 const GRACE_MS: i64 = 1000;
 
 impl Adoption {
-    /// Takes the locks, finds the newest id, and replaces the function. Returns the newest id with its column, and the
-    /// value that all new ids are above.
+    /// Takes the locks, finds the newest id, and replaces the function. Returns the newest id with
+    /// its column, and the value that all new ids are above.
     pub fn carry_out(&self) -> Result<(Option<(i64, String)>, i64), Error> {
-        lock_out_writers(&self.columns, TableLock::AgainstWriters, &[self.clock.sequence])?;
+        lock_out_writers(&self.columns, TableLock::AgainstWriters, &[self.sequence.oid])?;
         // Waiting for the locks may have taken a while.
         let function = self.function.oid;
         if catalog::source(function) != self.source || self.columns_with_its_ids() != self.columns {
             return Err(Error::OriginalChanged(names::function(function)));
         }
         let newest = self.newest_id()?;
-        let counter = read::last_value(self.clock.sequence).unwrap_or(0);
-        // The RESTART in it gives the sequence a new file, so that a rollback also undoes the change of the value
-        // below.
+        let counter = read::last_value(self.sequence.oid).unwrap_or(0);
+        // The RESTART in it gives the sequence a new file, so that a rollback also undoes the
+        // change of the value below.
         spi::run(&self.fix_options_of_sequence());
         let start = self.start(counter, newest.as_ref().map(|newest| newest.0));
-        let above = generator::advance(self.clock, start)?;
+        let above = generator::advance(self.sequence, start)?;
         let statements = self.statements();
         roles::with_rights_of(self.function.owner, || {
             for statement in &statements {
                 spi::run(statement);
             }
-            self.plan.make_functions(self.function.schema, self.shard_clock())
+            self.parts.make_functions(self.function.schema, self.sequence_of_shard())
         })?;
         self.start_again_at_commit();
         Ok((newest, above))
     }
 
-    /// Old calls that wait for our lock continue when the transaction ends, which may be much later. So the start is
-    /// moved ahead once more just before the commit.
+    /// Old calls that wait for our lock continue when the transaction ends, which may be much
+    /// later. So the start is moved ahead once more just before the commit.
     fn start_again_at_commit(&self) {
-        let (shard, clock, own_schema) = (self.plan.shard, self.clock, self.plan.own_schema);
+        let (shard, sequence, own_schema) =
+            (self.parts.shard, self.sequence, self.parts.own_schema);
         let function = self.function.oid;
         // The adoption may have been rolled back to a savepoint.
         let is_adopted = move || {
             catalog::function(function)
-                .is_some_and(|function| ddl::makes_ids_of(&function, own_schema, shard, clock))
+                .is_some_and(|function| ddl::makes_ids_of(&function, own_schema, shard, sequence))
         };
         pgrx::register_xact_callback(PgXactCallbackEvent::PreCommit, move || {
-            let sequence = catalog::relation(clock.sequence).filter(|_| is_adopted());
-            let Some(catalog::Relation { owner, .. }) = sequence else { return };
-            let last = read::last_value(clock.sequence).unwrap_or(0);
-            let start = ((now_ms(clock.epoch) + GRACE_MS) * VALUES_PER_MS) | (last & i64::from(SEQ_MAX));
-            let advanced = roles::with_rights_of(owner, || generator::advance(clock, start));
+            let relation = catalog::relation(sequence.oid).filter(|_| is_adopted());
+            let Some(catalog::Relation { owner, .. }) = relation else { return };
+            let last = read::last_value(sequence.oid).unwrap_or(0);
+            let start =
+                ((now_ms(sequence.epoch) + GRACE_MS) * VALUES_PER_MS) | (last & i64::from(SEQ_MAX));
+            let advanced = roles::with_rights_of(owner, || generator::advance(sequence, start));
             if let Err(error) = advanced {
                 ErrorReport::from(error).report(PgLogLevel::ERROR);
             }
@@ -76,13 +78,13 @@ impl Adoption {
         });
     }
 
-    /// The value that new ids follow. It is later than any id that the original has generated or is generating, and it
-    /// continues the sequence field.
+    /// The value that new ids follow. It is later than any id that the original has generated or is
+    /// generating, and it continues the sequence field.
     fn start(&self, counter: i64, newest: Option<i64>) -> i64 {
-        let now_ms = now_ms(self.clock.epoch);
+        let now_ms = now_ms(self.sequence.epoch);
         let newest_ms = newest.filter(|id| *id >= 0).map_or(0, |id| layout::ms_of(id) as i64);
-        // The sequence may have been a clock before, and must not go back then. A plain counter is far below the clock,
-        // and a value far above it cannot be a clock.
+        // The sequence may have been a clock before, and must not go back then. A plain counter is
+        // far below the clock, and a value far above it cannot be a clock.
         let counter_ms = hlc::ms_of(counter);
         let clock_ms = if counter_ms <= now_ms + AHEAD_MAX_MS { counter_ms } else { 0 };
         let ms = (now_ms + GRACE_MS).max(newest_ms + 1).max(clock_ms + 1);
@@ -92,15 +94,15 @@ impl Adoption {
     fn fix_options_of_sequence(&self) -> String {
         format!(
             "ALTER SEQUENCE {} AS pg_catalog.int8 INCREMENT 1 NO MAXVALUE NO CYCLE CACHE 1 RESTART",
-            names::relation(self.clock.sequence)
+            names::relation(self.sequence.oid)
         )
     }
 
-    /// Replaces the function and keeps the original under another name. An original kept by an earlier adoption is
-    /// dropped.
+    /// Replaces the function and keeps the original under another name. An original kept by an
+    /// earlier adoption is dropped.
     fn statements(&self) -> Vec<String> {
         let kept = self.kept_name();
-        let quoted = quote_qualified_identifier(&self.plan.schema, &kept);
+        let quoted = quote_qualified_identifier(&self.parts.schema, &kept);
         let mut statements = vec![self.replace_function()];
         if self.kept_before().is_some() {
             statements.push(format!("DROP FUNCTION {quoted}()"));
@@ -110,16 +112,16 @@ impl Adoption {
         statements
     }
 
-    /// CREATE OR REPLACE keeps OID, owner, grants and comment. Attributes that the statement does not repeat, such as
-    /// SECURITY DEFINER, would be lost.
+    /// CREATE OR REPLACE keeps OID, owner, grants and comment. Attributes that the statement does
+    /// not repeat, such as SECURITY DEFINER, would be lost.
     fn replace_function(&self) -> String {
         let details = Details::of(self.function.oid);
         format!(
             "CREATE OR REPLACE FUNCTION {}({}) RETURNS pg_catalog.int8{}\n    {}",
-            quote_qualified_identifier(&self.plan.schema, &self.function.name),
+            quote_qualified_identifier(&self.parts.schema, &self.function.name),
             details.arguments,
             if details.security_definer { " SECURITY DEFINER" } else { "" },
-            self.plan.next_id(self.clock)
+            self.parts.next_id(self.sequence)
         )
     }
 
@@ -128,10 +130,15 @@ impl Adoption {
         let mut statements: Vec<String> =
             lock_tables(&self.columns, TableLock::AgainstWriters).into_iter().collect();
         statements.push(self.fix_options_of_sequence());
-        statements.push(format!("-- the sequence goes to {GRACE_MS} ms after the clock and all ids so far"));
+        statements.push(format!(
+            "-- the sequence goes to {GRACE_MS} ms after the clock and all ids so far"
+        ));
         statements.extend(self.statements());
-        let others =
-            self.plan.missing_functions_beside(&self.function.name, self.function.schema, self.shard_clock());
+        let others = self.parts.missing_functions_beside(
+            &self.function.name,
+            self.function.schema,
+            self.sequence_of_shard(),
+        );
         statements.extend(others.unwrap_or_default().into_iter().map(|part| part.create));
         let ended = |line: String| if line.starts_with("--") { line } else { line + ";" };
         statements.into_iter().map(ended).collect::<Vec<_>>().join("\n")
@@ -142,8 +149,13 @@ impl Adoption {
 pub fn renamed(function: &Function, name: &String, or_replace: bool) -> String {
     let schema = names::raw_schema(function.schema);
     let definition = Details::of(function.oid).definition;
-    let head = format!("CREATE OR REPLACE FUNCTION {}(", quote_qualified_identifier(&schema, &function.name));
-    let rest = definition.strip_prefix(&head).unwrap_or_else(|| unreachable!("pg_get_functiondef starts so"));
+    let head = format!(
+        "CREATE OR REPLACE FUNCTION {}(",
+        quote_qualified_identifier(&schema, &function.name)
+    );
+    let rest = definition
+        .strip_prefix(&head)
+        .unwrap_or_else(|| unreachable!("pg_get_functiondef starts so"));
     let create = if or_replace { "CREATE OR REPLACE FUNCTION" } else { "CREATE FUNCTION" };
     format!("{create} {}({}", quote_qualified_identifier(&schema, name), rest.trim_end())
 }
@@ -159,7 +171,11 @@ impl Details {
     fn of(function: Oid) -> Details {
         let query = "SELECT pg_get_function_arguments(oid), pg_get_functiondef(oid), prosecdef FROM pg_proc WHERE oid = $1";
         let details = select(query, &[function.into()], |row| {
-            Some(Details { arguments: row.get(1)?, definition: row.get(2)?, security_definer: row.get(3)? })
+            Some(Details {
+                arguments: row.get(1)?,
+                definition: row.get(2)?,
+                security_definer: row.get(3)?,
+            })
         });
         details.into_iter().next().unwrap_or_else(|| unreachable!("a function that was found"))
     }

@@ -2,13 +2,15 @@
 
 use crate::adopt::adopted;
 use crate::adopt::adoption::{Adoption, Source};
-use crate::adopt::columns::{KEY_AHEAD_MAX_MS, check_not_ahead, columns_with_default_on, newest_id, now_ms};
+use crate::adopt::columns::{
+    KEY_AHEAD_MAX_MS, check_not_ahead, columns_with_default_on, newest_id, now_ms,
+};
 use crate::adopt::rights;
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::select;
-use crate::sequence::Clock;
+use crate::sequence::IdSequence;
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use crate::shard::trust::{self, Trust};
@@ -18,14 +20,15 @@ use instagram_id_core::layout;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::quote_literal;
 
-/// An epoch that only the caller gives is accepted if, counted from it, the newest id is at most an hour old or a
-/// minute ahead. A wrong time zone would shift the time by an hour or more.
+/// An epoch that only the caller gives is accepted if, counted from it, the newest id is at most an
+/// hour old or a minute ahead. A wrong time zone would shift the time by an hour or more.
 const CLAIM_AGE_MAX_MS: i64 = 3_600_000;
 
 const CLAIM_AHEAD_MAX_MS: i64 = 60_000;
 
 impl Adoption {
-    /// Checks that the function can become the shard's, and that the caller trusts the owner of the shard.
+    /// Checks that the function can become the shard's, and that the caller trusts the owner of the
+    /// shard.
     pub fn check(&self, trust: Trust) -> Result<(), Error> {
         if let Some(existing) = &self.existing {
             self.check_existing(existing)?;
@@ -33,19 +36,24 @@ impl Adoption {
         self.check_kept_name()?;
         self.check_sequence()?;
         self.check_other_users()?;
-        self.plan.missing_functions_beside(&self.function.name, self.function.schema, self.shard_clock())?;
-        rights::check_owner_can_create(&self.function, self.plan.own_schema)?;
-        rights::check_callers(&self.function, self.clock.sequence, self.plan.own_schema)?;
+        self.parts.missing_functions_beside(
+            &self.function.name,
+            self.function.schema,
+            self.sequence_of_shard(),
+        )?;
+        rights::check_owner_can_create(&self.function, self.parts.own_schema)?;
+        rights::check_callers(&self.function, self.sequence.oid, self.parts.own_schema)?;
         self.check_trust(trust)
     }
 
     /// Checks that the function may generate ids of a shard that exists already.
     fn check_existing(&self, existing: &Definition) -> Result<(), Error> {
-        let (function, shard) = (names::function(self.function.oid), self.plan.shard.number());
+        let (function, shard) = (names::function(self.function.oid), self.parts.shard.number());
         if existing.schema != self.function.schema {
-            let (schema, sequence) = (names::schema(existing.schema), names::relation(self.clock.sequence));
+            let (schema, sequence) =
+                (names::schema(existing.schema), names::relation(self.sequence.oid));
             let literal = quote_literal(&sequence);
-            let call = match self.clock.epoch {
+            let call = match self.sequence.epoch {
                 Epoch::ORIGINAL => format!("next_id({shard}, {literal})"),
                 epoch => format!("next_id({shard}, {literal}, '{}')", names::time(epoch.at())),
             };
@@ -54,24 +62,24 @@ impl Adoption {
         if !catalog::has_rights_of(self.function.owner, existing.owner) {
             return Err(Error::NotOwner(names::function(existing.function)));
         }
-        let epoch = |clock: Clock| names::time(clock.epoch.at());
-        let sequence = |clock: Clock| names::relation(clock.sequence);
-        let differs = |what, show: &dyn Fn(Clock) -> String| {
-            let (read, is) = (show(self.clock), show(existing.clock));
+        let epoch = |sequence: IdSequence| names::time(sequence.epoch.at());
+        let sequence = |sequence: IdSequence| names::relation(sequence.oid);
+        let differs = |what, show: &dyn Fn(IdSequence) -> String| {
+            let (read, is) = (show(self.sequence), show(existing.sequence));
             Err(Error::AdoptionDiffers { function: function.clone(), what, read, shard, is })
         };
-        if self.clock.epoch != existing.clock.epoch {
+        if self.sequence.epoch != existing.sequence.epoch {
             return differs(Argument::Epoch, &epoch);
         }
-        if self.clock.sequence != existing.clock.sequence && self.function.name == "next_id" {
+        if self.sequence.oid != existing.sequence.oid && self.function.name == "next_id" {
             return differs(Argument::Sequence, &sequence);
         }
         // A sequence that was closed for a move must not be opened here.
         let query = "SELECT seqmax FROM pg_sequence WHERE seqrelid = $1";
-        let max = select(query, &[existing.clock.sequence.into()], |row| row.get::<i64>(1));
+        let max = select(query, &[existing.sequence.oid.into()], |row| row.get::<i64>(1));
         let is_closed = |max: &i64| *max < hlc::VALUE_MAX && hlc::ms_of(*max) >= FIRST_DAY_MS;
         match max.into_iter().find(is_closed) {
-            Some(max) => Err(Error::Closed { name: names::relation(existing.clock.sequence), max }),
+            Some(max) => Err(Error::Closed { name: names::relation(existing.sequence.oid), max }),
             None => Ok(()),
         }
     }
@@ -85,15 +93,19 @@ impl Adoption {
         if let Some(taken) = catalog::function_in(self.function.schema, &kept, &[])
             && self.kept_before().is_none()
         {
-            let (function, schema) = (names::function(taken.oid), self.plan.schema.clone());
-            return Err(Error::FunctionExists { function, shard: self.plan.shard.number(), schema });
+            let (function, schema) = (names::function(taken.oid), self.parts.schema.clone());
+            return Err(Error::FunctionExists {
+                function,
+                shard: self.parts.shard.number(),
+                schema,
+            });
         }
         Ok(())
     }
 
     /// Checks that the sequence is an ordinary one of the owner's, which serves nothing else.
     fn check_sequence(&self) -> Result<(), Error> {
-        let sequence = self.clock.sequence;
+        let sequence = self.sequence.oid;
         let relation = catalog::relation(sequence).ok_or(Error::SequenceMissing(sequence))?;
         let name = || names::relation(sequence);
         if !relation.is_sequence {
@@ -104,7 +116,7 @@ impl Adoption {
         }
         // The owner of the function must be able to change the sequence. No other role may move it.
         if !catalog::has_rights_of(self.function.owner, relation.owner)
-            || !trust::is_of_shard(relation.owner, self.plan.owner)
+            || !trust::is_of_shard(relation.owner, self.parts.owner)
         {
             return Err(Error::SequenceOfAnother {
                 name: name(),
@@ -129,14 +141,19 @@ impl Adoption {
 
     /// Checks that no other function uses the sequence.
     fn check_other_users(&self) -> Result<(), Error> {
-        let (shard, sequence) = (self.plan.shard, self.clock.sequence);
+        let (shard, sequence) = (self.parts.shard, self.sequence.oid);
         let is_ours = |function: &Function| {
             function.oid == self.function.oid
-                || ddl::makes_ids_of(function, self.plan.own_schema, shard, self.clock)
+                || ddl::makes_ids_of(function, self.parts.own_schema, shard, self.sequence)
         };
         if let Some(other) = adopted::other_user_of(sequence, is_ours) {
-            let (function, other) = (names::function(self.function.oid), names::function(other.oid));
-            return Err(Error::OriginalsShareSequence { name: names::relation(sequence), function, other });
+            let (function, other) =
+                (names::function(self.function.oid), names::function(other.oid));
+            return Err(Error::OriginalsShareSequence {
+                name: names::relation(sequence),
+                function,
+                other,
+            });
         }
         Ok(())
     }
@@ -145,9 +162,9 @@ impl Adoption {
     fn check_trust(&self, trust: Trust) -> Result<(), Error> {
         match &self.existing {
             Some(existing) => trust.check(existing)?,
-            None => trust.check_original(self.plan.shard, &self.function)?,
+            None => trust.check_original(self.parts.shard, &self.function)?,
         }
-        trust.announce(self.plan.shard, self.function.schema);
+        trust.announce(self.parts.shard, self.function.schema);
         Ok(())
     }
 
@@ -158,35 +175,38 @@ impl Adoption {
             self.check_claims(*id, column)?;
         }
         let way = |value| self.setval_statement(value);
-        check_not_ahead(newest.as_ref(), self.clock, KEY_AHEAD_MAX_MS, way)?;
+        check_not_ahead(newest.as_ref(), self.sequence, KEY_AHEAD_MAX_MS, way)?;
         Ok(newest)
     }
 
-    /// The statement that moves the sequence up to a value. [`Adoption::start`] then continues above it.
+    /// The statement that moves the sequence up to a value. [`Adoption::start`] then continues
+    /// above it.
     fn setval_statement(&self, value: i64) -> String {
-        let name = names::relation(self.clock.sequence);
+        let name = names::relation(self.sequence.oid);
         let setval = format!("SELECT setval({}, {value})", quote_literal(&name));
         format!("ALTER SEQUENCE {name} AS bigint INCREMENT 1 NO MAXVALUE NO CYCLE; {setval}")
     }
 
-    /// Compares a constant that only the caller gives with the newest id. A constant in the body needs no such check:
-    /// it describes what the function does, whatever is in its tables.
+    /// Compares a constant that only the caller gives with the newest id. A constant in the body
+    /// needs no such check: it describes what the function does, whatever is in its tables.
     fn check_claims(&self, id: i64, column: &str) -> Result<(), Error> {
         let ms = layout::ms_of(id) as i64;
         if id < 0 || ms < FIRST_DAY_MS {
             return Ok(()); // not an id
         }
         let (column, function) = (column.to_owned(), names::function(self.function.oid));
-        let (is, asked) = (layout::shard_of(id).number(), self.plan.shard.number());
+        let (is, asked) = (layout::shard_of(id).number(), self.parts.shard.number());
         if self.shard_source == Source::Caller && is != asked {
             return Err(Error::NewestOfAnotherShard { id, column, is, asked, function });
         }
-        let ahead_ms = ms - now_ms(self.clock.epoch);
+        let ahead_ms = ms - now_ms(self.sequence.epoch);
         if self.epoch_source == Source::Caller
             && !(-CLAIM_AGE_MAX_MS..=CLAIM_AHEAD_MAX_MS).contains(&ahead_ms)
         {
-            let epoch = self.clock.epoch;
-            let time = epoch.time_of(ms as u64).map_or_else(|| "after the year 294276".into(), names::time);
+            let epoch = self.sequence.epoch;
+            let time = epoch
+                .time_of(ms as u64)
+                .map_or_else(|| "after the year 294276".into(), names::time);
             let epoch = names::time(epoch.at());
             return Err(Error::NewestOfAnotherTime { id, column, epoch, time, function });
         }

@@ -7,7 +7,7 @@ use crate::pg::catalog;
 use crate::pg::names;
 use crate::pg::roles;
 use crate::pg::spi::{select, select_now};
-use crate::sequence::{Clock, read};
+use crate::sequence::{IdSequence, read};
 use crate::shard::definition::Definition;
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
 use instagram_id_core::hlc::{self, FIRST_DAY_MS};
@@ -15,7 +15,8 @@ use instagram_id_core::layout::{self, SEQ_MAX, Shard};
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::{quote_identifier, quote_literal};
 
-/// A key or a sequence's last value further ahead of the clock than this was not generated from a clock.
+/// A key or a sequence's last value further ahead of the clock than this was not generated from a
+/// clock.
 pub const AHEAD_MAX_MS: i64 = 24 * 3_600_000;
 
 /// A column whose default generates ids.
@@ -40,8 +41,9 @@ pub fn columns_of(function: Oid) -> Vec<Column> {
     columns.into_iter().filter_map(|(column, is_of_table)| is_of_table.then_some(column)).collect()
 }
 
-/// The columns whose default depends on an object of this class, and whether each belongs to a table rather than a view
-/// or a foreign table. Temporary tables of other sessions, which no other session can read, are left out.
+/// The columns whose default depends on an object of this class, and whether each belongs to a
+/// table rather than a view or a foreign table. Temporary tables of other sessions, which no other
+/// session can read, are left out.
 pub fn columns_with_default_on(class: &str, object: Oid) -> Vec<(Column, bool)> {
     let query = "SELECT a.attrelid, a.attname::text, a.atttypid = 'int8'::regtype, c.relkind IN ('r', 'p')
          FROM pg_depend AS d JOIN pg_attrdef AS f ON f.oid = d.objid
@@ -51,25 +53,30 @@ pub fn columns_with_default_on(class: &str, object: Oid) -> Vec<(Column, bool)> 
          AND NOT pg_is_other_temp_schema(c.relnamespace)
          ORDER BY a.attrelid, a.attnum";
     select_now(query, &[class.into(), object.into()], |row| {
-        Some((Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? }, row.get(4)?))
+        Some((
+            Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? },
+            row.get(4)?,
+        ))
     })
 }
 
-/// The defaults that generate ids of a shard, as `pg_get_expr` shows them under the extension's own search_path.
+/// The defaults that generate ids of a shard, as `pg_get_expr` shows them under the extension's own
+/// search_path.
 pub fn defaults_of(definition: &Definition, own_schema: Oid) -> Vec<String> {
     let (own_schema, number) = (names::schema(own_schema), definition.shard.number());
     let mut defaults = vec![
         format!("{}.next_id()", names::schema(definition.schema)),
         format!("{own_schema}.next_id({number})"),
     ];
-    if definition.clock.epoch == Epoch::ORIGINAL {
-        let sequence = quote_literal(names::relation(definition.clock.sequence));
+    if definition.sequence.epoch == Epoch::ORIGINAL {
+        let sequence = quote_literal(names::relation(definition.sequence.oid));
         defaults.push(format!("{own_schema}.next_id({number}, {sequence}::regclass)"));
     }
     defaults
 }
 
-/// The columns in the schema of a shard that get its ids by a default or by the trigger function `next_id_trigger`.
+/// The columns in the schema of a shard that get its ids by a default or by the trigger function
+/// `next_id_trigger`.
 pub fn columns_of_shard(definition: &Definition, own_schema: Oid) -> Vec<Column> {
     let query = format!(
         "SELECT c.oid, a.attname::text, a.atttypid = 'int8'::regtype
@@ -84,7 +91,8 @@ pub fn columns_of_shard(definition: &Definition, own_schema: Oid) -> Vec<Column>
         placement::is_no_citus_shard()
     );
     let defaults = defaults_of(definition, own_schema);
-    let trigger = catalog::function_in(own_schema, "next_id_trigger", &[]).map(|function| function.oid);
+    let trigger =
+        catalog::function_in(own_schema, "next_id_trigger", &[]).map(|function| function.oid);
     let number = definition.shard.number().to_string();
     let arguments = [definition.schema.into(), defaults.into(), trigger.into(), number.into()];
     select(&query, &arguments, |row| {
@@ -114,7 +122,8 @@ pub fn newest_serial_key(column: &Column) -> Result<Option<i64>, Error> {
 /// The largest value of a column under this condition.
 fn newest_where(column: &Column, condition: &str) -> Result<Option<i64>, Error> {
     let table = names::relation(column.table);
-    // The query can run code that the table's owner attached to it, so it runs with the owner's privileges, no others.
+    // The query can run code that the table's owner attached to it, so it runs with the owner's
+    // privileges, no others.
     let owner_who_may = || {
         let owner = catalog::relation(column.table).map(|relation| relation.owner);
         owner.filter(|owner| catalog::has_rights_of(catalog::current_role(), *owner))
@@ -125,42 +134,47 @@ fn newest_where(column: &Column, condition: &str) -> Result<Option<i64>, Error> 
     // Lock the table, so that its name cannot become that of another table before the query runs.
     // SAFETY: a lock on a dropped relation has no effect, and the next line notices that.
     unsafe { pg_sys::LockRelationOid(column.table, pg_sys::AccessShareLock as pg_sys::LOCKMODE) };
-    let is_same = table == names::relation(column.table) && catalog::named(&table) == Some(column.table);
-    let Some(owner) = owner_who_may().filter(|_| is_same) else { return Err(Error::TableChanged(table)) };
-    let query = format!("SELECT max({}) FROM {table} WHERE {condition}", quote_identifier(&column.name));
+    let is_same =
+        table == names::relation(column.table) && catalog::named(&table) == Some(column.table);
+    let Some(owner) = owner_who_may().filter(|_| is_same) else {
+        return Err(Error::TableChanged(table));
+    };
+    let query =
+        format!("SELECT max({}) FROM {table} WHERE {condition}", quote_identifier(&column.name));
     let max = roles::with_rights_of(owner, || select_now(&query, &[], |row| row.get::<i64>(1)));
     Ok(max.into_iter().next())
 }
 
-/// How far a key may move a sequence ahead of the clock if the caller did not ask for it. Every role that can insert
-/// into the table chooses its keys, and each table with ids from this sequence would get future timestamps. This much
-/// allows for a difference between the clocks of two servers.
+/// How far a key may move a sequence ahead of the clock if the caller did not ask for it. Every
+/// role that can insert into the table chooses its keys, and each table with ids from this sequence
+/// would get future timestamps. This much allows for a difference between the clocks of two
+/// servers.
 pub const KEY_AHEAD_MAX_MS: i64 = WARN_AHEAD_MS;
 
-/// Refuses a key that would move a sequence further ahead of the clock than this. A sequence that has passed the key
-/// already is not moved.
+/// Refuses a key that would move a sequence further ahead of the clock than this. A sequence that
+/// has passed the key already is not moved.
 ///
-/// `way` returns the statement that moves the sequence up to a value, for a caller who intends that. It is not offered
-/// for a key that no clock can have generated.
+/// `way` returns the statement that moves the sequence up to a value, for a caller who intends
+/// that. It is not offered for a key that no clock can have generated.
 pub fn check_not_ahead(
     newest: Option<&(i64, String)>,
-    clock: Clock,
+    sequence: IdSequence,
     ahead_max_ms: i64,
     way: impl FnOnce(i64) -> String,
 ) -> Result<(), Error> {
     let Some((newest, column)) = newest else { return Ok(()) };
     let ms = layout::ms_of(*newest) as i64;
     // A closed copy has a greater value than any id.
-    let last = read::last_value(clock.sequence).filter(|last| *last <= hlc::VALUE_MAX);
+    let last = read::last_value(sequence.oid).filter(|last| *last <= hlc::VALUE_MAX);
     let last_ms = last.map_or(i64::MIN, hlc::ms_of);
     // Negative keys are below all ids.
-    let now_ms = now_ms(clock.epoch);
+    let now_ms = now_ms(sequence.epoch);
     if *newest < 0 || ms <= last_ms.max(now_ms + ahead_max_ms) {
         return Ok(());
     }
     let last_of_ms = hlc::first_of(ms) | i64::from(SEQ_MAX);
     let way = (ms <= now_ms + AHEAD_MAX_MS && last_of_ms < hlc::VALUE_MAX).then(|| way(last_of_ms));
-    Err(key_ahead(*newest, column.clone(), clock.epoch, way))
+    Err(key_ahead(*newest, column.clone(), sequence.epoch, way))
 }
 
 /// The error for a key ahead of the clock.

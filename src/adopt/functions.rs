@@ -1,10 +1,11 @@
-//! `adopt_shard`, `unadopt_shard`: a schema that runs the PL/pgSQL original is taken over, or given back.
+//! `adopt_shard`, `unadopt_shard`: a schema that runs the PL/pgSQL original is taken over, or given
+//! back.
 //!
-//! A new id must not repeat an old one. A session that inserts through a column's default needs a lock on the table
-//! before the default is planned. A session that has called `nextval` holds a lock on the sequence until its
-//! transaction ends. So once we hold both locks, the only calls in progress are those that have not reached their
-//! `nextval` yet. Such a call still runs the old body, and takes its time from the clock. So new ids start one second
-//! ahead of the clock.
+//! A new id must not repeat an old one. A session that inserts through a column's default needs a
+//! lock on the table before the default is planned. A session that has called `nextval` holds a
+//! lock on the sequence until its transaction ends. So once we hold both locks, the only calls in
+//! progress are those that have not reached their `nextval` yet. Such a call still runs the old
+//! body, and takes its time from the clock. So new ids start one second ahead of the clock.
 
 use crate::adopt::adopted::{self, Adopted};
 use crate::adopt::carry_out::renamed;
@@ -21,7 +22,7 @@ use crate::pg::roles;
 use crate::pg::spi;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::sequence::Clock;
+use crate::sequence::IdSequence;
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
@@ -30,20 +31,21 @@ use instagram_id_core::layout;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 
-/// `adopt_shard(shard, schema, function, sequence, epoch, dry_run)`: takes over a schema that runs the PL/pgSQL
-/// original. The function keeps its OID, name, owner and grants. The old body is kept as `original_<name>()` for
-/// [`unadopt_shard`]. All new ids are greater than `starts_above`, which is NULL in a dry run.
+/// `adopt_shard(shard, schema, function, sequence, epoch, dry_run)`: takes over a schema that runs
+/// the PL/pgSQL original. The function keeps its OID, name, owner and grants. The old body is kept
+/// as `original_<name>()` for [`unadopt_shard`]. All new ids are greater than `starts_above`, which
+/// is NULL in a dry run.
 ///
-/// Shard, sequence and epoch are read from the function's body. An argument that also gives one of them must agree. If
-/// the body does not plainly contain one, the argument is required. The next id is greater than all ids that the
-/// original has generated.
+/// Shard, sequence and epoch are read from the function's body. An argument that also gives one of
+/// them must agree. If the body does not plainly contain one, the argument is required. The next id
+/// is greater than all ids that the original has generated.
 ///
 /// # Errors
 ///
-/// A constant is neither in the body nor among the arguments, or the two differ. The schema or the function does not
-/// exist, several functions qualify, or the function is not the original. A key is ahead of the clock. Writers hold their
-/// locks for too long. The shard or one of its functions exists already. The caller does not own the function and the
-/// sequence.
+/// A constant is neither in the body nor among the arguments, or the two differ. The schema or the
+/// function does not exist, several functions qualify, or the function is not the original. A key
+/// is ahead of the clock. Writers hold their locks for too long. The shard or one of its functions
+/// exists already. The caller does not own the function and the sequence.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn adopt_shard(
@@ -86,8 +88,8 @@ fn adopt_shard(
         }
         let adoption = request.read()?;
         if !dry_run && request.shard.is_none() {
-            ddl::lock_number(adoption.plan.shard);
-            if definition::find(adoption.plan.shard)? != adoption.existing {
+            ddl::lock_number(adoption.parts.shard);
+            if definition::find(adoption.parts.shard)? != adoption.existing {
                 return Err(Error::OriginalChanged(names::function(adoption.function.oid)).into());
             }
         }
@@ -97,14 +99,14 @@ fn adopt_shard(
             (adoption.newest_id()?, None)
         } else {
             let (newest, above) = adoption.carry_out()?;
-            (newest, Some(layout::id_of(above, adoption.plan.shard)))
+            (newest, Some(layout::id_of(above, adoption.parts.shard)))
         };
         let row = (
-            adoption.plan.shard.number().into(),
+            adoption.parts.shard.number().into(),
             Regnamespace(adoption.function.schema),
             Regprocedure(adoption.function.oid),
-            Regclass(adoption.clock.sequence),
-            names::timestamp(adoption.clock.epoch.at()),
+            Regclass(adoption.sequence.oid),
+            names::timestamp(adoption.sequence.epoch.at()),
             newest.map(|(newest, _)| newest),
             above,
             script,
@@ -113,15 +115,20 @@ fn adopt_shard(
     })
 }
 
-/// `unadopt_shard(shard)`: restores the PL/pgSQL original in place, and drops what `adopt_shard` has created.
+/// `unadopt_shard(shard)`: restores the PL/pgSQL original in place, and drops what `adopt_shard`
+/// has created.
 ///
 /// # Errors
 ///
-/// The shard is NULL, is not 0 to 8191, does not exist, or was not adopted. It or a key in its tables is ahead of the
-/// clock, from which the original takes its time. Writers hold their locks for too long, or a function is replaced
-/// meanwhile. Other objects depend on those functions. The caller does not own the functions.
+/// The shard is NULL, is not 0 to 8191, does not exist, or was not adopted. It or a key in its
+/// tables is ahead of the clock, from which the original takes its time. Writers hold their locks
+/// for too long, or a function is replaced meanwhile. Other objects depend on those functions. The
+/// caller does not own the functions.
 #[pg_extern(sql = false)]
-fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<Regprocedure, ErrorReport> {
+fn unadopt_shard(
+    shard: Option<i32>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Result<Regprocedure, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
     guc::with(guc::OWN_NAMES, || {
@@ -136,27 +143,35 @@ fn unadopt_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result
         for one in &adopted {
             check_owner(&one.function)?;
         }
-        let mut clocks: Vec<Clock> =
-            adopted.iter().map(|one| one.clock.unwrap_or_else(|| one.former_clock(&definition))).collect();
-        clocks.dedup();
-        let sequences: Vec<Oid> = clocks.iter().map(|clock| clock.sequence).collect();
+        let mut sequences: Vec<IdSequence> = adopted
+            .iter()
+            .map(|one| one.sequence.unwrap_or_else(|| one.former_sequence(&definition)))
+            .collect();
+        sequences.dedup();
+        let oids: Vec<Oid> = sequences.iter().map(|sequence| sequence.oid).collect();
         let columns = columns_filled_by(&adopted);
-        // A migration that has restored an original may have reset its sequence. The ids are still in the tables.
-        let is_replaced = adopted.iter().any(|one| one.clock.is_none());
+        // A migration that has restored an original may have reset its sequence. The ids are still
+        // in the tables.
+        let is_replaced = adopted.iter().any(|one| one.sequence.is_none());
         let wait = || {
-            clocks.iter().try_for_each(|clock| wait_for_the_clock(shard, *clock))?;
-            if is_replaced { wait_for_newest_id(&columns, definition.clock.epoch) } else { Ok(()) }
+            sequences.iter().try_for_each(|sequence| wait_for_the_clock(shard, *sequence))?;
+            if is_replaced {
+                wait_for_newest_id(&columns, definition.sequence.epoch)
+            } else {
+                Ok(())
+            }
         };
         wait()?; // first without the locks, so that no writer waits with us
-        lock_out_writers(&columns, TableLock::AgainstWriters, &sequences)?;
-        let is_same =
-            adopted::to_restore(&definition, own_schema) == adopted && columns_filled_by(&adopted) == columns;
+        lock_out_writers(&columns, TableLock::AgainstWriters, &oids)?;
+        let is_same = adopted::to_restore(&definition, own_schema) == adopted
+            && columns_filled_by(&adopted) == columns;
         if !is_same {
             return Err(Error::OriginalChanged(names::function(first.function.oid)).into());
         }
         wait()?;
         let restore: Vec<Option<String>> = adopted.iter().map(restoring_script).collect();
-        // Drop the definition first: after that, later statements do not count as changes of a shard.
+        // Drop the definition first: after that, later statements do not count as changes of a
+        // shard.
         let drop = format!("DROP FUNCTION {}", parts_beside(&definition, &adopted).join(", "));
         roles::with_rights_of(first.function.owner, || spi::run(&drop));
         for (one, script) in adopted.iter().zip(&restore) {
@@ -172,7 +187,8 @@ fn columns_filled_by(adopted: &[Adopted]) -> Vec<Column> {
     adopted.iter().flat_map(|one| columns_of(one.function.oid)).collect()
 }
 
-/// The functions of a shard that are not among the adopted ones. Those of other roles were created since, and stay.
+/// The functions of a shard that are not among the adopted ones. Those of other roles were created
+/// since, and stay.
 fn parts_beside(definition: &Definition, adopted: &[Adopted]) -> Vec<String> {
     let is_part = |function: &Function| {
         adopted.iter().all(|one| one.function.name != function.name)
@@ -186,12 +202,12 @@ fn parts_beside(definition: &Definition, adopted: &[Adopted]) -> Vec<String> {
         .collect()
 }
 
-/// The statements that restore an original under its name. If it is already in place again, only the copy is
-/// dropped.
+/// The statements that restore an original under its name. If it is already in place again, only
+/// the copy is dropped.
 fn restoring_script(adopted: &Adopted) -> Option<String> {
     let kept = adopted.kept.as_ref()?;
     let drop = format!("DROP FUNCTION {}", names::function(kept.oid));
-    Some(match adopted.clock {
+    Some(match adopted.sequence {
         Some(_) => format!("{};\n{drop}", renamed(kept, &adopted.function.name, true)),
         None => drop,
     })

@@ -1,4 +1,5 @@
-//! The column whose default `adopt_table` replaces: what generates its keys, and the statements there and back.
+//! The column whose default `adopt_table` replaces: what generates its keys, and the statements
+//! there and back.
 
 use crate::adopt::columns::{Column, defaults_of, newest_serial_key};
 use crate::adopt::references::{self, Narrow};
@@ -51,9 +52,15 @@ impl KeyColumn {
             })
         };
         let keys = match (default, identity.as_str(), owned) {
-            (None, "a", Some(owned)) => Keys::Identity(identity_clause("ALWAYS", &options_of(owned))),
-            (None, "d", Some(owned)) => Keys::Identity(identity_clause("BY DEFAULT", &options_of(owned))),
-            (Some(default), ..) if defaults_of(definition, own_schema).contains(&default) => Keys::Shard,
+            (None, "a", Some(owned)) => {
+                Keys::Identity(identity_clause("ALWAYS", &options_of(owned)))
+            }
+            (None, "d", Some(owned)) => {
+                Keys::Identity(identity_clause("BY DEFAULT", &options_of(owned)))
+            }
+            (Some(default), ..) if defaults_of(definition, own_schema).contains(&default) => {
+                Keys::Shard
+            }
             (Some(default), ..) if is_serial || is_generated(&default) => Keys::Default(default),
             (default, ..) => {
                 let default = default.unwrap_or_else(|| "none".into());
@@ -75,8 +82,9 @@ impl KeyColumn {
         format!("{drop_identity}{alter} SET DEFAULT {schema}.next_id()")
     }
 
-    /// The statement that undoes this. If the column has ids of the shard already, it is derived from what is left of
-    /// the former keys: the sequence of a serial, or the keys of an identity, whose options are gone.
+    /// The statement that undoes this. If the column has ids of the shard already, it is derived
+    /// from what is left of the former keys: the sequence of a serial, or the keys of an identity,
+    /// whose options are gone.
     pub fn way_back(&self) -> Result<Option<String>, Error> {
         let (alter, name) = self.alter();
         let identity = |clause: &str| format!("{alter} DROP DEFAULT, ALTER {name} {clause}");
@@ -84,14 +92,17 @@ impl KeyColumn {
         Ok(match &self.keys {
             Keys::Default(default) => Some(set_default(default)),
             Keys::Identity(clause) => Some(identity(clause)),
-            Keys::Shard => match self.owned.filter(|sequence| definition::served_by(*sequence).is_empty()) {
-                Some(sequence) => {
-                    let sequence = quote_literal(names::relation(sequence));
-                    Some(set_default(&format!("nextval({sequence}::regclass)")))
+            Keys::Shard => {
+                match self.owned.filter(|sequence| definition::served_by(*sequence).is_empty()) {
+                    Some(sequence) => {
+                        let sequence = quote_literal(names::relation(sequence));
+                        Some(set_default(&format!("nextval({sequence}::regclass)")))
+                    }
+                    None => newest_serial_key(&self.column)?.map(|key| {
+                        identity(&identity_clause("BY DEFAULT", &format!("START WITH {}", key + 1)))
+                    }),
                 }
-                None => newest_serial_key(&self.column)?
-                    .map(|key| identity(&identity_clause("BY DEFAULT", &format!("START WITH {}", key + 1)))),
-            },
+            }
         })
     }
 
@@ -161,7 +172,8 @@ impl Found {
             pg_sys::INT8OID => return Ok(()),
             pg_sys::INT2OID | pg_sys::INT4OID => {
                 statements.push(references::widen(*table, name));
-                statements.extend(references::narrow_references(&self.column).iter().map(Narrow::widen));
+                statements
+                    .extend(references::narrow_references(&self.column).iter().map(Narrow::widen));
             }
             _ => {}
         }
@@ -170,7 +182,8 @@ impl Found {
     }
 }
 
-/// Whether the function generates ids of a shard or of a node: one of the extension's, or one like a shard's `next_id()`.
+/// Whether the function generates ids of a shard or of a node: one of the extension's, or one like
+/// a shard's `next_id()`.
 fn generates_ids(function: &Function, own_schema: Oid) -> bool {
     function.schema == own_schema && GENERATORS.contains(&function.name.as_str())
         || ddl::ids_of(function, own_schema).is_some()

@@ -1,4 +1,5 @@
-//! Adoption: brings a schema that runs the PL/pgSQL original, or a table with a serial key, over to this extension.
+//! Adoption: brings a schema that runs the PL/pgSQL original, or a table with a serial key, over to
+//! this extension.
 //!
 //! - `functions`: `adopt_shard`, `unadopt_shard`
 //! - `table`: `adopt_table`

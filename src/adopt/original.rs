@@ -8,8 +8,8 @@ use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::select;
 use crate::pg::window;
-use crate::sequence::Clock;
-use crate::shard::ddl::{self, Plan};
+use crate::sequence::IdSequence;
+use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
 use crate::shard::trust::Trust;
 use instagram_id_core::epoch::Epoch;
@@ -32,7 +32,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// The adoption that is asked for, with nothing checked but the caller's rights on the function.
+    /// The adoption that is asked for, with nothing checked but the caller's rights on the
+    /// function.
     pub fn read(&self) -> Result<Adoption, Error> {
         let existing = self.shard.map(definition::find).transpose()?.flatten();
         let function = match self.function {
@@ -51,10 +52,14 @@ impl Request {
         }
     }
 
-    fn function_that_is_named(&self, oid: Oid, existing: Option<Definition>) -> Result<Function, Error> {
+    fn function_that_is_named(
+        &self,
+        oid: Oid,
+        existing: Option<Definition>,
+    ) -> Result<Function, Error> {
         let function = catalog::function(oid).ok_or(Error::FunctionMissing(oid))?;
         if let Some(existing) = &existing
-            && ddl::clock_of_ids(&function, self.own_schema, existing.shard).is_some()
+            && ddl::sequence_of_ids(&function, self.own_schema, existing.shard).is_some()
         {
             return Err(adopted_already(existing, self.own_schema));
         }
@@ -62,7 +67,12 @@ impl Request {
         if let Some(asked) = self.schema.as_ref().filter(is_elsewhere) {
             let read = names::schema(function.schema);
             let (function, asked) = (names::function(oid), quote_identifier(asked));
-            return Err(Error::OriginalDiffers { function, constant: Argument::Schema, read, asked });
+            return Err(Error::OriginalDiffers {
+                function,
+                constant: Argument::Schema,
+                read,
+                asked,
+            });
         }
         Ok(function)
     }
@@ -105,27 +115,41 @@ impl Request {
         let read_sequence = read.sequence.as_deref().and_then(adopted::sequence_named);
         let asked_epoch = self.epoch.map(arguments::epoch).transpose()?;
         let (shard, shard_source) =
-            agree(&name, Argument::Shard, read_shard, self.shard, |shard| shard.number().to_string())?;
+            agree(&name, Argument::Shard, read_shard, self.shard, |shard| {
+                shard.number().to_string()
+            })?;
         let (sequence, _) =
-            agree(&name, Argument::Sequence, read_sequence, self.sequence, |oid| names::relation(*oid))?;
+            agree(&name, Argument::Sequence, read_sequence, self.sequence, |oid| {
+                names::relation(*oid)
+            })?;
         let (epoch, epoch_source) =
-            agree(&name, Argument::Epoch, read_epoch, asked_epoch, |epoch| names::time(epoch.at()))?;
+            agree(&name, Argument::Epoch, read_epoch, asked_epoch, |epoch| {
+                names::time(epoch.at())
+            })?;
         let epoch = arguments::workable_epoch(names::timestamp(epoch.at()))?;
         let source = catalog::source(function.oid);
         let schema = names::raw_schema(function.schema);
-        let (clock, existing) = (Clock { sequence, epoch }, definition::find(shard)?);
+        let (sequence, existing) = (IdSequence { oid: sequence, epoch }, definition::find(shard)?);
         let owner = existing.as_ref().map_or(function.owner, |existing| existing.owner);
-        let plan = Plan { shard, schema, own_schema: self.own_schema, owner };
+        let parts = ShardParts { shard, schema, own_schema: self.own_schema, owner };
         let columns = vec![];
-        let mut adoption =
-            Adoption { function, source, plan, clock, columns, existing, shard_source, epoch_source };
+        let mut adoption = Adoption {
+            function,
+            source,
+            parts,
+            sequence,
+            columns,
+            existing,
+            shard_source,
+            epoch_source,
+        };
         adoption.columns = adoption.columns_with_its_ids();
         Ok(adoption)
     }
 }
 
-/// Combines the constant in the body and the one from the caller. At least one of them must be given, and two must be
-/// equal.
+/// Combines the constant in the body and the one from the caller. At least one of them must be
+/// given, and two must be equal.
 fn agree<T: PartialEq>(
     function: &str,
     constant: Argument,
@@ -146,7 +170,8 @@ fn agree<T: PartialEq>(
     }
 }
 
-/// Checks that the caller has the privileges of the function's owner, with which the shard's functions are created.
+/// Checks that the caller has the privileges of the function's owner, with which the shard's
+/// functions are created.
 pub fn check_owner(function: &Function) -> Result<(), Error> {
     if catalog::has_rights_of(catalog::current_role(), function.owner) {
         Ok(())
@@ -161,16 +186,19 @@ fn find_original(schema: &str) -> Result<Function, Error> {
     if oid == Oid::INVALID {
         return Err(Error::SchemaMissing(quote_identifier(schema)));
     }
-    // Used for the error only: a function that calls nextval is more likely to be the one that is meant.
+    // Used for the error only: a function that calls nextval is more likely to be the one that is
+    // meant.
     let query = format!(
         "SELECT p.oid, {} FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
          WHERE p.pronamespace = $1 AND p.prokind = 'f' AND NOT p.proretset AND p.prorettype = 'int8'::regtype
          AND l.lanname NOT IN ('internal', 'c') ORDER BY p.proname, p.oid",
         adopted::mentions_nextval()
     );
-    let candidates = select(&query, &[oid.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));
+    let candidates =
+        select(&query, &[oid.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));
     let mut original: Option<Function> = None;
-    // Any role that can create functions in the schema decides how many there are, so only one at a time is in memory.
+    // Any role that can create functions in the schema decides how many there are, so only one at a
+    // time is in memory.
     let (mut memory, mut reasons) = (None, [Vec::new(), Vec::new()]);
     for (oid, is_likely) in candidates {
         let read = window::in_memory_of_its_own(&mut memory, || {
@@ -182,7 +210,8 @@ fn find_original(schema: &str) -> Result<Function, Error> {
         match (read, &original) {
             (Ok(_), None) => original = Some(function),
             (Ok(_), Some(one)) => {
-                let functions = [one, &function].map(|function| names::function(function.oid)).join(", ");
+                let functions =
+                    [one, &function].map(|function| names::function(function.oid)).join(", ");
                 return Err(Error::OriginalAmbiguous { functions });
             }
             (Err(reason), _) => {

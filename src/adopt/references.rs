@@ -26,15 +26,20 @@ pub fn widen(table: Oid, name: &str) -> String {
     format!("ALTER TABLE {} ALTER {} TYPE bigint", names::relation(table), quote_identifier(name))
 }
 
-/// Checks that the columns that reference the key can hold ids. Otherwise a row with an id could be inserted, but none
-/// that references it.
+/// Checks that the columns that reference the key can hold ids. Otherwise a row with an id could be
+/// inserted, but none that references it.
 pub fn check(key: &Column) -> Result<(), Error> {
     let narrow = narrow_references(key);
     if narrow.is_empty() {
         return Ok(());
     }
     let described = |one: &Narrow| {
-        format!("{}.{} ({})", names::relation(one.table), quote_identifier(&one.name), one.type_name)
+        format!(
+            "{}.{} ({})",
+            names::relation(one.table),
+            quote_identifier(&one.name),
+            one.type_name
+        )
     };
     Err(Error::ReferencesNotBigint {
         column: key.qualified(),
@@ -43,8 +48,8 @@ pub fn check(key: &Column) -> Result<(), Error> {
     })
 }
 
-/// The columns of type integer or smallint that reference the key or its copies in partitions, or such a column in turn.
-/// Of a partitioned table only the column of the table itself is returned.
+/// The columns of type integer or smallint that reference the key or its copies in partitions, or
+/// such a column in turn. Of a partitioned table only the column of the table itself is returned.
 pub fn narrow_references(key: &Column) -> Vec<Narrow> {
     let query = "WITH RECURSIVE columns(relid, name, is_reference) AS (
              SELECT attrelid, attname, false FROM pg_attribute WHERE attrelid = $1 AND attname = $2

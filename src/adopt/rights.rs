@@ -12,7 +12,8 @@ use pgrx::pg_sys::{self, Oid};
 const ROLE_NAME: &str = "CASE r WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(r)) END";
 
 /// The predefined role whose members can write to all tables and sequences, if it has members.
-const WRITERS_OF_ALL: &str = "SELECT roleid FROM pg_auth_members WHERE roleid = 'pg_write_all_data'::regrole";
+const WRITERS_OF_ALL: &str =
+    "SELECT roleid FROM pg_auth_members WHERE roleid = 'pg_write_all_data'::regrole";
 
 /// The extension's function that a shard's own next_id() calls.
 fn shard_next_id(own_schema: Oid) -> Option<Function> {
@@ -23,12 +24,14 @@ fn shard_next_id(own_schema: Oid) -> Option<Function> {
     )
 }
 
-/// Checks that all callers of the function can call the extension's function as well. The adopted function calls that
-/// with its caller's privileges, or its owner's if it is SECURITY DEFINER. Callers keep EXECUTE on the function itself
-/// and their privileges on the sequence; they need EXECUTE on the other function.
+/// Checks that all callers of the function can call the extension's function as well. The adopted
+/// function calls that with its caller's privileges, or its owner's if it is SECURITY DEFINER.
+/// Callers keep EXECUTE on the function itself and their privileges on the sequence; they need
+/// EXECUTE on the other function.
 ///
-/// The callers are the grantees and their members. If PUBLIC is a grantee, the roles with privileges on the sequence
-/// count instead. Privileges are inherited, so it is enough to check the grantees.
+/// The callers are the grantees and their members. If PUBLIC is a grantee, the roles with
+/// privileges on the sequence count instead. Privileges are inherited, so it is enough to check the
+/// grantees.
 pub fn check_callers(function: &Function, sequence: Oid, own_schema: Oid) -> Result<(), Error> {
     let Some(needs) = shard_next_id(own_schema) else { return Ok(()) };
     let query = format!(
@@ -62,7 +65,8 @@ pub fn check_callers(function: &Function, sequence: Oid, own_schema: Oid) -> Res
     Err(Error::CallersWithoutExecute { function, needs, roles })
 }
 
-/// Checks the privileges of the function's owner. The functions of the shard are created as this role.
+/// Checks the privileges of the function's owner. The functions of the shard are created as this
+/// role.
 pub fn check_owner_can_create(function: &Function, own_schema: Oid) -> Result<(), Error> {
     let query = "SELECT has_schema_privilege($1, $2, 'CREATE')";
     let arguments = [function.owner.into(), function.schema.into()];
@@ -76,11 +80,13 @@ pub fn check_owner_can_create(function: &Function, own_schema: Oid) -> Result<()
     Ok(())
 }
 
-/// The query for the roles that can insert into the table $1 and lack privileges: each with whether it may use the schema
-/// $2, use the sequence $3, and execute the functions $4 and $5. With $6, the function $4 has the rights of its owner.
+/// The query for the roles that can insert into the table $1 and lack privileges: each with whether
+/// it may use the schema $2, use the sequence $3, and execute the functions $4 and $5. With $6, the
+/// function $4 has the rights of its owner.
 ///
-/// Any role can create a view of the table. It counts if its owner could insert, too, for all who insert through it. Until
-/// then PostgreSQL is not asked whether it is updatable, for which it locks the view.
+/// Any role can create a view of the table. It counts if its owner could insert, too, for all who
+/// insert through it. Until then PostgreSQL is not asked whether it is updatable, for which it
+/// locks the view.
 fn writers_without_rights() -> String {
     format!(
         "WITH RECURSIVE places(place) AS (
@@ -117,13 +123,15 @@ fn writers_without_rights() -> String {
     )
 }
 
-/// Checks that each role that can insert into the table can also generate ids of the shard. That includes roles that
-/// insert into one of its partitions or through an updatable view, because a default runs with the privileges of the
-/// inserting role.
+/// Checks that each role that can insert into the table can also generate ids of the shard. That
+/// includes roles that insert into one of its partitions or through an updatable view, because a
+/// default runs with the privileges of the inserting role.
 pub fn check_writers(table: Oid, definition: &Definition, own_schema: Oid) -> Result<(), Error> {
-    let Some(next_id) = catalog::function_in(definition.schema, "next_id", &[]) else { return Ok(()) };
+    let Some(next_id) = catalog::function_in(definition.schema, "next_id", &[]) else {
+        return Ok(());
+    };
     let Some(needs) = shard_next_id(own_schema) else { return Ok(()) };
-    let sequence = definition.clock.sequence;
+    let sequence = definition.sequence.oid;
     let arguments = [
         table.into(),
         definition.schema.into(),

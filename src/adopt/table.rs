@@ -17,7 +17,7 @@ use crate::pg::reg_types::Regclass;
 use crate::pg::spi::{self, select};
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::shard::ddl::Plan;
+use crate::shard::ddl::ShardParts;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
 use crate::shard::trust::Trust;
@@ -27,20 +27,22 @@ use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use pgrx::spi::quote_identifier;
 
-/// `adopt_table(shard, table, column, dry_run, schema)`: makes the ids of a shard the default of a column that has been filled
-/// by a serial, an identity or another shard. Existing keys stay, and are smaller than all new ones. The old sequence
-/// stays as well, unless it belongs to an identity. For a column that has ids of the shard already, a dry run returns the
-/// way back.
+/// `adopt_table(shard, table, column, dry_run, schema)`: makes the ids of a shard the default of a
+/// column that has been filled by a serial, an identity or another shard. Existing keys stay, and
+/// are smaller than all new ones. The old sequence stays as well, unless it belongs to an identity.
+/// For a column that has ids of the shard already, a dry run returns the way back.
 ///
-/// The default runs functions of the shard with the rights of those who insert. So they must trust the owner of the shard
-/// ([`trust`](crate::shard::trust)). If they do not trust the owner of its schema otherwise, `schema` has to name it.
+/// The default runs functions of the shard with the rights of those who insert. So they must trust
+/// the owner of the shard ([`trust`](crate::shard::trust)). If they do not trust the owner of its
+/// schema otherwise, `schema` has to name it.
 ///
 /// # Errors
 ///
-/// The shard is not in `schema`, or belongs to a role that is not trusted. The shard or the table is NULL or does not exist,
-/// or the table is a view, for example, or a partition. It does not have the column. The column, or one that references it,
-/// is not a bigint. The column has another kind of default, or contains keys ahead of the clock. The caller does not own
-/// the table, or lacks privileges on the shard's sequence.
+/// The shard is not in `schema`, or belongs to a role that is not trusted. The shard or the table
+/// is NULL or does not exist, or the table is a view, for example, or a partition. It does not have
+/// the column. The column, or one that references it, is not a bigint. The column has another kind
+/// of default, or contains keys ahead of the clock. The caller does not own the table, or lacks
+/// privileges on the shard's sequence.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 pub fn adopt_table(
@@ -109,7 +111,7 @@ pub fn adopt_table(
         let way_back = key.way_back()?;
         if change.is_some() {
             let way = |value| columns::advance_statement(shard, value);
-            check_not_ahead(newest.as_ref(), definition.clock, KEY_AHEAD_MAX_MS, way)?;
+            check_not_ahead(newest.as_ref(), definition.sequence, KEY_AHEAD_MAX_MS, way)?;
         }
         if let Some(change) = change.as_ref().filter(|_| !dry_run) {
             let newest = newest.as_ref().map(|newest| newest.0);
@@ -166,12 +168,12 @@ fn set_default(
     next_id: Oid,
     definition: &Definition,
 ) -> Result<(), Error> {
-    // A key near the clock must be an id, such as one of another generator. New ids must stay above it even if the clock
-    // is set back later.
+    // A key near the clock must be an id, such as one of another generator. New ids must stay above
+    // it even if the clock is set back later.
     let newest_ms = newest.filter(|key| *key >= 0).map(|key| layout::ms_of(key) as i64);
-    let now_ms = now_ms(definition.clock.epoch);
+    let now_ms = now_ms(definition.sequence.epoch);
     if let Some(ms) = newest_ms.filter(|ms| ms + AHEAD_MAX_MS >= now_ms) {
-        generator::advance(definition.clock, (ms + 1) * VALUES_PER_MS)?;
+        generator::advance(definition.sequence, (ms + 1) * VALUES_PER_MS)?;
     }
     spi::run(change);
     // The statement names the function. A schema can be renamed in spite of the lock.
@@ -184,17 +186,23 @@ fn set_default(
 /// The `next_id()` of a shard that is complete and trusted.
 fn next_id_of(definition: &Definition, own_schema: Oid, trust: Trust) -> Result<Oid, Error> {
     trust.check(definition)?;
-    let missing = Plan::of(definition, own_schema).missing_functions(definition.schema, definition.clock)?;
-    let next_id = catalog::function_in(definition.schema, "next_id", &[]).filter(|_| missing.is_empty());
+    let missing = ShardParts::of(definition, own_schema)
+        .missing_functions(definition.schema, definition.sequence)?;
+    let next_id =
+        catalog::function_in(definition.schema, "next_id", &[]).filter(|_| missing.is_empty());
     let next_id = next_id.ok_or(Error::ShardIncomplete { shard: definition.shard.number() })?;
     Ok(next_id.oid)
 }
 
-/// Checks that the relation is a table, and not a partition, whose rows mostly come through the table above it.
+/// Checks that the relation is a table, and not a partition, whose rows mostly come through the
+/// table above it.
 fn check_is_table(table: Oid, definition: &Definition) -> Result<(), Error> {
     let query = "SELECT relkind::text, pg_partition_root(oid)::oid FROM pg_class WHERE oid = $1";
-    let found = select(query, &[table.into()], |row| Some((row.get::<String>(1)?, row.get::<Oid>(2))));
-    let Some((kind, root)) = found.into_iter().next() else { return Err(Error::TableMissing(table)) };
+    let found =
+        select(query, &[table.into()], |row| Some((row.get::<String>(1)?, row.get::<Oid>(2))));
+    let Some((kind, root)) = found.into_iter().next() else {
+        return Err(Error::TableMissing(table));
+    };
     let name = names::relation(table);
     let kind = match kind.as_str() {
         "r" | "p" => match root.filter(|root| *root != table) {

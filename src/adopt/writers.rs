@@ -8,7 +8,7 @@ use crate::pg::names;
 use crate::pg::spi;
 use crate::pg::subtransaction;
 use crate::pg::wait_event::{self, WaitEvent};
-use crate::sequence::Clock;
+use crate::sequence::IdSequence;
 use crate::sequence::read;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc;
@@ -16,7 +16,8 @@ use instagram_id_core::layout::{self, Shard};
 use pgrx::pg_sys::{self, Oid};
 use std::time::{Duration, Instant};
 
-/// How long to try for the locks in total, and for each attempt. An attempt is short because writers queue behind it.
+/// How long to try for the locks in total, and for each attempt. An attempt is short because
+/// writers queue behind it.
 const LOCK_TRIES_FOR: Duration = Duration::from_secs(10);
 
 const LOCK_TIMEOUT: &str = "500ms";
@@ -26,12 +27,12 @@ const LOCK_PAUSE_MIN: Duration = Duration::from_millis(3);
 /// How long `unadopt_shard` waits for the clock to catch up.
 const CATCH_UP_MS: i64 = 2000;
 
-/// Waits until the clock has passed the last value of a sequence. The original takes its time from the clock, and would
-/// repeat ids ahead of it.
-pub fn wait_for_the_clock(shard: Shard, clock: Clock) -> Result<(), Error> {
-    let Some(last_value) = read::last_value(clock.sequence) else { return Ok(()) };
+/// Waits until the clock has passed the last value of a sequence. The original takes its time from
+/// the clock, and would repeat ids ahead of it.
+pub fn wait_for_the_clock(shard: Shard, sequence: IdSequence) -> Result<(), Error> {
+    let Some(last_value) = read::last_value(sequence.oid) else { return Ok(()) };
     let shard = shard.number();
-    wait_until_past(hlc::ms_of(last_value), clock.epoch, |ahead_ms| Error::ShardAhead {
+    wait_until_past(hlc::ms_of(last_value), sequence.epoch, |ahead_ms| Error::ShardAhead {
         shard,
         ahead: names::duration(ahead_ms / 1000),
     })
@@ -48,7 +49,8 @@ pub fn wait_for_newest_id(columns: &[Column], epoch: Epoch) -> Result<(), Error>
     }
 }
 
-/// Waits until the clock has passed this millisecond. `too_far` returns the error for one that is too far ahead.
+/// Waits until the clock has passed this millisecond. `too_far` returns the error for one that is
+/// too far ahead.
 fn wait_until_past(ms: i64, epoch: Epoch, too_far: impl FnOnce(i64) -> Error) -> Result<(), Error> {
     let ahead_ms = || ms - now_ms(epoch);
     if ahead_ms() > CATCH_UP_MS {
@@ -80,13 +82,18 @@ pub fn lock_tables(columns: &[Column], lock: TableLock) -> Option<String> {
     (!tables.is_empty()).then(|| format!("LOCK TABLE {} IN {mode} MODE", tables.join(", ")))
 }
 
-/// Takes the locks that keep writers out: the tables of these columns first, then the sequences, in the order of an
-/// insert. A transaction that has called the function directly and then writes to a table locks in the opposite order,
-/// and all other writers queue behind our table lock. So we do not wait for a sequence's lock. A failed attempt releases
-/// all locks and pauses for as long as it held them, so that the others can proceed.
+/// Takes the locks that keep writers out: the tables of these columns first, then the sequences, in
+/// the order of an insert. A transaction that has called the function directly and then writes to a
+/// table locks in the opposite order, and all other writers queue behind our table lock. So we do
+/// not wait for a sequence's lock. A failed attempt releases all locks and pauses for as long as it
+/// held them, so that the others can proceed.
 ///
 /// Callers read again what they have read before, since it may have changed.
-pub fn lock_out_writers(columns: &[Column], lock: TableLock, sequences: &[Oid]) -> Result<(), Error> {
+pub fn lock_out_writers(
+    columns: &[Column],
+    lock: TableLock,
+    sequences: &[Oid],
+) -> Result<(), Error> {
     let tables = lock_tables(columns, lock);
     let names: Vec<String> = columns.iter().map(|column| names::relation(column.table)).collect();
     let started = Instant::now();
@@ -97,7 +104,8 @@ pub fn lock_out_writers(columns: &[Column], lock: TableLock, sequences: &[Oid]) 
                 if let Some(tables) = &tables {
                     spi::run(tables);
                 }
-                // SAFETY: a lock on a dropped relation has no effect, and the next statement notices that.
+                // SAFETY: a lock on a dropped relation has no effect, and the next statement
+                // notices that.
                 sequences.iter().all(|sequence| unsafe {
                     let mode = pg_sys::ShareRowExclusiveLock as pg_sys::LOCKMODE;
                     pg_sys::ConditionalLockRelationOid(*sequence, mode)
@@ -107,7 +115,8 @@ pub fn lock_out_writers(columns: &[Column], lock: TableLock, sequences: &[Oid]) 
         if got_them {
             // A name that was another table's when the lock was taken would be locked in its place.
             let has_name = |(column, name): &(&Column, &String)| {
-                names::relation(column.table) == **name && catalog::named(name) == Some(column.table)
+                names::relation(column.table) == **name
+                    && catalog::named(name) == Some(column.table)
             };
             return match columns.iter().zip(&names).find(|one| !has_name(one)) {
                 Some((_, name)) => Err(Error::TableChanged(name.clone())),

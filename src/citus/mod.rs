@@ -1,8 +1,8 @@
 //! Citus: every node of a cluster has a copy of a sequence, and one of them is open.
 //!
-//! - [`placement`]: the node that owns a sequence's schema, and the nodes that store a table's rows, by Citus's
-//!   catalogs
-//! - [`handover`]: how a node takes a sequence over from the others
+//! - [`placement`]: the node that owns a sequence's schema, and the nodes that store a table's
+//!   rows, by Citus's catalogs
+//! - [`takeover`]: how a node takes a sequence over from the others
 
-pub mod handover;
 pub mod placement;
+pub mod takeover;

@@ -1,4 +1,5 @@
-//! The node that owns a sequence's schema, and the nodes that store a table's rows, by Citus's catalogs.
+//! The node that owns a sequence's schema, and the nodes that store a table's rows, by Citus's
+//! catalogs.
 
 use crate::error::Error;
 use crate::pg::catalog;
@@ -7,7 +8,7 @@ use crate::pg::invalidation::{self, Cached};
 use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::spi::select_latest;
-use crate::sequence::Clock;
+use crate::sequence::IdSequence;
 use crate::sequence::cache::{self, Placement};
 use crate::sequence::refusal::Refusal;
 use pgrx::pg_sys::{self, Oid};
@@ -49,12 +50,14 @@ impl Node {
 
 /// The nodes that store the rows of a table with a trigger.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rows {
+pub enum RowPlacement {
     /// The node that owns its schema, by Citus's catalogs.
     OfSchema,
-    /// Nodes that Citus has chosen for this table: by a column of each row, or one node for the whole table.
+    /// Nodes that Citus has chosen for this table: by a column of each row, or one node for the
+    /// whole table.
     OfTable,
-    /// This node, for a table that is not in Citus; the coordinator, for a local table in Citus's catalogs.
+    /// This node, for a table that is not in Citus; the coordinator, for a local table in Citus's
+    /// catalogs.
     Local,
     /// Several nodes for each row: a reference table, or one whose shards have several placements.
     Replicated,
@@ -103,8 +106,9 @@ fn look_up(sequence: Oid) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that the extension is not newer than the library that this session has loaded. An older library may not know
-/// how the nodes of the newer version hand over a sequence, and would repeat ids.
+/// Checks that the extension is not newer than the library that this session has loaded. An older
+/// library may not know how the nodes of the newer version hand over a sequence, and would repeat
+/// ids.
 ///
 /// # Errors
 ///
@@ -122,8 +126,9 @@ fn check_version() -> Result<(), Error> {
 
 /// Whether a version, such as 1.0.0, is newer than that of this library.
 fn is_newer(version: &str) -> bool {
-    let numbers =
-        |version: &str| -> Vec<u32> { version.split('.').map_while(|part| part.parse().ok()).collect() };
+    let numbers = |version: &str| -> Vec<u32> {
+        version.split('.').map_while(|part| part.parse().ok()).collect()
+    };
     numbers(version) > numbers(env!("CARGO_PKG_VERSION"))
 }
 
@@ -132,11 +137,11 @@ fn is_newer(version: &str) -> bool {
 /// # Errors
 ///
 /// Those of [`resolve`].
-pub fn retry<T>(clock: Clock, visit: impl Fn() -> Result<T, Refusal>) -> Result<T, Error> {
+pub fn retry<T>(sequence: IdSequence, visit: impl Fn() -> Result<T, Refusal>) -> Result<T, Error> {
     loop {
         match visit() {
             Ok(result) => return Ok(result),
-            Err(refusal) => resolve(refusal, clock)?,
+            Err(refusal) => resolve(refusal, sequence)?,
         }
     }
 }
@@ -145,12 +150,13 @@ pub fn retry<T>(clock: Clock, visit: impl Fn() -> Result<T, Refusal>) -> Result<
 ///
 /// # Errors
 ///
-/// Another node owns the schema, or the library is older than the extension; the error of any other refusal.
-pub fn resolve(refusal: Refusal, clock: Clock) -> Result<(), Error> {
+/// Another node owns the schema, or the library is older than the extension; the error of any other
+/// refusal.
+pub fn resolve(refusal: Refusal, sequence: IdSequence) -> Result<(), Error> {
     match refusal {
-        Refusal::PlacementUnknown => look_up(clock.sequence)?,
-        Refusal::NotPlacedHere => check_again(clock.sequence)?,
-        refusal => return Err(refusal.error(clock)),
+        Refusal::PlacementUnknown => look_up(sequence.oid)?,
+        Refusal::NotPlacedHere => check_again(sequence.oid)?,
+        refusal => return Err(refusal.error(sequence)),
     }
     Ok(())
 }
@@ -161,8 +167,8 @@ pub fn resolve(refusal: Refusal, clock: Clock) -> Result<(), Error> {
 ///
 /// It does.
 fn check_again(sequence: Oid) -> Result<(), Error> {
-    // The cache may be out of date: without a table in the schema, there is no relation whose invalidation announces a
-    // new placement.
+    // The cache may be out of date: without a table in the schema, there is no relation whose
+    // invalidation announces a new placement.
     cache::forget_placement(sequence);
     let owner = owner_of(sequence);
     if owner.is_here() { Ok(()) } else { Err(placed_elsewhere(sequence, &owner)) }
@@ -173,11 +179,17 @@ pub fn placed_elsewhere(sequence: Oid, owner: &Owner) -> Error {
     let name = names::relation(sequence);
     let home = owner.owner.unwrap_or(COORDINATOR);
     let node = name_of_owner(owner);
-    Error::PlacedElsewhere { name, node, home, group: owner.group, is_of_schema: owner.is_of_schema }
+    Error::PlacedElsewhere {
+        name,
+        node,
+        home,
+        group: owner.group,
+        is_of_schema: owner.is_of_schema,
+    }
 }
 
-/// Whether another session has locked one of the catalogs that are read here, so that a query would wait for it. If not, they
-/// are locked until the transaction ends, as a query locks them.
+/// Whether another session has locked one of the catalogs that are read here, so that a query would
+/// wait for it. If not, they are locked until the transaction ends, as a query locks them.
 pub fn is_locked() -> bool {
     const CATALOGS: [&str; 7] = [
         "pg_dist_local_group",
@@ -199,14 +211,20 @@ pub fn is_locked() -> bool {
 fn name_of_owner(owner: &Owner) -> Option<String> {
     let group = owner.owner.unwrap_or(COORDINATOR);
     let nodes = guc::with(guc::OWN_NAMES, nodes);
-    nodes.into_iter().find(|node| node.group == group && group != owner.group).map(|node| node.name())
+    nodes
+        .into_iter()
+        .find(|node| node.group == group && group != owner.group)
+        .map(|node| node.name())
 }
 
 /// The node of a group, for a message.
 pub fn name_of_group(group: i32) -> String {
     let nodes = guc::with(guc::OWN_NAMES, nodes);
     let node = nodes.iter().find(|node| node.group == group);
-    node.map_or_else(|| format!("of group {group}"), |node| format!("{} (group {group})", node.name()))
+    node.map_or_else(
+        || format!("of group {group}"),
+        |node| format!("{} (group {group})", node.name()),
+    )
 }
 
 /// The node that owns the schema of a sequence; without Citus this one.
@@ -218,8 +236,8 @@ pub fn owner_of(sequence: Oid) -> Owner {
     }
 }
 
-/// A subquery for the group of the node that has the tables of a schema, and for one of these tables. The schema is
-/// that of `c`, a row of `pg_class`.
+/// A subquery for the group of the node that has the tables of a schema, and for one of these
+/// tables. The schema is that of `c`, a row of `pg_class`.
 fn owner_of_schema() -> &'static str {
     if has_distributed_schemas() {
         "SELECT p.groupid, t.logicalrelid
@@ -231,8 +249,8 @@ fn owner_of_schema() -> &'static str {
     }
 }
 
-/// A condition: whether Citus places a table with its schema. The table is `t`, a row of `pg_dist_partition`, and the
-/// schema that of `c`, a row of `pg_class`.
+/// A condition: whether Citus places a table with its schema. The table is `t`, a row of
+/// `pg_dist_partition`, and the schema that of `c`, a row of `pg_class`.
 fn is_of_schema() -> &'static str {
     if has_distributed_schemas() {
         "t.partmethod = 'n' AND t.repmodel = 's'
@@ -242,10 +260,14 @@ fn is_of_schema() -> &'static str {
     }
 }
 
-/// A condition: that `c`, a row of `pg_class`, is not a Citus shard on this node. Such a table is used through its
-/// distributed table.
+/// A condition: that `c`, a row of `pg_class`, is not a Citus shard on this node. Such a table is
+/// used through its distributed table.
 pub fn is_no_citus_shard() -> &'static str {
-    if catalog::has_citus() { "NOT coalesce(relation_is_a_known_shard(c.oid), false)" } else { "true" }
+    if catalog::has_citus() {
+        "NOT coalesce(relation_is_a_known_shard(c.oid), false)"
+    } else {
+        "true"
+    }
 }
 
 /// Before version 12 Citus did not distribute schemas.
@@ -253,9 +275,9 @@ fn has_distributed_schemas() -> bool {
     catalog::named("pg_catalog.pg_dist_schema").is_some()
 }
 
-/// Reads the owner from Citus's catalogs, and watches the relations that the result depends on. The owner is the node
-/// with the tables of the sequence's schema. If the schema is not distributed or has no tables, the owner is the
-/// coordinator.
+/// Reads the owner from Citus's catalogs, and watches the relations that the result depends on. The
+/// owner is the node with the tables of the sequence's schema. If the schema is not distributed or
+/// has no tables, the owner is the coordinator.
 fn owner_by_catalogs(sequence: Oid) -> Owner {
     guc::with(guc::OWN_NAMES, || {
         let sequence = sequence.to_u32();
@@ -283,8 +305,8 @@ fn owner_by_catalogs(sequence: Oid) -> Owner {
     })
 }
 
-/// Every sequence whose schema this node owns, and every sequence without copies, each with whether it has copies; `None`
-/// without Citus.
+/// Every sequence whose schema this node owns, and every sequence without copies, each with whether
+/// it has copies; `None` without Citus.
 pub fn placed_here() -> Option<FxHashMap<Oid, bool>> {
     if !catalog::has_citus() {
         return None;
@@ -298,18 +320,22 @@ pub fn placed_here() -> Option<FxHashMap<Oid, bool>> {
                  OR coalesce(home.groupid, {COORDINATOR}) = (SELECT groupid FROM pg_dist_local_group))",
             owner_of_schema()
         ));
-        Some(rows.iter().map(|row| (Oid::from(field::<u32>(row, 0)), field::<i32>(row, 1) == 1)).collect())
+        Some(
+            rows.iter()
+                .map(|row| (Oid::from(field::<u32>(row, 0)), field::<i32>(row, 1) == 1))
+                .collect(),
+        )
     })
 }
 
-/// The nodes that store the rows of a table, and the table that a user knows. For a table that is a Citus shard on this
-/// node, that is its distributed table, and the nodes are those of the distributed table. Watches both tables, so that a
-/// caller can cache what it makes of the result.
-pub fn rows_of(table: Oid) -> (Rows, Oid) {
+/// The nodes that store the rows of a table, and the table that a user knows. For a table that is a
+/// Citus shard on this node, that is its distributed table, and the nodes are those of the
+/// distributed table. Watches both tables, so that a caller can cache what it makes of the result.
+pub fn rows_of(table: Oid) -> (RowPlacement, Oid) {
     let result = guc::with(guc::OWN_NAMES, || {
-        // A Citus shard is a table in the schema of its distributed table, whose name ends with the number of the
-        // shard. The result is the same on whichever node a placement is, so it does not matter if this node receives a
-        // move late.
+        // A Citus shard is a table in the schema of its distributed table, whose name ends with the
+        // number of the shard. The result is the same on whichever node a placement is, so it does
+        // not matter if this node receives a move late.
         let oid = table.to_u32();
         let rows = select_latest(&format!(
             "SELECT {}, t.repmodel = 't' OR EXISTS (
@@ -326,10 +352,10 @@ pub fn rows_of(table: Oid) -> (Rows, Oid) {
         rows.iter().for_each(|row| invalidation::watch(Oid::from(field::<u32>(row, 2))));
         let is = |column: usize| rows.iter().any(|row| row[column].as_deref() == Some("t"));
         let kind = match (is(0), is(1)) {
-            (_, true) => Rows::Replicated,
-            (true, false) => Rows::OfSchema,
-            (false, false) if rows.is_empty() || is(3) => Rows::Local,
-            (false, false) => Rows::OfTable,
+            (_, true) => RowPlacement::Replicated,
+            (true, false) => RowPlacement::OfSchema,
+            (false, false) if rows.is_empty() || is(3) => RowPlacement::Local,
+            (false, false) => RowPlacement::OfTable,
         };
         (kind, rows.first().map_or(table, |row| Oid::from(field::<u32>(row, 2))))
     });
@@ -344,15 +370,19 @@ pub fn nodes() -> Vec<Node> {
          WHERE noderole = 'primary' AND isactive AND nodecluster = current_setting('citus.cluster_name')
          ORDER BY groupid",
     );
-    rows.iter().map(|row| Node { host: field(row, 0), port: field(row, 1), group: field(row, 2) }).collect()
+    rows.iter()
+        .map(|row| Node { host: field(row, 0), port: field(row, 1), group: field(row, 2) })
+        .collect()
 }
 
 /// Whether a node of this group is in use.
 pub fn is_node(group: i32) -> bool {
-    catalog::has_citus() && guc::with(guc::OWN_NAMES, || nodes().iter().any(|node| node.group == group))
+    catalog::has_citus()
+        && guc::with(guc::OWN_NAMES, || nodes().iter().any(|node| node.group == group))
 }
 
-/// Whether the node of this group is disabled. It may be activated again with the copies that it has now.
+/// Whether the node of this group is disabled. It may be activated again with the copies that it
+/// has now.
 pub fn is_disabled(group: i32) -> bool {
     let query = format!("SELECT 1 FROM pg_dist_node WHERE groupid = {group} AND NOT isactive");
     catalog::has_citus() && guc::with(guc::OWN_NAMES, || !select_latest(&query).is_empty())

@@ -58,7 +58,9 @@ impl Argument {
             Argument::Table => "Pass the name of a table.",
             Argument::Schema => "Pass the name of a schema.",
             Argument::Before => "Pass the time up to which partitions are dropped.",
-            Argument::Group | Argument::Attempt => "Only next_id() on another node calls this function.",
+            Argument::Group | Argument::Attempt => {
+                "Only next_id() on another node calls this function."
+            }
             Argument::Epoch
             | Argument::IfNotExists
             | Argument::DryRun

@@ -12,7 +12,10 @@ impl Error {
     pub fn texts(&self) -> (SqlState, [String; 3]) {
         let (state, detail, hint) = self.parts();
         let texts = [self.to_string(), detail, hint];
-        (state, texts.map(|text| if text.len() > PART_MAX { cut_off(&text, PART_MAX) } else { text }))
+        (
+            state,
+            texts.map(|text| if text.len() > PART_MAX { cut_off(&text, PART_MAX) } else { text }),
+        )
     }
 
     /// The cause: the DETAIL, or the message of an error without one.
@@ -55,8 +58,9 @@ impl From<Error> for ErrorReport {
 
 /// Returns the value of `f`, or raises its error. For SQL functions that are called for every row.
 ///
-/// pgrx also raises the error of a function that returns a `Result`. But then an `ErrorReport`, or the space for one,
-/// is returned by value, which makes `next_id` measurably slower (docs/inside/performance.md).
+/// pgrx also raises the error of a function that returns a `Result`. But then an `ErrorReport`, or
+/// the space for one, is returned by value, which makes `next_id` measurably slower
+/// (docs/inside/performance.md).
 #[track_caller]
 pub fn or_raise<T>(f: impl FnOnce() -> Result<T, Error>) -> T {
     match f() {
@@ -77,8 +81,9 @@ pub fn shortened(text: &str) -> String {
     shown(text, 60)
 }
 
-/// A text of any content for a message: at most this many characters, in one line. Control characters are escaped, because
-/// they could make one message look like several, or control the terminal that shows it.
+/// A text of any content for a message: at most this many characters, in one line. Control
+/// characters are escaped, because they could make one message look like several, or control the
+/// terminal that shows it.
 pub fn shown(text: &str, len: usize) -> String {
     let mut shown = String::new();
     let mut chars = text.chars();

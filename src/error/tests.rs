@@ -83,7 +83,8 @@ examples! {
     Unfit => Unfit { increment: Some(2), ..Default::default() },
 }
 
-/// Errors with typical values, at least one for each entry. The page shows the hints of the first two of an entry.
+/// Errors with typical values, at least one for each entry. The page shows the hints of the first
+/// two of an entry.
 fn samples() -> Vec<Error> {
     let mut samples = samples_with_values();
     let names: Vec<String> = samples.iter().map(name).collect();
@@ -92,7 +93,8 @@ fn samples() -> Vec<Error> {
     samples
 }
 
-/// Those of entries for which a value by the type of the field is not typical, or for which one is not enough.
+/// Those of entries for which a value by the type of the field is not typical, or for which one is
+/// not enough.
 #[expect(clippy::too_many_lines, reason = "a sample of each error")]
 fn samples_with_values() -> Vec<Error> {
     use Error::*;
@@ -108,11 +110,17 @@ fn samples_with_values() -> Vec<Error> {
     let epoch = || "2011-08-24 21:07:01.721+00".to_owned();
     let ahead = || "3 days 2 h".to_owned();
     let node = || "10.0.0.7:5432".to_owned();
-    let shard_next_id = || "public.shard_next_id(integer,regclass,timestamp with time zone)".to_owned();
+    let shard_next_id =
+        || "public.shard_next_id(integer,regclass,timestamp with time zone)".to_owned();
     let max = 1_125_899_906_842_623;
     let unfit = super::Unfit { increment: Some(2), ..Default::default() };
-    let in_all_ways =
-        super::Unfit { not_bigint: true, increment: Some(2), max: Some(9), min: Some(max), cycle: true };
+    let in_all_ways = super::Unfit {
+        not_bigint: true,
+        increment: Some(2),
+        max: Some(9),
+        min: Some(max),
+        cycle: true,
+    };
     let mut samples = vec![
         ShardOutOfRange(8192),
         SeqOutOfRange(1024),
@@ -155,10 +163,32 @@ fn samples_with_values() -> Vec<Error> {
             owner: other_role(),
             schema: Some(schema()),
         },
-        ShardOfAnother { shard, function: "photos.shard_5()".into(), owner: other_role(), schema: None },
-        ShardNotTrusted { shard, function: "insta5.shard_5()".into(), owner: other_role(), role: role() },
-        SchemaNotTrusted { shard, schema: schema(), name: schema(), owner: other_role(), role: role() },
-        PartOfAnother { kind: "function", name: function(), owner: other_role(), shard, role: role() },
+        ShardOfAnother {
+            shard,
+            function: "photos.shard_5()".into(),
+            owner: other_role(),
+            schema: None,
+        },
+        ShardNotTrusted {
+            shard,
+            function: "insta5.shard_5()".into(),
+            owner: other_role(),
+            role: role(),
+        },
+        SchemaNotTrusted {
+            shard,
+            schema: schema(),
+            name: schema(),
+            owner: other_role(),
+            role: role(),
+        },
+        PartOfAnother {
+            kind: "function",
+            name: function(),
+            owner: other_role(),
+            shard,
+            role: role(),
+        },
         PartOfAnother { kind: "sequence", name: name(), owner: other_role(), shard, role: role() },
         OriginalNotTrusted { function: function(), owner: other_role(), role: role() },
         ShardChanged(shard),
@@ -234,9 +264,20 @@ fn samples_with_values() -> Vec<Error> {
             sequence: "photos.table_id_seq".into(),
             call: "next_id(5, 'photos.table_id_seq')".into(),
         },
-        AdoptionDiffers { function: function(), what: Argument::Epoch, read: epoch(), shard, is: time() },
+        AdoptionDiffers {
+            function: function(),
+            what: Argument::Epoch,
+            read: epoch(),
+            shard,
+            is: time(),
+        },
         KeyAhead { key: id, column: column(), time: time(), way: None },
-        KeyAhead { key: id, column: column(), time: time(), way: Some("SELECT advance_shard(5, 7)".into()) },
+        KeyAhead {
+            key: id,
+            column: column(),
+            time: time(),
+            way: Some("SELECT advance_shard(5, 7)".into()),
+        },
         ShardAhead { shard, ahead: ahead() },
         NotAdopted { shard, schema: schema() },
         WritersBusy { sequence: Some(name()) },
@@ -247,8 +288,20 @@ fn samples_with_values() -> Vec<Error> {
         SequenceTemporary("pg_temp_3.ids".into()),
         SequenceShared { name: name(), other: "shard 6".into() },
         OriginalsShareSequence { name: name(), function: function(), other: other() },
-        NewestOfAnotherShard { id, column: column(), is: shard, asked: asked_shard, function: function() },
-        NewestOfAnotherTime { id, column: column(), epoch: epoch(), time: time(), function: function() },
+        NewestOfAnotherShard {
+            id,
+            column: column(),
+            is: shard,
+            asked: asked_shard,
+            function: function(),
+        },
+        NewestOfAnotherTime {
+            id,
+            column: column(),
+            epoch: epoch(),
+            time: time(),
+            function: function(),
+        },
         TableMissing(Oid::from(16_384)),
         NotTable { name: "insta5.recent".into(), kind: "a view" },
         NotTable { name: "insta5.remote".into(), kind: "a foreign table" },
@@ -310,7 +363,11 @@ fn samples_with_values() -> Vec<Error> {
         SequenceNotOnNode { name: name(), node: node() },
         NodeOutdated { name: name(), node: node() },
         TakeOverTimedOut { name: name(), limit: "10 s".into(), nodes: vec![] },
-        TakeOverTimedOut { name: name(), limit: "10 s".into(), nodes: vec![node(), "10.0.0.8:5432".into()] },
+        TakeOverTimedOut {
+            name: name(),
+            limit: "10 s".into(),
+            nodes: vec![node(), "10.0.0.8:5432".into()],
+        },
         TakeOverFailed { name: name(), node: Some(node()) },
         TakeOverFailed { name: name(), node: None },
         NotHandedOver {
@@ -338,7 +395,9 @@ fn samples_with_values() -> Vec<Error> {
     }
     use Argument::*;
     let arguments = [Shard, Epoch, Sequence, Count, Id, IfNotExists, DryRun, Table, Schema];
-    samples.extend(arguments.into_iter().chain([Every, Ahead, Before, Detach, Group, Attempt]).map(Null));
+    samples.extend(
+        arguments.into_iter().chain([Every, Ahead, Before, Detach, Group, Attempt]).map(Null),
+    );
     samples
 }
 
@@ -354,7 +413,8 @@ fn code(state: SqlState) -> String {
 
 #[test]
 fn texts_follow_the_style_guide() {
-    // Words for which PostgreSQL's style guide or ours has better ones. Only whole words are compared.
+    // Words for which PostgreSQL's style guide or ours has better ones. Only whole words are
+    // compared.
     const AVOIDED: [&str; 25] = [
         "at home",
         "because",
@@ -389,14 +449,19 @@ fn texts_follow_the_style_guide() {
         assert!(start.is_ascii_lowercase() && !message.ends_with(['.', ':', ' ']), "{message}");
         assert!(message.chars().count() <= 120, "{message}");
         for text in [&detail, &hint].into_iter().filter(|text| !text.is_empty()) {
-            assert!(text.starts_with(|start: char| start.is_ascii_uppercase()), "{message}: {text}");
+            assert!(
+                text.starts_with(|start: char| start.is_ascii_uppercase()),
+                "{message}: {text}"
+            );
             assert!(text.ends_with('.') && !text.ends_with("..."), "{message}: {text}");
             assert!(!text.replace("ERROR:  ", "").contains("  "), "{message}: {text}");
         }
         let all = [&message, &detail, &hint].map(|text| text.trim_end_matches('.')).join(". ");
         assert!(!all.contains(['{', '}', '\n']), "{all}");
-        let words: String =
-            all.chars().map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { ' ' }).collect();
+        let words: String = all
+            .chars()
+            .map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { ' ' })
+            .collect();
         let words = format!(" {} ", words.split_whitespace().collect::<Vec<_>>().join(" "));
         for avoided in AVOIDED {
             assert!(!words.contains(&format!(" {avoided} ")), "{avoided:?} in {all}");
@@ -417,7 +482,10 @@ fn texts_of_others_are_quoted() {
     assert_eq!(detail, "The schemas are s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, and 12 more.");
     assert_eq!(listed(&schemas[..10], ", ").split(", ").last(), Some("s10"));
     let (_, [message, detail, hint]) = Error::NotOwner("ä".repeat(3000)).texts();
-    assert!(message.ends_with("...") && (PART_MAX..PART_MAX + 4).contains(&message.len()), "{message}");
+    assert!(
+        message.ends_with("...") && (PART_MAX..PART_MAX + 4).contains(&message.len()),
+        "{message}"
+    );
     assert!(detail.is_empty() && hint.len() < 200);
     assert_eq!(sentence(" it is not there \n"), "it is not there.");
     assert_eq!(code(SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), "55000");
@@ -462,7 +530,12 @@ fn page() -> String {
         let cells = [&code(state), &format!("`{message}`"), entry.when.trim(), &hints.join("<br>")]
             .map(|text| text.replace('|', "\\|"));
         let row = format!("| {} |\n", cells.join(" | "));
-        by_class.entry(code(state)[..2].into()).or_default().entry(code(state)).or_default().push(row);
+        by_class
+            .entry(code(state)[..2].into())
+            .or_default()
+            .entry(code(state))
+            .or_default()
+            .push(row);
     }
     let mut page = "# Errors\n\n\
         The errors, warnings and notices of the extension, by SQLSTATE. A word in braces stands for a value. The DETAIL that comes\n\

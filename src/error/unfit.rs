@@ -42,7 +42,8 @@ impl Unfit {
 
     /// The faults as a sentence each.
     pub fn sentences(&self) -> String {
-        let sentence = |(reason, _): (String, _)| format!("{}{}.", reason[..1].to_uppercase(), &reason[1..]);
+        let sentence =
+            |(reason, _): (String, _)| format!("{}{}.", reason[..1].to_uppercase(), &reason[1..]);
         self.faults().into_iter().map(sentence).collect::<Vec<_>>().join(" ")
     }
 

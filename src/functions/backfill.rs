@@ -1,9 +1,11 @@
-//! `backfill_id(time, shard) OVER (ORDER BY time)`: ids for existing rows, at the times of the rows.
+//! `backfill_id(time, shard) OVER (ORDER BY time)`: ids for existing rows, at the times of the
+//! rows.
 //!
-//! The rule is that of the generator, with the row's time in place of the clock and without waits. Each id is larger
-//! than the one before it in the same shard, the sequence field counts on from one id to the next, and it is an error
-//! if a millisecond has more rows than it has room for. The rows of a millisecond are counted when it begins, so that
-//! the sequence field starts low enough for the last of them.
+//! The rule is that of the generator, with the row's time in place of the clock and without waits.
+//! Each id is larger than the one before it in the same shard, the sequence field counts on from
+//! one id to the next, and it is an error if a millisecond has more rows than it has room for. The
+//! rows of a millisecond are counted when it begins, so that the sequence field starts low enough
+//! for the last of them.
 
 use crate::arguments;
 use crate::error::{Error, or_raise};
@@ -19,7 +21,7 @@ use rustc_hash::FxHashMap;
 
 /// Why a row gets no id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Refusal {
+enum NoId {
     /// A millisecond with more rows than it has room for.
     Full,
     /// The shard already has an id of a later millisecond.
@@ -29,7 +31,7 @@ enum Refusal {
 /// The millisecond and the shard of rows that get no ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Refused {
-    why: Refusal,
+    why: NoId,
     ms: u64,
     shard: Shard,
     epoch: Epoch,
@@ -40,25 +42,25 @@ impl From<Refused> for Error {
         let time = names::time(epoch.at() + ms as i64 * US_PER_MS);
         let shard = shard.number();
         match why {
-            Refusal::Full => Error::MillisecondFull { time, shard },
-            Refusal::Earlier => Error::TimeGoesBack { time, shard },
+            NoId::Full => Error::MillisecondFull { time, shard },
+            NoId::Earlier => Error::TimeGoesBack { time, shard },
         }
     }
 }
 
-/// The first of `count` values of a shard in the millisecond `ms`, after `last`. Values are `ms << 10 | seq`, as in a
-/// sequence.
-fn first_value(last: Option<i64>, ms: u64, count: i64) -> Result<i64, Refusal> {
+/// The first of `count` values of a shard in the millisecond `ms`, after `last`. Values are `ms <<
+/// 10 | seq`, as in a sequence.
+fn first_value(last: Option<i64>, ms: u64, count: i64) -> Result<i64, NoId> {
     let start = (ms as i64) << SEQ_BITS;
     let next = last.map_or(start, |last| last + 1);
     if last.is_some_and(|last| last >> SEQ_BITS > ms as i64) {
-        Err(Refusal::Earlier)
+        Err(NoId::Earlier)
     } else if last.is_some_and(|last| last >> SEQ_BITS == ms as i64) {
-        if next + count <= start + VALUES_PER_MS { Ok(next) } else { Err(Refusal::Full) }
+        if next + count <= start + VALUES_PER_MS { Ok(next) } else { Err(NoId::Full) }
     } else if count <= VALUES_PER_MS {
         Ok(start + (next & i64::from(SEQ_MAX)).min(VALUES_PER_MS - count))
     } else {
-        Err(Refusal::Full)
+        Err(NoId::Full)
     }
 }
 
@@ -76,7 +78,8 @@ impl Row {
     }
 }
 
-/// Consecutive rows of one millisecond. Only their numbers are kept: the rows of one millisecond can be millions.
+/// Consecutive rows of one millisecond. Only their numbers are kept: the rows of one millisecond
+/// can be millions.
 #[derive(Default)]
 struct Group {
     /// The start of their millisecond. A row without one is a group of its own.
@@ -95,8 +98,8 @@ struct Left {
 const GROUP_MAX: usize = 1 << 30;
 
 impl Group {
-    /// Adds the next row, unless another group begins with it. Returns an error as soon as the millisecond has too many
-    /// rows, before the rest of them are read.
+    /// Adds the next row, unless another group begins with it. Returns an error as soon as the
+    /// millisecond has too many rows, before the rest of them are read.
     fn add(&mut self, row: &Row) -> Result<bool, Refused> {
         let is_of_group = self.len == 0 || row.instant().is_some() && row.instant() == self.instant;
         if !is_of_group || self.len == GROUP_MAX {
@@ -110,7 +113,7 @@ impl Group {
             }
             left.rows += 1;
             if left.rows > VALUES_PER_MS {
-                return Err(Refused { why: Refusal::Full, ms, shard, epoch });
+                return Err(Refused { why: NoId::Full, ms, shard, epoch });
             }
         }
         self.instant = row.instant();
@@ -118,8 +121,8 @@ impl Group {
         Ok(true)
     }
 
-    /// Takes one row of the shard. Returns how many there were. It is 1 for a row that was not counted, as with an
-    /// argument that changes between two evaluations.
+    /// Takes one row of the shard. Returns how many there were. It is 1 for a row that was not
+    /// counted, as with an argument that changes between two evaluations.
     fn take(&mut self, shard: Shard, ms: u64) -> i64 {
         let Some(left) = self.left.get_mut(&shard).filter(|left| left.ms == ms) else { return 1 };
         let rows = left.rows;
@@ -133,8 +136,8 @@ impl Group {
 
 /// The state of one call in one statement, kept from row to row.
 ///
-/// It outlives the partitions of its window. So no id repeats with `PARTITION BY`, nor if the window is run again for
-/// each row of another table.
+/// It outlives the partitions of its window. So no id repeats with `PARTITION BY`, nor if the
+/// window is run again for each row of another table.
 #[derive(Default)]
 struct Backfill {
     /// The last value of each shard.
@@ -161,7 +164,9 @@ impl Backfill {
 
     /// The id of the next row of the group.
     fn id_of(&mut self, row: &Row) -> Result<Option<i64>, Refused> {
-        let (Some((ms, epoch)), Some(shard)) = (row.millisecond, row.shard) else { return Ok(None) };
+        let (Some((ms, epoch)), Some(shard)) = (row.millisecond, row.shard) else {
+            return Ok(None);
+        };
         let last = self.last.get(&shard).copied();
         let value = first_value(last, ms, self.group.take(shard, ms));
         let value = value.map_err(|why| Refused { why, ms, shard, epoch })?;
@@ -174,9 +179,9 @@ impl Backfill {
 fn count_group(window: Window, first: &Row) -> Result<Group, Error> {
     let mut group = Group::default();
     group.add(first)?;
-    // PostgreSQL frees the memory used to compute a row's arguments when it moves on to the next row, but here the
-    // arguments of many rows are computed during one. Most milliseconds have only one row and end at the next, so a
-    // memory context is created from the third row on only.
+    // PostgreSQL frees the memory used to compute a row's arguments when it moves on to the next
+    // row, but here the arguments of many rows are computed during one. Most milliseconds have only
+    // one row and end at the next, so a memory context is created from the third row on only.
     let mut memory = None;
     while let Some(row) = match group.len {
         1 => row(window, 1)?,
@@ -204,19 +209,24 @@ fn row(window: Window, offset: usize) -> Result<Option<Row>, Error> {
         .transpose()?;
     let millisecond_of = |(time, epoch): (Datum, Epoch)| {
         let time = time.value() as TimestampUs;
-        epoch.ms_at(time).map(|ms| (ms, epoch)).map_err(|why| arguments::out_of_field(why, time, epoch))
+        epoch
+            .ms_at(time)
+            .map(|ms| (ms, epoch))
+            .map_err(|why| arguments::out_of_field(why, time, epoch))
     };
     let millisecond = time.zip(epoch).map(millisecond_of).transpose()?;
     Ok(Some(Row { millisecond, shard }))
 }
 
-/// `backfill_id(time, shard [, epoch]) OVER (ORDER BY time)`: an id for each row, at its time to the millisecond. The
-/// ids of a shard grow in the order of the window. The result is NULL for a row without a time or shard.
+/// `backfill_id(time, shard [, epoch]) OVER (ORDER BY time)`: an id for each row, at its time to
+/// the millisecond. The ids of a shard grow in the order of the window. The result is NULL for a
+/// row without a time or shard.
 ///
 /// # Errors
 ///
-/// A shard has more than 1,024 rows in one millisecond, or its times are not in order. The shard is not 0 to 8191, or the
-/// time is before the epoch or past the field's 41 bits. The call has no window.
+/// A shard has more than 1,024 rows in one millisecond, or its times are not in order. The shard is
+/// not 0 to 8191, or the time is before the epoch or past the field's 41 bits. The call has no
+/// window.
 #[pg_extern(sql = false)]
 fn backfill_id(fcinfo: pg_sys::FunctionCallInfo) -> Option<i64> {
     or_raise(|| {
@@ -256,12 +266,12 @@ mod unit_tests {
 
     #[test]
     fn refusals() {
-        assert_eq!(first_value(None, 8, 1025), Err(Refusal::Full));
-        assert_eq!(first_value(Some(value(7, 0)), 8, 1025), Err(Refusal::Full));
+        assert_eq!(first_value(None, 8, 1025), Err(NoId::Full));
+        assert_eq!(first_value(Some(value(7, 0)), 8, 1025), Err(NoId::Full));
         assert_eq!(first_value(Some(value(8, 1022)), 8, 1), Ok(value(8, 1023)));
-        assert_eq!(first_value(Some(value(8, 1023)), 8, 1), Err(Refusal::Full));
-        assert_eq!(first_value(Some(value(8, 1000)), 8, 24), Err(Refusal::Full));
-        assert_eq!(first_value(Some(value(8, 0)), 7, 1), Err(Refusal::Earlier));
+        assert_eq!(first_value(Some(value(8, 1023)), 8, 1), Err(NoId::Full));
+        assert_eq!(first_value(Some(value(8, 1000)), 8, 24), Err(NoId::Full));
+        assert_eq!(first_value(Some(value(8, 0)), 7, 1), Err(NoId::Earlier));
     }
 
     fn row(ms: u64, epoch: Epoch, shard: i32) -> Row {
@@ -279,7 +289,8 @@ mod unit_tests {
         ids
     }
 
-    /// Two shards count the same millisecond from different epochs, and its rows still form one group.
+    /// Two shards count the same millisecond from different epochs, and its rows still form one
+    /// group.
     #[test]
     fn a_millisecond_of_two_epochs() {
         let later = Epoch::new(Epoch::ORIGINAL.at() + 5 * US_PER_MS).unwrap();
@@ -308,7 +319,7 @@ mod unit_tests {
             assert_eq!(group.add(&row(9, Epoch::ORIGINAL, 1)), Ok(true));
         }
         let refused = group.add(&row(9, Epoch::ORIGINAL, 1)).unwrap_err();
-        assert_eq!((refused.why, refused.ms), (Refusal::Full, 9));
+        assert_eq!((refused.why, refused.ms), (NoId::Full, 9));
     }
 
     #[test]
@@ -320,8 +331,8 @@ mod unit_tests {
     }
 
     proptest! {
-        /// Up to 1,024 rows of a shard fit into a millisecond, whatever rows came before. Their ids grow and have the
-        /// right millisecond and shard.
+        /// Up to 1,024 rows of a shard fit into a millisecond, whatever rows came before. Their ids
+        /// grow and have the right millisecond and shard.
         #[test]
         fn ids_grow(counts in prop::collection::vec((1..3u64, 0..3usize, 1..=1024usize), 1..20)) {
             let mut backfill = Backfill::default();

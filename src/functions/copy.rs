@@ -1,15 +1,16 @@
 //! How COPY inserts in batches although a column's default is `next_id()`.
 //!
-//! COPY inserts row by row if a default is volatile, except if `nextval` is the only volatile function in it. So outside
-//! of queries PostgreSQL plans `_next_id(shard, seq, epoch, nextval(...))` in place of `next_id(shard, seq, epoch)`:
+//! COPY inserts row by row if a default is volatile, except if `nextval` is the only volatile
+//! function in it. So outside of queries PostgreSQL plans `_next_id(shard, seq, epoch,
+//! nextval(...))` in place of `next_id(shard, seq, epoch)`:
 //!
-//! - `_next_id` is `next_id`. It is labelled STABLE, but **an expression with `nextval` counts as volatile, whatever
-//!   surrounds it**. So it is evaluated for each row, everywhere, as before.
-//! - This `nextval` has the argument NULL and is strict, so PostgreSQL does not run it. No sequence is touched but by
-//!   `next_id` itself.
+//! - `_next_id` is `next_id`. It is labelled STABLE, but **an expression with `nextval` counts as
+//!   volatile, whatever surrounds it**. So it is evaluated for each row, everywhere, as before.
+//! - This `nextval` has the argument NULL and is strict, so PostgreSQL does not run it. No sequence
+//!   is touched but by `next_id` itself.
 //!
-//! In a query, where a plan could rely on the label, the call stays as it is. `_next_id` refuses to run without the
-//! `nextval`, so that nobody calls it as the stable function that it is not.
+//! In a query, where a plan could rely on the label, the call stays as it is. `_next_id` refuses to
+//! run without the `nextval`, so that nobody calls it as the stable function that it is not.
 
 use crate::error::{Error, or_raise};
 use crate::functions::next_id;
@@ -26,8 +27,8 @@ const NAME: &str = "_next_id";
 /// The parameters of the forms of `next_id`: the first 0 to 3 of these.
 const PARAMETERS: [Oid; 3] = [pg_sys::INT4OID, pg_sys::REGCLASSOID, pg_sys::TIMESTAMPTZOID];
 
-/// The planner support function of `next_id` in its forms. It has no effect but on its result, because the planner also
-/// calls it for estimates.
+/// The planner support function of `next_id` in its forms. It has no effect but on its result,
+/// because the planner also calls it for estimates.
 #[pg_extern(sql = false)]
 fn next_id_support(request: Internal) -> Internal {
     let in_place =
@@ -35,19 +36,23 @@ fn next_id_support(request: Internal) -> Internal {
     in_place.unwrap_or_else(planner::unchanged)
 }
 
-/// The function that is called in place of the call's, unless the role may call one of them and not the other.
+/// The function that is called in place of the call's, unless the role may call one of them and not
+/// the other.
 fn function_for(call: &Call) -> Option<Oid> {
     let mut parameters = PARAMETERS.get(..call.arguments_len())?.to_vec();
     parameters.push(pg_sys::INT8OID);
     let schema = catalog::schema_of_function(call.function());
     let function = catalog::function_in(schema, NAME, &parameters)?.oid;
-    (catalog::may_execute(call.function()) && planner::may_execute_with_nextval(function)).then_some(function)
+    (catalog::may_execute(call.function()) && planner::may_execute_with_nextval(function))
+        .then_some(function)
 }
 
 /// Generates an id in a call that [`next_id_support`] has made. Any other call is an error.
 #[inline]
 fn in_place(fcinfo: pg_sys::FunctionCallInfo, next_id: impl FnOnce() -> Result<i64, Error>) -> i64 {
-    or_raise(|| if planner::is_with_nextval(fcinfo) { next_id() } else { Err(Error::OnlyOutsideQueries) })
+    or_raise(|| {
+        if planner::is_with_nextval(fcinfo) { next_id() } else { Err(Error::OnlyOutsideQueries) }
+    })
 }
 
 /// `next_id()`
@@ -66,7 +71,11 @@ fn copy_id_of_setting(_nextval: Option<i64>, fcinfo: pg_sys::FunctionCallInfo) -
 ///
 /// As [`copy_id_of_setting`].
 #[pg_extern(sql = false)]
-fn copy_id_of_shard(shard: Option<i32>, _nextval: Option<i64>, fcinfo: pg_sys::FunctionCallInfo) -> i64 {
+fn copy_id_of_shard(
+    shard: Option<i32>,
+    _nextval: Option<i64>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> i64 {
     in_place(fcinfo, || next_id::of_shard(shard))
 }
 

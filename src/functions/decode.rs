@@ -1,7 +1,7 @@
 //! Converts ids to their parts and back, and time ranges to ranges of ids.
 //!
-//! All of it is exact over all 41 bits of milliseconds, unsigned, in integer arithmetic. Functions without an epoch use
-//! the original's: 2011-08-24 21:07:01.721 UTC.
+//! All of it is exact over all 41 bits of milliseconds, unsigned, in integer arithmetic. Functions
+//! without an epoch use the original's: 2011-08-24 21:07:01.721 UTC.
 
 use crate::arguments;
 use crate::error::{Error, or_raise, shortened};
@@ -44,7 +44,8 @@ fn id_seq(id: i64) -> i32 {
 ///
 /// # Errors
 ///
-/// The shard or the sequence field is out of range, or the time is before the epoch or past the field's 41 bits.
+/// The shard or the sequence field is out of range, or the time is before the epoch or past the
+/// field's 41 bits.
 #[pg_extern(sql = false)]
 fn make_id(time: TimestampWithTimeZone, shard: i32, seq: i32) -> i64 {
     or_raise(|| id_of_parts(time, shard, seq, Epoch::ORIGINAL))
@@ -56,7 +57,12 @@ fn make_id(time: TimestampWithTimeZone, shard: i32, seq: i32) -> i64 {
 ///
 /// As `make_id(time, shard, seq)`; or the epoch is infinite.
 #[pg_extern(sql = false)]
-fn make_id_epoch(time: TimestampWithTimeZone, shard: i32, seq: i32, epoch: TimestampWithTimeZone) -> i64 {
+fn make_id_epoch(
+    time: TimestampWithTimeZone,
+    shard: i32,
+    seq: i32,
+    epoch: TimestampWithTimeZone,
+) -> i64 {
     or_raise(|| id_of_parts(time, shard, seq, arguments::epoch(epoch)?))
 }
 
@@ -111,7 +117,8 @@ fn id_range_end_epoch(
 /// The number of shards is not 1 to 8192.
 #[pg_extern(sql = false)]
 fn shard_for(key: i64, shards: i32) -> i32 {
-    let shard = or_raise(|| layout::shard_for(key, shards).ok_or_else(|| Error::ShardsOutOfRange(shards)));
+    let shard =
+        or_raise(|| layout::shard_for(key, shards).ok_or_else(|| Error::ShardsOutOfRange(shards)));
     shard.number().into()
 }
 
@@ -140,15 +147,23 @@ pub fn time_of(id: i64, epoch: Epoch) -> Result<TimestampWithTimeZone, Error> {
         .ok_or_else(|| Error::IdTimeOutOfRange { id, epoch: names::time(epoch.at()) })
 }
 
-fn id_of_parts(time: TimestampWithTimeZone, shard: i32, seq: i32, epoch: Epoch) -> Result<i64, Error> {
+fn id_of_parts(
+    time: TimestampWithTimeZone,
+    shard: i32,
+    seq: i32,
+    epoch: Epoch,
+) -> Result<i64, Error> {
     let shard = arguments::shard(shard)?;
     let seq = Seq::new(seq).ok_or_else(|| Error::SeqOutOfRange(seq))?;
-    let ms = epoch.ms_at(time.into()).map_err(|why| arguments::out_of_field(why, time.into(), epoch))?;
+    let ms =
+        epoch.ms_at(time.into()).map_err(|why| arguments::out_of_field(why, time.into(), epoch))?;
     Ok(layout::pack(ms, shard, seq))
 }
 
 fn floor_of(time: TimestampWithTimeZone, epoch: Epoch) -> Result<i64, Error> {
-    let ms = epoch.ms_from(time.into()).map_err(|why| arguments::out_of_field(why, time.into(), epoch))?;
+    let ms = epoch
+        .ms_from(time.into())
+        .map_err(|why| arguments::out_of_field(why, time.into(), epoch))?;
     Ok(layout::pack(ms, Shard::MIN, Seq::MIN))
 }
 

@@ -11,18 +11,19 @@ use instagram_id_core::shortcode;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-/// `id_explain(id, epoch)`. The default epoch is that of the id's shard if the shard is in this database, otherwise the
-/// original's.
+/// `id_explain(id, epoch)`. The default epoch is that of the id's shard if the shard is in this
+/// database, otherwise the original's.
 ///
 /// # Errors
 ///
-/// The epoch is infinite, or so late that the time is outside the range of timestamptz; or several schemas define the id's
-/// shard, so that the epoch must be given.
+/// The epoch is infinite, or so late that the time is outside the range of timestamptz; or several
+/// schemas define the id's shard, so that the epoch must be given.
 #[pg_extern(sql = false)]
 fn id_explain(
     id: Option<i64>,
     epoch: Option<TimestampWithTimeZone>,
-) -> Result<TableIterator<'static, (name!(field, &'static str), name!(value, String))>, ErrorReport> {
+) -> Result<TableIterator<'static, (name!(field, &'static str), name!(value, String))>, ErrorReport>
+{
     let rows = match id {
         Some(id) => explain(id, epoch)?,
         None => vec![],
@@ -30,13 +31,18 @@ fn id_explain(
     Ok(TableIterator::new(rows))
 }
 
-fn explain(id: i64, epoch: Option<TimestampWithTimeZone>) -> Result<Vec<(&'static str, String)>, Error> {
+fn explain(
+    id: i64,
+    epoch: Option<TimestampWithTimeZone>,
+) -> Result<Vec<(&'static str, String)>, Error> {
     let (ms, shard, seq) = (layout::ms_of(id), layout::shard_of(id), layout::seq_of(id));
     let asked = epoch.map(arguments::epoch).transpose()?;
     let (schema, own_epoch) = match definition::find(shard) {
-        Ok(Some(shard)) => (names::schema(shard.schema), Some(shard.clock.epoch)),
+        Ok(Some(shard)) => (names::schema(shard.schema), Some(shard.sequence.epoch)),
         Ok(None) => ("not in this database".into(), None),
-        Err(Error::ShardAmbiguous { schemas, .. }) if asked.is_some() => (listed(&schemas, ", "), None),
+        Err(Error::ShardAmbiguous { schemas, .. }) if asked.is_some() => {
+            (listed(&schemas, ", "), None)
+        }
         Err(error) => return Err(error),
     };
     let epoch = asked.or(own_epoch).unwrap_or(Epoch::ORIGINAL);

@@ -1,5 +1,5 @@
-//! The view `id_shards`: every shard of the database, its last id, and whether ids may be generated here. Also the
-//! version of the library.
+//! The view `id_shards`: every shard of the database, its last id, and whether ids may be generated
+//! here. Also the version of the library.
 
 use crate::adopt::adopted;
 use crate::citus::placement::{self, Owner};
@@ -20,9 +20,10 @@ use instagram_id_core::layout::{self, Shard};
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 
-/// `_shard_states()`: one row for each shard of the database, ordered by number. A part of the view `id_shards`. The
-/// last id is NULL if there is none yet, if the caller lacks SELECT, USAGE and UPDATE on the sequence and is no member of
-/// `pg_read_all_stats`, or if another session has locked the sequence to alter it.
+/// `_shard_states()`: one row for each shard of the database, ordered by number. A part of the view
+/// `id_shards`. The last id is NULL if there is none yet, if the caller lacks SELECT, USAGE and
+/// UPDATE on the sequence and is no member of `pg_read_all_stats`, or if another session has locked
+/// the sequence to alter it.
 #[pg_extern(sql = false)]
 fn shard_states() -> TableIterator<
     'static,
@@ -38,25 +39,30 @@ fn shard_states() -> TableIterator<
     definition::visit_all(|definition| push(&mut shards, definition));
     shards.sort_by_key(|definition| (definition.shard.number(), definition.schema.to_u32()));
     TableIterator::new(shards.into_iter().map(|definition| {
-        let clock = definition.clock;
-        let tuple = read::tuple_unless_locked(clock.sequence).ok().flatten();
+        let sequence = definition.sequence;
+        let tuple = read::tuple_unless_locked(sequence.oid).ok().flatten();
         let last_value = tuple.filter(|tuple| tuple.is_called).map(|tuple| tuple.last_value);
         let last_value = last_value.filter(|value| (0..=hlc::VALUE_MAX).contains(value));
         (
             definition.shard.number().into(),
             Regnamespace(definition.schema),
-            Regclass(clock.sequence),
-            names::timestamp(clock.epoch.at()),
+            Regclass(sequence.oid),
+            names::timestamp(sequence.epoch.at()),
             last_value.map(|value| layout::id_of(value, definition.shard)),
         )
     }))
 }
 
-/// `_shard_reason(shard, schema)`: why ids of the shard that this schema defines may not be generated here, or NULL if
-/// they may. Several reasons are separated by "; ". A part of the view `id_shards`. It is STABLE, so that a query that
-/// does not select it does not evaluate it. It waits for no other session.
+/// `_shard_reason(shard, schema)`: why ids of the shard that this schema defines may not be
+/// generated here, or NULL if they may. Several reasons are separated by "; ". A part of the view
+/// `id_shards`. It is STABLE, so that a query that does not select it does not evaluate it. It
+/// waits for no other session.
 #[pg_extern(sql = false)]
-fn shard_reason(shard: i32, schema: Regnamespace, fcinfo: pg_sys::FunctionCallInfo) -> Option<String> {
+fn shard_reason(
+    shard: i32,
+    schema: Regnamespace,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Option<String> {
     let own_schema = catalog::schema_of_this_function(fcinfo);
     let Regnamespace(schema) = schema;
     // Any role can define shards. One of them must not make the view fail for all.
@@ -75,27 +81,28 @@ fn reason_of(shard: i32, schema: Oid, own_schema: Oid) -> Option<String> {
         if unsafe { guarded(|raw| raw.RecoveryInProgress()) } {
             return Some("this server is a standby".into());
         }
-        let (tuple, of_sequence) = match read::tuple_unless_locked(definition.clock.sequence) {
+        let (tuple, of_sequence) = match read::tuple_unless_locked(definition.sequence.oid) {
             Ok(tuple) => {
                 let state = tuple.map(read::state_of);
-                let refusal = check::inspect(definition.clock, state);
+                let refusal = check::inspect(definition.sequence, state);
                 (tuple, refusal.and_then(|refusal| refusal.reason(state)))
             }
             Err(Locked) => (None, Some("sequence locked by another session".into())),
         };
-        let reasons = [of_sequence, foreign(&definition, tuple), adopted::problem(&definition, own_schema)];
+        let reasons =
+            [of_sequence, foreign(&definition, tuple), adopted::problem(&definition, own_schema)];
         let reasons: Vec<String> = reasons.into_iter().flatten().collect();
         (!reasons.is_empty()).then(|| reasons.join("; "))
     })
 }
 
-/// Where the shard's ids are generated, if not here. On a Citus cluster that is the node that owns the schema,
-/// otherwise the database that created or claimed the shard.
+/// Where the shard's ids are generated, if not here. On a Citus cluster that is the node that owns
+/// the schema, otherwise the database that created or claimed the shard.
 fn foreign(definition: &Definition, tuple: Option<Tuple>) -> Option<String> {
     if placement::is_locked() {
         return Some("placement locked by another session".into());
     }
-    let owner = placement::owner_of(definition.clock.sequence);
+    let owner = placement::owner_of(definition.sequence.oid);
     if let Some(elsewhere) = owner.owner.filter(|_| !owner.is_here()) {
         return Some(format!("placed on node {}", placement::name_of_group(elsewhere)));
     }
@@ -108,9 +115,9 @@ fn foreign(definition: &Definition, tuple: Option<Tuple>) -> Option<String> {
     (!reasons.is_empty()).then(|| reasons.join("; "))
 }
 
-/// Which node was the last to generate ids, if this node has not taken the sequence over from it yet. That node is
-/// unreachable if it is not an active node of the cluster, or did not answer when this node has last tried. So the view
-/// itself asks no other node.
+/// Which node was the last to generate ids, if this node has not taken the sequence over from it
+/// yet. That node is unreachable if it is not an active node of the cluster, or did not answer when
+/// this node has last tried. So the view itself asks no other node.
 fn not_taken_over(tuple: Tuple, owner: &Owner) -> Option<String> {
     if !tuple.is_closed(owner.owner.is_some()) {
         return None;
@@ -140,8 +147,8 @@ fn not_taken_over(tuple: Tuple, owner: &Owner) -> Option<String> {
     Some(parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-/// `instagram_id_version()`: the version of the library that the session has loaded, such as `1.0.0`. A session that
-/// was open before a new version was installed keeps the old one.
+/// `instagram_id_version()`: the version of the library that the session has loaded, such as
+/// `1.0.0`. A session that was open before a new version was installed keeps the old one.
 #[pg_extern(sql = false)]
 fn instagram_id_version() -> &'static str {
     env!("CARGO_PKG_VERSION")
@@ -151,8 +158,8 @@ fn instagram_id_version() -> &'static str {
 ///
 /// # Errors
 ///
-/// The schema already has a `next_id()`, which is a common name of the original. Unlike PostgreSQL's own error, this one
-/// has a hint.
+/// The schema already has a `next_id()`, which is a common name of the original. Unlike
+/// PostgreSQL's own error, this one has a hint.
 #[pg_extern(sql = false)]
 fn check_target_schema(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
     let own_schema = catalog::schema_of_this_function(fcinfo);

@@ -1,15 +1,15 @@
-//! The SQL functions, one file per topic. The `COMMENT` of each, in sql/instagram_id--1.0.0.sql, gives its purpose; the
-//! comments here add what its SQL does not show.
+//! The SQL functions, one file per topic. The `COMMENT` of each, in sql/instagram_id--1.0.0.sql,
+//! gives its purpose; the comments here add what its SQL does not show.
 
 mod backfill;
 mod copy;
 mod decode;
 mod explain;
-mod handover;
 mod id_shards;
 mod next_id;
 mod partitions;
 mod recover;
 mod shards;
 mod take_over;
+mod takeover_steps;
 mod triggers;

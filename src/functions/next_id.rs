@@ -8,7 +8,7 @@ use crate::error::{Argument, Error, or_raise};
 use crate::generator::{self, Request, Source};
 use crate::pg::guc;
 use crate::pg::reg_types::Regclass;
-use crate::sequence::{Clock, CopyPolicy};
+use crate::sequence::{CopyPolicy, IdSequence};
 use crate::shard::definition;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::{self, Shard};
@@ -46,7 +46,11 @@ fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> i64 {
 pub fn of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> Result<i64, Error> {
     let shard = arguments::shard_not_null(shard)?;
     let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
-    generator::next_id(shard, Source::Clock(Clock { sequence, epoch: Epoch::ORIGINAL }), CopyPolicy::Owner)
+    generator::next_id(
+        shard,
+        Source::Given(IdSequence { oid: sequence, epoch: Epoch::ORIGINAL }),
+        CopyPolicy::Owner,
+    )
 }
 
 #[pg_extern(sql = false)]
@@ -72,7 +76,7 @@ pub fn of_sequence_and_epoch(
     let shard = arguments::shard_not_null(shard)?;
     let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
     let epoch = arguments::epoch(not_null(epoch, Argument::Epoch)?)?;
-    generator::next_id(shard, Source::Clock(Clock { sequence, epoch }), CopyPolicy::Owner)
+    generator::next_id(shard, Source::Given(IdSequence { oid: sequence, epoch }), CopyPolicy::Owner)
 }
 
 #[pg_extern(sql = false)]
@@ -91,8 +95,8 @@ pub fn of_setting() -> Result<i64, Error> {
     generator::next_id(shard, Source::OfShard, CopyPolicy::Owner)
 }
 
-/// `next_ids(shard, count)`, with as many ids as possible from each visit to the sequence. Ids that the query does not
-/// fetch are never used.
+/// `next_ids(shard, count)`, with as many ids as possible from each visit to the sequence. Ids that
+/// the query does not fetch are never used.
 ///
 /// # Errors
 ///
@@ -108,8 +112,12 @@ fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i6
         let mut left = i64::from(count);
         let runs = std::iter::from_fn(move || {
             (left > 0).then(|| {
-                let request =
-                    Request { shard, source: Source::OfShard, policy: CopyPolicy::Owner, want: left };
+                let request = Request {
+                    shard,
+                    source: Source::OfShard,
+                    policy: CopyPolicy::Owner,
+                    want: left,
+                };
                 let run = or_raise(|| generator::take(request));
                 left -= run.len;
                 run.first..=run.last()
@@ -119,14 +127,15 @@ fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i6
     })
 }
 
-/// `node_next_id(seq, epoch)`, for tables that are distributed by a column, with ids that each node generates
-/// independently of the others. The sequence must serve nothing else. Without Citus the group id is 0, as on a
-/// coordinator. Warns once a session if there is a shard with the number of the group.
+/// `node_next_id(seq, epoch)`, for tables that are distributed by a column, with ids that each node
+/// generates independently of the others. The sequence must serve nothing else. Without Citus the
+/// group id is 0, as on a coordinator. Warns once a session if there is a shard with the number of
+/// the group.
 ///
 /// # Errors
 ///
-/// The sequence is NULL or serves a shard, the group id is greater than 8191, or the epoch is infinite; and those of
-/// `next_id(shard, seq)`.
+/// The sequence is NULL or serves a shard, the group id is greater than 8191, or the epoch is
+/// infinite; and those of `next_id(shard, seq)`.
 #[pg_extern(sql = false)]
 fn node_next_id(seq: Option<Regclass>, epoch: Option<TimestampWithTimeZone>) -> i64 {
     or_raise(|| {
@@ -136,7 +145,7 @@ fn node_next_id(seq: Option<Regclass>, epoch: Option<TimestampWithTimeZone>) -> 
         if CHECKED_GROUP.get() != Some(shard) {
             warn_if_shard_exists(shard);
         }
-        let source = Source::Clock(Clock { sequence, epoch });
+        let source = Source::Given(IdSequence { oid: sequence, epoch });
         let request = Request { shard, source, policy: CopyPolicy::EveryNode, want: 1 };
         Ok(layout::id_of(generator::take(request)?.first, shard))
     })

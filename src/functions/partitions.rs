@@ -1,8 +1,8 @@
 //! `create_id_partitions`, `drop_old_id_partitions`: partitions by the time in the ids.
 //!
-//! Both work from the bounds of the existing partitions, not from their names. So they can be run again, run
-//! concurrently, and used on tables whose partitions were created by hand. Days, weeks and months are in UTC, because
-//! sessions in all time zones must agree on them.
+//! Both work from the bounds of the existing partitions, not from their names. So they can be run
+//! again, run concurrently, and used on tables whose partitions were created by hand. Days, weeks
+//! and months are in UTC, because sessions in all time zones must agree on them.
 
 use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
@@ -32,23 +32,24 @@ struct Parent {
     relation: Relation,
 }
 
-/// `create_id_partitions("table", every, ahead, from_time, epoch)`: creates the missing partitions for the current day,
-/// week or month (`every`) and for the next `ahead` periods; with `from_time`, also those from that time on. Returns the
-/// partitions that it has created.
+/// `create_id_partitions("table", every, ahead, from_time, epoch)`: creates the missing partitions
+/// for the current day, week or month (`every`) and for the next `ahead` periods; with `from_time`,
+/// also those from that time on. Returns the partitions that it has created.
 ///
-/// If a part of a period has a partition already, the rest gets one of its own. The default epoch is that of the shard
-/// in whose schema the table is, otherwise the original's.
+/// If a part of a period has a partition already, the rest gets one of its own. The default epoch
+/// is that of the shard in whose schema the table is, otherwise the original's.
 ///
-/// Each partition is created as a separate table and then attached. So the call does not block readers and writers of
-/// the table, and does not wait for them. Until the transaction ends, though, PostgreSQL locks two kinds of tables for
-/// it: a default partition against all access, and the tables referenced by foreign keys against writers. The partition
-/// belongs to the table's owner and is created with the owner's privileges.
+/// Each partition is created as a separate table and then attached. So the call does not block
+/// readers and writers of the table, and does not wait for them. Until the transaction ends,
+/// though, PostgreSQL locks two kinds of tables for it: a default partition against all access, and
+/// the tables referenced by foreign keys against writers. The partition belongs to the table's
+/// owner and is created with the owner's privileges.
 ///
 /// # Errors
 ///
-/// The table is NULL, is not partitioned by ranges of a bigint, or the caller does not own it. The period is another one,
-/// or the number ahead is not 0 to 10,000. `from_time` is before the epoch or infinite. Another relation has the name of a
-/// partition.
+/// The table is NULL, is not partitioned by ranges of a bigint, or the caller does not own it. The
+/// period is another one, or the number ahead is not 0 to 10,000. `from_time` is before the epoch
+/// or infinite. Another relation has the name of a partition.
 #[pg_extern(sql = false)]
 fn create_id_partitions(
     table: Option<Regclass>,
@@ -82,11 +83,15 @@ fn create_id_partitions(
         };
         let boundaries = boundaries(every, from, now, ahead);
         let mut missing = vec![];
-        let existing: Vec<Range> = partitions::partitions(parent.oid).iter().map(|it| it.range).collect();
+        let existing: Vec<Range> =
+            partitions::partitions(parent.oid).iter().map(|it| it.range).collect();
         for period in boundaries.windows(2) {
             // The last period is cut off where ids end.
             if let Some(from) = bound(epoch, period[0]) {
-                missing.extend(gaps(Range { from: Some(from), to: bound(epoch, period[1]) }, &existing));
+                missing.extend(gaps(
+                    Range { from: Some(from), to: bound(epoch, period[1]) },
+                    &existing,
+                ));
             }
         }
         let made: Result<Vec<Regclass>, Error> =
@@ -96,20 +101,22 @@ fn create_id_partitions(
     Ok(SetOfIterator::new(made))
 }
 
-/// `drop_old_id_partitions("table", before, epoch, detach)`: drops the partitions that contain only ids of times before
-/// `before`, or with `detach` turns them into separate tables. Returns their names.
+/// `drop_old_id_partitions("table", before, epoch, detach)`: drops the partitions that contain only
+/// ids of times before `before`, or with `detach` turns them into separate tables. Returns their
+/// names.
 ///
-/// If by this epoch no partition is for ids that are generated now, the ids have another epoch, or the table is no
-/// longer used. Then nothing is dropped.
+/// If by this epoch no partition is for ids that are generated now, the ids have another epoch, or
+/// the table is no longer used. Then nothing is dropped.
 ///
-/// Partitions that begin with MINVALUE or below the epoch stay, because their rows have no time. A default partition
-/// stays as well. As `DROP TABLE` on a partition does, the call waits for all sessions that use the table, and then
-/// locks it until the transaction ends. It does so only if there is a partition to drop.
+/// Partitions that begin with MINVALUE or below the epoch stay, because their rows have no time. A
+/// default partition stays as well. As `DROP TABLE` on a partition does, the call waits for all
+/// sessions that use the table, and then locks it until the transaction ends. It does so only if
+/// there is a partition to drop.
 ///
 /// # Errors
 ///
-/// The table is NULL, is not partitioned by ranges of a bigint, has no partition for the current time, or the caller does
-/// not own it. The time is NULL, in the future, or infinite.
+/// The table is NULL, is not partitioned by ranges of a bigint, has no partition for the current
+/// time, or the caller does not own it. The time is NULL, in the future, or infinite.
 #[pg_extern(sql = false)]
 fn drop_old_id_partitions(
     table: Option<Regclass>,
@@ -134,12 +141,15 @@ fn drop_old_id_partitions(
         if parent.partitions_to_drop(before, epoch)?.is_empty() {
             return Ok(vec![]);
         }
-        // Take the lock that DROP TABLE takes, and start again. The first lock is released before, because two sessions
-        // that both held it and waited for the second lock would deadlock.
+        // Take the lock that DROP TABLE takes, and start again. The first lock is released before,
+        // because two sessions that both held it and waited for the second lock would deadlock.
         parent.unlock(pg_sys::AccessShareLock);
         let parent = Parent::lock(table.0, pg_sys::AccessExclusiveLock)?;
         let over = parent.partitions_to_drop(before, epoch)?;
-        Ok(over.into_iter().map(|partition| parent.remove(partition, detach)).collect::<Vec<String>>())
+        Ok(over
+            .into_iter()
+            .map(|partition| parent.remove(partition, detach))
+            .collect::<Vec<String>>())
     })?;
     Ok(SetOfIterator::new(dropped))
 }
@@ -169,8 +179,8 @@ impl Parent {
         unsafe { pg_sys::UnlockRelationOid(self.oid, mode as pg_sys::LOCKMODE) };
     }
 
-    /// The epoch of the shard in whose schema the table is, or the original's. If the shard's definition was dropped, its
-    /// `epoch()` is still there.
+    /// The epoch of the shard in whose schema the table is, or the original's. If the shard's
+    /// definition was dropped, its `epoch()` is still there.
     ///
     /// # Errors
     ///
@@ -180,10 +190,12 @@ impl Parent {
         let trust = Trust::of_table(&self.relation, schema, false);
         let definitions = definition::in_schema(schema);
         let mut given: Vec<_> =
-            definitions.iter().map(|it| (it.function, it.owner, it.clock.epoch)).collect();
+            definitions.iter().map(|it| (it.function, it.owner, it.sequence.epoch)).collect();
         if !given.iter().any(|(_, owner, _)| trust.accepts(schema, *owner)) {
             let function = catalog::function_in(schema, "epoch", &[]);
-            given.extend(function.and_then(|it| Some((it.oid, it.owner, definition::epoch_of(&it)?))));
+            given.extend(
+                function.and_then(|it| Some((it.oid, it.owner, definition::epoch_of(&it)?))),
+            );
         }
         let mut epochs: Vec<Epoch> = vec![];
         for (_, owner, epoch) in &given {
@@ -216,8 +228,9 @@ impl Parent {
         let partition = quote_qualified_identifier(&schema, &name);
         let from = range.from.map_or("MINVALUE".into(), |id| id.to_string());
         let to = range.to.map_or("MAXVALUE".into(), |id| id.to_string());
-        // CREATE TABLE ... PARTITION OF would block the table's readers. ATTACH adds what LIKE does not copy: indexes,
-        // foreign keys, triggers and identities. The storage clauses are added here.
+        // CREATE TABLE ... PARTITION OF would block the table's readers. ATTACH adds what LIKE does
+        // not copy: indexes, foreign keys, triggers and identities. The storage clauses are added
+        // here.
         let make = format!(
             "CREATE TABLE {partition} (LIKE {table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING GENERATED \
                  INCLUDING STORAGE INCLUDING COMPRESSION){}; \
@@ -239,15 +252,17 @@ impl Parent {
         clause("USING", access_method) + &clause("TABLESPACE", tablespace)
     }
 
-    /// The table's name and the day on which the partition begins, with the time if that is not midnight. If the result
-    /// is too long for a name, the table's name is truncated. A number follows if the table has a partition of that
-    /// name, which must have begun in the same second.
+    /// The table's name and the day on which the partition begins, with the time if that is not
+    /// midnight. If the result is too long for a name, the table's name is truncated. A number
+    /// follows if the table has a partition of that name, which must have begun in the same second.
     fn partition_name(&self, range: Range, epoch: Epoch) -> Result<String, Error> {
-        let begins = range.from.and_then(|id| epoch.time_of(layout::ms_of(id))).unwrap_or(epoch.at());
+        let begins =
+            range.from.and_then(|id| epoch.time_of(layout::ms_of(id))).unwrap_or(epoch.at());
         let query = "SELECT to_char(utc, CASE WHEN utc = date_trunc('day', utc) THEN '\"p\"YYYYMMDD' ELSE '\"p\"YYYYMMDD_HH24MISS' END)
              FROM (SELECT $1 AT TIME ZONE 'UTC' AS utc) AS t";
-        let label: String =
-            select(query, &[names::timestamp(begins).into()], |row| row.get(1)).pop().unwrap_or_default();
+        let label: String = select(query, &[names::timestamp(begins).into()], |row| row.get(1))
+            .pop()
+            .unwrap_or_default();
         let mut name = names::with_label(self.oid, &label);
         for number in 2.. {
             let taken = catalog::relation_oid(&name, self.relation.schema);
@@ -263,22 +278,23 @@ impl Parent {
         Ok(name)
     }
 
-    /// The partitions whose ids all come before that time, in their order. It is an error if by this epoch no partition
-    /// is for ids that are generated now.
+    /// The partitions whose ids all come before that time, in their order. It is an error if by
+    /// this epoch no partition is for ids that are generated now.
     fn partitions_to_drop(&self, before: TimestampUs, epoch: Epoch) -> Result<Vec<Oid>, Error> {
         let (end, now) = (bound(epoch, before), bound(epoch, names::now()));
         let is_over = |range: Range| {
             let ends = range.to.is_some_and(|to| end.is_none_or(|end| to <= end));
             range.from.is_some_and(|from| from >= 0) && ends
         };
-        // A partition up to MAXVALUE contains the present by any epoch, so it counts only if it begins at `before` or
-        // later.
+        // A partition up to MAXVALUE contains the present by any epoch, so it counts only if it
+        // begins at `before` or later.
         let is_for_now = |range: Range| match range.to {
             Some(to) => now.is_some_and(|now| to > now),
             None => now.is_some() && range.from >= end,
         };
         let partitions = partitions::partitions(self.oid);
-        let over: Vec<Oid> = partitions.iter().filter(|it| is_over(it.range)).map(|it| it.oid).collect();
+        let over: Vec<Oid> =
+            partitions.iter().filter(|it| is_over(it.range)).map(|it| it.oid).collect();
         if over.is_empty() || partitions.iter().any(|it| is_for_now(it.range)) {
             Ok(over)
         } else {
@@ -291,15 +307,20 @@ impl Parent {
 
     /// Drops a partition, or detaches it. Returns its name.
     fn remove(&self, partition: Oid, detach: bool) -> String {
-        // SAFETY: the lock lasts to the transaction's end. The partition's name is stable only under this lock.
-        unsafe { pg_sys::LockRelationOid(partition, pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE) };
+        // SAFETY: the lock lasts to the transaction's end. The partition's name is stable only
+        // under this lock.
+        unsafe {
+            pg_sys::LockRelationOid(partition, pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE)
+        };
         let name = names::relation(partition);
         // SAFETY: a catalog lookup.
-        let is_foreign = unsafe { pg_sys::get_rel_relkind(partition) as u8 } == pg_sys::RELKIND_FOREIGN_TABLE;
-        // A table referenced by foreign keys cannot be dropped. Detaching it removes those references, and fails if any
-        // row is referenced.
+        let is_foreign =
+            unsafe { pg_sys::get_rel_relkind(partition) as u8 } == pg_sys::RELKIND_FOREIGN_TABLE;
+        // A table referenced by foreign keys cannot be dropped. Detaching it removes those
+        // references, and fails if any row is referenced.
         if detach || is_referenced(partition) {
-            let detach = format!("ALTER TABLE {} DETACH PARTITION {name}", names::relation(self.oid));
+            let detach =
+                format!("ALTER TABLE {} DETACH PARTITION {name}", names::relation(self.oid));
             // The check for references may call functions of the table's owner.
             roles::with_rights_of(self.relation.owner, || spi::run(&detach));
         }
@@ -325,18 +346,20 @@ fn check_owner(table: Oid) -> Result<Relation, Error> {
     }
 }
 
-/// The start of each period, from the one that contains `from` to the one `ahead` periods after the one that contains
-/// `now`, and the end of the last.
+/// The start of each period, from the one that contains `from` to the one `ahead` periods after the
+/// one that contains `now`, and the end of the last.
 fn boundaries(every: &str, from: TimestampUs, now: TimestampUs, ahead: i32) -> Vec<TimestampUs> {
     let query = "SELECT begins AT TIME ZONE 'UTC'
          FROM CAST('1 ' || $1 AS interval) AS period,
               generate_series(date_trunc($1, $2 AT TIME ZONE 'UTC'),
                               date_trunc($1, $3 AT TIME ZONE 'UTC') + ($4 + 1) * period, period) AS begins";
-    let arguments = [every.into(), names::timestamp(from).into(), names::timestamp(now).into(), ahead.into()];
+    let arguments =
+        [every.into(), names::timestamp(from).into(), names::timestamp(now).into(), ahead.into()];
     select(query, &arguments, |row| row.get::<TimestampWithTimeZone>(1).map(i64::from))
 }
 
-/// The first id of a time. For a time before the epoch it is that of the epoch; `None` if it is past the end of ids.
+/// The first id of a time. For a time before the epoch it is that of the epoch; `None` if it is
+/// past the end of ids.
 fn bound(epoch: Epoch, time: TimestampUs) -> Option<i64> {
     match epoch.ms_from(time) {
         Ok(ms) if ms <= ISSUED_MS_MAX => Some(layout::pack(ms, Shard::MIN, Seq::MIN)),
@@ -388,7 +411,10 @@ mod unit_tests {
         assert_eq!(gaps(range(10, 20), &[range(10, 20)]), []);
         assert_eq!(gaps(range(10, 20), &[range(0, 30)]), []);
         assert_eq!(gaps(range(10, 20), &[range(0, 10), range(20, 30)]), [range(10, 20)]);
-        assert_eq!(gaps(range(10, 20), &[range(0, 12), range(15, 17)]), [range(12, 15), range(17, 20)]);
+        assert_eq!(
+            gaps(range(10, 20), &[range(0, 12), range(15, 17)]),
+            [range(12, 15), range(17, 20)]
+        );
         assert_eq!(gaps(range(10, 20), &[range(12, 25)]), [range(10, 12)]);
     }
 

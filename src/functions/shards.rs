@@ -11,7 +11,7 @@ use crate::pg::spi;
 use crate::pg::subtransaction;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::shard::ddl::{self, Plan};
+use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
 use crate::shard::trust::Trust;
@@ -21,21 +21,24 @@ use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use pgrx::spi::quote_identifier;
 
-/// `create_shard(shard, schema, epoch, if_not_exists)`: creates a schema (`insta<shard>` by default) with a sequence,
-/// `next_id()`, `id_time(id)`, `epoch()`, and `shard_<shard>()`, which defines the shard. They belong to the caller,
-/// not to the extension, so pg_dump dumps them with the schema.
+/// `create_shard(shard, schema, epoch, if_not_exists)`: creates a schema (`insta<shard>` by
+/// default) with a sequence, `next_id()`, `id_time(id)`, `epoch()`, and `shard_<shard>()`, which
+/// defines the shard. They belong to the caller, not to the extension, so pg_dump dumps them with
+/// the schema.
 ///
-/// The functions have parsed bodies. So they do not depend on search_path, are inlined into the defaults and queries
-/// that call them, and are dumped after the objects that they use.
+/// The functions have parsed bodies. So they do not depend on search_path, are inlined into the
+/// defaults and queries that call them, and are dumped after the objects that they use.
 ///
-/// With `if_not_exists`, objects that exist already stay if they match, and the missing ones are created. The owners of
-/// existing objects must be those that [`trust`](crate::shard::trust) accepts.
+/// With `if_not_exists`, objects that exist already stay if they match, and the missing ones are
+/// created. The owners of existing objects must be those that [`trust`](crate::shard::trust)
+/// accepts.
 ///
 /// # Errors
 ///
-/// There is no shard, or it is not 0 to 8191; the schema's name is invalid or a time; ids cannot be generated with the epoch
-/// now. The shard or the schema exists, or a function that does not match, or an object of a role that the caller does not
-/// trust. The caller lacks the privilege to create schemas in this database.
+/// There is no shard, or it is not 0 to 8191; the schema's name is invalid or a time; ids cannot be
+/// generated with the epoch now. The shard or the schema exists, or a function that does not match,
+/// or an object of a role that the caller does not trust. The caller lacks the privilege to create
+/// schemas in this database.
 #[pg_extern(sql = false)]
 fn create_shard(
     shard: Option<i32>,
@@ -55,12 +58,12 @@ fn create_shard(
     prevent_if_read_only("create_shard()");
     guc::with(guc::OWN_NAMES, || {
         let trust = Trust::of_caller(schema.is_some());
-        // Without a lock: most calls with if_not_exists find nothing to create, and the owner of a shard that the caller does
-        // not trust could hold the locks on it.
+        // Without a lock: most calls with if_not_exists find nothing to create, and the owner of a
+        // shard that the caller does not trust could hold the locks on it.
         if let Some(existing) = definition::find(shard)? {
             check_same(&existing, if_not_exists, schema.as_deref(), epoch, trust)?;
-            let plan = Plan::of(&existing, own_schema);
-            if plan.missing_functions(existing.schema, existing.clock)?.is_empty() {
+            let parts = ShardParts::of(&existing, own_schema);
+            if parts.missing_functions(existing.schema, existing.sequence)?.is_empty() {
                 trust.announce(shard, existing.schema);
                 ErrorReport::from(Error::ShardKept(shard.number())).report(PgLogLevel::NOTICE);
                 return Ok(Regnamespace(existing.schema));
@@ -73,7 +76,7 @@ fn create_shard(
         };
         if let Some(existing) = existing {
             check_same(&existing, if_not_exists, schema.as_deref(), epoch, trust)?;
-            Plan::of(&existing, own_schema).complete(&existing)?;
+            ShardParts::of(&existing, own_schema).complete(&existing)?;
             trust.announce(shard, existing.schema);
             return Ok(Regnamespace(existing.schema));
         }
@@ -87,14 +90,15 @@ fn create_shard(
             }
             .into());
         }
-        let plan = Plan { shard, schema, own_schema, owner: catalog::current_role() };
-        Ok(Regnamespace(plan.make(epoch, trust, generator::examine)?))
+        let parts = ShardParts { shard, schema, own_schema, owner: catalog::current_role() };
+        Ok(Regnamespace(parts.make(epoch, trust, generator::examine)?))
     })
 }
 
 /// Whether a name is a time and not that of a schema: the epoch in the place of the schema.
 fn is_time(name: &str) -> bool {
-    let begins_with_year = name.find('-') == Some(4) && name[..4].bytes().all(|byte| byte.is_ascii_digit());
+    let begins_with_year =
+        name.find('-') == Some(4) && name[..4].bytes().all(|byte| byte.is_ascii_digit());
     let query = "SELECT CAST($1 AS pg_catalog.timestamptz)";
     let read = || spi::select(query, &[name.into()], |row| row.get::<TimestampWithTimeZone>(1));
     begins_with_year
@@ -102,16 +106,17 @@ fn is_time(name: &str) -> bool {
         && subtransaction::catching_errors(read).is_ok()
 }
 
-/// `advance_shard(shard, id)`: makes the shard's next id greater than this one, if it is not already, and returns the
-/// shard's last id after that. It never moves the shard back. Use it after a restore or a move, for ids that the
-/// sequence has no record of.
+/// `advance_shard(shard, id)`: makes the shard's next id greater than this one, if it is not
+/// already, and returns the shard's last id after that. It never moves the shard back. Use it after
+/// a restore or a move, for ids that the sequence has no record of.
 ///
 /// Like `setval` it takes effect at once, in all sessions, and a rollback does not undo it.
 ///
 /// # Errors
 ///
-/// The shard is NULL, is not 0 to 8191, or does not exist. The id is NULL, negative, of another shard, or the last
-/// possible one. The caller lacks UPDATE on the sequence. Also the temporary errors of `next_id`.
+/// The shard is NULL, is not 0 to 8191, or does not exist. The id is NULL, negative, of another
+/// shard, or the last possible one. The caller lacks UPDATE on the sequence. Also the temporary
+/// errors of `next_id`.
 #[pg_extern(sql = false)]
 fn advance_shard(shard: Option<i32>, id: Option<i64>) -> Result<i64, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
@@ -127,18 +132,19 @@ fn advance_shard(shard: Option<i32>, id: Option<i64>) -> Result<i64, ErrorReport
     if value >= hlc::VALUE_MAX {
         return Err(Error::IdIsTheLast(id).into());
     }
-    let clock = lookup::lock_clock_of(shard)?;
-    let last = generator::advance(clock, value)?;
-    generator::warn_if_ahead(shard, clock.epoch, last);
+    let sequence = lookup::lock_sequence_of(shard)?;
+    let last = generator::advance(sequence, value)?;
+    generator::warn_if_ahead(shard, sequence.epoch, last);
     Ok(layout::id_of(last, shard))
 }
 
-/// `claim_shard(shard)`: records that this database generates the shard's ids from now on, after a move or a restore;
-/// see the column `can_generate` of `id_shards`.
+/// `claim_shard(shard)`: records that this database generates the shard's ids from now on, after a
+/// move or a restore; see the column `can_generate` of `id_shards`.
 ///
 /// # Errors
 ///
-/// There is no shard, it is not 0 to 8191, or it does not exist. The caller does not own its functions.
+/// There is no shard, it is not 0 to 8191, or it does not exist. The caller does not own its
+/// functions.
 #[pg_extern(sql = false)]
 fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
@@ -150,12 +156,18 @@ fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(
         let found = lookup::find_to_change(shard, pg_sys::ShareUpdateExclusiveLock)?;
         let found = found.ok_or_else(|| lookup::missing(shard))?;
         check_owner(&found)?;
-        spi::run(&Plan::of(&found, own_schema).definition(found.clock).replace());
+        spi::run(&ShardParts::of(&found, own_schema).definition(found.sequence).replace());
         // The statement names the function. A schema can be renamed in spite of the lock.
-        let now = catalog::function(found.function).and_then(|function| definition::read(&function));
-        let is_claimed =
-            |now: Definition| now.home == definition::this_database() && now.clock == found.clock;
-        if now.is_some_and(is_claimed) { Ok(()) } else { Err(Error::ShardChanged(shard.number()).into()) }
+        let now =
+            catalog::function(found.function).and_then(|function| definition::read(&function));
+        let is_claimed = |now: Definition| {
+            now.home == definition::this_database() && now.sequence == found.sequence
+        };
+        if now.is_some_and(is_claimed) {
+            Ok(())
+        } else {
+            Err(Error::ShardChanged(shard.number()).into())
+        }
     })
 }
 
@@ -167,8 +179,8 @@ fn check_owner(definition: &Definition) -> Result<(), Error> {
     }
 }
 
-/// Returns an error for an existing shard, unless the call has if_not_exists, its arguments match the shard, and the caller
-/// trusts the owner of the shard.
+/// Returns an error for an existing shard, unless the call has if_not_exists, its arguments match
+/// the shard, and the caller trusts the owner of the shard.
 fn check_same(
     existing: &Definition,
     if_not_exists: bool,
@@ -184,7 +196,12 @@ fn check_same(
         }
         let can_be_named = Trust::of_caller(true).accepts(existing.schema, existing.owner);
         let (function, owner) = (names::function(existing.function), names::role(existing.owner));
-        return Err(Error::ShardOfAnother { shard, function, owner, schema: can_be_named.then_some(name) });
+        return Err(Error::ShardOfAnother {
+            shard,
+            function,
+            owner,
+            schema: can_be_named.then_some(name),
+        });
     }
     if let Some(asked) = schema.filter(|asked| *asked != name) {
         return Err(Error::ShardDiffers {
@@ -195,11 +212,11 @@ fn check_same(
         });
     }
     trust.check(existing)?;
-    if let Some(asked) = epoch.filter(|asked| *asked != existing.clock.epoch) {
+    if let Some(asked) = epoch.filter(|asked| *asked != existing.sequence.epoch) {
         return Err(Error::ShardDiffers {
             shard,
             what: "epoch",
-            is: names::time(existing.clock.epoch.at()),
+            is: names::time(existing.sequence.epoch.at()),
             asked: names::time(asked.at()),
         });
     }

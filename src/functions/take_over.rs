@@ -1,6 +1,7 @@
-//! `take_over_shards`: after moves of a Citus cluster, takes the sequences of many shards over together.
+//! `take_over_shards`: after moves of a Citus cluster, takes the sequences of many shards over
+//! together.
 
-use crate::citus::{handover, placement};
+use crate::citus::{placement, takeover};
 use crate::error::{self, Error};
 use crate::pg::catalog;
 use crate::pg::guc;
@@ -12,7 +13,7 @@ use crate::pg::sys;
 use crate::pg::text::push;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::refusal::Refusal;
-use crate::sequence::{Clock, check, read, visit};
+use crate::sequence::{IdSequence, check, read, visit};
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::copy::Attempt;
 use instagram_id_core::layout::Shard;
@@ -21,89 +22,99 @@ use pgrx::prelude::*;
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 
-/// The number of sequences that a command to another node is about. This node keeps other sessions from taking them over
-/// in the meantime, and the other node locks them until the command ends.
+/// The number of sequences that a command to another node is about. This node keeps other sessions
+/// from taking them over in the meantime, and the other node locks them until the command ends.
 const BATCH: usize = 100;
 
-/// How long it waits for the lock on a sequence. The role that owns a shard could hold that lock as long as it likes.
+/// How long it waits for the lock on a sequence. The role that owns a shard could hold that lock as
+/// long as it likes.
 const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "2s")];
 
-/// `take_over_shards()`. Each shard has the reason if its sequence could not be taken over. The first `next_id` on the new
-/// node does the same for one shard.
+/// `take_over_shards()`. Each shard has the reason if its sequence could not be taken over. The
+/// first `next_id` on the new node does the same for one shard.
 ///
-/// A command to another node is about many sequences. If one of them cannot be taken over, each of the others is taken
-/// over by commands of its own. A copy of another group is made one of this node, which needs ownership. Sequences that are
-/// taken over stay so if the transaction is rolled back. Without Citus it opens the closed sequences that do not record
-/// another node as the last owner.
+/// A command to another node is about many sequences. If one of them cannot be taken over, each of
+/// the others is taken over by commands of its own. A copy of another group is made one of this
+/// node, which needs ownership. Sequences that are taken over stay so if the transaction is rolled
+/// back. Without Citus it opens the closed sequences that do not record another node as the last
+/// owner.
 ///
 /// # Errors
 ///
-/// The transaction is read-only, the server is a standby, or the call is canceled. Other errors are returned as reasons.
+/// The transaction is read-only, the server is a standby, or the call is canceled. Other errors are
+/// returned as reasons.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
-fn take_over_shards()
--> TableIterator<'static, (name!(shard, i32), name!(sequence, Regclass), name!(reason, Option<String>))> {
+fn take_over_shards() -> TableIterator<
+    'static,
+    (name!(shard, i32), name!(sequence, Regclass), name!(reason, Option<String>)),
+> {
     prevent_if_read_only("take_over_shards()");
     let mut results = vec![];
-    let mut by_role = BTreeMap::<u32, Vec<(Shard, Clock)>>::new();
-    for (shard, clock, is_copy) in shards_placed_here() {
+    let mut by_role = BTreeMap::<u32, Vec<(Shard, IdSequence)>>::new();
+    for (shard, sequence, is_copy) in shards_placed_here() {
         let prepare = || {
-            if is_copy && make_own(clock)? {
-                return Err(Error::SequenceAltered { name: names::relation(clock.sequence) });
+            if is_copy && make_own(sequence)? {
+                return Err(Error::SequenceAltered { name: names::relation(sequence.oid) });
             }
-            role_if_closed(clock, is_copy)
+            role_if_closed(sequence, is_copy)
         };
         match with_reason(prepare) {
-            Ok(Some(role)) => by_role.entry(role.to_u32()).or_default().push((shard, clock)),
+            Ok(Some(role)) => by_role.entry(role.to_u32()).or_default().push((shard, sequence)),
             Ok(None) => {}
-            Err(reason) => results.push((shard, clock, Some(reason))),
+            Err(reason) => results.push((shard, sequence, Some(reason))),
         }
     }
     for shards in by_role.values() {
         // After a node has not answered, each further attempt as this role would wait for it again.
         let mut problem = None;
         for batch in shards.chunks(BATCH) {
-            let clocks: Vec<Clock> = batch.iter().map(|(_, clock)| *clock).collect();
-            let left = attempt(&clocks, &mut problem).unwrap_or(clocks);
-            for &(shard, clock) in batch {
-                let is_left = left.contains(&clock);
-                let reason = if is_left { take_over(clock, &mut problem).err() } else { None };
-                results.push((shard, clock, reason));
+            let sequences: Vec<IdSequence> = batch.iter().map(|(_, sequence)| *sequence).collect();
+            let left = attempt(&sequences, &mut problem).unwrap_or(sequences);
+            for &(shard, sequence) in batch {
+                let is_left = left.contains(&sequence);
+                let reason = if is_left { take_over(sequence, &mut problem).err() } else { None };
+                results.push((shard, sequence, reason));
             }
         }
     }
     results.sort_by_key(|(shard, ..)| shard.number());
-    let row = |(shard, clock, reason): (Shard, Clock, _)| {
-        (i32::from(shard.number()), Regclass(clock.sequence), reason)
+    let row = |(shard, sequence, reason): (Shard, IdSequence, _)| {
+        (i32::from(shard.number()), Regclass(sequence.oid), reason)
     };
     TableIterator::new(results.into_iter().map(row))
 }
 
-/// Makes one attempt to take these sequences over, and returns those for which another node has overtaken it. Makes none if
-/// there is a problem with a node already; keeps such a problem.
-fn attempt(clocks: &[Clock], problem: &mut Option<String>) -> Result<Vec<Clock>, String> {
+/// Makes one attempt to take these sequences over, and returns those for which another node has
+/// overtaken it. Makes none if there is a problem with a node already; keeps such a problem.
+fn attempt(
+    sequences: &[IdSequence],
+    problem: &mut Option<String>,
+) -> Result<Vec<IdSequence>, String> {
     if let Some(problem) = problem {
         return Err(problem.clone());
     }
     with_reason(|| {
-        let result = handover::attempt_to_take_over(clocks);
-        *problem = result.as_ref().err().filter(|error| handover::is_of_a_node(error)).map(Error::reason);
+        let result = takeover::attempt_to_take_over(sequences);
+        *problem =
+            result.as_ref().err().filter(|error| takeover::is_of_a_node(error)).map(Error::reason);
         result
     })
 }
 
-/// Makes one attempt to take a sequence over. The role that owns it could interfere with any number of them.
-fn take_over(clock: Clock, problem: &mut Option<String>) -> Result<(), String> {
-    if attempt(&[clock], problem)?.is_empty() {
+/// Makes one attempt to take a sequence over. The role that owns it could interfere with any number
+/// of them.
+fn take_over(sequence: IdSequence, problem: &mut Option<String>) -> Result<(), String> {
+    if attempt(&[sequence], problem)?.is_empty() {
         Ok(())
     } else {
-        Err(Error::TakeOverOvertaken { name: names::relation(clock.sequence) }.in_one_line())
+        Err(Error::TakeOverOvertaken { name: names::relation(sequence.oid) }.in_one_line())
     }
 }
 
-/// The shards whose schema this node owns, each with whether its sequence has copies on other nodes; without Citus all
-/// shards.
-fn shards_placed_here() -> Vec<(Shard, Clock, bool)> {
+/// The shards whose schema this node owns, each with whether its sequence has copies on other
+/// nodes; without Citus all shards.
+fn shards_placed_here() -> Vec<(Shard, IdSequence, bool)> {
     let mut definitions = vec![];
     definition::visit_all(|definition| push(&mut definitions, definition));
     let placed_here = placement::placed_here();
@@ -113,52 +124,61 @@ fn shards_placed_here() -> Vec<(Shard, Clock, bool)> {
     };
     definitions
         .into_iter()
-        .filter_map(|Definition { shard, clock, .. }| Some((shard, clock, is_copy(&clock.sequence)?)))
+        .filter_map(|Definition { shard, sequence, .. }| {
+            Some((shard, sequence, is_copy(&sequence.oid)?))
+        })
         .collect()
 }
 
-/// If this node must open the sequence before it generates ids, locks it, and returns the role as which the other nodes
-/// are asked. `None` if it is open, or is not a sequence that other sessions can use.
+/// If this node must open the sequence before it generates ids, locks it, and returns the role as
+/// which the other nodes are asked. `None` if it is open, or is not a sequence that other sessions
+/// can use.
 ///
 /// # Errors
 ///
 /// This role cannot read the sequence.
-fn role_if_closed(clock: Clock, is_copy: bool) -> Result<Option<Oid>, Error> {
-    let is_usable =
-        || catalog::relation(clock.sequence).is_some_and(|found| found.is_sequence && !found.is_temporary);
+fn role_if_closed(sequence: IdSequence, is_copy: bool) -> Result<Option<Oid>, Error> {
+    let is_usable = || {
+        catalog::relation(sequence.oid)
+            .is_some_and(|found| found.is_sequence && !found.is_temporary)
+    };
     if !is_usable() {
         return Ok(None);
     }
-    let is_closed = match read::tuple(clock.sequence) {
+    let is_closed = match read::tuple(sequence.oid) {
         Some(tuple) => tuple.is_closed(is_copy),
-        None if is_usable() => return Err(Refusal::NoRight { update: false }.error(clock)),
+        None if is_usable() => return Err(Refusal::NoRight { update: false }.error(sequence)),
         None => false, // dropped in the meantime
     };
-    let must_be_opened = is_closed && visit::lock(clock.sequence);
-    Ok(must_be_opened.then(|| handover::role_to_ask_as(clock.sequence)))
+    let must_be_opened = is_closed && visit::lock(sequence.oid);
+    Ok(must_be_opened.then(|| takeover::role_to_ask_as(sequence.oid)))
 }
 
-/// If this node has the copy of a node of another group, as a promoted clone has, or a node that was added again with its data,
-/// makes the copy one of this node. It may be open, so it is closed first. ALTER SEQUENCE then removes the record of the last
-/// owner, which the copies on the other nodes have as well. Returns whether it has; the sequence can be taken over after a
-/// commit.
+/// If this node has the copy of a node of another group, as a promoted clone has, or a node that
+/// was added again with its data, makes the copy one of this node. It may be open, so it is closed
+/// first. ALTER SEQUENCE then removes the record of the last owner, which the copies on the other
+/// nodes have as well. Returns whether it has; the sequence can be taken over after a commit.
 ///
 /// # Errors
 ///
 /// This role lacks UPDATE on the sequence.
-fn make_own(clock: Clock) -> Result<bool, Error> {
-    if check::made_for(clock.sequence).is_none_or(|group| group == placement::local_group()) {
+fn make_own(sequence: IdSequence) -> Result<bool, Error> {
+    if check::made_for(sequence.oid).is_none_or(|group| group == placement::local_group()) {
         return Ok(false);
     }
-    handover::close(clock.sequence, Attempt::of_random(sys::random_i32()))?;
+    takeover::close(sequence.oid, Attempt::of_random(sys::random_i32()))?;
     // Citus would run the statement on all nodes.
     guc::with(&[(c"citus.enable_ddl_propagation", "off")], || {
-        spi::run(&format!("ALTER SEQUENCE {} NO MINVALUE NO MAXVALUE", names::relation(clock.sequence)));
+        spi::run(&format!(
+            "ALTER SEQUENCE {} NO MINVALUE NO MAXVALUE",
+            names::relation(sequence.oid)
+        ));
     });
     Ok(true)
 }
 
-/// Runs `f` in a subtransaction. An error, also one of PostgreSQL, is returned as text. A cancel is not caught.
+/// Runs `f` in a subtransaction. An error, also one of PostgreSQL, is returned as text. A cancel is
+/// not caught.
 fn with_reason<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, String> {
     match subtransaction::catching_errors(|| guc::with(LOCK_TIMEOUT, f)) {
         Ok(result) => result.map_err(|error| error.in_one_line()),

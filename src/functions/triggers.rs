@@ -1,13 +1,14 @@
-//! `next_id_trigger`, `convert_defaults_to_triggers`: ids from a trigger, for tables whose default is evaluated on the
-//! wrong node.
+//! `next_id_trigger`, `convert_defaults_to_triggers`: ids from a trigger, for tables whose default
+//! is evaluated on the wrong node.
 //!
-//! Citus evaluates the default of a column on the node that plans the insert, but a trigger on the node that stores the
-//! row. That is the node that owns the shard's schema, whichever node the client is connected to.
+//! Citus evaluates the default of a column on the node that plans the insert, but a trigger on the
+//! node that stores the row. That is the node that owns the shard's schema, whichever node the
+//! client is connected to.
 
 use crate::adopt::columns::{self, Column};
 use crate::adopt::writers::{TableLock, lock_out_writers};
 use crate::arguments;
-use crate::citus::placement::{self, Rows};
+use crate::citus::placement::{self, RowPlacement};
 use crate::error::{Error, or_raise, shortened};
 use crate::generator::{self, Source};
 use crate::pg::catalog;
@@ -19,7 +20,7 @@ use crate::pg::roles;
 use crate::pg::spi::{self, select_now};
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::{CopyPolicy, visit};
-use crate::shard::ddl::Plan;
+use crate::shard::ddl::ShardParts;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
 use instagram_id_core::layout::Shard;
@@ -31,20 +32,22 @@ use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::ffi::CStr;
 
-/// The prefix of a trigger's name, followed by the column's. Triggers run in the order of their names. Other triggers
-/// of the table usually have names that begin with a letter, and so they see the id, as they would with a default.
+/// The prefix of a trigger's name, followed by the column's. Triggers run in the order of their
+/// names. Other triggers of the table usually have names that begin with a letter, and so they see
+/// the id, as they would with a default.
 const PREFIX: &str = "0_assign_";
 
-/// `next_id_trigger('<shard>', '<column>')`, a trigger BEFORE INSERT FOR EACH ROW: if the column is NULL, assigns the
-/// next id of the shard.
+/// `next_id_trigger('<shard>', '<column>')`, a trigger BEFORE INSERT FOR EACH ROW: if the column is
+/// NULL, assigns the next id of the shard.
 ///
 /// # Errors
 ///
-/// The call is outside a trigger, or by another kind of trigger, or with other arguments. The table does not have the
-/// column, or its rows are replicated to several nodes of a Citus cluster or are not placed with its schema. Also those of
-/// `next_id(shard)`.
+/// The call is outside a trigger, or by another kind of trigger, or with other arguments. The table
+/// does not have the column, or its rows are replicated to several nodes of a Citus cluster or are
+/// not placed with its schema. Also those of `next_id(shard)`.
 //
-// `pg_trigger` would panic outside a trigger. The result is a pointer to a row, which `Internal` passes on unchanged.
+// `pg_trigger` would panic outside a trigger. The result is a pointer to a row, which `Internal`
+// passes on unchanged.
 #[pg_extern(sql = false)]
 fn next_id_trigger(fcinfo: pg_sys::FunctionCallInfo) -> Internal {
     let row = or_raise(|| {
@@ -85,8 +88,9 @@ thread_local! {
     static POLICIES: RefCell<FxHashMap<(Oid, u16), Cached<CopyPolicy>>> = RefCell::new(FxHashMap::default());
 }
 
-/// The copy of the sequence that may generate ids for rows of the trigger's table; see [`look_up_policy`]. The result is
-/// cached, because a look-up for each row would double the time of a bulk load.
+/// The copy of the sequence that may generate ids for rows of the trigger's table; see
+/// [`look_up_policy`]. The result is cached, because a look-up for each row would double the time
+/// of a bulk load.
 ///
 /// # Errors
 ///
@@ -104,14 +108,15 @@ fn policy_of(trigger: &PgTrigger, shard: Shard, column: &str) -> Result<CopyPoli
     Ok(policy)
 }
 
-/// The copy of the sequence that may generate ids for rows of a table. During a move, Citus may store a row on the new
-/// node before the catalogs of that node have the new placement. The row itself then proves the placement, provided
-/// that the table's owner has UPDATE on the sequence, with which it could take the sequence over anyway.
+/// The copy of the sequence that may generate ids for rows of a table. During a move, Citus may
+/// store a row on the new node before the catalogs of that node have the new placement. The row
+/// itself then proves the placement, provided that the table's owner has UPDATE on the sequence,
+/// with which it could take the sequence over anyway.
 ///
 /// # Errors
 ///
-/// The rows of the table are replicated to several nodes, where the trigger runs on each of them; or the table is not
-/// placed with its schema, and this node is not the owner.
+/// The rows of the table are replicated to several nodes, where the trigger runs on each of them;
+/// or the table is not placed with its schema, and this node is not the owner.
 fn look_up_policy(table: Oid, shard: Shard, column: &str) -> Result<CopyPolicy, Error> {
     if !catalog::has_citus() {
         return Ok(CopyPolicy::Owner);
@@ -119,19 +124,23 @@ fn look_up_policy(table: Oid, shard: Shard, column: &str) -> Result<CopyPolicy, 
     let (rows, table_of_user) = placement::rows_of(table);
     // The privileges on a sequence are part of its relation. `rows_of` watches the table.
     let watch_sequence = || -> Result<Oid, Error> {
-        let sequence = lookup::clock_of(shard)?.sequence;
+        let sequence = lookup::sequence_of(shard)?.oid;
         invalidation::watch(sequence);
         Ok(sequence)
     };
     match rows {
-        Rows::Replicated => Err(Error::TableReplicated { table: names::relation(table_of_user) }),
-        Rows::Local => Ok(CopyPolicy::Owner),
-        Rows::OfTable if placement::owner_of(watch_sequence()?).is_here() => Ok(CopyPolicy::Owner),
-        Rows::OfTable => {
+        RowPlacement::Replicated => {
+            Err(Error::TableReplicated { table: names::relation(table_of_user) })
+        }
+        RowPlacement::Local => Ok(CopyPolicy::Owner),
+        RowPlacement::OfTable if placement::owner_of(watch_sequence()?).is_here() => {
+            Ok(CopyPolicy::Owner)
+        }
+        RowPlacement::OfTable => {
             let (table, shard) = (names::relation(table_of_user), shard.number());
             Err(Error::TablePlacedElsewhere { table, shard, column: quote_identifier(column) })
         }
-        Rows::OfSchema => {
+        RowPlacement::OfSchema => {
             let sequence = watch_sequence()?;
             let schema = lookup::schema_of(shard)?;
             let is_of_shard = catalog::relation(table).is_some_and(|relation| {
@@ -143,10 +152,13 @@ fn look_up_policy(table: Oid, shard: Shard, column: &str) -> Result<CopyPolicy, 
 }
 
 fn column_missing(trigger: &PgTrigger, shard: Shard, column: &str) -> Error {
-    let (Ok(name), Ok(table)) = (trigger.name(), trigger.relid()) else { return Error::TriggerMisused };
+    let (Ok(name), Ok(table)) = (trigger.name(), trigger.relid()) else {
+        return Error::TriggerMisused;
+    };
     let has_citus = catalog::has_citus();
     let table_of_user = if has_citus { placement::rows_of(table).1 } else { table };
-    let name = if table_of_user == table { name } else { without_number(name, &names::relation(table)) };
+    let name =
+        if table_of_user == table { name } else { without_number(name, &names::relation(table)) };
     Error::TriggerColumnMissing {
         trigger: quote_identifier(name),
         table: names::relation(table_of_user),
@@ -156,13 +168,15 @@ fn column_missing(trigger: &PgTrigger, shard: Shard, column: &str) -> Error {
     }
 }
 
-/// The name of a trigger on a table that is a Citus shard, without the number that Citus appends to both names.
+/// The name of a trigger on a table that is a Citus shard, without the number that Citus appends to
+/// both names.
 fn without_number<'a>(trigger: &'a str, table: &str) -> &'a str {
     let number = table.trim_end_matches('"').rsplit('_').next().unwrap_or_default();
     trigger.strip_suffix(number).and_then(|name| name.strip_suffix('_')).unwrap_or(trigger)
 }
 
-/// The shard and the column in the trigger's definition. They are not copied, because they can be of any length.
+/// The shard and the column in the trigger's definition. They are not copied, because they can be
+/// of any length.
 fn arguments_of<'a>(trigger: &'a PgTrigger) -> Option<(Shard, &'a str)> {
     let definition = trigger.trigger();
     if definition.tgnargs != 2 {
@@ -174,33 +188,38 @@ fn arguments_of<'a>(trigger: &'a PgTrigger) -> Option<(Shard, &'a str)> {
     Some((Shard::new(shard.parse().ok()?)?, column))
 }
 
-/// `convert_defaults_to_triggers(shard)`. Columns that have the trigger already are skipped, so it can be called again for
-/// new tables. Columns for which [`Candidate::why_kept`] returns a reason are skipped with a WARNING.
+/// `convert_defaults_to_triggers(shard)`. Columns that have the trigger already are skipped, so it
+/// can be called again for new tables. Columns for which [`Candidate::why_kept`] returns a reason
+/// are skipped with a WARNING.
 ///
 /// # Errors
 ///
-/// The shard is NULL, is not 0 to 8191, or does not exist. The caller does not own the tables. Transactions that use them
-/// hold their locks for too long, or a table gets another name meanwhile.
+/// The shard is NULL, is not 0 to 8191, or does not exist. The caller does not own the tables.
+/// Transactions that use them hold their locks for too long, or a table gets another name
+/// meanwhile.
 #[pg_extern(sql = false)]
 fn convert_defaults_to_triggers(
     shard: Option<i32>,
     fcinfo: pg_sys::FunctionCallInfo,
-) -> Result<TableIterator<'static, (name!(table_name, Regclass), name!(column_name, String))>, ErrorReport> {
+) -> Result<
+    TableIterator<'static, (name!(table_name, Regclass), name!(column_name, String))>,
+    ErrorReport,
+> {
     let shard = arguments::shard_not_null(shard)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
     prevent_if_read_only("convert_defaults_to_triggers()");
     let converted = guc::with(guc::OWN_NAMES, || {
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
-        let plan = Plan::of(&definition, own_schema);
-        plan.check_next_id(definition.schema, definition.clock)?;
+        let parts = ShardParts::of(&definition, own_schema);
+        parts.check_next_id(definition.schema, definition.sequence)?;
         let mut to_lock = candidates(&definition, own_schema);
         to_lock.retain(|candidate| candidate.why_kept().is_none());
         to_lock.iter().try_for_each(Candidate::check_owner)?;
         let to_lock: Vec<Column> = to_lock.into_iter().map(|candidate| candidate.column).collect();
         lock_out_writers(&to_lock, TableLock::ToAlter, &[])?;
-        plan.check_next_id(definition.schema, definition.clock)?;
-        // The function and the defaults may have changed before we got the locks. A table that has come since is left for
-        // another call.
+        parts.check_next_id(definition.schema, definition.sequence)?;
+        // The function and the defaults may have changed before we got the locks. A table that has
+        // come since is left for another call.
         let mut candidates = candidates(&definition, own_schema);
         candidates.retain(|candidate| match candidate.why_kept() {
             Some(why) => {
@@ -261,13 +280,13 @@ impl Candidate {
             return None;
         }
         match placement::rows_of(self.column.table).0 {
-            Rows::Replicated => {
-                Some("Several nodes have a copy of each row, and each would generate an id of its own.")
-            }
-            Rows::OfTable => Some(
+            RowPlacement::Replicated => Some(
+                "Several nodes have a copy of each row, and each would generate an id of its own.",
+            ),
+            RowPlacement::OfTable => Some(
                 "Its table is not placed with the schema. node_next_id() lets each node generate ids of its own.",
             ),
-            Rows::Local | Rows::OfSchema => None,
+            RowPlacement::Local | RowPlacement::OfSchema => None,
         }
     }
 
@@ -284,11 +303,12 @@ impl Candidate {
 
     /// Replaces the default by the trigger.
     fn convert(&self, shard: Shard, own_schema: Oid) {
-        let (table, name) = (names::relation(self.column.table), quote_identifier(&self.column.name));
+        let (table, name) =
+            (names::relation(self.column.table), quote_identifier(&self.column.name));
         let trigger = quote_identifier(names::cut_off(&format!("{PREFIX}{}", self.column.name)));
         let (schema, column) = (names::schema(own_schema), quote_literal(&self.column.name));
-        // Citus cannot see what a trigger does and refuses it without this setting. This trigger uses nothing but its own
-        // row.
+        // Citus cannot see what a trigger does and refuses it without this setting. This trigger
+        // uses nothing but its own row.
         let for_citus: &[_] =
             if catalog::has_citus() { &[(c"citus.enable_unsafe_triggers", "on")] } else { &[] };
         let statements = [

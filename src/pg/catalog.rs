@@ -1,6 +1,7 @@
 //! Schemas, relations, roles and functions in the system catalogs.
 //!
-//! The bodies of functions are parsed but never run, so that code written by their owners cannot do anything.
+//! The bodies of functions are parsed but never run, so that code written by their owners cannot do
+//! anything.
 
 use crate::pg::errors;
 use crate::pg::parsed_body::{Expression, selected};
@@ -43,7 +44,8 @@ pub fn may_execute(function: Oid) -> bool {
 /// Whether the role has a privilege on a schema or a function, which `class` says.
 fn has_privilege(class: Oid, object: Oid, role: Oid, privilege: u32) -> bool {
     let privilege = privilege as pg_sys::AclMode;
-    // SAFETY: a catalog lookup. An object that was dropped in the meantime is an error raised by PostgreSQL.
+    // SAFETY: a catalog lookup. An object that was dropped in the meantime is an error raised by
+    // PostgreSQL.
     let result = unsafe {
         #[cfg(feature = "pg15")]
         match class {
@@ -87,13 +89,14 @@ pub fn owns_database(role: Oid) -> bool {
     }
 }
 
-/// The owner of a schema; `None` if it was dropped. For a schema of `pg_database_owner`, such as `public`, that is the owner
-/// of this database, the only member that this role can have.
+/// The owner of a schema; `None` if it was dropped. For a schema of `pg_database_owner`, such as
+/// `public`, that is the owner of this database, the only member that this role can have.
 pub fn schema_owner(schema: Oid) -> Option<Oid> {
     use pg_sys::SysCacheIdentifier::{DATABASEOID, NAMESPACEOID};
     // SAFETY: each cache has rows of this catalog, which are valid until they are released.
     unsafe {
-        let owner = field_of(NAMESPACEOID, schema, |row: &pg_sys::FormData_pg_namespace| row.nspowner);
+        let owner =
+            field_of(NAMESPACEOID, schema, |row: &pg_sys::FormData_pg_namespace| row.nspowner);
         forget_schema(schema);
         if owner != Some(pg_sys::ROLE_PG_DATABASE_OWNER.into()) {
             return owner;
@@ -136,7 +139,8 @@ pub fn is_new(relid: Oid) -> bool {
     with_descriptor(relid, |relation| relation.rd_createSubid != InvalidSubTransactionId)
 }
 
-/// Whether this transaction has given an existing relation a new file. A rollback restores the old file, with its content.
+/// Whether this transaction has given an existing relation a new file. A rollback restores the old
+/// file, with its content.
 pub fn has_new_file(relid: Oid) -> bool {
     with_descriptor(relid, |relation| {
         relation.rd_createSubid == InvalidSubTransactionId
@@ -243,7 +247,8 @@ pub struct Function {
     pub returns_set: bool,
     pub is_volatile: bool,
     pub is_security_definer: bool,
-    /// The text of its parsed body (`RETURN` or `BEGIN ATOMIC`), unless it is longer than [`TEXT_MAX`].
+    /// The text of its parsed body (`RETURN` or `BEGIN ATOMIC`), unless it is longer than
+    /// [`TEXT_MAX`].
     parsed: Option<CString>,
 }
 
@@ -253,8 +258,8 @@ impl Function {
         self.parsed.is_some()
     }
 
-    /// The expressions that it selects, if its body is one plain SELECT of expressions, without FROM, WHERE and other
-    /// clauses.
+    /// The expressions that it selects, if its body is one plain SELECT of expressions, without
+    /// FROM, WHERE and other clauses.
     pub fn selected(&self) -> Option<Vec<Expression>> {
         let parsed = self.parsed.as_ref()?;
         // SAFETY: the text is from pg_proc.prosqlbody, and short enough for PostgreSQL's recursion.
@@ -262,8 +267,8 @@ impl Function {
     }
 }
 
-/// A parsed body created by this extension has 1 to 2 kB, an original less. A longer body is not ours, and may be so
-/// long or so deeply nested that parsing it is slow or fails.
+/// A parsed body created by this extension has 1 to 2 kB, an original less. A longer body is not
+/// ours, and may be so long or so deeply nested that parsing it is slow or fails.
 const TEXT_MAX: usize = 16_384;
 
 /// Which functions to visit. An index finds them by name.
@@ -273,17 +278,18 @@ pub enum Named<'a> {
     StartingWith(&'a str),
 }
 
-/// Visits the functions of that name without parameters, in all schemas except temporary ones, by the current state of
-/// the catalog. The expressions of a function are valid only during its visit.
+/// Visits the functions of that name without parameters, in all schemas except temporary ones, by
+/// the current state of the catalog. The expressions of a function are valid only during its visit.
 pub fn visit_functions(named: Named, mut visit: impl FnMut(&Function)) {
     let (name, operator, strategy) = match named {
         Named::Exactly(name) => (name, pg_sys::F_NAMEEQ, pg_sys::BTEqualStrategyNumber),
         Named::StartingWith(name) => (name, pg_sys::F_NAMEGE, pg_sys::BTGreaterEqualStrategyNumber),
     };
-    // SAFETY: a catalog scan, as in PostgreSQL's own code. The key and its name outlive the scan; an error ends the
-    // scan with the transaction.
+    // SAFETY: a catalog scan, as in PostgreSQL's own code. The key and its name outlive the scan;
+    // an error ends the scan with the transaction.
     unsafe {
-        let relation = pg_sys::table_open(pg_sys::ProcedureRelationId, pg_sys::AccessShareLock as c_int);
+        let relation =
+            pg_sys::table_open(pg_sys::ProcedureRelationId, pg_sys::AccessShareLock as c_int);
         let mut key = pg_sys::ScanKeyData::default();
         pg_sys::ScanKeyInit(
             &mut key,
@@ -294,7 +300,8 @@ pub fn visit_functions(named: Named, mut visit: impl FnMut(&Function)) {
         );
         let mut memory = PgMemoryContexts::new("instagram_id function");
         let index = Oid::from(pg_sys::ProcedureNameArgsNspIndexId);
-        let scan = pg_sys::systable_beginscan(relation, index, true, std::ptr::null_mut(), 1, &mut key);
+        let scan =
+            pg_sys::systable_beginscan(relation, index, true, std::ptr::null_mut(), 1, &mut key);
         loop {
             let tuple = pg_sys::systable_getnext(scan);
             if tuple.is_null() {
@@ -314,23 +321,32 @@ pub fn visit_functions(named: Named, mut visit: impl FnMut(&Function)) {
     }
 }
 
-/// The functions that depend on an object of this class, by the current state of the catalog. Such an object is a
-/// relation that a parsed body contains as a `regclass` constant, or the functions' schema.
+/// The functions that depend on an object of this class, by the current state of the catalog. Such
+/// an object is a relation that a parsed body contains as a `regclass` constant, or the functions'
+/// schema.
 pub fn functions_that_need(class: Oid, object: Oid) -> Vec<Oid> {
     let mut functions = vec![];
-    // SAFETY: a catalog scan, as in PostgreSQL's own code. The keys outlive the scan; an error ends the scan with the
-    // transaction.
+    // SAFETY: a catalog scan, as in PostgreSQL's own code. The keys outlive the scan; an error ends
+    // the scan with the transaction.
     unsafe {
-        let depend = pg_sys::table_open(sys::DependRelationId.into(), pg_sys::AccessShareLock as c_int);
+        let depend =
+            pg_sys::table_open(sys::DependRelationId.into(), pg_sys::AccessShareLock as c_int);
         let mut keys = [pg_sys::ScanKeyData::default(); 2];
-        let values = [(sys::Anum_pg_depend_refclassid, class), (sys::Anum_pg_depend_refobjid, object)];
+        let values =
+            [(sys::Anum_pg_depend_refclassid, class), (sys::Anum_pg_depend_refobjid, object)];
         for (key, (column, value)) in keys.iter_mut().zip(values) {
             let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
             pg_sys::ScanKeyInit(key, column, equal, pg_sys::F_OIDEQ.into(), value.into());
         }
         let index = Oid::from(sys::DependReferenceIndexId);
-        let scan =
-            pg_sys::systable_beginscan(depend, index, true, std::ptr::null_mut(), 2, keys.as_mut_ptr());
+        let scan = pg_sys::systable_beginscan(
+            depend,
+            index,
+            true,
+            std::ptr::null_mut(),
+            2,
+            keys.as_mut_ptr(),
+        );
         loop {
             let tuple = pg_sys::systable_getnext(scan);
             if tuple.is_null() {
@@ -380,7 +396,8 @@ pub fn source(oid: Oid) -> Option<String> {
 
 /// The function of that name and these input types in a schema.
 pub fn function_in(schema: Oid, name: &str, parameters: &[Oid]) -> Option<Function> {
-    // SAFETY: the keys have the types of this cache's: a name, a vector of types, a schema. The name is copied.
+    // SAFETY: the keys have the types of this cache's: a name, a vector of types, a schema. The
+    // name is copied.
     let oid = unsafe {
         let types = pg_sys::buildoidvector(parameters.as_ptr(), parameters.len() as c_int);
         pg_sys::GetSysCacheOid(
@@ -404,7 +421,8 @@ unsafe fn function_of(tuple: pg_sys::HeapTuple) -> Function {
         let row = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
         // The types follow the row's fixed part.
         let types = (&raw const (*row).proargtypes.values).cast::<Oid>();
-        let parameters = std::slice::from_raw_parts(types, (*row).proargtypes.dim1 as usize).to_vec();
+        let parameters =
+            std::slice::from_raw_parts(types, (*row).proargtypes.dim1 as usize).to_vec();
         let row = &*row;
         Function {
             oid: row.oid,
@@ -429,11 +447,13 @@ fn name_of(row: &pg_sys::FormData_pg_proc) -> &CStr {
 
 /// A text or node tree in a tuple of `pg_proc`, unless it is longer than [`TEXT_MAX`].
 unsafe fn attribute(tuple: pg_sys::HeapTuple, number: u32) -> Option<CString> {
-    // SAFETY: the caller passes a tuple of pg_proc and the number of a column that is stored like a text.
+    // SAFETY: the caller passes a tuple of pg_proc and the number of a column that is stored like a
+    // text.
     unsafe {
         let mut is_null = false;
         let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
-        let datum = pg_sys::SysCacheGetAttr(cache, tuple, number as pg_sys::AttrNumber, &mut is_null);
+        let datum =
+            pg_sys::SysCacheGetAttr(cache, tuple, number as pg_sys::AttrNumber, &mut is_null);
         if is_null || pg_sys::toast_raw_datum_size(datum) > TEXT_MAX {
             return None;
         }
@@ -470,8 +490,8 @@ pub fn drop_from_syscache(cache: pg_sys::SysCacheIdentifier::Type, oid: Oid) {
 
 /// Look-ups under the guard of their caller.
 impl Raw<'_> {
-    /// Whether Citus is installed in this database. If it is, its catalog of distributed objects exists in pg_catalog,
-    /// where no other relation gets created by accident.
+    /// Whether Citus is installed in this database. If it is, its catalog of distributed objects
+    /// exists in pg_catalog, where no other relation gets created by accident.
     pub unsafe fn has_citus(self) -> bool {
         // SAFETY: a lookup in a syscache whose keys are a name and a schema.
         unsafe {
@@ -487,8 +507,9 @@ impl Raw<'_> {
         }
     }
 
-    /// Removes the row of that OID from this backend's syscache. PostgreSQL loads it again on the next lookup. PostgreSQL
-    /// itself removes rows in the same way when another backend announces a change.
+    /// Removes the row of that OID from this backend's syscache. PostgreSQL loads it again on the
+    /// next lookup. PostgreSQL itself removes rows in the same way when another backend announces a
+    /// change.
     pub unsafe fn drop_from_syscache(self, cache: pg_sys::SysCacheIdentifier::Type, oid: Oid) {
         // SAFETY: the only key of the cache is an OID. An entry in use stays until it is released.
         unsafe {
@@ -500,7 +521,8 @@ impl Raw<'_> {
 
     /// The row of a sequence in `pg_sequence`; `None` if there is none.
     pub unsafe fn pg_sequence_row(self, relid: Oid) -> Option<sys::FormData_pg_sequence> {
-        // SAFETY: a syscache tuple is valid until it is released. Its data starts at t_hoff and has this layout.
+        // SAFETY: a syscache tuple is valid until it is released. Its data starts at t_hoff and has
+        // this layout.
         unsafe {
             let cache = pg_sys::SysCacheIdentifier::SEQRELID as c_int;
             let tuple = self.SearchSysCache1(cache, relid.into());

@@ -1,8 +1,8 @@
 //! A limit for the time of an operation that waits for other sessions and other servers.
 //!
-//! PostgreSQL's own limits are for a lock or a statement. This one uses a timer of PostgreSQL, as `statement_timeout` does:
-//! at its end it cancels the query, and [`Deadline::limit`] returns that as a result. So it covers every wait that a
-//! user can cancel.
+//! PostgreSQL's own limits are for a lock or a statement. This one uses a timer of PostgreSQL, as
+//! `statement_timeout` does: at its end it cancels the query, and [`Deadline::limit`] returns that
+//! as a result. So it covers every wait that a user can cancel.
 
 use crate::pg::raw::guarded;
 use crate::pg::subtransaction;
@@ -39,8 +39,9 @@ impl Deadline {
         self.left().is_zero()
     }
 
-    /// Runs `f` in a subtransaction, and cancels it when the time is over. While it sleeps without a wait event of its own,
-    /// the session shows this one. Another cancel, and all other errors, are raised as usual.
+    /// Runs `f` in a subtransaction, and cancels it when the time is over. While it sleeps without
+    /// a wait event of its own, the session shows this one. Another cancel, and all other errors,
+    /// are raised as usual.
     pub fn limit<T>(self, event: WaitEvent, f: impl FnOnce() -> T) -> Result<T, TimedOut> {
         if self.is_over() {
             return Err(TimedOut);
@@ -86,8 +87,10 @@ struct Timer(c_uint);
 impl Timer {
     fn start(until: Instant, event: WaitEvent) -> Timer {
         let number = NUMBER.get().unwrap_or_else(|| {
-            // SAFETY: every backend has initialized its timers before it runs SQL. A session does this once.
-            let number = unsafe { guarded(|raw| raw.RegisterTimeout(c_uint::from(u16::MAX), on_tick)) };
+            // SAFETY: every backend has initialized its timers before it runs SQL. A session does
+            // this once.
+            let number =
+                unsafe { guarded(|raw| raw.RegisterTimeout(c_uint::from(u16::MAX), on_tick)) };
             NUMBER.set(Some(number));
             number
         });
@@ -120,10 +123,11 @@ impl Drop for Timer {
     }
 }
 
-/// Called by PostgreSQL in the handler of a signal, which also wakes a session that waits for its latch. It only reads the
-/// clock and writes variables.
+/// Called by PostgreSQL in the handler of a signal, which also wakes a session that waits for its
+/// latch. It only reads the clock and writes variables.
 unsafe extern "C" fn on_tick() {
-    let is_over = START.get().is_some_and(|start| start.elapsed().as_nanos() as u64 >= UNTIL.load(Relaxed));
+    let is_over =
+        START.get().is_some_and(|start| start.elapsed().as_nanos() as u64 >= UNTIL.load(Relaxed));
     if is_over && !HAS_CANCELED.swap(true, Relaxed) {
         // SAFETY: variables that PostgreSQL sets in the handlers of its signals.
         unsafe {
@@ -154,15 +158,15 @@ mod tests {
     #[pg_test]
     fn an_operation_ends_at_its_deadline() {
         let (started, limit) = (Instant::now(), Duration::from_millis(350));
-        let result = Deadline::after(limit).limit(WaitEvent::HandOver, || {
+        let result = Deadline::after(limit).limit(WaitEvent::TakeOver, || {
             work(Duration::from_millis(200));
-            assert_eq!(wait_event::current(), wait_event::number(WaitEvent::HandOver));
+            assert_eq!(wait_event::current(), wait_event::number(WaitEvent::TakeOver));
             Spi::run("SELECT pg_sleep(60)").unwrap();
         });
         assert_eq!(result, Err(TimedOut));
         assert!((limit..limit * 3).contains(&started.elapsed()), "{:?}", started.elapsed());
         assert_eq!(wait_event::current(), 0);
-        assert_eq!(Deadline::after(Duration::ZERO).limit(WaitEvent::HandOver, || 5), Err(TimedOut));
+        assert_eq!(Deadline::after(Duration::ZERO).limit(WaitEvent::TakeOver, || 5), Err(TimedOut));
         // The transaction goes on.
         assert_eq!(Spi::get_one::<i32>("SELECT 7"), Ok(Some(7)));
     }
@@ -170,13 +174,13 @@ mod tests {
     #[pg_test]
     fn a_later_operation_is_not_canceled() {
         let deadline = Deadline::after(Duration::from_millis(150));
-        assert_eq!(deadline.limit(WaitEvent::HandOver, || 5), Ok(5));
+        assert_eq!(deadline.limit(WaitEvent::TakeOver, || 5), Ok(5));
         work(Duration::from_millis(400));
         pgrx::check_for_interrupts!();
         assert_eq!(wait_event::current(), 0);
         // It was canceled, and has ended before it noticed.
         let deadline = Deadline::after(Duration::from_millis(150));
-        let late = deadline.limit(WaitEvent::HandOver, || work(Duration::from_millis(400)));
+        let late = deadline.limit(WaitEvent::TakeOver, || work(Duration::from_millis(400)));
         assert_eq!(late, Err(TimedOut));
         pgrx::check_for_interrupts!();
     }
@@ -184,7 +188,7 @@ mod tests {
     #[pg_test]
     #[should_panic(expected = "canceling statement due to user request")]
     fn another_cancel_is_not_a_timeout() {
-        let _ = Deadline::after(Duration::from_secs(10)).limit(WaitEvent::HandOver, || {
+        let _ = Deadline::after(Duration::from_secs(10)).limit(WaitEvent::TakeOver, || {
             Spi::run("SELECT pg_cancel_backend(pg_backend_pid())").unwrap();
             Spi::run("SELECT pg_sleep(60)").unwrap();
         });

@@ -1,16 +1,18 @@
 //! Errors of PostgreSQL that leave a SQL function as they were raised.
 //!
-//! pgrx turns an error of PostgreSQL into a Rust panic, so that destructors run. At the entry of the SQL function it
-//! raises a new error, which has only the message, DETAIL, HINT and, if pgrx knows it, the SQLSTATE. It lacks the names
-//! of the schema, table and constraint, the statement that failed and the CONTEXT within it.
+//! pgrx turns an error of PostgreSQL into a Rust panic, so that destructors run. At the entry of
+//! the SQL function it raises a new error, which has only the message, DETAIL, HINT and, if pgrx
+//! knows it, the SQLSTATE. It lacks the names of the schema, table and constraint, the statement
+//! that failed and the CONTEXT within it.
 //!
-//! [`keep`] therefore copies an error when it is raised, in an error context callback. If the error then leaves `keep`
-//! as a panic, another callback raises the copy in place of pgrx's error. The callbacks of the callers, which come after
-//! it, add their part of the CONTEXT to the copy.
+//! [`keep`] therefore copies an error when it is raised, in an error context callback. If the error
+//! then leaves `keep` as a panic, another callback raises the copy in place of pgrx's error. The
+//! callbacks of the callers, which come after it, add their part of the CONTEXT to the copy.
 //!
-//! pgrx copies the texts of an error into Rust, where a failed allocation ends the server process, and with it all
-//! sessions. A function of any role can raise an error with a text of 1 GB. So the copy has shortened texts, and if one
-//! was too long, the copy is raised at once in place of the error, before pgrx sees that.
+//! pgrx copies the texts of an error into Rust, where a failed allocation ends the server process,
+//! and with it all sessions. A function of any role can raise an error with a text of 1 GB. So the
+//! copy has shortened texts, and if one was too long, the copy is raised at once in place of the
+//! error, before pgrx sees that.
 
 use crate::pg::raw::{Raw, called_by_postgresql};
 use pgrx::pg_sys::panic::{CaughtError, ErrorReportWithLevel};
@@ -39,11 +41,11 @@ struct Copied {
 impl Copied {
     const NONE: Copied = Copied { memory: ptr::null_mut(), error: ptr::null_mut() };
 
-    /// Copies the error that is being raised, in an error context callback. There is none for a message of a lower level,
-    /// and no memory for a copy of "out of memory".
+    /// Copies the error that is being raised, in an error context callback. There is none for a
+    /// message of a lower level, and no memory for a copy of "out of memory".
     unsafe fn of_current_error(raw: Raw) -> Copied {
-        // SAFETY: in an error context callback there is an error. It is copied into a context that lives as long as the
-        // backend, unless it is freed.
+        // SAFETY: in an error context callback there is an error. It is copied into a context that
+        // lives as long as the backend, unless it is freed.
         unsafe {
             UNFINISHED.replace(Copied::NONE).free(raw);
             if raw.geterrcode() == OUT_OF_MEMORY {
@@ -72,8 +74,8 @@ impl Copied {
 
     /// Shortens the texts that pgrx copies. Returns whether one was too long.
     unsafe fn shorten(self, raw: Raw) -> bool {
-        // SAFETY: each text is NULL or a C string in the memory of the copy. The end is that of a character before the
-        // limit, so that the dots have room.
+        // SAFETY: each text is NULL or a C string in the memory of the copy. The end is that of a
+        // character before the limit, so that the dots have room.
         unsafe {
             let mut has_changed = false;
             let error = &mut *self.error;
@@ -132,11 +134,11 @@ struct Observed {
     outer: *mut ErrorContextCallback,
 }
 
-/// Runs `f`, which runs statements or expressions of other roles. If an error of PostgreSQL leaves it, the error leaves
-/// the SQL function unchanged.
+/// Runs `f`, which runs statements or expressions of other roles. If an error of PostgreSQL leaves
+/// it, the error leaves the SQL function unchanged.
 pub fn keep<T>(f: impl FnOnce() -> T) -> T {
-    // SAFETY: the callback is on PostgreSQL's stack of callbacks only while this function runs, and is not moved. The
-    // guards of pgrx restore that stack.
+    // SAFETY: the callback is on PostgreSQL's stack of callbacks only while this function runs, and
+    // is not moved. The guards of pgrx restore that stack.
     unsafe {
         set_leaving(Copied::NONE);
         let outer = pg_sys::error_context_stack;
@@ -187,10 +189,12 @@ unsafe fn set_leaving(copied: Copied) {
     unsafe { called_by_postgresql(|raw| LEAVING.replace(copied).free(raw)) }
 }
 
-/// Copies an error when it is raised within [`keep`]. If one of its texts is too long, raises the copy in its place.
+/// Copies an error when it is raised within [`keep`]. If one of its texts is too long, raises the
+/// copy in its place.
 unsafe extern "C-unwind" fn observe(observed: *mut c_void) {
-    // SAFETY: called by PostgreSQL, with the argument that `keep` has set. Nothing here has a destructor, or panics. The
-    // callbacks that were called before this one have added their parts to the copy.
+    // SAFETY: called by PostgreSQL, with the argument that `keep` has set. Nothing here has a
+    // destructor, or panics. The callbacks that were called before this one have added their parts
+    // to the copy.
     unsafe {
         called_by_postgresql(|raw| {
             let Observed { copied, outer } = &*observed.cast::<Observed>();
@@ -215,10 +219,11 @@ unsafe extern "C-unwind" fn observe(observed: *mut c_void) {
     }
 }
 
-/// Whether the current error is "out of memory", so that it is not copied, and has long texts all the same. A function can
-/// raise that error, too.
+/// Whether the current error is "out of memory", so that it is not copied, and has long texts all
+/// the same. A function can raise that error, too.
 unsafe fn is_long_and_out_of_memory(raw: Raw) -> bool {
-    // SAFETY: in an error context callback there is an error, whose texts are in this memory context.
+    // SAFETY: in an error context callback there is an error, whose texts are in this memory
+    // context.
     unsafe {
         raw.geterrcode() == OUT_OF_MEMORY
             && raw.MemoryContextMemAllocated(pg_sys::ErrorContext, true) > 4 * TEXT_MAX
@@ -227,8 +232,8 @@ unsafe fn is_long_and_out_of_memory(raw: Raw) -> bool {
 
 /// Raises the copy of an error in place of the error that pgrx has made of it.
 unsafe extern "C-unwind" fn raise(_: *mut c_void) {
-    // SAFETY: called by PostgreSQL, as above. Until the panic has become an error again, only messages of a lower level
-    // are raised.
+    // SAFETY: called by PostgreSQL, as above. Until the panic has become an error again, only
+    // messages of a lower level are raised.
     unsafe {
         called_by_postgresql(|raw| {
             let current = Copied::of_current_error(raw);
@@ -241,8 +246,9 @@ unsafe extern "C-unwind" fn raise(_: *mut c_void) {
     }
 }
 
-/// Leaves backtraces out of errors. With RUST_BACKTRACE in the server's environment, pgrx's hook takes one for each panic
-/// and adds it to the DETAIL. Here most panics are errors of SQL; only for the others a backtrace tells something.
+/// Leaves backtraces out of errors. With RUST_BACKTRACE in the server's environment, pgrx's hook
+/// takes one for each panic and adds it to the DETAIL. Here most panics are errors of SQL; only for
+/// the others a backtrace tells something.
 pub fn register_panic_hook() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

@@ -17,8 +17,8 @@ pub fn shard() -> Option<Shard> {
 
 static TAKE_OVER_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 
-/// `instagram_id.take_over_timeout`, the time in which a sequence must have been taken over from the other nodes of a Citus
-/// cluster.
+/// `instagram_id.take_over_timeout`, the time in which a sequence must have been taken over from
+/// the other nodes of a Citus cluster.
 pub fn take_over_timeout() -> Duration {
     Duration::from_millis(TAKE_OVER_TIMEOUT.get() as u64)
 }
@@ -28,11 +28,14 @@ pub fn exists(name: &CStr) -> bool {
     !value_of(name).is_null()
 }
 
-/// The value of a setting of another extension that is a number; `None` if there is no such setting.
+/// The value of a setting of another extension that is a number; `None` if there is no such
+/// setting.
 pub fn number(name: &CStr) -> Option<i64> {
     let value = value_of(name);
     // SAFETY: a string that is valid until the setting changes, or NULL.
-    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_str().ok()?.parse().ok()).flatten()
+    (!value.is_null())
+        .then(|| unsafe { CStr::from_ptr(value) }.to_str().ok()?.parse().ok())
+        .flatten()
 }
 
 /// The value of a setting, or NULL.
@@ -41,9 +44,10 @@ fn value_of(name: &CStr) -> *const c_char {
     unsafe { pg_sys::GetConfigOption(name.as_ptr(), true, false) }
 }
 
-/// Settings for generated queries and statements: names without a schema are those of pg_catalog, strings are standard,
-/// names are quoted only where that is needed, as they are compared with those in expressions, row-level security raises
-/// an error instead of hiding rows, and function bodies are not checked when they are only moved.
+/// Settings for generated queries and statements: names without a schema are those of pg_catalog,
+/// strings are standard, names are quoted only where that is needed, as they are compared with
+/// those in expressions, row-level security raises an error instead of hiding rows, and function
+/// bodies are not checked when they are only moved.
 pub const OWN_NAMES: &[(&CStr, &str)] = &[
     (c"search_path", "pg_catalog, pg_temp"),
     (c"standard_conforming_strings", "on"),
@@ -52,13 +56,14 @@ pub const OWN_NAMES: &[(&CStr, &str)] = &[
     (c"check_function_bodies", "off"),
 ];
 
-/// The longest wait for a lock in a query about objects of other roles, which could hold the lock as long as they like.
+/// The longest wait for a lock in a query about objects of other roles, which could hold the lock
+/// as long as they like.
 pub const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "10s")];
 
 /// Runs `f` with these settings. An error resets them as well.
 pub fn with<T>(settings: &[(&CStr, &str)], f: impl FnOnce() -> T) -> T {
-    // SAFETY: as for a function with SET clauses. Names and values are copied. An error ends the nesting with the
-    // transaction or subtransaction.
+    // SAFETY: as for a function with SET clauses. Names and values are copied. An error ends the
+    // nesting with the transaction or subtransaction.
     unsafe {
         let nesting = pg_sys::NewGUCNestLevel();
         for (name, value) in settings {
@@ -100,6 +105,7 @@ pub fn register() {
         GucContext::Userset,
         GucFlags::UNIT_MS,
     );
-    // SAFETY: called while the library is loaded. From then on, setting an unknown instagram_id.* is an error.
+    // SAFETY: called while the library is loaded. From then on, setting an unknown instagram_id.*
+    // is an error.
     unsafe { pg_sys::MarkGUCPrefixReserved(c"instagram_id".as_ptr()) }
 }

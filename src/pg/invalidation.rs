@@ -1,18 +1,21 @@
 //! Detects that cached results of catalog look-ups are out of date.
 //!
-//! PostgreSQL sends an invalidation message to every backend for each change of the catalogs. This file counts those
-//! that could matter. A result is cached together with the count before its look-up, and is valid as long as the count
-//! stays the same. A look-up too many costs some microseconds for each sequence; one too few would be wrong.
+//! PostgreSQL sends an invalidation message to every backend for each change of the catalogs. This
+//! file counts those that could matter. A result is cached together with the count before its
+//! look-up, and is valid as long as the count stays the same. A look-up too many costs some
+//! microseconds for each sequence; one too few would be wrong.
 //!
 //! The messages that could matter are those about
 //!
 //! - what a look-up has read: relations, and rows of catalogs, which it watches;
 //! - roles, memberships and databases with their owners, because any could give or take a right;
-//! - functions whose name begins with [`DEFINING_PREFIX`], because a new one can define a shard that was looked up;
+//! - functions whose name begins with [`DEFINING_PREFIX`], because a new one can define a shard
+//!   that was looked up;
 //! - functions in C, which change when an extension such as Citus is installed or upgraded.
 //!
-//! A message about a function contains only a hash of its OID, and the function must be looked up. This is not possible
-//! when the message arrives, so it is done before the next use of a cached result ([`settle`]).
+//! A message about a function contains only a hash of its OID, and the function must be looked up.
+//! This is not possible when the message arrives, so it is done before the next use of a cached
+//! result ([`settle`]).
 
 use crate::pg::raw::{Raw, guarded};
 use crate::pg::sys;
@@ -90,8 +93,8 @@ impl Functions {
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
-    /// The count after [`settle`], if none of the changed functions matters. Until then the count is another one, so that
-    /// no cached result is used.
+    /// The count after [`settle`], if none of the changed functions matters. Until then the count
+    /// is another one, so that no cached result is used.
     static SETTLED: Cell<u64> = const { Cell::new(0) };
     /// The greatest count so far.
     static GREATEST: Cell<u64> = const { Cell::new(0) };
@@ -120,7 +123,8 @@ pub fn settled_count() -> InvalidationCount {
     count()
 }
 
-/// Finds out whether any of the functions that have changed matters. If none does, the cached results are valid again.
+/// Finds out whether any of the functions that have changed matters. If none does, the cached
+/// results are valid again.
 ///
 /// # Safety
 ///
@@ -146,7 +150,8 @@ pub unsafe fn settle(raw: Raw) {
 /// Whether a function that has changed could matter. One that was dropped is watched if it did.
 unsafe fn function_matters(raw: Raw, hash: u32) -> bool {
     let oid = Oid::from(murmurhash32_inverse(hash));
-    // SAFETY: a lookup in a syscache whose only key is an OID. The tuple is valid until it is released.
+    // SAFETY: a lookup in a syscache whose only key is an OID. The tuple is valid until it is
+    // released.
     unsafe {
         if row_hash(raw, Catalog::Function, oid) != hash {
             return true; // this PostgreSQL has another hash function
@@ -157,8 +162,8 @@ unsafe fn function_matters(raw: Raw, hash: u32) -> bool {
         }
         let row = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
         let name = CStr::from_ptr((&raw const (*row).proname.data).cast()).to_bytes();
-        let matters =
-            name.starts_with(DEFINING_PREFIX.as_bytes()) || (*row).prolang == Oid::from(sys::ClanguageId);
+        let matters = name.starts_with(DEFINING_PREFIX.as_bytes())
+            || (*row).prolang == Oid::from(sys::ClanguageId);
         raw.ReleaseSysCache(tuple);
         raw.SysCacheInvalidate(PROCOID as c_int, hash);
         matters
@@ -171,8 +176,8 @@ unsafe fn row_hash(raw: Raw, catalog: Catalog, oid: Oid) -> u32 {
     unsafe { raw.GetSysCacheHashValue(catalog as c_int, oid.into(), none, none, none) }
 }
 
-/// The number with this hash. `common/hashfn.h` has `murmurhash32`, with which PostgreSQL hashes the OIDs of rows. It
-/// maps each number to another one.
+/// The number with this hash. `common/hashfn.h` has `murmurhash32`, with which PostgreSQL hashes
+/// the OIDs of rows. It maps each number to another one.
 fn murmurhash32_inverse(mut hash: u32) -> u32 {
     hash ^= hash >> 16;
     hash = hash.wrapping_mul(0x7ed1_b41d);
@@ -205,7 +210,8 @@ fn is_watched(key: (c_int, u32)) -> bool {
     WATCHES_ALL.get() || WATCHED.with_borrow(|watched| watched.contains(&key))
 }
 
-/// Forgets what is watched, and makes all cached results invalid. What is looked up again is watched again.
+/// Forgets what is watched, and makes all cached results invalid. What is looked up again is
+/// watched again.
 pub fn forget_watched() {
     WATCHED.with_borrow_mut(FxHashSet::clear);
     WATCHES_ALL.set(false);
@@ -244,7 +250,8 @@ unsafe extern "C-unwind" fn on_relcache_change(_arg: Datum, relid: Oid) {
 /// A hash of 0 stands for all rows.
 #[pg_guard]
 unsafe extern "C-unwind" fn on_syscache_change(_arg: Datum, cache: c_int, hash: u32) {
-    let is_of_rights = [AUTHOID, AUTHMEMROLEMEM, DATABASEOID].iter().any(|of| *of as c_int == cache);
+    let is_of_rights =
+        [AUTHOID, AUTHMEMROLEMEM, DATABASEOID].iter().any(|of| *of as c_int == cache);
     if hash == 0 || is_of_rights || is_watched((cache, hash)) {
         invalidate();
     } else if cache == PROCOID as c_int {
@@ -252,20 +259,24 @@ unsafe extern "C-unwind" fn on_syscache_change(_arg: Datum, cache: c_int, hash: 
     }
 }
 
-/// Registers callbacks for changes of relations (sequences including their grants), options of sequences, functions,
-/// schemas including their grants, roles and memberships, and databases (the owner is the implicit member of
-/// `pg_database_owner`).
+/// Registers callbacks for changes of relations (sequences including their grants), options of
+/// sequences, functions, schemas including their grants, roles and memberships, and databases (the
+/// owner is the implicit member of `pg_database_owner`).
 ///
 /// # Safety
 ///
 /// Must be called once in a backend's life, when the library is loaded.
 pub unsafe fn register_callbacks() {
-    // SAFETY: the callbacks are never unloaded and have the parameters that PostgreSQL passes. They use only the variables
-    // above, none of which is borrowed while PostgreSQL runs.
+    // SAFETY: the callbacks are never unloaded and have the parameters that PostgreSQL passes. They
+    // use only the variables above, none of which is borrowed while PostgreSQL runs.
     unsafe {
         pg_sys::CacheRegisterRelcacheCallback(Some(on_relcache_change), Datum::null());
         for cache in [SEQRELID, PROCOID, NAMESPACEOID, AUTHOID, AUTHMEMROLEMEM, DATABASEOID] {
-            pg_sys::CacheRegisterSyscacheCallback(cache as c_int, Some(on_syscache_change), Datum::null());
+            pg_sys::CacheRegisterSyscacheCallback(
+                cache as c_int,
+                Some(on_syscache_change),
+                Datum::null(),
+            );
         }
     }
 }

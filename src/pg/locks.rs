@@ -7,11 +7,12 @@ use pgrx::pg_sys::{self, Oid};
 use std::ffi::c_int;
 
 impl Raw<'_> {
-    /// `storage/lmgr.h`, as used in `commands/sequence.c`: locks a sequence until the transaction ends, even if a
-    /// subtransaction that asked for the lock is rolled back.
+    /// `storage/lmgr.h`, as used in `commands/sequence.c`: locks a sequence until the transaction
+    /// ends, even if a subtransaction that asked for the lock is rolled back.
     #[inline]
     pub unsafe fn LockRelationForTransaction(self, relid: Oid, lockmode: pg_sys::LOCKMODE) {
-        // SAFETY: resource owners exist inside a transaction, and an error resets CurrentResourceOwner itself.
+        // SAFETY: resource owners exist inside a transaction, and an error resets
+        // CurrentResourceOwner itself.
         unsafe {
             let owner = pg_sys::CurrentResourceOwner;
             pg_sys::CurrentResourceOwner = pg_sys::TopTransactionResourceOwner;
@@ -27,28 +28,31 @@ pub fn lock_schema(schema: Oid) -> bool {
     catalog::schema_exists(schema)
 }
 
-/// Locks the relation as a query does until the transaction ends, unless another session has a lock that conflicts with
-/// this. Returns whether it is locked.
+/// Locks the relation as a query does until the transaction ends, unless another session has a lock
+/// that conflicts with this. Returns whether it is locked.
 pub fn lock_relation_unless_locked(relation: Oid) -> bool {
     // SAFETY: takes a lock, or none.
-    unsafe { pg_sys::ConditionalLockRelationOid(relation, pg_sys::AccessShareLock as pg_sys::LOCKMODE) }
+    unsafe {
+        pg_sys::ConditionalLockRelationOid(relation, pg_sys::AccessShareLock as pg_sys::LOCKMODE)
+    }
 }
 
-/// Keeps the function from being dropped, renamed, moved or given to another role until the transaction ends. Its owner
-/// can still replace its body. In the mode `ShareUpdateExclusiveLock` only one session at a time has the lock.
+/// Keeps the function from being dropped, renamed, moved or given to another role until the
+/// transaction ends. Its owner can still replace its body. In the mode `ShareUpdateExclusiveLock`
+/// only one session at a time has the lock.
 pub fn lock_function(function: Oid, mode: u32) {
     lock_object(pg_sys::ProcedureRelationId, function, 0, mode);
 }
 
-/// Locks an object of this database until the transaction ends, or a part of it. PostgreSQL locks an object as a whole,
-/// part 0, and no other part of an extension.
+/// Locks an object of this database until the transaction ends, or a part of it. PostgreSQL locks
+/// an object as a whole, part 0, and no other part of an extension.
 pub fn lock_object(class: Oid, object: Oid, part: u16, mode: u32) {
     // SAFETY: takes a lock.
     unsafe { pg_sys::LockDatabaseObject(class, object, part, mode as pg_sys::LOCKMODE) }
 }
 
-/// Runs `f` while this session holds, for each relation, a lock that belongs to it and conflicts only with itself. `None` if
-/// another session holds one of them.
+/// Runs `f` while this session holds, for each relation, a lock that belongs to it and conflicts
+/// only with itself. `None` if another session holds one of them.
 pub fn with_locks_beside<T>(relids: &[Oid], f: impl FnOnce() -> T) -> Option<T> {
     const BESIDE: u16 = 1;
     let mode = pg_sys::ExclusiveLock as pg_sys::LOCKMODE;
@@ -56,8 +60,8 @@ pub fn with_locks_beside<T>(relids: &[Oid], f: impl FnOnce() -> T) -> Option<T> 
         locktag_field4: BESIDE,
         ..lock_tag(pg_sys::LockTagType::LOCKTAG_OBJECT, [pg_sys::RelationRelationId, *relid])
     };
-    // SAFETY: an error releases the locks, too. Locks on relations themselves have other tags. As in
-    // `LockDatabaseObject`, changes that another session has made under the lock are noticed.
+    // SAFETY: an error releases the locks, too. Locks on relations themselves have other tags. As
+    // in `LockDatabaseObject`, changes that another session has made under the lock are noticed.
     unsafe {
         let release = |relids: &[Oid]| {
             for relid in relids {
@@ -78,9 +82,9 @@ pub fn with_locks_beside<T>(relids: &[Oid], f: impl FnOnce() -> T) -> Option<T> 
     }
 }
 
-/// Releases the locks on a relation that this transaction has created, so that creating thousands of them does not
-/// overflow the lock table. Other sessions cannot see the relation before the commit, and the locks would end there
-/// anyway.
+/// Releases the locks on a relation that this transaction has created, so that creating thousands
+/// of them does not overflow the lock table. Other sessions cannot see the relation before the
+/// commit, and the locks would end there anyway.
 pub unsafe fn release_locks_on_new_relation(relid: Oid) {
     // SAFETY: promised by the caller.
     unsafe { release_locks(pg_sys::LockTagType::LOCKTAG_RELATION, [relid, Oid::INVALID]) }
@@ -106,7 +110,8 @@ fn lock_tag(kind: pg_sys::LockTagType::Type, [field2, field3]: [Oid; 2]) -> pg_s
 }
 
 unsafe fn release_locks(kind: pg_sys::LockTagType::Type, object: [Oid; 2]) {
-    // SAFETY: the tag names an object of this database; a lock is released only while this backend holds it.
+    // SAFETY: the tag names an object of this database; a lock is released only while this backend
+    // holds it.
     unsafe {
         let tag = lock_tag(kind, object);
         for mode in pg_sys::AccessShareLock as c_int..=pg_sys::AccessExclusiveLock as c_int {
@@ -115,7 +120,8 @@ unsafe fn release_locks(kind: pg_sys::LockTagType::Type, object: [Oid; 2]) {
     }
 }
 
-/// `storage/lock.h`: `LockHeldByMe`, which from 17 on has a parameter to look for stronger locks as well.
+/// `storage/lock.h`: `LockHeldByMe`, which from 17 on has a parameter to look for stronger locks as
+/// well.
 unsafe fn LockHeldByMe(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
     // SAFETY: looks only into this backend's lock table.
     unsafe {

@@ -1,5 +1,5 @@
-//! Rust wrappers of PostgreSQL: its C functions, catalogs, invalidations, transactions and settings. Nothing here
-//! generates ids.
+//! Rust wrappers of PostgreSQL: its C functions, catalogs, invalidations, transactions and
+//! settings. Nothing here generates ids.
 
 pub mod catalog;
 pub mod deadline;

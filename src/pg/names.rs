@@ -19,10 +19,12 @@ pub fn relation(relid: Oid) -> String {
     }
 }
 
-/// The name of a relation followed by a label, unquoted. The name is truncated if the result would be too long.
+/// The name of a relation followed by a label, unquoted. The name is truncated if the result would
+/// be too long.
 pub fn with_label(relid: Oid, label: &str) -> String {
     let label = CString::new(label).expect("a label without NUL");
-    // SAFETY: the lookup returns a null pointer or a palloc'd C string. makeObjectName returns another.
+    // SAFETY: the lookup returns a null pointer or a palloc'd C string. makeObjectName returns
+    // another.
     unsafe {
         let name = pg_sys::get_rel_name(relid);
         if name.is_null() {
@@ -113,8 +115,8 @@ unsafe fn string(text: *const c_char) -> Option<String> {
     (!text.is_null()).then(|| owned(unsafe { CStr::from_ptr(text) }))
 }
 
-/// A string from the server. In a database with another encoding than UTF-8 it may not be valid UTF-8. That is an
-/// error, because a converted name could be the name of another object.
+/// A string from the server. In a database with another encoding than UTF-8 it may not be valid
+/// UTF-8. That is an error, because a converted name could be the name of another object.
 pub fn owned(text: &CStr) -> String {
     match text.to_str() {
         Ok(text) => text.to_owned(),

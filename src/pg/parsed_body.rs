@@ -8,8 +8,8 @@ use std::ffi::CStr;
 
 /// The expressions that the only statement of a parsed body selects.
 pub unsafe fn selected(body: *mut pg_sys::Node) -> Option<Vec<Expression>> {
-    // SAFETY: the caller passes the node from pg_proc.prosqlbody. That is a query, or for BEGIN ATOMIC a list of a list
-    // of queries.
+    // SAFETY: the caller passes the node from pg_proc.prosqlbody. That is a query, or for BEGIN
+    // ATOMIC a list of a list of queries.
     unsafe {
         let mut node = body;
         while is_a(node, NodeTag::T_List) {
@@ -72,7 +72,9 @@ impl Expression {
     /// Whether it is the function's parameter of that number, counted from 1.
     pub fn is_parameter(self, number: i32) -> bool {
         // SAFETY: as for `constant`.
-        unsafe { is_a(self.0, NodeTag::T_Param) && (*self.0.cast::<pg_sys::Param>()).paramid == number }
+        unsafe {
+            is_a(self.0, NodeTag::T_Param) && (*self.0.cast::<pg_sys::Param>()).paramid == number
+        }
     }
 
     /// Its value, if it is a text that is not longer than a name.

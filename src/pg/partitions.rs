@@ -14,14 +14,14 @@ pub struct PartitionKey {
     pub is_bigint: bool,
 }
 
-/// A table's row in `pg_partitioned_table`, by the current state of the catalog; `None` if the table is not
-/// partitioned.
+/// A table's row in `pg_partitioned_table`, by the current state of the catalog; `None` if the
+/// table is not partitioned.
 ///
-/// It is not read from the relation's descriptor, because to build that, PostgreSQL evaluates the constant parts of
-/// expressions.
+/// It is not read from the relation's descriptor, because to build that, PostgreSQL evaluates the
+/// constant parts of expressions.
 pub fn partition_key(table: Oid) -> Option<PartitionKey> {
-    // SAFETY: the tuple is valid until it is released. The columns are as in catalog/pg_partitioned_table.h, and none
-    // of these is ever NULL.
+    // SAFETY: the tuple is valid until it is released. The columns are as in
+    // catalog/pg_partitioned_table.h, and none of these is ever NULL.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::PARTRELID as c_int;
         let tuple = pg_sys::SearchSysCache1(cache, table.into());
@@ -30,8 +30,10 @@ pub fn partition_key(table: Oid) -> Option<PartitionKey> {
         }
         let column = |number| pg_sys::SysCacheGetAttr(cache, tuple, number, &mut false);
         let strategy = column(sys::Anum_pg_partitioned_table_partstrat).value() as u8;
-        let columns = column(sys::Anum_pg_partitioned_table_partattrs).cast_mut_ptr::<pg_sys::int2vector>();
-        let classes = column(sys::Anum_pg_partitioned_table_partclass).cast_mut_ptr::<pg_sys::oidvector>();
+        let columns =
+            column(sys::Anum_pg_partitioned_table_partattrs).cast_mut_ptr::<pg_sys::int2vector>();
+        let classes =
+            column(sys::Anum_pg_partitioned_table_partclass).cast_mut_ptr::<pg_sys::oidvector>();
         // The elements follow each vector's fixed part, and there is at least one.
         let count = (*columns).dim1 as usize;
         let column = (&raw const (*columns).values).cast::<i16>().read();
@@ -61,13 +63,14 @@ pub struct Range {
     pub to: Option<i64>,
 }
 
-/// The partitions of a table by ranges of one bigint, in order, by the current state of the catalog. A default
-/// partition is not included.
+/// The partitions of a table by ranges of one bigint, in order, by the current state of the
+/// catalog. A default partition is not included.
 ///
 /// The caller must have locked the table and checked its partition key.
 pub fn partitions(table: Oid) -> Vec<Partition> {
-    // SAFETY: the table is locked and partitioned. Its descriptor is copied before anything else runs. It has arrays of
-    // nparts partitions and of ndatums bounds, each with one key column; see `PartitionBoundInfoData` in partbounds.h.
+    // SAFETY: the table is locked and partitioned. Its descriptor is copied before anything else
+    // runs. It has arrays of nparts partitions and of ndatums bounds, each with one key column; see
+    // `PartitionBoundInfoData` in partbounds.h.
     unsafe {
         let relation = pg_sys::table_open(table, pg_sys::NoLock as c_int);
         let descriptor = &*pg_sys::RelationGetPartitionDesc(relation, false);

@@ -6,13 +6,14 @@ use pgrx::pg_sys::{self, Datum, NodeTag, Oid};
 use pgrx::{PgList, is_a};
 use std::ffi::c_int;
 
-/// A call outside of a query: in the default of a column that COPY or ALTER TABLE evaluates, in a CHECK constraint, and
-/// so on. Estimates of the planner look the same; their result is thrown away.
+/// A call outside of a query: in the default of a column that COPY or ALTER TABLE evaluates, in a
+/// CHECK constraint, and so on. Estimates of the planner look the same; their result is thrown
+/// away.
 pub struct Call(*mut pg_sys::FuncExpr);
 
 impl Call {
-    /// The call that a planner support function is asked to simplify. `None` for a call in a query, and for the other
-    /// requests.
+    /// The call that a planner support function is asked to simplify. `None` for a call in a query,
+    /// and for the other requests.
     pub fn outside_query(request: Internal) -> Option<Call> {
         let request = request.unwrap()?.cast_mut_ptr::<pg_sys::Node>();
         // SAFETY: PostgreSQL passes a support function a node, whose type is that of its tag.
@@ -35,20 +36,25 @@ impl Call {
         PgList::<pg_sys::Node>::len(&unsafe { PgList::from_pg((*self.0).args) })
     }
 
-    /// A call of a function with the same result, with these arguments and one more: `nextval` of no sequence. PostgreSQL
-    /// counts an expression with `nextval` as volatile. But `nextval` does not run: no relation has a file of the number
-    /// 0, so its argument is NULL, and it is strict.
+    /// A call of a function with the same result, with these arguments and one more: `nextval` of
+    /// no sequence. PostgreSQL counts an expression with `nextval` as volatile. But `nextval` does
+    /// not run: no relation has a file of the number 0, so its argument is NULL, and it is strict.
     pub fn with_nextval(&self, function: Oid) -> Internal {
-        // SAFETY: the nodes have the types of the functions' arguments and results. They are allocated where PostgreSQL
-        // expects the result. It keeps the arguments of the call, and the list of them is copied.
+        // SAFETY: the nodes have the types of the functions' arguments and results. They are
+        // allocated where PostgreSQL expects the result. It keeps the arguments of the call, and
+        // the list of them is copied.
         let call = unsafe {
             let zero = || {
                 let length = size_of::<Oid>() as c_int;
                 let zero = Datum::from(0);
-                pg_sys::makeConst(pg_sys::OIDOID, -1, Oid::INVALID, length, zero, false, true).cast()
+                pg_sys::makeConst(pg_sys::OIDOID, -1, Oid::INVALID, length, zero, false, true)
+                    .cast()
             };
-            let no_sequence =
-                expression(pg_sys::F_PG_FILENODE_RELATION.into(), pg_sys::REGCLASSOID, &[zero(), zero()]);
+            let no_sequence = expression(
+                pg_sys::F_PG_FILENODE_RELATION.into(),
+                pg_sys::REGCLASSOID,
+                &[zero(), zero()],
+            );
             let nextval = expression(pg_sys::F_NEXTVAL.into(), pg_sys::INT8OID, &[no_sequence]);
             let call = &*self.0;
             let arguments = PgList::<pg_sys::Node>::from_pg(call.args);
@@ -69,7 +75,11 @@ pub fn unchanged() -> Internal {
 /// # Safety
 ///
 /// The function must have this result and parameters of the types of these arguments.
-unsafe fn expression(function: Oid, result: Oid, arguments: &[*mut pg_sys::Node]) -> *mut pg_sys::Node {
+unsafe fn expression(
+    function: Oid,
+    result: Oid,
+    arguments: &[*mut pg_sys::Node],
+) -> *mut pg_sys::Node {
     let mut list = PgList::new();
     for argument in arguments {
         list.push(*argument);
@@ -82,8 +92,8 @@ unsafe fn expression(function: Oid, result: Oid, arguments: &[*mut pg_sys::Node]
 /// Whether the last argument of the call that this function runs for is a call of `nextval`.
 #[inline]
 pub fn is_with_nextval(fcinfo: pg_sys::FunctionCallInfo) -> bool {
-    // SAFETY: PostgreSQL passes an fcinfo with an flinfo. If it has an expression, this is the node of the call, with the
-    // function's arguments.
+    // SAFETY: PostgreSQL passes an fcinfo with an flinfo. If it has an expression, this is the node
+    // of the call, with the function's arguments.
     unsafe {
         let call = (*(*fcinfo).flinfo).fn_expr;
         if call.is_null() || !is_a(call, NodeTag::T_FuncExpr) {

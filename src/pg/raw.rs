@@ -1,9 +1,10 @@
-//! PostgreSQL's C functions without a guard for each, callable only under one guard around all of them.
+//! PostgreSQL's C functions without a guard for each, callable only under one guard around all of
+//! them.
 //!
-//! The bindings of pgrx wrap every C function in a guard that turns a PostgreSQL error into a Rust panic, at 30 to 40
-//! ns a call. The generator makes about fifteen such calls for one id. So it calls the functions below, which leave by
-//! `longjmp` on an error. They are methods of [`Raw`], which only [`guarded`] creates, so that no call is left without
-//! a guard.
+//! The bindings of pgrx wrap every C function in a guard that turns a PostgreSQL error into a Rust
+//! panic, at 30 to 40 ns a call. The generator makes about fifteen such calls for one id. So it
+//! calls the functions below, which leave by `longjmp` on an error. They are methods of [`Raw`],
+//! which only [`guarded`] creates, so that no call is left without a guard.
 #![allow(non_snake_case)]
 
 use pgrx::pg_sys::{self, Buffer, Datum, MemoryContext, Oid, Relation, XLogRecPtr};
@@ -14,13 +15,13 @@ use std::marker::PhantomData;
 #[derive(Clone, Copy)]
 pub struct Raw<'guard>(PhantomData<&'guard ()>);
 
-/// Runs `f` under one guard, with the raw functions. An error that PostgreSQL raises inside becomes a panic, which pgrx
-/// turns back into the error at the entry of the SQL function.
+/// Runs `f` under one guard, with the raw functions. An error that PostgreSQL raises inside becomes
+/// a panic, which pgrx turns back into the error at the entry of the SQL function.
 ///
 /// # Safety
 ///
-/// `f` must not panic, and must own no value with a destructor while a raw function runs, because an error leaves `f`
-/// by `longjmp`. Must be called on the backend's main thread.
+/// `f` must not panic, and must own no value with a destructor while a raw function runs, because
+/// an error leaves `f` by `longjmp`. Must be called on the backend's main thread.
 #[inline(always)]
 pub unsafe fn guarded<T: Copy>(f: impl FnOnce(Raw<'_>) -> T) -> T {
     // SAFETY: the caller vouches for `f`, and `T: Copy` has no destructor.
@@ -34,13 +35,13 @@ pub type RelFileLocator = pg_sys::RelFileNode;
 #[cfg(not(feature = "pg15"))]
 pub type RelFileLocator = pg_sys::RelFileLocator;
 
-/// Runs `f` with the raw functions in a function that PostgreSQL calls. Without a guard, an error leaves that function by
-/// `longjmp`, as it leaves PostgreSQL's own.
+/// Runs `f` with the raw functions in a function that PostgreSQL calls. Without a guard, an error
+/// leaves that function by `longjmp`, as it leaves PostgreSQL's own.
 ///
 /// # Safety
 ///
-/// As for [`guarded`]. There must be no frame with a destructor, and none that catches panics, between PostgreSQL and `f`,
-/// unless `f` raises no error.
+/// As for [`guarded`]. There must be no frame with a destructor, and none that catches panics,
+/// between PostgreSQL and `f`, unless `f` raises no error.
 pub unsafe fn called_by_postgresql<T>(f: impl FnOnce(Raw<'_>) -> T) -> T {
     f(Raw(PhantomData))
 }
@@ -48,10 +49,11 @@ pub unsafe fn called_by_postgresql<T>(f: impl FnOnce(Raw<'_>) -> T) -> T {
 /// Declares C functions, and a method of [`Raw`] for each.
 macro_rules! raw_functions {
     ($( $(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?; )+) => {
-        // SAFETY: each declaration has the parameter widths and the return type of the function in PostgreSQL 15 to 19.
-        // The parameters of XLogRegisterData changed their C types in these versions (char * and int, char * and
-        // uint32, const void * and uint32), but are always passed as a pointer and a 32-bit integer. The identifiers of
-        // caches, an enum from 19 on, are always passed as a 32-bit integer.
+        // SAFETY: each declaration has the parameter widths and the return type of the function in
+        // PostgreSQL 15 to 19. The parameters of XLogRegisterData changed their C types in these
+        // versions (char * and int, char * and uint32, const void * and uint32), but are always
+        // passed as a pointer and a 32-bit integer. The identifiers of caches, an enum from 19 on,
+        // are always passed as a 32-bit integer.
         unsafe extern "C-unwind" { $(
             $(#[$attribute])*
             fn $name($($argument: $type),*) $(-> $result)?;
@@ -62,7 +64,8 @@ macro_rules! raw_functions {
             #[inline(always)]
             #[allow(clippy::too_many_arguments)]
             pub unsafe fn $name(self, $($argument: $type),*) $(-> $result)? {
-                // SAFETY: runs under a guard, as the token shows. The caller vouches for the arguments.
+                // SAFETY: runs under a guard, as the token shows. The caller vouches for the
+                // arguments.
                 unsafe { $name($($argument),*) }
             }
         )+ }

@@ -1,7 +1,8 @@
 //! `regclass`, `regnamespace` and `regprocedure` as argument and result types of SQL functions.
 //!
-//! pgrx maps an OID to `oid` in SQL. These types keep the SQL type. A `regclass` constant makes the function or default
-//! that contains it depend on the object, and is dumped by name, so it survives dump and restore.
+//! pgrx maps an OID to `oid` in SQL. These types keep the SQL type. A `regclass` constant makes the
+//! function or default that contains it depend on the object, and is dumped by name, so it survives
+//! dump and restore.
 
 use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};
 use pgrx::datum::Datum;
@@ -39,7 +40,9 @@ macro_rules! oid_type {
             }
 
             fn type_oid() -> Oid {
-                pg_sys::OIDOID // of the same width; used only for columns of a result, which have a type of their own
+                // Of the same width; used only for columns of a result, which have a type of their
+                // own.
+                pg_sys::OIDOID
             }
         }
     };

@@ -4,13 +4,15 @@ use crate::pg::raw::Raw;
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::c_int;
 
-/// Runs `f` as another role and with PostgreSQL's restrictions for maintenance commands, as for any operation that may
-/// run code of a table's owner. Settings that this code changes end with `f`, because the caller would run its next
-/// statements with them, say with another search_path. An error also restores the role and the settings.
+/// Runs `f` as another role and with PostgreSQL's restrictions for maintenance commands, as for any
+/// operation that may run code of a table's owner. Settings that this code changes end with `f`,
+/// because the caller would run its next statements with them, say with another search_path. An
+/// error also restores the role and the settings.
 ///
 /// The caller must have checked that the current role may act as the other.
 pub fn with_rights_of<T>(role: Oid, f: impl FnOnce() -> T) -> T {
-    // SAFETY: sets variables of the backend. The end of a failed transaction or subtransaction resets them.
+    // SAFETY: sets variables of the backend. The end of a failed transaction or subtransaction
+    // resets them.
     unsafe {
         let (mut outer, mut context) = (Oid::INVALID, 0);
         pg_sys::GetUserIdAndSecContext(&mut outer, &mut context);

@@ -11,25 +11,36 @@ use std::ffi::{CStr, c_char, c_int};
 
 /// Runs generated statements.
 pub fn run(statements: &str) {
-    errors::keep(|| Spi::run(statements))
-        .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed statement itself: {error}"));
+    errors::keep(|| Spi::run(statements)).unwrap_or_else(|error| {
+        unreachable!("PostgreSQL reports a failed statement itself: {error}")
+    });
 }
 
-/// The values that `read` returns for the rows of a query. A row for which it returns `None` is left out.
-pub fn select<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row) -> Option<T>) -> Vec<T> {
+/// The values that `read` returns for the rows of a query. A row for which it returns `None` is
+/// left out.
+pub fn select<T>(
+    query: &str,
+    arguments: &[DatumWithOid],
+    read: impl Fn(&Row) -> Option<T>,
+) -> Vec<T> {
     connected(|client| {
-        let rows = client
-            .select(query, None, arguments)
-            .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed query itself: {error}"));
+        let rows = client.select(query, None, arguments).unwrap_or_else(|error| {
+            unreachable!("PostgreSQL reports a failed query itself: {error}")
+        });
         let mut values = vec![];
         rows.filter_map(|row| read(&Row(row))).for_each(|value| push(&mut values, value));
         values
     })
 }
 
-/// As [`select`], by a snapshot taken now. The transaction's own snapshot may be older than a lock that it has waited for.
-/// Not for functions that can run in a parallel query, where PostgreSQL takes no new snapshot.
-pub fn select_now<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row) -> Option<T>) -> Vec<T> {
+/// As [`select`], by a snapshot taken now. The transaction's own snapshot may be older than a lock
+/// that it has waited for. Not for functions that can run in a parallel query, where PostgreSQL
+/// takes no new snapshot.
+pub fn select_now<T>(
+    query: &str,
+    arguments: &[DatumWithOid],
+    read: impl Fn(&Row) -> Option<T>,
+) -> Vec<T> {
     let mut types: Vec<Oid> = arguments.iter().map(DatumWithOid::oid).collect();
     let values = arguments.iter().map(DatumWithOid::datum);
     let (mut values, nulls): (Vec<_>, Vec<_>) = values
@@ -39,8 +50,9 @@ pub fn select_now<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row
         })
         .unzip();
     connected(|_| {
-        // SAFETY: SPI is connected, and the query is copied. The three arrays have an entry for each argument. A failed
-        // query raises PostgreSQL's own error. SPI is not left before the rows are read.
+        // SAFETY: SPI is connected, and the query is copied. The three arrays have an entry for
+        // each argument. A failed query raises PostgreSQL's own error. SPI is not left before the
+        // rows are read.
         unsafe {
             with_latest_snapshot(|| {
                 let (count, types, values) =
@@ -49,20 +61,23 @@ pub fn select_now<T>(query: &str, arguments: &[DatumWithOid], read: impl Fn(&Row
                 pg_sys::SPI_execute_with_args(query, count, types, values, nulls.as_ptr(), true, 0)
             });
             let (columns, rows) = returned();
-            let row = |&row| Row(SpiHeapTupleData::new(columns, row).ok().flatten().expect("a tuple"));
+            let row =
+                |&row| Row(SpiHeapTupleData::new(columns, row).ok().flatten().expect("a tuple"));
             let mut values = vec![];
-            rows.iter().filter_map(|tuple| read(&row(tuple))).for_each(|value| push(&mut values, value));
+            rows.iter()
+                .filter_map(|tuple| read(&row(tuple)))
+                .for_each(|value| push(&mut values, value));
             values
         }
     })
 }
 
-/// The rows of a query, as text, by a snapshot taken now. The transaction's own snapshot may be older, or it may have
-/// none yet.
+/// The rows of a query, as text, by a snapshot taken now. The transaction's own snapshot may be
+/// older, or it may have none yet.
 pub fn select_latest(query: &str) -> Vec<Vec<Option<String>>> {
     connected(|_| {
-        // SAFETY: SPI is connected, and the query is copied. A failed query raises PostgreSQL's own error. SPI is not left
-        // before the rows are read.
+        // SAFETY: SPI is connected, and the query is copied. A failed query raises PostgreSQL's own
+        // error. SPI is not left before the rows are read.
         unsafe {
             with_latest_snapshot(|| pg_sys::SPI_execute(query.as_pg_cstr(), true, 0));
             let (columns, rows) = returned();
@@ -85,7 +100,8 @@ pub fn select_latest(query: &str) -> Vec<Vec<Option<String>>> {
 
 /// Runs `f` with a snapshot taken now, in place of the transaction's.
 fn with_latest_snapshot<T>(f: impl FnOnce() -> T) -> T {
-    // SAFETY: the snapshot that is pushed is popped. An error pops it with its transaction or subtransaction.
+    // SAFETY: the snapshot that is pushed is popped. An error pops it with its transaction or
+    // subtransaction.
     unsafe {
         pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
         let result = f();

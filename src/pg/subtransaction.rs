@@ -7,20 +7,22 @@ use pgrx::pg_sys::PgTryBuilder;
 use pgrx::pg_sys::panic::{CaughtError, ErrorReportWithLevel};
 use std::panic::AssertUnwindSafe;
 
-/// Runs `f` in a subtransaction, and keeps it if `f` returns true. If `f` returns false, or fails with a lock timeout
-/// or a deadlock, the subtransaction and its locks are rolled back. Any other error is raised again after the rollback.
+/// Runs `f` in a subtransaction, and keeps it if `f` returns true. If `f` returns false, or fails
+/// with a lock timeout or a deadlock, the subtransaction and its locks are rolled back. Any other
+/// error is raised again after the rollback.
 pub fn in_subtransaction(f: impl FnOnce() -> bool) -> bool {
     let is_caught = |state| {
         matches!(
             state,
-            PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE | PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED
+            PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE
+                | PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED
         )
     };
     subtransaction(f, |keep| *keep, is_caught).unwrap_or(false)
 }
 
-/// Runs `f` in a subtransaction. If it raises an error, the subtransaction is rolled back, and the error is returned. A
-/// cancel, a timeout of the statement and a shutdown are raised again.
+/// Runs `f` in a subtransaction. If it raises an error, the subtransaction is rolled back, and the
+/// error is returned. A cancel, a timeout of the statement and a shutdown are raised again.
 pub fn catching_errors<T>(f: impl FnOnce() -> T) -> Result<T, ErrorReportWithLevel> {
     let is_caught = |state| {
         !matches!(
@@ -41,14 +43,15 @@ pub fn catching<T>(
     subtransaction(f, |_| true, is_caught)
 }
 
-/// Runs `f` in a subtransaction, which is rolled back after an error, and if `keeps` is false for the result. Errors with
-/// these SQLSTATEs are returned, all others are raised again.
+/// Runs `f` in a subtransaction, which is rolled back after an error, and if `keeps` is false for
+/// the result. Errors with these SQLSTATEs are returned, all others are raised again.
 fn subtransaction<T>(
     f: impl FnOnce() -> T,
     keeps: impl FnOnce(&T) -> bool,
     is_caught: fn(PgSqlErrorCode) -> bool,
 ) -> Result<T, ErrorReportWithLevel> {
-    // SAFETY: as in PL/pgSQL for a block with an EXCEPTION clause. Both variables are restored on every way out.
+    // SAFETY: as in PL/pgSQL for a block with an EXCEPTION clause. Both variables are restored on
+    // every way out.
     unsafe {
         let (context, owner) = (pg_sys::CurrentMemoryContext, pg_sys::CurrentResourceOwner);
         pg_sys::BeginInternalSubTransaction(std::ptr::null());
@@ -62,8 +65,8 @@ fn subtransaction<T>(
             pg_sys::MemoryContextSwitchTo(context);
             pg_sys::CurrentResourceOwner = owner;
         };
-        // A handler further out ends its own subtransaction, so ours must have ended before. After an error the callers
-        // use nothing that `f` was changing.
+        // A handler further out ends its own subtransaction, so ours must have ended before. After
+        // an error the callers use nothing that `f` was changing.
         PgTryBuilder::new(AssertUnwindSafe(|| {
             let result = f();
             end(keeps(&result));

@@ -1,7 +1,8 @@
 //! Ports of macros from PostgreSQL's C, as needed for a sequence and its page.
 //!
-//! Names are PostgreSQL's own. Functions are `unsafe` here because they dereference PostgreSQL's pointers, or because
-//! they call raw functions (see [`crate::pg::raw`]), for which they take the token.
+//! Names are PostgreSQL's own. Functions are `unsafe` here because they dereference PostgreSQL's
+//! pointers, or because they call raw functions (see [`crate::pg::raw`]), for which they take the
+//! token.
 #![allow(non_snake_case, non_camel_case_types, non_upper_case_globals)]
 
 use crate::pg::raw::{Raw, RelFileLocator};
@@ -86,7 +87,8 @@ pub struct FormData_pg_sequence_data {
     pub is_called: u8,
 }
 
-/// `commands/sequence.h`, from 19 `commands/sequence_xlog.h`: the header of an `XLOG_SEQ_LOG` record.
+/// `commands/sequence.h`, from 19 `commands/sequence_xlog.h`: the header of an `XLOG_SEQ_LOG`
+/// record.
 #[repr(C)]
 struct xl_seq_rec {
     locator: RelFileLocator,
@@ -145,7 +147,8 @@ pub unsafe fn RelationNeedsWAL(relation: Relation) -> bool {
                 && first_file(relation) == InvalidSubTransactionId))
 }
 
-/// `rd_firstRelfilelocatorSubid`, `rd_firstRelfilenodeSubid` in 15: the subtransaction that has given the relation a new file.
+/// `rd_firstRelfilelocatorSubid`, `rd_firstRelfilenodeSubid` in 15: the subtransaction that has
+/// given the relation a new file.
 pub fn first_file(relation: &pg_sys::RelationData) -> pg_sys::SubTransactionId {
     #[cfg(feature = "pg15")]
     return relation.rd_firstRelfilenodeSubid;
@@ -159,7 +162,8 @@ impl Raw<'_> {
     ///
     /// # Safety
     ///
-    /// Must be called in a critical section, with a sequence's buffer that is locked exclusively and marked dirty.
+    /// Must be called in a critical section, with a sequence's buffer that is locked exclusively
+    /// and marked dirty.
     pub unsafe fn log_sequence_tuple(
         self,
         locator: RelFileLocator,
@@ -168,8 +172,8 @@ impl Raw<'_> {
         tuple: pg_sys::HeapTupleHeader,
         tuple_len: u32,
     ) {
-        // SAFETY: the record is as seq_redo expects it: the buffer to initialize, the locator, the tuple. Both pieces of
-        // data live until XLogInsert has copied them.
+        // SAFETY: the record is as seq_redo expects it: the buffer to initialize, the locator, the
+        // tuple. Both pieces of data live until XLogInsert has copied them.
         unsafe {
             let header = xl_seq_rec { locator };
             self.XLogBeginInsert();
@@ -182,13 +186,15 @@ impl Raw<'_> {
     }
 }
 
-/// `storage/bufpage.h`: `PageXLogRecPtrGet`. On a page the upper half comes first, on machines of either byte order.
+/// `storage/bufpage.h`: `PageXLogRecPtrGet`. On a page the upper half comes first, on machines of
+/// either byte order.
 #[cfg(not(feature = "pg19"))]
 fn PageXLogRecPtrGet(stored: pg_sys::PageXLogRecPtr) -> XLogRecPtr {
     (stored.xlogid as u64) << 32 | stored.xrecoff as u64
 }
 
-/// `storage/bufpage.h`: `PageXLogRecPtrGet`. In 19 it is one number, with the same halves in the same order.
+/// `storage/bufpage.h`: `PageXLogRecPtrGet`. In 19 it is one number, with the same halves in the
+/// same order.
 #[cfg(feature = "pg19")]
 fn PageXLogRecPtrGet(stored: pg_sys::PageXLogRecPtr) -> XLogRecPtr {
     if cfg!(target_endian = "big") { stored.lsn } else { stored.lsn.rotate_left(32) }
@@ -203,7 +209,9 @@ fn PageXLogRecPtrSet(lsn: XLogRecPtr) -> pg_sys::PageXLogRecPtr {
 /// `storage/bufpage.h`: `PageXLogRecPtrSet`
 #[cfg(feature = "pg19")]
 fn PageXLogRecPtrSet(lsn: XLogRecPtr) -> pg_sys::PageXLogRecPtr {
-    pg_sys::PageXLogRecPtr { lsn: if cfg!(target_endian = "big") { lsn } else { lsn.rotate_left(32) } }
+    pg_sys::PageXLogRecPtr {
+        lsn: if cfg!(target_endian = "big") { lsn } else { lsn.rotate_left(32) },
+    }
 }
 
 /// `storage/bufpage.h`: `PageGetLSN`
@@ -218,8 +226,9 @@ pub unsafe fn PageSetLSN(page: pg_sys::Page, lsn: XLogRecPtr) {
     unsafe { (*page.cast::<pg_sys::PageHeaderData>()).pd_lsn = PageXLogRecPtrSet(lsn) }
 }
 
-/// The only tuple of a sequence's page, and its length; `None` if the page lacks a sequence's magic number or the tuple
-/// is not within the page. See `fill_seq_with_data` and `read_seq_tuple` in `commands/sequence.c`.
+/// The only tuple of a sequence's page, and its length; `None` if the page lacks a sequence's magic
+/// number or the tuple is not within the page. See `fill_seq_with_data` and `read_seq_tuple` in
+/// `commands/sequence.c`.
 #[inline(always)]
 pub unsafe fn sequence_tuple(page: pg_sys::Page) -> Option<(pg_sys::HeapTupleHeader, u32)> {
     // The page ends with the special area: a magic number, aligned. The tuple has no NULLs.
@@ -227,14 +236,17 @@ pub unsafe fn sequence_tuple(page: pg_sys::Page) -> Option<(pg_sys::HeapTupleHea
     const DATA: usize = size_of::<pg_sys::HeapTupleHeaderData>();
     const LEN: usize = DATA + std::mem::offset_of!(FormData_pg_sequence_data, is_called) + 1;
     const SIZE: usize = DATA + size_of::<FormData_pg_sequence_data>();
-    // SAFETY: the caller passes the page of a pinned, locked buffer. The page may be damaged, so every offset is
-    // checked against its 8 kB before it is used.
+    // SAFETY: the caller passes the page of a pinned, locked buffer. The page may be damaged, so
+    // every offset is checked against its 8 kB before it is used.
     unsafe {
         let header = page.cast::<pg_sys::PageHeaderData>();
-        if (*header).pd_special as usize != SPECIAL || page.add(SPECIAL).cast::<u32>().read() != SEQ_MAGIC {
+        if (*header).pd_special as usize != SPECIAL
+            || page.add(SPECIAL).cast::<u32>().read() != SEQ_MAGIC
+        {
             return None;
         }
-        // PageGetItemId(page, FirstOffsetNumber). After every header there is room for a line pointer.
+        // PageGetItemId(page, FirstOffsetNumber). After every header there is room for a line
+        // pointer.
         let item = (&raw const (*header).pd_linp).cast::<pg_sys::ItemIdData>().read();
         let offset = item.lp_off() as usize;
         if !offset.is_multiple_of(8) || offset + SIZE > SPECIAL || item.lp_len() as usize != LEN {
@@ -247,7 +259,8 @@ pub unsafe fn sequence_tuple(page: pg_sys::Page) -> Option<(pg_sys::HeapTupleHea
 
 /// `access/htup_details.h`: `GETSTRUCT`, for a tuple on a sequence's page.
 pub unsafe fn sequence_data(tuple: pg_sys::HeapTupleHeader) -> *mut FormData_pg_sequence_data {
-    // SAFETY: the caller passes a result of `sequence_tuple`. The data starts at t_hoff, aligned to 8 bytes.
+    // SAFETY: the caller passes a result of `sequence_tuple`. The data starts at t_hoff, aligned to
+    // 8 bytes.
     unsafe { tuple.cast::<c_char>().add((*tuple).t_hoff as usize).cast() }
 }
 

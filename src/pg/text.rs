@@ -1,5 +1,6 @@
-//! Texts and lists of any length. A failed allocation in Rust ends the server process, and with it all sessions. So the
-//! length of a text is checked before it is copied, and an allocation for a list may fail.
+//! Texts and lists of any length. A failed allocation in Rust ends the server process, and with it
+//! all sessions. So the length of a text is checked before it is copied, and an allocation for a
+//! list may fail.
 
 use crate::error::{Error, or_raise, shown};
 use pgrx::callconv::{Arg, ArgAbi};
@@ -14,8 +15,8 @@ pub const NAME_LIMIT: usize = pg_sys::NAMEDATALEN as usize;
 /// The longest text that is read from the catalogs or from another node.
 pub const TEXT_MAX: usize = 1 << 20;
 
-/// An argument that is a name or a keyword. Of a longer text only the beginning is read, also if it is compressed or
-/// stored out of line.
+/// An argument that is a name or a keyword. Of a longer text only the beginning is read, also if it
+/// is compressed or stored out of line.
 pub struct Word {
     beginning: String,
     is_whole: bool,
@@ -49,16 +50,20 @@ impl FromDatum for Word {
         if is_null {
             return None;
         }
-        // SAFETY: the caller passes a text. PostgreSQL returns a copy of the beginning, which lives as long as the call.
+        // SAFETY: the caller passes a text. PostgreSQL returns a copy of the beginning, which lives
+        // as long as the call.
         let (len, beginning) = unsafe {
             let len = pg_sys::toast_raw_datum_size(datum) - size_of::<u32>();
-            let beginning = pg_sys::pg_detoast_datum_slice(datum.cast_mut_ptr(), 0, NAME_LIMIT as i32 - 1);
+            let beginning =
+                pg_sys::pg_detoast_datum_slice(datum.cast_mut_ptr(), 0, NAME_LIMIT as i32 - 1);
             (len, varlena_to_byte_slice(beginning))
         };
         let is_whole = len < NAME_LIMIT;
         let valid = match str::from_utf8(beginning) {
             // The text is cut off within a character.
-            Err(error) if !is_whole && error.error_len().is_none() => &beginning[..error.valid_up_to()],
+            Err(error) if !is_whole && error.error_len().is_none() => {
+                &beginning[..error.valid_up_to()]
+            }
             _ => beginning,
         };
         let not_utf8 = |_| Error::NotUtf8(String::from_utf8_lossy(valid).into_owned());
@@ -81,7 +86,8 @@ impl IntoDatum for Word {
 unsafe impl<'fcx> ArgAbi<'fcx> for Word {
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
         // SAFETY: promised by the caller. For an argument that can be NULL, pgrx uses Option<Word>.
-        unsafe { arg.unbox_arg_using_from_datum() }.unwrap_or_else(|| unreachable!("it is not NULL"))
+        unsafe { arg.unbox_arg_using_from_datum() }
+            .unwrap_or_else(|| unreachable!("it is not NULL"))
     }
 }
 

@@ -1,5 +1,5 @@
-//! This backend's [`CommitTracker`]: tracks how durable the WAL is that the ids of a transaction depend on, and does the
-//! rest before the commit.
+//! This backend's [`CommitTracker`]: tracks how durable the WAL is that the ids of a transaction
+//! depend on, and does the rest before the commit.
 
 use crate::pg::raw::{Raw, guarded};
 use instagram_id_core::durable::{CommitLevel, CommitTracker, DurableRecord, Wal};
@@ -17,7 +17,8 @@ struct PostgresWal<'guard>(Raw<'guard>);
 
 impl Wal for PostgresWal<'_> {
     fn flush(&mut self, lsn: XLogRecPtr) {
-        // SAFETY: used only by the unsafe functions below, with positions that were read from a page.
+        // SAFETY: used only by the unsafe functions below, with positions that were read from a
+        // page.
         unsafe { self.0.XLogFlush(lsn) }
     }
 
@@ -33,8 +34,9 @@ const _: () = {
     assert!(SYNCHRONOUS_COMMIT_REMOTE_APPLY == 4);
 };
 
-/// The level that a commit would wait for now: `synchronous_commit`, limited to the local disk without synchronous
-/// standbys. See `replication/syncrep.h` and `syncrep.c`: `SyncRepRequested() && SyncStandbysDefined()`.
+/// The level that a commit would wait for now: `synchronous_commit`, limited to the local disk
+/// without synchronous standbys. See `replication/syncrep.h` and `syncrep.c`: `SyncRepRequested()
+/// && SyncStandbysDefined()`.
 pub unsafe fn commit_level() -> CommitLevel {
     // SAFETY: reads settings.
     unsafe { CommitLevel::of_number(pg_sys::synchronous_commit).min(highest_commit_level()) }
@@ -57,8 +59,8 @@ impl Raw<'_> {
         unsafe { self.GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
     }
 
-    /// Makes the commit of this transaction wait for all WAL up to `lsn`, as if the transaction had written it.
-    /// `access/parallel.c` does the same for the WAL of parallel workers.
+    /// Makes the commit of this transaction wait for all WAL up to `lsn`, as if the transaction had
+    /// written it. `access/parallel.c` does the same for the WAL of parallel workers.
     pub unsafe fn make_commit_wait_for(self, lsn: XLogRecPtr) {
         // SAFETY: called in a transaction. With an id it writes a commit record, which waits.
         unsafe {
@@ -87,14 +89,18 @@ pub unsafe fn when_committed(lsn: XLogRecPtr) -> DurableRecord {
     record
 }
 
-/// Makes the record at `lsn`, on which values of this transaction depend, durable at the level of a commit now; see
-/// [`CommitTracker::use_record`].
+/// Makes the record at `lsn`, on which values of this transaction depend, durable at the level of a
+/// commit now; see [`CommitTracker::use_record`].
 ///
 /// # Safety
 ///
 /// Must be called in a transaction, with the position of a page.
 #[cold]
-pub unsafe fn use_record(raw: Raw, known: Option<DurableRecord>, lsn: XLogRecPtr) -> Option<DurableRecord> {
+pub unsafe fn use_record(
+    raw: Raw,
+    known: Option<DurableRecord>,
+    lsn: XLogRecPtr,
+) -> Option<DurableRecord> {
     let mut tracker = TRACKER.get();
     // SAFETY: reads settings.
     let level = unsafe { commit_level() };
@@ -104,14 +110,18 @@ pub unsafe fn use_record(raw: Raw, known: Option<DurableRecord>, lsn: XLogRecPtr
 }
 
 #[pg_guard]
-unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
+unsafe extern "C-unwind" fn on_transaction_event(
+    event: pg_sys::XactEvent::Type,
+    _arg: *mut c_void,
+) {
     use pg_sys::XactEvent::*;
     // In nearly every transaction.
     if TRACKER.get().is_idle() {
         return;
     }
     let level = match event {
-        // SAFETY: a transaction is about to commit. The closure does not panic and owns nothing with a destructor.
+        // SAFETY: a transaction is about to commit. The closure does not panic and owns nothing
+        // with a destructor.
         XACT_EVENT_PRE_COMMIT => unsafe {
             return guarded(|raw| {
                 let (level, writes_record) = (commit_level(), raw.has_transaction_id());
@@ -134,8 +144,8 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
 ///
 /// Must be called once in a backend's life, when the library is loaded.
 pub unsafe fn register_callback() {
-    // SAFETY: the callback is never unloaded. It can raise an error only before a commit, where a transaction may still
-    // fail.
+    // SAFETY: the callback is never unloaded. It can raise an error only before a commit, where a
+    // transaction may still fail.
     unsafe { pg_sys::RegisterXactCallback(Some(on_transaction_event), std::ptr::null_mut()) }
 }
 

@@ -1,22 +1,24 @@
-//! Pauses that `pg_stat_activity` shows as wait events. Every wait for time is here, so that each can be cancelled.
+//! Pauses that `pg_stat_activity` shows as wait events. Every wait for time is here, so that each
+//! can be cancelled.
 
 use pgrx::pg_sys;
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_long};
 use std::time::{Duration, Instant};
 
-/// The longest pause that is a plain sleep. A latch waits for whole milliseconds, which is too coarse for a tick of the
-/// clock, and a cancel can wait for so short a sleep.
+/// The longest pause that is a plain sleep. A latch waits for whole milliseconds, which is too
+/// coarse for a tick of the clock, and a cancel can wait for so short a sleep.
 const SLEEP_MAX: Duration = Duration::from_millis(2);
 
-/// The reason for a pause. From PostgreSQL 17 on each has a name in `pg_stat_activity.wait_event`; before, all have
-/// the name `Extension`.
+/// The reason for a pause. From PostgreSQL 17 on each has a name in `pg_stat_activity.wait_event`;
+/// before, all have the name `Extension`.
 #[derive(Clone, Copy)]
 pub enum WaitEvent {
     /// The next tick of the clock, because the ids of this millisecond are used up.
     ClockTick,
-    /// A sequence is taken over from other nodes: by this session, or by another one that it waits for.
-    HandOver,
+    /// A sequence is taken over from other nodes: by this session, or by another one that it waits
+    /// for.
+    TakeOver,
     /// The pause before the next attempt to lock the tables of an adoption.
     TableLocks,
 }
@@ -27,7 +29,7 @@ impl WaitEvent {
     fn name(self) -> &'static CStr {
         match self {
             WaitEvent::ClockTick => c"InstagramIdClockTick",
-            WaitEvent::HandOver => c"InstagramIdHandOver",
+            WaitEvent::TakeOver => c"InstagramIdTakeOver",
             WaitEvent::TableLocks => c"InstagramIdTableLocks",
         }
     }
@@ -38,8 +40,8 @@ thread_local! {
     static NUMBERS: Cell<[u32; WaitEvent::COUNT]> = const { Cell::new([0; WaitEvent::COUNT]) };
 }
 
-/// Waits for this long, and reports the wait event meanwhile. Handles interrupts, so a cancel or a timeout ends the
-/// pause with its error.
+/// Waits for this long, and reports the wait event meanwhile. Handles interrupts, so a cancel or a
+/// timeout ends the pause with its error.
 pub fn pause(event: WaitEvent, duration: Duration) {
     let number = number(event);
     if duration <= SLEEP_MAX {
@@ -78,13 +80,15 @@ fn custom_number(_: &CStr) -> u32 {
     pg_sys::PG_WAIT_EXTENSION
 }
 
-/// A server has 128 names of custom wait events, which all extensions share, and raises an error for one more. A wait
-/// without a name of its own is better than an error, so this leaves the last ones to others.
+/// A server has 128 names of custom wait events, which all extensions share, and raises an error
+/// for one more. A wait without a name of its own is better than an error, so this leaves the last
+/// ones to others.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 fn custom_number(name: &CStr) -> u32 {
     const MAX: usize = 128;
     const LEFT_TO_OTHERS: usize = 16;
-    let (names, others) = (names_of(pg_sys::PG_WAIT_EXTENSION), names_of(pg_sys::PG_WAIT_INJECTIONPOINT));
+    let (names, others) =
+        (names_of(pg_sys::PG_WAIT_EXTENSION), names_of(pg_sys::PG_WAIT_INJECTIONPOINT));
     if names.len() + others.len() >= MAX - LEFT_TO_OTHERS && !names.contains(&name) {
         return pg_sys::PG_WAIT_EXTENSION;
     }
@@ -96,8 +100,8 @@ fn custom_number(name: &CStr) -> u32 {
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 fn names_of(class: u32) -> Vec<&'static CStr> {
     let mut count = 0;
-    // SAFETY: PostgreSQL returns an array of this many strings. They are in shared memory, and are never changed or
-    // removed.
+    // SAFETY: PostgreSQL returns an array of this many strings. They are in shared memory, and are
+    // never changed or removed.
     unsafe {
         let names = pg_sys::GetWaitEventCustomNames(class, &mut count);
         let of = |i: i32| CStr::from_ptr(*names.add(i as usize));
@@ -133,7 +137,9 @@ mod tests {
     /// The name of the event that this session reports while it sleeps.
     fn event_of(number: u32) -> String {
         // SAFETY: PostgreSQL returns a constant, or a string in shared memory.
-        unsafe { CStr::from_ptr(pg_sys::pgstat_get_wait_event(number)) }.to_string_lossy().into_owned()
+        unsafe { CStr::from_ptr(pg_sys::pgstat_get_wait_event(number)) }
+            .to_string_lossy()
+            .into_owned()
     }
 
     #[cfg(any(feature = "pg15", feature = "pg16"))]

@@ -1,11 +1,13 @@
-//! What a window function has besides its arguments: the rows of its partition, a state, and memory of its own.
+//! What a window function has besides its arguments: the rows of its partition, a state, and memory
+//! of its own.
 
 use crate::pg::raw::guarded;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys::{self, Datum};
 use std::ffi::{c_int, c_void};
 
-/// `windowapi.h`: a window function's access to the rows of its partition. The bindings of pgrx do not have it.
+/// `windowapi.h`: a window function's access to the rows of its partition. The bindings of pgrx do
+/// not have it.
 #[derive(Clone, Copy)]
 pub struct Window {
     object: *mut c_void,
@@ -13,17 +15,19 @@ pub struct Window {
 }
 
 impl Window {
-    /// `None` if the function is not called as a window function. The parser makes sure that it is, but CREATE OPERATOR
-    /// accepts any function.
+    /// `None` if the function is not called as a window function. The parser makes sure that it is,
+    /// but CREATE OPERATOR accepts any function.
     ///
     /// # Safety
     ///
     /// `fcinfo` must be that of the current call. The result is valid until it returns.
     pub unsafe fn of_call(fcinfo: pg_sys::FunctionCallInfo) -> Option<Window> {
-        // SAFETY: promised by the caller. A call's context is NULL or a node, which begins with its tag.
+        // SAFETY: promised by the caller. A call's context is NULL or a node, which begins with its
+        // tag.
         unsafe {
             let context = (*fcinfo).context;
-            let is_window = !context.is_null() && (*context).type_ == pg_sys::NodeTag::T_WindowObjectData;
+            let is_window =
+                !context.is_null() && (*context).type_ == pg_sys::NodeTag::T_WindowObjectData;
             is_window.then(|| Window { object: context.cast(), arguments: (*fcinfo).nargs as u16 })
         }
     }
@@ -42,10 +46,15 @@ impl Window {
     /// Releases the rows before the current one.
     pub fn release_earlier_rows(self) {
         // SAFETY: the object is that of the current call, and no earlier row is read after this.
-        unsafe { guarded(|raw| raw.WinSetMarkPosition(self.object, raw.WinGetCurrentPosition(self.object))) }
+        unsafe {
+            guarded(|raw| {
+                raw.WinSetMarkPosition(self.object, raw.WinGetCurrentPosition(self.object))
+            })
+        }
     }
 
-    /// The first arguments of the row at this offset from the current one; `None` after the end of the partition.
+    /// The first arguments of the row at this offset from the current one; `None` after the end of
+    /// the partition.
     pub fn values<const N: usize>(self, offset: usize) -> Option<[Option<Datum>; N]> {
         const WINDOW_SEEK_CURRENT: c_int = 0;
         assert!(N <= self.arguments.into());
@@ -63,7 +72,9 @@ impl Window {
                         0 => raw.WinGetFuncArgCurrent(object, argument, null),
                         _ => {
                             let (seek, out) = (WINDOW_SEEK_CURRENT, &raw mut is_out);
-                            raw.WinGetFuncArgInPartition(object, argument, offset, seek, false, null, out)
+                            raw.WinGetFuncArgInPartition(
+                                object, argument, offset, seek, false, null, out,
+                            )
                         }
                     };
                     *value = (!is_null).then_some(datum);
@@ -74,12 +85,12 @@ impl Window {
     }
 }
 
-/// Runs `f` in a memory context, created on first use and reset afterwards. The result of `f` must not be allocated in
-/// it.
+/// Runs `f` in a memory context, created on first use and reset afterwards. The result of `f` must
+/// not be allocated in it.
 pub fn in_memory_of_its_own<T>(memory: &mut Option<PgMemoryContexts>, f: impl FnOnce() -> T) -> T {
     let memory = memory.get_or_insert_with(|| PgMemoryContexts::new("instagram_id"));
-    // SAFETY: the context is owned, and nothing else is allocated in it. If `f` panics, dropping the context switches
-    // back to the previous one.
+    // SAFETY: the context is owned, and nothing else is allocated in it. If `f` panics, dropping
+    // the context switches back to the previous one.
     unsafe {
         let result = memory.switch_to(|_| f());
         memory.reset();
@@ -93,8 +104,8 @@ pub fn in_memory_of_its_own<T>(memory: &mut Option<PgMemoryContexts>, f: impl Fn
 ///
 /// A call must always use the same type of state, and hold only one reference to it at a time.
 pub unsafe fn state_of_call<'a, T: Default>(fcinfo: pg_sys::FunctionCallInfo) -> &'a mut T {
-    // SAFETY: PostgreSQL passes an fcinfo with an flinfo. Its fn_extra belongs to the function and lives as long as
-    // fn_mcxt. The caller promises the rest.
+    // SAFETY: PostgreSQL passes an fcinfo with an flinfo. Its fn_extra belongs to the function and
+    // lives as long as fn_mcxt. The caller promises the rest.
     unsafe {
         let flinfo = &mut *(*fcinfo).flinfo;
         if flinfo.fn_extra.is_null() {

@@ -1,7 +1,8 @@
 //! This backend's cache of sequences.
 //!
-//! `nextval` looks up the caller's privilege and the sequence's options in the system caches on every call. Here the result
-//! of that look-up is kept until an invalidation arrives ([`crate::pg::invalidation`]).
+//! `nextval` looks up the caller's privilege and the sequence's options in the system caches on
+//! every call. Here the result of that look-up is kept until an invalidation arrives
+//! ([`crate::pg::invalidation`]).
 
 use crate::pg::invalidation::{self, Cached, Catalog, InvalidationCount};
 use crate::pg::raw::RelFileLocator;
@@ -27,7 +28,8 @@ pub struct CachedSequence {
     pub logged_file: Oid,
     /// The last WAL record that this backend has made durable.
     pub flushed: Option<DurableRecord>,
-    /// Whether the current visit has added entries to PostgreSQL's caches, which it evicts at its end.
+    /// Whether the current visit has added entries to PostgreSQL's caches, which it evicts at its
+    /// end.
     pub has_filled_caches: bool,
 }
 
@@ -45,14 +47,14 @@ pub struct Validity {
 pub struct SequenceInfo {
     pub locator: RelFileLocator,
     pub min_value: i64,
-    /// Whether its changes are logged: not for a temporary or unlogged sequence, nor under `wal_level = minimal` in the
-    /// transaction that created it.
+    /// Whether its changes are logged: not for a temporary or unlogged sequence, nor under
+    /// `wal_level = minimal` in the transaction that created it.
     pub needs_wal: bool,
     /// A temporary sequence of this session.
     pub is_local_temp: bool,
     pub placement: Placement,
-    /// Whether it is a copy on a worker, with a MINVALUE and MAXVALUE that Citus gives each node. Ids ignore that
-    /// range.
+    /// Whether it is a copy on a worker, with a MINVALUE and MAXVALUE that Citus gives each node.
+    /// Ids ignore that range.
     pub has_range_of_node: bool,
     /// The group for which it was created, if this node is now in another one.
     pub copy_of_another_group: Option<i32>,
@@ -68,7 +70,8 @@ pub enum Placement {
         group: i32,
         /// Whether this node owns the schema, so that ids are generated from its copy.
         is_here: bool,
-        /// Whether the owner is the node that has the schema's tables. Otherwise it is the coordinator.
+        /// Whether the owner is the node that has the schema's tables. Otherwise it is the
+        /// coordinator.
         is_of_schema: bool,
     },
 }
@@ -96,9 +99,9 @@ pub enum Permit {
     Any,
     /// Only those of this shard, counted from this epoch.
     Only(Shard, Epoch),
-    /// Those of any shard, counted from this epoch or, without one, from any. But only if the sequence is not a counter,
-    /// from which other statements take small numbers.
-    OfClock(Option<Epoch>),
+    /// Those of any shard, counted from this epoch or, without one, from any. But only if the
+    /// sequence is not a counter, from which other statements take small numbers.
+    OfSequence(Option<Epoch>),
 }
 
 impl Permit {
@@ -107,7 +110,7 @@ impl Permit {
         match self {
             Permit::Any => true,
             Permit::Only(of, from) => of == shard && from == epoch,
-            Permit::OfClock(from) => from.is_none_or(|from| from == epoch),
+            Permit::OfSequence(from) => from.is_none_or(|from| from == epoch),
             Permit::Unknown => false,
         }
     }
@@ -125,20 +128,20 @@ impl CachedSequence {
     };
 }
 
-/// The most sequences that are cached, eight for each possible shard. A session that creates, uses and drops temporary
-/// sequences would otherwise need more and more memory.
+/// The most sequences that are cached, eight for each possible shard. A session that creates, uses
+/// and drops temporary sequences would otherwise need more and more memory.
 const SEQUENCES_MAX: usize = 1 << 16;
 
 thread_local! {
     static SEQUENCES: RefCell<FxHashMap<Oid, CachedSequence>> = RefCell::new(FxHashMap::default());
-    /// The permits of roles that lack UPDATE. This map and the next one are separate from the one above because every
-    /// call reads that one.
+    /// The permits of roles that lack UPDATE. This map and the next one are separate from the one
+    /// above because every call reads that one.
     static PERMITS: RefCell<FxHashMap<Oid, Cached<Permit>>> = RefCell::new(FxHashMap::default());
     static PLACEMENTS: RefCell<FxHashMap<Oid, Cached<Placement>>> = RefCell::new(FxHashMap::default());
 }
 
-/// Calls `visit` with the cache entry of the sequence. `visit` must not call this function again, because the map is
-/// borrowed.
+/// Calls `visit` with the cache entry of the sequence. `visit` must not call this function again,
+/// because the map is borrowed.
 pub fn with<T>(sequence: Oid, visit: impl FnOnce(&mut CachedSequence) -> T) -> T {
     SEQUENCES.with_borrow_mut(|sequences| {
         if let Some(cached) = sequences.get_mut(&sequence) {
@@ -148,8 +151,8 @@ pub fn with<T>(sequence: Oid, visit: impl FnOnce(&mut CachedSequence) -> T) -> T
     })
 }
 
-/// A new entry. If there are too many, or there is no memory for more, the cache is emptied: an entry only saves a
-/// look-up, the lock that is held already, or a WAL record.
+/// A new entry. If there are too many, or there is no memory for more, the cache is emptied: an
+/// entry only saves a look-up, the lock that is held already, or a WAL record.
 #[cold]
 fn new_entry(sequences: &mut FxHashMap<Oid, CachedSequence>, sequence: Oid) -> &mut CachedSequence {
     if sequences.len() == SEQUENCES_MAX || sequences.try_reserve(1).is_err() {
@@ -189,7 +192,8 @@ pub fn placement(sequence: Oid) -> Option<Placement> {
 
 /// Caches a placement that was looked up at this count.
 pub fn set_placement(sequence: Oid, count: InvalidationCount, placement: Placement) {
-    PLACEMENTS.with_borrow_mut(|placements| placements.insert(sequence, Cached::new(count, placement)));
+    PLACEMENTS
+        .with_borrow_mut(|placements| placements.insert(sequence, Cached::new(count, placement)));
 }
 
 /// Removes the placement of the sequence from the cache, so that it is looked up again.

@@ -7,7 +7,7 @@ use crate::pg::raw::{Raw, guarded};
 use crate::pg::sys::{self, NoLock, RowExclusiveLock};
 use crate::sequence::cache::{self, CachedSequence, Permit, Placement, SequenceInfo, Validity};
 use crate::sequence::refusal::Refusal;
-use crate::sequence::{Clock, CopyPolicy};
+use crate::sequence::{CopyPolicy, IdSequence};
 use instagram_id_core::copy;
 use instagram_id_core::epoch::US_PER_MS;
 use instagram_id_core::hlc::{self, Next, State, VALUE_MAX};
@@ -66,9 +66,14 @@ pub unsafe fn check(
     }
 }
 
-/// Whether ids can be generated from this sequence by this role. The result is cached until an invalidation.
+/// Whether ids can be generated from this sequence by this role. The result is cached until an
+/// invalidation.
 #[inline(always)]
-unsafe fn look_up(raw: Raw, sequence: Oid, cached: &mut CachedSequence) -> Result<SequenceInfo, Refusal> {
+unsafe fn look_up(
+    raw: Raw,
+    sequence: Oid,
+    cached: &mut CachedSequence,
+) -> Result<SequenceInfo, Refusal> {
     // SAFETY: as for `check`.
     unsafe {
         let role = raw.GetUserId();
@@ -76,7 +81,8 @@ unsafe fn look_up(raw: Raw, sequence: Oid, cached: &mut CachedSequence) -> Resul
             Some(info) => Ok(info),
             None => {
                 invalidation::settle(raw);
-                valid_now(role, cached).map_or_else(|| look_up_anew(raw, sequence, role, cached), Ok)
+                valid_now(role, cached)
+                    .map_or_else(|| look_up_anew(raw, sequence, role, cached), Ok)
             }
         }
     }
@@ -86,7 +92,8 @@ unsafe fn look_up(raw: Raw, sequence: Oid, cached: &mut CachedSequence) -> Resul
 #[inline(always)]
 fn valid_now(role: Oid, cached: &CachedSequence) -> Option<SequenceInfo> {
     let now = Validity { count: invalidation::count(), role, transaction: 0 };
-    let is_valid = |valid| valid == now || valid == Validity { transaction: cached.locked_in, ..now };
+    let is_valid =
+        |valid| valid == now || valid == Validity { transaction: cached.locked_in, ..now };
     cached.checked.and_then(|(valid, info)| is_valid(valid).then_some(info))
 }
 
@@ -120,7 +127,11 @@ unsafe fn look_up_anew(
             let Some(placement) = cache::placement(sequence) else {
                 // The look-up is a query, which parallel mode does not allow.
                 let in_parallel = raw.IsInParallelMode();
-                return Err(if in_parallel { Refusal::Parallel } else { Refusal::PlacementUnknown });
+                return Err(if in_parallel {
+                    Refusal::Parallel
+                } else {
+                    Refusal::PlacementUnknown
+                });
             };
             info.placement = placement;
             if let Placement::Copy { group, .. } = placement {
@@ -142,7 +153,8 @@ unsafe fn look_up_anew(
     }
 }
 
-/// What the relation itself says about a sequence; the rest has the values of a sequence without copies.
+/// What the relation itself says about a sequence; the rest has the values of a sequence without
+/// copies.
 unsafe fn describe(raw: Raw, sequence: Oid) -> Result<SequenceInfo, Refusal> {
     // SAFETY: as for `check`; an open relation has its pg_class row.
     unsafe {
@@ -165,11 +177,11 @@ unsafe fn describe(raw: Raw, sequence: Oid) -> Result<SequenceInfo, Refusal> {
     }
 }
 
-/// The reason why ids cannot be generated from a sequence, judged only by its options and the state of its page; `None` if
-/// they can. This role may be unable to read the state.
-pub fn inspect(clock: Clock, state: Option<State>) -> Option<Refusal> {
+/// The reason why ids cannot be generated from a sequence, judged only by its options and the state
+/// of its page; `None` if they can. This role may be unable to read the state.
+pub fn inspect(sequence: IdSequence, state: Option<State>) -> Option<Refusal> {
     // SAFETY: a catalog look-up that does not panic and owns nothing with a destructor.
-    let options = unsafe { guarded(|raw| raw.pg_sequence_row(clock.sequence)) }?;
+    let options = unsafe { guarded(|raw| raw.pg_sequence_row(sequence.oid)) }?;
     let has_range_of_node = group_of_range(options.seqmin, options.seqmax).is_some();
     let unfit = unfit(&options, has_range_of_node);
     if unfit != Unfit::default() {
@@ -180,7 +192,7 @@ pub fn inspect(clock: Clock, state: Option<State>) -> Option<Refusal> {
     if copy::is_closed(state.last_value) || has_range_of_node {
         return None;
     }
-    let now_ms = clock.epoch.elapsed_us(names::now()).div_euclid(US_PER_MS);
+    let now_ms = sequence.epoch.elapsed_us(names::now()).div_euclid(US_PER_MS);
     match hlc::next(state, now_ms, 1, None) {
         Next::Take(run) if run.first < options.seqmin => {
             Some(Refusal::Unfit(Unfit { min: Some(options.seqmin), ..Unfit::default() }))
@@ -194,16 +206,16 @@ pub fn inspect(clock: Clock, state: Option<State>) -> Option<Refusal> {
     }
 }
 
-/// The group of the node that a sequence's copy was made for, by its range of values. `None` for a sequence of the coordinator,
-/// and for one without copies.
+/// The group of the node that a sequence's copy was made for, by its range of values. `None` for a
+/// sequence of the coordinator, and for one without copies.
 pub fn made_for(sequence: Oid) -> Option<i32> {
     // SAFETY: a catalog look-up that does not panic and owns nothing with a destructor.
     let options = unsafe { guarded(|raw| raw.pg_sequence_row(sequence)) }?;
     group_of_range(options.seqmin, options.seqmax)
 }
 
-/// The options that prevent a sequence from following the clock. MINVALUE is checked with each value instead, because
-/// the clock moves.
+/// The options that prevent a sequence from following the clock. MINVALUE is checked with each
+/// value instead, because the clock moves.
 fn unfit(options: &sys::FormData_pg_sequence, has_range_of_node: bool) -> Unfit {
     Unfit {
         not_bigint: options.seqtypid != pg_sys::INT8OID,
@@ -214,8 +226,8 @@ fn unfit(options: &sys::FormData_pg_sequence, has_range_of_node: bool) -> Unfit 
     }
 }
 
-/// The group of the node to which Citus gives this range of a sequence's values; see `AlterSequenceMinMax` in its
-/// `worker_data_fetch_protocol.c`.
+/// The group of the node to which Citus gives this range of a sequence's values; see
+/// `AlterSequenceMinMax` in its `worker_data_fetch_protocol.c`.
 pub fn group_of_range(min: i64, max: i64) -> Option<i32> {
     const BITS: u32 = 48;
     let group = min >> BITS;

@@ -1,9 +1,9 @@
 //! The page of a sequence: its content, and how it is read and written.
 //!
-//! A port of PostgreSQL's `nextval_internal` (commands/sequence.c), with the hybrid logical clock of
-//! [`instagram_id_core::hlc`] in place of `+ 1`. Locks, privileges, WAL and critical sections are the same. One step is
-//! left out: `nextval` also resets an xmax that a `SELECT FOR UPDATE` in an ancient release may have left in the tuple.
-//! Nothing here reads it.
+//! A port of PostgreSQL's `nextval_internal` (commands/sequence.c), with the hybrid logical clock
+//! of [`instagram_id_core::hlc`] in place of `+ 1`. Locks, privileges, WAL and critical sections
+//! are the same. One step is left out: `nextval` also resets an xmax that a `SELECT FOR UPDATE` in
+//! an ancient release may have left in the tuple. Nothing here reads it.
 //!
 //! - [`cache`]: what this backend has cached about sequences
 //! - [`refusal`]: the reason why a sequence could not be used, as plain data, and the error for it
@@ -24,22 +24,23 @@ use pgrx::pg_sys::Oid;
 
 /// A sequence, and the instant that its milliseconds count from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Clock {
-    pub sequence: Oid,
+pub struct IdSequence {
+    pub oid: Oid,
     pub epoch: Epoch,
 }
 
-/// Each node of a Citus cluster has a copy of a sequence. The policy says which copy may be used. Without a cluster it
-/// has no effect.
+/// Each node of a Citus cluster has a copy of a sequence. The policy says which copy may be used.
+/// Without a cluster it has no effect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CopyPolicy {
-    /// The copy on the node that owns the schema, after that node has taken the sequence over from all other nodes.
+    /// The copy on the node that owns the schema, after that node has taken the sequence over from
+    /// all other nodes.
     Owner,
-    /// The same, for a caller that passes how far the sequence has advanced. So it also works if the node that recorded
-    /// this is lost.
+    /// The same, for a caller that passes how far the sequence has advanced. So it also works if
+    /// the node that recorded this is lost.
     OwnerWithFloor,
-    /// The copy on the node that stores the row. That node owns the schema, but during a move its own catalogs may not
-    /// show that yet.
+    /// The copy on the node that stores the row. That node owns the schema, but during a move its
+    /// own catalogs may not show that yet.
     RowNode,
     /// The copy on this node, whichever node owns the schema.
     EveryNode,

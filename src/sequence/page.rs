@@ -21,13 +21,15 @@ pub enum Outcome {
         ahead_ms: i64,
     },
     Wait(Wait),
-    /// The catalogs changed while this session waited for the lock, so the shard may have another sequence now.
+    /// The catalogs changed while this session waited for the lock, so the shard may have another
+    /// sequence now.
     LookAgain,
 }
 
 /// A sequence's one page, pinned and locked exclusively.
 ///
-/// It has no destructor, because an error leaves by `longjmp`. The abort of the transaction then releases the page.
+/// It has no destructor, because an error leaves by `longjmp`. The abort of the transaction then
+/// releases the page.
 #[derive(Clone, Copy)]
 pub struct SequencePage<'a> {
     raw: Raw<'a>,
@@ -38,7 +40,8 @@ pub struct SequencePage<'a> {
     tuple_len: u32,
 }
 
-/// The methods are unsafe: they must not be called after `unlock`. Until then the page stays locked.
+/// The methods are unsafe: they must not be called after `unlock`. Until then the page stays
+/// locked.
 impl<'a> SequencePage<'a> {
     /// Pins and locks the page, in the buffer where it last was if it still is there.
     #[inline(always)]
@@ -48,7 +51,8 @@ impl<'a> SequencePage<'a> {
         info: &'a SequenceInfo,
         cached: &mut CachedSequence,
     ) -> Result<SequencePage<'a>, Refusal> {
-        // SAFETY: a sequence has block 0, and on it one tuple; a pinned buffer's page stays in place.
+        // SAFETY: a sequence has block 0, and on it one tuple; a pinned buffer's page stays in
+        // place.
         unsafe {
             const MAIN: pg_sys::ForkNumber::Type = pg_sys::ForkNumber::MAIN_FORKNUM;
             let is_recent = cached.buffer != pg_sys::InvalidBuffer as pg_sys::Buffer
@@ -126,7 +130,11 @@ impl<'a> SequencePage<'a> {
                 Next::Take(run) => run,
                 Next::Wait { ticks } => return Ok(Outcome::Wait(Wait { seen, clock_us, ticks })),
                 Next::Exhausted if copy::is_closed(state.last_value) => {
-                    return Err(if policy.needs_open() { Refusal::Closed } else { Refusal::ServesShard });
+                    return Err(if policy.needs_open() {
+                        Refusal::Closed
+                    } else {
+                        Refusal::ServesShard
+                    });
                 }
                 Next::Exhausted => {
                     let (last_value, min_value) = (state.last_value, self.info.min_value);
@@ -138,16 +146,19 @@ impl<'a> SequencePage<'a> {
             if run.first < min {
                 return Err(Refusal::Unfit(Unfit { min: Some(min), ..Unfit::default() }));
             }
-            // If a checkpoint begins after the redo point was read, it writes this page, because the page is dirty.
+            // If a checkpoint begins after the redo point was read, it writes this page, because
+            // the page is dirty.
             self.raw.MarkBufferDirty(self.buffer);
             let must_record = !state.is_called || !self.is_covered_by_wal(cached);
-            let plan = hlc::durability(state.last_value, data.log_cnt, run.last(), now_ms, must_record);
+            let plan =
+                hlc::durability(state.last_value, data.log_cnt, run.last(), now_ms, must_record);
             self.step(run.last(), plan, cached);
             Ok(Outcome::Taken { run, ahead_ms: hlc::ms_of(run.first) - now_ms })
         }
     }
 
-    /// Makes `value` the last value, unless the sequence has already reached it. Returns the last value after that.
+    /// Makes `value` the last value, unless the sequence has already reached it. Returns the last
+    /// value after that.
     pub unsafe fn advance_to(
         self,
         epoch: Epoch,
@@ -171,7 +182,11 @@ impl<'a> SequencePage<'a> {
     }
 
     /// See [`crate::sequence::visit::begin_opening`].
-    pub unsafe fn begin_opening(self, attempt: Attempt, cached: &mut CachedSequence) -> Option<CopyState> {
+    pub unsafe fn begin_opening(
+        self,
+        attempt: Attempt,
+        cached: &mut CachedSequence,
+    ) -> Option<CopyState> {
         // SAFETY: the page is locked.
         unsafe {
             let data = self.data();
@@ -182,7 +197,12 @@ impl<'a> SequencePage<'a> {
     }
 
     /// See [`crate::sequence::visit::raise_floor`].
-    pub unsafe fn raise_floor(self, attempt: Attempt, floor: i64, cached: &mut CachedSequence) -> bool {
+    pub unsafe fn raise_floor(
+        self,
+        attempt: Attempt,
+        floor: i64,
+        cached: &mut CachedSequence,
+    ) -> bool {
         // SAFETY: the page is locked.
         unsafe { self.write_and_flush(self.data().raise_floor(attempt, floor), cached) }
     }
@@ -205,7 +225,11 @@ impl<'a> SequencePage<'a> {
             let Some(last_value) = data.open(attempt) else { return false };
             let now_ms = elapsed_us(self.raw, epoch).div_euclid(US_PER_MS);
             self.raw.MarkBufferDirty(self.buffer);
-            self.step(last_value, hlc::durability(data.last_value, 0, last_value, now_ms, true), cached);
+            self.step(
+                last_value,
+                hlc::durability(data.last_value, 0, last_value, now_ms, true),
+                cached,
+            );
             true
         }
     }
@@ -231,8 +255,8 @@ impl<'a> SequencePage<'a> {
         unsafe { self.write_and_flush(self.data().record_owner(owner, attempt), cached) }
     }
 
-    /// Writes a step of the hand-over and flushes it, whatever `synchronous_commit` is, because a crash must not undo
-    /// it. Returns whether there was something to write.
+    /// Writes a step of the take-over and flushes it, whatever `synchronous_commit` is, because a
+    /// crash must not undo it. Returns whether there was something to write.
     unsafe fn write_and_flush(self, tuple: Option<Tuple>, cached: &mut CachedSequence) -> bool {
         // SAFETY: the page is locked; after `write` it has the position of the record.
         unsafe {
@@ -270,14 +294,15 @@ impl<'a> SequencePage<'a> {
         }
     }
 
-    /// Makes `new_value` the last value: first logs a later value if a WAL record is due, then changes the page. The
-    /// buffer must be marked dirty already.
+    /// Makes `new_value` the last value: first logs a later value if a WAL record is due, then
+    /// changes the page. The buffer must be marked dirty already.
     #[inline(always)]
     unsafe fn step(self, new_value: i64, plan: hlc::Durability, cached: &mut CachedSequence) {
-        // SAFETY: the order is that of nextval_internal. The transaction id is assigned before the critical section, in
-        // which an error would be a PANIC; because of the id, the commit waits for the record to be flushed. The buffer
-        // is dirty before the record is inserted, because otherwise a checkpoint could miss it. No other session sees
-        // the logged values on the page, because it stays locked until the true ones are restored.
+        // SAFETY: the order is that of nextval_internal. The transaction id is assigned before the
+        // critical section, in which an error would be a PANIC; because of the id, the commit waits
+        // for the record to be flushed. The buffer is dirty before the record is inserted, because
+        // otherwise a checkpoint could miss it. No other session sees the logged values on the
+        // page, because it stays locked until the true ones are restored.
         unsafe {
             let data = sys::sequence_data(self.tuple);
             let record = plan.record.filter(|_| self.info.needs_wal);
@@ -292,8 +317,8 @@ impl<'a> SequencePage<'a> {
                 self.log();
             }
             (*data).last_value = new_value;
-            // Without WAL nothing is logged ahead. The sequence may become logged later, with this page as it is, so
-            // log_cnt must be 0.
+            // Without WAL nothing is logged ahead. The sequence may become logged later, with this
+            // page as it is, so log_cnt must be 0.
             (*data).log_cnt = if self.info.needs_wal { plan.log_cnt } else { 0 };
             sys::END_CRIT_SECTION();
             if record.is_some() {
@@ -329,9 +354,10 @@ impl<'a> SequencePage<'a> {
 
     /// Whether `log_cnt` is valid: crash recovery would replay a record of this very file.
     ///
-    /// Recovery does not replay records from before the last checkpoint's redo point. A file that was created as a copy
-    /// (a database made from a template, a sequence made logged) has the `log_cnt` of the original, but no record of
-    /// its own. So the first value that a backend takes from a file is always logged.
+    /// Recovery does not replay records from before the last checkpoint's redo point. A file that
+    /// was created as a copy (a database made from a template, a sequence made logged) has the
+    /// `log_cnt` of the original, but no record of its own. So the first value that a backend takes
+    /// from a file is always logged.
     unsafe fn is_covered_by_wal(self, cached: &CachedSequence) -> bool {
         // SAFETY: the page is locked.
         unsafe {
@@ -358,8 +384,8 @@ unsafe fn lock_exclusively(raw: Raw, buffer: pg_sys::Buffer) {
     }
 }
 
-/// Locks a page that other sessions usually hold for less than a tenth of a microsecond. It is faster to retry for some
-/// microseconds than to sleep and be woken.
+/// Locks a page that other sessions usually hold for less than a tenth of a microsecond. It is
+/// faster to retry for some microseconds than to sleep and be woken.
 #[cold]
 unsafe fn lock_contended(raw: Raw, buffer: pg_sys::Buffer) {
     const TRIES: usize = 19;

@@ -7,8 +7,8 @@ use instagram_id_core::copy::Tuple;
 use instagram_id_core::hlc::State;
 use pgrx::pg_sys::{self, Oid};
 
-/// The last value of a sequence. `None` if it was never called, or if this role or server cannot read it. It waits for
-/// no session that uses the sequence, and writes nothing.
+/// The last value of a sequence. `None` if it was never called, or if this role or server cannot
+/// read it. It waits for no session that uses the sequence, and writes nothing.
 pub fn last_value(sequence: Oid) -> Option<i64> {
     state(sequence).filter(|state| state.is_called).map(|state| state.last_value)
 }
@@ -39,7 +39,8 @@ pub fn tuple(sequence: Oid) -> Option<Tuple> {
 #[derive(Clone, Copy)]
 pub struct Locked;
 
-/// The same as [`tuple`], for a caller that must not wait for a session that alters or drops the sequence.
+/// The same as [`tuple`], for a caller that must not wait for a session that alters or drops the
+/// sequence.
 pub fn tuple_unless_locked(sequence: Oid) -> Result<Option<Tuple>, Locked> {
     let reads_all = reads_all_stats();
     // SAFETY: as for `tuple`.
@@ -54,8 +55,8 @@ pub fn tuple_unless_locked(sequence: Oid) -> Result<Option<Tuple>, Locked> {
     }
 }
 
-/// Reads the tuple as `pg_sequence_last_value` does, and releases the lock. Members of `pg_read_all_stats` need no privilege
-/// on the sequence.
+/// Reads the tuple as `pg_sequence_last_value` does, and releases the lock. Members of
+/// `pg_read_all_stats` need no privilege on the sequence.
 ///
 /// # Safety
 ///
@@ -71,8 +72,8 @@ unsafe fn read(raw: Raw, sequence: Oid, reads_all: bool) -> Option<Tuple> {
         let row = &*(*relation).rd_rel;
         let any = (pg_sys::ACL_SELECT | pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) as pg_sys::AclMode;
         // An unlogged sequence has no file on a standby.
-        let has_file =
-            row.relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT || !raw.RecoveryInProgress();
+        let has_file = row.relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT
+            || !raw.RecoveryInProgress();
         let tuple = if row.relkind as u8 == pg_sys::RELKIND_SEQUENCE
             && row.relpersistence as u8 != pg_sys::RELPERSISTENCE_TEMP
             && has_file
@@ -97,14 +98,15 @@ unsafe fn read(raw: Raw, sequence: Oid, reads_all: bool) -> Option<Tuple> {
     }
 }
 
-/// Whether this role may read the statistics of the whole server, as members of `pg_monitor` may. How far a sequence has
-/// advanced is one of them, so a monitoring role needs no grant on each sequence.
+/// Whether this role may read the statistics of the whole server, as members of `pg_monitor` may.
+/// How far a sequence has advanced is one of them, so a monitoring role needs no grant on each
+/// sequence.
 fn reads_all_stats() -> bool {
     catalog::has_rights_of(catalog::current_role(), pg_sys::ROLE_PG_READ_ALL_STATS.into())
 }
 
-/// Evicts the sequence from PostgreSQL's relation and catalog caches. A session may use thousands of sequences, and the
-/// extension's own cache needs a fiftieth of the space for each.
+/// Evicts the sequence from PostgreSQL's relation and catalog caches. A session may use thousands
+/// of sequences, and the extension's own cache needs a fiftieth of the space for each.
 ///
 /// # Safety
 ///

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Unfit};
 use crate::pg::names;
-use crate::sequence::{Clock, read};
+use crate::sequence::{IdSequence, read};
 use instagram_id_core::copy;
 use instagram_id_core::hlc::State;
 use pgrx::pg_sys;
@@ -29,7 +29,8 @@ pub enum Refusal {
     CopyOfAnotherGroup(i32),
     /// Each node was to use its own copy, but the sequence serves a shard or was taken over.
     ServesShard,
-    /// The role lacks UPDATE, and its permit does not cover the shard and epoch, or was not looked up yet.
+    /// The role lacks UPDATE, and its permit does not cover the shard and epoch, or was not looked
+    /// up yet.
     NotPermitted,
     /// The role lacks UPDATE, and the sequence is a counter.
     Counter {
@@ -44,9 +45,10 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The error for a refusal that cannot be resolved. The caller must resolve those of the last arm itself.
-    pub fn error(self, clock: Clock) -> Error {
-        let Clock { sequence, epoch } = clock;
+    /// The error for a refusal that cannot be resolved. The caller must resolve those of the last
+    /// arm itself.
+    pub fn error(self, sequence: IdSequence) -> Error {
+        let IdSequence { oid: sequence, epoch } = sequence;
         let name = || names::relation(sequence);
         let clock_and_epoch = || (names::time(names::now()), names::time(epoch.at()));
         match self {
@@ -84,13 +86,17 @@ impl Refusal {
                 Error::SequenceIsCounter { name: name(), last_value, role: names::current_role() }
             }
             Refusal::CopyOfAnotherGroup(group) => Error::CopyOfAnotherGroup { name: name(), group },
-            Refusal::NotPermitted | Refusal::PlacementUnknown | Refusal::NotPlacedHere | Refusal::Closed => {
+            Refusal::NotPermitted
+            | Refusal::PlacementUnknown
+            | Refusal::NotPlacedHere
+            | Refusal::Closed => {
                 unreachable!("the caller resolves it")
             }
         }
     }
 
-    /// The refusal in a few words, for the view `id_shards`; `None` for a refusal that the view does not show.
+    /// The refusal in a few words, for the view `id_shards`; `None` for a refusal that the view
+    /// does not show.
     pub fn reason(self, state: Option<State>) -> Option<String> {
         match self {
             Refusal::Unfit(unfit) => Some(match unfit.max {
@@ -105,7 +111,8 @@ impl Refusal {
     }
 }
 
-/// Whether a move has closed the sequence: its only fault is a MAXVALUE that its last value has reached.
+/// Whether a move has closed the sequence: its only fault is a MAXVALUE that its last value has
+/// reached.
 fn is_ended_by_max(unfit: Unfit, max: i64, state: Option<State>) -> bool {
     unfit == Unfit { max: Some(max), ..Unfit::default() }
         && state.is_some_and(|state| state.last_value >= max && !copy::is_closed(state.last_value))

@@ -1,5 +1,6 @@
-//! Visits to the page of a sequence: lock, check, act, flush. Each function is one visit, and returns a [`Refusal`] if
-//! it could not act. Its caller resolves the refusal if possible, and visits again.
+//! Visits to the page of a sequence: lock, check, act, flush. Each function is one visit, and
+//! returns a [`Refusal`] if it could not act. Its caller resolves the refusal if possible, and
+//! visits again.
 
 use crate::pg::catalog;
 use crate::pg::invalidation::{self, InvalidationCount};
@@ -10,7 +11,7 @@ use crate::sequence::check::{check, lock_for_transaction};
 use crate::sequence::page::{self, Outcome, SequencePage};
 use crate::sequence::read;
 use crate::sequence::refusal::Refusal;
-use crate::sequence::{Clock, CopyPolicy};
+use crate::sequence::{CopyPolicy, IdSequence};
 use instagram_id_core::copy::{Attempt, CopyState, LastOwner};
 use instagram_id_core::hlc::Wait;
 use instagram_id_core::layout::Shard;
@@ -19,7 +20,7 @@ use pgrx::pg_sys::{self, Oid, XLogRecPtr};
 /// One visit to take values.
 #[derive(Clone, Copy)]
 pub struct Take {
-    pub clock: Clock,
+    pub sequence: IdSequence,
     pub found: Found,
     pub policy: CopyPolicy,
     /// The maximum number of values, 1 or more.
@@ -27,39 +28,46 @@ pub struct Take {
     pub waited_on: Option<Wait>,
 }
 
-/// How the sequence of a visit was found. It determines what the visit checks once the sequence is locked.
+/// How the sequence of a visit was found. It determines what the visit checks once the sequence is
+/// locked.
 #[derive(Clone, Copy)]
 pub enum Found {
     /// The caller passed it. The role needs a permit to use it for this shard.
     Given(Shard),
-    /// The caller passed it, and the permit for the shard was looked up under the lock. It holds for the next visit, even if
-    /// another invalidation has arrived since.
+    /// The caller passed it, and the permit for the shard was looked up under the lock. It holds
+    /// for the next visit, even if another invalidation has arrived since.
     Permitted(Permit),
-    /// It was looked up by the number of the shard at this invalidation count. If the count has changed, the look-up must
-    /// be repeated.
+    /// It was looked up by the number of the shard at this invalidation count. If the count has
+    /// changed, the look-up must be repeated.
     LookedUp(InvalidationCount),
-    /// The previous visit could not confirm it, and the look-up of the sequence was repeated under the lock. That holds for
-    /// the next visit, too.
+    /// The previous visit could not confirm it, and the look-up of the sequence was repeated under
+    /// the lock. That holds for the next visit, too.
     Confirmed,
 }
 
 /// Takes values from the sequence's page, if the clock allows.
 #[inline(always)]
 pub fn take(take: &Take) -> Result<Outcome, Refusal> {
-    // Written in place: a result returned through the guard would be copied on the way, which costs 5 % of a call.
+    // Written in place: a result returned through the guard would be copied on the way, which costs
+    // 5 % of a call.
     let mut visited = Err(Refusal::Missing);
-    cache::with(take.clock.sequence, |cached| {
-        // SAFETY: `take_guarded` keeps the guard's rules: it does not panic and owns nothing with a destructor.
+    cache::with(take.sequence.oid, |cached| {
+        // SAFETY: `take_guarded` keeps the guard's rules: it does not panic and owns nothing with a
+        // destructor.
         unsafe { guarded(|raw| visited = take_guarded(raw, take, cached)) }
     });
     visited
 }
 
 #[inline(always)]
-unsafe fn take_guarded(raw: Raw, take: &Take, cached: &mut CachedSequence) -> Result<Outcome, Refusal> {
-    let Clock { sequence, epoch } = take.clock;
-    // SAFETY: the requirements of each raw call are those of its PostgreSQL counterpart, and are met as at the same
-    // place of nextval_internal.
+unsafe fn take_guarded(
+    raw: Raw,
+    take: &Take,
+    cached: &mut CachedSequence,
+) -> Result<Outcome, Refusal> {
+    let IdSequence { oid: sequence, epoch } = take.sequence;
+    // SAFETY: the requirements of each raw call are those of its PostgreSQL counterpart, and are
+    // met as at the same place of nextval_internal.
     unsafe {
         lock_for_transaction(raw, sequence, cached);
         let count = invalidation::count();
@@ -68,13 +76,15 @@ unsafe fn take_guarded(raw: Raw, take: &Take, cached: &mut CachedSequence) -> Re
         }
         let info = check(raw, sequence, take.policy, cached)?;
         let must_be_clock = match take.found {
-            Found::Given(shard) if !cached.permit.allows(shard, epoch) => return Err(Refusal::NotPermitted),
-            Found::Given(_) => matches!(cached.permit, Permit::OfClock(_)),
-            Found::Permitted(permit) => matches!(permit, Permit::OfClock(_)),
+            Found::Given(shard) if !cached.permit.allows(shard, epoch) => {
+                return Err(Refusal::NotPermitted);
+            }
+            Found::Given(_) => matches!(cached.permit, Permit::OfSequence(_)),
+            Found::Permitted(permit) => matches!(permit, Permit::OfSequence(_)),
             Found::LookedUp(_) | Found::Confirmed => false,
         };
-        // The clock is read before the page is locked, which keeps the lock short. A session that waited for the page still
-        // uses its arrival millisecond if there is room.
+        // The clock is read before the page is locked, which keeps the lock short. A session that
+        // waited for the page still uses its arrival millisecond if there is room.
         let arrived_us = page::elapsed_us(raw, epoch);
         let page = SequencePage::lock(raw, sequence, &info, cached)?;
         let counter = if must_be_clock { page.counter() } else { None };
@@ -91,7 +101,8 @@ unsafe fn take_guarded(raw: Raw, take: &Take, cached: &mut CachedSequence) -> Re
     }
 }
 
-/// One visit for another action than taking values. With `needs_update` it requires UPDATE on the sequence.
+/// One visit for another action than taking values. With `needs_update` it requires UPDATE on the
+/// sequence.
 fn act_on_page<T: Copy>(
     sequence: Oid,
     policy: CopyPolicy,
@@ -119,49 +130,55 @@ fn act_on_page<T: Copy>(
     cache::with(sequence, |cached| unsafe { guarded(|raw| visit(raw, cached)) })
 }
 
-/// Makes the next value of a sequence greater than `value` (0 to `VALUE_MAX`), and returns the last value after that.
-/// Like `setval` it requires UPDATE, and is not rolled back. Unlike `setval` it never moves the sequence back, logs WAL
-/// ahead of the clock as [`take`] does, and ignores MINVALUE.
-pub fn advance(clock: Clock, value: i64) -> Result<i64, Refusal> {
+/// Makes the next value of a sequence greater than `value` (0 to `VALUE_MAX`), and returns the last
+/// value after that. Like `setval` it requires UPDATE, and is not rolled back. Unlike `setval` it
+/// never moves the sequence back, logs WAL ahead of the clock as [`take`] does, and ignores
+/// MINVALUE.
+pub fn advance(sequence: IdSequence, value: i64) -> Result<i64, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(clock.sequence, CopyPolicy::OwnerWithFloor, true, |page, cached| unsafe {
-        page.advance_to(clock.epoch, value, cached)
+    act_on_page(sequence.oid, CopyPolicy::OwnerWithFloor, true, |page, cached| unsafe {
+        page.advance_to(sequence.epoch, value, cached)
     })
 }
 
-/// Begins to open a closed copy. After this, [`raise_floor`] and [`open`] notice if another node has closed it again.
-/// Returns the state of the copy, or `None` if it is open already.
+/// Begins to open a closed copy. After this, [`raise_floor`] and [`open`] notice if another node
+/// has closed it again. Returns the state of the copy, or `None` if it is open already.
 pub fn begin_opening(
-    clock: Clock,
+    sequence: IdSequence,
     policy: CopyPolicy,
     attempt: Attempt,
 ) -> Result<Option<CopyState>, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(clock.sequence, policy, false, |page, cached| unsafe {
+    act_on_page(sequence.oid, policy, false, |page, cached| unsafe {
         Ok(page.begin_opening(attempt, cached))
     })
 }
 
-/// Records in a copy that is being opened that the other copies have issued values below `floor`, and flushes this.
-/// Returns false if another node has closed the copy since [`begin_opening`].
-pub fn raise_floor(clock: Clock, policy: CopyPolicy, attempt: Attempt, floor: i64) -> Result<bool, Refusal> {
+/// Records in a copy that is being opened that the other copies have issued values below `floor`,
+/// and flushes this. Returns false if another node has closed the copy since [`begin_opening`].
+pub fn raise_floor(
+    sequence: IdSequence,
+    policy: CopyPolicy,
+    attempt: Attempt,
+    floor: i64,
+) -> Result<bool, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(clock.sequence, policy, false, |page, cached| unsafe {
+    act_on_page(sequence.oid, policy, false, |page, cached| unsafe {
         Ok(page.raise_floor(attempt, floor, cached))
     })
 }
 
-/// Opens a copy, for values greater than the one that it records. Returns false if another node has closed it since
-/// [`begin_opening`].
-pub fn open(clock: Clock, policy: CopyPolicy, attempt: Attempt) -> Result<bool, Refusal> {
+/// Opens a copy, for values greater than the one that it records. Returns false if another node has
+/// closed it since [`begin_opening`].
+pub fn open(sequence: IdSequence, policy: CopyPolicy, attempt: Attempt) -> Result<bool, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(clock.sequence, policy, false, |page, cached| unsafe {
-        Ok(page.open(clock.epoch, attempt, cached))
+    act_on_page(sequence.oid, policy, false, |page, cached| unsafe {
+        Ok(page.open(sequence.epoch, attempt, cached))
     })
 }
 
-/// Marks an attempt of this node to open a copy as failed, because the node of that group or any of them has not answered.
-/// Does nothing if another node has closed the copy in the meantime.
+/// Marks an attempt of this node to open a copy as failed, because the node of that group or any of
+/// them has not answered. Does nothing if another node has closed the copy in the meantime.
 pub fn give_up(sequence: Oid, unreached: Option<i32>) -> Result<(), Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
     act_on_page(sequence, CopyPolicy::Close, false, |page, cached| unsafe {
@@ -170,15 +187,18 @@ pub fn give_up(sequence: Oid, unreached: Option<i32>) -> Result<(), Refusal> {
     })
 }
 
-/// Closes a copy because another node attempts to open its own, flushes this, and returns the state of the copy. The
-/// recorded last owner stays the same until [`record_owner`]. Requires UPDATE on the sequence.
+/// Closes a copy because another node attempts to open its own, flushes this, and returns the state
+/// of the copy. The recorded last owner stays the same until [`record_owner`]. Requires UPDATE on
+/// the sequence.
 pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(sequence, CopyPolicy::Close, true, |page, cached| unsafe { Ok(page.close(attempt, cached)) })
+    act_on_page(sequence, CopyPolicy::Close, true, |page, cached| unsafe {
+        Ok(page.close(attempt, cached))
+    })
 }
 
-/// Records the node that takes the sequence over, and flushes this. Returns false, and changes nothing, if the copy is
-/// no longer closed for that attempt. Requires UPDATE on the sequence.
+/// Records the node that takes the sequence over, and flushes this. Returns false, and changes
+/// nothing, if the copy is no longer closed for that attempt. Requires UPDATE on the sequence.
 pub fn record_owner(sequence: Oid, owner: LastOwner, attempt: Attempt) -> Result<bool, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
     act_on_page(sequence, CopyPolicy::Close, true, |page, cached| unsafe {
@@ -199,10 +219,13 @@ pub fn examine(sequence: Oid) -> Result<(), Refusal> {
     })
 }
 
-/// Locks a sequence against being dropped or altered, to the end of the transaction; returns whether it still exists.
+/// Locks a sequence against being dropped or altered, to the end of the transaction; returns
+/// whether it still exists.
 pub fn lock(sequence: Oid) -> bool {
     // SAFETY: as for `take_guarded`.
-    cache::with(sequence, |cached| unsafe { guarded(|raw| lock_for_transaction(raw, sequence, cached)) });
+    cache::with(sequence, |cached| unsafe {
+        guarded(|raw| lock_for_transaction(raw, sequence, cached))
+    });
     catalog::relation(sequence).is_some()
 }
 
@@ -212,15 +235,22 @@ pub fn may_be_updated_by(sequence: Oid, role: Oid) -> bool {
     unsafe { guarded(|raw| raw.may(sequence, role, pg_sys::ACL_UPDATE as pg_sys::AclMode)) }
 }
 
-/// Ensures that the WAL record that covers the values just taken is durable when this transaction has committed: on
-/// disk, and with synchronous replication on the standbys, as `synchronous_commit` requires. It holds no lock on the page.
-/// See [`instagram_id_core::durable`].
+/// Ensures that the WAL record that covers the values just taken is durable when this transaction
+/// has committed: on disk, and with synchronous replication on the standbys, as
+/// `synchronous_commit` requires. It holds no lock on the page. See [`instagram_id_core::durable`].
 #[inline(always)]
-unsafe fn make_durable(raw: Raw, info: &SequenceInfo, lsn: XLogRecPtr, cached: &mut CachedSequence) {
+unsafe fn make_durable(
+    raw: Raw,
+    info: &SequenceInfo,
+    lsn: XLogRecPtr,
+    cached: &mut CachedSequence,
+) {
     // SAFETY: as for `take_guarded`; the position is that of a record on a page with WAL.
     unsafe {
         // In nearly every call the record is already as durable as any commit could require.
-        if info.needs_wal && !transaction::covers(cached.flushed, lsn, transaction::highest_commit_level()) {
+        if info.needs_wal
+            && !transaction::covers(cached.flushed, lsn, transaction::highest_commit_level())
+        {
             cached.flushed = transaction::use_record(raw, cached.flushed, lsn);
         }
     }

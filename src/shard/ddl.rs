@@ -9,7 +9,7 @@ use crate::pg::names;
 use crate::pg::parsed_body::Expression;
 use crate::pg::roles;
 use crate::pg::spi;
-use crate::sequence::Clock;
+use crate::sequence::IdSequence;
 use crate::shard::definition::{self, Definition};
 use crate::shard::trust::{self, Object, Trust};
 use instagram_id_core::epoch::Epoch;
@@ -25,8 +25,8 @@ use std::ffi::CString;
 /// The name of a shard's sequence, as in the original.
 pub const SEQUENCE: &str = "table_id_seq";
 
-/// A shard to create or complete.
-pub struct Plan {
+/// What decides which parts a shard has, for a shard to create or complete.
+pub struct ShardParts {
     pub shard: Shard,
     /// The name of its schema, unquoted.
     pub schema: String,
@@ -36,13 +36,19 @@ pub struct Plan {
     pub owner: Oid,
 }
 
-/// The greatest value of an id as MAXVALUE, so that monitoring tools see which share of the values is used.
+/// The greatest value of an id as MAXVALUE, so that monitoring tools see which share of the values
+/// is used.
 ///
-/// On a cluster the value of a closed copy is greater (see [`instagram_id_core::copy`]), and the `setval` of a dump must
-/// accept it. So where Citus is loaded, even if it is not installed in this database yet, the sequence has none.
+/// On a cluster the value of a closed copy is greater (see [`instagram_id_core::copy`]), and the
+/// `setval` of a dump must accept it. So where Citus is loaded, even if it is not installed in this
+/// database yet, the sequence has none.
 fn max_value() -> String {
     let is_citus_loaded = guc::exists(c"citus.shard_count");
-    if is_citus_loaded || catalog::has_citus() { String::new() } else { format!(" MAXVALUE {VALUE_MAX}") }
+    if is_citus_loaded || catalog::has_citus() {
+        String::new()
+    } else {
+        format!(" MAXVALUE {VALUE_MAX}")
+    }
 }
 
 /// Checks that the role may create a schema, or objects in the existing one.
@@ -78,15 +84,15 @@ impl Part {
     }
 }
 
-impl Plan {
-    /// The plan of an existing shard.
-    pub fn of(definition: &Definition, own_schema: Oid) -> Plan {
+impl ShardParts {
+    /// The parts of an existing shard.
+    pub fn of(definition: &Definition, own_schema: Oid) -> ShardParts {
         let Definition { shard, owner, .. } = *definition;
-        Plan { shard, schema: names::raw_schema(definition.schema), own_schema, owner }
+        ShardParts { shard, schema: names::raw_schema(definition.schema), own_schema, owner }
     }
 
-    /// Creates a shard that no schema defines yet: the schema, the sequence and the functions, as far as they are
-    /// missing. Returns the schema. An existing sequence must pass `examine`.
+    /// Creates a shard that no schema defines yet: the schema, the sequence and the functions, as
+    /// far as they are missing. Returns the schema. An existing sequence must pass `examine`.
     pub fn make(
         mut self,
         epoch: Option<Epoch>,
@@ -117,12 +123,13 @@ impl Plan {
                 Oid::INVALID => self.make_sequence(schema),
                 existing => existing,
             };
-            self.make_functions(schema, Clock { sequence, epoch })?;
+            self.make_functions(schema, IdSequence { oid: sequence, epoch })?;
             Ok(sequence)
         })?;
         if left.is_some() && existing_sequence == Oid::INVALID {
             let (shard, sequence) = (self.shard.number(), names::relation(sequence));
-            ErrorReport::from(Error::SequenceReplaced { shard, sequence }).report(PgLogLevel::WARNING);
+            ErrorReport::from(Error::SequenceReplaced { shard, sequence })
+                .report(PgLogLevel::WARNING);
         }
         // SAFETY: this transaction created them above.
         unsafe {
@@ -139,9 +146,9 @@ impl Plan {
         Ok(schema)
     }
 
-    /// The owner of a shard to be created in an existing schema, which may have parts of it: the owner of these parts, if
-    /// that is one role that the caller trusts and whose privileges it has. Otherwise it is the caller, who can use only
-    /// parts of roles with its privileges.
+    /// The owner of a shard to be created in an existing schema, which may have parts of it: the
+    /// owner of these parts, if that is one role that the caller trusts and whose privileges it
+    /// has. Otherwise it is the caller, who can use only parts of roles with its privileges.
     fn owner_of_parts(&self, schema: Oid, trust: Trust) -> Result<Oid, Error> {
         let functions = functions_in(schema, self.shard).into_iter();
         let mut parts: Vec<_> =
@@ -167,7 +174,11 @@ impl Plan {
     }
 
     /// Checks a sequence that becomes that of the shard.
-    fn check_sequence(&self, sequence: Oid, examine: impl Fn(Oid) -> Result<(), Error>) -> Result<(), Error> {
+    fn check_sequence(
+        &self,
+        sequence: Oid,
+        examine: impl Fn(Oid) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         examine(sequence)?;
         let owner = catalog::relation(sequence).map_or(Oid::INVALID, |relation| relation.owner);
         if catalog::has_rights_of(self.owner, owner) {
@@ -177,8 +188,9 @@ impl Plan {
         }
     }
 
-    /// The epoch of a part of the shard that DROP EXTENSION ... CASCADE or DROP SEQUENCE ... CASCADE has left: its
-    /// `epoch()`. It must be workable, and must not contradict the one that is asked for.
+    /// The epoch of a part of the shard that DROP EXTENSION ... CASCADE or DROP SEQUENCE ...
+    /// CASCADE has left: its `epoch()`. It must be workable, and must not contradict the one that
+    /// is asked for.
     fn epoch_left(&self, schema: Oid, asked: Option<Epoch>) -> Result<Option<Epoch>, Error> {
         let function = catalog::function_in(schema, "epoch", &[]);
         let Some(left) = function.and_then(|function| definition::epoch_of(&function)) else {
@@ -199,24 +211,27 @@ impl Plan {
         let quoted = quote_identifier(&self.schema);
         spi::run(&format!("CREATE SEQUENCE {quoted}.{SEQUENCE} AS pg_catalog.int8{}", max_value()));
         let sequence = catalog::relation_oid(SEQUENCE, schema);
-        let text = format!("last issued id of shard {} without its shard bits", self.shard.number());
+        let text =
+            format!("last issued id of shard {} without its shard bits", self.shard.number());
         comment_on(pg_sys::RelationRelationId, sequence, &text);
         sequence
     }
 
-    /// Creates the missing functions of a defined shard, as its owner. Returns whether there were any.
+    /// Creates the missing functions of a defined shard, as its owner. Returns whether there were
+    /// any.
     pub fn complete(&self, definition: &Definition) -> Result<bool, Error> {
-        if self.missing_functions(definition.schema, definition.clock)?.is_empty() {
+        if self.missing_functions(definition.schema, definition.sequence)?.is_empty() {
             return Ok(false);
         }
         if !catalog::has_rights_of(catalog::current_role(), self.owner) {
             return Err(Error::NotOwner(names::function(definition.function)));
         }
         check_may_create(definition.schema, self.owner)?;
-        self.as_owner(|| self.make_functions(definition.schema, definition.clock))
+        self.as_owner(|| self.make_functions(definition.schema, definition.sequence))
     }
 
-    /// Runs `f` as the owner of the shard, so that new parts belong to that role. The caller has its privileges.
+    /// Runs `f` as the owner of the shard, so that new parts belong to that role. The caller has
+    /// its privileges.
     fn as_owner<T>(&self, f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         if self.owner == catalog::current_role() {
             return f();
@@ -229,28 +244,29 @@ impl Plan {
     }
 
     /// Creates the missing functions of the shard. Returns whether there were any.
-    pub fn make_functions(&self, schema: Oid, clock: Clock) -> Result<bool, Error> {
-        let missing = self.missing_functions(schema, clock)?;
+    pub fn make_functions(&self, schema: Oid, sequence: IdSequence) -> Result<bool, Error> {
+        let missing = self.missing_functions(schema, sequence)?;
         for part in &missing {
             spi::run(&part.create);
             if let Some(function) = catalog::function_in(schema, &part.name, part.parameters) {
                 comment_on(pg_sys::ProcedureRelationId, function.oid, &part.comment);
             }
         }
-        if !missing.is_empty() && !self.is_complete(schema, clock) {
+        if !missing.is_empty() && !self.is_complete(schema, sequence) {
             return Err(Error::ShardChanged(self.shard.number()));
         }
         Ok(!missing.is_empty())
     }
 
-    /// Whether the schema has all functions of the shard now. The statements that create them name the schema and the
-    /// sequence: if one of the two was renamed at that moment, the functions are elsewhere. An event trigger may have given
-    /// the parts to another role, but only all of them.
-    fn is_complete(&self, schema: Oid, clock: Clock) -> bool {
+    /// Whether the schema has all functions of the shard now. The statements that create them name
+    /// the schema and the sequence: if one of the two was renamed at that moment, the functions are
+    /// elsewhere. An event trigger may have given the parts to another role, but only all of them.
+    fn is_complete(&self, schema: Oid, sequence: IdSequence) -> bool {
         let definition = catalog::function_in(schema, &definition::function_name(self.shard), &[]);
         definition.is_some_and(|definition| {
-            let plan = Plan { schema: self.schema.clone(), owner: definition.owner, ..*self };
-            plan.missing_functions(schema, clock).is_ok_and(|missing| missing.is_empty())
+            let parts =
+                ShardParts { schema: self.schema.clone(), owner: definition.owner, ..*self };
+            parts.missing_functions(schema, sequence).is_ok_and(|missing| missing.is_empty())
         })
     }
 
@@ -259,10 +275,13 @@ impl Plan {
         &self,
         name: &str,
         schema: Oid,
-        clock: Clock,
+        sequence: IdSequence,
     ) -> Result<Vec<Part>, Error> {
-        self.check_owner_of(clock.sequence)?;
-        self.missing_of(self.functions(clock).into_iter().filter(|part| part.name != name), schema)
+        self.check_owner_of(sequence.oid)?;
+        self.missing_of(
+            self.functions(sequence).into_iter().filter(|part| part.name != name),
+            schema,
+        )
     }
 
     /// The missing functions of the shard.
@@ -270,14 +289,14 @@ impl Plan {
     /// # Errors
     ///
     /// An existing function does not match, or a part does not belong to the shard's owner.
-    pub fn missing_functions(&self, schema: Oid, clock: Clock) -> Result<Vec<Part>, Error> {
-        self.check_owner_of(clock.sequence)?;
-        self.missing_of(self.functions(clock).into_iter(), schema)
+    pub fn missing_functions(&self, schema: Oid, sequence: IdSequence) -> Result<Vec<Part>, Error> {
+        self.check_owner_of(sequence.oid)?;
+        self.missing_of(self.functions(sequence).into_iter(), schema)
     }
 
     /// Checks that the schema's `next_id()`, if there is one, is that of the shard.
-    pub fn check_next_id(&self, schema: Oid, clock: Clock) -> Result<(), Error> {
-        let next_id = self.functions(clock).into_iter().filter(|part| part.name == "next_id");
+    pub fn check_next_id(&self, schema: Oid, sequence: IdSequence) -> Result<(), Error> {
+        let next_id = self.functions(sequence).into_iter().filter(|part| part.name == "next_id");
         self.missing_of(next_id, schema).map(|_| ())
     }
 
@@ -286,7 +305,11 @@ impl Plan {
         trust::check_part(self.shard, Object::Sequence(sequence), relation.owner, self.owner)
     }
 
-    fn missing_of(&self, parts: impl Iterator<Item = Part>, schema: Oid) -> Result<Vec<Part>, Error> {
+    fn missing_of(
+        &self,
+        parts: impl Iterator<Item = Part>,
+        schema: Oid,
+    ) -> Result<Vec<Part>, Error> {
         let mut missing = vec![];
         for part in parts {
             match catalog::function_in(schema, &part.name, part.parameters) {
@@ -297,7 +320,8 @@ impl Plan {
                 Some(function) => {
                     let (function, shard) = (names::function(function.oid), self.shard.number());
                     let name = self.schema.clone();
-                    // There the extension's own functions have these names, and must not be renamed or dropped.
+                    // There the extension's own functions have these names, and must not be renamed
+                    // or dropped.
                     return Err(match schema == self.own_schema {
                         true => Error::SchemaOfExtension { schema: name, shard },
                         false => Error::FunctionExists { function, shard, schema: name },
@@ -309,9 +333,9 @@ impl Plan {
         Ok(missing)
     }
 
-    /// The faults of the shard's parts, as phrases: functions that are missing or do not match, and parts of other
-    /// owners.
-    pub fn faults(&self, schema: Oid, clock: Clock) -> Vec<String> {
+    /// The faults of the shard's parts, as phrases: functions that are missing or do not match, and
+    /// parts of other owners.
+    pub fn faults(&self, schema: Oid, sequence: IdSequence) -> Vec<String> {
         let of_another = |name: String, owner: Oid| {
             (!trust::is_of_shard(owner, self.owner))
                 .then(|| format!("{name} belongs to role {}", names::role(owner)))
@@ -322,26 +346,32 @@ impl Plan {
             }
             Some(function) if part.name == "next_id" => Some(generates_others(&function)),
             Some(function) => Some(format!("{} is not the shard's", names::function(function.oid))),
-            None => {
-                Some(is_missing(schema, &part.name, if part.parameters.is_empty() { "" } else { "bigint" }))
-            }
+            None => Some(is_missing(
+                schema,
+                &part.name,
+                if part.parameters.is_empty() { "" } else { "bigint" },
+            )),
         };
-        let of_sequence = catalog::relation(clock.sequence)
-            .and_then(|relation| of_another(names::relation(clock.sequence), relation.owner));
-        of_sequence.into_iter().chain(self.functions(clock).into_iter().filter_map(fault)).collect()
+        let of_sequence = catalog::relation(sequence.oid)
+            .and_then(|relation| of_another(names::relation(sequence.oid), relation.owner));
+        of_sequence
+            .into_iter()
+            .chain(self.functions(sequence).into_iter().filter_map(fault))
+            .collect()
     }
 
     /// The functions of a shard.
     ///
-    /// Each contains the constants itself. When PostgreSQL looks up a function's name, it reads all functions of that
-    /// name in all schemas. In a database of thousands of shards, creating one must not look up a name that each shard
-    /// has, such as `epoch()`. For the same reason `next_id()` does not call the extension's `next_id`.
-    pub fn functions(&self, clock: Clock) -> [Part; 4] {
+    /// Each contains the constants itself. When PostgreSQL looks up a function's name, it reads all
+    /// functions of that name in all schemas. In a database of thousands of shards, creating one
+    /// must not look up a name that each shard has, such as `epoch()`. For the same reason
+    /// `next_id()` does not call the extension's `next_id`.
+    pub fn functions(&self, sequence: IdSequence) -> [Part; 4] {
         let schema = quote_identifier(&self.schema);
         let own_schema = names::schema(self.own_schema);
         let own_oid = self.own_schema;
         let (shard, number) = (self.shard, self.shard.number());
-        let epoch = names::time(clock.epoch.at());
+        let epoch = names::time(sequence.epoch.at());
         [
             Part {
                 name: "epoch".into(),
@@ -352,17 +382,19 @@ impl Plan {
                          RETURN '{epoch}'::pg_catalog.timestamptz"
                 ),
                 comment: format!("instant that the ids of shard {number} count from"),
-                agrees: Box::new(move |function| definition::epoch_of(function) == Some(clock.epoch)),
+                agrees: Box::new(move |function| {
+                    definition::epoch_of(function) == Some(sequence.epoch)
+                }),
             },
             Part {
                 name: "next_id".into(),
                 parameters: &[],
                 create: format!(
                     "CREATE FUNCTION {schema}.next_id() RETURNS pg_catalog.int8\n    {}",
-                    self.next_id(clock)
+                    self.next_id(sequence)
                 ),
                 comment: format!("next id of shard {number}"),
-                agrees: Box::new(move |function| makes_ids_of(function, own_oid, shard, clock)),
+                agrees: Box::new(move |function| makes_ids_of(function, own_oid, shard, sequence)),
             },
             Part {
                 name: "id_time".into(),
@@ -372,19 +404,21 @@ impl Plan {
                          LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE\n    \
                          RETURN {own_schema}.shard_id_time(id, '{epoch}'::pg_catalog.timestamptz)"
                 ),
-                comment: format!("time at which an id of shard {number} was generated, to the millisecond"),
-                agrees: Box::new(move |function| reads_times(function, own_oid, clock.epoch)),
+                comment: format!(
+                    "time at which an id of shard {number} was generated, to the millisecond"
+                ),
+                agrees: Box::new(move |function| reads_times(function, own_oid, sequence.epoch)),
             },
-            self.definition(clock),
+            self.definition(sequence),
         ]
     }
 
     /// The function that defines the shard; see [`definition`].
-    pub fn definition(&self, clock: Clock) -> Part {
+    pub fn definition(&self, sequence: IdSequence) -> Part {
         let schema = quote_identifier(&self.schema);
         let (name, number) = (definition::function_name(self.shard), self.shard.number());
-        let sequence = quote_literal(names::relation(clock.sequence));
-        let epoch = names::time(clock.epoch.at());
+        let relation = quote_literal(names::relation(sequence.oid));
+        let epoch = names::time(sequence.epoch.at());
         Part {
             name: name.clone(),
             parameters: &[],
@@ -393,25 +427,30 @@ impl Plan {
                      (OUT sequence pg_catalog.regclass, OUT epoch pg_catalog.timestamptz, OUT home pg_catalog.text)\n    \
                      LANGUAGE sql IMMUTABLE PARALLEL SAFE\n    \
                      BEGIN ATOMIC\n    \
-                     SELECT {sequence}::pg_catalog.regclass AS sequence, \
+                     SELECT {relation}::pg_catalog.regclass AS sequence, \
                      '{epoch}'::pg_catalog.timestamptz AS epoch, '{}'::pg_catalog.text AS home;\n    \
                      END",
                 definition::this_database()
             ),
-            comment: format!("defines shard {number} for instagram_id: its sequence, epoch and database"),
-            agrees: Box::new(move |function| definition::read(function).is_some_and(|is| is.clock == clock)),
+            comment: format!(
+                "defines shard {number} for instagram_id: its sequence, epoch and database"
+            ),
+            agrees: Box::new(move |function| {
+                definition::read(function).is_some_and(|is| is.sequence == sequence)
+            }),
         }
     }
 
-    /// The part of CREATE FUNCTION after the name and the result, for a function that generates the shard's ids.
-    pub fn next_id(&self, clock: Clock) -> String {
+    /// The part of CREATE FUNCTION after the name and the result, for a function that generates the
+    /// shard's ids.
+    pub fn next_id(&self, sequence: IdSequence) -> String {
         format!(
             "LANGUAGE sql VOLATILE PARALLEL UNSAFE\n    \
              RETURN {}.shard_next_id({}, {}::pg_catalog.regclass, '{}'::pg_catalog.timestamptz)",
             names::schema(self.own_schema),
             self.shard.number(),
-            quote_literal(names::relation(clock.sequence)),
-            names::time(clock.epoch.at())
+            quote_literal(names::relation(sequence.oid)),
+            names::time(sequence.epoch.at())
         )
     }
 }
@@ -421,7 +460,10 @@ pub fn functions_in(schema: Oid, shard: Shard) -> Vec<Function> {
     let definition = definition::function_name(shard);
     let names: [(&str, &[Oid]); 4] =
         [("epoch", &[]), ("next_id", &[]), ("id_time", &[pg_sys::INT8OID]), (&definition, &[])];
-    names.iter().filter_map(|(name, parameters)| catalog::function_in(schema, name, parameters)).collect()
+    names
+        .iter()
+        .filter_map(|(name, parameters)| catalog::function_in(schema, name, parameters))
+        .collect()
 }
 
 /// A problem: a function should generate the shard's ids, and does not.
@@ -434,28 +476,39 @@ pub fn is_missing(schema: Oid, name: &str, parameters: &str) -> String {
     format!("{}.{}({parameters}) is missing", names::schema(schema), quote_identifier(name))
 }
 
-/// The clock from which the function generates ids of the shard, if its body is that of `next_id()` in a [`Plan`].
-pub fn clock_of_ids(function: &Function, own_schema: Oid, shard: Shard) -> Option<Clock> {
-    ids_of(function, own_schema).and_then(|(of, clock)| (of == shard).then_some(clock))
+/// The clock from which the function generates ids of the shard, if its body is that of `next_id()`
+/// in a [`ShardParts`].
+pub fn sequence_of_ids(function: &Function, own_schema: Oid, shard: Shard) -> Option<IdSequence> {
+    ids_of(function, own_schema).and_then(|(of, sequence)| (of == shard).then_some(sequence))
 }
 
-/// The shard whose ids the function generates, and the clock, if its body is that of `next_id()` in a [`Plan`].
-pub fn ids_of(function: &Function, own_schema: Oid) -> Option<(Shard, Clock)> {
+/// The shard whose ids the function generates, and the clock, if its body is that of `next_id()` in
+/// a [`ShardParts`].
+pub fn ids_of(function: &Function, own_schema: Oid) -> Option<(Shard, IdSequence)> {
     let types = [pg_sys::INT4OID, pg_sys::REGCLASSOID, pg_sys::TIMESTAMPTZOID];
     let arguments = calls(function, own_schema, "shard_next_id", &types)?;
     let [number, sequence, epoch] = arguments.as_slice() else { return None };
-    let is_alike = function.is_volatile && function.returns == pg_sys::INT8OID && !function.returns_set;
+    let is_alike =
+        function.is_volatile && function.returns == pg_sys::INT8OID && !function.returns_set;
     let number = number.constant(pg_sys::INT4OID).filter(|_| is_alike)?;
     let shard = Shard::new(i32::try_from(number.value()).ok()?)?;
-    Some((shard, Clock { sequence: sequence.oid(pg_sys::REGCLASSOID)?, epoch: Epoch::new(epoch.time()?)? }))
+    Some((
+        shard,
+        IdSequence { oid: sequence.oid(pg_sys::REGCLASSOID)?, epoch: Epoch::new(epoch.time()?)? },
+    ))
 }
 
-/// Whether the function matches `next_id()` in a [`Plan`].
-pub fn makes_ids_of(function: &Function, own_schema: Oid, shard: Shard, clock: Clock) -> bool {
-    clock_of_ids(function, own_schema, shard) == Some(clock)
+/// Whether the function matches `next_id()` in a [`ShardParts`].
+pub fn makes_ids_of(
+    function: &Function,
+    own_schema: Oid,
+    shard: Shard,
+    sequence: IdSequence,
+) -> bool {
+    sequence_of_ids(function, own_schema, shard) == Some(sequence)
 }
 
-/// Whether the function matches `id_time(id)` in a [`Plan`].
+/// Whether the function matches `id_time(id)` in a [`ShardParts`].
 fn reads_times(function: &Function, own_schema: Oid, epoch: Epoch) -> bool {
     let types = [pg_sys::INT8OID, pg_sys::TIMESTAMPTZOID];
     let arguments = calls(function, own_schema, "shard_id_time", &types).unwrap_or_default();
@@ -468,31 +521,43 @@ fn reads_times(function: &Function, own_schema: Oid, epoch: Epoch) -> bool {
         && is.time() == Some(epoch.at())
 }
 
-/// The arguments of the call, if the function does nothing but call the extension's function of this name and these types.
-fn calls(function: &Function, own_schema: Oid, name: &str, types: &[Oid]) -> Option<Vec<Expression>> {
+/// The arguments of the call, if the function does nothing but call the extension's function of
+/// this name and these types.
+fn calls(
+    function: &Function,
+    own_schema: Oid,
+    name: &str,
+    types: &[Oid],
+) -> Option<Vec<Expression>> {
     let selected = function.selected()?;
     let [call] = selected.as_slice() else { return None };
     let (callee, arguments) = call.call()?;
     (callee == catalog::function_in(own_schema, name, types)?.oid).then_some(arguments)
 }
 
-/// Sets the comment of an object. The statement COMMENT ON would also lock it, and a transaction that creates thousands
-/// of shards would hold too many locks.
+/// Sets the comment of an object. The statement COMMENT ON would also lock it, and a transaction
+/// that creates thousands of shards would hold too many locks.
 fn comment_on(class: Oid, object: Oid, text: &str) {
     let text = CString::new(text).expect("a text without NUL");
     // SAFETY: the text is copied.
     unsafe { pg_sys::CreateComments(object, class, 0, text.as_ptr()) }
 }
 
-/// The number of locks that the shards share. The transaction that creates all 8192 takes each of them once, and they fit
-/// into the lock table of a server with the default settings.
+/// The number of locks that the shards share. The transaction that creates all 8192 takes each of
+/// them once, and they fit into the lock table of a server with the default settings.
 const LOCKS: u16 = 256;
 
-/// Keeps other transactions from creating or adopting a shard of this number until the transaction ends, so that two of
-/// them cannot create it in different schemas. They also wait with the numbers that share its lock.
+/// Keeps other transactions from creating or adopting a shard of this number until the transaction
+/// ends, so that two of them cannot create it in different schemas. They also wait with the numbers
+/// that share its lock.
 pub fn lock_number(shard: Shard) {
     // SAFETY: a catalog lookup.
     let extension = unsafe { pg_sys::get_extension_oid(c"instagram_id".as_ptr(), false) };
     let part = 1 + shard.number() % LOCKS;
-    locks::lock_object(pg_sys::ExtensionRelationId, extension, part, pg_sys::ShareUpdateExclusiveLock);
+    locks::lock_object(
+        pg_sys::ExtensionRelationId,
+        extension,
+        part,
+        pg_sys::ShareUpdateExclusiveLock,
+    );
 }

@@ -1,20 +1,22 @@
-//! The function `shard_<N>()`, which makes a schema a shard and contains its sequence, epoch and database.
+//! The function `shard_<N>()`, which makes a schema a shard and contains its sequence, epoch and
+//! database.
 //!
 //! ```text
 //! insta5.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
 //!     SELECT 'insta5.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, '7642…/16384'
 //! ```
 //!
-//! This is stored in the schema and nowhere else, so dump, restore and rename keep it. The function's name contains the
-//! shard's number. So one index lookup finds the shard among thousands, whatever the name of its schema. The function
-//! is parsed but never run. It depends on the sequence, so the sequence cannot be dropped without it.
+//! This is stored in the schema and nowhere else, so dump, restore and rename keep it. The
+//! function's name contains the shard's number. So one index lookup finds the shard among
+//! thousands, whatever the name of its schema. The function is parsed but never run. It depends on
+//! the sequence, so the sequence cannot be dropped without it.
 
 use crate::error::Error;
 use crate::pg::catalog::{self, Function, Named};
 use crate::pg::invalidation::{self, Catalog};
 use crate::pg::names;
 use crate::pg::text::push;
-use crate::sequence::Clock;
+use crate::sequence::IdSequence;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid};
@@ -27,7 +29,7 @@ const PREFIX: &str = invalidation::DEFINING_PREFIX;
 pub struct Definition {
     pub shard: Shard,
     pub schema: Oid,
-    pub clock: Clock,
+    pub sequence: IdSequence,
     /// The database that generates the shard's ids, in the form of [`this_database`].
     pub home: String,
     /// The function with this definition, and its owner.
@@ -45,7 +47,8 @@ pub fn schema_name(shard: Shard) -> String {
     format!("insta{}", shard.number())
 }
 
-/// A globally unique name of this database: the system identifier from initdb, and the database's OID.
+/// A globally unique name of this database: the system identifier from initdb, and the database's
+/// OID.
 pub fn this_database() -> String {
     // SAFETY: both are set before a backend runs SQL.
     unsafe { format!("{}/{}", pg_sys::GetSystemIdentifier(), pg_sys::MyDatabaseId.to_u32()) }
@@ -53,9 +56,10 @@ pub fn this_database() -> String {
 
 /// Finds a shard by its number.
 ///
-/// Any role that may create functions can create one of that name. So a function counts only if its owner has the
-/// privileges of the sequence's owner. Among these, functions owned by the database's owner or a superuser come first,
-/// because other roles cannot create them. Then come those whose owner has the privileges of the schema's owner.
+/// Any role that may create functions can create one of that name. So a function counts only if its
+/// owner has the privileges of the sequence's owner. Among these, functions owned by the database's
+/// owner or a superuser come first, because other roles cannot create them. Then come those whose
+/// owner has the privileges of the schema's owner.
 ///
 /// # Errors
 ///
@@ -87,22 +91,26 @@ pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
 pub fn served_by(sequence: Oid) -> Vec<Definition> {
     let functions = catalog::functions_that_need(pg_sys::RelationRelationId, sequence);
     let mut found = parse_all(functions);
-    found.retain(|definition| definition.clock.sequence == sequence && decides_about(definition, sequence));
+    found.retain(|definition| {
+        definition.sequence.oid == sequence && decides_about(definition, sequence)
+    });
     found
 }
 
-/// The shards that the schema of a sequence defines. A definition counts only if it may decide about this sequence as
-/// well: otherwise a role that can create functions in the schema could choose the epoch for the sequences of others.
+/// The shards that the schema of a sequence defines. A definition counts only if it may decide
+/// about this sequence as well: otherwise a role that can create functions in the schema could
+/// choose the epoch for the sequences of others.
 pub fn in_schema_of(sequence: Oid) -> Vec<Definition> {
     let Some(relation) = catalog::relation(sequence) else { return vec![] };
     let functions = catalog::functions_that_need(pg_sys::NamespaceRelationId, relation.schema);
     let mut found = parse_all(functions);
-    found.retain(|it| decides_about(it, it.clock.sequence) && decides_about(it, sequence));
+    found.retain(|it| decides_about(it, it.sequence.oid) && decides_about(it, sequence));
     found
 }
 
-/// Whether the definition may decide what a sequence is used for: its owner has the privileges of the sequence's owner.
-/// In the schema of the definition, those of the schema's owner are enough; then the sequence was given to another role.
+/// Whether the definition may decide what a sequence is used for: its owner has the privileges of
+/// the sequence's owner. In the schema of the definition, those of the schema's owner are enough;
+/// then the sequence was given to another role.
 fn decides_about(definition: &Definition, sequence: Oid) -> bool {
     catalog::relation(sequence).is_some_and(|relation| {
         catalog::has_rights_of(definition.owner, relation.owner)
@@ -120,7 +128,10 @@ pub fn in_schema(schema: Oid) -> Vec<Definition> {
 }
 
 fn parse_all(functions: Vec<Oid>) -> Vec<Definition> {
-    functions.into_iter().filter_map(|function| parse_watching(&catalog::function(function)?)).collect()
+    functions
+        .into_iter()
+        .filter_map(|function| parse_watching(&catalog::function(function)?))
+        .collect()
 }
 
 /// Visits every valid definition in the database, even if several define the same shard.
@@ -132,19 +143,20 @@ pub fn visit_all(mut visit: impl FnMut(Definition)) {
     });
 }
 
-/// The definition in the function, if it has the form above and its owner has the privileges of the sequence's owner.
+/// The definition in the function, if it has the form above and its owner has the privileges of the
+/// sequence's owner.
 pub fn read(function: &Function) -> Option<Definition> {
     parse(function).filter(owns_sequence)
 }
 
 /// Whether the owner of the definition has the privileges of the sequence's owner.
 fn owns_sequence(definition: &Definition) -> bool {
-    let relation = catalog::relation(definition.clock.sequence);
+    let relation = catalog::relation(definition.sequence.oid);
     relation.is_some_and(|relation| catalog::has_rights_of(definition.owner, relation.owner))
 }
 
-/// The same as [`parse`], for a result that is cached: counts changes of all that it depends on. Each is watched before
-/// the next look-up, which may receive a message about it.
+/// The same as [`parse`], for a result that is cached: counts changes of all that it depends on.
+/// Each is watched before the next look-up, which may receive a message about it.
 fn parse_watching(function: &Function) -> Option<Definition> {
     if !function.name.starts_with(PREFIX) {
         return None;
@@ -153,7 +165,7 @@ fn parse_watching(function: &Function) -> Option<Definition> {
     invalidation::watch_row(Catalog::Schema, function.schema);
     let definition = parse(function);
     if let Some(definition) = &definition {
-        invalidation::watch(definition.clock.sequence);
+        invalidation::watch(definition.sequence.oid);
     }
     definition
 }
@@ -161,8 +173,8 @@ fn parse_watching(function: &Function) -> Option<Definition> {
 /// The definition in the function, without a check of its owner.
 fn parse(function: &Function) -> Option<Definition> {
     let shard = Shard::new(function.name.strip_prefix(PREFIX)?.parse().ok()?)?;
-    // The schema may be gone: servers from before November 2026 allow a schema to be dropped while another transaction
-    // creates a function in it.
+    // The schema may be gone: servers from before November 2026 allow a schema to be dropped while
+    // another transaction creates a function in it.
     if function.name != function_name(shard)
         || function.returns_set
         || !catalog::schema_exists(function.schema)
@@ -175,7 +187,10 @@ fn parse(function: &Function) -> Option<Definition> {
     Some(Definition {
         shard,
         schema: function.schema,
-        clock: Clock { sequence, epoch: Epoch::new(epoch.time()?).filter(|epoch| epoch.has_whole_field())? },
+        sequence: IdSequence {
+            oid: sequence,
+            epoch: Epoch::new(epoch.time()?).filter(|epoch| epoch.has_whole_field())?,
+        },
         home: home.text()?,
         function: function.oid,
         owner: function.owner,

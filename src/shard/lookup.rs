@@ -5,7 +5,7 @@ use crate::pg::catalog;
 use crate::pg::invalidation::{self, Cached};
 use crate::pg::locks;
 use crate::pg::names;
-use crate::sequence::{Clock, visit};
+use crate::sequence::{IdSequence, visit};
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::Oid;
@@ -17,7 +17,7 @@ use std::cell::RefCell;
 struct FoundShard {
     /// The role whose USAGE on the schema was checked.
     role: Oid,
-    clock: Clock,
+    sequence: IdSequence,
     schema: Oid,
 }
 
@@ -31,31 +31,33 @@ fn cached(shard: Shard) -> Option<FoundShard> {
     found.and_then(Cached::get)
 }
 
-/// The clock that a shard's ids come from. Until its sequence is locked the schema may be renamed or dropped.
+/// The clock that a shard's ids come from. Until its sequence is locked the schema may be renamed
+/// or dropped.
 ///
 /// # Errors
 ///
 /// The shard does not exist, several schemas define it, or the role lacks USAGE on the schema.
-pub fn clock_of(shard: Shard) -> Result<Clock, Error> {
+pub fn sequence_of(shard: Shard) -> Result<IdSequence, Error> {
     let role = catalog::current_role();
     let of_role = |found: &FoundShard| found.role == role;
     if let Some(found) = cached(shard).filter(of_role) {
-        return Ok(found.clock);
+        return Ok(found.sequence);
     }
     let count = invalidation::settled_count();
     if let Some(found) = cached(shard).filter(of_role) {
-        return Ok(found.clock);
+        return Ok(found.sequence);
     }
-    let Definition { schema, clock, .. } = definition::find(shard)?.ok_or_else(|| missing(shard))?;
+    let Definition { schema, sequence, .. } =
+        definition::find(shard)?.ok_or_else(|| missing(shard))?;
     if !catalog::may_use_schema(schema, role) {
         let name = names::schema(schema);
         return Err(Error::NoRightOnSchema { name, role: names::current_role() });
     }
     catalog::forget_schema(schema);
     SHARDS.with_borrow_mut(|shards| {
-        shards.insert(shard.number(), Cached::new(count, FoundShard { role, clock, schema }))
+        shards.insert(shard.number(), Cached::new(count, FoundShard { role, sequence, schema }))
     });
-    Ok(clock)
+    Ok(sequence)
 }
 
 /// The schema of a shard.
@@ -64,32 +66,34 @@ pub fn clock_of(shard: Shard) -> Result<Clock, Error> {
 ///
 /// Those of [`clock_of`].
 pub fn schema_of(shard: Shard) -> Result<Oid, Error> {
-    clock_of(shard)?;
+    sequence_of(shard)?;
     if let Some(found) = cached(shard) {
         return Ok(found.schema);
     }
     Ok(definition::find(shard)?.ok_or_else(|| missing(shard))?.schema)
 }
 
-/// The clock that a shard's ids come from, with its sequence locked until the transaction ends. It is looked up again
-/// under the lock, because another session may give the shard another sequence while this one waits.
+/// The clock that a shard's ids come from, with its sequence locked until the transaction ends. It
+/// is looked up again under the lock, because another session may give the shard another sequence
+/// while this one waits.
 ///
 /// # Errors
 ///
 /// Those of [`clock_of`].
-pub fn lock_clock_of(shard: Shard) -> Result<Clock, Error> {
+pub fn lock_sequence_of(shard: Shard) -> Result<IdSequence, Error> {
     loop {
-        let clock = clock_of(shard)?;
-        visit::lock(clock.sequence);
-        if clock_of(shard)? == clock {
-            return Ok(clock);
+        let sequence = sequence_of(shard)?;
+        visit::lock(sequence.oid);
+        if sequence_of(shard)? == sequence {
+            return Ok(sequence);
         }
         pgrx::check_for_interrupts!();
     }
 }
 
-/// Finds a shard that is about to be changed. Also locks its schema, its sequence and its definition, so that they are not
-/// dropped or renamed before the change. The lock on the definition has this mode.
+/// Finds a shard that is about to be changed. Also locks its schema, its sequence and its
+/// definition, so that they are not dropped or renamed before the change. The lock on the
+/// definition has this mode.
 ///
 /// # Errors
 ///
@@ -98,7 +102,7 @@ pub fn find_to_change(shard: Shard, mode: u32) -> Result<Option<Definition>, Err
     loop {
         let Some(found) = definition::find(shard)? else { return Ok(None) };
         // In the order in which DROP SCHEMA ... CASCADE locks them.
-        let exists = locks::lock_schema(found.schema) && visit::lock(found.clock.sequence);
+        let exists = locks::lock_schema(found.schema) && visit::lock(found.sequence.oid);
         locks::lock_function(found.function, mode);
         if exists && definition::find(shard)?.as_ref() == Some(&found) {
             return Ok(Some(found));

@@ -1,19 +1,23 @@
 //! The owners of a shard's parts: one rule for all functions that use objects which exist already.
 //!
-//! The parts are the sequence and the functions. PostgreSQL runs a function with the rights of its caller, such as a role
-//! that inserts into a table whose default calls it, and the owner of the function can replace its body at any time. So the
-//! text of a part does not matter as long as its owner could change it: the rule is about owners.
+//! The parts are the sequence and the functions. PostgreSQL runs a function with the rights of its
+//! caller, such as a role that inserts into a table whose default calls it, and the owner of the
+//! function can replace its body at any time. So the text of a part does not matter as long as its
+//! owner could change it: the rule is about owners.
 //!
-//! 1. Each part belongs to the owner of `shard_<N>()`, or to a role with the rights of that owner ([`check_part`]).
-//! 2. A role that begins to rely on a shard accepts its owner only if the owner has the rights of that role, or those of
-//!    the owner of the schema ([`Trust`]).
-//! 3. It accepts a schema only if the owner of the schema has the rights of that role, or the caller names the schema.
-//!    The owner of a schema can drop all functions in it, and create others.
+//! 1. Each part belongs to the owner of `shard_<N>()`, or to a role with the rights of that owner
+//!    ([`check_part`]).
+//! 2. A role that begins to rely on a shard accepts its owner only if the owner has the rights of
+//!    that role, or those of the owner of the schema ([`Trust`]).
+//! 3. It accepts a schema only if the owner of the schema has the rights of that role, or the
+//!    caller names the schema. The owner of a schema can drop all functions in it, and create
+//!    others.
 //! 4. A caller that names a function accepts its owner, and that of its schema.
 //!
-//! A role has the rights of another one if it is that role, a superuser, or a member that inherits its privileges:
-//! PostgreSQL's own checks of ownership apply the same condition. That the *caller* has the rights of an owner is no
-//! reason to trust that owner. A superuser has the rights of all roles.
+//! A role has the rights of another one if it is that role, a superuser, or a member that inherits
+//! its privileges: PostgreSQL's own checks of ownership apply the same condition. That the *caller*
+//! has the rights of an owner is no reason to trust that owner. A superuser has the rights of all
+//! roles.
 
 use crate::error::Error;
 use crate::pg::catalog::{self, Function, Relation};
@@ -36,7 +40,12 @@ pub fn is_of_shard(owner_of_part: Oid, owner_of_shard: Oid) -> bool {
 }
 
 /// Checks the owner of a part against that of the shard.
-pub fn check_part(shard: Shard, part: Object, owner_of_part: Oid, owner_of_shard: Oid) -> Result<(), Error> {
+pub fn check_part(
+    shard: Shard,
+    part: Object,
+    owner_of_part: Oid,
+    owner_of_shard: Oid,
+) -> Result<(), Error> {
     if is_of_shard(owner_of_part, owner_of_shard) {
         return Ok(());
     }
@@ -64,8 +73,9 @@ enum SchemaTrust {
     ByRights,
     /// The caller has named the schema, or a function in it.
     Named,
-    /// The table is in the schema. The owner of the schema can replace the table, with triggers that run with the rights of
-    /// those who write to it. So all who use the table trust this owner already.
+    /// The table is in the schema. The owner of the schema can replace the table, with triggers
+    /// that run with the rights of those who write to it. So all who use the table trust this owner
+    /// already.
     OfTable,
 }
 
@@ -81,8 +91,8 @@ impl Trust {
         Trust { named_owner: Some(owner), ..Trust::of_caller(true) }
     }
 
-    /// That of all who use a table: they trust its owner already. `schema` is the schema of the shard, which the caller has
-    /// named or not.
+    /// That of all who use a table: they trust its owner already. `schema` is the schema of the
+    /// shard, which the caller has named or not.
     pub fn of_table(table: &Relation, schema: Oid, names_schema: bool) -> Trust {
         let schema = match (table.schema == schema, names_schema) {
             (true, _) => SchemaTrust::OfTable,
@@ -114,16 +124,26 @@ impl Trust {
         let Definition { shard, schema, owner, function, .. } = *definition;
         if !self.accepts_owner(schema, owner) {
             let (shard, owner, role) = (shard.number(), names::role(owner), names::role(self.role));
-            return Err(Error::ShardNotTrusted { shard, function: names::function(function), owner, role });
+            return Err(Error::ShardNotTrusted {
+                shard,
+                function: names::function(function),
+                owner,
+                role,
+            });
         }
         self.check_schema(shard, schema)
     }
 
-    /// Checks that the role trusts the owner of a function that is about to be adopted, and the owner of its schema.
+    /// Checks that the role trusts the owner of a function that is about to be adopted, and the
+    /// owner of its schema.
     pub fn check_original(self, shard: Shard, original: &Function) -> Result<(), Error> {
         if !self.accepts_owner(original.schema, original.owner) {
             let (owner, role) = (names::role(original.owner), names::role(self.role));
-            return Err(Error::OriginalNotTrusted { function: names::function(original.oid), owner, role });
+            return Err(Error::OriginalNotTrusted {
+                function: names::function(original.oid),
+                owner,
+                role,
+            });
         }
         self.check_schema(shard, original.schema)
     }
@@ -138,8 +158,8 @@ impl Trust {
         Err(Error::SchemaNotTrusted { shard, schema, name, owner, role })
     }
 
-    /// A NOTICE for each owner that the role trusts for another reason than its rights, such as a name that the caller has
-    /// passed.
+    /// A NOTICE for each owner that the role trusts for another reason than its rights, such as a
+    /// name that the caller has passed.
     pub fn announce(self, shard: Shard, schema: Oid) {
         let (shard, name) = (shard.number(), names::schema(schema));
         let of_schema = catalog::schema_owner(schema);
@@ -148,7 +168,8 @@ impl Trust {
             let trusted = Error::OwnerTrusted { shard, owner, object: format!("schema {name}") };
             ErrorReport::from(trusted).report(PgLogLevel::NOTICE);
         }
-        let is_new = |owner: &Oid| Some(*owner) != of_schema && !catalog::has_rights_of(*owner, self.role);
+        let is_new =
+            |owner: &Oid| Some(*owner) != of_schema && !catalog::has_rights_of(*owner, self.role);
         if let Some(owner) = self.named_owner.filter(is_new) {
             let owner = names::role(owner);
             let trusted = Error::OwnerTrusted { shard, owner, object: "the function".into() };

@@ -1,10 +1,10 @@
-//! Tests on a Citus cluster: only the node that has a shard's tables generates its ids; after a move new ids are above
-//! all earlier ones; no row is lost and no id is generated twice, whichever node the clients connect to. They need a
-//! PostgreSQL with Citus.
+//! Tests on a Citus cluster: only the node that has a shard's tables generates its ids; after a
+//! move new ids are above all earlier ones; no row is lost and no id is generated twice, whichever
+//! node the clients connect to. They need a PostgreSQL with Citus.
 //!
-//! These tests cover what depends on how Citus moves tables, announces moves and runs commands on its nodes. Crashes,
-//! lost nodes, and two nodes that both act as the owner of the schema are tested in `handover.rs` of tests/live, where Citus is
-//! emulated.
+//! These tests cover what depends on how Citus moves tables, announces moves and runs commands on
+//! its nodes. Crashes, lost nodes, and two nodes that both act as the owner of the schema are
+//! tested in `takeover.rs` of tests/live, where Citus is emulated.
 
 use instagram_id_live::*;
 use postgres::error::SqlState;
@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Creates shard 5 with a table and distributes its schema; the table's default generates ids of the shard. Returns the
-/// node that owns the schema.
+/// Creates shard 5 with a table and distributes its schema; the table's default generates ids of
+/// the shard. Returns the node that owns the schema.
 fn distribute(cluster: &Cluster) -> usize {
     cluster.nodes[0]
         .connect()
@@ -72,19 +72,27 @@ fn only_the_owning_node_generates_ids() {
             is_refused(&mut client, way, &name);
         }
         is_refused(&mut client, "INSERT INTO insta5.photos (batch) VALUES (1)", &name);
-        is_refused(&mut client, "INSERT INTO insta5.photos (batch) SELECT generate_series(1, 10)", &name);
-        let copy = client.copy_in("COPY insta5.photos (batch) FROM STDIN").and_then(|mut writer| {
-            std::io::Write::write_all(&mut writer, b"1\n").unwrap();
-            writer.finish()
-        });
+        is_refused(
+            &mut client,
+            "INSERT INTO insta5.photos (batch) SELECT generate_series(1, 10)",
+            &name,
+        );
+        let copy =
+            client.copy_in("COPY insta5.photos (batch) FROM STDIN").and_then(|mut writer| {
+                std::io::Write::write_all(&mut writer, b"1\n").unwrap();
+                writer.finish()
+            });
         assert_eq!(copy.unwrap_err().code().unwrap().code(), "55000", "node {number}");
     }
     let mut client = cluster.nodes[home].connect();
     let mut ids: Vec<i64> = (0..1000).map(|_| next_id(&mut client)).collect();
-    ids.extend(column(&mut client, "INSERT INTO insta5.photos (batch) VALUES (1), (2), (3) RETURNING id"));
+    ids.extend(column(
+        &mut client,
+        "INSERT INTO insta5.photos (batch) VALUES (1), (2), (3) RETURNING id",
+    ));
     ids.extend(column(&mut client, "SELECT next_ids(5, 3000)"));
-    // An INSERT ... SELECT from a table of the schema evaluates the default on the node that owns the schema, from any
-    // node.
+    // An INSERT ... SELECT from a table of the schema evaluates the default on the node that owns
+    // the schema, from any node.
     for node in &cluster.nodes {
         let insert = "INSERT INTO insta5.photos (batch) SELECT batch FROM insta5.photos LIMIT 3 RETURNING id";
         ids.extend(column(&mut node.connect(), insert));
@@ -101,7 +109,9 @@ fn sequences_without_placement_belong_to_the_coordinator() {
     let mut ids: Vec<i64> = (0..100).map(|_| one(&mut client, "SELECT next_id(9)")).collect();
     // The session has cached that there are no other copies when the schema is distributed.
     client
-        .batch_execute("CREATE TABLE insta9.photos (id bigint PRIMARY KEY DEFAULT insta9.next_id())")
+        .batch_execute(
+            "CREATE TABLE insta9.photos (id bigint PRIMARY KEY DEFAULT insta9.next_id())",
+        )
         .unwrap();
     let mut other = cluster.nodes[0].connect();
     other.batch_execute("SELECT citus_schema_distribute('insta9')").unwrap();
@@ -112,7 +122,8 @@ fn sequences_without_placement_belong_to_the_coordinator() {
         "INSERT INTO insta9.photos DEFAULT VALUES RETURNING id",
     ));
     assert_eq!(error_of(&mut client, "SELECT next_id(9)").0, "55000");
-    // Simulates a clock that is ahead on that node: ids that it has issued, but no row contains, are not issued again.
+    // Simulates a clock that is ahead on that node: ids that it has issued, but no row contains,
+    // are not issued again.
     let an_hour_ahead = "SELECT advance_shard(9, make_id(now() + interval '1 hour', 9, 0))";
     ids.push(one(&mut cluster.nodes[home].connect(), an_hour_ahead));
     other.batch_execute("SELECT citus_schema_undistribute('insta9')").unwrap();
@@ -122,15 +133,18 @@ fn sequences_without_placement_belong_to_the_coordinator() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// After a move new ids of a shard are above all earlier ones, wherever these were generated and whatever the nodes'
-/// clocks show, including ids that are in no table. Sessions on the former node are refused at once.
+/// After a move new ids of a shard are above all earlier ones, wherever these were generated and
+/// whatever the nodes' clocks show, including ids that are in no table. Sessions on the former node
+/// are refused at once.
 #[test]
 fn ids_increase_after_moves_between_different_clocks() {
     let cluster = Cluster::start_with_clocks_of_their_own(2);
     distribute_with_triggers(&cluster);
     let mut clients: Vec<Client> = cluster.nodes.iter().map(Server::connect).collect();
     let mut ids = vec![];
-    for (round, mode) in ["block_writes", "force_logical"].iter().cycle().take(length(8, 60)).enumerate() {
+    for (round, mode) in
+        ["block_writes", "force_logical"].iter().cycle().take(length(8, 60)).enumerate()
+    {
         let home = cluster.node_of("insta5");
         let target = 3 - home;
         // The current node's clock is 1 s ahead; the coordinator's is sometimes 1 s behind.
@@ -143,8 +157,8 @@ fn ids_increase_after_moves_between_different_clocks() {
         );
         ids.extend(column(&mut clients[round % 3], &batch));
         clients[0].batch_execute("DELETE FROM insta5.photos").unwrap();
-        // Move in the middle of a transaction, but not in logical mode: a replication slot would wait for the end of
-        // the transaction.
+        // Move in the middle of a transaction, but not in logical mode: a replication slot would
+        // wait for the end of the transaction.
         if *mode == "block_writes" {
             clients[home].batch_execute("BEGIN").unwrap();
             ids.push(next_id(&mut clients[home]));
@@ -161,8 +175,8 @@ fn ids_increase_after_moves_between_different_clocks() {
 /// Every kind of insert. Ids of inserts without RETURNING are read from the table afterwards.
 fn inserts(table: &'static str) -> Vec<Work> {
     let prepared: Work = Box::new(move |client, received| {
-        let insert =
-            client.prepare(&format!("INSERT INTO {table} (batch) VALUES ($1), ($2) RETURNING id"))?;
+        let insert = client
+            .prepare(&format!("INSERT INTO {table} (batch) VALUES ($1), ($2) RETURNING id"))?;
         (0..10).try_for_each(|n: i64| received.run_prepared(client, &insert, &[&n, &(n + 1)]))
     });
     let row = format!("INSERT INTO {table} DEFAULT VALUES RETURNING id;");
@@ -172,15 +186,17 @@ fn inserts(table: &'static str) -> Vec<Work> {
         prepared,
         query(format!("INSERT INTO {table} (batch) SELECT generate_series(1, 100) RETURNING id")),
         copy(table, 200),
-        query(format!("INSERT INTO {table} (batch) SELECT batch FROM {table} LIMIT 50 RETURNING id")),
+        query(format!(
+            "INSERT INTO {table} (batch) SELECT batch FROM {table} LIMIT 50 RETURNING id"
+        )),
         query(format!("BEGIN; {row} {row} COMMIT")),
     ];
     ways.into_iter().map(with_retries).collect()
 }
 
-/// A session that holds a lock on a moving table and requests another one may fail with a deadlock; it retries. It pauses
-/// after each piece of work: a move by logical replication ends when it has caught up with the writers, which on a busy
-/// machine can take for ever.
+/// A session that holds a lock on a moving table and requests another one may fail with a deadlock;
+/// it retries. It pauses after each piece of work: a move by logical replication ends when it has
+/// caught up with the writers, which on a busy machine can take for ever.
 fn with_retries(work: Work) -> Work {
     Box::new(move |client, received| {
         std::thread::sleep(Duration::from_millis(2));
@@ -196,16 +212,25 @@ fn with_retries(work: Work) -> Work {
     })
 }
 
-/// Runs every kind of insert in sessions on every node and returns the ids they received. The table must contain
-/// exactly these ids and those from before.
-fn insert_from_every_node(cluster: &Cluster, table: &'static str, during: impl FnOnce()) -> Vec<Received> {
+/// Runs every kind of insert in sessions on every node and returns the ids they received. The table
+/// must contain exactly these ids and those from before.
+fn insert_from_every_node(
+    cluster: &Cluster,
+    table: &'static str,
+    during: impl FnOnce(),
+) -> Vec<Received> {
     let next = AtomicUsize::new(0);
-    let connect = || cluster.nodes[next.fetch_add(1, Ordering::Relaxed) % cluster.nodes.len()].try_connect();
+    let connect =
+        || cluster.nodes[next.fetch_add(1, Ordering::Relaxed) % cluster.nodes.len()].try_connect();
     let before: BTreeSet<i64> =
-        column(&mut cluster.nodes[0].connect(), &format!("SELECT id FROM {table}")).into_iter().collect();
+        column(&mut cluster.nodes[0].connect(), &format!("SELECT id FROM {table}"))
+            .into_iter()
+            .collect();
     let (received, ()) = under_load(connect, 2 * cluster.nodes.len(), &inserts(table), during);
-    let rows = column(&mut cluster.nodes[0].connect(), &format!("SELECT id FROM {table} ORDER BY id"));
-    let mut ids: Vec<i64> = received.iter().flat_map(|session| &session.ids).copied().chain(before).collect();
+    let rows =
+        column(&mut cluster.nodes[0].connect(), &format!("SELECT id FROM {table} ORDER BY id"));
+    let mut ids: Vec<i64> =
+        received.iter().flat_map(|session| &session.ids).copied().chain(before).collect();
     ids.sort_unstable();
     assert!(rows == ids, "{} rows, {} ids were received", rows.len(), ids.len());
     received
@@ -255,7 +280,8 @@ fn each_node_generates_own_ids_for_tables_distributed_by_column() {
     assert_eq!(duplicates(&[ids]), 0);
     assert!((0..3).all(|group| of_nodes.remove(&group)) && of_nodes.is_empty());
 
-    // Each node would generate ids of a fixed shard from its own copy of the sequence, so this is refused.
+    // Each node would generate ids of a fixed shard from its own copy of the sequence, so this is
+    // refused.
     client
         .batch_execute(
             "SELECT create_shard(7);
@@ -312,7 +338,8 @@ fn ids_stay_unique_however_schemas_are_distributed() {
              SELECT create_shard(6)",
         )
         .unwrap();
-    let an_hour_ahead: i64 = one(&mut client, "SELECT make_id(now() + interval '50 minutes', 4, 0)");
+    let an_hour_ahead: i64 =
+        one(&mut client, "SELECT make_id(now() + interval '50 minutes', 4, 0)");
     let mut ids: Vec<Vec<i64>> = vec![vec![]; 5];
     let shards = ["insta1", "tenant", "insta3", "four"];
     ids[2] = column(&mut client, "SELECT id FROM insta3.photos ORDER BY id");
@@ -320,13 +347,17 @@ fn ids_stay_unique_however_schemas_are_distributed() {
     let mut round = |cluster: &Cluster| {
         for (shard, schema) in shards.iter().enumerate() {
             for node in &cluster.nodes {
-                let insert = format!("INSERT INTO {schema}.photos (batch) VALUES (1), (2) RETURNING id");
+                let insert =
+                    format!("INSERT INTO {schema}.photos (batch) VALUES (1), (2) RETURNING id");
                 let made = column(&mut node.connect(), &insert);
                 assert!(made.iter().all(|id| (id >> 10) & 8191 == shard as i64 + 1), "{made:?}");
                 ids[shard].extend(made);
             }
             let home = cluster.node_of(schema);
-            ids[shard].push(one(&mut cluster.nodes[home].connect(), &format!("SELECT {schema}.next_id()")));
+            ids[shard].push(one(
+                &mut cluster.nodes[home].connect(),
+                &format!("SELECT {schema}.next_id()"),
+            ));
         }
     };
     round(&cluster);
@@ -351,9 +382,10 @@ fn ids_stay_unique_however_schemas_are_distributed() {
     check_unique_and_increasing(&ids);
 }
 
-/// The error names the node that does not respond; when the node is up again, ids are generated again.
+/// The error names the node that does not respond; when the node is up again, ids are generated
+/// again.
 #[test]
-fn unreachable_node_blocks_handover() {
+fn unreachable_node_blocks_takeover() {
     let cluster = Cluster::start(3);
     let home = distribute_with_triggers(&cluster);
     let [target, third] = [1 + home % 3, 1 + (home + 1) % 3];
@@ -364,7 +396,8 @@ fn unreachable_node_blocks_handover() {
     let (code, message, hint) = error_of(&mut cluster.nodes[target].connect(), insert);
     assert_eq!(code, "08000", "{message}");
     assert!(
-        message.contains(&cluster.address(third).0) && hint.contains("each node must accept a connection"),
+        message.contains(&cluster.address(third).0)
+            && hint.contains("each node must accept a connection"),
         "{message}: {hint}"
     );
     cluster.nodes[third].launch();
@@ -375,8 +408,9 @@ fn unreachable_node_blocks_handover() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// Measures the cost of a call on the node that owns the schema, compared with a server without Citus; of a row whose
-/// id a trigger generates, compared with a row that has an id; and of a handover.
+/// Measures the cost of a call on the node that owns the schema, compared with a server without
+/// Citus; of a row whose id a trigger generates, compared with a row that has an id; and of a
+/// takeover.
 #[test]
 #[expect(clippy::too_many_lines, reason = "one measurement after the other on one cluster")]
 fn cost_of_ids_on_citus() {
@@ -390,12 +424,16 @@ fn cost_of_ids_on_citus() {
     for _ in 0..length(15, 60) {
         for (n, (client, pid)) in std::iter::zip(&mut sessions, pids).enumerate() {
             let before = cpu_time(pid);
-            client.batch_execute("SELECT count(next_id(5)) FROM generate_series(1, 50000)").unwrap();
+            client
+                .batch_execute("SELECT count(next_id(5)) FROM generate_series(1, 50000)")
+                .unwrap();
             least[n] = least[n].min((cpu_time(pid) - before).as_secs_f64());
         }
     }
     let ratio = least[0] / least[1];
-    println!("CPU time of next_id on the owning node, relative to a server without Citus: {ratio:.3}");
+    println!(
+        "CPU time of next_id on the owning node, relative to a server without Citus: {ratio:.3}"
+    );
     assert!(ratio < 1.2);
 
     cluster.nodes[0]
@@ -405,7 +443,8 @@ fn cost_of_ids_on_citus() {
     for (node, name) in [(0, "the coordinator"), (home, "the owning node")] {
         let mut client = cluster.nodes[node].connect();
         let by_trigger = client.prepare("INSERT INTO insta5.photos (batch) VALUES ($1)").unwrap();
-        let by_client = client.prepare("INSERT INTO insta5.plain (batch, id) VALUES ($1, $2)").unwrap();
+        let by_client =
+            client.prepare("INSERT INTO insta5.plain (batch, id) VALUES ($1, $2)").unwrap();
         let mut id = 0;
         let ratios = (0..length(7, 40)).map(|_| {
             let counts = [true, false].map(|trigger| {
@@ -426,11 +465,14 @@ fn cost_of_ids_on_citus() {
             counts[0] / counts[1]
         });
         let ratio = middle(ratios);
-        println!("rows a second by way of {name}, by trigger to with an id of their own: {ratio:.3}");
+        println!(
+            "rows a second by way of {name}, by trigger to with an id of their own: {ratio:.3}"
+        );
         assert!(ratio > 0.5);
     }
-    // In bulk. PostgreSQL inserts rows one by one into a table with a trigger, and in batches without one. An identity
-    // column generates its ids on the node that the client is connected to.
+    // In bulk. PostgreSQL inserts rows one by one into a table with a trigger, and in batches
+    // without one. An identity column generates its ids on the node that the client is connected
+    // to.
     cluster.nodes[0]
         .connect()
         .batch_execute(
@@ -448,7 +490,10 @@ fn cost_of_ids_on_citus() {
             });
             by_trigger / by_identity
         });
-        println!("COPY of 200,000 rows by way of {name}, by trigger to identity: {:.3}", middle(ratios));
+        println!(
+            "COPY of 200,000 rows by way of {name}, by trigger to identity: {:.3}",
+            middle(ratios)
+        );
     }
 
     let first_ids = (0..length(4, 20)).map(|_| {
@@ -469,7 +514,9 @@ fn cost_of_ids_on_citus() {
         for shard in first..first + tenants {
             for statement in [
                 format!("SELECT create_shard({shard})"),
-                format!("CREATE TABLE insta{shard}.photos (id bigint DEFAULT insta{shard}.next_id())"),
+                format!(
+                    "CREATE TABLE insta{shard}.photos (id bigint DEFAULT insta{shard}.next_id())"
+                ),
                 format!("SELECT citus_schema_distribute('insta{shard}')"),
             ] {
                 client.batch_execute(&statement).unwrap();
@@ -478,8 +525,11 @@ fn cost_of_ids_on_citus() {
     };
     distribute_tenants(100);
     let mut sessions: Vec<Client> = cluster.nodes.iter().map(Server::connect).collect();
-    sessions.iter_mut().for_each(|session| session.batch_execute("SELECT count(*) FROM id_shards").unwrap());
-    let owners = (100..100 + tenants).map(|shard| (shard, cluster.node_of(&format!("insta{shard}"))));
+    sessions
+        .iter_mut()
+        .for_each(|session| session.batch_execute("SELECT count(*) FROM id_shards").unwrap());
+    let owners =
+        (100..100 + tenants).map(|shard| (shard, cluster.node_of(&format!("insta{shard}"))));
     let owners: Vec<_> = owners.collect();
     let started = Instant::now();
     for (shard, owner) in owners {
@@ -489,7 +539,10 @@ fn cost_of_ids_on_citus() {
     distribute_tenants(500);
     let started = Instant::now();
     let rows = sessions[0].query(statement_of_page("take_over_shards()"), &[]).unwrap();
-    println!("sequences taken over by take_over_shards: {:?} each", started.elapsed() / tenants as u32);
+    println!(
+        "sequences taken over by take_over_shards: {:?} each",
+        started.elapsed() / tenants as u32
+    );
     assert!(rows.is_empty(), "{rows:?}");
     for session in &mut sessions {
         assert_eq!(one::<i64>(session, "SELECT count(*) FROM take_over_shards()"), 0);
@@ -509,8 +562,8 @@ fn run_one_by_one(client: &mut Client, statements: &str) {
     statements.split(';').for_each(|statement| client.batch_execute(statement).unwrap());
 }
 
-/// Rows of tables that are not placed with the schema are not on one node. Such tables get no triggers, and the nodes do
-/// not take the sequence from each other row by row.
+/// Rows of tables that are not placed with the schema are not on one node. Such tables get no
+/// triggers, and the nodes do not take the sequence from each other row by row.
 #[test]
 fn tables_that_are_not_placed_with_the_schema_keep_their_defaults() {
     let cluster = Cluster::start(2);
@@ -529,9 +582,12 @@ fn tables_that_are_not_placed_with_the_schema_keep_their_defaults() {
              SELECT citus_add_local_table_to_metadata('insta7.local')",
         )
         .unwrap();
-    let converted = texts(&mut client, "SELECT table_name::text FROM convert_defaults_to_triggers(7)");
+    let converted =
+        texts(&mut client, "SELECT table_name::text FROM convert_defaults_to_triggers(7)");
     assert_eq!(converted, ["insta7.local"]);
-    client.batch_execute("INSERT INTO insta7.hashed (batch) SELECT generate_series(1, 100)").unwrap();
+    client
+        .batch_execute("INSERT INTO insta7.hashed (batch) SELECT generate_series(1, 100)")
+        .unwrap();
     // Rows of a local table are on the coordinator.
     for node in &cluster.nodes {
         node.connect().batch_execute("INSERT INTO insta7.local (batch) VALUES (1)").unwrap();
@@ -546,7 +602,10 @@ fn tables_that_are_not_placed_with_the_schema_keep_their_defaults() {
         run_one_by_one(&mut client, &create);
         let insert = format!("INSERT INTO insta7.{table} (batch) VALUES (1)");
         let (code, message, hint) = error_of(&mut client, &insert);
-        assert!(code == "55000" && message.contains(&format!("insta7.{table}")), "{code} {message}");
+        assert!(
+            code == "55000" && message.contains(&format!("insta7.{table}")),
+            "{code} {message}"
+        );
         assert!(hint.contains("node_next_id('table_ids')"), "{hint}");
         let replace = format!(
             "DROP TRIGGER \"0_assign_id\" ON insta7.{table}; CREATE SEQUENCE {table}_ids;
@@ -557,17 +616,20 @@ fn tables_that_are_not_placed_with_the_schema_keep_their_defaults() {
             node.connect().batch_execute(&insert).unwrap();
         }
     }
-    let counts = texts(&mut client, "SELECT concat(count(*), ' ', count(DISTINCT id)) FROM insta7.hashed");
+    let counts =
+        texts(&mut client, "SELECT concat(count(*), ' ', count(DISTINCT id)) FROM insta7.hashed");
     assert_eq!(counts, ["103 103"]);
 }
 
-/// A role that is no superuser creates the schema first, because Citus creates the sequence on the workers in another
-/// connection, which does not see a schema of the same transaction.
+/// A role that is no superuser creates the schema first, because Citus creates the sequence on the
+/// workers in another connection, which does not see a schema of the same transaction.
 #[test]
 fn role_without_superuser_creates_a_shard_in_an_existing_schema() {
     let cluster = Cluster::start(1);
     let mut client = cluster.nodes[0].connect();
-    client.batch_execute("CREATE ROLE dev LOGIN; GRANT CREATE ON DATABASE postgres TO dev").unwrap();
+    client
+        .batch_execute("CREATE ROLE dev LOGIN; GRANT CREATE ON DATABASE postgres TO dev")
+        .unwrap();
     let mut dev = cluster.nodes[0].config("postgres").user("dev").connect(NoTls).unwrap();
     assert_eq!(error_of(&mut dev, "SELECT create_shard(5)").0, "3F000");
     dev.batch_execute("CREATE SCHEMA insta5").unwrap();
@@ -598,22 +660,33 @@ fn missing_coordinator_and_renamed_column_are_named() {
 
     client.batch_execute("ALTER TABLE insta5.photos RENAME COLUMN id TO photo_id").unwrap();
     let (code, message, hint) = error_of(&mut client, insert);
-    assert!(code == "42703" && message.contains("column id of table insta5.photos"), "{code} {message}");
-    let create =
-        hint.strip_prefix("Create the trigger for the present name: ").unwrap().trim_end_matches('.');
-    run_one_by_one(&mut client, &create.replace("NEW.name", "NEW.photo_id").replace("'name'", "'photo_id'"));
+    assert!(
+        code == "42703" && message.contains("column id of table insta5.photos"),
+        "{code} {message}"
+    );
+    let create = hint
+        .strip_prefix("Create the trigger for the present name: ")
+        .unwrap()
+        .trim_end_matches('.');
+    run_one_by_one(
+        &mut client,
+        &create.replace("NEW.name", "NEW.photo_id").replace("'name'", "'photo_id'"),
+    );
     client.batch_execute(insert).unwrap();
 }
 
-/// A node that is down and has a placement of a reference table is disabled before it is removed, as docs/run/citus.md
-/// describes. The statement of that page then recovers its shard, and ids continue above those of the lost node.
+/// A node that is down and has a placement of a reference table is disabled before it is removed,
+/// as docs/run/citus.md describes. The statement of that page then recovers its shard, and ids
+/// continue above those of the lost node.
 #[test]
 fn lost_node_with_a_reference_table_is_removed() {
     let cluster = Cluster::start(2);
     let home = distribute_with_triggers(&cluster);
     let mut client = cluster.nodes[0].connect();
     client
-        .batch_execute("CREATE TABLE words (id bigint PRIMARY KEY); SELECT create_reference_table('words')")
+        .batch_execute(
+            "CREATE TABLE words (id bigint PRIMARY KEY); SELECT create_reference_table('words')",
+        )
         .unwrap();
     let insert = "INSERT INTO insta5.photos (batch) VALUES (1) RETURNING id";
     let mut ids = column(&mut client, insert);
@@ -664,10 +737,10 @@ fn examples_of_the_pages_run() {
     }
 }
 
-/// A node leaves the cluster before the new node has read its last value: no id is generated that the lost node may
-/// have issued, until `advance_shard` sets where to continue.
+/// A node leaves the cluster before the new node has read its last value: no id is generated that
+/// the lost node may have issued, until `advance_shard` sets where to continue.
 #[test]
-fn lost_node_blocks_handover_until_advance_shard() {
+fn lost_node_blocks_takeover_until_advance_shard() {
     let cluster = Cluster::start(3);
     let mut coordinator = cluster.nodes[0].connect();
     let insert = "INSERT INTO insta5.photos (batch) VALUES (1) RETURNING id";
@@ -677,7 +750,10 @@ fn lost_node_blocks_handover_until_advance_shard() {
         let home = cluster.node_of("insta5");
         let target = (1..=3).find(|node| *node != home && (disable || *node != first)).unwrap();
         let mut on_owner = cluster.nodes[home].connect();
-        ids.push(one(&mut on_owner, "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))"));
+        ids.push(one(
+            &mut on_owner,
+            "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))",
+        ));
         ids.extend(column(&mut on_owner, insert));
         drop(on_owner);
         cluster.move_schema("insta5", target, "block_writes");
@@ -688,7 +764,8 @@ fn lost_node_blocks_handover_until_advance_shard() {
             "SELECT citus_remove_node($1, $2)"
         };
         coordinator.execute(leave, &[&host, &port]).unwrap();
-        // However often it is tried. In the second round the schema has been on another node in between.
+        // However often it is tried. In the second round the schema has been on another node in
+        // between.
         for _ in 0..2 {
             let (code, message, hint) = error_of(&mut coordinator, insert);
             assert_eq!(code, "55000", "{message}");
@@ -710,8 +787,8 @@ fn lost_node_blocks_handover_until_advance_shard() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// On each node the view shows the shards that can be generated there: first those that this node is to take over, with the
-/// reason, and then also these.
+/// On each node the view shows the shards that can be generated there: first those that this node
+/// is to take over, with the reason, and then also these.
 #[test]
 fn view_shows_which_node_can_generate_ids() {
     let cluster = Cluster::start(2);
@@ -720,14 +797,25 @@ fn view_shows_which_node_can_generate_ids() {
     for (number, node) in cluster.nodes.iter().enumerate() {
         let mut client = node.connect();
         let shards_where = |client: &mut Client, condition: &str| {
-            column(client, &format!("SELECT shard::int8 FROM id_shards WHERE {condition} ORDER BY shard"))
+            column(
+                client,
+                &format!("SELECT shard::int8 FROM id_shards WHERE {condition} ORDER BY shard"),
+            )
         };
         let on_this_node = |shards: &[(i64, usize)]| -> Vec<i64> {
             shards.iter().filter(|(_, at)| *at == number).map(|(shard, _)| *shard).collect()
         };
-        assert_eq!(shards_where(&mut client, "can_generate"), on_this_node(&[(9, 0)]), "node {number}");
+        assert_eq!(
+            shards_where(&mut client, "can_generate"),
+            on_this_node(&[(9, 0)]),
+            "node {number}"
+        );
         let to_take_over = "reason LIKE 'not taken over yet%'";
-        assert_eq!(shards_where(&mut client, to_take_over), on_this_node(&[(5, home)]), "node {number}");
+        assert_eq!(
+            shards_where(&mut client, to_take_over),
+            on_this_node(&[(5, home)]),
+            "node {number}"
+        );
         client
             .batch_execute(&format!(
                 "SELECT next_id(shard) FROM id_shards WHERE can_generate OR {to_take_over}"
@@ -755,16 +843,24 @@ fn errors_name_the_obstacle() {
         )
         .unwrap();
     // These keep their defaults, which work on the node that owns the schema.
-    assert!(column(&mut coordinator, "SELECT 1::int8 FROM convert_defaults_to_triggers(5)").is_empty());
+    assert!(
+        column(&mut coordinator, "SELECT 1::int8 FROM convert_defaults_to_triggers(5)").is_empty()
+    );
     let mut on_owner = cluster.nodes[home].connect();
     on_owner
-        .batch_execute("INSERT INTO insta5.days (n) VALUES (1); INSERT INTO insta5.words (n) VALUES (1)")
+        .batch_execute(
+            "INSERT INTO insta5.days (n) VALUES (1); INSERT INTO insta5.words (n) VALUES (1)",
+        )
         .unwrap();
     assert_eq!(error_of(&mut coordinator, "INSERT INTO insta5.days (n) VALUES (1)").0, "55000");
     // node_next_id refuses the sequence of a shard.
     for node in &cluster.nodes {
-        let (code, message, _) = error_of(&mut node.connect(), "SELECT node_next_id('insta5.table_id_seq')");
-        assert_eq!((&*code, &*message), ("55000", "sequence insta5.table_id_seq is used by next_id()"));
+        let (code, message, _) =
+            error_of(&mut node.connect(), "SELECT node_next_id('insta5.table_id_seq')");
+        assert_eq!(
+            (&*code, &*message),
+            ("55000", "sequence insta5.table_id_seq is used by next_id()")
+        );
     }
     // A role that cannot connect to the other nodes, though it has the privileges needed there.
     coordinator
@@ -782,7 +878,8 @@ fn errors_name_the_obstacle() {
     next_id(&mut on_owner);
     on_owner.batch_execute("SET ROLE nobody").unwrap();
     next_id(&mut on_owner);
-    // A role with only USAGE queries the other nodes as the owner of the sequence, and cannot close their copies.
+    // A role with only USAGE queries the other nodes as the owner of the sequence, and cannot close
+    // their copies.
     coordinator
         .batch_execute(
             "REVOKE UPDATE ON SEQUENCE insta5.table_id_seq FROM nobody; CREATE ROLE app LOGIN; GRANT nobody TO app",
@@ -803,8 +900,8 @@ fn errors_name_the_obstacle() {
     }
 }
 
-/// The trigger runs for each copy of a row. Tables whose rows have several copies get no trigger, and a table with the
-/// trigger that becomes such a table refuses rows without an id.
+/// The trigger runs for each copy of a row. Tables whose rows have several copies get no trigger,
+/// and a table with the trigger that becomes such a table refuses rows without an id.
 #[test]
 fn tables_with_several_copies_of_rows_get_no_trigger() {
     let cluster = Cluster::start(2);
@@ -817,9 +914,12 @@ fn tables_with_several_copies_of_rows_get_no_trigger() {
              CREATE TABLE insta7.local (id bigint PRIMARY KEY DEFAULT insta7.next_id(), name text)",
         )
         .unwrap();
-    let converted = texts(&mut client, "SELECT table_name::text FROM convert_defaults_to_triggers(7)");
+    let converted =
+        texts(&mut client, "SELECT table_name::text FROM convert_defaults_to_triggers(7)");
     assert_eq!(converted, ["insta7.local"], "the reference table keeps its default");
-    client.batch_execute("INSERT INTO insta7.before (name) VALUES ('one id for all copies')").unwrap();
+    client
+        .batch_execute("INSERT INTO insta7.before (name) VALUES ('one id for all copies')")
+        .unwrap();
     client
         .batch_execute(
             "DROP TABLE insta7.before; CREATE TABLE insta7.after (id bigint PRIMARY KEY DEFAULT insta7.next_id(), name text);
@@ -827,14 +927,15 @@ fn tables_with_several_copies_of_rows_get_no_trigger() {
              SELECT create_reference_table('insta7.after')",
         )
         .unwrap();
-    let (code, message, _) = error_of(&mut client, "INSERT INTO insta7.after (name) VALUES ('one for each')");
+    let (code, message, _) =
+        error_of(&mut client, "INSERT INTO insta7.after (name) VALUES ('one for each')");
     assert!(code == "55000" && message.contains("insta7.after"), "{code} {message}");
     client.batch_execute("INSERT INTO insta7.after VALUES (next_id(7), 'one for all')").unwrap();
 }
 
-/// A session that generated ids on the former node is refused there as soon as the schema has moved, before the new
-/// node has generated any id: it reads the current catalogs, not its cached state and not the snapshot of its
-/// transaction.
+/// A session that generated ids on the former node is refused there as soon as the schema has
+/// moved, before the new node has generated any id: it reads the current catalogs, not its cached
+/// state and not the snapshot of its transaction.
 #[test]
 fn former_node_refuses_before_new_node_generates() {
     let cluster = Cluster::start(2);

@@ -1,6 +1,6 @@
-//! Runs the programs of docs/use/clients.md unchanged: each creates its table in a database and uses it, twice; then the
-//! tool's own migrations create a second database, which is used too. scripts/setup.sh puts their dependencies into the
-//! cache. Without its language a test fails.
+//! Runs the programs of docs/use/clients.md unchanged: each creates its table in a database and
+//! uses it, twice; then the tool's own migrations create a second database, which is used too.
+//! scripts/setup.sh puts their dependencies into the cache. Without its language a test fails.
 
 use instagram_id_live::*;
 use std::fs;
@@ -57,7 +57,8 @@ impl Example {
     #[track_caller]
     pub fn run(&self, database: &str, line: &str) -> String {
         let said = self.try_to_run(database, line);
-        let (out, err) = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+        let (out, err) =
+            (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
         assert!(said.status.success(), "{line}: {out}{err}");
         out.into_owned()
     }
@@ -66,8 +67,12 @@ impl Example {
     #[track_caller]
     fn assert_fails(&self, database: &str, line: &str, words: &str) {
         let said = self.try_to_run(database, line);
-        let (out, err) = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
-        assert!(!said.status.success() && (out.contains(words) || err.contains(words)), "{line}: {out}{err}");
+        let (out, err) =
+            (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+        assert!(
+            !said.status.success() && (out.contains(words) || err.contains(words)),
+            "{line}: {out}{err}"
+        );
     }
 
     /// Replaces a part of a file of the example.
@@ -79,8 +84,8 @@ impl Example {
         fs::write(path, text.replace(from, to)).unwrap();
     }
 
-    /// Uses the first database twice, copies it to the second with pg_dump, for tools that have no command for it, and
-    /// uses that too.
+    /// Uses the first database twice, copies it to the second with pg_dump, for tools that have no
+    /// command for it, and uses that too.
     #[track_caller]
     fn use_and_copy(&self, use_it: impl Fn(&str)) {
         use_it("first");
@@ -99,7 +104,8 @@ impl Example {
         format!("jdbc:postgresql://localhost/{database}?user=postgres&{factory}")
     }
 
-    /// Checks the default of the id column of a shard's table photos, however the database was created.
+    /// Checks the default of the id column of a shard's table photos, however the database was
+    /// created.
     #[track_caller]
     pub fn assert_default(&self, database: &str, shard: i32) {
         let default = format!(
@@ -110,11 +116,13 @@ impl Example {
     }
 }
 
-/// Fails unless a command succeeds that checks a requirement of an example, and says how to install it.
+/// Fails unless a command succeeds that checks a requirement of an example, and says how to install
+/// it.
 #[track_caller]
 pub fn require(what: &str, command: &str, install: &str) {
     let mut check = Command::new("sh");
-    let found = check.args(["-c", command]).env("CACHE", &*CACHE).output().unwrap().status.success();
+    let found =
+        check.args(["-c", command]).env("CACHE", &*CACHE).output().unwrap().status.success();
     assert!(found, "{what} is missing; to install it: {install}");
 }
 
@@ -122,15 +130,15 @@ pub fn require(what: &str, command: &str, install: &str) {
 fn django() {
     let example = Example::of("django");
     let use_it = |database: &str| {
-        let expected =
-            "shard 5: made now: True, first to photo 999\nshard 6: made now: True, first to photo 999\n";
+        let expected = "shard 5: made now: True, first to photo 999\nshard 6: made now: True, first to photo 999\n";
         assert_eq!(example.run(database, "python3 example.py"), expected);
         example.assert_default(database, 5);
         example.assert_default(database, 6);
     };
     let migrate = |database: &str| {
         for shard in [5, 6] {
-            example.run(database, &format!("python3 manage.py migrate -v0 --database=insta{shard}"));
+            example
+                .run(database, &format!("python3 manage.py migrate -v0 --database=insta{shard}"));
         }
     };
     migrate("first");
@@ -159,7 +167,11 @@ fn sqlalchemy() {
         use_it(database);
     }
     // One statement for the first photo, and one for the thousand others.
-    example.server.connect().batch_execute("ALTER DATABASE first SET log_statement = 'mod'").unwrap();
+    example
+        .server
+        .connect()
+        .batch_execute("ALTER DATABASE first SET log_statement = 'mod'")
+        .unwrap();
     use_it("first");
     assert_eq!(example.server.log().matches("INSERT INTO insta5.photos").count(), 2);
     // The tool would notice a table that generates its ids otherwise.
@@ -242,8 +254,8 @@ fn hibernate() {
     let sources = "Example.java Photo.java Album.java NextIds.java";
     example.run("first", &format!("javac -cp {path} -d . {} {sources}", sockets.display()));
     for database in ["first", "first", "second"] {
-        let said =
-            example.run(database, &format!("java -cp {path}:. Example {}", example.jdbc_url(database)));
+        let said = example
+            .run(database, &format!("java -cp {path}:. Example {}", example.jdbc_url(database)));
         assert_eq!(said, "shard 5: made now: true, first to photo 999\nalbum: shard 5\n");
         example.assert_default(database, 5); // Hibernate has created this table
     }
@@ -351,7 +363,8 @@ fn opaque_ids() {
     for vector in vectors {
         assert!(page.contains(&format!(";  -- {vector}\n")), "{vector}");
     }
-    let program = fs::read_to_string(instagram_id_live::example("opaque_ids/opaque_ids.py")).unwrap();
+    let program =
+        fs::read_to_string(instagram_id_live::example("opaque_ids/opaque_ids.py")).unwrap();
     for block in blocks(page, "python") {
         assert!(program.contains(block), "{block}");
     }

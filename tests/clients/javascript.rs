@@ -1,5 +1,5 @@
-//! Runs the programs of docs/use/javascript.md unchanged, as clients.rs does those of docs/use/clients.md, and compares decoders
-//! with docs/vectors.json.
+//! Runs the programs of docs/use/javascript.md unchanged, as clients.rs does those of
+//! docs/use/clients.md, and compares decoders with docs/vectors.json.
 
 use crate::clients::{Example, require};
 use instagram_id_live::*;
@@ -10,7 +10,11 @@ use std::os::unix::fs::symlink;
 fn example_with_packages(folder: &str) -> Example {
     let modules = CACHE.join("clients").join(folder).join("node_modules");
     let version = "node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'";
-    require("Node.js 20 or later", version, "a package of nodejs.org, because Debian 12 has only 18");
+    require(
+        "Node.js 20 or later",
+        version,
+        "a package of nodejs.org, because Debian 12 has only 18",
+    );
     let there = format!("test -d {}", modules.display());
     require("a folder of packages of npm", &there, "scripts/setup.sh clients");
     let example = Example::of(folder);
@@ -54,11 +58,14 @@ of a minute: first to photo 999
 const KIT: &str = "node node_modules/.bin/drizzle-kit";
 const TSX: &str = "node node_modules/.bin/tsx";
 
-/// The statements that `drizzle-kit push` would run. It prints them, and fails because there is no terminal to ask.
+/// The statements that `drizzle-kit push` would run. It prints them, and fails because there is no
+/// terminal to ask.
 fn pushed(example: &Example, config: &str) -> Vec<String> {
-    let said = example.try_to_run("first", &format!("{KIT} push --strict --verbose --config={config}"));
+    let said =
+        example.try_to_run("first", &format!("{KIT} push --strict --verbose --config={config}"));
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
-    let statement = |line: &&str| ["ALTER ", "CREATE ", "DROP "].iter().any(|verb| line.starts_with(verb));
+    let statement =
+        |line: &&str| ["ALTER ", "CREATE ", "DROP "].iter().any(|verb| line.starts_with(verb));
     let statements: Vec<String> = text.lines().filter(statement).map(str::to_owned).collect();
     let no_change = text.contains("No changes detected");
     assert_eq!(no_change, statements.is_empty(), "{text}{}", String::from_utf8_lossy(&said.stderr));
@@ -81,17 +88,22 @@ fn drizzle() {
 
     // It finds a changed default.
     let mut client = example.server.connect_to("first");
-    let set_default = "ALTER TABLE \"insta5\".\"photos\" ALTER COLUMN \"id\" SET DEFAULT insta5.next_id();";
+    let set_default =
+        "ALTER TABLE \"insta5\".\"photos\" ALTER COLUMN \"id\" SET DEFAULT insta5.next_id();";
     client.batch_execute("ALTER TABLE insta5.photos ALTER id SET DEFAULT next_id(5)").unwrap();
     assert_eq!(pushed(&example, CONFIG), [set_default]);
     client.batch_execute(set_default).unwrap();
 
     // `pull` writes the mode that rounds, and then the types do not match.
-    fs::copy(example.folder.path().join(CONFIG), example.folder.path().join("pull.config.ts")).unwrap();
+    fs::copy(example.folder.path().join(CONFIG), example.folder.path().join("pull.config.ts"))
+        .unwrap();
     example.edit("pull.config.ts", "./drizzle/migrations", "./pulled");
     example.run("first", &format!("{KIT} pull --config=pull.config.ts"));
     let pulled = fs::read_to_string(example.folder.path().join("pulled/schema.ts")).unwrap();
-    assert!(pulled.contains("id: bigint({ mode: \"number\" }).default(sql`insta5.next_id()`)"), "{pulled}");
+    assert!(
+        pulled.contains("id: bigint({ mode: \"number\" }).default(sql`insta5.next_id()`)"),
+        "{pulled}"
+    );
     let check = "node node_modules/.bin/tsc -p .";
     example.run("first", check);
     example.edit(SCHEMA, "mode: 'bigint'", "mode: 'number'");
@@ -101,7 +113,10 @@ fn drizzle() {
     // Without the settings of the example it would drop objects.
     example.edit(SCHEMA, ", { maxValue: '1125899906842623' }", "");
     let pushed_now = pushed(&example, CONFIG);
-    assert!(pushed_now[0].starts_with("ALTER SEQUENCE \"insta5\".\"table_id_seq\""), "{pushed_now:?}");
+    assert!(
+        pushed_now[0].starts_with("ALTER SEQUENCE \"insta5\".\"table_id_seq\""),
+        "{pushed_now:?}"
+    );
     example.edit(SCHEMA, "export const tableIdSeq", "const tableIdSeq");
     let drop_sequence = "DROP SEQUENCE \"insta5\".\"table_id_seq\";";
     assert_eq!(pushed(&example, CONFIG), [drop_sequence]);
@@ -135,8 +150,9 @@ fn drizzle() {
 #[test]
 fn typeorm() {
     let example = example_with_packages("javascript");
-    let cli =
-        |command: &str| format!("{TSX} node_modules/typeorm/cli.js {command} -d typeorm/data_source.ts");
+    let cli = |command: &str| {
+        format!("{TSX} node_modules/typeorm/cli.js {command} -d typeorm/data_source.ts")
+    };
     let up_to_date = "Your schema is up to date";
     for database in ["first", "first", "second"] {
         example.run(database, &cli("migration:run"));
@@ -146,7 +162,8 @@ fn typeorm() {
         assert!(example.run(database, &cli("schema:log")).contains(up_to_date));
     }
     let mut client = example.server.connect_to("second");
-    let found = "ALTER TABLE \"insta5\".\"photos\" ALTER COLUMN \"id\" SET DEFAULT insta5.next_id();";
+    let found =
+        "ALTER TABLE \"insta5\".\"photos\" ALTER COLUMN \"id\" SET DEFAULT insta5.next_id();";
     for change in ["SET DEFAULT next_id(5)", "DROP DEFAULT"] {
         client.batch_execute(&format!("ALTER TABLE insta5.photos ALTER id {change}")).unwrap();
         let said = example.run("second", &cli("schema:log"));
@@ -165,7 +182,11 @@ fn typeorm() {
 #[test]
 fn settings_that_round_ids() {
     let example = example_with_packages("javascript");
-    example.edit("typeorm/data_source.ts", "type: 'postgres',", "type: 'postgres',\n  parseInt8: true,");
+    example.edit(
+        "typeorm/data_source.ts",
+        "type: 'postgres',",
+        "type: 'postgres',\n  parseInt8: true,",
+    );
     let program = "import pg from 'pg';
 import { db } from './data_source.ts';
 await db.initialize();
@@ -186,7 +207,8 @@ fn decoders_match_the_vectors() {
         (of_project("tests/clients/javascript/vectors.mjs"), of_project("docs/vectors.json"));
     let decode = |decoder: &str| {
         let decoder = instagram_id_live::example(decoder).canonicalize().unwrap();
-        let line = format!("{TSX} {} {} {}", program.display(), decoder.display(), vectors.display());
+        let line =
+            format!("{TSX} {} {} {}", program.display(), decoder.display(), vectors.display());
         example.run("first", &line)
     };
     assert_eq!(decode("javascript/ids.ts"), "ids: 30\nothers: 26\n");

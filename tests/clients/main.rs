@@ -1,5 +1,5 @@
-//! The client programs of the documentation. They need Python, Node.js, PHP, Java, Go and Ruby, with the libraries that
-//! `scripts/setup.sh clients` installs.
+//! The client programs of the documentation. They need Python, Node.js, PHP, Java, Go and Ruby,
+//! with the libraries that `scripts/setup.sh clients` installs.
 
 mod clients;
 mod javascript;

@@ -10,7 +10,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The minimum time for which clients retry while a shard moves, and the time for which they cache the map.
+/// The minimum time for which clients retry while a shard moves, and the time for which they cache
+/// the map.
 const PATIENCE: Duration = Duration::from_secs(5);
 const FRESH: Duration = Duration::from_secs(2);
 
@@ -131,7 +132,8 @@ impl Drop for Running {
     }
 }
 
-/// The Rust client, in the folder next to this test's program. `cargo test` compiles it only if it builds all targets.
+/// The Rust client, in the folder next to this test's program. `cargo test` compiles it only if it
+/// builds all targets.
 static COMPILED: LazyLock<PathBuf> = LazyLock::new(|| {
     let cargo = ["build", "--quiet", "--package", env!("CARGO_PKG_NAME"), "--example", "route"];
     assert!(Command::new(env!("CARGO")).args(cargo).status().unwrap().success());
@@ -156,7 +158,10 @@ fn clients_route_by_user_and_by_id() {
             let photos = client.start_with(user, &[title.clone(), "second".into()]).photos();
             assert_eq!(photos.len(), 2);
             for photo in photos {
-                assert_eq!((photo.server.as_str(), photo.user, photo.id >> 10 & 8191), (name, user, shard));
+                assert_eq!(
+                    (photo.server.as_str(), photo.user, photo.id >> 10 & 8191),
+                    (name, user, shard)
+                );
                 expected.push((photo.id, photo.user, photo.title));
             }
         }
@@ -204,7 +209,10 @@ fn clients_follow_a_shard_that_moves() {
         assert_eq!(titles, (0..titles.len()).collect::<Vec<_>>(), "{language:?}: each photo once");
         assert!(printed.is_sorted_by(|one, next| one.id < next.id), "{language:?}: ids grow");
         let moved = printed.iter().position(|photo| photo.server == "b").expect("photos on b");
-        assert!(printed[moved..].iter().all(|photo| photo.server == "b"), "{language:?}: there and not back");
+        assert!(
+            printed[moved..].iter().all(|photo| photo.server == "b"),
+            "{language:?}: there and not back"
+        );
         println!("{language:?}: {moved} photos on a, {} on b", printed.len() - moved);
         assert!(moved >= 10);
         all.extend(printed.into_iter().map(|photo| (photo.id, photo.user, photo.title)));
@@ -213,8 +221,8 @@ fn clients_follow_a_shard_that_moves() {
     assert_eq!(all, photos_on(&place.b, 5), "what was printed is what there is");
 }
 
-/// The transaction is committed, but the client only sees that its connection is lost: a COMMIT that waits for a
-/// missing standby is terminated.
+/// The transaction is committed, but the client only sees that its connection is lost: a COMMIT
+/// that waits for a missing standby is terminated.
 #[test]
 fn clients_do_not_repeat_a_commit_whose_result_was_lost() {
     let place = Place::start();
@@ -224,9 +232,11 @@ fn clients_do_not_repeat_a_commit_whose_result_was_lost() {
     admin.batch_execute("SELECT pg_reload_conf()").unwrap();
     place.a.wait_until("SELECT current_setting('synchronous_standby_names') = 'nobody'");
     let mut running = clients.map(|client| client.start(5, 1));
-    // Terminates sessions that have inserted a row. The others, which have only generated an id, continue.
+    // Terminates sessions that have inserted a row. The others, which have only generated an id,
+    // continue.
     let inserted = "wait_event = 'SyncRep' AND pid IN (SELECT pid FROM pg_locks WHERE relation = 'insta5.photos'::regclass)";
-    let cut_off = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {inserted}");
+    let cut_off =
+        format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {inserted}");
     let let_go = format!(
         "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
          WHERE wait_event = 'SyncRep' AND query_start < clock_timestamp() - interval '0.1 s' AND NOT ({inserted})"
@@ -263,7 +273,8 @@ fn clients_cache_and_refresh_the_map() {
     place.disconnect("map");
     print_for(&mut running, FRESH + Duration::from_secs(1));
     place.a.connect().batch_execute("ALTER DATABASE map ALLOW_CONNECTIONS true").unwrap();
-    // The clients are not told that the placement of the shard has changed, to the same server under another name.
+    // The clients are not told that the placement of the shard has changed, to the same server
+    // under another name.
     let rename =
         "INSERT INTO shard_map.servers SELECT 'c', conninfo FROM shard_map.servers WHERE server = 'a';
         UPDATE shard_map.shards SET server = 'c' WHERE server = 'a'";
@@ -316,7 +327,11 @@ fn clients_report_why_they_fail() {
     for client in clients {
         let started = Instant::now();
         let (_, status, errors) = client.start(6, 1).finish();
-        assert!(!status.success() && errors.contains("insta6.photos"), "{:?}: {errors}", client.language);
+        assert!(
+            !status.success() && errors.contains("insta6.photos"),
+            "{:?}: {errors}",
+            client.language
+        );
         assert!(started.elapsed() < PATIENCE);
     }
 }

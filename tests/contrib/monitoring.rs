@@ -17,13 +17,17 @@ fn results(client: &mut Client) -> HashMap<String, Vec<String>> {
 
 /// The names of the queries that return rows.
 fn answered(client: &mut Client) -> Vec<String> {
-    let mut names: Vec<String> =
-        results(client).into_iter().filter(|(_, rows)| !rows.is_empty()).map(|(name, _)| name).collect();
+    let mut names: Vec<String> = results(client)
+        .into_iter()
+        .filter(|(_, rows)| !rows.is_empty())
+        .map(|(name, _)| name)
+        .collect();
     names.sort();
     names
 }
 
-/// A member of pg_monitor gets the same results, wherever the extension is and whatever search_path contains.
+/// A member of pg_monitor gets the same results, wherever the extension is and whatever search_path
+/// contains.
 #[test]
 fn queries_work_under_every_search_path() {
     let (server, mut client) = start();
@@ -52,7 +56,9 @@ fn queries_work_under_every_search_path() {
     ] {
         assert_eq!(expected[name].len(), count, "{name}");
     }
-    for path in ["trap, pg_catalog, public", "pg_temp, trap, pg_catalog", "pg_catalog", "\"the ids\", trap"] {
+    for path in
+        ["trap, pg_catalog, public", "pg_temp, trap, pg_catalog", "pg_catalog", "\"the ids\", trap"]
+    {
         watcher.batch_execute(&format!("SET search_path = {path}")).unwrap();
         for (name, query) in metrics() {
             let found = rows(&mut watcher, &query);
@@ -75,18 +81,26 @@ fn queries_work_under_every_search_path() {
     }
 }
 
-/// The rows without the extension, with a package that is newer, and with a view that another role could have replaced.
+/// The rows without the extension, with a package that is newer, and with a view that another role
+/// could have replaced.
 #[test]
 fn queries_return_rows_only_of_the_extensions_own_view() {
     let (_server, mut client) = start();
     assert_eq!(answered(&mut client), [""; 0]);
-    client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5), next_id(5)").unwrap();
+    client
+        .batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5), next_id(5)")
+        .unwrap();
     assert_eq!(answered(&mut client).len(), metrics().len());
     let newest: String = one(&mut client, "SELECT instagram_id_version()");
     let version = |client: &mut Client| results(client).remove("instagram_id_version").unwrap();
-    assert_eq!(version(&mut client), [format!("postgres | {newest} | {newest} | {newest} | 0 | 0")]);
+    assert_eq!(
+        version(&mut client),
+        [format!("postgres | {newest} | {newest} | {newest} | 0 | 0")]
+    );
     client
-        .batch_execute("UPDATE pg_extension SET extversion = '0.9.0' WHERE extname = 'instagram_id'")
+        .batch_execute(
+            "UPDATE pg_extension SET extversion = '0.9.0' WHERE extname = 'instagram_id'",
+        )
         .unwrap();
     assert_eq!(version(&mut client), [format!("postgres | 0.9.0 | {newest} | {newest} | 1 | 0")]);
     client.batch_execute("CREATE ROLE other; ALTER VIEW id_shards OWNER TO other").unwrap();

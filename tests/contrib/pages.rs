@@ -18,16 +18,19 @@ fn servers_page_examples_run() {
         server.connect().batch_execute("CREATE DATABASE app").unwrap();
     }
     let folder = |server: &Server| server.path().display().to_string();
-    let page = PAGE.replace("a.example.net", &folder(&place.a)).replace("b.example.net", &folder(&place.b));
+    let page = PAGE
+        .replace("a.example.net", &folder(&place.a))
+        .replace("b.example.net", &folder(&place.b));
     let app = |server: &Server| server.connect_to("app");
     run_page(&page, 15, &mut [("map", place.map()), ("a", app(&place.a)), ("b", app(&place.b))]);
 
     // The block for psql.
     let script = place.a.path().join("by_hand.sql");
     std::fs::write(&script, blocks(&page, "psql")[0]).unwrap();
-    let said = place
-        .a
-        .run("psql", &["-X", "-v", "ON_ERROR_STOP=1", "-A", "-d", "app", "-f", script.to_str().unwrap()]);
+    let said = place.a.run(
+        "psql",
+        &["-X", "-v", "ON_ERROR_STOP=1", "-A", "-d", "app", "-f", script.to_str().unwrap()],
+    );
     assert!(said.contains("id_shard\n1341\n(1 row)"), "{said}");
 
     // The plans.
@@ -41,10 +44,14 @@ fn servers_page_examples_run() {
     assert!(shown.iter().any(|&block| trimmed(block) == text), "not on the page:\n{text}");
     let (_, remote) = plan.iter().find_map(|line| line.split_once("Remote SQL: ")).unwrap();
     let plan = rows(&mut b, &format!("EXPLAIN (COSTS OFF) DECLARE newest CURSOR FOR {remote}"));
-    assert_eq!(plan.iter().filter(|line| line.contains("Index Scan Backward using photos_pkey")).count(), 2);
+    assert_eq!(
+        plan.iter().filter(|line| line.contains("Index Scan Backward using photos_pkey")).count(),
+        2
+    );
 
     // A condition with `now()` fetches the whole table.
-    let with_now = "SELECT title FROM b.photos WHERE id_between(id, now() - interval '1 day', now())";
+    let with_now =
+        "SELECT title FROM b.photos WHERE id_between(id, now() - interval '1 day', now())";
     let explain = format!("EXPLAIN (VERBOSE, COSTS OFF) {with_now}");
     assert!(page.contains(&format!("{explain};\n")), "not on the page: {explain}");
     let plan = rows(&mut a, &explain).join("\n");
@@ -61,14 +68,18 @@ fn servers_page_examples_run() {
     truth.truncate(50);
     assert_eq!(rows(&mut a, NEWEST), truth);
 
-    // The rows that the query read on `b`. The statistics of a session are complete when it has ended.
+    // The rows that the query read on `b`. The statistics of a session are complete when it has
+    // ended.
     drop((a, b));
     let mut b = app(&place.b);
     let mut rows_read = || {
         let others = "SELECT count(*) FROM pg_stat_activity
             WHERE datname = 'app' AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
         place.b.wait_for("the end of the other sessions", || one::<i64>(&mut b, others) == 0);
-        one::<i64>(&mut b, "SELECT sum(idx_tup_fetch + seq_tup_read)::bigint FROM pg_stat_user_tables")
+        one::<i64>(
+            &mut b,
+            "SELECT sum(idx_tup_fetch + seq_tup_read)::bigint FROM pg_stat_user_tables",
+        )
     };
     let before = rows_read();
     rows(&mut app(&place.a), NEWEST);

@@ -11,7 +11,8 @@ fn pins(client: &mut Client) -> i64 {
     )
 }
 
-/// Sessions that are cut off in their waits, and continue, keep no pin; a session that is terminated there neither.
+/// Sessions that are cut off in their waits, and continue, keep no pin; a session that is
+/// terminated there neither.
 #[test]
 fn sessions_cut_off_in_their_waits_keep_no_pin() {
     let server = Server::start(&[("fsync", "off")]);
@@ -27,8 +28,9 @@ fn sessions_cut_off_in_their_waits_keep_no_pin() {
 
     let mut client = server.connect();
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
-    let calls = ["next_ids(5, 50000)", "count(next_id(5)) FROM (SELECT generate_series(1, 50000)) AS many"]
-        .map(|call| format!("SET statement_timeout = '2ms'; SELECT {call}"));
+    let calls =
+        ["next_ids(5, 50000)", "count(next_id(5)) FROM (SELECT generate_series(1, 50000)) AS many"]
+            .map(|call| format!("SET statement_timeout = '2ms'; SELECT {call}"));
     for statement in calls.iter().cycle().take(length(200, 5000)) {
         assert_eq!(error_of(&mut client, statement).0, "57014", "{statement}");
     }

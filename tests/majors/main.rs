@@ -1,4 +1,5 @@
-//! Dumps and upgrades from the PostgreSQL under test to a newer major, which `NEWER_PG_CONFIG` names.
+//! Dumps and upgrades from the PostgreSQL under test to a newer major, which `NEWER_PG_CONFIG`
+//! names.
 
 use instagram_id_live::restored::*;
 use instagram_id_live::*;
@@ -19,9 +20,10 @@ fn dump_and_restore_on_a_newer_major_keep_the_state() {
     newer.run("pg_dumpall", &["-h", host, "-f", "all.sql"]);
     newer.run("pg_dump", &["-h", host, "-f", "home.sql", "home"]);
     newer.run("pg_dump", &[&BOTH_SCHEMAS[..], &["-h", host, "-f", "shards.sql", "home"]].concat());
-    // psql continues after errors by default. The role postgres exists already; and programs from before November 2026
-    // set an option, pg_attver, that they found on a later server.
-    let run = |script: &str, database: &str| newer.run("psql", &["-X", "-q", "-f", script, database]);
+    // psql continues after errors by default. The role postgres exists already; and programs from
+    // before November 2026 set an option, pg_attver, that they found on a later server.
+    let run =
+        |script: &str, database: &str| newer.run("psql", &["-X", "-q", "-f", script, database]);
     run("all.sql", "postgres");
     check_restored(&mut newer.connect_to("home"), largest);
     create_database(&newer, "whole");
@@ -46,14 +48,18 @@ fn pg_upgrade_keeps_the_state() {
     server.connect().batch_execute("CREATE TABLE plain (n int)").unwrap();
     newer.run("pg_dump", &["-h", server.path().to_str().unwrap(), "-f", "plain.sql", "postgres"]);
     let plain = std::fs::read_to_string(newer.path().join("plain.sql")).unwrap();
-    assert!(!plain.contains("pg_attver"), "this pg_upgrade is older than the server and fails on any table");
+    assert!(
+        !plain.contains("pg_attver"),
+        "this pg_upgrade is older than the server and fails on any table"
+    );
     let largest = settle(&server);
     let checksums = |server: &Server| one::<String>(&mut server.connect(), "SHOW data_checksums");
     let differ = checksums(&server) != checksums(&newer);
     server.stop();
     newer.stop();
     if differ {
-        server.run("pg_checksums", &["--enable", "--no-sync", "-D", "data"]); // the default from 18 on
+        // The default from 18 on.
+        server.run("pg_checksums", &["--enable", "--no-sync", "-D", "data"]);
     }
     let (old_bin, old_data) = (server.bin().to_str().unwrap(), server.path().join("data"));
     let old_data = old_data.to_str().unwrap();

@@ -1,4 +1,5 @@
-//! The SQL of docs/use/partition_managers.md, with the pg_partman and the TimescaleDB that the server has.
+//! The SQL of docs/use/partition_managers.md, with the pg_partman and the TimescaleDB that the
+//! server has.
 
 use instagram_id_live::*;
 
@@ -8,8 +9,9 @@ const PAGE: &str = include_str!("../../docs/use/partition_managers.md");
 #[track_caller]
 fn version_of(extension: &str) -> String {
     let server = Server::start(&[("fsync", "off")]);
-    let query =
-        format!("SELECT (SELECT default_version FROM pg_available_extensions WHERE name = '{extension}')");
+    let query = format!(
+        "SELECT (SELECT default_version FROM pg_available_extensions WHERE name = '{extension}')"
+    );
     let version: Option<String> = one(&mut server.connect(), &query);
     let version = version.unwrap_or_else(|| {
         panic!(
@@ -62,7 +64,8 @@ fn pg_partman_page_examples_run() {
              partman.show_partition_info(partition_schemaname || '.' || partition_tablename, p_parent_table => 'insta5.visits')",
     );
     let old = first - 95 * (86_400_000 << 23);
-    let create = format!("SELECT partman.create_partition_id('insta5.visits', ARRAY[{old}]::bigint[])");
+    let create =
+        format!("SELECT partman.create_partition_id('insta5.visits', ARRAY[{old}]::bigint[])");
     assert!(one::<bool>(&mut client, &create));
     assert_eq!(texts(&mut client, partitions).len(), before.len() + 1);
     client.batch_execute("SELECT partman.run_maintenance('insta5.visits')").unwrap();
@@ -72,7 +75,8 @@ fn pg_partman_page_examples_run() {
 #[test]
 fn timescaledb_page_examples_run() {
     version_of("timescaledb");
-    let settings = [("fsync", "off"), ("timezone", "UTC"), ("shared_preload_libraries", "timescaledb")];
+    let settings =
+        [("fsync", "off"), ("timezone", "UTC"), ("shared_preload_libraries", "timescaledb")];
     let server = Server::start(&settings);
     run_page(part("TimescaleDB"), 4, &mut [("", server.connect())]);
 }

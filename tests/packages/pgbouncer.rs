@@ -80,7 +80,8 @@ fn page_examples_run_through_pgbouncer() {
     // A prepared statement without a name, which PgBouncer supports in each version.
     let mut client = connect("postgres", "postgres");
     for shard in [5, 6] {
-        let rows = client.query_typed("SELECT id_shard(next_id($1))", &[(&shard, Type::INT4)]).unwrap();
+        let rows =
+            client.query_typed("SELECT id_shard(next_id($1))", &[(&shard, Type::INT4)]).unwrap();
         assert_eq!(rows[0].get::<_, i32>(0), shard);
     }
 }
@@ -92,7 +93,8 @@ fn server_killed_below_pgbouncer_repeats_no_id() {
     setup_photos(&mut server.connect());
     let pooler = PgBouncer::start(&server, 10);
     let crashes = length(3, 30);
-    // After a crash a sequence is a second ahead of the clock, or 50 ms ahead of its own value if that is more.
+    // After a crash a sequence is a second ahead of the clock, or 50 ms ahead of its own value if
+    // that is more.
     let clock = Clock::Within { behind: 0, ahead: 1000 + 50 * crashes as i64 };
     let mut journal = Journal::new("fifty clients of PgBouncer and a server that is killed", clock);
     let work = [query("INSERT INTO insta5.photos DEFAULT VALUES RETURNING id")];

@@ -13,7 +13,8 @@ BEGIN
     RAISE EXCEPTION 'shard %s is not here: it is moving to another server, or has moved'
         USING ERRCODE = '25006', HINT = 'Read the map again, and write where that says.';
 END $f$, current_setting('move.shard')));
-    -- The snapshot sees all rows of the shard, since lock.sql has waited for those who write to it. `clean` looks for later rows.
+    -- The snapshot sees all rows of the shard, since lock.sql has waited for those who write to it.
+    -- `clean` looks for later rows.
     EXECUTE format('COMMENT ON FUNCTION %I.shard_is_elsewhere() IS %L', s, 'closed by instagram_id_shards; snapshot ' || pg_current_snapshot());
     FOR item IN
         SELECT relname, tgname IS NOT NULL AS is_taken
@@ -27,11 +28,13 @@ END $f$, current_setting('move.shard')));
         END IF;
         EXECUTE format('CREATE OR REPLACE TRIGGER shard_is_elsewhere BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %1$I.%2$I
             FOR EACH STATEMENT EXECUTE FUNCTION %1$I.shard_is_elsewhere()', s, item.relname);
-        -- The replication writes to the copy. Nobody writes to the source, not even with session_replication_role = replica.
+        -- The replication writes to the copy. Nobody writes to the source, not even with
+        -- session_replication_role = replica.
         EXECUTE format('ALTER TABLE ONLY %I.%I ENABLE %s TRIGGER shard_is_elsewhere', s, item.relname, CASE WHEN NOT is_copy THEN 'ALWAYS' END);
     END LOOP;
-    -- MINVALUE must be less than MAXVALUE, and START must be between them. The first ALTER SEQUENCE fails unless the relation is
-    -- a sequence, and locks it. A sequence that was never used would still give its last value, so it goes back by one.
+    -- MINVALUE must be less than MAXVALUE, and START must be between them. The first ALTER SEQUENCE
+    -- fails unless the relation is a sequence, and locks it. A sequence that was never used would
+    -- still give its last value, so it goes back by one.
     FOR item IN
         SELECT c.oid, relname, seqmin, seqmax, seqstart
         FROM pg_sequence JOIN pg_class AS c ON c.oid = seqrelid JOIN pg_namespace AS n ON n.oid = relnamespace

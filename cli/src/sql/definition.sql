@@ -1,7 +1,8 @@
--- The definition of the schema: each object, and a hash over its rows in the catalogs. OIDs and names are part of it, so a table
--- that is created again or swaps its name with another one differs. Left out are columns that change by themselves (by ANALYZE,
--- VACUUM FULL, CLUSTER, TRUNCATE or REFRESH), the OIDs of indexes, which REINDEX CONCURRENTLY replaces, indexes that are not
--- valid, which pg_dump leaves out too, and what closes a shard.
+-- The definition of the schema: each object, and a hash over its rows in the catalogs. OIDs and
+-- names are part of it, so a table that is created again or swaps its name with another one
+-- differs. Left out are columns that change by themselves (by ANALYZE, VACUUM FULL, CLUSTER,
+-- TRUNCATE or REFRESH), the OIDs of indexes, which REINDEX CONCURRENTLY replaces, indexes that are
+-- not valid, which pg_dump leaves out too, and what closes a shard.
 WITH n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = current_setting('move.schema')
 ), relations AS MATERIALIZED (
     SELECT c.* FROM pg_class AS c JOIN n ON n.oid = relnamespace WHERE relkind NOT IN ('i', 'I', 't')

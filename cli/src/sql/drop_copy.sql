@@ -32,8 +32,9 @@ BEGIN
         FOR one IN SELECT c.oid, relname, relkind, tgenabled FROM pg_class AS c
             LEFT JOIN pg_trigger ON tgrelid = c.oid AND tgname = 'shard_is_elsewhere' WHERE relnamespace = n AND relkind IN ('r', 'p')
         LOOP
-            -- Each row that is not in the snapshot of the closing was written later. The row has the lower half of the number of
-            -- its transaction; the upper half is that of the newest transaction, or one less.
+            -- Each row that is not in the snapshot of the closing was written later. The row has
+            -- the lower half of the number of its transaction; the upper half is that of the newest
+            -- transaction, or one less.
             is_written := snapshot IS NULL OR one.tgenabled IS DISTINCT FROM 'A';
             IF NOT is_written AND one.relkind = 'r' THEN
                 EXECUTE format('SELECT EXISTS (SELECT FROM ONLY %I.%I AS t CROSS JOIN LATERAL (VALUES (t.xmin::text::bigint)) AS r (writer) WHERE writer > 2

@@ -1,6 +1,7 @@
--- The size of each shard of a server, and the histograms of its ids, from which the rate of inserts is estimated. This reads
--- only catalogs: planning a query on a table can run functions of the table's owner. The placeholder is the extension's
--- schema. (Its name must not be inserted into a comment, because it can contain a line break.)
+-- The size of each shard of a server, and the histograms of its ids, from which the rate of inserts
+-- is estimated. This reads only catalogs: planning a query on a table can run functions of the
+-- table's owner. The placeholder is the extension's schema. (Its name must not be inserted into a
+-- comment, because it can contain a line break.)
 WITH shards AS MATERIALIZED (
     SELECT shard, n.oid AS schema, (extract(epoch FROM epoch) * 1000)::bigint AS epoch
     FROM {extension}.id_shards JOIN pg_namespace AS n ON nspname = schema

@@ -1,7 +1,7 @@
 SET LOCAL lock_timeout = '500ms';
 SET LOCAL statement_timeout = '1s';
--- Acquire all locks for which this may have to wait. Lock the schema's row as well, because its owner could otherwise rename
--- the schema and create another one.
+-- Acquire all locks for which this may have to wait. Lock the schema's row as well, because its
+-- owner could otherwise rename the schema and create another one.
 DO $do$
 DECLARE
     s name := current_setting('move.schema');
@@ -39,8 +39,8 @@ BEGIN
         EXECUTE format('ALTER SEQUENCE %I.%I NO CYCLE', s, item.relname);
     END LOOP;
 END $do$;
--- A transaction that has created a table holds a lock on the schema, and the table is not visible yet. The pid of a prepared
--- transaction is null.
+-- A transaction that has created a table holds a lock on the schema, and the table is not visible
+-- yet. The pid of a prepared transaction is null.
 DO $do$
 BEGIN
     IF EXISTS (SELECT FROM pg_locks JOIN pg_namespace AS n ON n.oid = objid

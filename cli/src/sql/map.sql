@@ -6,8 +6,9 @@ CREATE TABLE shard_map.servers (
     trusted text[] NOT NULL DEFAULT '{}'
 );
 
--- One row with the version of the last change. A transaction that changes the placement of a shard locks this row until it
--- commits. So when a version becomes visible, all smaller versions are visible.
+-- One row with the version of the last change. A transaction that changes the placement of a shard
+-- locks this row until it commits. So when a version becomes visible, all smaller versions are
+-- visible.
 CREATE TABLE shard_map.last (
     version bigint NOT NULL
 );
@@ -20,8 +21,8 @@ CREATE TABLE shard_map.shards (
     version bigint NOT NULL
 );
 
--- Lock the row of shard_map.last before the rows of any shards. Otherwise two transactions that change several shards in
--- different orders could deadlock.
+-- Lock the row of shard_map.last before the rows of any shards. Otherwise two transactions that
+-- change several shards in different orders could deadlock.
 CREATE FUNCTION shard_map.take_turns() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM shard_map.last FOR UPDATE;

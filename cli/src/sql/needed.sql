@@ -1,5 +1,6 @@
--- Objects outside the schema to which its definition refers: the address of each for pg_get_object_address, its
--- description, and that of one object that refers to it. Those of the extension instagram_id are left out.
+-- Objects outside the schema to which its definition refers: the address of each for
+-- pg_get_object_address, its description, and that of one object that refers to it. Those of the
+-- extension instagram_id are left out.
 WITH RECURSIVE {own}, needed (class, object, used_by) AS (
     SELECT refclassid, refobjid, pg_describe_object(classid, objid, objsubid)
     FROM own JOIN pg_depend ON classid = class AND objid = object AND deptype = 'n'
@@ -8,7 +9,8 @@ WITH RECURSIVE {own}, needed (class, object, used_by) AS (
     SELECT refclassid, refobjid, pg_describe_object(classid, objid, objsubid)
     FROM own JOIN pg_shdepend ON classid = class AND objid = object
     WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
-    -- PostgreSQL does not record these: the tablespaces of tables and indexes, and the superuser of initdb.
+    -- PostgreSQL does not record these: the tablespaces of tables and indexes, and the superuser of
+    -- initdb.
     UNION ALL
     SELECT 'pg_tablespace'::regclass, reltablespace, pg_describe_object(class, object, 0)
     FROM own JOIN pg_class ON class = 'pg_class'::regclass AND object = oid

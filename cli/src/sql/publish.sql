@@ -1,4 +1,5 @@
--- To publish a schema takes a superuser. Another role names the tables; one that is created later is noticed at the cutover.
+-- To publish a schema takes a superuser. Another role names the tables; one that is created later
+-- is noticed at the cutover.
 DO $do$
 DECLARE
     s name := current_setting('move.schema');

@@ -1,4 +1,5 @@
--- The first queries on the target need statistics for good plans. Each of these statements runs as the owner of its table.
+-- The first queries on the target need statistics for good plans. Each of these statements runs as
+-- the owner of its table.
 SELECT format('REFRESH MATERIALIZED VIEW %I.%I', $1::text, relname) FROM (
     SELECT relname FROM pg_class WHERE relnamespace = quote_ident($1)::regnamespace AND relkind = 'm' ORDER BY oid
 ) AS views

@@ -1,6 +1,7 @@
--- The roles that can put code into the schema $1 or into an object that it uses, directly or not, and that the command does not
--- trust. $2: the addresses of further objects that a dump uses. $3: roles whose rights a dump repeats, as this query returns them
--- on the source. $4: the roles that the administrator trusts. Everything is a value: no name is spliced into a statement.
+-- The roles that can put code into the schema $1 or into an object that it uses, directly or not,
+-- and that the command does not trust. $2: the addresses of further objects that a dump uses. $3:
+-- roles whose rights a dump repeats, as this query returns them on the source. $4: the roles that
+-- the administrator trusts. Everything is a value: no name is spliced into a statement.
 WITH RECURSIVE {own}, used (class, object) AS (
     (SELECT class, object FROM own
      UNION ALL
@@ -12,7 +13,8 @@ WITH RECURSIVE {own}, used (class, object) AS (
      SELECT classid, objid FROM pg_depend JOIN pg_extension AS e ON refobjid = e.oid
      WHERE refclassid = 'pg_extension'::regclass AND extname = 'instagram_id' AND deptype = 'e')
     UNION
-    -- To what an object refers, and its parts: the constraints of a domain, the defaults and triggers of a table.
+    -- To what an object refers, and its parts: the constraints of a domain, the defaults and
+    -- triggers of a table.
     SELECT next.* FROM used CROSS JOIN LATERAL (
         SELECT refclassid, refobjid FROM pg_depend WHERE classid = class AND objid = object
         UNION ALL

@@ -1,11 +1,14 @@
-//! Runs a body of the original by an interpreter of the few operations that lead to an id, and compares the id with the
-//! constants that the reader has found. A body with any other operation is not checked.
+//! Runs a body of the original by an interpreter of the few operations that lead to an id, and
+//! compares the id with the constants that the reader has found. A body with any other operation is
+//! not checked.
 
 use instagram_id_core::plpgsql::{self, Original};
 use std::collections::HashMap;
 
-/// The clock in Unix microseconds, and the result of nextval. Rounded or cut off, it is the same millisecond.
-const MOMENTS: [(i64, i64); 2] = [(1_800_000_000_123_456, 1_000_000_007), (1_513_463_127_280_001, 1023)];
+/// The clock in Unix microseconds, and the result of nextval. Rounded or cut off, it is the same
+/// millisecond.
+const MOMENTS: [(i64, i64); 2] =
+    [(1_800_000_000_123_456, 1_000_000_007), (1_513_463_127_280_001, 1023)];
 
 /// Bodies to edit token by token, and the tokens to insert.
 pub const BODIES: [&str; 5] = [
@@ -19,14 +22,18 @@ pub const OTHERS: &str =
     "( ) + - * % & | << :: := ; , bigint int floor mod 10 23 1000 1023 1024 8388608 5 t s r result shard_id
     seq_id now_millis our_epoch nextval 's' declare begin select into return end";
 
-/// Checks that a body from which constants are read generates exactly the ids with these constants. Returns whether it was
-/// read and run.
+/// Checks that a body from which constants are read generates exactly the ids with these constants.
+/// Returns whether it was read and run.
 pub fn check(body: &str) -> bool {
     let is_run = check_with(body, plpgsql::read(body).ok(), Interpreter::run);
     check_with(body, plpgsql::read_sql(body).ok(), Interpreter::run_sql) || is_run
 }
 
-fn check_with(body: &str, read: Option<Original>, run: fn(Interpreter, &str) -> Option<i64>) -> bool {
+fn check_with(
+    body: &str,
+    read: Option<Original>,
+    run: fn(Interpreter, &str) -> Option<i64>,
+) -> bool {
     let Some(Original { epoch_ms: Some(epoch), shard: Some(shard @ 0..=8191), .. }) = read else {
         return false;
     };
@@ -98,7 +105,9 @@ struct Interpreter {
 impl Interpreter {
     /// Splits a body. Quotes, comments and escapes are not supported.
     fn load(&mut self, body: &str) -> Option<()> {
-        if !body.is_ascii() || ["--", "/*", "\"", "$", "\\", ";;"].iter().any(|other| body.contains(other)) {
+        if !body.is_ascii()
+            || ["--", "/*", "\"", "$", "\\", ";;"].iter().any(|other| body.contains(other))
+        {
             return None;
         }
         self.tokens = tokens(&body.to_ascii_lowercase())?;
@@ -190,8 +199,8 @@ impl Interpreter {
         token.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_').then_some(token)
     }
 
-    /// PostgreSQL's precedence: `<< | &` are equal and bind less tightly than `+ -`, which bind less tightly than `* /
-    /// %`.
+    /// PostgreSQL's precedence: `<< | &` are equal and bind less tightly than `+ -`, which bind
+    /// less tightly than `* / %`.
     fn expression(&mut self, tightness: u8) -> Option<Value> {
         let mut left = self.operand()?;
         while let Some(operator) = self.tokens.get(self.at).cloned() {
@@ -207,9 +216,8 @@ impl Interpreter {
             self.at += 1;
             let right = self.expression(its + 1)?;
             left = match (left, &operator[..], right) {
-                (Value::Seconds, "*", Value::Int(1000)) | (Value::Int(1000), "*", Value::Seconds) => {
-                    Value::Numeric(i128::from(self.now))
-                }
+                (Value::Seconds, "*", Value::Int(1000))
+                | (Value::Int(1000), "*", Value::Seconds) => Value::Numeric(i128::from(self.now)),
                 (Value::Int(a), operator, Value::Int(b)) => Value::Int(match operator {
                     "*" => a.checked_mul(b)?,
                     "%" => a.checked_rem(b)?,
@@ -245,7 +253,9 @@ impl Interpreter {
         };
         if self.eat("::") {
             return match (&self.word()?[..], value) {
-                ("bigint" | "int8", Value::Int(_) | Value::Numeric(_)) => value.rounded().map(Value::Int),
+                ("bigint" | "int8", Value::Int(_) | Value::Numeric(_)) => {
+                    value.rounded().map(Value::Int)
+                }
                 _ => None,
             };
         }

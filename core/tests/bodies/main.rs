@@ -1,12 +1,12 @@
-//! Bodies that differ from an original in a few tokens: if the reader accepts one, it generates the ids that the reader
-//! expects. The fuzz target does the same with bodies at random.
+//! Bodies that differ from an original in a few tokens: if the reader accepts one, it generates the
+//! ids that the reader expects. The fuzz target does the same with bodies at random.
 
 mod interpreter;
 
 use interpreter::{BODIES, OTHERS, check, tokens};
 
-/// Every body with up to two tokens removed at two places, one token inserted, replaced or swapped with its neighbor, or up
-/// to eight repeated.
+/// Every body with up to two tokens removed at two places, one token inserted, replaced or swapped
+/// with its neighbor, or up to eight repeated.
 #[test]
 fn every_small_edit_is_read_correctly_or_refused() {
     let mut read = 0;

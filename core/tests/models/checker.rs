@@ -17,8 +17,10 @@ pub enum Size {
 
 /// A model of a protocol.
 pub trait Protocol:
-    Model<State: Clone + Debug + Eq + Hash + Send + Sync, Action: Display + Clone + PartialEq + Send + Sync>
-    + Send
+    Model<
+        State: Clone + Debug + Eq + Hash + Send + Sync,
+        Action: Display + Clone + PartialEq + Send + Sync,
+    > + Send
     + Sync
     + Sized
     + 'static
@@ -40,12 +42,16 @@ pub trait Protocol:
 /// If a history violates a property.
 pub fn properties_hold<P: Protocol>() {
     let started = Instant::now();
-    let size =
-        if std::env::var("MODELS").is_ok_and(|size| size == "large") { Size::Large } else { Size::Small };
+    let size = if std::env::var("MODELS").is_ok_and(|size| size == "large") {
+        Size::Large
+    } else {
+        Size::Small
+    };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (mut states, mut depth) = (0, 0);
     for scenario in P::scenarios(size, None) {
-        let checker = scenario.checker().threads(cores).finish_when(HasDiscoveries::Any).spawn_bfs().join();
+        let checker =
+            scenario.checker().threads(cores).finish_when(HasDiscoveries::Any).spawn_bfs().join();
         if let Some((property, path)) = checker.discoveries().into_iter().next() {
             let steps: Vec<String> = path.into_actions().iter().map(ToString::to_string).collect();
             panic!("\"{property}\" is violated:\n  {}", steps.join("\n  "));
@@ -64,9 +70,12 @@ pub fn properties_hold<P: Protocol>() {
 pub fn faults_are_found<P: Protocol>() {
     for (property, faults) in P::faults() {
         for fault in *faults {
-            // Most scenarios have no such history. So the first states of each come before all states of one.
+            // Most scenarios have no such history. So the first states of each come before all
+            // states of one.
             let mut searches = [10_000, 100_000, usize::MAX].into_iter().flat_map(|states| {
-                P::scenarios(Size::Small, Some(*fault)).into_iter().map(move |scenario| (states, scenario))
+                P::scenarios(Size::Small, Some(*fault))
+                    .into_iter()
+                    .map(move |scenario| (states, scenario))
             });
             let found = searches.find_map(|(states, scenario)| {
                 let finish = HasDiscoveries::AnyOf(BTreeSet::from([*property]));

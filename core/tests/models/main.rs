@@ -1,20 +1,20 @@
-//! Models of the protocols. A checker explores every interleaving of the sessions, nodes and commands, with a crash or
-//! a lost message between any two steps.
+//! Models of the protocols. A checker explores every interleaving of the sessions, nodes and
+//! commands, with a crash or a lost message between any two steps.
 //!
 //! - [`sequence`]: sessions that generate ids from one page, with WAL, crashes and standbys
-//! - [`handover`]: the nodes of a Citus cluster, which take a sequence over from each other
+//! - [`takeover`]: the nodes of a Citus cluster, which take a sequence over from each other
 //! - [`token`]: a protocol for these nodes that was not built, and why
 //! - [`moving`]: the command that moves a shard to another server
 //! - [`portable`]: calls of the portable edition, and the library that takes over
 //!
-//! The models make their decisions with the functions of [`instagram_id_core`] that the extension and the command call.
-//! They add locks, messages, WAL and faults.
+//! The models make their decisions with the functions of [`instagram_id_core`] that the extension
+//! and the command call. They add locks, messages, WAL and faults.
 
 mod checker;
-mod handover;
 mod moving;
 mod portable;
 mod sequence;
+mod takeover;
 mod token;
 
 use checker::{faults_are_found, properties_hold};
@@ -25,8 +25,8 @@ fn sequence() {
 }
 
 #[test]
-fn handover() {
-    properties_hold::<handover::Handover>();
+fn takeover() {
+    properties_hold::<takeover::Takeover>();
 }
 
 #[test]
@@ -50,8 +50,8 @@ fn faults_of_sequence() {
 }
 
 #[test]
-fn faults_of_handover() {
-    faults_are_found::<handover::Handover>();
+fn faults_of_takeover() {
+    faults_are_found::<takeover::Takeover>();
 }
 
 #[test]

@@ -1,23 +1,27 @@
 //! A model of the command `instagram_id_shards`, which moves a shard from one server to another.
 //!
-//! Two commands run at once, each `move` or `cancel`. They decide by the functions of [`instagram_id_core::moving`].
-//! The scripts below follow the order of the statements in `cli/src`: `moving.rs`, `cutover.rs` (`Script::Resume` is
-//! its `resume_writes`) and `replication.rs`. The model adds:
+//! Two commands run at once, each `move` or `cancel`. They decide by the functions of
+//! [`instagram_id_core::moving`]. The scripts below follow the order of the statements in
+//! `cli/src`: `moving.rs`, `cutover.rs` (`Script::Resume` is its `resume_writes`) and
+//! `replication.rs`. The model adds:
 //!
-//! - the lock in the map, which a session of the command holds, and the wait until no other command has a session
+//! - the lock in the map, which a session of the command holds, and the wait until no other command
+//!   has a session
 //! - the transactions, which fail if the schema is not in the expected state
 //! - logical replication
 //! - clients with a stale map, which write to any server that accepts writes
 //!
-//! Between any two steps, a command can be killed or lose sessions, and a server can crash. A statement that a server
-//! is executing at that time takes effect later or never.
+//! Between any two steps, a command can be killed or lose sessions, and a server can crash. A
+//! statement that a server is executing at that time takes effect later or never.
 //!
-//! The model does not contain: `clean` and later steps, the checks before a move, the replication slot, changes to the
-//! definitions of tables, updates and deletes of rows, other roles, and asynchronous commits.
+//! The model does not contain: `clean` and later steps, the checks before a move, the replication
+//! slot, changes to the definitions of tables, updates and deletes of rows, other roles, and
+//! asynchronous commits.
 
 use crate::checker::{Protocol, Size};
 use instagram_id_core::moving::{
-    Copy, Mark, Refusal, Resume, Seen, Stage, Step, must_read_mark, next_step, next_step_back, resume,
+    MoveStage, MoveState, NoStep, Resume, SchemaMark, Step, TargetCopy, must_read_mark, next_step,
+    next_step_back, resume,
 };
 use stateright::{Model, Property};
 use std::fmt::{self, Display};
@@ -37,7 +41,7 @@ static SERVERS: [Server; 3] = [Map, Source, Target];
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Schema {
     exists: bool,
-    mark: Mark,
+    mark: SchemaMark,
     /// Whether MAXVALUE of the sequence is its last value, so that it generates no ids.
     is_bounded: bool,
     last_id: u8,
@@ -45,11 +49,12 @@ struct Schema {
     rows: u8,
 }
 
-const NO_SCHEMA: Schema = Schema { exists: false, mark: Mark::None, is_bounded: false, last_id: 0, rows: 0 };
+const NO_SCHEMA: Schema =
+    Schema { exists: false, mark: SchemaMark::None, is_bounded: false, last_id: 0, rows: 0 };
 
 impl Schema {
     fn accepts_rows(&self) -> bool {
-        self.exists && self.mark != Mark::Closed
+        self.exists && self.mark != SchemaMark::Closed
     }
 
     fn is_open(&self) -> bool {
@@ -201,15 +206,17 @@ struct Command {
     at: u8,
     sessions: [Session; 3],
     /// The stage in the map, as the command last read or wrote it.
-    stage: Stage,
+    stage: MoveStage,
     /// The copy, and whether the subscription exists, as seen on the target.
-    seen: Option<(Copy, bool)>,
-    /// The last value of the sequence that a cutover has read on the source, and whether it has read the definitions.
+    seen: Option<(TargetCopy, bool)>,
+    /// The last value of the sequence that a cutover has read on the source, and whether it has
+    /// read the definitions.
     last_id: u8,
     has_definitions: bool,
-    /// After a failure: whether the command may have opened the copy, and the mark that it has read.
+    /// After a failure: whether the command may have opened the copy, and the mark that it has
+    /// read.
     may_be_open: bool,
-    mark: Option<Mark>,
+    mark: Option<SchemaMark>,
 }
 
 impl Command {
@@ -231,7 +238,7 @@ impl Command {
 /// The state of the map, both servers and both commands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct State {
-    stage: Stage,
+    stage: MoveStage,
     /// Whether the map names the target as the server of the shard.
     names_target: bool,
     /// Whether the map has the definitions of the sequences.
@@ -248,7 +255,8 @@ pub struct State {
     acknowledged: u8,
     greatest_id: u8,
     is_id_repeated: bool,
-    /// The numbers of commands that can still start, faults that can still happen, and rows that can still be written.
+    /// The numbers of commands that can still start, faults that can still happen, and rows that
+    /// can still be written.
     starts: u8,
     faults: u8,
     writes: u8,
@@ -325,11 +333,11 @@ pub enum Fault {
     SessionNotNeeded,
 }
 
-const NOTHING_SEEN: Seen = Seen {
-    stage: Stage::None,
+const NOTHING_SEEN: MoveState = MoveState {
+    stage: MoveStage::None,
     is_source_closed: false,
     has_publication: false,
-    copy: Copy::Absent,
+    copy: TargetCopy::Absent,
     has_subscription: false,
 };
 
@@ -378,7 +386,9 @@ impl Moving {
             Script::Start => &START,
             Script::Look => &[LookAtTarget, LookAtSource],
             Script::Step(Step::Begin) => &[CheckNewMove, CheckLock, Send(Act::BeginMove)],
-            Script::Step(Step::ResumeWrites) => &[CheckLock, ReadRecordedDefinitions, Send(Act::Open)],
+            Script::Step(Step::ResumeWrites) => {
+                &[CheckLock, ReadRecordedDefinitions, Send(Act::Open)]
+            }
             Script::Step(Step::Publish) => &[CheckLock, Send(Act::Publish)],
             Script::Step(Step::CreateCopy) => &self.create_copy,
             Script::Step(Step::Subscribe) => &[CheckLock, CreateSlot, Send(Act::Subscribe)],
@@ -423,7 +433,7 @@ impl Moving {
             script: Script::Start,
             at: 0,
             sessions: [Session::None; 3],
-            stage: Stage::None,
+            stage: MoveStage::None,
             seen: None,
             last_id: 0,
             has_definitions: false,
@@ -453,9 +463,10 @@ impl Moving {
                 command.stage = state.stage;
                 let is_done = match (command.kind, state.stage) {
                     (Kind::Move, stage) => {
-                        stage == Stage::Finished || stage == Stage::None && state.names_target
+                        stage == MoveStage::Finished
+                            || stage == MoveStage::None && state.names_target
                     }
-                    (Kind::Cancel, stage) => stage != Stage::Begun,
+                    (Kind::Cancel, stage) => stage != MoveStage::Begun,
                 };
                 if is_done {
                     self.end(state, at);
@@ -472,7 +483,8 @@ impl Moving {
             }
             Reconnect(server) => command.connect(server),
             WaitForLeftovers(server) => {
-                let is_used = state.commands[1 - at].is_some_and(|other| other.is_connected(server))
+                let is_used = state.commands[1 - at]
+                    .is_some_and(|other| other.is_connected(server))
                     || state.late.iter().any(|statement| statement.act.server() == server);
                 if is_used && !self.is(Fault::LeftoversNotAwaited) {
                     return false;
@@ -480,14 +492,14 @@ impl Moving {
             }
             LookAtTarget => {
                 let target = &state.target;
-                let copy = Copy::of(target.exists, target.mark);
+                let copy = TargetCopy::of(target.exists, target.mark);
                 command.seen = Some((copy, state.subscription != Subscription::None));
             }
             LookAtSource => {
                 let (copy, has_subscription) = command.seen.take().unwrap();
-                let seen = Seen {
+                let seen = MoveState {
                     stage: command.stage,
-                    is_source_closed: state.source.mark == Mark::Closed,
+                    is_source_closed: state.source.mark == SchemaMark::Closed,
                     has_publication: state.has_publication,
                     copy,
                     has_subscription,
@@ -497,7 +509,7 @@ impl Moving {
                 return true;
             }
             CheckNewMove => {
-                if state.target.exists || state.source.mark == Mark::Closed {
+                if state.target.exists || state.source.mark == SchemaMark::Closed {
                     self.end(state, at);
                     return true;
                 }
@@ -527,8 +539,13 @@ impl Moving {
             }
             ReadMark => command.mark = Some(state.target.mark),
             Op::Resume => {
-                let has_definitions = command.has_definitions || self.is(Fault::DefinitionsNotNeeded);
-                match resume(command.mark.take(), state.source.mark == Mark::Closed, has_definitions) {
+                let has_definitions =
+                    command.has_definitions || self.is(Fault::DefinitionsNotNeeded);
+                match resume(
+                    command.mark.take(),
+                    state.source.mark == SchemaMark::Closed,
+                    has_definitions,
+                ) {
                     Resume::OpenSource => {}
                     Resume::OnTarget => {
                         command.script = Script::Step(Step::ChangeMap);
@@ -557,10 +574,10 @@ impl Moving {
                     return true;
                 }
                 match act {
-                    Act::BeginMove => command.stage = Stage::Begun,
-                    Act::Switch => command.stage = Stage::Switched,
-                    Act::Finish => command.stage = Stage::Finished,
-                    Act::Forget => command.stage = Stage::None,
+                    Act::BeginMove => command.stage = MoveStage::Begun,
+                    Act::Switch => command.stage = MoveStage::Switched,
+                    Act::Finish => command.stage = MoveStage::Finished,
+                    Act::Forget => command.stage = MoveStage::None,
                     _ => {}
                 }
             }
@@ -574,12 +591,12 @@ impl Moving {
     }
 
     /// Determines the next step from what the command has seen.
-    fn decide(&self, state: &mut State, at: usize, seen: Seen) {
+    fn decide(&self, state: &mut State, at: usize, seen: MoveState) {
         let command = state.commands[at].as_mut().unwrap();
         let step = match command.kind {
             Kind::Move => next_step(seen),
             Kind::Cancel => match next_step_back(seen) {
-                Err(Refusal::CopyIsOpen) if self.is(Fault::OpenCopyCancelled) => Ok(Step::Undo),
+                Err(NoStep::CopyIsOpen) if self.is(Fault::OpenCopyCancelled) => Ok(Step::Undo),
                 step => step,
             },
         };
@@ -603,12 +620,12 @@ impl Moving {
         (command.last_id, command.has_definitions, command.may_be_open) = (0, false, false);
         if is_done {
             self.end(state, at);
-        } else if command.stage == Stage::Begun {
+        } else if command.stage == MoveStage::Begun {
             command.script = Script::Look;
             command.at = 0;
         } else {
             // The map alone determines the next step.
-            let seen = Seen { stage: command.stage, ..NOTHING_SEEN };
+            let seen = MoveState { stage: command.stage, ..NOTHING_SEEN };
             self.decide(state, at, seen);
         }
     }
@@ -648,7 +665,8 @@ impl Moving {
         }
     }
 
-    /// Ends the sessions of a command with these servers. A statement that one of them is executing continues.
+    /// Ends the sessions of a command with these servers. A statement that one of them is executing
+    /// continues.
     fn lose(&self, state: &mut State, at: usize, servers: &[Server]) {
         let command = state.commands[at].as_mut().unwrap();
         let late = self.act_of(command).filter(|act| servers.contains(&act.server()));
@@ -667,16 +685,16 @@ impl Moving {
     fn apply(&self, state: &mut State, statement: Statement) -> bool {
         let State { source, target, .. } = state;
         match statement.act {
-            Act::BeginMove if state.stage != Stage::None => return false,
-            Act::BeginMove => state.stage = Stage::Begun,
+            Act::BeginMove if state.stage != MoveStage::None => return false,
+            Act::BeginMove => state.stage = MoveStage::Begun,
             Act::RecordDefinitions => state.has_recorded = statement.has_definitions,
-            Act::Switch if state.stage == Stage::Begun => {
-                state.stage = Stage::Switched;
+            Act::Switch if state.stage == MoveStage::Begun => {
+                state.stage = MoveStage::Switched;
                 state.names_target = true;
             }
             Act::Switch => return state.names_target,
-            Act::Finish => state.stage = Stage::Finished,
-            Act::Forget => (state.stage, state.has_recorded) = (Stage::None, false),
+            Act::Finish => state.stage = MoveStage::Finished,
+            Act::Forget => (state.stage, state.has_recorded) = (MoveStage::None, false),
             Act::Publish if state.has_publication => return false,
             Act::Publish => state.has_publication = true,
             Act::DropPublication => {
@@ -685,43 +703,53 @@ impl Moving {
                     state.subscription = Subscription::Broken;
                 }
             }
-            Act::Close if source.mark == Mark::Closed => return false,
+            Act::Close if source.mark == SchemaMark::Closed => return false,
             Act::Close => {
-                source.mark = Mark::Closed;
+                source.mark = SchemaMark::Closed;
                 source.is_bounded = !self.is(Fault::SequenceNotClosed);
             }
-            Act::Open if source.mark != Mark::Closed => return false,
+            Act::Open if source.mark != SchemaMark::Closed => return false,
             Act::Open => {
-                source.mark = Mark::Opened;
+                source.mark = SchemaMark::Opened;
                 source.is_bounded &= !statement.has_definitions;
             }
-            Act::DropTriggers(Source) => source.mark = Mark::None,
-            Act::DropTriggers(_) => target.mark = Mark::None,
+            Act::DropTriggers(Source) => source.mark = SchemaMark::None,
+            Act::DropTriggers(_) => target.mark = SchemaMark::None,
             Act::CreateCopy if target.exists => return false,
             Act::CreateCopy => {
-                *target = Schema { exists: true, mark: Mark::Closed, is_bounded: true, ..NO_SCHEMA };
+                *target = Schema {
+                    exists: true,
+                    mark: SchemaMark::Closed,
+                    is_bounded: true,
+                    ..NO_SCHEMA
+                };
             }
             Act::Subscribe if state.subscription != Subscription::None => return false,
             Act::Subscribe => state.subscription = Subscription::Copying,
             Act::DropSubscription => state.subscription = Subscription::None,
-            Act::OpenCopy if !target.exists || target.mark != Mark::Closed => return false,
+            Act::OpenCopy if !target.exists || target.mark != SchemaMark::Closed => return false,
             Act::OpenCopy => {
-                target.mark = Mark::Opened;
+                target.mark = SchemaMark::Opened;
                 target.is_bounded &= !statement.has_definitions;
                 if !self.is(Fault::SequenceNotCarried) {
                     target.last_id = statement.last_id;
                 }
             }
-            Act::DropCopy if target.accepts_rows() && !self.is(Fault::OpenCopyCancelled) => return false,
+            Act::DropCopy if target.accepts_rows() && !self.is(Fault::OpenCopyCancelled) => {
+                return false;
+            }
             Act::DropCopy => *target = NO_SCHEMA,
         }
         true
     }
 
-    /// Applies the committed rows of the source to the target. Returns false if there is nothing to apply.
+    /// Applies the committed rows of the source to the target. Returns false if there is nothing to
+    /// apply.
     fn replicate(&self, state: &mut State) -> bool {
         match state.subscription {
-            Subscription::Copying if state.has_publication && state.target.rows & state.source.rows == 0 => {
+            Subscription::Copying
+                if state.has_publication && state.target.rows & state.source.rows == 0 =>
+            {
                 state.subscription = Subscription::Following;
             }
             Subscription::Following if state.source.rows & !state.target.rows != 0 => {}
@@ -731,8 +759,9 @@ impl Moving {
         true
     }
 
-    /// Whether a condition holds after all commands were killed, and another one has run without faults. While a server
-    /// still executes a statement of a lost session, this returns true: the later states are checked instead.
+    /// Whether a condition holds after all commands were killed, and another one has run without
+    /// faults. While a server still executes a statement of a lost session, this returns true: the
+    /// later states are checked instead.
     fn leads_to(&self, state: &State, kind: Kind, holds: fn(&State, &State) -> bool) -> bool {
         if !state.late.is_empty() {
             return true;
@@ -744,7 +773,9 @@ impl Moving {
 
     fn move_finishes(&self, state: &State) -> bool {
         self.leads_to(state, Kind::Move, |_, after| {
-            after.stage == Stage::Finished && after.target.is_open() && !after.source.accepts_rows()
+            after.stage == MoveStage::Finished
+                && after.target.is_open()
+                && !after.source.accepts_rows()
         })
     }
 
@@ -754,8 +785,8 @@ impl Moving {
                 && !after.target.exists
                 && !after.has_publication
                 && after.subscription == Subscription::None;
-            let may_refuse = before.stage != Stage::Begun || before.target.accepts_rows();
-            if after.stage == Stage::None { is_undone } else { may_refuse && before == after }
+            let may_refuse = before.stage != MoveStage::Begun || before.target.accepts_rows();
+            if after.stage == MoveStage::None { is_undone } else { may_refuse && before == after }
         })
     }
 
@@ -789,7 +820,7 @@ impl Model for Moving {
 
     fn init_states(&self) -> Vec<State> {
         vec![State {
-            stage: Stage::None,
+            stage: MoveStage::None,
             names_target: false,
             has_recorded: false,
             lock: Holder::Free,
@@ -809,7 +840,7 @@ impl Model for Moving {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        if state.stage == Stage::None && state.starts == self.starts {
+        if state.stage == MoveStage::None && state.starts == self.starts {
             actions.push(Action::EarlierMove);
         }
         if let Some(free) = state.commands.iter().position(Option::is_none)
@@ -829,7 +860,11 @@ impl Model for Moving {
                 let act = self.act_of(command);
                 actions.extend([Action::Kill(at, act), Action::Lose(at, &SERVERS, act)]);
                 for server in SERVERS.chunks(1).filter(|server| command.is_connected(server[0])) {
-                    actions.push(Action::Lose(at, server, act.filter(|act| act.server() == server[0])));
+                    actions.push(Action::Lose(
+                        at,
+                        server,
+                        act.filter(|act| act.server() == server[0]),
+                    ));
                 }
                 if op == MayUndo && !command.is_connected(Map) {
                     actions.push(Action::MapUnreachable(at));
@@ -851,7 +886,9 @@ impl Model for Moving {
     #[expect(clippy::too_many_lines, reason = "an arm for each action")]
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
-        if let Action::Kill(..) | Action::Lose(..) | Action::Crash(_) | Action::MapUnreachable(_) = action {
+        if let Action::Kill(..) | Action::Lose(..) | Action::Crash(_) | Action::MapUnreachable(_) =
+            action
+        {
             state.faults -= 1;
         }
         match action {
@@ -863,7 +900,7 @@ impl Model for Moving {
                 self.end(&mut state, 0);
             }
             Action::Start(at, kind) => {
-                if state.stage == Stage::Finished {
+                if state.stage == MoveStage::Finished {
                     return None;
                 }
                 state.starts -= 1;
@@ -955,7 +992,8 @@ impl Protocol for Moving {
             Size::Small => (2, 2, 2),
             Size::Large => (3, 5, 3),
         };
-        let (record, close, open) = (Send(Act::RecordDefinitions), Send(Act::Close), Send(Act::OpenCopy));
+        let (record, close, open) =
+            (Send(Act::RecordDefinitions), Send(Act::Close), Send(Act::OpenCopy));
         let (unpublish, unsubscribe) = (Send(Act::DropPublication), Send(Act::DropSubscription));
         let mut create_copy = vec![CheckLock, Send(Act::CreateCopy)];
         let mut cut_over =
@@ -987,7 +1025,11 @@ impl Protocol for Moving {
             (COMPLETE, &[Fault::LastRowsNotAwaited]),
             (
                 INCREASING,
-                &[Fault::SequenceNotCarried, Fault::SequenceReadBeforeClose, Fault::SequenceNotClosed],
+                &[
+                    Fault::SequenceNotCarried,
+                    Fault::SequenceReadBeforeClose,
+                    Fault::SequenceNotClosed,
+                ],
             ),
             (
                 MOVE_FINISHES,
@@ -1060,7 +1102,9 @@ impl Display for Action {
             })
         };
         match self {
-            Action::EarlierMove => f.write_str("an earlier move copies the rows, and is then interrupted"),
+            Action::EarlierMove => {
+                f.write_str("an earlier move copies the rows, and is then interrupted")
+            }
             Action::Start(at, Kind::Move) => write!(f, "command {} (move) starts", number(at)),
             Action::Start(at, Kind::Cancel) => write!(f, "command {} (cancel) starts", number(at)),
             Action::Run(at, op) => write!(f, "command {} {op}", number(at)),
@@ -1074,17 +1118,29 @@ impl Display for Action {
             Action::Lose(at, [server], act) => {
                 write!(f, "command {} loses its session on the {server}{}", number(at), during(act))
             }
-            Action::Lose(at, _, act) => write!(f, "command {} loses all sessions{}", number(at), during(act)),
+            Action::Lose(at, _, act) => {
+                write!(f, "command {} loses all sessions{}", number(at), during(act))
+            }
             Action::MapUnreachable(at) => write!(f, "command {} cannot reach the map", number(at)),
             Action::Crash(server) => write!(f, "the {server} server crashes"),
             Action::Late(statement, true) => {
-                write!(f, "a statement of a lost session takes effect: {}", statement.act.describe().1)
+                write!(
+                    f,
+                    "a statement of a lost session takes effect: {}",
+                    statement.act.describe().1
+                )
             }
             Action::Late(statement, false) => {
-                write!(f, "a statement of a lost session has no effect: {}", statement.act.describe().1)
+                write!(
+                    f,
+                    "a statement of a lost session has no effect: {}",
+                    statement.act.describe().1
+                )
             }
             Action::Replicate => write!(f, "the target applies the changes of the source"),
-            Action::Write(server) => write!(f, "a client generates an id, and writes a row on the {server}"),
+            Action::Write(server) => {
+                write!(f, "a client generates an id, and writes a row on the {server}")
+            }
         }
     }
 }

@@ -1,12 +1,15 @@
-//! A model of the portable edition: calls in PL/pgSQL under a mutex, the library that takes over, crashes, and clocks that jump.
+//! A model of the portable edition: calls in PL/pgSQL under a mutex, the library that takes over,
+//! crashes, and clocks that jump.
 //!
-//! [`hlc::next`] determines the next value; a live test compares the rule in SQL with it. The model adds:
+//! [`hlc::next`] determines the next value; a live test compares the rule in SQL with it. The model
+//! adds:
 //!
-//! - the steps of a call, with a crash or a cancel between any two of them: read the clock, take the mutex, read the sequence,
-//!   `setval`, release the mutex
+//! - the steps of a call, with a crash or a cancel between any two of them: read the clock, take
+//!   the mutex, read the sequence, `setval`, release the mutex
 //! - WAL: `setval` writes a record, and the commit flushes it
-//! - the take-over, whose transaction waits for the mutex and drops it. A call that waited for it continues in C, which takes a
-//!   value in one step; [`sequence`](crate::sequence) is the model of that
+//! - the take-over, whose transaction waits for the mutex and drops it. A call that waited for it
+//!   continues in C, which takes a value in one step; [`sequence`](crate::sequence) is the model of
+//!   that
 //! - the loop in which a call waits for the clock
 
 use crate::checker::{Protocol, Size};
@@ -36,14 +39,15 @@ pub enum Fault {
     NoFence,
     /// A call whose mutex is gone goes on without it, instead of calling the library.
     MutexGoneIgnored,
-    /// A value may be covered by the record of another session, as with `nextval`, which logs values ahead. The commit of a
-    /// transaction without a record flushes nothing.
+    /// A value may be covered by the record of another session, as with `nextval`, which logs
+    /// values ahead. The commit of a transaction without a record flushes nothing.
     RecordOfAnother,
     /// The commit does not flush: `synchronous_commit = off`.
     CommitNotFlushed,
     /// A call does not wait after a reset.
     NoWaitAfterReset,
-    /// A call sleeps until a time, as `pg_sleep` does on PostgreSQL 15, instead of reading the clock again and again.
+    /// A call sleeps until a time, as `pg_sleep` does on PostgreSQL 15, instead of reading the
+    /// clock again and again.
     Sleep,
 }
 
@@ -62,7 +66,8 @@ struct Budget {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
     Idle,
-    /// Has read the clock. The first visit of a call decides by this time, later ones by a time that they read.
+    /// Has read the clock. The first visit of a call decides by this time, later ones by a time
+    /// that they read.
     Arrived {
         arrived_ms: Option<i64>,
         waited_on: Option<hlc::State>,
@@ -156,7 +161,9 @@ impl fmt::Display for Action {
             Action::Crash { is_all_wal_on_disk: true } => {
                 write!(f, "the server crashes; all of its WAL is on disk")
             }
-            Action::Crash { .. } => write!(f, "the server crashes; only the flushed WAL is on disk"),
+            Action::Crash { .. } => {
+                write!(f, "the server crashes; only the flushed WAL is on disk")
+            }
         }
     }
 }
@@ -207,7 +214,8 @@ impl Portable {
         }
     }
 
-    /// Decides by what was read, and calls `setval`. A first visit without a value is followed by another one, which reads the clock.
+    /// Decides by what was read, and calls `setval`. A first visit without a value is followed by
+    /// another one, which reads the clock.
     fn set(&self, state: &mut State, i: usize) {
         let Phase::Read { now_ms, read, is_first, waited_on } = state.sessions[i] else { return };
         match hlc::next(read, now_ms, 1, waited_on) {
@@ -217,11 +225,15 @@ impl Portable {
                 return;
             }
             Next::Wait { ticks } if ticks > 1 && self.is(Fault::NoWaitAfterReset) => {
-                state.sessions[i] = Phase::Arrived { arrived_ms: None, waited_on: Some(read), read };
+                state.sessions[i] =
+                    Phase::Arrived { arrived_ms: None, waited_on: Some(read), read };
             }
-            _ if is_first => state.sessions[i] = Phase::Arrived { arrived_ms: None, waited_on: None, read },
+            _ if is_first => {
+                state.sessions[i] = Phase::Arrived { arrived_ms: None, waited_on: None, read }
+            }
             Next::Wait { ticks } => {
-                let began_ms = if self.is(Fault::Sleep) { now_ms } else { now_ms.min(state.now_ms) };
+                let began_ms =
+                    if self.is(Fault::Sleep) { now_ms } else { now_ms.min(state.now_ms) };
                 state.sessions[i] = Phase::Waiting { read, began_ms, ticks, waited_ms: 0 };
             }
             refused => unreachable!("{refused:?}"),
@@ -240,7 +252,8 @@ impl Portable {
                 state.sessions[i] = Phase::Taken { value: run.first, lsn };
             }
             Next::Wait { ticks } => {
-                state.sessions[i] = Phase::Waiting { read, began_ms: state.now_ms, ticks, waited_ms: 0 };
+                state.sessions[i] =
+                    Phase::Waiting { read, began_ms: state.now_ms, ticks, waited_ms: 0 };
             }
             refused => unreachable!("{refused:?}"),
         }
@@ -334,7 +347,9 @@ impl Model for Portable {
             (budget.crashes > 0, crash(false)),
             (budget.crashes > 0 && state.flushed < state.wal.len(), crash(true)),
         ];
-        actions.extend(events.into_iter().filter(|(is_possible, _)| *is_possible).map(|(_, action)| action));
+        actions.extend(
+            events.into_iter().filter(|(is_possible, _)| *is_possible).map(|(_, action)| action),
+        );
     }
 
     #[expect(clippy::too_many_lines, reason = "an arm for each action")]
@@ -344,7 +359,8 @@ impl Model for Portable {
             Action::Arrive(i) => {
                 state.budget.calls -= 1;
                 let arrived_ms = Some(state.now_ms);
-                state.sessions[i] = Phase::Arrived { arrived_ms, waited_on: None, read: state.sequence };
+                state.sessions[i] =
+                    Phase::Arrived { arrived_ms, waited_on: None, read: state.sequence };
             }
             Action::Lock(i) => self.lock(&mut state, i),
             Action::Set(i) => self.set(&mut state, i),
@@ -357,7 +373,8 @@ impl Model for Portable {
             }
             Action::Wake(i) => {
                 let Phase::Waiting { read, .. } = state.sessions[i] else { return None };
-                state.sessions[i] = Phase::Arrived { arrived_ms: None, waited_on: Some(read), read };
+                state.sessions[i] =
+                    Phase::Arrived { arrived_ms: None, waited_on: Some(read), read };
             }
             Action::Commit(i) => {
                 let Phase::Taken { value, lsn } = state.sessions[i] else { return None };
@@ -434,18 +451,48 @@ impl Protocol for Portable {
         let full = at(1, i64::from(SEQ_MAX));
         let starts = [
             // Crashes and cancels.
-            (ahead, Budget { calls: 4 + more, crashes: 1 + more, cancels: 1 + more, ..Budget::default() }),
+            (
+                ahead,
+                Budget {
+                    calls: 4 + more,
+                    crashes: 1 + more,
+                    cancels: 1 + more,
+                    ..Budget::default()
+                },
+            ),
             // The library takes over, also before or after a crash.
             (
                 ahead,
-                Budget { calls: 4 + more, crashes: 1, cancels: 1, take_overs: 1 + more, ..Budget::default() },
+                Budget {
+                    calls: 4 + more,
+                    crashes: 1,
+                    cancels: 1,
+                    take_overs: 1 + more,
+                    ..Budget::default()
+                },
             ),
             // A clock that jumps while calls wait, and the library that takes over.
-            (full, Budget { calls: 3 + more, ticks: 4 + more, jumps: 2, take_overs: 1, ..Budget::default() }),
-            // A reset. As documented, it may repeat ids after a crash, a jump of the clock, or another reset.
+            (
+                full,
+                Budget {
+                    calls: 3 + more,
+                    ticks: 4 + more,
+                    jumps: 2,
+                    take_overs: 1,
+                    ..Budget::default()
+                },
+            ),
+            // A reset. As documented, it may repeat ids after a crash, a jump of the clock, or
+            // another reset.
             (
                 at(0, 7),
-                Budget { calls: 4 + more, ticks: 4 + more, resets: 1, take_overs: 1, ..Budget::default() },
+                Budget {
+                    calls: 4 + more,
+                    ticks: 4 + more,
+                    resets: 1,
+                    take_overs: 1,
+                    ..Budget::default()
+                },
             ),
         ];
         starts

@@ -1,12 +1,15 @@
-//! A model of sessions that generate ids from one sequence: its page, the WAL, crashes, standbys, and clocks that jump.
+//! A model of sessions that generate ids from one sequence: its page, the WAL, crashes, standbys,
+//! and clocks that jump.
 //!
-//! The code of the extension determines the next value ([`hlc::visit`]), the WAL record ([`hlc::durability`]), the time
-//! that a session waits ([`hlc::Wait`]), and the flushes ([`CommitTracker`]). The model adds:
+//! The code of the extension determines the next value ([`hlc::visit`]), the WAL record
+//! ([`hlc::durability`]), the time that a session waits ([`hlc::Wait`]), and the flushes
+//! ([`CommitTracker`]). The model adds:
 //!
 //! - the lock on the page: a visit is one step, and the session may read the clock long before
-//! - the lock on the sequence: a RESTART waits until all transactions that use the sequence have ended
-//! - WAL, checkpoints and recovery as in PostgreSQL: a record replaces the whole page, and recovery replays the records
-//!   after the redo point of the last completed checkpoint
+//! - the lock on the sequence: a RESTART waits until all transactions that use the sequence have
+//!   ended
+//! - WAL, checkpoints and recovery as in PostgreSQL: a record replaces the whole page, and recovery
+//!   replays the records after the redo point of the last completed checkpoint
 //! - a standby, which has received all or part of the flushed WAL
 //!
 //! An id counts as acknowledged when its transaction has committed with `synchronous_commit` on.
@@ -44,23 +47,29 @@ pub enum Fault {
     ShortWaitAfterReset,
     /// A session does not wait after a reset.
     NoWaitAfterReset,
-    /// A session does not wait before it takes a value that is ahead of the clock by more than the lead.
+    /// A session does not wait before it takes a value that is ahead of the clock by more than the
+    /// lead.
     NoWaitForTheClock,
     /// The WAL record contains the issued value, instead of a later one.
     NothingLoggedAhead,
-    /// A value that was logged ahead is issued without a new record, even if a checkpoint has begun since.
+    /// A value that was logged ahead is issued without a new record, even if a checkpoint has begun
+    /// since.
     CheckpointIgnored,
-    /// A value is issued without a record, even if the backend's last record was for another file of the sequence.
+    /// A value is issued without a record, even if the backend's last record was for another file
+    /// of the sequence.
     FileIgnored,
     /// A session does not flush a record that another transaction has written.
     RecordNotFlushed,
-    /// A session flushes such a record only on this server. Its commit does not wait for the standby.
+    /// A session flushes such a record only on this server. Its commit does not wait for the
+    /// standby.
     StandbyNotAwaited,
     /// A record counts as durable, even if its transaction was rolled back.
     RollbackTrusted,
-    /// A record that was used under `synchronous_commit = off` is not flushed at a commit that requires it.
+    /// A record that was used under `synchronous_commit = off` is not flushed at a commit that
+    /// requires it.
     CommitDoesNoRest,
-    /// A record that a transaction has written counts as durable even if the transaction commits at a lower level.
+    /// A record that a transaction has written counts as durable even if the transaction commits at
+    /// a lower level.
     LowerCommitTrusted,
     /// The page is marked dirty only after the redo point was read.
     DirtyAfterRedo,
@@ -104,13 +113,15 @@ enum Phase {
     Arrived { clock_us: i64, waited_on: Option<Wait> },
     /// Sleeps until this real millisecond.
     Waiting { wait: Wait, until_ms: i64 },
-    /// Holds the lock on the page, and has decided which values to take and whether a record is due.
+    /// Holds the lock on the page, and has decided which values to take and whether a record is
+    /// due.
     Locked { run: hlc::Run, now_ms: i64, must_record: bool },
     /// Has taken values from the page with this LSN, and has released the page.
     Taken { lsn: Lsn },
     /// Has made the record durable, and returned the values to the client.
     Returned,
-    /// Has committed on this server, and waits until the standby confirms the WAL up to this position.
+    /// Has committed on this server, and waits until the standby confirms the WAL up to this
+    /// position.
     Confirming { lsn: Lsn },
 }
 
@@ -169,7 +180,15 @@ struct Session {
 impl Session {
     fn new() -> Session {
         let (levels, tracker, phase) = (Levels::On, CommitTracker::NEW, Phase::Idle);
-        Session { levels, phase, largest: None, tracker, durable: None, logged_file: None, has_id: false }
+        Session {
+            levels,
+            phase,
+            largest: None,
+            tracker,
+            durable: None,
+            logged_file: None,
+            has_id: false,
+        }
     }
 }
 
@@ -218,7 +237,8 @@ pub struct State {
     page: Page,
     /// The page in the data file.
     on_disk: Page,
-    /// The page in each record, or `None` for the end of a transaction. The position of a record is its index plus one.
+    /// The page in each record, or `None` for the end of a transaction. The position of a record is
+    /// its index plus one.
     wal: Vec<Option<Page>>,
     flushed: Lsn,
     /// The position up to which the standby has received WAL.
@@ -282,7 +302,9 @@ impl fmt::Display for Action {
             Action::Arrive(i, levels) => {
                 write!(f, "session {i} begins a transaction{levels}, and reads the clock")
             }
-            Action::Continue(i) => write!(f, "session {i} reads the clock, in the same transaction"),
+            Action::Continue(i) => {
+                write!(f, "session {i} reads the clock, in the same transaction")
+            }
             Action::Visit(i, 1) => write!(f, "session {i} visits the page, and asks for one value"),
             Action::Visit(i, _) => {
                 write!(f, "session {i} visits the page, and asks for all values of a millisecond")
@@ -293,7 +315,9 @@ impl fmt::Display for Action {
                 write!(f, "session {i} makes the record durable, and returns the value")
             }
             Action::Commit(i) => write!(f, "session {i} commits"),
-            Action::Confirm(i) => write!(f, "session {i} gets the standby's confirmation of its commit"),
+            Action::Confirm(i) => {
+                write!(f, "session {i} gets the standby's confirmation of its commit")
+            }
             Action::Rollback(i) => write!(f, "session {i} rolls back"),
             Action::Restart(i) => {
                 write!(f, "session {i} begins a transaction, and runs ALTER SEQUENCE RESTART")
@@ -305,12 +329,16 @@ impl fmt::Display for Action {
             Action::Nextval => write!(f, "a client calls nextval()"),
             Action::BeginCheckpoint => write!(f, "a checkpoint begins"),
             Action::ChoosePages => write!(f, "the checkpoint determines whether the page is dirty"),
-            Action::EndCheckpoint => write!(f, "the checkpoint writes the page if it was dirty, and ends"),
+            Action::EndCheckpoint => {
+                write!(f, "the checkpoint writes the page if it was dirty, and ends")
+            }
             Action::Receive => write!(f, "the standby receives the flushed WAL"),
             Action::Crash { is_all_wal_on_disk: true } => {
                 write!(f, "the server crashes; all of its WAL is on disk")
             }
-            Action::Crash { .. } => write!(f, "the server crashes; only the flushed WAL is on disk"),
+            Action::Crash { .. } => {
+                write!(f, "the server crashes; only the flushed WAL is on disk")
+            }
             Action::Promote => write!(f, "the server is lost, and the standby is promoted"),
         }
     }
@@ -327,7 +355,8 @@ impl Wal for ModelWal<'_> {
         *self.flushed = lsn.max(*self.flushed);
     }
 
-    // The commit record follows that position. So a commit that waits for its own record also waits for that position.
+    // The commit record follows that position. So a commit that waits for its own record also waits
+    // for that position.
     fn make_commit_wait_for(&mut self, _lsn: Lsn) {
         *self.has_id = true;
     }
@@ -353,7 +382,8 @@ impl State {
 
     /// A session visits the page.
     fn visit(&mut self, i: usize, want: i64, fault: Option<Fault>) {
-        let Phase::Arrived { clock_us: arrived_us, waited_on } = self.sessions[i].phase.clone() else {
+        let Phase::Arrived { clock_us: arrived_us, waited_on } = self.sessions[i].phase.clone()
+        else {
             return;
         };
         let Page { tuple, lsn, file } = self.page;
@@ -365,7 +395,8 @@ impl State {
         let (mut next, mut clock_us) = hlc::visit(seen, arrived_us, || now_us, want, 0, waited_on);
         if let Next::Wait { ticks } = next {
             let is_reset = ticks > 1;
-            if is(Fault::NoWaitAfterReset) && is_reset || is(Fault::NoWaitForTheClock) && !is_reset {
+            if is(Fault::NoWaitAfterReset) && is_reset || is(Fault::NoWaitForTheClock) && !is_reset
+            {
                 let waited_on = Some(Wait { seen, clock_us, ticks });
                 (next, clock_us) = hlc::visit(seen, now_us, || now_us, want, 0, waited_on);
             } else if is(Fault::ShortWaitAfterReset) {
@@ -401,7 +432,8 @@ impl State {
     fn change(&mut self, i: usize, fault: Option<Fault>) {
         let Phase::Locked { run, now_ms, must_record } = self.sessions[i].phase else { return };
         let Page { tuple, file, .. } = self.page;
-        let plan = hlc::durability(tuple.last_value, tuple.log_cnt, run.last(), now_ms, must_record);
+        let plan =
+            hlc::durability(tuple.last_value, tuple.log_cnt, run.last(), now_ms, must_record);
         if let Some(record) = plan.record {
             let last_value = match fault {
                 Some(Fault::NothingLoggedAhead) => run.last(),
@@ -528,8 +560,9 @@ impl State {
         self.flushed = self.wal.len() as Lsn;
     }
 
-    /// Copies the file, as `SET LOGGED` or the creation of a database from a template does. The new page has the old
-    /// `log_cnt`, but its WAL record contains the page itself and not a later value.
+    /// Copies the file, as `SET LOGGED` or the creation of a database from a template does. The new
+    /// page has the old `log_cnt`, but its WAL record contains the page itself and not a later
+    /// value.
     fn copy_file(&mut self) {
         self.page.file += 1;
         self.log(self.page.tuple);
@@ -572,13 +605,14 @@ impl State {
         self.checkpoint = Checkpoint::None;
     }
 
-    /// Recovers from a data file and the WAL between two positions. The data file is that of the last checkpoint, or
-    /// that of a backup.
+    /// Recovers from a data file and the WAL between two positions. The data file is that of the
+    /// last checkpoint, or that of a backup.
     fn recover(&mut self, end: Lsn, from: Lsn, data_file: Page) {
         self.undo_restart();
         let file = self.page.file;
         self.wal.truncate(end as usize);
-        let replayed = self.wal[from as usize..].iter().rev().flatten().find(|page| page.file == file);
+        let replayed =
+            self.wal[from as usize..].iter().rev().flatten().find(|page| page.file == file);
         self.page = replayed.copied().unwrap_or(data_file);
         self.on_disk = self.page;
         // Recovery ends with a checkpoint.
@@ -587,11 +621,13 @@ impl State {
         self.received = self.received.min(end);
         self.sessions = self.sessions.clone().map(|_| Session::new());
         self.issued = self.acknowledged;
-        // The first crash takes the sequence a second ahead of the clock, and each later one adds 50 ms.
+        // The first crash takes the sequence a second ahead of the clock, and each later one adds
+        // 50 ms.
         self.ahead_max_ms = self.ahead_max_ms.max(LOG_AHEAD_MS) + LOG_AHEAD_MIN_MS;
     }
 
-    /// Whether a session gets a new value, after one wait at most, if the other sessions do nothing.
+    /// Whether a session gets a new value, after one wait at most, if the other sessions do
+    /// nothing.
     fn can_continue(&self) -> bool {
         let mut state = self.clone();
         let i = state.restart.map_or(0, |restart| restart.session);
@@ -605,7 +641,8 @@ impl State {
                 return false;
             }
             state.real_ms = state.real_ms.max(until_ms);
-            state.sessions[i].phase = Phase::Arrived { clock_us: state.clock_us(), waited_on: Some(wait) };
+            state.sessions[i].phase =
+                Phase::Arrived { clock_us: state.clock_us(), waited_on: Some(wait) };
             state.visit(i, 1, None);
         }
         matches!(state.sessions[i].phase, Phase::Taken { .. }) && state.violation == self.violation
@@ -658,7 +695,8 @@ impl Model for Sequence {
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         let budget = &state.budget;
         let is_allowed = |i: usize| state.restart.is_none_or(|restart| restart.session == i);
-        let is_locked = state.sessions.iter().any(|session| matches!(session.phase, Phase::Locked { .. }));
+        let is_locked =
+            state.sessions.iter().any(|session| matches!(session.phase, Phase::Locked { .. }));
         for i in 0..SESSIONS {
             match &state.sessions[i].phase {
                 Phase::Idle if budget.visits > 0 && is_allowed(i) => {
@@ -689,7 +727,9 @@ impl Model for Sequence {
                         actions.push(Action::Rollback(i));
                     }
                 }
-                Phase::Confirming { lsn } if state.received >= *lsn => actions.push(Action::Confirm(i)),
+                Phase::Confirming { lsn } if state.received >= *lsn => {
+                    actions.push(Action::Confirm(i))
+                }
                 Phase::Confirming { .. } => {}
             }
         }
@@ -714,21 +754,31 @@ impl Model for Sequence {
             (budget.jumps > 0, Action::Jump(1500)),
             (budget.resets > 0 && is_free, Action::Reset),
             (budget.nextvals > 0 && is_free, Action::Nextval),
-            (budget.checkpoints > 0 && state.checkpoint == Checkpoint::None, Action::BeginCheckpoint),
+            (
+                budget.checkpoints > 0 && state.checkpoint == Checkpoint::None,
+                Action::BeginCheckpoint,
+            ),
             (state.checkpoint == Checkpoint::Begun, Action::ChoosePages),
             (
-                matches!(state.checkpoint, Checkpoint::Chosen { .. }) && !(writes_page && is_locked),
+                matches!(state.checkpoint, Checkpoint::Chosen { .. })
+                    && !(writes_page && is_locked),
                 Action::EndCheckpoint,
             ),
             (
-                (can_promote || state.standby == Standby::Synchronous) && state.received < state.flushed,
+                (can_promote || state.standby == Standby::Synchronous)
+                    && state.received < state.flushed,
                 Action::Receive,
             ),
             (can_crash, Action::Crash { is_all_wal_on_disk: false }),
-            (can_crash && state.flushed < state.wal.len() as Lsn, Action::Crash { is_all_wal_on_disk: true }),
+            (
+                can_crash && state.flushed < state.wal.len() as Lsn,
+                Action::Crash { is_all_wal_on_disk: true },
+            ),
             (can_promote && is_free, Action::Promote),
         ];
-        actions.extend(events.into_iter().filter(|(is_possible, _)| *is_possible).map(|(_, action)| action));
+        actions.extend(
+            events.into_iter().filter(|(is_possible, _)| *is_possible).map(|(_, action)| action),
+        );
     }
 
     #[expect(clippy::too_many_lines, reason = "an arm for each action")]
@@ -795,7 +845,9 @@ impl Model for Sequence {
                     state.checkpoint = Checkpoint::Chosen { writes_page: state.is_dirty };
                 }
             }
-            Action::ChoosePages => state.checkpoint = Checkpoint::Chosen { writes_page: state.is_dirty },
+            Action::ChoosePages => {
+                state.checkpoint = Checkpoint::Chosen { writes_page: state.is_dirty }
+            }
             Action::EndCheckpoint => state.end_checkpoint(),
             Action::Receive => state.received = state.flushed,
             Action::Crash { is_all_wal_on_disk } => {
@@ -819,11 +871,15 @@ impl Model for Sequence {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(UNIQUE, |_, state: &State| state.violation != Some(Violation::Repeated)),
+            Property::always(UNIQUE, |_, state: &State| {
+                state.violation != Some(Violation::Repeated)
+            }),
             Property::always(INCREASING, |_, state: &State| {
                 state.violation != Some(Violation::NotAboveAcknowledged)
             }),
-            Property::always(NOT_AHEAD, |_, state: &State| state.violation != Some(Violation::TooFarAhead)),
+            Property::always(NOT_AHEAD, |_, state: &State| {
+                state.violation != Some(Violation::TooFarAhead)
+            }),
             Property::always(AVAILABLE, |_, state: &State| state.can_continue()),
         ]
     }
@@ -835,14 +891,22 @@ impl Protocol for Sequence {
     #[expect(clippy::too_many_lines, reason = "a list")]
     fn scenarios(size: Size, fault: Option<Fault>) -> Vec<Sequence> {
         let more = u8::from(size == Size::Large);
-        let at =
-            |ms: i64, seq: i64| Tuple { last_value: (NOW + ms) << 10 | seq, log_cnt: 0, is_called: true };
+        let at = |ms: i64, seq: i64| Tuple {
+            last_value: (NOW + ms) << 10 | seq,
+            log_cnt: 0,
+            is_called: true,
+        };
         let used = at(-5, 7);
         let full = at(0, i64::from(SEQ_MAX));
         // This sequence is ahead of the clock. Otherwise the clock would hide a loss of state.
         let ahead = at(3_600_000, 7);
-        let crashing =
-            Budget { visits: 4 + more, crashes: 1 + more, checkpoints: 1, rollbacks: 1, ..Budget::default() };
+        let crashing = Budget {
+            visits: 4 + more,
+            crashes: 1 + more,
+            checkpoints: 1,
+            rollbacks: 1,
+            ..Budget::default()
+        };
         use Levels::{Off, OffAtCommit, OffInCall, On};
         use Standby::{Asynchronous, Synchronous};
         let starts = vec![
@@ -885,7 +949,13 @@ impl Protocol for Sequence {
                 ahead,
                 Synchronous,
                 &[On, OffInCall],
-                Budget { promotions: 1, visits: 3, checkpoints: more, rollbacks: more, ..crashing.clone() },
+                Budget {
+                    promotions: 1,
+                    visits: 3,
+                    checkpoints: more,
+                    rollbacks: more,
+                    ..crashing.clone()
+                },
             ),
             Sequence::start(
                 ahead,
@@ -893,7 +963,8 @@ impl Protocol for Sequence {
                 &[On],
                 Budget { promotions: 1, visits: 3 + more, ..crashing },
             ),
-            // An asynchronous standby. The server has not crashed, so the sequence is ahead by no more than the lead.
+            // An asynchronous standby. The server has not crashed, so the sequence is ahead by no
+            // more than the lead.
             Sequence::start(
                 full,
                 Asynchronous,
@@ -934,7 +1005,8 @@ impl Protocol for Sequence {
                     ..Budget::default()
                 },
             ),
-            // A RESTART that commits, is rolled back, or is interrupted by a crash. The next scenario copies the file.
+            // A RESTART that commits, is rolled back, or is interrupted by a crash. The next
+            // scenario copies the file.
             Sequence::start(
                 used,
                 Asynchronous,
@@ -967,7 +1039,10 @@ impl Protocol for Sequence {
 
     fn faults() -> &'static [(&'static str, &'static [Fault])] {
         &[
-            (UNIQUE, &[Fault::WaitPaysForEqualState, Fault::NoSecondLook, Fault::ShortWaitAfterReset]),
+            (
+                UNIQUE,
+                &[Fault::WaitPaysForEqualState, Fault::NoSecondLook, Fault::ShortWaitAfterReset],
+            ),
             (INCREASING, &[Fault::NoWaitAfterReset]),
             (NOT_AHEAD, &[Fault::NoWaitForTheClock]),
             (

@@ -1,26 +1,30 @@
-//! A model of a protocol that was not built: to open a copy of a sequence, only the node that holds the sequence has to answer.
-//! See docs/inside/citus_protocol.md for why it was not built.
+//! A model of a protocol that was not built: to open a copy of a sequence, only the node that holds
+//! the sequence has to answer. See docs/inside/citus_protocol.md for why it was not built.
 //!
-//! The page of each copy has a *term*, and is *held*, with the next value, or *released* to a node. A node that wants the
-//! sequence looks at the page of another node:
+//! The page of each copy has a *term*, and is *held*, with the next value, or *released* to a node.
+//! A node that wants the sequence looks at the page of another node:
 //!
-//! - held in term T: it asks that node to release the sequence to it. The page becomes "term T, released to that node"
-//! - released to another node, which has not opened its copy: it asks *that* node to skip its turn. The page there becomes
-//!   "term T + 1, released to this node"
+//! - held in term T: it asks that node to release the sequence to it. The page becomes "term T,
+//!   released to that node"
+//! - released to another node, which has not opened its copy: it asks *that* node to skip its turn.
+//!   The page there becomes "term T + 1, released to this node"
 //! - released to it: it opens its copy in the next term, above the value of the release
 //!
-//! Each request has a number. A node stores the number in its own page before it sends the request, and a release counts
-//! only if that number is there. So a copy that was dropped and created anew does not open for a release that the old
-//! copy has used. The page also names the group that it was written for, so that a clone is not open.
+//! Each request has a number. A node stores the number in its own page before it sends the request,
+//! and a release counts only if that number is there. So a copy that was dropped and created anew
+//! does not open for a release that the old copy has used. The page also names the group that it
+//! was written for, so that a clone is not open.
 //!
-//! In this model each node always believes that it owns the schema, as some do until a move has reached all nodes. A message is
-//! never removed: it can be lost, arrive late, and arrive again. All changes of a page are flushed, so a crash loses only the
-//! state of a session, which is that of a message that is never answered. All clocks stand still.
+//! In this model each node always believes that it owns the schema, as some do until a move has
+//! reached all nodes. A message is never removed: it can be lost, arrive late, and arrive again.
+//! All changes of a page are flushed, so a crash loses only the state of a session, which is that
+//! of a message that is never answered. All clocks stand still.
 //!
-//! The finding: this survives lost, late and repeated messages, crashes, copies that are created anew, clones, and nodes that
-//! disagree about the placement. It does not survive [`Event::Promote`] if the standby lacks the last release, as an
-//! asynchronous one may, nor [`Event::Recreate`] of the copy that is the first holder. The built protocol survives
-//! the first as long as the present owner is recorded on a node that answers, because it asks all of them.
+//! The finding: this survives lost, late and repeated messages, crashes, copies that are created
+//! anew, clones, and nodes that disagree about the placement. It does not survive
+//! [`Event::Promote`] if the standby lacks the last release, as an asynchronous one may, nor
+//! [`Event::Recreate`] of the copy that is the first holder. The built protocol survives the first
+//! as long as the present owner is recorded on a node that answers, because it asks all of them.
 
 use crate::checker::{Protocol, Size};
 use stateright::{Model, Property};
@@ -95,7 +99,8 @@ struct Node {
     is_member: bool,
 }
 
-/// A request to release the sequence in a term to a node, or to skip a turn; with the number of the request.
+/// A request to release the sequence in a term to a node, or to skip a turn; with the number of the
+/// request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Message {
     from: usize,
@@ -114,7 +119,8 @@ pub struct State {
     ids: u8,
     attempts: u8,
     events: u8,
-    /// Whether nothing has happened but requests, ids, crashes, and lost, late and repeated messages.
+    /// Whether nothing has happened but requests, ids, crashes, and lost, late and repeated
+    /// messages.
     is_undisturbed: bool,
     last_id: Option<u8>,
     has_repeated: bool,
@@ -180,8 +186,9 @@ impl State {
         self.last_id = self.last_id.max(Some(id));
     }
 
-    /// Stores a request to open after this term in the page of a node, and returns its number. `None` if the node has already
-    /// asked in a later term: the page that it has looked at is of the past.
+    /// Stores a request to open after this term in the page of a node, and returns its number.
+    /// `None` if the node has already asked in a later term: the page that it has looked at is of
+    /// the past.
     fn request(&mut self, n: usize, term: u8, fault: Option<Fault>) -> Option<u8> {
         if !self.is_usable(n, fault) {
             // What a clone has copied is not its own.
@@ -189,8 +196,12 @@ impl State {
         }
         let page = &mut self.nodes[n].page;
         match page.request {
-            Some((of, number)) if of == term && fault != Some(Fault::NumberReplaced) => return Some(number),
-            Some((of, _)) if of > term && fault != Some(Fault::LaterRequestReplaced) => return None,
+            Some((of, number)) if of == term && fault != Some(Fault::NumberReplaced) => {
+                return Some(number);
+            }
+            Some((of, _)) if of > term && fault != Some(Fault::LaterRequestReplaced) => {
+                return None;
+            }
             _ => {}
         }
         self.last_number += 1;
@@ -218,10 +229,18 @@ impl State {
                     self.send(Message { from: n, to: at, term, number, skip: None });
                 }
             }
-            Kind::Released { to, number } if to == n => self.open(n, term, number, next_value, fault),
+            Kind::Released { to, number } if to == n => {
+                self.open(n, term, number, next_value, fault)
+            }
             Kind::Released { to, number: of_turn } => {
                 if let Some(number) = self.request(n, term + 1, fault) {
-                    self.send(Message { from: n, to, term, number, skip: Some((of_turn, next_value)) });
+                    self.send(Message {
+                        from: n,
+                        to,
+                        term,
+                        number,
+                        skip: Some((of_turn, next_value)),
+                    });
                 }
             }
         }
@@ -231,7 +250,8 @@ impl State {
     fn open(&mut self, n: usize, term: u8, number: u8, value: u8, fault: Option<Fault>) {
         let page = &mut self.nodes[n].page;
         let is_own = page.request == Some((term, number)) || fault == Some(Fault::NumberNotChecked);
-        let is_first = page.term <= term && page.kind != Kind::Held || fault == Some(Fault::TermNotChecked);
+        let is_first =
+            page.term <= term && page.kind != Kind::Held || fault == Some(Fault::TermNotChecked);
         if is_own && is_first {
             let value = if fault == Some(Fault::ValueIgnored) { 0 } else { value };
             (page.term, page.kind) = (term + 1, Kind::Held);
@@ -255,8 +275,8 @@ impl State {
             }
             None => {}
             Some((of_turn, value)) => {
-                let is_its_turn =
-                    page.request == Some((term, of_turn)) || fault == Some(Fault::SkipWithoutNumber);
+                let is_its_turn = page.request == Some((term, of_turn))
+                    || fault == Some(Fault::SkipWithoutNumber);
                 let is_ahead = page.term <= term || fault == Some(Fault::SkipAfterOpening);
                 if is_its_turn && is_ahead {
                     (page.term, page.kind) = (term + 1, released);
@@ -283,21 +303,24 @@ impl State {
             }
             Event::Clone(n) => {
                 let clone = Node { is_member: true, ..self.nodes[n].clone() };
-                let place = self.nodes.iter().position(|node| !node.is_member).expect("room for a clone");
+                let place =
+                    self.nodes.iter().position(|node| !node.is_member).expect("room for a clone");
                 self.nodes[place] = clone;
             }
             Event::Promote(n) => self.nodes[n].page = self.nodes[n].standby,
         }
     }
 
-    /// Whether a node can open its copy and generate an id, if only the holder answers, or the node that the sequence was
-    /// released to.
+    /// Whether a node can open its copy and generate an id, if only the holder answers, or the node
+    /// that the sequence was released to.
     fn can_take_over(&self, n: usize) -> bool {
         let mut state = self.clone();
         state.messages.clear();
-        // Each step makes the sequence's term greater, or the copy opens. The first look may be at a page of the past.
+        // Each step makes the sequence's term greater, or the copy opens. The first look may be at
+        // a page of the past.
         for _ in 0..3 {
-            let known = |m: &usize| (state.nodes[*m].page.term, state.nodes[*m].page.kind != Kind::New);
+            let known =
+                |m: &usize| (state.nodes[*m].page.term, state.nodes[*m].page.kind != Kind::New);
             let latest = (0..state.nodes.len()).max_by_key(known).expect("a node");
             state.look(n, latest, None);
             while let Some(message) = state.messages.pop() {
@@ -343,7 +366,9 @@ impl Model for Token {
             let is_promoted = self.fault == Some(Fault::PromoteStandby);
             if is_promoted {
                 actions.push(Action::Happen(Event::Promote(n)));
-            } else if self.has_recreation && (n > 0 || self.fault == Some(Fault::RecreateFirstHolder)) {
+            } else if self.has_recreation
+                && (n > 0 || self.fault == Some(Fault::RecreateFirstHolder))
+            {
                 actions.push(Action::Happen(Event::Recreate(n)));
             } else if !self.has_recreation && members().count() < state.nodes.len() {
                 actions.push(Action::Happen(Event::Clone(n)));
@@ -380,7 +405,8 @@ impl Model for Token {
             }),
             Property::always(AVAILABLE, |_, state: &State| {
                 !state.is_undisturbed
-                    || (0..state.nodes.len()).all(|n| !state.nodes[n].is_member || state.can_take_over(n))
+                    || (0..state.nodes.len())
+                        .all(|n| !state.nodes[n].is_member || state.can_take_over(n))
             }),
         ]
     }
@@ -391,23 +417,25 @@ impl Protocol for Token {
 
     fn scenarios(size: Size, fault: Option<Fault>) -> Vec<Token> {
         let more = u8::from(size == Size::Large);
-        let scenario = |members: usize, room: usize, attempts: u8, events: u8, has_recreation: bool| {
-            let node = |n| Node { page: Page::new(n), standby: Page::new(n), is_member: n < members };
-            let nodes = (0..members + room).map(node).collect();
-            let (messages, last_number, last_id) = (vec![], 0, None);
-            let start = State {
-                nodes,
-                messages,
-                last_number,
-                ids: 3,
-                attempts,
-                events,
-                is_undisturbed: true,
-                last_id,
-                has_repeated: false,
+        let scenario =
+            |members: usize, room: usize, attempts: u8, events: u8, has_recreation: bool| {
+                let node =
+                    |n| Node { page: Page::new(n), standby: Page::new(n), is_member: n < members };
+                let nodes = (0..members + room).map(node).collect();
+                let (messages, last_number, last_id) = (vec![], 0, None);
+                let start = State {
+                    nodes,
+                    messages,
+                    last_number,
+                    ids: 3,
+                    attempts,
+                    events,
+                    is_undisturbed: true,
+                    last_id,
+                    has_repeated: false,
+                };
+                Token { start, has_recreation, fault }
             };
-            Token { start, has_recreation, fault }
-        };
         vec![
             scenario(3, 0, 5 + more, 0, false),
             scenario(2, 0, 6 + more, 2, true),
@@ -431,7 +459,10 @@ impl Protocol for Token {
                     Fault::RecreateFirstHolder,
                 ],
             ),
-            (AVAILABLE, &[Fault::NumberReplaced, Fault::LaterRequestReplaced, Fault::AnyTermReleased]),
+            (
+                AVAILABLE,
+                &[Fault::NumberReplaced, Fault::LaterRequestReplaced, Fault::AnyTermReleased],
+            ),
         ]
     }
 }

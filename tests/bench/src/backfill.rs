@@ -19,8 +19,9 @@ pub fn goals() -> Vec<Goal> {
     client.batch_execute("VACUUM ANALYZE staging").unwrap();
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
     let mut cost = |call: &str| -> f64 {
-        let query =
-            format!("SELECT count(x) FROM (SELECT {call} OVER (ORDER BY time) AS x FROM staging) AS ids");
+        let query = format!(
+            "SELECT count(x) FROM (SELECT {call} OVER (ORDER BY time) AS x FROM staging) AS ids"
+        );
         let before = cpu_time(pid);
         assert_eq!(one::<i64>(&mut client, &query), rows);
         (cpu_time(pid) - before).as_secs_f64()
@@ -31,5 +32,10 @@ pub fn goals() -> Vec<Goal> {
             cost("backfill_id(time, 5)") / numbers
         })
         .collect();
-    vec![at_most("CPU time of backfill_id() over a window, to row_number()", 10.0, 3.0, middle(ratios))]
+    vec![at_most(
+        "CPU time of backfill_id() over a window, to row_number()",
+        10.0,
+        3.0,
+        middle(ratios),
+    )]
 }

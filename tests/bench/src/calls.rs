@@ -6,7 +6,8 @@ use crate::session::Session;
 use instagram_id_live::Server;
 use postgres::Statement;
 
-/// Nanoseconds of CPU time per call, with calls spread over so many sequences that none comes near the limit.
+/// Nanoseconds of CPU time per call, with calls spread over so many sequences that none comes near
+/// the limit.
 pub fn of_makers(server: &Server, rounds: usize, contestants: &[Contestant]) -> Rounds<Contestant> {
     const ROWS: usize = 2000;
     let mut session = Session::of(server.connect());
@@ -15,7 +16,8 @@ pub fn of_makers(server: &Server, rounds: usize, contestants: &[Contestant]) -> 
         .map(|&contestant| {
             let calls: Vec<String> = (0..SEQUENCES).map(|n| contestant.call(n)).collect();
             // The planner does not remove volatile columns.
-            let all_of_them = format!("SELECT {} FROM generate_series(1, {ROWS}) OFFSET 0", calls.join(", "));
+            let all_of_them =
+                format!("SELECT {} FROM generate_series(1, {ROWS}) OFFSET 0", calls.join(", "));
             (contestant, session.prepare(&format!("SELECT count(*) FROM ({all_of_them}) AS made")))
         })
         .collect();
@@ -59,7 +61,8 @@ pub fn of_decoders(server: &Server, rounds: usize) -> Rounds<Decoding> {
     };
     let column = statement("id");
     let all = DECODERS.as_flattened();
-    let statements: Vec<Statement> = all.iter().map(|decoding| statement(decoding.expression)).collect();
+    let statements: Vec<Statement> =
+        all.iter().map(|decoding| statement(decoding.expression)).collect();
     Rounds::of("CPU time of the decoders", rounds, all, |decoding| {
         let index = all.iter().position(|is| *is == decoding).unwrap();
         (session.cpu_ns(&statements[index]) - session.cpu_ns(&column)) / (ROWS * TIMES) as f64

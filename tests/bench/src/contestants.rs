@@ -73,7 +73,8 @@ impl Contestant {
         }
     }
 
-    /// Whether its ids are only unique within a sequence. Plain sequences, for example, all count from 1.
+    /// Whether its ids are only unique within a sequence. Plain sequences, for example, all count
+    /// from 1.
     fn is_unique_by_sequence(self) -> bool {
         match self {
             Contestant::Rival(rival) => rival.is_unique_by_sequence(),

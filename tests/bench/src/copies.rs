@@ -52,10 +52,17 @@ pub fn goals() -> Vec<Goal> {
             .collect();
         let what = format!("COPY of rows {width} with DEFAULT insta5.next_id()");
         let cpu = rounds.iter().map(|(ours, plain)| ours.cpu_s / plain.cpu_s);
-        goals.push(at_most(&format!("{what}: CPU time relative to bigserial"), 1.05, 1.0, middle(cpu)));
+        goals.push(at_most(
+            &format!("{what}: CPU time relative to bigserial"),
+            1.05,
+            1.0,
+            middle(cpu),
+        ));
         let time = rounds.iter().map(|(ours, plain)| ours.s / plain.s.max(limit_s));
         goals.push(at_most(
-            &format!("{what}: time relative to the greater of bigserial's and that of the format's limit"),
+            &format!(
+                "{what}: time relative to the greater of bigserial's and that of the format's limit"
+            ),
             1.05,
             1.0,
             middle(time),

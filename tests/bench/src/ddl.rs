@@ -1,5 +1,5 @@
-//! Calls while another session creates and alters functions: what a session has cached must outlive changes of other
-//! objects.
+//! Calls while another session creates and alters functions: what a session has cached must outlive
+//! changes of other objects.
 
 use crate::goals::{Goal, at_most};
 use instagram_id_live::{Server, in_parallel, middle};
@@ -14,7 +14,8 @@ const LONG_ENOUGH: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Each call uses another sequence than the one before it.
-const CALLS: [&str; 2] = ["SELECT count(next_id(n)) FROM used", "SELECT count(nextval(plain)) FROM used"];
+const CALLS: [&str; 2] =
+    ["SELECT count(next_id(n)) FROM used", "SELECT count(nextval(plain)) FROM used"];
 
 const CHANGES: [&str; 2] = [
     "CREATE OR REPLACE FUNCTION other() RETURNS int LANGUAGE sql AS 'SELECT 1'",
@@ -39,7 +40,8 @@ pub fn goals() -> Vec<Goal> {
 /// How much more a change every 10 ms slows down `next_id` than `nextval`.
 fn of_a_change(server: &Server, change: &str) -> Goal {
     let losses = (0..ROUNDS).map(|_| {
-        let [ids, values] = CALLS.map(|call| [None, Some(change)].map(|change| rate(server, call, change)));
+        let [ids, values] =
+            CALLS.map(|call| [None, Some(change)].map(|change| rate(server, call, change)));
         println!("    {change}: {ids:.0?} ids a second, {values:.0?} values of nextval");
         (ids[0] / ids[1]) / (values[0] / values[1])
     });

@@ -6,7 +6,11 @@ use instagram_id_live::{Server, memory_of, one};
 use postgres::Client;
 
 /// Bytes of WAL for a million ids in one statement, from one sequence.
-pub fn wal_of_a_million(server: &Server, rounds: usize, contestants: &[Contestant]) -> Rounds<Contestant> {
+pub fn wal_of_a_million(
+    server: &Server,
+    rounds: usize,
+    contestants: &[Contestant],
+) -> Rounds<Contestant> {
     let mut client = server.connect();
     Rounds::of("WAL of a million ids", rounds, contestants, |contestant| {
         let call = contestant.call(5);
@@ -15,7 +19,10 @@ pub fn wal_of_a_million(server: &Server, rounds: usize, contestants: &[Contestan
         one::<i64>(&mut client, &format!("SELECT count({call}) FROM generate_series(1, 100)"));
         let before: String = one(&mut client, "SELECT pg_current_wal_insert_lsn()::text");
         one::<i64>(&mut client, &format!("SELECT count({call}) FROM generate_series(1, 1000000)"));
-        one::<i64>(&mut client, &format!("SELECT (pg_current_wal_insert_lsn() - '{before}')::bigint")) as f64
+        one::<i64>(
+            &mut client,
+            &format!("SELECT (pg_current_wal_insert_lsn() - '{before}')::bigint"),
+        ) as f64
     })
 }
 

@@ -1,5 +1,5 @@
-//! The goals of the extension, each with a more ambitious target. A missed goal is reported but is not a failure,
-//! because a busy machine misses some.
+//! The goals of the extension, each with a more ambitious target. A missed goal is reported but is
+//! not a failure, because a busy machine misses some.
 
 use crate::calls::DECODERS;
 use crate::contestants::Contestant::*;
@@ -23,8 +23,10 @@ enum Bound {
     AtMost(f64),
 }
 
+#[allow(clippy::too_many_lines)] // a table of goals
 pub fn of(results: &Results) -> Vec<Goal> {
-    let share = |sessions| results.in_bulk(sessions, 1).each(|run| run.share_of_limit).median(ShardsNextId);
+    let share =
+        |sessions| results.in_bulk(sessions, 1).each(|run| run.share_of_limit).median(ShardsNextId);
     let insert = results.of_tables(|filled| filled.insert_seconds);
     let wal = |maker| results.wal.median(maker);
     let shards = &results.shards;
@@ -47,7 +49,10 @@ pub fn of(results: &Results) -> Vec<Goal> {
             "CPU time of a transaction with insta5.next_id(), relative to SELECT 1",
             1.15,
             1.10,
-            results.transactions.ratio(Transaction::Made(ShardsNextId), Transaction::Constant).median,
+            results
+                .transactions
+                .ratio(Transaction::Made(ShardsNextId), Transaction::Constant)
+                .median,
         ),
         at_most(
             "INSERT of many rows with DEFAULT insta5.next_id(): time relative to bigserial",
@@ -66,7 +71,12 @@ pub fn of(results: &Results) -> Vec<Goal> {
         )
     }));
     goals.extend([
-        at_most("WAL of a million ids in bulk, relative to nextval", 1e-3, 1e-4, wal(NextId) / wal(Nextval)),
+        at_most(
+            "WAL of a million ids in bulk, relative to nextval",
+            1e-3,
+            1e-4,
+            wal(NextId) / wal(Nextval),
+        ),
         at_most(
             "CPU time of next_id(n) in a database of 8,192 shards, relative to one of 128",
             1.1,
@@ -148,7 +158,10 @@ mod tests {
         let verdicts =
             |goal: fn(f64) -> Goal, measured: [f64; 3]| measured.map(|value| goal(value).verdict());
         let share = |value| at_least("share", 0.98, 0.995, value);
-        assert_eq!(verdicts(share, [0.97, 0.98, 0.996]), ["missed", "goal reached", "target reached"]);
+        assert_eq!(
+            verdicts(share, [0.97, 0.98, 0.996]),
+            ["missed", "goal reached", "target reached"]
+        );
         let cost = |value| at_most("cost", 1.1, 0.8, value);
         assert_eq!(verdicts(cost, [1.2, 1.1, 0.8]), ["missed", "goal reached", "target reached"]);
         assert_eq!(cost(f64::NAN).verdict(), "missed");
@@ -156,7 +169,13 @@ mod tests {
 
     #[test]
     fn numbers() {
-        assert_eq!([0.0, 7.0, 1234.0, 1_024_000.4].map(thousands), ["0", "7", "1,234", "1,024,000"]);
-        assert_eq!([0.05, 1.0 / 21950.0, 0.98, 1.1].map(short), ["1/20", "1/21,950", "0.980", "1.100"]);
+        assert_eq!(
+            [0.0, 7.0, 1234.0, 1_024_000.4].map(thousands),
+            ["0", "7", "1,234", "1,024,000"]
+        );
+        assert_eq!(
+            [0.05, 1.0 / 21950.0, 0.98, 1.1].map(short),
+            ["1/20", "1/21,950", "0.980", "1.100"]
+        );
     }
 }

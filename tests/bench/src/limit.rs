@@ -1,9 +1,11 @@
-//! The format's limit of 1,024 ids a millisecond from one sequence: how close sessions get to it, and how much CPU time
-//! they use there.
+//! The format's limit of 1,024 ids a millisecond from one sequence: how close sessions get to it,
+//! and how much CPU time they use there.
 
 use crate::goals::{Goal, at_least, at_most};
 use crate::sessions::LIMIT;
-use instagram_id_live::{Clock, Journal, Received, Server, cpu_time, in_parallel, ms_of, one, setup};
+use instagram_id_live::{
+    Clock, Journal, Received, Server, cpu_time, in_parallel, ms_of, one, setup,
+};
 use std::sync::Barrier;
 use std::time::Duration;
 
@@ -20,8 +22,8 @@ pub fn goals() -> Vec<Goal> {
     ]
 }
 
-/// The share of the limit that `sessions` reach together, over the milliseconds that their ids span. It is the best of
-/// several rounds, since noise can only lower it. Every id is checked.
+/// The share of the limit that `sessions` reach together, over the milliseconds that their ids
+/// span. It is the best of several rounds, since noise can only lower it. Every id is checked.
 fn of_a_statement(sessions: usize, statement: &str) -> Goal {
     let server = Server::start(&[("fsync", "off")]);
     setup(&mut server.connect());
@@ -49,8 +51,8 @@ fn of_a_statement(sessions: usize, statement: &str) -> Goal {
     at_least(&what, 0.9, 0.98, best)
 }
 
-/// A session that waits for the clock sleeps. At the limit it uses only the CPU time of its calls and of one wake-up
-/// each millisecond.
+/// A session that waits for the clock sleeps. At the limit it uses only the CPU time of its calls
+/// and of one wake-up each millisecond.
 fn of_the_waits() -> Goal {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();

@@ -1,16 +1,18 @@
-//! Compares instagram_id with other ways to generate ids in PostgreSQL, and writes the figures into a page.
+//! Compares instagram_id with other ways to generate ids in PostgreSQL, and writes the figures into
+//! a page.
 //!
-//! `instagram_id_bench PAGE` starts a server of the PostgreSQL that `PG_CONFIG` names, which must have the extension
-//! installed. It writes its figures between the two marks in the page, and a plot beside the page. These variables change
-//! what it does:
+//! `instagram_id_bench PAGE` starts a server of the PostgreSQL that `PG_CONFIG` names, which must
+//! have the extension installed. It writes its figures between the two marks in the page, and a
+//! plot beside the page. These variables change what it does:
 //!
 //! - `ROUNDS` (5) is how often each measurement runs. Quick ones run twice as often, or four times.
 //! - `ROWS` (500000) is how many rows are inserted.
 //! - `IDS` (512000) is how many ids the sessions of a load generate in bulk.
-//! - `RIVALS` is a folder with checkouts of other extensions, whose commits are written into the page.
+//! - `RIVALS` is a folder with checkouts of other extensions, whose commits are written into the
+//!   page.
 //!
-//! `instagram_id_bench --goals` runs only the measurements that are not on the page, and prints the results compared with
-//! the goals; with `TORTURE=1`, on ten times the rows.
+//! `instagram_id_bench --goals` runs only the measurements that are not on the page, and prints the
+//! results compared with the goals; with `TORTURE=1`, on ten times the rows.
 
 mod backfill;
 mod calls;
@@ -42,7 +44,8 @@ use page::Page;
 use results::Results;
 use rivals::Rival;
 
-/// Changes to PostgreSQL's defaults, so that neither a checkpoint nor autovacuum runs during a measurement.
+/// Changes to PostgreSQL's defaults, so that neither a checkpoint nor autovacuum runs during a
+/// measurement.
 const SETTINGS: [(&str, &str); 6] = [
     ("shared_buffers", "1GB"),
     ("max_wal_size", "16GB"),
@@ -63,8 +66,10 @@ fn main() {
     let ids = number("IDS", 512_000);
     let rivals = Rival::installed();
     let rivals_settings = rivals::settings(&rivals);
-    let settings: Vec<(&str, &str)> =
-        SETTINGS.into_iter().chain(rivals_settings.iter().map(|(name, value)| (*name, &value[..]))).collect();
+    let settings: Vec<(&str, &str)> = SETTINGS
+        .into_iter()
+        .chain(rivals_settings.iter().map(|(name, value)| (*name, &value[..])))
+        .collect();
     let server = Server::start(&settings);
     let mut client = server.connect();
     let version: String = one(&mut client, "SHOW server_version");
@@ -110,8 +115,15 @@ fn main() {
 }
 
 fn goals_without_a_page() -> Vec<Goal> {
-    [limit::goals(), waits::goals(), backfill::goals(), copies::goals(), ranges::goals(), ddl::goals()]
-        .concat()
+    [
+        limit::goals(),
+        waits::goals(),
+        backfill::goals(),
+        copies::goals(),
+        ranges::goals(),
+        ddl::goals(),
+    ]
+    .concat()
 }
 
 fn show(goals: &[Goal]) {

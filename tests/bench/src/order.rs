@@ -1,5 +1,5 @@
-//! Whether ids are unique and in order where a clock or a server fails: in turns of two sessions, after crashes, and
-//! when a clock that was set back gives the same times again.
+//! Whether ids are unique and in order where a clock or a server fails: in turns of two sessions,
+//! after crashes, and when a clock that was set back gives the same times again.
 
 use crate::contestants::{self, Contestant, Id};
 use crate::rivals::{self, Rival};
@@ -89,8 +89,8 @@ fn after_crashes(server: &Server, contestant: Contestant, rivals: &[Rival]) -> L
     later
 }
 
-/// Generates ids, sets the clock back to where it began, and generates ids again: in the same session, in a new one,
-/// and after a restart.
+/// Generates ids, sets the clock back to where it began, and generates ids again: in the same
+/// session, in a new one, and after a restart.
 fn times_again(server: &Server, contestant: Contestant, rivals: &[Rival]) -> [Later; 3] {
     let mut client = server.connect();
     let began = Instant::now();

@@ -35,15 +35,22 @@ impl Page {
     pub fn open(path: &str) -> Page {
         let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
         let (Some(begins), Some(ends)) = (text.find(BEGIN), text.find(END)) else {
-            panic!("{path} has no place for these figures, which is between the two lines\n{BEGIN}{END}");
+            panic!(
+                "{path} has no place for these figures, which is between the two lines\n{BEGIN}{END}"
+            );
         };
-        Page { path: path.into(), before: text[..begins + BEGIN.len()].into(), after: text[ends..].into() }
+        Page {
+            path: path.into(),
+            before: text[..begins + BEGIN.len()].into(),
+            after: text[ends..].into(),
+        }
     }
 
     /// Writes the figures into the page, and the plot beside it.
     pub fn write(&self, results: &Results) {
         fs::write(self.path.with_file_name("benchmarks.svg"), summary::of(results)).unwrap();
-        fs::write(&self.path, [&self.before, "\n", &figures(results), &self.after].concat()).unwrap();
+        fs::write(&self.path, [&self.before, "\n", &figures(results), &self.after].concat())
+            .unwrap();
     }
 }
 
@@ -66,11 +73,13 @@ fn figures(results: &Results) -> String {
 fn machine(results: &Results) -> String {
     let line = |path: &str, key: &str| {
         let text = fs::read_to_string(path).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or("unknown").to_owned();
+        let line =
+            text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or("unknown").to_owned();
         line.trim_matches([' ', '\t', ':', '=', '"']).to_owned()
     };
     let cores = std::thread::available_parallelism().unwrap();
-    let memory: f64 = line("/proc/meminfo", "MemTotal").trim_end_matches(" kB").parse().unwrap_or(f64::NAN);
+    let memory: f64 =
+        line("/proc/meminfo", "MemTotal").trim_end_matches(" kB").parse().unwrap_or(f64::NAN);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let date = Command::new("date").arg("+%Y-%m-%d").output().unwrap();
     let settings: Vec<String> =
@@ -92,7 +101,8 @@ fn machine(results: &Results) -> String {
     )
 }
 
-/// How long one takes: a part of what `nextval`, UUIDs and reading the clock cost, which differs between machines.
+/// How long one takes: a part of what `nextval`, UUIDs and reading the clock cost, which differs
+/// between machines.
 fn system_call_ns() -> f64 {
     const CALLS: u32 = 1_000_000;
     let start = Instant::now();
@@ -105,7 +115,13 @@ fn system_call_ns() -> f64 {
 fn goals_table(results: &Results) -> Table {
     let mut table = Table::new(&["figure", "goal", "target", "measured", "result"]);
     for goal in goals::of(results) {
-        table.row([&goal.what, &goal.bound(), &goal.target(), &goals::short(goal.measured), goal.verdict()]);
+        table.row([
+            &goal.what,
+            &goal.bound(),
+            &goal.target(),
+            &goals::short(goal.measured),
+            goal.verdict(),
+        ]);
     }
     table
 }
@@ -147,8 +163,9 @@ fn costs(results: &Results) -> Table {
 }
 
 fn rates(results: &Results) -> Table {
-    let loads =
-        |how: &str| results.in_bulk.iter().map(move |(load, _)| format!("{how}: {load}")).collect::<Vec<_>>();
+    let loads = |how: &str| {
+        results.in_bulk.iter().map(move |(load, _)| format!("{how}: {load}")).collect::<Vec<_>>()
+    };
     let columns = [vec![String::new()], loads("in bulk"), loads("one per transaction")].concat();
     let mut table = Table::new(&columns.iter().map(String::as_str).collect::<Vec<_>>());
     for maker in results.contestants() {
@@ -156,11 +173,12 @@ fn rates(results: &Results) -> Table {
             let rate = thousands(runs.each(|run| run.per_second).median(maker));
             with_duplicates(rate, &Kept::of_all(runs.of_one(maker).iter().map(|run| &run.kept)))
         });
-        let single = results.one_a_transaction.iter().zip(&results.kept).map(|((_, rates), (_, kept))| {
-            let [kept] = kept.of_one(maker) else { unreachable!("kept in one round") };
-            let ratio = rates.ratio(maker, Contestant::Nextval);
-            with_duplicates(format!("{}; {ratio}", thousands(rates.median(maker))), kept)
-        });
+        let single =
+            results.one_a_transaction.iter().zip(&results.kept).map(|((_, rates), (_, kept))| {
+                let [kept] = kept.of_one(maker) else { unreachable!("kept in one round") };
+                let ratio = rates.ratio(maker, Contestant::Nextval);
+                with_duplicates(format!("{}; {ratio}", thousands(rates.median(maker))), kept)
+            });
         table.row([maker.name().to_owned()].into_iter().chain(in_bulk).chain(single));
     }
     for (load, runs) in results.in_bulk.iter().filter(|(load, _)| load.sequences == 1) {
@@ -189,7 +207,8 @@ fn tables(results: &Results) -> Table {
     let sizes = ["table, MB", "index, MB", "read of a row by key, µs", range.as_str()];
     let mut table = Table::new(&[&columns[..], &sizes[..]].concat());
     let insert = results.of_tables(|filled| filled.insert_seconds);
-    let median = |figure: Rounds<Key>, key, decimals: usize| format!("{:.decimals$}", figure.median(key));
+    let median =
+        |figure: Rounds<Key>, key, decimals: usize| format!("{:.decimals$}", figure.median(key));
     for key in results.tables.contestants() {
         if let Some(failure) = results.failure_of(key) {
             table.note(&format!("{}: fails with \"{failure}\".", key.name()));
@@ -211,12 +230,14 @@ fn tables(results: &Results) -> Table {
 
 fn first_ids(results: &Results) -> Table {
     let of = DATABASES.map(|(_, shards)| thousands(shards as f64));
-    let columns =
-        of.iter().flat_map(|of| [format!("{of} shards: ms"), "CPU time, ms".into(), "memory, kB".into()]);
+    let columns = of
+        .iter()
+        .flat_map(|of| [format!("{of} shards: ms"), "CPU time, ms".into(), "memory, kB".into()]);
     let columns: Vec<String> = ["first statement".into()].into_iter().chain(columns).collect();
     let mut table = Table::new(&columns.iter().map(String::as_str).collect::<Vec<_>>());
-    let [ms, cpu_ms, kb] = [|cost: &Cost| cost.ms, |cost: &Cost| cost.cpu_ms, |cost: &Cost| cost.kb]
-        .map(|figure| results.first_ids.each(figure));
+    let [ms, cpu_ms, kb] =
+        [|cost: &Cost| cost.ms, |cost: &Cost| cost.cpu_ms, |cost: &Cost| cost.kb]
+            .map(|figure| results.first_ids.each(figure));
     for statement in STATEMENTS {
         let cells = DATABASES.iter().flat_map(|&(_, shards)| {
             let first = First { statement, shards };
@@ -234,7 +255,8 @@ fn first_ids(results: &Results) -> Table {
 }
 
 fn shards(results: &Results) -> Table {
-    let mut table = Table::new(&["shards called in turn", "next_id(n), ns", "nextval(n), ns", "ratio"]);
+    let mut table =
+        Table::new(&["shards called in turn", "next_id(n), ns", "nextval(n), ns", "ratio"]);
     let shards = &results.shards;
     for called in CALLED {
         let [ours, plain] = [Caller::NextId, Caller::Nextval].map(|by| Among { called, by });
@@ -322,7 +344,9 @@ impl Table {
     fn new(columns: &[&str]) -> Table {
         let mut table = Table { text: String::new(), notes: vec![] };
         table.row(columns);
-        table.row(columns.iter().enumerate().map(|(column, _)| if column == 0 { "---" } else { "---:" }));
+        table.row(
+            columns.iter().enumerate().map(|(column, _)| if column == 0 { "---" } else { "---:" }),
+        );
         table
     }
 

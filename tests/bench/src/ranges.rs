@@ -1,5 +1,6 @@
-//! The cost of a range of times on the primary key. It is compared with the same range of ids, with an indexed
-//! `created_at` column, and with decoding every id. Also the cost of that column and its index.
+//! The cost of a range of times on the primary key. It is compared with the same range of ids, with
+//! an indexed `created_at` column, and with decoding every id. Also the cost of that column and its
+//! index.
 
 use crate::goals::{Goal, at_least, at_most};
 use instagram_id_live::{Server, length, middle, one, why};
@@ -9,7 +10,8 @@ use std::time::Instant;
 /// A day in the middle of the photos' year.
 const DAY: [&str; 2] = ["2025-07-01 00:00+00", "2025-07-02 00:00+00"];
 
-/// A way to query the photos of a day: the condition as printed and as run, and the sort order for the newest.
+/// A way to query the photos of a day: the condition as printed and as run, and the sort order for
+/// the newest.
 struct Form {
     name: &'static str,
     condition: String,
@@ -44,8 +46,8 @@ fn forms(client: &mut Client) -> [Form; 5] {
     ]
 }
 
-/// A server with a table of `rows` photos, spread over the year 2025 and stored in order of time, which is also in an
-/// indexed column.
+/// A server with a table of `rows` photos, spread over the year 2025 and stored in order of time,
+/// which is also in an indexed column.
 fn server_with_photos(rows: i64) -> Server {
     let server = Server::start(&[
         ("fsync", "off"),
@@ -91,11 +93,17 @@ fn ratio(times: &[f64], others: &[f64]) -> f64 {
     middle(times.iter().zip(others).map(|(time, other)| time / other))
 }
 
-/// Runs statements in turns, so that noise affects all alike. Each runs a query the given number of times. Prints the
-/// time of a query, and returns it relative to the first.
-fn compare(client: &mut Client, what: &str, names: &[&str], statements: &[(String, u32)]) -> Vec<f64> {
+/// Runs statements in turns, so that noise affects all alike. Each runs a query the given number of
+/// times. Prints the time of a query, and returns it relative to the first.
+fn compare(
+    client: &mut Client,
+    what: &str,
+    names: &[&str],
+    statements: &[(String, u32)],
+) -> Vec<f64> {
     let mut times = vec![vec![]; statements.len()];
-    statements.iter().for_each(|(statement, _)| _ = time(client, statement)); // once before, to load the caches
+    // Once before, to load the caches.
+    statements.iter().for_each(|(statement, _)| _ = time(client, statement));
     for round in 0..21 {
         for ((statement, runs), times) in statements.iter().zip(&mut times) {
             // Queries that take hundreds of times as long are measured less often.
@@ -117,6 +125,7 @@ pub fn goals() -> Vec<Goal> {
 }
 
 /// A range of times, compared with the same range of ids.
+#[allow(clippy::too_many_lines)] // a table of goals
 fn of_ranges() -> Vec<Goal> {
     let mut goals = vec![];
     let rows = length(1_000_000, 10_000_000);
@@ -138,16 +147,26 @@ fn of_ranges() -> Vec<Goal> {
         let mut statements = vec![];
         let mut results = vec![];
         for (n, form) in forms.iter().enumerate() {
-            let page = if is_page { format!("ORDER BY {} DESC LIMIT 50", form.order) } else { String::new() };
+            let page = if is_page {
+                format!("ORDER BY {} DESC LIMIT 50", form.order)
+            } else {
+                String::new()
+            };
             let query = format!("{select} WHERE {} {page}", form.condition);
-            results
-                .push(one::<String>(&mut client, &format!("SELECT array_agg(q)::text FROM ({query}) AS q")));
+            results.push(one::<String>(
+                &mut client,
+                &format!("SELECT array_agg(q)::text FROM ({query}) AS q"),
+            ));
             let runs = if n == BY_DECODING { 1 } else { many };
             statements.push((format!("SELECT run($${query}$$, {runs})"), runs));
         }
-        assert!(results.iter().all(|result| *result == results[BY_HAND]), "{what}: not the same rows");
+        assert!(
+            results.iter().all(|result| *result == results[BY_HAND]),
+            "{what}: not the same rows"
+        );
         let ratios = compare(&mut client, what, &names, &statements);
-        // Planning takes most of the time of this query, and slightly more for these conditions; see below.
+        // Planning takes most of the time of this query, and slightly more for these conditions;
+        // see below.
         if !is_page {
             for n in 1..3 {
                 let what = format!("time of {what} WHERE {}, to the ids by hand", names[n]);
@@ -159,8 +178,11 @@ fn of_ranges() -> Vec<Goal> {
     }
 
     // Planned once, because PL/pgSQL prepares its statements.
-    let names =
-        ["id >= $1 AND id < $2", "id >= id_floor($1) AND id < id_floor($2)", "id_between(id, $1, $2)"];
+    let names = [
+        "id >= $1 AND id < $2",
+        "id >= id_floor($1) AND id < id_floor($2)",
+        "id_between(id, $1, $2)",
+    ];
     let mut statements = vec![];
     for (n, condition) in names.iter().enumerate() {
         let parameter = if n == BY_HAND { "bigint" } else { "timestamptz" };
@@ -175,7 +197,11 @@ fn of_ranges() -> Vec<Goal> {
             ))
             .unwrap();
         let [from, to] =
-            DAY.map(|time| if n == BY_HAND { format!("id_floor('{time}')") } else { format!("'{time}'") });
+            DAY.map(
+                |time| {
+                    if n == BY_HAND { format!("id_floor('{time}')") } else { format!("'{time}'") }
+                },
+            );
         statements.push((format!("SELECT page{n}({from}, {to}, 500)"), 500));
     }
     let ratios = compare(&mut client, "newest 50, prepared", &names, &statements);
@@ -187,8 +213,8 @@ fn of_ranges() -> Vec<Goal> {
     goals
 }
 
-/// The newest photos of the users that a user follows, as in docs/use/querying.md: by the time of each id, by the primary
-/// key, and by an index with the id in place of the time.
+/// The newest photos of the users that a user follows, as in docs/use/querying.md: by the time of
+/// each id, by the primary key, and by an index with the id in place of the time.
 fn of_a_feed() -> Vec<Goal> {
     let rows = length(1_000_000, 10_000_000);
     let server = server_with_photos(rows);
@@ -204,7 +230,8 @@ fn of_a_feed() -> Vec<Goal> {
         .unwrap();
     client.batch_execute("VACUUM ANALYZE shared, follows").unwrap();
     eprintln!("{rows} photos of 10,000 people, 200 of whom are followed");
-    let joined = "SELECT shared.* FROM shared JOIN follows ON followee = user_id WHERE follower = 1";
+    let joined =
+        "SELECT shared.* FROM shared JOIN follows ON followee = user_id WHERE follower = 1";
     let queries = [
         "SELECT photo.* FROM follows CROSS JOIN LATERAL (
              SELECT * FROM shared WHERE user_id = followee AND id >= id_floor('2025-12-25 00:00+00') ORDER BY id DESC LIMIT 50
@@ -215,9 +242,9 @@ fn of_a_feed() -> Vec<Goal> {
             "{joined} AND id_time(shared.id) >= '2025-12-25 00:00+00' ORDER BY id_time(shared.id) DESC LIMIT 50"
         ),
     ];
-    let results = queries
-        .each_ref()
-        .map(|query| one::<String>(&mut client, &format!("SELECT array_agg(q)::text FROM ({query}) AS q")));
+    let results = queries.each_ref().map(|query| {
+        one::<String>(&mut client, &format!("SELECT array_agg(q)::text FROM ({query}) AS q"))
+    });
     assert!(results.iter().all(|result| *result == results[0]), "not the same rows");
     let runs = [50, 50, 1];
     let statements: Vec<(String, u32)> = queries
@@ -225,10 +252,16 @@ fn of_a_feed() -> Vec<Goal> {
         .zip(runs)
         .map(|(query, runs)| (format!("SELECT run($${query}$$, {runs})"), runs))
         .collect();
-    let names = ["newest of each, by (user_id, id)", "by the primary key, from its end", "by id_time(id)"];
+    let names =
+        ["newest of each, by (user_id, id)", "by the primary key, from its end", "by id_time(id)"];
     let ratios = compare(&mut client, "feed", &names, &statements);
     vec![
-        at_least("time of a feed by id_time(id), to one by an index on (user_id, id)", 5.0, 20.0, ratios[2]),
+        at_least(
+            "time of a feed by id_time(id), to one by an index on (user_id, id)",
+            5.0,
+            20.0,
+            ratios[2],
+        ),
         at_least(
             "time of a feed by id_time(id), to one by the primary key",
             5.0,
@@ -260,11 +293,14 @@ fn of_a_column() -> Vec<Goal> {
     assert!(stamped_key == lean_key && index as f64 > 0.9 * stamped_key as f64);
 
     let count = rows / 10;
-    let inserts = ["INSERT INTO lean SELECT id, payload FROM new", "INSERT INTO stamped SELECT * FROM new"];
+    let inserts =
+        ["INSERT INTO lean SELECT id, payload FROM new", "INSERT INTO stamped SELECT * FROM new"];
     let (mut times, mut wal) = ([vec![], vec![]], [vec![], vec![]]);
     for round in 1..=5 {
-        let new =
-            format!("CREATE TEMPORARY TABLE new AS SELECT * FROM photos({}, {count})", rows + round * count);
+        let new = format!(
+            "CREATE TEMPORARY TABLE new AS SELECT * FROM photos({}, {count})",
+            rows + round * count
+        );
         client.batch_execute(&new).unwrap();
         for (n, insert) in inserts.iter().enumerate() {
             let before: String = one(&mut client, "SELECT pg_current_wal_insert_lsn()::text");
@@ -289,6 +325,11 @@ fn of_a_column() -> Vec<Goal> {
             1.2,
             slower,
         ),
-        at_least("WAL of an insert with a column for the time and its index, to one without", 1.2, 1.5, more),
+        at_least(
+            "WAL of an insert with a column for the time and its index, to one without",
+            1.2,
+            1.5,
+            more,
+        ),
     ]
 }

@@ -51,9 +51,11 @@ impl Results {
         of_load(&self.in_bulk, load(sessions, sequences))
     }
 
-    /// All ids of this contestant that were compared with each other, and the duplicates among them.
+    /// All ids of this contestant that were compared with each other, and the duplicates among
+    /// them.
     pub fn kept(&self, maker: Contestant) -> Kept {
-        let in_bulk = self.in_bulk.iter().flat_map(|(_, runs)| runs.of_one(maker)).map(|run| &run.kept);
+        let in_bulk =
+            self.in_bulk.iter().flat_map(|(_, runs)| runs.of_one(maker)).map(|run| &run.kept);
         let single = self.kept.iter().flat_map(|(_, kept)| kept.of_one(maker));
         Kept::of_all(in_bulk.chain(single))
     }
@@ -73,7 +75,9 @@ impl Results {
 pub fn with_duplicates(rate: String, kept: &Kept) -> String {
     match kept.duplicates {
         0 => rate,
-        duplicates => format!("{rate}, {:.2} % repeated", duplicates as f64 / kept.ids as f64 * 100.0),
+        duplicates => {
+            format!("{rate}, {:.2} % repeated", duplicates as f64 / kept.ids as f64 * 100.0)
+        }
     }
 }
 

@@ -70,7 +70,8 @@ impl Rival {
         }
     }
 
-    /// Where the extension is installed. Three of them have a type `ulid`. pgEdge's has a fixed schema.
+    /// Where the extension is installed. Three of them have a type `ulid`. pgEdge's has a fixed
+    /// schema.
     fn schema(self) -> &'static str {
         match self {
             PgEdge => "snowflake",
@@ -96,8 +97,8 @@ impl Rival {
         }
     }
 
-    /// The same in a form that a client can receive. The binary form of the type of pgx_ulid is CBOR, which has no numbers
-    /// of 128 bits.
+    /// The same in a form that a client can receive. The binary form of the type of pgx_ulid is
+    /// CBOR, which has no numbers of 128 bits.
     pub fn received(self, n: usize) -> String {
         let call = self.call(n);
         if self.extension() == "pgx_ulid" { format!("{call}::uuid") } else { call }
@@ -124,14 +125,16 @@ impl Rival {
 
     fn describe(self, client: &mut Client, checkouts: Option<&str>) -> Description {
         let version = "SELECT max(extversion) FROM pg_extension WHERE extname = $1";
-        let version: Option<String> = client.query_one(version, &[&self.extension()]).unwrap().get(0);
+        let version: Option<String> =
+            client.query_one(version, &[&self.extension()]).unwrap().get(0);
         let checkout = checkouts.map(|folder| Path::new(folder).join(self.folder()));
         Description {
             name: self.name(),
             repository: self.repository(),
             version: version.unwrap_or_else(|| "not installed".into()),
             commit: checkout.as_deref().and_then(commit_of).unwrap_or_default(),
-            note: checkout.and_then(|path| std::fs::read_to_string(path.with_extension("note")).ok()),
+            note: checkout
+                .and_then(|path| std::fs::read_to_string(path.with_extension("note")).ok()),
         }
     }
 
@@ -151,8 +154,8 @@ pub struct Description {
     pub note: Option<String>,
 }
 
-/// Each installed extension. With the folder of their checkouts in `RIVALS`, also their commits and notes, and those
-/// that are not installed.
+/// Each installed extension. With the folder of their checkouts in `RIVALS`, also their commits and
+/// notes, and those that are not installed.
 pub fn describe(client: &mut Client) -> Vec<Description> {
     let checkouts = std::env::var("RIVALS").ok();
     let shown = ALL.into_iter().filter(|rival| *rival != PgxUlidMonotonic);
@@ -197,12 +200,16 @@ pub fn set_up(client: &mut Client, rivals: &[Rival]) {
     set_node(client, rivals);
     // For the operators of their types.
     let schemas: String = rivals.iter().map(|rival| format!(", {}", rival.schema())).collect();
-    client.batch_execute(&format!("ALTER DATABASE postgres SET search_path = public{schemas}")).unwrap();
+    client
+        .batch_execute(&format!("ALTER DATABASE postgres SET search_path = public{schemas}"))
+        .unwrap();
 }
 
 /// pg_snowid has its node number in shared memory, so it is set after each start.
 pub fn set_node(client: &mut Client, rivals: &[Rival]) {
     if rivals.contains(&PgSnowid) {
-        client.batch_execute(&format!("SELECT {}.snowid_set_node(5::smallint)", PgSnowid.schema())).unwrap();
+        client
+            .batch_execute(&format!("SELECT {}.snowid_set_node(5::smallint)", PgSnowid.schema()))
+            .unwrap();
     }
 }

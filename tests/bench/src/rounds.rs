@@ -1,4 +1,5 @@
-//! Measurements repeated in turns, so that a busy moment of the machine does not affect only one contestant.
+//! Measurements repeated in turns, so that a busy moment of the machine does not affect only one
+//! contestant.
 
 use std::io::Write as _;
 use std::time::Instant;
@@ -11,9 +12,14 @@ pub struct Rounds<C, T = f64> {
 }
 
 impl<C: Copy + PartialEq, T> Rounds<C, T> {
-    /// Measures each contestant once a round. Every round begins with another contestant, and every second one runs
-    /// backwards.
-    pub fn of(what: &str, rounds: usize, contestants: &[C], mut measure: impl FnMut(C) -> T) -> Rounds<C, T> {
+    /// Measures each contestant once a round. Every round begins with another contestant, and every
+    /// second one runs backwards.
+    pub fn of(
+        what: &str,
+        rounds: usize,
+        contestants: &[C],
+        mut measure: impl FnMut(C) -> T,
+    ) -> Rounds<C, T> {
         eprint!("    {what} ");
         let started = Instant::now();
         let mut measured: Vec<Vec<T>> = contestants.iter().map(|_| vec![]).collect();
@@ -42,7 +48,8 @@ impl<C: Copy + PartialEq, T> Rounds<C, T> {
 
     /// One of several figures that were measured together.
     pub fn each(&self, figure: impl Fn(&T) -> f64) -> Rounds<C> {
-        let measured = self.measured.iter().map(|rounds| rounds.iter().map(&figure).collect()).collect();
+        let measured =
+            self.measured.iter().map(|rounds| rounds.iter().map(&figure).collect()).collect();
         Rounds { contestants: self.contestants.clone(), measured }
     }
 }

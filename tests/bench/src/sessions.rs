@@ -1,4 +1,5 @@
-//! Ids per second: with one session and with many, on one sequence and on one each, in bulk and one per transaction.
+//! Ids per second: with one session and with many, on one sequence and on one each, in bulk and one
+//! per transaction.
 
 use crate::contestants::{Contestant, Id, duplicates};
 use crate::rounds::Rounds;
@@ -38,8 +39,8 @@ impl std::fmt::Display for Load {
 pub struct Run {
     pub per_second: f64,
     pub kept: Kept,
-    /// The share of what one sequence could have generated in the milliseconds that the ids span, by their own time
-    /// fields.
+    /// The share of what one sequence could have generated in the milliseconds that the ids span,
+    /// by their own time fields.
     pub share_of_limit: f64,
     /// The number of cores that the server's sessions kept busy.
     pub busy_cores: f64,
@@ -109,8 +110,8 @@ pub fn in_bulk(
     })
 }
 
-/// Each transaction generates one id, `SELECT next_id()`, run by pgbench. pgbench cannot keep the ids, so duplicates
-/// are counted in [`one_a_transaction_kept`].
+/// Each transaction generates one id, `SELECT next_id()`, run by pgbench. pgbench cannot keep the
+/// ids, so duplicates are counted in [`one_a_transaction_kept`].
 pub fn one_a_transaction(
     server: &Server,
     rounds: usize,
@@ -126,7 +127,8 @@ pub fn one_a_transaction(
 fn pgbench(server: &Server, load: Load, contestant: Contestant) -> f64 {
     let folder = server.path().join("scripts");
     fs::create_dir_all(&folder).unwrap();
-    // For each transaction a client picks one of the scripts at random, and so one of the sequences.
+    // For each transaction a client picks one of the scripts at random, and so one of the
+    // sequences.
     let scripts: Vec<String> = (0..load.sequences)
         .map(|n| {
             let script = folder.join(format!("{n}.sql"));
@@ -144,7 +146,8 @@ fn pgbench(server: &Server, load: Load, contestant: Contestant) -> f64 {
     let arguments: Vec<&str> =
         options.iter().chain(&scripts).map(String::as_str).chain(["postgres"]).collect();
     let said = server.run("pgbench", &arguments);
-    let rate = said.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
+    let rate =
+        said.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
     rate.unwrap_or_else(|| panic!("no rate in what pgbench said: {said}"))
 }
 

@@ -30,7 +30,8 @@ impl Caller {
     }
 }
 
-/// The number of shards in the database that has only those that are called: enough to stay below the limit.
+/// The number of shards in the database that has only those that are called: enough to stay below
+/// the limit.
 pub const FEW: usize = 128;
 
 /// How many shards are called in turns.
@@ -94,6 +95,8 @@ fn make_shards(client: &mut Client, shards: usize) {
             format!("SELECT count(create_shard(n)) FROM generate_series({first}, {last}) AS n");
         one::<i64>(client, &create_shards);
         let create = "EXECUTE 'CREATE SEQUENCE plain.seq' || n; END LOOP; END $$";
-        client.batch_execute(&format!("DO $$ BEGIN FOR n IN {first}..{last} LOOP {create}")).unwrap();
+        client
+            .batch_execute(&format!("DO $$ BEGIN FOR n IN {first}..{last} LOOP {create}"))
+            .unwrap();
     }
 }

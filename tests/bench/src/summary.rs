@@ -8,7 +8,8 @@ use crate::transactions::{CLIENTS, Transaction};
 use svg::Document;
 use svg::node::element::{Description, Group, Rectangle, Text, Title};
 
-/// The contestants in the plot, their names in it, and what their ids contain. Those that were not measured are left out.
+/// The contestants in the plot, their names in it, and what their ids contain. Those that were not
+/// measured are left out.
 const SHOWN: [(Contestant, &str, &str); 5] = [
     (Contestant::ShardsNextId, "instagram_id", "time and shard, 64 bits"),
     (Contestant::Nextval, "sequence (nextval)", "no time, no shard, 64 bits"),
@@ -39,7 +40,10 @@ pub fn of(results: &Results) -> String {
         ("CPU time of a call, ns", Cost { of: &|maker| results.calls.median(maker), decimals: 0 }),
         (
             "CPU time of a transaction, µs",
-            Cost { of: &|maker| results.transactions.median(Transaction::Made(maker)), decimals: 1 },
+            Cost {
+                of: &|maker| results.transactions.median(Transaction::Made(maker)),
+                decimals: 1,
+            },
         ),
     ];
     let mut document = Document::new()
@@ -53,8 +57,9 @@ pub fn of(results: &Results) -> String {
         .add(card(height))
         .add(text(MARGIN, 38, "The cost of an id: shorter is better").set("font-size", 18));
     for (column, (title, cost)) in COSTS.into_iter().zip(costs) {
-        document =
-            document.add(text(column, TOP - 20, title).set("fill", GRAY)).add(bars(column, &rows, &cost));
+        document = document
+            .add(text(column, TOP - 20, title).set("fill", GRAY))
+            .add(bars(column, &rows, &cost));
     }
     document = document.add(text(REPEATED, TOP - 20, "repeated ids").set("fill", GRAY));
     for (row, &(maker, name, holds)) in rows.iter().enumerate() {
@@ -71,7 +76,8 @@ pub fn of(results: &Results) -> String {
         results.extension,
         results.transactions.median(Transaction::Constant),
     );
-    document = document.add(text(MARGIN, height - 18, &measured).set("font-size", 12).set("fill", GRAY));
+    document =
+        document.add(text(MARGIN, height - 18, &measured).set("font-size", 12).set("fill", GRAY));
     format!("{document}\n")
 }
 
@@ -82,14 +88,16 @@ struct Cost<'a> {
 }
 
 fn bars(column: usize, rows: &[(Contestant, &str, &str)], cost: &Cost) -> Group {
-    let longest = rows.iter().map(|(maker, ..)| (cost.of)(*maker)).fold(f64::MIN_POSITIVE, f64::max);
+    let longest =
+        rows.iter().map(|(maker, ..)| (cost.of)(*maker)).fold(f64::MIN_POSITIVE, f64::max);
     rows.iter().enumerate().fold(Group::new(), |group, (row, &(maker, ..))| {
         let value = (cost.of)(maker);
         let width = (value / longest * BAR).round().max(2.0);
         let y = TOP + row * ROW + 6;
         let decimals = cost.decimals;
         let says = if value >= 1000.0 { thousands(value) } else { format!("{value:.decimals$}") };
-        let bar = Rectangle::new().set("x", column).set("y", y).set("width", width).set("height", 20);
+        let bar =
+            Rectangle::new().set("x", column).set("y", y).set("width", width).set("height", 20);
         group.add(bar.set("fill", if maker.is_ours() { OURS } else { OTHERS })).add(text(
             column + width as usize + 6,
             y + 15,
@@ -103,7 +111,8 @@ fn repeated(results: &Results, maker: Contestant, y: usize) -> Text {
     match kept.duplicates {
         0 => text(REPEATED, y, "none"),
         some => {
-            let says = format!("{} of {:.0} million", thousands(some as f64), kept.ids as f64 / 1e6);
+            let says =
+                format!("{} of {:.0} million", thousands(some as f64), kept.ids as f64 / 1e6);
             text(REPEATED, y, &says).set("fill", "#b42318").set("font-weight", "bold")
         }
     }
@@ -111,7 +120,8 @@ fn repeated(results: &Results, maker: Contestant, y: usize) -> Text {
 
 /// A light background, which is readable on a page of any color.
 fn card(height: usize) -> Rectangle {
-    let inside = Rectangle::new().set("x", 1).set("y", 1).set("width", WIDTH - 2).set("height", height - 2);
+    let inside =
+        Rectangle::new().set("x", 1).set("y", 1).set("width", WIDTH - 2).set("height", height - 2);
     inside.set("rx", 10).set("fill", "#fff").set("stroke", "#d0d7de")
 }
 

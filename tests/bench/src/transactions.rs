@@ -10,8 +10,8 @@ use std::sync::Barrier;
 pub enum Transaction {
     /// `SELECT 1`: no function, no relation.
     Constant,
-    /// `pg_sequence_last_value`, which does what a function on a sequence cannot avoid: it locks the relation, checks the
-    /// privileges, and reads the page.
+    /// `pg_sequence_last_value`, which does what a function on a sequence cannot avoid: it locks
+    /// the relation, checks the privileges, and reads the page.
     LastValue,
     Made(Contestant),
 }
@@ -33,9 +33,13 @@ impl Transaction {
     }
 }
 
-/// Microseconds of CPU time of the sessions for each transaction. All clients run the same prepared statement, on one
-/// sequence.
-pub fn cpu_time_of_one(server: &Server, rounds: usize, contestants: &[Contestant]) -> Rounds<Transaction> {
+/// Microseconds of CPU time of the sessions for each transaction. All clients run the same prepared
+/// statement, on one sequence.
+pub fn cpu_time_of_one(
+    server: &Server,
+    rounds: usize,
+    contestants: &[Contestant],
+) -> Rounds<Transaction> {
     const EACH: usize = 4000;
     let all = Transaction::all(contestants);
     Rounds::of("CPU time of a transaction", rounds, &all, |transaction| {

@@ -2,7 +2,8 @@
 
 use crate::goals::{Goal, at_most};
 use instagram_id_live::{
-    Clock, DAY, HOUR, Journal, Server, median, one, query, set_an_hour_ahead, setup, setup_photos, under_load,
+    Clock, DAY, HOUR, Journal, Server, median, one, query, set_an_hour_ahead, setup, setup_photos,
+    under_load,
 };
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,8 +15,8 @@ pub fn goals() -> Vec<Goal> {
     [vec![of_a_crossing(), of_an_open_millisecond()], of_a_clock_that_jumps()].concat()
 }
 
-/// The sequence is an hour ahead of the clock, and each call finds its millisecond used up. The calls alternate with a
-/// sleep of one tick, to measure how long a tick takes on this machine.
+/// The sequence is an hour ahead of the clock, and each call finds its millisecond used up. The
+/// calls alternate with a sleep of one tick, to measure how long a tick takes on this machine.
 fn of_a_crossing() -> Goal {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
@@ -40,7 +41,12 @@ fn of_a_crossing() -> Goal {
         ticks.push(started.elapsed());
     }
     let ratio = median(crossings).as_secs_f64() / median(ticks).as_secs_f64();
-    at_most("an id whose millisecond is used up, time to a statement and a sleep of 1 ms", 1.0, 0.95, ratio)
+    at_most(
+        "an id whose millisecond is used up, time to a statement and a sleep of 1 ms",
+        1.0,
+        0.95,
+        ratio,
+    )
 }
 
 /// An id in a millisecond that is open, however far ahead of the clock.
@@ -64,8 +70,9 @@ fn of_an_open_millisecond() -> Goal {
     at_most("SELECT next_id(5) in an open millisecond, time to SELECT 1", 3.0, 1.5, id / nothing)
 }
 
-/// Single inserts of one session should be as fast while the clock jumps back and forth as while nobody sets it, except
-/// for a tick now and then. Both are measured in turns, so that noise affects both.
+/// Single inserts of one session should be as fast while the clock jumps back and forth as while
+/// nobody sets it, except for a tick now and then. Both are measured in turns, so that noise
+/// affects both.
 fn of_a_clock_that_jumps() -> Vec<Goal> {
     let server = Server::start_with_a_clock_of_its_own(&[("fsync", "off")]);
     setup_photos(&mut server.connect());

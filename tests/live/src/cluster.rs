@@ -47,8 +47,10 @@ impl Cluster {
             cluster.add(worker);
         }
         client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
-        let version =
-            crate::texts(&mut client, "SELECT extversion FROM pg_extension WHERE extname = 'citus'");
+        let version = crate::texts(
+            &mut client,
+            "SELECT extversion FROM pg_extension WHERE extname = 'citus'",
+        );
         println!("Citus {}", version[0]);
         cluster
     }
@@ -74,33 +76,40 @@ impl Cluster {
 
     /// The node that owns a distributed schema.
     pub fn node_of(&self, schema: &str) -> usize {
-        let query =
-            format!("SELECT DISTINCT nodename FROM citus_shards WHERE table_name::text LIKE '{schema}.%'");
+        let query = format!(
+            "SELECT DISTINCT nodename FROM citus_shards WHERE table_name::text LIKE '{schema}.%'"
+        );
         let hosts = crate::texts(&mut self.nodes[0].connect(), &query);
         assert_eq!(hosts.len(), 1, "{schema} is on {hosts:?}");
         self.nodes.iter().position(|node| node.path().display().to_string() == hosts[0]).unwrap()
     }
 
-    /// Moves a distributed schema; mode `block_writes`, or `force_logical`, which does not block writes.
+    /// Moves a distributed schema; mode `block_writes`, or `force_logical`, which does not block
+    /// writes.
     pub fn move_schema(&self, schema: &str, to: usize, mode: &str) {
         let (host, port) = self.address(to);
-        self.make_move(&format!("SELECT citus_schema_move('{schema}', '{host}', {port}, '{mode}')"));
+        self.make_move(&format!(
+            "SELECT citus_schema_move('{schema}', '{host}', {port}, '{mode}')"
+        ));
     }
 
     /// Moves all tables of a node to others, and then allows it to have tables again.
     pub fn drain(&self, node: usize) {
         let (host, port) = self.address(node);
         self.make_move(&format!("SELECT citus_drain_node('{host}', {port})"));
-        let again = format!("SELECT citus_set_node_property('{host}', {port}, 'shouldhaveshards', true)");
+        let again =
+            format!("SELECT citus_set_node_property('{host}', {port}, 'shouldhaveshards', true)");
         self.nodes[0].connect().batch_execute(&again).unwrap();
     }
 
     fn make_move(&self, statement: &str) {
-        self.nodes[0].wait_for(statement, || match self.nodes[0].connect().batch_execute(statement) {
-            Ok(()) => true,
-            // Objects left by the last move are still in use.
-            Err(error) if said(&error).contains("leftover from the previous move") => false,
-            Err(error) => panic!("{statement}: {}", crate::why(&error)),
+        self.nodes[0].wait_for(statement, || {
+            match self.nodes[0].connect().batch_execute(statement) {
+                Ok(()) => true,
+                // Objects left by the last move are still in use.
+                Err(error) if said(&error).contains("leftover from the previous move") => false,
+                Err(error) => panic!("{statement}: {}", crate::why(&error)),
+            }
         });
     }
 }
@@ -113,7 +122,10 @@ fn prepare(node: &Server) {
     let mut client = node.connect();
     // The address that a node uses to connect to itself.
     client
-        .batch_execute(&format!("ALTER SYSTEM SET citus.local_hostname = '{}'", node.path().display()))
+        .batch_execute(&format!(
+            "ALTER SYSTEM SET citus.local_hostname = '{}'",
+            node.path().display()
+        ))
         .unwrap();
     client.batch_execute("SELECT pg_reload_conf()").unwrap();
     client.batch_execute("CREATE EXTENSION citus").unwrap();

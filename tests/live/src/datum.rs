@@ -4,7 +4,8 @@ use postgres::types::private::BytesMut;
 use postgres::types::{FromSql, IsNull, ToSql, Type};
 use std::error::Error;
 
-/// A value of any type that the functions take, as in the protocol: a timestamp as microseconds, an object as its OID.
+/// A value of any type that the functions take, as in the protocol: a timestamp as microseconds, an
+/// object as its OID.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Datum {
     Null,
@@ -13,7 +14,11 @@ pub enum Datum {
 }
 
 impl ToSql for Datum {
-    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+    fn to_sql(
+        &self,
+        ty: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         match self {
             Datum::Null => return Ok(IsNull::Yes),
             Datum::Int(n) if *ty == Type::BOOL => out.extend_from_slice(&[*n as u8]),

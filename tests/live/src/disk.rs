@@ -44,7 +44,8 @@ impl FaultyDisk {
         self.0.show(program);
     }
 
-    /// Sets the seed of the random choices. Calls use the choices in the order in which they occur in all processes.
+    /// Sets the seed of the random choices. Calls use the choices in the order in which they occur
+    /// in all processes.
     pub fn set_seed(&self, seed: u64) {
         self.set(SEED, seed as i64);
     }

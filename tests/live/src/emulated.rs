@@ -1,6 +1,6 @@
-//! An emulated Citus cluster for every PostgreSQL: servers whose catalogs have the tables of Citus, filled by the
-//! tests. The tables of a schema are plain tables on every node, so a client inserts on the node that would store the
-//! row.
+//! An emulated Citus cluster for every PostgreSQL: servers whose catalogs have the tables of Citus,
+//! filled by the tests. The tables of a schema are plain tables on every node, so a client inserts
+//! on the node that would store the row.
 
 use crate::server::{Server, pg_config_says};
 use postgres::{Client, NoTls};
@@ -33,7 +33,8 @@ struct State {
 
 struct Schema {
     name: String,
-    /// The node with its tables; `None` after the schema was undistributed, which keeps the copies of the sequence.
+    /// The node with its tables; `None` after the schema was undistributed, which keeps the copies
+    /// of the sequence.
     home: Option<usize>,
 }
 
@@ -166,7 +167,8 @@ impl Emulated {
         self.announce_everywhere();
     }
 
-    /// Stops a node, and lets its address accept connections and never answer, until the result is dropped.
+    /// Stops a node, and lets its address accept connections and never answer, until the result is
+    /// dropped.
     pub fn hang(&self, node: usize) -> Hanging {
         self.nodes[node].stop();
         let socket = self.nodes[node].path().join(".s.PGSQL.5432");
@@ -224,8 +226,8 @@ impl Emulated {
         self.members().filter(|node| *node != down).for_each(|node| self.announce(node));
     }
 
-    /// The first half of a move. The nodes receive it one by one, with [`Emulated::announce`]: Citus commits the parts
-    /// of a transaction on several nodes one after another.
+    /// The first half of a move. The nodes receive it one by one, with [`Emulated::announce`]:
+    /// Citus commits the parts of a transaction on several nodes one after another.
     pub fn decide_move(&self, schema: &str, to: Option<usize>) {
         let mut state = self.state();
         match state.schemas.iter_mut().find(|known| known.name == schema) {
@@ -244,7 +246,8 @@ impl Emulated {
     /// The nodes in the cluster.
     fn members(&self) -> impl Iterator<Item = usize> + use<> {
         let members = self.state().members.clone();
-        (0..members.len()).filter(move |&node| members[node].is_some_and(|(_, is_active)| is_active))
+        (0..members.len())
+            .filter(move |&node| members[node].is_some_and(|(_, is_active)| is_active))
     }
 
     fn announce_everywhere(&self) {
@@ -254,7 +257,10 @@ impl Emulated {
     /// Writes the current contents of the catalogs to one node, in one transaction.
     pub fn announce(&self, node: usize) {
         let sql = self.metadata(node);
-        self.nodes[node].connect().batch_execute(&sql).unwrap_or_else(|error| panic!("{error:?}: {sql}"));
+        self.nodes[node]
+            .connect()
+            .batch_execute(&sql)
+            .unwrap_or_else(|error| panic!("{error:?}: {sql}"));
     }
 
     fn metadata(&self, node: usize) -> String {
@@ -280,7 +286,8 @@ impl Emulated {
              INSERT INTO pg_dist_local_group VALUES ({group}) ON CONFLICT DO NOTHING;"
         );
         for (number, Schema { name, home }) in state.schemas.iter().enumerate() {
-            let schema = format!("(SELECT oid FROM pg_namespace WHERE nspname = {})", literal(name));
+            let schema =
+                format!("(SELECT oid FROM pg_namespace WHERE nspname = {})", literal(name));
             let _ = write!(
                 sql,
                 "INSERT INTO pg_dist_object (classid, objid, objsubid)
@@ -316,8 +323,8 @@ impl Emulated {
         self.give_ranges(node);
     }
 
-    /// Sets the range of a worker's copies to the one that Citus sets, if it differs; see `AlterSequenceMinMax` in its
-    /// `worker_data_fetch_protocol.c`.
+    /// Sets the range of a worker's copies to the one that Citus sets, if it differs; see
+    /// `AlterSequenceMinMax` in its `worker_data_fetch_protocol.c`.
     fn give_ranges(&self, node: usize) {
         let state = self.state();
         let group = i64::from(state.members[node].map_or(0, |(group, _)| group));
@@ -352,11 +359,17 @@ impl Emulated {
 
     fn note_fault(&self, asker: usize, node: usize, command: &str, kind: &str) {
         let insert = "INSERT INTO pg_catalog.emulated_faults VALUES ($1, $2, $3)";
-        self.nodes[asker].connect().execute(insert, &[&self.address(node).0, &command, &kind]).unwrap();
+        self.nodes[asker]
+            .connect()
+            .execute(insert, &[&self.address(node).0, &command, &kind])
+            .unwrap();
     }
 
     pub fn restore_commands(&self, asker: usize) {
-        self.nodes[asker].connect().batch_execute("DELETE FROM pg_catalog.emulated_faults").unwrap();
+        self.nodes[asker]
+            .connect()
+            .batch_execute("DELETE FROM pg_catalog.emulated_faults")
+            .unwrap();
     }
 
     /// The number of commands that a node has run on other nodes.
@@ -365,8 +378,8 @@ impl Emulated {
         crate::one(&mut self.nodes[asker].connect(), query)
     }
 
-    /// Makes `asker` wait before it runs commands that are LIKE `command` on a node, until the returned client is
-    /// dropped.
+    /// Makes `asker` wait before it runs commands that are LIKE `command` on a node, until the
+    /// returned client is dropped.
     pub fn pause_commands(&self, asker: usize, node: usize, command: &str) -> Client {
         self.pause(asker, node, command, "pause")
     }

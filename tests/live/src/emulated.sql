@@ -1,6 +1,6 @@
--- The part of Citus that the extension reads and calls: its catalogs, with their columns and types, the invalidations that
--- Citus sends when they change, and master_run_on_worker(), which connects by psql instead of libpq. PSQL is replaced by the
--- path of that program.
+-- The part of Citus that the extension reads and calls: its catalogs, with their columns and types,
+-- the invalidations that Citus sends when they change, and master_run_on_worker(), which connects
+-- by psql instead of libpq. PSQL is replaced by the path of that program.
 
 CREATE TYPE pg_catalog.noderole AS ENUM ('primary', 'secondary', 'unavailable');
 CREATE TABLE pg_catalog.pg_dist_local_group (groupid int PRIMARY KEY);
@@ -28,7 +28,8 @@ CREATE TABLE pg_catalog.pg_dist_placement (
 GRANT SELECT ON pg_catalog.pg_dist_local_group, pg_catalog.pg_dist_node, pg_catalog.pg_dist_object, pg_catalog.pg_dist_schema,
     pg_catalog.pg_dist_partition, pg_catalog.pg_dist_shard, pg_catalog.pg_dist_placement TO PUBLIC;
 
--- An update of a row of pg_class invalidates that relation in the caches of all sessions, even if it changes no value.
+-- An update of a row of pg_class invalidates that relation in the caches of all sessions, even if
+-- it changes no value.
 CREATE FUNCTION pg_catalog.emulated_invalidate() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog AS $$
 DECLARE
     changed record := coalesce(NEW, OLD);
@@ -55,12 +56,13 @@ END $$;
 
 CREATE FUNCTION pg_catalog.relation_is_a_known_shard(regclass) RETURNS bool LANGUAGE sql STABLE RETURN false;
 
--- Faults of commands on another node. A command that is LIKE the one in the row waits for the advisory lock before it runs
--- ('pause') or after it has run ('pause after'), is not run ('refuse'), or is run and its result is lost ('lose').
+-- Faults of commands on another node. A command that is LIKE the one in the row waits for the
+-- advisory lock before it runs ('pause') or after it has run ('pause after'), is not run
+-- ('refuse'), or is run and its result is lost ('lose').
 CREATE TABLE pg_catalog.emulated_faults (node_name text, command text, kind text);
 
--- Runs a command on a node, as a role. COPY TO PROGRAM needs neither a temporary table nor another table to write to, so this
--- works in a security-restricted operation.
+-- Runs a command on a node, as a role. COPY TO PROGRAM needs neither a temporary table nor another
+-- table to write to, so this works in a security-restricted operation.
 CREATE FUNCTION pg_catalog.emulated_run(role text, node text, port int, sql text, OUT success bool, OUT result text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 DECLARE
@@ -83,8 +85,8 @@ BEGIN
     FOREACH option IN ARRAY ARRAY['-h', node, '-p', port::text, '-U', role, '-d', 'postgres', '-c', sql] LOOP
         program := program || ' ''' || replace(option, '''', '''\''''') || '''';
     END LOOP;
-    -- A line for each command that was run; see Emulated::commands. The program runs in the background, so that this session can be
-    -- canceled while it waits.
+    -- A line for each command that was run; see Emulated::commands. The program runs in the
+    -- background, so that this session can be canceled while it waits.
     program := format('{ %1$s >%2$s.out 2>%2$s.err </dev/null; echo $? >%2$s.end; mv %2$s.end %2$s.status; }', program, file);
     program := format('cat >/dev/null; echo >>emulated.commands; rm -f %s.status; (%s) >/dev/null 2>&1 &', file, program);
     EXECUTE format('COPY (SELECT) TO PROGRAM %L', program);

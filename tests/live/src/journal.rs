@@ -113,12 +113,13 @@ pub struct Figures {
     pub faults: usize,
     /// Ids that were received before.
     pub duplicates: usize,
-    /// Ids not larger than their predecessor in a statement, and statements with an id not larger than one that some
-    /// session had received before they started.
+    /// Ids not larger than their predecessor in a statement, and statements with an id not larger
+    /// than one that some session had received before they started.
     pub inversions: usize,
     /// Ids of another shard, and negative ids.
     pub strangers: usize,
-    /// If the clients have received every id: ids whose sequence field is not the successor of the previous id's.
+    /// If the clients have received every id: ids whose sequence field is not the successor of the
+    /// previous id's.
     pub gaps: usize,
     /// Statements with ids too far from the clock.
     pub untimely: usize,
@@ -159,7 +160,8 @@ impl Journal {
 
     /// Counts the faults, and prints them with the scenario.
     pub fn figures(&self) -> Figures {
-        let mut ids: Vec<i64> = self.sessions.iter().flat_map(|session| &session.ids).copied().collect();
+        let mut ids: Vec<i64> =
+            self.sessions.iter().flat_map(|session| &session.ids).copied().collect();
         ids.sort_unstable();
         let follows = |pair: &&[i64]| (pair[0] + 1) & 1023 == pair[1] & 1023;
         let (behind, ahead) = self.distance_from_clock();
@@ -170,7 +172,11 @@ impl Journal {
             duplicates: ids.windows(2).filter(|pair| pair[0] == pair[1]).count(),
             inversions: self.inversions_in_statements() + self.inversions_between_statements(),
             strangers: ids.iter().filter(|&id| (id >> 10) & 8191 != self.shard || *id < 0).count(),
-            gaps: if self.is_complete { ids.windows(2).filter(|pair| !follows(pair)).count() } else { 0 },
+            gaps: if self.is_complete {
+                ids.windows(2).filter(|pair| !follows(pair)).count()
+            } else {
+                0
+            },
             untimely: self.untimely(),
         };
         println!(
@@ -194,7 +200,12 @@ impl Journal {
         let figures = self.figures();
         let Figures { ids, sessions, faults, .. } = figures;
         assert!(ids > 0, "{}: no ids at all", self.scenario);
-        assert_eq!(figures, Figures { ids, sessions, faults, ..Figures::default() }, "{}", self.scenario);
+        assert_eq!(
+            figures,
+            Figures { ids, sessions, faults, ..Figures::default() },
+            "{}",
+            self.scenario
+        );
         if let Some(path) = std::env::var_os("FIGURES") {
             let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
             writeln!(file, "{}\t{ids}\t{sessions}\t{faults}", self.scenario).unwrap();
@@ -207,10 +218,12 @@ impl Journal {
         statements.map(|(_, ids)| ids.windows(2).filter(|pair| pair[0] >= pair[1]).count()).sum()
     }
 
-    /// Ids that any session had received before a statement started must be smaller than the statement's ids.
+    /// Ids that any session had received before a statement started must be smaller than the
+    /// statement's ids.
     fn inversions_between_statements(&self) -> usize {
-        let with_ids =
-            || self.sessions.iter().flat_map(Received::statements).filter(|(_, ids)| !ids.is_empty());
+        let with_ids = || {
+            self.sessions.iter().flat_map(Received::statements).filter(|(_, ids)| !ids.is_empty())
+        };
         let mut starts: Vec<(Instant, i64)> =
             with_ids().map(|(s, ids)| (s.started.instant, *ids.iter().min().unwrap())).collect();
         let mut ends: Vec<(Instant, i64)> =

@@ -1,8 +1,10 @@
-//! Real servers for the tests, load for them, and the record of the ids that their clients received.
+//! Real servers for the tests, load for them, and the record of the ids that their clients
+//! received.
 //!
-//! A server is started in a temporary folder, uses a socket there, and is stopped when dropped. `PG_CONFIG` names the
-//! PostgreSQL, in which the extension must be installed. If root runs the tests, the servers run as the user
-//! `postgres`. With `TORTURE=1` in the environment the scenarios run longer.
+//! A server is started in a temporary folder, uses a socket there, and is stopped when dropped.
+//! `PG_CONFIG` names the PostgreSQL, in which the extension must be installed. If root runs the
+//! tests, the servers run as the user `postgres`. With `TORTURE=1` in the environment the scenarios
+//! run longer.
 
 mod clock;
 mod cluster;
@@ -27,8 +29,8 @@ pub use disk::{DiskFault, FaultyDisk};
 pub use emulated::{AN_HOUR_AHEAD, Emulated, Fault, NEXT_ID, SHARD_WITH_TRIGGER};
 pub use journal::{Clock, Figures, Journal, Received};
 pub use load::{
-    StopAtEnd, Work, calls, check_no_row_is_lost, copy, everything, insert_statements, inserts, query,
-    setup_photos, under_load, unrecorded,
+    StopAtEnd, Work, calls, check_no_row_is_lost, copy, everything, insert_statements, inserts,
+    query, setup_photos, under_load, unrecorded,
 };
 pub use original::{ORIGINAL_EPOCH_MS, original_function, original_of_shard};
 pub use page::{blocks, metrics, rows, run_page, trimmed};
@@ -66,8 +68,8 @@ pub fn random(scenario: &str) -> fastrand::Rng {
     fastrand::Rng::with_seed(seed)
 }
 
-/// Fails on an older PostgreSQL. A test that needs a major is in a module `since_<major>`, so that the scripts leave it out on
-/// older ones, and list it.
+/// Fails on an older PostgreSQL. A test that needs a major is in a module `since_<major>`, so that
+/// the scripts leave it out on older ones, and list it.
 #[track_caller]
 pub fn needs_major(needed: u32) {
     assert!(major() >= needed, "PostgreSQL {} does not have this; {needed} and later do", major());
@@ -96,7 +98,8 @@ pub fn cpu_time(pid: i32) -> Duration {
     Duration::from_nanos(nanoseconds.parse().unwrap())
 }
 
-/// A field of a process's memory in `/proc`, in bytes: `RssAnon` is its private memory, `VmHWM` its peak.
+/// A field of a process's memory in `/proc`, in bytes: `RssAnon` is its private memory, `VmHWM` its
+/// peak.
 pub fn memory_of(pid: i32, line: &str) -> i64 {
     status_of(pid, line).strip_suffix(" kB").unwrap().parse::<i64>().unwrap() * 1024
 }
@@ -140,24 +143,33 @@ fn values<T: for<'a> postgres::types::FromSql<'a>>(client: &mut Client, query: &
 /// Runs statements that succeed.
 #[track_caller]
 pub fn run(client: &mut impl GenericClient, statements: &str) {
-    client.batch_execute(statements).unwrap_or_else(|error| panic!("{statements}: {}", why(&error)));
+    client
+        .batch_execute(statements)
+        .unwrap_or_else(|error| panic!("{statements}: {}", why(&error)));
 }
 
 /// An error as psql shows it; the text of the client's own errors is only "db error".
 pub fn why(error: &postgres::Error) -> String {
     let Some(of_server) = error.as_db_error() else { return format!("{error:?}") };
-    let lines = [("DETAIL", of_server.detail()), ("HINT", of_server.hint()), ("CONTEXT", of_server.where_())];
+    let lines = [
+        ("DETAIL", of_server.detail()),
+        ("HINT", of_server.hint()),
+        ("CONTEXT", of_server.where_()),
+    ];
     let lines = lines.into_iter().filter_map(|(name, text)| Some(format!("\n{name}: {}", text?)));
-    let first = format!("{}: {}: {}", of_server.severity(), of_server.code().code(), of_server.message());
+    let first =
+        format!("{}: {}: {}", of_server.severity(), of_server.code().code(), of_server.message());
     first + &lines.collect::<String>()
 }
 
-/// SQLSTATE, message and hint of a statement's error. The detail is appended to the message as a second line.
+/// SQLSTATE, message and hint of a statement's error. The detail is appended to the message as a
+/// second line.
 #[track_caller]
 pub fn error_of(client: &mut Client, statement: &str) -> (String, String, String) {
     let error = client.batch_execute(statement).expect_err(statement);
     let error = error.as_db_error().unwrap_or_else(|| panic!("{statement}: {}", why(&error)));
-    let message = [error.message()].into_iter().chain(error.detail()).collect::<Vec<_>>().join("\n");
+    let message =
+        [error.message()].into_iter().chain(error.detail()).collect::<Vec<_>>().join("\n");
     (error.code().code().into(), message, error.hint().unwrap_or_default().into())
 }
 
@@ -180,7 +192,8 @@ pub fn assert_same_set<T: Ord + Debug>(
 }
 
 /// The OIDs of the extension's functions, as a subquery.
-pub const MEMBER_FUNCTIONS: &str = "SELECT objid FROM pg_depend JOIN pg_extension AS e ON e.oid = refobjid
+pub const MEMBER_FUNCTIONS: &str =
+    "SELECT objid FROM pg_depend JOIN pg_extension AS e ON e.oid = refobjid
     WHERE extname = 'instagram_id' AND deptype = 'e'
       AND refclassid = 'pg_extension'::regclass AND classid = 'pg_proc'::regclass";
 
@@ -218,9 +231,12 @@ pub fn ms_of(id: i64) -> i64 {
     id >> 23
 }
 
-/// Sets a sequence, which must have been used, an hour ahead of its value. There the clock cannot hide a loss.
+/// Sets a sequence, which must have been used, an hour ahead of its value. There the clock cannot
+/// hide a loss.
 pub fn set_an_hour_ahead(client: &mut impl GenericClient, sequence: &str) {
-    let set = format!("SELECT setval($${sequence}$$, last_value + 3600000 * 1024::bigint) FROM {sequence}");
+    let set = format!(
+        "SELECT setval($${sequence}$$, last_value + 3600000 * 1024::bigint) FROM {sequence}"
+    );
     client.batch_execute(&set).unwrap();
 }
 

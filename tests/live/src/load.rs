@@ -1,4 +1,5 @@
-//! Sessions that generate ids continuously and reconnect after faults of their server, as applications do.
+//! Sessions that generate ids continuously and reconnect after faults of their server, as
+//! applications do.
 
 use crate::Received;
 use crate::column;
@@ -24,8 +25,9 @@ pub fn query(statement: impl Into<String>) -> Work {
 /// COPY loads values of `batch` from this one on; all other rows have smaller ones.
 const FIRST_OF_COPY: i64 = 1 << 40;
 
-/// Loads rows into a table with a column `batch`, whose default generates the `id`; then reads these ids in the order
-/// in which the rows were loaded, by `batch`: their physical order may differ if earlier pages have free space.
+/// Loads rows into a table with a column `batch`, whose default generates the `id`; then reads
+/// these ids in the order in which the rows were loaded, by `batch`: their physical order may
+/// differ if earlier pages have free space.
 pub fn copy(table: &'static str, rows: i64) -> Work {
     Box::new(move |client, received| {
         let first = fastrand::i64(FIRST_OF_COPY..FIRST_OF_COPY << 10) * rows;
@@ -45,7 +47,8 @@ pub fn copy(table: &'static str, rows: i64) -> Work {
     })
 }
 
-/// Same as [`query`] but without a record, for statements that return no ids, or ids without any guarantee.
+/// Same as [`query`] but without a record, for statements that return no ids, or ids without any
+/// guarantee.
 pub fn unrecorded(statement: impl Into<String>) -> Work {
     let statement = statement.into();
     Box::new(move |client, _| client.batch_execute(&statement))
@@ -76,7 +79,9 @@ pub fn insert_statements() -> Vec<Work> {
         query(ROW),
         query("INSERT INTO insta5.photos SELECT next_ids(5, 2000) RETURNING id"),
         query(format!("BEGIN; {ROW} {ROW} COMMIT")),
-        query("INSERT INTO insta5.photos VALUES (DEFAULT, 1), (DEFAULT, 2), (next_id(5), 3) RETURNING id"),
+        query(
+            "INSERT INTO insta5.photos VALUES (DEFAULT, 1), (DEFAULT, 2), (next_id(5), 3) RETURNING id",
+        ),
     ]
 }
 
@@ -95,8 +100,9 @@ pub fn everything() -> Vec<Work> {
     inserts().into_iter().chain(calls()).collect()
 }
 
-/// Runs all of this work in `count` sessions until `during` returns, each session starting with another part. A session
-/// that loses its connection reconnects and continues; any other error fails the test.
+/// Runs all of this work in `count` sessions until `during` returns, each session starting with
+/// another part. A session that loses its connection reconnects and continues; any other error
+/// fails the test.
 pub fn under_load<T>(
     connect: impl Fn() -> Result<Client, Error> + Sync,
     count: usize,
@@ -156,12 +162,12 @@ fn session(
     received
 }
 
-/// Whether the error means that the server is stopped, stopping or starting. A crash caused by the server itself is
-/// found in its log when it is dropped.
+/// Whether the error means that the server is stopped, stopping or starting. A crash caused by the
+/// server itself is found in its log when it is dropped.
 fn is_loss_of_connection(error: &Error) -> bool {
     match error.as_db_error() {
-        // admin_shutdown, crash_shutdown, cannot_connect_now; and query_canceled if connecting was cancelled. The log of
-        // the server shows whether a PANIC was expected.
+        // admin_shutdown, crash_shutdown, cannot_connect_now; and query_canceled if connecting was
+        // cancelled. The log of the server shows whether a PANIC was expected.
         Some(error) => match error.code().code() {
             "57P01" | "57P02" | "57P03" => true,
             // PgBouncer's.

@@ -11,7 +11,8 @@ struct Statement {
     places: Vec<String>,
     /// The data of `COPY ... FROM STDIN`: the lines after it, up to `\.`.
     data: Option<String>,
-    /// The result in its comment, or in an indented comment in the line below: rows separated by " / ", or "(no rows)".
+    /// The result in its comment, or in an indented comment in the line below: rows separated by "
+    /// / ", or "(no rows)".
     expected: Option<String>,
 }
 
@@ -27,7 +28,8 @@ fn statements(markdown: &str) -> Vec<Statement> {
     let mut statements: Vec<Statement> = vec![];
     for block in blocks(markdown, "sql") {
         let place = block.lines().next().and_then(|line| line.strip_prefix("-- on "));
-        let places: Vec<String> = place.unwrap_or_default().split(" and ").map(str::to_owned).collect();
+        let places: Vec<String> =
+            place.unwrap_or_default().split(" and ").map(str::to_owned).collect();
         let mut sql = String::new();
         let mut lines = block.lines();
         while let Some(line) = lines.next() {
@@ -44,7 +46,11 @@ fn statements(markdown: &str) -> Vec<Statement> {
             let is_in_body = sql.matches("$$").count() % 2 == 1;
             if code.trim_end().ends_with(';') && !is_in_body {
                 let data = sql.contains("FROM STDIN").then(|| {
-                    lines.by_ref().take_while(|&line| line != "\\.").map(|line| format!("{line}\n")).collect()
+                    lines
+                        .by_ref()
+                        .take_while(|&line| line != "\\.")
+                        .map(|line| format!("{line}\n"))
+                        .collect()
                 });
                 let (sql, places) = (std::mem::take(&mut sql), places.clone());
                 statements.push(Statement { sql, places, data, expected: comment });
@@ -55,8 +61,8 @@ fn statements(markdown: &str) -> Vec<Statement> {
     statements
 }
 
-/// Runs a page's statements, each on the servers that its block names, and compares the results. A page about one
-/// server does not name it.
+/// Runs a page's statements, each on the servers that its block names, and compares the results. A
+/// page about one server does not name it.
 #[track_caller]
 pub fn run_page(page: &str, at_least: usize, clients: &mut [(&str, Client)]) {
     let statements = statements(page);
@@ -65,7 +71,8 @@ pub fn run_page(page: &str, at_least: usize, clients: &mut [(&str, Client)]) {
         for place in places {
             let (_, client) = clients.iter_mut().find(|(name, _)| name == place).expect("a place");
             if let Some(data) = data {
-                let mut copy = client.copy_in(sql).unwrap_or_else(|error| panic!("{sql}: {}", why(&error)));
+                let mut copy =
+                    client.copy_in(sql).unwrap_or_else(|error| panic!("{sql}: {}", why(&error)));
                 copy.write_all(data.as_bytes()).unwrap();
                 copy.finish().unwrap_or_else(|error| panic!("{sql}: {}", why(&error)));
                 continue;
@@ -74,7 +81,9 @@ pub fn run_page(page: &str, at_least: usize, clients: &mut [(&str, Client)]) {
             match expected.as_deref() {
                 Some(text) if text.starts_with("such as") => continue,
                 Some("(no rows)") => assert!(rows.is_empty(), "{sql}: {rows}"),
-                Some(text) if text.starts_with("has ") => assert!(rows.contains(&text[4..]), "{sql}: {rows}"),
+                Some(text) if text.starts_with("has ") => {
+                    assert!(rows.contains(&text[4..]), "{sql}: {rows}")
+                }
                 Some(text) => assert_eq!(rows, text, "{sql}"),
                 None => continue,
             }
@@ -93,7 +102,8 @@ pub fn metrics() -> Vec<(String, String)> {
         let (name, part) = part.split_once('\n').expect("a line");
         let (_, query) = part.split_once("        query: |\n").expect("a query");
         // Up to a comment on the next one.
-        let lines = query.lines().take_while(|line| line.is_empty() || line.starts_with("          "));
+        let lines =
+            query.lines().take_while(|line| line.is_empty() || line.starts_with("          "));
         (name.to_owned(), lines.collect::<Vec<_>>().join("\n"))
     });
     named.collect()
@@ -106,11 +116,12 @@ pub fn trimmed(text: &str) -> String {
 
 /// The result of a statement, with the columns of each row separated by " | ".
 pub fn rows(client: &mut Client, sql: &str) -> Vec<String> {
-    let messages = client.simple_query(sql).unwrap_or_else(|error| panic!("{sql}: {}", why(&error)));
+    let messages =
+        client.simple_query(sql).unwrap_or_else(|error| panic!("{sql}: {}", why(&error)));
     let row = |message: &SimpleQueryMessage| match message {
-        SimpleQueryMessage::Row(row) => {
-            Some((0..row.len()).map(|n| row.get(n).unwrap_or("NULL")).collect::<Vec<_>>().join(" | "))
-        }
+        SimpleQueryMessage::Row(row) => Some(
+            (0..row.len()).map(|n| row.get(n).unwrap_or("NULL")).collect::<Vec<_>>().join(" | "),
+        ),
         _ => None,
     };
     messages.iter().filter_map(row).collect()

@@ -1,7 +1,7 @@
 //! Two servers of docs/run/servers.md, with the map of the shards.
 //!
-//! A shard is moved by hand here: a trigger with the error of the real one closes it on one server, its rows and its last
-//! id are copied to the other, and the map is changed.
+//! A shard is moved by hand here: a trigger with the error of the real one closes it on one server,
+//! its rows and its last id are copied to the other, and the map is changed.
 
 use crate::{Server, one};
 use postgres::Client;
@@ -62,9 +62,11 @@ impl Place {
     pub fn carry(&self) {
         let (mut a, mut b) = (self.a.connect(), self.b.connect());
         create_photos(&mut b, 5);
-        for row in a.query("SELECT id, user_id, title FROM insta5.photos ORDER BY id", &[]).unwrap() {
+        for row in a.query("SELECT id, user_id, title FROM insta5.photos ORDER BY id", &[]).unwrap()
+        {
             let (id, user, title): (i64, i64, &str) = (row.get(0), row.get(1), row.get(2));
-            b.execute("INSERT INTO insta5.photos VALUES ($1, $2, $3)", &[&id, &user, &title]).unwrap();
+            b.execute("INSERT INTO insta5.photos VALUES ($1, $2, $3)", &[&id, &user, &title])
+                .unwrap();
         }
         let last: i64 = one(&mut a, "SELECT last_id FROM id_shards");
         one::<i64>(&mut b, &format!("SELECT advance_shard(5, {last})"));
@@ -72,7 +74,9 @@ impl Place {
 
     /// Sets the placement of shard 5 in the map to `b`.
     pub fn switch(&self) {
-        self.map().batch_execute("UPDATE shard_map.shards SET server = 'b' WHERE shard = 5").unwrap();
+        self.map()
+            .batch_execute("UPDATE shard_map.shards SET server = 'b' WHERE shard = 5")
+            .unwrap();
     }
 
     /// Terminates the connections to a database on `a`.

@@ -1,4 +1,5 @@
-//! Libraries for the tests. The processes of one server preload such a library, and share memory with the test.
+//! Libraries for the tests. The processes of one server preload such a library, and share memory
+//! with the test.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use std::fs::{self, OpenOptions, Permissions};
@@ -17,9 +18,15 @@ pub struct Preloaded {
 }
 
 impl Preloaded {
-    /// Writes the library and the file of the shared memory into this folder. The server's user must be able to access
-    /// it, and may have no access to the folder of the build. The environment variable contains the path of the file.
-    pub fn new(folder: &Path, variable: &'static str, library: &[u8], shared_len: usize) -> Preloaded {
+    /// Writes the library and the file of the shared memory into this folder. The server's user
+    /// must be able to access it, and may have no access to the folder of the build. The
+    /// environment variable contains the path of the file.
+    pub fn new(
+        folder: &Path,
+        variable: &'static str,
+        library: &[u8],
+        shared_len: usize,
+    ) -> Preloaded {
         let [library, file] = [("so", library), ("shared", &[])].map(|(extension, content)| {
             let path = folder.join(variable).with_extension(extension);
             fs::write(&path, content).unwrap();
@@ -31,8 +38,9 @@ impl Preloaded {
         let size = shared_len * size_of::<AtomicI64>();
         opened.set_len(size as u64).unwrap();
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the memory is new, and maps a file of this length, which never changes. It starts at a page, so it is
-        // aligned. It is never unmapped, and all accesses through the slice are atomic.
+        // SAFETY: the memory is new, and maps a file of this length, which never changes. It starts
+        // at a page, so it is aligned. It is never unmapped, and all accesses through the slice are
+        // atomic.
         let shared = unsafe {
             let mapped = mmap(null_mut(), size, access, MapFlags::SHARED, opened, 0).unwrap();
             std::slice::from_raw_parts(mapped.cast::<AtomicI64>(), shared_len)

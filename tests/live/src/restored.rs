@@ -1,7 +1,8 @@
-//! Two shards that keep their state, their epoch and their privileges through dump, restore, copy and upgrade.
+//! Two shards that keep their state, their epoch and their privileges through dump, restore, copy
+//! and upgrade.
 //!
-//! The shards are an hour ahead of the clock, so that only the state that was transferred keeps new ids above the old ones,
-//! not the clock.
+//! The shards are an hour ahead of the clock, so that only the state that was transferred keeps new
+//! ids above the old ones, not the clock.
 
 use crate::{Server, check_unique_and_increasing, column, one, set_an_hour_ahead};
 use postgres::Client;
@@ -32,7 +33,8 @@ pub fn fast() -> Server {
     Server::start(&[("fsync", "off")])
 }
 
-/// Creates a database `home` with both shards, which both forms of default have used, and the role that may use them.
+/// Creates a database `home` with both shards, which both forms of default have used, and the role
+/// that may use them.
 pub fn settle(server: &Server) -> Largest {
     create_database(server, "home");
     server.connect().batch_execute("CREATE ROLE app").unwrap();
@@ -70,8 +72,8 @@ pub fn insert(client: &mut Client, schema: &str, table: &str) -> Vec<i64> {
     column(client, &format!("INSERT INTO {schema}.{table} (title) {titles} RETURNING id"))
 }
 
-/// Checks that both shards are complete in this database, which is not the one in which they were created, and claims
-/// them.
+/// Checks that both shards are complete in this database, which is not the one in which they were
+/// created, and claims them.
 #[track_caller]
 pub fn check_restored(client: &mut Client, largest: Largest) {
     for Shard { schema, .. } in SHARDS {
@@ -88,7 +90,8 @@ pub fn check_restored(client: &mut Client, largest: Largest) {
     check_shards(client, largest, true);
 }
 
-/// Checks that both shards are complete, and that their new ids are above the `largest` so far; returns the last ones.
+/// Checks that both shards are complete, and that their new ids are above the `largest` so far;
+/// returns the last ones.
 #[track_caller]
 pub fn check_shards(client: &mut Client, largest: Largest, can_generate: bool) -> Largest {
     [
@@ -142,7 +145,10 @@ pub fn destination(server: &Server, name: &str) -> Client {
 
 /// Runs a script that must succeed.
 pub fn run_script(server: &Server, script: &Path, database: &str) {
-    server.run("psql", &["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", script.to_str().unwrap(), database]);
+    server.run(
+        "psql",
+        &["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", script.to_str().unwrap(), database],
+    );
 }
 
 /// Options of pg_dump.

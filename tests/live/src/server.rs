@@ -70,20 +70,21 @@ impl Server {
         self.launch();
     }
 
-    /// A new cluster, copied from a cached one: initdb takes a second of CPU time, a copy a twentieth of it. No two
-    /// servers that run at the same time have the same system identifier.
+    /// A new cluster, copied from a cached one: initdb takes a second of CPU time, a copy a
+    /// twentieth of it. No two servers that run at the same time have the same system identifier.
     fn make_cluster(&self) {
         let postgres = self.bin.join("postgres");
         let built = fs::metadata(&postgres).unwrap().mtime();
         let version = output(Command::new(&postgres).arg("--version"));
-        let name =
-            format!("{version} {built} {}", self.number.0).replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+        let name = format!("{version} {built} {}", self.number.0)
+            .replace(|c: char| !c.is_ascii_alphanumeric(), "_");
         let kept = crate::CACHE.join("clusters").join(name);
         if kept.exists() {
             copy(&kept, &self.path().join("data"));
             return;
         }
-        let options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"];
+        let options =
+            ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"];
         self.run("initdb", &[&["-D", "data"], &options[..]].concat());
         // Another test may create the cached cluster at the same time: the first one is kept.
         let new = kept.with_extension(std::process::id().to_string());
@@ -104,7 +105,8 @@ impl Server {
         server
     }
 
-    /// A server whose disk fails when the test wants it to: [`Server::disk`]. Such a failure can stop the server.
+    /// A server whose disk fails when the test wants it to: [`Server::disk`]. Such a failure can
+    /// stop the server.
     pub fn start_with_a_faulty_disk(settings: &[(&str, &str)]) -> Server {
         let mut server = Server::new(&pg_config());
         server.disk = Some(FaultyDisk::new(server.path()));
@@ -125,7 +127,8 @@ impl Server {
         self.disk.as_ref().expect("a faulty disk")
     }
 
-    /// Sets the server's clock to this many seconds ahead of the machine's. All its processes use it at once.
+    /// Sets the server's clock to this many seconds ahead of the machine's. All its processes use
+    /// it at once.
     pub fn set_clock(&self, offset: f64) {
         self.clock.as_ref().expect("a clock of its own").set(offset);
     }
@@ -151,7 +154,8 @@ impl Server {
         copy
     }
 
-    /// Starts a base backup as a server: these settings locate the WAL after it, and set the recovery target.
+    /// Starts a base backup as a server: these settings locate the WAL after it, and set the
+    /// recovery target.
     pub fn recover(&self, settings: &[(&str, &str)]) {
         fs::write(self.path().join("data/recovery.signal"), "").unwrap();
         self.configure(settings);
@@ -182,7 +186,8 @@ impl Server {
         }
     }
 
-    /// Copies a database as `copy`. Sessions that were just closed may still be connected to it for a moment.
+    /// Copies a database as `copy`. Sessions that were just closed may still be connected to it for
+    /// a moment.
     pub fn copy_database(&self, template: &str, strategy: &str) {
         let copy = format!("CREATE DATABASE copy TEMPLATE {template} STRATEGY {strategy}");
         self.wait_for(&copy, || match self.connect().batch_execute(&copy) {
@@ -223,9 +228,11 @@ impl Server {
             ("listen_addresses", ""),
             ("unix_socket_directories", &socket_dir),
             ("max_connections", "100"),
-            // Shared memory in files in the server's folder. The folder is removed even if the server was killed.
+            // Shared memory in files in the server's folder. The folder is removed even if the
+            // server was killed.
             ("dynamic_shared_memory_type", "mmap"),
-            // In PostgreSQL 15 a compiled parallel query may end with a PANIC if the postmaster is killed.
+            // In PostgreSQL 15 a compiled parallel query may end with a PANIC if the postmaster is
+            // killed.
             ("jit", "off"),
         ];
         for (name, value) in own.iter().chain(settings) {
@@ -240,8 +247,8 @@ impl Server {
         self.wait_for("connections", || self.try_connect().is_ok());
     }
 
-    /// Starts the server, and waits only until it listens, which is before recovery. A server that is killed even
-    /// earlier may leave an empty lock file, with which no server starts.
+    /// Starts the server, and waits only until it listens, which is before recovery. A server that
+    /// is killed even earlier may leave an empty lock file, with which no server starts.
     pub fn launch_without_waiting(&self) {
         let starts = || self.log().matches("listening on Unix socket").count();
         let before = starts();
@@ -250,7 +257,8 @@ impl Server {
     }
 
     fn spawn(&self) {
-        let log = fs::OpenOptions::new().create(true).append(true).open(self.path().join("log")).unwrap();
+        let log =
+            fs::OpenOptions::new().create(true).append(true).open(self.path().join("log")).unwrap();
         let preparation = self.preparation.lock().unwrap();
         let mut command = self.command("postgres", &["-D", "data"]);
         if !preparation.is_empty() {
@@ -281,7 +289,8 @@ impl Server {
         self.wait_for_the_end_of(&children);
     }
 
-    /// Kills only the postmaster. Each of the other processes notices this at its next wait, and exits.
+    /// Kills only the postmaster. Each of the other processes notices this at its next wait, and
+    /// exits.
     pub fn kill_postmaster(&self) {
         let mut postmaster = self.take_postmaster();
         let children = self.last_children(postmaster.id());
@@ -290,7 +299,8 @@ impl Server {
         self.wait_for_the_end_of(&children);
     }
 
-    /// Kills one backend, after which the postmaster terminates all others and recovers as after a crash.
+    /// Kills one backend, after which the postmaster terminates all others and recovers as after a
+    /// crash.
     pub fn kill_backend(&self, pid: i32) {
         send(Signal::KILL, pid as u32);
     }
@@ -307,7 +317,8 @@ impl Server {
         send(Signal::CONT, pid as u32);
     }
 
-    /// Lets a backend run only for moments at a time during `during`, so that other sessions run between its steps.
+    /// Lets a backend run only for moments at a time during `during`, so that other sessions run
+    /// between its steps.
     pub fn slow_down<T>(&self, pid: i32, during: impl FnOnce() -> T) -> T {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -328,7 +339,8 @@ impl Server {
         })
     }
 
-    /// Stops the server without notice to its sessions and without a checkpoint: an `immediate` shutdown.
+    /// Stops the server without notice to its sessions and without a checkpoint: an `immediate`
+    /// shutdown.
     pub fn stop_at_once(&self) {
         let mut postmaster = self.take_postmaster();
         send(Signal::QUIT, postmaster.id());
@@ -345,7 +357,8 @@ impl Server {
     /// Whether the server has stopped by itself.
     pub fn has_stopped(&self) -> bool {
         let mut postmaster = self.postmaster.lock().unwrap();
-        let has_stopped = postmaster.as_mut().is_none_or(|process| process.try_wait().unwrap().is_some());
+        let has_stopped =
+            postmaster.as_mut().is_none_or(|process| process.try_wait().unwrap().is_some());
         if has_stopped {
             *postmaster = None;
         }
@@ -362,11 +375,13 @@ impl Server {
         postmaster.expect("a running server")
     }
 
-    /// Stops the postmaster with a signal, so that it starts no new processes while its children are killed.
+    /// Stops the postmaster with a signal, so that it starts no new processes while its children
+    /// are killed.
     fn last_children(&self, postmaster: u32) -> Vec<u32> {
         send(Signal::STOP, postmaster);
         // It may be in the middle of a fork.
-        let stands_still = || stat(postmaster).is_none_or(|fields| ["T", "Z"].contains(&fields[0].as_str()));
+        let stands_still =
+            || stat(postmaster).is_none_or(|fields| ["T", "Z"].contains(&fields[0].as_str()));
         self.wait_for("a postmaster that stands still", stands_still);
         children(postmaster)
     }
@@ -394,12 +409,14 @@ impl Server {
         config
     }
 
-    /// Runs one of PostgreSQL's programs as the server's user, in the server's folder, and returns its output.
+    /// Runs one of PostgreSQL's programs as the server's user, in the server's folder, and returns
+    /// its output.
     pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         let output = self.command(program, arguments).output().unwrap();
         // pg_upgrade reports errors on standard output.
-        let said =
-            [output.stderr, output.stdout].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+        let said = [output.stderr, output.stdout]
+            .map(|said| String::from_utf8_lossy(&said).into_owned())
+            .concat();
         assert!(output.status.success(), "{program} {arguments:?}: {said}");
         said
     }
@@ -415,7 +432,10 @@ impl Server {
         command
             .args(arguments)
             .env("PATH", self.programs_path())
-            .env("INSTAGRAM_ID_MAP", format!("host={} user=postgres dbname=map", self.path().display()))
+            .env(
+                "INSTAGRAM_ID_MAP",
+                format!("host={} user=postgres dbname=map", self.path().display()),
+            )
             .stdin(Stdio::null());
         command
     }
@@ -454,10 +474,11 @@ impl Server {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Removes the System V shared memory segment of a killed server, which its lock file names. Otherwise the segment
-    /// would stay until the server is started again.
+    /// Removes the System V shared memory segment of a killed server, which its lock file names.
+    /// Otherwise the segment would stay until the server is started again.
     fn remove_segment(&self) {
-        let lock_file = fs::read_to_string(self.path().join("data/postmaster.pid")).unwrap_or_default();
+        let lock_file =
+            fs::read_to_string(self.path().join("data/postmaster.pid")).unwrap_or_default();
         let segment = lock_file.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
         if let Some(segment) = segment {
             // Another process of the server may have removed it.
@@ -488,14 +509,16 @@ impl Drop for Server {
 
 /// Whether a line of the log reports a crash that the test did not cause: tests kill with signal 9.
 fn is_of_a_crash(line: &str) -> bool {
-    let is_signal = line.contains("was terminated by signal") && !line.contains("was terminated by signal 9");
+    let is_signal =
+        line.contains("was terminated by signal") && !line.contains("was terminated by signal 9");
     is_signal || line.contains("PANIC:") || line.contains("TRAP:")
 }
 
-/// A process that cannot write or sync a file logs a PANIC with the reason and aborts. The postmaster reports the first
-/// of them that ends.
+/// A process that cannot write or sync a file logs a PANIC with the reason and aborts. The
+/// postmaster reports the first of them that ends.
 fn without_crashes_of_the_disk(crashes: Vec<&str>) -> Vec<&str> {
-    let (panics, others): (Vec<_>, Vec<_>) = crashes.into_iter().partition(|line| is_panic_of_the_disk(line));
+    let (panics, others): (Vec<_>, Vec<_>) =
+        crashes.into_iter().partition(|line| is_panic_of_the_disk(line));
     let mut expected = panics.len();
     let is_unexpected = |line: &&str| {
         let is_expected = expected > 0 && line.contains("was terminated by signal 6");
@@ -510,8 +533,10 @@ pub fn is_panic_of_the_disk(line: &str) -> bool {
     // A PANIC while a statement is parsed also has the position in it.
     let line = line.split_once(" at character ").map_or(line, |(line, _)| line);
     let reasons = [": Input/output error", ": No space left on device"];
-    let is_fault = line.contains("PANIC:  could not ") && reasons.iter().any(|reason| line.ends_with(reason));
-    // If the fsync of a new WAL segment fails, PostgreSQL logs this, does not install the segment, and cannot open it.
+    let is_fault =
+        line.contains("PANIC:  could not ") && reasons.iter().any(|reason| line.ends_with(reason));
+    // If the fsync of a new WAL segment fails, PostgreSQL logs this, does not install the segment,
+    // and cannot open it.
     let is_not_installed = line.contains("PANIC:  could not open file \"pg_wal/");
     is_fault || is_not_installed && line.ends_with(": No such file or directory")
 }
@@ -528,7 +553,8 @@ pub fn pg_config_says(what: &str) -> String {
 /// The major version of the PostgreSQL under test.
 pub fn major() -> u32 {
     let version = pg_config_says("--version");
-    let major = version.trim_start_matches("PostgreSQL ").split(|c: char| !c.is_ascii_digit()).next();
+    let major =
+        version.trim_start_matches("PostgreSQL ").split(|c: char| !c.is_ascii_digit()).next();
     major.unwrap().parse().unwrap()
 }
 

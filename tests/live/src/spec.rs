@@ -1,5 +1,6 @@
-//! A second implementation of the pure functions from the README's description, in arithmetic that cannot overflow and
-//! independent of the extension's code. Used by the tests of values and, through `#[path]`, by the fuzzer in `fuzz/`.
+//! A second implementation of the pure functions from the README's description, in arithmetic that
+//! cannot overflow and independent of the extension's code. Used by the tests of values and,
+//! through `#[path]`, by the fuzzer in `fuzz/`.
 //!
 //! Times are microseconds since 2000-01-01 00:00 UTC, as PostgreSQL stores a `timestamptz`.
 
@@ -53,12 +54,17 @@ pub fn id_time(id: i64, epoch: i64) -> Result<i64, Faults> {
     Ok(i64::try_from(time).expect("a timestamptz"))
 }
 
-/// The millisecond from the epoch that contains a time, or with `up` the first that starts at or after it.
+/// The millisecond from the epoch that contains a time, or with `up` the first that starts at or
+/// after it.
 fn ms(time: i64, epoch: i64, up: bool) -> Result<i128, Faults> {
     let elapsed = i128::from(time) - i128::from(epoch);
     let ms = if up { -(-elapsed).div_euclid(1000) } else { elapsed.div_euclid(1000) };
     let is_in_field = (0..i128::from(FIELD_MS)).contains(&ms);
-    if is_finite(time) && is_finite(epoch) && is_in_field { Ok(ms) } else { Err(vec![NO_SUCH_TIME]) }
+    if is_finite(time) && is_finite(epoch) && is_in_field {
+        Ok(ms)
+    } else {
+        Err(vec![NO_SUCH_TIME])
+    }
 }
 
 pub fn make_id(time: i64, shard: i32, seq: i32, epoch: i64) -> Result<i64, Faults> {
@@ -85,7 +91,8 @@ pub fn id_range_end(from: i64, to: i64, epoch: i64) -> Result<i64, Faults> {
     }
 }
 
-/// The AND of its two bounds by SQL's rules, so the result can be NULL if an argument is. `None` is NULL.
+/// The AND of its two bounds by SQL's rules, so the result can be NULL if an argument is. `None` is
+/// NULL.
 pub fn id_between(
     id: Option<i64>,
     from: Option<i64>,
@@ -104,12 +111,15 @@ pub fn id_between(
 
 pub fn shard_for(key: i64, shards: i32) -> Result<i32, Faults> {
     match shards {
-        1..=8192 => Ok(i32::try_from(i128::from(key).rem_euclid(i128::from(shards))).expect("a shard")),
+        1..=8192 => {
+            Ok(i32::try_from(i128::from(key).rem_euclid(i128::from(shards))).expect("a shard"))
+        }
         _ => Err(vec![OUT_OF_RANGE]),
     }
 }
 
-/// The digits of short codes: those of base64 with - and _ as the last two, as in RFC 4648 for URLs.
+/// The digits of short codes: those of base64 with - and _ as the last two, as in RFC 4648 for
+/// URLs.
 fn digit(n: u8) -> char {
     match n {
         0..26 => char::from(b'A' + n),
@@ -147,16 +157,17 @@ pub fn shortcode_to_id(code: &str) -> Result<i64, Faults> {
     }
 }
 
-/// The faults of `backfill_id` for the rows of a window, in their order: times, shards and epochs, with `None` for
-/// NULL.
+/// The faults of `backfill_id` for the rows of a window, in their order: times, shards and epochs,
+/// with `None` for NULL.
 ///
 /// # Errors
 ///
-/// The faults of the rows; or that no increasing ids exist for a shard: its times are not in order, or one of its
-/// milliseconds has more than 1,024 rows.
+/// The faults of the rows; or that no increasing ids exist for a shard: its times are not in order,
+/// or one of its milliseconds has more than 1,024 rows.
 pub fn backfill_faults(rows: &[[Option<i64>; 3]]) -> Faults {
     let mut faults = vec![];
-    let mut of_shard: std::collections::BTreeMap<i64, Vec<i128>> = std::collections::BTreeMap::new();
+    let mut of_shard: std::collections::BTreeMap<i64, Vec<i128>> =
+        std::collections::BTreeMap::new();
     for &[time, shard, epoch] in rows {
         if shard.is_some_and(|shard| !(0..=8191).contains(&shard)) {
             faults.push(OUT_OF_RANGE);

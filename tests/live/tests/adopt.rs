@@ -43,7 +43,10 @@ const WAYS: [Way; 6] = [
     |client| ids(client, "INSERT INTO insta5.likes (n) VALUES (1), (2), (3) RETURNING id"),
     // Long enough for the replacement of the function to happen during the statement.
     |client| {
-        ids(client, "INSERT INTO insta5.photos (n) SELECT n FROM generate_series(1, 500) AS n RETURNING id")
+        ids(
+            client,
+            "INSERT INTO insta5.photos (n) SELECT n FROM generate_series(1, 500) AS n RETURNING id",
+        )
     },
     |client| {
         let mut rows = client.copy_in("COPY insta5.likes (n) FROM stdin")?;
@@ -53,8 +56,8 @@ const WAYS: [Way; 6] = [
     },
     // A direct call.
     |client| ids(client, "SELECT insta5.next_id()"),
-    // A direct call, followed by an insert in the same transaction: the reverse of the order in which an adoption takes
-    // its locks.
+    // A direct call, followed by an insert in the same transaction: the reverse of the order in
+    // which an adoption takes its locks.
     |client| {
         let mut transaction = client.transaction()?;
         let id: i64 = transaction.query_one("SELECT insta5.next_id()", &[])?.get(0);
@@ -86,7 +89,8 @@ fn write(client: &mut Client, way: usize, until: &AtomicBool) -> Vec<Statement> 
     statements
 }
 
-/// An adoption: when it began, and the range of ids that the extension generated until it was reverted.
+/// An adoption: when it began, and the range of ids that the extension generated until it was
+/// reverted.
 struct Adoption {
     began: Instant,
     ended: Instant,
@@ -94,15 +98,16 @@ struct Adoption {
     last: i64,
 }
 
-/// Every statement succeeds; statements that begin after an adoption generate ids above all earlier ones; and no new id
-/// is repeated. (Duplicates of the original itself, which occur when a session is suspended between its nextval and its
-/// clock, are counted and printed.)
+/// Every statement succeeds; statements that begin after an adoption generate ids above all earlier
+/// ones; and no new id is repeated. (Duplicates of the original itself, which occur when a session
+/// is suspended between its nextval and its clock, are counted and printed.)
 #[test]
 fn adoption_under_load_loses_and_repeats_nothing() {
     adopt_under_load(&original());
 }
 
-/// The same with a function in SQL, which reads the clock before its sequence, and is inlined into plans.
+/// The same with a function in SQL, which reads the clock before its sequence, and is inlined into
+/// plans.
 #[test]
 fn adoption_of_a_function_in_sql_under_load_loses_and_repeats_nothing() {
     let in_sql = format!(
@@ -152,7 +157,11 @@ fn adopt_under_load(original: &str) {
 
     for (round, adoption) in adoptions.iter().enumerate() {
         let ids_of = |belongs: &dyn Fn(&Statement) -> bool| -> Vec<i64> {
-            statements.iter().filter(|it| belongs(it)).flat_map(|it| it.ids.iter().copied()).collect()
+            statements
+                .iter()
+                .filter(|it| belongs(it))
+                .flat_map(|it| it.ids.iter().copied())
+                .collect()
         };
         let old = ids_of(&|statement| statement.ended < adoption.began);
         let new = ids_of(&|statement| statement.began > adoption.ended);
@@ -164,19 +173,28 @@ fn adopt_under_load(original: &str) {
         );
     }
     // Ids of direct calls are only in what the clients received; the others are in the tables.
-    let received = statements.iter().filter(|it| it.way == BY_ITSELF).flat_map(|it| it.ids.iter().copied());
+    let received =
+        statements.iter().filter(|it| it.way == BY_ITSELF).flat_map(|it| it.ids.iter().copied());
     let mut all: Vec<i64> = received.collect();
-    all.extend(column(&mut client, "SELECT id FROM insta5.photos UNION ALL SELECT id FROM insta5.likes"));
+    all.extend(column(
+        &mut client,
+        "SELECT id FROM insta5.photos UNION ALL SELECT id FROM insta5.likes",
+    ));
     all.sort();
     assert!(all.iter().all(|id| id >> 10 & 8191 == 5), "an id of another shard");
-    let twice: Vec<i64> = all.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+    let twice: Vec<i64> =
+        all.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
     for id in &twice {
-        let is_new = adoptions.iter().position(|adoption| adoption.above < *id && *id <= adoption.last);
+        let is_new =
+            adoptions.iter().position(|adoption| adoption.above < *id && *id <= adoption.last);
         assert_eq!(is_new, None, "{id}, made after this adoption, is there twice");
     }
-    let of_ours = |id: &&i64| adoptions.iter().any(|adoption| adoption.above < **id && **id <= adoption.last);
-    let longest = statements.iter().map(|statement| statement.ended - statement.began).max().unwrap();
-    let longest_switch = adoptions.iter().map(|adoption| adoption.ended - adoption.began).max().unwrap();
+    let of_ours =
+        |id: &&i64| adoptions.iter().any(|adoption| adoption.above < **id && **id <= adoption.last);
+    let longest =
+        statements.iter().map(|statement| statement.ended - statement.began).max().unwrap();
+    let longest_switch =
+        adoptions.iter().map(|adoption| adoption.ended - adoption.began).max().unwrap();
     println!(
         "{} ids in {} statements of {} writers, {} of them ours; {ROUNDS} adoptions, the longest {longest_switch:?}; the \
          longest statement {longest:?}; duplicates: {} of the original's, none of ours",
@@ -207,8 +225,8 @@ fn until_blocked(client: &mut Client, count: i64) {
     }
 }
 
-/// An adoption waits for a transaction that has an id of the original without blocking it, and then includes the rows
-/// that it wrote.
+/// An adoption waits for a transaction that has an id of the original without blocking it, and then
+/// includes the rows that it wrote.
 #[test]
 fn waiting_adoption_does_not_block_and_includes_earlier_rows() {
     let (server, mut client) = with_the_original();
@@ -216,7 +234,9 @@ fn waiting_adoption_does_not_block_and_includes_earlier_rows() {
     writer.batch_execute("SET deadlock_timeout = '100ms'; BEGIN; SELECT insta5.next_id()").unwrap();
     let (newest, above, ahead) = thread::scope(|scope| {
         let adoption = scope.spawn(|| {
-            let row = client.query_one("SELECT newest_id, starts_above FROM adopt_shard(5)", &[]).unwrap();
+            let row = client
+                .query_one("SELECT newest_id, starts_above FROM adopt_shard(5)", &[])
+                .unwrap();
             (row.get::<_, i64>(0), row.get::<_, i64>(1))
         });
         // Meanwhile the adoption requests its lock, gives up, and retries.
@@ -283,7 +303,8 @@ fn unadopt_shard_does_not_override_a_concurrent_change() {
     }
 }
 
-/// If a writer locks the tables in another order than an adoption does, the adoption gives up, not the writer.
+/// If a writer locks the tables in another order than an adoption does, the adoption gives up, not
+/// the writer.
 #[test]
 fn adoption_gives_up_in_a_deadlock() {
     let (server, mut client) = with_the_original();
@@ -291,10 +312,13 @@ fn adoption_gives_up_in_a_deadlock() {
     let mut watch = server.connect();
     client.batch_execute("SET deadlock_timeout = '300ms'").unwrap();
     writer
-        .batch_execute("SET deadlock_timeout = '10s'; BEGIN; INSERT INTO insta5.likes DEFAULT VALUES")
+        .batch_execute(
+            "SET deadlock_timeout = '10s'; BEGIN; INSERT INTO insta5.likes DEFAULT VALUES",
+        )
         .unwrap();
     thread::scope(|scope| {
-        let adoption = scope.spawn(|| one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)"));
+        let adoption =
+            scope.spawn(|| one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)"));
         until_blocked(&mut watch, 1);
         writer.batch_execute("INSERT INTO insta5.photos DEFAULT VALUES; COMMIT").unwrap();
         adoption.join().unwrap();
@@ -305,14 +329,16 @@ fn adoption_gives_up_in_a_deadlock() {
 #[test]
 fn table_adoption_includes_rows_committed_while_it_waits() {
     let server = Server::start(&[("fsync", "off")]);
-    let (mut client, mut writer, mut watch) = (server.connect(), server.connect(), server.connect());
+    let (mut client, mut writer, mut watch) =
+        (server.connect(), server.connect(), server.connect());
     setup(&mut client);
     client.batch_execute("CREATE TABLE t (id bigserial PRIMARY KEY, n int)").unwrap();
     writer.batch_execute("BEGIN").unwrap();
     let insert = "INSERT INTO t VALUES (make_id(now() + interval '5 s', 8191, 7)) RETURNING id";
     let ahead: i64 = one(&mut writer, insert);
     let newest = thread::scope(|scope| {
-        let adoption = scope.spawn(|| one::<i64>(&mut client, "SELECT newest_key FROM adopt_table(5, 't')"));
+        let adoption =
+            scope.spawn(|| one::<i64>(&mut client, "SELECT newest_key FROM adopt_table(5, 't')"));
         until_blocked(&mut watch, 1);
         writer.batch_execute("COMMIT").unwrap();
         adoption.join().unwrap()
@@ -322,8 +348,8 @@ fn table_adoption_includes_rows_committed_while_it_waits() {
     assert!(next > ahead, "{next} after {ahead}");
 }
 
-/// A writer that holds its locks longer than an adoption retries makes the adoption fail with an error; meanwhile other
-/// writers are not blocked.
+/// A writer that holds its locks longer than an adoption retries makes the adoption fail with an
+/// error; meanwhile other writers are not blocked.
 #[test]
 fn blocked_adoption_does_not_block_writers() {
     let server = Server::start(&[("fsync", "off")]);
@@ -345,28 +371,32 @@ fn blocked_adoption_does_not_block_writers() {
     assert_eq!(error.0, "55P03");
     assert!(error.1.starts_with("could not obtain locks against writers\n"), "{}", error.1);
     assert!(error.1.contains("insta5.table_id_seq"), "{}", error.1);
-    let longest = statements.iter().map(|statement| statement.ended - statement.began).max().unwrap();
+    let longest =
+        statements.iter().map(|statement| statement.ended - statement.began).max().unwrap();
     println!("{} statements in {took:?}, the longest {longest:?}", statements.len());
     assert!(longest < took / 2, "{longest:?} of {took:?}");
-    // The tables are free most of the time: with one statement per retry of the adoption there would be about 20.
+    // The tables are free most of the time: with one statement per retry of the adoption there
+    // would be about 20.
     assert!(statements.len() > 100, "{} statements meanwhile", statements.len());
     idle.commit().unwrap();
     one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)");
 }
 
-/// A cancel ends the pause between two attempts of an adoption. The pause is as long as the attempt before it, which is
-/// made long here by stopping the session meanwhile.
+/// A cancel ends the pause between two attempts of an adoption. The pause is as long as the attempt
+/// before it, which is made long here by stopping the session meanwhile.
 #[test]
 fn pause_of_an_adoption_can_be_cancelled() {
     let server = Server::start(&[("fsync", "off")]);
-    let (mut client, mut writer, mut watch) = (server.connect(), server.connect(), server.connect());
+    let (mut client, mut writer, mut watch) =
+        (server.connect(), server.connect(), server.connect());
     setup(&mut client);
     client.batch_execute("CREATE TABLE t (id bigserial PRIMARY KEY)").unwrap();
     writer.batch_execute("BEGIN; INSERT INTO t DEFAULT VALUES").unwrap();
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
     let event = if major() >= 17 { "InstagramIdTableLocks" } else { "Extension" };
-    let pauses =
-        format!("SELECT wait_event IS NOT DISTINCT FROM '{event}' FROM pg_stat_activity WHERE pid = {pid}");
+    let pauses = format!(
+        "SELECT wait_event IS NOT DISTINCT FROM '{event}' FROM pg_stat_activity WHERE pid = {pid}"
+    );
     let (stopped, took) = thread::scope(|scope| {
         let adoption = scope.spawn(|| error_of(&mut client, "SELECT adopt_table(5, 't')"));
         until_blocked(&mut watch, 1);
@@ -392,13 +422,15 @@ fn original_named(schema: &str, name: &str, sequence: &str, shard: i32) -> Strin
         .replace("table_id_seq", sequence)
 }
 
-/// Published code mostly creates the original in `public`. The extension has functions with the names that a shard
-/// needs, so it must be in another schema; each error says how, and following its hint works.
+/// Published code mostly creates the original in `public`. The extension has functions with the
+/// names that a shard needs, so it must be in another schema; each error says how, and following
+/// its hint works.
 #[test]
 fn originals_in_public_are_adopted_by_an_extension_in_another_schema() {
     let server = Server::start(&[("fsync", "off")]);
     let create_tables = "CREATE SEQUENCE public.table_id_seq";
-    // The original has the name of one of the extension's functions: this conflict is reported first.
+    // The original has the name of one of the extension's functions: this conflict is reported
+    // first.
     let mut client = server.connect();
     client.batch_execute(create_tables).unwrap();
     client.batch_execute(&original_function("public", 5, ORIGINAL_EPOCH_MS)).unwrap();
@@ -429,7 +461,10 @@ fn originals_in_public_are_adopted_by_an_extension_in_another_schema() {
     for call in ["adopt_shard(5, 'public')", "create_shard(5, 'public', if_not_exists => true)"] {
         let (state, message, hint) = error_of(&mut client, &format!("SELECT {call}"));
         assert_eq!(state, "42723");
-        assert!(message.starts_with("shard 5 cannot share a schema with the extension"), "{message}");
+        assert!(
+            message.starts_with("shard 5 cannot share a schema with the extension"),
+            "{message}"
+        );
         assert!(hint.contains(way) && hint.contains(then), "{hint}");
     }
     client.batch_execute(&format!("{way}; {then}")).unwrap();
@@ -443,8 +478,9 @@ fn originals_in_public_are_adopted_by_an_extension_in_another_schema() {
     );
 }
 
-/// A database in which PUBLIC has no EXECUTE on new functions: the extension grants it on the functions that inserts
-/// call. An extension installed before that reports at an adoption what to grant.
+/// A database in which PUBLIC has no EXECUTE on new functions: the extension grants it on the
+/// functions that inserts call. An extension installed before that reports at an adoption what to
+/// grant.
 #[test]
 fn default_privileges_do_not_break_inserts() {
     let server = Server::start(&[("fsync", "off")]);
@@ -477,7 +513,8 @@ fn default_privileges_do_not_break_inserts() {
     client.batch_execute("REVOKE EXECUTE ON FUNCTION ids.shard_next_id FROM PUBLIC").unwrap();
     let (state, _, hint) = error_of(&mut client, "SELECT ids.adopt_shard(5)");
     assert_eq!(state, "42501");
-    let grant = hint.strip_prefix("Use ").and_then(|hint| hint.strip_suffix('.')).expect("a statement");
+    let grant =
+        hint.strip_prefix("Use ").and_then(|hint| hint.strip_suffix('.')).expect("a statement");
     app.batch_execute(insert).unwrap();
     client.batch_execute(grant).unwrap();
     one::<i64>(&mut client, "SELECT starts_above FROM ids.adopt_shard(5)");
@@ -487,8 +524,8 @@ fn default_privileges_do_not_break_inserts() {
     assert_eq!(texts(&mut app, "SELECT concat(shard, reason) FROM ids.id_shards"), ["5"]);
 }
 
-/// Two functions of one shard, each with its own sequence, are adopted while writers insert through both: no id is
-/// repeated in a table, no insert fails, and the new ids are above the old ones.
+/// Two functions of one shard, each with its own sequence, are adopted while writers insert through
+/// both: no id is repeated in a table, no insert fails, and the new ids are above the old ones.
 #[test]
 fn second_function_of_a_shard_is_adopted_under_load() {
     let server = Server::start(&[("fsync", "off")]);
@@ -498,8 +535,11 @@ fn second_function_of_a_shard_is_adopted_under_load() {
     for table in tables {
         client.batch_execute(&format!("CREATE SEQUENCE insta5.{table}_id_seq")).unwrap();
         let function = format!("{table}_next_id");
-        client.batch_execute(&original_named("insta5", &function, &format!("{table}_id_seq"), 5)).unwrap();
-        let table = format!("CREATE TABLE insta5.{table} (id bigint DEFAULT insta5.{function}(), n int)");
+        client
+            .batch_execute(&original_named("insta5", &function, &format!("{table}_id_seq"), 5))
+            .unwrap();
+        let table =
+            format!("CREATE TABLE insta5.{table} (id bigint DEFAULT insta5.{function}(), n int)");
         client.batch_execute(&table).unwrap();
     }
     let stop = AtomicBool::new(false);
@@ -509,14 +549,17 @@ fn second_function_of_a_shard_is_adopted_under_load() {
             scope.spawn(move || {
                 let mut client = server.connect();
                 while !stop.load(Ordering::Relaxed) {
-                    client.batch_execute(&format!("INSERT INTO insta5.{table} (n) VALUES (1)")).unwrap();
+                    client
+                        .batch_execute(&format!("INSERT INTO insta5.{table} (n) VALUES (1)"))
+                        .unwrap();
                 }
             });
         }
         thread::sleep(Duration::from_millis(200));
         let above = tables.map(|table| {
-            let adopt =
-                format!("SELECT starts_above FROM adopt_shard(5, function => 'insta5.{table}_next_id()')");
+            let adopt = format!(
+                "SELECT starts_above FROM adopt_shard(5, function => 'insta5.{table}_next_id()')"
+            );
             client.query_one(&adopt, &[])
         });
         thread::sleep(Duration::from_millis(1500)); // the new ids begin a second ahead
@@ -530,18 +573,25 @@ fn second_function_of_a_shard_is_adopted_under_load() {
         );
         assert_eq!(one::<String>(&mut client, &counts), "t 0 t", "{table}");
     }
-    assert_eq!(one::<String>(&mut client, "SELECT unadopt_shard(5)::text"), "insta5.photos_next_id()");
-    let languages = "SELECT DISTINCT lanname::text FROM pg_proc JOIN pg_language AS l ON l.oid = prolang
+    assert_eq!(
+        one::<String>(&mut client, "SELECT unadopt_shard(5)::text"),
+        "insta5.photos_next_id()"
+    );
+    let languages =
+        "SELECT DISTINCT lanname::text FROM pg_proc JOIN pg_language AS l ON l.oid = prolang
         WHERE pronamespace = 'insta5'::regnamespace";
     assert_eq!(texts(&mut client, languages), ["plpgsql"]);
 }
 
-/// The event trigger of docs/use/adopting.md refuses a migration that replaces an adopted function, and nothing else.
+/// The event trigger of docs/use/adopting.md refuses a migration that replaces an adopted function,
+/// and nothing else.
 #[test]
 fn event_trigger_refuses_a_replaced_function() {
     let page = include_str!("../../../docs/use/adopting.md");
-    let recipe =
-        blocks(page, "sql").into_iter().find(|block| block.contains("CREATE EVENT TRIGGER")).unwrap();
+    let recipe = blocks(page, "sql")
+        .into_iter()
+        .find(|block| block.contains("CREATE EVENT TRIGGER"))
+        .unwrap();
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
@@ -571,13 +621,15 @@ fn event_trigger_refuses_a_replaced_function() {
         one::<String>(&mut client, "SELECT unadopt_shard(5)::text");
         client.batch_execute(&original_function("insta5", 5, ORIGINAL_EPOCH_MS)).unwrap();
     }
-    // If the function was replaced before the trigger existed, it can be adopted and restored with the trigger in
-    // place.
+    // If the function was replaced before the trigger existed, it can be adopted and restored with
+    // the trigger in place.
     client.batch_execute("ALTER EVENT TRIGGER keep_shards DISABLE; SELECT adopt_shard(5)").unwrap();
     client.batch_execute(&original_function("insta5", 5, ORIGINAL_EPOCH_MS)).unwrap();
     client.batch_execute("ALTER EVENT TRIGGER keep_shards ENABLE; SELECT adopt_shard(5)").unwrap();
     client.batch_execute("ALTER EVENT TRIGGER keep_shards DISABLE").unwrap();
     client.batch_execute(&original_function("insta5", 5, ORIGINAL_EPOCH_MS)).unwrap();
-    client.batch_execute("ALTER EVENT TRIGGER keep_shards ENABLE; SELECT unadopt_shard(5)").unwrap();
+    client
+        .batch_execute("ALTER EVENT TRIGGER keep_shards ENABLE; SELECT unadopt_shard(5)")
+        .unwrap();
     assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM id_shards WHERE shard = 5"), 0);
 }

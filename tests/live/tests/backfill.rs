@@ -1,4 +1,5 @@
-//! Imports a history as a user does, with a CSV file, COPY, and ids at the rows' own times, while other sessions write.
+//! Imports a history as a user does, with a CSV file, COPY, and ids at the rows' own times, while
+//! other sessions write.
 
 use fastrand::Rng;
 use instagram_id_live::*;
@@ -26,7 +27,9 @@ fn csv(rng: &mut Rng, count: usize) -> String {
                 rows.extend(shards.iter().flat_map(|shard| vec![(ms, *shard); count]));
             }
             // Some thousand rows of a shard within a second, at most 1,024 in each millisecond.
-            1 => rows.extend((0..rng.usize(1000..5000)).map(|n| (ms + (n as i64 * 7) % 1000, shard))),
+            1 => {
+                rows.extend((0..rng.usize(1000..5000)).map(|n| (ms + (n as i64 * 7) % 1000, shard)))
+            }
             _ => rows.push((ms, shard)),
         }
         // After all rows above.
@@ -41,7 +44,8 @@ fn csv(rng: &mut Rng, count: usize) -> String {
         let [hour, minute, second] = [of_day / 3600, of_day / 60 % 60, of_day % 60];
         // PostgreSQL reads the day as a Julian date; 1970-01-01 is day 2,440,588.
         let day = days + 2_440_588;
-        writeln!(file, "{n},J{day} {hour:02}:{minute:02}:{second:02}.{fraction:03}+00,{shard}").unwrap();
+        writeln!(file, "{n},J{day} {hour:02}:{minute:02}:{second:02}.{fraction:03}+00,{shard}")
+            .unwrap();
     }
     file
 }
@@ -110,7 +114,11 @@ fn import_during_writes_gives_each_row_its_time() {
     assert_eq!(one::<i64>(&mut client, disorder), 0, "ORDER BY id is not ORDER BY time");
     let disorder = "SELECT count(*) FROM (SELECT n, time, lag((time, n)) OVER (PARTITION BY shard ORDER BY id) AS before FROM posts JOIN staging USING (n))
         AS pairs WHERE before > (time, n)";
-    assert_eq!(one::<i64>(&mut client, disorder), 0, "rows of a millisecond are not in the window's order");
+    assert_eq!(
+        one::<i64>(&mut client, disorder),
+        0,
+        "rows of a millisecond are not in the window's order"
+    );
 
     // A second import finds all its rows and inserts none.
     let again = client.execute(&format!("{IMPORT} ON CONFLICT DO NOTHING"), &[]).unwrap();
@@ -137,8 +145,8 @@ fn memory(client: &mut Client) -> i64 {
     memory_of(pid, "VmHWM")
 }
 
-/// A hundred times as many rows need no more memory, nor do rows whose arguments are expensive to compute, however many
-/// of them share a millisecond.
+/// A hundred times as many rows need no more memory, nor do rows whose arguments are expensive to
+/// compute, however many of them share a millisecond.
 #[test]
 fn import_needs_constant_memory() {
     let server = Server::start(&[("fsync", "off"), ("jit", "off")]);
@@ -163,8 +171,8 @@ fn import_needs_constant_memory() {
     assert!(after - before < 4 << 20, "{before} {after}");
 }
 
-/// The statement of docs/use/querying.md for a late row, executed by sessions that compete for few milliseconds of the last
-/// second, while others insert rows by the default.
+/// The statement of docs/use/querying.md for a late row, executed by sessions that compete for few
+/// milliseconds of the last second, while others insert rows by the default.
 #[test]
 fn late_rows_get_unused_ids_of_their_time() {
     const ROWS: usize = 300;
@@ -175,7 +183,8 @@ fn late_rows_get_unused_ids_of_their_time() {
     let table = "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), user_id bigint, title text)";
     client.batch_execute(table).unwrap();
     let page = include_str!("../../../docs/use/querying.md");
-    let block = blocks(page, "sql").into_iter().find(|block| block.contains("PREPARE late_photo")).unwrap();
+    let block =
+        blocks(page, "sql").into_iter().find(|block| block.contains("PREPARE late_photo")).unwrap();
     let (prepare, _) = block.split_once(";\n").unwrap();
     let late = in_parallel(SESSIONS, |session| {
         let mut client = server.connect();
@@ -189,8 +198,7 @@ fn late_rows_get_unused_ids_of_their_time() {
         client.batch_execute(prepare).unwrap();
         while made < ROWS {
             // A multiple of 50 ms in the last second, in which ids are or were generated.
-            let clock =
-                "SELECT floor(extract(epoch FROM clock_timestamp()) * 20 - random() * 20)::bigint * 50";
+            let clock = "SELECT floor(extract(epoch FROM clock_timestamp()) * 20 - random() * 20)::bigint * 50";
             let ms: i64 = one(&mut client, clock);
             let execute = format!("EXECUTE late_photo(to_timestamp({ms} / 1000.0), {ms}, 'late')");
             made += rows(&mut client, &execute).len();
@@ -202,7 +210,6 @@ fn late_rows_get_unused_ids_of_their_time() {
     };
     assert_eq!(one::<i64>(&mut client, &count("late")) as usize, late.iter().sum::<usize>());
     assert_eq!(one::<i64>(&mut client, &count("new")) as usize, SESSIONS / 2 * ROWS * 10);
-    let untimely =
-        "SELECT count(*) FROM insta5.photos WHERE extract(epoch FROM id_time(id)) * 1000 <> user_id";
+    let untimely = "SELECT count(*) FROM insta5.photos WHERE extract(epoch FROM id_time(id)) * 1000 <> user_id";
     assert_eq!(one::<i64>(&mut client, untimely), 0);
 }

@@ -24,7 +24,8 @@ fn clients_page_matches_the_programs() {
     let programs = [
         (
             "python",
-            ["django/photos/models.py", "django/photos/instagram_id.py", "sqlalchemy/models.py"].as_slice(),
+            ["django/photos/models.py", "django/photos/instagram_id.py", "sqlalchemy/models.py"]
+                .as_slice(),
         ),
         ("java", &["jdbc/Example.java", "hibernate/Photo.java"]),
         ("php", &["php/example.php", "doctrine/src/Photo.php"]),

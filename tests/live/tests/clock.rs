@@ -1,4 +1,5 @@
-//! When the clock is set, ids continue from the last one, in order, without failure and without a long wait.
+//! When the clock is set, ids continue from the last one, in order, without failure and without a
+//! long wait.
 
 use instagram_id_live::*;
 use postgres::{Client, NoTls};
@@ -21,8 +22,8 @@ fn machine_us() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64
 }
 
-/// The clock of the tests: exact to the microsecond and effective at once, in a running session and in a program that
-/// it starts.
+/// The clock of the tests: exact to the microsecond and effective at once, in a running session and
+/// in a program that it starts.
 #[test]
 fn all_time_functions_return_the_set_clock() {
     let server = server();
@@ -46,8 +47,15 @@ fn all_time_functions_return_the_set_clock() {
         ),
     ];
     // With these fractions the seconds are carried in both directions, whenever the test runs.
-    let offsets =
-        [0.0, 0.999_999, -0.999_999, -0.000_001, 20.0 * YEAR + 0.999_999, -20.0 * YEAR - 0.999_999, 0.0];
+    let offsets = [
+        0.0,
+        0.999_999,
+        -0.999_999,
+        -0.000_001,
+        20.0 * YEAR + 0.999_999,
+        -20.0 * YEAR - 0.999_999,
+        0.0,
+    ];
     for offset in offsets {
         server.set_clock(offset);
         for (ask, answer, exact_to) in sources {
@@ -118,8 +126,9 @@ fn ids_increase_under_load_when_the_clock_jumps() {
     assert!((86_000.0..86_405.0).contains(&ahead), "{ahead} s ahead");
 }
 
-/// A clock that runs too fast, too slowly, or slowly backward, in steps from a fraction of a millisecond to some
-/// milliseconds, as time services slew it. Ids are ahead of such a clock by at most the time that it has lost.
+/// A clock that runs too fast, too slowly, or slowly backward, in steps from a fraction of a
+/// millisecond to some milliseconds, as time services slew it. Ids are ahead of such a clock by at
+/// most the time that it has lost.
 #[test]
 fn ids_increase_under_load_when_the_clock_drifts() {
     let server = server();
@@ -136,8 +145,10 @@ fn ids_increase_under_load_when_the_clock_drifts() {
                 let (started, before) = (Instant::now(), offset);
                 while started.elapsed().as_secs_f64() < seconds {
                     thread::sleep(Duration::from_millis(5));
-                    let last =
-                        std::mem::replace(&mut offset, before + started.elapsed().as_secs_f64() * rate);
+                    let last = std::mem::replace(
+                        &mut offset,
+                        before + started.elapsed().as_secs_f64() * rate,
+                    );
                     lost += (last - offset).max(0.0);
                     server.set_clock(offset);
                 }
@@ -148,7 +159,8 @@ fn ids_increase_under_load_when_the_clock_drifts() {
     );
     journal.add(sessions);
     journal.check();
-    // While the clock loses time, ids may advance in real time at the limit; nothing else puts them ahead of it.
+    // While the clock loses time, ids may advance in real time at the limit; nothing else puts them
+    // ahead of it.
     let ahead = ahead_in_view(&mut server.connect());
     assert!(ahead <= lost + 0.5, "{ahead} s ahead of a clock that has lost {lost} s");
 }
@@ -159,8 +171,13 @@ fn connect_with_notices(server: &Server) -> (Client, Arc<Mutex<Vec<String>>>) {
     let sink = Arc::clone(&told);
     let mut config = server.config("postgres");
     config.notice_callback(move |notice| {
-        let (detail, hint) = (notice.detail().unwrap_or_default(), notice.hint().unwrap_or_default());
-        sink.lock().unwrap().push(format!("{}: {}\n{detail}\n{hint}", notice.severity(), notice.message()));
+        let (detail, hint) =
+            (notice.detail().unwrap_or_default(), notice.hint().unwrap_or_default());
+        sink.lock().unwrap().push(format!(
+            "{}: {}\n{detail}\n{hint}",
+            notice.severity(),
+            notice.message()
+        ));
     });
     (config.connect(NoTls).unwrap(), told)
 }
@@ -196,25 +213,31 @@ fn sequence_years_ahead_of_the_clock_is_reported() {
     journal.check();
     // Ten years of 365 days, minus the milliseconds since.
     let message = "sequence insta5.table_id_seq is 3649 days 23 h ahead of the clock";
-    let detail = "Its ids stay unique and in order, and carry future timestamps until the clock catches up.";
-    let hint = "Check the clock of the server. The view id_shards shows how far each shard is ahead.";
+    let detail =
+        "Its ids stay unique and in order, and carry future timestamps until the clock catches up.";
+    let hint =
+        "Check the clock of the server. The view id_shards shows how far each shard is ahead.";
     for told in [told_before, told_after] {
-        assert_eq!(told.lock().unwrap().join(" | "), format!("WARNING: {message}\n{detail}\n{hint}"));
+        assert_eq!(
+            told.lock().unwrap().join(" | "),
+            format!("WARNING: {message}\n{detail}\n{hint}")
+        );
     }
     assert_eq!(server.log().matches(message).count(), 2, "in the log, too");
     let days = ahead_in_view(&mut client) / 86_400.0;
     assert!((3649.9..3650.1).contains(&days), "{days} days ahead");
 }
 
-/// A clock that is set to just before the end of ids takes the sequence there, and a crash takes it to the last value. The
-/// hint has the way back.
+/// A clock that is set to just before the end of ids takes the sequence there, and a crash takes it
+/// to the last value. The hint has the way back.
 #[test]
 fn clock_set_to_the_end_is_followed_by_a_crash() {
     let server = server();
     let mut client = server.connect();
     setup(&mut client);
     let before: i64 = one(&mut client, "SELECT next_id(5)");
-    let until_the_end = "SELECT extract(epoch FROM ends_at - clock_timestamp())::float8 FROM id_shards";
+    let until_the_end =
+        "SELECT extract(epoch FROM ends_at - clock_timestamp())::float8 FROM id_shards";
     // Again if the machine is so busy that the clock passes the end.
     let last: i64 = (0..100)
         .find_map(|_| {
@@ -241,8 +264,8 @@ fn clock_set_to_the_end_is_followed_by_a_crash() {
     assert!(after > before && lead(&mut client, after) < 1.0, "{after} after {before}");
 }
 
-/// If the clock shows a time that no id can have, a sequence without a usable last value refuses; it works again when
-/// the clock is right.
+/// If the clock shows a time that no id can have, a sequence without a usable last value refuses;
+/// it works again when the clock is right.
 #[test]
 fn clock_out_of_range_is_refused_without_harm() {
     let server = server();

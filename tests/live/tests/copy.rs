@@ -1,4 +1,5 @@
-//! COPY with the default `next_id()`: it inserts in batches, as with `nextval`. tests/regress/sql/copy.sql checks the ids.
+//! COPY with the default `next_id()`: it inserts in batches, as with `nextval`.
+//! tests/regress/sql/copy.sql checks the ids.
 
 use crate::replication::{catch_up, subscribe};
 use instagram_id_live::*;
@@ -9,7 +10,9 @@ const ROWS: i64 = 20_000;
 /// The WAL of a COPY into a table with this default, in bytes.
 fn wal_of_copy(client: &mut Client, default: &str) -> i64 {
     client
-        .batch_execute(&format!("CREATE TABLE loaded (id bigint DEFAULT {default}, n bigint); CHECKPOINT"))
+        .batch_execute(&format!(
+            "CREATE TABLE loaded (id bigint DEFAULT {default}, n bigint); CHECKPOINT"
+        ))
         .unwrap();
     let position = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint";
     let before: i64 = one(client, position);
@@ -20,7 +23,8 @@ fn wal_of_copy(client: &mut Client, default: &str) -> i64 {
     wal
 }
 
-/// A batch is one WAL record. A row of its own has one too, with a head that is larger than the row.
+/// A batch is one WAL record. A row of its own has one too, with a head that is larger than the
+/// row.
 #[test]
 fn copy_inserts_in_batches() {
     let server = Server::start(&[("fsync", "off"), ("autovacuum", "off")]);
@@ -49,7 +53,8 @@ fn copy_inserts_in_batches() {
     }
 }
 
-/// The subscriber's table has a column more, for which the apply worker evaluates the default in each row.
+/// The subscriber's table has a column more, for which the apply worker evaluates the default in
+/// each row.
 #[test]
 fn subscription_fills_a_column_with_ids() {
     let settings = [("fsync", "off"), ("wal_level", "logical")];
@@ -63,7 +68,9 @@ fn subscription_fills_a_column_with_ids() {
         .unwrap();
     setup(&mut target);
     target
-        .batch_execute("CREATE TABLE photos (id bigint DEFAULT insta5.next_id(), n int PRIMARY KEY)")
+        .batch_execute(
+            "CREATE TABLE photos (id bigint DEFAULT insta5.next_id(), n int PRIMARY KEY)",
+        )
         .unwrap();
     subscribe(&subscriber, "photos", &publisher);
     catch_up(&publisher, &subscriber, "photos");

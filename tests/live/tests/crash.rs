@@ -52,15 +52,15 @@ fn stop_at_once(server: &Server, _: &mut fastrand::Rng) {
 /// The position of the sequence at the first fault.
 #[derive(Clone, Copy)]
 enum Start {
-    /// At the clock. The clock may hide a loss, since it advances while the server recovers; but this start shows how
-    /// far ahead of the clock a crash leaves the sequence.
+    /// At the clock. The clock may hide a loss, since it advances while the server recovers; but
+    /// this start shows how far ahead of the clock a crash leaves the sequence.
     AtTheClock,
     /// An hour ahead, where the clock cannot hide a loss.
     AnHourAhead,
 }
 
-/// Runs sessions while the server fails repeatedly, at random moments and in each way in turn, right after
-/// `before_fault` if that is not empty. Returns the ids.
+/// Runs sessions while the server fails repeatedly, at random moments and in each way in turn,
+/// right after `before_fault` if that is not empty. Returns the ids.
 fn fail_under_load(
     scenario: &str,
     server: &Server,
@@ -70,7 +70,8 @@ fn fail_under_load(
     before_fault: &str,
 ) -> Vec<i64> {
     one::<i64>(&mut server.connect(), "SELECT next_id(5)");
-    // After a crash a sequence is a second ahead of the clock, or 50 ms ahead of its own value if that is more.
+    // After a crash a sequence is a second ahead of the clock, or 50 ms ahead of its own value if
+    // that is more.
     let mut ahead = 1000 + 50 * faults as i64;
     if let Start::AnHourAhead = start {
         set_an_hour_ahead(&mut server.connect(), "insta5.table_id_seq");
@@ -114,19 +115,28 @@ fn crashes_under_inserts_lose_and_repeat_nothing() {
     // Plain nextval on the same sequence, whose values are converted to ids.
     let plain = "INSERT INTO insta5.photos SELECT (value >> 10 << 23) | (5 << 10) | (value & 1023)
         FROM nextval('insta5.table_id_seq') AS value RETURNING id";
-    let work: Vec<Work> = inserts().into_iter().chain([unrecorded(rolled_back), query(plain)]).collect();
+    let work: Vec<Work> =
+        inserts().into_iter().chain([unrecorded(rolled_back), query(plain)]).collect();
     let faults = length(20, 300);
     let acknowledged =
         fail_under_load("failures under inserts", &server, Start::AnHourAhead, faults, &work, "");
     check_no_row_is_lost(&mut server.connect(), &acknowledged);
 }
 
-/// Only calls: most transactions write no WAL themselves, and use values that another transaction has logged.
+/// Only calls: most transactions write no WAL themselves, and use values that another transaction
+/// has logged.
 #[test]
 fn crashes_under_calls_repeat_no_ids() {
     let server = Server::start(&[]);
     setup(&mut server.connect());
-    fail_under_load("failures under calls", &server, Start::AtTheClock, length(10, 200), &calls(), "");
+    fail_under_load(
+        "failures under calls",
+        &server,
+        Start::AtTheClock,
+        length(10, 200),
+        &calls(),
+        "",
+    );
 }
 
 /// Recovery then does not replay the last record of the sequence.
@@ -143,7 +153,14 @@ fn crashes_without_full_page_writes_repeat_no_ids() {
     let server = Server::start(&[("full_page_writes", "off"), ("checkpoint_timeout", "30s")]);
     setup_photos(&mut server.connect());
     let scenario = "failures without full_page_writes";
-    fail_under_load(scenario, &server, Start::AnHourAhead, length(5, 100), &inserts(), "CHECKPOINT");
+    fail_under_load(
+        scenario,
+        &server,
+        Start::AnHourAhead,
+        length(5, 100),
+        &inserts(),
+        "CHECKPOINT",
+    );
 }
 
 #[test]
@@ -154,8 +171,8 @@ fn crashes_with_minimal_wal_repeat_no_ids() {
     fail_under_load(scenario, &server, Start::AnHourAhead, length(5, 100), &calls(), "");
 }
 
-/// Kills the server repeatedly during recovery: at random moments of its start, and right after the start of redo.
-/// Ahead of the clock, so that the clock cannot hide a loss.
+/// Kills the server repeatedly during recovery: at random moments of its start, and right after the
+/// start of redo. Ahead of the clock, so that the clock cannot hide a loss.
 #[test]
 fn crashes_during_recovery_repeat_no_ids() {
     let server = Server::start(&[]);
@@ -170,16 +187,18 @@ fn crashes_during_recovery_repeat_no_ids() {
         under_load(|| server.try_connect(), SESSIONS, &inserts(), a_while).0
     };
     let mut start_takes = Duration::from_millis(300);
-    // Matches "redo starts", "redo done" and "redo is not required". A crash right after the checkpoint at the end of a
-    // recovery leaves a server whose control file says that it was stopped normally, so it does not begin one.
+    // Matches "redo starts", "redo done" and "redo is not required". A crash right after the
+    // checkpoint at the end of a recovery leaves a server whose control file says that it was
+    // stopped normally, so it does not begin one.
     let redo = || {
         let log = server.log();
-        log.matches("LOG:  redo ").count() + log.matches("LOG:  database system was shut down at").count()
+        log.matches("LOG:  redo ").count()
+            + log.matches("LOG:  database system was shut down at").count()
     };
     let in_recovery = || server.log().matches("interrupted while in recovery").count();
     for round in 1..=length(3, 60) {
-        // At least one crash of each round must come during recovery. A completed recovery leaves no work for the next
-        // one, so each attempt runs the load again.
+        // At least one crash of each round must come during recovery. A completed recovery leaves
+        // no work for the next one, so each attempt runs the load again.
         let mut attempts = 0;
         while in_recovery() < round {
             attempts += 1;
@@ -218,11 +237,17 @@ struct Record<'a> {
 
 impl Record<'_> {
     fn new(scenario: impl Into<String>, server: &Server) -> Record<'_> {
-        Record { server, journal: Journal::new(scenario, Clock::Set), received: Received::default() }
+        Record {
+            server,
+            journal: Journal::new(scenario, Clock::Set),
+            received: Received::default(),
+        }
     }
 
     fn receive(&mut self, client: &mut Client, statement: &str) {
-        self.received.run(client, statement).unwrap_or_else(|error| panic!("{statement}: {}", why(&error)));
+        self.received
+            .run(client, statement)
+            .unwrap_or_else(|error| panic!("{statement}: {}", why(&error)));
     }
 
     /// Kills the server and starts it again.
@@ -239,8 +264,8 @@ impl Record<'_> {
     }
 }
 
-/// A crash right after the creation of the shard, and one after its first use. Ahead of the clock, so that the clock
-/// cannot hide a loss.
+/// A crash right after the creation of the shard, and one after its first use. Ahead of the clock,
+/// so that the clock cannot hide a loss.
 #[test]
 fn ids_of_a_new_shard_survive() {
     let server = Server::start(&[]);
@@ -265,8 +290,8 @@ fn ids_of_a_new_shard_survive() {
     }
 }
 
-/// With wal_level minimal a sequence that is created in the same transaction is not logged but synced at commit. Ahead
-/// of the clock, so that the clock cannot hide a loss.
+/// With wal_level minimal a sequence that is created in the same transaction is not logged but
+/// synced at commit. Ahead of the clock, so that the clock cannot hide a loss.
 #[test]
 fn shard_used_in_its_creating_transaction_survives_with_minimal_wal() {
     let server = Server::start(&MINIMAL_WAL);
@@ -287,9 +312,9 @@ fn shard_used_in_its_creating_transaction_survives_with_minimal_wal() {
     record.check();
 }
 
-/// Here the state that a crash could lose is ahead of the clock, so the clock cannot hide a loss: before each crash the
-/// sequence is set another hour ahead. A crash advances it by at most the 50 ms that WAL is written ahead, and to the
-/// next millisecond.
+/// Here the state that a crash could lose is ahead of the clock, so the clock cannot hide a loss:
+/// before each crash the sequence is set another hour ahead. A crash advances it by at most the 50
+/// ms that WAL is written ahead, and to the next millisecond.
 #[test]
 fn sequence_ahead_of_the_clock_survives() {
     let server = Server::start(&[]);
@@ -309,8 +334,8 @@ fn sequence_ahead_of_the_clock_survives() {
     record.check();
 }
 
-/// Same with checkpoints: before the first ids, so that their change of the page must be written by the next
-/// checkpoint; and before the last ids, so that these need a new record.
+/// Same with checkpoints: before the first ids, so that their change of the page must be written by
+/// the next checkpoint; and before the last ids, so that these need a new record.
 #[test]
 fn sequence_ahead_of_the_clock_survives_checkpoints() {
     for (wal, settings) in [("", &[][..]), (", minimal WAL", &MINIMAL_WAL[..])] {
@@ -353,24 +378,26 @@ fn ids_up_to_the_end_of_a_wal_record_survive() {
     record.check();
 }
 
-/// Ways to read an id in a transaction whose commit waits for the flush, whatever the call itself did.
+/// Ways to read an id in a transaction whose commit waits for the flush, whatever the call itself
+/// did.
 const READS: [&str; 3] = [
     "SELECT next_id(5)",
     "BEGIN; SET LOCAL synchronous_commit = off; SELECT next_id(5); SET LOCAL synchronous_commit = on; COMMIT",
     "SELECT hasty()",
 ];
 
-/// A transaction writes a WAL record and does not commit; the values that the record covers then serve transactions
-/// that only read: one of another session while the first is open, or one of its own session after a rollback. Their
-/// ids are durable when these transactions end. Ahead of the clock, so that the clock cannot hide a loss, and without
-/// other processes that flush WAL.
+/// A transaction writes a WAL record and does not commit; the values that the record covers then
+/// serve transactions that only read: one of another session while the first is open, or one of its
+/// own session after a rollback. Their ids are durable when these transactions end. Ahead of the
+/// clock, so that the clock cannot hide a loss, and without other processes that flush WAL.
 #[test]
 fn ids_only_read_survive() {
     let scenarios = [("read beside another", false), ("read after a rollback", true)];
     for ((scenario, rolled_back), read) in
         scenarios.iter().flat_map(|scenario| READS.map(|read| (scenario, read)))
     {
-        // Second case: the session has already used the record, in a transaction with synchronous_commit = off.
+        // Second case: the session has already used the record, in a transaction with
+        // synchronous_commit = off.
         for is_second in [false, true] {
             let server = Server::start(&[("wal_writer_delay", "10s"), ("autovacuum", "off")]);
             let (mut a, mut b) = (server.connect(), server.connect());
@@ -380,14 +407,17 @@ fn ids_only_read_survive() {
                  AS 'BEGIN RETURN next_id(5); END'",
             )
             .unwrap();
-            let mut record = Record::new(format!("a crash after an id {scenario}: {read}"), &server);
+            let mut record =
+                Record::new(format!("a crash after an id {scenario}: {read}"), &server);
             record.receive(&mut b, "SELECT next_id(5)");
             set_an_hour_ahead(&mut a, "insta5.table_id_seq");
             record.receive(&mut b, "SELECT next_id(5)");
-            let end_of_wal =
-                |client: &mut Client| -> String { one(client, "SELECT pg_current_wal_insert_lsn()::text") };
+            let end_of_wal = |client: &mut Client| -> String {
+                one(client, "SELECT pg_current_wal_insert_lsn()::text")
+            };
             let before = end_of_wal(&mut b);
-            a.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)").unwrap();
+            a.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)")
+                .unwrap();
             assert_ne!(end_of_wal(&mut b), before, "a record, by a transaction that stays open");
             let reader = if *rolled_back {
                 a.batch_execute("ROLLBACK").unwrap();
@@ -410,8 +440,9 @@ fn ids_only_read_survive() {
     }
 }
 
-/// Ids of transactions that change `synchronous_commit`, or end in an unusual one, and whose commit waits for the
-/// flush, are below those after a crash. Ahead of the clock, so that the clock cannot hide a loss.
+/// Ids of transactions that change `synchronous_commit`, or end in an unusual one, and whose commit
+/// waits for the flush, are below those after a crash. Ahead of the clock, so that the clock cannot
+/// hide a loss.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a list of transactions")]
 fn ids_of_unusual_transactions_survive_a_crash() {
@@ -466,13 +497,19 @@ fn ids_of_unusual_transactions_survive_a_crash() {
             let (mut a, mut b) = (server.connect(), server.connect());
             set_an_hour_ahead(&mut a, "insta5.table_id_seq");
             one::<i64>(&mut b, "SELECT next_id(5)");
-            // The record of another shard, which precedes that of this one and is not flushed either.
-            b.batch_execute("SET synchronous_commit = off; SELECT next_id(6); RESET synchronous_commit")
+            // The record of another shard, which precedes that of this one and is not flushed
+            // either.
+            b.batch_execute(
+                "SET synchronous_commit = off; SELECT next_id(6); RESET synchronous_commit",
+            )
+            .unwrap();
+            a.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)")
                 .unwrap();
-            a.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)").unwrap();
             if is_second {
-                b.batch_execute("SET synchronous_commit = off; SELECT next_id(5); RESET synchronous_commit")
-                    .unwrap();
+                b.batch_execute(
+                    "SET synchronous_commit = off; SELECT next_id(5); RESET synchronous_commit",
+                )
+                .unwrap();
             }
             let mut ids: Vec<i64> = vec![];
             let run = |statement: &str| {
@@ -503,11 +540,12 @@ fn ids_of_unusual_transactions_survive_a_crash() {
     assert!(lost.is_empty(), "{}", lost.join("\n"));
 }
 
-/// A shard that was advanced stays ahead after a crash, also if the crash rolls back the transaction that advanced it
-/// and another transaction has only read the position.
+/// A shard that was advanced stays ahead after a crash, also if the crash rolls back the
+/// transaction that advanced it and another transaction has only read the position.
 #[test]
 fn advance_shard_survives() {
-    for (scenario, is_told) in [("a crash after an advance", false), ("a crash after an advance told", true)]
+    for (scenario, is_told) in
+        [("a crash after an advance", false), ("a crash after an advance told", true)]
     {
         let server = Server::start(&[("wal_writer_delay", "10s"), ("autovacuum", "off")]);
         let (mut a, mut b) = (server.connect(), server.connect());
@@ -541,38 +579,40 @@ fn advance_shard_survives_checkpoints() {
     let mut record = Record::new("a crash after an advance between checkpoints", &server);
     record.receive(&mut client, "SELECT next_id(5)");
     client.batch_execute("SET client_min_messages = error; CHECKPOINT").unwrap();
-    record.receive(&mut client, "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))");
+    record
+        .receive(&mut client, "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))");
     client.batch_execute("CHECKPOINT").unwrap();
     record.crash();
     record.receive(&mut server.connect(), "SELECT next_id(5)");
     record.check();
 }
 
-/// Same for a shard without ids: its first record must mark the sequence as used, otherwise it would follow the clock
-/// again.
+/// Same for a shard without ids: its first record must mark the sequence as used, otherwise it
+/// would follow the clock again.
 #[test]
 fn advance_shard_of_a_new_shard_survives() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     setup(&mut client);
     let mut record = Record::new("a crash after an advance of a new shard", &server);
-    record.receive(&mut client, "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))");
+    record
+        .receive(&mut client, "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))");
     record.crash();
     record.receive(&mut server.connect(), "SELECT next_id(5)");
     record.check();
 }
 
-/// One WAL record for a second of ids, however many these are; `nextval` writes one for every 32 values. Only records
-/// of sequences are counted: the server writes other records at any time.
+/// One WAL record for a second of ids, however many these are; `nextval` writes one for every 32
+/// values. Only records of sequences are counted: the server writes other records at any time.
 #[test]
 fn one_wal_record_covers_a_second_of_ids() {
     let server = Server::start(&[("autovacuum", "off"), ("checkpoint_timeout", "1h")]);
     let mut client = server.connect();
     setup(&mut client);
-    let position = |client: &mut Client| one::<String>(client, "SELECT pg_current_wal_insert_lsn()::text");
+    let position =
+        |client: &mut Client| one::<String>(client, "SELECT pg_current_wal_insert_lsn()::text");
     let start = position(&mut client);
-    let ids =
-        "SELECT min(id), max(id) FROM (SELECT next_id(5) AS id FROM generate_series(1, 1200000)) AS ids";
+    let ids = "SELECT min(id), max(id) FROM (SELECT next_id(5) AS id FROM generate_series(1, 1200000)) AS ids";
     let ids = client.query_one(ids, &[]).unwrap();
     let end = position(&mut client);
     client.batch_execute("CHECKPOINT").unwrap(); // so that all of it is written to the file
@@ -583,8 +623,8 @@ fn one_wal_record_covers_a_second_of_ids() {
     assert!((1..=seconds + 2).contains(&records), "{records} WAL records for {seconds} s");
 }
 
-/// A database created from a template has a copy of the sequence with the original's log_cnt but without a WAL record
-/// of its own. Ahead of the clock, so that the clock cannot hide a loss.
+/// A database created from a template has a copy of the sequence with the original's log_cnt but
+/// without a WAL record of its own. Ahead of the clock, so that the clock cannot hide a loss.
 #[test]
 fn sequence_copied_from_a_template_survives() {
     for strategy in ["wal_log", "file_copy"] {
@@ -610,8 +650,8 @@ fn sequence_copied_from_a_template_survives() {
     }
 }
 
-/// Same for an unlogged sequence that is set to LOGGED, which copies its page with log_cnt. Plain nextval relies on
-/// that log_cnt.
+/// Same for an unlogged sequence that is set to LOGGED, which copies its page with log_cnt. Plain
+/// nextval relies on that log_cnt.
 #[test]
 fn sequence_set_logged_survives() {
     let next_id = "SELECT next_id(5, 's') FROM generate_series(1, COUNT)";
@@ -650,12 +690,12 @@ fn unlogged_sequence_restarts_with_the_clock() {
     record.check();
 }
 
-/// A damaged page is refused, is not overwritten, and causes no read outside of the page: by `next_id`, and by the
-/// view, which shows no last id.
+/// A damaged page is refused, is not overwritten, and causes no read outside of the page: by
+/// `next_id`, and by the view, which shows no last id.
 #[test]
 fn damaged_page_is_refused() {
-    // The page begins with a header of 24 bytes, with the offset of the special area at 16, followed by a line pointer
-    // of 4 bytes: 15 bits of offset, 2 of flags, 15 of length.
+    // The page begins with a header of 24 bytes, with the offset of the special area at 16,
+    // followed by a line pointer of 4 bytes: 15 bits of offset, 2 of flags, 15 of length.
     let line_pointer = |offset: u32, len: u32| (offset | 1 << 15 | len << 17).to_le_bytes();
     let damages: [(&str, usize, &[u8]); 6] = [
         ("no magic number", 8192 - 8, &[0; 4]),

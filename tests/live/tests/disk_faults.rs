@@ -9,8 +9,9 @@ use std::time::Duration;
 
 const SESSIONS: usize = 6;
 
-/// With small buffers, sessions write pages of tables themselves, and checkpoints are frequent. Each WAL segment is
-/// new, so it is written and synced before it is used. The WAL writer sleeps long, so sessions flush WAL themselves.
+/// With small buffers, sessions write pages of tables themselves, and checkpoints are frequent.
+/// Each WAL segment is new, so it is written and synced before it is used. The WAL writer sleeps
+/// long, so sessions flush WAL themselves.
 const SETTINGS: [(&str, &str); 5] = [
     ("shared_buffers", "1MB"),
     ("max_wal_size", "32MB"),
@@ -19,10 +20,9 @@ const SETTINGS: [(&str, &str); 5] = [
     ("wal_writer_delay", "10s"),
 ];
 
-/// Writes a WAL record of the sequence, and no commit waits for it. In the meantime other sessions use the values that
-/// it covers.
-const ROLLED_BACK: &str =
-    "BEGIN; SELECT advance_shard(5, next_id(5) + (60::bigint << 23)); SELECT pg_sleep(0.02); ROLLBACK";
+/// Writes a WAL record of the sequence, and no commit waits for it. In the meantime other sessions
+/// use the values that it covers.
+const ROLLED_BACK: &str = "BEGIN; SELECT advance_shard(5, next_id(5) + (60::bigint << 23)); SELECT pg_sleep(0.02); ROLLBACK";
 
 /// The faults that stop the server.
 const PANICS: [DiskFault; 4] = [WriteWal, SyncWal, SyncData, SyncWal];
@@ -51,9 +51,10 @@ fn connect(server: &Server) -> Result<Client, Error> {
     }
 }
 
-/// Runs sessions while the disk fails repeatedly. In each round some writes to tables, indexes and sequences fail,
-/// which raises errors. Then another call fails, which stops the server. The server recovers on a disk that works.
-/// Returns the ids. The sequence is an hour ahead of the clock. Otherwise the clock would hide a loss.
+/// Runs sessions while the disk fails repeatedly. In each round some writes to tables, indexes and
+/// sequences fail, which raises errors. Then another call fails, which stops the server. The server
+/// recovers on a disk that works. Returns the ids. The sequence is an hour ahead of the clock.
+/// Otherwise the clock would hide a loss.
 fn fail_under_load(scenario: &str, server: &Server, work: Vec<Work>, rounds: usize) -> Vec<i64> {
     one::<i64>(&mut server.connect(), "SELECT next_id(5)");
     set_an_hour_ahead(&mut server.connect(), "insta5.table_id_seq");
@@ -75,17 +76,21 @@ fn fail_under_load(scenario: &str, server: &Server, work: Vec<Work>, rounds: usi
                 }
                 disk.set_rate(fault, 500_000);
                 server.wait_for("a failure that stops the server", || {
-                    // Only a checkpoint syncs data files. In the other rounds there is none: it flushes WAL, and would
-                    // hide a missing flush of a session.
+                    // Only a checkpoint syncs data files. In the other rounds there is none: it
+                    // flushes WAL, and would hide a missing flush of a session.
                     if fault == SyncData {
-                        let _ =
-                            server.try_connect().and_then(|mut client| client.batch_execute("CHECKPOINT"));
+                        let _ = server
+                            .try_connect()
+                            .and_then(|mut client| client.batch_execute("CHECKPOINT"));
                     }
                     server.has_stopped()
                 });
                 disk.repair();
                 let log = server.log().split_off(before);
-                assert!(log.lines().any(is_panic_of_the_disk), "stopped for another reason:\n{log}");
+                assert!(
+                    log.lines().any(is_panic_of_the_disk),
+                    "stopped for another reason:\n{log}"
+                );
                 server.launch();
             }
         },
@@ -99,7 +104,11 @@ fn fail_under_load(scenario: &str, server: &Server, work: Vec<Work>, rounds: usi
     for fault in DiskFault::ALL {
         println!("    {fault:?}: {} failures", disk.failures(fault));
     }
-    println!("    {} writes were torn, {} fsyncs lost WAL, {panics} PANICs", disk.torn(), disk.lost());
+    println!(
+        "    {} writes were torn, {} fsyncs lost WAL, {panics} PANICs",
+        disk.torn(),
+        disk.lost()
+    );
     for fault in PANICS {
         assert!(disk.failures(fault) > 0, "no {fault:?} has failed");
     }
@@ -119,7 +128,8 @@ fn a_failing_disk_under_inserts_loses_and_repeats_nothing() {
     check_no_row_is_lost(&mut server.connect(), &acknowledged);
 }
 
-/// Most transactions only call next_id: they write no WAL, and use values that another transaction has logged.
+/// Most transactions only call next_id: they write no WAL, and use values that another transaction
+/// has logged.
 #[test]
 fn a_failing_disk_under_calls_repeats_no_ids() {
     let server = Server::start_with_a_faulty_disk(&SETTINGS);

@@ -72,12 +72,14 @@ fn scaling_page_examples_run() {
     check(include_str!("../../../docs/run/scaling.md"), 23);
 }
 
-/// Each query of the page that returns no row on a healthy server returns rows when its condition occurs.
+/// Each query of the page that returns no row on a healthy server returns rows when its condition
+/// occurs.
 #[test]
 fn every_alert_fires() {
     let page = include_str!("../../../docs/run/operations.md");
     let quiet = blocks(page, "sql").into_iter().filter_map(|block| block.strip_suffix(";  --\n"));
-    let [ahead, cannot, twice, older, end, waiting, unlogged, own, claim] = quiet.collect::<Vec<_>>()[..]
+    let [ahead, cannot, twice, older, end, waiting, unlogged, own, claim] =
+        quiet.collect::<Vec<_>>()[..]
     else {
         panic!("another number of alerts in the page");
     };
@@ -90,7 +92,10 @@ fn every_alert_fires() {
     };
     fires("SELECT create_shard(8); DROP FUNCTION insta8.id_time(bigint)", cannot);
     fires("SELECT create_shard(7, epoch => now() - interval '33 years')", end);
-    fires("CREATE SEQUENCE own; SELECT setval('own', id_floor(now() + interval '1 hour') >> 23 << 10)", own);
+    fires(
+        "CREATE SEQUENCE own; SELECT setval('own', id_floor(now() + interval '1 hour') >> 23 << 10)",
+        own,
+    );
     fires("ALTER SEQUENCE insta7.table_id_seq SET UNLOGGED", unlogged);
     fires(
         "CREATE SCHEMA another;
@@ -102,7 +107,9 @@ fn every_alert_fires() {
         if session == 0 {
             server.wait_for("a session that waits", || !rows(&mut client, waiting).is_empty());
         } else {
-            client.batch_execute("SELECT count(next_id(5)) FROM generate_series(1, 1000000)").unwrap();
+            client
+                .batch_execute("SELECT count(next_id(5)) FROM generate_series(1, 1000000)")
+                .unwrap();
         }
     });
     fires("SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))", ahead);
@@ -118,7 +125,9 @@ fn every_alert_fires() {
     client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
     assert_eq!(rows(&mut client, older).len(), 0, "{older}");
     client
-        .batch_execute("UPDATE pg_extension SET extversion = '0.9.0' WHERE extname = 'instagram_id'")
+        .batch_execute(
+            "UPDATE pg_extension SET extversion = '0.9.0' WHERE extname = 'instagram_id'",
+        )
         .unwrap();
     assert_ne!(rows(&mut client, older).len(), 0, "{older}");
 }
@@ -129,7 +138,8 @@ fn reference_lists_every_function() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
-    let query = format!("SELECT DISTINCT proname::text FROM pg_proc WHERE oid IN ({MEMBER_FUNCTIONS})");
+    let query =
+        format!("SELECT DISTINCT proname::text FROM pg_proc WHERE oid IN ({MEMBER_FUNCTIONS})");
     let installed = texts(&mut client, &query);
     let name_of_row = |line: &str| {
         let cell = line.strip_prefix("| `")?.split('`').next()?;

@@ -1,4 +1,5 @@
-//! A shard keeps its state, its epoch and its privileges through dump, restore and copy: see `restored` in the library.
+//! A shard keeps its state, its epoch and its privileges through dump, restore and copy: see
+//! `restored` in the library.
 
 use instagram_id_live::restored::*;
 use instagram_id_live::*;
@@ -8,7 +9,8 @@ use postgres::Client;
 fn dump_of_a_schema_keeps_the_state() {
     let server = fast();
     // A server with another time zone and date style.
-    let other = Server::start(&[("fsync", "off"), ("timezone", "Asia/Kolkata"), ("datestyle", "SQL, DMY")]);
+    let other =
+        Server::start(&[("fsync", "off"), ("timezone", "Asia/Kolkata"), ("datestyle", "SQL, DMY")]);
     let largest = settle(&server);
     other.connect().batch_execute("CREATE ROLE app").unwrap();
     let (script, archive) = (server.path().join("shards.sql"), server.path().join("shards.dump"));
@@ -20,7 +22,8 @@ fn dump_of_a_schema_keeps_the_state() {
         check_restored(&mut client, largest);
         let mut client = destination(destination_server, "by_archive");
         let archive = archive.to_str().unwrap();
-        destination_server.run("pg_restore", &["--exit-on-error", "-j", "2", "-d", "by_archive", archive]);
+        destination_server
+            .run("pg_restore", &["--exit-on-error", "-j", "2", "-d", "by_archive", archive]);
         check_restored(&mut client, largest);
     }
     // The original database is unchanged.
@@ -152,7 +155,8 @@ fn dropped_sequence_can_be_replaced() {
     let server = fast();
     let client = &mut server.connect();
     setup(client);
-    let an_hour_ahead = "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id());
+    let an_hour_ahead =
+        "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id());
         SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0));
         INSERT INTO insta5.photos SELECT FROM generate_series(1, 1000)";
     client.batch_execute(an_hour_ahead).unwrap();
@@ -168,7 +172,9 @@ fn dropped_sequence_can_be_replaced() {
     assert!(!is_after(client), "the new sequence does not know the last id");
     client.batch_execute("SELECT advance_shard(5, max(id)) FROM insta5.photos").unwrap();
     assert!(is_after(client));
-    client.batch_execute("ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id()").unwrap();
+    client
+        .batch_execute("ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id()")
+        .unwrap();
     client.batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
     assert!(one::<i64>(client, "SELECT max(id) FROM insta5.photos") > last);
 }

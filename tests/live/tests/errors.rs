@@ -43,8 +43,13 @@ fn errors_of_statements_keep_all_fields() {
         let error = db_error(&mut client, call);
         assert_eq!((error.code().code(), error.message()), ("ZZ001", "not so"), "{call}");
         assert_eq!((error.detail(), error.hint()), (Some("All of it."), Some("Ask.")), "{call}");
-        let names = [error.schema(), error.table(), error.column(), error.constraint(), error.datatype()];
-        assert_eq!(names, ["a schema", "a table", "a column", "a constraint", "a type"].map(Some), "{call}");
+        let names =
+            [error.schema(), error.table(), error.column(), error.constraint(), error.datatype()];
+        assert_eq!(
+            names,
+            ["a schema", "a table", "a column", "a constraint", "a type"].map(Some),
+            "{call}"
+        );
         let context = error.where_().unwrap();
         println!("{context}\n");
         assert!(context.starts_with("PL/pgSQL function refuse() line 8 at RAISE\n"), "{context}");
@@ -87,7 +92,11 @@ fn errors_of_constraints_name_the_table() {
         (error.code().code(), error.table(), error.schema()),
         ("23514", Some("others"), Some("public"))
     );
-    assert!(error.where_().unwrap().contains("ATTACH PARTITION public.parts_p"), "{:?}", error.where_());
+    assert!(
+        error.where_().unwrap().contains("ATTACH PARTITION public.parts_p"),
+        "{:?}",
+        error.where_()
+    );
     assert!(client.batch_execute("SELECT next_id(5)").is_ok());
 }
 

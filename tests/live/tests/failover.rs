@@ -1,18 +1,21 @@
-//! Ids after a failover to a standby, when the primary was killed, and after a point-in-time recovery of a base backup.
+//! Ids after a failover to a standby, when the primary was killed, and after a point-in-time
+//! recovery of a base backup.
 //!
 //! Every id there is above all that clients had received before:
 //!
-//! - With synchronous replication this holds at any state of the sequence, also ahead of the clock: a transaction that
-//!   has received an id commits only when the standby has the WAL record that covers the id, even if the transaction
-//!   has only read it. Nothing that was acknowledged is lost. (If that wait is cancelled, PostgreSQL only warns: the
-//!   transaction is committed, and the session considers the record replicated from then on.)
-//! - With asynchronous replication the last moments may not have reached the standby. Their rows are lost, as
-//!   PostgreSQL documents. Ids are still not repeated, since the new primary continues with the clock, provided that
-//!   its clock is not behind the old primary's and that the sequence was not ahead of the clock. If it was ahead (the
-//!   clock was set back, or another failover or a crash under full load was less than a second ago), ids that the
-//!   standby has not received may be repeated.
-//! - After a point-in-time recovery the ids are above all that were committed before the target; and above those after
-//!   it, which the recovery discards, under the same two conditions.
+//! - With synchronous replication this holds at any state of the sequence, also ahead of the clock:
+//!   a transaction that has received an id commits only when the standby has the WAL record that
+//!   covers the id, even if the transaction has only read it. Nothing that was acknowledged is
+//!   lost. (If that wait is cancelled, PostgreSQL only warns: the transaction is committed, and the
+//!   session considers the record replicated from then on.)
+//! - With asynchronous replication the last moments may not have reached the standby. Their rows
+//!   are lost, as PostgreSQL documents. Ids are still not repeated, since the new primary continues
+//!   with the clock, provided that its clock is not behind the old primary's and that the sequence
+//!   was not ahead of the clock. If it was ahead (the clock was set back, or another failover or a
+//!   crash under full load was less than a second ago), ids that the standby has not received may
+//!   be repeated.
+//! - After a point-in-time recovery the ids are above all that were committed before the target;
+//!   and above those after it, which the recovery discards, under the same two conditions.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -37,8 +40,8 @@ fn settle(server: &Server, is_ahead: bool) {
     one::<i64>(&mut client, "SELECT next_id(5)");
     if is_ahead {
         set_an_hour_ahead(&mut client, "insta5.table_id_seq");
-        // The record that setval writes covers only its own value; this call writes one, and does not wait for a
-        // standby.
+        // The record that setval writes covers only its own value; this call writes one, and does
+        // not wait for a standby.
         one::<i64>(&mut client, "SELECT next_id(5)");
     }
 }
@@ -72,8 +75,7 @@ fn work(rows: &Acknowledged) -> Vec<Work> {
 
 /// How many of these rows are missing on the server.
 fn missing(server: &Server, rows: &[i64]) -> i64 {
-    let query =
-        "SELECT count(*) FROM (SELECT unnest($1::bigint[]) EXCEPT SELECT id FROM insta5.photos) AS missing";
+    let query = "SELECT count(*) FROM (SELECT unnest($1::bigint[]) EXCEPT SELECT id FROM insta5.photos) AS missing";
     server.connect().query_one(query, &[&rows]).unwrap().get(0)
 }
 
@@ -88,8 +90,9 @@ fn promote(standby: &Server) {
     assert!(one::<bool>(&mut standby.connect(), "SELECT pg_promote()"), "{}", standby.log());
 }
 
-/// Repeatedly kills the primary under load and promotes its standby, each time after the standby was disconnected for a
-/// moment. The sessions continue on the current primary; one journal records what they received from all of them.
+/// Repeatedly kills the primary under load and promotes its standby, each time after the standby
+/// was disconnected for a moment. The sessions continue on the current primary; one journal records
+/// what they received from all of them.
 fn fail_over(scenario: &str, settings: &[(&str, &str)], is_ahead: bool, failovers: usize) {
     let is_synchronous = settings.contains(&SYNCHRONOUS);
     let clock = match is_ahead {
@@ -107,10 +110,15 @@ fn fail_over(scenario: &str, settings: &[(&str, &str)], is_ahead: bool, failover
         for _ in 0..failovers {
             a_while();
             if !is_synchronous {
-                // Ids of the lead that the last failover has left may be lost with the last moments: see above.
-                primary.read().unwrap().wait_until("SELECT NOT ahead > '0' FROM id_shards WHERE shard = 5");
+                // Ids of the lead that the last failover has left may be lost with the last
+                // moments: see above.
+                primary
+                    .read()
+                    .unwrap()
+                    .wait_until("SELECT NOT ahead > '0' FROM id_shards WHERE shard = 5");
             }
-            // Commits from here on do not reach the standby: there are none if commits wait for it, or else this row.
+            // Commits from here on do not reach the standby: there are none if commits wait for it,
+            // or else this row.
             cut_off(&standby, &primary.read().unwrap());
             if !is_synchronous {
                 let mut row = Received::default();
@@ -133,7 +141,8 @@ fn fail_over(scenario: &str, settings: &[(&str, &str)], is_ahead: bool, failover
     let (received, outcome) = under_load(connect, SESSIONS, &work(&rows), || {
         let outcome = catch_unwind(AssertUnwindSafe(during));
         if outcome.is_err() {
-            // Otherwise synchronous sessions would wait forever for the standby that the panic has stopped.
+            // Otherwise synchronous sessions would wait forever for the standby that the panic has
+            // stopped.
             let primary = primary.read().unwrap();
             if primary.is_running() {
                 primary.stop_at_once();
@@ -176,8 +185,8 @@ fn synchronous_failover_repeats_no_ids() {
     fail_over("failover, synchronous", &[SYNCHRONOUS, IMPATIENT], false, failovers);
 }
 
-/// Here no guarantee depends on the clock. Commits wait until the standby has applied them; a session that only reads
-/// an id waits until the standby has the WAL, from which it continues.
+/// Here no guarantee depends on the clock. Commits wait until the standby has applied them; a
+/// session that only reads an id waits until the standby has the WAL, from which it continues.
 #[test]
 fn synchronous_failover_ahead_of_the_clock_repeats_no_ids() {
     let failovers = length(1, 15);
@@ -191,8 +200,8 @@ fn asynchronous_failover_repeats_no_ids() {
     fail_over("failover, asynchronous", &[IMPATIENT], false, failovers);
 }
 
-/// A primary whose synchronous standby is disconnected and lacks the last WAL record of the shard, which an open
-/// transaction has written. Ahead of the clock, so that the clock cannot hide a loss.
+/// A primary whose synchronous standby is disconnected and lacks the last WAL record of the shard,
+/// which an open transaction has written. Ahead of the clock, so that the clock cannot hide a loss.
 struct Away {
     primary: Server,
     standby: Server,
@@ -213,7 +222,8 @@ impl Away {
             ("max_prepared_transactions", "2"),
         ]);
         settle(&primary, true);
-        let hasty = "CREATE FUNCTION hasty() RETURNS bigint LANGUAGE plpgsql SET synchronous_commit = local
+        let hasty =
+            "CREATE FUNCTION hasty() RETURNS bigint LANGUAGE plpgsql SET synchronous_commit = local
             AS 'BEGIN RETURN next_id(5); END'";
         primary.connect().batch_execute(&format!("{ALONE}; {hasty}")).unwrap();
         let standby = standby_of(&primary);
@@ -223,7 +233,9 @@ impl Away {
         cut_off(&standby, &primary);
         let end_of_wal = "SELECT pg_current_wal_insert_lsn()::text";
         let before: String = one(&mut other, end_of_wal);
-        writer.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)").unwrap();
+        writer
+            .batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)")
+            .unwrap();
         assert_ne!(
             one::<String>(&mut other, end_of_wal),
             before,
@@ -261,8 +273,9 @@ fn set_primary(standby: &Server, conninfo: &str) {
 
 /// Waits until a session waits for a standby or has finished; returns whether it waits.
 fn waits_for_standby(primary: &Server, pid: i32, is_over: impl Fn() -> bool) -> bool {
-    let query =
-        format!("SELECT coalesce(wait_event = 'SyncRep', false) FROM pg_stat_activity WHERE pid = {pid}");
+    let query = format!(
+        "SELECT coalesce(wait_event = 'SyncRep', false) FROM pg_stat_activity WHERE pid = {pid}"
+    );
     let mut watch = primary.connect();
     let mut waits = false;
     primary.wait_for("a session waits for a standby, or for nothing", || {
@@ -291,7 +304,11 @@ const READ: Reader = Reader {
 
 const READERS: [Reader; 9] = [
     READ,
-    Reader { scenario: "an id read in a function that does not wait", reads: "SELECT hasty()", ..READ },
+    Reader {
+        scenario: "an id read in a function that does not wait",
+        reads: "SELECT hasty()",
+        ..READ
+    },
     Reader {
         scenario: "an id read where only the commit waits",
         reads: "BEGIN; SET LOCAL synchronous_commit = off; SELECT next_id(5); SET LOCAL synchronous_commit = on; COMMIT",
@@ -317,7 +334,9 @@ const READERS: [Reader; 9] = [
         scenario: "an id read after a transaction that waits for no more than the disk in between",
         first: |_, client| {
             client
-                .batch_execute("BEGIN; SELECT next_id(5); SET LOCAL synchronous_commit = local; COMMIT")
+                .batch_execute(
+                    "BEGIN; SELECT next_id(5); SET LOCAL synchronous_commit = local; COMMIT",
+                )
                 .unwrap();
         },
         ..READ
@@ -356,15 +375,16 @@ fn set_synchronous(client: &mut Client, standbys: &str) {
     }
 }
 
-/// Waits until commits wait for the disconnected standby. That takes effect when the checkpointer has read the setting,
-/// which may be later than the session has.
+/// Waits until commits wait for the disconnected standby. That takes effect when the checkpointer
+/// has read the setting, which may be later than the session has.
 fn wait_until_commits_wait(primary: &Server) {
     let deadline = Instant::now() + Duration::from_secs(30);
     let waits = || {
         let mut client = primary.connect();
         let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
         thread::scope(|scope| {
-            let commit = scope.spawn(|| client.batch_execute("CREATE TABLE probe (); DROP TABLE probe"));
+            let commit =
+                scope.spawn(|| client.batch_execute("CREATE TABLE probe (); DROP TABLE probe"));
             let waits = waits_for_standby(primary, pid, || commit.is_finished());
             if waits {
                 one::<bool>(&mut primary.connect(), &format!("SELECT pg_cancel_backend({pid})"));
@@ -378,9 +398,10 @@ fn wait_until_commits_wait(primary: &Server) {
     }
 }
 
-/// A transaction writes a WAL record and does not commit; the values that the record covers then serve a transaction
-/// that only reads. With a synchronous standby that transaction gets its result only when the standby has the record,
-/// as for a commit, and not while the standby is disconnected.
+/// A transaction writes a WAL record and does not commit; the values that the record covers then
+/// serve a transaction that only reads. With a synchronous standby that transaction gets its result
+/// only when the standby has the record, as for a commit, and not while the standby is
+/// disconnected.
 #[test]
 fn ids_only_read_reach_a_synchronous_standby() {
     for Reader { scenario, is_rolled_back, first, reads } in READERS {
@@ -398,8 +419,8 @@ fn ids_only_read_reach_a_synchronous_standby() {
                 let mut received = Received::default();
                 received.run(reader, reads).map(|()| received)
             });
-            // If the session does not wait, it has its result while the standby lacks the record; the failover then
-            // shows the fault.
+            // If the session does not wait, it has its result while the standby lacks the record;
+            // the failover then shows the fault.
             if waits_for_standby(&away.primary, pid, || reading.is_finished()) {
                 set_primary(&away.standby, &away.conninfo);
             }
@@ -423,7 +444,8 @@ fn standby_refuses_until_it_is_promoted() {
         )
         .unwrap();
     let standby = Server::start_standby_of(&primary);
-    let last = *column(&mut client, "SELECT next_id(5) FROM generate_series(1, 5000)").last().unwrap();
+    let last =
+        *column(&mut client, "SELECT next_id(5) FROM generate_series(1, 5000)").last().unwrap();
     let position: String = one(&mut client, "SELECT pg_current_wal_insert_lsn()::text");
     client.batch_execute("CREATE TABLE flush ()").unwrap();
     let mut replica = standby.connect();
@@ -472,14 +494,19 @@ const TARGETS: [Target; 2] = [
         setting: "recovery_target_name",
         mark: "SELECT 'here' FROM pg_create_restore_point('here')",
     },
-    Target { name: "a time", setting: "recovery_target_time", mark: "SELECT clock_timestamp()::text" },
+    Target {
+        name: "a time",
+        setting: "recovery_target_time",
+        mark: "SELECT clock_timestamp()::text",
+    },
 ];
 
-/// Recovers base backups to targets at which the primary was under load. At each target a transaction is open that has
-/// written the record which covers the ids that were read before.
+/// Recovers base backups to targets at which the primary was under load. At each target a
+/// transaction is open that has written the record which covers the ids that were read before.
 #[expect(clippy::too_many_lines, reason = "one failover, step by step")]
 fn recover(is_ahead: bool) {
-    let archive = [("archive_mode", "on"), ("archive_command", "mkdir -p ../archive && cp %p ../archive/%f")];
+    let archive =
+        [("archive_mode", "on"), ("archive_command", "mkdir -p ../archive && cp %p ../archive/%f")];
     let primary = Server::start(&archive);
     settle(&primary, is_ahead);
     let where_is_it = if is_ahead { "an hour ahead" } else { "with the clock" };
@@ -492,9 +519,11 @@ fn recover(is_ahead: bool) {
             under_load(|| primary.try_connect(), SESSIONS, &work(&rows), a_while).0
         };
         let (mut open, mut beside) = (primary.connect(), primary.connect());
-        one::<i64>(&mut beside, "SELECT next_id(5)"); // otherwise it would write its own record later
+        // Otherwise it would write its own record later.
+        one::<i64>(&mut beside, "SELECT next_id(5)");
         let mut before = load();
-        open.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)").unwrap();
+        open.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)")
+            .unwrap();
         let mut reader = Received::default();
         reader.run(&mut beside, "SELECT next_id(5)").unwrap();
         before.push(reader);
@@ -505,7 +534,8 @@ fn recover(is_ahead: bool) {
         further.run(&mut primary.connect(), "SELECT next_ids(5, 100000)").unwrap();
         after.push(further);
         open.batch_execute("COMMIT").unwrap();
-        let segment: String = one(&mut primary.connect(), "SELECT pg_walfile_name(pg_switch_wal())");
+        let segment: String =
+            one(&mut primary.connect(), "SELECT pg_walfile_name(pg_switch_wal())");
         primary.wait_until(&format!(
             "SELECT coalesce(last_archived_wal >= '{segment}', false) FROM pg_stat_archiver"
         ));
@@ -533,12 +563,15 @@ fn recover(is_ahead: bool) {
         journal.faults = 1;
         journal.add(before);
         if is_ahead {
-            // The recovered server cannot know of ids generated after the target, and the clock does not show them
-            // either.
+            // The recovered server cannot know of ids generated after the target, and the clock
+            // does not show them either.
             let known = journal.largest();
             let smallest = recovered.iter().flat_map(|session| &session.ids).min().unwrap();
             let largest = after.iter().flat_map(|session| &session.ids).max().unwrap();
-            assert!(known < *smallest, "{name}: {smallest} after the recovery, {known} before the moment");
+            assert!(
+                known < *smallest,
+                "{name}: {smallest} after the recovery, {known} before the moment"
+            );
             assert!(smallest < largest, "{name}: the recovered server knows of {largest}");
         } else {
             journal.add(after);
@@ -558,15 +591,17 @@ fn point_in_time_recovery_ahead_of_the_clock_repeats_no_ids() {
     recover(true);
 }
 
-/// The copy of a Citus node that another node has closed is closed on the synchronous standby, too, before the other node
-/// gets the answer. Otherwise both would be open after a failover of this node.
+/// The copy of a Citus node that another node has closed is closed on the synchronous standby, too,
+/// before the other node gets the answer. Otherwise both would be open after a failover of this
+/// node.
 #[test]
 fn closed_copy_reaches_a_synchronous_standby() {
     let mut away = Away::new();
     let other = &mut away.other;
     let pid: i32 = one(other, "SELECT pg_backend_pid()");
     thread::scope(|scope| {
-        let closing = scope.spawn(|| other.query("SELECT _close_sequence('insta5.table_id_seq', 1, 1)", &[]));
+        let closing =
+            scope.spawn(|| other.query("SELECT _close_sequence('insta5.table_id_seq', 1, 1)", &[]));
         assert!(
             waits_for_standby(&away.primary, pid, || closing.is_finished()),
             "closed without the standby"

@@ -14,9 +14,11 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// Starts four servers with these numbers of shards, all of the same size. The first one has the map.
+    /// Starts four servers with these numbers of shards, all of the same size. The first one has
+    /// the map.
     fn start(shards: [i64; 4]) -> Fleet {
-        let settings = [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
+        let settings =
+            [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
         let servers: Vec<_> = SERVERS.iter().map(|_| Server::start(&settings)).collect();
         servers[0].connect().batch_execute("CREATE DATABASE map").unwrap();
         let fleet = Fleet { servers };
@@ -31,7 +33,8 @@ impl Fleet {
         });
         let mut first = 0;
         for ((name, server), count) in SERVERS.iter().zip(&fleet.servers).zip(shards) {
-            let conninfo = format!("host={} user=postgres dbname=postgres", server.path().display());
+            let conninfo =
+                format!("host={} user=postgres dbname=postgres", server.path().display());
             fleet.command(&["server", name, &conninfo]);
             let numbers: Vec<_> = (first..first + count).map(|shard| shard.to_string()).collect();
             first += count;
@@ -50,13 +53,15 @@ impl Fleet {
 
     fn run(&self, arguments: &[&str]) -> Result<String, String> {
         let output = self.servers[0].shards_command(arguments).output().unwrap();
-        let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
+        let said =
+            [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
         if output.status.success() { Ok(said) } else { Err(said) }
     }
 
     /// The number of shards that the map places on each server.
     fn shards(&self) -> Vec<i64> {
-        let query = "SELECT (SELECT count(*) FROM shard_map.shards AS s WHERE s.server = servers.server)
+        let query =
+            "SELECT (SELECT count(*) FROM shard_map.shards AS s WHERE s.server = servers.server)
             FROM shard_map.servers ORDER BY server";
         column(&mut self.servers[0].connect_to("map"), query)
     }
@@ -74,12 +79,20 @@ impl Fleet {
         let mut map = self.servers[0].connect_to("map");
         let mut seen = 0;
         for (name, server) in SERVERS.iter().zip(&self.servers) {
-            let query = format!("SELECT shard FROM shard_map.shards WHERE server = '{name}' ORDER BY shard");
+            let query = format!(
+                "SELECT shard FROM shard_map.shards WHERE server = '{name}' ORDER BY shard"
+            );
             let mut client = server.connect();
-            let there =
-                column(&mut client, "SELECT shard::int8 FROM id_shards WHERE can_generate ORDER BY shard");
-            let by_the_map: Vec<i64> =
-                map.query(&query, &[]).unwrap().iter().map(|row| row.get::<_, i32>(0).into()).collect();
+            let there = column(
+                &mut client,
+                "SELECT shard::int8 FROM id_shards WHERE can_generate ORDER BY shard",
+            );
+            let by_the_map: Vec<i64> = map
+                .query(&query, &[])
+                .unwrap()
+                .iter()
+                .map(|row| row.get::<_, i32>(0).into())
+                .collect();
             assert_eq!(there, by_the_map, "{name}");
             for shard in &there {
                 let rows = format!("SELECT count(*) FROM insta{shard}.photos");
@@ -109,7 +122,8 @@ fn fill(client: &mut Client, shards: std::ops::Range<i64>) {
     }
 }
 
-/// A plan that balances the servers is applied, interrupted and resumed. Then another plan empties a server.
+/// A plan that balances the servers is applied, interrupted and resumed. Then another plan empties
+/// a server.
 #[test]
 fn plan_is_applied_and_resumed() {
     let counts = length([8, 8, 8, 4], [275, 275, 275, 175]);
@@ -123,7 +137,10 @@ fn plan_is_applied_and_resumed() {
     println!("plan for {shards} shards, {moves} moves: {:.1?}", started.elapsed());
     let expected: i64 = counts.iter().map(|count| (count - shards / 4).max(0)).sum();
     // The plan may leave a difference of ten percent of the mean.
-    assert!(moves > 0 && moves as i64 <= expected, "{moves} moves, of {expected} for the exact mean");
+    assert!(
+        moves > 0 && moves as i64 <= expected,
+        "{moves} moves, of {expected} for the exact mean"
+    );
 
     let started = Instant::now();
     let apply = fleet.servers[0]
@@ -133,7 +150,8 @@ fn plan_is_applied_and_resumed() {
         .spawn()
         .unwrap();
     let mut map = fleet.servers[0].connect_to("map");
-    fleet.servers[0].wait_for("a move", || one::<i64>(&mut map, "SELECT count(*) FROM shard_map.moves") > 0);
+    fleet.servers[0]
+        .wait_for("a move", || one::<i64>(&mut map, "SELECT count(*) FROM shard_map.moves") > 0);
     kill_process(Pid::from_raw(apply.id() as i32).unwrap(), Signal::TERM).unwrap();
     let output = apply.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(143), "{output:?}");
@@ -142,7 +160,9 @@ fn plan_is_applied_and_resumed() {
     println!("{moves} moves, interrupted once: {:.1?}", started.elapsed());
     let stopped: Vec<f64> = said
         .lines()
-        .filter_map(|line| line.split_once("writes were stopped for ")?.1.strip_suffix(" ms")?.parse().ok())
+        .filter_map(|line| {
+            line.split_once("writes were stopped for ")?.1.strip_suffix(" ms")?.parse().ok()
+        })
         .collect();
     println!("writes were stopped for {} ms in the median", middle(stopped));
     fleet.check_rows(shards);
@@ -173,7 +193,10 @@ fn outdated_plan_is_refused() {
     for (arguments, reason) in [
         (&["apply", "/nonexistent"][..], "cannot be read"),
         (&["plan", "--drain", "x"], "there is no server x in the map"),
-        (&["plan", "--drain", "a", "--drain", "b", "--drain", "c", "--drain", "d"], "no server left"),
+        (
+            &["plan", "--drain", "a", "--drain", "b", "--drain", "c", "--drain", "d"],
+            "no server left",
+        ),
         (&["clean"], "required"),
     ] {
         let said = fleet.run(arguments).unwrap_err();

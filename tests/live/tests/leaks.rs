@@ -1,5 +1,6 @@
-//! Sessions leave nothing behind, neither when they are cancelled or terminated at any moment nor after long work. A pin
-//! that a transaction leaves is logged at its end; tests/contrib counts the pins of open sessions.
+//! Sessions leave nothing behind, neither when they are cancelled or terminated at any moment nor
+//! after long work. A pin that a transaction leaves is logged at its end; tests/contrib counts the
+//! pins of open sessions.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -23,9 +24,9 @@ fn may_be_cancelled(work: Work, cancelled: &'static AtomicUsize) -> Work {
     })
 }
 
-/// Sessions are cancelled and terminated at random moments and run into timeouts, mostly while they wait for the next
-/// millisecond. No lock and no pin remains, the server logs no unexpected message, and the ids stay unique and in
-/// order.
+/// Sessions are cancelled and terminated at random moments and run into timeouts, mostly while they
+/// wait for the next millisecond. No lock and no pin remains, the server logs no unexpected
+/// message, and the ids stay unique and in order.
 #[test]
 #[expect(clippy::too_many_lines, reason = "one loop of random events")]
 fn sessions_interrupted_at_random_moments_leave_nothing() {
@@ -75,11 +76,16 @@ fn sessions_interrupted_at_random_moments_leave_nothing() {
     assert!(cancelled >= 50 && terminated >= 5);
 
     // By now all of them have ended; only this session and the one that queries are left.
-    server.wait_until("SELECT count(*) = 2 FROM pg_stat_activity WHERE backend_type = 'client backend'");
-    assert_eq!(one::<i64>(&mut control, "SELECT count(*) FROM pg_locks WHERE pid <> pg_backend_pid()"), 0);
-    // Expected messages: of terminated sessions; of one that was cancelled or terminated while it was connecting, which
-    // 18 and later show by then (and the second case as a timeout); of one that had just ended; of a ROLLBACK without
-    // an open transaction; and at the start.
+    server.wait_until(
+        "SELECT count(*) = 2 FROM pg_stat_activity WHERE backend_type = 'client backend'",
+    );
+    assert_eq!(
+        one::<i64>(&mut control, "SELECT count(*) FROM pg_locks WHERE pid <> pg_backend_pid()"),
+        0
+    );
+    // Expected messages: of terminated sessions; of one that was cancelled or terminated while it
+    // was connecting, which 18 and later show by then (and the second case as a timeout); of one
+    // that had just ended; of a ROLLBACK without an open transaction; and at the start.
     let expected = [
         "terminating connection due to administrator command",
         "FATAL:  canceling statement due to user request",
@@ -98,41 +104,49 @@ fn sessions_interrupted_at_random_moments_leave_nothing() {
     assert!(complaints.is_empty(), "{complaints:#?}");
 }
 
-/// The memory of a session in bytes: in use in PostgreSQL's memory contexts, and private to the process.
+/// The memory of a session in bytes: in use in PostgreSQL's memory contexts, and private to the
+/// process.
 fn memory(client: &mut Client) -> (i64, i64) {
     let contexts = one(client, "SELECT sum(used_bytes)::bigint FROM pg_backend_memory_contexts");
     let pid: i32 = one(client, "SELECT pg_backend_pid()");
     (contexts, memory_of(pid, "RssAnon"))
 }
 
-/// Checks how much the memory of a session has grown, in memory contexts and in the process, after so many errors that
-/// PostgreSQL has raised within a call. For each of these pgrx 0.18 keeps a copy of the name of the message domain,
-/// which takes 32 bytes.
+/// Checks how much the memory of a session has grown, in memory contexts and in the process, after
+/// so many errors that PostgreSQL has raised within a call. For each of these pgrx 0.18 keeps a
+/// copy of the name of the message domain, which takes 32 bytes.
 #[track_caller]
 fn check_growth(what: &str, before: (i64, i64), after: (i64, i64), errors: usize) {
     let (contexts, process) = (after.0 - before.0, after.1 - before.1);
     println!("{what}: {contexts} bytes more in PostgreSQL's contexts, {process} in the process");
     // Less than 16 bytes plus header for each of the thousand waits of a million calls.
     let kept_by_pgrx = 32 * errors as i64;
-    assert!(contexts <= 16 << 10 && process <= (1 << 20) + kept_by_pgrx, "{what}: {before:?} {after:?}");
+    assert!(
+        contexts <= 16 << 10 && process <= (1 << 20) + kept_by_pgrx,
+        "{what}: {before:?} {after:?}"
+    );
 }
 
-/// A session that is repeatedly cancelled while it waits, and continues, keeps nothing that only its end would release.
+/// A session that is repeatedly cancelled while it waits, and continues, keeps nothing that only
+/// its end would release.
 #[test]
 fn session_cancelled_in_its_waits_keeps_nothing() {
-    let server = Server::start(&[("fsync", "off"), ("jit", "off"), ("log_min_messages", "warning")]);
+    let server =
+        Server::start(&[("fsync", "off"), ("jit", "off"), ("log_min_messages", "warning")]);
     let (mut client, mut watch) = (server.connect(), server.connect());
     setup(&mut client);
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
     // The error also resets the setting. As below, generate_series must return its rows one by one.
-    let calls = ["next_ids(5, 50000)", "count(next_id(5)) FROM (SELECT generate_series(1, 50000)) AS many"]
-        .map(|call| format!("SET statement_timeout = '2ms'; SELECT {call}"));
+    let calls =
+        ["next_ids(5, 50000)", "count(next_id(5)) FROM (SELECT generate_series(1, 50000)) AS many"]
+            .map(|call| format!("SET statement_timeout = '2ms'; SELECT {call}"));
     let mut cut_off = |times: usize| {
         for statement in calls.iter().cycle().take(times) {
             assert_eq!(error_of(&mut client, statement).0, "57014", "{statement}");
         }
         // The client receives the error before the transaction has ended.
-        server.wait_until(&format!("SELECT state = 'idle' FROM pg_stat_activity WHERE pid = {pid}"));
+        server
+            .wait_until(&format!("SELECT state = 'idle' FROM pg_stat_activity WHERE pid = {pid}"));
         let locks = format!("SELECT count(*) FROM pg_locks WHERE pid = {pid}");
         assert_eq!(one::<i64>(&mut watch, &locks), 0, "locks");
         memory(&mut client)
@@ -153,28 +167,37 @@ fn million_calls_in_one_transaction_need_constant_memory() {
     let server = Server::start(&[("fsync", "off"), ("jit", "off")]);
     let mut client = server.connect();
     setup(&mut client);
-    let loops =
-        |body: &str, times: usize| format!("DO $$ BEGIN FOR n IN 1..{times} LOOP {body} END LOOP; END $$");
-    let attempt = |call: &str| format!("BEGIN PERFORM {call}; EXCEPTION WHEN OTHERS THEN NULL; END;");
-    // generate_series in the target list returns its rows one by one; in FROM they would all be materialized first.
+    let loops = |body: &str, times: usize| {
+        format!("DO $$ BEGIN FOR n IN 1..{times} LOOP {body} END LOOP; END $$")
+    };
+    let attempt =
+        |call: &str| format!("BEGIN PERFORM {call}; EXCEPTION WHEN OTHERS THEN NULL; END;");
+    // generate_series in the target list returns its rows one by one; in FROM they would all be
+    // materialized first.
     type Calls<'a> = Box<dyn Fn(usize) -> String + 'a>;
     let kinds: [(&str, usize, Calls); 7] = [
         (
             "one statement",
             1,
-            Box::new(|n| format!("SELECT count(next_id(5)) FROM (SELECT generate_series(1, {n})) AS many")),
+            Box::new(|n| {
+                format!("SELECT count(next_id(5)) FROM (SELECT generate_series(1, {n})) AS many")
+            }),
         ),
         (
             "the shard's function",
             1,
             Box::new(|n| {
-                format!("SELECT count(insta5.next_id()) FROM (SELECT generate_series(1, {n})) AS many")
+                format!(
+                    "SELECT count(insta5.next_id()) FROM (SELECT generate_series(1, {n})) AS many"
+                )
             }),
         ),
         (
             "next_ids",
             1,
-            Box::new(|n| format!("SELECT count(*) FROM generate_series(1, {n} / 1000), next_ids(5, 1000)")),
+            Box::new(|n| {
+                format!("SELECT count(*) FROM generate_series(1, {n} / 1000), next_ids(5, 1000)")
+            }),
         ),
         ("one at a time", 4, Box::new(|n| loops("PERFORM next_id(5, 'insta5.table_id_seq');", n))),
         ("subtransactions", 20, Box::new(|n| loops(&attempt("next_id(5)"), n))),

@@ -1,5 +1,6 @@
-//! Concurrent sessions generate ids from one sequence in every way, without faults: each id is received once, in order,
-//! with a time that the clock showed, and its sequence field is the successor of the previous id's.
+//! Concurrent sessions generate ids from one sequence in every way, without faults: each id is
+//! received once, in order, with a time that the clock showed, and its sequence field is the
+//! successor of the previous id's.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -20,7 +21,8 @@ fn run(scenario: &str, work: &[Work]) {
         let mut journal = Journal::new(format!("{scenario}, {count} sessions"), Clock::IN_STEP);
         journal.is_complete = true;
         let run_for = Duration::from_millis(length(500, 20_000));
-        let (sessions, ()) = under_load(|| server.try_connect(), count, work, || thread::sleep(run_for));
+        let (sessions, ()) =
+            under_load(|| server.try_connect(), count, work, || thread::sleep(run_for));
         journal.add(sessions);
         journal.check();
     }
@@ -59,9 +61,12 @@ fn load_of_everything() {
 fn load_of_million_row_inserts() {
     let server = server();
     for count in length(&[1, 2][..], &[1, 2, 8]).iter().copied() {
-        let statement = "INSERT INTO insta5.photos (batch) SELECT generate_series(1, 1000000) RETURNING id";
-        let mut journal =
-            Journal::new(format!("INSERT ... SELECT of a million, {count} sessions"), Clock::IN_STEP);
+        let statement =
+            "INSERT INTO insta5.photos (batch) SELECT generate_series(1, 1000000) RETURNING id";
+        let mut journal = Journal::new(
+            format!("INSERT ... SELECT of a million, {count} sessions"),
+            Clock::IN_STEP,
+        );
         journal.is_complete = true;
         let barrier = Barrier::new(count);
         journal.add(in_parallel(count, |_| {
@@ -76,9 +81,9 @@ fn load_of_million_row_inserts() {
     }
 }
 
-/// Plain `nextval` on the same sequence takes its own values, one at a time or many. It ignores the clock and does not
-/// wait for the next millisecond: its values may be behind the clock, and many calls advance the sequence beyond the
-/// clock.
+/// Plain `nextval` on the same sequence takes its own values, one at a time or many. It ignores the
+/// clock and does not wait for the next millisecond: its values may be behind the clock, and many
+/// calls advance the sequence beyond the clock.
 #[test]
 fn ids_stay_unique_beside_plain_nextval() {
     let server = server();
@@ -89,12 +94,15 @@ fn ids_stay_unique_beside_plain_nextval() {
         "{of} (SELECT nextval('insta5.table_id_seq') AS value FROM generate_series(1, 3000)) AS many"
     );
     let plain = || [&nextval, &many, &nextval].map(query);
-    let work: Vec<Work> = inserts().into_iter().chain(plain()).chain(calls()).chain(plain()).collect();
+    let work: Vec<Work> =
+        inserts().into_iter().chain(plain()).chain(calls()).chain(plain()).collect();
     for count in [2, 8, 64] {
-        let mut journal = Journal::new(format!("beside plain nextval, {count} sessions"), Clock::Set);
+        let mut journal =
+            Journal::new(format!("beside plain nextval, {count} sessions"), Clock::Set);
         journal.is_complete = true;
         let run_for = Duration::from_millis(length(700, 20_000));
-        let (sessions, ()) = under_load(|| server.try_connect(), count, &work, || thread::sleep(run_for));
+        let (sessions, ()) =
+            under_load(|| server.try_connect(), count, &work, || thread::sleep(run_for));
         journal.add(sessions);
         journal.check();
     }
@@ -109,7 +117,9 @@ fn load_of_prepared_inserts_in_long_transactions() {
     let transactions = length(10, 1000);
     journal.add(in_parallel(8, |_| {
         let mut client = server.connect();
-        client.batch_execute("PREPARE one AS INSERT INTO insta5.photos DEFAULT VALUES RETURNING id").unwrap();
+        client
+            .batch_execute("PREPARE one AS INSERT INTO insta5.photos DEFAULT VALUES RETURNING id")
+            .unwrap();
         let mut received = Received::default();
         for _ in 0..transactions {
             in_one_transaction(&mut client, &mut received);

@@ -1,6 +1,7 @@
-//! Tests on real servers, one module per topic. Each test starts its own servers, so tests run in parallel. They need a
-//! PostgreSQL and nothing else: no modules of contrib, no other programs. The tests that need more are in the folders beside
-//! tests/live, a program for each thing that they need.
+//! Tests on real servers, one module per topic. Each test starts its own servers, so tests run in
+//! parallel. They need a PostgreSQL and nothing else: no modules of contrib, no other programs. The
+//! tests that need more are in the folders beside tests/live, a program for each thing that they
+//! need.
 
 mod adopt;
 mod backfill;
@@ -13,8 +14,6 @@ mod dump_restore;
 mod errors;
 mod failover;
 mod fleet;
-mod handover;
-mod handover_misuse;
 mod leaks;
 mod load;
 mod many;
@@ -32,6 +31,8 @@ mod script;
 mod servers;
 mod sessions;
 mod take_over;
+mod takeover;
+mod takeover_misuse;
 mod two_primaries;
 mod values;
 mod vectors;

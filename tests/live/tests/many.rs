@@ -1,4 +1,5 @@
-//! All 8,192 shards in one database, on a server with PostgreSQL's default settings for locks and memory.
+//! All 8,192 shards in one database, on a server with PostgreSQL's default settings for locks and
+//! memory.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -30,12 +31,14 @@ fn creates_all_in_one_statement(client: &mut Client) {
     assert_eq!(made, SHARDS);
 }
 
-/// Replay holds a lock on every sequence that the statement created, until it reaches the commit record.
+/// Replay holds a lock on every sequence that the statement created, until it reaches the commit
+/// record.
 fn standby_replays_the_statement(client: &mut Client, standby: Server) {
     let position: String = one(client, "SELECT pg_current_wal_lsn()::text");
     let mut following = standby.connect();
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !one::<bool>(&mut following, &format!("SELECT pg_last_wal_replay_lsn() >= '{position}'")) {
+    while !one::<bool>(&mut following, &format!("SELECT pg_last_wal_replay_lsn() >= '{position}'"))
+    {
         assert!(Instant::now() < deadline, "{}", standby.log());
         thread::sleep(Duration::from_millis(50));
     }
@@ -88,18 +91,22 @@ fn shows_all_in_the_view(client: &mut Client) {
     assert!(row.get::<_, bool>(3));
 }
 
-/// Claiming a shard keeps its locks until the end of the transaction, unlike creating one: other sessions can see the
-/// objects that it changes.
+/// Claiming a shard keeps its locks until the end of the transaction, unlike creating one: other
+/// sessions can see the objects that it changes.
 fn claims_all_in_parts(client: &mut Client) {
     for part in 0..8 {
         let shards = format!("generate_series({}, {})", part * 1024, part * 1024 + 1023);
-        assert_eq!(one::<i64>(client, &format!("SELECT count(claim_shard(n)) FROM {shards} AS n")), 1024);
+        assert_eq!(
+            one::<i64>(client, &format!("SELECT count(claim_shard(n)) FROM {shards} AS n")),
+            1024
+        );
     }
 }
 
-/// A session generates an id of each shard, each in its own transaction. It calls a function that was parsed in another
-/// session, as a column's default is: when a statement names a function, the parser looks up all functions of that
-/// name, here one in each shard, and PostgreSQL's caches keep them.
+/// A session generates an id of each shard, each in its own transaction. It calls a function that
+/// was parsed in another session, as a column's default is: when a statement names a function, the
+/// parser looks up all functions of that name, here one in each shard, and PostgreSQL's caches keep
+/// them.
 fn session_using_all_stays_small(server: &Server) {
     server
         .connect()

@@ -1,22 +1,29 @@
-//! Where the server has little memory left, a call gets an error or needs no more of it. A failed allocation in Rust
-//! would end the server process, and the postmaster would restart all others.
+//! Where the server has little memory left, a call gets an error or needs no more of it. A failed
+//! allocation in Rust would end the server process, and the postmaster would restart all others.
 
 use instagram_id_live::*;
 use postgres::Client;
 
 const MB: i64 = 1 << 20;
 
-/// A server with these tables, and a session of a role without privileges. The session has used the extension, and can
-/// allocate this many bytes more than it has by then.
+/// A server with these tables, and a session of a role without privileges. The session has used the
+/// extension, and can allocate this many bytes more than it has by then.
 fn with_little_memory(tables: &str, warm_up: &[&str], more: i64) -> (Server, Client) {
-    let settings =
-        [("fsync", "off"), ("jit", "off"), ("shared_buffers", "1MB"), ("restart_after_crash", "off")];
+    let settings = [
+        ("fsync", "off"),
+        ("jit", "off"),
+        ("shared_buffers", "1MB"),
+        ("restart_after_crash", "off"),
+    ];
     let server = Server::start(&settings);
     let mut client = server.connect();
     setup(&mut client);
-    client.batch_execute("CREATE ROLE stranger LOGIN; GRANT CREATE ON SCHEMA public TO stranger").unwrap();
+    client
+        .batch_execute("CREATE ROLE stranger LOGIN; GRANT CREATE ON SCHEMA public TO stranger")
+        .unwrap();
     let connect = || {
-        let mut client = server.config("postgres").user("stranger").connect(postgres::NoTls).unwrap();
+        let mut client =
+            server.config("postgres").user("stranger").connect(postgres::NoTls).unwrap();
         client.batch_execute("SET work_mem = '1MB'; SET client_min_messages = error").unwrap();
         client
     };
@@ -51,7 +58,8 @@ fn backfill_of_one_millisecond_needs_constant_memory() {
     assert_eq!((counts, row.get(3)), ([ROWS, ROWS / 2, ROWS / 2], true));
 }
 
-/// A text of 20 MB is refused as an argument without a copy of it, and the error quotes only its beginning.
+/// A text of 20 MB is refused as an argument without a copy of it, and the error quotes only its
+/// beginning.
 #[test]
 fn long_arguments_are_refused() {
     const LONG: &str = "repeat('x', 20000000)";
@@ -110,8 +118,9 @@ fn many_functions_need_constant_memory() {
     assert_eq!(state, "42883", "{message}");
 }
 
-/// An error of PostgreSQL with a text of any length, raised by a function of any role: in an argument, and in an index of the
-/// table. It leaves with a short text, or as "out of memory", and does not end the server.
+/// An error of PostgreSQL with a text of any length, raised by a function of any role: in an
+/// argument, and in an index of the table. It leaves with a short text, or as "out of memory", and
+/// does not end the server.
 #[test]
 fn errors_of_any_length_leave_shortened() {
     let tables = "CREATE FUNCTION shout(bigint) RETURNS timestamptz LANGUAGE plpgsql IMMUTABLE AS $$
@@ -130,7 +139,9 @@ fn errors_of_any_length_leave_shortened() {
     for (statement, raised) in [(backfill, "P0001"), (partitions, "P0001"), (partitions, "53200")] {
         let mut states = vec![];
         for size in [4, 32, 64, 96, 128] {
-            client.batch_execute(&format!("SET my.size = {}; SET my.state = '{raised}'", size * MB)).unwrap();
+            client
+                .batch_execute(&format!("SET my.size = {}; SET my.state = '{raised}'", size * MB))
+                .unwrap();
             let (state, message, hint) = error_of(&mut client, statement);
             assert!(message.len() <= 1 << 14, "{statement}: {} bytes of {state}", message.len());
             if state == "P0001" {

@@ -1,4 +1,5 @@
-//! Tests of `instagram_id_shards`, which moves a shard from one server to another while clients write.
+//! Tests of `instagram_id_shards`, which moves a shard from one server to another while clients
+//! write.
 
 use instagram_id_live::*;
 use postgres::{Client, Config, Error, NoTls};
@@ -70,7 +71,8 @@ impl Servers {
         let servers = Servers { a, b };
         servers.command(&["init"]);
         for (name, server) in [("a", &servers.a), ("b", &servers.b)] {
-            let conninfo = format!("host={} user=postgres dbname=postgres", server.path().display());
+            let conninfo =
+                format!("host={} user=postgres dbname=postgres", server.path().display());
             servers.command(&["server", name, &conninfo]);
         }
         servers.command(&["place", "a", "5"]);
@@ -116,23 +118,29 @@ impl Servers {
 
     /// Connects to that server.
     pub(crate) fn connect_to_shard(&self) -> Client {
-        let query =
-            "SELECT conninfo FROM shard_map.shards JOIN shard_map.servers USING (server) WHERE shard = 5";
+        let query = "SELECT conninfo FROM shard_map.shards JOIN shard_map.servers USING (server) WHERE shard = 5";
         one::<String>(&mut self.map(), query).parse::<Config>().unwrap().connect(NoTls).unwrap()
     }
 
-    /// Runs `work` as a client that follows the map does: if it is refused, it reads the map again and retries on the
-    /// server named there.
-    fn routed<T>(&self, client: &mut Client, mut work: impl FnMut(&mut Client) -> Result<T, Error>) -> T {
+    /// Runs `work` as a client that follows the map does: if it is refused, it reads the map again
+    /// and retries on the server named there.
+    fn routed<T>(
+        &self,
+        client: &mut Client,
+        mut work: impl FnMut(&mut Client) -> Result<T, Error>,
+    ) -> T {
         let started = Instant::now();
         loop {
             match work(client) {
                 Ok(result) => return result,
                 Err(error) => {
-                    // The client library returns an error without a code if a COPY is refused before its data has been
-                    // sent.
+                    // The client library returns an error without a code if a COPY is refused
+                    // before its data has been sent.
                     assert!(error.code().is_none_or(|code| code.code() == "25006"), "{error:?}");
-                    assert!(started.elapsed() < Duration::from_secs(60), "refused for a minute: {error:?}");
+                    assert!(
+                        started.elapsed() < Duration::from_secs(60),
+                        "refused for a minute: {error:?}"
+                    );
                 }
             }
             thread::sleep(Duration::from_millis(2));
@@ -140,8 +148,8 @@ impl Servers {
         }
     }
 
-    /// Runs a client that does each piece of work in turn on the server of shard 5 until `stop`. Returns the ids it
-    /// received, and the longest time that a piece took.
+    /// Runs a client that does each piece of work in turn on the server of shard 5 until `stop`.
+    /// Returns the ids it received, and the longest time that a piece took.
     fn session(&self, work: &[Work], stop: &AtomicBool) -> (Received, Duration) {
         let mut client = self.connect_to_shard();
         let mut received = Received::default();
@@ -155,12 +163,14 @@ impl Servers {
         (received, longest)
     }
 
-    /// Runs clients that write to shard 5 in every way, on whichever server it is, until `during` returns.
+    /// Runs clients that write to shard 5 in every way, on whichever server it is, until `during`
+    /// returns.
     fn under_load<T>(&self, during: impl FnOnce() -> T) -> (Load, T) {
         let stop = &AtomicBool::new(false);
         thread::scope(|scope| {
             let stop_at_end = StopAtEnd(stop);
-            let inserting: Vec<_> = (0..3).map(|_| scope.spawn(|| self.session(&writers(), stop))).collect();
+            let inserting: Vec<_> =
+                (0..3).map(|_| scope.spawn(|| self.session(&writers(), stop))).collect();
             let calling = scope.spawn(|| self.session(&calls(), stop));
             let counting = scope.spawn(|| {
                 let mut client = self.connect_to_shard();
@@ -206,9 +216,17 @@ struct Load {
 impl Load {
     /// Checks that the tables contain exactly what the clients had acknowledged; then the ids.
     #[track_caller]
-    fn check(self, scenario: &str, clock: Clock, faults: usize, rows_before: &[i64], servers: &Servers) {
+    fn check(
+        self,
+        scenario: &str,
+        clock: Clock,
+        faults: usize,
+        rows_before: &[i64],
+        servers: &Servers,
+    ) {
         let mut client = servers.connect_to_shard();
-        let mut rows: Vec<i64> = self.inserted.iter().flat_map(|session| &session.ids).copied().collect();
+        let mut rows: Vec<i64> =
+            self.inserted.iter().flat_map(|session| &session.ids).copied().collect();
         rows.extend(rows_before);
         rows.sort_unstable();
         let is = column(&mut client, "SELECT id FROM insta5.photos ORDER BY id");
@@ -219,7 +237,10 @@ impl Load {
             [self.counted, self.counted],
             "{scenario}: counted"
         );
-        println!("{scenario}: the longest insert took {:.3?}, {} updates", self.longest, self.counted);
+        println!(
+            "{scenario}: the longest insert took {:.3?}, {} updates",
+            self.longest, self.counted
+        );
         let mut journal = Journal::new(scenario, clock);
         journal.faults = faults;
         journal.add(self.inserted);
@@ -242,7 +263,8 @@ pub(crate) const IS_CLOSED: &str = "SELECT EXISTS (SELECT FROM pg_proc
     WHERE proname = 'shard_is_elsewhere' AND obj_description(oid, 'pg_proc') IS NOT NULL)";
 pub(crate) const HAS_TRIGGERS: &str =
     "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'shard_is_elsewhere')";
-pub(crate) const HAS_SCHEMA: &str = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'insta5')";
+pub(crate) const HAS_SCHEMA: &str =
+    "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'insta5')";
 pub(crate) const MOVES: &str = "SELECT count(*) FROM shard_map.moves";
 
 /// Fills the shard and returns the ids of its rows.
@@ -260,20 +282,23 @@ pub(crate) const WAITS: &str =
     "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'instagram_id_move_5'
     AND backend_type = 'client backend' AND wait_event_type = 'Lock')";
 
-/// Starts a move to b and blocks it with a transaction on b after all rows are copied, before it compares the tables.
+/// Starts a move to b and blocks it with a transaction on b after all rows are copied, before it
+/// compares the tables.
 pub(crate) fn move_blocked_after_copy(servers: &Servers, options: &[&str]) -> (Child, Client) {
     let command = servers.start_command(&[&["move", "5", "--to", "b"], options].concat());
     servers.b.wait_until("SELECT to_regclass('insta5.counter') IS NOT NULL");
     let mut transaction = servers.b.connect();
     // Blocks the command's ANALYZE.
-    transaction.batch_execute("BEGIN; LOCK TABLE insta5.counter IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
+    transaction
+        .batch_execute("BEGIN; LOCK TABLE insta5.counter IN SHARE UPDATE EXCLUSIVE MODE")
+        .unwrap();
     servers.b.wait_until(WAITS);
     (command, transaction)
 }
 
-/// Starts a move to b, and blocks it when it is about to stop writes: with a transaction on a that has run this
-/// statement, which writes to the shard, after all rows were copied to b. (An earlier transaction would block the
-/// copy.)
+/// Starts a move to b, and blocks it when it is about to stop writes: with a transaction on a that
+/// has run this statement, which writes to the shard, after all rows were copied to b. (An earlier
+/// transaction would block the copy.)
 pub(crate) fn move_blocked_before_stop(
     servers: &Servers,
     options: &[&str],
@@ -305,7 +330,11 @@ fn move_of_a_million_rows_under_load() {
     });
     assert_eq!(servers.placement(), "b");
     println!("a million rows and a load: writes were stopped for {:?}", stop_duration(&said));
-    assert!(load.longest < stop_duration(&said) + Duration::from_secs(20), "{:?}\n{said}", load.longest);
+    assert!(
+        load.longest < stop_duration(&said) + Duration::from_secs(20),
+        "{:?}\n{said}",
+        load.longest
+    );
     load.check("a shard that moves", Clock::IN_STEP, 1, &rows, &servers);
     for server in [&servers.a, &servers.b] {
         assert_eq!(leftovers(server), NOTHING);
@@ -344,9 +373,9 @@ fn move_of_a_million_rows_under_load() {
     assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
 }
 
-/// Moves there and back under load, with a sequence that is an hour ahead of the clock, so that only the state of the
-/// sequence keeps the ids of the two servers apart. Commits are not flushed for up to a second: they must be moved all
-/// the same.
+/// Moves there and back under load, with a sequence that is an hour ahead of the clock, so that
+/// only the state of the sequence keeps the ids of the two servers apart. Commits are not flushed
+/// for up to a second: they must be moved all the same.
 #[test]
 fn move_there_and_back_under_load() {
     let servers = Servers::start_with(&[("synchronous_commit", "off"), ("wal_writer_delay", "1s")]);
@@ -361,11 +390,17 @@ fn move_there_and_back_under_load() {
             servers.command(&["clean", "5"]);
         }
     });
-    load.check("a shard that moves there and back, an hour ahead", Clock::Set, moves, &rows, &servers);
+    load.check(
+        "a shard that moves there and back, an hour ahead",
+        Clock::Set,
+        moves,
+        &rows,
+        &servers,
+    );
 }
 
-/// The command is killed at random moments and run again, which resumes the move; or the move is cancelled, which
-/// restores the previous state.
+/// The command is killed at random moments and run again, which resumes the move; or the move is
+/// cancelled, which restores the previous state.
 #[test]
 fn killed_move_can_be_resumed_or_cancelled() {
     let servers = Servers::start();
@@ -416,8 +451,8 @@ fn killed_move_can_be_resumed_or_cancelled() {
     load.check("moves that are cut off", Clock::IN_STEP, cut_off + moved + undone, &rows, &servers);
 }
 
-/// Kills the command with all its child processes, as a crash of the machine would; returns whether it had ended
-/// before.
+/// Kills the command with all its child processes, as a crash of the machine would; returns whether
+/// it had ended before.
 pub(crate) fn kill_group(mut command: Child) -> bool {
     if command.try_wait().unwrap().is_some() {
         outcome(command).unwrap();
@@ -436,7 +471,8 @@ fn writes_resume_when_target_does_not_catch_up() {
     rows.push(1);
     let (load, ()) = servers.under_load(|| {
         let insert = "INSERT INTO insta5.photos VALUES (1)";
-        let (command, mut transaction) = move_blocked_before_stop(&servers, &["--stop", "1"], insert);
+        let (command, mut transaction) =
+            move_blocked_before_stop(&servers, &["--stop", "1"], insert);
         let mut other = servers.b.connect();
         // Blocks the replication of this row.
         other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
@@ -454,8 +490,8 @@ fn writes_resume_when_target_does_not_catch_up() {
     load.check("a move that is called off, and done later", Clock::IN_STEP, 2, &rows, &servers);
 }
 
-/// Killed while writes are stopped, the command leaves them stopped. The next command lets them resume first, and
-/// restores the definitions of the sequences that the map records.
+/// Killed while writes are stopped, the command leaves them stopped. The next command lets them
+/// resume first, and restores the definitions of the sequences that the map records.
 #[test]
 fn move_killed_during_cutover_can_be_resumed_or_cancelled() {
     let servers = Servers::start();
@@ -466,7 +502,8 @@ fn move_killed_during_cutover_can_be_resumed_or_cancelled() {
     let before: String = one(&mut a, sequences);
     let mut kill_while_stopped = |row: i64| {
         let insert = format!("INSERT INTO insta5.photos VALUES ({row})");
-        let (command, mut transaction) = move_blocked_before_stop(&servers, &["--stop", "60"], &insert);
+        let (command, mut transaction) =
+            move_blocked_before_stop(&servers, &["--stop", "60"], &insert);
         let mut other = servers.b.connect();
         // Blocks the replication of this row.
         other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
@@ -475,7 +512,10 @@ fn move_killed_during_cutover_can_be_resumed_or_cancelled() {
         servers.a.wait_until(IS_CLOSED);
         assert!(!kill_group(command));
         other.batch_execute("COMMIT").unwrap();
-        assert_eq!(error_of(&mut transaction, "INSERT INTO insta5.photos DEFAULT VALUES").0, "25006");
+        assert_eq!(
+            error_of(&mut transaction, "INSERT INTO insta5.photos DEFAULT VALUES").0,
+            "25006"
+        );
     };
     let (load, ()) = servers.under_load(|| {
         kill_while_stopped(1);
@@ -485,7 +525,8 @@ fn move_killed_during_cutover_can_be_resumed_or_cancelled() {
         map.batch_execute("UPDATE shard_map.moves SET sequences = NULL").unwrap();
         let said = servers.refusal(&["cancel", "5"]);
         assert!(said.contains("the map does not record the sequences of shard 5"), "{said}");
-        map.execute("UPDATE shard_map.moves SET sequences = $1::text::jsonb", &[&recorded]).unwrap();
+        map.execute("UPDATE shard_map.moves SET sequences = $1::text::jsonb", &[&recorded])
+            .unwrap();
         servers.command(&["cancel", "5"]);
         assert_eq!(one::<String>(&mut a, sequences), before);
         assert_eq!(servers.placement(), "a");
@@ -539,8 +580,10 @@ fn concurrent_commands_on_a_shard_are_refused() {
 #[test]
 fn checks_report_every_obstacle_to_a_move() {
     let a = Server::start(&[("fsync", "off")]); // wal_level = replica
-    let b =
-        Server::start_with_a_clock_of_its_own(&[("fsync", "off"), ("max_logical_replication_workers", "1")]);
+    let b = Server::start_with_a_clock_of_its_own(&[
+        ("fsync", "off"),
+        ("max_logical_replication_workers", "1"),
+    ]);
     let servers = Servers::of(a, b);
     let check = |reason: &str| {
         for command in ["check", "move"] {
@@ -585,9 +628,13 @@ fn checks_report_every_obstacle_to_a_move() {
     servers.b.set_clock(-1.5);
     check("s behind that of a: synchronize the clocks");
     assert!(servers.command(&["move", "5", "--to", "a"]).contains("Shard 5 is on a already"));
-    assert!(servers.refusal(&["move", "5", "--to", "c"]).contains("there is no server c in the map"));
+    assert!(
+        servers.refusal(&["move", "5", "--to", "c"]).contains("there is no server c in the map")
+    );
     assert!(servers.refusal(&["move", "6", "--to", "b"]).contains("shard 6 is not in the map"));
-    assert!(servers.refusal(&["move", "x", "--to", "b"]).contains("expected the number of a shard"));
+    assert!(
+        servers.refusal(&["move", "x", "--to", "b"]).contains("expected the number of a shard")
+    );
     assert!(servers.refusal(&["cancel", "5"]).contains("shard 5 is not being moved"));
     assert!(servers.refusal(&["clean", "5"]).contains("there is no old copy of shard 5"));
     let same = format!("host={} user=postgres dbname=template1", servers.a.path().display());
@@ -609,7 +656,10 @@ fn check_missing_objects(servers: &Servers) {
         std::os::unix::fs::chown(a.path().join("data/fast"), Some(user), Some(group)).unwrap();
     }
     client
-        .batch_execute(&format!("CREATE TABLESPACE fast LOCATION '{}/data/fast'", a.path().display()))
+        .batch_execute(&format!(
+            "CREATE TABLESPACE fast LOCATION '{}/data/fast'",
+            a.path().display()
+        ))
         .unwrap();
     client
         .batch_execute(
@@ -634,11 +684,12 @@ fn check_missing_objects(servers: &Servers) {
     let has_hstore = "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'hstore')";
     let has_hstore: bool = one(&mut client, has_hstore);
     if has_hstore {
-        client.batch_execute("CREATE EXTENSION hstore; ALTER TABLE insta5.needy ADD tags hstore").unwrap();
+        client
+            .batch_execute("CREATE EXTENSION hstore; ALTER TABLE insta5.needy ADD tags hstore")
+            .unwrap();
     }
     let all = servers.refusal(&["check", "5", "--to", "b"]);
-    let hstore =
-        "b has no type public.hstore of extension hstore, needed for column tags of table insta5.needy";
+    let hstore = "b has no type public.hstore of extension hstore, needed for column tags of table insta5.needy";
     assert_eq!(all.contains(hstore), has_hstore, "{all}");
     for reason in [
         "b has no role app, needed for table insta5.needy",
@@ -666,7 +717,9 @@ fn check_missing_objects(servers: &Servers) {
         b.connect().batch_execute("CREATE EXTENSION hstore").unwrap();
     }
     client
-        .batch_execute("ALTER TABLE insta5.needy SET TABLESPACE pg_default; DROP PUBLICATION others")
+        .batch_execute(
+            "ALTER TABLE insta5.needy SET TABLESPACE pg_default; DROP PUBLICATION others",
+        )
         .unwrap();
     let others = servers.refusal(&["check", "5", "--to", "b"]);
     assert!(!others.contains("insta5.needy"), "{others}");
@@ -677,7 +730,8 @@ fn check_missing_objects(servers: &Servers) {
 fn tables_changed_during_the_move_are_detected() {
     let servers = Servers::start();
     fill(&servers, 1000);
-    let (command, mut a) = move_blocked_before_stop(&servers, &[], "UPDATE insta5.counter SET value = 1");
+    let (command, mut a) =
+        move_blocked_before_stop(&servers, &[], "UPDATE insta5.counter SET value = 1");
     a.batch_execute("CREATE TABLE insta5.new (id bigint PRIMARY KEY); COMMIT").unwrap();
     let said = outcome(command).expect_err("a refusal");
     assert!(said.contains("has changed since the move began: table insta5.new;"), "{said}");
@@ -687,7 +741,10 @@ fn tables_changed_during_the_move_are_detected() {
     // Same change on both servers: rows written to this table would not be replicated.
     let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
     for server in [&servers.a, &servers.b] {
-        server.connect().batch_execute("CREATE TABLE insta5.newer (id bigint PRIMARY KEY)").unwrap();
+        server
+            .connect()
+            .batch_execute("CREATE TABLE insta5.newer (id bigint PRIMARY KEY)")
+            .unwrap();
     }
     transaction.batch_execute("COMMIT").unwrap();
     let said = outcome(command).expect_err("a refusal");
@@ -695,11 +752,14 @@ fn tables_changed_during_the_move_are_detected() {
     assert!(!one::<bool>(&mut a, IS_CLOSED));
     servers.command(&["cancel", "5"]);
     servers.command(&["move", "5", "--to", "b"]);
-    assert_eq!(one::<i64>(&mut servers.b.connect(), "SELECT value FROM insta5.counter WHERE n = 1"), 1);
+    assert_eq!(
+        one::<i64>(&mut servers.b.connect(), "SELECT value FROM insta5.counter WHERE n = 1"),
+        1
+    );
 }
 
-/// A client that caches the map and reads the rows with a version above the highest one it has seen misses no change,
-/// in whichever order the changes commit.
+/// A client that caches the map and reads the rows with a version above the highest one it has seen
+/// misses no change, in whichever order the changes commit.
 #[test]
 fn map_versions_become_visible_in_order() {
     let servers = Servers::start();
@@ -720,12 +780,13 @@ fn map_versions_become_visible_in_order() {
     assert_eq!(second, before + 2);
 }
 
-// ----------------------------------------------------------------------------- attacks by an owner who is not a
-// superuser
+// ----------------------------------------------------------------------------- attacks by an owner
+// who is not a superuser
 
 impl Servers {
-    /// Same as `start`, with all objects of shard 5 owned by `attacker`, a role that is not a superuser. The map says that it is
-    /// trusted on both servers, so its schema's code may run, but nothing else of it may.
+    /// Same as `start`, with all objects of shard 5 owned by `attacker`, a role that is not a
+    /// superuser. The map says that it is trusted on both servers, so its schema's code may run,
+    /// but nothing else of it may.
     fn start_with_an_attacker() -> Servers {
         let servers = Servers::start();
         for server in [&servers.a, &servers.b] {
@@ -742,7 +803,8 @@ impl Servers {
         one::<bool>(&mut self.a.connect(), is_superuser) || one(&mut self.b.connect(), is_superuser)
     }
 
-    /// Checks that a move to b is refused for this reason; that `check` reports the same; and that no move is recorded.
+    /// Checks that a move to b is refused for this reason; that `check` reports the same; and that
+    /// no move is recorded.
     #[track_caller]
     fn is_refused(&self, reason: &str) {
         for command in ["check", "move"] {
@@ -790,7 +852,8 @@ fn owners_comment_is_not_executed_on_the_target() {
     let servers = Servers::start_with_an_attacker();
     let trace = servers.b.path().join("trace");
     let comments = [
-        "COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'ALTER ROLE attacker SUPERUSER'".to_owned(),
+        "COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'ALTER ROLE attacker SUPERUSER'"
+            .to_owned(),
         format!(
             r"COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS E'SELECT 1;\n\\! touch {}\n'",
             trace.display()
@@ -810,8 +873,7 @@ fn owners_comment_is_not_executed_on_the_target() {
         assert!(!trace.exists(), "{comment}");
         if servers.placement() == "b" {
             // The owner changed nothing, and its privileges are restored.
-            let rights =
-                "SELECT nspowner::regrole || ' ' || nspacl::text FROM pg_namespace WHERE nspname = 'insta5'";
+            let rights = "SELECT nspowner::regrole || ' ' || nspacl::text FROM pg_namespace WHERE nspname = 'insta5'";
             assert_eq!(
                 one::<String>(&mut servers.b.connect(), rights),
                 one::<String>(&mut servers.a.connect(), rights)
@@ -842,7 +904,8 @@ fn owners_comment_is_not_executed_on_the_source() {
     assert!(!kill_group(command));
     other.batch_execute("COMMIT").unwrap();
     drop(transaction);
-    let comment = "COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'ALTER ROLE attacker SUPERUSER'";
+    let comment =
+        "COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'ALTER ROLE attacker SUPERUSER'";
     let mut attacker = as_attacker(&servers.a);
     attempt(&mut attacker, &[&MARK_REMADE[..], &[comment]].concat());
     // An owner can open its own tables, but nothing else.
@@ -851,7 +914,8 @@ fn owners_comment_is_not_executed_on_the_source() {
     assert!(!servers.is_superuser());
 }
 
-/// A routine with the marker's name that is not owned by a superuser is not trusted, replaced or dropped.
+/// A routine with the marker's name that is not owned by a superuser is not trusted, replaced or
+/// dropped.
 #[test]
 fn routines_with_the_markers_name_are_refused() {
     let servers = Servers::start_with_an_attacker();
@@ -875,7 +939,8 @@ fn routines_with_the_markers_name_are_refused() {
         servers.is_refused("has a routine shard_is_elsewhere() whose owner is not a superuser");
         attacker.batch_execute(&format!("DROP {drop}")).unwrap();
     }
-    // Created after the start of the move, it is refused before the tables are closed; objects that depend on it remain.
+    // Created after the start of the move, it is refused before the tables are closed; objects that
+    // depend on it remain.
     let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
     attacker
         .batch_execute(
@@ -885,14 +950,17 @@ fn routines_with_the_markers_name_are_refused() {
         .unwrap();
     transaction.batch_execute("COMMIT").unwrap();
     let said = outcome(command).expect_err("a refusal");
-    // Which of the two is seen depends on whether the definitions are compared once more before the tables are locked.
+    // Which of the two is seen depends on whether the definitions are compared once more before the
+    // tables are locked.
     let refusals = [
         "has a routine shard_is_elsewhere() of role attacker",
         "has changed since the move began: view insta5.precious",
     ];
     assert!(refusals.iter().any(|refusal| said.contains(refusal)), "{said}");
     servers.command(&["cancel", "5"]);
-    attacker.batch_execute("DROP VIEW insta5.precious; DROP FUNCTION insta5.shard_is_elsewhere()").unwrap();
+    attacker
+        .batch_execute("DROP VIEW insta5.precious; DROP FUNCTION insta5.shard_is_elsewhere()")
+        .unwrap();
     // A trigger of that name would be lost.
     attacker
         .batch_execute(
@@ -905,7 +973,8 @@ fn routines_with_the_markers_name_are_refused() {
     println!("{:?}", servers.run(&["cancel", "5"]));
     attacker.batch_execute("DROP TRIGGER shard_is_elsewhere ON insta5.photos").unwrap();
     // With other arguments it is another function.
-    let overload = "CREATE FUNCTION insta5.shard_is_elsewhere(int) RETURNS int LANGUAGE sql AS 'SELECT 1';
+    let overload =
+        "CREATE FUNCTION insta5.shard_is_elsewhere(int) RETURNS int LANGUAGE sql AS 'SELECT 1';
          COMMENT ON FUNCTION insta5.shard_is_elsewhere(int) IS 'ALTER ROLE attacker SUPERUSER'";
     attacker.batch_execute(overload).unwrap();
     servers.command(&["move", "5", "--to", "b"]);
@@ -925,7 +994,8 @@ fn triggers_that_fire_during_replication_are_refused() {
     )
     .unwrap();
     for state in ["ALWAYS", "REPLICA"] {
-        a.batch_execute(&format!("ALTER TABLE insta5.photos ENABLE {state} TRIGGER double")).unwrap();
+        a.batch_execute(&format!("ALTER TABLE insta5.photos ENABLE {state} TRIGGER double"))
+            .unwrap();
         servers.is_refused("trigger double of insta5.photos fires for the replication, too");
     }
     a.batch_execute("ALTER TABLE insta5.photos ENABLE TRIGGER double").unwrap();
@@ -941,7 +1011,8 @@ fn triggers_that_fire_during_replication_are_refused() {
     servers.command(&["move", "5", "--to", "b"]);
 }
 
-/// Until the copy on the target is opened, no client writes to it, not even the owner of its tables.
+/// Until the copy on the target is opened, no client writes to it, not even the owner of its
+/// tables.
 #[test]
 fn clients_cannot_write_to_the_copy_before_cutover() {
     let servers = Servers::start_with_an_attacker();
@@ -960,12 +1031,15 @@ fn clients_cannot_write_to_the_copy_before_cutover() {
     transaction.batch_execute("COMMIT").unwrap();
     outcome(command).unwrap();
     owner
-        .batch_execute("ALTER TABLE insta5.photos ADD x int; INSERT INTO insta5.photos DEFAULT VALUES")
+        .batch_execute(
+            "ALTER TABLE insta5.photos ADD x int; INSERT INTO insta5.photos DEFAULT VALUES",
+        )
         .unwrap();
     servers.command(&["clean", "5"]);
 }
 
-/// A schema that another role creates on the target after the checks is neither written to nor dropped.
+/// A schema that another role creates on the target after the checks is neither written to nor
+/// dropped.
 #[test]
 fn schema_of_another_role_on_the_target_is_kept() {
     let servers = Servers::start_with_an_attacker();
@@ -1027,7 +1101,11 @@ fn names_with_special_characters_can_be_moved() {
         servers.command(&["move", &shard, "--to", &server]);
         servers.command(&["clean", &shard]);
         let mut b = servers.b.connect();
-        assert_eq!(one::<i64>(&mut b, &format!("SELECT count(*) FROM {ident}.{ident}")), 1, "{name:?}");
+        assert_eq!(
+            one::<i64>(&mut b, &format!("SELECT count(*) FROM {ident}.{ident}")),
+            1,
+            "{name:?}"
+        );
         let next = format!("SELECT nextval('{}')", sequence.replace('\'', "''"));
         assert_eq!(one::<i64>(&mut b, &next), 7, "{name:?}");
         let there = "SELECT count(*) FROM pg_namespace WHERE nspname = $1";
@@ -1041,8 +1119,8 @@ fn ident_with(ident: &str, end: &str) -> String {
     format!("{}{end}\"", ident.strip_suffix('"').expect("a quoted identifier"))
 }
 
-/// A server executes a statement even if the command that sent it was killed. The next command waits until the statement
-/// has ended before it inspects the server.
+/// A server executes a statement even if the command that sent it was killed. The next command
+/// waits until the statement has ended before it inspects the server.
 #[test]
 fn late_statement_of_a_killed_command_is_waited_for() {
     let servers = Servers::start();
@@ -1073,7 +1151,8 @@ fn conninfo_that_sets_options_is_refused() {
     }
 }
 
-/// Replication writes only to the schema of the shard, whatever other roles create or rename on the source.
+/// Replication writes only to the schema of the shard, whatever other roles create or rename on the
+/// source.
 #[test]
 fn replication_writes_only_to_the_shards_schema() {
     let servers = Servers::start_with_an_attacker();

@@ -1,5 +1,5 @@
-//! Tests of faults during a move: crashes of servers, full disks and refused connections. Also tests that
-//! passwords are not shown.
+//! Tests of faults during a move: crashes of servers, full disks and refused connections. Also
+//! tests that passwords are not shown.
 
 use crate::moving::{
     HAS_SCHEMA, HAS_TRIGGERS, IS_CLOSED, MOVES, NOTHING, Servers, fill, kill_group, leftovers,
@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Inserts photos on the server that the map names for the shard, and reconnects if a server is lost. Returns
-/// the acknowledged ids in the order of the inserts.
+/// Inserts photos on the server that the map names for the shard, and reconnects if a server is
+/// lost. Returns the acknowledged ids in the order of the inserts.
 fn insert_until(servers: &Servers, stop: &AtomicBool) -> Vec<i64> {
     let mut acknowledged = Vec::new();
     let mut client: Option<Client> = None;
@@ -24,7 +24,8 @@ fn insert_until(servers: &Servers, stop: &AtomicBool) -> Vec<i64> {
         let connected =
             client.take().filter(|client| !client.is_closed()).or_else(|| connect_by_map(servers));
         if let Some(mut connected) = connected
-            && let Ok(row) = connected.query_one("INSERT INTO insta5.photos DEFAULT VALUES RETURNING id", &[])
+            && let Ok(row) =
+                connected.query_one("INSERT INTO insta5.photos DEFAULT VALUES RETURNING id", &[])
         {
             acknowledged.push(row.get(0));
             client = Some(connected);
@@ -41,7 +42,8 @@ fn connect_by_map(servers: &Servers) -> Option<Client> {
     conninfo.parse::<Config>().unwrap().connect(NoTls).ok()
 }
 
-/// Servers, including the one with the map, crash at random times during a move, which is then resumed.
+/// Servers, including the one with the map, crash at random times during a move, which is then
+/// resumed.
 #[test]
 fn crashing_servers_lose_nothing() {
     let servers = Servers::start();
@@ -51,7 +53,8 @@ fn crashing_servers_lose_nothing() {
     let (mut crashes, mut failed) = (0, 0);
     let sessions: Vec<Vec<i64>> = thread::scope(|scope| {
         let stop_at_end = StopAtEnd(&stop);
-        let sessions: Vec<_> = (0..2).map(|_| scope.spawn(|| insert_until(&servers, &stop))).collect();
+        let sessions: Vec<_> =
+            (0..2).map(|_| scope.spawn(|| insert_until(&servers, &stop))).collect();
         for _ in 0..length(4, 40) {
             let to = if servers.placement() == "a" { "b" } else { "a" };
             loop {
@@ -71,7 +74,8 @@ fn crashing_servers_lose_nothing() {
                 }
                 failed += 1;
                 // The command can fail after the move has finished.
-                let query = "SELECT EXISTS (SELECT FROM shard_map.moves WHERE finished IS NOT NULL)";
+                let query =
+                    "SELECT EXISTS (SELECT FROM shard_map.moves WHERE finished IS NOT NULL)";
                 if one(&mut servers.map(), query) {
                     break;
                 }
@@ -83,10 +87,14 @@ fn crashing_servers_lose_nothing() {
         drop(stop_at_end);
         sessions.into_iter().map(|session| session.join().unwrap()).collect()
     });
-    println!("{crashes} crashes, {} acknowledged ids", sessions.iter().map(Vec::len).sum::<usize>());
+    println!(
+        "{crashes} crashes, {} acknowledged ids",
+        sessions.iter().map(Vec::len).sum::<usize>()
+    );
     check_unique_and_increasing(&sessions);
     let mut client = servers.connect_to_shard();
-    let rows: BTreeSet<i64> = column(&mut client, "SELECT id FROM insta5.photos").into_iter().collect();
+    let rows: BTreeSet<i64> =
+        column(&mut client, "SELECT id FROM insta5.photos").into_iter().collect();
     let lost = sessions.iter().flatten().chain(&before).filter(|id| !rows.contains(id)).count();
     assert_eq!(lost, 0, "rows lost");
     assert!(!one::<bool>(&mut client, HAS_TRIGGERS) && !one::<bool>(&mut client, IS_CLOSED));
@@ -96,8 +104,8 @@ fn crashing_servers_lose_nothing() {
     assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
 }
 
-/// A table is copied, its slot on the source is dropped, and then the target crashes, before its WAL writer has flushed
-/// anything. The record that the table is copied must survive.
+/// A table is copied, its slot on the source is dropped, and then the target crashes, before its
+/// WAL writer has flushed anything. The record that the table is copied must survive.
 #[test]
 fn crash_after_a_table_is_copied_does_not_block_the_move() {
     let servers = Servers::start_with(&[("wal_writer_delay", "10s")]);
@@ -108,7 +116,10 @@ fn crash_after_a_table_is_copied_does_not_block_the_move() {
     };
     servers.b.wait_until(&state("'s', 'r'"));
     thread::sleep(Duration::from_millis(20)); // the worker drops the slot
-    assert!(one::<bool>(&mut servers.b.connect(), &state("'d', 'i'")), "all tables are copied already");
+    assert!(
+        one::<bool>(&mut servers.b.connect(), &state("'d', 'i'")),
+        "all tables are copied already"
+    );
     servers.b.crash();
     servers.b.launch();
     let said = outcome(command).expect_err("the target has crashed");
@@ -116,11 +127,14 @@ fn crash_after_a_table_is_copied_does_not_block_the_move() {
     let mut again = servers.start_command(&["move", "5", "--to", "b"]);
     servers.b.wait_for("the end of the move", || again.try_wait().unwrap().is_some());
     outcome(again).unwrap();
-    assert_eq!(column(&mut servers.connect_to_shard(), "SELECT id FROM insta5.photos ORDER BY id"), ids);
+    assert_eq!(
+        column(&mut servers.connect_to_shard(), "SELECT id FROM insta5.photos ORDER BY id"),
+        ids
+    );
 }
 
-/// `cancel` is interrupted when it drops the copy. `move` then removes what is left and begins anew: if it continued
-/// with the copy, each row would be copied a second time.
+/// `cancel` is interrupted when it drops the copy. `move` then removes what is left and begins
+/// anew: if it continued with the copy, each row would be copied a second time.
 #[test]
 fn move_after_an_interrupted_cancel_begins_anew() {
     let servers = Servers::start();
@@ -176,15 +190,17 @@ fn unreachable_server_is_named() {
     servers.command(&["clean", "5"]);
 }
 
-/// If the disk of the target is full, cancelling the move removes all its objects, and writes are never
-/// stopped.
+/// If the disk of the target is full, cancelling the move removes all its objects, and writes are
+/// never stopped.
 #[test]
 fn full_disk_of_the_target_can_be_cancelled() {
     let servers = Servers::start_with_a_faulty_target();
     fill(&servers, 500_000);
     let command = servers.start_command(&["move", "5", "--to", "b"]);
     // The map is on the target, too, so the disk is full only when the move is recorded there.
-    servers.b.wait_until("SELECT EXISTS (SELECT FROM pg_subscription_rel WHERE srsubstate IN ('i', 'd'))");
+    servers.b.wait_until(
+        "SELECT EXISTS (SELECT FROM pg_subscription_rel WHERE srsubstate IN ('i', 'd'))",
+    );
     servers.b.disk().set_rate(DiskFault::WriteData, 1_000_000);
     servers.b.wait_for("an error", || servers.b.log().contains("No space left on device"));
     servers.a.connect().batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
@@ -203,8 +219,8 @@ fn full_disk_of_the_target_can_be_cancelled() {
     println!("{} writes failed", servers.b.disk().failures(DiskFault::WriteData));
 }
 
-/// The password of a conninfo is neither in the arguments of a program nor in a server's log, even if servers
-/// log all statements.
+/// The password of a conninfo is neither in the arguments of a program nor in a server's log, even
+/// if servers log all statements.
 #[test]
 fn passwords_are_not_shown() {
     const SECRET: &str = "pass'word\\of a secret";
@@ -212,8 +228,10 @@ fn passwords_are_not_shown() {
     fill(&servers, 20_000);
     for (name, server) in [("a", &servers.a), ("b", &servers.b)] {
         let quoted = SECRET.replace('\\', "\\\\").replace('\'', "\\'");
-        let conninfo =
-            format!("host={} user=postgres dbname=postgres password='{quoted}'", server.path().display());
+        let conninfo = format!(
+            "host={} user=postgres dbname=postgres password='{quoted}'",
+            server.path().display()
+        );
         servers.command(&["server", name, &conninfo]);
     }
     for server in [&servers.a, &servers.b] {
@@ -246,7 +264,10 @@ fn passwords_are_not_shown() {
     });
     // A part of the password that quoting does not change.
     let part = "of a secret";
-    assert!(arguments.iter().any(|arguments| arguments.contains("pg_dump")), "the watch has missed pg_dump");
+    assert!(
+        arguments.iter().any(|arguments| arguments.contains("pg_dump")),
+        "the watch has missed pg_dump"
+    );
     assert!(!arguments.iter().any(|arguments| arguments.contains(part)), "{arguments:?}");
     for server in [&servers.a, &servers.b] {
         let log = server.log();
@@ -255,19 +276,21 @@ fn passwords_are_not_shown() {
             "statements are logged"
         );
         let lines: Vec<_> = log.lines().filter(|line| line.contains(part)).collect();
-        // Reading the connection strings from the map, also on b, does not log them: they are results.
+        // Reading the connection strings from the map, also on b, does not log them: they are
+        // results.
         assert!(lines.is_empty(), "{lines:?}");
     }
 }
 
 fn arguments_of_all_processes() -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap();
-    let arguments = processes.filter_map(|process| std::fs::read(process.ok()?.path().join("cmdline")).ok());
+    let arguments =
+        processes.filter_map(|process| std::fs::read(process.ok()?.path().join("cmdline")).ok());
     arguments.map(|arguments| String::from_utf8_lossy(&arguments).replace('\0', " ")).collect()
 }
 
-/// If a move is killed after the copy was opened and before the map was changed, it can only be finished,
-/// because clients may have written to the copy.
+/// If a move is killed after the copy was opened and before the map was changed, it can only be
+/// finished, because clients may have written to the copy.
 #[test]
 fn move_killed_before_the_map_changed_can_only_be_finished() {
     let servers = Servers::start();
@@ -275,8 +298,7 @@ fn move_killed_before_the_map_changed_can_only_be_finished() {
     let mut map = servers.map();
     map.batch_execute("BEGIN; SELECT FROM shard_map.last FOR UPDATE").unwrap();
     let command = servers.start_command(&["move", "5", "--to", "b"]);
-    let waiting =
-        "FROM pg_stat_activity WHERE application_name = 'instagram_id_shards' AND wait_event_type = 'Lock'";
+    let waiting = "FROM pg_stat_activity WHERE application_name = 'instagram_id_shards' AND wait_event_type = 'Lock'";
     servers.b.wait_until(&format!("SELECT EXISTS (SELECT {waiting})"));
     assert!(!kill_group(command));
     let ended = format!("SELECT count(pg_terminate_backend(pid, 10000)) {waiting}");
@@ -290,12 +312,15 @@ fn move_killed_before_the_map_changed_can_only_be_finished() {
     servers.command(&["move", "5", "--to", "b"]);
     assert_eq!(servers.placement(), "b");
     assert_eq!(error_of(&mut servers.a.connect(), insert).0, "25006");
-    assert_eq!(one::<i64>(&mut servers.connect_to_shard(), "SELECT count(*) FROM insta5.photos"), 101);
+    assert_eq!(
+        one::<i64>(&mut servers.connect_to_shard(), "SELECT count(*) FROM insta5.photos"),
+        101
+    );
     servers.command(&["clean", "5"]);
 }
 
-/// A role without superuser rights can move the shards of the roles whose rights it has. Before PostgreSQL 16 only a
-/// superuser can subscribe, so there this applies to the old server.
+/// A role without superuser rights can move the shards of the roles whose rights it has. Before
+/// PostgreSQL 16 only a superuser can subscribe, so there this applies to the old server.
 #[test]
 #[expect(clippy::too_many_lines, reason = "one move, step by step")]
 fn role_that_is_no_superuser_can_move() {
@@ -332,7 +357,8 @@ fn role_that_is_no_superuser_can_move() {
         let said = servers.refusal(&["check", "6", "--to", "b"]);
         assert!(said.contains(reason), "{reason}: {said}");
     };
-    let grant = |server: &Server, statement: &str| server.connect().batch_execute(statement).unwrap();
+    let grant =
+        |server: &Server, statement: &str| server.connect().batch_execute(statement).unwrap();
     check("the role that connects to a is no superuser and lacks REPLICATION");
     grant(&servers.a, "ALTER ROLE mover REPLICATION");
     check("the role that connects to a lacks CREATE on the database");
@@ -348,8 +374,10 @@ fn role_that_is_no_superuser_can_move() {
             GRANT CREATE ON DATABASE postgres TO mover, keeper";
         grant(&servers.b, rights);
     } else {
-        let conninfo =
-            format!("host={} dbname=postgres user=mover password=secret", servers.b.path().display());
+        let conninfo = format!(
+            "host={} dbname=postgres user=mover password=secret",
+            servers.b.path().display()
+        );
         servers.command(&["server", "b", &conninfo, "--trust", "keeper"]);
         check("is no superuser, which a subscription takes before PostgreSQL 16");
         let conninfo = format!("host={} dbname=postgres user=postgres", servers.b.path().display());
@@ -396,13 +424,15 @@ fn shard_without_tables_can_be_moved() {
     servers.command(&["clean", "7"]);
 }
 
-/// A table that was dropped and created again looks the same, but the copy has the rows of the old one.
+/// A table that was dropped and created again looks the same, but the copy has the rows of the old
+/// one.
 #[test]
 fn table_created_again_is_detected() {
     let servers = Servers::start();
     fill(&servers, 100);
     let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
-    let again = "DROP TABLE insta5.counter; CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint)";
+    let again =
+        "DROP TABLE insta5.counter; CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint)";
     servers.a.connect().batch_execute(again).unwrap();
     transaction.batch_execute("COMMIT").unwrap();
     let said = outcome(command).expect_err("a refusal");
@@ -426,7 +456,8 @@ fn clean_keeps_what_is_still_needed() {
     .unwrap();
     servers.command(&["move", "5", "--to", "b"]);
     assert!(servers.refusal(&["place", "a", "5"]).contains("shard 5 has an old copy"));
-    a.batch_execute("CREATE TABLE other (n bigint DEFAULT nextval('insta5.table_id_seq'))").unwrap();
+    a.batch_execute("CREATE TABLE other (n bigint DEFAULT nextval('insta5.table_id_seq'))")
+        .unwrap();
     for (needed, drop) in [
         ("default value for column n of table", "DROP TABLE other"),
         ("column mood of table", "DROP TABLE feelings"),
@@ -436,14 +467,16 @@ fn clean_keeps_what_is_still_needed() {
         assert!(said.contains(needed), "{needed}: {said}");
         a.batch_execute(drop).unwrap();
     }
-    a.batch_execute("CREATE TABLE insta5.late (n int); INSERT INTO insta5.late VALUES (1)").unwrap();
+    a.batch_execute("CREATE TABLE insta5.late (n int); INSERT INTO insta5.late VALUES (1)")
+        .unwrap();
     let said = servers.refusal(&["clean", "5"]);
     assert!(said.contains("insta5.late"), "{said}");
     a.batch_execute("DROP TABLE insta5.late").unwrap();
     servers.command(&["clean", "5"]);
 }
 
-/// The owner of a database can change how strings are read in it. The dump of a schema is read as it was written.
+/// The owner of a database can change how strings are read in it. The dump of a schema is read as
+/// it was written.
 #[test]
 fn strings_are_read_as_they_were_written() {
     for (on_a, on_b) in [("on", "off"), ("off", "on"), ("off", "off")] {
@@ -462,6 +495,9 @@ fn strings_are_read_as_they_were_written() {
         servers.command(&["move", "5", "--to", "b"]);
         let mut b = servers.b.connect();
         assert_eq!(one::<String>(&mut b, comment), before, "{on_a}, {on_b}");
-        assert_eq!(one::<i64>(&mut b, "SELECT count(*) FROM pg_roles WHERE rolname = 'injected'"), 0);
+        assert_eq!(
+            one::<i64>(&mut b, "SELECT count(*) FROM pg_roles WHERE rolname = 'injected'"),
+            0
+        );
     }
 }

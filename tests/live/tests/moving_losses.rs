@@ -1,4 +1,5 @@
-//! Tests of schemas and events during a move that could lose rows, definitions or ids without an error.
+//! Tests of schemas and events during a move that could lose rows, definitions or ids without an
+//! error.
 
 use crate::moving::{
     HAS_SCHEMA, IS_CLOSED, NOTHING, Servers, fill, kill_group, leftovers, move_blocked_after_copy,
@@ -8,8 +9,8 @@ use instagram_id_live::*;
 use std::thread;
 use std::time::Duration;
 
-/// The initial copy reads the tables as the role of the conninfo, and the replication writes as the owner. If a policy applies to
-/// one of them, rows are lost.
+/// The initial copy reads the tables as the role of the conninfo, and the replication writes as the
+/// owner. If a policy applies to one of them, rows are lost.
 #[test]
 fn row_level_security_that_applies_to_the_move_is_refused() {
     let servers = Servers::start();
@@ -30,13 +31,17 @@ fn row_level_security_that_applies_to_the_move_is_refused() {
     )
     .unwrap();
     let said = servers.run(&["move", "5", "--to", "b"]).expect_err("a refusal");
-    assert!(said.contains("row-level security of table insta5.photos applies to role mover"), "{said}");
+    assert!(
+        said.contains("row-level security of table insta5.photos applies to role mover"),
+        "{said}"
+    );
     a.batch_execute("ALTER TABLE insta5.photos NO FORCE ROW LEVEL SECURITY").unwrap();
     servers.command(&["move", "5", "--to", "b"]);
     assert_eq!(one::<i64>(&mut servers.b.connect(), "SELECT count(*) FROM insta5.photos"), 1000);
 }
 
-/// Neither a session that bypasses triggers nor a subscription writes to the closed shard on the source.
+/// Neither a session that bypasses triggers nor a subscription writes to the closed shard on the
+/// source.
 #[test]
 fn replication_role_cannot_write_to_the_closed_source() {
     let servers = Servers::start();
@@ -52,7 +57,8 @@ fn replication_role_cannot_write_to_the_closed_source() {
     ] {
         assert_eq!(error_of(&mut a, statement).0, "25006", "{statement}");
     }
-    // The copy of the next move is closed for clients only: the replication of the command writes to it.
+    // The copy of the next move is closed for clients only: the replication of the command writes
+    // to it.
     servers.command(&["clean", "5"]);
     servers.command(&["move", "5", "--to", "a"]);
     assert_eq!(one::<i64>(&mut a, "SELECT count(*) FROM insta5.photos"), 10);
@@ -88,8 +94,10 @@ fn prepared_transaction_blocks_the_cutover() {
     let servers = Servers::start_with(&[("max_prepared_transactions", "5")]);
     let (command, mut other) = move_blocked_after_copy(&servers, &[]);
     let mut a = servers.a.connect();
-    a.batch_execute("BEGIN; CREATE TABLE insta5.new (id bigint PRIMARY KEY); PREPARE TRANSACTION 'new'")
-        .unwrap();
+    a.batch_execute(
+        "BEGIN; CREATE TABLE insta5.new (id bigint PRIMARY KEY); PREPARE TRANSACTION 'new'",
+    )
+    .unwrap();
     other.batch_execute("COMMIT").unwrap();
     thread::sleep(Duration::from_secs(1));
     a.batch_execute("COMMIT PREPARED 'new'").unwrap();
@@ -111,8 +119,11 @@ fn sequence_that_was_never_used_gives_its_first_value_once() {
     let sequences = [("one", 1), ("three", 3), ("low", -5)];
     let next = |name: &str| format!("SELECT nextval('insta5.{name}')");
     // Closed and opened again on the source.
-    let (command, mut transaction) =
-        move_blocked_before_stop(&servers, &["--stop", "1"], "INSERT INTO insta5.photos VALUES (1)");
+    let (command, mut transaction) = move_blocked_before_stop(
+        &servers,
+        &["--stop", "1"],
+        "INSERT INTO insta5.photos VALUES (1)",
+    );
     let mut other = servers.b.connect();
     other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
     transaction.batch_execute("COMMIT").unwrap();
@@ -140,7 +151,8 @@ fn sequence_that_was_never_used_gives_its_first_value_once() {
     assert!(one::<i64>(&mut a, "SELECT next_id(7)") > first);
 }
 
-/// `clean` drops no rows that were written to the old copy after it was closed, and nothing outside the schema.
+/// `clean` drops no rows that were written to the old copy after it was closed, and nothing outside
+/// the schema.
 #[test]
 fn clean_drops_nothing_that_was_not_moved() {
     let servers = Servers::start();
@@ -149,7 +161,8 @@ fn clean_drops_nothing_that_was_not_moved() {
     a.batch_execute("CREATE COLLATION insta5.german FROM \"C\"; CREATE TEXT SEARCH CONFIGURATION insta5.words (COPY = simple)").unwrap();
     servers.command(&["move", "5", "--to", "b"]);
     let mut wrong = Vec::new();
-    // Clients have deleted rows on the new server, so a comparison of the numbers of rows would see nothing.
+    // Clients have deleted rows on the new server, so a comparison of the numbers of rows would see
+    // nothing.
     servers.b.connect().batch_execute("DELETE FROM insta5.photos WHERE batch > 998").unwrap();
     for (change, undo, reason) in [
         (
@@ -242,7 +255,8 @@ fn maintenance_does_not_disturb_a_move() {
     servers.command(&["clean", "5"]);
 }
 
-/// Every change of a definition fails the move, on whichever server, and writes continue on the source.
+/// Every change of a definition fails the move, on whichever server, and writes continue on the
+/// source.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a list of changes")]
 fn change_of_a_definition_fails_the_move() {
@@ -316,7 +330,10 @@ fn change_of_a_definition_fails_the_move() {
         server.connect().batch_execute(change).unwrap();
         other.batch_execute("COMMIT").unwrap();
         match outcome(command) {
-            Err(said) if said.contains(&format!("on {name} has changed since the move began: {named}")) => {
+            Err(said)
+                if said
+                    .contains(&format!("on {name} has changed since the move began: {named}")) =>
+            {
                 assert!(!one::<bool>(&mut a, IS_CLOSED), "{change}");
                 servers.command(&["cancel", "5"]);
             }
@@ -355,8 +372,10 @@ fn change_of_a_definition_is_noticed_while_rows_are_copied() {
     servers.b.wait_until(crate::moving::WAITS);
     assert!(!kill_group(command));
     other.batch_execute("COMMIT").unwrap();
-    a.batch_execute("CREATE TABLE insta5.part1 PARTITION OF insta5.parts FOR VALUES FROM (10) TO (20)")
-        .unwrap();
+    a.batch_execute(
+        "CREATE TABLE insta5.part1 PARTITION OF insta5.parts FOR VALUES FROM (10) TO (20)",
+    )
+    .unwrap();
     let said = servers.refusal(&["move", "5", "--to", "b"]);
     assert!(said.contains("has changed since the move began: table insta5.part1"), "{said}");
     assert!(!said.contains("Stopping writes"), "{said}");

@@ -1,7 +1,9 @@
-//! Tests of the rule of trust: a shard moves only if every role that can put code into its schema has the rights of the command's
-//! role, or is trusted.
+//! Tests of the rule of trust: a shard moves only if every role that can put code into its schema
+//! has the rights of the command's role, or is trusted.
 
-use crate::moving::{GIVE_AWAY, MOVES, NOTHING, Servers, WAITS, leftovers, move_blocked_after_copy, outcome};
+use crate::moving::{
+    GIVE_AWAY, MOVES, NOTHING, Servers, WAITS, leftovers, move_blocked_after_copy, outcome,
+};
 use instagram_id_live::*;
 
 /// Shard 5 belongs to `keeper`, which the map trusts on both servers. Nobody trusts `evil`.
@@ -24,8 +26,11 @@ fn trust(servers: &Servers, roles: &str) {
 
 /// The exit status of a check, and what it said.
 fn check(servers: &Servers, options: &[&str]) -> (Option<i32>, String) {
-    let output =
-        servers.b.shards_command(&[&["check", "5", "--to", "b"], options].concat()).output().unwrap();
+    let output = servers
+        .b
+        .shards_command(&[&["check", "5", "--to", "b"], options].concat())
+        .output()
+        .unwrap();
     let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
     (output.status.code(), said)
 }
@@ -44,7 +49,8 @@ const SIDE: &str = "CREATE SCHEMA side AUTHORIZATION evil; GRANT USAGE ON SCHEMA
     CREATE FUNCTION side.f(bigint) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN true; END';
     ALTER FUNCTION side.f OWNER TO evil;";
 
-/// Each right that lets a role put code into the schema, or into an object that it uses, on either server.
+/// Each right that lets a role put code into the schema, or into an object that it uses, on either
+/// server.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a list of objects")]
 fn role_that_can_put_code_into_the_schema_must_be_trusted() {
@@ -116,7 +122,12 @@ fn role_that_can_put_code_into_the_schema_must_be_trusted() {
             "DROP STATISTICS insta5.s",
             "owns statistics object insta5.s",
         ),
-        ("a", &function, "DROP SCHEMA side CASCADE", "owns function side.f(bigint), owns schema side"),
+        (
+            "a",
+            &function,
+            "DROP SCHEMA side CASCADE",
+            "owns function side.f(bigint), owns schema side",
+        ),
         (
             "a",
             &domain,
@@ -135,7 +146,12 @@ fn role_that_can_put_code_into_the_schema_must_be_trusted() {
             "ALTER FUNCTION id_seq(bigint) OWNER TO postgres",
             "owns function public.id_seq(bigint)",
         ),
-        ("b", "GRANT keeper TO evil", "REVOKE keeper FROM evil", "is a member of keeper, which owns "),
+        (
+            "b",
+            "GRANT keeper TO evil",
+            "REVOKE keeper FROM evil",
+            "is a member of keeper, which owns ",
+        ),
         (
             "b",
             "GRANT CREATE ON SCHEMA public TO evil",
@@ -153,21 +169,31 @@ fn role_that_can_put_code_into_the_schema_must_be_trusted() {
         let admin = "GRANT keeper TO evil WITH ADMIN TRUE, INHERIT FALSE, SET FALSE";
         cases.push(("a", admin, "REVOKE keeper FROM evil", "is a member of keeper, which "));
     } else {
-        cases.push(("a", "ALTER ROLE evil CREATEROLE", "ALTER ROLE evil NOCREATEROLE", "has CREATEROLE"));
+        cases.push((
+            "a",
+            "ALTER ROLE evil CREATEROLE",
+            "ALTER ROLE evil NOCREATEROLE",
+            "has CREATEROLE",
+        ));
     }
     assert_eq!(check(&servers, &[]).0, Some(0));
     let mut passed = Vec::new();
     for (name, grant, revoke, reason) in cases {
         let server = if name == "a" { &servers.a } else { &servers.b };
         server.connect().batch_execute(grant).unwrap();
-        if !is_refused(&servers, &[], &format!("role evil on {name} is not trusted, but {reason}")) {
+        if !is_refused(&servers, &[], &format!("role evil on {name} is not trusted, but {reason}"))
+        {
             passed.push(grant);
         }
         server.connect().batch_execute(revoke).unwrap();
     }
     let public = "GRANT TRIGGER ON insta5.photos TO PUBLIC";
     servers.a.connect().batch_execute(public).unwrap();
-    if !is_refused(&servers, &[], "role public on a is not trusted, but has TRIGGER on table insta5.photos") {
+    if !is_refused(
+        &servers,
+        &[],
+        "role public on a is not trusted, but has TRIGGER on table insta5.photos",
+    ) {
         passed.push(public);
     }
     servers.a.connect().batch_execute("REVOKE ALL ON insta5.photos FROM PUBLIC").unwrap();
@@ -190,8 +216,9 @@ fn role_that_can_put_code_into_the_schema_must_be_trusted() {
     assert_eq!(check(&servers, &[]).0, Some(0));
 }
 
-/// Ways in which an owner's code ran with the rights of the command, or changed what others own, although no function in a
-/// constraint, index or default of the schema belonged to the owner. Each is refused because of the owner.
+/// Ways in which an owner's code ran with the rights of the command, or changed what others own,
+/// although no function in a constraint, index or default of the schema belonged to the owner. Each
+/// is refused because of the owner.
 #[test]
 fn owner_that_is_not_trusted_cannot_move_code() {
     let servers = start();
@@ -224,7 +251,8 @@ fn owner_that_is_not_trusted_cannot_move_code() {
     }
     let mut passed = Vec::new();
     for way in ways {
-        let mut owner = servers.a.config("postgres").user("keeper").connect(postgres::NoTls).unwrap();
+        let mut owner =
+            servers.a.config("postgres").user("keeper").connect(postgres::NoTls).unwrap();
         if let Err(error) = owner.batch_execute(way) {
             panic!("{way}: {error:?}");
         }
@@ -250,14 +278,21 @@ fn trust_depends_on_the_role_of_the_command() {
     for server in [&servers.a, &servers.b] {
         server.connect().batch_execute(roles).unwrap();
         if major() >= 16 {
-            server.connect().batch_execute("GRANT pg_create_subscription TO keeper, mover, twice").unwrap();
+            server
+                .connect()
+                .batch_execute("GRANT pg_create_subscription TO keeper, mover, twice")
+                .unwrap();
         }
     }
     let no_trust = Some("role keeper on a is not trusted, but ");
     let mut wrong = Vec::new();
     for (role, trusted, refused) in [
         ("postgres", "", no_trust),
-        ("postgres", "keeper", Some("role mover on a is not trusted, but is a member of keeper, which ")),
+        (
+            "postgres",
+            "keeper",
+            Some("role mover on a is not trusted, but is a member of keeper, which "),
+        ),
         ("postgres", "keeper,mover,twice", None),
         // One moving role for each owner. It is a member of the owner, not the owner one of it.
         ("mover", "", no_trust),
@@ -271,12 +306,16 @@ fn trust_depends_on_the_role_of_the_command() {
     ] {
         let target = if major() >= 16 { role } else { "postgres" };
         for (name, server, role) in [("a", &servers.a, role), ("b", &servers.b, target)] {
-            let conninfo =
-                format!("host={} dbname=postgres user={role} password=secret", server.path().display());
+            let conninfo = format!(
+                "host={} dbname=postgres user={role} password=secret",
+                server.path().display()
+            );
             servers.command(&["server", name, &conninfo]);
-            let trusted = if role == "postgres" && name == "b" { "keeper,mover,twice" } else { trusted };
-            let update =
-                format!("UPDATE shard_map.servers SET trusted = '{{{trusted}}}' WHERE server = '{name}'");
+            let trusted =
+                if role == "postgres" && name == "b" { "keeper,mover,twice" } else { trusted };
+            let update = format!(
+                "UPDATE shard_map.servers SET trusted = '{{{trusted}}}' WHERE server = '{name}'"
+            );
             servers.map().batch_execute(&update).unwrap();
         }
         let is_right = match refused {
@@ -304,23 +343,36 @@ fn trust_is_named_for_a_server() {
     assert!(is_refused(&servers, &["--trust=b:keeper"], "trust it with --trust a:keeper"));
     for wrong in ["keeper", "c:keeper", "a"] {
         let (status, said) = check(&servers, &["--trust", wrong]);
-        assert!(status == Some(1) && said.contains("does not begin with a server of the map"), "{said}");
+        assert!(
+            status == Some(1) && said.contains("does not begin with a server of the map"),
+            "{said}"
+        );
     }
     for (name, server) in [("a", &servers.a), ("b", &servers.b)] {
         let conninfo = format!("host={} user=postgres dbname=postgres", server.path().display());
-        servers.command(&["server", name, &conninfo, "--trust", "keeper", "--trust", "it's \"me\""]);
+        servers.command(&[
+            "server",
+            name,
+            &conninfo,
+            "--trust",
+            "keeper",
+            "--trust",
+            "it's \"me\"",
+        ]);
     }
     assert_eq!(check(&servers, &[]).0, Some(0));
     assert!(servers.command(&["status"]).contains("it's \"me\", keeper"));
-    assert!(servers.command(&["status", "--json"]).contains(r#""trusted":["it's \"me\"","keeper"]"#));
+    assert!(
+        servers.command(&["status", "--json"]).contains(r#""trusted":["it's \"me\"","keeper"]"#)
+    );
     // A new connection string may lead to another server, so it replaces the roles, too.
     let conninfo = format!("host={} user=postgres dbname=postgres", servers.a.path().display());
     servers.command(&["server", "a", &conninfo]);
     assert!(is_refused(&servers, &[], "role keeper on a is not trusted, but owns "));
 }
 
-/// A role that gets a right after the checks is found before the schema is dumped, before the dump is executed, and before the
-/// copy is opened.
+/// A role that gets a right after the checks is found before the schema is dumped, before the dump
+/// is executed, and before the copy is opened.
 #[test]
 fn trust_is_checked_again_during_the_move() {
     let servers = start();
@@ -348,7 +400,9 @@ fn trust_is_checked_again_during_the_move() {
         transaction.batch_execute("COMMIT").unwrap();
         let said = outcome(command).expect_err("a refusal");
         assert!(
-            said.contains(&format!("role evil on {name} is not trusted, but is a member of keeper")),
+            said.contains(&format!(
+                "role evil on {name} is not trusted, but is a member of keeper"
+            )),
             "{said}"
         );
         server.connect().batch_execute("REVOKE keeper FROM evil").unwrap();

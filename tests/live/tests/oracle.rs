@@ -1,5 +1,6 @@
-//! Compares this extension with the PL/pgSQL original: both encode ids to the same bits. And shows that the original,
-//! or the same two calls without PL/pgSQL, repeat ids under a load under which next_id repeats none.
+//! Compares this extension with the PL/pgSQL original: both encode ids to the same bits. And shows
+//! that the original, or the same two calls without PL/pgSQL, repeat ids under a load under which
+//! next_id repeats none.
 
 use instagram_id_live::spec::{FIELD_MS, UNIX_MS_OF_2000};
 use instagram_id_live::*;
@@ -20,14 +21,18 @@ fn us(unix_ms: i64) -> i64 {
     (unix_ms - UNIX_MS_OF_2000) * 1000
 }
 
-/// The original function as published, with its two inputs, the sequence value and the clock, turned into arguments.
+/// The original function as published, with its two inputs, the sequence value and the clock,
+/// turned into arguments.
 fn with_arguments(original: &str) -> String {
     let replaced = |text: String, part: &str, instead: &str| {
         assert!(text.contains(part), "{part} in {text}");
         text.replace(part, instead)
     };
-    let text =
-        replaced(original.to_owned(), "next_id(OUT", "encode(next_value bigint, clock timestamptz, OUT");
+    let text = replaced(
+        original.to_owned(),
+        "next_id(OUT",
+        "encode(next_value bigint, clock timestamptz, OUT",
+    );
     let text = replaced(text, "nextval('given.table_id_seq')", "next_value");
     replaced(text, "clock_timestamp()", "clock")
 }
@@ -41,7 +46,9 @@ fn original_encodes_to_the_same_bits() {
     client.batch_execute("CREATE EXTENSION instagram_id; CREATE SCHEMA given").unwrap();
     let count = length(5_000, 100_000);
     for (shard, epoch_ms) in SHARDS {
-        client.batch_execute(&with_arguments(&original_function("given", shard, epoch_ms))).unwrap();
+        client
+            .batch_execute(&with_arguments(&original_function("given", shard, epoch_ms)))
+            .unwrap();
         let edges = [0, 1, 999, 1000, FIELD_MS * 500 - 1, FIELD_MS * 500, FIELD_MS * 1000 - 1];
         let row = |n: usize| {
             let elapsed = edges.get(n).copied().unwrap_or_else(|| rng.i64(0..FIELD_MS * 1000));
@@ -67,10 +74,13 @@ fn original_encodes_to_the_same_bits() {
     }
 }
 
-/// Creates a schema with the original, and one with a shard of the extension, with the same number and epoch.
+/// Creates a schema with the original, and one with a shard of the extension, with the same number
+/// and epoch.
 fn both(client: &mut Client, shard: i32, epoch_ms: i64) {
     let schema = format!("original{shard}");
-    client.batch_execute(&format!("CREATE SCHEMA {schema}; CREATE SEQUENCE {schema}.table_id_seq")).unwrap();
+    client
+        .batch_execute(&format!("CREATE SCHEMA {schema}; CREATE SEQUENCE {schema}.table_id_seq"))
+        .unwrap();
     client.batch_execute(&original_function(&schema, shard, epoch_ms)).unwrap();
     let epoch = format!("timestamptz 'epoch' + {epoch_ms} * interval '1 millisecond'");
     client.batch_execute(&format!("SELECT create_shard({shard}, epoch => {epoch})")).unwrap();
@@ -78,19 +88,22 @@ fn both(client: &mut Client, shard: i32, epoch_ms: i64) {
     assert!(one::<bool>(client, &is_exact));
 }
 
-/// The extension decodes what the original has put into an id, and the shifts and masks in the code of the original's
-/// users decode ids of the extension.
+/// The extension decodes what the original has put into an id, and the shifts and masks in the code
+/// of the original's users decode ids of the extension.
 #[test]
 fn original_and_extension_decode_each_others_ids() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
     let count = length(5_000, 200_000);
-    for (shard, epoch_ms) in SHARDS.into_iter().filter(|(_, epoch_ms)| *epoch_ms < 1_780_000_000_000) {
+    for (shard, epoch_ms) in
+        SHARDS.into_iter().filter(|(_, epoch_ms)| *epoch_ms < 1_780_000_000_000)
+    {
         both(&mut client, shard, epoch_ms);
         // So that not all ids are generated at the limit, where the clock is not read.
         let pauses = "LATERAL (SELECT pg_sleep(0.002) WHERE n % 500 = 0 UNION ALL SELECT NULL WHERE n % 500 <> 0) AS pause";
-        // The n-th id of the original contains counter n, and was generated between two readings of the clock.
+        // The n-th id of the original contains counter n, and was generated between two readings of
+        // the clock.
         let originals = format!(
             "WITH made AS MATERIALIZED (
                  SELECT n, clock_timestamp() AS before, original{shard}.next_id() AS id, clock_timestamp() AS after
@@ -137,9 +150,10 @@ fn load(server: &Server, statement: &str, scenario: &str, clock: Clock) -> Journ
     journal
 }
 
-/// The purpose of this extension. The original repeats ids when a session is suspended between its nextval and its
-/// clock; PL/pgSQL is so slow that this is rare, so there are several rounds. The same two calls without PL/pgSQL
-/// repeat ids all the time. For next_id, alternating with them under the same load, the same check finds none.
+/// The purpose of this extension. The original repeats ids when a session is suspended between its
+/// nextval and its clock; PL/pgSQL is so slow that this is rare, so there are several rounds. The
+/// same two calls without PL/pgSQL repeat ids all the time. For next_id, alternating with them
+/// under the same load, the same check finds none.
 #[test]
 fn original_repeats_ids_and_next_id_does_not() {
     let server = Server::start(&[("fsync", "off")]);

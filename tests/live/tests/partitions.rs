@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 const WRITERS: usize = 6;
 const PERIODS: [&str; 3] = ["day", "week", "month"];
 
-/// A table partitioned by the ids that its default generates, with objects that may interfere with creating and
-/// dropping partitions.
+/// A table partitioned by the ids that its default generates, with objects that may interfere with
+/// creating and dropping partitions.
 fn setup_events(client: &mut Client, partitions: &str) {
     setup(client);
     client
@@ -46,12 +46,14 @@ fn repeat_under_load(
     (calls, longest)
 }
 
-/// Writers continue while sessions create and drop partitions of all sizes, some of which are rolled back. The
-/// test also creates a partition of 0.3 s for every 0.7 s, so that the partition of the current time changes often.
+/// Writers continue while sessions create and drop partitions of all sizes, some of which are
+/// rolled back. The test also creates a partition of 0.3 s for every 0.7 s, so that the partition
+/// of the current time changes often.
 #[test]
 #[expect(clippy::too_many_lines, reason = "one history of a table")]
 fn writers_continue_while_partitions_are_created_and_dropped() {
-    let server = Server::start(&[("fsync", "off"), ("deadlock_timeout", "100ms"), ("log_lock_waits", "on")]);
+    let server =
+        Server::start(&[("fsync", "off"), ("deadlock_timeout", "100ms"), ("log_lock_waits", "on")]);
     let seconds = length(5, 60);
     setup_events(
         &mut server.connect(),
@@ -72,7 +74,9 @@ fn writers_continue_while_partitions_are_created_and_dropped() {
     );
     let inserts = [
         query("INSERT INTO insta5.events DEFAULT VALUES RETURNING id"),
-        query("INSERT INTO insta5.events (kind) SELECT 'many' FROM generate_series(1, 100) RETURNING id"),
+        query(
+            "INSERT INTO insta5.events (kind) SELECT 'many' FROM generate_series(1, 100) RETURNING id",
+        ),
         query(
             "BEGIN; INSERT INTO insta5.events (kind) VALUES ('a') RETURNING id; SELECT FROM pg_sleep(0.002) OFFSET 1; \
                INSERT INTO insta5.events (kind) VALUES ('b') RETURNING id; COMMIT",
@@ -129,11 +133,13 @@ fn writers_continue_while_partitions_are_created_and_dropped() {
     }
     let longest = sessions.iter().flat_map(Received::times).max().unwrap();
     let mut journal = Journal::new("inserts while partitions come and go", Clock::IN_STEP);
-    let received: HashSet<i64> = sessions.iter().flat_map(|session| session.ids.iter().copied()).collect();
+    let received: HashSet<i64> =
+        sessions.iter().flat_map(|session| session.ids.iter().copied()).collect();
     journal.add(sessions);
     journal.check();
     let mut client = server.connect();
-    let kept: HashSet<i64> = column(&mut client, "SELECT id FROM insta5.events").into_iter().collect();
+    let kept: HashSet<i64> =
+        column(&mut client, "SELECT id FROM insta5.events").into_iter().collect();
     println!("    {} ids received, the longest insert took {longest:?}", received.len());
     let lost = received.difference(&kept).count();
     assert_eq!(lost, 0, "{lost} of {} rows are lost", received.len());
@@ -143,15 +149,17 @@ fn writers_continue_while_partitions_are_created_and_dropped() {
     assert!(!server.log().contains("deadlock detected"), "{}", server.log());
 }
 
-/// Does what a scheduler does once a day, over days to which the server's clock is set, with the table in use all the
-/// time: there is always a partition for the next ids, and old ones are dropped.
+/// Does what a scheduler does once a day, over days to which the server's clock is set, with the
+/// table in use all the time: there is always a partition for the next ids, and old ones are
+/// dropped.
 #[test]
 fn daily_maintenance_keeps_partitions_current() {
     let server = Server::start_with_a_clock_of_its_own(&[("fsync", "off")]);
     setup_events(&mut server.connect(), "SELECT create_id_partitions('insta5.events', 'day', 3)");
     let days = length(40, 400);
     let insert = [query("INSERT INTO insta5.events DEFAULT VALUES RETURNING id")];
-    let mut journal = Journal::new("a clock that goes day by day, beside daily partitions", Clock::Set);
+    let mut journal =
+        Journal::new("a clock that goes day by day, beside daily partitions", Clock::Set);
     let (sessions, most) = under_load(
         || server.try_connect(),
         2,

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 pub const FILE: &str = "portable/instagram_id.sql";
 
-/// Installs the portable edition as a role that owns the database and is no superuser, and creates shard 5.
+/// Installs the portable edition as a role that owns the database and is no superuser, and creates
+/// shard 5.
 pub fn install(server: &Server) {
     run(
         &mut server.connect(),
@@ -19,14 +20,18 @@ pub fn install(server: &Server) {
     );
     let mut installer = connect_as(server, "installer");
     run(&mut installer, &std::fs::read_to_string(of_project(FILE)).unwrap());
-    run(&mut installer, "SELECT create_shard(5); CREATE SCHEMA app; GRANT ALL ON SCHEMA app TO PUBLIC");
+    run(
+        &mut installer,
+        "SELECT create_shard(5); CREATE SCHEMA app; GRANT ALL ON SCHEMA app TO PUBLIC",
+    );
 }
 
 pub fn connect_as(server: &Server, role: &str) -> Client {
     server.config("postgres").user(role).connect(NoTls).unwrap()
 }
 
-/// `_rule()` and `_next()` decide as the library does, for states and clocks near each of the rule's limits.
+/// `_rule()` and `_next()` decide as the library does, for states and clocks near each of the
+/// rule's limits.
 #[test]
 fn the_rule_is_that_of_the_library() {
     let server = Server::start(&[("fsync", "off")]);
@@ -40,7 +45,9 @@ fn the_rule_is_that_of_the_library() {
         center + random.i64(-3..=3)
     };
     let rule = client
-        .prepare("SELECT first, len, ticks, error, ids._next($1, $3) FROM ids._rule($1, $2, $3, $4, $5)")
+        .prepare(
+            "SELECT first, len, ticks, error, ids._next($1, $3) FROM ids._rule($1, $2, $3, $4, $5)",
+        )
         .unwrap();
     for _ in 0..length(4_000, 100_000) {
         let now_ms = [now, now, now, 0, -1, end, end + 1][random.usize(..7)];
@@ -52,8 +59,8 @@ fn the_rule_is_that_of_the_library() {
         let state = State { last_value, is_called: random.u8(..8) > 0 };
         let (want, has_waited) = ([1, 2, 1024, 5000][random.usize(..4)], random.bool());
         let expected = hlc::next(state, now_ms, want, has_waited.then_some(state));
-        let row =
-            client.query_one(&rule, &[&state.last_value, &state.is_called, &now_ms, &want, &has_waited]);
+        let row = client
+            .query_one(&rule, &[&state.last_value, &state.is_called, &now_ms, &want, &has_waited]);
         let row = row.unwrap();
         let (first, len, ticks): (Option<i64>, Option<i64>, Option<i32>) =
             (row.get(0), row.get(1), row.get(2));
@@ -85,7 +92,8 @@ fn decoders_match_the_vectors() {
     vectors::check(&mut server.connect());
 }
 
-/// Each edition refuses to be installed beside the other, and an upgrade of the portable edition keeps its shards.
+/// Each edition refuses to be installed beside the other, and an upgrade of the portable edition
+/// keeps its shards.
 #[test]
 fn editions_refuse_each_other() {
     let server = Server::start(&[("fsync", "off")]);
@@ -101,9 +109,13 @@ fn editions_refuse_each_other() {
     // Another role cannot run the file where it is installed.
     run(&mut client, "CREATE ROLE other LOGIN; GRANT CREATE ON DATABASE postgres TO other");
     assert_eq!(error_of(&mut connect_as(&server, "other"), &file).0, "42P06");
-    // Beside the library, also for its own installer. An object that only has a name of the portable edition is no obstacle.
+    // Beside the library, also for its own installer. An object that only has a name of the
+    // portable edition is no obstacle.
     let mut library = server.connect_to("library");
-    run(&mut library, "CREATE SCHEMA ids CREATE VIEW _mutex_0 AS SELECT; CREATE EXTENSION instagram_id");
+    run(
+        &mut library,
+        "CREATE SCHEMA ids CREATE VIEW _mutex_0 AS SELECT; CREATE EXTENSION instagram_id",
+    );
     let refused = error_of(&mut library, &file);
     assert_eq!((&refused.0[..], &refused.1[..22]), ("55000", "extension instagram_id"));
 }
@@ -121,7 +133,8 @@ pub fn work() -> Vec<Work> {
     ]
 }
 
-/// While the clock jumps and statements are canceled at random moments, no id repeats, and no mutex stays locked.
+/// While the clock jumps and statements are canceled at random moments, no id repeats, and no mutex
+/// stays locked.
 #[test]
 fn clock_jumps_and_cancels_repeat_nothing() {
     let server = Server::start_with_a_clock_of_its_own(&[("fsync", "off")]);
@@ -142,7 +155,8 @@ fn clock_jumps_and_cancels_repeat_nothing() {
         &all,
         || {
             let mut client = server.connect();
-            let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE state = 'active'
+            let cancel =
+                "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE state = 'active'
                 AND pid <> pg_backend_pid() AND query LIKE '%generate_series(1, 20)'";
             for _ in 0..length(100, 3000) {
                 let jump = [0.001, -0.001, 0.5, -0.5, 60.0, -60.0, HOUR, -HOUR, 0.0];
@@ -154,12 +168,12 @@ fn clock_jumps_and_cancels_repeat_nothing() {
     );
     journal.add(sessions);
     journal.check();
-    let mutexes =
-        "SELECT count(*) FROM pg_locks JOIN pg_class ON pg_class.oid = relation WHERE relname ~ '_mutex'";
+    let mutexes = "SELECT count(*) FROM pg_locks JOIN pg_class ON pg_class.oid = relation WHERE relname ~ '_mutex'";
     server.wait_for("the end of the sessions", || one::<i64>(&mut server.connect(), mutexes) == 0);
 }
 
-/// The same load finds the faults of functions without the mutex, and without the second read under it.
+/// The same load finds the faults of functions without the mutex, and without the second read under
+/// it.
 #[test]
 fn functions_without_the_mutex_repeat_ids() {
     let broken = [
@@ -195,8 +209,9 @@ fn functions_without_the_mutex_repeat_ids() {
     }
 }
 
-/// After crashes each id is greater than all acknowledged ones. The sequence is an hour ahead, where the clock cannot hide a
-/// loss. Without synchronous_commit ids are lost, so the test can fail.
+/// After crashes each id is greater than all acknowledged ones. The sequence is an hour ahead,
+/// where the clock cannot hide a loss. Without synchronous_commit ids are lost, so the test can
+/// fail.
 #[test]
 fn crashes_lose_no_acknowledged_id() {
     for (synchronous_commit, may_lose) in [("on", false), ("off", true)] {
@@ -257,34 +272,48 @@ fn roles_can_do_what_the_page_shows() {
         ("SELECT next_ids(5, 10)", ["42501", "", "", ""]),
         ("SELECT next_id(5, 'insta5.table_id_seq')", ["42501", "42501", "42501", ""]),
         ("SELECT next_id(5, 'public.own')", ["42501", "42501", "42501", ""]),
-        ("SELECT ids._take('insta5.table_id_seq', '2011-01-01', 5)", ["42501", "42501", "42501", ""]),
+        (
+            "SELECT ids._take('insta5.table_id_seq', '2011-01-01', 5)",
+            ["42501", "42501", "42501", ""],
+        ),
         ("SELECT nextval('insta5.table_id_seq')", ["42501", "42501", "", ""]),
         ("SELECT setval('insta5.table_id_seq', 1)", ["42501", "42501", "", ""]),
-        ("SELECT advance_shard(5, make_id('2015-01-01+00', 5, 0))", ["42501", "42501", "42501", ""]),
+        (
+            "SELECT advance_shard(5, make_id('2015-01-01+00', 5, 0))",
+            ["42501", "42501", "42501", ""],
+        ),
         ("SELECT claim_shard(5)", ["42501", "42501", "42501", ""]),
         ("SELECT create_shard(6)", ["42501", "42501", "42501", ""]),
         ("BEGIN; LOCK TABLE ids._mutex_3; ROLLBACK", ["42501", "42501", "42501", ""]),
-        ("BEGIN; LOCK TABLE ids._mutex_3 IN ACCESS SHARE MODE; ROLLBACK", ["42501", "42501", "42501", ""]),
+        (
+            "BEGIN; LOCK TABLE ids._mutex_3 IN ACCESS SHARE MODE; ROLLBACK",
+            ["42501", "42501", "42501", ""],
+        ),
         (
             "BEGIN; CREATE TEMP VIEW v AS SELECT FROM ids._mutex_3; LOCK TABLE v; ROLLBACK",
             ["42501", "42501", "42501", ""],
         ),
         ("ALTER SEQUENCE insta5.table_id_seq RESTART WITH 1", ["42501", "42501", "42501", ""]),
-        ("CREATE FUNCTION ids.next_id(smallint) RETURNS bigint RETURN 1", ["42501", "42501", "42501", ""]),
+        (
+            "CREATE FUNCTION ids.next_id(smallint) RETURNS bigint RETURN 1",
+            ["42501", "42501", "42501", ""],
+        ),
         ("SELECT count(*) FROM id_shards", ["", "", "", ""]),
     ];
     for (action, expected) in actions {
-        for (role, expected) in ["stranger", "writer", "sequence_user", "installer"].into_iter().zip(expected)
+        for (role, expected) in
+            ["stranger", "writer", "sequence_user", "installer"].into_iter().zip(expected)
         {
             let result = connect_as(&server, role).batch_execute(action);
-            let found =
-                result.map_or_else(|error| error.code().unwrap().code().to_owned(), |()| String::new());
+            let found = result
+                .map_or_else(|error| error.code().unwrap().code().to_owned(), |()| String::new());
             assert_eq!(found, expected, "{role}: {action}");
         }
     }
 }
 
-/// Default privileges of the installer give other roles nothing on the mutexes, and take nothing from the functions.
+/// Default privileges of the installer give other roles nothing on the mutexes, and take nothing
+/// from the functions.
 #[test]
 fn default_privileges_do_not_open_the_mutexes() {
     let server = Server::start(&[("fsync", "off")]);
@@ -302,11 +331,15 @@ fn default_privileges_do_not_open_the_mutexes() {
             assert_eq!(error_of(&mut app, &format!("BEGIN; LOCK TABLE ids.{mutex}")).0, "42501");
             run(&mut app, "ROLLBACK");
         }
-        run(&mut app, "SELECT ids.id_time(5), ids.make_id(now(), 5, 5); SELECT * FROM ids.id_shards");
+        run(
+            &mut app,
+            "SELECT ids.id_time(5), ids.make_id(now(), 5, 5); SELECT * FROM ids.id_shards",
+        );
     }
 }
 
-/// Functions, operators and types of another role that come first in search_path, and definitions of its shards, change nothing.
+/// Functions, operators and types of another role that come first in search_path, and definitions
+/// of its shards, change nothing.
 #[test]
 fn hostile_objects_are_not_used() {
     let server = Server::start(&[("fsync", "off")]);
@@ -333,8 +366,8 @@ fn hostile_objects_are_not_used() {
     assert_eq!(roles_caught(&server), ["installer"]);
 }
 
-/// Temporary objects of a writer, which PostgreSQL finds first unless search_path names pg_temp, do not run in the calls that have
-/// the rights of the installer. Each role may create them.
+/// Temporary objects of a writer, which PostgreSQL finds first unless search_path names pg_temp, do
+/// not run in the calls that have the rights of the installer. Each role may create them.
 #[test]
 fn temporary_objects_of_a_writer_are_not_used() {
     let server = Server::start(&[("fsync", "off")]);
@@ -350,7 +383,8 @@ fn temporary_objects_of_a_writer_are_not_used() {
          GRANT SELECT ON pg_sequence, pg_proc TO PUBLIC;
          CREATE DOMAIN pg_temp.text AS pg_catalog.text CHECK (pg_temp.trap())",
     );
-    // A new shard takes the slow path, and so do the errors of a closed sequence and of a read-only transaction.
+    // A new shard takes the slow path, and so do the errors of a closed sequence and of a read-only
+    // transaction.
     run(&mut writer, "SELECT insta5.next_id()");
     run(&mut server.connect(), "ALTER SEQUENCE insta5.table_id_seq MAXVALUE 5 RESTART WITH 5");
     assert_eq!(error_of(&mut writer, "SELECT insta5.next_id()").0, "25006");
@@ -367,8 +401,8 @@ fn copy_shard(server: &Server, from: &str, to: &str, role: &str) {
     server.run("psql", &["-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", role, "-d", to, "-f", dump]);
 }
 
-/// A shard goes to a database with the library and back by dump. Ids continue above the old ones, also for a role that is only a
-/// writer.
+/// A shard goes to a database with the library and back by dump. Ids continue above the old ones,
+/// also for a role that is only a writer.
 #[test]
 fn shards_go_to_the_library_and_back_by_dump() {
     let server = Server::start(&[("fsync", "off")]);
@@ -388,13 +422,17 @@ fn shards_go_to_the_library_and_back_by_dump() {
     ] {
         run(&mut server.connect(), statement);
     }
-    let as_installer = |database: &str| server.config(database).user("installer").connect(NoTls).unwrap();
+    let as_installer =
+        |database: &str| server.config(database).user("installer").connect(NoTls).unwrap();
     let mut library = as_installer("library");
     run(&mut library, "CREATE SCHEMA ids; CREATE EXTENSION instagram_id SCHEMA ids");
     copy_shard(&server, "postgres", "library", "installer");
     let can_generate = "SELECT can_generate FROM ids.id_shards WHERE shard = 5";
     assert!(!one::<bool>(&mut library, can_generate));
-    run(&mut library, "SELECT ids.claim_shard(5); ALTER FUNCTION insta5.next_id() SECURITY INVOKER");
+    run(
+        &mut library,
+        "SELECT ids.claim_shard(5); ALTER FUNCTION insta5.next_id() SECURITY INVOKER",
+    );
     assert!(one::<bool>(&mut library, can_generate));
     run(
         &mut library,
@@ -428,13 +466,15 @@ fn shards_go_to_the_library_and_back_by_dump() {
     assert!(one::<i64>(&mut back, newest) > last);
 }
 
-/// A shard goes to a server with the library by logical replication, and back, while its rows keep their ids.
+/// A shard goes to a server with the library by logical replication, and back, while its rows keep
+/// their ids.
 #[test]
 fn shards_go_to_the_library_and_back_by_replication() {
     let settings = [("fsync", "off"), ("wal_level", "logical")];
     let (cloud, own) = (Server::start(&settings), Server::start(&settings));
     install(&cloud);
-    let table = "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text)";
+    let table =
+        "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text)";
     let insert = "INSERT INTO insta5.photos (title) SELECT 'a' FROM generate_series(1, 500)";
     let newest = "SELECT max(id) FROM insta5.photos";
     let mut portable = connect_as(&cloud, "installer");
@@ -474,7 +514,8 @@ fn shards_go_to_the_library_and_back_by_replication() {
     );
 }
 
-/// The file of a later version replaces the functions while sessions generate ids, and shards remain as they are.
+/// The file of a later version replaces the functions while sessions generate ids, and shards
+/// remain as they are.
 #[test]
 fn a_later_version_replaces_the_functions_under_load() {
     let server = Server::start(&[("fsync", "off")]);
@@ -516,8 +557,8 @@ fn a_later_version_replaces_the_functions_under_load() {
     assert!(one::<bool>(&mut client, "SELECT can_generate FROM id_shards"));
 }
 
-/// Where the system identifier cannot be read, a value of the installation stands for the database. A dump of the shard does not
-/// contain it, so the copy is recognized.
+/// Where the system identifier cannot be read, a value of the installation stands for the database.
+/// A dump of the shard does not contain it, so the copy is recognized.
 #[test]
 fn copies_are_recognized_without_the_system_identifier() {
     let server = Server::start(&[("fsync", "off")]);
@@ -535,13 +576,16 @@ fn copies_are_recognized_without_the_system_identifier() {
     run(&mut copy, &std::fs::read_to_string(of_project(FILE)).unwrap());
     copy_shard(&server, "postgres", "copy", "installer");
     let reason = "SELECT reason FROM ids.id_shards";
-    assert_eq!(one::<Option<String>>(&mut copy, reason).as_deref(), Some("copied from another database"));
+    assert_eq!(
+        one::<Option<String>>(&mut copy, reason).as_deref(),
+        Some("copied from another database")
+    );
     run(&mut copy, "SELECT ids.claim_shard(5)");
     assert!(one::<bool>(&mut copy, can_generate));
 }
 
-/// The command of the page removes the functions and the defaults that call them. Rows and sequences stay, and a shard can be
-/// completed again.
+/// The command of the page removes the functions and the defaults that call them. Rows and
+/// sequences stay, and a shard can be completed again.
 #[test]
 fn removal_keeps_rows_and_sequences() {
     let server = Server::start(&[("fsync", "off")]);
@@ -553,7 +597,10 @@ fn removal_keeps_rows_and_sequences() {
          INSERT INTO insta5.photos (title) SELECT 'a' FROM generate_series(1, 100);
          SET client_min_messages = warning; DROP SCHEMA ids CASCADE",
     );
-    assert_eq!(error_of(&mut installer, "INSERT INTO insta5.photos (title) VALUES ('b')").0, "23502");
+    assert_eq!(
+        error_of(&mut installer, "INSERT INTO insta5.photos (title) VALUES ('b')").0,
+        "23502"
+    );
     run(&mut installer, &std::fs::read_to_string(of_project(FILE)).unwrap());
     run(
         &mut installer,

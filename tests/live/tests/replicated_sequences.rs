@@ -1,5 +1,6 @@
-//! PostgreSQL 19 replicates sequences: `CREATE PUBLICATION ... FOR ALL SEQUENCES`, and on the subscriber `ALTER
-//! SUBSCRIPTION ... REFRESH SEQUENCES`, which sets each sequence to the publisher's value as `setval` does.
+//! PostgreSQL 19 replicates sequences: `CREATE PUBLICATION ... FOR ALL SEQUENCES`, and on the
+//! subscriber `ALTER SUBSCRIPTION ... REFRESH SEQUENCES`, which sets each sequence to the
+//! publisher's value as `setval` does.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -7,7 +8,8 @@ use postgres::Client;
 const STATE: &str = "SELECT last_value FROM insta5.table_id_seq";
 const REFRESH: &str = "ALTER SUBSCRIPTION sequences REFRESH SEQUENCES";
 
-/// Two servers with shard 5, each with its own table; the second subscribes to all sequences of the first.
+/// Two servers with shard 5, each with its own table; the second subscribes to all sequences of the
+/// first.
 struct Pair {
     publisher: Server,
     subscriber: Server,
@@ -15,7 +17,8 @@ struct Pair {
 
 /// A server with these statements, which can publish and subscribe.
 fn logical(setup: impl FnOnce(&mut Client)) -> Server {
-    let settings = [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
+    let settings =
+        [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
     let server = Server::start(&settings);
     setup(&mut server.connect());
     server
@@ -66,8 +69,8 @@ fn next_ids(client: &mut Client, count: i64) -> Vec<i64> {
 mod since_19 {
     use super::*;
 
-    /// Moving writers: they stop, the sequences are refreshed, and the subscriber continues above all ids of the publisher,
-    /// even if these were ahead of the clock.
+    /// Moving writers: they stop, the sequences are refreshed, and the subscriber continues above
+    /// all ids of the publisher, even if these were ahead of the clock.
     #[test]
     fn ids_increase_when_writers_move_after_a_refresh() {
         let pair = Pair::start();
@@ -83,7 +86,8 @@ mod since_19 {
         }
     }
 
-    /// As the documentation warns, a refresh sets back the sequence of a subscriber that generates ids of the shard itself.
+    /// As the documentation warns, a refresh sets back the sequence of a subscriber that generates
+    /// ids of the shard itself.
     #[test]
     fn refresh_sets_back_a_sequence_in_use() {
         let pair = Pair::start();
@@ -102,7 +106,8 @@ mod since_19 {
         pair.subscriber.connect().batch_execute("ALTER SUBSCRIPTION sequences DISABLE").unwrap();
         pair.subscriber.connect().batch_execute("ALTER SUBSCRIPTION sequences ENABLE").unwrap();
         publisher.batch_execute("INSERT INTO insta5.photos (batch) VALUES (1)").unwrap();
-        pair.subscriber.wait_until("SELECT count(*) > 0 FROM pg_stat_subscription WHERE pid IS NOT NULL");
+        pair.subscriber
+            .wait_until("SELECT count(*) > 0 FROM pg_stat_subscription WHERE pid IS NOT NULL");
         assert!(next_ids(&mut subscriber, 10)[0] > last);
         // `advance_shard` corrects it.
         pair.refresh();
@@ -112,7 +117,8 @@ mod since_19 {
         assert!(next_ids(&mut subscriber, 10)[0] > last);
     }
 
-    /// The safeguard in the documentation: PostgreSQL does not refresh a sequence whose START differs on the subscriber.
+    /// The safeguard in the documentation: PostgreSQL does not refresh a sequence whose START
+    /// differs on the subscriber.
     #[test]
     fn different_start_prevents_a_refresh() {
         let pair = Pair::start();
@@ -126,23 +132,33 @@ mod since_19 {
         let after = next_ids(&mut subscriber, 1000);
         assert!(after[0] > *before.last().unwrap());
         let problems = "SELECT count(*) FROM id_shards WHERE NOT can_generate";
-        assert_eq!(one::<i64>(&mut subscriber, problems), 0, "START is of no concern to the extension");
+        assert_eq!(
+            one::<i64>(&mut subscriber, problems),
+            0,
+            "START is of no concern to the extension"
+        );
     }
 
-    /// Two primaries with a shard each: the subscriber has no sequence of the publisher's name, so none can be set back.
+    /// Two primaries with a shard each: the subscriber has no sequence of the publisher's name, so
+    /// none can be set back.
     #[test]
     fn sequences_of_another_shard_are_not_replicated() {
         needs_major(19);
         let with_shard = |shard: i32| {
             logical(|client| {
                 client
-                    .batch_execute(&format!("CREATE EXTENSION instagram_id; SELECT create_shard({shard})"))
+                    .batch_execute(&format!(
+                        "CREATE EXTENSION instagram_id; SELECT create_shard({shard})"
+                    ))
                     .unwrap();
                 one::<i64>(client, &format!("SELECT next_id({shard})"));
             })
         };
         let [publisher, subscriber] = [1, 2].map(with_shard);
         let (code, message, _) = error_of(&mut subscriber.connect(), &subscribe_to(&publisher));
-        assert_eq!((code.as_str(), message.as_str()), ("3F000", "schema \"insta1\" does not exist"));
+        assert_eq!(
+            (code.as_str(), message.as_str()),
+            ("3F000", "schema \"insta1\" does not exist")
+        );
     }
 }

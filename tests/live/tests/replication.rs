@@ -1,10 +1,11 @@
-//! Copies of a shard's rows: by logical replication to a server with the same defaults, and in dumps taken while
-//! clients write.
+//! Copies of a shard's rows: by logical replication to a server with the same defaults, and in
+//! dumps taken while clients write.
 //!
-//! Logical replication copies rows with their ids, but no sequences, so the subscriber's shard ignores the ids that
-//! arrive. It continues above them with the clock, provided that its clock is not behind the publisher's and that the
-//! publisher's shard is not ahead of the clock. `advance_shard` with the publisher's last id, as docs/use/shards.md advises
-//! for every copy, ensures this. A dump contains the state of the sequence after all rows of the dump.
+//! Logical replication copies rows with their ids, but no sequences, so the subscriber's shard
+//! ignores the ids that arrive. It continues above them with the clock, provided that its clock is
+//! not behind the publisher's and that the publisher's shard is not ahead of the clock.
+//! `advance_shard` with the publisher's last id, as docs/use/shards.md advises for every copy,
+//! ensures this. A dump contains the state of the sequence after all rows of the dump.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -17,7 +18,11 @@ const ROWS: &str = "SELECT id FROM insta5.photos ORDER BY id";
 
 /// A server with the settings to publish and subscribe.
 fn logical() -> Server {
-    Server::start(&[("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")])
+    Server::start(&[
+        ("fsync", "off"),
+        ("wal_level", "logical"),
+        ("wal_retrieve_retry_interval", "50ms"),
+    ])
 }
 
 /// Creates shard 5 with a table.
@@ -34,7 +39,9 @@ fn settle(server: &Server, is_ahead: bool) {
 fn writers() -> [Work; 3] {
     [
         query("INSERT INTO insta5.photos (batch) VALUES (1) RETURNING id"),
-        query("INSERT INTO insta5.photos (batch) SELECT 2 FROM generate_series(1, 20) RETURNING id"),
+        query(
+            "INSERT INTO insta5.photos (batch) SELECT 2 FROM generate_series(1, 20) RETURNING id",
+        ),
         copy("insta5.photos", 50),
     ]
 }
@@ -70,8 +77,8 @@ pub fn catch_up(publisher: &Server, subscriber: &Server, name: &str) {
     assert_eq!(one::<i64>(&mut subscriber.connect(), errors), 0, "{}", subscriber.log());
 }
 
-/// Moves the writers to a subscriber: they stop, it catches up, its shard is advanced to the last id if `is_told`, and
-/// they continue there.
+/// Moves the writers to a subscriber: they stop, it catches up, its shard is advanced to the last
+/// id if `is_told`, and they continue there.
 fn switch_over(scenario: &str, is_ahead: bool, is_told: bool) -> Journal {
     let (publisher, subscriber) = (logical(), logical());
     settle(&publisher, is_ahead);
@@ -126,15 +133,16 @@ fn ids_increase_when_writers_move_to_a_subscriber_with_the_same_clock() {
     journal.check();
 }
 
-/// The checks detect ids out of order: with the publisher's shard an hour ahead, a subscriber whose shard is not
-/// advanced starts at the clock, an hour below.
+/// The checks detect ids out of order: with the publisher's shard an hour ahead, a subscriber whose
+/// shard is not advanced starts at the clock, an hour below.
 #[test]
 fn subscriber_without_advance_starts_below_a_shard_ahead_of_the_clock() {
     let figures = switch_over("switch-over, an hour ahead, untold", true, false).figures();
     assert!(figures.inversions > 0 && figures.duplicates == 0, "{figures:?}");
 }
 
-/// Two servers write to the same table, each with its own shard as the default, and replicate their rows to each other.
+/// Two servers write to the same table, each with its own shard as the default, and replicate their
+/// rows to each other.
 #[test]
 fn two_servers_write_to_one_table_with_own_shards() {
     let servers = [logical(), logical()];
@@ -192,7 +200,11 @@ struct Way {
 const WAYS: [Way; 5] = [
     Way { name: "schema, script", options: &["-n", "insta5"], is_script: true },
     Way { name: "schema, archive", options: &["-n", "insta5", "-Fc"], is_script: false },
-    Way { name: "schema, folder by two workers", options: &["-n", "insta5", "-Fd", "-j2"], is_script: false },
+    Way {
+        name: "schema, folder by two workers",
+        options: &["-n", "insta5", "-Fd", "-j2"],
+        is_script: false,
+    },
     Way { name: "database, script", options: &[], is_script: true },
     Way { name: "database, folder by two workers", options: &["-Fd", "-j2"], is_script: false },
 ];
@@ -219,8 +231,8 @@ impl Way {
     }
 }
 
-/// Takes dumps while clients write, and restores each: new ids are above all in its table. If `is_ahead`, only the
-/// state in the dump ensures this.
+/// Takes dumps while clients write, and restores each: new ids are above all in its table. If
+/// `is_ahead`, only the state in the dump ensures this.
 fn dump_under_load(is_ahead: bool) {
     let server = Server::start(&[("fsync", "off")]);
     settle(&server, is_ahead);
@@ -238,14 +250,18 @@ fn dump_under_load(is_ahead: bool) {
         let Way { name, .. } = way(n);
         let mut copy = way(n).restore(&server, &format!("dump_{n}"));
         let rows = column(&mut copy, ROWS);
-        assert!(!rows.is_empty() && (rows.len() as i64) < in_the_end, "{name}: not while writers ran");
+        assert!(
+            !rows.is_empty() && (rows.len() as i64) < in_the_end,
+            "{name}: not while writers ran"
+        );
         let mut received = Received::default();
         received.run(&mut copy, ROWS).unwrap();
         received.run(&mut copy, "SELECT next_ids(5, 2000)").unwrap();
         for work in writers() {
             work(&mut copy, &mut received).unwrap();
         }
-        let scenario = format!("dump under load{}: {name}", if is_ahead { ", an hour ahead" } else { "" });
+        let scenario =
+            format!("dump under load{}: {name}", if is_ahead { ", an hour ahead" } else { "" });
         let mut journal = Journal::new(scenario, Clock::Set);
         journal.add([received]);
         journal.check();

@@ -1,5 +1,5 @@
-//! The script of the extension declares the functions of the library as Rust defines them. pgrx would check that if it
-//! generated the script.
+//! The script of the extension declares the functions of the library as Rust defines them. pgrx
+//! would check that if it generated the script.
 
 use instagram_id_live::*;
 use std::collections::BTreeMap;
@@ -13,7 +13,9 @@ struct SqlType(String, bool);
 fn path_of(ty: &Type) -> Option<(&Ident, Vec<&Type>)> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last()?;
-    let PathArguments::AngleBracketed(generic) = &last.arguments else { return Some((&last.ident, vec![])) };
+    let PathArguments::AngleBracketed(generic) = &last.arguments else {
+        return Some((&last.ident, vec![]));
+    };
     let types = generic.args.iter().filter_map(|argument| match argument {
         GenericArgument::Type(ty) => Some(ty),
         _ => None,
@@ -59,13 +61,19 @@ impl syn::parse::Parse for Column {
 fn result_of(ty: &Type) -> String {
     if let Type::Tuple(columns) = ty {
         let columns: Vec<String> = columns.elems.iter().map(column).collect();
-        return if columns.is_empty() { "void".into() } else { format!("TABLE({})", columns.join(", ")) };
+        return if columns.is_empty() {
+            "void".into()
+        } else {
+            format!("TABLE({})", columns.join(", "))
+        };
     }
     match path_of(ty).map(|(name, generic)| (name.to_string(), generic)) {
         Some((name, generic)) if ["Result", "TableIterator"].contains(&name.as_str()) => {
             result_of(generic[0])
         }
-        Some((name, generic)) if name == "SetOfIterator" => format!("SETOF {}", result_of(generic[0])),
+        Some((name, generic)) if name == "SetOfIterator" => {
+            format!("SETOF {}", result_of(generic[0]))
+        }
         _ => sql_type(ty).expect("a SQL type").0,
     }
 }
@@ -100,12 +108,15 @@ fn exported() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for folder in ["src/functions", "src/adopt"] {
         for entry in fs::read_dir(of_project(folder)).unwrap() {
-            let file = syn::parse_file(&fs::read_to_string(entry.unwrap().path()).unwrap()).unwrap();
+            let file =
+                syn::parse_file(&fs::read_to_string(entry.unwrap().path()).unwrap()).unwrap();
             let functions = file.items.iter().filter_map(|item| match item {
                 Item::Fn(function) => Some(function),
                 _ => None,
             });
-            for function in functions.filter(|it| it.attrs.iter().any(|it| it.path().is_ident("pg_extern"))) {
+            for function in
+                functions.filter(|it| it.attrs.iter().any(|it| it.path().is_ident("pg_extern")))
+            {
                 found.insert(format!("{}_wrapper", function.sig.ident), signature(function));
             }
         }
@@ -113,8 +124,8 @@ fn exported() -> BTreeMap<String, String> {
     found
 }
 
-/// Each function in C of a list of OIDs, which follows: its symbol, whether it is a window function, how it is declared,
-/// and its name.
+/// Each function in C of a list of OIDs, which follows: its symbol, whether it is a window
+/// function, how it is declared, and its name.
 const DECLARED: &str = "
     SELECT concat_ws(' | ', prosrc, prokind,
                      format('(%s)%s returns %s',
@@ -137,13 +148,15 @@ fn script_declares_the_functions_of_the_library() {
         let [symbol, kind, declared, name] = line.split(" | ").collect::<Vec<_>>()[..] else {
             panic!("{line}")
         };
-        let defined = exported.get(symbol).unwrap_or_else(|| panic!("{name}: src has no function {symbol}"));
+        let defined =
+            exported.get(symbol).unwrap_or_else(|| panic!("{name}: src has no function {symbol}"));
         // A window function reads its arguments from the window.
         if kind != "w" {
             assert_eq!(declared, defined, "{name}: the script, and the function in Rust");
         }
     }
     let script = fs::read_to_string(of_project("sql/instagram_id--1.0.0.sql")).unwrap();
-    let unused: Vec<&String> = exported.keys().filter(|it| !script.contains(&format!("'{it}'"))).collect();
+    let unused: Vec<&String> =
+        exported.keys().filter(|it| !script.contains(&format!("'{it}'"))).collect();
     assert!(unused.is_empty(), "functions in Rust that the script does not name: {unused:?}");
 }

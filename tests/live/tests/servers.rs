@@ -55,10 +55,14 @@ fn misuse_of_the_map_is_explained() {
     let place = Place::with_a_map();
     place.a.connect().batch_execute("CREATE DATABASE empty").unwrap();
     let run = |database: &str, arguments: &[&str]| run(&place, database, arguments);
-    const NO_MAP: &str = "error: this database has no map; to create one: instagram_id_shards init\n";
-    for arguments in
-        [&["status"][..], &["server", "a", "host=/tmp"], &["place", "a", "5"], &["move", "5", "--to", "b"]]
-    {
+    const NO_MAP: &str =
+        "error: this database has no map; to create one: instagram_id_shards init\n";
+    for arguments in [
+        &["status"][..],
+        &["server", "a", "host=/tmp"],
+        &["place", "a", "5"],
+        &["move", "5", "--to", "b"],
+    ] {
         assert_eq!(run("empty", arguments), (1, NO_MAP.into()), "{arguments:?}");
     }
     for (arguments, status, said) in [
@@ -86,8 +90,8 @@ fn misuse_of_the_map_is_explained() {
     assert!(run("map", &["help"]).1.contains("Commands:"));
 }
 
-/// Writers change placements at random; some take their time, some roll back. A reader that queries the rows with a
-/// version above the highest one it has seen misses no change.
+/// Writers change placements at random; some take their time, some roll back. A reader that queries
+/// the rows with a version above the highest one it has seen misses no change.
 #[test]
 fn readers_of_the_map_miss_no_change() {
     let place = Place::with_a_map();
@@ -124,8 +128,7 @@ fn readers_of_the_map_miss_no_change() {
         let (mut copy, mut seen, mut reads) = (vec![String::new(); 100], 0_i64, 0);
         loop {
             let is_last = is_over.load(Ordering::SeqCst);
-            let newer =
-                "SELECT shard, server, version FROM shard_map.shards WHERE version > $1 ORDER BY version";
+            let newer = "SELECT shard, server, version FROM shard_map.shards WHERE version > $1 ORDER BY version";
             for row in client.query(newer, &[&seen]).unwrap() {
                 let (shard, version): (i32, i64) = (row.get(0), row.get(2));
                 assert!(version > seen, "{version} twice");

@@ -25,10 +25,12 @@ fn ten_sessions_insert_through_defaults() {
     let sessions = in_parallel(10, |n| {
         let mut client = server.connect();
         let table = if n % 2 == 0 { "insta5.photos" } else { "insta6.photos" };
-        let single =
-            client.prepare(&format!("INSERT INTO {table} (session) VALUES ($1) RETURNING id")).unwrap();
-        let bulk =
-            format!("INSERT INTO {table} (session) SELECT {n} FROM generate_series(1, 500) RETURNING id");
+        let single = client
+            .prepare(&format!("INSERT INTO {table} (session) VALUES ($1) RETURNING id"))
+            .unwrap();
+        let bulk = format!(
+            "INSERT INTO {table} (session) SELECT {n} FROM generate_series(1, 500) RETURNING id"
+        );
         let mut received = Received::default();
         for _ in 0..20 {
             for _ in 0..50 {
@@ -38,8 +40,8 @@ fn ten_sessions_insert_through_defaults() {
         }
         received
     });
-    let mut journals =
-        [5, 6].map(|shard| complete_journal(format!("inserts through defaults, shard {shard}"), shard));
+    let mut journals = [5, 6]
+        .map(|shard| complete_journal(format!("inserts through defaults, shard {shard}"), shard));
     for (n, received) in sessions.into_iter().enumerate() {
         journals[n % 2].add([received]);
     }
@@ -74,7 +76,8 @@ fn evicted_page_is_read_again() {
             .collect::<Vec<_>>()
     });
     for shard in 0..100 {
-        let of_shard = |ids: &Vec<i64>| ids.iter().copied().filter(|id| (id >> 10) & 8191 == shard).collect();
+        let of_shard =
+            |ids: &Vec<i64>| ids.iter().copied().filter(|id| (id >> 10) & 8191 == shard).collect();
         check_unique_and_increasing(&sessions.iter().map(of_shard).collect::<Vec<_>>());
     }
 }
@@ -116,8 +119,8 @@ fn database_owner_can_install_the_extension() {
     assert_eq!(one::<i32>(&mut client, "SELECT id_shard(insta5.next_id())"), 5);
 }
 
-/// A session keeps what it has cached about shards while other sessions create and alter other functions, schemas and
-/// sequences. A look-up of a shard scans an index of pg_proc.
+/// A session keeps what it has cached about shards while other sessions create and alter other
+/// functions, schemas and sequences. A look-up of a shard scans an index of pg_proc.
 #[test]
 fn changes_of_other_objects_cause_no_lookups() {
     const SHARDS: i64 = 50;
@@ -129,12 +132,16 @@ fn changes_of_other_objects_cause_no_lookups() {
              SELECT create_shard(n) FROM generate_series(0, {SHARDS} - 1) AS n"
         ))
         .unwrap();
-    let all =
-        client.prepare(&format!("SELECT next_id(n) FROM generate_series(0, {SHARDS} - 1) AS n")).unwrap();
+    let all = client
+        .prepare(&format!("SELECT next_id(n) FROM generate_series(0, {SHARDS} - 1) AS n"))
+        .unwrap();
     let scans = |client: &mut Client| {
         client.batch_execute("SELECT pg_stat_force_next_flush()").unwrap();
         let index = "'pg_proc_proname_args_nsp_index'";
-        one::<i64>(client, &format!("SELECT idx_scan FROM pg_stat_all_indexes WHERE indexrelname = {index}"))
+        one::<i64>(
+            client,
+            &format!("SELECT idx_scan FROM pg_stat_all_indexes WHERE indexrelname = {index}"),
+        )
     };
     let mut scans_of_all = || {
         let before = scans(&mut client);
@@ -159,8 +166,9 @@ fn changes_of_other_objects_cause_no_lookups() {
     assert!(scans_of_all() >= SHARDS, "a change of a definition");
 }
 
-/// Some sessions set a shard's sequence back while others wait for it: a session that waited for the same state before
-/// must not use the restored state without waiting, since its millisecond may have been used since.
+/// Some sessions set a shard's sequence back while others wait for it: a session that waited for
+/// the same state before must not use the restored state without waiting, since its millisecond may
+/// have been used since.
 #[test]
 fn sequence_set_back_concurrently_repeats_no_ids() {
     let server = Server::start(&[("fsync", "off")]);
@@ -209,11 +217,15 @@ fn waits_are_shown_by_name() {
 fn owner_sets_the_shard_after_a_first_call() {
     let server = Server::start(&[("fsync", "off")]);
     let mut superuser = server.connect();
-    for statement in ["CREATE ROLE owner LOGIN", "CREATE ROLE app LOGIN", "CREATE DATABASE app OWNER owner"] {
+    for statement in
+        ["CREATE ROLE owner LOGIN", "CREATE ROLE app LOGIN", "CREATE DATABASE app OWNER owner"]
+    {
         superuser.batch_execute(statement).unwrap();
     }
     let connect = |user| server.config("app").user(user).connect(postgres::NoTls).unwrap();
-    connect("owner").batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    connect("owner")
+        .batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)")
+        .unwrap();
     let set = "ALTER DATABASE app SET instagram_id.shard = 5";
     let mut owner = connect("owner");
     assert_eq!(error_of(&mut owner, set).0, "42501");

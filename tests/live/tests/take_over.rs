@@ -24,7 +24,8 @@ fn retry(client: &mut Client, statement: &str) {
     panic!("{statement}: other transactions prevented it 300 times");
 }
 
-/// All that makes up the extension's schema, apart from OIDs. An ACL that is the default is as none.
+/// All that makes up the extension's schema, apart from OIDs. An ACL that is the default is as
+/// none.
 const CATALOG: &str = "
     SELECT concat_ws(' | ', pg_get_functiondef(p.oid), obj_description(p.oid, 'pg_proc'), proowner::regrole,
         (SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM aclexplode(coalesce(proacl, acldefault('f', proowner))) AS a),
@@ -46,8 +47,8 @@ const SHARD: &str = "
     SELECT pg_get_functiondef(p.oid) || obj_description(p.oid, 'pg_proc') FROM pg_proc AS p
     WHERE pronamespace = 'insta5'::regnamespace ORDER BY 1";
 
-/// A server with the portable edition and a table, which the application uses as a role that is only a writer, and the library in
-/// another database.
+/// A server with the portable edition and a table, which the application uses as a role that is
+/// only a writer, and the library in another database.
 fn server_with_both(settings: &[(&str, &str)]) -> Server {
     let server = Server::start(settings);
     run(&mut server.connect(), "CREATE DATABASE library");
@@ -68,8 +69,9 @@ fn server_with_both(settings: &[(&str, &str)]) -> Server {
     server
 }
 
-/// Under the load of writers, whose transactions and statements last longer than the take-over, no statement fails, and no id
-/// repeats or goes back. Afterwards the database is one with the library: OIDs and defaults are as before.
+/// Under the load of writers, whose transactions and statements last longer than the take-over, no
+/// statement fails, and no id repeats or goes back. Afterwards the database is one with the
+/// library: OIDs and defaults are as before.
 #[test]
 fn library_takes_over_while_sessions_generate_ids() {
     let server = server_with_both(&[("fsync", "off")]);
@@ -130,14 +132,18 @@ fn library_takes_over_while_sessions_generate_ids() {
     run(&mut connect_as(&server, "installer"), "ALTER FUNCTION insta5.next_id() SECURITY INVOKER");
     let home = "SELECT home FROM insta5.shard_5()";
     let (own, other): (String, String) = (one(&mut client, home), one(&mut library, home));
-    let expected: Vec<_> = texts(&mut library, SHARD).iter().map(|text| text.replace(&other, &own)).collect();
+    let expected: Vec<_> =
+        texts(&mut library, SHARD).iter().map(|text| text.replace(&other, &own)).collect();
     assert_eq!(texts(&mut client, SHARD), expected);
     let mut writer = connect().unwrap();
     let last: i64 = one(&mut writer, "SELECT max(id) FROM insta5.photos");
-    assert!(one::<i64>(&mut writer, "INSERT INTO insta5.photos DEFAULT VALUES RETURNING id") > last);
+    assert!(
+        one::<i64>(&mut writer, "INSERT INTO insta5.photos DEFAULT VALUES RETURNING id") > last
+    );
 }
 
-/// A call that holds the mutex ends before the library issues an id. Without this its setval() would set the sequence back.
+/// A call that holds the mutex ends before the library issues an id. Without this its setval()
+/// would set the sequence back.
 #[test]
 fn take_over_waits_for_running_calls() {
     let server = server_with_both(&[("fsync", "off")]);
@@ -175,7 +181,8 @@ const REPLACEMENTS: [&str; 9] = [
     "DROP FUNCTION ids.id_seq(bigint)",
 ];
 
-/// After the take-over by a superuser, no function has text or properties that the installer gave it, and he can change none.
+/// After the take-over by a superuser, no function has text or properties that the installer gave
+/// it, and he can change none.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a list of objects")]
 fn installer_can_replace_nothing_after_the_take_over() {
@@ -211,8 +218,8 @@ fn installer_can_replace_nothing_after_the_take_over() {
     let refused = error_of(&mut client, TAKE_OVER);
     assert_eq!((&refused.0[..], refused.1.contains("operator")), ("55000", true), "{refused:?}");
     run(&mut connect_as(&server, "friend"), "DROP OPERATOR ids.= (integer, integer)");
-    // Objects that other sessions are about to create: a change of an existing function fails, and a new function
-    // prevents the second statement.
+    // Objects that other sessions are about to create: a change of an existing function fails, and
+    // a new function prevents the second statement.
     let mut replacing = connect_as(&server, "installer");
     run(&mut replacing, &format!("BEGIN; {}", REPLACEMENTS[0]));
     run(&mut client, "SET lock_timeout = '200ms'");
@@ -232,10 +239,17 @@ fn installer_can_replace_nothing_after_the_take_over() {
 
     for statement in REPLACEMENTS {
         for role in ["installer", "friend"] {
-            assert_eq!(error_of(&mut connect_as(&server, role), statement).0, "42501", "{role}: {statement}");
+            assert_eq!(
+                error_of(&mut connect_as(&server, role), statement).0,
+                "42501",
+                "{role}: {statement}"
+            );
         }
     }
-    run(&mut installer, "GRANT CREATE ON SCHEMA ids TO PUBLIC; GRANT ALL ON ids.id_shards TO friend"); // with a warning, and no effect
+    run(
+        &mut installer,
+        "GRANT CREATE ON SCHEMA ids TO PUBLIC; GRANT ALL ON ids.id_shards TO friend",
+    ); // with a warning, and no effect
     run(&mut installer, "DROP FUNCTION ids.id_time(text)"); // his own, still
     run(&mut client, UPDATE);
     assert_eq!(catalog(&mut client), catalog(&mut server.connect_to("library")));
@@ -246,8 +260,8 @@ fn installer_can_replace_nothing_after_the_take_over() {
     assert_eq!(one::<String>(&mut client, schema), "postgres f f");
 }
 
-/// A script runs as a superuser, and names the schema and the functions. While it waits for a lock of the hostile role,
-/// that role cannot give these names to other objects.
+/// A script runs as a superuser, and names the schema and the functions. While it waits for a lock
+/// of the hostile role, that role cannot give these names to other objects.
 #[test]
 fn names_do_not_change_while_an_installation_waits() {
     let server = server_with_both(&[("fsync", "off")]);
@@ -267,7 +281,10 @@ fn names_do_not_change_while_an_installation_waits() {
             connect_as(&server, "installer"),
             TAKE_OVER,
             connect_as(&server, "installer"),
-            ["ALTER FUNCTION ids.instagram_id_version() RENAME TO other", "ALTER SCHEMA ids RENAME TO other"],
+            [
+                "ALTER FUNCTION ids.instagram_id_version() RENAME TO other",
+                "ALTER SCHEMA ids RENAME TO other",
+            ],
         ),
         (
             plain(),
@@ -346,7 +363,10 @@ fn take_over_is_refused_where_it_would_be_wrong() {
             std::fs::read_to_string(of_project(FILE)).unwrap().replace("COMMIT;", "")
         ),
     );
-    assert_eq!(error_of(&mut server.connect_to("plain"), "CREATE EXTENSION instagram_id").0, "55006");
+    assert_eq!(
+        error_of(&mut server.connect_to("plain"), "CREATE EXTENSION instagram_id").0,
+        "55006"
+    );
     run(&mut plain, "ROLLBACK; BEGIN; CREATE EXTENSION instagram_id");
     let file = std::fs::read_to_string(of_project(FILE)).unwrap();
     assert_eq!(error_of(&mut server.connect_to("plain"), &file).0, "55006");

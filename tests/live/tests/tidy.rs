@@ -21,7 +21,11 @@ fn version_is_the_same_everywhere() {
     let version = between(&changelog, "\n## ", " (")[0];
     let package = read("Cargo.toml");
     assert_eq!(between(&package, "\nversion = \"", "\"")[0], version, "Cargo.toml");
-    assert_eq!(between(&read("cli/Cargo.toml"), "\nversion = \"", "\"")[0], version, "cli/Cargo.toml");
+    assert_eq!(
+        between(&read("cli/Cargo.toml"), "\nversion = \"", "\"")[0],
+        version,
+        "cli/Cargo.toml"
+    );
     for (lock, package) in [
         ("Cargo.lock", "instagram_id"),
         ("pg19/Cargo.lock", "instagram_id"),
@@ -52,20 +56,26 @@ fn rust_version_is_the_same_everywhere() {
     assert_eq!(between(&read("Dockerfile"), "ARG RUST=", "\n"), [rust]);
     let workflow = read(".github/workflows/release.yml");
     let containers = between(&workflow, "container: rust:", "-");
-    assert!(containers.len() > 1 && containers.iter().all(|version| *version == rust), "{containers:?}");
+    assert!(
+        containers.len() > 1 && containers.iter().all(|version| *version == rust),
+        "{containers:?}"
+    );
     assert_eq!(between(&read(".github/workflows/ci.yml"), "image: rust:", "-"), [rust]);
     for page in ["README.md", "docs/run/install.md"] {
         assert!(read(page).contains(&format!("Rust toolchain ({rust} or later)")), "{page}");
     }
     let rust = rust_of_19();
-    assert!(read("docs/run/install.md").contains(&format!("PostgreSQL 19 needs Rust {rust} or later")));
+    assert!(
+        read("docs/run/install.md").contains(&format!("PostgreSQL 19 needs Rust {rust} or later"))
+    );
 }
 
 fn rust_of_19() -> String {
     between(&read("pg19/Cargo.toml"), "rust-version = \"", "\"")[0].to_owned()
 }
 
-/// The manifest for PostgreSQL 19 has another pgrx and Rust version; otherwise it equals the main one.
+/// The manifest for PostgreSQL 19 has another pgrx and Rust version; otherwise it equals the main
+/// one.
 #[test]
 fn manifests_differ_only_in_pgrx() {
     let own = [
@@ -96,7 +106,10 @@ fn manifests_differ_only_in_pgrx() {
     let shared = |file: &str| -> Vec<String> {
         let text = read(file);
         let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-        lines.filter(|line| !own.iter().any(|own| line.starts_with(own))).map(str::to_owned).collect()
+        lines
+            .filter(|line| !own.iter().any(|own| line.starts_with(own)))
+            .map(str::to_owned)
+            .collect()
     };
     assert_eq!(shared("pg19/Cargo.toml"), shared("Cargo.toml"));
     let package = read("pg19/Cargo.toml");
@@ -118,17 +131,22 @@ fn majors() -> Vec<[String; 4]> {
     let text = read("scripts/majors");
     let rows = text.lines().filter(|line| !line.starts_with('#'));
     let fields = |row: &str| row.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    rows.map(|row| fields(row).try_into().unwrap_or_else(|_| panic!("scripts/majors: {row}"))).collect()
+    rows.map(|row| fields(row).try_into().unwrap_or_else(|_| panic!("scripts/majors: {row}")))
+        .collect()
 }
 
-/// The majors of scripts/majors are the features of the manifests, and the pages and the release name them.
+/// The majors of scripts/majors are the features of the manifests, and the pages and the release
+/// name them.
 #[test]
 fn postgresql_majors_are_the_same_everywhere() {
     for manifest in ["Cargo.toml", "pg19/Cargo.toml"] {
         let text = read(manifest);
         let features = between(&text, "\npg", " = [\"pgrx/pg");
-        let listed: Vec<String> =
-            majors().into_iter().filter(|row| row[1] == manifest).map(|[major, ..]| major).collect();
+        let listed: Vec<String> = majors()
+            .into_iter()
+            .filter(|row| row[1] == manifest)
+            .map(|[major, ..]| major)
+            .collect();
         assert_eq!(features, listed, "{manifest}");
     }
     let all: Vec<String> = majors().into_iter().map(|[major, ..]| major).collect();
@@ -143,20 +161,30 @@ fn postgresql_majors_are_the_same_everywhere() {
         format!("{} and {last}", others.join(", "))
     };
     let tested = format!("all tests on {}, and on {} those that", list("all"), list("brief"));
-    assert!(read("docs/run/install.md").contains(&tested), "docs/run/install.md must contain {tested:?}");
+    assert!(
+        read("docs/run/install.md").contains(&tested),
+        "docs/run/install.md must contain {tested:?}"
+    );
     // The packages and images of the release are of the majors of Cargo.toml.
-    let released: Vec<String> =
-        majors().into_iter().filter(|row| row[1] == "Cargo.toml").map(|[major, ..]| major).collect();
+    let released: Vec<String> = majors()
+        .into_iter()
+        .filter(|row| row[1] == "Cargo.toml")
+        .map(|[major, ..]| major)
+        .collect();
     let matrix = format!("major: [{}]", released.join(", "));
     let workflow = read(".github/workflows/release.yml");
     assert!(workflow.contains(&matrix), ".github/workflows/release.yml must contain {matrix:?}");
     for listed in ["PG_SUPPORTED_VERSIONS: '{}'", "MAJORS='{}'"] {
         let listed = listed.replace("{}", &released.join(" "));
-        assert!(workflow.contains(&listed), ".github/workflows/release.yml must contain {listed:?}");
+        assert!(
+            workflow.contains(&listed),
+            ".github/workflows/release.yml must contain {listed:?}"
+        );
     }
 }
 
-/// The floors of docs/inside/architecture.md, from the lowest. A module may import from lower floors, and its own files.
+/// The floors of docs/inside/architecture.md, from the lowest. A module may import from lower
+/// floors, and its own files.
 const FLOORS: [&[&str]; 8] = [
     &["error"],
     &["pg"],
@@ -197,18 +225,27 @@ fn rust_files(folder: &str) -> Vec<String> {
     files
 }
 
-/// The paths after `crate::` that a file imports, with groups in braces expanded and without comments.
+/// The paths after `crate::` that a file imports, with groups in braces expanded and without
+/// comments.
 fn imports(text: &str) -> Vec<String> {
-    let code: String =
-        text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join(" ");
+    let code: String = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect::<Vec<_>>()
+        .join(" ");
     let mut paths = vec![];
     for rest in code.split("crate::").skip(1) {
-        let path: String =
-            rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_' || *c == ':').collect();
+        let path: String = rest
+            .chars()
+            .take_while(|c| c.is_ascii_alphanumeric() || *c == '_' || *c == ':')
+            .collect();
         match rest[path.len()..].strip_prefix('{').and_then(|rest| rest.split_once('}')) {
             Some((group, _)) => {
-                let names = group.split(',').map(|name| name.trim().split(' ').next().unwrap_or_default());
-                paths.extend(names.filter(|name| !name.is_empty()).map(|name| format!("{path}{name}")));
+                let names =
+                    group.split(',').map(|name| name.trim().split(' ').next().unwrap_or_default());
+                paths.extend(
+                    names.filter(|name| !name.is_empty()).map(|name| format!("{path}{name}")),
+                );
             }
             None => paths.push(path),
         }
@@ -218,8 +255,11 @@ fn imports(text: &str) -> Vec<String> {
 
 #[test]
 fn imports_are_parsed() {
-    let text = "use crate::pg::{sys, names};\n// crate::no\nuse crate::sequence::{self, Clock};\n  crate::error::f()";
-    assert_eq!(imports(text), ["pg::sys", "pg::names", "sequence::self", "sequence::Clock", "error::f"]);
+    let text = "use crate::pg::{sys, names};\n// crate::no\nuse crate::sequence::{self, IdSequence};\n  crate::error::f()";
+    assert_eq!(
+        imports(text),
+        ["pg::sys", "pg::names", "sequence::self", "sequence::IdSequence", "error::f"]
+    );
 }
 
 /// Imports only lead to lower floors; inside a module and between all files there are no cycles.
@@ -233,7 +273,9 @@ fn check_imports(folder: &str, floors: &[&[&str]]) {
     let floor = |room: &str| floors.iter().position(|rooms| rooms.contains(&room));
     let files: Vec<String> = rust_files(folder)
         .into_iter()
-        .filter(|file| !["/lib.rs", "/main.rs", "/tests.rs"].iter().any(|name| file.ends_with(name)))
+        .filter(|file| {
+            !["/lib.rs", "/main.rs", "/tests.rs"].iter().any(|name| file.ends_with(name))
+        })
         .collect();
     let module = |file: &str| {
         let path = file[folder.len() + 1..].trim_end_matches(".rs").trim_end_matches("/mod");
@@ -248,20 +290,24 @@ fn check_imports(folder: &str, floors: &[&[&str]]) {
         for path in imports(&read(file)) {
             let to_room = path.split("::").next().unwrap();
             if to_room != room {
-                let to =
-                    floor(to_room).unwrap_or_else(|| panic!("{file} imports {path}, which is on no floor"));
+                let to = floor(to_room)
+                    .unwrap_or_else(|| panic!("{file} imports {path}, which is on no floor"));
                 assert!(to < own, "{file} imports {path}, which is not below it");
             }
             // The file of the imported path: the longest module name that is a prefix of it.
-            let target =
-                modules.iter().filter(|module| format!("{path}::").starts_with(&format!("{module}::")));
-            if let Some(target) = target.max_by_key(|module| module.len()).filter(|target| **target != from) {
+            let target = modules
+                .iter()
+                .filter(|module| format!("{path}::").starts_with(&format!("{module}::")));
+            if let Some(target) =
+                target.max_by_key(|module| module.len()).filter(|target| **target != from)
+            {
                 edges.push((from.clone(), target.clone()));
             }
         }
     }
     assert!(edges.len() > 30, "{edges:?}");
-    // Repeatedly removes the files that import only removed files, until none is left, or only cycles.
+    // Repeatedly removes the files that import only removed files, until none is left, or only
+    // cycles.
     let mut left = modules;
     loop {
         let imports_none =
@@ -286,6 +332,24 @@ fn waits_are_in_one_file() {
     assert_eq!(files.iter().filter(waits).collect::<Vec<_>>(), ["src/pg/wait_event.rs"]);
 }
 
+/// rustfmt keeps code within 100 columns, but leaves comments as they are.
+#[test]
+fn comments_have_the_width_of_code() {
+    let mut files = vec![];
+    for folder in ["src", "core", "cli", "tests", "fuzz/fuzz_targets"] {
+        files.extend(rust_files(folder));
+    }
+    assert!(files.len() > 150, "{}", files.len());
+    let is_wide = |line: &&str| {
+        let code = line.split("// ").next().unwrap_or_default();
+        line.chars().count() > 100 && line.contains("// ") && !code.contains('"')
+    };
+    for file in files {
+        let text = read(&file);
+        assert_eq!(text.lines().filter(is_wide).collect::<Vec<_>>(), [""; 0], "{file}");
+    }
+}
+
 /// C functions are declared only where each call needs the token of a guard.
 #[test]
 fn raw_functions_are_in_one_file() {
@@ -308,18 +372,21 @@ const PAGES: [&str; 5] =
 /// Every link of a page to a file of the project has an existing target.
 #[test]
 fn links_have_existing_targets() {
-    let shelves =
-        ["docs", "docs/use", "docs/run", "docs/inside"].map(|shelf| fs::read_dir(of_project(shelf)).unwrap());
+    let shelves = ["docs", "docs/use", "docs/run", "docs/inside"]
+        .map(|shelf| fs::read_dir(of_project(shelf)).unwrap());
     let docs = shelves.into_iter().flatten().map(|entry| entry.unwrap().path());
     let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let mut links = 0;
     for page in docs.chain(PAGES.map(of_project)) {
         let text = fs::read_to_string(&page).unwrap();
         let inline = text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
-        let named = text.lines().filter_map(|line| Some(line.strip_prefix('[')?.split_once("]: ")?.1));
+        let named =
+            text.lines().filter_map(|line| Some(line.strip_prefix('[')?.split_once("]: ")?.1));
         for link in inline.chain(named).filter(|link| !link.starts_with("http")) {
-            let (file, heading) = link.split_once('#').map_or((link, None), |(file, to)| (file, Some(to)));
-            let file = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            let (file, heading) =
+                link.split_once('#').map_or((link, None), |(file, to)| (file, Some(to)));
+            let file =
+                if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
             assert!(file.exists(), "{}: {link}", page.display());
             if let Some(heading) = heading {
                 let text = fs::read_to_string(&file).unwrap();
@@ -336,8 +403,8 @@ fn links_have_existing_targets() {
     assert!(links > 300);
 }
 
-/// The table of a text whose first heading is this, as rows of cells. Markup that only the page has is removed: that of
-/// code and of footnotes.
+/// The table of a text whose first heading is this, as rows of cells. Markup that only the page has
+/// is removed: that of code and of footnotes.
 fn table(text: &str, heading: &str) -> Vec<Vec<String>> {
     let cells = |line: &str| -> Vec<String> {
         let line = line
@@ -376,7 +443,8 @@ fn anchor(line: &str) -> String {
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// The metrics of the alerts, the dashboard and the table in monitoring/README.md are those of the queries.
+/// The metrics of the alerts, the dashboard and the table in monitoring/README.md are those of the
+/// queries.
 #[test]
 fn metrics_have_the_same_names_everywhere() {
     let file = read("monitoring/sql_exporter.yml");
@@ -397,7 +465,8 @@ fn metrics_have_the_same_names_everywhere() {
         let text = read(&format!("monitoring/{file}"));
         let mut uses = 0;
         for rest in text.split("instagram_id_").skip(1) {
-            let name: String = rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+            let name: String =
+                rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
             let name = format!("instagram_id_{name}");
             // The name of a query, in a text for people.
             let is_query = metrics().iter().any(|(query, _)| *query == name);

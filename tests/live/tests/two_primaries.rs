@@ -1,5 +1,6 @@
-//! Two servers that both accept inserts into one table and replicate it to each other, each with a shard of its own, as
-//! docs/run/two_primaries.md describes. Before PostgreSQL 16 they publish only the rows of their own shard.
+//! Two servers that both accept inserts into one table and replicate it to each other, each with a
+//! shard of its own, as docs/run/two_primaries.md describes. Before PostgreSQL 16 they publish only
+//! the rows of their own shard.
 
 use instagram_id_live::*;
 use postgres::{Client, NoTls};
@@ -17,8 +18,11 @@ struct Pair {
 impl Pair {
     fn start() -> Pair {
         let start = || {
-            let settings =
-                [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
+            let settings = [
+                ("fsync", "off"),
+                ("wal_level", "logical"),
+                ("wal_retrieve_retry_interval", "50ms"),
+            ];
             let server = Server::start(&settings);
             server.connect().batch_execute("CREATE DATABASE app").unwrap();
             server
@@ -39,13 +43,16 @@ impl Pair {
     fn page(&self) -> String {
         let folder = |server: &Server| server.path().display().to_string();
         let page = PAGE.replace("dbname=app'", "user=postgres dbname=app'");
-        let page = page.replace("a.example.net", &folder(&self.a)).replace("b.example.net", &folder(&self.b));
+        let page = page
+            .replace("a.example.net", &folder(&self.a))
+            .replace("b.example.net", &folder(&self.b));
         if major() >= 16 {
             return page;
         }
-        let variant = blocks(PAGE.split_once("\n## PostgreSQL 15\n").expect("a variant").1, "text")[0];
-        let [of_a, of_b] =
-            ["  -- on a", "  -- on b"].map(|place| variant.lines().find_map(|line| line.strip_suffix(place)));
+        let variant =
+            blocks(PAGE.split_once("\n## PostgreSQL 15\n").expect("a variant").1, "text")[0];
+        let [of_a, of_b] = ["  -- on a", "  -- on b"]
+            .map(|place| variant.lines().find_map(|line| line.strip_suffix(place)));
         let publication = "CREATE PUBLICATION here FOR TABLE users;\n```\n";
         assert!(page.contains(publication));
         let own = format!(
@@ -74,7 +81,8 @@ impl Pair {
             if one::<i64>(&mut app(subscriber), subscriptions) == 0 {
                 continue;
             }
-            let ready = "SELECT count(*) > 0 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel";
+            let ready =
+                "SELECT count(*) > 0 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel";
             subscriber.wait_for(ready, || one(&mut app(subscriber), ready));
             let end: String = one(&mut app(publisher), "SELECT pg_current_wal_insert_lsn()::text");
             publisher.wait_until(&format!(
@@ -83,7 +91,8 @@ impl Pair {
         }
     }
 
-    /// Runs two statements, each on its server, before the servers have received the change of the other.
+    /// Runs two statements, each on its server, before the servers have received the change of the
+    /// other.
     fn at_once(&self, on_a: &str, on_b: &str) {
         let [mut a, mut b] = self.clients();
         self.enable(false);
@@ -95,7 +104,9 @@ impl Pair {
     fn enable(&self, enable: bool) {
         let word = if enable { "ENABLE" } else { "DISABLE" };
         for (server, subscription) in [(&self.a, "from_b"), (&self.b, "from_a")] {
-            app(server).batch_execute(&format!("ALTER SUBSCRIPTION {subscription} {word}")).unwrap();
+            app(server)
+                .batch_execute(&format!("ALTER SUBSCRIPTION {subscription} {word}"))
+                .unwrap();
             let workers = "SELECT count(*) FROM pg_stat_subscription WHERE pid IS NOT NULL";
             server.wait_for(word, || (one::<i64>(&mut app(server), workers) > 0) == enable);
         }
@@ -155,17 +166,22 @@ fn two_primaries_page_examples_run() {
     let insert = || {
         [
             query("INSERT INTO users (name) VALUES ('one') RETURNING id"),
-            query("INSERT INTO users (name) SELECT 'many' FROM generate_series(1, 50) RETURNING id"),
+            query(
+                "INSERT INTO users (name) SELECT 'many' FROM generate_series(1, 50) RETURNING id",
+            ),
         ]
     };
     let a_while = || thread::sleep(Duration::from_millis(length(500, 20_000)));
-    let write = |server: &Server| under_load(|| server.config("app").connect(NoTls), 2, &insert(), a_while).0;
+    let write = |server: &Server| {
+        under_load(|| server.config("app").connect(NoTls), 2, &insert(), a_while).0
+    };
     let (of_a, of_b) = thread::scope(|scope| {
         let of_b = scope.spawn(|| write(&pair.b));
         (write(&pair.a), of_b.join().unwrap())
     });
     pair.catch_up();
-    let mut received: Vec<i64> = of_a.iter().chain(&of_b).flat_map(|session| &session.ids).copied().collect();
+    let mut received: Vec<i64> =
+        of_a.iter().chain(&of_b).flat_map(|session| &session.ids).copied().collect();
     received.sort_unstable();
     let ids = "SELECT id FROM users WHERE name IN ('one', 'many') ORDER BY id";
     assert_eq!(column(&mut a, ids), received, "a has the rows of all clients");
@@ -188,14 +204,15 @@ fn two_primaries_page_examples_run() {
     pair.a.launch();
     pair.enable(true);
     pair.catch_up();
-    let late =
-        pair.assert_equal("SELECT name, id_shard(id) FROM users WHERE name LIKE 'late%' ORDER BY name");
+    let late = pair
+        .assert_equal("SELECT name, id_shard(id) FROM users WHERE name LIKE 'late%' ORDER BY name");
     assert_eq!(late, ["late on a | 1", "late on b | 2"]);
     let errors = "SELECT sum(apply_error_count)::bigint FROM pg_stat_subscription_stats";
     assert_eq!(pair.assert_equal(errors), ["0"]);
 }
 
-/// PostgreSQL 15 has no `origin = none`, so its page publishes only the rows of each server's own shard.
+/// PostgreSQL 15 has no `origin = none`, so its page publishes only the rows of each server's own
+/// shard.
 mod until_15 {
     use super::*;
 
@@ -204,7 +221,9 @@ mod until_15 {
         assert!(major() <= 15, "later majors send such changes");
         let pair = Pair::set_up_to("One server for each shard");
         let name = "SELECT name FROM users WHERE email = 'ada@example.net'";
-        app(&pair.b).batch_execute("UPDATE users SET name = 'of b' WHERE email = 'ada@example.net'").unwrap();
+        app(&pair.b)
+            .batch_execute("UPDATE users SET name = 'of b' WHERE email = 'ada@example.net'")
+            .unwrap();
         pair.catch_up();
         assert_eq!(pair.both(name), [["Ada"], ["of b"]]);
     }
@@ -251,8 +270,9 @@ mod since_16 {
         ALTER PUBLICATION here ADD TABLE photos";
         pair.clients().iter_mut().for_each(|client| client.batch_execute(photos).unwrap());
         for (mut client, subscription) in pair.clients().into_iter().zip(["from_b", "from_a"]) {
-            let refresh =
-                format!("ALTER SUBSCRIPTION {subscription} REFRESH PUBLICATION WITH (copy_data = false)");
+            let refresh = format!(
+                "ALTER SUBSCRIPTION {subscription} REFRESH PUBLICATION WITH (copy_data = false)"
+            );
             client.batch_execute(&refresh).unwrap();
         }
         pair.catch_up();
@@ -287,15 +307,23 @@ mod since_16 {
                 server.log().contains("has been disabled because of an error")
             });
             assert_eq!(
-                one::<i64>(&mut app(server), "SELECT count(*) FROM pg_subscription WHERE subenabled"),
+                one::<i64>(
+                    &mut app(server),
+                    "SELECT count(*) FROM pg_subscription WHERE subenabled"
+                ),
                 0
             );
         }
         let conflicts = PAGE.split_once("\n## Conflicts\n").expect("a section").1;
         let [on_b, on_a] = blocks(conflicts, "text")[..2] else { panic!("two blocks") };
         let log = pair.a.log();
-        let position =
-            log.rsplit_once("finished at ").expect("a position").1.split_whitespace().next().unwrap();
+        let position = log
+            .rsplit_once("finished at ")
+            .expect("a position")
+            .1
+            .split_whitespace()
+            .next()
+            .unwrap();
         for statement in on_b.lines() {
             b.batch_execute(statement).unwrap();
         }
@@ -312,7 +340,8 @@ mod since_16 {
 mod since_17 {
     use super::*;
 
-    /// pg_createsubscriber changes the system identifier of a standby, so the shards of the primary are those of a copy.
+    /// pg_createsubscriber changes the system identifier of a standby, so the shards of the primary
+    /// are those of a copy.
     #[test]
     fn shards_are_copies_after_pg_createsubscriber() {
         needs_major(17);
@@ -323,7 +352,8 @@ mod since_17 {
         standby.stop();
         let [host, socket] = [&primary, &standby].map(|server| server.path().display().to_string());
         let publisher = format!("host={host} user=postgres dbname=postgres");
-        let options = ["-D", "data", "-d", "postgres", "-U", "postgres", "-P", &publisher, "-s", &socket];
+        let options =
+            ["-D", "data", "-d", "postgres", "-U", "postgres", "-P", &publisher, "-s", &socket];
         standby.run("pg_createsubscriber", &options);
         standby.launch();
         let state = "SELECT can_generate, reason FROM id_shards";

@@ -1,7 +1,8 @@
-//! Calls the functions of the extension with random values, mostly at the edges. Each call must return the result that the
-//! specification requires, or fail with one of the SQLSTATEs that docs/use/errors.md lists; the server must never crash.
-//! `every_function_survives_random_arguments` calls every function that is installed. The other tests know what the result
-//! must be.
+//! Calls the functions of the extension with random values, mostly at the edges. Each call must
+//! return the result that the specification requires, or fail with one of the SQLSTATEs that
+//! docs/use/errors.md lists; the server must never crash.
+//! `every_function_survives_random_arguments` calls every function that is installed. The other
+//! tests know what the result must be.
 
 use fastrand::Rng;
 use instagram_id_live::spec::*;
@@ -23,8 +24,8 @@ fn list(count: usize, f: impl Fn(usize) -> String) -> String {
     (0..count).map(f).collect::<Vec<_>>().join(", ")
 }
 
-/// A temporary function that runs a call with arguments `a0`, `a1`, ... for each row of arguments, and returns the
-/// bigint or the SQLSTATE of each.
+/// A temporary function that runs a call with arguments `a0`, `a1`, ... for each row of arguments,
+/// and returns the bigint or the SQLSTATE of each.
 struct Attempt {
     call: String,
     types: &'static [&'static str],
@@ -66,7 +67,10 @@ impl Attempt {
         let arguments = list(self.types.len(), |n| format!("${}::{}[]", n + 1, self.types[n]));
         let mut transaction = client.transaction().unwrap();
         let outcomes = transaction
-            .query(&format!("SELECT value, state FROM pg_temp.attempt({arguments})"), &parameters(&columns))
+            .query(
+                &format!("SELECT value, state FROM pg_temp.attempt({arguments})"),
+                &parameters(&columns),
+            )
             .unwrap_or_else(|error| panic!("{}: {}", self.call, why(&error)));
         transaction.rollback().unwrap();
         let outcome = |row: &postgres::Row| match row.get::<_, Option<String>>(1) {
@@ -92,9 +96,11 @@ impl Tally {
         *self.counts.entry(outcome.to_owned()).or_default() += 1;
     }
 
-    /// Prints the outcomes. A function that never succeeds, or that never fails although it can, has not been tested.
+    /// Prints the outcomes. A function that never succeeds, or that never fails although it can,
+    /// has not been tested.
     fn show(&self, function: &str, calls: usize, can_fail: bool) {
-        let counts: Vec<String> = self.counts.iter().map(|(outcome, n)| format!("{n} {outcome}")).collect();
+        let counts: Vec<String> =
+            self.counts.iter().map(|(outcome, n)| format!("{n} {outcome}")).collect();
         let shown = format!("{function}: {} in {:.1?}", counts.join(", "), self.began.elapsed());
         println!("{shown}");
         let answers = self.counts.get("answers").copied().unwrap_or_default();
@@ -127,7 +133,8 @@ impl Watch {
     }
 }
 
-// --- random values ----------------------------------------------------------------------------------------------
+// --- random values
+// ----------------------------------------------------------------------------------------------
 
 fn one_of<T: Clone>(rng: &mut Rng, values: &[T]) -> T {
     rng.choice(values).expect("some").clone()
@@ -137,7 +144,8 @@ fn edge_or_any(rng: &mut Rng, edges: &[i64], range: Range<i64>) -> i64 {
     if rng.bool() { one_of(rng, edges) } else { rng.i64(range) }
 }
 
-/// A number of any magnitude; numbers near a power of two and near zero are as likely as all others.
+/// A number of any magnitude; numbers near a power of two and near zero are as likely as all
+/// others.
 fn any_i64(rng: &mut Rng) -> i64 {
     let step = rng.i64(-2..=2);
     match rng.u8(..4) {
@@ -169,7 +177,9 @@ fn up_to(most: i32, rng: &mut Rng) -> i32 {
 fn any_time(rng: &mut Rng) -> i64 {
     match rng.u8(..4) {
         0 => one_of(rng, &[INFINITY, MINUS_INFINITY]),
-        1 => finite(one_of(rng, &[FIRST_TIME, LAST_TIME, 0, ORIGINAL_EPOCH]), rng.i64(-1001..=1001)),
+        1 => {
+            finite(one_of(rng, &[FIRST_TIME, LAST_TIME, 0, ORIGINAL_EPOCH]), rng.i64(-1001..=1001))
+        }
         _ => rng.i64(FIRST_TIME..=LAST_TIME),
     }
 }
@@ -256,7 +266,8 @@ fn arguments(kinds: &[Kind], rng: &mut Rng) -> Arguments {
     row.into_iter().map(null).collect()
 }
 
-// --- the pure functions -------------------------------------------------------------------------------------------
+// --- the pure functions
+// -------------------------------------------------------------------------------------------
 
 type Answer = Result<Vec<Datum>, Faults>;
 
@@ -267,7 +278,8 @@ struct Pure {
     /// The columns of a function that returns a row with several.
     columns: &'static [&'static str],
     can_fail: bool,
-    /// The expected answer for these arguments; a call without an epoch gets the original epoch as its last argument.
+    /// The expected answer for these arguments; a call without an epoch gets the original epoch as
+    /// its last argument.
     answer: fn(&[Option<i64>]) -> Answer,
 }
 
@@ -279,7 +291,9 @@ fn strict<const N: usize>(
 ) -> Answer {
     let given: Option<Vec<i64>> = arguments[..N].iter().copied().collect();
     match given {
-        Some(given) => Ok(f(given.try_into().expect("so many"))?.into_iter().map(Datum::Int).collect()),
+        Some(given) => {
+            Ok(f(given.try_into().expect("so many"))?.into_iter().map(Datum::Int).collect())
+        }
         None => Ok(vec![Datum::Null; columns]),
     }
 }
@@ -288,7 +302,11 @@ fn int(n: i64) -> i32 {
     n.try_into().expect("an integer")
 }
 
-const fn pure(name: &'static str, kinds: &'static [Kind], answer: fn(&[Option<i64>]) -> Answer) -> Pure {
+const fn pure(
+    name: &'static str,
+    kinds: &'static [Kind],
+    answer: fn(&[Option<i64>]) -> Answer,
+) -> Pure {
     Pure { name, kinds, columns: &[], can_fail: true, answer }
 }
 
@@ -310,7 +328,9 @@ fn parts_answer(arguments: &[Option<i64>]) -> Answer {
 }
 
 fn make_answer(arguments: &[Option<i64>]) -> Answer {
-    strict(arguments, 1, |[time, shard, seq, epoch]| Ok(vec![make_id(time, int(shard), int(seq), epoch)?]))
+    strict(arguments, 1, |[time, shard, seq, epoch]| {
+        Ok(vec![make_id(time, int(shard), int(seq), epoch)?])
+    })
 }
 
 fn floor_answer(arguments: &[Option<i64>]) -> Answer {
@@ -333,7 +353,9 @@ const PURE: &[Pure] = {
         never_fails(pure("id_time", &[Id], time_answer)),
         pure("id_time", &[Id, Epoch], time_answer),
         pure("shard_id_time", &[Id, Epoch], time_answer),
-        never_fails(pure("id_shard", &[Id], |a| strict(a, 1, |[id]| Ok(vec![fields(id).1 as i64])))),
+        never_fails(pure("id_shard", &[Id], |a| {
+            strict(a, 1, |[id]| Ok(vec![fields(id).1 as i64]))
+        })),
         never_fails(pure("id_seq", &[Id], |a| strict(a, 1, |[id]| Ok(vec![fields(id).2 as i64])))),
         Pure { columns: PARTS, ..never_fails(pure("id_parts", &[Id], parts_answer)) },
         Pure { columns: PARTS, ..pure("id_parts", &[Id, Epoch], parts_answer) },
@@ -370,7 +392,11 @@ impl Pure {
     }
 
     /// Computes many answers in one plain statement, as a query over a table does.
-    fn answers(&self, client: &mut Client, rows: &[&Arguments]) -> Result<Vec<Vec<Datum>>, postgres::Error> {
+    fn answers(
+        &self,
+        client: &mut Client,
+        rows: &[&Arguments],
+    ) -> Result<Vec<Vec<Datum>>, postgres::Error> {
         let call = format!("{}({})", self.name, list(self.kinds.len(), |n| format!("a{n}")));
         let selected = match self.columns {
             [] => call,
@@ -394,7 +420,8 @@ impl Pure {
         for _ in 0..calls() / BATCH {
             let rows: Vec<Arguments> = (0..BATCH).map(|_| arguments(self.kinds, rng)).collect();
             let expected: Vec<Answer> = rows.iter().map(|row| self.expected(row)).collect();
-            let (good, bad): (Vec<_>, Vec<_>) = rows.iter().zip(&expected).partition(|(_, it)| it.is_ok());
+            let (good, bad): (Vec<_>, Vec<_>) =
+                rows.iter().zip(&expected).partition(|(_, it)| it.is_ok());
 
             let (good_rows, good): (Vec<_>, Vec<_>) = good.into_iter().unzip();
             let answers = self.answers(client, &good_rows).unwrap_or_else(|error| {
@@ -414,7 +441,11 @@ impl Pure {
             for ((outcome, expected), row) in outcomes.iter().zip(bad).zip(bad_rows) {
                 let faults = expected.as_ref().expect_err("a bad row");
                 let state = outcome.as_ref().expect_err(&format!("{}{row:?}", self.signature()));
-                assert!(faults.contains(&&**state), "{}{row:?}: {state}, not {faults:?}", self.signature());
+                assert!(
+                    faults.contains(&&**state),
+                    "{}{row:?}: {state}, not {faults:?}",
+                    self.signature()
+                );
                 tally.note(state);
             }
         }
@@ -433,8 +464,9 @@ fn pure_functions_match_the_specification() {
     watch.check(&mut client);
 }
 
-/// Round trips over all 64 bits are exact for every epoch with a complete field. Ids sort as their fields do: as bigint
-/// if neither is negative, and always as unsigned numbers. The server compares them.
+/// Round trips over all 64 bits are exact for every epoch with a complete field. Ids sort as their
+/// fields do: as bigint if neither is negative, and always as unsigned numbers. The server compares
+/// them.
 #[test]
 fn round_trips_are_exact_and_ids_sort_by_their_fields() {
     let (watch, mut client) = Watch::start();
@@ -472,7 +504,8 @@ fn round_trips_are_exact_and_ids_sort_by_their_fields() {
     watch.check(&mut client);
 }
 
-// --- short codes, explanations, ids of the past ---------------------------------------------------------------------
+// --- short codes, explanations, ids of the past
+// ---------------------------------------------------------------------
 
 /// A short code or a similar text.
 fn any_code(rng: &mut Rng) -> String {
@@ -497,9 +530,9 @@ fn short_codes_match_the_specification() {
     let mut tally = Tally::new();
     for _ in 0..calls() / BATCH {
         let ids: Vec<i64> = (0..BATCH).map(|_| any_i64(&mut rng)).collect();
-        let query =
-            "SELECT id_to_shortcode(id) FROM unnest($1::bigint[]) WITH ORDINALITY AS t(id, n) ORDER BY n";
-        let codes: Vec<String> = client.query(query, &[&ids]).unwrap().iter().map(|row| row.get(0)).collect();
+        let query = "SELECT id_to_shortcode(id) FROM unnest($1::bigint[]) WITH ORDINALITY AS t(id, n) ORDER BY n";
+        let codes: Vec<String> =
+            client.query(query, &[&ids]).unwrap().iter().map(|row| row.get(0)).collect();
         assert_eq!(codes.len(), ids.len());
         for (id, code) in ids.iter().zip(codes) {
             assert_eq!(code, id_to_shortcode(*id), "{id}");
@@ -522,7 +555,9 @@ fn short_codes_match_the_specification() {
             };
             match (&outcome, &expected) {
                 (Ok(answer), Ok(expected)) => assert_eq!(answer, expected, "{row:?}"),
-                (Err(state), Err(faults)) => assert!(faults.contains(&&**state), "{row:?}: {state}"),
+                (Err(state), Err(faults)) => {
+                    assert!(faults.contains(&&**state), "{row:?}: {state}")
+                }
                 _ => panic!("{row:?}: {outcome:?}, not {expected:?}"),
             }
             tally.note(outcome.as_ref().err().map_or("answers", String::as_str));
@@ -538,7 +573,8 @@ fn explanations_match_the_specification() {
     let mut rng = random("explanations");
     let mut tally = Tally::new();
     let types = ["bigint", "timestamptz"];
-    let attempt = Attempt::new(&mut client, "count(*) FROM id_explain(a0, a1)", &["bigint", "timestamptz"]);
+    let attempt =
+        Attempt::new(&mut client, "count(*) FROM id_explain(a0, a1)", &["bigint", "timestamptz"]);
     let count = if is_quick() { 1000 } else { length(5_000, 100_000) };
     for _ in 0..count / 1000 {
         let row = |_| {
@@ -550,7 +586,8 @@ fn explanations_match_the_specification() {
             vec![or_null(Datum::Int(any_i64(&mut rng)), &mut rng), epoch]
         };
         let rows: Vec<Arguments> = (0..1000).map(row).collect();
-        let epoch_of = |row: &Arguments| if let Datum::Int(at) = row[1] { at } else { ORIGINAL_EPOCH };
+        let epoch_of =
+            |row: &Arguments| if let Datum::Int(at) = row[1] { at } else { ORIGINAL_EPOCH };
         let is_good = |row: &&Arguments| match row[0] {
             Datum::Int(id) => id_time(id, epoch_of(row)).is_ok(),
             _ => true, // NULL in, NULL out
@@ -604,7 +641,8 @@ fn imported(rng: &mut Rng, has_epoch: bool) -> Imported {
     let is_small = rng.u8(..4) > 0;
     let shards: Vec<i64> = (0..rng.usize(1..4)).map(|_| rng.i64(0..8192)).collect();
     let begin = ORIGINAL_EPOCH + rng.i64(1..FIELD_MS - 1000) * 1000;
-    let earlier = |shard: &i64| if has_epoch { ORIGINAL_EPOCH - shard % 3 * 1000 } else { ORIGINAL_EPOCH };
+    let earlier =
+        |shard: &i64| if has_epoch { ORIGINAL_EPOCH - shard % 3 * 1000 } else { ORIGINAL_EPOCH };
     let mut rows: Imported = vec![];
     for step in 0..rng.i64(1..if is_small { 12 } else { 5 }) {
         for shard in &shards {
@@ -701,7 +739,8 @@ fn backfilled_ids_match_the_specification() {
     watch.check(&mut client);
 }
 
-// --- functions that generate ids or change something --------------------------------------------------------------
+// --- functions that generate ids or change something
+// --------------------------------------------------------------
 
 /// An argument of a call, and the SQLSTATEs that the argument alone can cause.
 type Argument = (Datum, Faults);
@@ -709,14 +748,17 @@ type Argument = (Datum, Faults);
 /// A function that generates ids or changes something.
 struct Maker {
     signature: &'static str,
-    /// Whether it searches or changes the catalogs; such functions get fewer calls in everyday runs.
+    /// Whether it searches or changes the catalogs; such functions get fewer calls in everyday
+    /// runs.
     is_slow: bool,
     /// The call, without SELECT.
     call: &'static str,
     types: &'static [&'static str],
-    /// Arguments for a call: if none has faults, the call succeeds; otherwise it fails with one of their SQLSTATEs.
+    /// Arguments for a call: if none has faults, the call succeeds; otherwise it fails with one of
+    /// their SQLSTATEs.
     row: fn(&World, &mut Rng) -> Vec<Argument>,
-    /// Further SQLSTATEs that are allowed for valid arguments, because of earlier calls of the batch.
+    /// Further SQLSTATEs that are allowed for valid arguments, because of earlier calls of the
+    /// batch.
     also: &'static [&'static str],
     /// Checks a result.
     check: fn(&mut World, &[Datum], i64),
@@ -766,8 +808,8 @@ const OBJECTS: &str = "
                  FROM pg_inherits WHERE inhparent = 'taken'::regclass);
     END $$";
 
-/// Names and OIDs, with the SQLSTATEs that each group causes for its kind of argument. The first group is chosen half
-/// of the time.
+/// Names and OIDs, with the SQLSTATEs that each group causes for its kind of argument. The first
+/// group is chosen half of the time.
 type Named = [(&'static [&'static str], &'static [&'static str])];
 
 const UNFIT: &[&str] = &["55000"];
@@ -804,7 +846,10 @@ const FUNCTIONS: &Named = &[
 const PARTITIONED: &Named = &[
     (&["by_id", "taken"], &[]),
     (
-        &["by_int", "by_two", "by_sum", "by_list", "by_hash", "t", "t_pkey", "v", "own", "pg_class"],
+        &[
+            "by_int", "by_two", "by_sum", "by_list", "by_hash", "t", "t_pkey", "v", "own",
+            "pg_class",
+        ],
         WRONG_KIND,
     ),
     (&["0", "4294967295"], NO_RELATION),
@@ -835,7 +880,8 @@ const SETTINGS: &Named = &[
     ),
 ];
 
-const SCHEMAS: &[&str] = &["", "pg_x", "insta5", "insta7", "empty", "public", "Photos \"1\"", "insta9"];
+const SCHEMAS: &[&str] =
+    &["", "pg_x", "insta5", "insta7", "empty", "public", "Photos \"1\"", "insta9"];
 
 fn or_null(datum: Datum, rng: &mut Rng) -> Datum {
     if rng.u8(..20) == 0 { Datum::Null } else { datum }
@@ -904,8 +950,10 @@ fn epoch_or_null(rng: &mut Rng) -> Argument {
 
 /// Text that is not a number.
 fn any_text(rng: &mut Rng) -> String {
-    let chars =
-        ['a', 'Z', '0', ' ', '\'', '"', '\\', '$', ';', '.', '%', '\n', 'é', '漢', '😀', '\u{1}', '\u{feff}'];
+    let chars = [
+        'a', 'Z', '0', ' ', '\'', '"', '\\', '$', ';', '.', '%', '\n', 'é', '漢', '😀', '\u{1}',
+        '\u{feff}',
+    ];
     let len = one_of(rng, &[0, 1, 5, 30, 62, 63, 64, 300]);
     let rest: String = (0..len).map(|_| one_of(rng, &chars)).collect();
     format!("z{rest}")
@@ -915,14 +963,17 @@ fn any_text(rng: &mut Rng) -> String {
 fn any_schema(rng: &mut Rng) -> Datum {
     match rng.u8(..8) {
         0 => Datum::Text(any_text(rng)),
-        1 => Datum::Text(one_of(rng, &["x".repeat(63), "x".repeat(64), "é".repeat(31), "é".repeat(32)])),
+        1 => Datum::Text(one_of(
+            rng,
+            &["x".repeat(63), "x".repeat(64), "é".repeat(31), "é".repeat(32)],
+        )),
         2 | 3 => Datum::Text(one_of(rng, SCHEMAS).into()),
         _ => Datum::Null,
     }
 }
 
-/// A sequence that only next_id with an explicit epoch uses, and an epoch that may be too late or too early for it; or
-/// the original epoch with any sequence.
+/// A sequence that only next_id with an explicit epoch uses, and an epoch that may be too late or
+/// too early for it; or the original epoch with any sequence.
 fn sequence_and_epoch(world: &World, rng: &mut Rng) -> [Argument; 2] {
     if rng.bool() {
         let epoch = epoch_for_now(world, rng);
@@ -1036,7 +1087,10 @@ const MAKERS: &[Maker] = &[
         },
         also: &[],
         check: |_, row, above| {
-            assert!([0, VALUE_MAX + 1].contains(&above), "{above} of {row:?}, which nothing was taken from");
+            assert!(
+                [0, VALUE_MAX + 1].contains(&above),
+                "{above} of {row:?}, which nothing was taken from"
+            );
         },
     },
     Maker {
@@ -1094,7 +1148,8 @@ const MAKERS: &[Maker] = &[
         also: &[],
         check: |world, row, id| {
             world.check_id_of_shard(&row[0], id);
-            // One call reserves the requested ids, up to the end of the millisecond, whether they are fetched or not.
+            // One call reserves the requested ids, up to the end of the millisecond, whether they
+            // are fetched or not.
             let sequence = world.sequence_of(&row[0]);
             let last = world.last.get_mut(&sequence).expect("its last value");
             *last += int_of(&row[1]).min(1024 - (*last & 1023)) - 1;
@@ -1163,7 +1218,8 @@ const MAKERS: &[Maker] = &[
             let elapsed = i128::from(world.began) - i128::from(epoch);
             let is_now = (0..i128::from(POSITIVE_MS) * 1000).contains(&elapsed);
             let epoch_faults = if is_now { vec![] } else { vec![NO_SUCH_TIME] };
-            let shard = if rng.bool() { number(8191, rng) } else { (Datum::Int(rng.i64(0..12)), vec![]) };
+            let shard =
+                if rng.bool() { number(8191, rng) } else { (Datum::Int(rng.i64(0..12)), vec![]) };
             vec![shard, (schema, name_faults), (Datum::Int(epoch), epoch_faults), boolean(rng)]
         },
         // The shard exists with another schema or epoch; or the schema exists with another shard.
@@ -1234,7 +1290,10 @@ const MAKERS: &[Maker] = &[
             };
             let sequence = match one_of(rng, &each(SEQUENCES)).0 {
                 name if rng.u8(..4) == 0 => (Datum::Int(world.oids[name]), vec![OUT_OF_RANGE]),
-                _ => (one_of(rng, &[Datum::Int(world.oids["insta7.table_id_seq"]), Datum::Null]), vec![]),
+                _ => (
+                    one_of(rng, &[Datum::Int(world.oids["insta7.table_id_seq"]), Datum::Null]),
+                    vec![],
+                ),
             };
             let epoch = match any_epoch(rng) {
                 epoch if epoch != ORIGINAL_EPOCH && rng.u8(..4) == 0 => {
@@ -1242,8 +1301,11 @@ const MAKERS: &[Maker] = &[
                 }
                 _ => (one_of(rng, &[Datum::Int(ORIGINAL_EPOCH), Datum::Null]), vec![]),
             };
-            let function =
-                if rng.bool() { (Datum::Null, vec![]) } else { without_null(object(world, FUNCTIONS, rng)) };
+            let function = if rng.bool() {
+                (Datum::Null, vec![])
+            } else {
+                without_null(object(world, FUNCTIONS, rng))
+            };
             vec![shard, schema, function, sequence, epoch, not_null((Datum::Int(1), vec![]), rng)]
         },
         also: &[],
@@ -1275,7 +1337,13 @@ const MAKERS: &[Maker] = &[
                 0 => (Datum::Text(any_text(rng)), vec![OUT_OF_RANGE, "42602", "42622", "42939"]),
                 _ => (Datum::Null, vec![]),
             };
-            vec![shard(2, rng), object(world, TABLES, rng), column, not_null((dry_run, vec![]), rng), schema]
+            vec![
+                shard(2, rng),
+                object(world, TABLES, rng),
+                column,
+                not_null((dry_run, vec![]), rng),
+                schema,
+            ]
         },
         // It already has ids as a default.
         also: UNFIT,
@@ -1299,8 +1367,10 @@ const MAKERS: &[Maker] = &[
         call: "count(*) FROM create_id_partitions(a0, a1, a2, a3, a4)",
         types: &["regclass", "text", "integer", "timestamptz", "timestamptz"],
         row: |world, rng| {
-            let periods: &Named =
-                &[(&["day", "week", "month"], &[]), (&["", "Day", "day ", "1 day", "year"], &[OUT_OF_RANGE])];
+            let periods: &Named = &[
+                (&["day", "week", "month"], &[]),
+                (&["", "Day", "day ", "1 day", "year"], &[OUT_OF_RANGE]),
+            ];
             let every = match rng.u8(..8) {
                 0 => (Datum::Text(any_text(rng)), vec![OUT_OF_RANGE]),
                 _ => named(periods, rng),
@@ -1412,7 +1482,8 @@ impl Maker {
     fn check(&self, client: &mut Client, world: &mut World, rng: &mut Rng) {
         let attempt = Attempt::new(client, self.call, self.types);
         let mut tally = Tally::new();
-        // Of the calls with valid arguments: how many succeed, and how many fail because of earlier calls.
+        // Of the calls with valid arguments: how many succeed, and how many fail because of earlier
+        // calls.
         let (mut succeed, mut clashes) = (0, BTreeMap::<&str, usize>::new());
         let batch = 1000;
         let now = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 946684800000000";
@@ -1436,7 +1507,9 @@ impl Maker {
                     Err(state) => {
                         if faults.is_empty() {
                             let clash = self.also.iter().find(|clash| *clash == state);
-                            *clashes.entry(clash.unwrap_or_else(|| panic!("{call}"))).or_default() += 1;
+                            *clashes
+                                .entry(clash.unwrap_or_else(|| panic!("{call}")))
+                                .or_default() += 1;
                         } else {
                             assert!(faults.iter().any(|fault| fault == state), "{call}");
                         }
@@ -1448,7 +1521,8 @@ impl Maker {
         }
         tally.show(self.signature, self.calls(), !NEVER_FAIL.contains(&self.signature));
         // No other clash is allowed than those that occur.
-        let shown = format!("{}: {succeed} valid calls succeed, and {clashes:?} do not", self.signature);
+        let shown =
+            format!("{}: {succeed} valid calls succeed, and {clashes:?} do not", self.signature);
         println!("{shown}");
         if !is_quick() {
             assert_same_set(clashes.into_keys(), self.also.iter().copied(), &shown);
@@ -1456,8 +1530,9 @@ impl Maker {
     }
 }
 
-/// Bad arguments do no harm: each call fails with an error that the reference lists for its arguments. Between them
-/// valid calls continue to generate increasing ids, from shards, from a sequence and by any epoch.
+/// Bad arguments do no harm: each call fails with an error that the reference lists for its
+/// arguments. Between them valid calls continue to generate increasing ids, from shards, from a
+/// sequence and by any epoch.
 #[test]
 fn bad_arguments_cause_documented_errors() {
     let (watch, mut client) = Watch::start();
@@ -1474,7 +1549,8 @@ fn bad_arguments_cause_documented_errors() {
     let names = pools.into_iter().flat_map(each).map(|(name, _)| name).chain(sequences);
     let oids: BTreeMap<&str, i64> = names.map(&mut oid).collect();
     let mut world = World { oids, last: BTreeMap::new(), began: 0, ended: 0 };
-    let [wild, shard_5, shard_6] = ["wild", sequences[1], sequences[2]].map(|name| world.oids[name]);
+    let [wild, shard_5, shard_6] =
+        ["wild", sequences[1], sequences[2]].map(|name| world.oids[name]);
     let mut rng = random("functions that make something");
     let first: i64 = one(&mut client, "SELECT next_id(5)");
     for maker in MAKERS {
@@ -1490,7 +1566,8 @@ fn bad_arguments_cause_documented_errors() {
     watch.check(&mut client);
 }
 
-// --- all functions --------------------------------------------------------------------------------------------------
+// --- all functions
+// ------------------------------------------------------------------------------------------
 
 /// A function as the catalog describes it.
 struct Member {
@@ -1507,8 +1584,11 @@ impl Member {
              WHERE oid IN ({MEMBER_FUNCTIONS}) AND prorettype <> 'trigger'::regtype
              ORDER BY oid::regprocedure::text"
         );
-        let member =
-            |row: &postgres::Row| Member { name: row.get(0), types: row.get(1), is_window: row.get(2) };
+        let member = |row: &postgres::Row| Member {
+            name: row.get(0),
+            types: row.get(1),
+            is_window: row.get(2),
+        };
         client.query(&query, &[]).unwrap().iter().map(member).collect()
     }
 
@@ -1525,16 +1605,23 @@ impl Member {
     }
 }
 
-/// The OIDs of the objects that the test has created, and OIDs of none, by the type that names them.
+/// The OIDs of the objects that the test has created, and OIDs of none, by the type that names
+/// them.
 struct Objects(BTreeMap<&'static str, Vec<String>>);
 
 impl Objects {
     fn of(client: &mut Client) -> Objects {
-        let catalogs =
-            [("regclass", "pg_class"), ("regprocedure", "pg_proc"), ("regnamespace", "pg_namespace")];
+        let catalogs = [
+            ("regclass", "pg_class"),
+            ("regprocedure", "pg_proc"),
+            ("regnamespace", "pg_namespace"),
+        ];
         Objects(BTreeMap::from(catalogs.map(|(of_type, catalog)| {
             let query = format!("SELECT oid::text FROM {catalog} WHERE oid >= 16384");
-            (of_type, [texts(client, &query), ["0", "4294967295"].map(str::to_owned).to_vec()].concat())
+            (
+                of_type,
+                [texts(client, &query), ["0", "4294967295"].map(str::to_owned).to_vec()].concat(),
+            )
         })))
     }
 
@@ -1542,7 +1629,9 @@ impl Objects {
     fn argument(&self, of_type: &str, rng: &mut Rng) -> String {
         let literal = match of_type {
             "bigint" => any_i64(rng).to_string(),
-            "integer" => one_of(rng, &[i32::MIN, -1, 0, 1, 3, 5, 6, 8191, 1 << 30, i32::MAX]).to_string(),
+            "integer" => {
+                one_of(rng, &[i32::MIN, -1, 0, 1, 3, 5, 6, 8191, 1 << 30, i32::MAX]).to_string()
+            }
             "boolean" => rng.bool().to_string(),
             "text" => match rng.u8(..5) {
                 0 => any_text(rng),
@@ -1574,7 +1663,8 @@ impl Objects {
     }
 }
 
-/// Also those that no other test of this file knows: none crashes the server or fails with an internal error.
+/// Also those that no other test of this file knows: none crashes the server or fails with an
+/// internal error.
 #[test]
 fn every_function_survives_random_arguments() {
     let (watch, mut client) = Watch::start();
@@ -1598,9 +1688,11 @@ fn every_function_survives_random_arguments() {
             let outcome = transaction.simple_query(&call);
             let state = match &outcome {
                 Ok(_) => "answers".to_owned(),
-                Err(error) => {
-                    error.code().unwrap_or_else(|| panic!("{call}: {}", why(error))).code().to_owned()
-                }
+                Err(error) => error
+                    .code()
+                    .unwrap_or_else(|| panic!("{call}: {}", why(error)))
+                    .code()
+                    .to_owned(),
             };
             assert!(!state.starts_with("XX"), "{call}: {}", why(&outcome.unwrap_err()));
             // A syntax error, or another function than the one that is installed.

@@ -1,4 +1,5 @@
-//! The test vectors for decoders, docs/vectors.json, in SQL. tests/clients compares the decoders of the examples with them.
+//! The test vectors for decoders, docs/vectors.json, in SQL. tests/clients compares the decoders of
+//! the examples with them.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -39,7 +40,10 @@ pub fn check(client: &mut Client) {
     assert_eq!(texts(client, codes), Vec::<String>::new());
 
     let texts_of = |client: &mut _, list: &str| {
-        texts(client, &format!("SELECT v FROM vectors, jsonb_array_elements_text(file->'{list}') AS v"))
+        texts(
+            client,
+            &format!("SELECT v FROM vectors, jsonb_array_elements_text(file->'{list}') AS v"),
+        )
     };
     let mut rejected = 0;
     for (list, call, states) in [

@@ -1,4 +1,5 @@
-//! The wait at the end of a millisecond: it sleeps until the next millisecond, holds no lock, and can be cancelled.
+//! The wait at the end of a millisecond: it sleeps until the next millisecond, holds no lock, and
+//! can be cancelled.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -6,8 +7,10 @@ use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// generate_series in the target list returns its rows one by one; in FROM they would all be materialized first.
-const FOREVER: &str = "SELECT count(next_id(5)) FROM (SELECT generate_series(1, 1000000000)) AS many";
+/// generate_series in the target list returns its rows one by one; in FROM they would all be
+/// materialized first.
+const FOREVER: &str =
+    "SELECT count(next_id(5)) FROM (SELECT generate_series(1, 1000000000)) AS many";
 
 fn server() -> Server {
     let server = Server::start(&[("fsync", "off")]);
@@ -50,9 +53,9 @@ fn waiting_session_holds_no_lock_on_the_page() {
     });
 }
 
-/// Each call finds its millisecond used up, and the sequence an hour ahead of the clock. It gets the next millisecond,
-/// for which it sleeps, and no longer than a millisecond: as long as `pg_sleep(0.001)`, alternating with the calls,
-/// takes on this machine.
+/// Each call finds its millisecond used up, and the sequence an hour ahead of the clock. It gets
+/// the next millisecond, for which it sleeps, and no longer than a millisecond: as long as
+/// `pg_sleep(0.001)`, alternating with the calls, takes on this machine.
 #[test]
 fn used_up_millisecond_costs_a_sleep_of_one_tick() {
     let server = server();
@@ -93,15 +96,18 @@ fn used_up_millisecond_costs_a_sleep_of_one_tick() {
     assert!(crossing < 2.0 * tick, "a call takes {crossing} s, a tick {tick} s");
 }
 
-/// In one expression every second part waits for a millisecond, and PostgreSQL itself does not check for interrupts
-/// between the parts: a cancel ends it before its last part, which would be 20 seconds later.
+/// In one expression every second part waits for a millisecond, and PostgreSQL itself does not
+/// check for interrupts between the parts: a cancel ends it before its last part, which would be 20
+/// seconds later.
 #[test]
 fn every_wait_can_be_cancelled() {
     let server = server();
     let mut client = server.connect();
     one::<i64>(&mut client, "SELECT next_id(5)");
-    let ahead: i64 =
-        one(&mut client, "SELECT (last_value | 1023) + 3600000 * 1024::bigint FROM insta5.table_id_seq");
+    let ahead: i64 = one(
+        &mut client,
+        "SELECT (last_value | 1023) + 3600000 * 1024::bigint FROM insta5.table_id_seq",
+    );
     let set_to = |part: i64| ahead + part * 1024;
     let parts: Vec<String> = (0..20_000)
         .map(|part| format!("setval('insta5.table_id_seq', {}), next_id(5)", set_to(part)))
@@ -109,7 +115,8 @@ fn every_wait_can_be_cancelled() {
     let query = format!("SELECT ARRAY[{}]", parts.join(", "));
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
     let mut other = server.connect();
-    let reached = |client: &mut Client| one::<i64>(client, "SELECT last_value FROM insta5.table_id_seq");
+    let reached =
+        |client: &mut Client| one::<i64>(client, "SELECT last_value FROM insta5.table_id_seq");
     thread::scope(|scope| {
         let error = scope.spawn(|| error_of(&mut client, &query));
         server.wait_for("the first part", || reached(&mut other) >= set_to(0));
@@ -135,8 +142,8 @@ fn open_millisecond_costs_no_wait() {
     assert!(sleeps < 100, "{sleeps} sleeps");
 }
 
-/// Measured by the server's clock and not by the ids' time fields, which cannot exceed the limit: sessions that wait
-/// for the same millisecond do not each open another one after it.
+/// Measured by the server's clock and not by the ids' time fields, which cannot exceed the limit:
+/// sessions that wait for the same millisecond do not each open another one after it.
 #[test]
 fn four_sessions_together_stay_within_the_limit() {
     let server = server();
@@ -151,8 +158,8 @@ fn four_sessions_together_stay_within_the_limit() {
     assert!(elapsed >= Duration::from_millis(975), "1,000,000 ids in {elapsed:?}");
 }
 
-/// Ids at full speed, each compared with the clock after it was generated. docs/use/guarantees.md promises one millisecond, so
-/// it is a literal here.
+/// Ids at full speed, each compared with the clock after it was generated. docs/use/guarantees.md
+/// promises one millisecond, so it is a literal here.
 #[test]
 fn ids_are_at_most_one_millisecond_ahead_of_the_clock() {
     let server = server();
@@ -170,11 +177,13 @@ fn ids_are_at_most_one_millisecond_ahead_of_the_clock() {
 }
 
 fn is_waiting(client: &mut Client, pid: i32) -> bool {
-    let query = format!("SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = {pid}");
+    let query =
+        format!("SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = {pid}");
     one::<Option<bool>>(client, &query) == Some(true)
 }
 
-/// Starts a session that generates ids at the limit, runs `end_it` to end it, and returns the SQLSTATE it received.
+/// Starts a session that generates ids at the limit, runs `end_it` to end it, and returns the
+/// SQLSTATE it received.
 fn end_while_waiting(server: &Server, settings: &str, end_it: &str) -> String {
     let mut client = server.connect();
     client.batch_execute(settings).unwrap();
@@ -182,9 +191,13 @@ fn end_while_waiting(server: &Server, settings: &str, end_it: &str) -> String {
     thread::scope(|scope| {
         let maker = scope.spawn(move || {
             let error = client.batch_execute(FOREVER).unwrap_err();
-            // If the server's last message and the end of the connection arrive together, the client reports only the
-            // latter; the log contains the message.
-            let state = if error.is_closed() { "57P01" } else { error.code().map_or("", |code| code.code()) };
+            // If the server's last message and the end of the connection arrive together, the
+            // client reports only the latter; the log contains the message.
+            let state = if error.is_closed() {
+                "57P01"
+            } else {
+                error.code().map_or("", |code| code.code())
+            };
             (state.to_owned(), client)
         });
         let mut other = server.connect();
@@ -204,7 +217,9 @@ fn end_while_waiting(server: &Server, settings: &str, end_it: &str) -> String {
         one::<i64>(&mut other, "SELECT next_id(5)");
         // No session keeps the sequence pinned or locked: it can be dropped and created again.
         other
-            .batch_execute("SET lock_timeout = '5s'; DROP SCHEMA insta5 CASCADE; SELECT create_shard(5)")
+            .batch_execute(
+                "SET lock_timeout = '5s'; DROP SCHEMA insta5 CASCADE; SELECT create_shard(5)",
+            )
             .unwrap();
         state
     })
@@ -217,6 +232,10 @@ fn wait_ends_on_timeout_cancel_and_termination() {
     assert_eq!(end_while_waiting(&server, "", "SELECT pg_cancel_backend(PID)"), "57014");
     assert_eq!(end_while_waiting(&server, "", "SELECT pg_terminate_backend(PID)"), "57P01");
     let log = server.log();
-    assert_eq!(log.matches("terminating connection due to administrator command").count(), 1, "{log}");
+    assert_eq!(
+        log.matches("terminating connection due to administrator command").count(),
+        1,
+        "{log}"
+    );
     assert!(!log.contains("WARNING") && !log.contains("PANIC") && !log.contains("signal"), "{log}");
 }

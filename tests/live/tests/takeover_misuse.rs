@@ -1,19 +1,21 @@
-//! PostgreSQL's own commands on a sequence that the nodes of a Citus cluster hand over: `nextval`, `setval`, `ALTER
-//! SEQUENCE` and dumps. They ignore the handover, and some need only USAGE. Ids stay unique and in order, or the next
-//! one is refused.
+//! PostgreSQL's own commands on a sequence that the nodes of a Citus cluster hand over: `nextval`,
+//! `setval`, `ALTER SEQUENCE` and dumps. They ignore the takeover, and some need only USAGE. Ids
+//! stay unique and in order, or the next one is refused.
 
 use instagram_id_live::*;
 use postgres::NoTls;
 
 /// The statement that a dump contains for a sequence.
-const RESTORE: &str = "SELECT setval('insta5.table_id_seq', last_value, is_called) FROM insta5.table_id_seq";
+const RESTORE: &str =
+    "SELECT setval('insta5.table_id_seq', last_value, is_called) FROM insta5.table_id_seq";
 const APP: &str = "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA insta5 TO app;
     GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app";
 
 /// The value of a closed copy is no id: `nextval` returns 2^61 or more.
 const CLOSED: i64 = 1 << 61;
 
-/// `nextval` needs only USAGE. It must not open a closed copy: no id is repeated after the schema has moved there.
+/// `nextval` needs only USAGE. It must not open a closed copy: no id is repeated after the schema
+/// has moved there.
 #[test]
 fn nextval_with_usage_repeats_no_ids() {
     let cluster = Emulated::start_with_shard(2);
@@ -22,7 +24,8 @@ fn nextval_with_usage_repeats_no_ids() {
     cluster.ids_an_hour_ahead(2);
     cluster.move_schema("insta5", 1);
     let first = column(&mut cluster.nodes[1].connect(), "SELECT next_ids(5, 100)");
-    let of_nextval = one::<i64>(&mut cluster.connect_as(2, "app"), "SELECT nextval('insta5.table_id_seq')");
+    let of_nextval =
+        one::<i64>(&mut cluster.connect_as(2, "app"), "SELECT nextval('insta5.table_id_seq')");
     assert!(of_nextval > CLOSED, "{of_nextval}");
     cluster.move_schema("insta5", 2);
     let second = column(&mut cluster.nodes[2].connect(), "SELECT next_ids(5, 100)");
@@ -35,19 +38,20 @@ fn nextval_with_usage_opens_no_closed_copy() {
     let cluster = Emulated::start_with_shard(2);
     cluster.everywhere(APP);
     let mut ids = cluster.ids_an_hour_ahead(1);
-    let of_nextval = one::<i64>(&mut cluster.connect_as(2, "app"), "SELECT nextval('insta5.table_id_seq')");
+    let of_nextval =
+        one::<i64>(&mut cluster.connect_as(2, "app"), "SELECT nextval('insta5.table_id_seq')");
     assert!(of_nextval >= CLOSED, "{of_nextval}");
     cluster.move_schema("insta5", 2);
     ids.push(one(&mut cluster.nodes[2].connect(), NEXT_ID));
     check_unique_and_increasing(&[ids]);
 }
 
-/// The owning node is lost after a statement on the coordinator, whose copy is closed: node 2 refuses, until
-/// `advance_shard` says where to continue. A role with USAGE cannot make the cluster ignore the lost node, nor can statements that have no effect
-/// elsewhere: an ALTER SEQUENCE that the hints of this extension advise, and the statements that `pg_upgrade` runs on
-/// each node.
+/// The owning node is lost after a statement on the coordinator, whose copy is closed: node 2
+/// refuses, until `advance_shard` says where to continue. A role with USAGE cannot make the cluster
+/// ignore the lost node, nor can statements that have no effect elsewhere: an ALTER SEQUENCE that
+/// the hints of this extension advise, and the statements that `pg_upgrade` runs on each node.
 #[test]
-fn lost_node_blocks_handover_after_statements_of_postgresql() {
+fn lost_node_blocks_takeover_after_statements_of_postgresql() {
     for (statement, role) in [
         ("SELECT nextval('insta5.table_id_seq')", "app"),
         ("ALTER SEQUENCE insta5.table_id_seq INCREMENT 1", "postgres"),
@@ -85,8 +89,8 @@ fn dump_of_a_closed_copy_can_be_restored() {
     cluster.nodes[0].connect().batch_execute(&format!("BEGIN; {set}; ROLLBACK")).unwrap();
 }
 
-/// `pg_dump` and `pg_upgrade` set a sequence to the values in its row. A copy that a failed attempt has closed keeps
-/// its last value through this.
+/// `pg_dump` and `pg_upgrade` set a sequence to the values in its row. A copy that a failed attempt
+/// has closed keeps its last value through this.
 #[test]
 fn restored_closed_copy_keeps_its_last_value() {
     let cluster = Emulated::start(1);
@@ -107,10 +111,11 @@ fn restored_closed_copy_keeps_its_last_value() {
     assert!(one::<i64>(&mut home, NEXT_ID) > *last);
 }
 
-/// The copy of a node that was disabled while its copy was open is not ignored: activated again, the node would
-/// continue there. After the node is removed, `advance_shard` sets where to continue.
+/// The copy of a node that was disabled while its copy was open is not ignored: activated again,
+/// the node would continue there. After the node is removed, `advance_shard` sets where to
+/// continue.
 #[test]
-fn copy_of_a_disabled_node_blocks_handover() {
+fn copy_of_a_disabled_node_blocks_takeover() {
     let cluster = Emulated::start_with_shard(2);
     let mut ids = vec![one(&mut cluster.nodes[1].connect(), NEXT_ID)];
     cluster.disable(1);
@@ -120,7 +125,10 @@ fn copy_of_a_disabled_node_blocks_handover() {
         assert_eq!(error_of(&mut home, statement).0, "55000", "{statement}");
     }
     let (_, message, hint) = error_of(&mut home, AN_HOUR_AHEAD);
-    assert!(message.contains("disabled") && hint.contains("citus_remove_node()"), "{message}: {hint}");
+    assert!(
+        message.contains("disabled") && hint.contains("citus_remove_node()"),
+        "{message}: {hint}"
+    );
     cluster.activate(1);
     ids.push(one(&mut home, NEXT_ID));
     cluster.move_schema("insta5", 1);
@@ -134,8 +142,8 @@ fn copy_of_a_disabled_node_blocks_handover() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// USAGE is not enough to exhaust a shard's sequence when the definition of the sequence no longer prevents it, because
-/// the sequence was given to another role.
+/// USAGE is not enough to exhaust a shard's sequence when the definition of the sequence no longer
+/// prevents it, because the sequence was given to another role.
 #[test]
 fn usage_does_not_exhaust_a_sequence_with_another_owner() {
     let server = Server::start(&[]);
@@ -150,18 +158,20 @@ fn usage_does_not_exhaust_a_sequence_with_another_owner() {
     owner.batch_execute(APP).unwrap();
     let mut app = server.config("postgres").user("app").connect(NoTls).unwrap();
     one::<i64>(&mut app, NEXT_ID);
-    let jump = "SELECT next_id(5, 'insta5.table_id_seq', clock_timestamp() - interval '1099511627000 ms')";
+    let jump =
+        "SELECT next_id(5, 'insta5.table_id_seq', clock_timestamp() - interval '1099511627000 ms')";
     assert_eq!(error_of(&mut app, jump).0, "42501");
     one::<i64>(&mut app, NEXT_ID);
 }
 
-/// If the owner of a shard is a role that cannot log in, a role with UPDATE generates the first id after a move. The
-/// error names the owner and this cause.
+/// If the owner of a shard is a role that cannot log in, a role with UPDATE generates the first id
+/// after a move. The error names the owner and this cause.
 #[test]
 fn error_names_an_owner_that_cannot_log_in() {
     let cluster = Emulated::start(1);
     cluster.everywhere("CREATE ROLE keeper NOLOGIN; GRANT CREATE ON DATABASE postgres TO keeper");
-    cluster.create("SET ROLE keeper; SELECT create_shard(5); CREATE TABLE insta5.photos (id bigint)");
+    cluster
+        .create("SET ROLE keeper; SELECT create_shard(5); CREATE TABLE insta5.photos (id bigint)");
     cluster.distribute("insta5", 1);
     cluster.everywhere(APP);
     let mut app = cluster.connect_as(1, "app");

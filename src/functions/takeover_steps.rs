@@ -1,7 +1,8 @@
-//! `_close_sequence` and `_name_sequence_taker`: the steps of `next_id` on another node of a Citus cluster.
+//! `_close_sequence` and `_name_sequence_taker`: the steps of `next_id` on another node of a Citus
+//! cluster.
 
 use crate::arguments::not_null;
-use crate::citus::{handover, placement};
+use crate::citus::{placement, takeover};
 use crate::error::{Argument, Error};
 use crate::pg::catalog;
 use crate::pg::reg_types::Regclass;
@@ -9,30 +10,33 @@ use instagram_id_core::copy::{Attempt, LastOwner};
 use pgrx::pg_sys::{Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 
-/// `_close_sequence(seq, for_group, attempt)`. The node of that group then opens its own copy. Returns a value greater than
-/// all that this copy has issued, and the recorded group of the node that last took the sequence over: NULL if there was
-/// none, -1 if it is not known. `attempt`, 0 to 2^30 - 1, identifies the attempt of the other node. If the placement is on this node after all, the next call of `next_id` here takes
-/// the sequence back.
+/// `_close_sequence(seq, for_group, attempt)`. The node of that group then opens its own copy.
+/// Returns a value greater than all that this copy has issued, and the recorded group of the node
+/// that last took the sequence over: NULL if there was none, -1 if it is not known. `attempt`, 0 to
+/// 2^30 - 1, identifies the attempt of the other node. If the placement is on this node after all,
+/// the next call of `next_id` here takes the sequence back.
 ///
 /// # Errors
 ///
-/// An argument is NULL, no active node has the group, or the attempt is out of range. The sequence does not exist or is
-/// not one, the role lacks UPDATE on it, or its lock is not available.
+/// An argument is NULL, no active node has the group, or the attempt is out of range. The sequence
+/// does not exist or is not one, the role lacks UPDATE on it, or its lock is not available.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn close_sequence(
     seq: Option<Regclass>,
     for_group: Option<i32>,
     attempt: Option<i32>,
-) -> Result<TableIterator<'static, (name!(next_value, i64), name!(previous_group, Option<i32>))>, ErrorReport>
-{
+) -> Result<
+    TableIterator<'static, (name!(next_value, i64), name!(previous_group, Option<i32>))>,
+    ErrorReport,
+> {
     let (sequence, _, attempt) = arguments_of_step(seq, for_group, attempt)?;
-    let state = handover::close(sequence, attempt)?;
+    let state = takeover::close(sequence, attempt)?;
     Ok(TableIterator::once((state.next_value, state.last_owner.to_column())))
 }
 
-/// `_name_sequence_taker(seq, for_group, attempt)`. Returns false if the copy is no longer closed for this attempt. `next_id` on another node calls it after
-/// `_close_sequence`.
+/// `_name_sequence_taker(seq, for_group, attempt)`. Returns false if the copy is no longer closed
+/// for this attempt. `next_id` on another node calls it after `_close_sequence`.
 ///
 /// # Errors
 ///
@@ -44,7 +48,7 @@ fn name_sequence_taker(
     attempt: Option<i32>,
 ) -> Result<bool, ErrorReport> {
     let (sequence, owner, attempt) = arguments_of_step(seq, for_group, attempt)?;
-    Ok(handover::record_owner(sequence, owner, attempt)?)
+    Ok(takeover::record_owner(sequence, owner, attempt)?)
 }
 
 fn arguments_of_step(
@@ -54,7 +58,8 @@ fn arguments_of_step(
 ) -> Result<(Oid, LastOwner, Attempt), Error> {
     let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
     let group = not_null(for_group, Argument::Group)?;
-    // If a group without a node were recorded as the owner, no node could open the sequence any more.
+    // If a group without a node were recorded as the owner, no node could open the sequence any
+    // more.
     let owner = LastOwner::node(group)
         .filter(|_| !catalog::has_citus() || placement::is_node(group))
         .ok_or_else(|| Error::GroupUnknown(group))?;

@@ -1,8 +1,8 @@
 //! A model of the nodes of a Citus cluster, which take a sequence over from each other.
 //!
-//! The code of the extension determines the tuple that each step writes ([`Tuple::close`] and the other steps), whether
-//! a copy may be opened ([`check_last_owners`]), and the next value ([`hlc::next`], [`hlc::durability`]). The model
-//! adds:
+//! The code of the extension determines the tuple that each step writes ([`Tuple::close`] and the
+//! other steps), whether a copy may be opened ([`check_last_owners`]), and the next value
+//! ([`hlc::next`], [`hlc::durability`]). The model adds:
 //!
 //! - the lock on a page: each step on one copy is atomic
 //! - the lock on an attempt: only one session of a node at a time tries to open the copy
@@ -12,13 +12,16 @@
 //! - nodes that are removed, and are added again with another group number
 //! - the clocks of the nodes, which differ
 //!
-//! Sequences that are taken over together go through the same steps, each independently of the others.
+//! Sequences that are taken over together go through the same steps, each independently of the
+//! others.
 //!
-//! A removed node generates no ids until it is added again. All nodes have the same list of nodes. Not part of the model:
-//! standbys of the nodes, disabled nodes, and `nextval` on a closed copy.
+//! A removed node generates no ids until it is added again. All nodes have the same list of nodes.
+//! Not part of the model: standbys of the nodes, disabled nodes, and `nextval` on a closed copy.
 
 use crate::checker::{Protocol, Size};
-use instagram_id_core::copy::{Attempt, CopyState, LastOwner, Mark, Stage, Tuple, check_last_owners};
+use instagram_id_core::copy::{
+    Attempt, CopyState, LastOwner, Mark, Stage, Tuple, check_last_owners,
+};
 use instagram_id_core::hlc::{self, Next};
 use stateright::{Model, Property};
 use std::fmt;
@@ -26,7 +29,8 @@ use std::fmt;
 /// The clock of the coordinator, in milliseconds since the epoch.
 const NOW: i64 = 480_000_000_000;
 /// Clocks of the nodes. They differ by more than the ids of a scenario take.
-const CLOCKS: [[i64; 3]; 3] = [[NOW, NOW + 5, NOW - 5], [NOW, NOW - 5, NOW + 5], [NOW, NOW - 5, NOW - 10]];
+const CLOCKS: [[i64; 3]; 3] =
+    [[NOW, NOW + 5, NOW - 5], [NOW, NOW - 5, NOW + 5], [NOW, NOW - 5, NOW - 10]];
 /// A node that is added again gets its old group number plus this.
 const NEW_GROUP: i32 = 10;
 
@@ -55,7 +59,8 @@ pub enum Fault {
     OwnerNotRecorded,
     /// A node opens its copy, although another node has not answered.
     SilentNodeIgnored,
-    /// A session generates ids from a closed copy, because the catalogs of its node name that node as the owner.
+    /// A session generates ids from a closed copy, because the catalogs of its node name that node
+    /// as the owner.
     BeliefTrusted,
     /// A node uses a copy that was created when the node had another group number.
     NumberIgnored,
@@ -196,7 +201,9 @@ impl fmt::Display for Action {
             Action::Crash { node, is_all_wal_on_disk: true } => {
                 write!(f, "node {node} crashes; all of its WAL is on disk")
             }
-            Action::Crash { node, .. } => write!(f, "node {node} crashes; only the flushed WAL is on disk"),
+            Action::Crash { node, .. } => {
+                write!(f, "node {node} crashes; only the flushed WAL is on disk")
+            }
             Action::Remove(n) => write!(f, "node {n} is lost, and is removed from the cluster"),
             Action::Return { node, has_new_copy: true } => {
                 write!(f, "node {node} is added again with another group number and a new copy")
@@ -230,7 +237,8 @@ impl Node {
 
     /// Whether the node is part of the cluster, and its copy was created for it.
     fn is_usable(&self, fault: Option<Fault>) -> bool {
-        self.group == Some(self.created_for) || self.group.is_some() && fault == Some(Fault::NumberIgnored)
+        self.group == Some(self.created_for)
+            || self.group.is_some() && fault == Some(Fault::NumberIgnored)
     }
 
     /// Writes a step of the protocol to the page and to WAL.
@@ -246,8 +254,11 @@ impl Node {
         let Tuple { last_value, log_cnt, is_called } = self.page;
         let state = hlc::State { last_value, is_called };
         // The clocks of this model stand still, so a session does not have to wait.
-        let Next::Take(run) = hlc::next(state, now_ms, 1, Some(state)) else { unreachable!("{state:?}") };
-        let plan = hlc::durability(last_value, log_cnt, run.first, now_ms, !is_called || !self.is_covered);
+        let Next::Take(run) = hlc::next(state, now_ms, 1, Some(state)) else {
+            unreachable!("{state:?}")
+        };
+        let plan =
+            hlc::durability(last_value, log_cnt, run.first, now_ms, !is_called || !self.is_covered);
         if let Some(record) = plan.record {
             self.logged = Tuple { last_value: record, log_cnt: 0, is_called: true };
             self.is_covered = true;
@@ -302,7 +313,13 @@ impl State {
 
     fn send(&mut self, n: usize, to: &[usize], request: Request, attempt: Attempt) {
         let for_group = self.group(n);
-        self.messages.extend(to.iter().map(|to| Message { from: n, to: *to, request, for_group, attempt }));
+        self.messages.extend(to.iter().map(|to| Message {
+            from: n,
+            to: *to,
+            request,
+            for_group,
+            attempt,
+        }));
     }
 
     /// Marks the copy, and sends the requests to close the others.
@@ -350,7 +367,8 @@ impl State {
         let owners: Vec<LastOwner> =
             copies.iter().map(|(_, copy)| copy.last_owner).chain([own.last_owner]).collect();
         let group = self.group(n);
-        let has_reported = |of: i32| of == group || copies.iter().any(|(reported, _)| *reported == of);
+        let has_reported =
+            |of: i32| of == group || copies.iter().any(|(reported, _)| *reported == of);
         let problem = check_last_owners(&owners, given_floor.is_some(), has_reported, |_| false);
         if problem.is_err() && fault != Some(Fault::OwnersNotChecked) {
             self.nodes[n].opener = Opener::Idle;
@@ -366,8 +384,11 @@ impl State {
         let floor = if fault == Some(Fault::FloorNotRaised) { i64::MIN } else { floor };
         let Some(raised) = self.nodes[n].page.raise_floor(attempt, floor) else {
             // Another node has closed this copy since the attempt began.
-            self.nodes[n].opener =
-                if fault == Some(Fault::MarkNotChecked) { Opener::Opening { attempt } } else { Opener::Idle };
+            self.nodes[n].opener = if fault == Some(Fault::MarkNotChecked) {
+                Opener::Opening { attempt }
+            } else {
+                Opener::Idle
+            };
             return;
         };
         self.nodes[n].write(raised, true);
@@ -415,7 +436,8 @@ impl State {
                 let mut closed = node.page.close(*attempt);
                 if fault == Some(Fault::OwnerRecordedAtOnce) {
                     // The copy stays closed for the attempt. Otherwise RecordOwner would fail.
-                    closed = closed.record_owner(owner, *attempt).expect("just closed").close(*attempt);
+                    closed =
+                        closed.record_owner(owner, *attempt).expect("just closed").close(*attempt);
                 }
                 node.write(closed, fault != Some(Fault::CloseNotFlushed));
             }
@@ -426,8 +448,8 @@ impl State {
                 }
                 is_recorded = recorded.is_some();
                 if let Some(recorded) = recorded {
-                    let is_flushed =
-                        ![Some(Fault::CloseNotFlushed), Some(Fault::OwnerNotFlushed)].contains(&fault);
+                    let is_flushed = ![Some(Fault::CloseNotFlushed), Some(Fault::OwnerNotFlushed)]
+                        .contains(&fault);
                     node.write(recorded, is_flushed);
                 }
             }
@@ -461,8 +483,9 @@ impl State {
         self.messages.retain(|message| message.to != n);
     }
 
-    /// Whether the owner gets an id that is greater than every acknowledged id, if nothing else fails. If a node was
-    /// removed, the user passes the greatest acknowledged id to `advance_shard`.
+    /// Whether the owner gets an id that is greater than every acknowledged id, if nothing else
+    /// fails. If a node was removed, the user passes the greatest acknowledged id to
+    /// `advance_shard`.
     fn can_continue(&self, fault: Option<Fault>) -> bool {
         let mut state = self.clone();
         state.deliver_all(fault);
@@ -498,16 +521,17 @@ impl State {
 }
 
 /// The model: its first state, with the budget, and the fault that is built in.
-pub struct Handover {
+pub struct Takeover {
     start: State,
     fault: Option<Fault>,
 }
 
-impl Handover {
-    /// A cluster of this many nodes. The coordinator, node 0, owns the schema and has generated an id. The other copies
-    /// are closed.
+impl Takeover {
+    /// A cluster of this many nodes. The coordinator, node 0, owns the schema and has generated an
+    /// id. The other copies are closed.
     fn start(clocks: [i64; 3], count: usize, budget: Budget) -> State {
-        let start = |n: usize| Tuple { last_value: ((n as i64) << 48) + 1, log_cnt: 0, is_called: false };
+        let start =
+            |n: usize| Tuple { last_value: ((n as i64) << 48) + 1, log_cnt: 0, is_called: false };
         let nodes = (0..count).map(|n| Node::new(n as i32, start(n))).collect();
         let (messages, owner, last_attempt) = (vec![], 0, 0);
         let mut state = State {
@@ -541,7 +565,7 @@ impl Handover {
     }
 }
 
-impl Model for Handover {
+impl Model for Takeover {
     type State = State;
     type Action = Action;
 
@@ -572,7 +596,9 @@ impl Model for Handover {
                     if may_begin {
                         actions.push(Action::Begin(n));
                         // As documented, only after a node was lost and generates no more ids.
-                        if node.group == Some(state.owner) && state.members().count() < state.nodes.len() {
+                        if node.group == Some(state.owner)
+                            && state.members().count() < state.nodes.len()
+                        {
                             actions.push(Action::Advance(n));
                         }
                     }
@@ -675,8 +701,11 @@ impl Model for Handover {
                 let node = &mut state.nodes[n];
                 (node.group, node.owner) = (Some(group), state.owner);
                 if has_new_copy {
-                    let start =
-                        Tuple { last_value: (i64::from(group) << 48) + 1, log_cnt: 0, is_called: false };
+                    let start = Tuple {
+                        last_value: (i64::from(group) << 48) + 1,
+                        log_cnt: 0,
+                        is_called: false,
+                    };
                     *node = Node { owner: state.owner, ..Node::new(group, start) };
                 }
             }
@@ -690,43 +719,66 @@ impl Model for Handover {
             Property::always(EXCLUSIVE, |_, state: &State| {
                 state.members().filter(|n| state.is_open(*n, None)).count() <= 1
             }),
-            Property::always(AVAILABLE, |model: &Handover, state: &State| state.can_continue(model.fault)),
+            Property::always(AVAILABLE, |model: &Takeover, state: &State| {
+                state.can_continue(model.fault)
+            }),
         ]
     }
 }
 
-impl Protocol for Handover {
+impl Protocol for Takeover {
     type Fault = Fault;
 
-    fn scenarios(size: Size, fault: Option<Fault>) -> Vec<Handover> {
+    fn scenarios(size: Size, fault: Option<Fault>) -> Vec<Takeover> {
         let more = u8::from(size == Size::Large);
         let base = Budget { moves: 2, ids: 2, attempts: 3 + more, ..Budget::default() };
         let starts = |clocks: [i64; 3]| {
             vec![
                 // Two nodes open their copies at once. Messages arrive late, and a node crashes.
-                Handover::start(clocks, 2, Budget { failures: 1 + more, crashes: 1, ..base.clone() }),
+                Takeover::start(
+                    clocks,
+                    2,
+                    Budget { failures: 1 + more, crashes: 1, ..base.clone() },
+                ),
                 // A node is lost, and may be added again.
-                Handover::start(
+                Takeover::start(
                     clocks,
                     2,
                     Budget { crashes: 1, removals: 1, failures: more, ..base.clone() },
                 ),
-                Handover::start(clocks, 2, Budget { returns: 1, removals: 1, failures: 1, ..base.clone() }),
-                Handover::start(
+                Takeover::start(
+                    clocks,
+                    2,
+                    Budget { returns: 1, removals: 1, failures: 1, ..base.clone() },
+                ),
+                Takeover::start(
                     clocks,
                     3,
-                    Budget { ids: 1, attempts: 2 + more, removals: 1, failures: more, ..base.clone() },
+                    Budget {
+                        ids: 1,
+                        attempts: 2 + more,
+                        removals: 1,
+                        failures: more,
+                        ..base.clone()
+                    },
                 ),
                 // Two moves have not reached all catalogs, so each node considers itself the owner.
-                Handover::start_in_disagreement(
+                Takeover::start_in_disagreement(
                     clocks,
-                    Budget { moves: 0, ids: 1, attempts: 3, removals: 1, failures: more, ..base.clone() },
+                    Budget {
+                        moves: 0,
+                        ids: 1,
+                        attempts: 3,
+                        removals: 1,
+                        failures: more,
+                        ..base.clone()
+                    },
                 ),
             ]
         };
         let clocks = if size == Size::Large { &CLOCKS[..] } else { &CLOCKS[..1] };
         let all = clocks.iter().flat_map(|clocks| starts(*clocks));
-        all.map(|start| Handover { start, fault }).collect()
+        all.map(|start| Takeover { start, fault }).collect()
     }
 
     fn faults() -> &'static [(&'static str, &'static [Fault])] {

@@ -1,37 +1,41 @@
 //! How a node of a Citus cluster takes a sequence over from the others.
 //!
-//! Citus gives every node a copy of a sequence. Each copy has a state of its own, which Citus transfers neither when
-//! the schema is distributed nor when it moves. So one of the copies is *open*, and the others are *closed*. Only the
-//! node that owns the schema opens its copy, in these steps ([`take_over`]):
+//! Citus gives every node a copy of a sequence. Each copy has a state of its own, which Citus
+//! transfers neither when the schema is distributed nor when it moves. So one of the copies is
+//! *open*, and the others are *closed*. Only the node that owns the schema opens its copy, in these
+//! steps ([`take_over`]):
 //!
 //! 1. It marks its copy as about to be opened, with the number of this attempt.
-//! 2. It asks every other node whether the sequence exists there, and functions of this version are installed. If a
-//!    node does not answer, the attempt fails before any copy has been closed.
-//! 3. It makes every other node close its copy, and report how far that copy has advanced and which node took it over
-//!    last (`_close_sequence`). If that last owner is not among the nodes that have reported, for example because it
-//!    was removed from the cluster, ids might be repeated. Then the attempt fails: no copy is opened, and the closed
-//!    copies are otherwise unchanged.
+//! 2. It asks every other node whether the sequence exists there, and functions of this version are
+//!    installed. If a node does not answer, the attempt fails before any copy has been closed.
+//! 3. It makes every other node close its copy, and report how far that copy has advanced and which
+//!    node took it over last (`_close_sequence`). If that last owner is not among the nodes that
+//!    have reported, for example because it was removed from the cluster, ids might be repeated.
+//!    Then the attempt fails: no copy is opened, and the closed copies are otherwise unchanged.
 //! 4. It records in its own copy how far all copies have advanced.
 //! 5. It records itself as the owner on every other node (`_name_sequence_taker`).
 //! 6. If its mark is still there, it opens its copy above all of these values.
 //!
-//! No id is repeated, because the recorded last owner is either reached, and its own copy shows how far the ids have
-//! advanced, or the attempt fails. An attempt that fails leaves the recorded owners as they are. If an owner is
-//! replaced (step 5), its value is already recorded in the copy of the node that replaces it (step 4).
+//! No id is repeated, because the recorded last owner is either reached, and its own copy shows how
+//! far the ids have advanced, or the attempt fails. An attempt that fails leaves the recorded
+//! owners as they are. If an owner is replaced (step 5), its value is already recorded in the copy
+//! of the node that replaces it (step 4).
 //!
-//! Closing a copy removes its mark. So if two nodes attempt this at the same time, the node that marks its copy first
-//! notices the other one: that either removes its mark, or closes the copy that it has opened and continues above it.
-//! An owner is recorded only while the copy is still closed for the same attempt.
+//! Closing a copy removes its mark. So if two nodes attempt this at the same time, the node that
+//! marks its copy first notices the other one: that either removes its mark, or closes the copy
+//! that it has opened and continues above it. An owner is recorded only while the copy is still
+//! closed for the same attempt.
 //!
-//! The placement that a session has cached decides only whether it makes an attempt. The page itself shows whether a
-//! copy is open. So a session that has not received a move yet finds its copy closed, or generates ids above which the
-//! new owner then continues.
+//! The placement that a session has cached decides only whether it makes an attempt. The page
+//! itself shows whether a copy is open. So a session that has not received a move yet finds its
+//! copy closed, or generates ids above which the new owner then continues.
 //!
-//! All of this ends at a deadline. Other sessions of the node wait meanwhile. If a node has not answered, the session records
-//! that in its own copy, and the sessions that have waited fail with it, instead of asking the same node one after another.
+//! All of this ends at a deadline. Other sessions of the node wait meanwhile. If a node has not
+//! answered, the session records that in its own copy, and the sessions that have waited fail with
+//! it, instead of asking the same node one after another.
 //!
-//! Several sequences can be taken over together. Each goes through the steps above, and each command to another node is
-//! about all of them.
+//! Several sequences can be taken over together. Each goes through the steps above, and each
+//! command to another node is about all of them.
 
 use crate::citus::placement::{self, COORDINATOR, Node, Owner, field, retry};
 use crate::error::Error;
@@ -44,98 +48,108 @@ use crate::pg::roles;
 use crate::pg::spi::select_latest;
 use crate::pg::sys;
 use crate::pg::wait_event::{self, WaitEvent};
-use crate::sequence::{Clock, CopyPolicy, read, visit};
-use instagram_id_core::copy::{Attempt, CopyState, LastOwner, OwnerProblem, Stage, check_last_owners};
+use crate::sequence::{CopyPolicy, IdSequence, read, visit};
+use instagram_id_core::copy::{
+    Attempt, CopyState, LastOwner, OwnerProblem, Stage, check_last_owners,
+};
 use instagram_id_core::epoch::Epoch;
 use pgrx::pg_sys::Oid;
 use pgrx::spi::quote_literal;
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
-/// The maximum of the random pause before an attempt is repeated because another node has interfered. Without a pause,
-/// two nodes could interfere with each other forever.
+/// The maximum of the random pause before an attempt is repeated because another node has
+/// interfered. Without a pause, two nodes could interfere with each other forever.
 const PAUSE_MAX_MS: i32 = 32;
 
 /// How often a session looks whether another one of its node has taken the sequence over.
 const POLL: Duration = Duration::from_millis(10);
 
-/// A session that has waited this long for another one fails with it. Earlier it makes an attempt of its own: the other one may
-/// have asked as a role that cannot connect.
+/// A session that has waited this long for another one fails with it. Earlier it makes an attempt
+/// of its own: the other one may have asked as a role that cannot connect.
 const SHARES_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a session that waits for another one does so after its own deadline. If both have begun at the same time, it then
-/// learns why the other one has failed.
+/// How long a session that waits for another one does so after its own deadline. If both have begun
+/// at the same time, it then learns why the other one has failed.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// Opens this node's copy of a sequence in the steps above, if it is not open already. The copy continues above
-/// `floor`, which the caller passes, and above all values that the copies record.
+/// Opens this node's copy of a sequence in the steps above, if it is not open already. The copy
+/// continues above `floor`, which the caller passes, and above all values that the copies record.
 ///
 /// # Errors
 ///
-/// Another node owns the schema, the coordinator is not known, the last owner is not known or no longer in use, a node
-/// does not hand over, or the time is over.
-pub fn take_over(clock: Clock, policy: CopyPolicy, floor: i64) -> Result<(), Error> {
+/// Another node owns the schema, the coordinator is not known, the last owner is not known or no
+/// longer in use, a node does not hand over, or the time is over.
+pub fn take_over(sequence: IdSequence, policy: CopyPolicy, floor: i64) -> Result<(), Error> {
     let attempts = |deadline| {
-        while !attempt_to_open(&[clock], policy, floor, deadline)?.is_empty() {
+        while !attempt_to_open(&[sequence], policy, floor, deadline)?.is_empty() {
             let pause = sys::random_i32().rem_euclid(PAUSE_MAX_MS);
-            wait_event::pause(WaitEvent::HandOver, Duration::from_millis(pause as u64));
+            wait_event::pause(WaitEvent::TakeOver, Duration::from_millis(pause as u64));
         }
         Ok(())
     };
-    in_turn(&[clock], attempts).map(Option::unwrap_or_default)
+    in_turn(&[sequence], attempts).map(Option::unwrap_or_default)
 }
 
-/// Makes one attempt to take several sequences over together. The caller has locked them. The other nodes are asked as
-/// one role; see [`role_to_ask_as`]. Returns the sequences for which another node has overtaken the attempt.
+/// Makes one attempt to take several sequences over together. The caller has locked them. The other
+/// nodes are asked as one role; see [`role_to_ask_as`]. Returns the sequences for which another
+/// node has overtaken the attempt.
 ///
 /// # Errors
 ///
-/// Those of [`take_over`]. The error may name another of the sequences. All of them may be closed on every node then, and
-/// a later attempt continues from there.
-pub fn attempt_to_take_over(clocks: &[Clock]) -> Result<Vec<Clock>, Error> {
-    let attempt = |deadline| attempt_to_open(clocks, CopyPolicy::Owner, i64::MIN, deadline);
-    in_turn(clocks, attempt).map(Option::unwrap_or_default)
+/// Those of [`take_over`]. The error may name another of the sequences. All of them may be closed
+/// on every node then, and a later attempt continues from there.
+pub fn attempt_to_take_over(sequences: &[IdSequence]) -> Result<Vec<IdSequence>, Error> {
+    let attempt = |deadline| attempt_to_open(sequences, CopyPolicy::Owner, i64::MIN, deadline);
+    in_turn(sequences, attempt).map(Option::unwrap_or_default)
 }
 
-/// Whether an error concerns a node, and not the sequence: other attempts would fail in the same way.
+/// Whether an error concerns a node, and not the sequence: other attempts would fail in the same
+/// way.
 pub fn is_of_a_node(error: &Error) -> bool {
     matches!(
         error,
-        Error::NodeNotReached { .. } | Error::TakeOverTimedOut { .. } | Error::TakeOverFailed { .. }
+        Error::NodeNotReached { .. }
+            | Error::TakeOverTimedOut { .. }
+            | Error::TakeOverFailed { .. }
     )
 }
 
-/// Runs `attempt` while no other session of this node makes one for these sequences, because two would remove each other's
-/// marks. The deadline covers the wait for the other session and the attempt. `None` if other sessions have opened all
-/// copies in the meantime.
+/// Runs `attempt` while no other session of this node makes one for these sequences, because two
+/// would remove each other's marks. The deadline covers the wait for the other session and the
+/// attempt. `None` if other sessions have opened all copies in the meantime.
 ///
 /// # Errors
 ///
-/// The time is over, or the attempt of another session has failed during the wait; those of `attempt`.
-fn in_turn<T>(clocks: &[Clock], attempt: impl Fn(Deadline) -> Result<T, Error>) -> Result<Option<T>, Error> {
+/// The time is over, or the attempt of another session has failed during the wait; those of
+/// `attempt`.
+fn in_turn<T>(
+    sequences: &[IdSequence],
+    attempt: impl Fn(Deadline) -> Result<T, Error>,
+) -> Result<Option<T>, Error> {
     let started = Instant::now();
     let deadline = Deadline::after(guc::take_over_timeout());
-    let sequences: Vec<Oid> = clocks.iter().map(|clock| clock.sequence).collect();
-    let mut attempts_seen = vec![false; clocks.len()];
+    let oids: Vec<Oid> = sequences.iter().map(|sequence| sequence.oid).collect();
+    let mut attempts_seen = vec![false; sequences.len()];
     loop {
-        let in_time = || attempt_in_time(clocks, deadline, &attempt);
-        if let Some(result) = locks::with_locks_beside(&sequences, in_time) {
+        let in_time = || attempt_in_time(sequences, deadline, &attempt);
+        if let Some(result) = locks::with_locks_beside(&oids, in_time) {
             return result.map(Some);
         }
         if (deadline + GRACE).is_over() {
-            return Err(timed_out(sequences[0], vec![]));
+            return Err(timed_out(oids[0], vec![]));
         }
-        wait_event::pause(WaitEvent::HandOver, POLL);
-        let copies: Vec<_> = sequences.iter().map(|sequence| read::tuple(*sequence)).collect();
+        wait_event::pause(WaitEvent::TakeOver, POLL);
+        let copies: Vec<_> = oids.iter().map(|oid| read::tuple(*oid)).collect();
         if copies.iter().all(|copy| copy.is_some_and(|copy| !copy.is_closed(true))) {
             return Ok(None);
         }
-        for ((sequence, copy), is_seen) in sequences.iter().zip(copies).zip(&mut attempts_seen) {
+        for ((oid, copy), is_seen) in oids.iter().zip(copies).zip(&mut attempts_seen) {
             match copy.and_then(|copy| copy.mark()).map(|mark| mark.stage) {
                 Some(Stage::Opening(_)) => *is_seen = true,
                 Some(Stage::Failed(group)) if *is_seen && started.elapsed() > SHARES_AFTER => {
                     let node = group.map(placement::name_of_group);
-                    return Err(Error::TakeOverFailed { name: names::relation(*sequence), node });
+                    return Err(Error::TakeOverFailed { name: names::relation(*oid), node });
                 }
                 _ => {}
             }
@@ -143,29 +157,34 @@ fn in_turn<T>(clocks: &[Clock], attempt: impl Fn(Deadline) -> Result<T, Error>) 
     }
 }
 
-/// Runs `attempt`, and ends it at the deadline. If a node has not answered, records this for the sessions that wait.
+/// Runs `attempt`, and ends it at the deadline. If a node has not answered, records this for the
+/// sessions that wait.
 fn attempt_in_time<T>(
-    clocks: &[Clock],
+    sequences: &[IdSequence],
     deadline: Deadline,
     attempt: impl Fn(Deadline) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let result = deadline.limit(WaitEvent::HandOver, || attempt(deadline)).unwrap_or_else(|TimedOut| {
-        let own = placement::local_group();
-        let nodes = guc::with(guc::OWN_NAMES, placement::nodes).into_iter().filter(|node| node.group != own);
-        Err(timed_out(clocks[0].sequence, nodes.map(|node| node.name()).collect()))
-    });
+    let result =
+        deadline.limit(WaitEvent::TakeOver, || attempt(deadline)).unwrap_or_else(|TimedOut| {
+            let own = placement::local_group();
+            let nodes = guc::with(guc::OWN_NAMES, placement::nodes)
+                .into_iter()
+                .filter(|node| node.group != own);
+            Err(timed_out(sequences[0].oid, nodes.map(|node| node.name()).collect()))
+        });
     let unreached = match result {
         Err(Error::NodeNotReached { group, .. }) => Some(group),
         Err(Error::TakeOverTimedOut { .. }) => None,
         result => return result,
     };
-    for &clock in clocks {
-        retry(clock, || visit::give_up(clock.sequence, unreached))?;
+    for &sequence in sequences {
+        retry(sequence, || visit::give_up(sequence.oid, unreached))?;
     }
     result
 }
 
-/// The error at the deadline, with the nodes that were asked; none if another session was to ask them.
+/// The error at the deadline, with the nodes that were asked; none if another session was to ask
+/// them.
 fn timed_out(sequence: Oid, nodes: Vec<String>) -> Error {
     let limit = guc::take_over_timeout();
     let limit = match limit.subsec_millis() {
@@ -177,7 +196,7 @@ fn timed_out(sequence: Oid, nodes: Vec<String>) -> Error {
 
 /// This node's copy of a sequence during an attempt to open it.
 struct Opening {
-    clock: Clock,
+    sequence: IdSequence,
     attempt: Attempt,
     /// Its state when the attempt began.
     own: CopyState,
@@ -186,27 +205,29 @@ struct Opening {
 
 /// Makes one attempt. Returns the sequences for which another node has overtaken it.
 fn attempt_to_open(
-    clocks: &[Clock],
+    sequences: &[IdSequence],
     policy: CopyPolicy,
     floor: i64,
     deadline: Deadline,
-) -> Result<Vec<Clock>, Error> {
+) -> Result<Vec<IdSequence>, Error> {
     let mut opening = vec![];
-    for &clock in clocks {
-        check_owner(clock.sequence, policy)?;
+    for &sequence in sequences {
+        check_owner(sequence.oid, policy)?;
         let attempt = Attempt::of_random(sys::random_i32());
-        if let Some(own) = retry(clock, || visit::begin_opening(clock, policy, attempt))? {
-            // Check again, because a sequence without copies may have got some before the mark was made.
-            let owner = check_owner(clock.sequence, policy)?;
-            opening.push(Opening { clock, attempt, own, owner });
+        if let Some(own) = retry(sequence, || visit::begin_opening(sequence, policy, attempt))? {
+            // Check again, because a sequence without copies may have got some before the mark was
+            // made.
+            let owner = check_owner(sequence.oid, policy)?;
+            opening.push(Opening { sequence, attempt, own, owner });
         }
     }
     // The name of a sequence without copies may be that of an unrelated sequence on another node.
     let (copies, alone): (Vec<_>, Vec<_>) =
         opening.into_iter().partition(|opening| opening.owner.owner.is_some());
     let mut overtaken = open_above(alone, &OtherCopies::none(deadline), policy, floor)?;
-    if let Some(altered) = copies.iter().find(|opening| catalog::has_new_file(opening.clock.sequence)) {
-        return Err(Error::SequenceAltered { name: names::relation(altered.clock.sequence) });
+    if let Some(altered) = copies.iter().find(|opening| catalog::has_new_file(opening.sequence.oid))
+    {
+        return Err(Error::SequenceAltered { name: names::relation(altered.sequence.oid) });
     }
     if !copies.is_empty() {
         let others = OtherCopies::find(&copies, deadline)?;
@@ -221,34 +242,40 @@ fn open_above(
     others: &OtherCopies,
     policy: CopyPolicy,
     floor: i64,
-) -> Result<Vec<Clock>, Error> {
+) -> Result<Vec<IdSequence>, Error> {
     let copies = others.close(&opening)?;
     for (opening, copies) in opening.iter().zip(&copies) {
         check_owners_of_copies(opening, policy, copies)?;
     }
     let mut overtaken = vec![];
-    let results = opening.iter().zip(&copies).map(|(&Opening { clock, attempt, .. }, copies)| {
-        let floor = copies.iter().map(|(_, copy)| copy.next_value).fold(floor, i64::max);
-        retry(clock, || visit::raise_floor(clock, policy, attempt, floor))
-    });
+    let results =
+        opening.iter().zip(&copies).map(|(&Opening { sequence, attempt, .. }, copies)| {
+            let floor = copies.iter().map(|(_, copy)| copy.next_value).fold(floor, i64::max);
+            retry(sequence, || visit::raise_floor(sequence, policy, attempt, floor))
+        });
     let results = results.collect::<Result<_, _>>()?;
     remove_overtaken(&mut opening, results, &mut overtaken);
     let results = others.record_owner(&opening)?;
     remove_overtaken(&mut opening, results, &mut overtaken);
-    let open =
-        |&Opening { clock, attempt, .. }: &Opening| retry(clock, || visit::open(clock, policy, attempt));
+    let open = |&Opening { sequence, attempt, .. }: &Opening| {
+        retry(sequence, || visit::open(sequence, policy, attempt))
+    };
     let results = opening.iter().map(open).collect::<Result<_, _>>()?;
     remove_overtaken(&mut opening, results, &mut overtaken);
     Ok(overtaken)
 }
 
 /// Moves the sequences for which a step returned false from `opening` to `overtaken`.
-fn remove_overtaken(opening: &mut Vec<Opening>, results: Vec<bool>, overtaken: &mut Vec<Clock>) {
+fn remove_overtaken(
+    opening: &mut Vec<Opening>,
+    results: Vec<bool>,
+    overtaken: &mut Vec<IdSequence>,
+) {
     let mut results = results.into_iter();
     opening.retain(|opening| {
         let is_current = results.next().unwrap_or(false);
         if !is_current {
-            overtaken.push(opening.clock);
+            overtaken.push(opening.sequence);
         }
         is_current
     });
@@ -274,7 +301,7 @@ fn check_owner(sequence: Oid, policy: CopyPolicy) -> Result<Owner, Error> {
 ///
 /// An owner has not reported or is disabled, or every copy has lost the record.
 fn check_owners_of_copies(
-    Opening { clock, own, owner, .. }: &Opening,
+    Opening { sequence, own, owner, .. }: &Opening,
     policy: CopyPolicy,
     copies: &[(i32, CopyState)],
 ) -> Result<(), Error> {
@@ -284,14 +311,16 @@ fn check_owners_of_copies(
         owner.owner.is_some() && group == owner.group || copies.iter().any(|(of, _)| *of == group)
     };
     let is_floor_given = policy == CopyPolicy::OwnerWithFloor;
-    check_last_owners(&owners, is_floor_given, has_reported, placement::is_disabled).map_err(|problem| {
-        let name = names::relation(clock.sequence);
-        match problem {
-            OwnerProblem::Lost(group) => Error::LastOwnerLost { name, group },
-            OwnerProblem::Unknown => Error::LastOwnerUnknown { name },
-            OwnerProblem::Disabled(group) => Error::LastOwnerDisabled { name, group },
-        }
-    })
+    check_last_owners(&owners, is_floor_given, has_reported, placement::is_disabled).map_err(
+        |problem| {
+            let name = names::relation(sequence.oid);
+            match problem {
+                OwnerProblem::Lost(group) => Error::LastOwnerLost { name, group },
+                OwnerProblem::Unknown => Error::LastOwnerUnknown { name },
+                OwnerProblem::Disabled(group) => Error::LastOwnerDisabled { name, group },
+            }
+        },
+    )
 }
 
 /// Closes this node's copy for another node; see [`visit::close`].
@@ -300,8 +329,8 @@ fn check_owners_of_copies(
 ///
 /// Those of the sequence; the role lacks UPDATE on it, or its lock is not available in time.
 pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Error> {
-    let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
-    with_lock_timeout(|| retry(clock, || visit::close(sequence, attempt)))
+    let ids = IdSequence { oid: sequence, epoch: Epoch::ORIGINAL };
+    with_lock_timeout(|| retry(ids, || visit::close(sequence, attempt)))
 }
 
 /// Records the node that takes the sequence over; see [`visit::record_owner`].
@@ -310,19 +339,20 @@ pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Error> {
 ///
 /// As [`close`].
 pub fn record_owner(sequence: Oid, owner: LastOwner, attempt: Attempt) -> Result<bool, Error> {
-    let clock = Clock { sequence, epoch: Epoch::ORIGINAL };
-    with_lock_timeout(|| retry(clock, || visit::record_owner(sequence, owner, attempt)))
+    let ids = IdSequence { oid: sequence, epoch: Epoch::ORIGINAL };
+    with_lock_timeout(|| retry(ids, || visit::record_owner(sequence, owner, attempt)))
 }
 
-/// Limits the wait for locks in a step that another node has asked for, because the holder of a lock may wait for that other
-/// node. It ends before the deadline of that node, which then reports the reason.
+/// Limits the wait for locks in a step that another node has asked for, because the holder of a
+/// lock may wait for that other node. It ends before the deadline of that node, which then reports
+/// the reason.
 fn with_lock_timeout<T>(step: impl FnOnce() -> T) -> T {
     let limit = guc::take_over_timeout() * 4 / 5;
     guc::with(&[(c"lock_timeout", &limit.as_millis().to_string())], step)
 }
 
-/// The role as which the other nodes are asked for their copies of a sequence: the current role if it has UPDATE on the
-/// sequence, otherwise the sequence's owner.
+/// The role as which the other nodes are asked for their copies of a sequence: the current role if
+/// it has UPDATE on the sequence, otherwise the sequence's owner.
 pub fn role_to_ask_as(sequence: Oid) -> Oid {
     let role = catalog::current_role();
     if visit::may_be_updated_by(sequence, role) {
@@ -357,23 +387,30 @@ impl OtherCopies {
         }
     }
 
-    /// Asks every other node whether it has the sequences, one or more, and the functions. Only functions that belong to
-    /// the extension by the node's catalogs count, so that a function of another role with the same name is not called.
+    /// Asks every other node whether it has the sequences, one or more, and the functions. Only
+    /// functions that belong to the extension by the node's catalogs count, so that a function of
+    /// another role with the same name is not called.
     #[expect(clippy::too_many_lines, reason = "the text of a query is a third of it")]
     fn find(opening: &[Opening], deadline: Deadline) -> Result<OtherCopies, Error> {
-        let (sequence, group) = (opening[0].clock.sequence, opening[0].owner.group);
-        let mut found =
-            OtherCopies { sequence, group, nodes: vec![], role: role_to_ask_as(sequence), deadline };
+        let (sequence, group) = (opening[0].sequence.oid, opening[0].owner.group);
+        let mut found = OtherCopies {
+            sequence,
+            group,
+            nodes: vec![],
+            role: role_to_ask_as(sequence),
+            deadline,
+        };
         let mut nodes = guc::with(guc::OWN_NAMES, placement::nodes);
         let has_coordinator = nodes.iter().any(|node| node.group == COORDINATOR);
         nodes.retain(|node| node.group != group);
-        // The workers refuse a coordinator that is not in their catalogs. A coordinator without workers need not be.
+        // The workers refuse a coordinator that is not in their catalogs. A coordinator without
+        // workers need not be.
         if !has_coordinator && (group != COORDINATOR || !nodes.is_empty()) {
             return Err(Error::CoordinatorUnknown { name: names::relation(sequence) });
         }
         let nodes: Vec<_> = nodes.into_iter().map(|node| (node, String::new())).collect();
         let exist = opening.iter().map(|opening| {
-            let name = quote_literal(names::relation(opening.clock.sequence));
+            let name = quote_literal(names::relation(opening.sequence.oid));
             format!("(pg_catalog.to_regclass({name}) IS NOT NULL)::pg_catalog.int4")
         });
         let command = format!(
@@ -407,15 +444,17 @@ impl OtherCopies {
                 }
             },
         )?;
-        // The other nodes see a sequence that the coordinator has created in this transaction only after the commit.
-        // Until then they cannot generate ids from it: they would ask the coordinator, where other sessions do not see
-        // the sequence either.
-        let are_new =
-            group == COORDINATOR && opening.iter().all(|opening| catalog::is_new(opening.clock.sequence));
+        // The other nodes see a sequence that the coordinator has created in this transaction only
+        // after the commit. Until then they cannot generate ids from it: they would ask the
+        // coordinator, where other sessions do not see the sequence either.
+        let are_new = group == COORDINATOR
+            && opening.iter().all(|opening| catalog::is_new(opening.sequence.oid));
         let all = |digit: &str| vec![digit; opening.len()].join(SEPARATOR);
         for ((node, _), said) in nodes.into_iter().zip(answers) {
             match said.split_once(' ') {
-                Some((exist, schema)) if exist == all("1") => found.nodes.push((node, schema.to_owned())),
+                Some((exist, schema)) if exist == all("1") => {
+                    found.nodes.push((node, schema.to_owned()))
+                }
                 Some((exist, _)) if exist == all("0") && are_new => {}
                 answer => {
                     let (name, node) = (names::relation(sequence), node.name());
@@ -429,8 +468,8 @@ impl OtherCopies {
         Ok(found)
     }
 
-    /// Makes every node close its copies. Returns, for each sequence, the states of the copies with the groups of their
-    /// nodes.
+    /// Makes every node close its copies. Returns, for each sequence, the states of the copies with
+    /// the groups of their nodes.
     fn close(&self, opening: &[Opening]) -> Result<Vec<Vec<(i32, CopyState)>>, Error> {
         let close = |schema: &str, arguments: String| {
             format!(
@@ -441,16 +480,20 @@ impl OtherCopies {
         self.ask_about(opening, close, copy_state_of)
     }
 
-    /// Records this node as the owner on every node. Returns, for each sequence, false if a copy is no longer closed for
-    /// this attempt.
+    /// Records this node as the owner on every node. Returns, for each sequence, false if a copy is
+    /// no longer closed for this attempt.
     fn record_owner(&self, opening: &[Opening]) -> Result<Vec<bool>, Error> {
-        let record = |schema: &str, arguments: String| format!("{schema}._name_sequence_taker({arguments})");
+        let record =
+            |schema: &str, arguments: String| format!("{schema}._name_sequence_taker({arguments})");
         let recorded = self.ask_about(opening, record, |said| Some(said == "t"))?;
-        Ok(recorded.iter().map(|of_nodes| of_nodes.iter().all(|(_, is_recorded)| *is_recorded)).collect())
+        Ok(recorded
+            .iter()
+            .map(|of_nodes| of_nodes.iter().all(|(_, is_recorded)| *is_recorded))
+            .collect())
     }
 
-    /// Evaluates an expression for each of these sequences on every node. Returns, for each sequence, the values with the
-    /// groups of their nodes.
+    /// Evaluates an expression for each of these sequences on every node. Returns, for each
+    /// sequence, the values with the groups of their nodes.
     fn ask_about<T: Clone>(
         &self,
         opening: &[Opening],
@@ -466,7 +509,8 @@ impl OtherCopies {
                 opening.iter().map(|opening| expression(schema, self.arguments_of_step(opening)));
             format!("SELECT {}", joined(expressions))
         };
-        let answers = self.ask(&self.nodes, command, |node, said| self.not_handed_over(node, said))?;
+        let answers =
+            self.ask(&self.nodes, command, |node, said| self.not_handed_over(node, said))?;
         for ((node, _), said) in self.nodes.iter().zip(answers) {
             let of_node: Option<Vec<T>> = said.split(SEPARATOR).map(&parse).collect();
             let Some(of_node) = of_node.filter(|of_node| of_node.len() == opening.len()) else {
@@ -479,9 +523,10 @@ impl OtherCopies {
         Ok(values)
     }
 
-    /// The arguments of both functions for a sequence. The expression for the sequence does not depend on the search_path there.
-    fn arguments_of_step(&self, Opening { clock, attempt, .. }: &Opening) -> String {
-        let copy = quote_literal(names::relation(clock.sequence));
+    /// The arguments of both functions for a sequence. The expression for the sequence does not
+    /// depend on the search_path there.
+    fn arguments_of_step(&self, Opening { sequence, attempt, .. }: &Opening) -> String {
+        let copy = quote_literal(names::relation(sequence.oid));
         let (group, number) = (self.group, attempt.number());
         format!("{copy}::pg_catalog.regclass, {group}::pg_catalog.int4, {number}::pg_catalog.int4")
     }
@@ -500,8 +545,9 @@ impl OtherCopies {
         if nodes.is_empty() {
             return Ok(vec![]);
         }
-        let list =
-            |text: &dyn Fn(&(Node, String)) -> String| nodes.iter().map(text).collect::<Vec<_>>().join(", ");
+        let list = |text: &dyn Fn(&(Node, String)) -> String| {
+            nodes.iter().map(text).collect::<Vec<_>>().join(", ")
+        };
         let query = format!(
             "SELECT node_name, node_port, success::int, result
              FROM master_run_on_worker(ARRAY[{}]::text[], ARRAY[{}]::int[], ARRAY[{}]::text[], true)",
@@ -510,9 +556,10 @@ impl OtherCopies {
             list(&|(_, schema)| quote_literal(command(schema))),
         );
         // A node that cannot be reached should be named before the time is over.
-        let limit = (self.deadline.left().as_millis() as i64 * 9 / 10).max(CONNECTION_TIMEOUT_MIN_MS);
-        let timeout =
-            guc::number(CONNECTION_TIMEOUT).map(|ms| (CONNECTION_TIMEOUT, ms.min(limit).to_string()));
+        let limit =
+            (self.deadline.left().as_millis() as i64 * 9 / 10).max(CONNECTION_TIMEOUT_MIN_MS);
+        let timeout = guc::number(CONNECTION_TIMEOUT)
+            .map(|ms| (CONNECTION_TIMEOUT, ms.min(limit).to_string()));
         let timeout = timeout.iter().map(|(name, value)| (*name, value.as_str()));
         let settings: Vec<_> = guc::OWN_NAMES.iter().copied().chain(timeout).collect();
         let rows = guc::with(&settings, || {
@@ -550,20 +597,24 @@ const CONNECTION_TIMEOUT_MIN_MS: i64 = 10;
 /// Separates the answers of a node about several sequences.
 const SEPARATOR: &str = ",";
 
-/// An expression for the values of these expressions, with [`SEPARATOR`]. A function, such as `concat_ws`, would accept
-/// only a hundred of them.
+/// An expression for the values of these expressions, with [`SEPARATOR`]. A function, such as
+/// `concat_ws`, would accept only a hundred of them.
 fn joined(expressions: impl Iterator<Item = String>) -> String {
     let expressions = expressions.collect::<Vec<_>>().join(", ");
     format!("pg_catalog.array_to_string(ARRAY[{expressions}], '{SEPARATOR}')")
 }
 
-/// Parses the answer of a node to `_close_sequence`: the next value, and the group of the last owner if there is one.
+/// Parses the answer of a node to `_close_sequence`: the next value, and the group of the last
+/// owner if there is one.
 fn copy_state_of(said: &str) -> Option<CopyState> {
     let (next_value, group) = match said.split_once(' ') {
         Some((next_value, group)) => (next_value, Some(group.parse().ok()?)),
         None => (said, None),
     };
-    Some(CopyState { next_value: next_value.parse().ok()?, last_owner: LastOwner::of_column(group)? })
+    Some(CopyState {
+        next_value: next_value.parse().ok()?,
+        last_owner: LastOwner::of_column(group)?,
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Handover of a shard's sequence between its copies on the nodes of a Citus cluster. Citus is emulated, so that nodes
-//! can be stopped and disconnected, and can have catalogs that Citus would not give them: see `Emulated`. The tests
-//! with Citus itself are in `citus.rs`.
+//! Takeover of a shard's sequence between its copies on the nodes of a Citus cluster. Citus is
+//! emulated, so that nodes can be stopped and disconnected, and can have catalogs that Citus would
+//! not give them: see `Emulated`. The tests with Citus itself are in `citus.rs`.
 
 use instagram_id_live::*;
 use postgres::Client;
@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 /// An insert whose ids the trigger generates.
 const INSERT: &str = "INSERT INTO insta5.photos (batch) VALUES (1), (2) RETURNING id";
 
-/// Within a transaction a session processes invalidations when it locks a relation, as Citus does in every statement.
+/// Within a transaction a session processes invalidations when it locks a relation, as Citus does
+/// in every statement.
 const NOTICE: &str = "SELECT FROM pg_am";
 
 fn next_id(client: &mut Client) -> i64 {
@@ -65,7 +66,8 @@ fn close_statement(group: i32) -> String {
     format!("SELECT next_value FROM _close_sequence('insta5.table_id_seq', {group}, 1)")
 }
 
-/// LIKE patterns for the command that closes a copy and for the one that records the name of the new node.
+/// LIKE patterns for the command that closes a copy and for the one that records the name of the
+/// new node.
 const CLOSING: &str = r"%.\_close\_sequence(%";
 const NAMING: &str = r"%.\_name\_sequence\_taker(%";
 
@@ -89,7 +91,10 @@ fn only_the_current_node_generates_ids() {
         // Twice: state cached by the first call must not let the second call succeed.
         for way in ways.iter().chain(&ways) {
             let text = is_refused(&mut client, way, "55000");
-            assert!(text.contains(&name) && text.contains("convert_defaults_to_triggers"), "{way}: {text}");
+            assert!(
+                text.contains(&name) && text.contains("convert_defaults_to_triggers"),
+                "{way}: {text}"
+            );
         }
     }
     let mut client = cluster.nodes[1].connect();
@@ -98,13 +103,16 @@ fn only_the_current_node_generates_ids() {
     ids.extend(column(&mut client, "SELECT next_ids(5, 3000)"));
     check_unique_and_increasing(&[ids]);
     for (node, expected) in [(0, false), (1, true), (2, false)] {
-        let can_generate: bool =
-            one(&mut cluster.nodes[node].connect(), "SELECT can_generate FROM id_shards WHERE shard = 5");
+        let can_generate: bool = one(
+            &mut cluster.nodes[node].connect(),
+            "SELECT can_generate FROM id_shards WHERE shard = 5",
+        );
         assert_eq!((can_generate, is_open(&cluster, node)), (expected, expected), "node {node}");
     }
 }
 
-/// A query of the view does not wait for a session that has locked one of Citus's catalogs, or the sequence.
+/// A query of the view does not wait for a session that has locked one of Citus's catalogs, or the
+/// sequence.
 #[test]
 fn view_waits_for_no_lock() {
     let cluster = Emulated::start_with_shard(1);
@@ -119,8 +127,9 @@ fn view_waits_for_no_lock() {
         "SELECT oid::regclass::text FROM pg_class WHERE relname LIKE 'pg\\_dist\\_%' AND relkind IN ('r', 'p') ORDER BY 1",
     );
     assert!(catalogs.len() >= 7, "{catalogs:?}");
-    let locks =
-        catalogs.iter().map(|name| (format!("LOCK TABLE {name}"), "t f placement locked by another session"));
+    let locks = catalogs
+        .iter()
+        .map(|name| (format!("LOCK TABLE {name}"), "t f placement locked by another session"));
     let rename = "ALTER SEQUENCE insta5.table_id_seq RENAME TO other".to_owned();
     for (lock, expected) in locks.chain([(rename, "f f sequence locked by another session")]) {
         holder.batch_execute(&format!("BEGIN; {lock}")).unwrap();
@@ -130,8 +139,8 @@ fn view_waits_for_no_lock() {
     }
 }
 
-/// New ids are above all earlier ones on nodes whose clocks differ, also if the clock of the new node is behind.
-/// Sessions on the former node are refused at once.
+/// New ids are above all earlier ones on nodes whose clocks differ, also if the clock of the new
+/// node is behind. Sessions on the former node are refused at once.
 #[test]
 fn ids_increase_after_moves_between_different_clocks() {
     let cluster = Emulated::start_with_clocks_of_their_own(2).with_shard();
@@ -140,15 +149,17 @@ fn ids_increase_after_moves_between_different_clocks() {
     for round in 0..length(8, 60) {
         let home = cluster.node_of("insta5");
         let target = 3 - home;
-        // The current node's clock is a minute ahead, and the coordinator's is sometimes a minute behind: more than a
-        // move takes.
+        // The current node's clock is a minute ahead, and the coordinator's is sometimes a minute
+        // behind: more than a move takes.
         cluster.nodes[home].set_clock(60.0);
         cluster.nodes[target].set_clock(0.0);
         cluster.nodes[0].set_clock([0.0, -60.0][round % 2]);
         ids.extend((0..50).map(|_| next_id(&mut clients[home])));
         ids.extend(column(&mut clients[home], INSERT));
         // In the middle of a transaction.
-        clients[home].batch_execute(["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ"][round % 2]).unwrap();
+        clients[home]
+            .batch_execute(["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ"][round % 2])
+            .unwrap();
         ids.push(next_id(&mut clients[home]));
         cluster.move_schema("insta5", target);
         clients[home].batch_execute(NOTICE).unwrap();
@@ -163,8 +174,9 @@ fn ids_increase_after_moves_between_different_clocks() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// Only node 1 has its last value, which is an hour ahead of all clocks. If it is lost before another node has read it,
-/// ids are refused on every node and at every attempt, until `advance_shard` sets where to continue.
+/// Only node 1 has its last value, which is an hour ahead of all clocks. If it is lost before
+/// another node has read it, ids are refused on every node and at every attempt, until
+/// `advance_shard` sets where to continue.
 #[test]
 fn lost_node_blocks_every_attempt() {
     let mut cluster = Emulated::start_with_shard(3);
@@ -192,7 +204,7 @@ fn lost_node_blocks_every_attempt() {
 
 /// Same if nodes have made failed attempts and crashed before the schema moved on.
 #[test]
-fn lost_node_blocks_handover_after_failed_attempts() {
+fn lost_node_blocks_takeover_after_failed_attempts() {
     let cluster = Emulated::start_with_shard(4);
     let last = cluster.ids_an_hour_ahead(1)[1];
     cluster.nodes[1].stop_at_once();
@@ -216,9 +228,9 @@ fn lost_node_blocks_handover_after_failed_attempts() {
     assert!(next_on(&cluster, 2) > last);
 }
 
-/// Two nodes attempt the handover at once, and the one that completed it is lost.
+/// Two nodes attempt the takeover at once, and the one that completed it is lost.
 #[test]
-fn lost_node_blocks_handover_after_concurrent_attempts() {
+fn lost_node_blocks_takeover_after_concurrent_attempts() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
     // Both node 2 and node 3 act as the owner of the schema.
@@ -252,7 +264,7 @@ fn lost_node_blocks_handover_after_concurrent_attempts() {
 
 /// A new node whose name was not recorded on every node is still not ignored by any node.
 #[test]
-fn partly_recorded_node_blocks_handover() {
+fn partly_recorded_node_blocks_takeover() {
     for fault in [Fault::Refuse, Fault::Lose] {
         let cluster = Emulated::start_with_shard(3);
         let mut ids = vec![next_on(&cluster, 1)];
@@ -278,7 +290,8 @@ fn partly_recorded_node_blocks_handover() {
         cluster.nodes[2].stop_at_once();
         cluster.remove(2);
         cluster.move_schema("insta5", 3);
-        // If it has not opened its copy, no id is lost with it, but the other nodes need not know that.
+        // If it has not opened its copy, no id is lost with it, but the other nodes need not know
+        // that.
         for _ in 0..2 {
             match cluster.nodes[3].connect().query_one(NEXT_ID, &[]) {
                 Ok(row) if was_refused => ids.push(row.get(0)),
@@ -290,8 +303,8 @@ fn partly_recorded_node_blocks_handover() {
     }
 }
 
-/// A handover fails while a node is down, and closes no copy: when the schema moves back, the former node continues.
-/// Without a move no other node is needed.
+/// A takeover fails while a node is down, and closes no copy: when the schema moves back, the
+/// former node continues. Without a move no other node is needed.
 #[test]
 fn no_copy_is_closed_while_a_node_is_down() {
     let cluster = Emulated::start_with_shard(3);
@@ -321,8 +334,8 @@ fn no_copy_is_closed_while_a_node_is_down() {
 /// The limit of [`six_writers_fail_together`].
 const LIMIT: Duration = Duration::from_secs(4);
 
-/// Six writers on node 2 wait for an attempt that fails. All of them fail with it, at most at the limit, and name it. Returns
-/// the texts of the errors.
+/// Six writers on node 2 wait for an attempt that fails. All of them fail with it, at most at the
+/// limit, and name it. Returns the texts of the errors.
 fn six_writers_fail_together(cluster: &Emulated) -> Vec<String> {
     let commands = cluster.commands(2);
     let barrier = Barrier::new(7);
@@ -330,7 +343,10 @@ fn six_writers_fail_together(cluster: &Emulated) -> Vec<String> {
         let writer = || {
             let mut client = cluster.nodes[2].connect();
             client
-                .batch_execute(&format!("SET instagram_id.take_over_timeout = '{}s'", LIMIT.as_secs()))
+                .batch_execute(&format!(
+                    "SET instagram_id.take_over_timeout = '{}s'",
+                    LIMIT.as_secs()
+                ))
                 .unwrap();
             barrier.wait();
             let started = Instant::now();
@@ -339,7 +355,7 @@ fn six_writers_fail_together(cluster: &Emulated) -> Vec<String> {
         };
         let writers: Vec<_> = (0..6).map(|_| scope.spawn(writer)).collect();
         barrier.wait();
-        let event = if major() < 17 { "Extension" } else { "InstagramIdHandOver" };
+        let event = if major() < 17 { "Extension" } else { "InstagramIdTakeOver" };
         cluster.nodes[2].wait_until(&format!(
             "SELECT count(*) >= 5 FROM pg_stat_activity WHERE query LIKE 'INSERT%' AND wait_event = '{event}'"
         ));
@@ -349,14 +365,18 @@ fn six_writers_fail_together(cluster: &Emulated) -> Vec<String> {
         }
         results.into_iter().map(|(_, text)| text).collect::<Vec<_>>()
     });
-    assert_eq!(cluster.commands(2) - commands, 3, "a single attempt, which asks three nodes once: {texts:?}");
+    assert_eq!(
+        cluster.commands(2) - commands,
+        3,
+        "a single attempt, which asks three nodes once: {texts:?}"
+    );
     let own = texts.iter().filter(|text| !text.contains("Another session")).count();
     assert!(own >= 1, "{texts:?}");
     texts
 }
 
-/// A third node accepts connections and never answers, or the answer to a command never comes. Sessions that generate the
-/// first id after a move do not ask it one after another.
+/// A third node accepts connections and never answers, or the answer to a command never comes.
+/// Sessions that generate the first id after a move do not ask it one after another.
 #[test]
 fn sessions_that_wait_for_a_hanging_node_fail_together() {
     let cluster = Emulated::start_with_shard(3);
@@ -367,14 +387,20 @@ fn sessions_that_wait_for_a_hanging_node_fail_together() {
     for text in six_writers_fail_together(&cluster) {
         assert!(text.contains(&address), "{text}");
     }
-    assert_eq!(reason_on(&cluster, 2), "not taken over yet, last holder: group 1, group 3 unreachable");
+    assert_eq!(
+        reason_on(&cluster, 2),
+        "not taken over yet, last holder: group 1, group 3 unreachable"
+    );
     assert!(is_open(&cluster, 1), "closed for nothing");
     drop(hanging);
     cluster.nodes[3].launch();
     cluster.announce(3);
     let pause = cluster.pause_after_commands(2, 3, "%");
     let texts = six_writers_fail_together(&cluster);
-    assert!(texts.iter().any(|text| text.contains("within 4 s") && text.contains(&address)), "{texts:?}");
+    assert!(
+        texts.iter().any(|text| text.contains("within 4 s") && text.contains(&address)),
+        "{texts:?}"
+    );
     assert!(texts.iter().all(|text| text.contains("in time")), "{texts:?}");
     assert_eq!(
         reason_on(&cluster, 2),
@@ -391,9 +417,10 @@ fn sessions_that_wait_for_a_hanging_node_fail_together() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A node that is down, and was not the last to generate ids, is not asked any more after it was disabled.
+/// A node that is down, and was not the last to generate ids, is not asked any more after it was
+/// disabled.
 #[test]
-fn disabled_node_does_not_block_handover() {
+fn disabled_node_does_not_block_takeover() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = cluster.ids_an_hour_ahead(1);
     cluster.nodes[3].stop();
@@ -435,8 +462,8 @@ fn shards_are_not_taken_over_one_by_one_while_a_node_hangs() {
     check_unique_and_increasing(&ids);
 }
 
-/// The limit of a session is its own: a statement that is canceled, or a shorter statement_timeout, ends it earlier, and the
-/// next session makes an attempt of its own.
+/// The limit of a session is its own: a statement that is canceled, or a shorter statement_timeout,
+/// ends it earlier, and the next session makes an attempt of its own.
 #[test]
 fn canceled_attempt_does_not_fail_other_sessions() {
     let cluster = Emulated::start_with_shard(2);
@@ -466,18 +493,19 @@ fn canceled_attempt_does_not_fail_other_sessions() {
 
 /// The reason in `id_shards` on a node; empty if ids can be generated there.
 fn reason_on(cluster: &Emulated, node: usize) -> String {
-    let query =
-        "SELECT coalesce(reason, '') FROM id_shards WHERE shard = 5 AND can_generate = (reason IS NULL)";
+    let query = "SELECT coalesce(reason, '') FROM id_shards WHERE shard = 5 AND can_generate = (reason IS NULL)";
     texts(&mut cluster.nodes[node].connect(), query).remove(0)
 }
 
-/// The view shows a shard that cannot generate ids because the node that was the last to do so is unreachable.
+/// The view shows a shard that cannot generate ids because the node that was the last to do so is
+/// unreachable.
 #[test]
 fn view_shows_shards_that_were_not_taken_over() {
     let cluster = Emulated::start_with_shard(3);
     assert_eq!(reason_on(&cluster, 1), "not taken over yet");
     let mut ids = vec![next_on(&cluster, 1)];
-    let elsewhere = |node: usize| format!("placed on node {}:5432 (group {node})", cluster.address(node).0);
+    let elsewhere =
+        |node: usize| format!("placed on node {}:5432 (group {node})", cluster.address(node).0);
     for (node, reason) in [(0, elsewhere(1)), (1, String::new()), (2, elsewhere(1))] {
         assert_eq!(reason_on(&cluster, node), reason, "on node {node}");
     }
@@ -504,9 +532,10 @@ fn view_shows_shards_that_were_not_taken_over() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A node whose copy is locked, by a transaction that may wait for the new node, fails before the time is over.
+/// A node whose copy is locked, by a transaction that may wait for the new node, fails before the
+/// time is over.
 #[test]
-fn locked_copy_fails_handover_before_the_time_is_over() {
+fn locked_copy_fails_takeover_before_the_time_is_over() {
     let cluster = Emulated::start_with_shard(1);
     let mut ids = vec![next_on(&cluster, 1)];
     let mut ddl = cluster.nodes[1].connect();
@@ -522,20 +551,26 @@ fn locked_copy_fails_handover_before_the_time_is_over() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A command fails after some nodes have run it, or its result is lost: ids continue above all others on either node.
+/// A command fails after some nodes have run it, or its result is lost: ids continue above all
+/// others on either node.
 #[test]
 fn ids_increase_after_a_failed_attempt() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![];
-    for (fault, node) in
-        [(Fault::Refuse, 0), (Fault::Refuse, 3), (Fault::Lose, 0), (Fault::Lose, 1), (Fault::Lose, 3)]
-    {
+    for (fault, node) in [
+        (Fault::Refuse, 0),
+        (Fault::Refuse, 3),
+        (Fault::Lose, 0),
+        (Fault::Lose, 1),
+        (Fault::Lose, 3),
+    ] {
         ids.push(next_on(&cluster, 1));
         cluster.break_commands(2, node, CLOSING, fault);
         cluster.move_schema("insta5", 2);
         is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "08000");
         assert!(!is_open(&cluster, 2));
-        // In the rounds with node 3 the new node completes the handover before the schema moves back.
+        // In the rounds with node 3 the new node completes the takeover before the schema moves
+        // back.
         if node == 3 {
             cluster.restore_commands(2);
             ids.push(next_on(&cluster, 2));
@@ -547,9 +582,9 @@ fn ids_increase_after_a_failed_attempt() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A node that crashes during the handover has opened nothing.
+/// A node that crashes during the takeover has opened nothing.
 #[test]
-fn ids_increase_after_a_crash_during_handover() {
+fn ids_increase_after_a_crash_during_takeover() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![];
     for node in [0, 1, 3] {
@@ -575,8 +610,8 @@ fn ids_increase_after_a_crash_during_handover() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// While one node's handover is in progress another node completes one: the first continues above the ids of the
-/// second, at whichever step it was.
+/// While one node's takeover is in progress another node completes one: the first continues above
+/// the ids of the second, at whichever step it was.
 #[test]
 fn overtaken_attempt_continues_above_the_other() {
     let cluster = Emulated::start_with_shard(3);
@@ -602,10 +637,13 @@ fn overtaken_attempt_continues_above_the_other() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// Work that may be refused on this node, or end at the deadline because nodes take the sequence over from each other.
+/// Work that may be refused on this node, or end at the deadline because nodes take the sequence
+/// over from each other.
 fn or_refused(work: Work) -> Work {
     Box::new(move |client, received| match work(client, received) {
-        Err(error) if error.code().is_some_and(|code| ["55000", "08000"].contains(&code.code())) => {
+        Err(error)
+            if error.code().is_some_and(|code| ["55000", "08000"].contains(&code.code())) =>
+        {
             client.batch_execute("ROLLBACK")
         }
         result => result,
@@ -618,7 +656,8 @@ fn two_nodes_that_both_act_as_owner_repeat_no_ids() {
     let cluster = Emulated::start_with_shard(2);
     cluster.decide_move("insta5", Some(2));
     cluster.announce(2);
-    let mut journal = Journal::new("Emulated Citus: two nodes generate ids of a shard", Clock::IN_STEP);
+    let mut journal =
+        Journal::new("Emulated Citus: two nodes generate ids of a shard", Clock::IN_STEP);
     let next = AtomicUsize::new(0);
     let connect = || cluster.nodes[1 + next.fetch_add(1, Ordering::Relaxed) % 2].try_connect();
     let work = [
@@ -635,8 +674,8 @@ fn two_nodes_that_both_act_as_owner_repeat_no_ids() {
     journal.check();
 }
 
-/// Sessions on every node generate ids while the schema moves back and forth. Sessions on other nodes than the owner
-/// are refused.
+/// Sessions on every node generate ids while the schema moves back and forth. Sessions on other
+/// nodes than the owner are refused.
 #[test]
 fn moves_under_load_repeat_no_ids() {
     let cluster = Emulated::start_with_shard(2);
@@ -661,9 +700,9 @@ fn moves_under_load_repeat_no_ids() {
     journal.check();
 }
 
-/// The nodes receive the commit of a move one after another. The trigger generates ids on the node that stores the row,
-/// before that node has received the commit. A session on the former node that has not received the commit
-/// takes the sequence back, and continues above all ids.
+/// The nodes receive the commit of a move one after another. The trigger generates ids on the node
+/// that stores the row, before that node has received the commit. A session on the former node that
+/// has not received the commit takes the sequence back, and continues above all ids.
 #[test]
 fn ids_increase_when_nodes_receive_the_move_late() {
     let cluster = Emulated::start_with_shard(2);
@@ -694,7 +733,8 @@ fn ids_increase_when_nodes_receive_the_move_late() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A completed handover survives a crash of a node right after it, even if commits on that node are asynchronous.
+/// A completed takeover survives a crash of a node right after it, even if commits on that node are
+/// asynchronous.
 #[test]
 fn closed_copy_stays_closed_after_a_crash() {
     let cluster = Emulated::start_with_shard(2);
@@ -713,7 +753,10 @@ fn closed_copy_stays_closed_after_a_crash() {
         assert!(!is_open(&cluster, 1), "open again");
         let mut client = cluster.nodes[1].connect();
         assert_eq!(
-            one::<i64>(&mut client, "SELECT last_value - (1::bigint << 61) FROM insta5.table_id_seq"),
+            one::<i64>(
+                &mut client,
+                "SELECT last_value - (1::bigint << 61) FROM insta5.table_id_seq"
+            ),
             above
         );
         ids.extend(column(&mut client, INSERT));
@@ -721,8 +764,8 @@ fn closed_copy_stays_closed_after_a_crash() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// After a crash of the new node its ids are above its first ids before, an hour ahead, so that the clock cannot hide a
-/// loss.
+/// After a crash of the new node its ids are above its first ids before, an hour ahead, so that the
+/// clock cannot hide a loss.
 #[test]
 fn ids_of_a_new_node_survive_its_crash() {
     let cluster = Emulated::start_with_shard(1);
@@ -735,8 +778,8 @@ fn ids_of_a_new_node_survive_its_crash() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A disabled node is queried again once it is active. A node that was added again with another group number and an
-/// empty copy does not count as the lost node.
+/// A disabled node is queried again once it is active. A node that was added again with another
+/// group number and an empty copy does not count as the lost node.
 #[test]
 fn lost_node_is_identified_by_its_group() {
     let cluster = Emulated::start_with_shard(3);
@@ -765,9 +808,9 @@ fn lost_node_is_identified_by_its_group() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// After the loss of a node `recover_shard` continues each of its shards on the node that now owns it: above the ids in
-/// the table, and above the lost ids, although the clock of the lost node was half a minute ahead. Other shards are not
-/// changed.
+/// After the loss of a node `recover_shard` continues each of its shards on the node that now owns
+/// it: above the ids in the table, and above the lost ids, although the clock of the lost node was
+/// half a minute ahead. Other shards are not changed.
 #[test]
 fn shards_of_a_lost_node_are_recovered() {
     let cluster = Emulated::start_with_clocks_of_their_own(3);
@@ -800,7 +843,10 @@ fn shards_of_a_lost_node_are_recovered() {
             let mut client = cluster.nodes[owner].connect();
             let text = is_refused(&mut client, &format!("SELECT recover_shard({shard})"), sqlstate);
             assert!(text.contains(hint), "{text}");
-            assert!(!one::<bool>(&mut client, &format!("SELECT is_called FROM insta{shard}.table_id_seq")));
+            assert!(!one::<bool>(
+                &mut client,
+                &format!("SELECT is_called FROM insta{shard}.table_id_seq")
+            ));
         }
     };
     check_refused("08000", "did not hand over");
@@ -810,7 +856,8 @@ fn shards_of_a_lost_node_are_recovered() {
     for (shard, owner) in [(5, 2), (6, 3)] {
         let generate = format!("SELECT next_id({shard})");
         is_refused(&mut cluster.nodes[owner].connect(), &generate, "55000");
-        let recovered: Vec<_> = [0, 2, 3].into_iter().filter_map(|node| recover(shard, node)).collect();
+        let recovered: Vec<_> =
+            [0, 2, 3].into_iter().filter_map(|node| recover(shard, node)).collect();
         assert_eq!(recovered.len(), 1, "only the owner recovers shard {shard}");
         let ids = &mut ids[shard as usize - 5];
         if shard == 5 {
@@ -855,7 +902,8 @@ fn all_taken_over() -> Vec<(i32, Option<String>)> {
     SEVERAL.map(|shard| (shard, None)).collect()
 }
 
-/// Checks that all but one of them have been taken over, and that the reason of this one contains a text.
+/// Checks that all but one of them have been taken over, and that the reason of this one contains a
+/// text.
 #[track_caller]
 fn check_all_but_one(mut taken_over: Vec<(i32, Option<String>)>, shard: i32, text: &str) {
     let place = taken_over.iter().position(|(number, _)| *number == shard).unwrap();
@@ -874,8 +922,9 @@ fn move_several(cluster: &Emulated, to: usize) {
     SEVERAL.for_each(|shard| cluster.move_schema(&format!("insta{shard}"), to));
 }
 
-/// `take_over_shards` takes over the sequences of all shards that are now placed on its node, with three commands to
-/// each other node. A shard that cannot be taken over is returned with the reason, and all others are taken over.
+/// `take_over_shards` takes over the sequences of all shards that are now placed on its node, with
+/// three commands to each other node. A shard that cannot be taken over is returned with the
+/// reason, and all others are taken over.
 #[test]
 fn shards_are_taken_over_together() {
     let (cluster, mut ids) = start_with_several_shards(3);
@@ -904,12 +953,13 @@ fn shards_are_taken_over_together() {
     check_unique_and_increasing(&ids);
 }
 
-/// Another node takes one of the sequences over in the meantime, at whichever step, and continues from it. Only this
-/// sequence needs a second attempt.
+/// Another node takes one of the sequences over in the meantime, at whichever step, and continues
+/// from it. Only this sequence needs a second attempt.
 #[test]
 fn one_of_the_shards_that_are_taken_over_together_is_overtaken() {
     type Pause = fn(&Emulated, usize, usize, &str) -> Client;
-    let (before, after): (Pause, Pause) = (Emulated::pause_commands, Emulated::pause_after_commands);
+    let (before, after): (Pause, Pause) =
+        (Emulated::pause_commands, Emulated::pause_after_commands);
     let (cluster, mut ids) = start_with_several_shards(3);
     for (pause, node, command) in [(before, 0, CLOSING), (before, 0, NAMING), (after, 3, NAMING)] {
         // Node 3 has not received that shard 13 is placed on node 2.
@@ -930,7 +980,8 @@ fn one_of_the_shards_that_are_taken_over_together_is_overtaken() {
         });
         cluster.restore_commands(2);
         assert_eq!(cluster.commands(2) - commands, 2 * 3 * 3, "all together, and one again");
-        SEVERAL.for_each(|shard| assert!(is_open_of(&cluster, 2, shard), "shard {shard} is closed"));
+        SEVERAL
+            .for_each(|shard| assert!(is_open_of(&cluster, 2, shard), "shard {shard} is closed"));
         next_of_several(&mut cluster.nodes[2].connect(), &mut ids);
         // Back to node 1 for the next round.
         move_several(&cluster, 1);
@@ -939,8 +990,9 @@ fn one_of_the_shards_that_are_taken_over_together_is_overtaken() {
     check_unique_and_increasing(&ids);
 }
 
-/// Between two steps of this node, another one closes the copies of a sequence for an attempt of its own, and then cannot
-/// reach this node. No node has recorded this node as the owner, so it makes another attempt before it generates ids.
+/// Between two steps of this node, another one closes the copies of a sequence for an attempt of
+/// its own, and then cannot reach this node. No node has recorded this node as the owner, so it
+/// makes another attempt before it generates ids.
 #[test]
 fn node_that_is_not_recorded_generates_no_ids() {
     let (cluster, _) = start_with_several_shards(3);
@@ -964,20 +1016,24 @@ fn node_that_is_not_recorded_generates_no_ids() {
     is_refused(&mut cluster.nodes[3].connect(), "SELECT next_id(13)", "55000");
 }
 
-/// A closed sequence without copies is opened without asking other nodes. The others of the same call are not, not even
-/// on a new node, whose copies record no owner.
+/// A closed sequence without copies is opened without asking other nodes. The others of the same
+/// call are not, not even on a new node, whose copies record no owner.
 #[test]
 fn copies_are_closed_beside_a_sequence_without_copies() {
     let (mut cluster, _) = start_with_several_shards(1);
     cluster.grow();
     let mut new = cluster.nodes[2].connect();
-    new.batch_execute("SELECT create_shard(99); SELECT _close_sequence('insta99.table_id_seq', 1, 1)")
-        .unwrap();
+    new.batch_execute(
+        "SELECT create_shard(99); SELECT _close_sequence('insta99.table_id_seq', 1, 1)",
+    )
+    .unwrap();
     move_several(&cluster, 2);
     let mut taken_over = taken_over(&mut new);
     assert_eq!(taken_over.pop(), Some((99, None)));
     assert_eq!(taken_over, all_taken_over());
-    SEVERAL.for_each(|shard| assert!(!is_open_of(&cluster, 1, shard), "shard {shard} is open on two nodes"));
+    SEVERAL.for_each(|shard| {
+        assert!(!is_open_of(&cluster, 1, shard), "shard {shard} is open on two nodes")
+    });
 }
 
 /// Sequences that were never used are taken over, too.
@@ -998,7 +1054,10 @@ fn shards_are_taken_over_together_after_a_failed_attempt() {
         cluster.break_commands(new, node, command, Fault::Lose);
         move_several(&cluster, new);
         let refused = taken_over(&mut cluster.nodes[new].connect());
-        assert!(refused.len() == 5 && refused.iter().all(|(_, reason)| reason.is_some()), "{refused:?}");
+        assert!(
+            refused.len() == 5 && refused.iter().all(|(_, reason)| reason.is_some()),
+            "{refused:?}"
+        );
         cluster.restore_commands(new);
         let pause = cluster.pause_commands(new, node, command);
         std::thread::scope(|scope| {
@@ -1018,9 +1077,10 @@ fn shards_are_taken_over_together_after_a_failed_attempt() {
     check_unique_and_increasing(&ids);
 }
 
-/// Shards of other roles, among those that are taken over together: one whose sequence has no copies, but the name of a
-/// sequence on the coordinator; one with a temporary sequence; and one whose sequence is locked. The first and the second
-/// have no effect on other sequences, and the third is returned with the reason.
+/// Shards of other roles, among those that are taken over together: one whose sequence has no
+/// copies, but the name of a sequence on the coordinator; one with a temporary sequence; and one
+/// whose sequence is locked. The first and the second have no effect on other sequences, and the
+/// third is returned with the reason.
 #[test]
 fn shards_of_other_roles_do_not_hinder_those_that_are_taken_over_together() {
     let (cluster, mut ids) = start_with_several_shards(2);
@@ -1055,7 +1115,8 @@ fn shards_of_other_roles_do_not_hinder_those_that_are_taken_over_together() {
     check_unique_and_increasing(&ids);
 }
 
-/// Ids that the owning node has issued are not repeated when a schema is distributed or undistributed.
+/// Ids that the owning node has issued are not repeated when a schema is distributed or
+/// undistributed.
 #[test]
 fn ids_increase_when_a_schema_is_distributed_and_undistributed() {
     let cluster = Emulated::start(2);
@@ -1074,8 +1135,8 @@ fn ids_increase_when_a_schema_is_distributed_and_undistributed() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A transaction whose snapshot is older than a move can do the handover on the new node. A transaction on the former
-/// node that has not received the move does not open the closed copy.
+/// A transaction whose snapshot is older than a move can do the takeover on the new node. A
+/// transaction on the former node that has not received the move does not open the closed copy.
 #[test]
 fn transaction_older_than_a_move_generates_ids_on_the_new_node() {
     let cluster = Emulated::start_with_shard(2);
@@ -1085,7 +1146,9 @@ fn transaction_older_than_a_move_generates_ids_on_the_new_node() {
     let mut sessions = [(); 2].map(|()| cluster.nodes[2].connect());
     is_refused(&mut sessions[1], NEXT_ID, "55000");
     for session in &mut sessions {
-        session.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM pg_class").unwrap();
+        session
+            .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM pg_class")
+            .unwrap();
     }
     cluster.move_schema("insta5", 2);
     for session in &mut sessions {
@@ -1098,8 +1161,8 @@ fn transaction_older_than_a_move_generates_ids_on_the_new_node() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A role that cannot connect to the other nodes is refused and closes nothing. After the handover by another role it
-/// needs no other node.
+/// A role that cannot connect to the other nodes is refused and closes nothing. After the takeover
+/// by another role it needs no other node.
 #[test]
 fn role_that_cannot_connect_closes_no_copy() {
     let cluster = Emulated::start_with_shard(2);
@@ -1126,8 +1189,9 @@ const APP: &str =
     "CREATE ROLE app LOGIN; CREATE SCHEMA app AUTHORIZATION app; GRANT USAGE ON SCHEMA insta5 TO app;
     GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app; GRANT SELECT, INSERT ON insta5.photos TO app";
 
-/// A role with USAGE on the sequence can generate ids, and can do the handover after a move. It cannot close the copy
-/// of another node, neither by a direct call nor by a trigger on another table.
+/// A role with USAGE on the sequence can generate ids, and can do the takeover after a move. It
+/// cannot close the copy of another node, neither by a direct call nor by a trigger on another
+/// table.
 #[test]
 fn usage_closes_no_copy() {
     let cluster = Emulated::start_with_shard(3);
@@ -1141,8 +1205,8 @@ fn usage_closes_no_copy() {
          RESET ROLE; CREATE TABLE public.own (id bigint, batch bigint); GRANT INSERT ON public.own TO app;
          CREATE TRIGGER ids BEFORE INSERT ON public.own FOR EACH ROW EXECUTE FUNCTION next_id_trigger('5', 'id')",
     );
-    let inserts =
-        ["app.own", "insta5.own", "public.own"].map(|table| format!("INSERT INTO {table} VALUES (NULL, 1)"));
+    let inserts = ["app.own", "insta5.own", "public.own"]
+        .map(|table| format!("INSERT INTO {table} VALUES (NULL, 1)"));
     let mut ids = column(&mut cluster.connect_as(1, "app"), INSERT);
     for is_down in [false, true] {
         if is_down {
@@ -1174,8 +1238,8 @@ fn usage_closes_no_copy() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A closed copy looks up the placement of its schema before it opens. If Citus's catalogs no longer contain it, the
-/// copy stays closed until `advance_shard` sets where to continue.
+/// A closed copy looks up the placement of its schema before it opens. If Citus's catalogs no
+/// longer contain it, the copy stays closed until `advance_shard` sets where to continue.
 #[test]
 fn closed_copy_without_placement_stays_closed() {
     let forget = [
@@ -1209,7 +1273,8 @@ fn closed_copy_without_placement_stays_closed() {
     }
 }
 
-/// Sessions that wait for a closed copy to open get no id below the one with which `advance_shard` opens it.
+/// Sessions that wait for a closed copy to open get no id below the one with which `advance_shard`
+/// opens it.
 #[test]
 fn advance_shard_opens_at_the_given_id() {
     let cluster = Emulated::start_with_shard(1);
@@ -1227,7 +1292,8 @@ fn advance_shard_opens_at_the_given_id() {
     next_id(&mut client);
     let [pid, pid_of_waiting] =
         [&mut client, &mut waiting].map(|client| one::<i32>(client, "SELECT pg_backend_pid()"));
-    let is_waiting = format!("SELECT state = 'active' FROM pg_stat_activity WHERE pid = {pid_of_waiting}");
+    let is_waiting =
+        format!("SELECT state = 'active' FROM pg_stat_activity WHERE pid = {pid_of_waiting}");
     let mut ids: Vec<i64> = vec![one(&mut waiting, "SELECT id_when_open()")];
     let close = close_statement(0);
     for round in 1..=length(40, 400) {
@@ -1247,17 +1313,20 @@ fn advance_shard_opens_at_the_given_id() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// If the extension on a node lacks a function that the others call, as an older version does, nothing can be closed
-/// there, and so nothing is closed anywhere.
+/// If the extension on a node lacks a function that the others call, as an older version does,
+/// nothing can be closed there, and so nothing is closed anywhere.
 #[test]
 fn no_copy_is_closed_if_a_node_has_an_older_version() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
     let mut other = cluster.nodes[3].connect();
-    for function in
-        ["_close_sequence(regclass, integer, integer)", "_name_sequence_taker(regclass, integer, integer)"]
-    {
-        other.batch_execute(&format!("ALTER EXTENSION instagram_id DROP FUNCTION {function}")).unwrap();
+    for function in [
+        "_close_sequence(regclass, integer, integer)",
+        "_name_sequence_taker(regclass, integer, integer)",
+    ] {
+        other
+            .batch_execute(&format!("ALTER EXTENSION instagram_id DROP FUNCTION {function}"))
+            .unwrap();
         let name = function.split_once('(').unwrap().0;
         other.batch_execute(&format!("ALTER FUNCTION {function} RENAME TO gone")).unwrap();
         cluster.move_schema("insta5", 2);
@@ -1281,8 +1350,8 @@ fn no_copy_is_closed_if_a_node_has_an_older_version() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// From a sequence that belongs to no shard every node generates ids of its own shard, from its own copy. A shard's
-/// sequence is refused for this, and so is a copy with the range of another group.
+/// From a sequence that belongs to no shard every node generates ids of its own shard, from its own
+/// copy. A shard's sequence is refused for this, and so is a copy with the range of another group.
 #[test]
 fn node_ids_are_not_generated_from_a_shards_sequence() {
     let cluster = Emulated::start_with_shard(2);
@@ -1290,7 +1359,8 @@ fn node_ids_are_not_generated_from_a_shards_sequence() {
     cluster.distribute("own", 0); // a schema without tables is only copied
     for node in 0..3 {
         let mut client = cluster.nodes[node].connect();
-        let ids = column(&mut client, "SELECT node_next_id('own.ids') FROM generate_series(1, 3000)");
+        let ids =
+            column(&mut client, "SELECT node_next_id('own.ids') FROM generate_series(1, 3000)");
         let group = i64::from(cluster.group(node).unwrap());
         assert!(ids.iter().all(|id| (id >> 10) & 8191 == group), "node {node}");
         assert!(lead(&mut client, ids[2999]).abs() < 60.0, "node {node}");
@@ -1299,7 +1369,8 @@ fn node_ids_are_not_generated_from_a_shards_sequence() {
     }
     // A node that is added again is in another group, also for a session from before.
     let mut client = cluster.nodes[2].connect();
-    let of_group = |client: &mut Client| one::<i64>(client, "SELECT node_next_id('own.ids')") >> 10 & 8191;
+    let of_group =
+        |client: &mut Client| one::<i64>(client, "SELECT node_next_id('own.ids')") >> 10 & 8191;
     let before = of_group(&mut client);
     cluster.remove(2);
     cluster.add(2);
@@ -1314,15 +1385,16 @@ fn node_ids_are_not_generated_from_a_shards_sequence() {
     assert!(text.contains("group 7"), "{text}");
 }
 
-/// A copy that was created for another group, as in a promoted clone, generates no ids. It can be closed, so the owner of
-/// the schema generates ids as before.
+/// A copy that was created for another group, as in a promoted clone, generates no ids. It can be
+/// closed, so the owner of the schema generates ids as before.
 #[test]
 fn copy_of_another_group_does_not_block_the_owner() {
     let cluster = Emulated::start_with_shard(2);
     let mut ids = cluster.ids_an_hour_ahead(1);
     let (first, last) = ((7_i64 << 48) + 1, (8_i64 << 48) + 1);
-    let range_of_group_7 =
-        format!("ALTER SEQUENCE insta5.table_id_seq MINVALUE {first} MAXVALUE {last} START {first} RESTART");
+    let range_of_group_7 = format!(
+        "ALTER SEQUENCE insta5.table_id_seq MINVALUE {first} MAXVALUE {last} START {first} RESTART"
+    );
     cluster.nodes[2].connect().batch_execute(&range_of_group_7).unwrap();
     cluster.move_schema("insta5", 0);
     ids.push(next_on(&cluster, 0));
@@ -1334,8 +1406,8 @@ fn copy_of_another_group_does_not_block_the_owner() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// Turns node 2 into a promoted clone of another node, whose group was 7: its copy has the range and the page of that node,
-/// and is open, with a value that the other nodes have left behind.
+/// Turns node 2 into a promoted clone of another node, whose group was 7: its copy has the range
+/// and the page of that node, and is open, with a value that the other nodes have left behind.
 fn make_clone(cluster: &Emulated) {
     let set_range = |first: i64, last: i64| {
         format!(
@@ -1344,12 +1416,14 @@ fn make_clone(cluster: &Emulated) {
         )
     };
     let (without, of_group_7) = (set_range(1, i64::MAX), set_range((7 << 48) + 1, (8 << 48) + 1));
-    let clone = format!("{without}; SELECT setval('insta5.table_id_seq', 1000, true); {of_group_7}");
+    let clone =
+        format!("{without}; SELECT setval('insta5.table_id_seq', 1000, true); {of_group_7}");
     cluster.nodes[2].connect().batch_execute(&clone).unwrap();
 }
 
-/// A promoted clone has an open copy, with which it would repeat ids of the other node. `take_over_shards` makes the copy one of
-/// this node, and takes the sequence over as for any other.
+/// A promoted clone has an open copy, with which it would repeat ids of the other node.
+/// `take_over_shards` makes the copy one of this node, and takes the sequence over as for any
+/// other.
 #[test]
 fn promoted_clone_takes_sequences_over() {
     let cluster = Emulated::start_with_shard(3);
@@ -1360,7 +1434,10 @@ fn promoted_clone_takes_sequences_over() {
     cluster.move_schema("insta5", 2);
     for statement in [NEXT_ID, INSERT, "SELECT recover_shard(5)"] {
         let text = is_refused(&mut clone, statement, "55000");
-        assert!(text.contains("group 7") && text.contains("take_over_shards()"), "{statement}: {text}");
+        assert!(
+            text.contains("group 7") && text.contains("take_over_shards()"),
+            "{statement}: {text}"
+        );
     }
     assert!(is_open(&cluster, 1), "closed for nothing");
     // Nothing that other nodes rely on can be rolled back.
@@ -1388,7 +1465,8 @@ fn promoted_clone_takes_sequences_over() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// If a node cannot be queried, or has no copy to close, nothing is closed, and the owning node continues.
+/// If a node cannot be queried, or has no copy to close, nothing is closed, and the owning node
+/// continues.
 #[test]
 fn no_copy_is_closed_if_a_copy_or_the_coordinator_is_missing() {
     let cluster = Emulated::start_with_shard(3);
@@ -1418,7 +1496,8 @@ fn no_copy_is_closed_if_a_copy_or_the_coordinator_is_missing() {
 fn commands_work_under_every_search_path() {
     let cluster = Emulated::start(2);
     cluster.everywhere("CREATE ROLE keeper LOGIN; GRANT CREATE ON DATABASE postgres TO keeper");
-    cluster.create("SET ROLE keeper; SELECT create_shard(5); CREATE TABLE insta5.photos (id bigint)");
+    cluster
+        .create("SET ROLE keeper; SELECT create_shard(5); CREATE TABLE insta5.photos (id bigint)");
     cluster.distribute("insta5", 1);
     cluster.everywhere(
         "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA insta5 TO app; GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app;
@@ -1472,8 +1551,8 @@ fn commands_work_under_every_search_path() {
     }
 }
 
-/// If the extension is not installed on a node, another role's function with the name of the extension's function is
-/// not called there, not even when the command is planned.
+/// If the extension is not installed on a node, another role's function with the name of the
+/// extension's function is not called there, not even when the command is planned.
 #[test]
 fn function_outside_the_extension_is_not_called() {
     let cluster = Emulated::start_with_shard(3);
@@ -1513,7 +1592,7 @@ fn delay_wal(node: &Server) {
 
 /// The name of the new node is flushed on the other nodes before the new node opens its copy.
 #[test]
-fn lost_node_blocks_handover_after_all_other_nodes_crashed() {
+fn lost_node_blocks_takeover_after_all_other_nodes_crashed() {
     let cluster = Emulated::start_with_shard(3);
     cluster.nodes.iter().for_each(delay_wal);
     let mut ids = vec![next_on(&cluster, 1)];
@@ -1536,7 +1615,8 @@ fn lost_node_blocks_handover_after_all_other_nodes_crashed() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A node whose name is recorded on every node has the last value of the previous owner, also after a crash.
+/// A node whose name is recorded on every node has the last value of the previous owner, also after
+/// a crash.
 #[test]
 fn recorded_node_has_the_last_value_after_a_crash() {
     let cluster = Emulated::start_with_shard(3);
@@ -1563,11 +1643,12 @@ fn recorded_node_has_the_last_value_after_a_crash() {
 
 type Pause = fn(&Emulated, usize, usize, &str) -> Client;
 
-/// Another node completes a handover after this node has closed all copies: while this node records its name, or right
-/// before it opens its own copy. The other node is then lost.
+/// Another node completes a takeover after this node has closed all copies: while this node records
+/// its name, or right before it opens its own copy. The other node is then lost.
 #[test]
 fn attempt_does_not_replace_a_later_nodes_name() {
-    let (before, after): (Pause, Pause) = (Emulated::pause_commands, Emulated::pause_after_commands);
+    let (before, after): (Pause, Pause) =
+        (Emulated::pause_commands, Emulated::pause_after_commands);
     for (pause, node, is_lost) in
         [(before, 3, false), (before, 0, true), (before, 3, true), (after, 3, false)]
     {
@@ -1602,7 +1683,9 @@ fn attempt_does_not_replace_a_later_nodes_name() {
             cluster.move_schema("insta5", node);
             match cluster.nodes[node].connect().query_one(NEXT_ID, &[]) {
                 Ok(row) => ids.push(row.get(0)),
-                Err(error) => assert!(is_lost && error.code().unwrap().code() == "55000", "{error:?}"),
+                Err(error) => {
+                    assert!(is_lost && error.code().unwrap().code() == "55000", "{error:?}")
+                }
             }
         }
         check_unique_and_increasing(&[ids]);
@@ -1611,7 +1694,7 @@ fn attempt_does_not_replace_a_later_nodes_name() {
 
 /// The result of the owning node's command is lost, and then the node itself.
 #[test]
-fn node_whose_result_was_lost_blocks_handover() {
+fn node_whose_result_was_lost_blocks_takeover() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = cluster.ids_an_hour_ahead(1);
     cluster.break_commands(2, 1, CLOSING, Fault::Lose);
@@ -1629,10 +1712,10 @@ fn node_whose_result_was_lost_blocks_handover() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A role with only USAGE does the handover with the privileges of the sequence's owner, so it needs no access to other
-/// nodes.
+/// A role with only USAGE does the takeover with the privileges of the sequence's owner, so it
+/// needs no access to other nodes.
 #[test]
-fn handover_uses_the_privileges_of_the_owner() {
+fn takeover_uses_the_privileges_of_the_owner() {
     let cluster = Emulated::start_with_shard(2);
     cluster.everywhere(
         "CREATE ROLE nobody; GRANT USAGE ON SCHEMA insta5 TO nobody; GRANT USAGE ON SEQUENCE insta5.table_id_seq TO nobody;
@@ -1655,9 +1738,13 @@ fn handover_uses_the_privileges_of_the_owner() {
 fn names_are_quoted_under_every_setting() {
     let cluster = Emulated::start(2);
     let schema = r#"a 'b' "c" \'; $$ $(x) `y` %s {z}"#;
-    let [literal, name] =
-        [format!("'{}'", schema.replace('\'', "''")), format!("\"{}\"", schema.replace('"', "\"\""))];
-    cluster.create(&format!("SELECT create_shard(5, {literal}); CREATE TABLE {name}.photos (id bigint)"));
+    let [literal, name] = [
+        format!("'{}'", schema.replace('\'', "''")),
+        format!("\"{}\"", schema.replace('"', "\"\"")),
+    ];
+    cluster.create(&format!(
+        "SELECT create_shard(5, {literal}); CREATE TABLE {name}.photos (id bigint)"
+    ));
     cluster.distribute(schema, 1);
     cluster.everywhere(&format!(
         "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA {name} TO app; GRANT USAGE, UPDATE ON SEQUENCE {name}.table_id_seq TO app;
@@ -1672,15 +1759,18 @@ fn names_are_quoted_under_every_setting() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A trigger runs for each copy of a row and would generate a different id for each. So rows of reference tables, and
-/// of tables with several placements of a shard, are refused, and such tables get no triggers.
+/// A trigger runs for each copy of a row and would generate a different id for each. So rows of
+/// reference tables, and of tables with several placements of a shard, are refused, and such tables
+/// get no triggers.
 #[test]
 fn rows_with_several_copies_get_no_ids_by_trigger() {
     let cluster = Emulated::start_with_shard(1);
     let mut home = cluster.nodes[1].connect();
     let mut ids = column(&mut home, INSERT);
-    home.batch_execute("CREATE TABLE insta5.words (id bigint DEFAULT insta5.next_id(), batch bigint)")
-        .unwrap();
+    home.batch_execute(
+        "CREATE TABLE insta5.words (id bigint DEFAULT insta5.next_id(), batch bigint)",
+    )
+    .unwrap();
     let placements = "INSERT INTO pg_catalog.pg_dist_placement SELECT shardid + 500, shardid, 1, 0, 2 FROM pg_catalog.pg_dist_shard";
     let of_words = "INSERT INTO pg_catalog.pg_dist_partition SELECT 'insta5.words'::regclass, partmethod, partkey, colocationid, repmodel, autoconverted
         FROM pg_catalog.pg_dist_partition WHERE logicalrelid = 'insta5.photos'::regclass;
@@ -1691,16 +1781,19 @@ fn rows_with_several_copies_get_no_ids_by_trigger() {
         format!("UPDATE pg_catalog.pg_dist_partition SET repmodel = 'c'; {placements}"),
     ] {
         // As Citus does when it changes a table: this invalidates what sessions have cached.
-        let announce =
-            "ALTER TABLE insta5.photos SET (fillfactor = 90); ALTER TABLE insta5.words SET (fillfactor = 90)";
+        let announce = "ALTER TABLE insta5.photos SET (fillfactor = 90); ALTER TABLE insta5.words SET (fillfactor = 90)";
         home.batch_execute(&format!("{kind}; {announce}")).unwrap();
         assert!(is_refused(&mut home, INSERT, "55000").contains("insta5.photos"));
-        let words: Vec<String> = texts(&mut home, "SELECT column_name FROM convert_defaults_to_triggers(5)");
+        let words: Vec<String> =
+            texts(&mut home, "SELECT column_name FROM convert_defaults_to_triggers(5)");
         assert_eq!(words, [""; 0]);
         assert!(cluster.nodes[1].log().contains("column insta5.words.id keeps its default"));
         ids.push(next_id(&mut home));
-        home.batch_execute(&format!("INSERT INTO insta5.photos VALUES ({}, 1)", ids.last().unwrap()))
-            .unwrap();
+        home.batch_execute(&format!(
+            "INSERT INTO insta5.photos VALUES ({}, 1)",
+            ids.last().unwrap()
+        ))
+        .unwrap();
     }
     check_unique_and_increasing(&[ids]);
 }
@@ -1710,14 +1803,18 @@ fn rows_with_several_copies_get_no_ids_by_trigger() {
 fn rows_are_inserted_without_a_look_up_for_each() {
     let cluster = Emulated::start_with_shard(1);
     let mut home = cluster.nodes[1].connect();
-    home.batch_execute("BEGIN; INSERT INTO insta5.photos (batch) SELECT generate_series(1, 1000)").unwrap();
-    let look_ups: i64 =
-        one(&mut home, "SELECT seq_scan + idx_scan FROM pg_stat_xact_sys_tables WHERE relname = 'pg_class'");
+    home.batch_execute("BEGIN; INSERT INTO insta5.photos (batch) SELECT generate_series(1, 1000)")
+        .unwrap();
+    let look_ups: i64 = one(
+        &mut home,
+        "SELECT seq_scan + idx_scan FROM pg_stat_xact_sys_tables WHERE relname = 'pg_class'",
+    );
     assert!(look_ups < 500, "pg_class was read {look_ups} times for 1000 rows");
 }
 
-/// Rows of a table that is distributed by a column, or that has a node of its own, are not on the node that owns the
-/// schema. Such tables get no triggers, and nodes do not take the sequence from each other for their rows.
+/// Rows of a table that is distributed by a column, or that has a node of its own, are not on the
+/// node that owns the schema. Such tables get no triggers, and nodes do not take the sequence from
+/// each other for their rows.
 #[test]
 fn tables_that_are_not_placed_with_the_schema_get_no_ids_by_trigger() {
     let cluster = Emulated::start_with_shard(2);
@@ -1743,7 +1840,9 @@ fn tables_that_are_not_placed_with_the_schema_get_no_ids_by_trigger() {
             text.contains("insta5.photos") && text.contains("node_next_id('table_ids')"),
             "{kind}: {text}"
         );
-        assert!(texts(&mut other, "SELECT column_name FROM convert_defaults_to_triggers(5)").is_empty());
+        assert!(
+            texts(&mut other, "SELECT column_name FROM convert_defaults_to_triggers(5)").is_empty()
+        );
     }
     assert!(is_open(&cluster, 0), "taken over for a row");
     // The default that the HINT names.
@@ -1753,7 +1852,10 @@ fn tables_that_are_not_placed_with_the_schema_get_no_ids_by_trigger() {
              ALTER TABLE insta5.photos ALTER COLUMN id SET DEFAULT node_next_id('table_ids')",
         )
         .unwrap();
-    assert_eq!(column(&mut other, INSERT).iter().map(|id| (id >> 10) & 8191).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(
+        column(&mut other, INSERT).iter().map(|id| (id >> 10) & 8191).collect::<Vec<_>>(),
+        [2, 2]
+    );
     ids.push(next_on(&cluster, 0));
     check_unique_and_increasing(&[ids]);
 }
@@ -1768,11 +1870,13 @@ fn trigger_of_a_renamed_column_is_named() {
     let hint = "SET citus.enable_unsafe_triggers = on; DROP TRIGGER \"0_assign_id\" ON insta5.photos; CREATE TRIGGER \"0_assign_id\" BEFORE INSERT ON insta5.photos \
                 FOR EACH ROW WHEN (NEW.name IS NULL) EXECUTE FUNCTION next_id_trigger('5', 'name')";
     assert!(text.contains("column id of table insta5.photos") && text.contains(hint), "{text}");
-    home.batch_execute(&hint.replace("NEW.name", "NEW.photo_id").replace("'name'", "'photo_id'")).unwrap();
+    home.batch_execute(&hint.replace("NEW.name", "NEW.photo_id").replace("'name'", "'photo_id'"))
+        .unwrap();
     home.batch_execute("INSERT INTO insta5.photos (batch) VALUES (1)").unwrap();
 }
 
-/// A coordinator that is not in its own catalogs is not known to the workers, which would refuse it.
+/// A coordinator that is not in its own catalogs is not known to the workers, which would refuse
+/// it.
 #[test]
 fn coordinator_that_is_not_in_the_catalogs_is_named() {
     let cluster = Emulated::start_with_shard(1);
@@ -1780,10 +1884,15 @@ fn coordinator_that_is_not_in_the_catalogs_is_named() {
     cluster.undistribute("insta5");
     let mut coordinator = cluster.nodes[0].connect();
     for node in &cluster.nodes {
-        node.connect().batch_execute("DELETE FROM pg_catalog.pg_dist_node WHERE groupid = 0").unwrap();
+        node.connect()
+            .batch_execute("DELETE FROM pg_catalog.pg_dist_node WHERE groupid = 0")
+            .unwrap();
     }
     let text = is_refused(&mut coordinator, NEXT_ID, "55000");
-    assert!(text.contains("not in pg_dist_node") && text.contains("citus_set_coordinator_host"), "{text}");
+    assert!(
+        text.contains("not in pg_dist_node") && text.contains("citus_set_coordinator_host"),
+        "{text}"
+    );
     assert!(is_open(&cluster, 1), "closed for nothing");
     // That function does the same on all nodes.
     (0..2).for_each(|node| cluster.announce(node));
@@ -1791,7 +1900,8 @@ fn coordinator_that_is_not_in_the_catalogs_is_named() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A session that has loaded the library of an earlier version generates no ids after the extension was upgraded.
+/// A session that has loaded the library of an earlier version generates no ids after the extension
+/// was upgraded.
 #[test]
 fn session_with_an_older_library_is_refused_after_an_upgrade() {
     let cluster = Emulated::start_with_shard(1);
