@@ -247,12 +247,7 @@ impl<'a> Moving<'a> {
 
     /// Performs a step. Returns the stage that the map then records.
     fn take(&mut self, step: Step, stage: MoveStage, limit: Duration) -> Result<MoveStage> {
-        let may_write_rows =
-            !matches!(step, Step::ResumeWrites | Step::ChangeMap | Step::CleanUp | Step::Undo);
-        if may_write_rows && !self.is_checked {
-            checks::check(&mut self.source, &mut self.target, step == Step::Begin)?;
-            self.is_checked = true;
-        }
+        self.check_before(step)?;
         self.map.check_lock()?;
         let (source, target) = (&self.source, &self.target);
         match step {
@@ -310,6 +305,17 @@ impl<'a> Moving<'a> {
             }
         }
         Ok(stage)
+    }
+
+    /// Checks the servers once before the first step that can write rows.
+    fn check_before(&mut self, step: Step) -> Result {
+        let may_write_rows =
+            !matches!(step, Step::ResumeWrites | Step::ChangeMap | Step::CleanUp | Step::Undo);
+        if may_write_rows && !self.is_checked {
+            checks::check(&mut self.source, &mut self.target, step == Step::Begin)?;
+            self.is_checked = true;
+        }
+        Ok(())
     }
 
     fn resume_writes(&self) -> Result {

@@ -831,6 +831,7 @@ fn view_shows_which_node_can_generate_ids() {
 
 /// Errors of Citus, and missing privileges, are reported with their cause.
 #[test]
+#[allow(clippy::too_many_lines)] // one scenario
 fn errors_name_the_obstacle() {
     let cluster = Cluster::start(2);
     let home = distribute_with_triggers(&cluster);

@@ -73,6 +73,7 @@ fn pushed(example: &Example, config: &str) -> Vec<String> {
 }
 
 #[test]
+#[allow(clippy::too_many_lines)] // one scenario
 fn drizzle() {
     const CONFIG: &str = "drizzle/drizzle.config.ts";
     const SCHEMA: &str = "drizzle/schema.ts";

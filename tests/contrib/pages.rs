@@ -12,6 +12,7 @@ fn opaque_ids_page_examples_run() {
 
 /// Runs the page's SQL, and checks the plans that it shows.
 #[test]
+#[allow(clippy::too_many_lines)] // one scenario
 fn servers_page_examples_run() {
     let place = Place::with_a_map();
     for server in [&place.a, &place.b] {

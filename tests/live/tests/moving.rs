@@ -578,6 +578,7 @@ fn concurrent_commands_on_a_shard_are_refused() {
 
 /// All obstacles are reported at once, before anything is changed.
 #[test]
+#[allow(clippy::too_many_lines)] // one scenario
 fn checks_report_every_obstacle_to_a_move() {
     let a = Server::start(&[("fsync", "off")]); // wal_level = replica
     let b = Server::start_with_a_clock_of_its_own(&[

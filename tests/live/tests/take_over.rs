@@ -73,6 +73,7 @@ fn server_with_both(settings: &[(&str, &str)]) -> Server {
 /// statement fails, and no id repeats or goes back. Afterwards the database is one with the
 /// library: OIDs and defaults are as before.
 #[test]
+#[allow(clippy::too_many_lines)] // one scenario
 fn library_takes_over_while_sessions_generate_ids() {
     let server = server_with_both(&[("fsync", "off")]);
     let mut all = work();

@@ -568,6 +568,7 @@ fn short_codes_match_the_specification() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines)] // one scenario
 fn explanations_match_the_specification() {
     let (watch, mut client) = Watch::start();
     let mut rng = random("explanations");
