@@ -57,6 +57,7 @@ impl Page {
 fn figures(results: &Results) -> String {
     let mut text = format!("{}\n\n![The cost of an id](benchmarks.svg)\n\n", machine(results));
     let mut section = |title: &str, table: Table| writeln!(text, "### {title}\n\n{table}").unwrap();
+    section("Where others are better", others(results));
     section("Goals", goals_table(results));
     section("Cost of an id", costs(results));
     section("Ids per second", rates(results));
@@ -67,6 +68,8 @@ fn figures(results: &Results) -> String {
     if !results.rivals.is_empty() {
         section("Other extensions", other_extensions(results));
     }
+    let configured = pg_config_says("--configure");
+    writeln!(text, "### How the server was built\n\n```\n{configured}\n```\n").unwrap();
     text
 }
 
@@ -86,7 +89,7 @@ fn machine(results: &Results) -> String {
         crate::SETTINGS.iter().map(|(name, value)| format!("{name} = {value}")).collect();
     format!(
         "PostgreSQL {}, instagram_id {}, {}, {} rounds. {} with {cores} cores and {:.0} GiB, {}, Linux {}. Settings that differ \
-         from the defaults: {}.\n\nA system call takes {:.0} ns here. The server was built with `{}`.",
+         from the defaults: {}. A system call takes {:.0} ns.",
         results.version,
         results.extension,
         String::from_utf8_lossy(&date.stdout).trim(),
@@ -97,7 +100,6 @@ fn machine(results: &Results) -> String {
         kernel.trim(),
         settings.join(", "),
         system_call_ns(),
-        pg_config_says("--configure"),
     )
 }
 
@@ -110,6 +112,54 @@ fn system_call_ns() -> f64 {
         black_box(parent_id());
     }
     start.elapsed().as_nanos() as f64 / f64::from(CALLS)
+}
+
+/// The contestants with a better median than `insta5.next_id()`, for each figure.
+fn others(results: &Results) -> Table {
+    let mut table = Table::new(&["figure", "`insta5.next_id()`", "better"]);
+    let mut compare = |what: &str, decimals: usize, sign: f64, rounds: &Rounds<Contestant>| {
+        let ours = rounds.median(Contestant::ShardsNextId);
+        let shown = |value: f64| match decimals {
+            0 => thousands(value),
+            _ => format!("{value:.decimals$}"),
+        };
+        let mut better: Vec<(f64, &str)> = rounds
+            .contestants()
+            .filter(|maker| !maker.is_ours())
+            .map(|maker| (rounds.median(maker), maker.name()))
+            .filter(|(value, _)| sign * value < sign * ours)
+            .collect();
+        better.sort_by(|(a, _), (b, _)| (sign * a).total_cmp(&(sign * b)));
+        let better: Vec<String> =
+            better.iter().map(|(value, name)| format!("{name} {}", shown(*value))).collect();
+        table.row([what, &shown(ours), &better.join("; ")]);
+    };
+    let transactions = results.contestants().into_iter().map(Transaction::Made);
+    let transactions = results.transactions.only(transactions, results.contestants());
+    compare("CPU time of a call, ns", 0, 1.0, &results.calls);
+    compare("CPU time of a transaction, µs", 1, 1.0, &transactions);
+    compare("WAL of a million ids, bytes", 0, 1.0, &results.wal);
+    let memory = results.memory.each(|growth| growth.one_sequence_kb);
+    compare("memory of a session, kB", 0, 1.0, &memory);
+    for (load, runs) in &results.in_bulk {
+        let rates = runs.each(|run| run.per_second);
+        compare(&format!("ids per second in bulk: {load}"), 0, -1.0, &rates);
+    }
+    for (load, rates) in &results.one_a_transaction {
+        compare(&format!("ids per second, one per transaction: {load}"), 0, -1.0, rates);
+    }
+    let insert = results.of_tables(|filled| filled.insert_seconds);
+    let is_made =
+        |maker: &Contestant| results.tables.contestants().any(|key| key == Key::Made(*maker));
+    let makers: Vec<Contestant> = results.contestants().into_iter().filter(is_made).collect();
+    let insert = insert.only(makers.iter().map(|maker| Key::Made(*maker)), makers.clone());
+    compare(&format!("INSERT of {} rows, s", thousands(results.rows as f64)), 1, 1.0, &insert);
+    table.note(
+        "Medians. Rates of one id per transaction differ less from each other than from round to \
+         round: see their ranges below. The table of order, crashes and the clock shows what some of \
+         these ids lack; [comparison.md](../use/comparison.md) has the rest.",
+    );
+    table
 }
 
 fn goals_table(results: &Results) -> Table {

@@ -163,11 +163,15 @@ pub fn describe(client: &mut Client) -> Vec<Description> {
     shown.map(|rival| rival.describe(client, checkouts.as_deref())).collect()
 }
 
+/// None if the extension has no checkout.
 fn commit_of(checkout: &Path) -> Option<String> {
-    let mut git = Command::new("git");
-    git.arg("-C").arg(checkout).args(["log", "-1", "--abbrev=7", "--format=%h of %as"]);
-    let said = git.output().ok().filter(|said| said.status.success())?;
-    Some(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+    checkout.join(".git").exists().then(|| {
+        let mut git = Command::new("git");
+        git.arg("-C").arg(checkout).args(["log", "-1", "--abbrev=7", "--format=%h of %as"]);
+        let said = git.output().expect("RIVALS needs git");
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        String::from_utf8_lossy(&said.stdout).trim().to_owned()
+    })
 }
 
 /// The settings that the extensions need: their libraries, and a node number.

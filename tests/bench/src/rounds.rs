@@ -55,6 +55,12 @@ impl<C: Copy + PartialEq, T> Rounds<C, T> {
 }
 
 impl<C: Copy + PartialEq> Rounds<C> {
+    /// The measurements of some contestants, under other names.
+    pub fn only<D>(&self, these: impl IntoIterator<Item = C>, names: Vec<D>) -> Rounds<D> {
+        let measured = these.into_iter().map(|one| self.of_one(one).to_vec()).collect();
+        Rounds { contestants: names, measured }
+    }
+
     pub fn median(&self, contestant: C) -> f64 {
         median(self.of_one(contestant).to_vec())
     }

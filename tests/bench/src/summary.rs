@@ -37,12 +37,17 @@ pub fn of(results: &Results) -> String {
         SHOWN.into_iter().filter(|(contestant, ..)| measured.contains(contestant)).collect();
     let height = TOP + rows.len() * ROW + 44;
     let costs = [
-        ("CPU time of a call, ns", Cost { of: &|maker| results.calls.median(maker), decimals: 0 }),
         (
-            "CPU time of a transaction, µs",
+            "CPU time of a call, nextval = 1",
+            Cost { of: &|maker| results.calls.ratio(maker, Contestant::Nextval).median },
+        ),
+        (
+            "CPU time of a transaction, SELECT 1 = 1",
             Cost {
-                of: &|maker| results.transactions.median(Transaction::Made(maker)),
-                decimals: 1,
+                of: &|maker| {
+                    let [made, constant] = [Transaction::Made(maker), Transaction::Constant];
+                    results.transactions.ratio(made, constant).median
+                },
             },
         ),
     ];
@@ -71,10 +76,8 @@ pub fn of(results: &Results) -> String {
             .add(repeated(results, maker, y + 21));
     }
     let measured = format!(
-        "PostgreSQL {}, instagram_id {}; transactions of {CLIENTS} clients with one id each, SELECT 1 takes {:.1} µs",
-        results.major,
-        results.extension,
-        results.transactions.median(Transaction::Constant),
+        "PostgreSQL {}, instagram_id {}; transactions of {CLIENTS} clients with one id each",
+        results.major, results.extension,
     );
     document =
         document.add(text(MARGIN, height - 18, &measured).set("font-size", 12).set("fill", GRAY));
@@ -84,7 +87,6 @@ pub fn of(results: &Results) -> String {
 /// One of the costs of a contestant.
 struct Cost<'a> {
     of: &'a dyn Fn(Contestant) -> f64,
-    decimals: usize,
 }
 
 fn bars(column: usize, rows: &[(Contestant, &str, &str)], cost: &Cost) -> Group {
@@ -94,8 +96,7 @@ fn bars(column: usize, rows: &[(Contestant, &str, &str)], cost: &Cost) -> Group 
         let value = (cost.of)(maker);
         let width = (value / longest * BAR).round().max(2.0);
         let y = TOP + row * ROW + 6;
-        let decimals = cost.decimals;
-        let says = if value >= 1000.0 { thousands(value) } else { format!("{value:.decimals$}") };
+        let says = format!("{value:.2}");
         let bar =
             Rectangle::new().set("x", column).set("y", y).set("width", width).set("height", 20);
         group.add(bar.set("fill", if maker.is_ours() { OURS } else { OTHERS })).add(text(
@@ -129,9 +130,9 @@ fn card(height: usize) -> Rectangle {
 fn description(results: &Results, rows: &[(Contestant, &str, &str)]) -> String {
     let figures = rows.iter().map(|&(maker, name, _)| {
         format!(
-            "{name}: {:.0} ns a call, {:.1} µs a transaction, {} repeated ids.",
-            results.calls.median(maker),
-            results.transactions.median(Transaction::Made(maker)),
+            "{name}: a call {:.2}, a transaction {:.2}, {} repeated ids.",
+            results.calls.ratio(maker, Contestant::Nextval).median,
+            results.transactions.ratio(Transaction::Made(maker), Transaction::Constant).median,
             thousands(results.kept(maker).duplicates as f64),
         )
     });
