@@ -145,21 +145,44 @@ fn others(results: &Results) -> Table {
         let rates = runs.each(|run| run.per_second);
         compare(&format!("ids per second in bulk: {load}"), 0, -1.0, &rates);
     }
-    for (load, rates) in &results.one_a_transaction {
-        compare(&format!("ids per second, one per transaction: {load}"), 0, -1.0, rates);
-    }
-    let insert = results.of_tables(|filled| filled.insert_seconds);
+    let [sequences, key] = ["kB with all sequences", "read of a row by key, µs"];
+    compare(sequences, 0, 1.0, &results.memory.each(|growth| growth.all_sequences_kb));
     let is_made =
         |maker: &Contestant| results.tables.contestants().any(|key| key == Key::Made(*maker));
     let makers: Vec<Contestant> = results.contestants().into_iter().filter(is_made).collect();
-    let insert = insert.only(makers.iter().map(|maker| Key::Made(*maker)), makers.clone());
-    compare(&format!("INSERT of {} rows, s", thousands(results.rows as f64)), 1, 1.0, &insert);
+    let made = || makers.iter().map(|maker| Key::Made(*maker));
+    let read = results.of_tables(|filled| filled.point_read_us).only(made(), makers.clone());
+    compare(key, 2, 1.0, &read);
+    table.note(&single_statements(results));
     table.note(
-        "Medians. Rates of one id per transaction differ less from each other than from round to \
-         round: see their ranges below. The table of order, crashes and the clock shows what some of \
-         these ids lack; [comparison.md](../use/comparison.md) has the rest.",
+        "Medians. Rates of one id per transaction are not listed: they differ less from each other \
+         than from round to round. The table of order, crashes and the clock shows what some of these \
+         ids lack. Ids of this extension and of sequences can also repeat where the page of a sequence \
+         is lost or set back ([limitations](../use/guarantees.md)); random ones cannot.",
     );
     table
+}
+
+/// How a large INSERT and the first id of a session compare, in a sentence each.
+fn single_statements(results: &Results) -> String {
+    let insert = results.of_tables(|filled| filled.insert_seconds);
+    let [ours, identity] = [Key::Made(Contestant::ShardsNextId), Key::Identity];
+    let first = |statement, shards| {
+        results.first_ids.each(|cost| cost.ms).median(First { statement, shards })
+    };
+    let [few, many] = DATABASES.map(|(_, shards)| shards);
+    let [_, next_id, _, nextval, ..] = STATEMENTS;
+    format!(
+        "INSERT of many rows takes {} of the time with bigserial, and {} with identity, which is the \
+         same code. The first id of a session takes {:.1} ms, and {:.1} ms in a database of {} shards; \
+         `nextval` takes {:.1} ms.",
+        insert.ratio(ours, Key::Bigserial),
+        insert.ratio(identity, Key::Bigserial),
+        first(next_id, few),
+        first(next_id, many),
+        thousands(many as f64),
+        first(nextval, few),
+    )
 }
 
 fn goals_table(results: &Results) -> Table {
@@ -220,7 +243,9 @@ fn rates(results: &Results) -> Table {
     let mut table = Table::new(&columns.iter().map(String::as_str).collect::<Vec<_>>());
     for maker in results.contestants() {
         let in_bulk = results.in_bulk.iter().map(|(_, runs)| {
-            let rate = thousands(runs.each(|run| run.per_second).median(maker));
+            let rates = runs.each(|run| run.per_second);
+            let ratio = rates.ratio(maker, Contestant::Nextval);
+            let rate = format!("{}; {ratio}", thousands(rates.median(maker)));
             with_duplicates(rate, &Kept::of_all(runs.of_one(maker).iter().map(|run| &run.kept)))
         });
         let single =
@@ -231,17 +256,22 @@ fn rates(results: &Results) -> Table {
             });
         table.row([maker.name().to_owned()].into_iter().chain(in_bulk).chain(single));
     }
+    for (load, runs) in &results.in_bulk {
+        let ns = runs.each(|run| run.busy_cores / run.per_second * 1e9);
+        let each = |maker: Contestant| format!("{} {:.0} ns", maker.name(), ns.median(maker));
+        let all: Vec<String> = results.contestants().into_iter().map(each).collect();
+        table.note(&format!("CPU time of an id in bulk, {load}: {}.", all.join("; ")));
+    }
     for (load, runs) in results.in_bulk.iter().filter(|(load, _)| load.sequences == 1) {
         let share = runs.each(|run| run.share_of_limit);
         let worst = share.of_one(Contestant::ShardsNextId).iter().copied().fold(1.0, f64::min);
-        let busy = |maker| runs.each(|run| run.busy_cores).median(maker);
         table.note(&format!(
-            "In bulk, {load}: `insta5.next_id()` reaches {:.3} of the limit of {} ids per second ({worst:.3} in the worst round), \
-             and keeps {:.2} cores busy. `nextval` keeps {:.2} busy.",
+            "In bulk, {load}: `insta5.next_id()` reaches {:.3} of the limit of {} ids per second over \
+             the time that its ids span ({worst:.3} in the worst round), and {:.2} with the start and \
+             the transfer of the ids.",
             share.median(Contestant::ShardsNextId),
             thousands(LIMIT),
-            busy(Contestant::ShardsNextId),
-            busy(Contestant::Nextval),
+            runs.each(|run| run.per_second).median(Contestant::ShardsNextId) / LIMIT,
         ));
     }
     table.note(

@@ -97,8 +97,8 @@ impl Rival {
         }
     }
 
-    /// The same in a form that a client can receive. The binary form of the type of pgx_ulid is
-    /// CBOR, which has no numbers of 128 bits.
+    /// The same in a form that a client can receive. The binary form of the type of pgx_ulid has
+    /// the byte order of the server.
     pub fn received(self, n: usize) -> String {
         let call = self.call(n);
         if self.extension() == "pgx_ulid" { format!("{call}::uuid") } else { call }

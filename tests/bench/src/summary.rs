@@ -10,8 +10,10 @@ use svg::node::element::{Description, Group, Rectangle, Text, Title};
 
 /// The contestants in the plot, their names in it, and what their ids contain. Those that were not
 /// measured are left out.
-const SHOWN: [(Contestant, &str, &str); 5] = [
-    (Contestant::ShardsNextId, "instagram_id", "time and shard, 64 bits"),
+const SHOWN: [(Contestant, &str, &str); 7] = [
+    (Contestant::Rival(Rival::PgSnowid), "pg_snowid", "time and node, 64 bits"),
+    (Contestant::Rival(Rival::PgxUlidMonotonic), "pgx_ulid, monotonic", "time, 128 bits"),
+    (Contestant::ShardsNextId, "instagram_id", "time and shard, 64 bits, 1,024 a ms"),
     (Contestant::Nextval, "sequence (nextval)", "no time, no shard, 64 bits"),
     (Contestant::Rival(Rival::PgEdge), "pgEdge snowflake", "time and node, 64 bits"),
     (Contestant::Uuid7, "uuidv7()", "time, 128 bits"),
@@ -90,13 +92,15 @@ struct Cost<'a> {
 }
 
 fn bars(column: usize, rows: &[(Contestant, &str, &str)], cost: &Cost) -> Group {
-    let longest =
-        rows.iter().map(|(maker, ..)| (cost.of)(*maker)).fold(f64::MIN_POSITIVE, f64::max);
+    // The original's bar is cut, because the others would be too short to compare.
+    let others = rows.iter().filter(|(maker, ..)| *maker != Contestant::Original);
+    let longest = others.map(|(maker, ..)| (cost.of)(*maker)).fold(f64::MIN_POSITIVE, f64::max);
     rows.iter().enumerate().fold(Group::new(), |group, (row, &(maker, ..))| {
         let value = (cost.of)(maker);
-        let width = (value / longest * BAR).round().max(2.0);
+        let width = (value / longest * BAR).round().clamp(2.0, BAR);
         let y = TOP + row * ROW + 6;
-        let says = format!("{value:.2}");
+        let cut = if value > longest { " (bar cut)" } else { "" };
+        let says = format!("{value:.2}{cut}");
         let bar =
             Rectangle::new().set("x", column).set("y", y).set("width", width).set("height", 20);
         group.add(bar.set("fill", if maker.is_ours() { OURS } else { OTHERS })).add(text(
