@@ -58,8 +58,9 @@ pub fn this_database() -> String {
 ///
 /// Any role that may create functions can create one of that name. So a function counts only if its
 /// owner has the privileges of the sequence's owner. Among these, functions owned by the database's
-/// owner or a superuser come first, because other roles cannot create them. Then come those whose
-/// owner has the privileges of the schema's owner.
+/// owner or a superuser come first, because other roles cannot create them. There is no other order:
+/// nothing else shows which of two roles created the shard, and ids of a number that come from
+/// another sequence repeat.
 ///
 /// # Errors
 ///
@@ -71,14 +72,9 @@ pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
             push(&mut found, definition);
         }
     });
-    let ranks: [fn(&Definition) -> bool; 2] = [
-        |definition| catalog::owns_database(definition.owner),
-        |definition| catalog::owns_schema(definition.schema, definition.owner),
-    ];
-    for is_before_others in ranks {
-        if found.len() > 1 && found.iter().any(is_before_others) {
-            found.retain(is_before_others);
-        }
+    let is_before_others = |definition: &Definition| catalog::owns_database(definition.owner);
+    if found.len() > 1 && found.iter().any(is_before_others) {
+        found.retain(is_before_others);
     }
     if found.len() > 1 {
         let schemas = found.iter().map(|one| names::schema(one.schema)).collect();

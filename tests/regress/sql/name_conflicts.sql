@@ -90,14 +90,17 @@ SELECT state, message, detail FROM raises('SELECT create_shard(77, ''insta77'', 
 SELECT create_shard(77, 'mine');
 RESET ROLE;
 SELECT id_shard(next_id(77)), id_shard(mine.next_id()), schema FROM id_shards WHERE shard = 77;
--- Its new definition, in a schema that it does not own, ranks below the victim's in the victim's schema.
+-- Its new definition, in a schema that it does not own, makes the number ambiguous. mine.next_id() is never affected.
 SET ROLE regress_id_squatter;
 CREATE FUNCTION public.shard_77(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
     BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
 RESET ROLE;
 SELECT last_value AS its_last FROM insta77.table_id_seq \gset
+SELECT state, message, detail FROM raises('SELECT next_id(77)');
+SELECT id_shard(mine.next_id());
+DROP FUNCTION public.shard_77();
 SELECT id_shard(next_id(77)), id_shard(mine.next_id());
--- In its own schema it makes the number ambiguous until the database owner defines it; mine.next_id() is never affected.
+-- So does one in its own schema, until the database owner defines the shard.
 SET ROLE regress_id_squatter;
 CREATE FUNCTION insta77.shard_77(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
     BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
