@@ -384,7 +384,8 @@ errors! {
         "sequence with OID {0} does not exist",
         hint("Create a sequence with CREATE SEQUENCE, or a shard with its sequence with create_shard().");
 
-    /// A relation passed as a sequence is of another kind, such as a table.
+    /// A relation that is passed as a sequence, or that an adopted function names as one, is of
+    /// another kind, such as a table.
     NotSequence(name: String) => ERRCODE_WRONG_OBJECT_TYPE,
         "relation {0} is not a sequence",
         hint("Pass a sequence that was created by CREATE SEQUENCE or create_shard().");
@@ -503,7 +504,8 @@ errors! {
         detail("Function {function} would call it for these roles: {}.", listed(roles, ", ")),
         hint("Use GRANT EXECUTE ON FUNCTION {needs} TO {}.", listed(roles, ", "));
 
-    /// `adopt_shard()` finds that the owner of the function does not own the sequence.
+    /// `adopt_shard()` or `unadopt_shard()` finds that the owner of the function does not own the
+    /// sequence.
     SequenceOfAnother { name: String, function: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
         "sequence {name} does not belong to the owner of function {function}",
         hint("Give both to one role with ALTER ... OWNER TO.");
@@ -662,7 +664,7 @@ errors! {
         hint("Pass a table that exists.");
 
     /// `adopt_table()` is called for a view, a foreign table, or another relation that is not a
-    /// table.
+    /// table; or a partition of a table whose ids are adopted is a foreign table.
     NotTable { name: String, kind: &'static str } => ERRCODE_WRONG_OBJECT_TYPE,
         "relation {name} is not a table",
         detail("It is {kind}."),
@@ -744,6 +746,15 @@ errors! {
         detail("Function {function} gives {epoch}, but belongs to role {owner}, which has the rights neither of role {role} nor of the \
             owner of the schema."),
         hint("Pass the epoch of the ids in the argument epoch, or use DROP FUNCTION {function}.");
+
+    /// A partition function is called without an epoch, and the default of the table generates ids
+    /// of a role that the table does not trust, with another epoch than that of its schema.
+    EpochOfDefaultNotTrusted { table: String, function: String, epoch: String, owner: String, role: String } =>
+        ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "cannot determine the epoch of table {table}",
+        detail("Its default generates ids that count from {epoch}, as function {function} says. Role {owner} can replace the function, \
+            and lacks the rights of role {role}."),
+        hint("If this is the epoch of the ids, pass it with epoch => '{epoch}'.");
 
     /// A partition function is called without an epoch for a table in a schema with several shards.
     EpochAmbiguous { table: String, schema: String, epochs: Vec<String> } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

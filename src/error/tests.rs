@@ -332,6 +332,13 @@ fn samples_with_values() -> Vec<Error> {
             epoch: epoch(),
             role: role(),
         },
+        EpochOfDefaultNotTrusted {
+            table: table(),
+            function: function(),
+            epoch: "2020-01-01 00:00:00+00".into(),
+            owner: other_role(),
+            role: role(),
+        },
         EpochAmbiguous { table: table(), schema: schema(), epochs: vec![epoch(), time()] },
         DropsFuture(time()),
         NoPresentPartition { table: table(), epoch: epoch() },

@@ -9,12 +9,14 @@ use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Relation};
 use crate::pg::guc;
 use crate::pg::names;
+use crate::pg::parsed_body::Expression;
 use crate::pg::partitions::{self, Range};
 use crate::pg::reg_types::Regclass;
 use crate::pg::roles;
 use crate::pg::spi::{self, select};
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
+use crate::shard::ddl;
 use crate::shard::definition;
 use crate::shard::trust::Trust;
 use instagram_id_core::epoch::{Epoch, OutOfField, TimestampUs};
@@ -37,7 +39,8 @@ struct Parent {
 /// also those from that time on. Returns the partitions that it has created.
 ///
 /// If a part of a period has a partition already, the rest gets one of its own. The default epoch
-/// is that of the shard in whose schema the table is, otherwise the original's.
+/// is that of the ids that the default of the key generates, then that of the shard in whose schema
+/// the table is, otherwise the original's.
 ///
 /// Each partition is created as a separate table and then attached. So the call does not block
 /// readers and writers of the table, and does not wait for them. Until the transaction ends,
@@ -57,7 +60,9 @@ fn create_id_partitions(
     ahead: Option<i32>,
     from_time: Option<TimestampWithTimeZone>,
     epoch: Option<TimestampWithTimeZone>,
+    fcinfo: pg_sys::FunctionCallInfo,
 ) -> Result<SetOfIterator<'static, Regclass>, ErrorReport> {
+    let own_schema = catalog::schema_of_this_function(fcinfo);
     let table = not_null(table, Argument::Table)?;
     let every = not_null(every, Argument::Every)?;
     let ahead = not_null(ahead, Argument::Ahead)?;
@@ -71,7 +76,7 @@ fn create_id_partitions(
     prevent_if_read_only("create_id_partitions()");
     let made = guc::with(guc::OWN_NAMES, || {
         let parent = Parent::lock(table.0, pg_sys::ShareUpdateExclusiveLock)?;
-        let epoch = epoch.map_or_else(|| parent.epoch(), Ok)?;
+        let epoch = epoch.map_or_else(|| parent.epoch(own_schema), Ok)?;
         let now = names::now();
         let from = match from_time {
             Some(from) => {
@@ -123,7 +128,9 @@ fn drop_old_id_partitions(
     before: Option<TimestampWithTimeZone>,
     epoch: Option<TimestampWithTimeZone>,
     detach: Option<bool>,
+    fcinfo: pg_sys::FunctionCallInfo,
 ) -> Result<SetOfIterator<'static, String>, ErrorReport> {
+    let own_schema = catalog::schema_of_this_function(fcinfo);
     let table = not_null(table, Argument::Table)?;
     let before: TimestampUs = not_null(before, Argument::Before)?.into();
     let detach = not_null(detach, Argument::Detach)?;
@@ -131,7 +138,7 @@ fn drop_old_id_partitions(
     prevent_if_read_only("drop_old_id_partitions()");
     let dropped = guc::with(guc::OWN_NAMES, || {
         let parent = Parent::lock(table.0, pg_sys::AccessShareLock)?;
-        let epoch = epoch.map_or_else(|| parent.epoch(), Ok)?;
+        let epoch = epoch.map_or_else(|| parent.epoch(own_schema), Ok)?;
         if epoch.ms_at(before) == Err(OutOfField::Infinite) {
             return Err(Error::TimeInfinite(names::time(before)));
         }
@@ -152,6 +159,13 @@ fn drop_old_id_partitions(
             .collect::<Vec<String>>())
     })?;
     Ok(SetOfIterator::new(dropped))
+}
+
+/// An epoch that a default names.
+struct Given {
+    epoch: Epoch,
+    /// The function that names it, with its schema and its owner; `None` for the default itself.
+    by: Option<(Oid, Oid, Oid)>,
 }
 
 impl Parent {
@@ -179,13 +193,83 @@ impl Parent {
         unsafe { pg_sys::UnlockRelationOid(self.oid, mode as pg_sys::LOCKMODE) };
     }
 
+    /// The epoch of the ids that the default of the key generates. If it generates none, that of the
+    /// shard in whose schema the table is, or the original's.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Parent::epoch_of_schema`]; or the default generates ids of a role that is not
+    /// trusted, with another epoch than that.
+    fn epoch(&self, own_schema: Oid) -> Result<Epoch, Error> {
+        let Some(Given { epoch, by }) = self.epoch_of_default(own_schema)? else {
+            return self.epoch_of_schema();
+        };
+        let Some((function, schema, owner)) = by else { return Ok(epoch) };
+        let trust = Trust::of_table(&self.relation, schema, false);
+        if trust.accepts(schema, owner) || self.epoch_of_schema()? == epoch {
+            return Ok(epoch);
+        }
+        let owner = if trust.accepts_owner(schema, owner) {
+            catalog::schema_owner(schema).unwrap_or(Oid::INVALID)
+        } else {
+            owner
+        };
+        Err(Error::EpochOfDefaultNotTrusted {
+            table: names::relation(self.oid),
+            function: names::function(function),
+            epoch: names::time_in_utc(epoch.at()),
+            owner: names::role(owner),
+            role: names::role(self.relation.owner),
+        })
+    }
+
+    /// The epoch of the ids that the default of the key generates. `None` if it generates none, or
+    /// those of the shard that a setting names.
+    fn epoch_of_default(&self, own_schema: Oid) -> Result<Option<Given>, Error> {
+        let call = partitions::default_of_key(self.oid).and_then(Expression::call);
+        let Some((callee, arguments)) = call else { return Ok(None) };
+        if let Some(function) = catalog::function(callee)
+            && let Some((_, sequence)) = ddl::ids_of(&function, own_schema)
+        {
+            let by = Some((callee, function.schema, function.owner));
+            return Ok(Some(Given { epoch: sequence.epoch, by }));
+        }
+        let is_own = |name: &str, types: &[Oid]| {
+            catalog::function_in(own_schema, name, types).is_some_and(|own| own.oid == callee)
+        };
+        let with_epoch = [pg_sys::INT4OID, pg_sys::REGCLASSOID, pg_sys::TIMESTAMPTZOID];
+        let constant = match arguments.as_slice() {
+            [shard] if is_own("next_id", &with_epoch[..1]) => {
+                let number = shard.constant(pg_sys::INT4OID).map(|number| number.value() as i32);
+                let shard = number.and_then(Shard::new);
+                let found = shard.map(definition::find).transpose()?.flatten();
+                return Ok(found.map(|found| Given {
+                    epoch: found.sequence.epoch,
+                    by: Some((found.function, found.schema, found.owner)),
+                }));
+            }
+            [_, _] if is_own("next_id", &with_epoch[..2]) => Some(Epoch::ORIGINAL),
+            [_] if is_own("node_next_id", &with_epoch[1..]) => Some(Epoch::ORIGINAL),
+            [_, epoch] if is_own("node_next_id", &with_epoch[1..]) => {
+                epoch.time().and_then(Epoch::new)
+            }
+            [_, _, epoch]
+                if ["next_id", "shard_next_id"].iter().any(|name| is_own(name, &with_epoch)) =>
+            {
+                epoch.time().and_then(Epoch::new)
+            }
+            _ => None,
+        };
+        Ok(constant.map(|epoch| Given { epoch, by: None }))
+    }
+
     /// The epoch of the shard in whose schema the table is, or the original's. If the shard's
     /// definition was dropped, its `epoch()` is still there.
     ///
     /// # Errors
     ///
     /// Shards in the schema have several epochs, or only a role that is not trusted gives an epoch.
-    fn epoch(&self) -> Result<Epoch, Error> {
+    fn epoch_of_schema(&self) -> Result<Epoch, Error> {
         let schema = self.relation.schema;
         let trust = Trust::of_table(&self.relation, schema, false);
         let definitions = definition::in_schema(schema);
@@ -215,7 +299,7 @@ impl Parent {
                 role: names::role(self.relation.owner),
             }),
             (several, _) => {
-                let epochs = several.iter().map(|epoch| names::time(epoch.at())).collect();
+                let epochs = several.iter().map(|epoch| names::time_in_utc(epoch.at())).collect();
                 Err(Error::EpochAmbiguous { table: table(), schema: names::schema(schema), epochs })
             }
         }

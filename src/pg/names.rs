@@ -4,7 +4,7 @@ use crate::error::{Error, or_raise};
 use instagram_id_core::epoch::TimestampUs;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::{self, Oid};
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_char, c_int};
 
 /// `schema.name` of a relation, or its OID if it was dropped.
 pub fn relation(relid: Oid) -> String {
@@ -105,6 +105,24 @@ pub fn timestamp(at: TimestampUs) -> TimestampWithTimeZone {
 pub fn time(at: TimestampUs) -> String {
     // SAFETY: returns a static buffer, which is copied at once. Infinities are allowed.
     unsafe { string(pg_sys::timestamptz_to_str(at)) }.unwrap_or_default()
+}
+
+/// A time in UTC, for statements. In the session's time zone PostgreSQL shows some times with an
+/// offset that it does not read.
+pub fn time_in_utc(at: TimestampUs) -> String {
+    let (mut fields, mut fraction) = (pg_sys::pg_tm::default(), 0);
+    let mut text = [0; pg_sys::MAXDATELEN as usize + 1];
+    // SAFETY: without a time zone the fields are those of UTC. The text is long enough for any
+    // time, and ends with a zero byte.
+    unsafe {
+        let none = std::ptr::null_mut();
+        let (zone, zone_name) = (std::ptr::null_mut(), std::ptr::null_mut());
+        pg_sys::timestamp2tm(at, zone, &mut fields, &mut fraction, zone_name, none);
+        fields.tm_isdst = 0; // otherwise no offset is shown
+        let (name, style) = (std::ptr::null(), pg_sys::USE_ISO_DATES as c_int);
+        pg_sys::EncodeDateTime(&mut fields, fraction, true, 0, name, style, text.as_mut_ptr());
+        string(text.as_ptr()).unwrap_or_default()
+    }
 }
 
 /// # Safety

@@ -49,6 +49,13 @@ pub unsafe fn selected(body: *mut pg_sys::Node) -> Option<Vec<Expression>> {
 pub struct Expression(*mut pg_sys::Node);
 
 impl Expression {
+    /// # Safety
+    ///
+    /// The node must be an expression, and live as long as this.
+    pub unsafe fn of_node(node: *mut pg_sys::Node) -> Expression {
+        Expression(node)
+    }
+
     /// Its value, if it is a non-NULL constant of that type.
     pub fn constant(self, of_type: Oid) -> Option<Datum> {
         // SAFETY: the type of a node is that of its tag.

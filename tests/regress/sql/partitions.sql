@@ -133,7 +133,7 @@ SELECT * FROM create_id_partitions('own.photos', 'month', 1, from_time => '2024-
 SELECT part, own.id_time(lo::bigint) AT TIME ZONE 'UTC' AS begins, own.id_time(hi::bigint) AT TIME ZONE 'UTC' AS ends FROM bounds WHERE parent = 'own.photos'::regclass ORDER BY lo::bigint LIMIT 2;
 INSERT INTO own.photos DEFAULT VALUES RETURNING tableoid::regclass::text = format('own.photos_p%s01', to_char(now() AT TIME ZONE 'UTC', 'YYYYMM')) AS this_month;
 CREATE TABLE in_public (id bigint PRIMARY KEY DEFAULT own.next_id()) PARTITION BY RANGE (id);
-SELECT count(*) FROM create_id_partitions('in_public', 'month', 1, epoch => own.epoch());
+SELECT count(*) FROM create_id_partitions('in_public', 'month', 1);
 INSERT INTO in_public DEFAULT VALUES RETURNING tableoid::regclass::text = format('in_public_p%s01', to_char(now() AT TIME ZONE 'UTC', 'YYYYMM')) AS this_month;
 SELECT count(*) FROM create_id_partitions('in_public', 'month', 1, epoch => own.epoch());
 CREATE TABLE own.by_argument (id bigint PRIMARY KEY) PARTITION BY RANGE (id);

@@ -275,6 +275,37 @@ ALTER FUNCTION part.shard_9() OWNER TO regress_id_super;
 ALTER FUNCTION part.shard_8() OWNER TO regress_id_super;
 SELECT first_bound('regress_id_app', 'SELECT create_id_partitions(''part.events'', ahead => 0)');
 DROP SCHEMA part CASCADE;
+-- A table in another schema than the shard: the default of its key says which epoch its ids have.
+SET ROLE regress_id_super;
+SELECT create_shard(9, 'shared', '2011-08-19 21:07:01.721+00');
+GRANT USAGE ON SCHEMA shared TO PUBLIC;
+RESET ROLE;
+CREATE SCHEMA part AUTHORIZATION regress_id_app;
+SET ROLE regress_id_app;
+CREATE TABLE part.events (id bigint DEFAULT shared.next_id()) PARTITION BY RANGE (id);
+RESET ROLE;
+CREATE FUNCTION with_default(expression text, statement text DEFAULT 'SELECT create_id_partitions(''part.events'', ahead => 0)') RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE 'ALTER TABLE part.events ALTER id SET DEFAULT ' || expression;
+    RETURN first_bound('regress_id_app', statement);
+END $$;
+SELECT expression, with_default(expression) FROM unnest(ARRAY['shared.next_id()', 'next_id(9)', 'next_id(9, ''shared.table_id_seq'')',
+    'next_id(9, ''shared.table_id_seq'', ''2011-08-14 21:07:01.721+00'')', 'node_next_id(''shared.table_id_seq'')', 'next_id(8)', 'next_id()', '5']) AS expression;
+-- Another role's function could give another epoch tomorrow. Its epoch counts if the schema of the table has the same.
+ALTER FUNCTION shared.next_id() OWNER TO regress_id_evil;
+SELECT with_default('shared.next_id()');
+SELECT with_default('shared.next_id()', 'SELECT drop_old_id_partitions(''part.events'', now())');
+SELECT with_default('shared.next_id()', 'SELECT create_id_partitions(''part.events'', ahead => 0, epoch => ''2011-08-19 21:07:01.721+00'')');
+CREATE FUNCTION part.epoch() RETURNS timestamptz LANGUAGE sql IMMUTABLE RETURN '2011-08-19 21:07:01.721+00'::timestamptz;
+ALTER FUNCTION part.epoch() OWNER TO regress_id_app;
+SELECT with_default('shared.next_id()');
+DROP FUNCTION part.epoch();
+-- So could the owner of the schema.
+ALTER FUNCTION shared.next_id() OWNER TO regress_id_super;
+ALTER SCHEMA shared OWNER TO regress_id_evil;
+SELECT with_default('shared.next_id()');
+DROP FUNCTION with_default;
+DROP SCHEMA part, shared CASCADE;
 
 -- A sequence beside a shard accepts the epoch of that shard only, not that of a shard which evil has defined in the same schema.
 SET ROLE regress_id_super;
