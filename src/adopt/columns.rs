@@ -4,8 +4,8 @@ use crate::citus::placement;
 use crate::error::Error;
 use crate::generator::WARN_AHEAD_MS;
 use crate::pg::catalog;
+use crate::pg::greatest::{self, NotScanned};
 use crate::pg::names;
-use crate::pg::roles;
 use crate::pg::spi::{select, select_now};
 use crate::sequence::{IdSequence, read};
 use crate::shard::definition::Definition;
@@ -104,45 +104,38 @@ pub fn columns_of_shard(definition: &Definition, own_schema: Oid) -> Vec<Column>
 pub fn newest_id(columns: &[Column]) -> Result<Option<(i64, String)>, Error> {
     let mut newest = None;
     for column in columns.iter().filter(|column| column.is_bigint) {
-        newest = newest.max(newest_where(column, "true")?.map(|max| (max, column.qualified())));
+        newest = newest.max(newest_at_most(column, i64::MAX)?.map(|max| (max, column.qualified())));
     }
     Ok(newest)
 }
 
 /// The largest key that is too small to be an id, which a serial or an identity has generated.
 pub fn newest_serial_key(column: &Column) -> Result<Option<i64>, Error> {
-    let is_key = format!(
-        "{} BETWEEN 1 AND {}",
-        quote_identifier(&column.name),
-        (FIRST_DAY_MS << layout::TIME_SHIFT) - 1
-    );
-    newest_where(column, &is_key)
+    let newest = newest_at_most(column, (FIRST_DAY_MS << layout::TIME_SHIFT) - 1)?;
+    Ok(newest.filter(|key| *key >= 1))
 }
 
-/// The largest value of a column under this condition.
-fn newest_where(column: &Column, condition: &str) -> Result<Option<i64>, Error> {
-    let table = names::relation(column.table);
-    // The query can run code that the table's owner attached to it, so it runs with the owner's
-    // privileges, no others.
-    let owner_who_may = || {
-        let owner = catalog::relation(column.table).map(|relation| relation.owner);
-        owner.filter(|owner| catalog::has_rights_of(catalog::current_role(), *owner))
+/// The largest key of a column that is at most this.
+fn newest_at_most(column: &Column, limit: i64) -> Result<Option<i64>, Error> {
+    let check_owner = || match catalog::relation(column.table) {
+        Some(table) if catalog::has_rights_of(catalog::current_role(), table.owner) => Ok(()),
+        _ => Err(Error::NotTableOwner(names::relation(column.table))),
     };
-    if owner_who_may().is_none() {
-        return Err(Error::NotTableOwner(table));
-    }
-    // Lock the table, so that its name cannot become that of another table before the query runs.
+    check_owner()?;
     // SAFETY: a lock on a dropped relation has no effect, and the next line notices that.
-    unsafe { pg_sys::LockRelationOid(column.table, pg_sys::AccessShareLock as pg_sys::LOCKMODE) };
-    let is_same =
-        table == names::relation(column.table) && catalog::named(&table) == Some(column.table);
-    let Some(owner) = owner_who_may().filter(|_| is_same) else {
-        return Err(Error::TableChanged(table));
-    };
-    let query =
-        format!("SELECT max({}) FROM {table} WHERE {condition}", quote_identifier(&column.name));
-    let max = roles::with_rights_of(owner, || select_now(&query, &[], |row| row.get::<i64>(1)));
-    Ok(max.into_iter().next())
+    unsafe {
+        pg_sys::LockRelationOid(column.table, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
+    }
+    check_owner()?;
+    let greatest = greatest::greatest_at_most(column.table, &column.name, limit);
+    greatest.map_err(|NotScanned { table, is_foreign }| {
+        let name = names::relation(table);
+        if is_foreign {
+            Error::NotTable { name, kind: "a foreign table" }
+        } else {
+            Error::TableChanged(name)
+        }
+    })
 }
 
 /// How far a key may move a sequence ahead of the clock if the caller did not ask for it. Every

@@ -4,6 +4,7 @@
 pub mod catalog;
 pub mod deadline;
 pub mod errors;
+pub mod greatest;
 pub mod guc;
 pub mod invalidation;
 pub mod locks;

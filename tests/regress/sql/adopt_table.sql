@@ -226,6 +226,42 @@ SELECT adopted, way_back FROM adopt_table(530, 'insta530.had_ids', dry_run => tr
 ALTER SEQUENCE insta530.table_id_seq OWNED BY NONE;
 DROP TABLE was_serial, was_identity, insta530.had_ids;
 
+-- The newest key: with and without an index that has all keys in their order, in partitions with other columns, beside NULL.
+CREATE FUNCTION newest(statements text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    newest bigint;
+BEGIN
+    CREATE TABLE keys (a int, gone int, id bigserial, n int);
+    ALTER TABLE keys DROP gone, ALTER id DROP NOT NULL;
+    EXECUTE statements;
+    SELECT newest_key INTO newest FROM adopt_table(530, 'keys', 'id', dry_run => true);
+    DROP TABLE keys;
+    RETURN newest;
+END $$;
+SELECT newest(statements), statements FROM unnest(ARRAY['SELECT', 'INSERT INTO keys SELECT n FROM generate_series(1, 5) AS n', 'INSERT INTO keys (id) VALUES (-7), (-5)',
+    'INSERT INTO keys (id) VALUES (3), (NULL), (2)', 'INSERT INTO keys (id) VALUES (3), (NULL), (2); CREATE INDEX ON keys (id)',
+    'INSERT INTO keys (id) VALUES (3), (NULL), (2); CREATE INDEX ON keys (id DESC)', 'INSERT INTO keys (id) VALUES (3), (NULL), (2); CREATE INDEX ON keys (id NULLS FIRST)',
+    'INSERT INTO keys (id) VALUES (3), (2); CREATE INDEX ON keys (id) WHERE id < 3', 'INSERT INTO keys (id) VALUES (3), (2); CREATE INDEX ON keys USING hash (id)',
+    'INSERT INTO keys (id, n) VALUES (3, 1), (2, 2); CREATE INDEX ON keys (n, id); CREATE INDEX ON keys (id, n)',
+    'INSERT INTO keys VALUES (1); DELETE FROM keys; INSERT INTO keys VALUES (1); UPDATE keys SET id = 1; CREATE INDEX ON keys (id)',
+    'ALTER TABLE keys DROP id; INSERT INTO keys VALUES (1); CREATE SEQUENCE s; ALTER TABLE keys ADD id bigint DEFAULT 11; ALTER TABLE keys ALTER id SET DEFAULT nextval(''s'')'
+    ]) AS statements;
+DROP SEQUENCE s;
+CREATE TABLE parted (id bigserial, n int) PARTITION BY RANGE (n);
+CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (10);
+CREATE TABLE parted_2 (n int, gone text, id bigint NOT NULL);
+ALTER TABLE parted_2 DROP gone;
+CREATE INDEX ON parted_2 (id);
+ALTER TABLE parted ATTACH PARTITION parted_2 FOR VALUES FROM (10) TO (20);
+INSERT INTO parted VALUES (5, 1), (8, 11), (6, 2);
+SELECT newest_key FROM adopt_table(530, 'parted', 'id', dry_run => true);
+CREATE TABLE parent (id bigserial);
+CREATE TABLE child (n int) INHERITS (parent);
+INSERT INTO child VALUES (9);
+SELECT newest_key FROM adopt_table(530, 'parent', 'id', dry_run => true);
+DROP TABLE parted, parent, child;
+DROP FUNCTION newest;
+
 \set VERBOSITY terse
 DROP SCHEMA insta530, insta531, insta532, insta533, insta534, insta535, regress_id_other CASCADE;
 DROP FUNCTION raises, ahead;

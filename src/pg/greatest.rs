@@ -1,0 +1,130 @@
+//! The greatest value of a bigint column, read without a query.
+//!
+//! To plan a query of a table, PostgreSQL evaluates the constant parts of expressions in its indexes
+//! and constraints. That is code of the owner of the table, which could take as long as it likes
+//! while the caller holds locks that other sessions wait for. A scan evaluates nothing.
+
+use crate::pg::spi::select_now;
+use crate::pg::sys::{AccessShareLock, NoLock};
+use pgrx::PgList;
+use pgrx::pg_sys::{self, AsPgCStr, AttrNumber, Datum, Oid};
+use std::ffi::c_int;
+
+/// A part of the table that cannot be scanned: a foreign table, or one that has changed.
+pub struct NotScanned {
+    pub table: Oid,
+    pub is_foreign: bool,
+}
+
+/// The greatest value of a bigint column that is at most `limit`, in a locked table and in those
+/// that inherit from it, by a snapshot taken now. Temporary tables of other sessions are left out.
+///
+/// # Errors
+///
+/// A part of the table cannot be scanned.
+pub fn greatest_at_most(table: Oid, column: &str, limit: i64) -> Result<Option<i64>, NotScanned> {
+    let query = "WITH RECURSIVE parts(oid) AS (
+             SELECT $1 UNION SELECT inhrelid FROM pg_inherits JOIN parts ON inhparent = parts.oid)
+         SELECT c.oid, c.relkind = 'f' FROM parts JOIN pg_class AS c ON c.oid = parts.oid
+         WHERE c.relkind <> 'p' AND NOT pg_is_other_temp_schema(c.relnamespace)";
+    let parts =
+        select_now(query, &[table.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));
+    let mut greatest = None;
+    for (table, is_foreign) in parts {
+        let not_scanned = NotScanned { table, is_foreign };
+        if is_foreign {
+            return Err(not_scanned);
+        }
+        // SAFETY: locks a relation, or an OID that has become free.
+        unsafe { pg_sys::LockRelationOid(table, AccessShareLock) };
+        // SAFETY: looks up any OID and name.
+        let number = unsafe { pg_sys::get_attnum(table, column.as_pg_cstr()) };
+        // SAFETY: as above. A table that exists under the lock stays, and so does its column.
+        unsafe {
+            if number <= 0 || pg_sys::get_atttype(table, number) != pg_sys::INT8OID {
+                return Err(not_scanned);
+            }
+            greatest = greatest.max(greatest_in(table, number, limit));
+        }
+    }
+    Ok(greatest)
+}
+
+/// The same for one table, whose column has this number.
+///
+/// # Safety
+///
+/// The table must be locked and have this column, of type bigint.
+unsafe fn greatest_in(table: Oid, column: AttrNumber, limit: i64) -> Option<i64> {
+    // SAFETY: scans as in PostgreSQL's own code. The key outlives the scan. An error ends the scan
+    // with the transaction or subtransaction.
+    unsafe {
+        let relation = pg_sys::relation_open(table, NoLock);
+        let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
+        let mut key = pg_sys::ScanKeyData::default();
+        let (at_most, int8le) = (pg_sys::BTLessEqualStrategyNumber, pg_sys::F_INT8LE);
+        pg_sys::ScanKeyInit(&mut key, column, at_most as u16, int8le.into(), Datum::from(limit));
+        let mut is_null = false;
+        let mut value = |tuple| {
+            let columns = (*relation).rd_att;
+            let value = pg_sys::htup::heap_getattr(tuple, column.into(), columns, &mut is_null);
+            (!is_null).then_some(value.value() as i64)
+        };
+        let mut greatest = None;
+        if let Some(index) = index_on(relation, column) {
+            let scan = pg_sys::systable_beginscan_ordered(relation, index, snapshot, 1, &mut key);
+            let backward = pg_sys::ScanDirection::BackwardScanDirection;
+            let tuple = pg_sys::systable_getnext_ordered(scan, backward);
+            if !tuple.is_null() {
+                greatest = value(tuple);
+            }
+            pg_sys::systable_endscan_ordered(scan);
+            pg_sys::index_close(index, AccessShareLock);
+        } else {
+            let no_index = Oid::INVALID;
+            let scan = pg_sys::systable_beginscan(relation, no_index, false, snapshot, 1, &mut key);
+            loop {
+                let tuple = pg_sys::systable_getnext(scan);
+                if tuple.is_null() {
+                    break;
+                }
+                greatest = greatest.max(value(tuple));
+            }
+            pg_sys::systable_endscan(scan);
+        }
+        pg_sys::UnregisterSnapshot(snapshot);
+        pg_sys::relation_close(relation, NoLock);
+        greatest
+    }
+}
+
+/// An index that has all rows of the table in the order of this column, opened.
+///
+/// # Safety
+///
+/// The relation must be open.
+unsafe fn index_on(relation: pg_sys::Relation, column: AttrNumber) -> Option<pg_sys::Relation> {
+    // SAFETY: an index is opened while it is read. The elements of a vector follow its fixed part;
+    // an index has at least one column, and these arrays an element for each.
+    unsafe {
+        let indexes = PgList::<pg_sys::Oid>::from_pg(pg_sys::RelationGetIndexList(relation));
+        for oid in indexes.iter_oid() {
+            let index = pg_sys::index_open(oid, AccessShareLock);
+            let row = (*index).rd_index;
+            let columns = (&raw const (*row).indkey.values).cast::<AttrNumber>();
+            let predicate = pg_sys::Anum_pg_index_indpred as c_int;
+            let is_usable = (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID
+                && (*row).indisvalid
+                && !(*row).indcheckxmin
+                && *columns == column
+                && *(*index).rd_opfamily == pg_sys::INTEGER_BTREE_FAM_OID
+                && *(*index).rd_indoption == 0
+                && pg_sys::heap_attisnull((*index).rd_indextuple, predicate, std::ptr::null_mut());
+            if is_usable {
+                return Some(index);
+            }
+            pg_sys::index_close(index, AccessShareLock);
+        }
+        None
+    }
+}
