@@ -12,6 +12,7 @@
 DO $$
 DECLARE
     place name;
+    found text;
 BEGIN
     -- search_path has the name of the schema. Its row is locked, so that no other role gives the
     -- name to another schema meanwhile.
@@ -24,13 +25,14 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',
             DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when its transaction has ended.';
     END IF;
-    IF EXISTS (
-        SELECT FROM pg_namespace AS n JOIN pg_proc ON pronamespace = n.oid AND proowner = nspowner AND proname = 'shard_next_id'
+    SELECT pg_catalog.format('Schema %I of role %I has its mark.', nspname, pg_catalog.pg_get_userbyid(nspowner)) INTO found
+        FROM pg_namespace AS n JOIN pg_proc ON pronamespace = n.oid AND proowner = nspowner AND proname = 'shard_next_id'
             JOIN pg_class ON relnamespace = n.oid AND relowner = nspowner AND relname = '_mutex_0'
         WHERE pg_catalog.obj_description(n.oid, 'pg_namespace') = 'instagram_id, portable edition'
-    ) THEN
+        LIMIT 1;
+    IF found IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the portable edition of instagram_id is installed in this database',
-            DETAIL = 'Ids of a shard must come either from the library or from the portable edition.',
+            DETAIL = pg_catalog.format('%s Ids of a shard must come either from the library or from the portable edition.', found),
             HINT = 'Let the extension take its place with CREATE EXTENSION instagram_id SCHEMA ids VERSION ''1.0.0-portable''.';
     END IF;
 END $$;

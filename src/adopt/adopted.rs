@@ -3,13 +3,15 @@
 //! changes made by others are noticed.
 
 use crate::error::{Error, listed};
-use crate::pg::catalog::{self, Function};
+use crate::pg::catalog::{self, Function, Named};
 use crate::pg::names;
 use crate::pg::spi::select;
+use crate::pg::text::push;
 use crate::sequence::IdSequence;
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
 use instagram_id_core::epoch::Epoch;
+use instagram_id_core::layout::Shard;
 use instagram_id_core::plpgsql::{self, Original};
 use pgrx::pg_sys::{self, Oid};
 
@@ -21,14 +23,36 @@ pub struct Adopted {
     pub function: Function,
     /// Its original; `None` if that was dropped.
     pub kept: Option<Function>,
-    /// The clock that it generates ids from; `None` if it was replaced since and generates other
+    /// The sequence that it generates ids from; `None` if it was replaced since and generates other
     /// ids.
     pub sequence: Option<IdSequence>,
 }
 
 impl Adopted {
-    /// The clock that a function generated ids from before it was replaced.
-    pub fn former_sequence(&self, definition: &Definition) -> IdSequence {
+    /// The sequence that the function generates ids from, or has generated them from before it was
+    /// replaced. The owner of a function can name any relation in its body. So this is checked
+    /// before the sequence is locked.
+    ///
+    /// # Errors
+    ///
+    /// It is not a sequence, or belongs to a role whose rights the owner of the function lacks.
+    pub fn sequence_to_lock(&self, definition: &Definition) -> Result<IdSequence, Error> {
+        let sequence = self.sequence.unwrap_or_else(|| self.former_sequence(definition));
+        let relation =
+            catalog::relation(sequence.oid).ok_or(Error::SequenceMissing(sequence.oid))?;
+        let name = names::relation(sequence.oid);
+        if !relation.is_sequence {
+            return Err(Error::NotSequence(name));
+        }
+        if !catalog::has_rights_of(self.function.owner, relation.owner) {
+            let function = names::function(self.function.oid);
+            return Err(Error::SequenceOfAnother { name, function });
+        }
+        Ok(sequence)
+    }
+
+    /// The sequence that a function generated ids from before it was replaced.
+    fn former_sequence(&self, definition: &Definition) -> IdSequence {
         let read = read_original(self.kept.as_ref().unwrap_or(&self.function)).ok();
         let is_own = |sequence: &Oid| {
             catalog::relation(*sequence)
@@ -63,7 +87,7 @@ pub fn to_restore(definition: &Definition, own_schema: Oid) -> Vec<Adopted> {
 /// same owner, and that owner has the privileges of the shard's owner.
 pub fn functions(definition: &Definition, own_schema: Oid) -> Vec<Adopted> {
     let mut adopted = vec![];
-    for kept in originals_in(definition.schema) {
+    for kept in originals_in(definition.schema, KEPT) {
         let Some(name) = kept.name.strip_prefix(KEPT) else { continue };
         let Some(function) = catalog::function_in(definition.schema, name, &[]) else { continue };
         let sequence = sequence_of(&function, definition, own_schema);
@@ -95,18 +119,19 @@ fn original_of(definition: &Definition) -> Option<Adopted> {
         sequence.and_then(|text| sequence_named(&text)) == Some(definition.sequence.oid)
             && catalog::has_rights_of(function.owner, definition.owner)
     };
-    let function = originals_in(definition.schema).into_iter().find(is_it)?;
+    let function = originals_in(definition.schema, "").into_iter().find(is_it)?;
     Some(Adopted { function, kept: None, sequence: None })
 }
 
-/// The functions of a schema that generate ids in the original way.
-fn originals_in(schema: Oid) -> Vec<Function> {
+/// The functions of a schema with this prefix that generate ids in the original way.
+fn originals_in(schema: Oid, prefix: &str) -> Vec<Function> {
     // By the dependencies on the schema, which have an index.
     let query = "SELECT p.oid FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
          WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_namespace'::regclass AND d.refobjid = $1
          AND p.pronargs = 0 AND p.prolang IN ($2, $3) AND p.prosqlbody IS NULL AND p.prorettype = 'int8'::regtype
-         ORDER BY p.proname";
-    let arguments = [schema.into(), catalog::plpgsql().into(), catalog::sql().into()];
+         AND starts_with(p.proname::text, $4) ORDER BY p.proname";
+    let arguments =
+        [schema.into(), catalog::plpgsql().into(), catalog::sql().into(), prefix.into()];
     let functions = select(query, &arguments, |row| row.get::<Oid>(1));
     functions
         .into_iter()
@@ -124,19 +149,101 @@ pub fn is_kept(function: &Function) -> bool {
     taken_over.is_some_and(|taken_over| taken_over.owner == function.owner)
 }
 
+/// The functions in the database that are named as kept originals, for a query about all shards.
+/// They are read once, and each body at most once: a role can create many shards and many functions
+/// in one schema.
+#[derive(Default)]
+pub struct KeptFunctions(Option<Vec<KeptFunction>>);
+
+/// A function that is named as a kept original.
+struct KeptFunction {
+    schema: Oid,
+    owner: Oid,
+    oid: Oid,
+    /// `None` until it is read.
+    read: Option<KeptOriginal>,
+}
+
+/// What is known of a function that is named as a kept original.
+enum KeptOriginal {
+    /// It is none, or the adopted function belongs to another role.
+    Ignored,
+    /// The adopted function of this name is missing.
+    Alone(String),
+    /// The function that was adopted, and the ids that it generates.
+    Adopted(Oid, Option<(Shard, IdSequence)>),
+}
+
+/// The most such functions of a role in a schema that are considered.
+const KEPT_MAX: usize = 100;
+
+impl KeptFunctions {
+    /// Those in a schema.
+    fn in_schema(&mut self, schema: Oid) -> &mut [KeptFunction] {
+        let all = self.0.get_or_insert_with(KeptFunction::all);
+        let from = all.partition_point(|one| one.schema.to_u32() < schema.to_u32());
+        let to = all.partition_point(|one| one.schema.to_u32() <= schema.to_u32());
+        &mut all[from..to]
+    }
+}
+
+impl KeptFunction {
+    /// Those of all schemas, in the order of the schemas.
+    fn all() -> Vec<KeptFunction> {
+        let mut all: Vec<KeptFunction> = vec![];
+        catalog::visit_functions(Named::StartingWith(KEPT), |kept| {
+            let Function { schema, owner, oid, .. } = *kept;
+            push(&mut all, KeptFunction { schema, owner, oid, read: None });
+        });
+        // Stable, so that those of a role in a schema stay in the order of their names.
+        all.sort_by_key(|one| (one.schema.to_u32(), one.owner.to_u32()));
+        let (mut of, mut count) = (None, 0);
+        all.retain(|one| {
+            let of_this = Some((one.schema, one.owner));
+            count = if of == of_this { count + 1 } else { 1 };
+            of = of_this;
+            count <= KEPT_MAX
+        });
+        all
+    }
+
+    fn read(&mut self, own_schema: Oid) -> &KeptOriginal {
+        let (oid, schema) = (self.oid, self.schema);
+        let read = || {
+            let kept = catalog::function(oid).filter(|kept| read_original(kept).is_ok())?;
+            let name = kept.name.strip_prefix(KEPT)?;
+            Some(match catalog::function_in(schema, name, &[]) {
+                None => KeptOriginal::Alone(name.to_owned()),
+                Some(function) if function.owner != kept.owner => KeptOriginal::Ignored,
+                Some(function) => {
+                    KeptOriginal::Adopted(function.oid, ddl::ids_of(&function, own_schema))
+                }
+            })
+        };
+        self.read.get_or_insert_with(|| read().unwrap_or(KeptOriginal::Ignored))
+    }
+}
+
 /// Why a shard does not generate its ids as it should; `None` if there is no problem.
-pub fn problem(definition: &Definition, own_schema: Oid) -> Option<String> {
+pub fn problem(
+    definition: &Definition,
+    own_schema: Oid,
+    kept: &mut KeptFunctions,
+) -> Option<String> {
     let parts = ShardParts::of(definition, own_schema);
     let mut faults = parts.faults(definition.schema, definition.sequence);
-    let originals = originals_in(definition.schema);
-    for kept in originals.iter().filter(|kept| catalog::has_rights_of(kept.owner, definition.owner))
-    {
-        let Some(name) = kept.name.strip_prefix(KEPT) else { continue };
-        let fault = match catalog::function_in(definition.schema, name, &[]) {
-            None => ddl::is_missing(definition.schema, name, ""),
-            Some(function) if function.owner != kept.owner => continue,
-            Some(function) if sequence_of(&function, definition, own_schema).is_some() => continue,
-            Some(function) => ddl::generates_others(&function),
+    for kept in kept.in_schema(definition.schema) {
+        if !catalog::has_rights_of(kept.owner, definition.owner) {
+            continue;
+        }
+        let generates = |(shard, sequence): (Shard, IdSequence)| {
+            shard == definition.shard && sequence.epoch == definition.sequence.epoch
+        };
+        let fault = match kept.read(own_schema) {
+            KeptOriginal::Ignored => continue,
+            KeptOriginal::Adopted(_, ids) if ids.is_some_and(generates) => continue,
+            KeptOriginal::Adopted(function, _) => ddl::generates_others(*function),
+            KeptOriginal::Alone(name) => ddl::is_missing(definition.schema, name, ""),
         };
         if !faults.contains(&fault) {
             faults.push(fault);
@@ -176,7 +283,7 @@ fn call_with_sequence(read: Option<Original>) -> String {
         read.as_ref().and_then(|read| read.shard).map_or("shard".into(), |shard| shard.to_string());
     let epoch = read.and_then(|read| Epoch::from_unix_ms(read.epoch_ms?));
     match epoch.filter(|epoch| *epoch != Epoch::ORIGINAL) {
-        Some(epoch) => format!("next_id({shard}, sequence, '{}')", names::time(epoch.at())),
+        Some(epoch) => format!("next_id({shard}, sequence, '{}')", names::time_in_utc(epoch.at())),
         None => format!("next_id({shard}, sequence)"),
     }
 }

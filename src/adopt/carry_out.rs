@@ -63,10 +63,12 @@ impl Adoption {
         pgrx::register_xact_callback(PgXactCallbackEvent::PreCommit, move || {
             let relation = catalog::relation(sequence.oid).filter(|_| is_adopted());
             let Some(catalog::Relation { owner, .. }) = relation else { return };
-            let last = read::last_value(sequence.oid).unwrap_or(0);
-            let start =
-                ((now_ms(sequence.epoch) + GRACE_MS) * VALUES_PER_MS) | (last & i64::from(SEQ_MAX));
-            let advanced = roles::with_rights_of(owner, || generator::advance(sequence, start));
+            // The transaction may have another role by now, which cannot read the sequence.
+            let advanced = roles::with_rights_of(owner, || {
+                let last = read::last_value(sequence.oid).unwrap_or(0);
+                let first_of_ms = (now_ms(sequence.epoch) + GRACE_MS) * VALUES_PER_MS;
+                generator::advance(sequence, first_of_ms | (last & i64::from(SEQ_MAX)))
+            });
             if let Err(error) = advanced {
                 ErrorReport::from(error).report(PgLogLevel::ERROR);
             }

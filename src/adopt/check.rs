@@ -55,7 +55,9 @@ impl Adoption {
             let literal = quote_literal(&sequence);
             let call = match self.sequence.epoch {
                 Epoch::ORIGINAL => format!("next_id({shard}, {literal})"),
-                epoch => format!("next_id({shard}, {literal}, '{}')", names::time(epoch.at())),
+                epoch => {
+                    format!("next_id({shard}, {literal}, '{}')", names::time_in_utc(epoch.at()))
+                }
             };
             return Err(Error::ShardElsewhere { shard, schema, function, sequence, call });
         }

@@ -98,7 +98,7 @@ fn adopt_shard(
         let (newest, above) = if dry_run {
             (adoption.newest_id()?, None)
         } else {
-            let (newest, above) = adoption.carry_out()?;
+            let (newest, above) = guc::with(guc::LOCK_TIMEOUT, || adoption.carry_out())?;
             (newest, Some(layout::id_of(above, adoption.parts.shard)))
         };
         let row = (
@@ -140,13 +140,11 @@ fn unadopt_shard(
             let schema = names::schema(definition.schema);
             return Err(Error::NotAdopted { shard: shard.number(), schema }.into());
         };
+        let mut sequences: Vec<IdSequence> = vec![];
         for one in &adopted {
             check_owner(&one.function)?;
+            sequences.push(one.sequence_to_lock(&definition)?);
         }
-        let mut sequences: Vec<IdSequence> = adopted
-            .iter()
-            .map(|one| one.sequence.unwrap_or_else(|| one.former_sequence(&definition)))
-            .collect();
         sequences.dedup();
         let oids: Vec<Oid> = sequences.iter().map(|sequence| sequence.oid).collect();
         let columns = columns_filled_by(&adopted);
@@ -162,25 +160,32 @@ fn unadopt_shard(
             }
         };
         wait()?; // first without the locks, so that no writer waits with us
-        lock_out_writers(&columns, TableLock::AgainstWriters, &oids)?;
-        let is_same = adopted::to_restore(&definition, own_schema) == adopted
-            && columns_filled_by(&adopted) == columns;
-        if !is_same {
-            return Err(Error::OriginalChanged(names::function(first.function.oid)).into());
-        }
-        wait()?;
-        let restore: Vec<Option<String>> = adopted.iter().map(restoring_script).collect();
-        // Drop the definition first: after that, later statements do not count as changes of a
-        // shard.
-        let drop = format!("DROP FUNCTION {}", parts_beside(&definition, &adopted).join(", "));
-        roles::with_rights_of(first.function.owner, || spi::run(&drop));
-        for (one, script) in adopted.iter().zip(&restore) {
-            if let Some(script) = script {
-                roles::with_rights_of(one.function.owner, || spi::run(script));
+        guc::with(guc::LOCK_TIMEOUT, || {
+            lock_out_writers(&columns, TableLock::AgainstWriters, &oids)?;
+            let is_same = adopted::to_restore(&definition, own_schema) == adopted
+                && columns_filled_by(&adopted) == columns;
+            if !is_same {
+                return Err(Error::OriginalChanged(names::function(first.function.oid)));
             }
-        }
+            wait()?;
+            restore(&definition, &adopted);
+            Ok(())
+        })?;
         Ok(Regprocedure(first.function.oid))
     })
+}
+
+/// Drops the functions of the shard, and restores the originals.
+fn restore(definition: &Definition, adopted: &[Adopted]) {
+    let scripts: Vec<Option<String>> = adopted.iter().map(restoring_script).collect();
+    // Drop the definition first: after that, later statements do not count as changes of a shard.
+    let drop = format!("DROP FUNCTION {}", parts_beside(definition, adopted).join(", "));
+    roles::with_rights_of(adopted[0].function.owner, || spi::run(&drop));
+    for (one, script) in adopted.iter().zip(&scripts) {
+        if let Some(script) = script {
+            roles::with_rights_of(one.function.owner, || spi::run(script));
+        }
+    }
 }
 
 fn columns_filled_by(adopted: &[Adopted]) -> Vec<Column> {

@@ -2,7 +2,6 @@
 
 use crate::error::{Error, listed};
 use crate::pg::catalog::{self, Function};
-use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::spi::select;
 use crate::shard::definition::Definition;
@@ -140,11 +139,9 @@ pub fn check_writers(table: Oid, definition: &Definition, own_schema: Oid) -> Re
         needs.oid.into(),
         next_id.is_security_definer.into(),
     ];
-    let found = guc::with(guc::LOCK_TIMEOUT, || {
-        select(&writers_without_rights(), &arguments, |row| {
-            let has: [bool; 4] = [row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?];
-            Some((row.get::<String>(1)?, has))
-        })
+    let found = select(&writers_without_rights(), &arguments, |row| {
+        let has: [bool; 4] = [row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?];
+        Some((row.get::<String>(1)?, has))
     });
     let Some((role, _)) = found.first() else { return Ok(()) };
     let rights = [

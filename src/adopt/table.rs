@@ -77,7 +77,7 @@ pub fn adopt_table(
     if !catalog::has_rights_of(catalog::current_role(), relation.owner) {
         return Err(Error::NotTableOwner(names::relation(table)).into());
     }
-    guc::with(guc::OWN_NAMES, || {
+    guc::with_own_names_and_limit(|| {
         if !dry_run {
             prevent_if_read_only("adopt_table()");
         }
@@ -96,8 +96,9 @@ pub fn adopt_table(
         }
         let columns = [key.column.clone()];
         if !dry_run {
-            lock_out_writers(&columns, TableLock::ToAlter, &[])?;
+            // First the function, whose lock another role can hold as long as it likes.
             locks::lock_function(next_id, pg_sys::AccessShareLock);
+            lock_out_writers(&columns, TableLock::ToAlter, &[])?;
             // Another session may have changed the shard until now.
             let is_same = definition::find(shard)?.as_ref() == Some(&definition)
                 && next_id_of(&definition, own_schema, trust)? == next_id;

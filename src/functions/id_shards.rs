@@ -1,7 +1,7 @@
 //! The view `id_shards`: every shard of the database, its last id, and whether ids may be generated
 //! here. Also the version of the library.
 
-use crate::adopt::adopted;
+use crate::adopt::adopted::{self, KeptFunctions};
 use crate::citus::placement::{self, Owner};
 use crate::error::{Error, shortened};
 use crate::pg::catalog;
@@ -11,6 +11,7 @@ use crate::pg::raw::guarded;
 use crate::pg::reg_types::{Regclass, Regnamespace};
 use crate::pg::subtransaction;
 use crate::pg::text::push;
+use crate::pg::window;
 use crate::sequence::check;
 use crate::sequence::read::{self, Locked};
 use crate::shard::definition::{self, Definition};
@@ -66,13 +67,15 @@ fn shard_reason(
     let own_schema = catalog::schema_of_this_function(fcinfo);
     let Regnamespace(schema) = schema;
     // Any role can define shards. One of them must not make the view fail for all.
-    match subtransaction::catching_errors(|| reason_of(shard, schema, own_schema)) {
+    // SAFETY: this function has no other state, and no other reference to it.
+    let kept = unsafe { window::state_of_call::<KeptFunctions>(fcinfo) };
+    match subtransaction::catching_errors(|| reason_of(shard, schema, own_schema, kept)) {
         Ok(reason) => reason,
         Err(error) => Some(shortened(error.message())),
     }
 }
 
-fn reason_of(shard: i32, schema: Oid, own_schema: Oid) -> Option<String> {
+fn reason_of(shard: i32, schema: Oid, own_schema: Oid, kept: &mut KeptFunctions) -> Option<String> {
     guc::with(guc::OWN_NAMES, || {
         let name = definition::function_name(Shard::new(shard)?);
         let definition = definition::read(&catalog::function_in(schema, &name, &[])?)?;
@@ -89,8 +92,8 @@ fn reason_of(shard: i32, schema: Oid, own_schema: Oid) -> Option<String> {
             }
             Err(Locked) => (None, Some("sequence locked by another session".into())),
         };
-        let reasons =
-            [of_sequence, foreign(&definition, tuple), adopted::problem(&definition, own_schema)];
+        let problem = adopted::problem(&definition, own_schema, kept);
+        let reasons = [of_sequence, foreign(&definition, tuple), problem];
         let reasons: Vec<String> = reasons.into_iter().flatten().collect();
         (!reasons.is_empty()).then(|| reasons.join("; "))
     })

@@ -193,8 +193,8 @@ impl Parent {
         unsafe { pg_sys::UnlockRelationOid(self.oid, mode as pg_sys::LOCKMODE) };
     }
 
-    /// The epoch of the ids that the default of the key generates. If it generates none, that of the
-    /// shard in whose schema the table is, or the original's.
+    /// The epoch of the ids that the default of the key generates. If it generates none, that of
+    /// the shard in whose schema the table is, or the original's.
     ///
     /// # Errors
     ///

@@ -68,7 +68,7 @@ fn recover_shard(
                 .max(newest_within(&others, columns::KEY_AHEAD_MAX_MS)?),
         )
     };
-    let newest = guc::with(guc::OWN_NAMES, || guc::with(guc::LOCK_TIMEOUT, find_newest))?;
+    let newest = guc::with_own_names_and_limit(find_newest)?;
     let newest = newest.map_or(0, |(id, _)| layout::value_of(id.max(0)));
     let present = hlc::first_of(columns::now_ms(sequence.epoch) + WARN_AHEAD_MS);
     let last = generator::advance(sequence, newest.max(present).min(hlc::VALUE_MAX))?;

@@ -144,13 +144,13 @@ fn advance_shard(shard: Option<i32>, id: Option<i64>) -> Result<i64, ErrorReport
 /// # Errors
 ///
 /// There is no shard, it is not 0 to 8191, or it does not exist. The caller does not own its
-/// functions.
+/// functions, or another session holds a lock on the shard for too long.
 #[pg_extern(sql = false)]
 fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
     prevent_if_read_only("claim_shard()");
-    guc::with(guc::OWN_NAMES, || {
+    guc::with_own_names_and_limit(|| {
         // First without a lock: a shard that belongs to another role is not locked.
         check_owner(&definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?)?;
         let found = lookup::find_to_change(shard, pg_sys::ShareUpdateExclusiveLock)?;

@@ -20,7 +20,7 @@ use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 use std::collections::BTreeMap;
-use std::ffi::CStr;
+use std::time::{Duration, Instant};
 
 /// The number of sequences that a command to another node is about. This node keeps other sessions
 /// from taking them over in the meantime, and the other node locks them until the command ends.
@@ -28,7 +28,10 @@ const BATCH: usize = 100;
 
 /// How long it waits for the lock on a sequence. The role that owns a shard could hold that lock as
 /// long as it likes.
-const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "2s")];
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long it waits for locks that it does not get, in total. A role can own many shards.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// `take_over_shards()`. Each shard has the reason if its sequence could not be taken over. The
 /// first `next_id` on the new node does the same for one shard.
@@ -51,6 +54,7 @@ fn take_over_shards() -> TableIterator<
 > {
     prevent_if_read_only("take_over_shards()");
     let mut results = vec![];
+    let mut patience = PATIENCE;
     let mut by_role = BTreeMap::<u32, Vec<(Shard, IdSequence)>>::new();
     for (shard, sequence, is_copy) in shards_placed_here() {
         let prepare = || {
@@ -59,7 +63,7 @@ fn take_over_shards() -> TableIterator<
             }
             role_if_closed(sequence, is_copy)
         };
-        match with_reason(prepare) {
+        match with_reason(&mut patience, prepare) {
             Ok(Some(role)) => by_role.entry(role.to_u32()).or_default().push((shard, sequence)),
             Ok(None) => {}
             Err(reason) => results.push((shard, sequence, Some(reason))),
@@ -70,10 +74,14 @@ fn take_over_shards() -> TableIterator<
         let mut problem = None;
         for batch in shards.chunks(BATCH) {
             let sequences: Vec<IdSequence> = batch.iter().map(|(_, sequence)| *sequence).collect();
-            let left = attempt(&sequences, &mut problem).unwrap_or(sequences);
+            let left = attempt(&sequences, &mut problem, &mut patience).unwrap_or(sequences);
             for &(shard, sequence) in batch {
                 let is_left = left.contains(&sequence);
-                let reason = if is_left { take_over(sequence, &mut problem).err() } else { None };
+                let reason = if is_left {
+                    take_over(sequence, &mut problem, &mut patience).err()
+                } else {
+                    None
+                };
                 results.push((shard, sequence, reason));
             }
         }
@@ -90,11 +98,12 @@ fn take_over_shards() -> TableIterator<
 fn attempt(
     sequences: &[IdSequence],
     problem: &mut Option<String>,
+    patience: &mut Duration,
 ) -> Result<Vec<IdSequence>, String> {
     if let Some(problem) = problem {
         return Err(problem.clone());
     }
-    with_reason(|| {
+    with_reason(patience, || {
         let result = takeover::attempt_to_take_over(sequences);
         *problem =
             result.as_ref().err().filter(|error| takeover::is_of_a_node(error)).map(Error::reason);
@@ -104,8 +113,12 @@ fn attempt(
 
 /// Makes one attempt to take a sequence over. The role that owns it could interfere with any number
 /// of them.
-fn take_over(sequence: IdSequence, problem: &mut Option<String>) -> Result<(), String> {
-    if attempt(&[sequence], problem)?.is_empty() {
+fn take_over(
+    sequence: IdSequence,
+    problem: &mut Option<String>,
+    patience: &mut Duration,
+) -> Result<(), String> {
+    if attempt(&[sequence], problem, patience)?.is_empty() {
         Ok(())
     } else {
         Err(Error::TakeOverOvertaken { name: names::relation(sequence.oid) }.in_one_line())
@@ -178,10 +191,21 @@ fn make_own(sequence: IdSequence) -> Result<bool, Error> {
 }
 
 /// Runs `f` in a subtransaction. An error, also one of PostgreSQL, is returned as text. A cancel is
-/// not caught.
-fn with_reason<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, String> {
-    match subtransaction::catching_errors(|| guc::with(LOCK_TIMEOUT, f)) {
+/// not caught. `patience` is the time that is left for locks that are not obtained.
+fn with_reason<T>(
+    patience: &mut Duration,
+    f: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, String> {
+    // 0 would be no limit.
+    let timeout = (*patience).min(LOCK_TIMEOUT).as_millis().max(1).to_string();
+    let started = Instant::now();
+    match subtransaction::catching_errors(|| guc::with(&[(c"lock_timeout", &timeout)], f)) {
         Ok(result) => result.map_err(|error| error.in_one_line()),
-        Err(report) => Err(error::one_line(report.message(), report.detail(), report.hint())),
+        Err(report) => {
+            if report.sql_error_code() == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE {
+                *patience = patience.saturating_sub(started.elapsed());
+            }
+            Err(error::one_line(report.message(), report.detail(), report.hint()))
+        }
     }
 }

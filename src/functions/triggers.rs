@@ -208,7 +208,7 @@ fn convert_defaults_to_triggers(
     let shard = arguments::shard_not_null(shard)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
     prevent_if_read_only("convert_defaults_to_triggers()");
-    let converted = guc::with(guc::OWN_NAMES, || {
+    let converted = guc::with_own_names_and_limit(|| {
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
         let parts = ShardParts::of(&definition, own_schema);
         parts.check_next_id(definition.schema, definition.sequence)?;
@@ -259,11 +259,9 @@ fn candidates(definition: &Definition, own_schema: Oid) -> Vec<Candidate> {
          AND pg_get_expr(f.adbin, f.adrelid) = ANY ($2)
          ORDER BY c.oid, a.attnum"
     );
-    guc::with(guc::LOCK_TIMEOUT, || {
-        select_now(&query, &[definition.schema.into(), defaults.into()], |row| {
-            let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? };
-            Some(Candidate { column, is_partition_key: row.get(4)? })
-        })
+    select_now(&query, &[definition.schema.into(), defaults.into()], |row| {
+        let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? };
+        Some(Candidate { column, is_partition_key: row.get(4)? })
     })
 }
 

@@ -56,9 +56,14 @@ pub const OWN_NAMES: &[(&CStr, &str)] = &[
     (c"check_function_bodies", "off"),
 ];
 
-/// The longest wait for a lock in a query about objects of other roles, which could hold the lock
-/// as long as they like.
+/// The longest wait for a lock on objects of other roles, which could hold the lock as long as they
+/// like, and the longest for any lock while other sessions wait for this one.
 pub const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "10s")];
+
+/// Runs `f` with [`OWN_NAMES`] and [`LOCK_TIMEOUT`].
+pub fn with_own_names_and_limit<T>(f: impl FnOnce() -> T) -> T {
+    with(OWN_NAMES, || with(LOCK_TIMEOUT, f))
+}
 
 /// Runs `f` with these settings. An error resets them as well.
 pub fn with<T>(settings: &[(&CStr, &str)], f: impl FnOnce() -> T) -> T {

@@ -344,7 +344,7 @@ impl ShardParts {
             Some(function) if (part.agrees)(&function) => {
                 of_another(names::function(function.oid), function.owner)
             }
-            Some(function) if part.name == "next_id" => Some(generates_others(&function)),
+            Some(function) if part.name == "next_id" => Some(generates_others(function.oid)),
             Some(function) => Some(format!("{} is not the shard's", names::function(function.oid))),
             None => Some(is_missing(
                 schema,
@@ -371,7 +371,7 @@ impl ShardParts {
         let own_schema = names::schema(self.own_schema);
         let own_oid = self.own_schema;
         let (shard, number) = (self.shard, self.shard.number());
-        let epoch = names::time(sequence.epoch.at());
+        let epoch = names::time_in_utc(sequence.epoch.at());
         [
             Part {
                 name: "epoch".into(),
@@ -418,7 +418,7 @@ impl ShardParts {
         let schema = quote_identifier(&self.schema);
         let (name, number) = (definition::function_name(self.shard), self.shard.number());
         let relation = quote_literal(names::relation(sequence.oid));
-        let epoch = names::time(sequence.epoch.at());
+        let epoch = names::time_in_utc(sequence.epoch.at());
         Part {
             name: name.clone(),
             parameters: &[],
@@ -450,7 +450,7 @@ impl ShardParts {
             names::schema(self.own_schema),
             self.shard.number(),
             quote_literal(names::relation(sequence.oid)),
-            names::time(sequence.epoch.at())
+            names::time_in_utc(sequence.epoch.at())
         )
     }
 }
@@ -467,8 +467,8 @@ pub fn functions_in(schema: Oid, shard: Shard) -> Vec<Function> {
 }
 
 /// A problem: a function should generate the shard's ids, and does not.
-pub fn generates_others(function: &Function) -> String {
-    format!("{} does not generate the shard's ids", names::function(function.oid))
+pub fn generates_others(function: Oid) -> String {
+    format!("{} does not generate the shard's ids", names::function(function))
 }
 
 /// A problem: a function of the shard is missing.

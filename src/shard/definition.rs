@@ -58,9 +58,9 @@ pub fn this_database() -> String {
 ///
 /// Any role that may create functions can create one of that name. So a function counts only if its
 /// owner has the privileges of the sequence's owner. Among these, functions owned by the database's
-/// owner or a superuser come first, because other roles cannot create them. There is no other order:
-/// nothing else shows which of two roles created the shard, and ids of a number that come from
-/// another sequence repeat.
+/// owner or a superuser come first, because other roles cannot create them. There is no other
+/// order: nothing else shows which of two roles created the shard, and ids of a number that come
+/// from another sequence repeat.
 ///
 /// # Errors
 ///

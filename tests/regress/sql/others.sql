@@ -69,6 +69,7 @@ END $$;
 CREATE TABLE evil.events (id bigint) PARTITION BY RANGE (id);
 CREATE TABLE evil.serials (id bigserial PRIMARY KEY, n bigint);
 CREATE INDEX ON evil.events ((id + evil.sets(1)));
+INSERT INTO evil.serials VALUES (7);
 CREATE INDEX ON evil.serials ((n + evil.sets(1)));
 GRANT USAGE ON SCHEMA evil TO PUBLIC;
 RESET ROLE;
@@ -91,6 +92,16 @@ SELECT settings() = :'before' AS same FROM evil.calls;
 SELECT setval('evil.calls', 1, false);
 SELECT adopted FROM adopt_table(9, 'evil.serials', schema => 'insta9');
 SELECT settings() = :'before' AS same, is_called FROM evil.calls;
+-- An adoption reads the newest id under locks that other sessions wait for. It calls no such function.
+CREATE SCHEMA insta3 CREATE SEQUENCE table_id_seq;
+CREATE FUNCTION insta3.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23) | (3 << 10) | (nextval('insta3.table_id_seq') % 1024);
+END $$;
+ALTER TABLE evil.serials ALTER id SET DEFAULT insta3.next_id();
+SELECT newest_id FROM adopt_shard(3);
+SELECT settings() = :'before' AS same, is_called FROM evil.calls;
+DROP SCHEMA insta3 CASCADE;
 RESET ROLE;
 DROP SCHEMA evil CASCADE;
 
@@ -190,7 +201,90 @@ SELECT pg_get_viewdef('apart.defaults'), pg_get_ruledef(oid) FROM pg_rewrite WHE
 SELECT count(DISTINCT a), count(DISTINCT b), count(DISTINCT c), count(DISTINCT d) FROM apart.copied;
 SELECT count(*) AS stored FROM pg_depend WHERE refclassid = 'pg_proc'::regclass AND refobjid IN (SELECT oid FROM pg_proc WHERE proname = '_next_id') AND deptype = 'n';
 
-DROP SCHEMA insta8, insta9, apart, evil CASCADE;
+-- A role with many shards and many kept originals in one schema. A query about all shards reads each function once.
+SET ROLE regress_id_evil;
+DO $$ BEGIN
+    CREATE SCHEMA many CREATE SEQUENCE seq;
+    FOR n IN 2000..2019 LOOP
+        EXECUTE format('CREATE FUNCTION many.shard_%s(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+            BEGIN ATOMIC SELECT ''many.seq''::regclass, ''2011-08-24 21:07:01.721+00''::timestamptz, ''''::text; END', n);
+    END LOOP;
+    FOR n IN 100..149 LOOP
+        EXECUTE format('CREATE FUNCTION many.original_id_%s() RETURNS bigint LANGUAGE plpgsql AS %L', n,
+            'BEGIN RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23) | (2000 << 10) | (nextval(''many.seq'') % 1024); END');
+    END LOOP;
+END $$;
+RESET ROLE;
+BEGIN;
+SELECT idx_scan AS scans FROM pg_stat_xact_sys_tables WHERE relid = 'pg_proc'::regclass \gset
+SELECT count(*), bool_and(reason LIKE '%many.id\_100() is missing; many.id\_101() is missing; %') AS named FROM id_shards WHERE shard BETWEEN 2000 AND 2019;
+SELECT idx_scan - :scans < 600 AS once FROM pg_stat_xact_sys_tables WHERE relid = 'pg_proc'::regclass;
+COMMIT;
+DROP SCHEMA many CASCADE;
+
+-- An adoption moves the sequence once more at the commit, whichever role the transaction has then. The sequence field goes on.
+SET ROLE regress_id_app;
+CREATE SCHEMA insta4 CREATE SEQUENCE table_id_seq;
+CREATE FUNCTION insta4.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23) | (4 << 10) | (nextval('insta4.table_id_seq') % 1024);
+END $$;
+SELECT setval('insta4.table_id_seq', 77);
+RESET ROLE;
+BEGIN;
+SELECT shard FROM adopt_shard(4, 'insta4');
+SET LOCAL ROLE regress_id_evil;
+COMMIT;
+SELECT last_value % 1024 AS seq FROM insta4.table_id_seq;
+
+-- The next_id() of an adopted shard can name any relation in its body. unadopt_shard() locks only a sequence of its owner.
+SET ROLE regress_id_evil;
+SELECT create_shard(6);
+CREATE FUNCTION insta6.original_next_id() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23) | (6 << 10) | (nextval('insta6.table_id_seq') % 1024);
+END $$;
+CREATE TABLE evil.own (id bigint);
+CREATE FUNCTION evil.unadopts(role text, names text, OUT state text, OUT message text, OUT hint text, OUT locked bool) LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE OR REPLACE FUNCTION insta6.next_id() RETURNS bigint LANGUAGE sql RETURN public.shard_next_id(6, %L, %L)',
+        names, '2011-08-24 21:07:01.721+00');
+    PERFORM set_config('role', role, true);
+    SELECT r.state, r.message, r.hint INTO state, message, hint FROM raises('SELECT unadopt_shard(6)') AS r;
+    locked := EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' AND relation = names::regclass AND mode = 'ShareRowExclusiveLock');
+    PERFORM set_config('role', 'regress_id_evil', true);
+END $$;
+SELECT role, names, r.* FROM unnest('{regress_id_evil,regress_id_super}'::text[]) AS role,
+    unnest('{pg_authid,apart.photos,evil.own,apart.photos_id_seq}'::text[]) AS names, evil.unadopts(role, names) AS r;
+SELECT * FROM evil.unadopts('regress_id_evil', 'insta6.table_id_seq');
+RESET ROLE;
+
+-- The owner of a shard does not own its schema. A definition in a schema of its owner's own does not take the number.
+CREATE SCHEMA shared;
+GRANT ALL ON SCHEMA shared TO regress_id_app;
+SET ROLE regress_id_app;
+SELECT create_shard(5, 'shared', if_not_exists => true);
+SELECT id_shard(next_id(5));
+SET ROLE regress_id_evil;
+CREATE SCHEMA insta5 CREATE SEQUENCE table_id_seq;
+CREATE FUNCTION insta5.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT 'insta5.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, ''::text; END;
+GRANT USAGE ON SCHEMA insta5 TO PUBLIC;
+GRANT USAGE ON SEQUENCE insta5.table_id_seq TO PUBLIC;
+SET ROLE regress_id_app;
+SELECT statement, r.* FROM unnest('{next_id(5),"next_ids(5, 1)","advance_shard(5, make_id(now(), 5, 1))",claim_shard(5)}'::text[]) AS statement,
+    raises('SELECT ' || statement) AS r;
+SELECT id_shard(shared.next_id());
+SET ROLE regress_id_evil;
+SELECT is_called FROM insta5.table_id_seq;
+RESET ROLE;
+-- The owner of the database decides.
+ALTER FUNCTION shared.shard_5() OWNER TO CURRENT_USER;
+SET ROLE regress_id_app;
+SELECT id_shard(next_id(5));
+RESET ROLE;
+
+DROP SCHEMA insta4, insta5, insta6, insta8, insta9, shared, apart, evil CASCADE;
 DO $$ BEGIN FOR n IN 10..30 LOOP EXECUTE format('DROP SCHEMA evil%s CASCADE', n); END LOOP; END $$;
 
 -- PostgreSQL evaluates the constants of a partition key when a trigger is created: with the rights of the table's owner.
@@ -239,6 +333,13 @@ BEGIN
 END $$;
 CREATE TABLE evil._mutex_0 ();
 CREATE FUNCTION evil.shard_next_id() RETURNS int LANGUAGE sql AS 'SELECT 1';
+-- With the mark of the portable edition it prevents an installation. The message names it.
+BEGIN;
+COMMENT ON SCHEMA evil IS 'instagram_id, portable edition';
+RESET ROLE;
+CREATE EXTENSION instagram_id;
+ROLLBACK;
+SET ROLE regress_id_evil;
 CREATE EXTENSION instagram_id SCHEMA evil;
 RESET ROLE;
 SELECT rolsuper FROM pg_roles WHERE rolname = 'regress_id_evil';

@@ -77,6 +77,14 @@ SELECT shard FROM "it's ""odd""".id_parts(insta6.next_id());
 ALTER EXTENSION instagram_id SET SCHEMA public;
 DROP SCHEMA "it's ""odd""";
 
+-- A time zone in which PostgreSQL shows times with an offset that it does not read.
+SET TimeZone = 'Foo+25';
+SELECT create_shard(7);
+SELECT claim_shard(7), id_shard(insta7.next_id());
+RESET TimeZone;
+SELECT epoch, insta7.epoch() = epoch AND insta7.id_time(0) = epoch AS same FROM id_shards WHERE shard = 7;
+DROP SCHEMA insta7 CASCADE;
+
 -- A shard is dropped.
 DROP SCHEMA insta6 CASCADE;
 SELECT next_id(6);
