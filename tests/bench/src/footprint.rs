@@ -48,8 +48,8 @@ pub fn memory_of_a_session(
         let mut client = server.connect();
         let pid = one(&mut client, "SELECT pg_backend_pid()");
         let run = |client: &mut Client, n: usize| {
-            // By the simple protocol: for another type than a built-in one the driver would read the
-            // catalogs in this session.
+            // By the simple protocol: for another type than a built-in one the driver would read
+            // the catalogs in this session.
             client.batch_execute(&format!("SELECT {}", contestant.call(n))).unwrap();
         };
         client.query_one("SELECT now()", &[]).unwrap();
