@@ -37,8 +37,8 @@ SELECT function, language FROM rules.function WHERE NOT (language = 'c' OR langu
 -- then also returns NULL for NULL, except a window function.
 SELECT function FROM rules.function WHERE provolatile = 'v' AND proparallel <> 'u';
 SELECT function FROM rules.function WHERE provolatile = 'i' AND (proparallel <> 's' OR language = 'c' AND prokind = 'f' AND NOT proisstrict);
--- Only a function that depends on nothing is leakproof.
-SELECT function FROM rules.function WHERE proleakproof AND (provolatile <> 'i' OR language <> 'c');
+-- The leakproof functions are those in C that decode any bigint: they depend on nothing, and raise no error.
+SELECT function FROM rules.function WHERE proleakproof <> (provolatile = 'i' AND language = 'c' AND proargtypes = '20');
 
 -- The owner of the extension owns them.
 SELECT function FROM rules.function, pg_extension WHERE extname = 'instagram_id' AND proowner <> extowner;
