@@ -117,7 +117,7 @@ fn crashes_under_inserts_lose_and_repeat_nothing() {
         FROM nextval('insta5.table_id_seq') AS value RETURNING id";
     let work: Vec<Work> =
         inserts().into_iter().chain([unrecorded(rolled_back), query(plain)]).collect();
-    let faults = length(20, 300);
+    let faults = length(10, 300);
     let acknowledged =
         fail_under_load("failures under inserts", &server, Start::AnHourAhead, faults, &work, "");
     check_no_row_is_lost(&mut server.connect(), &acknowledged);
@@ -133,7 +133,7 @@ fn crashes_under_calls_repeat_no_ids() {
         "failures under calls",
         &server,
         Start::AtTheClock,
-        length(10, 200),
+        length(5, 200),
         &calls(),
         "",
     );

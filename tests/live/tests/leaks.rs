@@ -152,7 +152,7 @@ fn session_cancelled_in_its_waits_keeps_nothing() {
         memory(&mut client)
     };
     let before = cut_off(300);
-    let times = length(2000, 50_000);
+    let times = length(1000, 50_000);
     let after = cut_off(times);
     check_growth(&format!("{times} waits cut off"), before, after, times);
     let warnings: Vec<String> =

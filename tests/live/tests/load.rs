@@ -60,7 +60,7 @@ fn load_of_everything() {
 #[test]
 fn load_of_million_row_inserts() {
     let server = server();
-    for count in length(&[1, 2][..], &[1, 2, 8]).iter().copied() {
+    for count in length(&[2][..], &[1, 2, 8]).iter().copied() {
         let statement =
             "INSERT INTO insta5.photos (batch) SELECT generate_series(1, 1000000) RETURNING id";
         let mut journal = Journal::new(

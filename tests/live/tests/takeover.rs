@@ -668,7 +668,7 @@ fn two_nodes_that_both_act_as_owner_repeat_no_ids() {
     ]
     .map(or_refused);
     let (received, ()) = under_load(connect, 6, &work, || {
-        std::thread::sleep(length(Duration::from_secs(5), Duration::from_secs(60)));
+        std::thread::sleep(length(Duration::from_secs(2), Duration::from_secs(60)));
     });
     journal.add(received);
     journal.check();
