@@ -31,7 +31,7 @@ fn cached(shard: Shard) -> Option<FoundShard> {
     found.and_then(Cached::get)
 }
 
-/// The clock that a shard's ids come from. Until its sequence is locked the schema may be renamed
+/// The sequence and epoch of a shard. Until the sequence is locked, the schema may be renamed
 /// or dropped.
 ///
 /// # Errors
@@ -64,7 +64,7 @@ pub fn sequence_of(shard: Shard) -> Result<IdSequence, Error> {
 ///
 /// # Errors
 ///
-/// Those of [`clock_of`].
+/// Those of [`sequence_of`].
 pub fn schema_of(shard: Shard) -> Result<Oid, Error> {
     sequence_of(shard)?;
     if let Some(found) = cached(shard) {
@@ -73,13 +73,13 @@ pub fn schema_of(shard: Shard) -> Result<Oid, Error> {
     Ok(definition::find(shard)?.ok_or_else(|| missing(shard))?.schema)
 }
 
-/// The clock that a shard's ids come from, with its sequence locked until the transaction ends. It
+/// The sequence and epoch of a shard, with the sequence locked until the transaction ends. It
 /// is looked up again under the lock, because another session may give the shard another sequence
 /// while this one waits.
 ///
 /// # Errors
 ///
-/// Those of [`clock_of`].
+/// Those of [`sequence_of`].
 pub fn lock_sequence_of(shard: Shard) -> Result<IdSequence, Error> {
     loop {
         let sequence = sequence_of(shard)?;

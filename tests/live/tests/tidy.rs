@@ -262,6 +262,20 @@ fn imports_are_parsed() {
     );
 }
 
+/// The picture of the rooms shows files that exist.
+#[test]
+fn picture_shows_existing_files() {
+    let files = [rust_files("src"), rust_files("core/src")].concat();
+    let picture = read("docs/inside/architecture.svg");
+    let lists = between(&picture, r##"monospace" font-size="12" fill="#57606a">"##, "</text>");
+    let names: Vec<&str> = lists.iter().flat_map(|list| list.split(' ')).collect();
+    for name in &names {
+        let file = format!("/{}.rs", name.trim_end_matches(".rs"));
+        assert!(files.iter().any(|path| path.ends_with(&file)), "{name}");
+    }
+    assert!(names.len() > 40);
+}
+
 /// Imports only lead to lower floors; inside a module and between all files there are no cycles.
 #[test]
 fn imports_only_lead_to_lower_floors() {
