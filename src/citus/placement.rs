@@ -102,7 +102,7 @@ fn look_up(sequence: Oid) -> Result<(), Error> {
         is_here: owner == group,
         is_of_schema,
     });
-    cache::set_placement(sequence, count, placement);
+    cache::set_placement(sequence, Some(Cached::new(count, placement)));
     Ok(())
 }
 
@@ -169,7 +169,7 @@ pub fn resolve(refusal: Refusal, sequence: IdSequence) -> Result<(), Error> {
 fn check_again(sequence: Oid) -> Result<(), Error> {
     // The cache may be out of date: without a table in the schema, there is no relation whose
     // invalidation announces a new placement.
-    cache::forget_placement(sequence);
+    cache::set_placement(sequence, None);
     let owner = owner_of(sequence);
     if owner.is_here() { Ok(()) } else { Err(placed_elsewhere(sequence, &owner)) }
 }

@@ -229,7 +229,23 @@ fn language(name: &CStr) -> Oid {
     unsafe { pg_sys::get_language_oid(name.as_ptr(), true) }
 }
 
-/// Evicts the schema from PostgreSQL's caches; see [`crate::sequence::read::evict`].
+/// Evicts the sequence from PostgreSQL's relation and catalog caches. A session may use thousands
+/// of sequences, and the extension's own cache needs a fiftieth of the space for each.
+///
+/// # Safety
+///
+/// The relation must not be open.
+pub unsafe fn forget_sequence(raw: Raw, sequence: Oid) {
+    // SAFETY: the caches load an evicted entry again when it is needed.
+    unsafe {
+        raw.RelationCacheInvalidateEntry(sequence);
+        for cache in [pg_sys::SysCacheIdentifier::RELOID, pg_sys::SysCacheIdentifier::SEQRELID] {
+            raw.drop_from_syscache(cache, sequence);
+        }
+    }
+}
+
+/// Evicts the schema from PostgreSQL's caches, for the same reason.
 pub fn forget_schema(schema: Oid) {
     drop_from_syscache(pg_sys::SysCacheIdentifier::NAMESPACEOID, schema);
 }

@@ -20,6 +20,10 @@ pub struct CachedSequence {
     pub checked: Option<(Validity, SequenceInfo)>,
     /// The permit of the same role, valid as long as `checked`.
     pub permit: Permit,
+    /// The permit of roles that lack UPDATE. It is the same for all of them.
+    pub permit_without_update: Option<Cached<Permit>>,
+    /// Its placement, on a node of a cluster.
+    pub placement: Option<Cached<Placement>>,
     /// The transaction that holds the lock on it.
     pub locked_in: LocalTransactionId,
     /// The shared buffer that its page was last in, or `InvalidBuffer`.
@@ -120,6 +124,8 @@ impl CachedSequence {
     const EMPTY: CachedSequence = CachedSequence {
         checked: None,
         permit: Permit::Unknown,
+        permit_without_update: None,
+        placement: None,
         locked_in: 0,
         buffer: pg_sys::InvalidBuffer as pg_sys::Buffer,
         logged_file: Oid::INVALID,
@@ -134,10 +140,6 @@ const SEQUENCES_MAX: usize = 1 << 16;
 
 thread_local! {
     static SEQUENCES: RefCell<FxHashMap<Oid, CachedSequence>> = RefCell::new(FxHashMap::default());
-    /// The permits of roles that lack UPDATE. This map and the next one are separate from the one
-    /// above because every call reads that one.
-    static PERMITS: RefCell<FxHashMap<Oid, Cached<Permit>>> = RefCell::new(FxHashMap::default());
-    static PLACEMENTS: RefCell<FxHashMap<Oid, Cached<Placement>>> = RefCell::new(FxHashMap::default());
 }
 
 /// Calls `visit` with the cache entry of the sequence. `visit` must not call this function again,
@@ -157,8 +159,6 @@ pub fn with<T>(sequence: Oid, visit: impl FnOnce(&mut CachedSequence) -> T) -> T
 fn new_entry(sequences: &mut FxHashMap<Oid, CachedSequence>, sequence: Oid) -> &mut CachedSequence {
     if sequences.len() == SEQUENCES_MAX || sequences.try_reserve(1).is_err() {
         sequences.clear();
-        PERMITS.with_borrow_mut(FxHashMap::clear);
-        PLACEMENTS.with_borrow_mut(FxHashMap::clear);
         invalidation::forget_watched();
     }
     invalidation::watch(sequence);
@@ -172,32 +172,19 @@ pub fn len() -> usize {
     SEQUENCES.with_borrow(FxHashMap::len)
 }
 
-/// The cached permit of roles that lack UPDATE on the sequence. It is the same for all of them.
-pub fn permit(sequence: Oid) -> Permit {
-    let found = PERMITS.with_borrow(|permits| permits.get(&sequence).copied());
-    found.and_then(Cached::get).unwrap_or(Permit::Unknown)
-}
-
 /// Caches a permit that was looked up at this count.
 pub fn set_permit(sequence: Oid, count: InvalidationCount, permit: Permit) {
-    PERMITS.with_borrow_mut(|permits| permits.insert(sequence, Cached::new(count, permit)));
-    with(sequence, |cached| cached.checked = None);
+    with(sequence, |cached| {
+        cached.permit_without_update = Some(Cached::new(count, permit));
+        cached.checked = None;
+    });
 }
 
-/// The cached placement of the sequence; `None` if it must be looked up.
-pub fn placement(sequence: Oid) -> Option<Placement> {
-    let found = PLACEMENTS.with_borrow(|placements| placements.get(&sequence).copied());
-    found.and_then(Cached::get)
-}
-
-/// Caches a placement that was looked up at this count.
-pub fn set_placement(sequence: Oid, count: InvalidationCount, placement: Placement) {
-    PLACEMENTS
-        .with_borrow_mut(|placements| placements.insert(sequence, Cached::new(count, placement)));
-}
-
-/// Removes the placement of the sequence from the cache, so that it is looked up again.
-pub fn forget_placement(sequence: Oid) {
-    PLACEMENTS.with_borrow_mut(|placements| placements.remove(&sequence));
-    with(sequence, |cached| cached.checked = None);
+/// Caches a placement that was looked up at this count; or removes it from the cache, so that it is
+/// looked up again.
+pub fn set_placement(sequence: Oid, placement: Option<Cached<Placement>>) {
+    with(sequence, |cached| {
+        cached.placement = placement;
+        cached.checked = None;
+    });
 }

@@ -1,11 +1,11 @@
 //! Whether a sequence may be used now, here, by this role.
 
 use crate::error::Unfit;
-use crate::pg::invalidation;
+use crate::pg::invalidation::{self, Cached};
 use crate::pg::names;
 use crate::pg::raw::{Raw, guarded};
 use crate::pg::sys::{self, NoLock, RowExclusiveLock};
-use crate::sequence::cache::{self, CachedSequence, Permit, Placement, SequenceInfo, Validity};
+use crate::sequence::cache::{CachedSequence, Permit, Placement, SequenceInfo, Validity};
 use crate::sequence::refusal::Refusal;
 use crate::sequence::{CopyPolicy, IdSequence};
 use instagram_id_core::copy;
@@ -117,14 +117,14 @@ unsafe fn look_up_anew(
         let permit = if info.is_local_temp || raw.may(sequence, role, update) {
             Permit::Any
         } else {
-            cache::permit(sequence)
+            cached.permit_without_update.and_then(Cached::get).unwrap_or(Permit::Unknown)
         };
         let Some(options) = raw.pg_sequence_row(sequence) else {
             return Err(Refusal::Missing);
         };
         // Only a cluster has copies.
         if !info.is_local_temp && raw.has_citus() {
-            let Some(placement) = cache::placement(sequence) else {
+            let Some(placement) = cached.placement.and_then(Cached::get) else {
                 // The look-up is a query, which parallel mode does not allow.
                 let in_parallel = raw.IsInParallelMode();
                 return Err(if in_parallel {

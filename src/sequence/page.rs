@@ -111,15 +111,7 @@ impl<'a> SequencePage<'a> {
             let data = self.data();
             let mut state = State { last_value: data.last_value, is_called: data.is_called };
             if !state.is_called {
-                if policy.needs_open() && data.is_closed(self.info.placement.is_copy()) {
-                    return Err(Refusal::Closed);
-                }
-                if copy::is_closed(data.last_value) {
-                    return Err(Refusal::ServesShard);
-                }
-                if self.info.has_range_of_node {
-                    state.last_value = 0;
-                }
+                state.last_value = self.start(data, policy)?;
             }
             let seen = Seen { state, lsn: sys::PageGetLSN(self.page) };
             let min = self.info.min_value;
@@ -129,19 +121,7 @@ impl<'a> SequencePage<'a> {
             let run = match next {
                 Next::Take(run) => run,
                 Next::Wait { ticks } => return Ok(Outcome::Wait(Wait { seen, clock_us, ticks })),
-                Next::Exhausted if copy::is_closed(state.last_value) => {
-                    return Err(if policy.needs_open() {
-                        Refusal::Closed
-                    } else {
-                        Refusal::ServesShard
-                    });
-                }
-                Next::Exhausted => {
-                    let (last_value, min_value) = (state.last_value, self.info.min_value);
-                    return Err(Refusal::Exhausted { last_value, min_value });
-                }
-                Next::ClockBeforeEpoch => return Err(Refusal::ClockBeforeEpoch),
-                Next::ClockPastField => return Err(Refusal::ClockPastField),
+                refused => return Err(self.refusal(refused, state.last_value, policy)),
             };
             if run.first < min {
                 return Err(Refusal::Unfit(Unfit { min: Some(min), ..Unfit::default() }));
@@ -154,6 +134,32 @@ impl<'a> SequencePage<'a> {
                 hlc::durability(state.last_value, data.log_cnt, run.last(), now_ms, must_record);
             self.step(run.last(), plan, cached);
             Ok(Outcome::Taken { run, ahead_ms: hlc::ms_of(run.first) - now_ms })
+        }
+    }
+
+    /// The value that a sequence starts at which was never called, or a copy that is not open.
+    #[cold]
+    unsafe fn start(self, data: Tuple, policy: CopyPolicy) -> Result<i64, Refusal> {
+        if policy.needs_open() && data.is_closed(self.info.placement.is_copy()) {
+            return Err(Refusal::Closed);
+        }
+        if copy::is_closed(data.last_value) {
+            return Err(Refusal::ServesShard);
+        }
+        Ok(if self.info.has_range_of_node { 0 } else { data.last_value })
+    }
+
+    /// The reason why the rule issues no value.
+    #[cold]
+    unsafe fn refusal(self, next: Next, last_value: i64, policy: CopyPolicy) -> Refusal {
+        match next {
+            Next::ClockBeforeEpoch => Refusal::ClockBeforeEpoch,
+            Next::ClockPastField => Refusal::ClockPastField,
+            _ if !copy::is_closed(last_value) => {
+                Refusal::Exhausted { last_value, min_value: self.info.min_value }
+            }
+            _ if policy.needs_open() => Refusal::Closed,
+            _ => Refusal::ServesShard,
         }
     }
 

@@ -93,7 +93,7 @@ unsafe fn read(raw: Raw, sequence: Oid, reads_all: bool) -> Option<Tuple> {
             None
         };
         raw.relation_close(relation, AccessShareLock);
-        evict(raw, sequence);
+        catalog::forget_sequence(raw, sequence);
         tuple
     }
 }
@@ -103,20 +103,4 @@ unsafe fn read(raw: Raw, sequence: Oid, reads_all: bool) -> Option<Tuple> {
 /// sequence.
 fn reads_all_stats() -> bool {
     catalog::has_rights_of(catalog::current_role(), pg_sys::ROLE_PG_READ_ALL_STATS.into())
-}
-
-/// Evicts the sequence from PostgreSQL's relation and catalog caches. A session may use thousands
-/// of sequences, and the extension's own cache needs a fiftieth of the space for each.
-///
-/// # Safety
-///
-/// The relation must not be open.
-pub unsafe fn evict(raw: Raw, sequence: Oid) {
-    // SAFETY: the caches load an evicted entry again when it is needed.
-    unsafe {
-        raw.RelationCacheInvalidateEntry(sequence);
-        for cache in [pg_sys::SysCacheIdentifier::RELOID, pg_sys::SysCacheIdentifier::SEQRELID] {
-            raw.drop_from_syscache(cache, sequence);
-        }
-    }
 }

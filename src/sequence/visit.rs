@@ -9,7 +9,6 @@ use crate::pg::transaction;
 use crate::sequence::cache::{self, CachedSequence, Permit, SequenceInfo};
 use crate::sequence::check::{check, lock_for_transaction};
 use crate::sequence::page::{self, Outcome, SequencePage};
-use crate::sequence::read;
 use crate::sequence::refusal::Refusal;
 use crate::sequence::{CopyPolicy, IdSequence};
 use instagram_id_core::copy::{Attempt, CopyState, LastOwner};
@@ -262,7 +261,7 @@ unsafe fn evict_lookup(raw: Raw, sequence: Oid, cached: &mut CachedSequence) {
     // SAFETY: as for `take_guarded`.
     unsafe {
         if cached.has_filled_caches && cached.checked.is_some_and(|(_, info)| !info.is_local_temp) {
-            read::evict(raw, sequence);
+            catalog::forget_sequence(raw, sequence);
         }
         cached.has_filled_caches = false;
     }
