@@ -97,8 +97,8 @@ on_this_server = --bindir='$(bindir)' --load-extension=instagram_id --encoding=U
 installcheck: installcheck-regress installcheck-isolation
 
 installcheck-regress:
-	mkdir -p target/regress
-	'$(PG_REGRESS)' --inputdir=tests/regress --outputdir=target/regress $(on_this_server) \
+	mkdir -p $(or $(OUTPUT),target/regress)
+	'$(PG_REGRESS)' --inputdir=tests/regress --outputdir=$(or $(OUTPUT),target/regress) $(on_this_server) \
 	    --dbname=contrib_regression $(REGRESS)
 
 installcheck-isolation:

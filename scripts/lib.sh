@@ -239,19 +239,29 @@ finish() {
 
 # sql_tests PG_CONFIG [REGRESS ISOLATION]: runs tests/regress with pg_regress and, at the same time,
 # tests/isolation with pg_isolation_regress, each on its own server; all of them, or those named.
+# All of tests/regress run in two halves at the same time, because half of the time they wait.
 sql_tests() {
-    local pg_config=$1 status=0 log pid
-    log=$(mktemp)
-    if [ $# = 1 ] || [ -n "$3" ]; then
-        on_a_server "$pg_config" isolation ${3:+ISOLATION="$3"} >"$log" 2>&1 &
-        pid=$!
+    local pg_config=$1 status=0 dir pids=() n
+    dir=$(mktemp -d)
+    beside() {
+        on_a_server "$pg_config" "$@" >"$dir/${#pids[@]}" 2>&1 &
+        pids+=($!)
+    }
+    if [ $# = 1 ] || [ -n "$3" ]; then beside isolation isolation ${3:+ISOLATION="$3"}; fi
+    if [ $# = 1 ] && [ -z "${ACCEPT:-}" ]; then
+        beside regress regress_2 REGRESS="$(regress_names 0)"
+        on_a_server "$pg_config" regress regress REGRESS="$(regress_names 1)" || status=$?
+    elif [ $# = 1 ] || [ -n "$2" ]; then
+        on_a_server "$pg_config" regress regress ${2:+REGRESS="$2"} || status=$?
     fi
-    if [ $# = 1 ] || [ -n "$2" ]; then on_a_server "$pg_config" regress ${2:+REGRESS="$2"} || status=$?; fi
-    if [ -n "${pid:-}" ]; then
-        finish "$log" "$pid" || status=$?
-    fi
-    rm -f "$log"
+    for n in "${!pids[@]}"; do finish "$dir/$n" "${pids[$n]}" || status=$?; done
+    rm -rf "$dir"
     return "$status"
+}
+
+# regress_names 0|1: every second one of tests/regress.
+regress_names() {
+    basename -s .sql "$ROOT"/tests/regress/sql/*.sql | awk -v half="$1" 'NR % 2 == half' | tr '\n' ' '
 }
 
 # The files of tests/regress that apply to the portable edition.
@@ -290,19 +300,19 @@ portable_tests() (
     fi
 )
 
-# on_a_server PG_CONFIG regress|isolation [MAKE'S ARGUMENTS...]: starts a server and runs these
-# tests on it.
+# on_a_server PG_CONFIG regress|isolation OUTPUT [MAKE'S ARGUMENTS...]: starts a server and runs these
+# tests on it, with their output in target/OUTPUT.
 on_a_server() (
-    local pg_config=$1 kind=$2 tester
-    shift 2
+    local pg_config=$1 kind=$2 output=target/$3 tester
+    shift 3
     tester=$(tester_for "$pg_config" "$kind/pg_${kind/isolation/isolation_regress}")
     trap stop_server EXIT
     start_server "$pg_config"
-    rm -rf "target/$kind"
+    rm -rf "$output"
     if [ -n "${ACCEPT:-}" ]; then add_expected "$kind"; fi
-    if ! make --no-print-directory "installcheck-$kind" PG_CONFIG="$pg_config" \
+    if ! make --no-print-directory "installcheck-$kind" PG_CONFIG="$pg_config" OUTPUT="$output" \
         "PG_$(printf %s "${kind/isolation/isolation_regress}" | tr '[:lower:]' '[:upper:]')=$tester" "$@"; then
-        cat "target/$kind/regression.diffs"
+        cat "$output/regression.diffs"
         [ -n "${ACCEPT:-}" ] || exit 1
     fi
     if [ -n "${ACCEPT:-}" ]; then accept "$kind"; fi
