@@ -270,6 +270,11 @@ CREATE FUNCTION adopt_table(
 COMMENT ON FUNCTION adopt_table(integer, regclass, text, boolean, text) IS
 'makes ids of a shard the default of a column with a serial, an identity or ids of another shard; with dry_run only shows the statements';
 
+CREATE FUNCTION adopt_new_tables() RETURNS event_trigger
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'adopt_new_tables_wrapper';
+COMMENT ON FUNCTION adopt_new_tables() IS
+'event trigger ON ddl_command_end: gives serial and identity keys of new tables in the schema of a shard ids of the shard';
+
 /* Partitions */
 
 CREATE FUNCTION create_id_partitions(

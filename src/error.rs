@@ -788,6 +788,13 @@ errors! {
         detail("It is for triggers BEFORE INSERT FOR EACH ROW, and takes a shard and a column of type bigint."),
         hint("Create the trigger BEFORE INSERT FOR EACH ROW with EXECUTE FUNCTION next_id_trigger('5', 'id').");
 
+    /// `adopt_new_tables()` is called otherwise than by an event trigger ON ddl_command_end.
+    EventTriggerMisused => ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED,
+        "invalid use of adopt_new_tables()",
+        detail("It is for event triggers ON ddl_command_end."),
+        hint("Use CREATE EVENT TRIGGER adopt_new_tables ON ddl_command_end WHEN TAG IN ('CREATE TABLE') \
+            EXECUTE FUNCTION adopt_new_tables().");
+
     /// The trigger names a column that its table does not have, as after the column was renamed.
     TriggerColumnMissing { trigger: String, table: String, column: String, shard: u16, has_citus: bool } =>
         ERRCODE_UNDEFINED_COLUMN,
@@ -969,6 +976,15 @@ errors! {
     DefaultKept { column: String, why: &'static str } => ERRCODE_WARNING,
         "column {column} keeps its default",
         detail("{why}");
+
+    /// WARNING of the event trigger `adopt_new_tables()`, which has left the key of a new table
+    /// unchanged.
+    NewKeyKept { column: String, shard: u16, cause: String, table: String, name: String } =>
+        ERRCODE_WARNING,
+        "column {column} does not get ids of shard {shard}",
+        detail("The cause is: {}", sentence(cause)),
+        hint("Once the cause is resolved, use SELECT adopt_table({shard}, {}, {}).", literal(table),
+            literal(name));
 
     /// WARNING of `create_shard()` for a schema with the epoch of a shard whose sequence was
     /// dropped.

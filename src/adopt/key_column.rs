@@ -1,12 +1,12 @@
 //! The column whose default `adopt_table` replaces: what generates its keys, and the statements
 //! there and back.
 
-use crate::adopt::columns::{Column, defaults_of, newest_serial_key};
+use crate::adopt::columns::{Column, columns_with_default_on, defaults_of, newest_serial_key};
 use crate::adopt::references::{self, Narrow};
 use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
-use crate::pg::spi::{select, select_now};
+use crate::pg::spi::{self, select, select_now};
 use crate::sequence::read;
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
@@ -106,11 +106,38 @@ impl KeyColumn {
         })
     }
 
+    /// Drops the sequence of the former keys, unless another default uses it.
+    ///
+    /// # Errors
+    ///
+    /// Its schema gets another name at this moment.
+    pub fn drop_sequence(&self) -> Result<(), Error> {
+        let exists = |sequence: &Oid| catalog::relation(*sequence).is_some();
+        // An identity has taken its sequence with it.
+        let Some(sequence) = self.owned.filter(exists) else { return Ok(()) };
+        if !columns_with_default_on("pg_class", sequence).is_empty() {
+            return Ok(());
+        }
+        let name = names::relation(sequence);
+        spi::run(&format!("DROP SEQUENCE {name}"));
+        if exists(&sequence) { Err(Error::TableChanged(name)) } else { Ok(()) }
+    }
+
     /// The beginning of ALTER TABLE for this column, and its quoted name.
     fn alter(&self) -> (String, String) {
         let name = quote_identifier(&self.column.name);
         (format!("ALTER TABLE {} ALTER {name}", names::relation(self.column.table)), name)
     }
+}
+
+/// The columns of a table's primary key that a serial or an identity fills.
+pub fn own_keys(table: Oid) -> Vec<String> {
+    let query = "SELECT a.attname::text FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indrelid
+             AND a.attnum = ANY ((i.indkey::int2[])[:i.indnkeyatts - 1])
+         WHERE i.indrelid = $1 AND i.indisprimary
+         AND pg_get_serial_sequence(a.attrelid::regclass::text, a.attname::text) IS NOT NULL
+         ORDER BY a.attnum";
+    select_now(query, &[table.into()], |row| row.get(1))
 }
 
 /// The column as the catalogs show it.

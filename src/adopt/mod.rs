@@ -9,6 +9,7 @@
 //! - `writers`: waits for writers and for the clock
 //! - `adopted`: the adopted functions of a shard, and whether they still generate its ids
 //! - `key_column`: the column that `adopt_table` converts, the statements, and the way back
+//! - `new_key`: the key of a table that the present statement has created
 //! - `references`: whether the columns that reference a key can hold ids
 //! - `rights`: whether the roles that can insert before an adoption can insert after it
 
@@ -18,7 +19,8 @@ mod carry_out;
 mod check;
 pub mod columns;
 mod functions;
-mod key_column;
+pub mod key_column;
+pub mod new_key;
 mod original;
 mod references;
 mod rights;

@@ -99,12 +99,7 @@ pub fn adopt_table(
             // First the function, whose lock another role can hold as long as it likes.
             locks::lock_function(next_id, pg_sys::AccessShareLock);
             lock_out_writers(&columns, TableLock::ToAlter, &[])?;
-            // Another session may have changed the shard until now.
-            let is_same = definition::find(shard)?.as_ref() == Some(&definition)
-                && next_id_of(&definition, own_schema, trust)? == next_id;
-            if !is_same {
-                return Err(Error::ShardChanged(shard.number()).into());
-            }
+            check_unchanged(&definition, own_schema, trust, next_id)?;
             key = find(Some(key.column.name))?; // it may have changed before we got the lock
         }
         let newest = newest_id(&columns)?;
@@ -161,8 +156,20 @@ fn find_column(
     }
 }
 
+/// Checks that no other session has changed the shard until its `next_id()` was locked.
+pub fn check_unchanged(
+    definition: &Definition,
+    own_schema: Oid,
+    trust: Trust,
+    next_id: Oid,
+) -> Result<(), Error> {
+    let is_same = definition::find(definition.shard)?.as_ref() == Some(definition)
+        && next_id_of(definition, own_schema, trust)? == next_id;
+    if is_same { Ok(()) } else { Err(Error::ShardChanged(definition.shard.number())) }
+}
+
 /// Makes ids of the shard the default of a locked column, whose newest key is given.
-fn set_default(
+pub fn set_default(
     column: &Column,
     change: &str,
     newest: Option<i64>,
@@ -185,7 +192,7 @@ fn set_default(
 }
 
 /// The `next_id()` of a shard that is complete and trusted.
-fn next_id_of(definition: &Definition, own_schema: Oid, trust: Trust) -> Result<Oid, Error> {
+pub fn next_id_of(definition: &Definition, own_schema: Oid, trust: Trust) -> Result<Oid, Error> {
     trust.check(definition)?;
     let missing = ShardParts::of(definition, own_schema)
         .missing_functions(definition.schema, definition.sequence)?;

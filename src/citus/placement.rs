@@ -270,6 +270,20 @@ pub fn is_no_citus_shard() -> &'static str {
     }
 }
 
+/// Whether new tables of a schema are distributed with it.
+pub fn is_distributed(schema: Oid) -> bool {
+    let query = format!("SELECT 1 FROM pg_dist_schema WHERE schemaid = {}", schema.to_u32());
+    catalog::has_citus()
+        && guc::with(guc::OWN_NAMES, || {
+            has_distributed_schemas() && !select_latest(&query).is_empty()
+        })
+}
+
+/// Whether Citus itself has opened this session, such as to create a table of another node here.
+pub fn is_session_of_citus() -> bool {
+    catalog::has_citus() && guc::is_application(&["citus_internal gpid=", "citus_rebalancer gpid="])
+}
+
 /// Before version 12 Citus did not distribute schemas.
 fn has_distributed_schemas() -> bool {
     catalog::named("pg_catalog.pg_dist_schema").is_some()

@@ -389,6 +389,13 @@ fn samples_with_values() -> Vec<Error> {
         SequenceIsAhead { name: name(), ahead: ahead() },
         ShardIsAhead { shard, ahead: ahead() },
         GroupIsShard(7),
+        NewKeyKept {
+            column: column(),
+            shard,
+            cause: "table insta5.photos changed concurrently".into(),
+            table: table(),
+            name: "id".into(),
+        },
         DefaultKept { column: column(), why: "It is not of type bigint." },
         SequenceReplaced { shard: 5, sequence: "insta5.table_id_seq".into() },
         OwnerTrusted { shard: 5, owner: role(), object: "schema insta5".into() },

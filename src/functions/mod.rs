@@ -6,6 +6,7 @@ mod copy;
 mod decode;
 mod explain;
 mod id_shards;
+mod new_tables;
 mod next_id;
 mod partitions;
 mod recover;

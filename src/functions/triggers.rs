@@ -212,7 +212,7 @@ fn convert_defaults_to_triggers(
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
         let parts = ShardParts::of(&definition, own_schema);
         parts.check_next_id(definition.schema, definition.sequence)?;
-        let mut to_lock = candidates(&definition, own_schema);
+        let mut to_lock = candidates(&definition, own_schema, None);
         to_lock.retain(|candidate| candidate.why_kept().is_none());
         to_lock.iter().try_for_each(Candidate::check_owner)?;
         let to_lock: Vec<Column> = to_lock.into_iter().map(|candidate| candidate.column).collect();
@@ -220,14 +220,10 @@ fn convert_defaults_to_triggers(
         parts.check_next_id(definition.schema, definition.sequence)?;
         // The function and the defaults may have changed before we got the locks. A table that has
         // come since is left for another call.
-        let mut candidates = candidates(&definition, own_schema);
-        candidates.retain(|candidate| match candidate.why_kept() {
-            Some(why) => {
-                let column = candidate.column.qualified();
-                ErrorReport::from(Error::DefaultKept { column, why }).report(PgLogLevel::WARNING);
-                false
-            }
-            None => to_lock.iter().any(|locked| locked.table == candidate.column.table),
+        let mut candidates = candidates(&definition, own_schema, None);
+        candidates.retain(|candidate| {
+            candidate.is_convertible()
+                && to_lock.iter().any(|locked| locked.table == candidate.column.table)
         });
         candidates.iter().for_each(|candidate| candidate.convert(shard, own_schema));
         Ok::<_, Error>(candidates)
@@ -236,14 +232,23 @@ fn convert_defaults_to_triggers(
     Ok(TableIterator::new(converted.into_iter().map(row)))
 }
 
+/// Does the same for a table that the present statement has created, whose schema's `next_id()` is
+/// that of the shard. Returns whether it has got a trigger.
+pub fn convert_new_table(table: Oid, definition: &Definition, own_schema: Oid) -> bool {
+    let mut candidates = candidates(definition, own_schema, Some(table));
+    candidates.retain(Candidate::is_convertible);
+    candidates.iter().for_each(|candidate| candidate.convert(definition.shard, own_schema));
+    !candidates.is_empty()
+}
+
 /// A column whose default generates the ids of a shard.
 struct Candidate {
     column: Column,
     is_partition_key: bool,
 }
 
-/// The candidates in the schema of the shard.
-fn candidates(definition: &Definition, own_schema: Oid) -> Vec<Candidate> {
+/// The candidates in the schema of the shard, or those of one table.
+fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> Vec<Candidate> {
     let defaults = columns::defaults_of(definition, own_schema);
     let is_of_user = placement::is_no_citus_shard();
     let query = format!(
@@ -256,10 +261,11 @@ fn candidates(definition: &Definition, own_schema: Oid) -> Vec<Candidate> {
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
          JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {is_of_user}
-         AND pg_get_expr(f.adbin, f.adrelid) = ANY ($2)
+         AND ($3 IS NULL OR c.oid = $3) AND pg_get_expr(f.adbin, f.adrelid) = ANY ($2)
          ORDER BY c.oid, a.attnum"
     );
-    select_now(&query, &[definition.schema.into(), defaults.into()], |row| {
+    let arguments = [definition.schema.into(), defaults.into(), table.into()];
+    select_now(&query, &arguments, |row| {
         let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? };
         Some(Candidate { column, is_partition_key: row.get(4)? })
     })
@@ -286,6 +292,14 @@ impl Candidate {
             ),
             RowPlacement::Local | RowPlacement::OfSchema => None,
         }
+    }
+
+    /// Whether a trigger can replace the default; a WARNING says why not.
+    fn is_convertible(&self) -> bool {
+        let Some(why) = self.why_kept() else { return true };
+        let column = self.column.qualified();
+        ErrorReport::from(Error::DefaultKept { column, why }).report(PgLogLevel::WARNING);
+        false
     }
 
     fn check_owner(&self) -> Result<(), Error> {

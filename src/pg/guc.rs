@@ -38,6 +38,14 @@ pub fn number(name: &CStr) -> Option<i64> {
         .flatten()
 }
 
+/// Whether `application_name` begins with one of these.
+pub fn is_application(prefixes: &[&str]) -> bool {
+    let name = value_of(c"application_name");
+    // SAFETY: a string that is valid until the setting changes, or NULL.
+    let name = if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } };
+    prefixes.iter().any(|prefix| name.to_bytes().starts_with(prefix.as_bytes()))
+}
+
 /// The value of a setting, or NULL.
 fn value_of(name: &CStr) -> *const c_char {
     // SAFETY: the name ends with a zero byte, and may be unknown.
@@ -72,20 +80,36 @@ pub fn with<T>(settings: &[(&CStr, &str)], f: impl FnOnce() -> T) -> T {
     unsafe {
         let nesting = pg_sys::NewGUCNestLevel();
         for (name, value) in settings {
-            pg_sys::set_config_option(
-                name.as_ptr(),
-                value.as_pg_cstr(),
-                pg_sys::GucContext::PGC_USERSET,
-                pg_sys::GucSource::PGC_S_SESSION,
-                pg_sys::GucAction::GUC_ACTION_SAVE,
-                true,
-                0,
-                false,
-            );
+            set(name, value, pg_sys::GucAction::GUC_ACTION_SAVE);
         }
         let result = f();
         pg_sys::AtEOXact_GUC(true, nesting);
         result
+    }
+}
+
+/// Sets a setting until the transaction ends.
+pub fn set_local(name: &CStr, value: &str) {
+    // SAFETY: as for SET LOCAL in a function.
+    unsafe { set(name, value, pg_sys::GucAction::GUC_ACTION_LOCAL) }
+}
+
+/// # Safety
+///
+/// To save the former value, there must be a nesting level that ends.
+unsafe fn set(name: &CStr, value: &str, action: pg_sys::GucAction::Type) {
+    // SAFETY: name and value are copied. An error ends the change with the transaction.
+    unsafe {
+        pg_sys::set_config_option(
+            name.as_ptr(),
+            value.as_pg_cstr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            action,
+            true,
+            0,
+            false,
+        );
     }
 }
 

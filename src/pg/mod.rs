@@ -4,6 +4,7 @@
 pub mod catalog;
 pub mod deadline;
 pub mod errors;
+pub mod event_trigger;
 pub mod greatest;
 pub mod guc;
 pub mod invalidation;

@@ -38,6 +38,15 @@ pub const Anum_pg_partitioned_table_partclass: pg_sys::AttrNumber = 6;
 /// `catalog/pg_language.dat`
 pub const ClanguageId: u32 = 13;
 
+/// `commands/event_trigger.h`: the beginning of what the function of an event trigger is called
+/// with.
+#[repr(C)]
+pub struct EventTriggerData {
+    pub type_: pg_sys::NodeTag,
+    pub event: *const c_char,
+    pub parsetree: *mut pg_sys::Node,
+}
+
 /// `catalog/pg_sequence.h`: the row of `pg_sequence`.
 #[repr(C)]
 #[derive(Clone, Copy)]

@@ -102,6 +102,11 @@ impl Trust {
         Trust { role: table.owner, schema, named_owner: None }
     }
 
+    /// That of a role for which nobody has named anything: it trusts only owners with its rights.
+    pub fn by_rights_of(role: Oid) -> Trust {
+        Trust { role, schema: SchemaTrust::ByRights, named_owner: None }
+    }
+
     /// Whether the role trusts this owner of a function in the schema.
     pub fn accepts(self, schema: Oid, owner: Oid) -> bool {
         self.accepts_owner(schema, owner)

@@ -562,6 +562,65 @@ fn run_one_by_one(client: &mut Client, statements: &str) {
     statements.split(';').for_each(|statement| client.batch_execute(statement).unwrap());
 }
 
+/// With the event trigger, rows can be inserted into a new table from every node, whatever the tool
+/// that created it has said about its key, and whichever node it was created on. A `serial`, and a
+/// default that is a partition key, stay.
+#[test]
+fn new_tables_get_ids_on_every_node() {
+    let cluster = Cluster::start(2);
+    for node in &cluster.nodes {
+        let event_trigger = "CREATE EVENT TRIGGER adopt_new_tables ON ddl_command_end
+             WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION adopt_new_tables()";
+        node.connect().batch_execute(event_trigger).unwrap();
+    }
+    let mut client = cluster.nodes[0].connect();
+    client
+        .batch_execute(
+            "SET citus.enable_schema_based_sharding = on;
+             SELECT create_shard(7, 'tenant');
+             RESET citus.enable_schema_based_sharding",
+        )
+        .unwrap();
+    for table in [
+        "serials (id bigserial PRIMARY KEY)",
+        "identities (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY)",
+        "references_one (id bigserial PRIMARY KEY, one bigint REFERENCES tenant.serials)",
+        "defaults (id bigint PRIMARY KEY DEFAULT tenant.next_id())",
+        "parts (id bigserial, at int DEFAULT 1, PRIMARY KEY (id, at)) PARTITION BY RANGE (at)",
+        "parts_1 PARTITION OF tenant.parts FOR VALUES FROM (0) TO (9)",
+        "small (id serial PRIMARY KEY)",
+        "by_id (id bigint PRIMARY KEY DEFAULT tenant.next_id()) PARTITION BY RANGE (id)",
+    ] {
+        client.batch_execute(&format!("CREATE TABLE tenant.{table}")).unwrap();
+    }
+    let insert_everywhere = || {
+        let mut ids = BTreeSet::new();
+        for node in &cluster.nodes {
+            for table in ["serials", "identities", "references_one", "defaults", "parts"] {
+                let insert = format!("INSERT INTO tenant.{table} DEFAULT VALUES RETURNING id");
+                assert!(ids.insert(one::<i64>(&mut node.connect(), &insert)), "{table}");
+            }
+        }
+        assert!(ids.iter().all(|id| id >> 10 & 8191 == 7), "{ids:?}");
+        ids
+    };
+    let before = insert_everywhere();
+    let home = cluster.node_of("tenant");
+    cluster.move_schema("tenant", 1 + home % 2, "force_logical");
+    assert!(insert_everywhere().first() > before.last());
+    // The triggers that a user knows, the same on every node.
+    let triggers =
+        "SELECT string_agg(tgrelid::regclass::text, ' ' ORDER BY tgrelid::regclass::text)
+         FROM pg_trigger JOIN pg_dist_partition ON logicalrelid = tgrelid
+         WHERE tgfoid = 'next_id_trigger'::regproc AND tgparentid = 0";
+    for node in &cluster.nodes {
+        assert_eq!(
+            one::<String>(&mut node.connect(), triggers),
+            "tenant.defaults tenant.identities tenant.parts tenant.references_one tenant.serials"
+        );
+    }
+}
+
 /// Rows of tables that are not placed with the schema are not on one node. Such tables get no
 /// triggers, and the nodes do not take the sequence from each other row by row.
 #[test]

@@ -180,6 +180,35 @@ fn sqlalchemy() {
     assert!(!example.try_to_run("second", "python3 -m alembic check").status.success());
 }
 
+/// Models that say nothing about ids get those of the shard by the event trigger, and 1, 2, 3
+/// without it.
+#[test]
+fn unchanged_models() {
+    let example = Example::of("django");
+    let program = of_project("tests/clients/python/unchanged.py");
+    let use_it = |database: &str| {
+        let create = "CREATE EXTENSION instagram_id; SELECT create_shard(5)";
+        example.server.connect_to(database).batch_execute(create).unwrap();
+        if database == "second" {
+            let event_trigger = "CREATE EVENT TRIGGER adopt_new_tables ON ddl_command_end
+                WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION adopt_new_tables()";
+            example.server.connect_to(database).batch_execute(event_trigger).unwrap();
+        }
+        example.run(database, &format!("python3 {}", program.display()))
+    };
+    let expected = |shard: i32, of_django: i32| {
+        format!(
+            "Django: {of_django} ids of shard {{{shard}}}, in order: {}
+SQLAlchemy: 5 ids of shard {{{shard}}}, in order: True
+SQLAlchemy: 10 ids of shard {{{shard}}}, in order: True
+",
+            if shard == 5 { "True" } else { "False" }
+        )
+    };
+    assert_eq!(use_it("first"), expected(0, 11)); // the comment has the key of a photo
+    assert_eq!(use_it("second"), expected(5, 12));
+}
+
 #[test]
 fn java() {
     const DRIVER: &str = "/usr/share/java/postgresql.jar";

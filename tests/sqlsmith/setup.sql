@@ -135,7 +135,7 @@ CREATE VIEW calls.latest AS
 -- shards.
 CREATE TABLE smith.types AS
     SELECT DISTINCT type FROM smith.functions, LATERAL unnest(proargtypes || prorettype) AS type
-    WHERE type <> ALL ('{record,trigger,void}'::regtype[]);
+    WHERE type <> ALL ('{record,trigger,event_trigger,void}'::regtype[]);
 CREATE TABLE smith.used AS
     WITH types AS (SELECT array_agg(type) AS are FROM smith.types)
     SELECT p.* FROM smith.functions AS p, types

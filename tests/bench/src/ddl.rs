@@ -2,7 +2,8 @@
 //! changes of other objects.
 
 use crate::goals::{Goal, at_most};
-use instagram_id_live::{Server, in_parallel, middle};
+use instagram_id_live::{Server, in_parallel, median, middle};
+use postgres::Client;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +12,8 @@ const SHARDS: usize = 1000;
 const SESSIONS: usize = 4;
 const ROUNDS: usize = 5;
 const LONG_ENOUGH: Duration = Duration::from_secs(1);
+const EVENT_ROUNDS: usize = 20;
+const EVENT_CALLS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Each call uses another sequence than the one before it.
@@ -34,7 +37,53 @@ pub fn goals() -> Vec<Goal> {
              ANALYZE used"
         ))
         .unwrap();
-    CHANGES.iter().map(|change| of_a_change(&server, change)).collect()
+    let changes = CHANGES.iter().map(|change| of_a_change(&server, change));
+    changes.chain(of_event_trigger(&mut client)).collect()
+}
+
+/// How much longer statements take that create and change a table elsewhere while the event trigger
+/// for new tables is enabled.
+fn of_event_trigger(client: &mut Client) -> Vec<Goal> {
+    const STATEMENTS: [(&str, &str, &str, f64); 4] = [
+        ("", "CREATE TABLE other (id bigserial PRIMARY KEY, n int)", "DROP TABLE other", 1.25),
+        ("", "CREATE TABLE other (n int)", "DROP TABLE other", 1.25),
+        ("CREATE TABLE other (n int)", "CREATE INDEX i ON other (n)", "DROP TABLE other", 1.05),
+        (
+            "",
+            "CREATE TABLE insta7.new (id bigserial PRIMARY KEY, n int)",
+            "DROP TABLE insta7.new",
+            20.0,
+        ),
+    ];
+    let create =
+        "CREATE EVENT TRIGGER adopt_new_tables ON ddl_command_end WHEN TAG IN ('CREATE TABLE')
+        EXECUTE FUNCTION adopt_new_tables()";
+    client.batch_execute(create).unwrap();
+    let goals = STATEMENTS.map(|(before, statement, after, limit)| {
+        let mut times = [vec![], vec![]];
+        for _ in 0..EVENT_ROUNDS {
+            for (state, times) in ["ENABLE", "DISABLE"].into_iter().zip(&mut times) {
+                client
+                    .batch_execute(&format!("ALTER EVENT TRIGGER adopt_new_tables {state}"))
+                    .unwrap();
+                for n in 0..=EVENT_CALLS {
+                    client.batch_execute(before).unwrap();
+                    let started = Instant::now();
+                    client.batch_execute(statement).unwrap();
+                    // The first one fills caches.
+                    times.extend((n > 0).then(|| started.elapsed()));
+                    client.batch_execute(after).unwrap();
+                }
+            }
+        }
+        let [on, off] = times.map(median);
+        println!("    {statement}: {on:.0?} with the event trigger, {off:.0?} without");
+        let what =
+            format!("with the event trigger for new tables, {statement}: time by the factor");
+        at_most(&what, limit, 1.0 + (limit - 1.0) / 2.0, on.as_secs_f64() / off.as_secs_f64())
+    });
+    client.batch_execute("DROP EVENT TRIGGER adopt_new_tables").unwrap();
+    goals.into()
 }
 
 /// How much more a change every 10 ms slows down `next_id` than `nextval`.

@@ -22,6 +22,7 @@ mod moving;
 mod moving_faults;
 mod moving_losses;
 mod moving_trust;
+mod new_tables;
 mod oracle;
 mod partitions;
 mod portable;

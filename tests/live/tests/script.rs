@@ -41,6 +41,7 @@ fn sql_type(ty: &Type) -> Option<SqlType> {
         "Regnamespace" => "regnamespace",
         "Regprocedure" => "regprocedure",
         "Internal" => "internal",
+        "EventTrigger" => "event_trigger",
         other => panic!("the SQL type of {other} is not known to this test"),
     };
     Some(SqlType(sql.into(), false))

@@ -683,7 +683,7 @@ impl Member {
     fn all(client: &mut Client) -> Vec<Member> {
         let query = format!(
             "SELECT proname::text, proargtypes::regtype[]::text[], prokind = 'w' FROM pg_proc
-             WHERE oid IN ({MEMBER_FUNCTIONS}) AND prorettype <> 'trigger'::regtype
+             WHERE oid IN ({MEMBER_FUNCTIONS}) AND prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype)
              ORDER BY oid::regprocedure::text"
         );
         let member = |row: &postgres::Row| Member {

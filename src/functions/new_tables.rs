@@ -1,0 +1,138 @@
+//! `adopt_new_tables`: an event trigger that gives the keys of new tables ids of the shard in whose
+//! schema they are.
+//!
+//! It runs with the privileges of the role that creates the table, and changes only keys that the
+//! same statement has created, as a serial or an identity. A default that a statement or a dump
+//! sets stays as it is.
+
+use crate::adopt::key_column;
+use crate::adopt::new_key::NewKey;
+use crate::citus::placement;
+use crate::error::{Error, or_raise};
+use crate::functions::triggers;
+use crate::pg::catalog;
+use crate::pg::event_trigger;
+use crate::pg::guc;
+use crate::pg::names;
+use crate::pg::spi::select_now;
+use crate::shard::ddl::{self, ShardParts};
+use crate::shard::definition::{self, Definition};
+use crate::shard::lookup;
+use instagram_id_core::layout::Shard;
+use pgrx::PgLogLevel;
+use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
+use pgrx::prelude::*;
+use pgrx::spi::quote_identifier;
+
+/// PostgreSQL ignores what the function of an event trigger returns.
+type EventTrigger = ();
+
+/// `adopt_new_tables()`, for an event trigger ON ddl_command_end. A key that cannot get ids stays
+/// as it is, with a WARNING that contains the reason. An error would reject statements of roles
+/// that have nothing to do with the shard.
+///
+/// # Errors
+///
+/// The call is not by such an event trigger. The shard or the table changes while the key is
+/// converted.
+#[pg_extern(sql = false)]
+fn adopt_new_tables(fcinfo: pg_sys::FunctionCallInfo) -> EventTrigger {
+    or_raise(|| {
+        if event_trigger::event(fcinfo) != Some(c"ddl_command_end") {
+            return Err(Error::EventTriggerMisused);
+        }
+        // Then the table was converted on the node on which it was created.
+        if placement::is_session_of_citus() {
+            return Ok(());
+        }
+        let own_schema = catalog::schema_of_this_function(fcinfo);
+        // Most tables are created elsewhere.
+        let is_of_shard = |schema| shard_of(schema, own_schema).is_some();
+        if !event_trigger::schema_of_new_table(fcinfo).is_none_or(is_of_shard) {
+            return Ok(());
+        }
+        guc::with_own_names_and_limit(|| {
+            new_tables().into_iter().try_for_each(|table| adopt_new_table(table, own_schema))
+        })
+    })
+}
+
+/// The tables that the statement has created, except partitions and the tables of an extension.
+fn new_tables() -> Vec<Oid> {
+    let query = format!(
+        "SELECT c.oid FROM pg_event_trigger_ddl_commands() AS d JOIN pg_class AS c ON c.oid = d.objid
+         WHERE d.classid = 'pg_class'::regclass AND d.command_tag = 'CREATE TABLE' AND NOT d.in_extension
+         AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {}",
+        placement::is_no_citus_shard()
+    );
+    select_now(&query, &[], |row| row.get(1))
+}
+
+/// Gives the keys of a new table ids of the shard in its schema, if there is one.
+///
+/// # Errors
+///
+/// Those of [`adopt_new_tables`].
+fn adopt_new_table(table: Oid, own_schema: Oid) -> Result<(), Error> {
+    let Some(schema) = catalog::relation(table).map(|relation| relation.schema) else {
+        return Ok(());
+    };
+    let Some(shard) = shard_of(schema, own_schema) else { return Ok(()) };
+    let keys = key_column::own_keys(table);
+    let definition = match shard_in(schema, shard, own_schema) {
+        Ok(definition) => definition,
+        Err(cause) => {
+            keys.iter().for_each(|name| warn(table, name, shard, &cause));
+            return Ok(());
+        }
+    };
+    for name in keys {
+        match NewKey::check(table, &name, &definition, own_schema) {
+            Ok(key) => key.adopt()?,
+            Err(cause) => warn(table, &name, shard, &cause),
+        }
+    }
+    if placement::is_distributed(schema)
+        && triggers::convert_new_table(table, &definition, own_schema)
+    {
+        // Citus distributes the table at the end of this statement. Up to version 14.0 it refuses a
+        // table with a trigger without this setting, which therefore lasts until the end of the
+        // transaction.
+        guc::set_local(c"citus.enable_unsafe_triggers", "on");
+    }
+    Ok(())
+}
+
+/// The shard whose ids the schema's `next_id()` generates.
+fn shard_of(schema: Oid, own_schema: Oid) -> Option<Shard> {
+    let next_id = catalog::function_in(schema, "next_id", &[])?;
+    ddl::ids_of(&next_id, own_schema).map(|(shard, _)| shard)
+}
+
+/// The definition of this shard.
+///
+/// # Errors
+///
+/// Another schema defines it, or the function does not belong to it.
+fn shard_in(schema: Oid, shard: Shard, own_schema: Oid) -> Result<Definition, Error> {
+    let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
+    if definition.schema != schema {
+        let (is, asked) = (names::schema(definition.schema), names::schema(schema));
+        return Err(Error::ShardInAnotherSchema { shard: shard.number(), is, asked });
+    }
+    ShardParts::of(&definition, own_schema).check_next_id(schema, definition.sequence)?;
+    Ok(definition)
+}
+
+/// A WARNING: a key stays as it is.
+fn warn(table: Oid, name: &str, shard: Shard, cause: &Error) {
+    let table = names::relation(table);
+    let kept = Error::NewKeyKept {
+        column: format!("{table}.{}", quote_identifier(name)),
+        shard: shard.number(),
+        cause: cause.in_one_line(),
+        table,
+        name: name.to_owned(),
+    };
+    ErrorReport::from(kept).report(PgLogLevel::WARNING);
+}
