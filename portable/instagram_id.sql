@@ -39,8 +39,13 @@ BEGIN
             DETAIL = 'It was not created by this file, or belongs to another role.',
             HINT = 'Rename that schema, or run the file as its owner.';
     END IF;
-    -- Other roles could replace the functions that the roles of the application call.
-    REVOKE CREATE ON SCHEMA ids FROM PUBLIC;
+    -- ALTER DEFAULT PRIVILEGES may have opened the schema to others. They could add functions that the
+    -- roles of the application call in place of those of the same name.
+    FOR open_to IN SELECT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END AS role
+        FROM pg_namespace, aclexplode(nspacl) WHERE nspname = 'ids' AND privilege_type = 'CREATE' AND grantee <> nspowner
+    LOOP
+        EXECUTE format('REVOKE CREATE ON SCHEMA ids FROM %s CASCADE', open_to.role);
+    END LOOP;
     -- The mutexes, which only their owner can lock. VACUUM, ANALYZE and replication do not lock
     -- views. Replacing one would lock it until the end of this transaction.
     FOR n IN 0..15 LOOP
@@ -51,17 +56,18 @@ BEGIN
     IF pg_catalog.to_regclass('ids._create_shard') IS NULL THEN
         CREATE VIEW ids._create_shard AS SELECT;
     END IF;
-    -- ALTER DEFAULT PRIVILEGES may have opened them to others.
+    -- These, too.
     FOR open_to IN SELECT c.oid::regclass AS name, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END AS role
         FROM pg_class AS c, aclexplode(relacl) WHERE relnamespace = 'ids'::regnamespace AND relname LIKE '\_%' AND grantee <> relowner
     LOOP
-        EXECUTE format('REVOKE ALL ON %s FROM %s', open_to.name, open_to.role);
+        EXECUTE format('REVOKE ALL ON %s FROM %s CASCADE', open_to.name, open_to.role);
     END LOOP;
     -- Every role may execute the functions, also if ALTER DEFAULT PRIVILEGES has revoked that from
-    -- PUBLIC. Revoked at the end of this file, so that it applies only to functions that the file
-    -- creates.
+    -- PUBLIC, and read the view. Revoked at the end of this file, so that it applies only to what the
+    -- file creates: an upgrade leaves the privileges as they are.
     ALTER DEFAULT PRIVILEGES IN SCHEMA ids GRANT EXECUTE ON FUNCTIONS TO PUBLIC;
-    -- What stands for this database where the system identifier cannot be read. Dumps of shards do
+    ALTER DEFAULT PRIVILEGES IN SCHEMA ids GRANT SELECT ON TABLES TO PUBLIC;
+    -- Stands for this database where the system identifier cannot be read. Dumps of shards do
     -- not contain it.
     IF pg_catalog.to_regprocedure('ids._installation()') IS NULL THEN
         EXECUTE pg_catalog.format('CREATE FUNCTION ids._installation() RETURNS text LANGUAGE sql IMMUTABLE RETURN %L::text',
@@ -300,7 +306,7 @@ BEGIN
         HINT = format('If setval() or a wrong clock took the sequence there, use SELECT setval(%L, %s) to let it follow the clock again.', seq, (pg_sequence_parameters(seq)).minimum_value);
 END $$;
 
--- What shard_next_id() does. Its frequent path is here; _take() does the rest. All of the path is
+-- The work of shard_next_id(). The frequent path is here; _take() does the rest. All of the path is
 -- in the block, because the library can take over at any moment: then a mutex or a function is
 -- gone, and shard_next_id() is a function in C.
 CREATE OR REPLACE FUNCTION ids._shard_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
@@ -386,7 +392,9 @@ BEGIN
 END $$;
 
 -- The call of every shard's next_id(). The planner inlines it: a statement that runs while the
--- library takes over goes on to call _shard_next_id(), which must still be in PL/pgSQL then.
+-- library takes over continues to call _shard_next_id(). Without that PostgreSQL would compile the C
+-- function as SQL. For the same reason the other functions with a name of the library are in SQL and
+-- call one of this edition's own.
 CREATE OR REPLACE FUNCTION ids.shard_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
     LANGUAGE sql VOLATILE PARALLEL UNSAFE RETURN ids._shard_next_id(shard, seq, epoch);
 
@@ -525,7 +533,7 @@ CREATE OR REPLACE FUNCTION ids.id_parts(id bigint, epoch timestamptz, OUT create
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     BEGIN ATOMIC SELECT ids.id_time(id, epoch), ids.id_shard(id), ids.id_seq(id); END;
 
-CREATE OR REPLACE FUNCTION ids.id_to_shortcode(id bigint) RETURNS text
+CREATE OR REPLACE FUNCTION ids._id_to_shortcode(id bigint) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     BEGIN ATOMIC
         SELECT COALESCE(NULLIF(ltrim(string_agg(
@@ -534,7 +542,10 @@ CREATE OR REPLACE FUNCTION ids.id_to_shortcode(id bigint) RETURNS text
         FROM generate_series(0, 60, 6) AS place;
     END;
 
-CREATE OR REPLACE FUNCTION ids.shortcode_to_id(code text) RETURNS bigint
+CREATE OR REPLACE FUNCTION ids.id_to_shortcode(id bigint) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN ids._id_to_shortcode(id);
+
+CREATE OR REPLACE FUNCTION ids._shortcode_to_id(code text) RETURNS bigint
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     digits text := 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
@@ -555,6 +566,9 @@ BEGIN
     END LOOP;
     RETURN id;
 END $$;
+
+CREATE OR REPLACE FUNCTION ids.shortcode_to_id(code text) RETURNS bigint
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN ids._shortcode_to_id(code);
 
 CREATE OR REPLACE FUNCTION ids.shard_for(key bigint, shards integer) RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -618,7 +632,7 @@ CREATE OR REPLACE FUNCTION ids.id_floor("time" timestamptz) RETURNS bigint
 CREATE OR REPLACE FUNCTION ids.id_floor("time" timestamptz, epoch timestamptz) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN ids._id_of("time", epoch, true);
 
-CREATE OR REPLACE FUNCTION ids.id_range_end(from_time timestamptz, to_time timestamptz, epoch timestamptz) RETURNS bigint
+CREATE OR REPLACE FUNCTION ids._id_range_end(from_time timestamptz, to_time timestamptz, epoch timestamptz) RETURNS bigint
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     first bigint := ids._id_of(from_time, epoch, true);
@@ -635,6 +649,9 @@ BEGIN
     RETURN past;
 END $$;
 
+CREATE OR REPLACE FUNCTION ids.id_range_end(from_time timestamptz, to_time timestamptz, epoch timestamptz) RETURNS bigint
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN ids._id_range_end(from_time, to_time, epoch);
+
 CREATE OR REPLACE FUNCTION ids.id_range_end(from_time timestamptz, to_time timestamptz) RETURNS bigint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ids.id_range_end(from_time, to_time, '2011-08-24 21:07:01.721+00'::timestamptz);
@@ -650,7 +667,7 @@ CREATE OR REPLACE FUNCTION ids.id_between(id bigint, from_time timestamptz, to_t
 
 /* Shards */
 
--- What shard_<N>() records as the database that generates the ids: as the library does where that
+-- The database that generates the ids, as shard_<N>() records it: as the library does where that
 -- is permitted.
 CREATE OR REPLACE FUNCTION ids._this_database() RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -666,10 +683,12 @@ BEGIN
 END $$;
 
 -- Every shard. Any role can create a function of that name, so it counts only if it belongs to the
--- owner of this schema. It is read and never run.
+-- owner of this function. It is read and never run. The owner of the schema is another role as soon
+-- as the library has taken over, while a statement that began before may still look up its shard.
 CREATE OR REPLACE FUNCTION ids._shards(named text DEFAULT NULL) RETURNS TABLE (
     shard integer, schema regnamespace, sequence regclass, epoch timestamptz, home text, owner oid, function regprocedure
-) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC' AS $$
+) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC'
+    SET quote_all_identifiers = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -680,7 +699,7 @@ BEGIN
              LATERAL regexp_match(pg_get_function_sqlbody(p.oid), '^BEGIN ATOMIC\s+SELECT ''(?:[^'']|'''')*''::regclass(?: AS [^,;\s]+)?,\s+'
                  '''([^'']*)''::timestamp with time zone(?: AS [^,;\s]+)?,\s+''([^'']*)''::text(?: AS [^,;\s]+)?;\s+END$') AS parts
         WHERE proname = COALESCE(named, proname) AND proname ~ '^shard_(0|[1-9][0-9]{0,3})$' AND prokind = 'f' AND pronargs = 0
-            AND proowner = (SELECT nspowner FROM pg_namespace WHERE nspname = 'ids')
+            AND proowner = (SELECT proowner FROM pg_proc WHERE oid = 'ids._shards(text)'::regprocedure)
             AND substr(proname, 7)::integer <= 8191 AND parts[1]::timestamptz < '2200-01-01' AND relpersistence <> 't'
             AND pronamespace::regnamespace::text NOT LIKE 'pg\_temp%'
         ORDER BY 1, pronamespace;
@@ -712,7 +731,8 @@ END $$;
 -- The functions of a shard, as the library creates them, except that next_id() runs with the rights
 -- of its owner. Creates those that are missing, and returns how many.
 CREATE OR REPLACE FUNCTION ids._complete(shard integer, schema regnamespace, sequence regclass, epoch timestamptz, home text) RETURNS integer
-    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC' AS $$
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC'
+    SET quote_all_identifiers = off AS $$
 #variable_conflict use_variable
 DECLARE
     part record;
@@ -1013,7 +1033,6 @@ SELECT shard, nspname AS schema, sequence, epoch, last_id,
        reason
 FROM ids._shard_states() JOIN pg_catalog.pg_namespace ON pg_namespace.oid OPERATOR(pg_catalog.=) schema,
      LATERAL (SELECT ids._shard_reason(shard, schema) OFFSET 0) AS r (reason);
-GRANT SELECT ON ids.id_shards TO PUBLIC;
 
 /* Comments, as in the library */
 
@@ -1059,4 +1078,5 @@ COMMENT ON COLUMN ids.id_shards.can_generate IS 'whether ids of the shard may be
 COMMENT ON COLUMN ids.id_shards.reason IS 'why ids may not be generated here; NULL if they may';
 
 ALTER DEFAULT PRIVILEGES IN SCHEMA ids REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
+ALTER DEFAULT PRIVILEGES IN SCHEMA ids REVOKE SELECT ON TABLES FROM PUBLIC;
 COMMIT;

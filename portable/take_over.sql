@@ -1,11 +1,17 @@
-/* CREATE EXTENSION instagram_id SCHEMA ids VERSION '1.0.0-portable' puts the library in the place of the portable edition, while
-   sessions generate ids. The Makefile inserts the functions of sql/instagram_id--1.0.0.sql, with CREATE OR REPLACE, so that OIDs
-   stay, and what depends on them.
+/* CREATE EXTENSION instagram_id SCHEMA ids VERSION '1.0.0-portable' puts the library in the place of
+   the portable edition, while sessions generate ids. The Makefile inserts the functions of
+   sql/instagram_id--1.0.0.sql, with CREATE OR REPLACE, so that OIDs stay, and what depends on them.
 
-   The script runs with the rights of a superuser, and the owner of schema ids may be hostile, and at work in another session. No
-   object of that role is run, and none survives: functions with a name and parameters of the library become members that
-   another role owns, and their text is replaced; the others, and all views, are dropped. ALTER ... OWNER updates the row of a function:
-   PostgreSQL then refuses the changes of other transactions that have not been committed. */
+   The script runs with the rights of a superuser, and the owner of schema ids may be hostile, and at
+   work in another session. No object of that role is run: functions with a name and parameters of
+   the library become members that another role owns, and their text is replaced. ALTER ... OWNER
+   updates the row of a function: PostgreSQL then refuses the changes of other transactions that have
+   not been committed. The views are dropped.
+
+   Statements that are running continue to call the functions whose names begin with _, which stay
+   until ALTER EXTENSION UPDATE drops them. No function of the library calls these, and their owner
+   can neither replace them nor add one. next_ids() cannot be inlined, so that such a statement calls
+   it by its OID: the old one gets a name with _, and the library's is a new function. */
 \echo Use "CREATE EXTENSION instagram_id SCHEMA ids VERSION '1.0.0-portable'" to load this file. \quit
 
 DO $$
@@ -53,8 +59,7 @@ BEGIN
             'id_between(bigint, timestamptz, timestamptz)', 'id_between(bigint, timestamptz, timestamptz, timestamptz)',
             'create_shard(integer, text, timestamptz, boolean)', 'advance_shard(integer, bigint)', 'claim_shard(integer)',
             'instagram_id_version()', '_shard_states()', '_shard_reason(integer, regnamespace)',
-            -- What a statement that is running now may still call.
-            '_shard_next_id(integer, regclass, timestamptz)', '_next_id_of_shard(integer)', '_next_id_of_setting()'
+            '_shard_next_id(integer, regclass, timestamptz)'
         ]) AS signature, CAST(to_regprocedure('ids.' || signature) AS oid) AS oid WHERE oid IS NOT NULL;
         EXIT WHEN functions IS NOT DISTINCT FROM locked;
         PERFORM FROM pg_proc WHERE oid = ANY (functions) FOR UPDATE;
@@ -62,6 +67,8 @@ BEGIN
     END LOOP;
 
     DROP VIEW IF EXISTS ids.id_shards;
+    functions := array_remove(functions, to_regprocedure('ids.next_ids(integer, integer)')::oid);
+    ALTER FUNCTION ids.next_ids(integer, integer) RENAME TO _next_ids;
     SELECT string_agg(pg_describe_object(classid, objid, 0), ', ' ORDER BY objid) INTO found
         FROM pg_depend LEFT JOIN pg_proc AS p ON classid = 'pg_proc'::regclass AND p.oid = objid
             LEFT JOIN pg_class AS c ON classid = 'pg_class'::regclass AND c.oid = objid
@@ -94,19 +101,10 @@ BEGIN
     PERFORM set_config('search_path', path, true);
 END $$;
 
+-- The old one would look for its mutex in vain, for each id.
 CREATE OR REPLACE FUNCTION _shard_next_id(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE AS 'BEGIN RETURN ids.shard_next_id(shard, seq, epoch); END';
 COMMENT ON FUNCTION _shard_next_id(integer, regclass, timestamptz) IS
-'for statements that began before the take-over; dropped by ALTER EXTENSION UPDATE';
-
-CREATE OR REPLACE FUNCTION _next_id_of_shard(shard integer) RETURNS bigint
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE AS 'BEGIN RETURN ids.next_id(shard); END';
-COMMENT ON FUNCTION _next_id_of_shard(integer) IS
-'for statements that began before the take-over; dropped by ALTER EXTENSION UPDATE';
-
-CREATE OR REPLACE FUNCTION _next_id_of_setting() RETURNS bigint
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE AS 'BEGIN RETURN ids.next_id(); END';
-COMMENT ON FUNCTION _next_id_of_setting() IS
 'for statements that began before the take-over; dropped by ALTER EXTENSION UPDATE';
 
 -- The functions of the library
@@ -117,10 +115,6 @@ DECLARE
     found text;
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-    SELECT 'DROP FUNCTION ' || string_agg(p.oid::regprocedure::text, ', ') INTO found FROM pg_proc AS p
-        WHERE pronamespace = 'ids'::regnamespace AND proname LIKE '\_%' AND NOT EXISTS (
-            SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'e');
-    EXECUTE found;
     -- The mutexes come last, because calls wait from now on. A call that holds one ends first. A
     -- call that waits finds none, and calls the library.
     SELECT 'DROP VIEW ' || string_agg(c.oid::regclass::text, ', ') INTO found

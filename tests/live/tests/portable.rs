@@ -104,11 +104,21 @@ fn editions_refuse_each_other() {
     assert_eq!((&refused.0[..], &refused.1[..22]), ("55000", "the portable edition o"));
     let file = std::fs::read_to_string(of_project(FILE)).unwrap();
     let before: i64 = one(&mut client, "SELECT insta5.next_id()");
-    run(&mut connect_as(&server, "installer"), &file);
+    run(
+        &mut connect_as(&server, "installer"),
+        &format!(
+            "REVOKE ALL ON id_shards FROM PUBLIC; REVOKE ALL ON FUNCTION id_seq FROM PUBLIC; {file}"
+        ),
+    );
     assert!(one::<i64>(&mut client, "SELECT insta5.next_id()") > before);
-    // Another role cannot run the file where it is installed.
+    // Another role cannot run the file where it is installed, and gets no privilege by an upgrade.
     run(&mut client, "CREATE ROLE other LOGIN; GRANT CREATE ON DATABASE postgres TO other");
-    assert_eq!(error_of(&mut connect_as(&server, "other"), &file).0, "42P06");
+    let mut other = connect_as(&server, "other");
+    assert_eq!(error_of(&mut other, &file).0, "42P06");
+    run(&mut other, "ROLLBACK");
+    for statement in ["SELECT * FROM id_shards", "SELECT id_seq(5)"] {
+        assert_eq!(error_of(&mut other, statement).0, "42501", "{statement}");
+    }
     // Beside the library, also for its own installer. An object that only has a name of the
     // portable edition is no obstacle.
     let mut library = server.connect_to("library");
@@ -252,7 +262,7 @@ fn crashes_lose_no_acknowledged_id() {
     }
 }
 
-/// What each kind of role can do; the table of docs/run/portable.md.
+/// Each kind of role can do what the table of docs/run/portable.md shows.
 #[test]
 fn roles_can_do_what_the_page_shows() {
     let server = Server::start(&[("fsync", "off")]);
@@ -312,8 +322,8 @@ fn roles_can_do_what_the_page_shows() {
     }
 }
 
-/// Default privileges of the installer give other roles nothing on the mutexes, and take nothing
-/// from the functions.
+/// Default privileges of the installer give other roles nothing on the schema and the mutexes, and
+/// take nothing from the functions.
 #[test]
 fn default_privileges_do_not_open_the_mutexes() {
     let server = Server::start(&[("fsync", "off")]);
@@ -321,6 +331,7 @@ fn default_privileges_do_not_open_the_mutexes() {
         &mut server.connect(),
         "CREATE ROLE installer LOGIN; CREATE ROLE app LOGIN; ALTER DATABASE postgres OWNER TO installer;
          ALTER DEFAULT PRIVILEGES FOR ROLE installer GRANT ALL ON TABLES TO app, PUBLIC;
+         ALTER DEFAULT PRIVILEGES FOR ROLE installer GRANT ALL ON SCHEMAS TO app;
          ALTER DEFAULT PRIVILEGES FOR ROLE installer REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC",
     );
     let file = std::fs::read_to_string(of_project(FILE)).unwrap();
@@ -331,6 +342,8 @@ fn default_privileges_do_not_open_the_mutexes() {
             assert_eq!(error_of(&mut app, &format!("BEGIN; LOCK TABLE ids.{mutex}")).0, "42501");
             run(&mut app, "ROLLBACK");
         }
+        let function = "CREATE FUNCTION ids.id_time(text) RETURNS timestamptz RETURN now()";
+        assert_eq!(error_of(&mut app, function).0, "42501");
         run(
             &mut app,
             "SELECT ids.id_time(5), ids.make_id(now(), 5, 5); SELECT * FROM ids.id_shards",
@@ -361,6 +374,13 @@ fn hostile_objects_are_not_used() {
          SELECT * FROM ids.id_shards; SELECT ids.next_id(6, 'insta6.table_id_seq')",
     );
     assert_eq!(roles_caught(&server), Vec::<String>::new());
+    // Neither do settings of the caller.
+    run(
+        &mut connect_as(&server, "installer"),
+        "SET quote_all_identifiers = on; SET DateStyle = 'SQL, DMY'; SET TimeZone = 'Asia/Tokyo';
+         SELECT create_shard(8); SELECT create_shard(8, if_not_exists => true), claim_shard(8);
+         SELECT next_id(8)",
+    );
     // The traps work.
     let _ = client.batch_execute("SELECT 5::pg_catalog.int8 + 5::pg_catalog.int8");
     assert_eq!(roles_caught(&server), ["installer"]);

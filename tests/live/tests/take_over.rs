@@ -69,38 +69,33 @@ fn server_with_both(settings: &[(&str, &str)]) -> Server {
     server
 }
 
-/// Under the load of writers, whose transactions and statements last longer than the take-over, no
-/// statement fails, and no id repeats or goes back. Afterwards the database is one with the
-/// library: OIDs and defaults are as before.
-#[test]
-#[allow(clippy::too_many_lines)] // one scenario
-fn library_takes_over_while_sessions_generate_ids() {
-    let server = server_with_both(&[("fsync", "off")]);
+/// The ways to generate ids, in statements and transactions that last longer than a take-over.
+fn long_work() -> Vec<Work> {
     let mut all = work();
     all.extend([
         query("INSERT INTO insta5.photos SELECT FROM generate_series(1, 3000) RETURNING id"),
         query("SELECT next_id(5) FROM generate_series(1, 300)"),
+        query("SELECT next_ids(5, 20) FROM generate_series(1, 50)"),
         query("BEGIN; SELECT insta5.next_id(); SELECT next_ids(5, 20000); SELECT insta5.next_id(); COMMIT"),
         Box::new(|client, received| {
             let insert = client.prepare("INSERT INTO insta5.photos VALUES (DEFAULT, $1) RETURNING id")?;
             (0..300).try_for_each(|batch| received.run_prepared(client, &insert, &[&(batch as i64)]))
         }),
         unrecorded("SELECT can_generate FROM id_shards"),
+        unrecorded(
+            "SELECT count(shortcode_to_id(id_to_shortcode(n))) FROM generate_series(1, 2000) AS n",
+        ),
     ]);
-    // A statement that has called next_id(shard) before may fail once, as the page says.
-    let all: Vec<Work> = all
-        .into_iter()
-        .map(|work| -> Work {
-            Box::new(move |client, received| match work(client, received) {
-                Err(error) if error.code().is_some_and(|code| code.code() == "42P01") => {
-                    client.batch_execute("ROLLBACK")
-                }
-                other => other,
-            })
-        })
-        .collect();
+    all
+}
+
+/// Under the load of writers no statement fails, and no id repeats or goes back. Afterwards the
+/// database is one with the library: OIDs and defaults are as before.
+#[test]
+fn library_takes_over_while_sessions_generate_ids() {
+    let server = server_with_both(&[("fsync", "off")]);
     let kept = "SELECT (SELECT string_agg(oid::text, ' ' ORDER BY oid::regprocedure::text) FROM pg_proc
-            WHERE pronamespace = 'ids'::regnamespace AND proname !~ '^_' AND oid::regprocedure::text IN (
+            WHERE pronamespace = 'ids'::regnamespace AND proname !~ '^_|^next_ids' AND oid::regprocedure::text IN (
                 SELECT unnest(string_to_array(current_setting('test.functions'), '|')))),
         (SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'insta5.photos'::regclass)";
     let mut client = server.connect();
@@ -113,7 +108,7 @@ fn library_takes_over_while_sessions_generate_ids() {
     let before: (String, String) = (before.get(0), before.get(1));
     let mut journal = Journal::new("take-over under load", Clock::Set);
     let connect = || server.config("postgres").user("writer").connect(postgres::NoTls);
-    let (sessions, ()) = under_load(connect, 8, &all, || {
+    let (sessions, ()) = under_load(connect, 8, &long_work(), || {
         thread::sleep(Duration::from_millis(length(500, 3000)));
         retry(&mut client, TAKE_OVER);
         thread::sleep(Duration::from_millis(length(500, 3000)));
@@ -141,6 +136,105 @@ fn library_takes_over_while_sessions_generate_ids() {
     assert!(
         one::<i64>(&mut writer, "INSERT INTO insta5.photos DEFAULT VALUES RETURNING id") > last
     );
+}
+
+/// In many databases, one after the other.
+#[test]
+fn no_statement_fails_in_many_take_overs() {
+    let server = server_with_both(&[("fsync", "off")]);
+    let mut library = server.connect_to("library");
+    let mut journal = Journal::new("many take-overs under load", Clock::Set);
+    for _ in 0..length(4, 100) {
+        run(&mut library, "DROP DATABASE IF EXISTS copy WITH (FORCE)");
+        run(&mut library, "CREATE DATABASE copy TEMPLATE postgres");
+        run(&mut library, "ALTER DATABASE copy SET search_path = public, ids");
+        let connect_as = |role: &str| server.config("copy").user(role).connect(postgres::NoTls);
+        run(&mut connect_as("installer").unwrap(), "SELECT claim_shard(5)");
+        let mut client = server.connect_to("copy");
+        run(&mut client, "SET lock_timeout = '1s'");
+        let (sessions, ()) = under_load(
+            || connect_as("writer"),
+            12,
+            &long_work(),
+            || {
+                for statement in [TAKE_OVER, UPDATE] {
+                    thread::sleep(Duration::from_millis(100));
+                    retry(&mut client, statement);
+                }
+                thread::sleep(Duration::from_millis(100));
+            },
+        );
+        journal.faults += 1;
+        journal.add(sessions);
+    }
+    journal.check();
+}
+
+/// Statements that began before the take-over and end after it do not fail, also if a call has
+/// begun and looks up its shard only afterwards. The second command waits for them.
+#[test]
+fn statements_continue_across_the_take_over() {
+    const PACE: &str =
+        "FROM (SELECT n, pg_sleep(0.003) FROM generate_series(1, 1000) AS n) AS pace";
+    let server = server_with_both(&[("fsync", "off")]);
+    // A call is nearly always between its beginning and its look-up.
+    run(
+        &mut connect_as(&server, "installer"),
+        "DO $do$ DECLARE body text := pg_get_functiondef('ids._next_id_of_shard'::regproc);
+            slow text := replace(body, 'BEGIN', 'BEGIN PERFORM pg_sleep(0.03);');
+         BEGIN ASSERT slow <> body; EXECUTE slow; END $do$",
+    );
+    let slow = "FROM generate_series(1, 100) AS slow";
+    let generating = [
+        ("writer", format!("SELECT next_id(5) {slow}")),
+        ("writer", format!("SELECT next_id() {slow}")),
+        ("writer", format!("SELECT insta5.next_id() {PACE}")),
+        ("writer", format!("SELECT next_ids(5, 2) {PACE}")),
+        ("installer", format!("SELECT next_ids(5, 2) {PACE}")),
+        ("installer", format!("SELECT next_id(5, 'insta5.table_id_seq') {PACE}")),
+    ];
+    // With an epoch for which they cannot be inlined. next_id() lets the session notice the change
+    // of the functions.
+    let decoding = format!(
+        "SELECT count(*) {PACE} WHERE insta5.next_id() > 0
+            AND shortcode_to_id(id_to_shortcode(n)) = n
+            AND id_time(n::bigint << 23, '1900-01-01+00') < now() AND make_id(now(), n, 5) > 0
+            AND id_range_end('1900-01-01+00', '1900-01-02+00'::timestamptz + n * interval '1s',
+                '1900-01-01+00') > id_floor('1900-01-01+00', '1900-01-01+00')"
+    );
+    let mut client = server.connect();
+    let session = |role: &str, statement: &str| -> Result<Vec<i64>, String> {
+        let mut client = connect_as(&server, role);
+        run(&mut client, "SET instagram_id.shard = 5");
+        match client.query(statement, &[]) {
+            Ok(rows) => Ok(rows.iter().map(|row| row.get(0)).collect()),
+            Err(error) => Err(format!("{role}: {statement}: {}", why(&error))),
+        }
+    };
+    let (ids, decoded, all_run, update) = thread::scope(|scope| {
+        let ids: Vec<_> = generating
+            .iter()
+            .map(|(role, statement)| scope.spawn(move || session(role, statement)))
+            .collect();
+        let decoded = scope.spawn(|| session("writer", &decoding));
+        server.wait_until(
+            "SELECT count(*) = 7 FROM pg_stat_activity WHERE query ~ 'AS (pace|slow)' AND state = 'active'
+                AND pid <> pg_backend_pid() AND query_start < clock_timestamp() - interval '0.1 s'",
+        );
+        retry(&mut client, TAKE_OVER);
+        let all_run = ids.iter().chain([&decoded]).all(|session| !session.is_finished());
+        let update = client.batch_execute(UPDATE).map_err(|error| why(&error));
+        let ids: Vec<_> = ids.into_iter().map(|session| session.join().unwrap()).collect();
+        (ids, decoded.join().unwrap(), all_run, update)
+    });
+    let failed: Vec<_> =
+        ids.iter().chain([&decoded]).filter_map(|ids| ids.as_ref().err()).collect();
+    assert_eq!(failed, Vec::<&String>::new());
+    assert!(all_run, "a statement ended before the take-over");
+    assert!(update.as_ref().is_err_and(|error| error.contains("55006")), "{update:?}");
+    assert_eq!(decoded, Ok(vec![1000]));
+    check_unique_and_increasing(&ids.into_iter().map(Result::unwrap).collect::<Vec<_>>());
+    run(&mut client, UPDATE);
 }
 
 /// A call that holds the mutex ends before the library issues an id. Without this its setval()
@@ -227,7 +321,17 @@ fn installer_can_replace_nothing_after_the_take_over() {
     assert_eq!(error_of(&mut client, TAKE_OVER).0, "55P03");
     run(&mut replacing, "ROLLBACK");
     let mut creating = connect_as(&server, "installer");
-    run(&mut creating, &format!("BEGIN; {}", REPLACEMENTS[2]));
+    run(
+        &mut client,
+        "UPDATE pg_extension SET extowner = 'installer'::regrole WHERE extname = 'plpgsql'",
+    );
+    run(
+        &mut creating,
+        &format!(
+            "BEGIN; {}; ALTER EXTENSION plpgsql ADD FUNCTION ids.id_time(text)",
+            REPLACEMENTS[2]
+        ),
+    );
     run(&mut client, TAKE_OVER);
     assert_eq!(error_of(&mut client, UPDATE).0, "55006");
     run(&mut creating, "COMMIT");
@@ -251,7 +355,11 @@ fn installer_can_replace_nothing_after_the_take_over() {
         &mut installer,
         "GRANT CREATE ON SCHEMA ids TO PUBLIC; GRANT ALL ON ids.id_shards TO friend",
     ); // with a warning, and no effect
-    run(&mut installer, "DROP FUNCTION ids.id_time(text)"); // his own, still
+    // His own, still.
+    run(
+        &mut installer,
+        "ALTER EXTENSION plpgsql DROP FUNCTION ids.id_time(text); DROP FUNCTION ids.id_time(text)",
+    );
     run(&mut client, UPDATE);
     assert_eq!(catalog(&mut client), catalog(&mut server.connect_to("library")));
     run(&mut client, "SELECT ids.id_time(5), ids.next_id(5); SELECT * FROM ids.id_shards");
@@ -313,7 +421,8 @@ fn names_do_not_change_while_an_installation_waits() {
     }
 }
 
-/// Who can take over, and what refuses it. Each refusal leaves the portable edition as it was.
+/// The roles that can take over, and the states that refuse it. Each refusal leaves the portable
+/// edition as it was.
 #[test]
 fn take_over_is_refused_where_it_would_be_wrong() {
     let server = server_with_both(&[("fsync", "off")]);
