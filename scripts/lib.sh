@@ -398,6 +398,7 @@ closing() {
                 match(name, /since_[0-9]+/) { print program " " name, "PostgreSQL " substr(name, RSTART + 6, 2) " or later"; next }
                 match(name, /until_[0-9]+/) { print program " " name, "PostgreSQL " substr(name, RSTART + 6, 2) " or earlier"; next }
                 name ~ /timescaledb/ { print program " " name, "TimescaleDB, which Debian has from 13 on"; next }
+                name ~ /pg_tle/ { print program " " name, "pg_tle, built from its source (docs/run/portable.md)"; next }
                 name ~ /pg_upgrade/ { print program " " name, "a newer PostgreSQL whose pg_upgrade is not older than the server"; next }
                 { print program " " name, needs == "" ? "not asked for" : needs }' >>"$tests"
     done

@@ -108,7 +108,8 @@ filter_for() {
             fi ;;
         packages)
             has_extension "$pg_config" timescaledb || filter+=" - test(timescaledb)"
-            is_debians "$major" || has_extension "$pg_config" pg_partman || filter+=" - test(pg_partman)" ;;
+            is_debians "$major" || has_extension "$pg_config" pg_partman || filter+=" - test(pg_partman)"
+            has_extension "$pg_config" pg_tle || filter+=" - test(pg_tle)" ;;
     esac
     case $program in live) ;; *) if is_brief "$major"; then return 0; fi ;; esac
     echo "$filter"

@@ -31,7 +31,7 @@ test_here() {
     for name in $LIVE; do tests+=("$name::"); done
     for name in $(of_other_majors "$major" | tr '|' ' '); do skipped+=(--skip "$name::"); done
     # The packages that this Debian has.
-    for name in pg_partman timescaledb; do
+    for name in pg_partman timescaledb pg_tle; do
         if ! has_extension "$PG_CONFIG" "$name"; then skipped+=(--skip "$name"); fi
     done
     cargo test --locked -p instagram_id_live --test live --test packages -- --test-threads="${JOBS:-$((2 * $(nproc)))}" \
