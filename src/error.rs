@@ -715,10 +715,13 @@ errors! {
 
     /// The column passed to `adopt_table()` has another default, or none. Ids of another shard
     /// count only if the default is a plain call of its `next_id()`.
-    NotSerial { column: String, default: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    NotSerial { column: String, default: Option<String>, statement: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "column {column} is neither serial nor identity",
-        detail("Its default is {}.", shown(default, 300)),
-        hint("To give it ids, set its default to next_id() in the schema of the shard.");
+        detail("{}", match default {
+            Some(default) => format!("Its default is {}.", shown(default, 300)),
+            None => "It has no default.".to_owned(),
+        }),
+        hint("Use {statement} to give it ids of the shard.");
 
     // Partitions.
 

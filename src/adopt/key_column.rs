@@ -63,8 +63,10 @@ impl KeyColumn {
             }
             (Some(default), ..) if is_serial || is_generated(&default) => Keys::Default(default),
             (default, ..) => {
-                let default = default.unwrap_or_else(|| "none".into());
-                return Err(Error::NotSerial { column: column.qualified(), default });
+                let unfit = KeyColumn { column, keys: Keys::Shard, owned };
+                let statement = unfit.change(&names::schema(definition.schema));
+                let column = unfit.column.qualified();
+                return Err(Error::NotSerial { column, default, statement });
             }
         };
         Ok(KeyColumn { column, keys, owned })

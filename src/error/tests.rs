@@ -321,7 +321,11 @@ fn samples_with_values() -> Vec<Error> {
             references: vec!["insta5.comments.photo (integer)".into()],
             statements: vec!["ALTER TABLE insta5.comments ALTER photo TYPE bigint".into()],
         },
-        NotSerial { column: column(), default: "random()".into() },
+        NotSerial {
+            column: column(),
+            default: Some("random()".into()),
+            statement: "ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id()".into(),
+        },
         NotPartitionedById { table: table(), why: "It is not partitioned.".into() },
         PeriodUnknown("year".into()),
         AheadOutOfRange(-1),

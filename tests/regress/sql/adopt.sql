@@ -360,6 +360,8 @@ ALTER TABLE pairs ALTER id SET DEFAULT nextval('pairs_id_seq') + 1;
 SELECT * FROM raises('SELECT adopt_table(510, ''pairs'', ''id'')');
 ALTER TABLE pairs ALTER id SET DEFAULT nextval('pairs_id_seq'::text);
 SELECT * FROM raises('SELECT adopt_table(510, ''pairs'', ''id'')');
+ALTER TABLE pairs ALTER id DROP DEFAULT;
+SELECT * FROM raises('SELECT adopt_table(510, ''pairs'', ''id'')');
 SELECT * FROM raises('SELECT adopt_table(510, NULL)');
 SELECT * FROM raises('SELECT adopt_table(NULL, ''serials'')');
 SELECT * FROM raises('SELECT adopt_table(510, 1::regclass)');
