@@ -15,18 +15,31 @@ pub struct Example {
 
 impl Example {
     pub fn of(language: &str) -> Example {
-        let folder = tempfile::tempdir().unwrap();
+        let new = Example::empty();
         let copied = Command::new("cp")
             .arg("-r")
             .arg(example(language).join("."))
-            .arg(folder.path())
+            .arg(new.folder.path())
             .status()
             .unwrap();
         assert!(copied.success());
+        new
+    }
+
+    /// Without a file.
+    pub fn empty() -> Example {
+        let folder = tempfile::tempdir().unwrap();
         let server = Server::start(&[("fsync", "off")]);
         server.connect().batch_execute("CREATE DATABASE first").unwrap();
         server.connect().batch_execute("CREATE DATABASE second").unwrap();
         Example { server, folder }
+    }
+
+    /// Creates a file of the example.
+    pub fn write(&self, file: &str, text: &str) {
+        let path = self.folder.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
     }
 
     /// Runs a command line for a database, in the example's folder.

@@ -2,5 +2,6 @@
 //! with the libraries that `scripts/setup.sh clients` installs.
 
 mod clients;
+mod existing_apps;
 mod javascript;
 mod route;
