@@ -14,6 +14,7 @@
 # make fuzz           fuzz the parts that do not depend on PostgreSQL, a minute each
 # make                build for the PostgreSQL that PG_CONFIG names
 # make install        install the build (needs write access to PostgreSQL's folders: sudo make install)
+# make uninstall      remove what make install has installed
 # make package        make the Debian packages of the extension and of its command for this release of Debian, in
 #                     target/dist, from the last commit
 # make check-package  make them for PostgreSQL 15, and test them on a bare Debian 12 in a folder (needs root, or sudo);
@@ -24,6 +25,7 @@
 # make check-metadata check META.json, the workflows and the Dockerfile
 # make check-monitoring   test the files of monitoring/ with Prometheus and sql_exporter: two minutes
 # make dist           make the PGXN archive of the last commit, in target/dist
+# make clean          remove what was built
 # make installcheck   run the regression and isolation tests on a running server, by PGHOST, PGPORT, PGUSER
 
 PG_CONFIG = pg_config

@@ -25,7 +25,7 @@ say "Starting $("$pg_config" --version) in a temporary folder"
 start_server "$pg_config"
 "$SERVER_BIN/createdb" demo
 
-say "Two tables: one with the original's expression as its default, and one of shard 5"
+say "Two tables: the default of one is an SQL expression, that of the other insta5.next_id()"
 psql --echo-queries <<'SQL'
 CREATE SEQUENCE ids;
 CREATE TABLE plain (client int, id bigint DEFAULT

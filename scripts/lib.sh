@@ -303,7 +303,7 @@ portable_tests() (
 # on_a_server PG_CONFIG regress|isolation OUTPUT [MAKE'S ARGUMENTS...]: starts a server and runs these
 # tests on it, with their output in target/OUTPUT.
 on_a_server() (
-    local pg_config=$1 kind=$2 output=target/$3 tester
+    local pg_config=$1 kind=$2 output=target/$3 tester left
     shift 3
     tester=$(tester_for "$pg_config" "$kind/pg_${kind/isolation/isolation_regress}")
     trap stop_server EXIT
@@ -316,6 +316,12 @@ on_a_server() (
         [ -n "${ACCEPT:-}" ] || exit 1
     fi
     if [ -n "${ACCEPT:-}" ]; then accept "$kind"; fi
+    # A server on which somebody runs `make installcheck` is as before, except for the database.
+    left=$("$SERVER_BIN/psql" -X -A -t -d postgres -c "
+        SELECT 'role ' || rolname FROM pg_roles WHERE rolname !~ '^(pg_|postgres$)'
+        UNION ALL SELECT 'database ' || datname FROM pg_database
+        WHERE datname NOT IN ('postgres', 'template0', 'template1', '${kind/regress/contrib}_regression')")
+    [ -z "$left" ] || fail "the tests of $kind leave behind: $left"
 )
 
 # add_expected regress|isolation: an empty file for each test without an expected output, without

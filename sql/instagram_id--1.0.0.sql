@@ -1,4 +1,4 @@
-/* What CREATE EXTENSION instagram_id runs. Each function in C is a function in src/functions or src/adopt. */
+/* The script of CREATE EXTENSION instagram_id. Each function in C is a function in src/functions or src/adopt. */
 \echo Use "CREATE EXTENSION instagram_id" to load this file. \quit
 
 -- search_path is pg_catalog and then the extension's schema, in which other roles may have created

@@ -11,7 +11,7 @@ use serde::Deserialize;
 /// timestamps until the clock catches up.
 const CLOCK_TOLERANCE: f64 = 1.0;
 
-/// What one query finds out about a server.
+/// The result of one query about a server.
 #[derive(Deserialize)]
 struct Facts {
     /// The version of the extension, and its schema.

@@ -186,7 +186,7 @@ impl Connection {
         // SAFETY: the connection is open. Its socket stays open during the borrow, since only these
         // calls can close it, and they do so only when they return an error.
         unsafe {
-            // What TLS has buffered is not seen by poll.
+            // poll does not see the data that TLS has buffered.
             while pq_sys::PQconsumeInput(conn) == 1 && pq_sys::PQisBusy(conn) == 1 {
                 let socket = pq_sys::PQsocket(conn);
                 if socket < 0 {

@@ -42,7 +42,7 @@ pub fn open(conninfo: &str, name: &str) -> Result<Connection, Error> {
     Connection::open(&parameters)
 }
 
-/// What PGOPTIONS sets, and the settings of this command after that.
+/// The settings of PGOPTIONS, and those of this command after them.
 pub fn options() -> String {
     format!("{} {SETTINGS}", std::env::var("PGOPTIONS").unwrap_or_default())
 }

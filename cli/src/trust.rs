@@ -56,7 +56,7 @@ struct Right {
     what: String,
 }
 
-/// What [`look`] finds in a database.
+/// The findings of [`look`] in a database.
 pub struct Found {
     /// One sentence for each role that is not trusted.
     pub obstacles: Vec<String>,

@@ -21,7 +21,7 @@ use pgrx::spi::quote_identifier;
 /// The most functions for which an error lists why they are not the original.
 const REASONS_MAX: usize = 3;
 
-/// What the caller of `adopt_shard` asks for.
+/// The request of the caller of `adopt_shard`.
 pub struct Request {
     pub shard: Option<Shard>,
     pub schema: Option<String>,

@@ -1,4 +1,4 @@
-//! What is wrong with the options of a sequence.
+//! The faults in the options of a sequence.
 
 /// The options of a sequence that prevent it from following the clock.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]

@@ -127,7 +127,7 @@ thread_local! {
     };
 }
 
-/// What the callback of a call of [`keep`] needs.
+/// The state that the callback of a call of [`keep`] needs.
 struct Observed {
     copied: Cell<Copied>,
     /// The callbacks of the callers.

@@ -210,8 +210,7 @@ fn is_watched(key: (c_int, u32)) -> bool {
     WATCHES_ALL.get() || WATCHED.with_borrow(|watched| watched.contains(&key))
 }
 
-/// Forgets what is watched, and makes all cached results invalid. What is looked up again is
-/// watched again.
+/// Forgets what is watched, and makes all cached results invalid. The next look-up watches again.
 pub fn forget_watched() {
     WATCHED.with_borrow_mut(FxHashSet::clear);
     WATCHES_ALL.set(false);

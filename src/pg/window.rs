@@ -1,5 +1,5 @@
-//! What a window function has besides its arguments: the rows of its partition, a state, and memory
-//! of its own.
+//! A window function has more than its arguments: the rows of its partition, a state, and memory of
+//! its own.
 
 use crate::pg::raw::guarded;
 use pgrx::memcxt::PgMemoryContexts;

@@ -153,8 +153,7 @@ unsafe fn look_up_anew(
     }
 }
 
-/// What the relation itself says about a sequence; the rest has the values of a sequence without
-/// copies.
+/// The part that the relation itself shows; the rest has the values of a sequence without copies.
 unsafe fn describe(raw: Raw, sequence: Oid) -> Result<SequenceInfo, Refusal> {
     // SAFETY: as for `check`; an open relation has its pg_class row.
     unsafe {

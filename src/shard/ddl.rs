@@ -25,7 +25,7 @@ use std::ffi::CString;
 /// The name of a shard's sequence, as in the original.
 pub const SEQUENCE: &str = "table_id_seq";
 
-/// What decides which parts a shard has, for a shard to create or complete.
+/// Determines which parts a shard has, for a shard to create or complete.
 pub struct ShardParts {
     pub shard: Shard,
     /// The name of its schema, unquoted.

@@ -126,7 +126,7 @@ pub struct State {
     has_repeated: bool,
 }
 
-/// What happens to a node, apart from the protocol.
+/// Events of a node, apart from the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
     /// Its copy is dropped and created anew.
@@ -191,7 +191,7 @@ impl State {
     /// the past.
     fn request(&mut self, n: usize, term: u8, fault: Option<Fault>) -> Option<u8> {
         if !self.is_usable(n, fault) {
-            // What a clone has copied is not its own.
+            // The page that a clone has copied is not its own.
             self.nodes[n].page = Page { kind: Kind::New, ..Page::new(n) };
         }
         let page = &mut self.nodes[n].page;

@@ -31,7 +31,7 @@ public class UnixSockets extends SocketFactory {
             @Override public boolean isConnected() { return channel.isConnected(); }
             @Override public boolean isClosed() { return !channel.isOpen(); }
             @Override public void close() throws IOException { channel.close(); }
-            // What TCP has, and these do not need.
+            // These options belong to TCP, and are not needed here.
             @Override public void setTcpNoDelay(boolean on) {}
             @Override public void setKeepAlive(boolean on) {}
             @Override public void setSoTimeout(int timeout) {}

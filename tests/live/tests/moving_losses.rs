@@ -222,7 +222,7 @@ const SCHEMA: &str = "CREATE ROLE reader; CREATE ROLE keeper; GRANT SELECT ON in
     CREATE INDEX left_x ON insta5.left (x); COMMENT ON INDEX insta5.left_x IS 'kept';
     CREATE MATERIALIZED VIEW insta5.seen AS SELECT count(*) FROM insta5.left";
 
-/// What only rewrites or inspects tables does not disturb a move.
+/// Commands that only rewrite or inspect tables do not disturb a move.
 #[test]
 fn maintenance_does_not_disturb_a_move() {
     let servers = Servers::start();

@@ -1,4 +1,4 @@
--- What objects of another role can do, and what they cannot: counters, functions that change settings, views, many names, texts.
+-- Objects of another role, and their limits: counters, functions that change settings, views, many names, texts.
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 SET client_min_messages = warning;

@@ -122,7 +122,7 @@ ALTER FUNCTION shared.id_time(bigint) OWNER TO regress_id_evil;
 ALTER FUNCTION shared.epoch() OWNER TO regress_id_evil;
 SELECT can_generate, reason FROM id_shards WHERE shard = 9;
 DROP SCHEMA shared CASCADE;
--- What DROP EXTENSION ... CASCADE leaves, to which evil has added a function.
+-- The rest after DROP EXTENSION ... CASCADE, to which evil has added a function.
 SELECT create_shard(9);
 GRANT USAGE, CREATE ON SCHEMA insta9 TO regress_id_evil;
 BEGIN;
