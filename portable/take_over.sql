@@ -40,6 +40,13 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '55000',
             MESSAGE = format('the portable edition of instagram_id is not installed in schema %I', place.nspname),
             HINT = 'If it is in schema ids, use SCHEMA ids. Otherwise omit the version.';
+    ELSIF EXISTS (SELECT FROM pg_depend
+        WHERE classid = 'pg_namespace'::regclass AND objid = place.oid AND deptype = 'e')
+    THEN
+        RAISE EXCEPTION USING ERRCODE = '55000',
+            MESSAGE = 'the portable edition is a Trusted Language Extension in this database',
+            DETAIL = 'Its objects belong to that extension.',
+            HINT = 'Take the shards to a database with the library by a dump.';
     ELSIF NOT pg_has_role(place.extowner, place.nspowner, 'USAGE') THEN
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'must be owner of schema ids',
             HINT = format('Use a superuser or the role %s.', place.nspowner::regrole);

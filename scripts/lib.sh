@@ -187,9 +187,9 @@ declare -A NEEDS=(
 )
 ON_REQUEST="contrib clients packages majors citus"
 
-# The tests that depend on a major's layout of pages, WAL and catalogs, on how it plans, writes
-# files and replicates, or on what Debian has for it, as a part of a pattern.
-DIFFERING='copy|crash|disk_faults|takeover_misuse|leaks|partition_managers|replicated_sequences|two_primaries'
+# The tests that depend on a major's layout of pages, WAL and catalogs, on how it plans, runs
+# functions in SQL, writes files and replicates, or on what Debian has for it, as a part of a pattern.
+DIFFERING='copy|crash|disk_faults|leaks|partition_managers|portable|replicated_sequences|take_over|takeover_misuse|two_primaries'
 
 # The live tests that a change of a function, a page, a message or the catalog can break, and that
 # take seconds.
@@ -404,7 +404,7 @@ closing() {
                 match(name, /since_[0-9]+/) { print program " " name, "PostgreSQL " substr(name, RSTART + 6, 2) " or later"; next }
                 match(name, /until_[0-9]+/) { print program " " name, "PostgreSQL " substr(name, RSTART + 6, 2) " or earlier"; next }
                 name ~ /timescaledb/ { print program " " name, "TimescaleDB, which Debian has from 13 on"; next }
-                name ~ /pg_tle/ { print program " " name, "pg_tle, built from its source (docs/run/portable.md)"; next }
+                name ~ /pg_tle/ { print program " " name, "pg_tle, built from github.com/aws/pg_tle for the server"; next }
                 name ~ /pg_upgrade/ { print program " " name, "a newer PostgreSQL whose pg_upgrade is not older than the server"; next }
                 { print program " " name, needs == "" ? "not asked for" : needs }' >>"$tests"
     done

@@ -59,7 +59,8 @@ fn pg_tle_installs_and_updates_the_portable_edition() {
     let mut app = server.connect_to("app");
     for version in ["", " VERSION '1.0.0-portable'"] {
         let statement = format!("CREATE EXTENSION instagram_id SCHEMA ids{version}");
-        assert_eq!(error_of(&mut app, &statement).0, "55000", "{statement}");
+        let refused = error_of(&mut app, &statement);
+        assert_eq!(refused.0, "55000", "{statement}: {refused:?}");
     }
     let dump = server.path().join("insta5.sql");
     let dump = dump.to_str().unwrap();
