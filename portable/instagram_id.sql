@@ -1,7 +1,8 @@
 /* The portable edition of instagram_id 1.0.0, in SQL and PL/pgSQL, for servers on which the library cannot be installed.
    See docs/run/portable.md.
 
-   Run this file as the owner of the database. Its functions are in the schema "ids", where names that begin with _ are its own.
+   Run this file as the owner of the database. Its functions are in the schema "ids", where names that begin with _ are its own,
+   and its mutexes in "ids_mutexes".
    If you run it again, or the file of a later version, it replaces the functions, also while sessions generate ids: the mutexes
    stay. For this reason no later version may change their number, or _mutex().
 
@@ -39,26 +40,36 @@ BEGIN
             DETAIL = 'It was not created by this file, or belongs to another role.',
             HINT = 'Rename that schema, or run the file as its owner.';
     END IF;
-    -- ALTER DEFAULT PRIVILEGES may have opened the schema to others. They could add functions that the
-    -- roles of the application call in place of those of the same name.
-    FOR open_to IN SELECT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END AS role
-        FROM pg_namespace, aclexplode(nspacl) WHERE nspname = 'ids' AND privilege_type = 'CREATE' AND grantee <> nspowner
+    -- No other role can use the schema of the mutexes. PostgreSQL locks a relation before it checks
+    -- whether a role may COMMENT ON it, and until the client has read the error.
+    IF pg_catalog.to_regnamespace('ids_mutexes') IS NULL THEN
+        CREATE SCHEMA ids_mutexes;
+    ELSIF NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'ids_mutexes' AND nspowner = current_user::regrole) THEN
+        RAISE EXCEPTION USING ERRCODE = '42P06', MESSAGE = 'schema ids_mutexes already exists',
+            DETAIL = 'It belongs to another role.', HINT = 'Rename that schema.';
+    END IF;
+    -- ALTER DEFAULT PRIVILEGES may have opened the schemas to others. They could add functions that
+    -- the roles of the application call in place of those of the same name.
+    FOR open_to IN SELECT nspname AS name, privilege_type AS privilege,
+            CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END AS role
+        FROM pg_namespace, aclexplode(nspacl)
+        WHERE (nspname = 'ids_mutexes' OR nspname = 'ids' AND privilege_type = 'CREATE') AND grantee <> nspowner
     LOOP
-        EXECUTE format('REVOKE CREATE ON SCHEMA ids FROM %s CASCADE', open_to.role);
+        EXECUTE format('REVOKE %s ON SCHEMA %s FROM %s CASCADE', open_to.privilege, open_to.name, open_to.role);
     END LOOP;
     -- The mutexes, which only their owner can lock. VACUUM, ANALYZE and replication do not lock
     -- views. Replacing one would lock it until the end of this transaction.
     FOR n IN 0..15 LOOP
-        IF pg_catalog.to_regclass('ids._mutex_' || n) IS NULL THEN
-            EXECUTE pg_catalog.format('CREATE VIEW ids._mutex_%s AS SELECT', n);
+        IF pg_catalog.to_regclass('ids_mutexes._mutex_' || n) IS NULL THEN
+            EXECUTE pg_catalog.format('CREATE VIEW ids_mutexes._mutex_%s AS SELECT', n);
         END IF;
     END LOOP;
-    IF pg_catalog.to_regclass('ids._create_shard') IS NULL THEN
-        CREATE VIEW ids._create_shard AS SELECT;
+    IF pg_catalog.to_regclass('ids_mutexes._create_shard') IS NULL THEN
+        CREATE VIEW ids_mutexes._create_shard AS SELECT;
     END IF;
     -- These, too.
     FOR open_to IN SELECT c.oid::regclass AS name, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END AS role
-        FROM pg_class AS c, aclexplode(relacl) WHERE relnamespace = 'ids'::regnamespace AND relname LIKE '\_%' AND grantee <> relowner
+        FROM pg_class AS c, aclexplode(relacl) WHERE relnamespace = 'ids_mutexes'::regnamespace AND grantee <> relowner
     LOOP
         EXECUTE format('REVOKE ALL ON %s FROM %s CASCADE', open_to.name, open_to.role);
     END LOOP;
@@ -77,19 +88,15 @@ END $$;
 
 /* Errors */
 
--- IMMUTABLE, so that functions which call it can be inlined.
-CREATE OR REPLACE FUNCTION ids._raise(state text, message text, detail text DEFAULT NULL, hint text DEFAULT NULL) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE AS $$
+-- IMMUTABLE, so that functions which call it can be inlined. format() is not. The planner evaluates
+-- it for constants, also where it is not reached: so it checks the number, and returns it.
+CREATE OR REPLACE FUNCTION ids._check_number(number integer, lowest integer, highest integer, message text, hint text)
+    RETURNS integer LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF detail IS NULL AND hint IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = state, MESSAGE = message;
-    ELSIF detail IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = state, MESSAGE = message, HINT = hint;
-    ELSIF hint IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = state, MESSAGE = message, DETAIL = detail;
-    ELSE
-        RAISE EXCEPTION USING ERRCODE = state, MESSAGE = message, DETAIL = detail, HINT = hint;
+    IF number NOT BETWEEN lowest AND highest THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format(message, number), HINT = hint;
     END IF;
+    RETURN number;
 END $$;
 
 CREATE OR REPLACE FUNCTION ids._check_shard(shard integer) RETURNS integer
@@ -202,7 +209,7 @@ BEGIN
     LOOP
         BEGIN
             PERFORM pg_sequence_last_value(seq);
-            EXECUTE format('LOCK TABLE ids._mutex_%s IN SHARE UPDATE EXCLUSIVE MODE', ids._mutex(seq));
+            EXECUTE format('LOCK TABLE ids_mutexes._mutex_%s IN SHARE UPDATE EXCLUSIVE MODE', ids._mutex(seq));
             EXECUTE format('SELECT last_value, is_called FROM %s', seq) INTO last, is_called;
             now_ms := ids._now_ms(epoch);
             SELECT rule.first, rule.len, rule.ticks, rule.error INTO first, len, ticks, error
@@ -324,37 +331,37 @@ BEGIN
         IF mutex OPERATOR(pg_catalog.<) 8 THEN
             IF mutex OPERATOR(pg_catalog.<) 4 THEN
                 IF mutex OPERATOR(pg_catalog.<) 2 THEN
-                    IF mutex OPERATOR(pg_catalog.=) 0 THEN LOCK TABLE ids._mutex_0 IN SHARE UPDATE EXCLUSIVE MODE;
-                    ELSE LOCK TABLE ids._mutex_1 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
+                    IF mutex OPERATOR(pg_catalog.=) 0 THEN LOCK TABLE ids_mutexes._mutex_0 IN SHARE UPDATE EXCLUSIVE MODE;
+                    ELSE LOCK TABLE ids_mutexes._mutex_1 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
                 ELSE
-                    IF mutex OPERATOR(pg_catalog.=) 2 THEN LOCK TABLE ids._mutex_2 IN SHARE UPDATE EXCLUSIVE MODE;
-                    ELSE LOCK TABLE ids._mutex_3 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
+                    IF mutex OPERATOR(pg_catalog.=) 2 THEN LOCK TABLE ids_mutexes._mutex_2 IN SHARE UPDATE EXCLUSIVE MODE;
+                    ELSE LOCK TABLE ids_mutexes._mutex_3 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
                 END IF;
             ELSE
                 IF mutex OPERATOR(pg_catalog.<) 6 THEN
-                    IF mutex OPERATOR(pg_catalog.=) 4 THEN LOCK TABLE ids._mutex_4 IN SHARE UPDATE EXCLUSIVE MODE;
-                    ELSE LOCK TABLE ids._mutex_5 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
+                    IF mutex OPERATOR(pg_catalog.=) 4 THEN LOCK TABLE ids_mutexes._mutex_4 IN SHARE UPDATE EXCLUSIVE MODE;
+                    ELSE LOCK TABLE ids_mutexes._mutex_5 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
                 ELSE
-                    IF mutex OPERATOR(pg_catalog.=) 6 THEN LOCK TABLE ids._mutex_6 IN SHARE UPDATE EXCLUSIVE MODE;
-                    ELSE LOCK TABLE ids._mutex_7 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
+                    IF mutex OPERATOR(pg_catalog.=) 6 THEN LOCK TABLE ids_mutexes._mutex_6 IN SHARE UPDATE EXCLUSIVE MODE;
+                    ELSE LOCK TABLE ids_mutexes._mutex_7 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
                 END IF;
             END IF;
         ELSE
             IF mutex OPERATOR(pg_catalog.<) 12 THEN
                 IF mutex OPERATOR(pg_catalog.<) 10 THEN
-                    IF mutex OPERATOR(pg_catalog.=) 8 THEN LOCK TABLE ids._mutex_8 IN SHARE UPDATE EXCLUSIVE MODE;
-                    ELSE LOCK TABLE ids._mutex_9 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
+                    IF mutex OPERATOR(pg_catalog.=) 8 THEN LOCK TABLE ids_mutexes._mutex_8 IN SHARE UPDATE EXCLUSIVE MODE;
+                    ELSE LOCK TABLE ids_mutexes._mutex_9 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
                 ELSE
-                    IF mutex OPERATOR(pg_catalog.=) 10 THEN LOCK TABLE ids._mutex_10 IN SHARE UPDATE EXCLUSIVE MODE;
-                    ELSE LOCK TABLE ids._mutex_11 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
+                    IF mutex OPERATOR(pg_catalog.=) 10 THEN LOCK TABLE ids_mutexes._mutex_10 IN SHARE UPDATE EXCLUSIVE MODE;
+                    ELSE LOCK TABLE ids_mutexes._mutex_11 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
                 END IF;
             ELSE
                 IF mutex OPERATOR(pg_catalog.<) 14 THEN
-                    IF mutex OPERATOR(pg_catalog.=) 12 THEN LOCK TABLE ids._mutex_12 IN SHARE UPDATE EXCLUSIVE MODE;
-                    ELSE LOCK TABLE ids._mutex_13 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
+                    IF mutex OPERATOR(pg_catalog.=) 12 THEN LOCK TABLE ids_mutexes._mutex_12 IN SHARE UPDATE EXCLUSIVE MODE;
+                    ELSE LOCK TABLE ids_mutexes._mutex_13 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
                 ELSE
-                    IF mutex OPERATOR(pg_catalog.=) 14 THEN LOCK TABLE ids._mutex_14 IN SHARE UPDATE EXCLUSIVE MODE;
-                    ELSE LOCK TABLE ids._mutex_15 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
+                    IF mutex OPERATOR(pg_catalog.=) 14 THEN LOCK TABLE ids_mutexes._mutex_14 IN SHARE UPDATE EXCLUSIVE MODE;
+                    ELSE LOCK TABLE ids_mutexes._mutex_15 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
                 END IF;
             END IF;
         END IF;
@@ -574,7 +581,7 @@ CREATE OR REPLACE FUNCTION ids.shard_for(key bigint, shards integer) RETURNS int
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN shards >= 1 AND shards <= 8192 THEN ((key % shards + shards) % shards)::integer
         WHEN key IS NOT NULL AND shards IS NOT NULL
-        THEN ids._raise('22023', format('number of shards %s is out of range', shards), NULL, 'There can be 1 to 8192 shards.')::integer END;
+        THEN ids._check_number(shards, 1, 8192, 'number of shards %s is out of range', 'There can be 1 to 8192 shards.') END;
 
 /* Ids of a time */
 
@@ -620,7 +627,7 @@ CREATE OR REPLACE FUNCTION ids.make_id("time" timestamptz, shard integer, seq in
         THEN ids._id_of("time", epoch, false) | (shard << 10) | seq
         WHEN (shard < 0 OR shard > 8191) AND seq IS NOT NULL AND "time" IS NOT NULL AND epoch IS NOT NULL THEN ids._check_shard(shard)
         WHEN shard IS NOT NULL AND seq IS NOT NULL AND "time" IS NOT NULL AND epoch IS NOT NULL
-        THEN ids._raise('22023', format('sequence number %s is out of range', seq), NULL, 'Sequence numbers range from 0 to 1023.') END;
+        THEN ids._check_number(seq, 0, 1023, 'sequence number %s is out of range', 'Sequence numbers range from 0 to 1023.') END;
 
 CREATE OR REPLACE FUNCTION ids.make_id("time" timestamptz, shard integer, seq integer) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -836,7 +843,7 @@ DECLARE
 BEGIN
     PERFORM ids._check_caller();
     -- Two transactions cannot create a shard of the same number.
-    LOCK TABLE ids._create_shard IN SHARE ROW EXCLUSIVE MODE;
+    LOCK TABLE ids_mutexes._create_shard IN SHARE ROW EXCLUSIVE MODE;
     IF EXISTS (SELECT FROM ids._shards('shard_' || shard)) THEN
         existing := ids._shard(shard);
         IF NOT if_not_exists THEN
@@ -940,7 +947,7 @@ BEGIN
     END IF;
     BEGIN
         PERFORM pg_sequence_last_value(found.sequence);
-        EXECUTE format('LOCK TABLE ids._mutex_%s IN SHARE UPDATE EXCLUSIVE MODE', ids._mutex(found.sequence));
+        EXECUTE format('LOCK TABLE ids_mutexes._mutex_%s IN SHARE UPDATE EXCLUSIVE MODE', ids._mutex(found.sequence));
         last := pg_sequence_last_value(found.sequence);
         IF last IS NULL OR last < ((id >> 23 << 10) | (id & 1023)) THEN
             last := setval(found.sequence, (id >> 23 << 10) | (id & 1023));

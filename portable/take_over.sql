@@ -35,7 +35,7 @@ BEGIN
             DETAIL = 'The snapshot of the transaction may be older than functions of the portable edition.',
             HINT = 'Use BEGIN ISOLATION LEVEL READ COMMITTED.';
     ELSIF place.nspname <> 'ids' OR obj_description(place.oid, 'pg_namespace') IS DISTINCT FROM 'instagram_id, portable edition'
-        OR to_regclass('ids._mutex_0') IS NULL
+        OR to_regclass('ids_mutexes._mutex_0') IS NULL
     THEN
         RAISE EXCEPTION USING ERRCODE = '55000',
             MESSAGE = format('the portable edition of instagram_id is not installed in schema %I', place.nspname),
@@ -78,10 +78,8 @@ BEGIN
     ALTER FUNCTION ids.next_ids(integer, integer) RENAME TO _next_ids;
     SELECT string_agg(pg_describe_object(classid, objid, 0), ', ' ORDER BY objid) INTO found
         FROM pg_depend LEFT JOIN pg_proc AS p ON classid = 'pg_proc'::regclass AND p.oid = objid
-            LEFT JOIN pg_class AS c ON classid = 'pg_class'::regclass AND c.oid = objid
         WHERE refclassid = 'pg_namespace'::regclass AND refobjid = place.oid AND classid <> 'pg_extension'::regclass
-            AND (proowner = place.nspowner AND (p.oid = ANY (functions) OR proname LIKE '\_%')
-                OR relowner = place.nspowner AND relkind = 'v' AND relname ~ '^_(mutex_\d+|create_shard)$') IS NOT TRUE;
+            AND (proowner = place.nspowner AND (p.oid = ANY (functions) OR proname LIKE '\_%')) IS NOT TRUE;
     IF found IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'schema ids contains objects that are not of the portable edition',
             DETAIL = found || '.', HINT = 'Drop them, or move them to another schema.';
@@ -125,7 +123,7 @@ BEGIN
     -- The mutexes come last, because calls wait from now on. A call that holds one ends first. A
     -- call that waits finds none, and calls the library.
     SELECT 'DROP VIEW ' || string_agg(c.oid::regclass::text, ', ') INTO found
-        FROM pg_class AS c WHERE relnamespace = 'ids'::regnamespace AND relname ~ '^_(mutex_\d+|create_shard)$';
+        FROM pg_class AS c WHERE relnamespace = 'ids_mutexes'::regnamespace AND relname ~ '^_(mutex_\d+|create_shard)$';
     EXECUTE found;
     PERFORM set_config('search_path', path, true);
 END $$;

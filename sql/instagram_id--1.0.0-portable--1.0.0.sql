@@ -23,6 +23,7 @@ BEGIN
             MESSAGE = 'a transaction as old as the take-over is still running',
             DETAIL = found || '.', HINT = 'Try again when it has ended.';
     END IF;
+    DROP SCHEMA IF EXISTS ids_mutexes;
     DROP FUNCTION ids._shard_next_id(integer, regclass, timestamptz);
     SELECT 'DROP FUNCTION ' || string_agg(p.oid::regprocedure::text, ', ') INTO found
         FROM pg_proc AS p WHERE pronamespace = 'ids'::regnamespace AND proname LIKE '\_%'

@@ -25,9 +25,10 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',
             DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when its transaction has ended.';
     END IF;
-    SELECT pg_catalog.format('Schema %I of role %I has its mark.', nspname, pg_catalog.pg_get_userbyid(nspowner)) INTO found
-        FROM pg_namespace AS n JOIN pg_proc ON pronamespace = n.oid AND proowner = nspowner AND proname = 'shard_next_id'
-            JOIN pg_class ON relnamespace = n.oid AND relowner = nspowner AND relname = '_mutex_0'
+    SELECT pg_catalog.format('Schema %I of role %I has its mark.', n.nspname, pg_catalog.pg_get_userbyid(n.nspowner)) INTO found
+        FROM pg_namespace AS n JOIN pg_proc ON pronamespace = n.oid AND proowner = n.nspowner AND proname = 'shard_next_id'
+            JOIN pg_namespace AS m ON m.nspname = 'ids_mutexes'
+            JOIN pg_class ON relnamespace = m.oid AND relowner = n.nspowner AND relname = '_mutex_0'
         WHERE pg_catalog.obj_description(n.oid, 'pg_namespace') = 'instagram_id, portable edition'
         LIMIT 1;
     IF found IS NOT NULL THEN

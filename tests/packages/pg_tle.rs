@@ -50,7 +50,7 @@ fn pg_tle_installs_and_updates_the_portable_edition() {
     let mut writer = connect_as(&server, "app", "writer");
     assert_eq!(one::<String>(&mut writer, "SELECT instagram_id_version()"), "1.1.0-portable");
     run(&mut writer, insert);
-    assert_eq!(error_of(&mut writer, "BEGIN; LOCK TABLE ids._mutex_0").0, "42501");
+    assert_eq!(error_of(&mut writer, "BEGIN; LOCK TABLE ids_mutexes._mutex_0").0, "42501");
     run(&mut writer, "ROLLBACK");
     let count = "SELECT count(DISTINCT id) FROM insta5.photos WHERE insta5.id_time(id) <= now()";
     assert_eq!(one::<i64>(&mut installer, count), 1000);

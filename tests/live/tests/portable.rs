@@ -4,6 +4,8 @@ use crate::{replication, vectors};
 use instagram_id_core::hlc::{self, Next, State};
 use instagram_id_live::*;
 use postgres::{Client, NoTls};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -124,7 +126,7 @@ fn editions_refuse_each_other() {
     let mut library = server.connect_to("library");
     run(
         &mut library,
-        "CREATE SCHEMA ids CREATE VIEW _mutex_0 AS SELECT; CREATE EXTENSION instagram_id",
+        "CREATE SCHEMA ids_mutexes CREATE VIEW _mutex_0 AS SELECT; CREATE EXTENSION instagram_id",
     );
     let refused = error_of(&mut library, &file);
     assert_eq!((&refused.0[..], &refused.1[..22]), ("55000", "extension instagram_id"));
@@ -262,6 +264,35 @@ fn crashes_lose_no_acknowledged_id() {
     }
 }
 
+/// The planner inlines each function with a name of the library, except those that it never can. A
+/// statement that calls another one could fail when the library takes over.
+#[test]
+fn functions_of_the_library_are_inlined() {
+    let server = Server::start(&[("fsync", "off")]);
+    install(&server);
+    let mut client = server.connect();
+    run(
+        &mut client,
+        "CREATE TABLE public.t (i integer, b bigint, t text, tz timestamptz, r regclass);
+         SET search_path = pg_catalog",
+    );
+    let calls = "SELECT proname || ' ids.' || proname || '(' || (
+            SELECT coalesce(string_agg(CASE type WHEN 'integer'::regtype THEN 'i' WHEN 'bigint'::regtype THEN 'b'
+                WHEN 'text'::regtype THEN 't' WHEN 'regclass'::regtype THEN 'r' ELSE 'tz' END, ', ' ORDER BY n), '')
+            FROM unnest(proargtypes) WITH ORDINALITY AS u (type, n)) || ')'
+        FROM pg_proc WHERE pronamespace = 'ids'::regnamespace AND proname !~ '^_' AND proname <> 'create_shard'
+        ORDER BY 1";
+    let mut kept = vec![];
+    for call in texts(&mut client, calls) {
+        let (name, call) = call.split_once(' ').unwrap();
+        let plan = format!("EXPLAIN (VERBOSE, COSTS OFF) SELECT {call} FROM public.t");
+        if texts(&mut client, &plan).concat().contains(&format!("ids.{name}(")) {
+            kept.push(name.to_owned());
+        }
+    }
+    assert_eq!(kept, ["advance_shard", "claim_shard", "id_parts", "id_parts", "next_ids"]);
+}
+
 /// Each kind of role can do what the table of docs/run/portable.md shows.
 #[test]
 fn roles_can_do_what_the_page_shows() {
@@ -294,13 +325,13 @@ fn roles_can_do_what_the_page_shows() {
         ),
         ("SELECT claim_shard(5)", ["42501", "42501", "42501", ""]),
         ("SELECT create_shard(6)", ["42501", "42501", "42501", ""]),
-        ("BEGIN; LOCK TABLE ids._mutex_3; ROLLBACK", ["42501", "42501", "42501", ""]),
+        ("BEGIN; LOCK TABLE ids_mutexes._mutex_3; ROLLBACK", ["42501", "42501", "42501", ""]),
         (
-            "BEGIN; LOCK TABLE ids._mutex_3 IN ACCESS SHARE MODE; ROLLBACK",
+            "BEGIN; LOCK TABLE ids_mutexes._mutex_3 IN ACCESS SHARE MODE; ROLLBACK",
             ["42501", "42501", "42501", ""],
         ),
         (
-            "BEGIN; CREATE TEMP VIEW v AS SELECT FROM ids._mutex_3; LOCK TABLE v; ROLLBACK",
+            "BEGIN; CREATE TEMP VIEW v AS SELECT FROM ids_mutexes._mutex_3; LOCK TABLE v; ROLLBACK",
             ["42501", "42501", "42501", ""],
         ),
         ("ALTER SEQUENCE insta5.table_id_seq RESTART WITH 1", ["42501", "42501", "42501", ""]),
@@ -322,6 +353,48 @@ fn roles_can_do_what_the_page_shows() {
     }
 }
 
+/// Sends a statement as this role, whose answer nobody reads.
+fn send(server: &Server, role: &str, statement: &str) -> UnixStream {
+    let mut socket = UnixStream::connect(server.path().join(".s.PGSQL.5432")).unwrap();
+    let startup = format!("\0\x03\0\0user\0{role}\0database\0postgres\0\0");
+    for (kind, body) in [("", startup), ("Q", format!("{statement}\0"))] {
+        let length = (body.len() as u32 + 4).to_be_bytes();
+        socket.write_all(&[kind.as_bytes(), &length, body.as_bytes()].concat()).unwrap();
+    }
+    socket
+}
+
+/// PostgreSQL sends an error before it releases the locks of the statement, so a client that reads
+/// nothing holds the lock of a statement that is refused. A role that may not use the schema of the
+/// mutexes cannot hold one this way.
+#[test]
+fn refused_statements_do_not_hold_a_mutex() {
+    let server = Server::start(&[("fsync", "off")]);
+    install(&server);
+    let mut client = server.connect();
+    run(&mut client, "CREATE ROLE stranger LOGIN; CREATE VIEW public.visible AS SELECT");
+    let mut is_held = |view: &str| {
+        // Until the error does not fit into the socket any more.
+        (150_000..300_000).step_by(2_000).any(|size| {
+            let comment = format!("SELECT repeat('x', {size}); COMMENT ON VIEW {view} IS ''");
+            let _socket = send(&server, "stranger", &comment);
+            server.wait_until(&format!(
+                "SELECT count(*) > 0 FROM pg_stat_activity WHERE usename = 'stranger'
+                    AND query ~ '{size}' AND wait_event ~ '^Client(Read|Write)$'"
+            ));
+            one::<bool>(
+                &mut client,
+                &format!(
+                    "SELECT count(*) > 0 FROM pg_locks WHERE granted AND mode = 'ShareUpdateExclusiveLock'
+                        AND relation = '{view}'::regclass"
+                ),
+            )
+        })
+    };
+    assert!(is_held("public.visible"), "the client did not hold the lock of a visible view");
+    assert!(!is_held("ids_mutexes._mutex_3"));
+}
+
 /// Default privileges of the installer give other roles nothing on the schema and the mutexes, and
 /// take nothing from the functions.
 #[test]
@@ -339,7 +412,10 @@ fn default_privileges_do_not_open_the_mutexes() {
         run(&mut connect_as(&server, "installer"), &file);
         let mut app = connect_as(&server, "app");
         for mutex in ["_mutex_0", "_mutex_15", "_create_shard"] {
-            assert_eq!(error_of(&mut app, &format!("BEGIN; LOCK TABLE ids.{mutex}")).0, "42501");
+            assert_eq!(
+                error_of(&mut app, &format!("BEGIN; LOCK TABLE ids_mutexes.{mutex}")).0,
+                "42501"
+            );
             run(&mut app, "ROLLBACK");
         }
         let function = "CREATE FUNCTION ids.id_time(text) RETURNS timestamptz RETURN now()";
@@ -615,7 +691,7 @@ fn removal_keeps_rows_and_sequences() {
         &mut installer,
         "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text);
          INSERT INTO insta5.photos (title) SELECT 'a' FROM generate_series(1, 100);
-         SET client_min_messages = warning; DROP SCHEMA ids CASCADE",
+         SET client_min_messages = warning; DROP SCHEMA ids, ids_mutexes CASCADE",
     );
     assert_eq!(
         error_of(&mut installer, "INSERT INTO insta5.photos (title) VALUES ('b')").0,

@@ -331,7 +331,7 @@ BEGIN
     ALTER ROLE regress_id_evil SUPERUSER;
     RETURN NULL;
 END $$;
-CREATE TABLE evil._mutex_0 ();
+CREATE SCHEMA ids_mutexes CREATE TABLE _mutex_0 ();
 CREATE FUNCTION evil.shard_next_id() RETURNS int LANGUAGE sql AS 'SELECT 1';
 -- With the mark of the portable edition it prevents an installation. The message names it.
 BEGIN;
