@@ -270,7 +270,7 @@ fn resume_writes(
             }
             mark = Some(target.mark()?);
         }
-        let resume = resume(mark, source.is_closed()?, true);
+        let resume = resume(mark, source.is_closed()?);
         if resume == Resume::OpenSource {
             if !map.may_undo() {
                 return Ok(Resume::Nowhere);

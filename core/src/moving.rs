@@ -172,16 +172,14 @@ pub enum Resume {
 }
 
 /// Determines where writes continue after a failed cutover. `mark` is that of the copy, or `None`
-/// if [`must_read_mark`] is false. `has_definitions`: this command has read the definitions of the
-/// sequences. It does so before it closes the source, and cannot restore the sequences without
-/// them.
-pub fn resume(mark: Option<SchemaMark>, is_source_closed: bool, has_definitions: bool) -> Resume {
+/// if [`must_read_mark`] is false. The command records the definitions of the sequences before a
+/// cutover can fail in this way, so it can restore them on the source.
+pub fn resume(mark: Option<SchemaMark>, is_source_closed: bool) -> Resume {
     match mark {
         Some(SchemaMark::Opened) => Resume::OnTarget,
         Some(SchemaMark::None | SchemaMark::Foreign) => Resume::Nowhere,
         Some(SchemaMark::Closed) | None if !is_source_closed => Resume::OnSource,
-        Some(SchemaMark::Closed) | None if has_definitions => Resume::OpenSource,
-        Some(SchemaMark::Closed) | None => Resume::Nowhere,
+        Some(SchemaMark::Closed) | None => Resume::OpenSource,
     }
 }
 
@@ -294,13 +292,9 @@ mod tests {
             Some(SchemaMark::Opened),
             Some(SchemaMark::Foreign),
         ] {
-            for (is_closed, has_definitions) in
-                [(false, false), (false, true), (true, false), (true, true)]
-            {
-                let resume = resume(mark, is_closed, has_definitions);
-                let may_open = is_closed
-                    && has_definitions
-                    && [None, Some(SchemaMark::Closed)].contains(&mark);
+            for is_closed in [false, true] {
+                let resume = resume(mark, is_closed);
+                let may_open = is_closed && [None, Some(SchemaMark::Closed)].contains(&mark);
                 assert_eq!(resume == Resume::OpenSource, may_open, "{mark:?}");
                 assert_eq!(
                     resume == Resume::OnTarget,

@@ -325,8 +325,6 @@ pub enum Fault {
     OpenCopyCancelled,
     /// The source is closed before the definitions of its sequences are recorded.
     DefinitionsNotRecorded,
-    /// The source is opened, although the command cannot restore its sequences.
-    DefinitionsNotNeeded,
     /// `cancel` drops the subscription before the publication.
     SubscriptionDroppedFirst,
     /// A command that has lost its sessions opens new ones to create the copy.
@@ -539,13 +537,7 @@ impl Moving {
             }
             ReadMark => command.mark = Some(state.target.mark),
             Op::Resume => {
-                let has_definitions =
-                    command.has_definitions || self.is(Fault::DefinitionsNotNeeded);
-                match resume(
-                    command.mark.take(),
-                    state.source.mark == SchemaMark::Closed,
-                    has_definitions,
-                ) {
+                match resume(command.mark.take(), state.source.mark == SchemaMark::Closed) {
                     Resume::OpenSource => {}
                     Resume::OnTarget => {
                         command.script = Script::Step(Step::ChangeMap);
@@ -640,8 +632,9 @@ impl Moving {
             Script::Step(_) if op == Send(Act::Switch) && !command.is_connected(Map) => {
                 command.at = position(Reconnect(Map));
             }
+            // The command ends if it cannot record the definitions. After that it can restore them.
             Script::Step(Step::CutOver)
-                if command.at >= position(ReadDefinitions)
+                if command.at > position(ReadDefinitions) + 1
                     && ![Reconnect(Map), Send(Act::Switch)].contains(&op) =>
             {
                 command.may_be_open = op == Send(Act::OpenCopy);
@@ -1049,7 +1042,6 @@ impl Protocol for Moving {
                     Fault::LockNotChecked,
                     Fault::OpenCopyCancelled,
                     Fault::DefinitionsNotRecorded,
-                    Fault::DefinitionsNotNeeded,
                     Fault::SessionNotNeeded,
                 ],
             ),
