@@ -16,7 +16,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// The exit status of [`Error::WritesStopped`].
+/// The exit statuses of [`Error::Busy`] and [`Error::WritesStopped`].
+const BUSY: i32 = 4;
 const WRITES_STOPPED: i32 = 5;
 
 /// A line of a move's output, or its end.
@@ -68,10 +69,10 @@ pub fn apply(map: &Map, conninfo: &str, plan: Plan, options: &Options, output: &
     let (sender, receiver) = channel();
     let mut running: Vec<(PlannedMove, Child)> = Vec::new();
     let (mut done, mut failed, mut is_stopping) = (all - waiting.len(), Vec::new(), false);
-    let mut stopped = None;
+    let (mut stopped, mut awaited) = (None, BTreeSet::new());
     while !running.is_empty() || !(waiting.is_empty() || is_stopping) {
         while running.len() < options.jobs && !is_stopping {
-            let Some(planned) = waiting.pop() else { break };
+            let Some(planned) = take_free(map, &mut waiting, &mut awaited, output) else { break };
             match start(conninfo, &planned, options, &sender) {
                 Ok(child) => running.push((planned, child)),
                 Err(error) => {
@@ -97,14 +98,16 @@ pub fn apply(map: &Map, conninfo: &str, plan: Plan, options: &Options, output: &
             .expect("a move that runs");
         let (planned, mut child) = running.swap_remove(position);
         let status = child.wait().ok().and_then(|status| status.code());
-        if status == Some(0) {
-            done += 1;
-            output.step(format!(
-                "Shard {shard} is on {}: {done} of {all} moves are done",
-                planned.to
-            ));
-        } else {
-            failed.push(shard.to_string());
+        match status {
+            Some(0) => {
+                done += 1;
+                output.step(format!(
+                    "Shard {shard} is on {}: {done} of {all} moves are done",
+                    planned.to
+                ));
+            }
+            Some(BUSY) => waiting.push(planned),
+            _ => failed.push(shard.to_string()),
         }
         if status == Some(WRITES_STOPPED) {
             stopped = Some(shard);
@@ -128,6 +131,26 @@ pub fn apply(map: &Map, conninfo: &str, plan: Plan, options: &Options, output: &
         failed.len(),
         failed.join(", ")
     )))
+}
+
+/// Takes the next move, but none of a shard on which another command works: an `apply` that was
+/// killed leaves its moves running. If the map cannot be read, the move reports that.
+fn take_free(
+    map: &Map,
+    waiting: &mut Vec<PlannedMove>,
+    awaited: &mut BTreeSet<u16>,
+    output: &Output,
+) -> Option<PlannedMove> {
+    for at in (0..waiting.len()).rev() {
+        let shard = waiting[at].shard;
+        if !map.is_locked(shard).unwrap_or(false) {
+            return Some(waiting.remove(at));
+        }
+        if awaited.insert(shard) {
+            output.step(format!("Another command is working on shard {shard}: waiting for it"));
+        }
+    }
+    None
 }
 
 /// Whether the shard still has to be moved. Fails if the plan is out of date.

@@ -25,6 +25,10 @@ struct Facts {
     slots: i64,
     origins: i64,
     workers: i64,
+    /// How many tables a subscription copies at a time.
+    sync_workers: i64,
+    /// The role of the command.
+    role: String,
     is_superuser: bool,
     /// Whether the role of the command has REPLICATION, sees the progress of replication, may
     /// subscribe, and may create objects in the database.
@@ -65,7 +69,8 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
     if source.schema().is_empty() {
         obstacles.extend(untrusted);
     } else {
-        obstacles.extend(obstacles_in_schema(source, target)?);
+        let role = if there.is_superuser { "" } else { &there.role };
+        obstacles.extend(obstacles_in_schema(source, target, role)?);
         if is_new && there.is_usable() && untrusted.is_empty() {
             obstacles.extend(earlier_copies(target)?);
         }
@@ -141,6 +146,12 @@ fn obstacles_on_target(target: &Server, there: &Facts) -> Result<Vec<String>> {
     }
     if target.has_subscription()? {
         return Ok(obstacles);
+    }
+    if there.sync_workers < 1 {
+        obstacles.push(format!(
+            "server {to} copies no tables, since max_sync_workers_per_subscription is 0: \
+             ALTER SYSTEM RESET max_sync_workers_per_subscription"
+        ));
     }
     for (free, what, setting) in [
         (there.workers, "logical replication workers", "max_logical_replication_workers"),
@@ -391,9 +402,15 @@ pub fn lock_extension(connection: &Connection) -> std::result::Result<String, li
     }
 }
 
-fn obstacles_in_schema(source: &Server, target: &Server) -> Result<Vec<String>> {
-    let mut obstacles: Vec<String> =
-        source.query(include_str!("sql/obstacles.sql"), &[source.schema()])?.column()?;
+/// `role`: the role of the command on the target, or empty if that is a superuser.
+fn obstacles_in_schema(source: &Server, target: &Server, role: &str) -> Result<Vec<String>> {
+    // The defaults of a table can be read only while nobody has locked it.
+    let mut obstacles: Vec<String> = source.transaction(|session| {
+        let problem = || format!("query on server {} failed", source.name);
+        session.run("SET LOCAL lock_timeout = '5s'").context(problem)?;
+        let query = include_str!("sql/obstacles.sql");
+        Ok(session.query(query, &[source.schema(), role]).context(problem)?.column()?)
+    })?;
     let here = trust::look(source, &source.connection(), trust::NOTHING, trust::NOTHING)?;
     obstacles.extend(here.obstacles);
     let needed = trust::needed(&source.connection(), source.schema())

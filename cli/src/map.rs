@@ -9,6 +9,11 @@ use std::time::Duration;
 
 const TABLES: &str = include_str!("sql/map.sql");
 
+/// The locks of shards, as [`Map::lock`] acquires them; `objid` is the shard.
+const LOCKS: &str = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND classid = (hashtext('instagram_id_shards')::bigint & 4294967295)::oid";
+
 /// The connection to the map.
 pub struct Map {
     conninfo: String,
@@ -318,13 +323,18 @@ impl Map {
             .column()?)
     }
 
+    /// Whether a command works on the shard.
+    pub fn is_locked(&self, shard: u16) -> Result<bool> {
+        let query = format!("SELECT EXISTS ({LOCKS} AND objid = $1::int::oid)");
+        Ok(self.rows(&query, &[&shard.to_string()])?.one()?)
+    }
+
     pub fn moves(&self) -> Result<Vec<MoveStatus>> {
-        let query = "SELECT shard, source, target, schema, started::timestamp(0), switched IS NOT NULL, finished IS NOT NULL,
-                EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
-                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-                    AND classid = (hashtext('instagram_id_shards')::bigint & 4294967295)::oid AND objid = shard::oid)
-            FROM shard_map.moves ORDER BY shard";
-        let rows = self.rows(query, &[])?;
+        let query = format!(
+            "SELECT shard, source, target, schema, started::timestamp(0), switched IS NOT NULL, finished IS NOT NULL,
+                EXISTS ({LOCKS} AND objid = shard::oid) FROM shard_map.moves ORDER BY shard"
+        );
+        let rows = self.rows(&query, &[])?;
         let row = |row| {
             Ok(MoveStatus {
                 shard: rows.get(row, 0)?,

@@ -21,6 +21,11 @@ const COMPARE: Duration = Duration::from_secs(60);
 /// does not, the time grows, up to half of the time for which writes may be stopped.
 const NEAR: Duration = Duration::from_millis(300);
 
+/// A move ends after this many errors of the replication without progress, or if the target has not
+/// been connected to the source for this time. Workers retry after wal_retrieve_retry_interval (5 s).
+const ERRORS: i64 = 5;
+const DISCONNECTED: Duration = Duration::from_secs(30);
+
 pub fn publish(source: &Server) -> Result {
     source.run(include_str!("sql/publish.sql"), "the schema cannot be published")?;
     Ok(())
@@ -173,7 +178,6 @@ pub fn start(target: &Server) -> Result {
 
 /// Waits until all tables are copied, and nearly all later changes are applied. Then creates the
 /// planner's statistics. Fails early if the definition of the schema differs from `recorded`.
-#[expect(clippy::too_many_lines, reason = "one loop over what can happen to the copy")]
 pub fn wait_for_copy(
     source: &Server,
     target: &Server,
@@ -184,14 +188,14 @@ pub fn wait_for_copy(
     let mut compared = None;
     let (mut mark, mut marked_at) = (String::new(), Instant::now());
     let mut near = NEAR;
-    let mut errors = None;
+    let mut patience = Patience { errors: None, copied: 0, connected: Instant::now() };
     let mut is_copied = false;
     loop {
         if compared.is_none_or(|at: Instant| at.elapsed() > COMPARE) {
             source.compare_definition(&source.connection(), recorded)?;
             compared = Some(Instant::now());
         }
-        let (mut progress, errors_now) = copied(target)?;
+        let Copied { mut progress, errors, copying } = copied(target)?;
         if progress.tables_copied == progress.tables && !is_copied {
             // Later changes are applied faster if not each commit is flushed.
             is_copied = true;
@@ -199,10 +203,13 @@ pub fn wait_for_copy(
         }
         progress.bytes = source.query(include_str!("sql/size.sql"), &[source.schema()])?.one()?;
         let sent = source.query(include_str!("sql/sent.sql"), &[&source.replication(), &mark])?;
-        let mut is_near = false;
+        let (mut is_near, mut is_reached) = (false, false);
         if !sent.is_empty() {
             progress.lag_bytes = sent.get(0, 0)?;
-            let is_reached: bool = sent.get(0, 1)?;
+            is_reached = sent.get(0, 1)?;
+            if sent.get(0, 4)? {
+                patience.connected = Instant::now();
+            }
             is_near = is_reached && marked_at.elapsed() <= near;
             if sent.get(0, 2)? {
                 fail!(
@@ -225,16 +232,10 @@ pub fn wait_for_copy(
             break;
         }
         output.progress(&progress);
-        // Only warn: the replication retries, and the user may fix the cause meanwhile.
-        if errors.is_some_and(|errors| errors != errors_now) {
-            output.warn(&format!(
-                "server {} reports replication errors; see its log. The move continues; \
-                 to give up, run cancel {}",
-                target.name,
-                target.shard()
-            ));
+        if is_copied && is_reached || progress.tables_copied > patience.copied {
+            (patience.errors, patience.copied) = (None, progress.tables_copied);
         }
-        errors = Some(errors_now);
+        patience.check(source, target, errors, &copying)?;
         Connection::pause(LOOK);
         check_interrupt()?;
     }
@@ -244,9 +245,49 @@ pub fn wait_for_copy(
     let statements: Vec<String> =
         target.query(include_str!("sql/statistics.sql"), &[target.schema()])?.column()?;
     for statement in statements {
-        target.run(&statement, "the statistics cannot be created")?;
+        target.run(&statement, &format!("{statement} fails"))?;
     }
     Ok(())
+}
+
+/// What ends a move that makes no progress. The replication itself retries for ever.
+struct Patience {
+    /// The number of errors when there was progress.
+    errors: Option<i64>,
+    /// The number of tables that were copied then.
+    copied: i64,
+    /// When the target was connected to the source.
+    connected: Instant,
+}
+
+impl Patience {
+    /// Fails after [`ERRORS`] errors without progress, or if the target has not been connected for
+    /// [`DISCONNECTED`]. Only the log of the target has the text of an error. `copying`: tables that
+    /// are being copied.
+    fn check(&mut self, source: &Server, target: &Server, errors: i64, copying: &str) -> Result {
+        let (to, name) = (&target.name, target.replication());
+        let failures = errors - *self.errors.get_or_insert(errors);
+        if failures >= ERRORS {
+            let what = if copying.is_empty() {
+                "applying changes".into()
+            } else {
+                format!("copying {copying}")
+            };
+            fail!(
+                "the replication to {to} has failed {failures} times in a row while {what}: \
+                 the log of {to} contains the error of the worker for subscription \"{name}\""
+            );
+        }
+        if self.connected.elapsed() > DISCONNECTED {
+            fail!(
+                "server {to} has not been connected to {} for {} s: the log of {to} contains the \
+                 error of the worker for subscription \"{name}\", or that no worker can start",
+                source.name,
+                DISCONNECTED.as_secs()
+            );
+        }
+        Ok(())
+    }
 }
 
 /// Whether the workers of the subscription flush each commit (`local`) or not (`off`).
@@ -256,11 +297,20 @@ fn set_synchronous_commit(target: &Server, value: &str) -> Result {
     target.run(&statement, "the subscription cannot be changed").map(drop)
 }
 
-/// The progress as far as the target reports it, and the number of replication errors.
-pub fn copied(target: &Server) -> Result<(Progress, i64)> {
+/// What the target reports.
+#[derive(Default)]
+pub struct Copied {
+    pub progress: Progress,
+    /// The number of replication errors.
+    errors: i64,
+    /// Up to three tables that are being copied.
+    copying: String,
+}
+
+pub fn copied(target: &Server) -> Result<Copied> {
     let rows = target.query(include_str!("sql/copied.sql"), &[&target.replication()])?;
     if rows.is_empty() {
-        return Ok((Progress::default(), 0));
+        return Ok(Copied::default());
     }
     let progress = Progress {
         tables: rows.get(0, 0)?,
@@ -269,7 +319,7 @@ pub fn copied(target: &Server) -> Result<(Progress, i64)> {
         bytes_copied: rows.get(0, 3)?,
         ..Progress::default()
     };
-    Ok((progress, rows.get(0, 4)?))
+    Ok(Copied { progress, errors: rows.get(0, 4)?, copying: rows.get(0, 5)? })
 }
 
 /// Drops the subscription, the slot and the publication, if they exist.

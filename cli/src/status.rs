@@ -88,7 +88,7 @@ fn progress(map: &Map, moving: &MoveStatus) -> Result<Progress> {
         Server::observe(&moving.source, &map.conninfo_of(&moving.source)?, Vec::new(), &names)?;
     let target =
         Server::observe(&moving.target, &map.conninfo_of(&moving.target)?, Vec::new(), &names)?;
-    let (mut progress, _) = replication::copied(&target)?;
+    let mut progress = replication::copied(&target)?.progress;
     progress.bytes = source.query(include_str!("sql/size.sql"), &[source.schema()])?.one()?;
     let sent = source.query(include_str!("sql/sent.sql"), &[&source.replication(), ""])?;
     if !sent.is_empty() {

@@ -7,7 +7,8 @@ SELECT to_jsonb(facts) FROM (
             - (SELECT count(*) FROM pg_replication_origin) AS origins,
         current_setting('max_logical_replication_workers')::int
             - (SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'logical replication%worker') AS workers,
-        rolsuper AS is_superuser, rolreplication AS may_replicate, pg_has_role('pg_read_all_stats', 'USAGE') AS may_watch,
+        current_setting('max_sync_workers_per_subscription')::int AS sync_workers,
+        rolname AS role, rolsuper AS is_superuser, rolreplication AS may_replicate, pg_has_role('pg_read_all_stats', 'USAGE') AS may_watch,
         EXISTS (SELECT FROM pg_roles WHERE rolname = 'pg_create_subscription' AND pg_has_role(oid, 'USAGE')) AS may_subscribe,
         has_database_privilege(current_database(), 'CREATE') AS may_create, extract(epoch FROM clock_timestamp()) AS clock
     FROM pg_roles

@@ -1,27 +1,95 @@
-SELECT format('table %I.%I has no primary key or replica identity that is valid and not deferrable, so its updates and deletes could not follow: add one', $1::text, relname)
-FROM pg_class AS c WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind = 'r' AND relreplident <> 'f' AND NOT EXISTS (
-    SELECT FROM pg_index WHERE indrelid = c.oid AND indisvalid AND indimmediate
-        AND CASE relreplident WHEN 'd' THEN indisprimary WHEN 'i' THEN indisreplident END)
+-- What in the schema $1 no move can carry over, with the statement that changes it. $2: the role of
+-- the command on the target, or empty if that is a superuser.
+WITH RECURSIVE tables AS MATERIALIZED (
+    SELECT c.oid, relname, relreplident, format('%I.%I', $1::text, relname) AS name
+    FROM pg_class AS c WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind = 'r'
+), parts (relation, attname, type) AS (
+    -- The type of each column, and the types of which it consists.
+    SELECT t.oid, attname, atttypid FROM tables AS t JOIN pg_attribute ON attrelid = t.oid
+    WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
+    UNION
+    SELECT relation, attname, part FROM parts JOIN pg_type AS t ON t.oid = type CROSS JOIN LATERAL (
+        SELECT typbasetype WHERE typtype = 'd'
+        UNION ALL SELECT typelem WHERE typcategory = 'A'
+        UNION ALL SELECT atttypid FROM pg_attribute WHERE typtype = 'c' AND attrelid = typrelid AND attnum > 0 AND NOT attisdropped) AS p (part)
+), without_equality AS MATERIALIZED (
+    SELECT DISTINCT relation, attname FROM parts JOIN pg_type AS t ON t.oid = type
+    WHERE typtype = 'b' AND typcategory <> 'A' AND NOT EXISTS (
+        SELECT FROM pg_opclass WHERE opcdefault AND opcmethod IN (403, 405) AND (opcintype = t.oid OR opcintype IN (
+            SELECT casttarget FROM pg_cast WHERE castsource = t.oid AND castmethod = 'b' AND castcontext = 'i')))
+), keys AS MATERIALIZED (
+    SELECT indrelid, indisprimary, indisreplident FROM pg_index JOIN tables AS t ON indrelid = t.oid WHERE indisvalid AND indimmediate
+), views (oid, view) AS (
+    -- The materialized views, and the views that they read.
+    SELECT oid, oid FROM pg_class WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind = 'm'
+    UNION
+    SELECT refobjid, view FROM views AS v JOIN pg_rewrite AS w ON ev_class = v.oid
+        JOIN pg_depend ON classid = 'pg_rewrite'::regclass AND objid = w.oid AND refclassid = 'pg_class'::regclass
+        JOIN pg_class AS c ON c.oid = refobjid AND relkind = 'v'
+), acls (owner, object, suffix, acl) AS (
+    SELECT nspowner, 'SCHEMA ' || oid::regnamespace, '', nspacl FROM pg_namespace WHERE nspname = $1::text
+    UNION ALL
+    SELECT relowner, CASE relkind WHEN 'S' THEN 'SEQUENCE ' ELSE 'TABLE ' END || oid::regclass, '', relacl
+    FROM pg_class WHERE relnamespace = quote_ident($1::text)::regnamespace
+    UNION ALL
+    SELECT relowner, 'TABLE ' || c.oid::regclass, format(' (%I)', attname), attacl
+    FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid WHERE relnamespace = quote_ident($1::text)::regnamespace
+    UNION ALL
+    SELECT proowner, 'ROUTINE ' || oid::regprocedure, '', proacl FROM pg_proc WHERE pronamespace = quote_ident($1::text)::regnamespace
+    UNION ALL
+    SELECT typowner, 'TYPE ' || oid::regtype, '', typacl FROM pg_type WHERE typnamespace = quote_ident($1::text)::regnamespace
+)
+SELECT format('table %s has no primary key or replica identity that is valid and not deferrable, so its updates and deletes could not follow: ', t.name)
+    || CASE WHEN EXISTS (SELECT FROM keys WHERE indrelid = t.oid AND indisprimary) THEN format('ALTER TABLE %s REPLICA IDENTITY DEFAULT', t.name)
+            WHEN EXISTS (SELECT FROM without_equality WHERE relation = t.oid) THEN 'add a primary key'
+            ELSE format('add a primary key, or ALTER TABLE %s REPLICA IDENTITY FULL', t.name) END
+FROM tables AS t WHERE relreplident <> 'f' AND NOT EXISTS (
+    SELECT FROM keys WHERE indrelid = t.oid AND CASE relreplident WHEN 'd' THEN indisprimary WHEN 'i' THEN indisreplident END)
 UNION ALL
-SELECT format('table %I.%I has REPLICA IDENTITY FULL, but column %I has a type without equality, so its updates and deletes could not follow: use a key', $1::text, relname, attname)
-FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid AND attnum > 0 AND NOT attisdropped JOIN pg_type AS t ON t.oid = atttypid
-WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind = 'r' AND relreplident = 'f' AND typtype = 'b' AND typcategory <> 'A'
-  AND NOT EXISTS (SELECT FROM pg_opclass WHERE opcdefault AND opcmethod IN (403, 405)
-                  AND (opcintype = t.oid OR opcintype IN (SELECT casttarget FROM pg_cast WHERE castsource = t.oid AND castmethod = 'b')))
+SELECT format('table %s has REPLICA IDENTITY FULL, but column %I has a type without equality, so its updates and deletes could not follow: ', t.name, attname)
+    || CASE WHEN EXISTS (SELECT FROM keys WHERE indrelid = t.oid AND indisprimary) THEN format('ALTER TABLE %s REPLICA IDENTITY DEFAULT', t.name)
+            ELSE 'add a primary key, and set REPLICA IDENTITY DEFAULT' END
+FROM tables AS t JOIN without_equality ON relation = t.oid WHERE relreplident = 'f'
 UNION ALL
-SELECT format('constraint %I of %I.%I is NOT VALID, so the copy could reject rows: ALTER TABLE %2$I.%3$I VALIDATE CONSTRAINT %1$I', conname, $1::text, relname)
-FROM pg_constraint JOIN pg_class AS c ON c.oid = conrelid
-WHERE relnamespace = quote_ident($1::text)::regnamespace AND contype = 'c' AND NOT convalidated
+SELECT format('constraint %I of %s is NOT VALID, so the copy could reject rows: ALTER %s %2$s VALIDATE CONSTRAINT %1$I', conname,
+              CASE WHEN contypid = 0 THEN conrelid::regclass::text ELSE contypid::regtype::text END, CASE WHEN contypid = 0 THEN 'TABLE' ELSE 'DOMAIN' END)
+FROM pg_constraint AS con WHERE connamespace = quote_ident($1::text)::regnamespace AND contype IN ('c', 'n') AND NOT convalidated
+    AND coalesce((to_jsonb(con) ->> 'conenforced')::boolean, true)
 UNION ALL
-SELECT format('column %I of %s uses %s, which is not in the same schema, so inserts would fail after the move or repeat values: use one in the same schema',
-              attname, c.oid::regclass, pg_describe_object(refclassid, refobjid, 0))
+SELECT format('column %I of %s uses %s is not in the same schema, so inserts would fail after the move or repeat values: '
+              'use one in the same schema, or ALTER TABLE %2$s ALTER COLUMN %1$I DROP %4$s',
+              attname, c.oid::regclass, coalesce(by_number || ', whose shard', pg_describe_object(refclassid, refobjid, 0) || ', which'), CASE attgenerated WHEN '' THEN 'DEFAULT' ELSE 'EXPRESSION' END)
 FROM pg_depend JOIN pg_attrdef AS d ON classid = 'pg_attrdef'::regclass AND objid = d.oid
     JOIN pg_class AS c ON c.oid = adrelid JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
     LEFT JOIN pg_class AS s ON refclassid = 'pg_class'::regclass AND s.oid = refobjid AND s.relkind = 'S'
     LEFT JOIN pg_proc AS p ON refclassid = 'pg_proc'::regclass AND p.oid = refobjid
+    -- A default next_id(5) refers to the extension only.
+    LEFT JOIN LATERAL (SELECT format('next_id(%s)', current_setting('move.shard'))) AS n (by_number)
+        ON p.proname = 'next_id' AND strpos(translate(pg_get_expr(adbin, adrelid), ',', ')'), by_number) > 0
 WHERE coalesce(s.relnamespace, p.pronamespace) <> c.relnamespace
-  AND (s.relnamespace = quote_ident($1::text)::regnamespace OR p.pronamespace = quote_ident($1::text)::regnamespace
-       OR s.oid IS NOT NULL AND c.relnamespace = quote_ident($1::text)::regnamespace)
+    AND (quote_ident($1::text)::regnamespace IN (s.relnamespace, p.pronamespace) OR s.oid IS NOT NULL AND c.relnamespace = quote_ident($1::text)::regnamespace)
+  OR by_number IS NOT NULL AND c.relnamespace <> quote_ident($1::text)::regnamespace
+UNION ALL
+SELECT format('materialized view %s calls %s, whose body is read with the search_path of the caller, so it could not be refreshed on the new server: '
+              'ALTER FUNCTION %2$s SET search_path = %3$I, public', view::regclass, p.oid::regprocedure, $1::text)
+FROM views AS v JOIN pg_rewrite AS w ON ev_class = v.oid
+    JOIN pg_depend ON classid = 'pg_rewrite'::regclass AND objid = w.oid AND refclassid = 'pg_proc'::regclass
+    JOIN pg_proc AS p ON p.oid = refobjid
+-- From 17 on, PostgreSQL itself refreshes without the search_path of the session.
+WHERE current_setting('server_version_num')::int < 170000 AND prosqlbody IS NULL
+  AND prolang NOT IN (SELECT oid FROM pg_language WHERE lanname IN ('internal', 'c'))
+  AND NOT EXISTS (SELECT FROM unnest(proconfig) AS setting WHERE setting LIKE 'search\_path=%')
+  AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'e')
+UNION ALL
+SELECT format('role %I has granted %s on %s to %s, and lacks USAGE on schema %I, so the grant could not be repeated: GRANT USAGE ON SCHEMA %5$I TO %1$I',
+              rolname, privilege_type || suffix, object, coalesce(nullif(grantee, 0)::regrole::text, 'public'), $1::text)
+FROM acls CROSS JOIN aclexplode(acl) JOIN pg_roles AS r ON r.oid = grantor
+WHERE grantor <> owner AND $2::text = '' AND NOT has_schema_privilege(grantor, quote_ident($1::text)::regnamespace, 'USAGE')
+UNION ALL
+SELECT format('role %I has granted %s on %s to another role, which a role that is no superuser cannot repeat: '
+              'grant it as the owner after REVOKE GRANT OPTION FOR %2$s ON %3$s FROM %1$I CASCADE', rolname, privilege_type || suffix, object)
+FROM acls CROSS JOIN aclexplode(acl) JOIN pg_roles AS r ON r.oid = grantor
+WHERE grantor <> owner AND $2::text NOT IN ('', rolname)
 UNION ALL
 SELECT format('table %I.%I is %s, which is not replicated', $1::text, relname,
               CASE WHEN relkind = 'f' THEN 'a foreign table' ELSE 'unlogged' END)
@@ -40,7 +108,7 @@ FROM pg_class AS c JOIN pg_roles AS r ON r.oid = relowner
 WHERE relnamespace = quote_ident($1::text)::regnamespace
   AND (row_security_active(c.oid) OR relrowsecurity AND relforcerowsecurity AND NOT rolsuper AND NOT rolbypassrls)
 UNION ALL
-SELECT format('table %I.%I receives rows by subscription %I: drop that, or refresh it without this table', $1::text, relname, subname)
+SELECT format('table %1$I.%2$I receives rows by subscription %3$I: refresh that without this table, or DROP SUBSCRIPTION %3$I', $1::text, relname, subname)
 FROM pg_subscription_rel JOIN pg_class AS c ON c.oid = srrelid JOIN pg_subscription AS s ON s.oid = srsubid
 WHERE relnamespace = quote_ident($1::text)::regnamespace
 UNION ALL

@@ -511,7 +511,9 @@ impl Drop for Server {
 fn is_of_a_crash(line: &str) -> bool {
     let is_signal =
         line.contains("was terminated by signal") && !line.contains("was terminated by signal 9");
-    is_signal || line.contains("PANIC:") || line.contains("TRAP:")
+    // An ERROR can contain the PANIC of the server that this one replicates.
+    let is_panic = line.split_once("PANIC:").is_some_and(|(before, _)| !before.contains("ERROR:"));
+    is_signal || is_panic || line.contains("TRAP:")
 }
 
 /// A process that cannot write or sync a file logs a PANIC with the reason and aborts. The

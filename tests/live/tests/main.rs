@@ -21,6 +21,7 @@ mod memory;
 mod moving;
 mod moving_faults;
 mod moving_losses;
+mod moving_refusals;
 mod moving_trust;
 mod new_tables;
 mod oracle;

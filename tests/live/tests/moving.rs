@@ -51,6 +51,11 @@ impl Servers {
         Servers::with_tables(Server::start(&LOGICAL), Server::start_with_a_faulty_disk(&LOGICAL))
     }
 
+    /// Same with a source whose disk fails.
+    pub(crate) fn start_with_a_faulty_source() -> Servers {
+        Servers::with_tables(Server::start_with_a_faulty_disk(&LOGICAL), Server::start(&LOGICAL))
+    }
+
     fn with_tables(a: Server, b: Server) -> Servers {
         let servers = Servers::of(a, b);
         let mut client = servers.a.connect();
@@ -286,6 +291,12 @@ pub(crate) const WAITS: &str =
 /// compares the tables.
 pub(crate) fn move_blocked_after_copy(servers: &Servers, options: &[&str]) -> (Child, Client) {
     let command = servers.start_command(&[&["move", "5", "--to", "b"], options].concat());
+    let transaction = block_after_copy(servers);
+    (command, transaction)
+}
+
+/// Blocks a running move in the same way.
+fn block_after_copy(servers: &Servers) -> Client {
     servers.b.wait_until("SELECT to_regclass('insta5.counter') IS NOT NULL");
     let mut transaction = servers.b.connect();
     // Blocks the command's ANALYZE.
@@ -293,7 +304,7 @@ pub(crate) fn move_blocked_after_copy(servers: &Servers, options: &[&str]) -> (C
         .batch_execute("BEGIN; LOCK TABLE insta5.counter IN SHARE UPDATE EXCLUSIVE MODE")
         .unwrap();
     servers.b.wait_until(WAITS);
-    (command, transaction)
+    transaction
 }
 
 /// Starts a move to b, and blocks it when it is about to stop writes: with a transaction on a that
@@ -574,6 +585,27 @@ fn concurrent_commands_on_a_shard_are_refused() {
     outcome(first).unwrap();
     assert!(servers.refusal(&["cancel", "5"]).contains("is on b already"));
     servers.command(&["status"]);
+}
+
+/// The move of an `apply` that was killed goes on. The next `apply` waits for it.
+#[test]
+fn apply_waits_for_the_move_of_a_killed_apply() {
+    let servers = Servers::start();
+    fill(&servers, 1000);
+    let plan = servers.b.path().join("plan.json").display().to_string();
+    std::fs::write(&plan, r#"{"moves": [{"shard": 5, "from": "a", "to": "b"}]}"#).unwrap();
+    let mut killed = servers.start_command(&["apply", &plan]);
+    let mut transaction = block_after_copy(&servers);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let again = servers.start_command(&["apply", &plan]);
+    // Longer than a move waits for the lock of the shard.
+    thread::sleep(Duration::from_secs(2));
+    transaction.batch_execute("COMMIT").unwrap();
+    let said = outcome(again).unwrap();
+    assert!(said.contains("Another command is working on shard 5: waiting for it"), "{said}");
+    assert!(said.contains("All 1 moves are done"), "{said}");
+    assert_eq!(servers.placement(), "b");
 }
 
 /// All obstacles are reported at once, before anything is changed.

@@ -42,8 +42,8 @@ fn connect_by_map(servers: &Servers) -> Option<Client> {
     conninfo.parse::<Config>().unwrap().connect(NoTls).ok()
 }
 
-/// Servers, including the one with the map, crash at random times during a move, which is then
-/// resumed.
+/// During moves, which are then resumed, servers crash at random times, including the one with the
+/// map, or the map alone is lost for a moment.
 #[test]
 fn crashing_servers_lose_nothing() {
     let servers = Servers::start();
@@ -55,16 +55,21 @@ fn crashing_servers_lose_nothing() {
         let stop_at_end = StopAtEnd(&stop);
         let sessions: Vec<_> =
             (0..2).map(|_| scope.spawn(|| insert_until(&servers, &stop))).collect();
-        for _ in 0..length(4, 40) {
+        for _ in 0..length(4, 60) {
             let to = if servers.placement() == "a" { "b" } else { "a" };
             loop {
                 let command = servers.start_command(&["move", "5", "--to", to, "--stop", "20"]);
                 // After a failure, crash in only two of three attempts, so that one completes.
                 if failed == 0 || random.u64(0..3) > 0 {
                     thread::sleep(Duration::from_millis(random.u64(20..1200)));
-                    let server = if random.bool() { &servers.a } else { &servers.b };
-                    server.crash();
-                    server.launch();
+                    match random.u64(0..5) {
+                        0 => lose_map_for(&servers, Duration::from_millis(random.u64(1..1500))),
+                        number => {
+                            let server = if number < 3 { &servers.a } else { &servers.b };
+                            server.crash();
+                            server.launch();
+                        }
+                    }
                     crashes += 1;
                 }
                 match outcome(command) {
@@ -102,6 +107,18 @@ fn crashing_servers_lose_nothing() {
         assert_eq!(leftovers(server), NOTHING);
     }
     assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
+}
+
+/// Ends all sessions with the map, and rejects new ones for this time.
+fn lose_map_for(servers: &Servers, time: Duration) {
+    let mut b = servers.b.connect();
+    b.batch_execute(
+        "ALTER DATABASE map ALLOW_CONNECTIONS false;
+         SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'map'",
+    )
+    .unwrap();
+    thread::sleep(time);
+    b.batch_execute("ALTER DATABASE map ALLOW_CONNECTIONS true").unwrap();
 }
 
 /// A table is copied, its slot on the source is dropped, and then the target crashes, before its
@@ -204,12 +221,13 @@ fn full_disk_of_the_target_can_be_cancelled() {
     servers.b.disk().set_rate(DiskFault::WriteData, 1_000_000);
     servers.b.wait_for("an error", || servers.b.log().contains("No space left on device"));
     servers.a.connect().batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
-    kill_process(Pid::from_raw(command.id() as i32).unwrap(), Signal::INT).unwrap();
     let output = command.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{output:?}");
-    // A warning of replication errors may precede it.
-    let advice = "error: interrupted\nto resume: instagram_id_shards move 5 --to b; to undo: instagram_id_shards cancel 5\n";
-    assert!(String::from_utf8_lossy(&output.stderr).ends_with(advice), "{output:?}");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let advice =
+        "to resume: instagram_id_shards move 5 --to b; to undo: instagram_id_shards cancel 5\n";
+    assert!(said.contains("error: the replication to b has failed 5 times in a row"), "{said}");
+    assert!(said.ends_with(advice), "{said}");
     servers.command(&["cancel", "5"]);
     for server in [&servers.a, &servers.b] {
         assert_eq!(leftovers(server), NOTHING);
@@ -217,6 +235,76 @@ fn full_disk_of_the_target_can_be_cancelled() {
     assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
     assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
     println!("{} writes failed", servers.b.disk().failures(DiskFault::WriteData));
+}
+
+/// If the disk of the source is full, that server stops. The move ends, and can be resumed when the
+/// server runs again.
+#[test]
+fn full_disk_of_the_source_ends_the_move() {
+    let servers = Servers::start_with_a_faulty_source();
+    let ids = fill(&servers, 300_000);
+    let command = servers.start_command(&["move", "5", "--to", "b"]);
+    servers.b.wait_until("SELECT EXISTS (SELECT FROM pg_subscription_rel WHERE srsubstate = 'd')");
+    servers.a.disk().set_rate(DiskFault::WriteWal, 1_000_000);
+    let insert = "INSERT INTO insta5.photos DEFAULT VALUES";
+    servers.a.connect().batch_execute(insert).expect_err("no space for WAL");
+    servers.a.wait_for("the end of the server", || servers.a.has_stopped());
+    let said = outcome(command).expect_err("the source has stopped");
+    assert!(said.contains("server a") && said.contains("to resume: "), "{said}");
+    servers.a.disk().repair();
+    servers.a.launch();
+    servers.command(&["move", "5", "--to", "b"]);
+    let rows = "SELECT id FROM insta5.photos ORDER BY id";
+    assert_eq!(column(&mut servers.connect_to_shard(), rows), ids);
+    assert_eq!(leftovers(&servers.a), NOTHING);
+}
+
+/// Rows that the target rejects end the move, which says which table it is, and can be resumed.
+#[test]
+fn move_that_cannot_progress_ends() {
+    let servers = Servers::start();
+    fill(&servers, 100);
+    let domain = "CREATE DOMAIN small AS int";
+    let table = "CREATE TABLE insta5.sizes (id bigint PRIMARY KEY, size small); INSERT INTO insta5.sizes VALUES (1, 7)";
+    servers.a.connect().batch_execute(&format!("{domain}; {table}")).unwrap();
+    let mut b = servers.b.connect();
+    b.batch_execute(&format!("{domain} CONSTRAINT low CHECK (VALUE < 5)")).unwrap();
+    let command = servers.start_command(&["move", "5", "--to", "b"]);
+    servers
+        .b
+        .wait_for("errors", || servers.b.log().matches("violates check constraint").count() > 20);
+    let said = outcome(command).expect_err("the copy fails");
+    for part in [
+        "the replication to b has failed 5 times in a row while copying insta5.sizes: the log of b contains",
+        "to resume: instagram_id_shards move 5 --to b; to undo: instagram_id_shards cancel 5",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
+    b.batch_execute("ALTER DOMAIN small DROP CONSTRAINT low").unwrap();
+    // Now a change that arrives after the initial copy.
+    let (command, mut other) = move_blocked_after_copy(&servers, &[]);
+    assert!(!kill_group(command));
+    other.batch_execute("COMMIT").unwrap();
+    let insert = "INSERT INTO insta5.photos VALUES (1)";
+    b.batch_execute(&format!("SET session_replication_role = replica; {insert}")).unwrap();
+    servers.a.connect().batch_execute(insert).unwrap();
+    let said = servers.refusal(&["move", "5", "--to", "b"]);
+    let reason = "the replication to b has failed 5 times in a row while applying changes: the log of b contains";
+    assert!(said.contains(reason), "{said}");
+    b.batch_execute("DELETE FROM insta5.photos WHERE id = 1").unwrap();
+    servers.command(&["move", "5", "--to", "b"]);
+    assert_eq!(one::<i64>(&mut b, "SELECT count(*) FROM insta5.photos"), 101);
+}
+
+/// A target that cannot start a worker for the subscription ends the move.
+#[test]
+fn move_to_a_target_without_workers_ends() {
+    // The subscriptions' launcher is the only worker.
+    let servers = Servers::start_with(&[("max_worker_processes", "1")]);
+    let said = servers.refusal(&["move", "5", "--to", "b"]);
+    assert!(said.contains("server b has not been connected to a for 30 s"), "{said}");
+    servers.command(&["cancel", "5"]);
 }
 
 /// The password of a conninfo is neither in the arguments of a program nor in a server's log, even

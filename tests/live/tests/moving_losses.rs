@@ -64,30 +64,6 @@ fn replication_role_cannot_write_to_the_closed_source() {
     assert_eq!(one::<i64>(&mut a, "SELECT count(*) FROM insta5.photos"), 10);
 }
 
-#[test]
-fn table_that_receives_rows_by_a_subscription_is_refused() {
-    let servers = Servers::start();
-    servers
-        .b
-        .connect()
-        .batch_execute(
-            "CREATE SCHEMA insta5; CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint);
-             CREATE PUBLICATION feed FOR TABLE insta5.counter",
-        )
-        .unwrap();
-    let subscribe = format!(
-        "CREATE SUBSCRIPTION feed CONNECTION 'host={} user=postgres dbname=postgres' PUBLICATION feed
-            WITH (create_slot = false, enabled = false, slot_name = NONE)",
-        servers.b.path().display()
-    );
-    servers.a.connect().batch_execute(&subscribe).unwrap();
-    servers.b.connect().batch_execute("DROP SCHEMA insta5 CASCADE; DROP PUBLICATION feed").unwrap();
-    let said = servers.run(&["check", "5", "--to", "b"]).expect_err("a refusal");
-    assert!(said.contains("table insta5.counter receives rows by subscription feed"), "{said}");
-    servers.a.connect().batch_execute("DROP SUBSCRIPTION feed").unwrap();
-    servers.command(&["check", "5", "--to", "b"]);
-}
-
 /// A prepared transaction that has created a table holds no lock on a table that the move knows.
 #[test]
 fn prepared_transaction_blocks_the_cutover() {

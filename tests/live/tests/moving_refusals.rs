@@ -1,0 +1,305 @@
+//! Tests of what `instagram_id_shards check` refuses in a schema or on a server, and that the
+//! statements it names are the way out.
+
+use crate::moving::{Servers, fill};
+use instagram_id_live::*;
+
+/// The message of an obstacle, the statement with which it ends, and what that statement needs
+/// first.
+struct Case {
+    said: &'static str,
+    way_out: &'static str,
+    first: &'static str,
+}
+
+const fn case(said: &'static str, way_out: &'static str) -> Case {
+    Case { said, way_out, first: "" }
+}
+
+/// Objects of each kind that a move cannot carry over, and next to them similar ones that it can.
+const SCHEMA: &str = "SET client_min_messages = error;
+    CREATE TABLE insta5.deferred (id bigint PRIMARY KEY DEFERRABLE);
+    CREATE TABLE insta5.gone (id bigint NOT NULL); CREATE UNIQUE INDEX gone_id ON insta5.gone (id);
+    ALTER TABLE insta5.gone REPLICA IDENTITY USING INDEX gone_id; DROP INDEX insta5.gone_id;
+    CREATE TABLE insta5.invalid (id bigint PRIMARY KEY, other bigint NOT NULL);
+    CREATE UNIQUE INDEX invalid_other ON insta5.invalid (other); ALTER TABLE insta5.invalid REPLICA IDENTITY USING INDEX invalid_other;
+    UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'insta5.invalid_other'::regclass;
+    CREATE TABLE insta5.none (id bigint PRIMARY KEY); ALTER TABLE insta5.none REPLICA IDENTITY NOTHING;
+    CREATE TABLE insta5.other (other bigint NOT NULL, j json); CREATE UNIQUE INDEX other_other ON insta5.other (other);
+    ALTER TABLE insta5.other REPLICA IDENTITY USING INDEX other_other;
+
+    CREATE TYPE insta5.place AS (name text, at point); CREATE TYPE insta5.pair AS (x int, y text);
+    CREATE TYPE insta5.mood AS ENUM ('good'); CREATE DOMAIN insta5.words AS text; CREATE DOMAIN insta5.spot AS box;
+    CREATE TABLE insta5.full_json (id bigint PRIMARY KEY, j json); ALTER TABLE insta5.full_json REPLICA IDENTITY FULL;
+    CREATE TABLE insta5.full_parts (id bigint PRIMARY KEY, array_of json[], place insta5.place, spot insta5.spot[]);
+    ALTER TABLE insta5.full_parts REPLICA IDENTITY FULL;
+    CREATE TABLE insta5.full_fine (t text, v varchar(9), c char(3), n numeric, a int[], j jsonb, r int4range, m insta5.mood, p insta5.pair,
+        w insta5.words[], u uuid, i inet, b bytea, o oid, x box GENERATED ALWAYS AS (NULL) STORED);
+    ALTER TABLE insta5.full_fine REPLICA IDENTITY FULL;
+    INSERT INTO insta5.full_fine (t, p, w) VALUES ('a', (1, 'b'), '{c}');
+
+    CREATE DOMAIN insta5.small AS int; CREATE TABLE insta5.sizes (id bigint PRIMARY KEY, small insta5.small); INSERT INTO insta5.sizes VALUES (1, 7);
+    ALTER DOMAIN insta5.small ADD CONSTRAINT is_small CHECK (VALUE < 5) NOT VALID;
+    ALTER TABLE insta5.counter ADD CONSTRAINT positive CHECK (value > 0) NOT VALID;
+    CREATE TABLE insta5.likes (id bigint PRIMARY KEY, photo bigint); INSERT INTO insta5.likes VALUES (1, -1);
+    ALTER TABLE insta5.likes ADD CONSTRAINT photo FOREIGN KEY (photo) REFERENCES insta5.photos NOT VALID;
+
+    CREATE TABLE outside (id bigint DEFAULT insta5.next_id()); CREATE TABLE outside_too (id bigint DEFAULT next_id(5));
+    CREATE TABLE outside_fine (id bigint DEFAULT next_id(50)); CREATE SEQUENCE numbers;
+    CREATE TABLE insta5.inside (id bigint PRIMARY KEY DEFAULT next_id(5), n bigint DEFAULT nextval('numbers'));
+
+    CREATE FUNCTION insta5.safe() RETURNS bigint LANGUAGE sql SET search_path = insta5 AS 'SELECT count(*) FROM photos';
+    CREATE FUNCTION insta5.parsed() RETURNS bigint LANGUAGE sql RETURN (SELECT count(*) FROM insta5.photos);
+    CREATE MATERIALIZED VIEW insta5.counted_fine AS SELECT insta5.safe() + insta5.parsed() AS n;
+
+    CREATE ROLE lender; CREATE ROLE lender_fine; CREATE ROLE reader; GRANT USAGE ON SCHEMA insta5 TO lender, lender_fine;
+    GRANT SELECT ON insta5.photos TO lender, lender_fine WITH GRANT OPTION; GRANT UPDATE (batch) ON insta5.photos TO lender WITH GRANT OPTION;
+    SET ROLE lender; GRANT SELECT, UPDATE (batch) ON insta5.photos TO reader; SET ROLE lender_fine; GRANT SELECT ON insta5.photos TO reader;
+    RESET ROLE; REVOKE USAGE ON SCHEMA insta5 FROM lender";
+
+const CASES: [Case; 19] = [
+    case(
+        "table insta5.deferred has no primary key or replica identity that is valid and not deferrable",
+        "ALTER TABLE insta5.deferred REPLICA IDENTITY FULL",
+    ),
+    case(
+        "table insta5.gone has no primary key or replica identity that is valid",
+        "ALTER TABLE insta5.gone REPLICA IDENTITY FULL",
+    ),
+    case(
+        "table insta5.invalid has no primary key or replica identity that is valid",
+        "ALTER TABLE insta5.invalid REPLICA IDENTITY DEFAULT",
+    ),
+    case(
+        "table insta5.\"none\" has no primary key or replica identity",
+        "ALTER TABLE insta5.\"none\" REPLICA IDENTITY DEFAULT",
+    ),
+    case(
+        "table insta5.full_json has REPLICA IDENTITY FULL, but column j has",
+        "ALTER TABLE insta5.full_json REPLICA IDENTITY DEFAULT",
+    ),
+    case(
+        "table insta5.full_parts has REPLICA IDENTITY FULL, but column array_of has",
+        "ALTER TABLE insta5.full_parts REPLICA IDENTITY DEFAULT",
+    ),
+    case(
+        "table insta5.full_parts has REPLICA IDENTITY FULL, but column place has",
+        "ALTER TABLE insta5.full_parts REPLICA IDENTITY DEFAULT",
+    ),
+    case(
+        "table insta5.full_parts has REPLICA IDENTITY FULL, but column spot has",
+        "ALTER TABLE insta5.full_parts REPLICA IDENTITY DEFAULT",
+    ),
+    Case {
+        said: "constraint positive of insta5.counter is NOT VALID",
+        way_out: "ALTER TABLE insta5.counter VALIDATE CONSTRAINT positive",
+        first: "UPDATE insta5.counter SET value = 1",
+    },
+    Case {
+        said: "constraint is_small of insta5.small is NOT VALID",
+        way_out: "ALTER DOMAIN insta5.small VALIDATE CONSTRAINT is_small",
+        first: "DELETE FROM insta5.sizes",
+    },
+    case(
+        "column id of public.outside uses function insta5.next_id(), which is not in the same schema, so inserts would fail",
+        "ALTER TABLE public.outside ALTER COLUMN id DROP DEFAULT",
+    ),
+    case(
+        "column id of public.outside_too uses next_id(5), whose shard is not in the same schema",
+        "ALTER TABLE public.outside_too ALTER COLUMN id DROP DEFAULT",
+    ),
+    case(
+        "column n of insta5.inside uses sequence public.numbers",
+        "ALTER TABLE insta5.inside ALTER COLUMN n DROP DEFAULT",
+    ),
+    case(
+        "role lender has granted SELECT on TABLE insta5.photos to reader, and lacks USAGE on schema insta5",
+        "GRANT USAGE ON SCHEMA insta5 TO lender",
+    ),
+    case(
+        "role lender has granted UPDATE (batch) on TABLE insta5.photos to reader, and lacks USAGE",
+        "GRANT USAGE ON SCHEMA insta5 TO lender",
+    ),
+    case("table insta5.counter receives rows by subscription feed", "DROP SUBSCRIPTION feed"),
+    case(
+        "server a has 1 replication slots left, but a move needs 2",
+        "increase max_replication_slots",
+    ),
+    case(
+        "server b has 1 replication origins left, but a move needs 2",
+        "increase max_replication_slots or max_active_replication_origins",
+    ),
+    case(
+        "server b copies no tables, since max_sync_workers_per_subscription is 0",
+        "ALTER SYSTEM RESET max_sync_workers_per_subscription",
+    ),
+];
+
+/// PostgreSQL 17 and later refresh views without the search_path of the session themselves.
+const BEFORE_17: (&str, [Case; 2]) = (
+    "SET search_path = insta5, public;
+     CREATE FUNCTION insta5.counts() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM photos';
+     CREATE FUNCTION insta5.counts(int) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(*) FROM photos); END';
+     CREATE MATERIALIZED VIEW insta5.counted AS SELECT insta5.counts() AS n;
+     CREATE VIEW insta5.between AS SELECT insta5.counts(1) AS n; CREATE MATERIALIZED VIEW insta5.counted_too AS SELECT * FROM insta5.between;
+     RESET search_path",
+    [
+        case("materialized view insta5.counted calls insta5.counts(), whose body", "ALTER FUNCTION insta5.counts() SET search_path = insta5, public"),
+        case("materialized view insta5.counted_too calls insta5.counts(integer), whose body", "ALTER FUNCTION insta5.counts(integer) SET search_path = insta5, public"),
+    ],
+);
+
+/// PostgreSQL 18 has further kinds of constraints that may not hold.
+const SINCE_18: (&str, Case) = (
+    "ALTER TABLE insta5.sizes ADD n int, ADD CONSTRAINT no_gaps NOT NULL n NOT VALID;
+     ALTER TABLE insta5.photos ADD CONSTRAINT not_enforced CHECK (batch < 0) NOT ENFORCED",
+    case(
+        "constraint no_gaps of insta5.sizes is NOT VALID",
+        "ALTER TABLE insta5.sizes VALIDATE CONSTRAINT no_gaps",
+    ),
+);
+
+/// Each obstacle is reported with the statement that removes it, and nothing else is refused. After
+/// these statements the shard moves.
+#[test]
+fn obstacles_are_refused_with_a_way_out() {
+    let servers = Servers::start();
+    fill(&servers, 100);
+    let cases = prepare(&servers);
+    let said = servers.refusal(&["check", "5", "--to", "b"]);
+    let lines: Vec<_> = said.lines().filter_map(|line| line.strip_prefix("    - ")).collect();
+    let is_case =
+        |line: &str, case: &Case| line.starts_with(case.said) && line.ends_with(case.way_out);
+    let missing: Vec<_> = cases
+        .iter()
+        .filter(|case| !lines.iter().any(|line| is_case(line, case)))
+        .map(|case| case.said)
+        .collect();
+    let more: Vec<_> =
+        lines.iter().filter(|line| !cases.iter().any(|case| is_case(line, case))).collect();
+    assert!(
+        missing.is_empty() && more.is_empty(),
+        "missing: {missing:#?}\nmore: {more:#?}\n{said}"
+    );
+
+    remove(&servers, &cases);
+    servers.command(&["check", "5", "--to", "b"]);
+    refuse_what_depends_on_the_target(&servers);
+    servers.command(&["move", "5", "--to", "b"]);
+    let mut b = servers.b.connect();
+    let rows = |table: &str| format!("SELECT count(*) FROM insta5.{table}");
+    for (table, count) in [("photos", 100), ("counter", 2), ("likes", 1), ("full_fine", 1)] {
+        assert_eq!(one::<i64>(&mut b, &rows(table)), count, "{table}");
+    }
+    assert_eq!(one::<i64>(&mut b, "SELECT n::bigint FROM insta5.counted_fine"), 200);
+    let grantors = "SELECT string_agg(DISTINCT grantor::text, ' ' ORDER BY grantor::text) FROM information_schema.role_table_grants
+        WHERE table_schema = 'insta5' AND table_name = 'photos' AND grantee = 'reader'";
+    assert_eq!(one::<String>(&mut b, grantors), "lender lender_fine");
+}
+
+/// Creates the obstacles.
+fn prepare(servers: &Servers) -> Vec<Case> {
+    let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
+    b.batch_execute(
+        "CREATE ROLE lender; CREATE ROLE lender_fine; CREATE ROLE reader; CREATE SEQUENCE numbers;
+         CREATE SCHEMA insta5; CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint);
+         CREATE PUBLICATION feed FOR TABLE insta5.counter",
+    )
+    .unwrap();
+    let subscribe = format!(
+        "CREATE SUBSCRIPTION feed CONNECTION 'host={} user=postgres dbname=postgres' PUBLICATION feed
+            WITH (create_slot = false, enabled = false, slot_name = NONE)",
+        servers.b.path().display()
+    );
+    a.batch_execute(&subscribe).unwrap();
+    b.batch_execute("DROP SCHEMA insta5 CASCADE; DROP PUBLICATION feed").unwrap();
+    a.batch_execute(SCHEMA).unwrap();
+    let mut cases: Vec<Case> = CASES.into();
+    if major() < 17 {
+        a.batch_execute(BEFORE_17.0).unwrap();
+        cases.extend(BEFORE_17.1);
+    }
+    if major() >= 18 {
+        a.batch_execute(SINCE_18.0).unwrap();
+        cases.push(SINCE_18.1);
+    }
+    let slots = "FROM generate_series(1, current_setting('max_replication_slots')::int - 1)";
+    a.batch_execute(&format!("SELECT pg_create_physical_replication_slot('s' || n) {slots} AS n"))
+        .unwrap();
+    // PostgreSQL 18 has a setting of its own for these.
+    let origins = slots.replace(
+        "current_setting('max_replication_slots')",
+        "coalesce(current_setting('max_active_replication_origins', true), current_setting('max_replication_slots'))",
+    );
+    b.batch_execute(&format!("SELECT pg_replication_origin_create('o' || n) {origins} AS n"))
+        .unwrap();
+    b.batch_execute("ALTER SYSTEM SET max_sync_workers_per_subscription = 0").unwrap();
+    b.batch_execute("SELECT pg_reload_conf()").unwrap();
+    servers.b.wait_until("SELECT current_setting('max_sync_workers_per_subscription') = '0'");
+    cases
+}
+
+/// Removes the obstacles as the command has said.
+fn remove(servers: &Servers, cases: &[Case]) {
+    let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
+    for Case { way_out, first, .. } in cases {
+        if way_out.starts_with("ALTER SYSTEM") {
+            b.batch_execute(way_out).unwrap();
+        } else if !way_out.starts_with("increase") {
+            a.batch_execute(first).unwrap();
+            a.batch_execute(way_out).unwrap();
+        }
+    }
+    b.batch_execute("SELECT pg_reload_conf()").unwrap();
+    a.batch_execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+        .unwrap();
+    b.batch_execute("SELECT pg_replication_origin_drop(roname) FROM pg_replication_origin")
+        .unwrap();
+    servers.b.wait_until("SELECT current_setting('max_sync_workers_per_subscription') <> '0'");
+}
+
+/// Another encoding, an old pg_dump, and a role without superuser rights on the target.
+fn refuse_what_depends_on_the_target(servers: &Servers) {
+    let mut b = servers.b.connect();
+    b.batch_execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+        .unwrap();
+    let conninfo = |user: &str, database: &str| {
+        format!("host={} user={user} dbname={database}", servers.b.path().display())
+    };
+    servers.command(&["server", "latin", &conninfo("postgres", "latin")]);
+    let said = servers.refusal(&["check", "5", "--to", "latin"]);
+    assert!(
+        said.contains("the database on latin has the encoding LATIN1, and that on a UTF8"),
+        "{said}"
+    );
+
+    let folder = servers.b.path().join("old");
+    std::fs::create_dir(&folder).unwrap();
+    let program = folder.join("pg_dump");
+    std::fs::write(&program, "#!/bin/sh\necho 'pg_dump (PostgreSQL) 14.5 (Debian 14.5-1)'\n")
+        .unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let mut old = servers.b.shards_command(&["check", "5", "--to", "b"]);
+    let output = old.env("PATH", format!("{}:/usr/bin:/bin", folder.display())).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let reason = format!(
+        "this machine has pg_dump (PostgreSQL) 14.5 (Debian 14.5-1), older than the server: install that of {}",
+        major()
+    );
+    assert!(output.status.code() == Some(3) && said.contains(&reason), "{said}");
+
+    b.batch_execute("CREATE ROLE mover LOGIN").unwrap();
+    servers.command(&["server", "b", &conninfo("mover", "postgres")]);
+    let said = servers.refusal(&["check", "5", "--to", "b"]);
+    for (lender, privilege) in
+        [("lender", "SELECT"), ("lender", "UPDATE (batch)"), ("lender_fine", "SELECT")]
+    {
+        let reason = format!(
+            "role {lender} has granted {privilege} on TABLE insta5.photos to another role, which a role that is no superuser cannot repeat: \
+             grant it as the owner after REVOKE GRANT OPTION FOR {privilege} ON TABLE insta5.photos FROM {lender} CASCADE"
+        );
+        assert!(said.contains(&reason), "{reason}: {said}");
+    }
+    servers.command(&["server", "b", &conninfo("postgres", "postgres")]);
+}
