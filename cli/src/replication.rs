@@ -22,7 +22,7 @@ const COMPARE: Duration = Duration::from_secs(60);
 const NEAR: Duration = Duration::from_millis(300);
 
 /// A move ends after this many errors of the replication without progress, or if the target has not
-/// been connected to the source for this time. Workers retry after wal_retrieve_retry_interval (5 s).
+/// been connected to the source for this time. Workers retry every five seconds by default.
 const ERRORS: i64 = 5;
 const DISCONNECTED: Duration = Duration::from_secs(30);
 
@@ -80,6 +80,7 @@ fn dump_schema(source: &Server) -> Result<Dump> {
     let mut pg_dump = Command::new("pg_dump");
     pg_dump.env("PGOPTIONS", session::options());
     let (conninfo, secrets) = without_secrets(&source.conninfo)?;
+    let conninfo = session::with_defaults(&conninfo).context(problem)?;
     pg_dump.envs(secrets);
     pg_dump.arg("--dbname").arg(conninfo).arg(format!("--snapshot={snapshot}"));
     pg_dump.arg(format!("--schema=\"{}\"", source.schema().replace('"', "\"\"")));
@@ -153,7 +154,8 @@ pub fn subscribe(source: &Server, target: &Server) -> Result {
         result => drop(result.context(|| problem(target))?),
     }
     let set = "SELECT set_config('move.conninfo', $1, false)";
-    session.query(set, &[&source.conninfo]).context(|| problem(target))?;
+    let conninfo = session::with_defaults(&source.conninfo).context(|| problem(target))?;
+    session.query(set, &[&conninfo]).context(|| problem(target))?;
     session.run(include_str!("sql/subscribe.sql")).context(|| problem(target))?;
     Ok(())
 }
@@ -262,8 +264,8 @@ struct Patience {
 
 impl Patience {
     /// Fails after [`ERRORS`] errors without progress, or if the target has not been connected for
-    /// [`DISCONNECTED`]. Only the log of the target has the text of an error. `copying`: tables that
-    /// are being copied.
+    /// [`DISCONNECTED`]. Only the log of the target contains the error itself. `copying`: tables
+    /// that are being copied.
     fn check(&mut self, source: &Server, target: &Server, errors: i64, copying: &str) -> Result {
         let (to, name) = (&target.name, target.replication());
         let failures = errors - *self.errors.get_or_insert(errors);

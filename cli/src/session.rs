@@ -1,6 +1,6 @@
 //! Connections with settings that override those of the server, the role and the environment.
 
-use crate::libpq::{Connection, Error};
+use crate::libpq::{Connection, Error, format_conninfo, parse_conninfo};
 
 /// Settings of each session, whatever the server, the database or the role sets. Above all, a
 /// COMMIT is on disk when it returns. Statements and dumps are read with standard strings;
@@ -25,14 +25,27 @@ const DEFAULTS: [(&str, &str, &str); 4] = [
 /// The application_name of sessions that do not change a shard.
 pub const OBSERVER: &str = "instagram_id_shards";
 
+fn defaults() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let is_unset = |variable: &str| variable.is_empty() || std::env::var_os(variable).is_none();
+    DEFAULTS
+        .iter()
+        .filter(move |(.., variable)| is_unset(variable))
+        .map(|(keyword, value, _)| (*keyword, *value))
+}
+
+/// A connection string with these defaults, for pg_dump and for a subscription. Without them, these
+/// would wait for two hours for a server whose last packet was lost.
+pub fn with_defaults(conninfo: &str) -> Result<String, Error> {
+    let mut parameters: Vec<_> =
+        defaults().map(|(keyword, value)| (keyword.to_owned(), value.to_owned())).collect();
+    parameters.extend(parse_conninfo(conninfo)?);
+    Ok(format_conninfo(&parameters))
+}
+
 /// Connects with these settings, and with this application_name.
 pub fn open(conninfo: &str, name: &str) -> Result<Connection, Error> {
     let options = options();
-    let mut parameters: Vec<(&str, &str)> = DEFAULTS
-        .iter()
-        .filter(|(_, _, variable)| variable.is_empty() || std::env::var_os(variable).is_none())
-        .map(|(keyword, value, _)| (*keyword, *value))
-        .collect();
+    let mut parameters: Vec<(&str, &str)> = defaults().collect();
     parameters.extend([
         ("dbname", conninfo),
         ("options", options.trim_start()),
