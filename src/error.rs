@@ -949,6 +949,11 @@ errors! {
         "group {0} has no node",
         hint("Only next_id() on another node calls this function.");
 
+    /// A function that only other nodes call is called with a floor that is no value of a sequence.
+    FloorOutOfRange(floor: i64) => ERRCODE_INVALID_PARAMETER_VALUE,
+        "floor {0} is out of range",
+        hint("Only next_id() on another node calls this function.");
+
     /// A function that only other nodes call is called with a wrong number.
     AttemptOutOfRange(attempt: i32) => ERRCODE_INVALID_PARAMETER_VALUE,
         "attempt {0} is out of range",
@@ -962,6 +967,15 @@ errors! {
         "sequence {name} is {ahead} ahead of the clock",
         detail("Its ids stay unique and in order, and carry future timestamps until the clock catches up."),
         hint("Check the clock of the server. The view id_shards shows how far each shard is ahead.");
+
+    /// WARNING, with the setting `instagram_id.continue_without_lost_nodes`: the node that
+    /// generated the ids of the sequence last was removed from the cluster.
+    ContinuedWithoutOwner { name: String, group: i32 } => ERRCODE_WARNING,
+        "sequence {name} continues without its last owner",
+        detail("The node of group {group} was the last to generate its ids, and was removed from the cluster. Ids continue a \
+            minute above those in the tables, and above the clock."),
+        hint("Ids of that node that are in no table can be greater only if its clock was wrong by more than a minute, or if it \
+            has warned that the sequence was ahead. Then use advance_shard().");
 
     /// WARNING of `advance_shard()`, which was called with an id more than a minute ahead.
     ShardIsAhead { shard: u16, ahead: String } => ERRCODE_WARNING,

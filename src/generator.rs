@@ -1,7 +1,8 @@
 //! The loop that generates ids: find the sequence, visit its page, wait for the clock, resolve a
 //! refusal.
 
-use crate::citus::{placement, takeover};
+use crate::citus::placement;
+use crate::citus::takeover::{self, Floor};
 use crate::error::Error;
 use crate::pg::invalidation;
 use crate::pg::names;
@@ -11,20 +12,17 @@ use crate::sequence::page::Outcome;
 use crate::sequence::refusal::Refusal;
 use crate::sequence::visit::{self, Found, Take};
 use crate::sequence::{CopyPolicy, IdSequence};
+use crate::shard::columns::{self, Stored};
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
-use instagram_id_core::hlc::{self, Run, Wait};
+use instagram_id_core::hlc::{self, Run, WARN_AHEAD_MS, Wait};
 use instagram_id_core::layout::{self, Shard};
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
 use std::cell::Cell;
 use std::time::Duration;
-
-/// How far a sequence may be ahead of the clock before a session warns. With a correct clock,
-/// crashes do not take it this far.
-pub const WARN_AHEAD_MS: i64 = 60_000;
 
 thread_local! {
     /// Whether this session was warned that a sequence is ahead of the clock.
@@ -146,6 +144,21 @@ pub fn examine(sequence: Oid) -> Result<(), Error> {
     placement::retry(ids, || visit::examine(sequence))
 }
 
+/// Where the rows of tables are stored.
+pub fn stored() -> Stored {
+    Stored {
+        is_of_user: placement::is_no_citus_shard(),
+        is_of_table: placement::is_citus_shard_of(),
+    }
+}
+
+/// Where a sequence that is taken over continues: above this value, and if the last owner is lost,
+/// above the ids in the tables.
+pub fn floor(given: i64) -> Floor {
+    let newest_in_tables = |sequence| columns::newest_of_sequence(sequence, &stored());
+    Floor { given, newest_in_tables }
+}
+
 /// Resolves a refusal, so that the visit can be repeated. A copy that is opened for this continues
 /// above `floor`.
 ///
@@ -160,7 +173,7 @@ fn resolve(
     floor: i64,
 ) -> Result<(), Error> {
     match refusal {
-        Refusal::Closed => takeover::take_over(sequence, policy, floor),
+        Refusal::Closed => takeover::take_over(sequence, policy, self::floor(floor)),
         refusal => placement::resolve(refusal, sequence),
     }
 }

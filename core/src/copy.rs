@@ -10,7 +10,7 @@
 //! the others, and [`Tuple::open`]. `citus::takeover` in the extension describes why no id is
 //! repeated.
 
-use crate::hlc::VALUE_MAX;
+use crate::hlc::{self, VALUE_MAX, WARN_AHEAD_MS};
 
 /// The fields of a sequence's tuple, as in PostgreSQL's `FormData_pg_sequence_data`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -251,12 +251,13 @@ impl Tuple {
         Tuple::closed(next_value, Mark { last_owner, stage: Stage::ClosedFor(attempt) })
     }
 
-    /// Records the node that takes the sequence over. `None` if the copy is no longer closed for
-    /// that attempt.
-    pub fn record_owner(self, owner: LastOwner, attempt: Attempt) -> Option<Tuple> {
+    /// Records the node that takes the sequence over, and the value above which it begins. If that
+    /// node is lost, this is the least that the others know of its ids. `None` if the copy is no
+    /// longer closed for that attempt.
+    pub fn record_owner(self, owner: LastOwner, attempt: Attempt, floor: i64) -> Option<Tuple> {
         self.mark().filter(|mark| mark.stage == Stage::ClosedFor(attempt))?;
         let mark = Mark { last_owner: owner, stage: Stage::Closed };
-        Some(Tuple::closed(self.copy_state().next_value, mark))
+        Some(Tuple::closed(self.copy_state().next_value.max(floor), mark))
     }
 }
 
@@ -302,9 +303,41 @@ pub fn check_last_owners(
     }
 }
 
+/// The groups of all recorded last owners that have not reported the state of their copies. A node
+/// that was left out of attempts can record an earlier owner than the others do.
+pub fn unreported_owners(owners: &[LastOwner], has_reported: impl Fn(i32) -> bool) -> Vec<i32> {
+    let group = |owner: &LastOwner| match owner {
+        LastOwner::Node(group) => Some(*group),
+        LastOwner::Nobody | LastOwner::Unknown => None,
+    };
+    owners.iter().filter_map(group).filter(|group| !has_reported(*group)).collect()
+}
+
+/// The first value after the last owner was removed from the cluster without having reported. It is
+/// above the values that the other copies record (`known`), the newest id in the tables, and the
+/// clock of this node, by a margin. The lost node can have issued more ids, which are in no table:
+/// by its own clock, which differs from this one, or ahead of its clock. Without a warning no
+/// sequence is ahead of the clock by more than the margin.
+pub fn floor_without_owner(known: i64, newest: i64, now_ms: i64) -> i64 {
+    let highest = known.max(newest.saturating_add(1)).max(hlc::first_of(now_ms));
+    highest.saturating_add(hlc::first_of(WARN_AHEAD_MS)).min(VALUE_MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn floor_is_above_everything_that_is_known() {
+        let margin = hlc::first_of(WARN_AHEAD_MS);
+        let now = hlc::first_of(1000);
+        for (known, newest, highest) in
+            [(0, i64::MIN, now), (now + 5, 7, now + 5), (0, now + 6, now + 7)]
+        {
+            assert_eq!(floor_without_owner(known, newest, 1000), highest + margin);
+        }
+        assert_eq!(floor_without_owner(VALUE_MAX, 0, 0), VALUE_MAX);
+    }
 
     #[test]
     fn marks_are_read_as_they_were_written() {
@@ -339,8 +372,9 @@ mod tests {
         assert_eq!(opening.raise_floor(second, 9000).unwrap().open(second), Some(9000));
         assert_eq!(opening.open(second), Some(5001));
         let closed = used.close(first);
-        assert_eq!(closed.record_owner(LastOwner::Node(1), second), None);
-        assert!(closed.record_owner(LastOwner::Node(1), first).is_some());
+        assert_eq!(closed.record_owner(LastOwner::Node(1), second, 0), None);
+        let recorded = |floor| closed.record_owner(LastOwner::Node(1), first, floor).unwrap();
+        assert_eq!([0, 9000].map(|floor| recorded(floor).copy_state().next_value), [5001, 9000]);
         // After it has given up, its later steps have no effect; the next attempt continues from
         // the same value.
         let failed = opening.give_up(Some(3)).unwrap();
@@ -397,5 +431,7 @@ mod tests {
             assert_eq!(check(owners, true), Ok(()), "{owners:?}");
         }
         assert_eq!(check(&[Node(2), Node(3)], true), Err(OwnerProblem::Disabled(3)));
+        let owners = [Unknown, Node(2), Node(1), Nobody, Node(3)];
+        assert_eq!(unreported_owners(&owners, |group| group == 1), [2, 3]);
     }
 }

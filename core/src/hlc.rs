@@ -54,6 +54,10 @@ pub const LOG_AHEAD_MS: i64 = 1000;
 /// further ahead.
 pub const LOG_AHEAD_MIN_MS: i64 = 50;
 
+/// How far a sequence may be ahead of the clock before a session warns. With a correct clock,
+/// crashes do not take it this far.
+pub const WARN_AHEAD_MS: i64 = 60_000;
+
 /// Values of the first day after an epoch are those of a counter, not of a clock.
 pub const FIRST_DAY_MS: i64 = 24 * 3_600_000;
 

@@ -3,9 +3,9 @@
 //! replaces the function.
 
 use crate::adopt::adopted::{self, KEPT};
-use crate::adopt::columns::{Column, columns_of};
 use crate::pg::catalog::{self, Function};
 use crate::sequence::IdSequence;
+use crate::shard::columns::{Column, columns_of};
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
 use crate::shard::trust;

@@ -1,7 +1,6 @@
 //! The third part of an adoption: takes the locks, and replaces the function.
 
 use crate::adopt::adoption::Adoption;
-use crate::adopt::columns::{AHEAD_MAX_MS, now_ms};
 use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables};
 use crate::error::Error;
 use crate::generator;
@@ -10,6 +9,7 @@ use crate::pg::names;
 use crate::pg::roles;
 use crate::pg::spi::{self, select};
 use crate::sequence::read;
+use crate::shard::columns::{AHEAD_MAX_MS, now_ms};
 use crate::shard::ddl;
 use instagram_id_core::hlc::{self, VALUES_PER_MS};
 use instagram_id_core::layout::{self, SEQ_MAX};

@@ -2,15 +2,15 @@
 
 use crate::adopt::adopted;
 use crate::adopt::adoption::{Adoption, Source};
-use crate::adopt::columns::{
-    KEY_AHEAD_MAX_MS, check_not_ahead, columns_with_default_on, newest_id, now_ms,
-};
 use crate::adopt::rights;
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::select;
 use crate::sequence::IdSequence;
+use crate::shard::columns::{
+    KEY_AHEAD_MAX_MS, check_not_ahead, columns_with_default_on, newest_id, now_ms,
+};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use crate::shard::trust::{self, Trust};

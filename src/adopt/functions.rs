@@ -9,7 +9,6 @@
 
 use crate::adopt::adopted::{self, Adopted};
 use crate::adopt::carry_out::renamed;
-use crate::adopt::columns::{Column, columns_of};
 use crate::adopt::original::{Request, check_owner};
 use crate::adopt::writers::{TableLock, lock_out_writers, wait_for_newest_id, wait_for_the_clock};
 use crate::arguments::{self, not_null};
@@ -23,6 +22,7 @@ use crate::pg::spi;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::IdSequence;
+use crate::shard::columns::{Column, columns_of};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;

@@ -1,13 +1,13 @@
 //! The column whose default `adopt_table` replaces: what generates its keys, and the statements
 //! there and back.
 
-use crate::adopt::columns::{Column, columns_with_default_on, defaults_of, newest_serial_key};
 use crate::adopt::references::{self, Narrow};
 use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::{self, select, select_now};
 use crate::sequence::read;
+use crate::shard::columns::{Column, columns_with_default_on, defaults_of, newest_serial_key};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use pgrx::pg_sys::{self, Oid};

@@ -5,7 +5,6 @@
 //! - `table`: `adopt_table`
 //! - `adoption`: an original, and the shard that it becomes
 //! - `original`, `check`, `carry_out`: the parts of an adoption, one after the other
-//! - `columns`: the columns that a function or a shard fills with ids, and the newest id in them
 //! - `writers`: waits for writers and for the clock
 //! - `adopted`: the adopted functions of a shard, and whether they still generate its ids
 //! - `key_column`: the column that `adopt_table` converts, the statements, and the way back
@@ -17,7 +16,6 @@ pub mod adopted;
 mod adoption;
 mod carry_out;
 mod check;
-pub mod columns;
 mod functions;
 pub mod key_column;
 pub mod new_key;

@@ -1,9 +1,9 @@
 //! The columns that reference a key by foreign keys, and whether they can hold ids.
 
-use crate::adopt::columns::Column;
 use crate::error::Error;
 use crate::pg::names;
 use crate::pg::spi::select_now;
+use crate::shard::columns::Column;
 use pgrx::pg_sys::Oid;
 use pgrx::spi::quote_identifier;
 

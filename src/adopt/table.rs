@@ -1,8 +1,5 @@
 //! `adopt_table`: a table with a serial key continues with ids of a shard.
 
-use crate::adopt::columns::{
-    self, AHEAD_MAX_MS, Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of, newest_id, now_ms,
-};
 use crate::adopt::key_column::{KeyColumn, Keys};
 use crate::adopt::rights;
 use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables};
@@ -17,6 +14,9 @@ use crate::pg::reg_types::Regclass;
 use crate::pg::spi::{self, select};
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
+use crate::shard::columns::{
+    self, AHEAD_MAX_MS, Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of, newest_id, now_ms,
+};
 use crate::shard::ddl::ShardParts;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;

@@ -1,6 +1,5 @@
 //! Waits for writers and for the clock.
 
-use crate::adopt::columns::{Column, key_ahead, newest_id, now_ms};
 use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::guc;
@@ -10,6 +9,7 @@ use crate::pg::subtransaction;
 use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::IdSequence;
 use crate::sequence::read;
+use crate::shard::columns::{Column, key_ahead, newest_id, now_ms};
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc;
 use instagram_id_core::layout::{self, Shard};

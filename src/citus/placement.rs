@@ -284,6 +284,18 @@ pub fn is_session_of_citus() -> bool {
     catalog::has_citus() && guc::is_application(&["citus_internal gpid=", "citus_rebalancer gpid="])
 }
 
+/// A condition: that `p` is a Citus shard, on this node, of the distributed table `c`. Both are
+/// rows of `pg_class`, of one schema. The distributed table itself stores no rows.
+pub fn is_citus_shard_of() -> &'static str {
+    if catalog::has_citus() {
+        "coalesce(relation_is_a_known_shard(p.oid), false)
+             AND EXISTS (SELECT FROM pg_dist_shard AS s WHERE s.logicalrelid = c.oid
+                 AND s.shardid::text = substring(p.relname FROM '_([0-9]+)$'))"
+    } else {
+        "false"
+    }
+}
+
 /// Before version 12 Citus did not distribute schemas.
 fn has_distributed_schemas() -> bool {
     catalog::named("pg_catalog.pg_dist_schema").is_some()
@@ -393,6 +405,12 @@ pub fn nodes() -> Vec<Node> {
 pub fn is_node(group: i32) -> bool {
     catalog::has_citus()
         && guc::with(guc::OWN_NAMES, || nodes().iter().any(|node| node.group == group))
+}
+
+/// Whether a node of this group is in the cluster, in use or not.
+pub fn is_known(group: i32) -> bool {
+    let query = format!("SELECT 1 FROM pg_dist_node WHERE groupid = {group}");
+    catalog::has_citus() && guc::with(guc::OWN_NAMES, || !select_latest(&query).is_empty())
 }
 
 /// Whether the node of this group is disabled. It may be activated again with the copies that it

@@ -34,6 +34,16 @@
 //! answered, the session records that in its own copy, and the sessions that have waited fail with
 //! it, instead of asking the same node one after another.
 //!
+//! With the setting `instagram_id.continue_without_lost_nodes`, steps 2 to 5 leave out nodes that
+//! do not accept a connection, except for the coordinator and the last owner. The coordinator
+//! records each owner before it opens its copy, and whichever node begins another attempt closes
+//! the copy of the coordinator, so at most one attempt records its node there. If the last owner
+//! was removed from the cluster, and this node owns the schema by the coordinator's catalogs, it
+//! continues above everything that is known ([`floor_without_owner`]). A removed node does not
+//! return with its open copy: it gets another group, for which the copy was not made. An owner that
+//! is only unreachable or disabled could return, and continue from its copy once the schema has
+//! moved back to it.
+//!
 //! Several sequences can be taken over together. Each goes through the steps above, and each
 //! command to another node is about all of them.
 
@@ -50,10 +60,13 @@ use crate::pg::sys;
 use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::{CopyPolicy, IdSequence, read, visit};
 use instagram_id_core::copy::{
-    Attempt, CopyState, LastOwner, OwnerProblem, Stage, check_last_owners,
+    Attempt, CopyState, LastOwner, OwnerProblem, Stage, check_last_owners, floor_without_owner,
+    unreported_owners,
 };
-use instagram_id_core::epoch::Epoch;
+use instagram_id_core::epoch::{Epoch, US_PER_MS};
+use pgrx::PgLogLevel;
 use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::spi::quote_literal;
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
@@ -73,14 +86,23 @@ const SHARES_AFTER: Duration = Duration::from_secs(1);
 /// at the same time, it then learns why the other one has failed.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// Opens this node's copy of a sequence in the steps above, if it is not open already. The copy
-/// continues above `floor`, which the caller passes, and above all values that the copies record.
+/// Where a sequence continues that is taken over, besides above all values that the copies record.
+#[derive(Clone, Copy)]
+pub struct Floor {
+    /// Above this value.
+    pub given: i64,
+    /// If the last owner is lost, above the value that this function returns: that of the newest id
+    /// in the tables. `None` if it is not known which tables have ids of the sequence.
+    pub newest_in_tables: fn(IdSequence) -> Result<Option<i64>, Error>,
+}
+
+/// Opens this node's copy of a sequence in the steps above, if it is not open already.
 ///
 /// # Errors
 ///
 /// Another node owns the schema, the coordinator is not known, the last owner is not known or no
 /// longer in use, a node does not hand over, or the time is over.
-pub fn take_over(sequence: IdSequence, policy: CopyPolicy, floor: i64) -> Result<(), Error> {
+pub fn take_over(sequence: IdSequence, policy: CopyPolicy, floor: Floor) -> Result<(), Error> {
     let attempts = |deadline| {
         while !attempt_to_open(&[sequence], policy, floor, deadline)?.is_empty() {
             let pause = sys::random_i32().rem_euclid(PAUSE_MAX_MS);
@@ -99,8 +121,11 @@ pub fn take_over(sequence: IdSequence, policy: CopyPolicy, floor: i64) -> Result
 ///
 /// Those of [`take_over`]. The error may name another of the sequences. All of them may be closed
 /// on every node then, and a later attempt continues from there.
-pub fn attempt_to_take_over(sequences: &[IdSequence]) -> Result<Vec<IdSequence>, Error> {
-    let attempt = |deadline| attempt_to_open(sequences, CopyPolicy::Owner, i64::MIN, deadline);
+pub fn attempt_to_take_over(
+    sequences: &[IdSequence],
+    floor: Floor,
+) -> Result<Vec<IdSequence>, Error> {
+    let attempt = |deadline| attempt_to_open(sequences, CopyPolicy::Owner, floor, deadline);
     in_turn(sequences, attempt).map(Option::unwrap_or_default)
 }
 
@@ -201,13 +226,15 @@ struct Opening {
     /// Its state when the attempt began.
     own: CopyState,
     owner: Owner,
+    /// The value at which it continues or above.
+    floor: i64,
 }
 
 /// Makes one attempt. Returns the sequences for which another node has overtaken it.
 fn attempt_to_open(
     sequences: &[IdSequence],
     policy: CopyPolicy,
-    floor: i64,
+    floor: Floor,
     deadline: Deadline,
 ) -> Result<Vec<IdSequence>, Error> {
     let mut opening = vec![];
@@ -218,7 +245,7 @@ fn attempt_to_open(
             // Check again, because a sequence without copies may have got some before the mark was
             // made.
             let owner = check_owner(sequence.oid, policy)?;
-            opening.push(Opening { sequence, attempt, own, owner });
+            opening.push(Opening { sequence, attempt, own, owner, floor: floor.given });
         }
     }
     // The name of a sequence without copies may be that of an unrelated sequence on another node.
@@ -230,7 +257,7 @@ fn attempt_to_open(
         return Err(Error::SequenceAltered { name: names::relation(altered.sequence.oid) });
     }
     if !copies.is_empty() {
-        let others = OtherCopies::find(&copies, deadline)?;
+        let others = OtherCopies::find(&copies, policy, deadline)?;
         overtaken.extend(open_above(copies, &others, policy, floor)?);
     }
     Ok(overtaken)
@@ -241,19 +268,17 @@ fn open_above(
     mut opening: Vec<Opening>,
     others: &OtherCopies,
     policy: CopyPolicy,
-    floor: i64,
+    floor: Floor,
 ) -> Result<Vec<IdSequence>, Error> {
     let copies = others.close(&opening)?;
-    for (opening, copies) in opening.iter().zip(&copies) {
-        check_owners_of_copies(opening, policy, copies)?;
+    for (opening, copies) in opening.iter_mut().zip(&copies) {
+        opening.floor = floor_of(opening, others, policy, copies, floor)?;
     }
     let mut overtaken = vec![];
-    let results =
-        opening.iter().zip(&copies).map(|(&Opening { sequence, attempt, .. }, copies)| {
-            let floor = copies.iter().map(|(_, copy)| copy.next_value).fold(floor, i64::max);
-            retry(sequence, || visit::raise_floor(sequence, policy, attempt, floor))
-        });
-    let results = results.collect::<Result<_, _>>()?;
+    let raise = |&Opening { sequence, attempt, floor, .. }: &Opening| {
+        retry(sequence, || visit::raise_floor(sequence, policy, attempt, floor))
+    };
+    let results = opening.iter().map(raise).collect::<Result<_, _>>()?;
     remove_overtaken(&mut opening, results, &mut overtaken);
     let results = others.record_owner(&opening)?;
     remove_overtaken(&mut opening, results, &mut overtaken);
@@ -295,32 +320,71 @@ fn check_owner(sequence: Oid, policy: CopyPolicy) -> Result<Owner, Error> {
     }
 }
 
-/// Checks the last owners that the copies record; see [`check_last_owners`].
+/// The value at which a sequence continues, or above: that of the copies, if each last owner that
+/// they record has reported its own copy; see [`check_last_owners`]. Otherwise, if that is allowed,
+/// one above everything that is known.
 ///
 /// # Errors
 ///
 /// An owner has not reported or is disabled, or every copy has lost the record.
-fn check_owners_of_copies(
+fn floor_of(
     Opening { sequence, own, owner, .. }: &Opening,
+    others: &OtherCopies,
     policy: CopyPolicy,
-    copies: &[(i32, CopyState)],
-) -> Result<(), Error> {
-    let owners: Vec<LastOwner> =
-        copies.iter().map(|(_, copy)| copy.last_owner).chain([own.last_owner]).collect();
+    copies: &[(i32, Report)],
+    floor: Floor,
+) -> Result<i64, Error> {
+    let of_copies = copies.iter().map(|(_, report)| report.state).chain([*own]);
+    let known = of_copies.clone().map(|copy| copy.next_value).fold(floor.given, i64::max);
+    let owners: Vec<LastOwner> = of_copies.map(|copy| copy.last_owner).collect();
     let has_reported = |group: i32| {
         owner.owner.is_some() && group == owner.group || copies.iter().any(|(of, _)| *of == group)
     };
+    // Which nodes were left out earlier, and may not know the last owner, only the coordinator
+    // shows.
+    let of_coordinator = copies.iter().find(|(of, _)| *of == COORDINATOR).map(|(_, report)| report);
+    let recorded = of_coordinator.map_or(own.last_owner, |report| report.state.last_owner);
+    let owner_by_coordinator = of_coordinator.and_then(|report| report.owner_of_schema);
+    if let Some((node, said)) = others.unreached.first()
+        && recorded == LastOwner::Unknown
+    {
+        return Err(others.not_reached(node, said.clone()));
+    }
     let is_floor_given = policy == CopyPolicy::OwnerWithFloor;
-    check_last_owners(&owners, is_floor_given, has_reported, placement::is_disabled).map_err(
-        |problem| {
-            let name = names::relation(sequence.oid);
-            match problem {
-                OwnerProblem::Lost(group) => Error::LastOwnerLost { name, group },
-                OwnerProblem::Unknown => Error::LastOwnerUnknown { name },
-                OwnerProblem::Disabled(group) => Error::LastOwnerDisabled { name, group },
-            }
-        },
-    )
+    let problem =
+        match check_last_owners(&owners, is_floor_given, has_reported, placement::is_disabled) {
+            Ok(()) => return Ok(known),
+            Err(problem) => problem,
+        };
+    let name = || names::relation(sequence.oid);
+    let group = match problem {
+        OwnerProblem::Lost(group) => group,
+        OwnerProblem::Unknown => return Err(Error::LastOwnerUnknown { name: name() }),
+        OwnerProblem::Disabled(group) => {
+            return Err(Error::LastOwnerDisabled { name: name(), group });
+        }
+    };
+    let lost = unreported_owners(&owners, has_reported);
+    if let Some((node, said)) = others.unreached.iter().find(|(node, _)| lost.contains(&node.group))
+    {
+        return Err(others.not_reached(node, said.clone()));
+    }
+    // The tables are on this node, also by the catalogs of the coordinator. Whichever node takes
+    // the sequence over after that closes the copy of the coordinator, and so ends this attempt.
+    let is_confirmed = owner.owner.is_some()
+        && owner.is_here()
+        && (owner.group == COORDINATOR || owner_by_coordinator == Some(owner.group));
+    let are_removed = || !lost.iter().any(|group| placement::is_known(*group));
+    let newest = if guc::continues_without_lost_nodes() && is_confirmed && are_removed() {
+        (floor.newest_in_tables)(*sequence)?
+    } else {
+        None
+    };
+    let Some(newest) = newest else { return Err(Error::LastOwnerLost { name: name(), group }) };
+    ErrorReport::from(Error::ContinuedWithoutOwner { name: name(), group })
+        .report(PgLogLevel::WARNING);
+    let now_ms = sequence.epoch.elapsed_us(names::now()).div_euclid(US_PER_MS);
+    Ok(floor_without_owner(known, newest, now_ms))
 }
 
 /// Closes this node's copy for another node; see [`visit::close`].
@@ -338,9 +402,14 @@ pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Error> {
 /// # Errors
 ///
 /// As [`close`].
-pub fn record_owner(sequence: Oid, owner: LastOwner, attempt: Attempt) -> Result<bool, Error> {
+pub fn record_owner(
+    sequence: Oid,
+    owner: LastOwner,
+    attempt: Attempt,
+    floor: i64,
+) -> Result<bool, Error> {
     let ids = IdSequence { oid: sequence, epoch: Epoch::ORIGINAL };
-    with_lock_timeout(|| retry(ids, || visit::record_owner(sequence, owner, attempt)))
+    with_lock_timeout(|| retry(ids, || visit::record_owner(sequence, owner, attempt, floor)))
 }
 
 /// Limits the wait for locks in a step that another node has asked for, because the holder of a
@@ -370,6 +439,10 @@ struct OtherCopies {
     group: i32,
     /// The nodes, each with the quoted name of the extension's schema there.
     nodes: Vec<(Node, String)>,
+    /// With the setting, the nodes that do not accept a connection, and what Citus has said. Their
+    /// copies are closed, unless one of them is the last owner: the coordinator is not among them,
+    /// and it records each node before that opens its copy.
+    unreached: Vec<(Node, String)>,
     /// The role as which the commands are run. They require UPDATE on the sequences on each node.
     role: Oid,
     deadline: Deadline,
@@ -382,6 +455,7 @@ impl OtherCopies {
             sequence: Oid::INVALID,
             group: COORDINATOR,
             nodes: vec![],
+            unreached: vec![],
             role: Oid::INVALID,
             deadline,
         }
@@ -391,12 +465,17 @@ impl OtherCopies {
     /// functions that belong to the extension by the node's catalogs count, so that a function of
     /// another role with the same name is not called.
     #[expect(clippy::too_many_lines, reason = "the text of a query is a third of it")]
-    fn find(opening: &[Opening], deadline: Deadline) -> Result<OtherCopies, Error> {
+    fn find(
+        opening: &[Opening],
+        policy: CopyPolicy,
+        deadline: Deadline,
+    ) -> Result<OtherCopies, Error> {
         let (sequence, group) = (opening[0].sequence.oid, opening[0].owner.group);
         let mut found = OtherCopies {
             sequence,
             group,
             nodes: vec![],
+            unreached: vec![],
             role: role_to_ask_as(sequence),
             deadline,
         };
@@ -430,27 +509,26 @@ impl OtherCopies {
               GROUP BY n.nspname HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 2::pg_catalog.int8))",
             joined(exist)
         );
-        let answers = found.ask(
-            &nodes,
-            |_| command.clone(),
-            |node, said| {
-                let (group, role) = (node.group, names::role(found.role));
-                Error::NodeNotReached {
-                    name: names::relation(sequence),
-                    node: node.name(),
-                    group,
-                    role,
-                    said,
-                }
-            },
-        )?;
+        // A caller that passes where to continue might pass too little for such a node.
+        let may_skip = guc::continues_without_lost_nodes() && policy != CopyPolicy::OwnerWithFloor;
+        let answers = found.ask(&nodes, |_| command.clone(), may_skip);
         // The other nodes see a sequence that the coordinator has created in this transaction only
         // after the commit. Until then they cannot generate ids from it: they would ask the
         // coordinator, where other sessions do not see the sequence either.
         let are_new = group == COORDINATOR
             && opening.iter().all(|opening| catalog::is_new(opening.sequence.oid));
         let all = |digit: &str| vec![digit; opening.len()].join(SEPARATOR);
-        for ((node, _), said) in nodes.into_iter().zip(answers) {
+        for ((node, _), answer) in nodes.into_iter().zip(answers) {
+            let said = match answer {
+                Ok(said) => said,
+                Err(said)
+                    if may_skip && node.group != COORDINATOR && said.starts_with(NOT_CONNECTED) =>
+                {
+                    found.unreached.push((node, said));
+                    continue;
+                }
+                Err(said) => return Err(found.not_reached(&node, said)),
+            };
             match said.split_once(' ') {
                 Some((exist, schema)) if exist == all("1") => {
                     found.nodes.push((node, schema.to_owned()))
@@ -470,21 +548,24 @@ impl OtherCopies {
 
     /// Makes every node close its copies. Returns, for each sequence, the states of the copies with
     /// the groups of their nodes.
-    fn close(&self, opening: &[Opening]) -> Result<Vec<Vec<(i32, CopyState)>>, Error> {
-        let close = |schema: &str, arguments: String| {
+    fn close(&self, opening: &[Opening]) -> Result<Vec<Vec<(i32, Report)>>, Error> {
+        let close = |schema: &str, opening: &Opening| {
+            let arguments = self.arguments_of_step(opening);
             format!(
-                "(SELECT pg_catalog.concat_ws(' ', c.next_value, c.previous_group) \
-                 FROM {schema}._close_sequence({arguments}) AS c)"
+                "(SELECT pg_catalog.concat_ws(' ', c.next_value, COALESCE(c.owner_group, -1), \
+                 c.previous_group) FROM {schema}._close_sequence({arguments}) AS c)"
             )
         };
-        self.ask_about(opening, close, copy_state_of)
+        self.ask_about(opening, close, Report::parse)
     }
 
     /// Records this node as the owner on every node. Returns, for each sequence, false if a copy is
     /// no longer closed for this attempt.
     fn record_owner(&self, opening: &[Opening]) -> Result<Vec<bool>, Error> {
-        let record =
-            |schema: &str, arguments: String| format!("{schema}._name_sequence_taker({arguments})");
+        let record = |schema: &str, opening: &Opening| {
+            let (arguments, floor) = (self.arguments_of_step(opening), opening.floor);
+            format!("{schema}._name_sequence_taker({arguments}, '{floor}'::pg_catalog.int8)")
+        };
         let recorded = self.ask_about(opening, record, |said| Some(said == "t"))?;
         Ok(recorded
             .iter()
@@ -497,7 +578,7 @@ impl OtherCopies {
     fn ask_about<T: Clone>(
         &self,
         opening: &[Opening],
-        expression: impl Fn(&str, String) -> String,
+        expression: impl Fn(&str, &Opening) -> String,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Result<Vec<Vec<(i32, T)>>, Error> {
         let mut values = vec![vec![]; opening.len()];
@@ -505,13 +586,12 @@ impl OtherCopies {
             return Ok(values); // an ARRAY[] has no type
         }
         let command = |schema: &str| {
-            let expressions =
-                opening.iter().map(|opening| expression(schema, self.arguments_of_step(opening)));
+            let expressions = opening.iter().map(|opening| expression(schema, opening));
             format!("SELECT {}", joined(expressions))
         };
-        let answers =
-            self.ask(&self.nodes, command, |node, said| self.not_handed_over(node, said))?;
-        for ((node, _), said) in self.nodes.iter().zip(answers) {
+        let answers = self.ask(&self.nodes, command, false);
+        for ((node, _), answer) in self.nodes.iter().zip(answers) {
+            let said = answer.map_err(|said| self.not_handed_over(node, said))?;
             let of_node: Option<Vec<T>> = said.split(SEPARATOR).map(&parse).collect();
             let Some(of_node) = of_node.filter(|of_node| of_node.len() == opening.len()) else {
                 return Err(self.not_handed_over(node, said));
@@ -531,19 +611,17 @@ impl OtherCopies {
         format!("{copy}::pg_catalog.regclass, {group}::pg_catalog.int4, {number}::pg_catalog.int4")
     }
 
-    /// Runs a command on each of these nodes. Returns their answers, in the order of the nodes.
-    ///
-    /// # Errors
-    ///
-    /// A node does not answer, or answers with an error. `refused` makes the error from the text.
+    /// Runs a command on each of these nodes. Returns their answers, in the order of the nodes: an
+    /// error with the text of Citus if a node does not answer, or answers with an error. With
+    /// `may_skip` there must be time left after a node could not be reached.
     fn ask(
         &self,
         nodes: &[(Node, String)],
         command: impl Fn(&str) -> String,
-        refused: impl Fn(&Node, String) -> Error,
-    ) -> Result<Vec<String>, Error> {
+        may_skip: bool,
+    ) -> Vec<Result<String, String>> {
         if nodes.is_empty() {
-            return Ok(vec![]);
+            return vec![];
         }
         let list = |text: &dyn Fn(&(Node, String)) -> String| {
             nodes.iter().map(text).collect::<Vec<_>>().join(", ")
@@ -556,8 +634,9 @@ impl OtherCopies {
             list(&|(_, schema)| quote_literal(command(schema))),
         );
         // A node that cannot be reached should be named before the time is over.
-        let limit =
-            (self.deadline.left().as_millis() as i64 * 9 / 10).max(CONNECTION_TIMEOUT_MIN_MS);
+        let left_ms = self.deadline.left().as_millis() as i64;
+        let limit = if may_skip { left_ms / 4 } else { left_ms * 9 / 10 };
+        let limit = limit.max(CONNECTION_TIMEOUT_MIN_MS);
         let timeout = guc::number(CONNECTION_TIMEOUT)
             .map(|ms| (CONNECTION_TIMEOUT, ms.min(limit).to_string()));
         let timeout = timeout.iter().map(|(name, value)| (*name, value.as_str()));
@@ -577,11 +656,21 @@ impl OtherCopies {
             let said = row.and_then(|row| row[3].clone()).unwrap_or_default().trim().to_owned();
             match row {
                 Some(row) if field::<i32>(row, 2) == 1 => Ok(said),
-                Some(_) => Err(refused(node, said)),
-                None => Err(refused(node, "It has not answered.".into())),
+                Some(_) => Err(said),
+                None => Err("It has not answered.".into()),
             }
         };
         nodes.iter().map(|(node, _)| answer_of(node)).collect()
+    }
+
+    fn not_reached(&self, node: &Node, said: String) -> Error {
+        Error::NodeNotReached {
+            name: names::relation(self.sequence),
+            node: node.name(),
+            group: node.group,
+            role: names::role(self.role),
+            said,
+        }
     }
 
     fn not_handed_over(&self, node: &Node, said: String) -> Error {
@@ -594,6 +683,9 @@ impl OtherCopies {
 const CONNECTION_TIMEOUT: &CStr = c"citus.node_connection_timeout";
 const CONNECTION_TIMEOUT_MIN_MS: i64 = 10;
 
+/// How Citus begins its text if a node does not accept a connection.
+const NOT_CONNECTED: &str = "failed to connect to ";
+
 /// Separates the answers of a node about several sequences.
 const SEPARATOR: &str = ",";
 
@@ -604,17 +696,30 @@ fn joined(expressions: impl Iterator<Item = String>) -> String {
     format!("pg_catalog.array_to_string(ARRAY[{expressions}], '{SEPARATOR}')")
 }
 
-/// Parses the answer of a node to `_close_sequence`: the next value, and the group of the last
-/// owner if there is one.
-fn copy_state_of(said: &str) -> Option<CopyState> {
-    let (next_value, group) = match said.split_once(' ') {
-        Some((next_value, group)) => (next_value, Some(group.parse().ok()?)),
-        None => (said, None),
-    };
-    Some(CopyState {
-        next_value: next_value.parse().ok()?,
-        last_owner: LastOwner::of_column(group)?,
-    })
+/// The answer of a node to `_close_sequence`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Report {
+    state: CopyState,
+    /// The group of the node that owns the schema by that node's catalogs.
+    owner_of_schema: Option<i32>,
+}
+
+impl Report {
+    /// Parses the next value, the group of the node that owns the schema or -1, and the group of
+    /// the last owner if there is one.
+    fn parse(said: &str) -> Option<Report> {
+        let mut fields = said.split(' ');
+        let next_value = fields.next()?.parse().ok()?;
+        let owner: i32 = fields.next()?.parse().ok()?;
+        let last_owner = match fields.next() {
+            Some(group) => LastOwner::of_column(Some(group.parse().ok()?))?,
+            None => LastOwner::Nobody,
+        };
+        fields.next().is_none().then_some(Report {
+            state: CopyState { next_value, last_owner },
+            owner_of_schema: (owner >= 0).then_some(owner),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -623,12 +728,14 @@ mod tests {
 
     #[test]
     fn answers_are_parsed() {
-        let state = |next_value, last_owner| Some(CopyState { next_value, last_owner });
-        assert_eq!(copy_state_of("5"), state(5, LastOwner::Nobody));
-        assert_eq!(copy_state_of("-5 0"), state(-5, LastOwner::Node(0)));
-        assert_eq!(copy_state_of("5 -1"), state(5, LastOwner::Unknown));
-        for said in ["", " ", "5 ", "x", "5 x", "5 6 7", "5|6", "5,6", "5 -2"] {
-            assert_eq!(copy_state_of(said), None, "{said}");
+        let report = |next_value, owner_of_schema, last_owner| {
+            Some(Report { state: CopyState { next_value, last_owner }, owner_of_schema })
+        };
+        assert_eq!(Report::parse("5 -1"), report(5, None, LastOwner::Nobody));
+        assert_eq!(Report::parse("-5 2 0"), report(-5, Some(2), LastOwner::Node(0)));
+        assert_eq!(Report::parse("5 0 -1"), report(5, Some(0), LastOwner::Unknown));
+        for said in ["", " ", "5", "5 ", "x", "5 x", "5 6 7 8", "5|6", "5,6", "5 1 -2", "5 1 "] {
+            assert_eq!(Report::parse(said), None, "{said}");
         }
     }
 }

@@ -21,6 +21,7 @@ pub enum Argument {
     Detach,
     Group,
     Attempt,
+    Floor,
 }
 
 impl Display for Argument {
@@ -41,6 +42,7 @@ impl Display for Argument {
             Argument::Detach => "detach",
             Argument::Group => "for_group",
             Argument::Attempt => "attempt",
+            Argument::Floor => "floor",
         })
     }
 }
@@ -58,7 +60,7 @@ impl Argument {
             Argument::Table => "Pass the name of a table.",
             Argument::Schema => "Pass the name of a schema.",
             Argument::Before => "Pass the time up to which partitions are dropped.",
-            Argument::Group | Argument::Attempt => {
+            Argument::Group | Argument::Attempt | Argument::Floor => {
                 "Only next_id() on another node calls this function."
             }
             Argument::Epoch

@@ -389,6 +389,7 @@ fn samples_with_values() -> Vec<Error> {
         },
         GroupUnknown(7),
         TakeOverOvertaken { name: "insta5.table_id_seq".into() },
+        FloorOutOfRange(-1),
         AttemptOutOfRange(-1),
         SequenceIsAhead { name: name(), ahead: ahead() },
         ShardIsAhead { shard, ahead: ahead() },

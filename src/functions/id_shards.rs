@@ -135,7 +135,14 @@ fn not_taken_over(tuple: Tuple, owner: &Owner) -> Option<String> {
         LastOwner::Node(group) => {
             let is_reachable =
                 group == owner.group || placement::is_node(group) && failed != Some(Some(group));
-            let unreachable = if is_reachable { "" } else { " (unreachable)" };
+            // With the setting, the next id continues without it.
+            let may_be_left_out =
+                || guc::continues_without_lost_nodes() && !placement::is_known(group);
+            let unreachable = match is_reachable {
+                true => "",
+                false if may_be_left_out() => " (removed)",
+                false => " (unreachable)",
+            };
             Some(format!("last holder: group {group}{unreachable}"))
         }
     };

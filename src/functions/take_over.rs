@@ -3,6 +3,7 @@
 
 use crate::citus::{placement, takeover};
 use crate::error::{self, Error};
+use crate::generator;
 use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::names;
@@ -104,7 +105,7 @@ fn attempt(
         return Err(problem.clone());
     }
     with_reason(patience, || {
-        let result = takeover::attempt_to_take_over(sequences);
+        let result = takeover::attempt_to_take_over(sequences, generator::floor(i64::MIN));
         *problem =
             result.as_ref().err().filter(|error| takeover::is_of_a_node(error)).map(Error::reason);
         result

@@ -7,14 +7,16 @@ use crate::error::{Argument, Error};
 use crate::pg::catalog;
 use crate::pg::reg_types::Regclass;
 use instagram_id_core::copy::{Attempt, LastOwner};
+use instagram_id_core::hlc;
 use pgrx::pg_sys::{Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 
 /// `_close_sequence(seq, for_group, attempt)`. The node of that group then opens its own copy.
 /// Returns a value greater than all that this copy has issued, and the recorded group of the node
 /// that last took the sequence over: NULL if there was none, -1 if it is not known. `attempt`, 0 to
-/// 2^30 - 1, identifies the attempt of the other node. If the placement is on this node after all,
-/// the next call of `next_id` here takes the sequence back.
+/// 2^30 - 1, identifies the attempt of the other node. `owner_group` is the group of the node that
+/// owns the schema by the catalogs of this node; NULL if the sequence has no copies. If that is
+/// this node after all, the next call of `next_id` here takes the sequence back.
 ///
 /// # Errors
 ///
@@ -27,16 +29,25 @@ fn close_sequence(
     for_group: Option<i32>,
     attempt: Option<i32>,
 ) -> Result<
-    TableIterator<'static, (name!(next_value, i64), name!(previous_group, Option<i32>))>,
+    TableIterator<
+        'static,
+        (
+            name!(next_value, i64),
+            name!(previous_group, Option<i32>),
+            name!(owner_group, Option<i32>),
+        ),
+    >,
     ErrorReport,
 > {
     let (sequence, _, attempt) = arguments_of_step(seq, for_group, attempt)?;
     let state = takeover::close(sequence, attempt)?;
-    Ok(TableIterator::once((state.next_value, state.last_owner.to_column())))
+    let owner = placement::owner_of(sequence).owner;
+    Ok(TableIterator::once((state.next_value, state.last_owner.to_column(), owner)))
 }
 
-/// `_name_sequence_taker(seq, for_group, attempt)`. Returns false if the copy is no longer closed
-/// for this attempt. `next_id` on another node calls it after `_close_sequence`.
+/// `_name_sequence_taker(seq, for_group, attempt, floor)`. Records that group, and that its ids
+/// begin at the value `floor` or above. Returns false if the copy is no longer closed for this
+/// attempt. `next_id` on another node calls it after `_close_sequence`.
 ///
 /// # Errors
 ///
@@ -46,9 +57,15 @@ fn name_sequence_taker(
     seq: Option<Regclass>,
     for_group: Option<i32>,
     attempt: Option<i32>,
+    floor: Option<i64>,
 ) -> Result<bool, ErrorReport> {
     let (sequence, owner, attempt) = arguments_of_step(seq, for_group, attempt)?;
-    Ok(takeover::record_owner(sequence, owner, attempt)?)
+    let floor = not_null(floor, Argument::Floor)?;
+    // A greater one would use up all ids.
+    if !(0..=hlc::VALUE_MAX + 1).contains(&floor) {
+        return Err(Error::FloorOutOfRange(floor).into());
+    }
+    Ok(takeover::record_owner(sequence, owner, attempt, floor)?)
 }
 
 fn arguments_of_step(

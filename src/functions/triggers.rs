@@ -5,7 +5,6 @@
 //! node that stores the row. That is the node that owns the shard's schema, whichever node the
 //! client is connected to.
 
-use crate::adopt::columns::{self, Column};
 use crate::adopt::writers::{TableLock, lock_out_writers};
 use crate::arguments;
 use crate::citus::placement::{self, RowPlacement};
@@ -20,6 +19,7 @@ use crate::pg::roles;
 use crate::pg::spi::{self, select_now};
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::{CopyPolicy, visit};
+use crate::shard::columns::{self, Column};
 use crate::shard::ddl::ShardParts;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;

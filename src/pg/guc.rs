@@ -23,6 +23,14 @@ pub fn take_over_timeout() -> Duration {
     Duration::from_millis(TAKE_OVER_TIMEOUT.get() as u64)
 }
 
+static CONTINUE_WITHOUT_LOST_NODES: GucSetting<bool> = GucSetting::<bool>::new(false);
+
+/// `instagram_id.continue_without_lost_nodes`, whether ids continue if nodes of a Citus cluster are
+/// lost.
+pub fn continues_without_lost_nodes() -> bool {
+    CONTINUE_WITHOUT_LOST_NODES.get()
+}
+
 /// Whether there is a setting of this name, which may be another extension's.
 pub fn exists(name: &CStr) -> bool {
     !value_of(name).is_null()
@@ -133,6 +141,15 @@ pub fn register() {
         i32::MAX,
         GucContext::Userset,
         GucFlags::UNIT_MS,
+    );
+    // Only superusers can set it, because ids in no table can then be out of order.
+    GucRegistry::define_bool_guc(
+        c"instagram_id.continue_without_lost_nodes",
+        c"Whether ids continue if other nodes of a Citus cluster are lost.",
+        c"Ids that are in no table can then be out of order, and repeat if clocks differ by a minute.",
+        &CONTINUE_WITHOUT_LOST_NODES,
+        GucContext::Suset,
+        GucFlags::default(),
     );
     // SAFETY: called while the library is loaded. From then on, setting an unknown instagram_id.*
     // is an error.

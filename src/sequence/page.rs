@@ -255,10 +255,11 @@ impl<'a> SequencePage<'a> {
         self,
         owner: LastOwner,
         attempt: Attempt,
+        floor: i64,
         cached: &mut CachedSequence,
     ) -> bool {
         // SAFETY: the page is locked.
-        unsafe { self.write_and_flush(self.data().record_owner(owner, attempt), cached) }
+        unsafe { self.write_and_flush(self.data().record_owner(owner, attempt, floor), cached) }
     }
 
     /// Writes a step of the take-over and flushes it, whatever `synchronous_commit` is, because a

@@ -196,12 +196,18 @@ pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Refusal> {
     })
 }
 
-/// Records the node that takes the sequence over, and flushes this. Returns false, and changes
-/// nothing, if the copy is no longer closed for that attempt. Requires UPDATE on the sequence.
-pub fn record_owner(sequence: Oid, owner: LastOwner, attempt: Attempt) -> Result<bool, Refusal> {
+/// Records the node that takes the sequence over, and the value above which it begins, and flushes
+/// this. Returns false, and changes nothing, if the copy is no longer closed for that attempt.
+/// Requires UPDATE on the sequence.
+pub fn record_owner(
+    sequence: Oid,
+    owner: LastOwner,
+    attempt: Attempt,
+    floor: i64,
+) -> Result<bool, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
     act_on_page(sequence, CopyPolicy::Close, true, |page, cached| unsafe {
-        Ok(page.record_owner(owner, attempt, cached))
+        Ok(page.record_owner(owner, attempt, floor, cached))
     })
 }
 

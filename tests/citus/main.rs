@@ -780,6 +780,58 @@ fn lost_node_with_a_reference_table_is_removed() {
     check_unique_and_increasing(&[ids]);
 }
 
+/// With the setting, a node that has no part in a move can be down, and ids continue by themselves
+/// above those in the tables after the last owner was removed.
+#[test]
+fn ids_continue_without_lost_nodes_with_the_setting() {
+    let cluster = Cluster::start(3);
+    let home = distribute_with_triggers(&cluster);
+    let mut client = cluster.nodes[0].connect();
+    let set = blocks(CITUS_PAGE, "sql")
+        .into_iter()
+        .find(|block| block.contains("continue_without_lost_nodes"))
+        .unwrap();
+    client.batch_execute(&set.replace("DATABASE app", "DATABASE postgres")).unwrap();
+    // Sessions from before, also those between the nodes, do not have it.
+    for node in &cluster.nodes {
+        node.stop();
+        node.launch();
+    }
+    let mut client = cluster.nodes[0].connect();
+    let insert = "INSERT INTO insta5.photos (batch) VALUES (1) RETURNING id";
+    let mut ids = column(&mut client, insert);
+    let [target, third] = [1, 2, 3]
+        .into_iter()
+        .filter(|node| *node != home)
+        .collect::<Vec<usize>>()
+        .try_into()
+        .unwrap();
+    cluster.move_schema("insta5", target, "block_writes");
+    cluster.nodes[third].stop();
+    let started = Instant::now();
+    ids.extend(column(&mut client, insert));
+    println!("first id while a third node is down: {:?}", started.elapsed());
+    assert!(lead(&mut client, ids[1]) < 1.0, "as after the loss of the last owner");
+    cluster.nodes[third].launch();
+    ids.extend(column(
+        &mut client,
+        "INSERT INTO insta5.photos VALUES (make_id(now() + interval '3 hours', 5, 0)) RETURNING id",
+    ));
+    cluster.move_schema("insta5", home, "block_writes");
+    cluster.nodes[target].stop();
+    let (host, port) = cluster.address(target);
+    let (code, message, _) = error_of(&mut client, insert);
+    assert!(code == "08000" && message.contains(&host), "{code} {message}");
+    client.execute("SELECT citus_disable_node($1, $2)", &[&host, &port]).unwrap();
+    let disabled = format!("SELECT NOT isactive FROM pg_dist_node WHERE nodename = '{host}'");
+    cluster.nodes[home].wait_until(&disabled);
+    client.execute("SELECT citus_remove_node($1, $2)", &[&host, &port]).unwrap();
+    let started = Instant::now();
+    ids.extend(column(&mut client, insert));
+    println!("first id without the last owner: {:?}", started.elapsed());
+    check_unique_and_increasing(&[ids]);
+}
+
 const CITUS_PAGE: &str = include_str!("../../docs/run/citus.md");
 
 /// The block of docs/run/citus.md that contains this text.
@@ -791,7 +843,7 @@ fn statement_of_page(text: &str) -> &'static str {
 fn examples_of_the_pages_run() {
     const DETAILS: &str = include_str!("../../docs/inside/citus.md");
     let cluster = Cluster::start(2);
-    for (page, blocks) in [(CITUS_PAGE, 5), (DETAILS, 5)] {
+    for (page, blocks) in [(CITUS_PAGE, 6), (DETAILS, 5)] {
         run_page(page, blocks, &mut [("", cluster.nodes[0].connect())]);
     }
 }

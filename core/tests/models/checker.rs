@@ -72,11 +72,12 @@ pub fn faults_are_found<P: Protocol>() {
         for fault in *faults {
             // Most scenarios have no such history. So the first states of each come before all
             // states of one.
-            let mut searches = [10_000, 100_000, usize::MAX].into_iter().flat_map(|states| {
-                P::scenarios(Size::Small, Some(*fault))
-                    .into_iter()
-                    .map(move |scenario| (states, scenario))
-            });
+            let mut searches =
+                [10_000, 100_000, 300_000, usize::MAX].into_iter().flat_map(|states| {
+                    P::scenarios(Size::Small, Some(*fault))
+                        .into_iter()
+                        .map(move |scenario| (states, scenario))
+                });
             let found = searches.find_map(|(states, scenario)| {
                 let finish = HasDiscoveries::AnyOf(BTreeSet::from([*property]));
                 let checker = scenario.checker().finish_when(finish).target_state_count(states);

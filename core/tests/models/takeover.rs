@@ -15,12 +15,20 @@
 //! Sequences that are taken over together go through the same steps, each independently of the
 //! others.
 //!
-//! A removed node generates no ids until it is added again. All nodes have the same list of nodes.
-//! Not part of the model: standbys of the nodes, disabled nodes, and `nextval` on a closed copy.
+//! All nodes have the same list of nodes. Not part of the model: standbys of the nodes, disabled
+//! nodes, and `nextval` on a closed copy.
+//!
+//! In some scenarios the nodes continue without lost nodes, as a setting allows. Then an attempt
+//! needs the coordinator, and the nodes that the copies record as the last owner, and no other
+//! node. If the last owner was removed from the cluster, the node that owns the schema by the
+//! catalogs of the coordinator continues above [`floor_without_owner`]. In these scenarios a
+//! removed node that has not received the last move still generates ids, which must not be repeated
+//! but can be out of order. In all others it generates none.
 
 use crate::checker::{Protocol, Size};
 use instagram_id_core::copy::{
-    Attempt, CopyState, LastOwner, Mark, Stage, Tuple, check_last_owners,
+    Attempt, CopyState, LastOwner, Mark, OwnerProblem, Stage, Tuple, check_last_owners,
+    floor_without_owner, unreported_owners,
 };
 use instagram_id_core::hlc::{self, Next};
 use stateright::{Model, Property};
@@ -33,9 +41,14 @@ const CLOCKS: [[i64; 3]; 3] =
     [[NOW, NOW + 5, NOW - 5], [NOW, NOW - 5, NOW + 5], [NOW, NOW - 5, NOW - 10]];
 /// A node that is added again gets its old group number plus this.
 const NEW_GROUP: i32 = 10;
+/// The node of the coordinator.
+const COORDINATOR: usize = 0;
+/// How far `advance_shard` moves a sequence: by more than the margin of [`floor_without_owner`].
+const AN_HOUR: i64 = hlc::first_of(3_600_000);
 
 // The properties.
 const INCREASING: &str = "each id is greater than every acknowledged id";
+const UNIQUE: &str = "no id is issued twice";
 const EXCLUSIVE: &str = "at most one copy is open";
 const AVAILABLE: &str = "the owner can generate ids again, greater than every acknowledged id";
 
@@ -66,6 +79,20 @@ pub enum Fault {
     NumberIgnored,
     /// Such a copy cannot be closed for another node.
     OldCopyRefusesToClose,
+
+    // Faults of the setting.
+    /// A node continues without the last owner right above what it knows.
+    NoMargin,
+    /// It does so without the ids in the tables.
+    TablesNotRead,
+    /// It does so although it does not own the schema by the catalogs of the coordinator.
+    PlacementNotChecked,
+    /// It does so although the last owner is still in the cluster.
+    UnreachableOwnerSkipped,
+    /// A node opens its copy without the coordinator.
+    CoordinatorSkipped,
+    /// The other nodes do not record the value above which the new owner begins.
+    FloorNotRecorded,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -78,6 +105,12 @@ struct Budget {
     crashes: u8,
     removals: u8,
     returns: u8,
+    /// Nodes that an attempt does not reach, with the setting.
+    skips: u8,
+    /// Ids an hour ahead of the clock, each in a row of a table.
+    leaps: u8,
+    /// Ids that removed nodes generate.
+    late_ids: u8,
 }
 
 /// A session that opens the copy of its node.
@@ -90,6 +123,8 @@ enum Opener {
         own: CopyState,
         asked: Vec<usize>,
         copies: Vec<(i32, CopyState)>,
+        /// Whether this node owns the schema by the catalogs of the coordinator.
+        is_confirmed: bool,
     },
     /// Has the states of all copies. Next it records how far they have advanced.
     Raising {
@@ -126,6 +161,8 @@ struct Node {
     others: Vec<usize>,
     /// The greatest known value, if `advance_shard` has started the attempt.
     given_floor: Option<i64>,
+    /// The newest id in the tables when the schema was last placed on this node.
+    newest: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -142,6 +179,8 @@ pub struct Message {
     request: Request,
     for_group: i32,
     attempt: Attempt,
+    /// The value above which the new owner begins.
+    floor: i64,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -156,6 +195,11 @@ pub struct State {
     acknowledged: i64,
     has_repeated: bool,
     clocks: [i64; 3],
+    /// Whether the nodes continue without lost nodes.
+    continues: bool,
+    /// With the setting, every value that was issued.
+    issued: Vec<i64>,
+    is_issued_twice: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -163,6 +207,9 @@ pub enum Action {
     Move(usize),
     Learn(usize),
     Generate(usize),
+    Leap(usize),
+    GenerateLate(usize),
+    Skip(usize, usize),
     Begin(usize),
     Advance(usize),
     Deliver(usize, Message),
@@ -180,6 +227,11 @@ impl fmt::Display for Action {
             Action::Move(n) => write!(f, "the schema moves to node {n}"),
             Action::Learn(n) => write!(f, "node {n} receives the placement of the schema"),
             Action::Generate(n) => write!(f, "node {n} generates an id"),
+            Action::Leap(n) => {
+                write!(f, "node {n} generates an id for a row, an hour ahead of the clock")
+            }
+            Action::GenerateLate(n) => write!(f, "node {n}, which was removed, generates an id"),
+            Action::Skip(n, other) => write!(f, "node {n} does not reach node {other}"),
             Action::Begin(n) => {
                 write!(f, "node {n} marks its copy, and asks all other nodes to close their copies")
             }
@@ -232,6 +284,7 @@ impl Node {
             opener,
             others,
             given_floor: None,
+            newest: i64::MIN,
         }
     }
 
@@ -309,9 +362,18 @@ impl State {
         let value = self.nodes[n].take(self.clocks[n]);
         self.has_repeated |= value <= self.acknowledged;
         self.acknowledged = self.acknowledged.max(value);
+        self.issue(value);
     }
 
-    fn send(&mut self, n: usize, to: &[usize], request: Request, attempt: Attempt) {
+    fn issue(&mut self, value: i64) {
+        self.is_issued_twice |= self.issued.contains(&value);
+        if self.continues {
+            self.issued.push(value);
+            self.issued.sort_unstable();
+        }
+    }
+
+    fn send(&mut self, n: usize, to: &[usize], request: Request, attempt: Attempt, floor: i64) {
         let for_group = self.group(n);
         self.messages.extend(to.iter().map(|to| Message {
             from: n,
@@ -319,6 +381,7 @@ impl State {
             request,
             for_group,
             attempt,
+            floor,
         }));
     }
 
@@ -336,16 +399,18 @@ impl State {
         node.write(opening, false);
         let asked = self.others(n);
         self.nodes[n].others = asked.clone();
-        self.send(n, &asked, Request::Close, attempt);
-        self.nodes[n].opener = Opener::Closing { attempt, own, asked, copies: vec![] };
+        self.send(n, &asked, Request::Close, attempt, 0);
+        let is_confirmed = n == COORDINATOR && self.nodes[n].group == Some(self.owner);
+        let copies = vec![];
+        self.nodes[n].opener = Opener::Closing { attempt, own, asked, copies, is_confirmed };
         self.after_answer(n, fault);
     }
 
     /// Continues when every node has answered.
     fn after_answer(&mut self, n: usize, fault: Option<Fault>) {
         match self.nodes[n].opener.clone() {
-            Opener::Closing { attempt, own, asked, copies } if asked.is_empty() => {
-                self.collected(n, attempt, own, &copies, fault);
+            Opener::Closing { attempt, own, asked, copies, is_confirmed } if asked.is_empty() => {
+                self.collected(n, attempt, own, &copies, is_confirmed, fault);
             }
             Opener::Recording { attempt, asked } if asked.is_empty() => {
                 self.nodes[n].opener = Opener::Opening { attempt };
@@ -361,6 +426,7 @@ impl State {
         attempt: Attempt,
         own: CopyState,
         copies: &[(i32, CopyState)],
+        is_confirmed: bool,
         fault: Option<Fault>,
     ) {
         let given_floor = self.nodes[n].given_floor;
@@ -370,13 +436,45 @@ impl State {
         let has_reported =
             |of: i32| of == group || copies.iter().any(|(reported, _)| *reported == of);
         let problem = check_last_owners(&owners, given_floor.is_some(), has_reported, |_| false);
-        if problem.is_err() && fault != Some(Fault::OwnersNotChecked) {
-            self.nodes[n].opener = Opener::Idle;
-            return;
+        let lost = unreported_owners(&owners, has_reported);
+        let floor = given_floor.unwrap_or(own.next_value);
+        let known = copies.iter().map(|(_, copy)| copy.next_value).fold(floor, i64::max);
+        let floor = match problem {
+            Ok(()) => Some(known),
+            Err(_) if fault == Some(Fault::OwnersNotChecked) => Some(known),
+            Err(OwnerProblem::Lost(_))
+                if is_confirmed || fault == Some(Fault::PlacementNotChecked) =>
+            {
+                self.floor_without(&lost, n, known, fault)
+            }
+            Err(_) => None,
+        };
+        self.nodes[n].opener =
+            floor.map_or(Opener::Idle, |floor| Opener::Raising { attempt, floor });
+    }
+
+    /// With the setting, the value above which a node continues without the last owners.
+    fn floor_without(
+        &self,
+        lost: &[i32],
+        n: usize,
+        known: i64,
+        fault: Option<Fault>,
+    ) -> Option<i64> {
+        let is_removed = self.members().all(|member| !lost.contains(&self.group(member)));
+        if !self.continues || !is_removed && fault != Some(Fault::UnreachableOwnerSkipped) {
+            return None;
         }
-        let given_floor = given_floor.unwrap_or(i64::MIN);
-        let floor = copies.iter().map(|(_, copy)| copy.next_value).fold(given_floor, i64::max);
-        self.nodes[n].opener = Opener::Raising { attempt, floor };
+        let newest = match fault {
+            Some(Fault::TablesNotRead) => i64::MIN,
+            _ => self.nodes[n].newest,
+        };
+        match fault {
+            Some(Fault::NoMargin) => {
+                Some(known.max(newest.saturating_add(1)).max(hlc::first_of(self.clocks[n])))
+            }
+            _ => Some(floor_without_owner(known, newest, self.clocks[n])),
+        }
     }
 
     fn raise(&mut self, n: usize, fault: Option<Fault>) {
@@ -400,7 +498,8 @@ impl State {
         if fault == Some(Fault::OwnerNotRecorded) {
             asked.clear();
         }
-        self.send(n, &asked, Request::RecordOwner, attempt);
+        let recorded = if fault == Some(Fault::FloorNotRecorded) { 0 } else { floor };
+        self.send(n, &asked, Request::RecordOwner, attempt, recorded);
         self.nodes[n].opener = Opener::Recording { attempt, asked };
         self.after_answer(n, fault);
     }
@@ -421,7 +520,7 @@ impl State {
 
     /// A node executes a request, and answers. The answer is lost if the sender has given up.
     fn deliver(&mut self, message: &Message, fault: Option<Fault>) {
-        let Message { from, to, request, for_group, attempt } = message;
+        let Message { from, to, request, for_group, attempt, floor } = message;
         // A node refuses a request for a group without a node.
         let is_known = self.members().any(|n| self.nodes[n].group == Some(*for_group));
         let node = &mut self.nodes[*to];
@@ -436,15 +535,15 @@ impl State {
                 let mut closed = node.page.close(*attempt);
                 if fault == Some(Fault::OwnerRecordedAtOnce) {
                     // The copy stays closed for the attempt. Otherwise RecordOwner would fail.
-                    closed =
-                        closed.record_owner(owner, *attempt).expect("just closed").close(*attempt);
+                    let recorded = closed.record_owner(owner, *attempt, 0).expect("just closed");
+                    closed = recorded.close(*attempt);
                 }
                 node.write(closed, fault != Some(Fault::CloseNotFlushed));
             }
             Request::RecordOwner => {
-                let mut recorded = node.page.record_owner(owner, *attempt);
+                let mut recorded = node.page.record_owner(owner, *attempt, *floor);
                 if fault == Some(Fault::RecordedForAnyAttempt) {
-                    recorded = node.page.close(*attempt).record_owner(owner, *attempt);
+                    recorded = node.page.close(*attempt).record_owner(owner, *attempt, *floor);
                 }
                 is_recorded = recorded.is_some();
                 if let Some(recorded) = recorded {
@@ -455,11 +554,13 @@ impl State {
             }
         }
         let group = node.group;
+        let owner_of_schema = self.owner;
         match (&mut self.nodes[*from].opener, request) {
-            (Opener::Closing { attempt: of, asked, copies, .. }, Request::Close)
+            (Opener::Closing { attempt: of, asked, copies, is_confirmed, .. }, Request::Close)
                 if of == attempt && asked.contains(to) && is_known =>
             {
                 asked.retain(|n| n != to);
+                *is_confirmed |= *to == COORDINATOR && owner_of_schema == *for_group;
                 copies.push((group.expect("it has answered"), state));
                 copies.sort_by_key(|(group, _)| *group);
             }
@@ -485,7 +586,7 @@ impl State {
 
     /// Whether the owner gets an id that is greater than every acknowledged id, if nothing else
     /// fails. If a node was removed, the user passes the greatest acknowledged id to
-    /// `advance_shard`.
+    /// `advance_shard`, except with the setting.
     fn can_continue(&self, fault: Option<Fault>) -> bool {
         let mut state = self.clone();
         state.deliver_all(fault);
@@ -496,7 +597,11 @@ impl State {
             return false;
         };
         let is_complete = (0..).zip(&state.nodes).all(|(group, node)| node.group == Some(group));
-        let floors = if is_complete { vec![None] } else { vec![None, Some(state.acknowledged)] };
+        let floors = if is_complete || self.continues {
+            vec![None]
+        } else {
+            vec![None, Some(state.acknowledged)]
+        };
         for given_floor in floors {
             if !state.is_open(n, None) {
                 state.nodes[n].given_floor = given_floor;
@@ -543,6 +648,9 @@ impl Takeover {
             acknowledged: 0,
             has_repeated: false,
             clocks,
+            continues: false,
+            issued: vec![],
+            is_issued_twice: false,
         };
         let first = Attempt::new(0).expect("a small number");
         let opening = state.nodes[0].page.begin_opening(true, first).expect("closed");
@@ -551,7 +659,7 @@ impl Takeover {
         state.generate(0);
         for n in 1..count {
             let closed = state.nodes[n].page.close(first);
-            let recorded = closed.record_owner(LastOwner::Node(0), first).expect("just closed");
+            let recorded = closed.record_owner(LastOwner::Node(0), first, 0).expect("just closed");
             state.nodes[n].write(recorded, true);
         }
         state
@@ -562,6 +670,117 @@ impl Takeover {
         state.owner = 2;
         (0..).zip(&mut state.nodes).for_each(|(group, node)| node.owner = group);
         state
+    }
+
+    /// With the setting. Node 1 owns the schema and has generated an id.
+    fn start_with_setting(clocks: [i64; 3], count: usize, budget: Budget) -> State {
+        let mut state = Self::start(clocks, count, budget);
+        (state.owner, state.continues) = (1, true);
+        state.nodes.iter_mut().for_each(|node| node.owner = 1);
+        state.begin(1, None);
+        state.deliver_all(None);
+        state.raise(1, None);
+        state.deliver_all(None);
+        state.open(1, None);
+        state.generate(1);
+        state
+    }
+}
+
+impl Takeover {
+    /// What a session that opens the copy of its node can do next, or could begin.
+    fn actions_of_opener(&self, state: &State, n: usize, actions: &mut Vec<Action>) {
+        let (budget, node) = (&state.budget, &state.nodes[n]);
+        match &node.opener {
+            Opener::Idle => {
+                let may_begin = budget.attempts > 0
+                    && state.believes(n)
+                    && node.is_usable(self.fault)
+                    && node.page.is_closed(true);
+                if may_begin {
+                    actions.push(Action::Begin(n));
+                    // As documented, only after a node was lost and generates no more ids.
+                    if node.group == Some(state.owner)
+                        && state.members().count() < state.nodes.len()
+                        && self.start.budget.late_ids == 0
+                    {
+                        actions.push(Action::Advance(n));
+                    }
+                }
+            }
+            // A node that is told where to continue asks all others.
+            Opener::Closing { asked, .. } if budget.skips > 0 && node.given_floor.is_none() => {
+                let can_skip = |other: &&usize| {
+                    **other != COORDINATOR || self.fault == Some(Fault::CoordinatorSkipped)
+                };
+                let skips = asked.iter().filter(can_skip);
+                actions.extend(skips.map(|other| Action::Skip(n, *other)));
+            }
+            Opener::Closing { .. } | Opener::Recording { .. } => {}
+            Opener::Raising { .. } => actions.push(Action::Raise(n)),
+            Opener::Opening { .. } => actions.push(Action::Open(n)),
+        }
+    }
+
+    /// The scenarios with the setting.
+    fn starts_with_setting(clocks: [i64; 3], more: u8) -> Vec<State> {
+        let none = Budget::default;
+        vec![
+            // A third node is not reached, or the last owner is removed.
+            Takeover::start_with_setting(
+                clocks,
+                3,
+                Budget { moves: 1, ids: 1, attempts: 2 + more, skips: 1, removals: 1, ..none() },
+            ),
+            Takeover::start_with_setting(
+                clocks,
+                3,
+                Budget { moves: 2, ids: more, attempts: 2, skips: 2, removals: 1, ..none() },
+            ),
+            // Ids an hour ahead of the clock, and nodes that have not received the last move.
+            Takeover::start_with_setting(
+                clocks,
+                3,
+                Budget {
+                    moves: 2,
+                    ids: 1,
+                    attempts: 2,
+                    leaps: 1,
+                    removals: 1,
+                    failures: more,
+                    ..none()
+                },
+            ),
+            // One node after another is removed, and some of them generate ids after that.
+            Takeover::start_with_setting(
+                clocks,
+                3,
+                Budget {
+                    moves: 2,
+                    ids: 2,
+                    attempts: 2 + more,
+                    removals: 2,
+                    late_ids: 1 + more,
+                    ..none()
+                },
+            ),
+            // A removed node is added again, or a node crashes.
+            Takeover::start_with_setting(
+                clocks,
+                2,
+                Budget {
+                    moves: 2,
+                    ids: 2,
+                    attempts: 3 + more,
+                    removals: 1,
+                    returns: 1,
+                    crashes: 1,
+                    failures: more,
+                    late_ids: 1,
+                    ..none()
+                },
+            ),
+        ]
     }
 }
 
@@ -587,26 +806,10 @@ impl Model for Takeover {
             if budget.ids > 0 && state.believes(n) && is_open {
                 actions.push(Action::Generate(n));
             }
-            match &node.opener {
-                Opener::Idle => {
-                    let may_begin = budget.attempts > 0
-                        && state.believes(n)
-                        && node.is_usable(self.fault)
-                        && node.page.is_closed(true);
-                    if may_begin {
-                        actions.push(Action::Begin(n));
-                        // As documented, only after a node was lost and generates no more ids.
-                        if node.group == Some(state.owner)
-                            && state.members().count() < state.nodes.len()
-                        {
-                            actions.push(Action::Advance(n));
-                        }
-                    }
-                }
-                Opener::Closing { .. } | Opener::Recording { .. } => {}
-                Opener::Raising { .. } => actions.push(Action::Raise(n)),
-                Opener::Opening { .. } => actions.push(Action::Open(n)),
+            if budget.leaps > 0 && node.group == Some(state.owner) && state.believes(n) && is_open {
+                actions.push(Action::Leap(n));
             }
+            self.actions_of_opener(state, n, actions);
             if budget.failures > 0 && node.opener != Opener::Idle {
                 actions.push(Action::GiveUp(n));
             }
@@ -629,6 +832,10 @@ impl Model for Takeover {
                 actions.push(Action::Return { node: n, has_new_copy: false });
                 actions.push(Action::Return { node: n, has_new_copy: true });
             }
+            let node = &state.nodes[n];
+            if budget.late_ids > 0 && node.owner == node.created_for && !node.page.is_closed(true) {
+                actions.push(Action::GenerateLate(n));
+            }
         }
     }
 
@@ -639,12 +846,36 @@ impl Model for Takeover {
         match action {
             Action::Move(n) => {
                 state.budget.moves -= 1;
+                let newest = state.nodes.iter().find(|node| node.group == Some(state.owner));
+                state.nodes[n].newest = newest.map_or(i64::MIN, |node| node.newest);
                 state.owner = state.group(n);
             }
             Action::Learn(n) => state.nodes[n].owner = state.owner,
             Action::Generate(n) => {
                 state.budget.ids -= 1;
                 state.generate(n);
+            }
+            Action::Leap(n) => {
+                state.budget.leaps -= 1;
+                let last_value = state.nodes[n].page.last_value + AN_HOUR;
+                state.nodes[n].open(last_value, state.clocks[n]);
+                state.generate(n);
+                state.nodes[n].newest = state.acknowledged;
+            }
+            Action::GenerateLate(n) => {
+                state.budget.late_ids -= 1;
+                let value = state.nodes[n].take(state.clocks[n]);
+                state.issue(value);
+            }
+            Action::Skip(n, other) => {
+                state.budget.skips -= 1;
+                // The request may still arrive.
+                let node = &mut state.nodes[n];
+                node.others.retain(|asked| *asked != other);
+                if let Opener::Closing { asked, .. } = &mut node.opener {
+                    asked.retain(|asked| *asked != other);
+                }
+                state.after_answer(n, fault);
             }
             Action::Begin(n) | Action::Advance(n) => {
                 state.budget.attempts -= 1;
@@ -716,6 +947,7 @@ impl Model for Takeover {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(INCREASING, |_, state: &State| !state.has_repeated),
+            Property::always(UNIQUE, |_, state: &State| !state.is_issued_twice),
             Property::always(EXCLUSIVE, |_, state: &State| {
                 state.members().filter(|n| state.is_open(*n, None)).count() <= 1
             }),
@@ -777,7 +1009,10 @@ impl Protocol for Takeover {
             ]
         };
         let clocks = if size == Size::Large { &CLOCKS[..] } else { &CLOCKS[..1] };
-        let all = clocks.iter().flat_map(|clocks| starts(*clocks));
+        let all_starts = |clocks: &[i64; 3]| {
+            starts(*clocks).into_iter().chain(Takeover::starts_with_setting(*clocks, more))
+        };
+        let all = clocks.iter().flat_map(all_starts);
         all.map(|start| Takeover { start, fault }).collect()
     }
 
@@ -798,7 +1033,25 @@ impl Protocol for Takeover {
                     Fault::OldCopyRefusesToClose,
                 ],
             ),
-            (EXCLUSIVE, &[Fault::CloseNotFlushed, Fault::BeliefTrusted]),
+            (
+                EXCLUSIVE,
+                &[
+                    Fault::CloseNotFlushed,
+                    Fault::BeliefTrusted,
+                    Fault::UnreachableOwnerSkipped,
+                    Fault::CoordinatorSkipped,
+                ],
+            ),
+            (
+                INCREASING,
+                &[
+                    Fault::NoMargin,
+                    Fault::TablesNotRead,
+                    Fault::PlacementNotChecked,
+                    Fault::FloorNotRecorded,
+                ],
+            ),
+            (UNIQUE, &[Fault::NoMargin]),
         ]
     }
 }

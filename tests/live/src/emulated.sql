@@ -101,6 +101,10 @@ BEGIN
         result := 'connection lost';
     ELSIF pg_read_file(file || '.status')::int <> 0 THEN
         result := split_part(pg_read_file(file || '.err'), E'\n', 1);
+        -- As Citus says it.
+        IF result LIKE 'psql: error: connection to server%failed:%' THEN
+            result := 'failed to connect to ' || node || ':' || port || ': ' || result;
+        END IF;
     ELSE
         result := regexp_replace(pg_read_file(file || '.out'), '\n$', '');
         success := result !~ '\n';

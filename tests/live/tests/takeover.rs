@@ -876,6 +876,242 @@ fn shards_of_a_lost_node_are_recovered() {
     check_unique_and_increasing(&ids);
 }
 
+/// Lets the nodes continue without lost nodes, in sessions from now on.
+fn set_continue(cluster: &Emulated) {
+    cluster.everywhere("ALTER DATABASE postgres SET instagram_id.continue_without_lost_nodes = on");
+}
+
+/// With the setting, a node that has no part in a move does not stop ids, whether it is down or
+/// hangs. They continue above the ids of the last owner, at once and without a margin.
+#[test]
+fn third_node_does_not_block_takeover_with_the_setting() {
+    let cluster = Emulated::start_with_shard(3);
+    let mut ids = cluster.ids_an_hour_ahead(1);
+    set_continue(&cluster);
+    cluster.nodes[3].stop();
+    cluster.move_schema_without("insta5", 2, 3);
+    ids.extend(column(&mut cluster.nodes[2].connect(), INSERT));
+    let gap = (ids[2] >> 23) - (ids[1] >> 23);
+    assert!(gap < 1000, "{gap} ms, as after the loss of the last owner");
+    cluster.nodes[3].launch();
+    cluster.announce(3);
+    let hanging = cluster.hang(3);
+    cluster.move_schema_without("insta5", 1, 3);
+    let mut home = cluster.nodes[1].connect();
+    home.batch_execute("SET instagram_id.take_over_timeout = '8s'").unwrap();
+    ids.push(next_id(&mut home));
+    drop(hanging);
+    cluster.nodes[3].launch();
+    cluster.announce(3);
+    // That node, which does not know the last owner, takes part again.
+    for node in [3, 0, 2] {
+        cluster.move_schema("insta5", node);
+        ids.push(next_on(&cluster, node));
+    }
+    check_unique_and_increasing(&[ids]);
+}
+
+/// The setting does not allow an attempt without the coordinator, or without an owner that could
+/// return: one that is unreachable or disabled.
+#[test]
+fn coordinator_and_last_owner_are_needed_with_the_setting() {
+    let cluster = Emulated::start_with_shard(3);
+    let mut ids = cluster.ids_an_hour_ahead(1);
+    set_continue(&cluster);
+    let advance = format!("SELECT advance_shard(5, {})", ids[1]);
+    for down in [0, 1] {
+        cluster.nodes[down].stop();
+        cluster.move_schema_without("insta5", 2, down);
+        let address = cluster.address(down).0;
+        for statement in [NEXT_ID, INSERT, &advance, "SELECT recover_shard(5)"] {
+            let text = is_refused(&mut cluster.nodes[2].connect(), statement, "08000");
+            assert!(text.contains(&address), "{statement}: {text}");
+        }
+        assert!(!is_open(&cluster, 2));
+        if down == 1 {
+            cluster.disable(1);
+            for statement in [NEXT_ID, "SELECT recover_shard(5)"] {
+                is_refused(&mut cluster.nodes[2].connect(), statement, "55000");
+            }
+            cluster.nodes[down].launch();
+            cluster.activate(1);
+        } else {
+            cluster.nodes[down].launch();
+        }
+        cluster.announce(down);
+    }
+    ids.push(next_on(&cluster, 2));
+    // A node that refuses the role, or answers with an error, is not lost.
+    cluster.move_schema("insta5", 1);
+    let mut third = cluster.nodes[3].connect();
+    third.batch_execute("ALTER SEQUENCE insta5.table_id_seq RENAME TO gone").unwrap();
+    is_refused(&mut cluster.nodes[1].connect(), NEXT_ID, "08000");
+    third.batch_execute("ALTER SEQUENCE insta5.gone RENAME TO table_id_seq").unwrap();
+    ids.push(next_on(&cluster, 1));
+    check_unique_and_increasing(&[ids]);
+}
+
+/// If `nextval` has overwritten the record of the coordinator, a node is not left out: nodes that
+/// were left out before do not know the last owner.
+#[test]
+fn no_node_is_left_out_without_the_record_of_the_coordinator() {
+    let cluster = Emulated::start(3);
+    cluster.create(SHARD_WITH_TRIGGER);
+    cluster.distribute("insta5", 0);
+    set_continue(&cluster);
+    let mut ids = vec![next_on(&cluster, 0)];
+    cluster.nodes[2].stop();
+    cluster.move_schema_without("insta5", 3, 2);
+    ids.push(next_on(&cluster, 3));
+    ids.extend(cluster.ids_an_hour_ahead(3));
+    cluster.nodes[2].launch();
+    cluster.nodes[0].connect().batch_execute("SELECT nextval('insta5.table_id_seq')").unwrap();
+    for down in [1, 3] {
+        cluster.nodes[down].stop();
+    }
+    cluster.decide_move("insta5", Some(2));
+    [0, 2].into_iter().for_each(|node| cluster.announce(node));
+    for _ in 0..2 {
+        is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "08000");
+    }
+    for down in [1, 3] {
+        cluster.nodes[down].launch();
+        cluster.announce(down);
+    }
+    ids.push(next_on(&cluster, 2));
+    check_unique_and_increasing(&[ids]);
+}
+
+/// With the setting, ids continue by themselves after the last owner was removed: above its ids in
+/// the tables, which can be hours ahead, and above those in no table, although its clock was half a
+/// minute ahead of the others. Without the setting they do not.
+#[test]
+fn ids_continue_without_a_removed_owner_with_the_setting() {
+    let cluster = Emulated::start_with_clocks_of_their_own(3).with_shard();
+    cluster.nodes[1].set_clock(30.0);
+    let mut ids = vec![next_on(&cluster, 1)];
+    cluster.move_schema("insta5", 2);
+    cluster.nodes[1].stop_at_once();
+    cluster.remove(1);
+    is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "55000");
+    set_continue(&cluster);
+    let mut new = cluster.nodes[2].connect();
+    ids.extend(column(&mut new, INSERT));
+    let ahead = lead(&mut new, ids[1]);
+    assert!((55.0..=60.1).contains(&ahead), "{ahead} s ahead");
+    let warning = "sequence insta5.table_id_seq continues without its last owner";
+    assert_eq!(cluster.nodes[2].log().matches(warning).count(), 1);
+    // The second owner is lost right after the first, with the clock behind: its ids in no table
+    // are above the clock by the margin.
+    ids.push(next_id(&mut new));
+    cluster.nodes[3].set_clock(-20.0);
+    cluster.nodes[0].set_clock(-20.0);
+    cluster.move_schema("insta5", 3);
+    cluster.nodes[2].stop_at_once();
+    cluster.remove(2);
+    ids.push(next_on(&cluster, 3));
+    // The third one has an id in a table, hours ahead.
+    let mut third = cluster.nodes[3].connect();
+    let hours = "SELECT advance_shard(5, make_id(now() + interval '5 hours', 5, 0))";
+    let in_row: i64 = one(&mut third, hours);
+    ids.push(in_row);
+    cluster.move_schema("insta5", 0);
+    let mut coordinator = cluster.nodes[0].connect();
+    coordinator.batch_execute(&format!("INSERT INTO insta5.photos VALUES ({in_row}, 1)")).unwrap();
+    cluster.nodes[3].stop_at_once();
+    cluster.remove(3);
+    assert_eq!(taken_over(&mut coordinator), [(5, None)]);
+    ids.push(next_id(&mut coordinator));
+    let margin = (ids[ids.len() - 1] >> 23) - (in_row >> 23);
+    assert!((60_000..60_100).contains(&margin), "{margin} ms above the table");
+    check_unique_and_increasing(&[ids]);
+}
+
+/// A node whose catalogs name it as the owner, but not those of the coordinator, does not continue.
+/// Nor is there another way around the coordinator: a removed node, which comes back with its open
+/// copy, has another group.
+#[test]
+fn owner_by_the_coordinator_continues_with_the_setting() {
+    let cluster = Emulated::start_with_shard(3);
+    set_continue(&cluster);
+    let mut ids = cluster.ids_an_hour_ahead(1);
+    cluster.decide_move("insta5", Some(3));
+    cluster.announce(3);
+    cluster.move_schema_without("insta5", 2, 3);
+    let row = format!("INSERT INTO insta5.photos VALUES ({}, 1)", ids[1]);
+    cluster.nodes[2].connect().batch_execute(&row).unwrap();
+    cluster.nodes[1].stop_at_once();
+    cluster.remove(1);
+    // Node 3 has received the removal, but not the second move.
+    cluster.decide_move("insta5", Some(3));
+    cluster.announce(3);
+    cluster.decide_move("insta5", Some(2));
+    for statement in [NEXT_ID, INSERT] {
+        let text = is_refused(&mut cluster.nodes[3].connect(), statement, "55000");
+        assert!(text.contains("group 1"), "{text}");
+    }
+    ids.push(next_on(&cluster, 2));
+    cluster.announce(3);
+    cluster.nodes[1].launch();
+    cluster.add(1);
+    cluster.move_schema("insta5", 1);
+    ids.push(next_on(&cluster, 1));
+    check_unique_and_increasing(&[ids]);
+}
+
+/// The tables are read for every role that may generate ids, and only if their owners have UPDATE
+/// on the sequence. The keys of another role have no effect, and no code of an owner runs. A role
+/// that generates ids cannot choose the setting.
+#[test]
+fn tables_of_other_roles_are_not_read_with_the_setting() {
+    let cluster = Emulated::start_with_shard(3);
+    cluster.everywhere(APP);
+    cluster.everywhere(
+        "CREATE ROLE keeper LOGIN; GRANT UPDATE ON SEQUENCE insta5.table_id_seq TO keeper",
+    );
+    let mut ids = vec![next_on(&cluster, 1)];
+    cluster.move_schema("insta5", 2);
+    // Nor before the session has loaded the library, when PostgreSQL does not know the setting.
+    let mut app = cluster.connect_as(2, "app");
+    let set = "SET instagram_id.continue_without_lost_nodes = on";
+    app.batch_execute(set).unwrap();
+    app.batch_execute("SELECT instagram_id_version()").unwrap();
+    is_refused(&mut app, set, "42501");
+    assert_eq!(texts(&mut app, "SHOW instagram_id.continue_without_lost_nodes"), ["off"]);
+    install_traps(&cluster.nodes[2], "");
+    let mut root = cluster.nodes[2].connect();
+    let grant = "GRANT USAGE, CREATE ON SCHEMA insta5 TO mallory, keeper";
+    root.batch_execute(grant).unwrap();
+    let hours = |hours: i64| format!("make_id(now() + interval '{hours} hours', 5, 0)");
+    for (role, ahead) in [("mallory", hours(20)), ("keeper", hours(2))] {
+        // A planner would evaluate the predicate of the index.
+        let table = format!(
+            "CREATE FUNCTION insta5.{role}(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql
+                 AS 'BEGIN PERFORM trap.spring(), set_config(''search_path'', ''trap'', false); RETURN n; END';
+             CREATE TABLE insta5.of_{role} (id bigint DEFAULT insta5.next_id());
+             INSERT INTO insta5.of_{role} VALUES ({ahead});
+             CREATE INDEX ON insta5.of_{role} (id) WHERE insta5.{role}(5) > 4"
+        );
+        cluster.connect_as(2, role).batch_execute(&table).unwrap();
+    }
+    root.batch_execute(
+        "ALTER TABLE insta5.of_mallory ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+         DELETE FROM trap.caught",
+    )
+    .unwrap();
+    cluster.nodes[1].stop_at_once();
+    cluster.remove(1);
+    set_continue(&cluster);
+    let mut app = cluster.connect_as(2, "app");
+    ids.push(next_id(&mut app));
+    let ahead = lead(&mut root, ids[1]) / 3600.0;
+    assert!((2.0..2.1).contains(&ahead), "{ahead} hours ahead");
+    assert_eq!(roles_caught(&cluster.nodes[2]), [""; 0]);
+    let state = "SELECT current_user || ' ' || current_setting('search_path')";
+    assert_eq!(texts(&mut app, state), ["app \"$user\", public"]);
+    check_unique_and_increasing(&[ids]);
+}
+
 const SEVERAL: std::ops::Range<i32> = 10..15;
 
 /// Several shards with tables, placed on node 1, and an id of each, an hour ahead.
@@ -1322,7 +1558,7 @@ fn no_copy_is_closed_if_a_node_has_an_older_version() {
     let mut other = cluster.nodes[3].connect();
     for function in [
         "_close_sequence(regclass, integer, integer)",
-        "_name_sequence_taker(regclass, integer, integer)",
+        "_name_sequence_taker(regclass, integer, integer, bigint)",
     ] {
         other
             .batch_execute(&format!("ALTER EXTENSION instagram_id DROP FUNCTION {function}"))

@@ -387,8 +387,8 @@ SELECT state FROM raises('SELECT next_id(500, ''nodes_500'')');
 -- it, while the copy is closed for the same attempt.
 SELECT c.next_value IS NOT NULL AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 7, 1) AS c;
 SELECT c.next_value IS NOT NULL AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 7, 2) AS c;
-SELECT _name_sequence_taker('insta500.table_id_seq', 7, 1) AS of_another_attempt, _name_sequence_taker('insta500.table_id_seq', 7, 2) AS named;
-SELECT _name_sequence_taker('insta500.table_id_seq', 7, 2) AS twice;
+SELECT _name_sequence_taker('insta500.table_id_seq', 7, 1, 0) AS of_another_attempt, _name_sequence_taker('insta500.table_id_seq', 7, 2, 0) AS named;
+SELECT _name_sequence_taker('insta500.table_id_seq', 7, 2, 0) AS twice;
 SELECT c.next_value IS NOT NULL AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 0, 1073741823) AS c;
 SELECT c.next_value IS NOT NULL AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 0, 0) AS c;
 -- If another node has taken a copy over, no call opens it, except advance_shard().
@@ -397,7 +397,7 @@ SELECT statement, e.* FROM (VALUES
     (5, 'SELECT next_ids(500, 5)'), (6, 'INSERT INTO insta500.by_schema DEFAULT VALUES')) AS v(n, statement), raises(statement) AS e ORDER BY n;
 SELECT advance_shard(500, :ahead + (1::bigint << 23)) >= :ahead + (1::bigint << 23) AS advanced;
 SELECT next_id(500) > :ahead + (1::bigint << 23) AS goes_on;
-SELECT _name_sequence_taker('insta500.table_id_seq', 7, 0) AS open, next_id(500) > :ahead AS goes_on;
+SELECT _name_sequence_taker('insta500.table_id_seq', 7, 0, 0) AS open, next_id(500) > :ahead AS goes_on;
 -- advance_shard() opens the copy at the given id, even if that is far above the last one.
 SELECT c.next_value IS NOT NULL AS above FROM _close_sequence('insta500.table_id_seq', 0, 0) AS c;
 SELECT advance_shard(500, make_id(id_time(:ahead) + interval '1 hour', 500, 5)) = make_id(id_time(:ahead) + interval '1 hour', 500, 5) AS advanced;
@@ -407,18 +407,19 @@ SELECT statement, e.* FROM (VALUES
     (4, 'SELECT _close_sequence(''insta500.table_id_seq'', -1, 0)'), (5, 'SELECT _close_sequence(''insta500.table_id_seq'', 2147483647, 0)'),
     (6, 'SELECT _close_sequence(''insta500.table_id_seq'', 0, -1)'), (7, 'SELECT _close_sequence(''insta500.table_id_seq'', 0, 1073741824)'),
     (8, 'SELECT _close_sequence(''misused'', 0, 0)'), (9, 'SELECT _close_sequence(1::regclass, 0, 0)'), (10, 'SELECT _close_sequence(''narrow_500'', 0, 0)'),
-    (11, 'SELECT _name_sequence_taker(NULL, 0, 0)'), (12, 'SELECT _name_sequence_taker(''insta500.table_id_seq'', -1, 0)'),
-    (13, 'SELECT _name_sequence_taker(''misused'', 0, 0)')) AS v(n, statement), raises(statement) AS e ORDER BY n;
+    (11, 'SELECT _name_sequence_taker(NULL, 0, 0, 0)'), (12, 'SELECT _name_sequence_taker(''insta500.table_id_seq'', -1, 0, 0)'),
+    (13, 'SELECT _name_sequence_taker(''misused'', 0, 0, 0)'), (14, 'SELECT _name_sequence_taker(''insta500.table_id_seq'', 0, 0, NULL)'),
+    (15, 'SELECT _name_sequence_taker(''insta500.table_id_seq'', 0, 0, -1)'), (16, 'SELECT _name_sequence_taker(''insta500.table_id_seq'', 0, 0, 1125899906842625)')) AS v(n, statement), raises(statement) AS e ORDER BY n;
 BEGIN READ ONLY;
 SELECT * FROM raises('SELECT _close_sequence(''insta500.table_id_seq'', 0, 0)');
-SELECT * FROM raises('SELECT _name_sequence_taker(''insta500.table_id_seq'', 0, 0)');
+SELECT * FROM raises('SELECT _name_sequence_taker(''insta500.table_id_seq'', 0, 0, 0)');
 COMMIT;
 -- They need UPDATE on the sequence: otherwise a role with USAGE could close the sequence that others generate ids from.
 GRANT USAGE ON SCHEMA insta500 TO regress_id_app;
 GRANT USAGE ON SEQUENCE insta500.own TO regress_id_app;
 SET ROLE regress_id_app;
 SELECT * FROM raises('SELECT _close_sequence(''insta500.own'', 0, 0)');
-SELECT * FROM raises('SELECT _name_sequence_taker(''insta500.own'', 0, 0)');
+SELECT * FROM raises('SELECT _name_sequence_taker(''insta500.own'', 0, 0, 0)');
 RESET ROLE;
 GRANT UPDATE ON SEQUENCE insta500.own TO regress_id_app;
 SET ROLE regress_id_app;

@@ -22,7 +22,7 @@ DROP TRIGGER "0_assign_id" ON insta540.by_number;
 CREATE FUNCTION lose_last_owner() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM _close_sequence('insta540.table_id_seq', 7, 1);
-    ASSERT _name_sequence_taker('insta540.table_id_seq', 7, 1);
+    ASSERT _name_sequence_taker('insta540.table_id_seq', 7, 1, 0);
     ASSERT (raises('SELECT next_id(540)')).state = '55000';
 END $$;
 
@@ -98,7 +98,7 @@ RESET ROLE;
 
 -- A shard with an epoch of its own.
 SELECT create_shard(541, epoch => '2020-01-01 00:00+00');
-SELECT c.next_value IS NOT NULL AS closed, _name_sequence_taker('insta541.table_id_seq', 7, 1) FROM _close_sequence('insta541.table_id_seq', 7, 1) AS c;
+SELECT c.next_value IS NOT NULL AS closed, _name_sequence_taker('insta541.table_id_seq', 7, 1, 0) FROM _close_sequence('insta541.table_id_seq', 7, 1) AS c;
 SELECT recover_shard(541) AS recovered \gset
 SELECT insta541.id_time(:recovered) BETWEEN now() + interval '50 s' AND clock_timestamp() + interval '1 minute' AS in_a_minute;
 -- The shard may have been hours ahead. But a role that only may create a table in the schema cannot take it there.
@@ -109,13 +109,13 @@ SET ROLE regress_id_owner;
 CREATE TABLE insta545.of_another (id bigint DEFAULT insta545.next_id());
 INSERT INTO insta545.of_another VALUES (make_id(now() + interval '1 hour', 545, 0));
 RESET ROLE;
-SELECT c.next_value IS NOT NULL AS closed, _name_sequence_taker('insta545.table_id_seq', 7, 1) FROM _close_sequence('insta545.table_id_seq', 7, 1) AS c;
+SELECT c.next_value IS NOT NULL AS closed, _name_sequence_taker('insta545.table_id_seq', 7, 1, 0) FROM _close_sequence('insta545.table_id_seq', 7, 1) AS c;
 SELECT state, regexp_replace(hint, '\d{10,}', '(id)') AS hint FROM raises('SELECT recover_shard(545)');
 UPDATE insta545.of_another SET id = make_id(now() + interval '50 s', 545, 0);
 BEGIN;
 SELECT id_time(recover_shard(545)) < clock_timestamp() + interval '61 s' AS recovered;
 ROLLBACK;
-SELECT c.next_value IS NOT NULL AS closed, _name_sequence_taker('insta545.table_id_seq', 7, 1) FROM _close_sequence('insta545.table_id_seq', 7, 1) AS c;
+SELECT c.next_value IS NOT NULL AS closed, _name_sequence_taker('insta545.table_id_seq', 7, 1, 0) FROM _close_sequence('insta545.table_id_seq', 7, 1) AS c;
 INSERT INTO insta545.own VALUES (make_id(now() + interval '1 hour', 545, 0)) RETURNING id AS own \gset
 SELECT recover_shard(545) = :own AS above;
 -- Invalid arguments.

@@ -1,16 +1,15 @@
 //! The columns that a function or a shard fills with ids, and the newest id in them.
 
-use crate::citus::placement;
 use crate::error::Error;
-use crate::generator::WARN_AHEAD_MS;
 use crate::pg::catalog;
 use crate::pg::greatest::{self, NotScanned};
+use crate::pg::guc;
 use crate::pg::names;
-use crate::pg::spi::{select, select_now};
-use crate::sequence::{IdSequence, read};
-use crate::shard::definition::Definition;
+use crate::pg::spi::{select, select_latest, select_now};
+use crate::sequence::{IdSequence, read, visit};
+use crate::shard::definition::{self, Definition};
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
-use instagram_id_core::hlc::{self, FIRST_DAY_MS};
+use instagram_id_core::hlc::{self, FIRST_DAY_MS, WARN_AHEAD_MS};
 use instagram_id_core::layout::{self, SEQ_MAX, Shard};
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::{quote_identifier, quote_literal};
@@ -75,20 +74,29 @@ pub fn defaults_of(definition: &Definition, own_schema: Oid) -> Vec<String> {
     defaults
 }
 
+/// Conditions for where the rows of tables are stored, which on a Citus cluster is in other tables.
+pub struct Stored {
+    /// On `c`, a row of `pg_class`: whether users know the table.
+    pub is_of_user: &'static str,
+    /// On `c` and `p`, rows of `pg_class`: whether rows of `c` are stored in `p`.
+    pub is_of_table: &'static str,
+}
+
 /// The columns in the schema of a shard that get its ids by a default or by the trigger function
-/// `next_id_trigger`.
-pub fn columns_of_shard(definition: &Definition, own_schema: Oid) -> Vec<Column> {
+/// `next_id_trigger`, and the same columns of the tables that store their rows.
+pub fn columns_of_shard(definition: &Definition, own_schema: Oid, stored: &Stored) -> Vec<Column> {
     let query = format!(
-        "SELECT c.oid, a.attname::text, a.atttypid = 'int8'::regtype
+        "SELECT p.oid, a.attname::text, a.atttypid = 'int8'::regtype
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+         JOIN pg_class AS p ON p.relnamespace = c.relnamespace AND (p.oid = c.oid OR {})
          LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {}
          AND a.attnum > 0 AND NOT a.attisdropped AND (pg_get_expr(f.adbin, f.adrelid) = ANY ($2) OR EXISTS (
              SELECT FROM pg_trigger AS t, convert_to(a.attname::text, getdatabaseencoding()) AS name
              WHERE t.tgrelid = c.oid AND t.tgfoid = $3
              AND t.tgargs = convert_to($4, getdatabaseencoding()) || decode('00', 'hex') || name || decode('00', 'hex')))
-         ORDER BY c.oid, a.attnum",
-        placement::is_no_citus_shard()
+         ORDER BY p.oid, a.attnum",
+        stored.is_of_table, stored.is_of_user
     );
     let defaults = defaults_of(definition, own_schema);
     let trigger =
@@ -100,25 +108,77 @@ pub fn columns_of_shard(definition: &Definition, own_schema: Oid) -> Vec<Column>
     })
 }
 
-/// The largest key in these columns, and its column.
+/// The largest key in these columns, and its column. The caller must have the rights of the tables'
+/// owners.
 pub fn newest_id(columns: &[Column]) -> Result<Option<(i64, String)>, Error> {
+    newest_id_if(columns, has_rights_of_caller)
+}
+
+fn newest_id_if(
+    columns: &[Column],
+    may_read: impl Fn(Oid) -> bool,
+) -> Result<Option<(i64, String)>, Error> {
     let mut newest = None;
     for column in columns.iter().filter(|column| column.is_bigint) {
-        newest = newest.max(newest_at_most(column, i64::MAX)?.map(|max| (max, column.qualified())));
+        let max = newest_at_most(column, i64::MAX, &may_read)?;
+        newest = newest.max(max.map(|max| (max, column.qualified())));
     }
     Ok(newest)
 }
 
+/// The greatest value of the ids in the tables of the shards that a sequence serves; `None` if it
+/// serves none. It is read for every role that may generate ids. So it reads only tables of owners
+/// with UPDATE on the sequence: these could set the sequence to any value anyway, not only by the
+/// keys of their rows.
+///
+/// # Errors
+///
+/// A key is more than a day ahead of the clock. A table gets another name meanwhile.
+pub fn newest_of_sequence(sequence: IdSequence, stored: &Stored) -> Result<Option<i64>, Error> {
+    let may_read = |owner| visit::may_be_updated_by(sequence.oid, owner);
+    let is_read = |column: &Column| {
+        catalog::relation(column.table).is_some_and(|table| may_read(table.owner))
+    };
+    guc::with(guc::OWN_NAMES, || {
+        let query = "SELECT extnamespace FROM pg_extension WHERE extname = 'instagram_id'";
+        let rows = select_latest(query);
+        let own_schema = rows.first().and_then(|row| row[0].as_ref()?.parse::<u32>().ok());
+        let own_schema = own_schema.map_or(Oid::INVALID, Oid::from);
+        let mut greatest = None;
+        for definition in definition::served_by(sequence.oid) {
+            let mut columns = columns_of_shard(&definition, own_schema, stored);
+            columns.retain(is_read);
+            let newest = newest_id_if(&columns, may_read)?;
+            let way = |value| advance_statement(definition.shard, value);
+            check_not_ahead(newest.as_ref(), sequence, AHEAD_MAX_MS, way)?;
+            let value = newest.map_or(0, |(id, _)| layout::value_of(id.max(0)));
+            greatest = greatest.max(Some(value));
+        }
+        Ok(greatest)
+    })
+}
+
+/// Whether the caller has the rights of this role.
+fn has_rights_of_caller(role: Oid) -> bool {
+    catalog::has_rights_of(catalog::current_role(), role)
+}
+
 /// The largest key that is too small to be an id, which a serial or an identity has generated.
 pub fn newest_serial_key(column: &Column) -> Result<Option<i64>, Error> {
-    let newest = newest_at_most(column, (FIRST_DAY_MS << layout::TIME_SHIFT) - 1)?;
+    let limit = (FIRST_DAY_MS << layout::TIME_SHIFT) - 1;
+    let newest = newest_at_most(column, limit, &has_rights_of_caller)?;
     Ok(newest.filter(|key| *key >= 1))
 }
 
-/// The largest key of a column that is at most this.
-fn newest_at_most(column: &Column, limit: i64) -> Result<Option<i64>, Error> {
+/// The largest key of a column that is at most this. `may_read` decides about the owner of its
+/// table.
+fn newest_at_most(
+    column: &Column,
+    limit: i64,
+    may_read: &impl Fn(Oid) -> bool,
+) -> Result<Option<i64>, Error> {
     let check_owner = || match catalog::relation(column.table) {
-        Some(table) if catalog::has_rights_of(catalog::current_role(), table.owner) => Ok(()),
+        Some(table) if may_read(table.owner) => Ok(()),
         _ => Err(Error::NotTableOwner(names::relation(column.table))),
     };
     check_owner()?;
