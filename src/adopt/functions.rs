@@ -159,7 +159,8 @@ fn unadopt_shard(
                 Ok(())
             }
         };
-        wait()?; // first without the locks, so that no writer waits with us
+        // First without the locks, so that no writer waits with us.
+        guc::with(guc::LOCK_TIMEOUT, wait)?;
         guc::with(guc::LOCK_TIMEOUT, || {
             lock_out_writers(&columns, TableLock::AgainstWriters, &oids)?;
             let is_same = adopted::to_restore(&definition, own_schema) == adopted

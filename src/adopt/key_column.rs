@@ -137,7 +137,10 @@ pub fn own_keys(table: Oid) -> Vec<String> {
     let query = "SELECT a.attname::text FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indrelid
              AND a.attnum = ANY ((i.indkey::int2[])[:i.indnkeyatts - 1])
          WHERE i.indrelid = $1 AND i.indisprimary
-         AND pg_get_serial_sequence(a.attrelid::regclass::text, a.attname::text) IS NOT NULL
+         AND EXISTS (SELECT FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.objid
+             WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = a.attrelid
+             AND d.refobjsubid = a.attnum AND d.classid = 'pg_class'::regclass
+             AND d.deptype IN ('a', 'i') AND s.relkind = 'S')
          ORDER BY a.attnum";
     select_now(query, &[table.into()], |row| row.get(1))
 }

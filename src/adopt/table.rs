@@ -100,6 +100,7 @@ pub fn adopt_table(
             locks::lock_function(next_id, pg_sys::AccessShareLock);
             lock_out_writers(&columns, TableLock::ToAlter, &[])?;
             check_unchanged(&definition, own_schema, trust, next_id)?;
+            check_is_table(table, &definition)?;
             key = find(Some(key.column.name))?; // it may have changed before we got the lock
         }
         let newest = newest_id(&columns)?;

@@ -8,13 +8,14 @@
 use crate::adopt::key_column;
 use crate::adopt::new_key::NewKey;
 use crate::citus::placement;
-use crate::error::{Error, or_raise};
+use crate::error::{self, Error, or_raise};
 use crate::functions::triggers;
 use crate::pg::catalog;
 use crate::pg::event_trigger;
 use crate::pg::guc;
 use crate::pg::names;
-use crate::pg::spi::select_now;
+use crate::pg::spi::{self, select_now};
+use crate::pg::subtransaction;
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
@@ -33,8 +34,7 @@ type EventTrigger = ();
 ///
 /// # Errors
 ///
-/// The call is not by such an event trigger. The shard or the table changes while the key is
-/// converted.
+/// The call is not by such an event trigger.
 #[pg_extern(sql = false)]
 fn adopt_new_tables(fcinfo: pg_sys::FunctionCallInfo) -> EventTrigger {
     or_raise(|| {
@@ -52,8 +52,9 @@ fn adopt_new_tables(fcinfo: pg_sys::FunctionCallInfo) -> EventTrigger {
             return Ok(());
         }
         guc::with_own_names_and_limit(|| {
-            new_tables().into_iter().try_for_each(|table| adopt_new_table(table, own_schema))
-        })
+            new_tables().into_iter().for_each(|table| adopt_new_table(table, own_schema));
+        });
+        Ok(())
     })
 }
 
@@ -69,27 +70,20 @@ fn new_tables() -> Vec<Oid> {
 }
 
 /// Gives the keys of a new table ids of the shard in its schema, if there is one.
-///
-/// # Errors
-///
-/// Those of [`adopt_new_tables`].
-fn adopt_new_table(table: Oid, own_schema: Oid) -> Result<(), Error> {
-    let Some(schema) = catalog::relation(table).map(|relation| relation.schema) else {
-        return Ok(());
-    };
-    let Some(shard) = shard_of(schema, own_schema) else { return Ok(()) };
+fn adopt_new_table(table: Oid, own_schema: Oid) {
+    let Some(schema) = catalog::relation(table).map(|relation| relation.schema) else { return };
+    let Some(shard) = shard_of(schema, own_schema) else { return };
     let keys = key_column::own_keys(table);
-    let definition = match shard_in(schema, shard, own_schema) {
+    let definition = match with_cause(|| shard_in(schema, shard, own_schema)) {
         Ok(definition) => definition,
         Err(cause) => {
-            keys.iter().for_each(|name| warn(table, name, shard, &cause));
-            return Ok(());
+            return keys.iter().for_each(|name| warn(table, name, shard, &cause));
         }
     };
     for name in keys {
-        match NewKey::check(table, &name, &definition, own_schema) {
-            Ok(key) => key.adopt()?,
-            Err(cause) => warn(table, &name, shard, &cause),
+        let adopt = || NewKey::check(table, &name, &definition, own_schema)?.adopt();
+        if let Err(cause) = with_cause(adopt) {
+            warn(table, &name, shard, &cause);
         }
     }
     if placement::is_distributed(schema)
@@ -100,7 +94,16 @@ fn adopt_new_table(table: Oid, own_schema: Oid) -> Result<(), Error> {
         // transaction.
         guc::set_local(c"citus.enable_unsafe_triggers", "on");
     }
-    Ok(())
+}
+
+/// Runs `f`, and leaves nothing of it if it fails. Then returns the reason.
+fn with_cause<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, String> {
+    // In a new subtransaction, which has not written yet, queries use the snapshot that is active.
+    // That of the statement does not contain the table.
+    match subtransaction::all_or_nothing(|| spi::with_latest_snapshot(f)) {
+        Ok(result) => result.map_err(|error| error.in_one_line()),
+        Err(report) => Err(error::one_line(report.message(), report.detail(), report.hint())),
+    }
 }
 
 /// The shard whose ids the schema's `next_id()` generates.
@@ -125,12 +128,12 @@ fn shard_in(schema: Oid, shard: Shard, own_schema: Oid) -> Result<Definition, Er
 }
 
 /// A WARNING: a key stays as it is.
-fn warn(table: Oid, name: &str, shard: Shard, cause: &Error) {
+fn warn(table: Oid, name: &str, shard: Shard, cause: &str) {
     let table = names::relation(table);
     let kept = Error::NewKeyKept {
         column: format!("{table}.{}", quote_identifier(name)),
         shard: shard.number(),
-        cause: cause.in_one_line(),
+        cause: cause.to_owned(),
         table,
         name: name.to_owned(),
     };

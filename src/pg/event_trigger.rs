@@ -11,7 +11,7 @@ pub fn event(fcinfo: pg_sys::FunctionCallInfo) -> Option<&'static CStr> {
 }
 
 /// The schema of the table that the statement of the event creates; `None` if it is none that
-/// creates one table.
+/// creates one table, or if the schema is `pg_temp`.
 pub fn schema_of_new_table(fcinfo: pg_sys::FunctionCallInfo) -> Option<Oid> {
     let statement = data(fcinfo)?.parsetree;
     // SAFETY: the statement that PostgreSQL has carried out, with its tag. The name is looked up as
@@ -20,8 +20,14 @@ pub fn schema_of_new_table(fcinfo: pg_sys::FunctionCallInfo) -> Option<Oid> {
         if statement.is_null() || (*statement).type_ != pg_sys::NodeTag::T_CreateStmt {
             return None;
         }
+        let relation = (*statement.cast::<pg_sys::CreateStmt>()).relation;
+        if !(*relation).schemaname.is_null() {
+            // Looked up without USAGE on it, which the statement does not require either.
+            let schema = pg_sys::get_namespace_oid((*relation).schemaname, true);
+            return (schema != Oid::INVALID).then_some(schema);
+        }
         let table = pg_sys::RangeVarGetRelidExtended(
-            (*statement.cast::<pg_sys::CreateStmt>()).relation,
+            relation,
             NoLock,
             pg_sys::RVROption::RVR_MISSING_OK,
             None,

@@ -44,6 +44,11 @@ pub fn greatest_at_most(table: Oid, column: &str, limit: i64) -> Result<Option<i
             if number <= 0 || pg_sys::get_atttype(table, number) != pg_sys::INT8OID {
                 return Err(not_scanned);
             }
+            // Before the lock it may have been another kind of relation: up to 15, an empty table
+            // can become a view.
+            if pg_sys::get_rel_relkind(table) as u8 != pg_sys::RELKIND_RELATION {
+                return Err(not_scanned);
+            }
             greatest = greatest.max(greatest_in(table, number, limit));
         }
     }
@@ -54,7 +59,7 @@ pub fn greatest_at_most(table: Oid, column: &str, limit: i64) -> Result<Option<i
 ///
 /// # Safety
 ///
-/// The table must be locked and have this column, of type bigint.
+/// The table must be locked, store its own rows, and have this column, of type bigint.
 unsafe fn greatest_in(table: Oid, column: AttrNumber, limit: i64) -> Option<i64> {
     // SAFETY: scans as in PostgreSQL's own code. The key outlives the scan. An error ends the scan
     // with the transaction or subtransaction.

@@ -99,7 +99,7 @@ pub fn select_latest(query: &str) -> Vec<Vec<Option<String>>> {
 }
 
 /// Runs `f` with a snapshot taken now, in place of the transaction's.
-fn with_latest_snapshot<T>(f: impl FnOnce() -> T) -> T {
+pub fn with_latest_snapshot<T>(f: impl FnOnce() -> T) -> T {
     // SAFETY: the snapshot that is pushed is popped. An error pops it with its transaction or
     // subtransaction.
     unsafe {

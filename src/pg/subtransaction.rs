@@ -24,15 +24,23 @@ pub fn in_subtransaction(f: impl FnOnce() -> bool) -> bool {
 /// Runs `f` in a subtransaction. If it raises an error, the subtransaction is rolled back, and the
 /// error is returned. A cancel, a timeout of the statement and a shutdown are raised again.
 pub fn catching_errors<T>(f: impl FnOnce() -> T) -> Result<T, ErrorReportWithLevel> {
-    let is_caught = |state| {
-        !matches!(
-            state,
-            PgSqlErrorCode::ERRCODE_QUERY_CANCELED
-                | PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN
-                | PgSqlErrorCode::ERRCODE_CRASH_SHUTDOWN
-        )
-    };
-    catching(is_caught, f)
+    catching(is_of_statement, f)
+}
+
+/// The same, and what `f` has done is also rolled back if it returns an error.
+pub fn all_or_nothing<T, E>(
+    f: impl FnOnce() -> Result<T, E>,
+) -> Result<Result<T, E>, ErrorReportWithLevel> {
+    subtransaction(f, Result::is_ok, is_of_statement)
+}
+
+fn is_of_statement(state: PgSqlErrorCode) -> bool {
+    !matches!(
+        state,
+        PgSqlErrorCode::ERRCODE_QUERY_CANCELED
+            | PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN
+            | PgSqlErrorCode::ERRCODE_CRASH_SHUTDOWN
+    )
 }
 
 /// The same for the errors with these SQLSTATEs. All others are raised again.

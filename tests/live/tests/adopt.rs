@@ -348,6 +348,34 @@ fn table_adoption_includes_rows_committed_while_it_waits() {
     assert!(next > ahead, "{next} after {ahead}");
 }
 
+/// A table that becomes a view while `adopt_table` waits for it is not read as a table. From
+/// PostgreSQL 16 on a rule cannot do that, and the table is another relation by then.
+#[test]
+fn table_that_becomes_a_view_is_not_adopted() {
+    let server = Server::start(&[("fsync", "off")]);
+    let (mut client, mut other, mut watch) = (server.connect(), server.connect(), server.connect());
+    setup(&mut client);
+    client.batch_execute("CREATE TABLE t (id bigserial)").unwrap();
+    let change = match major() {
+        15 => "CREATE RULE \"_RETURN\" AS ON SELECT TO t DO INSTEAD SELECT 1::bigint AS id",
+        _ => "DROP TABLE t; CREATE VIEW t AS SELECT 1::bigint AS id",
+    };
+    for dry_run in [true, false] {
+        other.batch_execute(&format!("BEGIN; {change}")).unwrap();
+        let adopt = format!("SELECT adopt_table(5, 't'::regclass, 'id', dry_run => {dry_run})");
+        let error = thread::scope(|scope| {
+            let adoption = scope.spawn(|| client.batch_execute(&adopt).unwrap_err());
+            until_blocked(&mut watch, 1);
+            other.batch_execute("COMMIT").unwrap();
+            adoption.join().unwrap()
+        });
+        let message = error.as_db_error().unwrap_or_else(|| panic!("{error}")).message();
+        assert!(!message.is_empty());
+        other.batch_execute("DROP VIEW t; CREATE TABLE t (id bigserial)").unwrap();
+    }
+    assert_eq!(one::<i64>(&mut watch, "SELECT 1::bigint"), 1);
+}
+
 /// A writer that holds its locks longer than an adoption retries makes the adoption fail with an
 /// error; meanwhile other writers are not blocked.
 #[test]

@@ -161,17 +161,17 @@ DROP FUNCTION insta624.epoch();
 CREATE TABLE insta624.incomplete (id bigserial PRIMARY KEY);
 SELECT * FROM keys WHERE table_name::text !~ '^insta620';
 
--- If a part of the conversion fails, so does the statement.
+-- If a part of the conversion fails, nothing is converted.
 CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not so' USING ERRCODE = '55000', HINT = 'Ask.'; END $$;
 CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION refuse();
 SET ROLE regress_id_tenant;
-SELECT * FROM raises('CREATE TABLE insta620.refused (id bigserial PRIMARY KEY)');
+CREATE TABLE insta620.refused (id bigserial PRIMARY KEY);
 RESET ROLE;
 DROP EVENT TRIGGER refuse;
 CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('DROP SEQUENCE') EXECUTE FUNCTION refuse();
 SET ROLE regress_id_tenant;
-SELECT * FROM raises('CREATE TABLE insta620.refused (id bigserial PRIMARY KEY)');
-SELECT to_regclass('insta620.refused'), to_regclass('insta620.refused_id_seq');
+CREATE TABLE insta620.refused_2 (id bigserial PRIMARY KEY);
+SELECT * FROM keys WHERE table_name = ANY ('{insta620.refused,insta620.refused_2}'::regclass[]);
 RESET ROLE;
 DROP EVENT TRIGGER refuse;
 
@@ -196,10 +196,21 @@ ALTER TABLE ONLY insta620.dumped ALTER COLUMN id SET DEFAULT nextval('insta620.d
 ALTER TABLE ONLY insta620.dumped ADD CONSTRAINT dumped_pkey PRIMARY KEY (id);
 ALTER TABLE insta620.dumped ALTER title SET NOT NULL;
 SELECT * FROM keys WHERE table_name = ANY ('{insta620.of_all,insta620.dumped}'::regclass[]);
+-- A sequence on which more depends stays, and so does the key.
+CREATE TABLE insta620.checked (id bigserial PRIMARY KEY, CHECK (nextval('insta620.checked_id_seq') > 0));
+SELECT * FROM keys WHERE table_name = 'insta620.checked'::regclass;
+-- A table needs CREATE on its schema, and not USAGE.
+RESET ROLE;
+CREATE SCHEMA insta625;
+GRANT CREATE ON SCHEMA insta620, insta625 TO regress_id_guest;
+REVOKE USAGE ON SCHEMA insta620 FROM regress_id_guest;
+SET ROLE regress_id_guest;
+CREATE TABLE insta625.plain (n int);
+CREATE TABLE insta620.plain (n int);
 RESET ROLE;
 
 DROP EVENT TRIGGER adopt_new_tables;
-DROP SCHEMA insta620, insta621, insta622, insta624 CASCADE;
+DROP SCHEMA insta620, insta621, insta622, insta624, insta625 CASCADE;
 DROP VIEW keys, sequences;
 DROP TABLE public.model;
 DROP FUNCTION refuse;
