@@ -7,7 +7,9 @@
 mod spec;
 
 use instagram_id_core::epoch::Epoch;
-use instagram_id_core::layout::{Seq, Shard, id_of, ms_of, pack, seq_of, shard_for, shard_of, value_of};
+use instagram_id_core::layout::{
+    Seq, Shard, id_of, ms_of, pack, seq_of, shard_for, shard_of, value_of,
+};
 use instagram_id_core::shortcode;
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
@@ -55,7 +57,10 @@ fn check(data: &mut Unstructured) -> Result<()> {
     // Often a valid code, or one with a character too many.
     let text = match data.int_in_range(0..=2u8)? {
         0 => data.arbitrary::<String>()?,
-        1 => format!("{}{code}", data.choose(&["", "A", "AAAAAAAAAAAA", "B", "P", "Q", "_", "=", "é"])?),
+        1 => format!(
+            "{}{code}",
+            data.choose(&["", "A", "AAAAAAAAAAAA", "B", "P", "Q", "_", "=", "é"])?
+        ),
         _ => {
             let digits: Vec<char> = DIGITS.chars().collect();
             let len = data.int_in_range(0..=13)?;

@@ -42,7 +42,9 @@ fn run(data: &mut Unstructured) -> Result<()> {
         }
         match server.refused.take() {
             None => {}
-            Some(Next::Exhausted) => assert!(server.page.is_called && server.page.last_value >= VALUE_MAX),
+            Some(Next::Exhausted) => {
+                assert!(server.page.is_called && server.page.last_value >= VALUE_MAX)
+            }
             Some(Next::ClockBeforeEpoch) => assert!(server.clock() < 0),
             Some(Next::ClockPastField) => assert!(server.clock() >= 1 << 40),
             Some(other) => panic!("{other:?} is no refusal"),

@@ -12,7 +12,9 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     match data {
         // No text begins with such a byte.
-        [body @ 0..32, edits @ ..] => check(&edited(BODIES[usize::from(*body) % BODIES.len()], edits)),
+        [body @ 0..32, edits @ ..] => {
+            check(&edited(BODIES[usize::from(*body) % BODIES.len()], edits))
+        }
         _ => check(&String::from_utf8_lossy(data)),
     };
 });
