@@ -5,6 +5,7 @@ use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables};
 use crate::error::Error;
 use crate::generator;
 use crate::pg::catalog::{self, Function};
+use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::roles;
 use crate::pg::spi::{self, select};
@@ -25,6 +26,7 @@ impl Adoption {
     /// Takes the locks, finds the newest id, and replaces the function. Returns the newest id with
     /// its column, and the value that all new ids are above.
     pub fn carry_out(&self) -> Result<(Option<(i64, String)>, i64), Error> {
+        locks::lock_schema(self.function.schema);
         lock_out_writers(&self.columns, TableLock::AgainstWriters, &[self.sequence.oid])?;
         // Waiting for the locks may have taken a while.
         let function = self.function.oid;

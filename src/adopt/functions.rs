@@ -15,6 +15,7 @@ use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Function};
 use crate::pg::guc;
+use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::reg_types::{Regclass, Regnamespace, Regprocedure};
 use crate::pg::roles;
@@ -162,6 +163,7 @@ fn unadopt_shard(
         // First without the locks, so that no writer waits with us.
         guc::with(guc::LOCK_TIMEOUT, wait)?;
         guc::with(guc::LOCK_TIMEOUT, || {
+            locks::lock_schema(definition.schema);
             lock_out_writers(&columns, TableLock::AgainstWriters, &oids)?;
             let is_same = adopted::to_restore(&definition, own_schema) == adopted
                 && columns_filled_by(&adopted) == columns;

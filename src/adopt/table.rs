@@ -97,6 +97,7 @@ pub fn adopt_table(
         let columns = [key.column.clone()];
         if !dry_run {
             // First the function, whose lock another role can hold as long as it likes.
+            locks::lock_schema(definition.schema);
             locks::lock_function(next_id, pg_sys::AccessShareLock);
             lock_out_writers(&columns, TableLock::ToAlter, &[])?;
             check_unchanged(&definition, own_schema, trust, next_id)?;

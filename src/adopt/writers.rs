@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::guc;
+use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::spi;
 use crate::pg::subtransaction;
@@ -94,6 +95,11 @@ pub fn lock_out_writers(
     lock: TableLock,
     sequences: &[Oid],
 ) -> Result<(), Error> {
+    for oid in columns.iter().map(|column| column.table).chain(sequences.iter().copied()) {
+        if let Some(relation) = catalog::relation(oid) {
+            locks::lock_schema(relation.schema);
+        }
+    }
     let tables = lock_tables(columns, lock);
     let names: Vec<String> = columns.iter().map(|column| names::relation(column.table)).collect();
     let started = Instant::now();

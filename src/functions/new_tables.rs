@@ -13,6 +13,7 @@ use crate::functions::triggers;
 use crate::pg::catalog;
 use crate::pg::event_trigger;
 use crate::pg::guc;
+use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::spi::{self, select_now};
 use crate::pg::subtransaction;
@@ -73,6 +74,7 @@ fn new_tables() -> Vec<Oid> {
 fn adopt_new_table(table: Oid, own_schema: Oid) {
     let Some(schema) = catalog::relation(table).map(|relation| relation.schema) else { return };
     let Some(shard) = shard_of(schema, own_schema) else { return };
+    locks::lock_schema(schema);
     let keys = key_column::own_keys(table);
     let definition = match with_cause(|| shard_in(schema, shard, own_schema)) {
         Ok(definition) => definition,

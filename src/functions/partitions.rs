@@ -8,6 +8,7 @@ use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Relation};
 use crate::pg::guc;
+use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::parsed_body::Expression;
 use crate::pg::partitions::{self, Range};
@@ -176,6 +177,7 @@ impl Parent {
         unsafe { pg_sys::LockRelationOid(oid, mode as pg_sys::LOCKMODE) };
         // Its owner may have changed by now, or it may be gone.
         let relation = check_owner(oid)?;
+        locks::lock_schema(relation.schema);
         let why_not = match partitions::partition_key(oid) {
             None => "It is not partitioned.",
             Some(key) if !key.is_by_range => "It is partitioned in another way.",
@@ -396,6 +398,9 @@ impl Parent {
         unsafe {
             pg_sys::LockRelationOid(partition, pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE)
         };
+        if let Some(relation) = catalog::relation(partition) {
+            locks::lock_schema(relation.schema);
+        }
         let name = names::relation(partition);
         // SAFETY: a catalog lookup.
         let is_foreign =

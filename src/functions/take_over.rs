@@ -6,6 +6,7 @@ use crate::error::{self, Error};
 use crate::generator;
 use crate::pg::catalog;
 use crate::pg::guc;
+use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
 use crate::pg::spi;
@@ -181,6 +182,9 @@ fn make_own(sequence: IdSequence) -> Result<bool, Error> {
         return Ok(false);
     }
     takeover::close(sequence.oid, Attempt::of_random(sys::random_i32()))?;
+    if let Some(relation) = catalog::relation(sequence.oid) {
+        locks::lock_schema(relation.schema);
+    }
     // Citus would run the statement on all nodes.
     guc::with(&[(c"citus.enable_ddl_propagation", "off")], || {
         spi::run(&format!(

@@ -1,7 +1,6 @@
 //! Locks on relations and other objects.
 #![allow(non_snake_case)]
 
-use crate::pg::catalog;
 use crate::pg::raw::Raw;
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::c_int;
@@ -22,10 +21,53 @@ impl Raw<'_> {
     }
 }
 
-/// Keeps the schema from being dropped until the transaction ends. Returns whether it still exists.
+/// Keeps the schema from being dropped or renamed until the transaction ends. Returns whether it
+/// still exists.
+///
+/// A statement looks its names up again after each wait for a lock. Without this, the owner of the
+/// schema could give the name to another schema meanwhile, and with it to his own objects.
 pub fn lock_schema(schema: Oid) -> bool {
     lock_object(pg_sys::NamespaceRelationId, schema, 0, pg_sys::AccessShareLock);
-    catalog::schema_exists(schema)
+    let mode = pg_sys::RowShareLock as pg_sys::LOCKMODE;
+    // The name is a key, so a rename waits for the weakest lock on the row.
+    let (key_share, wait) =
+        (pg_sys::LockTupleMode::LockTupleKeyShare, pg_sys::LockWaitPolicy::LockWaitBlock);
+    loop {
+        // SAFETY: locks a row as `SELECT FOR KEY SHARE` does. The row is found by its position; if
+        // it was updated there, the cache is read again.
+        let result = unsafe {
+            let cache = pg_sys::SysCacheIdentifier::NAMESPACEOID as c_int;
+            let cached = pg_sys::SearchSysCache1(cache, schema.into());
+            if cached.is_null() {
+                return false;
+            }
+            let mut row = pg_sys::HeapTupleData { t_self: (*cached).t_self, ..Default::default() };
+            pg_sys::ReleaseSysCache(cached);
+            let catalog = pg_sys::table_open(pg_sys::NamespaceRelationId, mode);
+            let command = pg_sys::GetCurrentCommandId(false);
+            let (mut buffer, mut failure) = (0, pg_sys::TM_FailureData::default());
+            let result = pg_sys::heap_lock_tuple(
+                catalog,
+                &mut row,
+                command,
+                key_share,
+                wait,
+                false,
+                &mut buffer,
+                &mut failure,
+            );
+            pg_sys::ReleaseBuffer(buffer);
+            pg_sys::table_close(catalog, mode);
+            pg_sys::AcceptInvalidationMessages();
+            result
+        };
+        match result {
+            pg_sys::TM_Result::TM_Updated => continue,
+            pg_sys::TM_Result::TM_Deleted => return false,
+            // Locked, or this transaction has created or renamed the schema itself.
+            _ => return true,
+        }
+    }
 }
 
 /// Locks the relation as a query does until the transaction ends, unless another session has a lock

@@ -348,6 +348,81 @@ fn table_adoption_includes_rows_committed_while_it_waits() {
     assert!(next > ahead, "{next} after {ahead}");
 }
 
+/// While a superuser converts the defaults of a table, the owner of its schema holds a lock that the
+/// second statement waits for, and gives the names of schema and table to a table whose partition
+/// key is a function of his own. The rename waits.
+#[test]
+#[allow(clippy::too_many_lines)] // one scenario
+fn names_do_not_change_while_defaults_are_converted() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut watch = server.connect();
+    watch
+        .batch_execute(
+            "CREATE EXTENSION instagram_id; CREATE ROLE eve LOGIN;
+             GRANT CREATE ON DATABASE postgres TO eve",
+        )
+        .unwrap();
+    let as_eve = || {
+        let mut client = server.connect();
+        client.batch_execute("SET SESSION AUTHORIZATION eve").unwrap();
+        client
+    };
+    let [mut reader, mut dropper, mut renamer] = [as_eve(), as_eve(), as_eve()];
+    reader
+        .batch_execute(
+            "SELECT create_shard(9);
+             CREATE TABLE insta9.q (id bigint DEFAULT insta9.next_id(), a bigint);
+             CREATE VIEW insta9.v AS SELECT insta9.next_id() AS x;
+             CREATE SCHEMA other;
+             CREATE SCHEMA own;
+             CREATE FUNCTION own.become_superuser() RETURNS void LANGUAGE plpgsql AS $$
+             BEGIN
+                 IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+                     ALTER ROLE eve SUPERUSER;
+                 END IF;
+             END $$;
+             CREATE FUNCTION other.f(bigint) RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS $$
+             BEGIN PERFORM own.become_superuser(); RETURN 1; END $$;
+             CREATE TABLE other.q (id bigint, a bigint) PARTITION BY RANGE ((a + other.f(1)))",
+        )
+        .unwrap();
+    reader.batch_execute("BEGIN; SELECT 1 FROM insta9.v WHERE false").unwrap();
+    let blocked = |client: &mut Client, count: i64| {
+        server.wait_for("sessions wait", || {
+            one::<i64>(client, "SELECT count(*) FROM pg_locks WHERE NOT granted") >= count
+        });
+    };
+    let pid: i32 = one(&mut dropper, "SELECT pg_backend_pid()");
+    let mut superuser = server.connect();
+    thread::scope(|scope| {
+        let dropping =
+            scope.spawn(|| dropper.batch_execute("DROP FUNCTION insta9.next_id() CASCADE"));
+        blocked(&mut watch, 1);
+        let converting = scope
+            .spawn(|| superuser.batch_execute("SELECT convert_defaults_to_triggers(9)").unwrap());
+        blocked(&mut watch, 2);
+        let renaming = scope.spawn(|| {
+            renamer.batch_execute(
+                "BEGIN; ALTER SCHEMA insta9 RENAME TO old; ALTER SCHEMA other RENAME TO insta9; COMMIT",
+            )
+        });
+        server.wait_for("the rename has ended or waits", || {
+            let waiting: i64 = one(&mut watch, "SELECT count(*) FROM pg_locks WHERE NOT granted");
+            renaming.is_finished() || waiting >= 3
+        });
+        watch.execute("SELECT pg_cancel_backend($1)", &[&pid]).unwrap();
+        assert!(dropping.join().unwrap().is_err());
+        converting.join().unwrap();
+        renaming.join().unwrap().unwrap();
+    });
+    assert!(!one::<bool>(&mut watch, "SELECT rolsuper FROM pg_roles WHERE rolname = 'eve'"));
+    let table: String = one(
+        &mut watch,
+        "SELECT tgrelid::regclass::text FROM pg_trigger WHERE tgname LIKE '%next_id%' OR NOT tgisinternal",
+    );
+    assert_eq!(table, "old.q");
+}
+
 /// A table that becomes a view while `adopt_table` waits for it is not read as a table. From
 /// PostgreSQL 16 on a rule cannot do that, and the table is another relation by then.
 #[test]
