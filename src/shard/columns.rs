@@ -88,7 +88,7 @@ pub fn columns_of_shard(definition: &Definition, own_schema: Oid, stored: &Store
     let query = format!(
         "SELECT p.oid, a.attname::text, a.atttypid = 'int8'::regtype
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
-         JOIN pg_class AS p ON p.relnamespace = c.relnamespace AND (p.oid = c.oid OR {})
+         JOIN pg_class AS p ON p.relnamespace = c.relnamespace AND (p.oid = c.oid OR p.relkind = 'r' AND {})
          LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {}
          AND a.attnum > 0 AND NOT a.attisdropped AND (pg_get_expr(f.adbin, f.adrelid) = ANY ($2) OR EXISTS (

@@ -92,10 +92,16 @@ fn only_the_owning_node_generates_ids() {
     ));
     ids.extend(column(&mut client, "SELECT next_ids(5, 3000)"));
     // An INSERT ... SELECT from a table of the schema evaluates the default on the node that owns
-    // the schema, from any node.
-    for node in &cluster.nodes {
+    // the schema. From another node Citus 14.0 evaluates it there, and it is refused.
+    for (number, node) in cluster.nodes.iter().enumerate() {
         let insert = "INSERT INTO insta5.photos (batch) SELECT batch FROM insta5.photos LIMIT 3 RETURNING id";
-        ids.extend(column(&mut node.connect(), insert));
+        match node.connect().query(insert, &[]) {
+            Ok(rows) => ids.extend(rows.iter().map(|row| row.get::<_, i64>(0))),
+            Err(error) => {
+                let code = error.code().map(|code| code.code().to_owned());
+                assert!(number != home && code.as_deref() == Some("55000"), "{number} {error}");
+            }
+        }
     }
     check_unique_and_increasing(&[ids]);
 }
@@ -759,7 +765,8 @@ fn lost_node_with_a_reference_table_is_removed() {
     let (host, port) = cluster.address(home);
     let error = client.execute("SELECT citus_remove_node($1, $2)", &[&host, &port]).unwrap_err();
     let state = error.code().map(|code| code.code().to_owned()).unwrap_or_default();
-    assert!(state.starts_with("08"), "a connection exception: {}", why(&error));
+    // Before version 14 a connection exception.
+    assert!(state.starts_with("08") || why(&error).contains(&host), "{state} {}", why(&error));
     client.execute("SELECT citus_disable_node($1, $2)", &[&host, &port]).unwrap();
     let active = format!("SELECT NOT isactive FROM pg_dist_node WHERE nodename = '{host}'");
     cluster.nodes[target].wait_until(&active);
@@ -822,7 +829,8 @@ fn ids_continue_without_lost_nodes_with_the_setting() {
     let (host, port) = cluster.address(target);
     let (code, message, _) = error_of(&mut client, insert);
     assert!(code == "08000" && message.contains(&host), "{code} {message}");
-    client.execute("SELECT citus_disable_node($1, $2)", &[&host, &port]).unwrap();
+    // The first worker is disabled only synchronously.
+    client.execute("SELECT citus_disable_node($1, $2, true)", &[&host, &port]).unwrap();
     let disabled = format!("SELECT NOT isactive FROM pg_dist_node WHERE nodename = '{host}'");
     cluster.nodes[home].wait_until(&disabled);
     client.execute("SELECT citus_remove_node($1, $2)", &[&host, &port]).unwrap();
@@ -843,7 +851,7 @@ fn statement_of_page(text: &str) -> &'static str {
 fn examples_of_the_pages_run() {
     const DETAILS: &str = include_str!("../../docs/inside/citus.md");
     let cluster = Cluster::start(2);
-    for (page, blocks) in [(CITUS_PAGE, 6), (DETAILS, 5)] {
+    for (page, blocks) in [(CITUS_PAGE, 5), (DETAILS, 5)] {
         run_page(page, blocks, &mut [("", cluster.nodes[0].connect())]);
     }
 }
@@ -916,15 +924,11 @@ fn view_shows_which_node_can_generate_ids() {
         let on_this_node = |shards: &[(i64, usize)]| -> Vec<i64> {
             shards.iter().filter(|(_, at)| *at == number).map(|(shard, _)| *shard).collect()
         };
-        assert_eq!(
-            shards_where(&mut client, "can_generate"),
-            on_this_node(&[(9, 0)]),
-            "node {number}"
-        );
+        assert_eq!(shards_where(&mut client, "can_generate"), [0; 0], "node {number}");
         let to_take_over = "reason LIKE 'not taken over yet%'";
         assert_eq!(
             shards_where(&mut client, to_take_over),
-            on_this_node(&[(5, home)]),
+            on_this_node(&[(5, home), (9, 0)]),
             "node {number}"
         );
         client
