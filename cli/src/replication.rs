@@ -252,7 +252,7 @@ pub fn wait_for_copy(
     Ok(())
 }
 
-/// What ends a move that makes no progress. The replication itself retries for ever.
+/// When a move that makes no progress ends. The replication itself retries for ever.
 struct Patience {
     /// The number of errors when there was progress.
     errors: Option<i64>,
@@ -299,7 +299,7 @@ fn set_synchronous_commit(target: &Server, value: &str) -> Result {
     target.run(&statement, "the subscription cannot be changed").map(drop)
 }
 
-/// What the target reports.
+/// The report of the target.
 #[derive(Default)]
 pub struct Copied {
     pub progress: Progress,

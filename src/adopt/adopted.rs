@@ -164,7 +164,7 @@ struct KeptFunction {
     read: Option<KeptOriginal>,
 }
 
-/// What is known of a function that is named as a kept original.
+/// The state of a function that is named as a kept original.
 enum KeptOriginal {
     /// It is none, or the adopted function belongs to another role.
     Ignored,

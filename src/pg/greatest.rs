@@ -1,8 +1,8 @@
 //! The greatest value of a bigint column, read without a query.
 //!
-//! To plan a query of a table, PostgreSQL evaluates the constant parts of expressions in its indexes
-//! and constraints. That is code of the owner of the table, which could take as long as it likes
-//! while the caller holds locks that other sessions wait for. A scan evaluates nothing.
+//! To plan a query of a table, PostgreSQL evaluates the constant parts of expressions in its
+//! indexes and constraints. That is code of the owner of the table, which could take as long as it
+//! likes while the caller holds locks that other sessions wait for. A scan evaluates nothing.
 
 use crate::pg::spi::select_now;
 use crate::pg::sys::{AccessShareLock, NoLock};

@@ -1,5 +1,5 @@
--- What in the schema $1 no move can carry over, with the statement that changes it. $2: the role of
--- the command on the target, or empty if that is a superuser.
+-- The objects of the schema $1 that no move can carry over, with the statement that changes it. $2:
+-- the role of the command on the target, or empty if that is a superuser.
 WITH RECURSIVE tables AS MATERIALIZED (
     SELECT c.oid, relname, relreplident, format('%I.%I', $1::text, relname) AS name
     FROM pg_class AS c WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind = 'r'

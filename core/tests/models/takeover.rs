@@ -688,7 +688,7 @@ impl Takeover {
 }
 
 impl Takeover {
-    /// What a session that opens the copy of its node can do next, or could begin.
+    /// The steps that a session that opens the copy of its node can do next, or could begin.
     fn actions_of_opener(&self, state: &State, n: usize, actions: &mut Vec<Action>) {
         let (budget, node) = (&state.budget, &state.nodes[n]);
         match &node.opener {

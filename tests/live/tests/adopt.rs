@@ -348,9 +348,9 @@ fn table_adoption_includes_rows_committed_while_it_waits() {
     assert!(next > ahead, "{next} after {ahead}");
 }
 
-/// While a superuser converts the defaults of a table, the owner of its schema holds a lock that the
-/// second statement waits for, and gives the names of schema and table to a table whose partition
-/// key is a function of his own. The rename waits.
+/// While a superuser converts the defaults of a table, the owner of its schema holds a lock that
+/// the second statement waits for, and gives the names of schema and table to a table whose
+/// partition key is a function of his own. The rename waits.
 #[test]
 #[allow(clippy::too_many_lines)] // one scenario
 fn names_do_not_change_while_defaults_are_converted() {

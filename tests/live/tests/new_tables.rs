@@ -117,7 +117,7 @@ fn tables_that_citus_creates_are_left_as_they_are() {
     }
 }
 
-/// What a dump restores is what was dumped: into a new database, which gets the event trigger last,
+/// A dump is restored as it was dumped: into a new database, which gets the event trigger last,
 /// and into one in which it is active.
 #[test]
 fn dumps_are_restored_as_they_are() {
