@@ -21,7 +21,7 @@ use instagram_id_core::shortcode::Malformed;
 use parts::{literal, right, sentence};
 use pgrx::PgSqlErrorCode as SqlState;
 use pgrx::pg_sys::Oid;
-pub use report::{listed, one_line, or_raise, shortened, shown};
+pub use report::{listed, or_raise, report_in_one_line, shortened, shown};
 use thiserror::Error;
 pub use unfit::Unfit;
 

@@ -11,46 +11,31 @@ use crate::shard::definition::Definition;
 use crate::shard::trust::Trust;
 use pgrx::pg_sys::{self, Oid};
 
-/// A key that can get ids of a shard.
-pub struct NewKey<'a> {
-    key: KeyColumn,
-    next_id: Oid,
-    definition: &'a Definition,
-}
-
-impl NewKey<'_> {
-    /// Checks what [`adopt_table`](crate::adopt::table::adopt_table) checks. No statement names
-    /// the shard here, so the role that creates the table trusts its owner, and that of its schema,
-    /// only if they have the rights of this role.
-    pub fn check<'a>(
-        table: Oid,
-        name: &str,
-        definition: &'a Definition,
-        own_schema: Oid,
-    ) -> Result<NewKey<'a>, Error> {
-        let relation = catalog::relation(table).ok_or(Error::TableMissing(table))?;
-        if !catalog::has_rights_of(catalog::current_role(), relation.owner) {
-            return Err(Error::NotTableOwner(names::relation(table)));
-        }
-        let trust = Trust::by_rights_of(relation.owner);
-        let next_id = next_id_of(definition, own_schema, trust)?;
-        let key = KeyColumn::find(table, Some(name.to_owned()), definition, own_schema)?;
-        rights::check_writers(table, definition, own_schema)?;
-        locks::lock_function(next_id, pg_sys::AccessShareLock);
-        check_unchanged(definition, own_schema, trust, next_id)?;
-        Ok(NewKey { key, next_id, definition })
+/// Makes ids of a shard the default of a key, and drops its own sequence, after the checks of
+/// [`adopt_table`](crate::adopt::table::adopt_table). No statement names the shard here, so the
+/// role that creates the table trusts its owner, and that of its schema, only if they have the
+/// rights of this role.
+///
+/// # Errors
+///
+/// Those of `adopt_table`; or something else depends on the key's own sequence.
+pub fn adopt_new_key(
+    table: Oid,
+    name: &str,
+    definition: &Definition,
+    own_schema: Oid,
+) -> Result<(), Error> {
+    let relation = catalog::relation(table).ok_or(Error::TableMissing(table))?;
+    if !catalog::has_rights_of(catalog::current_role(), relation.owner) {
+        return Err(Error::NotTableOwner(names::relation(table)));
     }
-
-    /// Makes ids of the shard its default, and drops its own sequence.
-    pub fn adopt(self) -> Result<(), Error> {
-        let NewKey { key, next_id, definition } = self;
-        set_default(
-            &key.column,
-            &key.change(&names::schema(definition.schema)),
-            None,
-            next_id,
-            definition,
-        )?;
-        key.drop_sequence()
-    }
+    let trust = Trust::by_rights_of(relation.owner);
+    let next_id = next_id_of(definition, own_schema, trust)?;
+    let key = KeyColumn::find(table, Some(name.to_owned()), definition, own_schema)?;
+    rights::check_writers(table, definition, own_schema)?;
+    locks::lock_function(next_id, pg_sys::AccessShareLock);
+    check_unchanged(definition, own_schema, trust, next_id)?;
+    let change = key.change(&names::schema(definition.schema));
+    set_default(&key.column, &change, None, next_id, definition)?;
+    key.drop_sequence()
 }

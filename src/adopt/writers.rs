@@ -96,9 +96,7 @@ pub fn lock_out_writers(
     sequences: &[Oid],
 ) -> Result<(), Error> {
     for oid in columns.iter().map(|column| column.table).chain(sequences.iter().copied()) {
-        if let Some(relation) = catalog::relation(oid) {
-            locks::lock_schema(relation.schema);
-        }
+        locks::lock_schema_of(oid);
     }
     let tables = lock_tables(columns, lock);
     let names: Vec<String> = columns.iter().map(|column| names::relation(column.table)).collect();

@@ -409,14 +409,17 @@ pub fn is_node(group: i32) -> bool {
 
 /// Whether a node of this group is in the cluster, in use or not.
 pub fn is_known(group: i32) -> bool {
-    let query = format!("SELECT 1 FROM pg_dist_node WHERE groupid = {group}");
-    catalog::has_citus() && guc::with(guc::OWN_NAMES, || !select_latest(&query).is_empty())
+    has_node(&format!("groupid = {group}"))
 }
 
 /// Whether the node of this group is disabled. It may be activated again with the copies that it
 /// has now.
 pub fn is_disabled(group: i32) -> bool {
-    let query = format!("SELECT 1 FROM pg_dist_node WHERE groupid = {group} AND NOT isactive");
+    has_node(&format!("groupid = {group} AND NOT isactive"))
+}
+
+fn has_node(condition: &str) -> bool {
+    let query = format!("SELECT 1 FROM pg_dist_node WHERE {condition}");
     catalog::has_citus() && guc::with(guc::OWN_NAMES, || !select_latest(&query).is_empty())
 }
 

@@ -1,7 +1,7 @@
 //! From an entry of the table to the error that PostgreSQL reports.
 
 use crate::error::Error;
-use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::pg_sys::panic::{ErrorReport, ErrorReportWithLevel};
 use pgrx::{PgLogLevel, PgSqlErrorCode as SqlState};
 
 /// The longest message, DETAIL or HINT in bytes. Each name in them is short, but there can be many.
@@ -31,8 +31,13 @@ impl Error {
     }
 }
 
+/// The same for an error of PostgreSQL.
+pub fn report_in_one_line(report: &ErrorReportWithLevel) -> String {
+    one_line(report.message(), report.detail(), report.hint())
+}
+
 /// The parts of an error in one line. A name in them can contain a line break.
-pub fn one_line(message: &str, detail: Option<&str>, hint: Option<&str>) -> String {
+fn one_line(message: &str, detail: Option<&str>, hint: Option<&str>) -> String {
     // Only the message ends without a period.
     let sentences = [detail, hint].into_iter().flatten().filter(|sentence| !sentence.is_empty());
     let rest = sentences.map(|sentence| format!(" {sentence}")).collect::<String>();

@@ -6,7 +6,7 @@
 //! sets stays as it is.
 
 use crate::adopt::key_column;
-use crate::adopt::new_key::NewKey;
+use crate::adopt::new_key::adopt_new_key;
 use crate::citus::placement;
 use crate::error::{self, Error, or_raise};
 use crate::functions::triggers;
@@ -83,7 +83,7 @@ fn adopt_new_table(table: Oid, own_schema: Oid) {
         }
     };
     for name in keys {
-        let adopt = || NewKey::check(table, &name, &definition, own_schema)?.adopt();
+        let adopt = || adopt_new_key(table, &name, &definition, own_schema);
         if let Err(cause) = with_cause(adopt) {
             warn(table, &name, shard, &cause);
         }
@@ -104,7 +104,7 @@ fn with_cause<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, String> {
     // That of the statement does not contain the table.
     match subtransaction::all_or_nothing(|| spi::with_latest_snapshot(f)) {
         Ok(result) => result.map_err(|error| error.in_one_line()),
-        Err(report) => Err(error::one_line(report.message(), report.detail(), report.hint())),
+        Err(report) => Err(error::report_in_one_line(&report)),
     }
 }
 

@@ -398,9 +398,7 @@ impl Parent {
         unsafe {
             pg_sys::LockRelationOid(partition, pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE)
         };
-        if let Some(relation) = catalog::relation(partition) {
-            locks::lock_schema(relation.schema);
-        }
+        locks::lock_schema_of(partition);
         let name = names::relation(partition);
         // SAFETY: a catalog lookup.
         let is_foreign =

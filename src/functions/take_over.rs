@@ -182,9 +182,7 @@ fn make_own(sequence: IdSequence) -> Result<bool, Error> {
         return Ok(false);
     }
     takeover::close(sequence.oid, Attempt::of_random(sys::random_i32()))?;
-    if let Some(relation) = catalog::relation(sequence.oid) {
-        locks::lock_schema(relation.schema);
-    }
+    locks::lock_schema_of(sequence.oid);
     // Citus would run the statement on all nodes.
     guc::with(&[(c"citus.enable_ddl_propagation", "off")], || {
         spi::run(&format!(
@@ -210,7 +208,7 @@ fn with_reason<T>(
             if report.sql_error_code() == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE {
                 *patience = patience.saturating_sub(started.elapsed());
             }
-            Err(error::one_line(report.message(), report.detail(), report.hint()))
+            Err(error::report_in_one_line(&report))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Locks on relations and other objects.
 #![allow(non_snake_case)]
 
+use crate::pg::catalog;
 use crate::pg::raw::Raw;
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::c_int;
@@ -67,6 +68,13 @@ pub fn lock_schema(schema: Oid) -> bool {
             // Locked, or this transaction has created or renamed the schema itself.
             _ => return true,
         }
+    }
+}
+
+/// The same for the schema of a relation, if that exists.
+pub fn lock_schema_of(relation: Oid) {
+    if let Some(relation) = catalog::relation(relation) {
+        lock_schema(relation.schema);
     }
 }
 
