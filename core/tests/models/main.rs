@@ -3,7 +3,6 @@
 //!
 //! - [`sequence`]: sessions that generate ids from one page, with WAL, crashes and standbys
 //! - [`takeover`]: the nodes of a Citus cluster, which take a sequence over from each other
-//! - [`token`]: a protocol for these nodes that was not built, and why
 //! - [`moving`]: the command that moves a shard to another server
 //! - [`portable`]: calls of the portable edition, and the library that takes over
 //!
@@ -15,7 +14,6 @@ mod moving;
 mod portable;
 mod sequence;
 mod takeover;
-mod token;
 
 use checker::{faults_are_found, properties_hold};
 
@@ -27,11 +25,6 @@ fn sequence() {
 #[test]
 fn takeover() {
     properties_hold::<takeover::Takeover>();
-}
-
-#[test]
-fn token() {
-    properties_hold::<token::Token>();
 }
 
 #[test]
@@ -52,11 +45,6 @@ fn faults_of_sequence() {
 #[test]
 fn faults_of_takeover() {
     faults_are_found::<takeover::Takeover>();
-}
-
-#[test]
-fn faults_of_token() {
-    faults_are_found::<token::Token>();
 }
 
 #[test]
