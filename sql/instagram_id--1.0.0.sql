@@ -305,10 +305,11 @@ CREATE FUNCTION convert_defaults_to_triggers(shard integer) RETURNS TABLE (table
 COMMENT ON FUNCTION convert_defaults_to_triggers(integer) IS
 'replaces column defaults that generate ids of a shard by triggers, for Citus';
 
-CREATE FUNCTION take_over_shards() RETURNS TABLE (shard integer, sequence regclass, reason text)
+CREATE FUNCTION take_over_shards(recover boolean DEFAULT false)
+    RETURNS TABLE (shard integer, sequence regclass, reason text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'take_over_shards_wrapper';
-COMMENT ON FUNCTION take_over_shards() IS
-'on a Citus cluster, takes over the sequences of all shards that this node owns since a move; returns the shards';
+COMMENT ON FUNCTION take_over_shards(boolean) IS
+'on a Citus cluster, takes over the sequences of all shards that this node owns since a move, with recover also those of a lost node; returns the shards';
 
 CREATE FUNCTION recover_shard(shard integer) RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'recover_shard_wrapper';

@@ -2,7 +2,7 @@
 //! refusal.
 
 use crate::citus::placement;
-use crate::citus::takeover::{self, Floor};
+use crate::citus::takeover;
 use crate::error::Error;
 use crate::pg::invalidation;
 use crate::pg::names;
@@ -152,11 +152,9 @@ pub fn stored() -> Stored {
     }
 }
 
-/// Where a sequence that is taken over continues: above this value, and if the last owner is lost,
-/// above the ids in the tables.
-pub fn floor(given: i64) -> Floor {
-    let newest_in_tables = |sequence| columns::newest_of_sequence(sequence, &stored());
-    Floor { given, newest_in_tables }
+/// The value of the newest id in the tables of a sequence; see [`takeover::NewestInTables`].
+pub fn newest_in_tables(sequence: IdSequence) -> Result<Option<i64>, Error> {
+    columns::newest_of_sequence(sequence, &stored())
 }
 
 /// Resolves a refusal, so that the visit can be repeated. A copy that is opened for this continues
@@ -173,7 +171,7 @@ fn resolve(
     floor: i64,
 ) -> Result<(), Error> {
     match refusal {
-        Refusal::Closed => takeover::take_over(sequence, policy, self::floor(floor)),
+        Refusal::Closed => takeover::take_over(sequence, policy, floor, newest_in_tables),
         refusal => placement::resolve(refusal, sequence),
     }
 }

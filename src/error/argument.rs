@@ -13,6 +13,7 @@ pub enum Argument {
     Id,
     IfNotExists,
     DryRun,
+    Recover,
     Table,
     Schema,
     Every,
@@ -34,6 +35,7 @@ impl Display for Argument {
             Argument::Id => "id",
             Argument::IfNotExists => "if_not_exists",
             Argument::DryRun => "dry_run",
+            Argument::Recover => "recover",
             Argument::Table => "table",
             Argument::Schema => "schema",
             Argument::Every => "every",
@@ -66,6 +68,7 @@ impl Argument {
             Argument::Epoch
             | Argument::IfNotExists
             | Argument::DryRun
+            | Argument::Recover
             | Argument::Every
             | Argument::Ahead
             | Argument::Detach => "Pass a value, or omit the argument to use its default.",

@@ -8,12 +8,13 @@ use crate::generator;
 use crate::pg::catalog;
 use crate::pg::guc;
 use crate::sequence::refusal::Refusal;
-use crate::sequence::{CopyPolicy, visit};
+use crate::sequence::{CopyPolicy, IdSequence, visit};
 use crate::shard::columns::{self, AHEAD_MAX_MS, Column};
 use crate::shard::{definition, lookup};
 use instagram_id_core::hlc::{self, WARN_AHEAD_MS};
-use instagram_id_core::layout;
-use pgrx::pg_sys::{self, panic::ErrorReport};
+use instagram_id_core::layout::{self, Shard};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
 /// `recover_shard(shard)`, on the node that owns the schema. Ids continue above the values of the
@@ -43,34 +44,42 @@ fn recover_shard(
     if !placement::owner_of(sequence.oid).is_here() {
         return Ok(None);
     }
-    match takeover::take_over(sequence, CopyPolicy::Owner, generator::floor(i64::MIN)) {
+    match takeover::take_over(sequence, CopyPolicy::Owner, i64::MIN, generator::newest_in_tables) {
         Err(Error::LastOwnerLost { .. } | Error::LastOwnerUnknown { .. }) => {}
         result => return Ok(result.map(|()| None)?),
     }
-    let find_newest = || {
-        let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
-        let found = columns::columns_of_shard(&definition, own_schema, &generator::stored());
-        let is_own = |column: &Column| {
-            catalog::relation(column.table)
-                .is_some_and(|table| catalog::has_rights_of(table.owner, definition.owner))
-        };
-        let (own, others) = found.into_iter().partition::<Vec<_>, _>(is_own);
-        // The shard may have been hours ahead. But a role that only may create a table in the
-        // schema chooses its keys.
-        let newest_within = |columns: &[Column], ahead_max_ms| {
-            let newest = columns::newest_id(columns)?;
-            let way = |value| columns::advance_statement(shard, value);
-            columns::check_not_ahead(newest.as_ref(), sequence, ahead_max_ms, way)?;
-            Ok::<_, Error>(newest)
-        };
-        Ok::<_, Error>(
-            newest_within(&own, AHEAD_MAX_MS)?
-                .max(newest_within(&others, columns::KEY_AHEAD_MAX_MS)?),
-        )
+    let above = guc::with_own_names_and_limit(|| above_known(shard, sequence, own_schema))?;
+    Ok(Some(layout::id_of(generator::advance(sequence, above)?, shard)))
+}
+
+/// The value above which a shard continues if its last owner is lost. The caller sets how names are
+/// resolved, and limits the wait for locks.
+///
+/// # Errors
+///
+/// As `recover_shard`.
+pub fn above_known(shard: Shard, sequence: IdSequence, own_schema: Oid) -> Result<i64, Error> {
+    if !visit::may_be_updated_by(sequence.oid, catalog::current_role()) {
+        return Err(Refusal::NoRight { update: true }.error(sequence));
+    }
+    let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
+    let found = columns::columns_of_shard(&definition, own_schema, &generator::stored());
+    let is_own = |column: &Column| {
+        catalog::relation(column.table)
+            .is_some_and(|table| catalog::has_rights_of(table.owner, definition.owner))
     };
-    let newest = guc::with_own_names_and_limit(find_newest)?;
-    let newest = newest.map_or(0, |(id, _)| layout::value_of(id.max(0)));
+    let (own, others) = found.into_iter().partition::<Vec<_>, _>(is_own);
+    // The shard may have been hours ahead. But a role that only may create a table in the schema
+    // chooses its keys.
+    let newest_within = |columns: &[Column], ahead_max_ms| {
+        let newest = columns::newest_id(columns)?;
+        let way = |value| columns::advance_statement(shard, value);
+        columns::check_not_ahead(newest.as_ref(), sequence, ahead_max_ms, way)?;
+        Ok::<_, Error>(newest)
+    };
+    let newest = newest_within(&own, AHEAD_MAX_MS)?
+        .max(newest_within(&others, columns::KEY_AHEAD_MAX_MS)?)
+        .map_or(0, |(id, _)| layout::value_of(id.max(0)));
     let present = hlc::first_of(columns::now_ms(sequence.epoch) + WARN_AHEAD_MS);
-    let last = generator::advance(sequence, newest.max(present).min(hlc::VALUE_MAX))?;
-    Ok(Some(layout::id_of(last, shard)))
+    Ok(newest.max(present).min(hlc::VALUE_MAX))
 }

@@ -1,8 +1,12 @@
 //! `take_over_shards`: after moves of a Citus cluster, takes the sequences of many shards over
 //! together.
 
-use crate::citus::{placement, takeover};
-use crate::error::{self, Error};
+use crate::arguments::not_null;
+use crate::citus::copies;
+use crate::citus::placement;
+use crate::citus::takeover::{self, NotOpened, Wanted};
+use crate::error::{self, Argument, Error};
+use crate::functions::recover;
 use crate::generator;
 use crate::pg::catalog;
 use crate::pg::guc;
@@ -15,11 +19,12 @@ use crate::pg::sys;
 use crate::pg::text::push;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::refusal::Refusal;
-use crate::sequence::{IdSequence, check, read, visit};
+use crate::sequence::{CopyPolicy, IdSequence, check, read, visit};
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::copy::Attempt;
 use instagram_id_core::layout::Shard;
-use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -35,28 +40,36 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long it waits for locks that it does not get, in total. A role can own many shards.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// `take_over_shards()`. Each shard has the reason if its sequence could not be taken over. The
-/// first `next_id` on the new node does the same for one shard.
+/// `take_over_shards(recover)`. Each shard has the reason if its sequence could not be taken over.
+/// The first `next_id` on the new node does the same for one shard. With `recover` a sequence whose
+/// last owner is lost continues as with `recover_shard`.
 ///
-/// A command to another node is about many sequences. If one of them cannot be taken over, each of
-/// the others is taken over by commands of its own. A copy of another group is made one of this
+/// A command to another node is about many sequences. A copy of another group is made one of this
 /// node, which needs ownership. Sequences that are taken over stay so if the transaction is rolled
 /// back. Without Citus it opens the closed sequences that do not record another node as the last
 /// owner.
 ///
 /// # Errors
 ///
-/// The transaction is read-only, the server is a standby, or the call is canceled. Other errors are
-/// returned as reasons.
+/// The argument is NULL, the transaction is read-only, the server is a standby, or the call is
+/// canceled. Other errors are returned as reasons.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
-fn take_over_shards() -> TableIterator<
-    'static,
-    (name!(shard, i32), name!(sequence, Regclass), name!(reason, Option<String>)),
+fn take_over_shards(
+    recover: Option<bool>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Result<
+    TableIterator<
+        'static,
+        (name!(shard, i32), name!(sequence, Regclass), name!(reason, Option<String>)),
+    >,
+    ErrorReport,
 > {
+    let recover = not_null(recover, Argument::Recover)?;
     prevent_if_read_only("take_over_shards()");
+    let own_schema = recover.then(|| catalog::schema_of_this_function(fcinfo));
     let mut results = vec![];
-    let mut patience = PATIENCE;
+    let mut call = Call { patience: PATIENCE, problem: None };
     let mut by_role = BTreeMap::<u32, Vec<(Shard, IdSequence)>>::new();
     for (shard, sequence, is_copy) in shards_placed_here() {
         let prepare = || {
@@ -65,26 +78,18 @@ fn take_over_shards() -> TableIterator<
             }
             role_if_closed(sequence, is_copy)
         };
-        match with_reason(&mut patience, prepare) {
+        match call.with_reason(prepare) {
             Ok(Some(role)) => by_role.entry(role.to_u32()).or_default().push((shard, sequence)),
             Ok(None) => {}
             Err(reason) => results.push((shard, sequence, Some(reason))),
         }
     }
     for shards in by_role.values() {
-        // After a node has not answered, each further attempt as this role would wait for it again.
-        let mut problem = None;
+        call.problem = None;
         for batch in shards.chunks(BATCH) {
-            let sequences: Vec<IdSequence> = batch.iter().map(|(_, sequence)| *sequence).collect();
-            let left = attempt(&sequences, &mut problem, &mut patience).unwrap_or(sequences);
-            for &(shard, sequence) in batch {
-                let is_left = left.contains(&sequence);
-                let reason = if is_left {
-                    take_over(sequence, &mut problem, &mut patience).err()
-                } else {
-                    None
-                };
-                results.push((shard, sequence, reason));
+            let failures = call.take_over_or_recover(batch, own_schema);
+            for (&(shard, sequence), failure) in batch.iter().zip(failures) {
+                results.push((shard, sequence, failure.map(|failure| failure.reason)));
             }
         }
     }
@@ -92,38 +97,132 @@ fn take_over_shards() -> TableIterator<
     let row = |(shard, sequence, reason): (Shard, IdSequence, _)| {
         (i32::from(shard.number()), Regclass(sequence.oid), reason)
     };
-    TableIterator::new(results.into_iter().map(row))
+    Ok(TableIterator::new(results.into_iter().map(row)))
 }
 
-/// Makes one attempt to take these sequences over, and returns those for which another node has
-/// overtaken it. Makes none if there is a problem with a node already; keeps such a problem.
-fn attempt(
-    sequences: &[IdSequence],
-    problem: &mut Option<String>,
-    patience: &mut Duration,
-) -> Result<Vec<IdSequence>, String> {
-    if let Some(problem) = problem {
-        return Err(problem.clone());
+/// Why a sequence could not be taken over.
+struct Failure {
+    reason: String,
+    /// Whether the reason is that the last owner is lost.
+    is_owner_lost: bool,
+}
+
+impl Failure {
+    fn of(error: &Error) -> Failure {
+        let is_owner_lost =
+            matches!(error, Error::LastOwnerLost { .. } | Error::LastOwnerUnknown { .. });
+        Failure { reason: error.in_one_line(), is_owner_lost }
     }
-    with_reason(patience, || {
-        let result = takeover::attempt_to_take_over(sequences, generator::floor(i64::MIN));
-        *problem =
-            result.as_ref().err().filter(|error| takeover::is_of_a_node(error)).map(Error::reason);
-        result
-    })
 }
 
-/// Makes one attempt to take a sequence over. The role that owns it could interfere with any number
-/// of them.
-fn take_over(
-    sequence: IdSequence,
-    problem: &mut Option<String>,
-    patience: &mut Duration,
-) -> Result<(), String> {
-    if attempt(&[sequence], problem, patience)?.is_empty() {
-        Ok(())
-    } else {
-        Err(Error::TakeOverOvertaken { name: names::relation(sequence.oid) }.in_one_line())
+/// What a call has come across so far.
+struct Call {
+    /// The time that is left for locks that are not obtained.
+    patience: Duration,
+    /// The error about a node that has not answered. Each further attempt as the same role would
+    /// wait for it again.
+    problem: Option<String>,
+}
+
+impl Call {
+    /// Takes these sequences over, all as one role, and with the extension's schema recovers those
+    /// whose last owner is lost. Returns the failure of each.
+    fn take_over_or_recover(
+        &mut self,
+        shards: &[(Shard, IdSequence)],
+        own_schema: Option<Oid>,
+    ) -> Vec<Option<Failure>> {
+        let wanted: Vec<_> = shards.iter().map(|(_, sequence)| (*sequence, i64::MIN)).collect();
+        let mut failures = self.take_over(&wanted, CopyPolicy::Owner);
+        let Some(own_schema) = own_schema else { return failures };
+        let mut lost = vec![];
+        for (&(shard, sequence), failure) in shards.iter().zip(&mut failures) {
+            if failure.as_ref().is_some_and(|failure| failure.is_owner_lost) {
+                let above = || recover::above_known(shard, sequence, own_schema);
+                match self.with_reason(|| guc::with(guc::OWN_NAMES, above)) {
+                    Ok(value) => lost.push(((sequence, value + 1), failure)),
+                    Err(reason) => *failure = Some(Failure { reason, is_owner_lost: false }),
+                }
+            }
+        }
+        let (wanted, lost): (Vec<_>, Vec<_>) = lost.into_iter().unzip();
+        let results = self.take_over(&wanted, CopyPolicy::OwnerWithFloor);
+        lost.into_iter().zip(results).for_each(|(failure, result)| *failure = result);
+        failures
+    }
+
+    /// Takes these sequences over. If an attempt fails, one of them may be the cause, so it is
+    /// repeated for each half of them. The role that owns a sequence could interfere with any
+    /// number of attempts, so one that was overtaken is repeated once, for this sequence only.
+    fn take_over(&mut self, wanted: &[Wanted], policy: CopyPolicy) -> Vec<Option<Failure>> {
+        let NotOpened { overtaken, mut refused } = match self.attempt(wanted, policy) {
+            Ok(left) => left,
+            Err(reason) if wanted.len() == 1 => {
+                return vec![Some(Failure { reason, is_owner_lost: false })];
+            }
+            Err(_) => {
+                let (first, second) = wanted.split_at(wanted.len() / 2);
+                let mut failures = self.take_over(first, policy);
+                failures.extend(self.take_over(second, policy));
+                return failures;
+            }
+        };
+        let mut failure_of = |wanted_one: &Wanted| {
+            let sequence = wanted_one.0;
+            if let Some(place) = refused.iter().position(|(refused, _)| *refused == sequence) {
+                return Some(Failure::of(&refused.swap_remove(place).1));
+            }
+            if !overtaken.contains(&sequence) {
+                return None;
+            }
+            if wanted.len() == 1 {
+                let name = names::relation(sequence.oid);
+                return Some(Failure::of(&Error::TakeOverOvertaken { name }));
+            }
+            self.take_over(&[*wanted_one], policy).pop()?
+        };
+        wanted.iter().map(&mut failure_of).collect()
+    }
+
+    /// Makes one attempt. Makes none if there is a problem with a node already; keeps such a
+    /// problem.
+    fn attempt(&mut self, wanted: &[Wanted], policy: CopyPolicy) -> Result<NotOpened, String> {
+        if wanted.is_empty() {
+            return Ok(NotOpened::default());
+        }
+        if let Some(problem) = &self.problem {
+            return Err(problem.clone());
+        }
+        let mut problem = None;
+        let result = self.with_reason(|| {
+            let result =
+                takeover::attempt_to_take_over(wanted, policy, generator::newest_in_tables);
+            problem = result
+                .as_ref()
+                .err()
+                .filter(|error| takeover::is_of_a_node(error))
+                .map(Error::reason);
+            result
+        });
+        self.problem = problem;
+        result
+    }
+
+    /// Runs `f` in a subtransaction. An error, also one of PostgreSQL, is returned as text. A
+    /// cancel is not caught.
+    fn with_reason<T>(&mut self, f: impl FnOnce() -> Result<T, Error>) -> Result<T, String> {
+        // 0 would be no limit.
+        let timeout = self.patience.min(LOCK_TIMEOUT).as_millis().max(1).to_string();
+        let started = Instant::now();
+        match subtransaction::catching_errors(|| guc::with(&[(c"lock_timeout", &timeout)], f)) {
+            Ok(result) => result.map_err(|error| error.in_one_line()),
+            Err(report) => {
+                if report.sql_error_code() == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE {
+                    self.patience = self.patience.saturating_sub(started.elapsed());
+                }
+                Err(error::report_in_one_line(&report))
+            }
+        }
     }
 }
 
@@ -166,7 +265,7 @@ fn role_if_closed(sequence: IdSequence, is_copy: bool) -> Result<Option<Oid>, Er
         None => false, // dropped in the meantime
     };
     let must_be_opened = is_closed && visit::lock(sequence.oid);
-    Ok(must_be_opened.then(|| takeover::role_to_ask_as(sequence.oid)))
+    Ok(must_be_opened.then(|| copies::role_to_ask_as(sequence.oid)))
 }
 
 /// If this node has the copy of a node of another group, as a promoted clone has, or a node that
@@ -191,24 +290,4 @@ fn make_own(sequence: IdSequence) -> Result<bool, Error> {
         ));
     });
     Ok(true)
-}
-
-/// Runs `f` in a subtransaction. An error, also one of PostgreSQL, is returned as text. A cancel is
-/// not caught. `patience` is the time that is left for locks that are not obtained.
-fn with_reason<T>(
-    patience: &mut Duration,
-    f: impl FnOnce() -> Result<T, Error>,
-) -> Result<T, String> {
-    // 0 would be no limit.
-    let timeout = (*patience).min(LOCK_TIMEOUT).as_millis().max(1).to_string();
-    let started = Instant::now();
-    match subtransaction::catching_errors(|| guc::with(&[(c"lock_timeout", &timeout)], f)) {
-        Ok(result) => result.map_err(|error| error.in_one_line()),
-        Err(report) => {
-            if report.sql_error_code() == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE {
-                *patience = patience.saturating_sub(started.elapsed());
-            }
-            Err(error::report_in_one_line(&report))
-        }
-    }
 }

@@ -38,7 +38,7 @@ fn distribute_with_triggers(cluster: &Cluster) -> usize {
     home
 }
 
-const NEXT_ID: &str = "SELECT insta5.next_id()";
+const INSERT: &str = "INSERT INTO insta5.photos (batch) VALUES (1) RETURNING id";
 
 fn next_id(client: &mut Client) -> i64 {
     one(client, NEXT_ID)
@@ -56,14 +56,13 @@ fn is_refused(client: &mut Client, statement: &str, home: &str) {
 fn only_the_owning_node_generates_ids() {
     let cluster = Cluster::start(2);
     let home = distribute(&cluster);
-    let (host, port) = cluster.address(home);
-    let name = format!("{host}:{port}");
+    let name = cluster.name(home);
     let ways = [
         NEXT_ID,
         "SELECT next_id(5)",
         "SELECT next_id(5, 'insta5.table_id_seq')",
         "SELECT next_ids(5, 10)",
-        "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))",
+        AN_HOUR_AHEAD,
     ];
     for (number, node) in cluster.nodes.iter().enumerate().filter(|(number, _)| *number != home) {
         let mut client = node.connect();
@@ -106,42 +105,80 @@ fn only_the_owning_node_generates_ids() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A shard that is not distributed is not affected, and a schema can be undistributed again.
+/// A shard that is not distributed belongs to the coordinator, also if it is undistributed again.
+/// Ids that another node has issued, an hour ahead and in no table, are not issued again. Citus
+/// refuses to distribute a table with a trigger again without a setting, which docs/run/citus.md
+/// names.
 #[test]
-fn sequences_without_placement_belong_to_the_coordinator() {
+fn schemas_are_undistributed_and_distributed_again() {
     let cluster = Cluster::start(2);
-    let mut client = cluster.nodes[0].connect();
-    client.batch_execute("SELECT create_shard(9)").unwrap();
-    let mut ids: Vec<i64> = (0..100).map(|_| one(&mut client, "SELECT next_id(9)")).collect();
-    // The session has cached that there are no other copies when the schema is distributed.
-    client
-        .batch_execute(
-            "CREATE TABLE insta9.photos (id bigint PRIMARY KEY DEFAULT insta9.next_id())",
-        )
-        .unwrap();
-    let mut other = cluster.nodes[0].connect();
-    other.batch_execute("SELECT citus_schema_distribute('insta9')").unwrap();
-    let home = cluster.node_of("insta9");
-    assert_eq!(error_of(&mut client, "SELECT next_id(9)").0, "55000");
-    ids.extend(column(
-        &mut cluster.nodes[home].connect(),
-        "INSERT INTO insta9.photos DEFAULT VALUES RETURNING id",
-    ));
-    assert_eq!(error_of(&mut client, "SELECT next_id(9)").0, "55000");
-    // Simulates a clock that is ahead on that node: ids that it has issued, but no row contains,
-    // are not issued again.
-    let an_hour_ahead = "SELECT advance_shard(9, make_id(now() + interval '1 hour', 9, 0))";
-    ids.push(one(&mut cluster.nodes[home].connect(), an_hour_ahead));
-    other.batch_execute("SELECT citus_schema_undistribute('insta9')").unwrap();
-    ids.extend(column(&mut client, "INSERT INTO insta9.photos DEFAULT VALUES RETURNING id"));
-    assert_eq!(error_of(&mut cluster.nodes[home].connect(), "SELECT insta9.next_id()").0, "55000");
-    ids.extend(column(&mut other, "SELECT insta9.next_id()"));
-    check_unique_and_increasing(&[ids]);
+    let [mut client, mut other] = [(); 2].map(|()| cluster.nodes[0].connect());
+    let shards = [5, 9];
+    for shard in shards {
+        client
+            .batch_execute(&format!(
+                "SELECT create_shard({shard}); CREATE TABLE insta{shard}.photos
+                 (id bigint PRIMARY KEY DEFAULT insta{shard}.next_id(), batch bigint)"
+            ))
+            .unwrap();
+    }
+    let insert = |shard: i32| {
+        format!("INSERT INTO insta{shard}.photos (batch) VALUES (1), (2) RETURNING id")
+    };
+    let next = |shard: i32| format!("SELECT insta{shard}.next_id()");
+    let mut ids = [vec![], vec![]];
+    for round in 1..=3 {
+        for (ids, shard) in ids.iter_mut().zip(shards) {
+            ids.extend(column(&mut client, &insert(shard)));
+            let ahead = |hours: i32| {
+                format!(
+                    "SELECT advance_shard({shard}, make_id(now() + interval '{hours} hours', {shard}, 0))"
+                )
+            };
+            ids.push(one(&mut client, &ahead(2 * round)));
+            // The session has cached that there are no other copies when it is distributed.
+            let distribute = format!("SELECT citus_schema_distribute('insta{shard}')");
+            // Shard 5 has a trigger from the first round on.
+            if shard == 5 && round > 1 {
+                let (_, message, _) = error_of(&mut other, &distribute);
+                assert!(message.contains("because it has triggers"), "{message}");
+                assert!(CITUS_PAGE.contains("`SET citus.enable_unsafe_triggers = on`"));
+                other.batch_execute("SET citus.enable_unsafe_triggers = on").unwrap();
+            }
+            other.batch_execute(&distribute).unwrap();
+            other.batch_execute("RESET citus.enable_unsafe_triggers").unwrap();
+            if shard == 5 {
+                other.batch_execute("SELECT convert_defaults_to_triggers(5)").unwrap();
+            }
+            assert_eq!(error_of(&mut client, &next(shard)).0, "55000");
+            let home = cluster.node_of(&format!("insta{shard}"));
+            let mut on_owner = cluster.nodes[home].connect();
+            ids.extend(column(&mut on_owner, &insert(shard)));
+            // With the trigger from every node.
+            if shard == 5 {
+                for node in &cluster.nodes {
+                    ids.extend(column(&mut node.connect(), &insert(shard)));
+                }
+            }
+            ids.push(one(&mut on_owner, &ahead(2 * round + 1)));
+            let undistribute = format!("SELECT citus_schema_undistribute('insta{shard}')");
+            other.batch_execute(&undistribute).unwrap();
+            ids.extend(column(&mut client, &insert(shard)));
+            assert_eq!(error_of(&mut on_owner, &next(shard)).0, "55000");
+            ids.push(one(&mut other, &next(shard)));
+            let rows =
+                column(&mut client, &format!("SELECT id FROM insta{shard}.photos ORDER BY id"));
+            assert_eq!(rows.len(), 2 * round as usize * if shard == 5 { 6 } else { 3 });
+            assert!(rows.iter().all(|row| ids.contains(row)));
+        }
+    }
+    check_unique_and_increasing(&ids);
 }
 
 /// After a move new ids of a shard are above all earlier ones, wherever these were generated and
-/// whatever the nodes' clocks show, including ids that are in no table. Sessions on the former node
-/// are refused at once.
+/// whatever the nodes' clocks show, including ids that are in no table. A session on the former
+/// node is refused as soon as the schema has moved, before the new node has generated any id: it
+/// reads the current catalogs, not its cached state and not the snapshot of its transaction.
 #[test]
 fn ids_increase_after_moves_between_different_clocks() {
     let cluster = Cluster::start_with_clocks_of_their_own(2);
@@ -166,14 +203,20 @@ fn ids_increase_after_moves_between_different_clocks() {
         // Move in the middle of a transaction, but not in logical mode: a replication slot would
         // wait for the end of the transaction.
         if *mode == "block_writes" {
-            clients[home].batch_execute("BEGIN").unwrap();
+            let begin = ["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ"][round / 2 % 2];
+            clients[home].batch_execute(begin).unwrap();
             ids.push(next_id(&mut clients[home]));
         }
         cluster.move_schema("insta5", target, mode);
-        ids.push(next_id(&mut clients[target]));
-        let (host, port) = cluster.address(target);
-        is_refused(&mut clients[home], NEXT_ID, &format!("{host}:{port}"));
+        let name = cluster.name(target);
+        is_refused(&mut clients[home], NEXT_ID, &name);
         clients[home].batch_execute("ROLLBACK").unwrap();
+        let is_open = "SELECT is_called FROM insta5.table_id_seq";
+        assert!(one::<bool>(&mut clients[home], is_open), "closed, which alone would refuse");
+        is_refused(&mut clients[home], NEXT_ID, &name);
+        ids.push(next_id(&mut clients[target]));
+        assert!(!one::<bool>(&mut clients[home], is_open), "open in two places");
+        is_refused(&mut clients[home], NEXT_ID, &name);
     }
     check_unique_and_increasing(&[ids]);
 }
@@ -375,8 +418,7 @@ fn ids_stay_unique_however_schemas_are_distributed() {
     }
     round(&cluster);
     // The first node is removed, keeps its copies, and is added again with another group number.
-    let (host, port) = cluster.address(1);
-    client.execute("SELECT citus_remove_node($1, $2)", &[&host, &port]).unwrap();
+    cluster.call("citus_remove_node", 1).unwrap();
     cluster.add(1);
     for schema in shards {
         cluster.move_schema(schema, 1, "block_writes");
@@ -395,11 +437,10 @@ fn unreachable_node_blocks_takeover() {
     let cluster = Cluster::start(3);
     let home = distribute_with_triggers(&cluster);
     let [target, third] = [1 + home % 3, 1 + (home + 1) % 3];
-    let insert = "INSERT INTO insta5.photos (batch) VALUES (1) RETURNING id";
-    let mut ids = column(&mut cluster.nodes[0].connect(), insert);
+    let mut ids = column(&mut cluster.nodes[0].connect(), INSERT);
     cluster.move_schema("insta5", target, "block_writes");
     cluster.nodes[third].stop();
-    let (code, message, hint) = error_of(&mut cluster.nodes[target].connect(), insert);
+    let (code, message, hint) = error_of(&mut cluster.nodes[target].connect(), INSERT);
     assert_eq!(code, "08000", "{message}");
     assert!(
         message.contains(&cluster.address(third).0)
@@ -407,10 +448,10 @@ fn unreachable_node_blocks_takeover() {
         "{message}: {hint}"
     );
     cluster.nodes[third].launch();
-    ids.extend(column(&mut cluster.nodes[0].connect(), insert));
+    ids.extend(column(&mut cluster.nodes[0].connect(), INSERT));
     // Without a move no other node is needed.
     cluster.nodes[third].stop();
-    ids.extend(column(&mut cluster.nodes[target].connect(), insert));
+    ids.extend(column(&mut cluster.nodes[target].connect(), INSERT));
     check_unique_and_increasing(&[ids]);
 }
 
@@ -552,6 +593,66 @@ fn cost_of_ids_on_citus() {
     assert!(rows.is_empty(), "{rows:?}");
     for session in &mut sessions {
         assert_eq!(one::<i64>(session, "SELECT count(*) FROM take_over_shards()"), 0);
+    }
+}
+
+/// Measures how the shards of a lost node continue: one by one and together, and with the setting.
+#[test]
+fn cost_of_recovery_on_citus() {
+    let shards = length(20, 1000);
+    let cluster = Cluster::start(4);
+    let mut client = cluster.nodes[0].connect();
+    for worker in 2..=4 {
+        let (host, port) = cluster.address(worker);
+        let no_shards =
+            format!("SELECT citus_set_node_property('{host}', {port}, 'shouldhaveshards', false)");
+        client.batch_execute(&no_shards).unwrap();
+    }
+    for shard in 1000..1000 + shards {
+        for statement in [
+            format!("SELECT create_shard({shard})"),
+            format!("CREATE TABLE insta{shard}.photos (id bigint DEFAULT insta{shard}.next_id())"),
+            format!("SELECT citus_schema_distribute('insta{shard}')"),
+        ] {
+            client.batch_execute(&statement).unwrap();
+        }
+    }
+    let take_over = statement_of_page("take_over_shards()");
+    let recover = statement_of_page("recover => true");
+    let one_by_one = "SELECT result FROM id_shards, run_command_on_all_nodes(format('SELECT recover_shard(%s)', shard))
+         WHERE NOT success";
+    assert!(client.query(take_over, &[]).unwrap().is_empty());
+    let setting = "ALTER DATABASE postgres SET instagram_id.continue_without_lost_nodes = on";
+    for (lost, name, statement) in [
+        (1, "take_over_shards(recover => true), 3 nodes to ask", recover),
+        (2, "recover_shard, 2 nodes to ask", one_by_one),
+        (3, "take_over_shards() with the setting, 1 node to ask", take_over),
+    ] {
+        // Thousands of moves would take hours, so the shards move in the catalogs only.
+        let moved =
+            format!("UPDATE pg_dist_placement SET groupid = {} WHERE groupid = {lost}", lost + 1);
+        let is_left = |node: &usize| *node == 0 || *node > lost;
+        for node in (0..=4).filter(is_left) {
+            cluster.nodes[node].connect().batch_execute(&moved).unwrap();
+        }
+        cluster.nodes[lost].stop();
+        cluster.disable_and_remove(lost, lost + 1);
+        if lost == 3 {
+            // Sessions from before do not have it.
+            (0..=4).filter(is_left).for_each(|node| {
+                cluster.nodes[node].connect().batch_execute(setting).unwrap();
+                cluster.nodes[node].stop();
+                cluster.nodes[node].launch();
+            });
+            client = cluster.nodes[0].connect();
+        }
+        let started = Instant::now();
+        let left = client.query(statement, &[]).unwrap();
+        println!("{shards} shards of a lost node, {name}: {:?}", started.elapsed());
+        assert!(left.is_empty(), "{left:?}");
+        let mut owner = cluster.nodes[lost + 1].connect();
+        let open = "SELECT count(*) FROM id_shards WHERE can_generate";
+        assert_eq!(one::<i64>(&mut owner, open), i64::from(shards));
     }
 }
 
@@ -712,15 +813,14 @@ fn missing_coordinator_and_renamed_column_are_named() {
     let cluster = Cluster::start(1);
     distribute_with_triggers(&cluster);
     let mut client = cluster.nodes[0].connect();
-    let (host, port) = cluster.address(0);
     let insert = "INSERT INTO insta5.photos (batch) VALUES (1)";
     client.batch_execute(insert).unwrap();
-    client.execute("SELECT citus_remove_node($1, $2)", &[&host, &port]).unwrap();
+    cluster.call("citus_remove_node", 0).unwrap();
     client.batch_execute("SELECT create_shard(9)").unwrap();
     let (code, message, hint) = error_of(&mut client, "SELECT next_id(9)");
     assert!(code == "55000" && message.contains("not in pg_dist_node"), "{code} {message}");
     assert!(hint.contains("citus_set_coordinator_host"), "{hint}");
-    client.execute("SELECT citus_set_coordinator_host($1, $2)", &[&host, &port]).unwrap();
+    cluster.call("citus_set_coordinator_host", 0).unwrap();
     client.batch_execute("SELECT next_id(9)").unwrap();
 
     client.batch_execute("ALTER TABLE insta5.photos RENAME COLUMN id TO photo_id").unwrap();
@@ -753,8 +853,7 @@ fn lost_node_with_a_reference_table_is_removed() {
             "CREATE TABLE words (id bigint PRIMARY KEY); SELECT create_reference_table('words')",
         )
         .unwrap();
-    let insert = "INSERT INTO insta5.photos (batch) VALUES (1) RETURNING id";
-    let mut ids = column(&mut client, insert);
+    let mut ids = column(&mut client, INSERT);
     // Of this id only its row is left.
     let far_ahead =
         "INSERT INTO insta5.photos VALUES (make_id(now() + interval '3 hours', 5, 0)) RETURNING id";
@@ -762,28 +861,21 @@ fn lost_node_with_a_reference_table_is_removed() {
     let target = 3 - home;
     cluster.move_schema("insta5", target, "block_writes");
     cluster.nodes[home].stop();
-    let (host, port) = cluster.address(home);
-    let error = client.execute("SELECT citus_remove_node($1, $2)", &[&host, &port]).unwrap_err();
+    let error = cluster.call("citus_remove_node", home).unwrap_err();
     let state = error.code().map(|code| code.code().to_owned()).unwrap_or_default();
     // Before version 14 a connection exception.
+    let (host, _) = cluster.address(home);
     assert!(state.starts_with("08") || why(&error).contains(&host), "{state} {}", why(&error));
-    client.execute("SELECT citus_disable_node($1, $2)", &[&host, &port]).unwrap();
-    let active = format!("SELECT NOT isactive FROM pg_dist_node WHERE nodename = '{host}'");
-    cluster.nodes[target].wait_until(&active);
-    client.execute("SELECT citus_remove_node($1, $2)", &[&host, &port]).unwrap();
-    let (code, message, hint) = error_of(&mut client, insert);
+    cluster.disable_and_remove(home, target);
+    let (code, message, hint) = error_of(&mut client, INSERT);
     assert_eq!(code, "55000", "{message}");
     assert!(hint.contains("citus_disable_node()") && hint.contains("recover_shard()"), "{hint}");
-    let recover = statement_of_page("recover_shard(%s)");
-    let mut recovered = || -> Vec<(i32, bool, String)> {
+    let recover = statement_of_page("recover => true");
+    for _ in 0..2 {
         let rows = client.query(recover, &[]).unwrap();
-        rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect()
-    };
-    let rows = recovered();
-    let [(5, true, last)] = rows.as_slice() else { panic!("{rows:?}") };
-    assert_eq!(*last, ids[1].to_string());
-    assert_eq!(recovered(), []);
-    ids.extend(column(&mut client, insert));
+        assert!(rows.is_empty(), "{rows:?}");
+    }
+    ids.extend(column(&mut client, INSERT));
     check_unique_and_increasing(&[ids]);
 }
 
@@ -805,8 +897,7 @@ fn ids_continue_without_lost_nodes_with_the_setting() {
         node.launch();
     }
     let mut client = cluster.nodes[0].connect();
-    let insert = "INSERT INTO insta5.photos (batch) VALUES (1) RETURNING id";
-    let mut ids = column(&mut client, insert);
+    let mut ids = column(&mut client, INSERT);
     let [target, third] = [1, 2, 3]
         .into_iter()
         .filter(|node| *node != home)
@@ -816,7 +907,7 @@ fn ids_continue_without_lost_nodes_with_the_setting() {
     cluster.move_schema("insta5", target, "block_writes");
     cluster.nodes[third].stop();
     let started = Instant::now();
-    ids.extend(column(&mut client, insert));
+    ids.extend(column(&mut client, INSERT));
     println!("first id while a third node is down: {:?}", started.elapsed());
     assert!(lead(&mut client, ids[1]) < 1.0, "as after the loss of the last owner");
     cluster.nodes[third].launch();
@@ -826,16 +917,11 @@ fn ids_continue_without_lost_nodes_with_the_setting() {
     ));
     cluster.move_schema("insta5", home, "block_writes");
     cluster.nodes[target].stop();
-    let (host, port) = cluster.address(target);
-    let (code, message, _) = error_of(&mut client, insert);
-    assert!(code == "08000" && message.contains(&host), "{code} {message}");
-    // The first worker is disabled only synchronously.
-    client.execute("SELECT citus_disable_node($1, $2, true)", &[&host, &port]).unwrap();
-    let disabled = format!("SELECT NOT isactive FROM pg_dist_node WHERE nodename = '{host}'");
-    cluster.nodes[home].wait_until(&disabled);
-    client.execute("SELECT citus_remove_node($1, $2)", &[&host, &port]).unwrap();
+    let (code, message, _) = error_of(&mut client, INSERT);
+    assert!(code == "08000" && message.contains(&cluster.name(target)), "{code} {message}");
+    cluster.disable_and_remove(target, home);
     let started = Instant::now();
-    ids.extend(column(&mut client, insert));
+    ids.extend(column(&mut client, INSERT));
     println!("first id without the last owner: {:?}", started.elapsed());
     check_unique_and_increasing(&[ids]);
 }
@@ -862,31 +948,25 @@ fn examples_of_the_pages_run() {
 fn lost_node_blocks_takeover_until_advance_shard() {
     let cluster = Cluster::start(3);
     let mut coordinator = cluster.nodes[0].connect();
-    let insert = "INSERT INTO insta5.photos (batch) VALUES (1) RETURNING id";
     let mut ids = vec![];
     let first = distribute_with_triggers(&cluster);
     for disable in [true, false] {
         let home = cluster.node_of("insta5");
         let target = (1..=3).find(|node| *node != home && (disable || *node != first)).unwrap();
         let mut on_owner = cluster.nodes[home].connect();
-        ids.push(one(
-            &mut on_owner,
-            "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))",
-        ));
-        ids.extend(column(&mut on_owner, insert));
+        ids.push(one(&mut on_owner, AN_HOUR_AHEAD));
+        ids.extend(column(&mut on_owner, INSERT));
         drop(on_owner);
         cluster.move_schema("insta5", target, "block_writes");
-        let (host, port) = cluster.address(home);
-        let leave = if disable {
-            "SELECT citus_disable_node($1, $2, true)"
+        if disable {
+            cluster.disable(home);
         } else {
-            "SELECT citus_remove_node($1, $2)"
-        };
-        coordinator.execute(leave, &[&host, &port]).unwrap();
+            cluster.call("citus_remove_node", home).unwrap();
+        }
         // However often it is tried. In the second round the schema has been on another node in
         // between.
         for _ in 0..2 {
-            let (code, message, hint) = error_of(&mut coordinator, insert);
+            let (code, message, hint) = error_of(&mut coordinator, INSERT);
             assert_eq!(code, "55000", "{message}");
             assert!(
                 message.contains(&format!("group {home}")) && hint.contains("advance_shard()"),
@@ -894,14 +974,12 @@ fn lost_node_blocks_takeover_until_advance_shard() {
             );
         }
         if disable {
-            coordinator.execute("SELECT citus_activate_node($1, $2)", &[&host, &port]).unwrap();
+            cluster.call("citus_activate_node", home).unwrap();
         } else {
-            let last = *ids.last().unwrap();
-            let advance = format!("SELECT advance_shard(5, {last})");
-            ids.push(one::<i64>(&mut cluster.nodes[target].connect(), &advance) + 1);
-            ids.pop();
+            let advance = format!("SELECT advance_shard(5, {})", ids.last().unwrap());
+            cluster.nodes[target].connect().batch_execute(&advance).unwrap();
         }
-        ids.extend(column(&mut coordinator, insert));
+        ids.extend(column(&mut coordinator, INSERT));
     }
     check_unique_and_increasing(&[ids]);
 }
@@ -1047,35 +1125,4 @@ fn tables_with_several_copies_of_rows_get_no_trigger() {
         error_of(&mut client, "INSERT INTO insta7.after (name) VALUES ('one for each')");
     assert!(code == "55000" && message.contains("insta7.after"), "{code} {message}");
     client.batch_execute("INSERT INTO insta7.after VALUES (next_id(7), 'one for all')").unwrap();
-}
-
-/// A session that generated ids on the former node is refused there as soon as the schema has
-/// moved, before the new node has generated any id: it reads the current catalogs, not its cached
-/// state and not the snapshot of its transaction.
-#[test]
-fn former_node_refuses_before_new_node_generates() {
-    let cluster = Cluster::start(2);
-    let mut home = distribute_with_triggers(&cluster);
-    let mut ids = vec![];
-    let mut clients: Vec<Client> = cluster.nodes.iter().map(Server::connect).collect();
-    for begin in ["", "BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ"] {
-        let target = 3 - home;
-        let (host, port) = cluster.address(target);
-        let name = format!("{host}:{port}");
-        clients[home].batch_execute(begin).unwrap();
-        ids.push(next_id(&mut clients[home]));
-        cluster.move_schema("insta5", target, "block_writes");
-        is_refused(&mut clients[home], NEXT_ID, &name);
-        clients[home].batch_execute("ROLLBACK").unwrap();
-        let is_open = "SELECT is_called FROM insta5.table_id_seq";
-        assert!(
-            one::<bool>(&mut clients[home], is_open),
-            "{begin}: already closed, which alone would refuse"
-        );
-        is_refused(&mut clients[home], NEXT_ID, &name);
-        ids.push(next_id(&mut clients[target]));
-        assert!(!one::<bool>(&mut clients[home], is_open), "{begin}: open in two places");
-        home = target;
-    }
-    check_unique_and_increasing(&[ids]);
 }

@@ -41,8 +41,7 @@ impl Cluster {
             prepare(node);
         }
         let mut client = cluster.nodes[0].connect();
-        let (host, port) = cluster.address(0);
-        client.execute("SELECT citus_set_coordinator_host($1, $2)", &[&host, &port]).unwrap();
+        cluster.call("citus_set_coordinator_host", 0).unwrap();
         for worker in 1..=workers {
             cluster.add(worker);
         }
@@ -57,8 +56,37 @@ impl Cluster {
 
     /// Adds a server to the cluster.
     pub fn add(&self, node: usize) {
+        self.call("citus_add_node", node).unwrap();
+    }
+
+    /// Calls a function with the address of a node, on the coordinator.
+    pub fn call(&self, function: &str, node: usize) -> Result<(), postgres::Error> {
         let (host, port) = self.address(node);
-        self.nodes[0].connect().execute("SELECT citus_add_node($1, $2)", &[&host, &port]).unwrap();
+        let call = format!("SELECT {function}($1, $2)");
+        self.nodes[0].connect().execute(&call, &[&host, &port]).map(|_| ())
+    }
+
+    /// Disables a node, which may be down.
+    pub fn disable(&self, node: usize) {
+        // The first worker is disabled only synchronously.
+        let (host, port) = self.address(node);
+        let disable = format!("SELECT citus_disable_node('{host}', {port}, true)");
+        self.nodes[0].connect().batch_execute(&disable).unwrap();
+    }
+
+    /// The same, and removes the node when another one has received this.
+    pub fn disable_and_remove(&self, node: usize, other: usize) {
+        self.disable(node);
+        let (host, _) = self.address(node);
+        let disabled = format!("SELECT NOT isactive FROM pg_dist_node WHERE nodename = '{host}'");
+        self.nodes[other].wait_until(&disabled);
+        self.call("citus_remove_node", node).unwrap();
+    }
+
+    /// The address of a node in messages.
+    pub fn name(&self, node: usize) -> String {
+        let (host, port) = self.address(node);
+        format!("{host}:{port}")
     }
 
     /// Starts one more worker.

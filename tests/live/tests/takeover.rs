@@ -24,6 +24,51 @@ fn next_on(cluster: &Emulated, node: usize) -> i64 {
     next_id(&mut cluster.nodes[node].connect())
 }
 
+/// Moves shard 5 to a node, and generates its next id there.
+fn next_after_move(cluster: &Emulated, node: usize) -> i64 {
+    cluster.move_schema("insta5", node);
+    next_on(cluster, node)
+}
+
+/// The next id of shard 5, or `None` if it is refused with one of these SQLSTATEs.
+#[track_caller]
+fn next_unless(client: &mut Client, sqlstates: &[&str]) -> Option<i64> {
+    match client.query_one(NEXT_ID, &[]) {
+        Ok(row) => Some(row.get(0)),
+        Err(error) => {
+            let code = error.code().map(|code| code.code());
+            assert!(code.is_some_and(|code| sqlstates.contains(&code)), "{}", why(&error));
+            None
+        }
+    }
+}
+
+/// A node is lost, and removed from the cluster.
+fn lose(cluster: &Emulated, node: usize) {
+    cluster.nodes[node].stop_at_once();
+    cluster.remove(node);
+}
+
+/// A node that was down comes back, and receives what has changed.
+fn come_back(cluster: &Emulated, node: usize) {
+    cluster.nodes[node].launch();
+    cluster.announce(node);
+}
+
+fn crash(cluster: &Emulated, node: usize) {
+    cluster.nodes[node].crash();
+    cluster.nodes[node].launch();
+}
+
+/// By their own catalogs, both node 2 and node 3 own shard 5. By those of the coordinator it is
+/// still the former node.
+fn two_owners(cluster: &Emulated) {
+    for node in [3, 2] {
+        cluster.decide_move("insta5", Some(node));
+        cluster.announce(node);
+    }
+}
+
 /// Whether a node's copy of the sequence is open.
 fn is_open(cluster: &Emulated, node: usize) -> bool {
     is_open_of(cluster, node, 5)
@@ -61,6 +106,30 @@ fn is_refused(client: &mut Client, statement: &str, sqlstate: &str) -> String {
     text
 }
 
+#[track_caller]
+fn is_refused_on(cluster: &Emulated, node: usize, statement: &str, sqlstate: &str) -> String {
+    is_refused(&mut cluster.nodes[node].connect(), statement, sqlstate)
+}
+
+/// Whichever of these nodes shard 5 moves to, and however often it is tried, ids are refused there,
+/// because the node of this group was the last to generate them.
+#[track_caller]
+fn is_blocked(cluster: &Emulated, nodes: &[usize], group: i32) {
+    for &node in nodes {
+        cluster.move_schema("insta5", node);
+        for _ in 0..2 {
+            let text = is_refused_on(cluster, node, NEXT_ID, "55000");
+            assert!(text.contains(&format!("group {group} ")), "{text}");
+        }
+    }
+}
+
+/// Calls `advance_shard` on a node, and returns the next id as well.
+fn advance_on(cluster: &Emulated, node: usize, id: i64) -> [i64; 2] {
+    let mut client = cluster.nodes[node].connect();
+    [&format!("SELECT advance_shard(5, {id})"), NEXT_ID].map(|query| one(&mut client, query))
+}
+
 /// The statement that the new node runs on each other node to close its copy.
 fn close_statement(group: i32) -> String {
     format!("SELECT next_value FROM _close_sequence('insta5.table_id_seq', {group}, 1)")
@@ -70,6 +139,28 @@ fn close_statement(group: i32) -> String {
 /// new node.
 const CLOSING: &str = r"%.\_close\_sequence(%";
 const NAMING: &str = r"%.\_name\_sequence\_taker(%";
+
+/// Runs `work`, in which this node waits for the pause, then `meanwhile`, and then ends the pause.
+fn in_pause<T: Send>(
+    (cluster, node, pause): (&Emulated, usize, Client),
+    work: impl FnOnce() -> T + Send,
+    meanwhile: impl FnOnce(),
+) -> T {
+    let result = std::thread::scope(|scope| {
+        let work = scope.spawn(work);
+        cluster.wait_for_pause(node);
+        meanwhile();
+        drop(pause);
+        work.join().unwrap()
+    });
+    cluster.restore_commands(node);
+    result
+}
+
+/// The node waits before it sends such a command, or after the other node has run it.
+type Pause = fn(&Emulated, usize, usize, &str) -> Client;
+const BEFORE: Pause = Emulated::pause_commands;
+const AFTER: Pause = Emulated::pause_after_commands;
 
 #[test]
 fn only_the_current_node_generates_ids() {
@@ -183,22 +274,18 @@ fn lost_node_blocks_every_attempt() {
     let mut ids = cluster.ids_an_hour_ahead(1);
     cluster.grow();
     cluster.move_schema("insta5", 4);
-    cluster.nodes[1].stop_at_once();
-    cluster.remove(1);
+    lose(&cluster, 1);
     for node in [4, 2, 0, 3, 4] {
         cluster.move_schema("insta5", node);
         for statement in [NEXT_ID, NEXT_ID, INSERT, INSERT] {
-            let text = is_refused(&mut cluster.nodes[node].connect(), statement, "55000");
+            let text = is_refused_on(&cluster, node, statement, "55000");
             assert!(text.contains("group 1") && text.contains("advance_shard"), "{text}");
             assert!((0..5).filter(|&node| node != 1).all(|node| !is_open(&cluster, node)));
         }
     }
-    let advance = format!("SELECT advance_shard(5, {})", ids[1] + 1000);
-    ids.push(one(&mut cluster.nodes[4].connect(), &advance));
-    ids.push(next_on(&cluster, 4));
+    ids.extend(advance_on(&cluster, 4, ids[1] + 1000));
     // From here on node 4 has the last value.
-    cluster.move_schema("insta5", 2);
-    ids.push(next_on(&cluster, 2));
+    ids.push(next_after_move(&cluster, 2));
     check_unique_and_increasing(&[ids]);
 }
 
@@ -211,21 +298,18 @@ fn lost_node_blocks_takeover_after_failed_attempts() {
     // While the lost node is down but still in the cluster.
     for node in [2, 3, 2] {
         cluster.move_schema_without("insta5", node, 1);
-        is_refused(&mut cluster.nodes[node].connect(), NEXT_ID, "08000");
-        is_refused(&mut cluster.nodes[node].connect(), INSERT, "08000");
+        is_refused_on(&cluster, node, NEXT_ID, "08000");
+        is_refused_on(&cluster, node, INSERT, "08000");
     }
     cluster.remove(1);
     for node in [2, 3, 4, 0, 3, 2] {
         cluster.move_schema("insta5", node);
         for crashed in [node, 4] {
-            is_refused(&mut cluster.nodes[node].connect(), NEXT_ID, "55000");
-            cluster.nodes[crashed].crash();
-            cluster.nodes[crashed].launch();
+            is_refused_on(&cluster, node, NEXT_ID, "55000");
+            crash(&cluster, crashed);
         }
     }
-    let advance = format!("SELECT advance_shard(5, {last})");
-    cluster.nodes[2].connect().batch_execute(&advance).unwrap();
-    assert!(next_on(&cluster, 2) > last);
+    assert!(advance_on(&cluster, 2, last)[1] > last);
 }
 
 /// Two nodes attempt the takeover at once, and the one that completed it is lost.
@@ -234,31 +318,16 @@ fn lost_node_blocks_takeover_after_concurrent_attempts() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
     // Both node 2 and node 3 act as the owner of the schema.
-    cluster.decide_move("insta5", Some(3));
-    cluster.announce(3);
-    cluster.decide_move("insta5", Some(2));
-    cluster.announce(2);
-    let pause = cluster.pause_commands(3, 2, "%");
-    std::thread::scope(|scope| {
-        let attempt = scope.spawn(|| refusal(&mut cluster.nodes[3].connect(), NEXT_ID));
-        cluster.wait_for_pause(3);
+    two_owners(&cluster);
+    let attempt = || is_refused_on(&cluster, 3, NEXT_ID, "08000");
+    in_pause((&cluster, 3, cluster.pause_commands(3, 2, "%")), attempt, || {
         let mut winner = cluster.nodes[2].connect();
         ids.push(next_id(&mut winner));
         ids.push(one(&mut winner, AN_HOUR_AHEAD));
         cluster.nodes[2].stop_at_once();
-        drop(pause);
-        let (code, text) = attempt.join().unwrap();
-        assert_eq!(code, "08000", "{text}");
     });
-    cluster.restore_commands(3);
     cluster.remove(2);
-    for node in [3, 0, 1, 3] {
-        cluster.move_schema("insta5", node);
-        for _ in 0..2 {
-            let text = is_refused(&mut cluster.nodes[node].connect(), NEXT_ID, "55000");
-            assert!(text.contains("group 2"), "{text}");
-        }
-    }
+    is_blocked(&cluster, &[3, 0, 1, 3], 2);
     check_unique_and_increasing(&[ids]);
 }
 
@@ -273,31 +342,21 @@ fn partly_recorded_node_blocks_takeover() {
         }
         cluster.move_schema("insta5", 2);
         let mut new = cluster.nodes[2].connect();
-        let was_refused = match new.query_one(NEXT_ID, &[]) {
-            Ok(row) => {
-                ids.push(row.get(0));
-                false
-            }
-            Err(error) => {
-                assert_eq!(error.code().map(|code| code.code()), Some("08000"), "{}", why(&error));
-                true
-            }
-        };
+        let id = next_unless(&mut new, &["08000"]);
+        let was_refused = id.is_none();
+        ids.extend(id);
         if !was_refused {
             ids.push(one(&mut new, AN_HOUR_AHEAD));
         }
         assert_eq!(is_open(&cluster, 2), !was_refused);
-        cluster.nodes[2].stop_at_once();
-        cluster.remove(2);
+        lose(&cluster, 2);
         cluster.move_schema("insta5", 3);
         // If it has not opened its copy, no id is lost with it, but the other nodes need not know
         // that.
         for _ in 0..2 {
-            match cluster.nodes[3].connect().query_one(NEXT_ID, &[]) {
-                Ok(row) if was_refused => ids.push(row.get(0)),
-                Ok(row) => panic!("{ids:?} are followed by {}", row.get::<_, i64>(0)),
-                Err(error) => assert_eq!(error.code().unwrap().code(), "55000", "{error:?}"),
-            }
+            let id = next_unless(&mut cluster.nodes[3].connect(), &["55000"]);
+            assert!(was_refused || id.is_none(), "{ids:?} are followed by {id:?}");
+            ids.extend(id);
         }
         check_unique_and_increasing(&[ids]);
     }
@@ -314,18 +373,16 @@ fn no_copy_is_closed_while_a_node_is_down() {
         cluster.nodes[down].stop();
         cluster.move_schema_without("insta5", 2, down);
         for statement in [NEXT_ID, INSERT, AN_HOUR_AHEAD] {
-            let text = is_refused(&mut cluster.nodes[2].connect(), statement, "08000");
+            let text = is_refused_on(&cluster, 2, statement, "08000");
             assert!(text.contains(&cluster.address(down).0), "{text}");
         }
         assert!(is_open(&cluster, 1), "closed for nothing");
         cluster.move_schema_without("insta5", 1, down);
         ids.push(next_on(&cluster, 1));
         ids.extend(column(&mut cluster.nodes[1].connect(), INSERT));
-        cluster.nodes[down].launch();
-        cluster.announce(down);
+        come_back(&cluster, down);
     }
-    cluster.move_schema("insta5", 2);
-    ids.push(next_on(&cluster, 2));
+    ids.push(next_after_move(&cluster, 2));
     cluster.nodes[1].stop();
     ids.push(next_on(&cluster, 2));
     check_unique_and_increasing(&[ids]);
@@ -342,12 +399,8 @@ fn six_writers_fail_together(cluster: &Emulated) -> Vec<String> {
     let texts = std::thread::scope(|scope| {
         let writer = || {
             let mut client = cluster.nodes[2].connect();
-            client
-                .batch_execute(&format!(
-                    "SET instagram_id.take_over_timeout = '{}s'",
-                    LIMIT.as_secs()
-                ))
-                .unwrap();
+            let set = format!("SET instagram_id.take_over_timeout = '{}s'", LIMIT.as_secs());
+            client.batch_execute(&set).unwrap();
             barrier.wait();
             let started = Instant::now();
             let text = is_refused(&mut client, INSERT, "08000");
@@ -393,8 +446,7 @@ fn sessions_that_wait_for_a_hanging_node_fail_together() {
     );
     assert!(is_open(&cluster, 1), "closed for nothing");
     drop(hanging);
-    cluster.nodes[3].launch();
-    cluster.announce(3);
+    come_back(&cluster, 3);
     let pause = cluster.pause_after_commands(2, 3, "%");
     let texts = six_writers_fail_together(&cluster);
     assert!(
@@ -425,16 +477,13 @@ fn disabled_node_does_not_block_takeover() {
     let mut ids = cluster.ids_an_hour_ahead(1);
     cluster.nodes[3].stop();
     cluster.move_schema_without("insta5", 2, 3);
-    let text = is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "08000");
+    let text = is_refused_on(&cluster, 2, NEXT_ID, "08000");
     assert!(text.contains(&cluster.address(3).0), "{text}");
     cluster.disable(3);
     ids.push(next_on(&cluster, 2));
     cluster.nodes[3].launch();
     cluster.activate(3);
-    for node in [3, 1, 3] {
-        cluster.move_schema("insta5", node);
-        ids.push(next_on(&cluster, node));
-    }
+    ids.extend([3, 1, 3].map(|node| next_after_move(&cluster, node)));
     check_unique_and_increasing(&[ids]);
 }
 
@@ -455,8 +504,7 @@ fn shards_are_not_taken_over_one_by_one_while_a_node_hangs() {
         assert!(reason.as_ref().is_some_and(|reason| reason.contains(&address)), "{reason:?}");
     }
     drop(hanging);
-    cluster.nodes[3].launch();
-    cluster.announce(3);
+    come_back(&cluster, 3);
     assert_eq!(taken_over(&mut new), all_taken_over());
     next_of_several(&mut new, &mut ids);
     check_unique_and_increasing(&ids);
@@ -513,7 +561,7 @@ fn view_shows_shards_that_were_not_taken_over() {
     assert_eq!(reason_on(&cluster, 1), elsewhere(2));
     assert_eq!(reason_on(&cluster, 2), "not taken over yet, last holder: group 1");
     cluster.nodes[1].stop();
-    is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "08000");
+    is_refused_on(&cluster, 2, NEXT_ID, "08000");
     assert_eq!(reason_on(&cluster, 2), "not taken over yet, last holder: group 1 (unreachable)");
     cluster.nodes[1].launch();
     ids.push(next_on(&cluster, 2));
@@ -524,7 +572,7 @@ fn view_shows_shards_that_were_not_taken_over() {
     assert_eq!(reason_on(&cluster, 3), "not taken over yet, last holder: group 2 (unreachable)");
     cluster.remove(2);
     assert_eq!(reason_on(&cluster, 3), "not taken over yet, last holder: group 2 (unreachable)");
-    is_refused(&mut cluster.nodes[3].connect(), NEXT_ID, "55000");
+    is_refused_on(&cluster, 3, NEXT_ID, "55000");
     assert_eq!(reason_on(&cluster, 3), "not taken over yet, last holder: group 2 (unreachable)");
     ids.push(one(&mut cluster.nodes[3].connect(), "SELECT recover_shard(5)"));
     assert_eq!(reason_on(&cluster, 3), "");
@@ -567,7 +615,7 @@ fn ids_increase_after_a_failed_attempt() {
         ids.push(next_on(&cluster, 1));
         cluster.break_commands(2, node, CLOSING, fault);
         cluster.move_schema("insta5", 2);
-        is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "08000");
+        is_refused_on(&cluster, 2, NEXT_ID, "08000");
         assert!(!is_open(&cluster, 2));
         // In the rounds with node 3 the new node completes the takeover before the schema moves
         // back.
@@ -575,8 +623,7 @@ fn ids_increase_after_a_failed_attempt() {
             cluster.restore_commands(2);
             ids.push(next_on(&cluster, 2));
         }
-        cluster.move_schema("insta5", 1);
-        ids.push(next_on(&cluster, 1));
+        ids.push(next_after_move(&cluster, 1));
         cluster.restore_commands(2);
     }
     check_unique_and_increasing(&[ids]);
@@ -591,15 +638,8 @@ fn ids_increase_after_a_crash_during_takeover() {
         ids.push(next_on(&cluster, 1));
         let pause = cluster.pause_commands(2, node, CLOSING);
         cluster.move_schema("insta5", 2);
-        std::thread::scope(|scope| {
-            let attempt = scope.spawn(|| is_cut_off(&mut cluster.nodes[2].connect(), NEXT_ID));
-            cluster.wait_for_pause(2);
-            cluster.nodes[2].crash();
-            assert!(attempt.join().unwrap());
-        });
-        drop(pause);
-        cluster.nodes[2].launch();
-        cluster.restore_commands(2);
+        let attempt = || is_cut_off(&mut cluster.nodes[2].connect(), NEXT_ID);
+        assert!(in_pause((&cluster, 2, pause), attempt, || crash(&cluster, 2)));
         assert!(!is_open(&cluster, 2));
         if node != 1 {
             ids.push(next_on(&cluster, 2));
@@ -617,22 +657,18 @@ fn overtaken_attempt_continues_above_the_other() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
     for node in [0, 1, 3] {
-        cluster.decide_move("insta5", Some(3));
-        cluster.announce(3);
-        cluster.decide_move("insta5", Some(2));
-        cluster.announce(2);
+        two_owners(&cluster);
         ids.push(next_on(&cluster, 3)); // closes the copy of the other node
         let pause = cluster.pause_commands(2, node, CLOSING);
-        std::thread::scope(|scope| {
-            let slower = scope.spawn(|| next_on(&cluster, 2));
-            cluster.wait_for_pause(2);
-            let mut faster = cluster.nodes[3].connect();
-            ids.push(next_id(&mut faster));
-            ids.push(next_id(&mut faster));
-            drop(pause);
-            ids.push(slower.join().unwrap());
-        });
-        cluster.restore_commands(2);
+        let slower = in_pause(
+            (&cluster, 2, pause),
+            || next_on(&cluster, 2),
+            || {
+                let mut faster = cluster.nodes[3].connect();
+                ids.extend([next_id(&mut faster), next_id(&mut faster)]);
+            },
+        );
+        ids.push(slower);
     }
     check_unique_and_increasing(&[ids]);
 }
@@ -748,8 +784,7 @@ fn closed_copy_stays_closed_after_a_crash() {
         client.batch_execute("CHECKPOINT").unwrap();
         let close = close_statement(cluster.group(2).unwrap());
         let above: i64 = one(&mut client, &close);
-        cluster.nodes[1].crash();
-        cluster.nodes[1].launch();
+        crash(&cluster, 1);
         assert!(!is_open(&cluster, 1), "open again");
         let mut client = cluster.nodes[1].connect();
         assert_eq!(
@@ -770,10 +805,8 @@ fn closed_copy_stays_closed_after_a_crash() {
 fn ids_of_a_new_node_survive_its_crash() {
     let cluster = Emulated::start_with_shard(1);
     let mut ids = cluster.ids_an_hour_ahead(1);
-    cluster.move_schema("insta5", 0);
-    ids.push(next_on(&cluster, 0));
-    cluster.nodes[0].crash();
-    cluster.nodes[0].launch();
+    ids.push(next_after_move(&cluster, 0));
+    crash(&cluster, 0);
     ids.push(next_on(&cluster, 0));
     check_unique_and_increasing(&[ids]);
 }
@@ -787,24 +820,18 @@ fn lost_node_is_identified_by_its_group() {
     cluster.move_schema("insta5", 2);
     cluster.disable(1);
     for _ in 0..3 {
-        is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "55000");
+        is_refused_on(&cluster, 2, NEXT_ID, "55000");
     }
     cluster.activate(1);
     ids.push(next_on(&cluster, 2));
     cluster.move_schema("insta5", 3);
     cluster.remove(2);
-    is_refused(&mut cluster.nodes[3].connect(), NEXT_ID, "55000");
+    is_refused_on(&cluster, 3, NEXT_ID, "55000");
     cluster.add(2);
-    for node in [3, 1, 2, 3] {
-        cluster.move_schema("insta5", node);
-        is_refused(&mut cluster.nodes[node].connect(), NEXT_ID, "55000");
-        is_refused(&mut cluster.nodes[node].connect(), NEXT_ID, "55000");
-    }
-    let advance = format!("SELECT advance_shard(5, {})", ids[2] + 1);
-    ids.push(one(&mut cluster.nodes[3].connect(), &advance));
+    is_blocked(&cluster, &[3, 1, 2, 3], 2);
+    ids.extend(advance_on(&cluster, 3, ids[2] + 1));
     // The node that was added again works as any other.
-    cluster.move_schema("insta5", 2);
-    ids.push(next_on(&cluster, 2));
+    ids.push(next_after_move(&cluster, 2));
     check_unique_and_increasing(&[ids]);
 }
 
@@ -855,7 +882,7 @@ fn shards_of_a_lost_node_are_recovered() {
     cluster.remove(1);
     for (shard, owner) in [(5, 2), (6, 3)] {
         let generate = format!("SELECT next_id({shard})");
-        is_refused(&mut cluster.nodes[owner].connect(), &generate, "55000");
+        is_refused_on(&cluster, owner, &generate, "55000");
         let recovered: Vec<_> =
             [0, 2, 3].into_iter().filter_map(|node| recover(shard, node)).collect();
         assert_eq!(recovered.len(), 1, "only the owner recovers shard {shard}");
@@ -893,21 +920,16 @@ fn third_node_does_not_block_takeover_with_the_setting() {
     ids.extend(column(&mut cluster.nodes[2].connect(), INSERT));
     let gap = (ids[2] >> 23) - (ids[1] >> 23);
     assert!(gap < 1000, "{gap} ms, as after the loss of the last owner");
-    cluster.nodes[3].launch();
-    cluster.announce(3);
+    come_back(&cluster, 3);
     let hanging = cluster.hang(3);
     cluster.move_schema_without("insta5", 1, 3);
     let mut home = cluster.nodes[1].connect();
     home.batch_execute("SET instagram_id.take_over_timeout = '8s'").unwrap();
     ids.push(next_id(&mut home));
     drop(hanging);
-    cluster.nodes[3].launch();
-    cluster.announce(3);
+    come_back(&cluster, 3);
     // That node, which does not know the last owner, takes part again.
-    for node in [3, 0, 2] {
-        cluster.move_schema("insta5", node);
-        ids.push(next_on(&cluster, node));
-    }
+    ids.extend([3, 0, 2].map(|node| next_after_move(&cluster, node)));
     check_unique_and_increasing(&[ids]);
 }
 
@@ -924,14 +946,14 @@ fn coordinator_and_last_owner_are_needed_with_the_setting() {
         cluster.move_schema_without("insta5", 2, down);
         let address = cluster.address(down).0;
         for statement in [NEXT_ID, INSERT, &advance, "SELECT recover_shard(5)"] {
-            let text = is_refused(&mut cluster.nodes[2].connect(), statement, "08000");
+            let text = is_refused_on(&cluster, 2, statement, "08000");
             assert!(text.contains(&address), "{statement}: {text}");
         }
         assert!(!is_open(&cluster, 2));
         if down == 1 {
             cluster.disable(1);
             for statement in [NEXT_ID, "SELECT recover_shard(5)"] {
-                is_refused(&mut cluster.nodes[2].connect(), statement, "55000");
+                is_refused_on(&cluster, 2, statement, "55000");
             }
             cluster.nodes[down].launch();
             cluster.activate(1);
@@ -945,7 +967,7 @@ fn coordinator_and_last_owner_are_needed_with_the_setting() {
     cluster.move_schema("insta5", 1);
     let mut third = cluster.nodes[3].connect();
     third.batch_execute("ALTER SEQUENCE insta5.table_id_seq RENAME TO gone").unwrap();
-    is_refused(&mut cluster.nodes[1].connect(), NEXT_ID, "08000");
+    is_refused_on(&cluster, 1, NEXT_ID, "08000");
     third.batch_execute("ALTER SEQUENCE insta5.gone RENAME TO table_id_seq").unwrap();
     ids.push(next_on(&cluster, 1));
     check_unique_and_increasing(&[ids]);
@@ -972,11 +994,10 @@ fn no_node_is_left_out_without_the_record_of_the_coordinator() {
     cluster.decide_move("insta5", Some(2));
     [0, 2].into_iter().for_each(|node| cluster.announce(node));
     for _ in 0..2 {
-        is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "08000");
+        is_refused_on(&cluster, 2, NEXT_ID, "08000");
     }
     for down in [1, 3] {
-        cluster.nodes[down].launch();
-        cluster.announce(down);
+        come_back(&cluster, down);
     }
     ids.push(next_on(&cluster, 2));
     check_unique_and_increasing(&[ids]);
@@ -991,9 +1012,8 @@ fn ids_continue_without_a_removed_owner_with_the_setting() {
     cluster.nodes[1].set_clock(30.0);
     let mut ids = vec![next_on(&cluster, 1)];
     cluster.move_schema("insta5", 2);
-    cluster.nodes[1].stop_at_once();
-    cluster.remove(1);
-    is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "55000");
+    lose(&cluster, 1);
+    is_refused_on(&cluster, 2, NEXT_ID, "55000");
     set_continue(&cluster);
     let mut new = cluster.nodes[2].connect();
     ids.extend(column(&mut new, INSERT));
@@ -1007,8 +1027,7 @@ fn ids_continue_without_a_removed_owner_with_the_setting() {
     cluster.nodes[3].set_clock(-20.0);
     cluster.nodes[0].set_clock(-20.0);
     cluster.move_schema("insta5", 3);
-    cluster.nodes[2].stop_at_once();
-    cluster.remove(2);
+    lose(&cluster, 2);
     ids.push(next_on(&cluster, 3));
     // The third one has an id in a table, hours ahead.
     let mut third = cluster.nodes[3].connect();
@@ -1018,12 +1037,40 @@ fn ids_continue_without_a_removed_owner_with_the_setting() {
     cluster.move_schema("insta5", 0);
     let mut coordinator = cluster.nodes[0].connect();
     coordinator.batch_execute(&format!("INSERT INTO insta5.photos VALUES ({in_row}, 1)")).unwrap();
-    cluster.nodes[3].stop_at_once();
-    cluster.remove(3);
+    lose(&cluster, 3);
     assert_eq!(taken_over(&mut coordinator), [(5, None)]);
     ids.push(next_id(&mut coordinator));
     let margin = (ids[ids.len() - 1] >> 23) - (in_row >> 23);
     assert!((60_000..60_100).contains(&margin), "{margin} ms above the table");
+    check_unique_and_increasing(&[ids]);
+}
+
+/// The rows of a distributed table are in another table, its Citus shard. That is read after the
+/// loss of a node, and not its indexes, whose names end in the same number.
+#[test]
+fn recovery_reads_the_tables_that_store_the_rows() {
+    let cluster = Emulated::start_with_shard(3);
+    let mut ids = vec![next_on(&cluster, 1)];
+    for (lost, new, hours) in [(1, 2, 2), (2, 3, 4)] {
+        cluster.move_schema("insta5", new);
+        let mut client = cluster.nodes[new].connect();
+        let of_citus = format!(
+            "CREATE OR REPLACE FUNCTION pg_catalog.relation_is_a_known_shard(regclass) RETURNS bool
+                 LANGUAGE sql STABLE RETURN $1::text ~ '_102001$';
+             CREATE TABLE insta5.photos_102001 (id bigint CONSTRAINT photos_pkey_102001 PRIMARY KEY, batch bigint);
+             INSERT INTO insta5.photos_102001 VALUES (make_id(now() + interval '{hours} hours', 5, 0))"
+        );
+        client.batch_execute(&of_citus).unwrap();
+        let in_row: i64 = one(&mut client, "SELECT id FROM insta5.photos_102001");
+        ids.push(in_row);
+        lose(&cluster, lost);
+        if lost == 1 {
+            assert_eq!(one::<i64>(&mut client, "SELECT recover_shard(5)"), in_row);
+        } else {
+            set_continue(&cluster);
+        }
+        ids.push(next_on(&cluster, new));
+    }
     check_unique_and_increasing(&[ids]);
 }
 
@@ -1040,22 +1087,20 @@ fn owner_by_the_coordinator_continues_with_the_setting() {
     cluster.move_schema_without("insta5", 2, 3);
     let row = format!("INSERT INTO insta5.photos VALUES ({}, 1)", ids[1]);
     cluster.nodes[2].connect().batch_execute(&row).unwrap();
-    cluster.nodes[1].stop_at_once();
-    cluster.remove(1);
+    lose(&cluster, 1);
     // Node 3 has received the removal, but not the second move.
     cluster.decide_move("insta5", Some(3));
     cluster.announce(3);
     cluster.decide_move("insta5", Some(2));
     for statement in [NEXT_ID, INSERT] {
-        let text = is_refused(&mut cluster.nodes[3].connect(), statement, "55000");
+        let text = is_refused_on(&cluster, 3, statement, "55000");
         assert!(text.contains("group 1"), "{text}");
     }
     ids.push(next_on(&cluster, 2));
     cluster.announce(3);
     cluster.nodes[1].launch();
     cluster.add(1);
-    cluster.move_schema("insta5", 1);
-    ids.push(next_on(&cluster, 1));
+    ids.push(next_after_move(&cluster, 1));
     check_unique_and_increasing(&[ids]);
 }
 
@@ -1099,8 +1144,7 @@ fn tables_of_other_roles_are_not_read_with_the_setting() {
          DELETE FROM trap.caught",
     )
     .unwrap();
-    cluster.nodes[1].stop_at_once();
-    cluster.remove(1);
+    lose(&cluster, 1);
     set_continue(&cluster);
     let mut app = cluster.connect_as(2, "app");
     ids.push(next_id(&mut app));
@@ -1127,21 +1171,32 @@ fn start_with_several_shards(workers: usize) -> (Emulated, Vec<Vec<i64>>) {
     (cluster, ids)
 }
 
+type Reasons = Vec<(i32, Option<String>)>;
+
 /// The shards that `take_over_shards` returns, with the reasons.
-fn taken_over(client: &mut Client) -> Vec<(i32, Option<String>)> {
-    let rows = client.query("SELECT shard, reason FROM take_over_shards()", &[]).unwrap();
+fn taken_over(client: &mut Client) -> Reasons {
+    reasons(client, "take_over_shards()")
+}
+
+/// The same after the loss of a node.
+fn recovered(client: &mut Client) -> Reasons {
+    reasons(client, "take_over_shards(recover => true)")
+}
+
+fn reasons(client: &mut Client, call: &str) -> Reasons {
+    let rows = client.query(&format!("SELECT shard, reason FROM {call}"), &[]).unwrap();
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
 /// The result if all of them have been taken over.
-fn all_taken_over() -> Vec<(i32, Option<String>)> {
+fn all_taken_over() -> Reasons {
     SEVERAL.map(|shard| (shard, None)).collect()
 }
 
 /// Checks that all but one of them have been taken over, and that the reason of this one contains a
 /// text.
 #[track_caller]
-fn check_all_but_one(mut taken_over: Vec<(i32, Option<String>)>, shard: i32, text: &str) {
+fn check_all_but_one(mut taken_over: Reasons, shard: i32, text: &str) {
     let place = taken_over.iter().position(|(number, _)| *number == shard).unwrap();
     let reason = taken_over[place].1.take();
     assert!(reason.as_ref().is_some_and(|reason| reason.contains(text)), "{reason:?}");
@@ -1156,6 +1211,51 @@ fn next_of_several(client: &mut Client, ids: &mut [Vec<i64>]) {
 
 fn move_several(cluster: &Emulated, to: usize) {
     SEVERAL.for_each(|shard| cluster.move_schema(&format!("insta{shard}"), to));
+}
+
+/// After the loss of a node its shards are recovered together, with two commands to each other node
+/// that find this, and three that continue them. A shard that cannot be recovered is returned with
+/// the reason, and all others are recovered.
+#[test]
+fn shards_of_a_lost_node_are_recovered_together() {
+    let (cluster, mut ids) = start_with_several_shards(3);
+    cluster.everywhere(
+        "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA insta13, insta14 TO app;
+         GRANT UPDATE ON SEQUENCE insta13.table_id_seq TO app; GRANT SELECT, USAGE ON SEQUENCE insta14.table_id_seq TO app",
+    );
+    move_several(&cluster, 2);
+    lose(&cluster, 1);
+    let mut new = cluster.nodes[2].connect();
+    // One has an id that is two hours ahead, another one a key of the day after tomorrow.
+    let two_hours: i64 = one(&mut new, "SELECT make_id(now() + interval '2 hours', 11, 0)");
+    new.batch_execute(&format!(
+        "INSERT INTO insta11.photos VALUES ({two_hours});
+         INSERT INTO insta12.photos VALUES (make_id(now() + interval '2 days', 12, 0))"
+    ))
+    .unwrap();
+    ids[1].push(two_hours);
+    let refused = taken_over(&mut new);
+    assert_eq!(refused.len(), 5, "{refused:?}");
+    for (_, reason) in refused {
+        assert!(reason.as_ref().is_some_and(|reason| reason.contains("group 1")), "{reason:?}");
+    }
+    assert_eq!(cluster.commands(2), 2 * 2, "two to each node, for all of them");
+    // A role recovers only what it could recover with recover_shard().
+    let reasons = recovered(&mut cluster.connect_as(2, "app"));
+    let of = |shard: i32| reasons.iter().find(|(of, _)| *of == shard).unwrap().1.clone();
+    assert!(of(13).is_some_and(|reason| reason.contains("table insta13.photos")), "{reasons:?}");
+    assert!(
+        of(14).is_some_and(|reason| reason.contains("sequence insta14.table_id_seq")),
+        "{reasons:?}"
+    );
+    let commands = cluster.commands(2);
+    check_all_but_one(recovered(&mut new), 12, "is ahead of the clock");
+    assert_eq!(cluster.commands(2) - commands, (2 + 3) * 2);
+    new.batch_execute("DELETE FROM insta12.photos").unwrap();
+    assert_eq!(recovered(&mut new), [(12, None)]);
+    assert_eq!(recovered(&mut new), []);
+    next_of_several(&mut new, &mut ids);
+    check_unique_and_increasing(&ids);
 }
 
 /// `take_over_shards` takes over the sequences of all shards that are now placed on its node, with
@@ -1193,28 +1293,22 @@ fn shards_are_taken_over_together() {
 /// from it. Only this sequence needs a second attempt.
 #[test]
 fn one_of_the_shards_that_are_taken_over_together_is_overtaken() {
-    type Pause = fn(&Emulated, usize, usize, &str) -> Client;
-    let (before, after): (Pause, Pause) =
-        (Emulated::pause_commands, Emulated::pause_after_commands);
     let (cluster, mut ids) = start_with_several_shards(3);
-    for (pause, node, command) in [(before, 0, CLOSING), (before, 0, NAMING), (after, 3, NAMING)] {
+    for (pause, node, command) in [(BEFORE, 0, CLOSING), (BEFORE, 0, NAMING), (AFTER, 3, NAMING)] {
         // Node 3 has not received that shard 13 is placed on node 2.
         cluster.move_schema("insta13", 3);
         SEVERAL.for_each(|shard| cluster.decide_move(&format!("insta{shard}"), Some(2)));
         [0, 1, 2].into_iter().for_each(|node| cluster.announce(node));
         let commands = cluster.commands(2);
         let pause = pause(&cluster, 2, node, command);
-        std::thread::scope(|scope| {
-            let together = scope.spawn(|| taken_over(&mut cluster.nodes[2].connect()));
-            cluster.wait_for_pause(2);
+        let together = || taken_over(&mut cluster.nodes[2].connect());
+        let result = in_pause((&cluster, 2, pause), together, || {
             let mut faster = cluster.nodes[3].connect();
             ids[3].push(one(&mut faster, "SELECT next_id(13)"));
             let two_hours = "SELECT advance_shard(13, make_id(now() + interval '2 hours', 13, 0))";
             ids[3].push(one(&mut faster, two_hours));
-            drop(pause);
-            assert_eq!(together.join().unwrap(), all_taken_over());
         });
-        cluster.restore_commands(2);
+        assert_eq!(result, all_taken_over());
         assert_eq!(cluster.commands(2) - commands, 2 * 3 * 3, "all together, and one again");
         SEVERAL
             .for_each(|shard| assert!(is_open_of(&cluster, 2, shard), "shard {shard} is closed"));
@@ -1237,19 +1331,16 @@ fn node_that_is_not_recorded_generates_no_ids() {
     [0, 1, 2].into_iter().for_each(|node| cluster.announce(node));
     cluster.break_commands(3, 2, CLOSING, Fault::Refuse);
     let pause = cluster.pause_commands(2, 0, NAMING);
-    std::thread::scope(|scope| {
-        let together = scope.spawn(|| taken_over(&mut cluster.nodes[2].connect()));
-        cluster.wait_for_pause(2);
-        is_refused(&mut cluster.nodes[3].connect(), "SELECT next_id(13)", "08000");
-        drop(pause);
-        assert_eq!(together.join().unwrap(), all_taken_over());
+    let together = || taken_over(&mut cluster.nodes[2].connect());
+    let result = in_pause((&cluster, 2, pause), together, || {
+        is_refused_on(&cluster, 3, "SELECT next_id(13)", "08000");
     });
+    assert_eq!(result, all_taken_over());
     one::<i64>(&mut cluster.nodes[2].connect(), &AN_HOUR_AHEAD.replace('5', "13"));
     cluster.restore_commands(3);
-    cluster.nodes[2].stop_at_once();
-    cluster.remove(2);
+    lose(&cluster, 2);
     cluster.move_schema("insta13", 3);
-    is_refused(&mut cluster.nodes[3].connect(), "SELECT next_id(13)", "55000");
+    is_refused_on(&cluster, 3, "SELECT next_id(13)", "55000");
 }
 
 /// A closed sequence without copies is opened without asking other nodes. The others of the same
@@ -1296,16 +1387,9 @@ fn shards_are_taken_over_together_after_a_failed_attempt() {
         );
         cluster.restore_commands(new);
         let pause = cluster.pause_commands(new, node, command);
-        std::thread::scope(|scope| {
-            let query = "SELECT * FROM take_over_shards()";
-            let together = scope.spawn(|| is_cut_off(&mut cluster.nodes[new].connect(), query));
-            cluster.wait_for_pause(new);
-            cluster.nodes[new].crash();
-            assert!(together.join().unwrap());
-        });
-        drop(pause);
-        cluster.nodes[new].launch();
-        cluster.restore_commands(new);
+        let query = "SELECT * FROM take_over_shards()";
+        let together = || is_cut_off(&mut cluster.nodes[new].connect(), query);
+        assert!(in_pause((&cluster, new, pause), together, || crash(&cluster, new)));
         assert_eq!(taken_over(&mut cluster.nodes[new].connect()), all_taken_over());
         next_of_several(&mut cluster.nodes[new].connect(), &mut ids);
         owner = new;
@@ -1365,9 +1449,9 @@ fn ids_increase_when_a_schema_is_distributed_and_undistributed() {
     ids.push(next_on(&cluster, 1));
     is_refused(&mut coordinator, NEXT_ID, "55000");
     cluster.undistribute("insta5");
-    is_refused(&mut cluster.nodes[1].connect(), NEXT_ID, "55000");
+    is_refused_on(&cluster, 1, NEXT_ID, "55000");
     ids.push(next_id(&mut coordinator));
-    is_refused(&mut cluster.nodes[1].connect(), NEXT_ID, "55000");
+    is_refused_on(&cluster, 1, NEXT_ID, "55000");
     check_unique_and_increasing(&[ids]);
 }
 
@@ -1398,7 +1482,8 @@ fn transaction_older_than_a_move_generates_ids_on_the_new_node() {
 }
 
 /// A role that cannot connect to the other nodes is refused and closes nothing. After the takeover
-/// by another role it needs no other node.
+/// by another role it needs no other node. With only USAGE it does the takeover with the privileges
+/// of the sequence's owner, so it needs no access to other nodes.
 #[test]
 fn role_that_cannot_connect_closes_no_copy() {
     let cluster = Emulated::start_with_shard(2);
@@ -1417,6 +1502,15 @@ fn role_that_cannot_connect_closes_no_copy() {
     assert!(is_open(&cluster, 1));
     ids.push(next_on(&cluster, 2));
     ids.push(next_id(&mut nobody));
+    cluster.everywhere("REVOKE UPDATE ON SEQUENCE insta5.table_id_seq FROM nobody");
+    for (node, statement) in [(1, NEXT_ID), (2, INSERT), (0, NEXT_ID), (1, INSERT)] {
+        cluster.move_schema("insta5", node);
+        let mut nobody = cluster.nodes[node].connect();
+        nobody.batch_execute("SET ROLE nobody").unwrap();
+        ids.extend(column(&mut nobody, statement));
+        // The current role is restored.
+        assert_eq!(texts(&mut nobody, "SELECT current_user::text"), ["nobody"]);
+    }
     check_unique_and_increasing(&[ids]);
 }
 
@@ -1490,12 +1584,11 @@ fn closed_copy_without_placement_stays_closed() {
         let mut ids = vec![next_on(&cluster, 0)];
         cluster.distribute("insta5", 1);
         ids.extend(cluster.ids_an_hour_ahead(1));
-        cluster.move_schema("insta5", 2);
-        ids.push(next_on(&cluster, 2));
+        ids.push(next_after_move(&cluster, 2));
         for node in [0, 1] {
             cluster.nodes[node].connect().batch_execute(sql).unwrap();
             for statement in [NEXT_ID, INSERT, NEXT_ID] {
-                let text = is_refused(&mut cluster.nodes[node].connect(), statement, "55000");
+                let text = is_refused_on(&cluster, node, statement, "55000");
                 // On a worker the range of the copy is refused anyway.
                 assert!(node == 1 || text.contains("advance_shard"), "{text}");
             }
@@ -1572,8 +1665,7 @@ fn no_copy_is_closed_if_a_node_has_an_older_version() {
             assert!(text.contains(&cluster.address(3).0), "{text}");
         }
         assert!(is_open(&cluster, 1), "closed for nothing");
-        cluster.move_schema("insta5", 1);
-        ids.push(next_on(&cluster, 1));
+        ids.push(next_after_move(&cluster, 1));
         let arguments = function.split_once('(').unwrap().1;
         other
             .batch_execute(&format!(
@@ -1581,8 +1673,7 @@ fn no_copy_is_closed_if_a_node_has_an_older_version() {
             ))
             .unwrap();
     }
-    cluster.move_schema("insta5", 2);
-    ids.push(next_on(&cluster, 2));
+    ids.push(next_after_move(&cluster, 2));
     check_unique_and_increasing(&[ids]);
 }
 
@@ -1632,13 +1723,11 @@ fn copy_of_another_group_does_not_block_the_owner() {
         "ALTER SEQUENCE insta5.table_id_seq MINVALUE {first} MAXVALUE {last} START {first} RESTART"
     );
     cluster.nodes[2].connect().batch_execute(&range_of_group_7).unwrap();
-    cluster.move_schema("insta5", 0);
-    ids.push(next_on(&cluster, 0));
+    ids.push(next_after_move(&cluster, 0));
     cluster.move_schema("insta5", 2);
-    let text = is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "55000");
+    let text = is_refused_on(&cluster, 2, NEXT_ID, "55000");
     assert!(text.contains("group 7"), "{text}");
-    cluster.move_schema("insta5", 1);
-    ids.push(next_on(&cluster, 1));
+    ids.push(next_after_move(&cluster, 1));
     check_unique_and_increasing(&[ids]);
 }
 
@@ -1694,10 +1783,7 @@ fn promoted_clone_takes_sequences_over() {
     ids.push(next_id(&mut clone));
     assert!(!is_open(&cluster, 1));
     ids.extend(column(&mut clone, INSERT));
-    for node in [3, 2, 0, 2] {
-        cluster.move_schema("insta5", node);
-        ids.push(next_on(&cluster, node));
-    }
+    ids.extend([3, 2, 0, 2].map(|node| next_after_move(&cluster, node)));
     check_unique_and_increasing(&[ids]);
 }
 
@@ -1711,19 +1797,18 @@ fn no_copy_is_closed_if_a_copy_or_the_coordinator_is_missing() {
     third.batch_execute("ALTER SEQUENCE insta5.table_id_seq RENAME TO gone").unwrap();
     for node in [2, 0] {
         cluster.move_schema("insta5", node);
-        let text = is_refused(&mut cluster.nodes[node].connect(), NEXT_ID, "08000");
+        let text = is_refused_on(&cluster, node, NEXT_ID, "08000");
         assert!(text.contains(&cluster.address(3).0) && text.contains("Commit first"), "{text}");
     }
     third.batch_execute("ALTER SEQUENCE insta5.gone RENAME TO table_id_seq").unwrap();
     cluster.remove(0);
     cluster.move_schema("insta5", 2);
-    let text = is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "55000");
+    let text = is_refused_on(&cluster, 2, NEXT_ID, "55000");
     assert!(text.contains("coordinator"), "{text}");
     // Nor for a group without a node.
-    is_refused(&mut cluster.nodes[1].connect(), &close_statement(77), "22023");
+    is_refused_on(&cluster, 1, &close_statement(77), "22023");
     assert!(is_open(&cluster, 1), "closed for nothing");
-    cluster.move_schema("insta5", 1);
-    ids.push(next_on(&cluster, 1));
+    ids.push(next_after_move(&cluster, 1));
     check_unique_and_increasing(&[ids]);
 }
 
@@ -1813,8 +1898,7 @@ fn function_outside_the_extension_is_not_called() {
         assert!(["08000", "55000"].contains(&error.code().unwrap().code()), "{error:?}");
     }
     assert!(is_open(&cluster, 1), "closed for nothing");
-    cluster.move_schema("insta5", 1);
-    ids.push(next_on(&cluster, 1));
+    ids.push(next_after_move(&cluster, 1));
     check_unique_and_increasing(&[ids]);
 }
 
@@ -1835,19 +1919,13 @@ fn lost_node_blocks_takeover_after_all_other_nodes_crashed() {
     for node in [0, 1, 3] {
         cluster.nodes[node].connect().batch_execute("CHECKPOINT").unwrap();
     }
-    cluster.move_schema("insta5", 2);
-    ids.push(next_on(&cluster, 2));
+    ids.push(next_after_move(&cluster, 2));
     for node in [0, 1, 3] {
-        cluster.nodes[node].crash();
-        cluster.nodes[node].launch();
+        crash(&cluster, node);
     }
     ids.extend(cluster.ids_an_hour_ahead(2));
-    cluster.nodes[2].stop_at_once();
-    cluster.remove(2);
-    for node in [3, 0, 1, 3] {
-        cluster.move_schema("insta5", node);
-        is_refused(&mut cluster.nodes[node].connect(), NEXT_ID, "55000");
-    }
+    lose(&cluster, 2);
+    is_blocked(&cluster, &[3, 0, 1, 3], 2);
     check_unique_and_increasing(&[ids]);
 }
 
@@ -1862,67 +1940,41 @@ fn recorded_node_has_the_last_value_after_a_crash() {
     cluster.nodes[2].connect().batch_execute("CHECKPOINT").unwrap();
     // This is the last step, so that nothing is opened.
     cluster.break_commands(2, 3, NAMING, Fault::Lose);
-    is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "08000");
-    cluster.nodes[2].crash();
-    cluster.nodes[2].launch();
+    is_refused_on(&cluster, 2, NEXT_ID, "08000");
+    crash(&cluster, 2);
     cluster.restore_commands(2);
-    cluster.nodes[1].stop_at_once();
-    cluster.remove(1);
+    lose(&cluster, 1);
     for _ in 0..2 {
-        match cluster.nodes[2].connect().query_one(NEXT_ID, &[]) {
-            Ok(row) => ids.push(row.get(0)),
-            Err(error) => assert_eq!(error.code().unwrap().code(), "55000", "{error:?}"),
-        }
+        ids.extend(next_unless(&mut cluster.nodes[2].connect(), &["55000"]));
     }
     check_unique_and_increasing(&[ids]);
 }
-
-type Pause = fn(&Emulated, usize, usize, &str) -> Client;
 
 /// Another node completes a takeover after this node has closed all copies: while this node records
 /// its name, or right before it opens its own copy. The other node is then lost.
 #[test]
 fn attempt_does_not_replace_a_later_nodes_name() {
-    let (before, after): (Pause, Pause) =
-        (Emulated::pause_commands, Emulated::pause_after_commands);
     for (pause, node, is_lost) in
-        [(before, 3, false), (before, 0, true), (before, 3, true), (after, 3, false)]
+        [(BEFORE, 3, false), (BEFORE, 0, true), (BEFORE, 3, true), (AFTER, 3, false)]
     {
         let cluster = Emulated::start_with_shard(3);
         let mut ids = vec![next_on(&cluster, 1)];
-        cluster.decide_move("insta5", Some(3));
-        cluster.announce(3);
-        cluster.decide_move("insta5", Some(2));
-        cluster.announce(2);
+        two_owners(&cluster);
         let pause = pause(&cluster, 2, node, NAMING);
-        std::thread::scope(|scope| {
-            let slower = scope.spawn(|| cluster.nodes[2].connect().query_one(NEXT_ID, &[]));
-            cluster.wait_for_pause(2);
+        let refusals: &[&str] = if is_lost { &["08000", "55000"] } else { &[] };
+        let slower = || next_unless(&mut cluster.nodes[2].connect(), refusals);
+        let slower = in_pause((&cluster, 2, pause), slower, || {
             let mut faster = cluster.nodes[3].connect();
             ids.push(next_id(&mut faster));
             ids.push(one(&mut faster, AN_HOUR_AHEAD));
             if is_lost {
-                cluster.nodes[3].stop_at_once();
-                cluster.remove(3);
-            }
-            drop(pause);
-            match slower.join().unwrap() {
-                Ok(row) => ids.push(row.get(0)),
-                Err(error) => {
-                    let code = error.code().unwrap().code();
-                    assert!(is_lost && ["08000", "55000"].contains(&code), "{error:?}");
-                }
+                lose(&cluster, 3);
             }
         });
-        cluster.restore_commands(2);
+        ids.extend(slower);
         for node in [2, 0, 1].into_iter().cycle().take(6) {
             cluster.move_schema("insta5", node);
-            match cluster.nodes[node].connect().query_one(NEXT_ID, &[]) {
-                Ok(row) => ids.push(row.get(0)),
-                Err(error) => {
-                    assert!(is_lost && error.code().unwrap().code() == "55000", "{error:?}")
-                }
-            }
+            ids.extend(next_unless(&mut cluster.nodes[node].connect(), refusals));
         }
         check_unique_and_increasing(&[ids]);
     }
@@ -1935,37 +1987,10 @@ fn node_whose_result_was_lost_blocks_takeover() {
     let mut ids = cluster.ids_an_hour_ahead(1);
     cluster.break_commands(2, 1, CLOSING, Fault::Lose);
     cluster.move_schema("insta5", 2);
-    is_refused(&mut cluster.nodes[2].connect(), NEXT_ID, "08000");
-    cluster.nodes[1].stop_at_once();
-    cluster.remove(1);
-    for node in [3, 2, 0, 3] {
-        cluster.move_schema("insta5", node);
-        is_refused(&mut cluster.nodes[node].connect(), NEXT_ID, "55000");
-    }
-    let advance = format!("SELECT advance_shard(5, {})", ids[1] + 1);
-    ids.push(one(&mut cluster.nodes[3].connect(), &advance));
-    ids.push(next_on(&cluster, 3));
-    check_unique_and_increasing(&[ids]);
-}
-
-/// A role with only USAGE does the takeover with the privileges of the sequence's owner, so it
-/// needs no access to other nodes.
-#[test]
-fn takeover_uses_the_privileges_of_the_owner() {
-    let cluster = Emulated::start_with_shard(2);
-    cluster.everywhere(
-        "CREATE ROLE nobody; GRANT USAGE ON SCHEMA insta5 TO nobody; GRANT USAGE ON SEQUENCE insta5.table_id_seq TO nobody;
-         GRANT INSERT, SELECT ON insta5.photos TO nobody",
-    );
-    let mut ids = vec![next_on(&cluster, 1)];
-    for (node, statement) in [(2, NEXT_ID), (1, INSERT), (0, NEXT_ID), (2, INSERT)] {
-        cluster.move_schema("insta5", node);
-        let mut nobody = cluster.nodes[node].connect();
-        nobody.batch_execute("SET ROLE nobody").unwrap();
-        ids.extend(column(&mut nobody, statement));
-        // The current role is restored.
-        assert_eq!(texts(&mut nobody, "SELECT current_user::text"), ["nobody"]);
-    }
+    is_refused_on(&cluster, 2, NEXT_ID, "08000");
+    lose(&cluster, 1);
+    is_blocked(&cluster, &[3, 2, 0, 3], 1);
+    ids.extend(advance_on(&cluster, 3, ids[1] + 1));
     check_unique_and_increasing(&[ids]);
 }
 

@@ -138,8 +138,11 @@ SELECT lose_last_owner();
 SELECT * FROM taken_over;
 SELECT next_id(543) - :last BETWEEN 1 AND 10 AS goes_on, id_shard(next_id(541));
 SELECT * FROM taken_over;
-SELECT recover_shard(540) > 0 AS recovered;
+-- After the loss of a node, on request.
+SELECT * FROM take_over_shards(recover => true) WHERE shard BETWEEN 540 AND 549;
+SELECT id_time(next_id(540)) > now() + interval '50 s' AS goes_on;
 SELECT * FROM taken_over;
+SELECT * FROM raises('SELECT take_over_shards(NULL)');
 -- A role without privileges opens nothing. A rollback does not undo it.
 SELECT (_close_sequence('insta544.table_id_seq', 7, 1)).next_value = 0 AS closed;
 SET ROLE regress_id_owner;
