@@ -2,16 +2,18 @@
 //! own, so a failed move does not affect the others. Running `apply` again with the same plan
 //! continues it.
 
-use crate::error::{Context, Error, Result, fail};
+use crate::checks::Facts;
+use crate::error::{Context, Error, Result, check_interrupt, fail};
 use crate::interrupt;
 use crate::map::Map;
 use crate::output::{Output, printable};
 use crate::plan::{Plan, PlannedMove};
+use crate::server::{Names, Server};
 use instagram_id_core::moving::MoveStage;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -54,8 +56,13 @@ pub struct Options {
     pub trust: Vec<String>,
 }
 
+/// A move in a process of its own.
+struct Running {
+    planned: PlannedMove,
+    child: Child,
+}
+
 /// Carries out the moves of a plan that are not done yet.
-#[expect(clippy::too_many_lines, reason = "the steps of a plan, in their order")]
 pub fn apply(map: &Map, conninfo: &str, plan: Plan, options: &Options, output: &Output) -> Result {
     let all = plan.moves.len();
     let mut waiting = Vec::new();
@@ -66,15 +73,17 @@ pub fn apply(map: &Map, conninfo: &str, plan: Plan, options: &Options, output: &
     }
     output.step(format!("{all} moves, of which {} are done already", all - waiting.len()));
     waiting.reverse();
+    let facts = facts(map, &waiting);
     let (sender, receiver) = channel();
-    let mut running: Vec<(PlannedMove, Child)> = Vec::new();
-    let (mut done, mut failed, mut is_stopping) = (all - waiting.len(), Vec::new(), false);
-    let (mut stopped, mut awaited) = (None, BTreeSet::new());
+    let mut running: Vec<Running> = Vec::new();
+    let (mut done, mut failed, mut stopped) = (all - waiting.len(), Vec::new(), None);
+    let (mut is_stopping, mut said) = (false, BTreeSet::new());
     while !running.is_empty() || !(waiting.is_empty() || is_stopping) {
         while running.len() < options.jobs && !is_stopping {
-            let Some(planned) = take_free(map, &mut waiting, &mut awaited, output) else { break };
+            let obstacle = |planned: &PlannedMove| obstacle_now(map, &facts, &running, planned);
+            let Some(planned) = take_free(&mut waiting, obstacle, &mut said, output) else { break };
             match start(conninfo, &planned, options, &sender) {
-                Ok(child) => running.push((planned, child)),
+                Ok(child) => running.push(Running { planned, child }),
                 Err(error) => {
                     output.error(&error);
                     failed.push(planned.shard.to_string());
@@ -84,70 +93,102 @@ pub fn apply(map: &Map, conninfo: &str, plan: Plan, options: &Options, output: &
         if interrupt::is_requested() && !is_stopping {
             is_stopping = true;
             output.step("Interrupted: waiting until the running moves have stopped");
-            for (_, child) in &running {
+            for Running { child, .. } in &running {
                 // A terminal has sent the signal to these processes already. A second signal does
                 // no harm.
-                let pid = Pid::from_child(child);
-                let _ = kill_process(pid, Signal::TERM);
+                let _ = kill_process(Pid::from_child(child), Signal::TERM);
             }
         }
         let Some(shard) = next_end(&receiver, output) else { continue };
-        let position = running
-            .iter()
-            .position(|(planned, _)| planned.shard == shard)
-            .expect("a move that runs");
-        let (planned, mut child) = running.swap_remove(position);
-        let status = child.wait().ok().and_then(|status| status.code());
-        match status {
+        let is_ended = |running: &Running| running.planned.shard == shard;
+        let position = running.iter().position(is_ended).expect("a move that runs");
+        let Running { planned, mut child } = running.swap_remove(position);
+        match child.wait().ok().and_then(|status| status.code()) {
             Some(0) => {
                 done += 1;
-                output.step(format!(
-                    "Shard {shard} is on {}: {done} of {all} moves are done",
-                    planned.to
-                ));
+                let to = planned.to;
+                output.step(format!("Shard {shard} is on {to}: {done} of {all} moves are done"));
             }
             Some(BUSY) => waiting.push(planned),
-            _ => failed.push(shard.to_string()),
-        }
-        if status == Some(WRITES_STOPPED) {
-            stopped = Some(shard);
+            status => {
+                failed.push(shard.to_string());
+                stopped = stopped.or((status == Some(WRITES_STOPPED)).then_some(shard));
+            }
         }
     }
+    conclude(all, &failed, stopped, output)
+}
+
+/// Reports the end, with the exit status of the worst of the moves.
+fn conclude(all: usize, failed: &[String], stopped: Option<u16>, output: &Output) -> Result {
     if let Some(shard) = stopped {
         let cause = Error::failed(format!("{} of {all} moves failed", failed.len()));
         return Err(Error::WritesStopped { shard, cause: Box::new(cause) });
     }
-    if let Some(signal) = interrupt::signal() {
-        return Err(Error::Interrupted(signal));
+    check_interrupt()?;
+    if !failed.is_empty() {
+        fail!(
+            "{} of {all} moves failed, for these shards: {}; fix the causes, and run apply again",
+            failed.len(),
+            failed.join(", ")
+        );
     }
-    if failed.is_empty() {
-        output.step(format!(
-            "All {all} moves are done; to drop the old copies: instagram_id_shards clean --all"
-        ));
-        return Ok(());
-    }
-    Err(Error::failed(format!(
-        "{} of {all} moves failed, for these shards: {}; fix the causes, and run apply again",
-        failed.len(),
-        failed.join(", ")
-    )))
+    output.step(format!(
+        "All {all} moves are done; to drop the old copies: instagram_id_shards clean --all"
+    ));
+    Ok(())
 }
 
-/// Takes the next move, but none of a shard on which another command works: an `apply` that was
-/// killed leaves its moves running. If the map cannot be read, the move reports that.
-fn take_free(
+/// The facts of each server. The moves themselves report a server that cannot be queried.
+fn facts(map: &Map, planned: &[PlannedMove]) -> BTreeMap<String, Facts> {
+    let names: BTreeSet<&String> = planned.iter().flat_map(|one| [&one.from, &one.to]).collect();
+    let facts = |name: &String| {
+        let no_shard = Names { shard: 0, schema: String::new() };
+        Facts::of(&Server::observe(name, map.server(name)?, &no_shard)?)
+    };
+    names.into_iter().filter_map(|name| Some((name.clone(), facts(name).ok()?))).collect()
+}
+
+/// Why a move cannot begin next to those that run: a server lacks what it needs, or another command
+/// works on the shard. (An `apply` that was killed leaves its moves running.)
+fn obstacle_now(
     map: &Map,
+    facts: &BTreeMap<String, Facts>,
+    running: &[Running],
+    PlannedMove { shard, from, to, .. }: &PlannedMove,
+) -> Option<String> {
+    if let (Some(source), Some(target)) = (facts.get(from), facts.get(to)) {
+        let sent = running.iter().filter(|one| one.planned.from == *from).count() as i64;
+        let received = running.iter().filter(|one| one.planned.to == *to).count() as i64;
+        let mut lacks = Vec::new();
+        // The checks of a move report what it lacks alone.
+        if sent > 0 {
+            lacks = source.lacks_for_moves_from(from, sent + 1, target);
+        }
+        if received > 0 {
+            lacks.extend(target.lacks_for_moves_to(to, received + 1));
+        }
+        if let Some(lack) = lacks.pop() {
+            return Some(format!("Waiting for running moves: {lack}"));
+        }
+    }
+    // If the map cannot be read, the move reports that.
+    map.is_locked(*shard)
+        .unwrap_or(false)
+        .then(|| format!("Another command is working on shard {shard}: waiting for it"))
+}
+
+/// Takes the first move without an obstacle, and says once what the obstacles of the others are.
+fn take_free(
     waiting: &mut Vec<PlannedMove>,
-    awaited: &mut BTreeSet<u16>,
+    obstacle: impl Fn(&PlannedMove) -> Option<String>,
+    said: &mut BTreeSet<String>,
     output: &Output,
 ) -> Option<PlannedMove> {
     for at in (0..waiting.len()).rev() {
-        let shard = waiting[at].shard;
-        if !map.is_locked(shard).unwrap_or(false) {
-            return Some(waiting.remove(at));
-        }
-        if awaited.insert(shard) {
-            output.step(format!("Another command is working on shard {shard}: waiting for it"));
+        let Some(obstacle) = obstacle(&waiting[at]) else { return Some(waiting.remove(at)) };
+        if said.insert(obstacle.clone()) {
+            output.step(obstacle);
         }
     }
     None
@@ -185,28 +226,17 @@ fn start(
         .env("INSTAGRAM_ID_MAP", conninfo)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
         .spawn()
         .context(|| format!("the move of shard {shard} cannot be started"))?;
-    let (stdout, stderr) =
-        (child.stdout.take().expect("a pipe"), child.stderr.take().expect("a pipe"));
+    let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let sender = sender.clone();
     std::thread::spawn(move || {
-        let errors = std::thread::spawn({
-            let sender = sender.clone();
-            move || pass_on(shard, stderr, &sender)
-        });
-        pass_on(shard, stdout, &sender);
-        let _ = errors.join();
+        for line in lines.map_while(std::io::Result::ok) {
+            let _ = sender.send(Said::Line { shard, line });
+        }
         let _ = sender.send(Said::Ended { shard });
     });
     Ok(child)
-}
-
-fn pass_on(shard: u16, said: impl Read, sender: &Sender<Said>) {
-    for line in BufReader::new(said).lines().map_while(std::io::Result::ok) {
-        let _ = sender.send(Said::Line { shard, line });
-    }
 }
 
 /// Waits up to 100 ms for a line of output, and prints it. Returns the shard if a move has ended.

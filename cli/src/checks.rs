@@ -13,7 +13,7 @@ const CLOCK_TOLERANCE: f64 = 1.0;
 
 /// The result of one query about a server.
 #[derive(Deserialize)]
-struct Facts {
+pub struct Facts {
     /// The version of the extension, and its schema.
     version: Option<String>,
     schema: Option<String>,
@@ -21,12 +21,9 @@ struct Facts {
     major: i32,
     encoding: String,
     wal_level: String,
-    /// Free replication slots, origins and workers.
-    slots: i64,
-    origins: i64,
-    workers: i64,
     /// How many tables a subscription copies at a time.
     sync_workers: i64,
+    limits: Vec<Limit>,
     /// The role of the command.
     role: String,
     is_superuser: bool,
@@ -40,17 +37,57 @@ struct Facts {
     clock: f64,
 }
 
+/// A setting that limits the number of moves, and what it limits.
+#[derive(Deserialize)]
+struct Limit {
+    kind: String,
+    setting: String,
+    value: i64,
+    free: i64,
+}
+
 impl Facts {
-    fn of(server: &Server) -> Result<Facts> {
-        let facts: String = server.query(include_str!("sql/facts.sql"), &[])?.one()?;
-        serde_json::from_str(&facts).map_err(|error| {
-            Error::failed(format!("unexpected facts of server {}: {error}", server.name))
-        })
+    pub fn of(server: &Server) -> Result<Facts> {
+        server.select_one(include_str!("sql/facts.sql"), &[])
     }
 
     /// Whether the shard can be looked for on this server.
     fn is_usable(&self) -> bool {
         self.version.is_some() && !self.is_standby
+    }
+
+    /// How many slots on the source, and origins on the target, a move to this server needs: one
+    /// for the changes, and one for each table that is being copied. A copy that finds none fails.
+    fn slots_of_move(&self) -> i64 {
+        1 + self.sync_workers.max(1)
+    }
+
+    /// What the server lacks for so many moves at a time from it to `target`.
+    pub fn lacks_for_moves_from(&self, name: &str, moves: i64, target: &Facts) -> Vec<String> {
+        self.lacks(name, moves, |kind| if kind == "slots" { target.slots_of_move() } else { 0 })
+    }
+
+    /// What the server lacks for so many moves at a time to it. Each needs a worker for the
+    /// changes, and one that copies tables.
+    pub fn lacks_for_moves_to(&self, name: &str, moves: i64) -> Vec<String> {
+        self.lacks(name, moves, |kind| match kind {
+            "workers" => 2,
+            "origins" => self.slots_of_move(),
+            _ => 0,
+        })
+    }
+
+    fn lacks(&self, name: &str, moves: i64, needs: impl Fn(&str) -> i64) -> Vec<String> {
+        let lack = |Limit { kind, setting, value, free }: &Limit| {
+            let needed = moves * needs(kind);
+            let need = if moves == 1 { "a move needs" } else { "more moves at a time need" };
+            (*free < needed).then(|| {
+                format!(
+                    "server {name} has {free} of {value} {setting} left, but {need} {needed}: increase {setting}"
+                )
+            })
+        };
+        self.limits.iter().filter_map(lack).collect()
     }
 }
 
@@ -58,10 +95,15 @@ impl Facts {
 /// may exist. For a new move, finds the schema of the shard, and sets it for both servers.
 pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
     let (here, there) = (Facts::of(source)?, Facts::of(target)?);
-    let mut obstacles = obstacles_on_source(source, &here)?;
+    let mut obstacles = obstacles_on_source(source, &here, &there)?;
     obstacles.extend(obstacles_on_target(target, &there)?);
     obstacles.extend(differences(source, target, &here, &there));
-    let untrusted = untrusted_extensions(source, target)?;
+    // The command uses no object of the extension before this is empty.
+    let mut untrusted = Vec::new();
+    for server in [&*source, &*target] {
+        let found = trust::look(server, &server.connection(), trust::NOTHING, trust::NOTHING)?;
+        untrusted.extend(found.obstacles);
+    }
     if is_new && here.is_usable() && untrusted.is_empty() {
         obstacles.extend(find_schema(source, target)?);
     }
@@ -84,96 +126,66 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
     Err(Error::Refused { problem, obstacles })
 }
 
-/// Roles that own the databases, or can replace objects of the extension, and are not trusted. The
-/// command uses no such object before this is empty.
-fn untrusted_extensions(source: &Server, target: &Server) -> Result<Vec<String>> {
-    let mut obstacles = Vec::new();
-    for server in [source, target] {
-        obstacles.extend(trust::look_at_extension(server, &server.connection())?);
-    }
-    Ok(obstacles)
+/// The texts whose conditions hold.
+fn texts<const N: usize>(obstacles: [(bool, String); N]) -> Vec<String> {
+    obstacles.into_iter().filter(|(holds, _)| *holds).map(|(_, text)| text).collect()
 }
 
-fn obstacles_on_source(source: &Server, here: &Facts) -> Result<Vec<String>> {
-    let mut obstacles = Vec::new();
-    let from = &source.name;
-    if here.version.is_none() {
-        obstacles.push(format!("server {from} has no extension instagram_id"));
-    }
-    if here.is_standby {
-        obstacles.push(format!("server {from} is a standby: record the primary in the map"));
-    }
-    if here.major < 15 {
-        obstacles.push(format!(
-            "server {from} runs PostgreSQL {}, but a move requires 15 or later",
-            here.major
-        ));
-    }
-    if here.wal_level != "logical" {
-        obstacles.push(format!(
-            "server {from} has wal_level = {}: set it to logical in postgresql.conf and restart the server",
-            here.wal_level
-        ));
-    } else if !source.has_publication()? {
-        let name = source.replication();
-        if source
-            .holds("SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1)", &[&name])?
-        {
+fn obstacles_on_source(source: &Server, here: &Facts, there: &Facts) -> Result<Vec<String>> {
+    let Facts { major, wal_level, .. } = here;
+    let (from, name) = (&source.name, source.replication());
+    let mut obstacles = texts([
+        (here.version.is_none(), format!("server {from} has no extension instagram_id")),
+        (here.is_standby, format!("server {from} is a standby: record the primary in the map")),
+        (
+            *major < 15,
+            format!("server {from} runs PostgreSQL {major}, but a move requires 15 or later"),
+        ),
+        (
+            wal_level != "logical",
+            format!(
+                "server {from} has wal_level = {wal_level}: set it to logical in postgresql.conf and restart the server"
+            ),
+        ),
+    ]);
+    if wal_level == "logical" && !source.has_publication()? {
+        let query = "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1)";
+        if source.holds(query, &[&name])? {
             obstacles.push(format!(
                 "server {from} has a publication {name} that is not part of this move: drop it"
             ));
         }
-        if here.slots < 2 {
-            obstacles.push(format!(
-                "server {from} has {} replication slots left, but a move needs 2: increase max_replication_slots",
-                here.slots
-            ));
-        }
+        obstacles.extend(here.lacks_for_moves_from(from, 1, there));
     }
     Ok(obstacles)
 }
 
 fn obstacles_on_target(target: &Server, there: &Facts) -> Result<Vec<String>> {
-    let mut obstacles = Vec::new();
     let to = &target.name;
-    if there.version.is_none() {
-        obstacles.push(format!(
-            "server {to} has no extension instagram_id: run CREATE EXTENSION instagram_id"
-        ));
-    }
-    if there.is_standby {
-        obstacles.push(format!("server {to} is a standby: record the primary in the map"));
-    }
-    if target.has_subscription()? {
-        return Ok(obstacles);
-    }
-    if there.sync_workers < 1 {
-        obstacles.push(format!(
-            "server {to} copies no tables, since max_sync_workers_per_subscription is 0: \
-             ALTER SYSTEM RESET max_sync_workers_per_subscription"
-        ));
-    }
-    for (free, what, setting) in [
-        (there.workers, "logical replication workers", "max_logical_replication_workers"),
+    let mut obstacles = texts([
         (
-            there.origins,
-            "replication origins",
-            "max_replication_slots or max_active_replication_origins",
+            there.version.is_none(),
+            format!("server {to} has no extension instagram_id: run CREATE EXTENSION instagram_id"),
         ),
-    ] {
-        if free < 2 {
+        (there.is_standby, format!("server {to} is a standby: record the primary in the map")),
+    ]);
+    if !target.has_subscription()? {
+        if there.sync_workers < 1 {
             obstacles.push(format!(
-                "server {to} has {free} {what} left, but a move needs 2: increase {setting}"
+                "server {to} copies no tables, since max_sync_workers_per_subscription is 0: \
+                 ALTER SYSTEM RESET max_sync_workers_per_subscription"
             ));
         }
+        obstacles.extend(there.lacks_for_moves_to(to, 1));
     }
     Ok(obstacles)
 }
 
 /// Differences between the servers that no move bridges.
 fn differences(source: &Server, target: &Server, here: &Facts, there: &Facts) -> Vec<String> {
-    let mut obstacles = Vec::new();
     let (from, to) = (&source.name, &target.name);
+    let behind = here.clock - there.clock;
+    let mut obstacles = Vec::new();
     if let (Some(version), Some(needed)) = (&there.version, &here.version)
         && version_parts(version) < version_parts(needed)
     {
@@ -189,24 +201,29 @@ fn differences(source: &Server, target: &Server, here: &Facts, there: &Facts) ->
              use ALTER EXTENSION instagram_id SET SCHEMA"
         ));
     }
-    if there.major < here.major {
-        obstacles.push(format!(
-            "server {to} runs PostgreSQL {}, older than {} on {from}",
-            there.major, here.major
-        ));
-    }
-    if there.encoding != here.encoding {
-        obstacles.push(format!(
-            "the database on {to} has the encoding {}, and that on {from} {}: use databases with the same encoding",
-            there.encoding, here.encoding
-        ));
-    }
-    let behind = here.clock - there.clock;
-    if behind > CLOCK_TOLERANCE {
-        obstacles.push(format!(
-            "the clock of {to} is {behind:.1} s behind that of {from}: synchronize the clocks"
-        ));
-    }
+    obstacles.extend(texts([
+        (
+            there.major < here.major,
+            format!(
+                "server {to} runs PostgreSQL {}, older than {} on {from}",
+                there.major, here.major
+            ),
+        ),
+        (
+            there.encoding != here.encoding,
+            format!(
+                "the database on {to} has the encoding {}, and that on {from} {}: \
+                 use databases with the same encoding",
+                there.encoding, here.encoding
+            ),
+        ),
+        (
+            behind > CLOCK_TOLERANCE,
+            format!(
+                "the clock of {to} is {behind:.1} s behind that of {from}: synchronize the clocks"
+            ),
+        ),
+    ]));
     obstacles
 }
 
@@ -251,47 +268,40 @@ fn missing_rights(
     here: &Facts,
     there: &Facts,
 ) -> Result<Vec<String>> {
-    let mut missing = Vec::new();
     let (from, to) = (&source.name, &target.name);
-    for (server, facts) in [(from, here), (to, there)] {
-        if !facts.is_superuser && !facts.may_create {
-            missing.push(format!(
-                "the role that connects to {server} lacks CREATE on the database: GRANT it"
-            ));
-        }
-    }
-    if !here.is_superuser && !here.may_replicate {
-        missing.push(format!(
-            "the role that connects to {from} is no superuser and lacks REPLICATION: ALTER ROLE"
-        ));
-    }
-    if !here.is_superuser && !here.may_watch {
-        missing.push(format!(
-            "the role for server {from} is not a superuser: GRANT pg_monitor to it there"
-        ));
-    }
-    if !there.is_superuser {
-        if there.major < 16 {
-            missing.push(format!(
-                "the role that connects to {to} is no superuser, which a subscription takes before PostgreSQL 16"
-            ));
-        } else if !there.may_subscribe {
-            missing.push(format!(
-                "the role that connects to {to} is no superuser: GRANT pg_create_subscription to it there"
-            ));
-        }
-        let conninfo = libpq::parse_conninfo(&source.conninfo).unwrap_or_default();
-        if !conninfo.iter().any(|(keyword, _)| keyword == "password") {
-            missing.push(format!(
-                "the conninfo of {from} has no password, without which only a superuser can subscribe on {to}"
-            ));
-        }
-    }
+    let conninfo = libpq::parse_conninfo(&source.conninfo).unwrap_or_default();
+    let has_password = conninfo.iter().any(|(keyword, _)| keyword == "password");
+    let [source_role, target_role] =
+        [from, to].map(|name| format!("the role that connects to {name}"));
+    let mut missing = texts([
+        (!here.may_create, format!("{source_role} lacks CREATE on the database: GRANT it")),
+        (!there.may_create, format!("{target_role} lacks CREATE on the database: GRANT it")),
+        (
+            !here.may_replicate,
+            format!("{source_role} is no superuser and lacks REPLICATION: ALTER ROLE"),
+        ),
+        (!here.may_watch, format!("{source_role} is no superuser: GRANT pg_monitor to it there")),
+        (
+            !there.may_subscribe && there.major < 16,
+            format!(
+                "{target_role} is no superuser, which a subscription takes before PostgreSQL 16"
+            ),
+        ),
+        (
+            !there.may_subscribe && there.major >= 16,
+            format!("{target_role} is no superuser: GRANT pg_create_subscription to it there"),
+        ),
+        (
+            !there.is_superuser && !has_password,
+            format!(
+                "the conninfo of {from} has no password, without which only a superuser can \
+                 subscribe on {to}"
+            ),
+        ),
+    ]);
     if !source.schema().is_empty() {
-        let owners = source
-            .query(include_str!("sql/owners_in_schema.sql"), &[source.schema()])?
-            .column::<String>()?;
-        for owner in owners {
+        let query = include_str!("sql/owners_in_schema.sql");
+        for owner in source.query(query, &[source.schema()])?.column::<String>()? {
             for (server, facts) in [(source, here), (target, there)] {
                 if !facts.is_superuser
                     && !server.holds(include_str!("sql/has_rights_of.sql"), &[&owner])?
@@ -355,6 +365,7 @@ fn find_schema(source: &mut Server, target: &mut Server) -> Result<Vec<String>> 
 }
 
 /// A row of `id_shards`.
+#[derive(Deserialize)]
 struct Found {
     schema: String,
     /// Whether the sequence is in this schema.
@@ -369,19 +380,10 @@ fn shards(server: &Server) -> Result<Vec<Found>> {
     let connection = server.connection();
     // The view reads the sequences, which their owner can lock.
     connection.run("BEGIN; SET LOCAL lock_timeout = '5s'").context(problem)?;
-    let found = (|| -> std::result::Result<Vec<Found>, libpq::Error> {
-        let extension = lock_extension(&connection)?;
+    let found = lock_extension(&connection).and_then(|extension| {
         let query = include_str!("sql/shards.sql").replace("{extension}", &extension);
-        let rows = connection.query(&query, &[&server.shard().to_string()])?;
-        let found = |row| {
-            Ok(Found {
-                schema: rows.get(row, 0)?,
-                has_sequence: rows.get(row, 1)?,
-                reason: rows.get(row, 2)?,
-            })
-        };
-        (0..rows.len()).map(found).collect()
-    })();
+        connection.select(&query, &[&server.shard().to_string()])
+    });
     connection.run("COMMIT").context(problem)?;
     found.context(problem)
 }
@@ -390,16 +392,11 @@ fn shards(server: &Server) -> Result<Vec<Found>> {
 /// until the transaction ends. Look for untrusted roles first: the owner of the schema could
 /// replace the objects of the extension.
 pub fn lock_extension(connection: &Connection) -> std::result::Result<String, libpq::Error> {
-    let lock = if connection.run("SELECT current_setting('is_superuser')::boolean")?.one()? {
-        "FOR UPDATE"
-    } else {
-        ""
-    };
-    let query = "SELECT nspname FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'instagram_id'";
-    match connection.run(&format!("{query} {lock}"))?.column::<String>()?.pop() {
-        Some(schema) => connection.quote_ident(&schema),
-        None => Err(libpq::Error::local("there is no extension instagram_id")),
-    }
+    let is_superuser = connection.run("SELECT current_setting('is_superuser')::boolean")?.one()?;
+    let lock = if is_superuser { "FOR UPDATE" } else { "" };
+    let query = "SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'instagram_id'";
+    let schema = connection.run(&format!("{query} {lock}"))?.column()?.pop();
+    schema.ok_or_else(|| libpq::Error::local("there is no extension instagram_id"))
 }
 
 /// `role`: the role of the command on the target, or empty if that is a superuser.

@@ -8,27 +8,28 @@ use crate::interrupt;
 use crate::libpq::{self, Connection};
 use crate::map::Map;
 use crate::output::Output;
-use crate::server::Server;
+use crate::server::{LOCK, Server, changed_objects, locked};
 use crate::trust;
 use instagram_id_core::moving::{Resume, must_read_mark, resume};
 use std::time::{Duration, Instant};
 
-/// Number of attempts to stop writes. The timeouts in lock.sql limit how long each attempt waits
+/// Number of attempts to stop writes. The timeouts in [`LOCK`] limit how long each attempt waits
 /// for locks.
 const TRIES: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(500);
 /// Interval between checks whether the target has caught up.
 const POLL: Duration = Duration::from_millis(1);
 
-/// Moves the shard to the target, whose copy has nearly all rows. After a failure, allows writes on
-/// the source again if that is safe.
+/// Moves the shard to the target, whose copy has nearly all rows. Returns a session that sees the
+/// rows of the copy as it was opened. After a failure, allows writes on the source again if that is
+/// safe.
 pub fn cut_over(
     map: &mut Map,
     source: &Server,
     target: &Server,
     limit: Duration,
     output: &Output,
-) -> Result {
+) -> Result<Connection> {
     if target.holds(
         include_str!("sql/tables_not_subscribed.sql"),
         &[&target.replication(), target.schema()],
@@ -47,37 +48,76 @@ pub fn cut_over(
     // Recorded before the sequences are closed, so that any later command can restore them.
     let sequences: String =
         source.query(include_str!("sql/sequences.sql"), &[source.schema()])?.one()?;
-    map.record_sequences(source.shard(), &sequences)?;
+    map.record(source.shard(), "sequences", &sequences)?;
     source.set("move.sequences", &sequences)?;
+    let snapshot = begin_to_count(target)?;
     let closed = begin_to_open(target, &copy, limit).and_then(|()| {
         output.step("Stopping writes to the shard");
         stop_writes(map, source, target, &definition, limit)
     });
     let (opened, may_be_open) = match closed {
         Ok((began, states)) => {
-            let open = || open_copy(target, &states, &sequences);
+            let open = || open_copy(target, &snapshot, &states, &sequences);
             (interrupt::hold_off(open).map(|()| began), true)
         }
         Err(cause) => (Err(cause), false),
     };
     match opened {
-        Ok(began) => change_map(map, source, target, Some(began), output),
+        Ok(began) => change_map(map, source, target, Some(began), output)?,
         Err(cause) => {
             // Report the first error, not an error of the rollback.
             let _ = target.connection().run("ROLLBACK");
             match resume_writes(map, source, target, &sequences, may_be_open) {
                 Ok(Resume::OnSource | Resume::OpenSource) => {
                     output.step(format!("Writes continue on {}", source.name));
-                    Err(cause)
+                    return Err(cause);
                 }
                 // The answer to COMMIT was lost.
-                Ok(Resume::OnTarget) => change_map(map, source, target, None, output),
+                Ok(Resume::OnTarget) => change_map(map, source, target, None, output)?,
                 Ok(Resume::Nowhere) | Err(_) => {
-                    Err(Error::WritesStopped { shard: source.shard(), cause: Box::new(cause) })
+                    let shard = source.shard();
+                    return Err(Error::WritesStopped { shard, cause: Box::new(cause) });
                 }
             }
         }
     }
+    Ok(snapshot)
+}
+
+/// Begins a transaction that counts the rows of the copy after it was opened, and still sees none
+/// of the changes of clients. The first call of its statements in a session is slow.
+fn begin_to_count(target: &Server) -> Result<Connection> {
+    let session = target.another_observer()?;
+    let problem = || format!("query on server {} failed", target.name);
+    session.run(include_str!("sql/hold_rows.sql")).context(problem)?;
+    session
+        .run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL lock_timeout = '1s'")
+        .context(problem)?;
+    Ok(session)
+}
+
+/// Compares the numbers of rows of the copy when it was opened with those of the old copy, which is
+/// closed. Records them, so that [`Server::drop_copy`] repeats the comparison.
+pub fn compare_rows(map: &Map, source: &Server, target: &Server, snapshot: &Connection) -> Result {
+    let count = include_str!("sql/count_rows.sql");
+    let copied: String = snapshot
+        .run(count)
+        .context(|| format!("the rows cannot be counted on {}", target.name))?
+        .one()?;
+    map.record(source.shard(), "rows", &copied)?;
+    let rows: String = source.run(count, "the rows cannot be counted")?.one()?;
+    let differing = changed_objects(&copied, &rows)?;
+    if differing.is_empty() {
+        return Ok(());
+    }
+    fail!(
+        "the copy on {} was opened with other numbers of rows than the old copy on {} has: table {}; \
+         clean {} keeps the old copy",
+        target.name,
+        source.name,
+        differing.join(", "),
+        source.shard()
+    );
 }
 
 /// Runs those queries of the cutover that change nothing once before writes are stopped. Their
@@ -108,7 +148,7 @@ fn is_claimed(
 
 /// The last value and `is_called` of each sequence.
 fn states(source: &Server) -> Result<String> {
-    let states = concat!("SET LOCAL lock_timeout = '1s';", include_str!("sql/states.sql"));
+    let states = concat!("SET LOCAL lock_timeout = '1s';", locked!("sql/states.sql"));
     Ok(source.run(states, "the sequences cannot be read")?.one()?)
 }
 
@@ -137,7 +177,7 @@ fn close_source(source: &Server, recorded: &str) -> Result<Instant> {
         let began = Instant::now();
         let problem = || format!("writes to the shard cannot be stopped on {}", source.name);
         let closed = source.transaction(|session| {
-            session.run(include_str!("sql/lock.sql")).context(problem)?;
+            session.run(LOCK).context(problem)?;
             source.compare_definition(session, recorded)?;
             session.run(include_str!("sql/close.sql")).context(problem).map(drop)
         });
@@ -192,13 +232,14 @@ fn begin_to_open(target: &Server, recorded: &str, limit: Duration) -> Result {
 }
 
 /// Opens the copy, gives it the states of the sequences, and commits the transaction.
-fn open_copy(target: &Server, states: &str, sequences: &str) -> Result {
+fn open_copy(target: &Server, snapshot: &Connection, states: &str, sequences: &str) -> Result {
     let problem = || format!("the shard cannot be opened on {}", target.name);
+    snapshot.run(include_str!("sql/hold_rows.sql")).context(problem)?;
     let session = target.connection();
     let set =
         "SELECT set_config('move.states', $1, false), set_config('move.sequences', $2, false)";
     session.query(set, &[states, sequences]).context(problem)?;
-    session.run(include_str!("sql/open.sql")).context(problem)?;
+    session.run(locked!("sql/open.sql")).context(problem)?;
     session.run(include_str!("sql/set_states.sql")).context(problem)?;
     let extension = lock_extension(&session).context(problem)?;
     let claim = format!("SELECT {extension}.claim_shard($1::int)");

@@ -107,7 +107,8 @@ pub trait Context<T> {
 impl<T> Context<T> for std::result::Result<T, libpq::Error> {
     fn context(self, problem: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|error| match interrupt::signal() {
-            Some(signal) if error.is_canceled() => Error::Interrupted(signal),
+            // query_canceled: by libpq::Connection.
+            Some(signal) if error.sqlstate == "57014" => Error::Interrupted(signal),
             _ => Error::Failed { message: problem(), server: Some(error) },
         })
     }

@@ -3,13 +3,13 @@
 
 use crate::checks::lock_extension;
 use crate::error::{Context, Error, Result, check_interrupt, fail};
-use crate::map::Map;
+use crate::map::{Map, Placement};
 use crate::output::{Output, size};
 use crate::plan::{Plan, ShardLoad, plan};
 use crate::server::{Names, Server};
 use crate::trust::{self, Trust};
 use instagram_id_core::layout;
-use std::collections::BTreeMap;
+use serde::Deserialize;
 
 /// The rate of new ids is computed from this fraction of the rows, the newest ones.
 const NEWEST: f64 = 0.25;
@@ -46,19 +46,11 @@ fn loads(map: &Map, servers: &[String], trust: &Trust, output: &Output) -> Resul
     for server in servers {
         check_interrupt()?;
         let names = Names { shard: 0, schema: String::new() };
-        let observed =
-            Server::observe(server, &map.conninfo_of(server)?, trust.on(map, server)?, &names)?;
+        let observed = Server::observe(server, trust.on(map, server)?, &names)?;
         let found = loads_of_server(&observed)?;
-        for (shard, _) in placements.iter().filter(|(_, place)| place == server) {
-            match found.get(shard) {
-                Some(&(bytes, ids_per_second)) => {
-                    loads.push(ShardLoad {
-                        shard: *shard,
-                        server: server.clone(),
-                        bytes,
-                        ids_per_second,
-                    });
-                }
+        for Placement { shard, .. } in placements.iter().filter(|placed| placed.server == *server) {
+            match found.iter().find(|load| load.shard == *shard) {
+                Some(load) => loads.push(load.clone()),
                 None => output.warn(&format!(
                     "server {server} has no shard {shard}, contrary to the map; ignored"
                 )),
@@ -68,10 +60,22 @@ fn loads(map: &Map, servers: &[String], trust: &Trust, output: &Output) -> Resul
     Ok(loads)
 }
 
-/// Bytes and ids per second of each shard of a server.
-fn loads_of_server(server: &Server) -> Result<BTreeMap<u16, (i64, f64)>> {
+/// A row of loads.sql.
+#[derive(Deserialize)]
+struct Row {
+    shard: u16,
+    bytes: i64,
+    /// The epoch of the ids and the time of the server, in milliseconds since 1970.
+    epoch: i64,
+    now: i64,
+    /// The number of rows and the bounds of each histogram.
+    histograms: Vec<(String, String)>,
+}
+
+/// The load of each shard of a server.
+fn loads_of_server(server: &Server) -> Result<Vec<ShardLoad>> {
     let connection = server.connection();
-    let obstacles = trust::look_at_extension(server, &connection)?;
+    let obstacles = trust::look(server, &connection, trust::NOTHING, trust::NOTHING)?.obstacles;
     if !obstacles.is_empty() {
         let problem = format!("the shards of server {} cannot be read", server.name);
         return Err(Error::Refused { problem, obstacles });
@@ -82,35 +86,16 @@ fn loads_of_server(server: &Server) -> Result<BTreeMap<u16, (i64, f64)>> {
     let extension = lock_extension(&connection)
         .context(|| format!("server {} has no extension instagram_id", server.name))?;
     let query = include_str!("sql/loads.sql").replace("{extension}", &extension);
-    let rows = connection.query(&query, &[]).context(problem)?;
-    let now: i64 = connection
-        .run("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
-        .context(problem)?
-        .one()?;
+    let rows: Vec<Row> = connection.select(&query, &[]).context(problem)?;
     connection.run("COMMIT").context(problem)?;
-    let mut bytes: BTreeMap<u16, i64> = BTreeMap::new();
-    let mut buckets: BTreeMap<u16, Vec<Bucket>> = BTreeMap::new();
-    for row in 0..rows.len() {
-        let shard = rows.get(row, 0)?;
-        match rows.get::<Option<i64>>(row, 1)? {
-            Some(size) => drop(bytes.insert(shard, size)),
-            None => {
-                let found = histogram(
-                    shard,
-                    rows.get(row, 2)?,
-                    rows.get(row, 3)?,
-                    &rows.get::<String>(row, 4)?,
-                );
-                buckets.entry(shard).or_default().extend(found);
-            }
-        }
-    }
-    let rate = |shard| ids_per_second(buckets.remove(shard).unwrap_or_default(), now);
-    Ok(bytes
-        .iter()
-        .zip(bytes.keys().map(rate))
-        .map(|((shard, bytes), rate)| (*shard, (*bytes, rate)))
-        .collect())
+    let load = |Row { shard, bytes, epoch, now, histograms }| {
+        let buckets = histograms.iter().flat_map(|(rows, bounds)| {
+            histogram(shard, rows.parse().unwrap_or(0.0), epoch, bounds)
+        });
+        let ids_per_second = ids_per_second(buckets.collect(), now);
+        ShardLoad { shard, server: server.name.clone(), bytes, ids_per_second }
+    };
+    Ok(rows.into_iter().map(load).collect())
 }
 
 /// The number of rows whose ids were generated from this time until the time of the next bucket.

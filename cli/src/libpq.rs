@@ -2,6 +2,7 @@
 
 use crate::interrupt;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::de::DeserializeOwned;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
@@ -24,27 +25,6 @@ pub struct Error {
 impl Error {
     pub fn local(message: impl Into<String>) -> Error {
         Error { sqlstate: String::new(), message: message.into(), detail: None, hint: None }
-    }
-
-    /// Whether the statement was canceled (SQLSTATE 57014), as it is when the user interrupts the
-    /// command.
-    pub fn is_canceled(&self) -> bool {
-        self.sqlstate == "57014"
-    }
-
-    /// Whether a table or its schema does not exist (SQLSTATE 42P01 or 3F000).
-    pub fn is_undefined_table(&self) -> bool {
-        ["42P01", "3F000"].contains(&self.sqlstate.as_str())
-    }
-
-    /// Whether rows of another table refer to a row (SQLSTATE 23503).
-    pub fn is_foreign_key_violation(&self) -> bool {
-        self.sqlstate == "23503"
-    }
-
-    /// Whether a schema exists already (SQLSTATE 42P06).
-    pub fn is_duplicate_schema(&self) -> bool {
-        self.sqlstate == "42P06"
     }
 }
 
@@ -160,6 +140,30 @@ impl Connection {
         self.finish(is_sent)
     }
 
+    /// The rows of a query, whose columns have the names of the fields.
+    pub fn select<T: DeserializeOwned>(
+        &self,
+        query: &str,
+        parameters: &[&str],
+    ) -> Result<Vec<T>, Error> {
+        let query = format!("SELECT to_jsonb(r) FROM ({query}\n) AS r");
+        let rows = self.query(&query, parameters)?.column::<String>()?;
+        let parse = |row: &String| {
+            serde_json::from_str(row)
+                .map_err(|error| Error::local(format!("unexpected row {row}: {error}")))
+        };
+        rows.iter().map(parse).collect()
+    }
+
+    /// The only row of such a query.
+    pub fn select_one<T: DeserializeOwned>(
+        &self,
+        query: &str,
+        parameters: &[&str],
+    ) -> Result<T, Error> {
+        self.select(query, parameters)?.pop().ok_or_else(|| Error::local("no row"))
+    }
+
     /// Waits until the statements have ended. Returns the first error, or else the last result.
     fn finish(&self, is_sent: c_int) -> Result<Rows, Error> {
         if is_sent != 1 {
@@ -256,20 +260,6 @@ impl Connection {
         } else {
             one_line(&text)
         })
-    }
-
-    /// Quotes a name as an SQL identifier.
-    pub fn quote_ident(&self, name: &str) -> Result<String, Error> {
-        let length = name.len();
-        let name = c_string(name)?;
-        // SAFETY: the connection is open, and the string has at least that many bytes.
-        let quoted =
-            unsafe { pq_sys::PQescapeIdentifier(self.conn.as_ptr(), name.as_ptr(), length) };
-        // SAFETY: libpq has allocated a string for us, or returned null.
-        let text = unsafe { text_at(quoted) };
-        // SAFETY: as in `parse_conninfo`.
-        unsafe { pq_sys::PQfreemem(quoted.cast()) };
-        text.ok_or_else(|| self.error())
     }
 
     /// Waits for the given time, or until the user interrupts the command.
@@ -377,17 +367,6 @@ impl FromText for bool {
         }
     }
 }
-
-macro_rules! numbers {
-    ($($number:ty),*) => {
-        $(impl FromText for $number {
-            fn from_text(text: Option<&str>) -> Option<$number> {
-                text?.parse().ok()
-            }
-        })*
-    };
-}
-numbers!(u16, u32, i32, i64, f64);
 
 impl<T: FromText> FromText for Option<T> {
     fn from_text(text: Option<&str>) -> Option<Option<T>> {

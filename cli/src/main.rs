@@ -46,8 +46,7 @@ mod trust;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use error::{Result, check_interrupt, fail};
-use map::Map;
-use moving::Mode;
+use map::{Map, Placement};
 use output::Output;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -125,9 +124,6 @@ enum Command {
     Move {
         #[command(flatten)]
         to: To,
-        /// Only perform the checks, and print the steps of the move
-        #[arg(long)]
-        dry_run: bool,
         /// Resume writes on the old server if the new one has not caught up after this time
         #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
         stop: u64,
@@ -251,8 +247,8 @@ fn run(arguments: Arguments, output: &Output) -> Result {
             output.step(format!("Recorded server {name}"));
         }
         Command::Place { server, shard } => {
-            for (shard, earlier) in map.place(&server, &shard)? {
-                output.warn(&format!("the map has placed shard {shard} on {earlier} until now"));
+            for Placement { shard, server } in map.place(&server, &shard)? {
+                output.warn(&format!("the map has placed shard {shard} on {server} until now"));
             }
             let shards: Vec<_> = shard.iter().map(u16::to_string).collect();
             output.step(format!("Recorded on {server}: {}", shards.join(" ")));
@@ -264,21 +260,20 @@ fn run(arguments: Arguments, output: &Output) -> Result {
         Command::Status { shards_of } => status::show(map, shards_of.as_deref(), output)?,
         Command::Check(To { shard, to, trust }) => {
             let trust = Trust::parse(map, &trust.trust)?;
-            moving::move_shard(map, shard, &to, Duration::ZERO, Mode::Check, &trust, output)?
+            moving::check(map, shard, &to, &trust, output)?;
         }
-        Command::Move { to: To { shard, to, trust }, dry_run, stop } => {
-            let mode = if dry_run { Mode::DryRun } else { Mode::Move };
+        Command::Move { to: To { shard, to, trust }, stop } => {
             let trust = Trust::parse(map, &trust.trust)?;
-            moving::move_shard(map, shard, &to, Duration::from_secs(stop), mode, &trust, output)?;
+            moving::move_shard(map, shard, &to, Duration::from_secs(stop), &trust, output)?;
         }
         Command::Cancel { shard } => moving::cancel(map, shard, output)?,
         Command::Clean { shard: Some(shard), .. } => moving::clean(map, shard, output)?,
         Command::Clean { shard: None, .. } => {
-            for shard in map.moved_shards()? {
+            for moved in map.moves()?.into_iter().filter(|moved| moved.finished) {
                 check_interrupt()?;
                 // Each lock is held until its connection ends, so connect separately for each
                 // shard.
-                moving::clean(&mut Map::connect(&conninfo)?, shard, output)?;
+                moving::clean(&mut Map::connect(&conninfo)?, moved.shard, output)?;
             }
         }
         Command::Plan { drain, tolerance, trust } => {

@@ -4,7 +4,8 @@ use crate::error::{Context, Error, Result, fail};
 use crate::libpq::{self, Connection, Rows};
 use crate::session;
 use instagram_id_core::moving::MoveStage;
-use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 const TABLES: &str = include_str!("sql/map.sql");
@@ -31,15 +32,30 @@ pub struct MapEntry {
 }
 
 /// A move in progress, or a finished move whose old copy still exists.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct Move {
     pub source: String,
     pub target: String,
     pub schema: String,
 }
 
+/// The entry of a server in the map.
+#[derive(Debug, Deserialize)]
+pub struct ServerEntry {
+    pub conninfo: String,
+    /// The roles there whose code may run with the rights of the command.
+    pub trusted: Vec<String>,
+}
+
+/// The server of a shard.
+#[derive(Debug, Deserialize)]
+pub struct Placement {
+    pub shard: u16,
+    pub server: String,
+}
+
 /// A server, and the number of its shards.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct ServerShards {
     pub server: String,
     pub shards: i64,
@@ -50,7 +66,7 @@ pub struct ServerShards {
 }
 
 /// A move, as `status` shows it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct MoveStatus {
     pub shard: u16,
     pub source: String,
@@ -72,7 +88,8 @@ impl Map {
     /// Creates the tables of the map.
     pub fn init(&self) -> Result {
         match self.connection.run(TABLES) {
-            Err(error) if error.is_duplicate_schema() => fail!("this database has a map already"),
+            // duplicate_schema
+            Err(error) if error.sqlstate == "42P06" => fail!("this database has a map already"),
             created => created.context(|| "the map cannot be created".into()).map(drop),
         }
     }
@@ -91,35 +108,35 @@ impl Map {
     }
 
     /// Records that these shards are on the server. Returns those that the map has placed on
-    /// another one, and which.
-    pub fn place(&self, server: &str, shards: &[u16]) -> Result<Vec<(u16, String)>> {
-        self.conninfo_of(server)?;
-        let list =
-            format!("{{{}}}", shards.iter().map(u16::to_string).collect::<Vec<_>>().join(","));
-        let moving = "SELECT shard, finished IS NOT NULL FROM shard_map.moves WHERE shard = ANY ($1::int[]) ORDER BY shard LIMIT 1";
-        let rows = self.rows(moving, &[&list])?;
-        if !rows.is_empty() {
-            let shard: u16 = rows.get(0, 0)?;
-            if rows.get(0, 1)? {
+    /// another one.
+    pub fn place(&self, server: &str, shards: &[u16]) -> Result<Vec<Placement>> {
+        self.server(server)?;
+        let numbers: Vec<_> = shards.iter().map(u16::to_string).collect();
+        let list = format!("{{{}}}", numbers.join(","));
+        let moves = self.moves()?;
+        if let Some(moving) = moves.iter().find(|moving| shards.contains(&moving.shard)) {
+            let shard = moving.shard;
+            if moving.finished {
                 fail!(
                     "shard {shard} has an old copy, which nothing would drop later: run clean {shard} first"
                 );
             }
             fail!("shard {shard} is being moved: finish or cancel the move first");
         }
-        let earlier = "SELECT shard, server FROM shard_map.shards WHERE shard = ANY ($2::int[]) AND server <> $1 ORDER BY shard";
-        let rows = self.rows(earlier, &[server, &list])?;
+        let mut earlier = self.placements()?;
+        earlier.retain(|placed| shards.contains(&placed.shard) && placed.server != server);
         let statement = "INSERT INTO shard_map.shards SELECT DISTINCT unnest($2::int[]), $1, 0
             ON CONFLICT (shard) DO UPDATE SET server = excluded.server WHERE shards.server <> excluded.server";
         self.change(statement, &[server, &list])?;
-        (0..rows.len()).map(|row| Ok((rows.get(row, 0)?, rows.get(row, 1)?))).collect()
+        Ok(earlier)
     }
 
     /// Removes a server that has no shards.
     pub fn remove_server(&self, server: &str) -> Result {
-        self.conninfo_of(server)?;
+        self.server(server)?;
         match self.connection.query("DELETE FROM shard_map.servers WHERE server = $1", &[server]) {
-            Err(error) if error.is_foreign_key_violation() => {
+            // foreign_key_violation
+            Err(error) if error.sqlstate == "23503" => {
                 fail!(
                     "server {server} has shards in the map, or old copies of shards: move or clean them first"
                 )
@@ -168,98 +185,83 @@ impl Map {
 
     /// The server of a shard, and its move.
     pub fn placement(&self, shard: u16) -> Result<MapEntry> {
-        let query =
-            "SELECT s.server, m.source, m.target, m.schema, m.switched IS NOT NULL, m.finished IS NOT NULL
+        #[derive(Deserialize)]
+        struct Row {
+            server: String,
+            stage: String,
+            moving: Option<Move>,
+        }
+        let query = "SELECT s.server, CASE WHEN m.shard IS NOT NULL THEN jsonb_build_object('source', source, 'target', target, 'schema', schema) END AS moving,
+                CASE WHEN m.shard IS NULL THEN 'none' WHEN finished IS NOT NULL THEN 'finished'
+                WHEN switched IS NOT NULL THEN 'switched' ELSE 'begun' END AS stage
             FROM shard_map.shards AS s LEFT JOIN shard_map.moves AS m USING (shard) WHERE shard = $1::int";
-        let rows = self.rows(query, &[&shard.to_string()])?;
-        if rows.is_empty() {
+        let Some(Row { server: home, stage, moving }) =
+            self.select(query, &[&shard.to_string()])?.pop()
+        else {
             fail!(
                 "shard {shard} is not in the map; to record its server: \
                  instagram_id_shards place SERVER {shard}"
             );
-        }
-        let moving = match rows.get(0, 1)? {
-            Some(source) => Some(Move { source, target: rows.get(0, 2)?, schema: rows.get(0, 3)? }),
-            None => None,
         };
-        let stage = match (&moving, rows.get(0, 4)?, rows.get(0, 5)?) {
-            (None, ..) => MoveStage::None,
-            (Some(_), _, true) => MoveStage::Finished,
-            (Some(_), true, false) => MoveStage::Switched,
-            (Some(_), false, false) => MoveStage::Begun,
+        let stage = match stage.as_str() {
+            "none" => MoveStage::None,
+            "begun" => MoveStage::Begun,
+            "switched" => MoveStage::Switched,
+            _ => MoveStage::Finished,
         };
-        Ok(MapEntry { home: rows.get(0, 0)?, stage, moving })
+        Ok(MapEntry { home, stage, moving })
     }
 
-    /// The connection string of a server.
-    pub fn conninfo_of(&self, server: &str) -> Result<String> {
-        let rows =
-            self.rows("SELECT conninfo FROM shard_map.servers WHERE server = $1", &[server])?;
-        match rows.column()?.pop() {
-            Some(conninfo) => Ok(conninfo),
+    /// How to connect to a server, and whom to trust there.
+    pub fn server(&self, name: &str) -> Result<ServerEntry> {
+        let query = "SELECT conninfo, trusted FROM shard_map.servers WHERE server = $1";
+        match self.select(query, &[name])?.pop() {
+            Some(entry) => Ok(entry),
             None => fail!(
-                "there is no server {server} in the map; \
-                 to add it: instagram_id_shards server {server} CONNINFO"
+                "there is no server {name} in the map; \
+                 to add it: instagram_id_shards server {name} CONNINFO"
             ),
         }
     }
 
-    /// The roles of a server whose code may run with the rights of the command.
-    pub fn trusted_on(&self, server: &str) -> Result<Vec<String>> {
-        let query = "SELECT unnest(trusted) FROM shard_map.servers WHERE server = $1";
-        Ok(self.rows(query, &[server])?.column()?)
-    }
-
-    pub fn begin_move(&self, shard: u16, moving: &Move) -> Result {
+    pub fn begin_move(&self, shard: u16, source: &str, target: &str, schema: &str) -> Result {
         let statement = "INSERT INTO shard_map.moves (shard, source, target, schema) VALUES ($1::int, $2, $3, $4)";
-        self.change(
-            statement,
-            &[&shard.to_string(), &moving.source, &moving.target, &moving.schema],
-        )
+        self.change(statement, &[&shard.to_string(), source, target, schema])
     }
 
-    /// Records the definitions of the sequences before they are closed, so that any command can
-    /// restore them.
-    pub fn record_sequences(&self, shard: u16, sequences: &str) -> Result {
-        let statement = "UPDATE shard_map.moves SET sequences = $2::jsonb WHERE shard = $1::int";
-        self.change(statement, &[&shard.to_string(), sequences])
+    /// Records a value in a column of shard_map.moves, where any later command finds it.
+    pub fn record(&self, shard: u16, column: &'static str, value: &str) -> Result {
+        let statement =
+            format!("UPDATE shard_map.moves SET {column} = $2::jsonb WHERE shard = $1::int");
+        self.change(&statement, &[&shard.to_string(), value])
     }
 
-    /// The definitions that [`Map::record_sequences`] has stored. Fails if there are none, because
-    /// then this move has not closed the shard.
+    /// The value that [`Map::record`] has stored.
+    pub fn recorded(&self, shard: u16, column: &'static str) -> Result<Option<String>> {
+        let query = format!("SELECT {column} FROM shard_map.moves WHERE shard = $1::int");
+        Ok(self.rows(&query, &[&shard.to_string()])?.column::<Option<String>>()?.pop().flatten())
+    }
+
+    /// The definitions of the sequences. Fails if there are none, because then this move has not
+    /// closed the shard.
     pub fn sequences(&self, shard: u16) -> Result<String> {
-        let rows = self.rows(
-            "SELECT sequences FROM shard_map.moves WHERE shard = $1::int",
-            &[&shard.to_string()],
-        )?;
-        match rows.column::<Option<String>>()?.pop().flatten() {
+        match self.recorded(shard, "sequences")? {
             Some(sequences) => Ok(sequences),
-            None => {
-                fail!(
-                    "the map does not record the sequences of shard {shard}: this move has not closed it"
-                )
-            }
+            None => fail!(
+                "the map does not record the sequences of shard {shard}: this move has not closed it"
+            ),
         }
     }
 
-    /// Records the definitions of the schema on the source and on the target, before the copy is
-    /// committed there.
-    pub fn record_definitions(&self, shard: u16, source: &str, target: &str) -> Result {
-        let statement = "UPDATE shard_map.moves SET definition = $2::jsonb, copy_definition = $3::jsonb WHERE shard = $1::int";
-        self.change(statement, &[&shard.to_string(), source, target])
-    }
-
-    /// The definitions that [`Map::record_definitions`] has stored.
+    /// The definitions of the schema on the source and on the target.
     pub fn definitions(&self, shard: u16) -> Result<[String; 2]> {
-        let query = "SELECT definition, copy_definition FROM shard_map.moves
-            WHERE shard = $1::int AND definition IS NOT NULL AND copy_definition IS NOT NULL";
-        let rows = self.rows(query, &[&shard.to_string()])?;
-        if rows.is_empty() {
-            fail!(
+        let definition = self.recorded(shard, "definition")?;
+        match (definition, self.recorded(shard, "copy_definition")?) {
+            (Some(source), Some(target)) => Ok([source, target]),
+            _ => fail!(
                 "the map does not record the definition of shard {shard}: run cancel {shard}, and move the shard again"
-            );
+            ),
         }
-        Ok([rows.get(0, 0)?, rows.get(0, 1)?])
     }
 
     /// Makes the target the server of the shard.
@@ -291,36 +293,13 @@ impl Map {
     }
 
     pub fn servers(&self) -> Result<Vec<ServerShards>> {
-        let query = "SELECT s.server, count(shard), max(version), to_jsonb(trusted)
+        let query = "SELECT s.server, count(shard) AS shards, max(version) AS version, trusted
             FROM shard_map.servers AS s LEFT JOIN shard_map.shards USING (server) GROUP BY s.server ORDER BY s.server";
-        let rows = self.rows(query, &[])?;
-        let row = |row| {
-            let trusted = serde_json::from_str(&rows.get::<String>(row, 3)?)
-                .map_err(|error| Error::failed(format!("the map cannot be read: {error}")))?;
-            Ok(ServerShards {
-                server: rows.get(row, 0)?,
-                shards: rows.get(row, 1)?,
-                trusted,
-                version: rows.get(row, 2)?,
-            })
-        };
-        (0..rows.len()).map(row).collect()
+        self.select(query, &[])
     }
 
-    /// The server of each shard.
-    pub fn placements(&self) -> Result<Vec<(u16, String)>> {
-        let rows = self.rows("SELECT shard, server FROM shard_map.shards ORDER BY shard", &[])?;
-        (0..rows.len()).map(|row| Ok((rows.get(row, 0)?, rows.get(row, 1)?))).collect()
-    }
-
-    /// The shards whose old copy still exists after a finished move.
-    pub fn moved_shards(&self) -> Result<Vec<u16>> {
-        Ok(self
-            .rows(
-                "SELECT shard FROM shard_map.moves WHERE finished IS NOT NULL ORDER BY shard",
-                &[],
-            )?
-            .column()?)
+    pub fn placements(&self) -> Result<Vec<Placement>> {
+        self.select("SELECT shard, server FROM shard_map.shards ORDER BY shard", &[])
     }
 
     /// Whether a command works on the shard.
@@ -331,40 +310,33 @@ impl Map {
 
     pub fn moves(&self) -> Result<Vec<MoveStatus>> {
         let query = format!(
-            "SELECT shard, source, target, schema, started::timestamp(0), switched IS NOT NULL, finished IS NOT NULL,
-                EXISTS ({LOCKS} AND objid = shard::oid) FROM shard_map.moves ORDER BY shard"
+            "SELECT shard, source, target, schema, started::timestamp(0)::text AS started,
+                switched IS NOT NULL AS switched, finished IS NOT NULL AS finished,
+                EXISTS ({LOCKS} AND objid = shard::oid) AS running FROM shard_map.moves ORDER BY shard"
         );
-        let rows = self.rows(&query, &[])?;
-        let row = |row| {
-            Ok(MoveStatus {
-                shard: rows.get(row, 0)?,
-                source: rows.get(row, 1)?,
-                target: rows.get(row, 2)?,
-                schema: rows.get(row, 3)?,
-                started: rows.get(row, 4)?,
-                switched: rows.get(row, 5)?,
-                finished: rows.get(row, 6)?,
-                running: rows.get(row, 7)?,
-            })
-        };
-        (0..rows.len()).map(row).collect()
+        self.select(&query, &[])
     }
 
     fn rows(&self, query: &str, parameters: &[&str]) -> Result<Rows> {
-        self.query(query, parameters, "the map cannot be read")
+        in_map(self.connection.query(query, parameters), "the map cannot be read")
+    }
+
+    fn select<T: DeserializeOwned>(&self, query: &str, parameters: &[&str]) -> Result<Vec<T>> {
+        in_map(self.connection.select(query, parameters), "the map cannot be read")
     }
 
     fn change(&self, statement: &str, parameters: &[&str]) -> Result {
-        self.query(statement, parameters, "the map cannot be changed").map(drop)
+        in_map(self.connection.query(statement, parameters), "the map cannot be changed").map(drop)
     }
+}
 
-    fn query(&self, query: &str, parameters: &[&str], problem: &str) -> Result<Rows> {
-        match self.connection.query(query, parameters) {
-            Err(error) if error.is_undefined_table() => {
-                fail!("this database has no map; to create one: instagram_id_shards init")
-            }
-            result => result.context(|| problem.into()),
+fn in_map<T>(result: std::result::Result<T, libpq::Error>, problem: &str) -> Result<T> {
+    match result {
+        // undefined_table, invalid_schema_name
+        Err(error) if ["42P01", "3F000"].contains(&error.sqlstate.as_str()) => {
+            fail!("this database has no map; to create one: instagram_id_shards init")
         }
+        result => result.context(|| problem.into()),
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::checks;
 use crate::cutover;
 use crate::error::{Error, Result, check_interrupt, fail};
+use crate::libpq::Connection;
 use crate::map::{Map, MapEntry, Move};
 use crate::output::Output;
 use crate::replication;
@@ -18,21 +19,12 @@ use std::time::Duration;
 struct Moving<'a> {
     map: &'a mut Map,
     output: &'a Output,
-    shard: u16,
     source: Server,
     target: Server,
     /// Whether [`checks::check`] has passed.
     is_checked: bool,
-}
-
-/// Whether [`move_shard`] moves the shard or only checks it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    Move,
-    /// Perform only the checks.
-    Check,
-    /// Perform the checks, and print the steps of a move.
-    DryRun,
+    /// The session for [`cutover::compare_rows`].
+    snapshot: Option<Connection>,
 }
 
 /// Moves a shard to the server `to`, or continues a move that was interrupted.
@@ -41,35 +33,15 @@ pub fn move_shard(
     shard: u16,
     to: &str,
     limit: Duration,
-    mode: Mode,
     trust: &Trust,
     output: &Output,
 ) -> Result {
-    map.lock(shard)?;
-    let placement = map.placement(shard)?;
-    if placement.stage == MoveStage::Finished && placement.home == to {
-        output.step(format!(
-            "Shard {shard} is on {to} already; to drop the old copy: instagram_id_shards clean {shard}"
-        ));
-        return Ok(());
-    }
-    let is_begun = placement.moving.is_some();
-    let moving = match placement.moving {
-        Some(moving) => continued(shard, moving, placement.stage, to, mode, output)?,
-        None if placement.home == to => {
-            output.step(format!("Shard {shard} is on {to} already"));
-            return Ok(());
-        }
-        None => Move { source: placement.home, target: to.to_owned(), schema: String::new() },
-    };
-    if is_begun && mode == Mode::Check {
-        return Ok(());
+    let Some((moving, mut stage)) = find_move(map, shard, to, output)? else { return Ok(()) };
+    if stage != MoveStage::None {
+        let Move { source, target, .. } = &moving;
+        output.step(format!("Resuming the move of shard {shard} from {source} to {target}"));
     }
     let mut moving = Moving::connect(map, shard, &moving, trust, output)?;
-    if mode != Mode::Move {
-        return moving.preview(placement.stage, mode);
-    }
-    let mut stage = placement.stage;
     moving.run(&mut stage, limit).map_err(|cause| {
         let resume = format!("to resume: instagram_id_shards move {shard} --to {to}");
         let advice = match (stage, &cause) {
@@ -83,14 +55,43 @@ pub fn move_shard(
     })
 }
 
-fn continued(
+/// Checks whether a shard can be moved to the server `to`.
+pub fn check(map: &mut Map, shard: u16, to: &str, trust: &Trust, output: &Output) -> Result {
+    let Some((moving, stage)) = find_move(map, shard, to, output)? else { return Ok(()) };
+    let from = moving.source.clone();
+    if stage == MoveStage::None {
+        let mut moving = Moving::connect(map, shard, &moving, trust, output)?;
+        checks::check(&mut moving.source, &mut moving.target, true)?;
+        output.step(format!("Shard {shard} can be moved from {from} to {to}"));
+    } else {
+        output.step(format!(
+            "Shard {shard} is being moved from {from} to {to}; \
+             to resume: instagram_id_shards move {shard} --to {to}"
+        ));
+    }
+    Ok(())
+}
+
+/// Locks the shard, and returns its move to the server `to`, which the map records unless its stage
+/// is `None`. Returns no move if the shard is there.
+fn find_move(
+    map: &mut Map,
     shard: u16,
-    moving: Move,
-    stage: MoveStage,
     to: &str,
-    mode: Mode,
     output: &Output,
-) -> Result<Move> {
+) -> Result<Option<(Move, MoveStage)>> {
+    map.lock(shard)?;
+    let MapEntry { home, stage, moving } = map.placement(shard)?;
+    if home == to && matches!(stage, MoveStage::None | MoveStage::Finished) {
+        let clean = format!("; to drop the old copy: instagram_id_shards clean {shard}");
+        let clean = if stage == MoveStage::Finished { &clean } else { "" };
+        output.step(format!("Shard {shard} is on {to} already{clean}"));
+        return Ok(None);
+    }
+    let Some(moving) = moving else {
+        let moving = Move { source: home, target: to.to_owned(), schema: String::new() };
+        return Ok(Some((moving, stage)));
+    };
     let Move { source, target, .. } = &moving;
     if stage == MoveStage::Finished {
         fail!(
@@ -103,15 +104,7 @@ fn continued(
             "shard {shard} is being moved from {source} to {target}: finish or cancel that move first"
         );
     }
-    if mode == Mode::Move {
-        output.step(format!("Resuming the move of shard {shard} from {source} to {target}"));
-    } else {
-        output.step(format!(
-            "Shard {shard} is being moved from {source} to {target}; \
-             to resume: instagram_id_shards move {shard} --to {target}"
-        ));
-    }
-    Ok(moving)
+    Ok(Some((moving, stage)))
 }
 
 /// Undoes a move before its cutover.
@@ -181,6 +174,7 @@ pub fn clean(map: &mut Map, shard: u16, output: &Output) -> Result {
             fail!("schema {schema} on {from} accepts writes, so it is not an old copy");
         }
         moving.map.check_lock()?;
+        source.set("move.rows", &moving.map.recorded(shard, "rows")?.unwrap_or_default())?;
         source.drop_copy(true)?;
     }
     moving.map.forget_move(shard)?;
@@ -197,9 +191,7 @@ impl<'a> Moving<'a> {
         output: &'a Output,
     ) -> Result<Moving<'a>> {
         let names = Names { shard, schema: moving.schema.clone() };
-        let connect = |server: &str| {
-            Server::connect(server, &map.conninfo_of(server)?, trust.on(map, server)?, &names)
-        };
+        let connect = |server: &str| Server::connect(server, trust.on(map, server)?, &names);
         let source = connect(&moving.source)?;
         source.wait_for_earlier_command()?;
         let target = connect(&moving.target)?;
@@ -207,7 +199,7 @@ impl<'a> Moving<'a> {
             fail!("{} and {} are the same server", source.name, target.name);
         }
         target.wait_for_earlier_command()?;
-        Ok(Moving { map, output, shard, source, target, is_checked: false })
+        Ok(Moving { map, output, source, target, is_checked: false, snapshot: None })
     }
 
     /// Collects the facts that determine the next step. Queries the servers only in stage `Begun`:
@@ -236,7 +228,7 @@ impl<'a> Moving<'a> {
             let seen = self.look(*stage)?;
             let step = match next_step(seen) {
                 Ok(step) => step,
-                // The last step has finished the move. `continued` rejects moves that were finished
+                // The last step has finished the move. `find_move` rejects moves that were finished
                 // before.
                 Err(NoStep::Finished) => return Ok(()),
                 Err(_) => return Err(self.stopped_if(seen.is_source_closed, self.foreign_copy())),
@@ -252,9 +244,7 @@ impl<'a> Moving<'a> {
         let (source, target) = (&self.source, &self.target);
         match step {
             Step::Begin => {
-                let (from, to) = (source.name.clone(), target.name.clone());
-                let moving = Move { source: from, target: to, schema: source.schema().to_owned() };
-                self.map.begin_move(self.shard, &moving)?;
+                self.map.begin_move(source.shard(), &source.name, &target.name, source.schema())?;
                 return Ok(MoveStage::Begun);
             }
             Step::ResumeWrites => self.resume_writes()?,
@@ -277,10 +267,11 @@ impl<'a> Moving<'a> {
             Step::CutOver => {
                 replication::start(target)?;
                 self.output.step("Copying rows");
-                let [definition, _] = self.map.definitions(self.shard)?;
+                let [definition, _] = self.map.definitions(self.source.shard())?;
                 replication::wait_for_copy(source, target, &definition, limit, self.output)?;
                 self.map.check_lock()?;
-                cutover::cut_over(self.map, source, target, limit, self.output)?;
+                let snapshot = cutover::cut_over(self.map, source, target, limit, self.output)?;
+                self.snapshot = Some(snapshot);
                 return Ok(MoveStage::Switched);
             }
             Step::ChangeMap => {
@@ -288,12 +279,15 @@ impl<'a> Moving<'a> {
                 return Ok(MoveStage::Switched);
             }
             Step::CleanUp => {
+                self.compare_rows()?;
+                self.snapshot = None; // its locks
                 replication::remove(source, target)?;
                 target.drop_triggers()?;
-                self.map.finish_move(self.shard)?;
+                self.map.finish_move(self.source.shard())?;
                 self.output.step(format!(
                     "Done. The old copy on {} is closed; to drop it: instagram_id_shards clean {}",
-                    source.name, self.shard
+                    source.name,
+                    self.source.shard()
                 ));
                 return Ok(MoveStage::Finished);
             }
@@ -318,9 +312,24 @@ impl<'a> Moving<'a> {
         Ok(())
     }
 
+    /// Compares the numbers of rows if this command has opened the copy.
+    fn compare_rows(&self) -> Result {
+        let Moving { map, output, source, target, .. } = self;
+        if let Some(snapshot) = &self.snapshot {
+            output.step("Comparing the numbers of rows");
+            cutover::compare_rows(map, source, target, snapshot)?;
+        } else if map.recorded(self.source.shard(), "rows")?.is_none() {
+            output.warn(&format!(
+                "the numbers of rows on {} and {} were not compared, since the command was interrupted",
+                source.name, target.name
+            ));
+        }
+        Ok(())
+    }
+
     fn resume_writes(&self) -> Result {
         self.map.check_lock()?;
-        self.source.open_shard(&self.map.sequences(self.shard)?)?;
+        self.source.open_shard(&self.map.sequences(self.source.shard())?)?;
         self.output.step(format!("Writes continue on {} for now", self.source.name));
         Ok(())
     }
@@ -333,13 +342,13 @@ impl<'a> Moving<'a> {
         replication::remove(&self.source, &self.target)?;
         self.source.drop_triggers()?;
         self.target.drop_copy(false)?;
-        self.map.forget_move(self.shard)
+        self.map.forget_move(self.source.shard())
     }
 
     /// The error, which also says so if no server accepts writes to the shard.
     fn stopped_if(&self, is_stopped: bool, cause: Error) -> Error {
         if is_stopped {
-            Error::WritesStopped { shard: self.shard, cause: Box::new(cause) }
+            Error::WritesStopped { shard: self.source.shard(), cause: Box::new(cause) }
         } else {
             cause
         }
@@ -351,32 +360,7 @@ impl<'a> Moving<'a> {
              run cancel {}, and move the shard again",
             self.target.schema(),
             self.target.name,
-            self.shard
+            self.source.shard()
         ))
-    }
-
-    /// Performs the checks. For a dry run, also prints the steps of `move`.
-    fn preview(&mut self, stage: MoveStage, mode: Mode) -> Result {
-        if stage != MoveStage::Switched {
-            checks::check(&mut self.source, &mut self.target, stage == MoveStage::None)?;
-        }
-        let (from, to, schema) = (&self.source.name, &self.target.name, self.source.schema());
-        self.output.step(format!("Shard {} can be moved from {from} to {to}", self.shard));
-        if mode == Mode::DryRun {
-            let size: i64 = self.source.query(include_str!("sql/size.sql"), &[schema])?.one()?;
-            let size = crate::output::size(size);
-            for line in [
-                format!("publish schema {schema} on {from}"),
-                format!("create schema {schema} on {to}, and reject writes to it"),
-                format!("subscribe on {to}, and copy {size}"),
-                format!("stop writes on {from}, open the copy on {to}, and change the map"),
-                format!(
-                    "drop the subscription and the publication, and keep the closed old copy on {from}"
-                ),
-            ] {
-                self.output.step(format!("Would {line}"));
-            }
-        }
-        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -12,18 +12,25 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_secs(2);
 
 /// Progress of the copy.
-#[derive(Debug, Clone, Default, Serialize, PartialEq)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Progress {
     pub tables: i64,
     pub tables_copied: i64,
     /// Rows copied so far into tables that are not complete.
     pub rows: i64,
     /// Size of the tables on the source, in bytes.
+    #[serde(default)]
     pub bytes: i64,
     /// Size of the tables on the target, in bytes.
     pub bytes_copied: i64,
     /// WAL that the target has not confirmed, in bytes.
     pub lag_bytes: Option<i64>,
+}
+
+impl Progress {
+    pub fn has_all_tables(&self) -> bool {
+        self.tables_copied == self.tables
+    }
 }
 
 /// An event of a command, as `--json` prints it.

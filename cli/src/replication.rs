@@ -2,12 +2,13 @@
 //! the rows.
 
 use crate::error::{Context, Error, Result, check_interrupt, fail};
-use crate::libpq::{self, Connection, Rows};
+use crate::libpq::{self, Connection};
 use crate::map::Map;
 use crate::output::{Output, Progress};
 use crate::server::{self, Server};
 use crate::session;
-use crate::trust;
+use crate::trust::{self, Needed};
+use serde::Deserialize;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -21,10 +22,10 @@ const COMPARE: Duration = Duration::from_secs(60);
 /// does not, the time grows, up to half of the time for which writes may be stopped.
 const NEAR: Duration = Duration::from_millis(300);
 
-/// A move ends after this many errors of the replication without progress, or if the target has not
-/// been connected to the source for this time. Workers retry every five seconds by default.
+/// A move ends after this many errors of the replication without progress, or if no worker of the
+/// target has been at work for this time. Workers retry every five seconds by default.
 const ERRORS: i64 = 5;
-const DISCONNECTED: Duration = Duration::from_secs(30);
+const IDLE: Duration = Duration::from_secs(30);
 
 pub fn publish(source: &Server) -> Result {
     source.run(include_str!("sql/publish.sql"), "the schema cannot be published")?;
@@ -49,11 +50,12 @@ pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
     session
         .run("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false)")
         .context(problem)?;
-    session.run(include_str!("sql/lock.sql")).context(problem)?;
+    session.run(server::LOCK).context(problem)?;
     session.run(include_str!("sql/close.sql")).context(problem)?;
     trust::require(target, &session, &needed, &dump.rights)?;
     let copy = server::definition(&session).context(problem)?;
-    map.record_definitions(source.shard(), &dump.definition, &copy)?;
+    map.record(source.shard(), "definition", &dump.definition)?;
+    map.record(source.shard(), "copy_definition", &copy)?;
     session.run("COMMIT").context(problem)?;
     Ok(())
 }
@@ -64,7 +66,7 @@ struct Dump {
     statements: String,
     definition: String,
     /// The objects that the schema needs, for [`trust::find_needed`].
-    needed: Rows,
+    needed: Vec<Needed>,
     /// The rights in the schema, for [`trust::require`].
     rights: String,
 }
@@ -190,54 +192,32 @@ pub fn wait_for_copy(
     let mut compared = None;
     let (mut mark, mut marked_at) = (String::new(), Instant::now());
     let mut near = NEAR;
-    let mut patience = Patience { errors: None, copied: 0, connected: Instant::now() };
+    let mut patience = Patience { errors: None, copied: 0, worked: Instant::now() };
     let mut is_copied = false;
     loop {
         if compared.is_none_or(|at: Instant| at.elapsed() > COMPARE) {
             source.compare_definition(&source.connection(), recorded)?;
             compared = Some(Instant::now());
         }
-        let Copied { mut progress, errors, copying } = copied(target)?;
-        if progress.tables_copied == progress.tables && !is_copied {
+        let report = report(source, target, &mark)?;
+        if report.progress.has_all_tables() && !is_copied {
             // Later changes are applied faster if not each commit is flushed.
             is_copied = true;
             set_synchronous_commit(target, "off")?;
         }
-        progress.bytes = source.query(include_str!("sql/size.sql"), &[source.schema()])?.one()?;
-        let sent = source.query(include_str!("sql/sent.sql"), &[&source.replication(), &mark])?;
-        let (mut is_near, mut is_reached) = (false, false);
-        if !sent.is_empty() {
-            progress.lag_bytes = sent.get(0, 0)?;
-            is_reached = sent.get(0, 1)?;
-            if sent.get(0, 4)? {
-                patience.connected = Instant::now();
+        if is_copied && report.source.is_reached {
+            if marked_at.elapsed() <= near {
+                output.copied(&report.progress);
+                break;
             }
-            is_near = is_reached && marked_at.elapsed() <= near;
-            if sent.get(0, 2)? {
-                fail!(
-                    "server {} has removed WAL that the move still needs (max_slot_wal_keep_size): \
-                     run cancel {}, and move the shard again",
-                    source.name,
-                    source.shard()
-                );
-            }
-            if is_reached && !is_near && progress.tables_copied == progress.tables {
-                // Under constant load the target may always be this far behind.
-                near = (near * 2).min(limit / 2);
-            }
-            if is_reached || mark.is_empty() {
-                (mark, marked_at) = (sent.get(0, 3)?, Instant::now());
-            }
+            // Under constant load the target may always be this far behind.
+            near = (near * 2).min(limit / 2);
         }
-        if is_near && progress.tables_copied == progress.tables {
-            output.copied(&progress);
-            break;
+        output.progress(&report.progress);
+        patience.check(source, target, &report)?;
+        if report.source.is_reached || mark.is_empty() {
+            (mark, marked_at) = (report.source.position, Instant::now());
         }
-        output.progress(&progress);
-        if is_copied && is_reached || progress.tables_copied > patience.copied {
-            (patience.errors, patience.copied) = (None, progress.tables_copied);
-        }
-        patience.check(source, target, errors, &copying)?;
         Connection::pause(LOOK);
         check_interrupt()?;
     }
@@ -252,43 +232,108 @@ pub fn wait_for_copy(
     Ok(())
 }
 
+/// What both servers report about the replication.
+#[derive(Deserialize)]
+pub struct Report {
+    #[serde(flatten)]
+    pub progress: Progress,
+    /// The number of errors.
+    errors: i64,
+    /// Up to three tables that are being copied.
+    copying: String,
+    /// Whether tables wait in vain for a worker that copies them.
+    is_stuck: bool,
+    #[serde(skip)]
+    source: Sent,
+}
+
+/// The part of the source.
+#[derive(Deserialize, Default)]
+struct Sent {
+    bytes: i64,
+    lag_bytes: Option<i64>,
+    /// Whether the target has confirmed a certain position in the WAL.
+    is_reached: bool,
+    /// Whether WAL that the target needs was removed.
+    is_lost: bool,
+    is_connected: bool,
+    /// The current position in the WAL.
+    position: String,
+}
+
+/// Reads a report. `mark`: the position of [`Sent::is_reached`], or empty.
+pub fn report(source: &Server, target: &Server, mark: &str) -> Result<Report> {
+    let name = target.replication();
+    let sent: [&str; 3] = [&name, source.schema(), mark];
+    let mut report: Report = target.select_one(include_str!("sql/copied.sql"), &[&name])?;
+    report.source = source.select_one(include_str!("sql/sent.sql"), &sent)?;
+    report.progress.bytes = report.source.bytes;
+    report.progress.lag_bytes = report.source.lag_bytes;
+    Ok(report)
+}
+
 /// When a move that makes no progress ends. The replication itself retries for ever.
 struct Patience {
     /// The number of errors when there was progress.
     errors: Option<i64>,
     /// The number of tables that were copied then.
     copied: i64,
-    /// When the target was connected to the source.
-    connected: Instant,
+    /// When workers of the target were last at work.
+    worked: Instant,
 }
 
 impl Patience {
-    /// Fails after [`ERRORS`] errors without progress, or if the target has not been connected for
-    /// [`DISCONNECTED`]. Only the log of the target contains the error itself. `copying`: tables
-    /// that are being copied.
-    fn check(&mut self, source: &Server, target: &Server, errors: i64, copying: &str) -> Result {
-        let (to, name) = (&target.name, target.replication());
-        let failures = errors - *self.errors.get_or_insert(errors);
+    /// Fails after [`ERRORS`] errors without progress, or if no worker has been at work for
+    /// [`IDLE`]. Only the log of the target contains the error itself.
+    fn check(&mut self, source: &Server, target: &Server, report: &Report) -> Result {
+        let (from, to, name) = (&source.name, &target.name, target.replication());
+        if report.source.is_lost {
+            fail!(
+                "server {from} has removed WAL that the move still needs (max_slot_wal_keep_size): \
+                 run cancel {0}, and move the shard again",
+                source.shard()
+            );
+        }
+        let Report { progress, errors, copying, is_stuck, .. } = report;
+        let copied = progress.tables_copied;
+        if progress.has_all_tables() && report.source.is_reached || copied > self.copied {
+            (self.errors, self.copied) = (None, copied);
+        }
+        let failures = errors - *self.errors.get_or_insert(*errors);
         if failures >= ERRORS {
-            let what = if copying.is_empty() {
-                "applying changes".into()
-            } else {
-                format!("copying {copying}")
+            let what = match copying.as_str() {
+                "" => "applying changes".into(),
+                tables => format!("copying {tables}"),
             };
             fail!(
                 "the replication to {to} has failed {failures} times in a row while {what}: \
                  the log of {to} contains the error of the worker for subscription \"{name}\""
             );
         }
-        if self.connected.elapsed() > DISCONNECTED {
+        if report.source.is_connected && !is_stuck {
+            self.worked = Instant::now();
+        }
+        if self.worked.elapsed() <= IDLE {
+            return Ok(());
+        }
+        let seconds = IDLE.as_secs();
+        if *is_stuck {
+            let settings: String = target
+                .query(
+                    "SELECT string_agg(format('%s (%s)', name, setting), ' or ' ORDER BY name) FROM pg_settings
+                     WHERE name IN ('max_logical_replication_workers', 'max_worker_processes')",
+                    &[],
+                )?
+                .one()?;
             fail!(
-                "server {to} has not been connected to {} for {} s: the log of {to} contains the \
-                 error of the worker for subscription \"{name}\", or that no worker can start",
-                source.name,
-                DISCONNECTED.as_secs()
+                "all logical replication workers of server {to} have been taken for {seconds} s, \
+                 and none of them copies tables: increase {settings}"
             );
         }
-        Ok(())
+        fail!(
+            "server {to} has not been connected to {from} for {seconds} s: the log of {to} contains the \
+             error of the worker for subscription \"{name}\", or that no worker can start"
+        );
     }
 }
 
@@ -297,31 +342,6 @@ fn set_synchronous_commit(target: &Server, value: &str) -> Result {
     let statement =
         format!("ALTER SUBSCRIPTION {} SET (synchronous_commit = {value})", target.replication());
     target.run(&statement, "the subscription cannot be changed").map(drop)
-}
-
-/// The report of the target.
-#[derive(Default)]
-pub struct Copied {
-    pub progress: Progress,
-    /// The number of replication errors.
-    errors: i64,
-    /// Up to three tables that are being copied.
-    copying: String,
-}
-
-pub fn copied(target: &Server) -> Result<Copied> {
-    let rows = target.query(include_str!("sql/copied.sql"), &[&target.replication()])?;
-    if rows.is_empty() {
-        return Ok(Copied::default());
-    }
-    let progress = Progress {
-        tables: rows.get(0, 0)?,
-        tables_copied: rows.get(0, 1)?,
-        rows: rows.get(0, 2)?,
-        bytes_copied: rows.get(0, 3)?,
-        ..Progress::default()
-    };
-    Ok(Copied { progress, errors: rows.get(0, 4)?, copying: rows.get(0, 5)? })
 }
 
 /// Drops the subscription, the slot and the publication, if they exist.
@@ -344,9 +364,14 @@ pub fn remove(source: &Server, target: &Server) -> Result {
     unpublish(source)
 }
 
-/// Drops the publication, if it exists.
+/// Drops the publication, if it exists, and is not that of another role.
 pub fn unpublish(source: &Server) -> Result {
-    source.run(include_str!("sql/drop_publication.sql"), "the publication cannot be dropped")?;
+    let name = source.replication();
+    let is_ours = "SELECT EXISTS (SELECT FROM pg_publication JOIN pg_roles AS r ON r.oid = pubowner
+        WHERE pubname = $1 AND (rolsuper OR rolname = current_user))";
+    if source.holds(is_ours, &[&name])? {
+        source.run(&format!("DROP PUBLICATION {name}"), "the publication cannot be dropped")?;
+    }
     Ok(())
 }
 

@@ -3,8 +3,10 @@
 
 use crate::error::{Context, Error, Result, check_interrupt, fail};
 use crate::libpq::{self, Connection, Rows};
+use crate::map::ServerEntry;
 use crate::session;
 use instagram_id_core::moving::SchemaMark;
+use serde::de::DeserializeOwned;
 use std::cell::{Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -25,6 +27,27 @@ impl Names {
     }
 }
 
+/// A file of src/sql that changes the schema or depends on its mark, after the statements that lock
+/// the schema and read the mark.
+macro_rules! locked {
+    ($file:literal) => {
+        concat!(
+            include_str!("sql/lock_schema.sql"),
+            "SELECT set_config('move.mark', (",
+            include_str!("sql/mark.sql"),
+            "), true);",
+            include_str!($file)
+        )
+    };
+}
+pub(crate) use locked;
+
+/// Acquires all locks for which closing the shard may have to wait, and gives up soon.
+pub const LOCK: &str = concat!(
+    "SET LOCAL lock_timeout = '500ms'; SET LOCAL statement_timeout = '1s';",
+    locked!("sql/lock.sql")
+);
+
 pub struct Server {
     pub name: String,
     pub conninfo: String,
@@ -36,13 +59,8 @@ pub struct Server {
 
 impl Server {
     /// Connects for a move, with the application_name of its sessions.
-    pub fn connect(
-        name: &str,
-        conninfo: &str,
-        trusted: Vec<String>,
-        names: &Names,
-    ) -> Result<Server> {
-        let parameters = libpq::parse_conninfo(conninfo)
+    pub fn connect(name: &str, entry: ServerEntry, names: &Names) -> Result<Server> {
+        let parameters = libpq::parse_conninfo(&entry.conninfo)
             .context(|| format!("the conninfo of {name} is not valid"))?;
         if parameters
             .iter()
@@ -53,19 +71,21 @@ impl Server {
                  remove them, because the command sets them itself"
             );
         }
-        Ok(Server { trusted, ..Server::of(name, conninfo, names, open(name, conninfo, names)?) })
+        let session = open(name, &entry.conninfo, names)?;
+        Ok(Server::of(name, entry, names, session))
     }
 
     /// Connects for queries only, with an application_name for which no command waits.
-    pub fn observe(
-        name: &str,
-        conninfo: &str,
-        trusted: Vec<String>,
-        names: &Names,
-    ) -> Result<Server> {
-        let session = session::open(conninfo, "instagram_id_shards")
+    pub fn observe(name: &str, entry: ServerEntry, names: &Names) -> Result<Server> {
+        let session = session::open(&entry.conninfo, session::OBSERVER)
             .context(|| format!("server {name} cannot be reached"))?;
-        Ok(Server { trusted, ..Server::of(name, conninfo, names, session) })
+        Ok(Server::of(name, entry, names, session))
+    }
+
+    fn of(name: &str, entry: ServerEntry, names: &Names, connection: Connection) -> Server {
+        let ServerEntry { conninfo, trusted } = entry;
+        let (name, names) = (name.to_owned(), names.clone());
+        Server { name, conninfo, trusted, names, connection: RefCell::new(connection) }
     }
 
     /// Fails if the definition of the schema differs from `recorded`, and names objects that
@@ -84,16 +104,6 @@ impl Server {
             changed.join(", "),
             self.shard()
         );
-    }
-
-    fn of(name: &str, conninfo: &str, names: &Names, connection: Connection) -> Server {
-        Server {
-            name: name.to_owned(),
-            conninfo: conninfo.to_owned(),
-            trusted: Vec::new(),
-            names: names.clone(),
-            connection: RefCell::new(connection),
-        }
     }
 
     /// Sets the schema, which is known only after the shard has been found.
@@ -122,6 +132,16 @@ impl Server {
         Ok(session)
     }
 
+    /// A session that changes nothing, and for which no command waits.
+    pub fn another_observer(&self) -> Result<Connection> {
+        let problem = || format!("server {} cannot be reached", self.name);
+        let session = session::open(&self.conninfo, session::OBSERVER).context(problem)?;
+        session
+            .query("SELECT set_config('move.schema', $1, false)", &[self.schema()])
+            .context(problem)?;
+        Ok(session)
+    }
+
     /// Connects again if the connection is lost. Call [`Server::wait_for_leftovers`] after this.
     pub fn reconnect(&self) -> Result {
         if !self.connection().is_alive() || self.connection().run("SELECT 1").is_err() {
@@ -138,6 +158,13 @@ impl Server {
     pub fn query(&self, query: &str, parameters: &[&str]) -> Result<Rows> {
         self.connection()
             .query(query, parameters)
+            .context(|| format!("query on server {} failed", self.name))
+    }
+
+    /// The only row of a query, whose columns have the names of the fields.
+    pub fn select_one<T: DeserializeOwned>(&self, query: &str, parameters: &[&str]) -> Result<T> {
+        self.connection()
+            .select_one(query, parameters)
             .context(|| format!("query on server {} failed", self.name))
     }
 
@@ -209,7 +236,7 @@ impl Server {
     }
 
     pub fn mark(&self) -> Result<SchemaMark> {
-        let mark: String = self.query(include_str!("sql/mark.sql"), &[self.schema()])?.one()?;
+        let mark: String = self.query(include_str!("sql/mark.sql"), &[])?.one()?;
         Ok(match mark.as_str() {
             "closed" => SchemaMark::Closed,
             "opened" => SchemaMark::Opened,
@@ -227,7 +254,7 @@ impl Server {
     pub fn open_shard(&self, sequences: &str) -> Result {
         self.set("move.sequences", sequences)?;
         // Writes are stopped meanwhile, so do not wait for long.
-        let open = concat!("SET LOCAL lock_timeout = '5s';", include_str!("sql/open.sql"));
+        let open = concat!("SET LOCAL lock_timeout = '5s';", locked!("sql/open.sql"));
         self.run(open, "writes cannot continue")?;
         Ok(())
     }
@@ -235,15 +262,15 @@ impl Server {
     /// Drops the triggers of an open shard. This waits for sessions that read the tables, and
     /// retries after half a second, so that other sessions do not wait for longer behind it.
     pub fn drop_triggers(&self) -> Result {
-        for attempt in 1..=60 {
-            match self.connection().run(include_str!("sql/drop_triggers.sql")) {
-                Ok(_) => return Ok(()),
-                Err(error) if error.sqlstate == "55P03" && attempt < 60 => {
+        let drop_triggers =
+            concat!("SET LOCAL lock_timeout = '500ms';", locked!("sql/drop_triggers.sql"));
+        for _ in 0..60 {
+            match self.connection().run(drop_triggers) {
+                Err(error) if error.sqlstate == "55P03" => {
                     Connection::pause(Duration::from_millis(500))
                 }
-                Err(error) if error.sqlstate == "55P03" => break,
-                error => {
-                    return error.map(drop).context(|| {
+                result => {
+                    return result.map(drop).context(|| {
                         format!("the triggers of the move cannot be dropped on {}", self.name)
                     });
                 }
@@ -266,7 +293,7 @@ impl Server {
         self.set("move.is_old_copy", if is_old_copy { "on" } else { "off" })?;
         self.transaction(|session| {
             let problem = || format!("the copy cannot be dropped on {}", self.name);
-            session.run(include_str!("sql/drop_copy.sql")).context(problem)?;
+            session.run(locked!("sql/drop_copy.sql")).context(problem)?;
             let dependents =
                 include_str!("sql/dependents.sql").replace("{own}", include_str!("sql/own.sql"));
             let users: Option<String> =
@@ -278,9 +305,8 @@ impl Server {
                     self.name
                 );
             }
-            let schema = session.quote_ident(self.schema()).context(problem)?;
-            session.run(&format!("DROP SCHEMA {schema} CASCADE")).context(problem)?;
-            Ok(())
+            let drop_schema = "DO $$ BEGIN EXECUTE format('DROP SCHEMA %I CASCADE', current_setting('move.schema')); END $$";
+            session.run(drop_schema).context(problem).map(drop)
         })
     }
 
@@ -338,8 +364,8 @@ pub fn definition(session: &Connection) -> std::result::Result<String, libpq::Er
     Ok(session.run("EXECUTE definition")?.one::<Option<String>>()?.unwrap_or_else(|| "{}".into()))
 }
 
-/// The objects whose hashes differ between two definitions, at most three of them.
-fn changed_objects(recorded: &str, now: &str) -> Result<Vec<String>> {
+/// The objects whose hashes or numbers of rows differ, at most three of them.
+pub fn changed_objects(recorded: &str, now: &str) -> Result<Vec<String>> {
     let parse = |text: &str| {
         serde_json::from_str::<BTreeMap<String, String>>(text)
             .map_err(|error| Error::failed(format!("unexpected definition of a schema: {error}")))

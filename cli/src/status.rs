@@ -33,9 +33,14 @@ pub fn show(map: &Map, shards_of: Option<&str>, output: &Output) -> Result {
     let shards = match shards_of {
         None => None,
         Some(server) => {
-            map.conninfo_of(server)?;
+            map.server(server)?;
             let placements = map.placements()?.into_iter();
-            Some(placements.filter(|(_, place)| place == server).map(|(shard, _)| shard).collect())
+            Some(
+                placements
+                    .filter(|placed| placed.server == server)
+                    .map(|placed| placed.shard)
+                    .collect(),
+            )
         }
     };
     let status = Status { servers: map.servers()?, moves: moves.collect(), shards };
@@ -84,15 +89,7 @@ fn state(now: &MoveNow) -> String {
 /// move.
 fn progress(map: &Map, moving: &MoveStatus) -> Result<Progress> {
     let names = Names { shard: moving.shard, schema: moving.schema.clone() };
-    let source =
-        Server::observe(&moving.source, &map.conninfo_of(&moving.source)?, Vec::new(), &names)?;
-    let target =
-        Server::observe(&moving.target, &map.conninfo_of(&moving.target)?, Vec::new(), &names)?;
-    let mut progress = replication::copied(&target)?.progress;
-    progress.bytes = source.query(include_str!("sql/size.sql"), &[source.schema()])?.one()?;
-    let sent = source.query(include_str!("sql/sent.sql"), &[&source.replication(), ""])?;
-    if !sent.is_empty() {
-        progress.lag_bytes = sent.get(0, 0)?;
-    }
-    Ok(progress)
+    let source = Server::observe(&moving.source, map.server(&moving.source)?, &names)?;
+    let target = Server::observe(&moving.target, map.server(&moving.target)?, &names)?;
+    Ok(replication::report(&source, &target, "")?.progress)
 }

@@ -5,9 +5,10 @@
 
 use crate::error::{Context, Error, Result, fail};
 use crate::libpq::{self, Connection};
-use crate::map::Map;
+use crate::map::{Map, ServerEntry};
 use crate::server::Server;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// `--trust SERVER:ROLE`, for servers of the map.
 #[derive(Debug, Default)]
@@ -40,17 +41,17 @@ impl Trust {
         Ok(Trust(trust))
     }
 
-    /// The roles of a server that are trusted: those of the command line, and those of the map.
-    pub fn on(&self, map: &Map, server: &str) -> Result<Vec<String>> {
-        let mut roles = map.trusted_on(server)?;
-        roles
-            .extend(self.0.iter().filter(|(name, _)| name == server).map(|(_, role)| role.clone()));
-        Ok(roles)
+    /// The entry of a server in the map, which also trusts the roles of the command line.
+    pub fn on(&self, map: &Map, server: &str) -> Result<ServerEntry> {
+        let mut entry = map.server(server)?;
+        let roles = self.0.iter().filter(|(name, _)| name == server).map(|(_, role)| role.clone());
+        entry.trusted.extend(roles);
+        Ok(entry)
     }
 }
 
 /// A role, and what gives it the means to put code into the schema.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize)]
 struct Right {
     role: String,
     what: String,
@@ -68,41 +69,28 @@ pub struct Found {
 /// An empty list of addresses or rights.
 pub const NOTHING: &str = "[]";
 
-/// Looks for roles that are not trusted. `needed`: the addresses of objects that the schema needs
-/// and that are in the database; `dumped`: rights of the same schema in another database.
+/// Looks for roles that are not trusted; without a schema, only in the database and the extension.
+/// `needed`: the addresses of objects that the schema needs and that are in the database; `dumped`:
+/// rights of the same schema in another database.
 pub fn look(server: &Server, session: &Connection, needed: &str, dumped: &str) -> Result<Found> {
-    look_in(server, server.schema(), session, needed, dumped)
-}
-
-/// The same for the database and the extension only.
-pub fn look_at_extension(server: &Server, session: &Connection) -> Result<Vec<String>> {
-    Ok(look_in(server, "", session, NOTHING, NOTHING)?.obstacles)
-}
-
-fn look_in(
-    server: &Server,
-    schema: &str,
-    session: &Connection,
-    needed: &str,
-    dumped: &str,
-) -> Result<Found> {
+    #[derive(Deserialize)]
+    struct Row {
+        dumped: Value,
+        untrusted: Vec<Right>,
+    }
+    let name = &server.name;
     let query = include_str!("sql/trust.sql").replace("{own}", include_str!("sql/own.sql"));
     let trusted = serde_json::to_string(&server.trusted).expect("texts");
-    let rows = session
-        .query(&query, &[schema, needed, dumped, &trusted])
-        .context(|| format!("query on server {} failed", server.name))?;
-    let untrusted: String = rows.get(0, 1)?;
-    let untrusted: Vec<Right> = serde_json::from_str(&untrusted).map_err(|error| {
-        Error::failed(format!("unexpected roles on server {}: {error}", server.name))
-    })?;
-    let name = &server.name;
+    let Row { dumped, untrusted } = session
+        .select_one(&query, &[server.schema(), needed, dumped, &trusted])
+        .context(|| format!("query on server {name} failed"))?;
     let obstacle = |Right { role, what }: &Right| {
         format!(
             "role {role} on {name} is not trusted, but {what}: connect to {name} as a role whose rights it has, \
              revoke this, or trust it with --trust {name}:{role}"
         )
     };
-    Ok(Found { obstacles: untrusted.iter().map(obstacle).collect(), dumped: rows.get(0, 0)? })
+    Ok(Found { obstacles: untrusted.iter().map(obstacle).collect(), dumped: dumped.to_string() })
 }
 
 /// Fails if [`look`] finds a role that is not trusted. Returns the rights that a dump repeats.
@@ -120,40 +108,41 @@ pub fn require(
     Err(Error::Refused { problem, obstacles })
 }
 
-/// The addresses of the objects outside the schema that it needs, as `missing` takes them.
-pub fn needed(
-    session: &Connection,
-    schema: &str,
-) -> std::result::Result<libpq::Rows, libpq::Error> {
-    let query = include_str!("sql/needed.sql").replace("{own}", include_str!("sql/own.sql"));
-    session.query(&query, &[schema])
-}
-
-/// An address for pg_get_object_address.
-#[derive(Serialize)]
-struct Address {
+/// An object outside the schema that it needs.
+#[derive(Serialize, Deserialize)]
+pub struct Needed {
+    /// Its address, for pg_get_object_address.
     r#type: String,
     names: String,
     arguments: String,
+    description: String,
+    used_by: String,
+}
+
+/// The objects outside the schema that it needs.
+pub fn needed(
+    session: &Connection,
+    schema: &str,
+) -> std::result::Result<Vec<Needed>, libpq::Error> {
+    let query = include_str!("sql/needed.sql").replace("{own}", include_str!("sql/own.sql"));
+    session.select(&query, &[schema])
 }
 
 /// Looks for these objects on the target. Returns sentences about those that it lacks, and the
-/// addresses of the others.
-pub fn find_needed(target: &Server, needed: &libpq::Rows) -> Result<(Vec<String>, String)> {
-    let text = |row, column| needed.get::<String>(row, column);
+/// others in the form that [`look`] takes.
+pub fn find_needed(target: &Server, needed: &[Needed]) -> Result<(Vec<String>, String)> {
     let (mut missing, mut found) = (Vec::new(), Vec::new());
-    for row in 0..needed.len() {
-        let address =
-            Address { r#type: text(row, 0)?, names: text(row, 1)?, arguments: text(row, 2)? };
-        let parts: [&str; 3] = [&address.r#type, &address.names, &address.arguments];
+    for object in needed {
+        let Needed { r#type, names, arguments, description, used_by } = object;
         let query = "SELECT pg_get_object_address($1, $2::text[], $3::text[])";
-        match target.connection().query(query, &parts) {
-            Ok(_) => found.push(address),
+        match target.connection().query(query, &[r#type, names, arguments]) {
+            Ok(_) => found.push(object),
             // An undefined object, or one of another kind.
             Err(error) if error.sqlstate.starts_with("42") || error.sqlstate == "3F000" => {
-                let (needed, used_by) = (text(row, 3)?, text(row, 4)?);
-                missing
-                    .push(format!("server {} has no {needed}, needed for {used_by}", target.name));
+                missing.push(format!(
+                    "server {} has no {description}, needed for {used_by}",
+                    target.name
+                ));
             }
             Err(error) => {
                 return Err(error).context(|| format!("query on server {} failed", target.name));

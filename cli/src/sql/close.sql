@@ -32,9 +32,8 @@ END $f$, current_setting('move.shard')));
         -- session_replication_role = replica.
         EXECUTE format('ALTER TABLE ONLY %I.%I ENABLE %s TRIGGER shard_is_elsewhere', s, item.relname, CASE WHEN NOT is_copy THEN 'ALWAYS' END);
     END LOOP;
-    -- MINVALUE must be less than MAXVALUE, and START must be between them. The first ALTER SEQUENCE
-    -- fails unless the relation is a sequence, and locks it. A sequence that was never used would
-    -- still give its last value, so it goes back by one.
+    -- MINVALUE must be less than MAXVALUE, and START must be between them. A sequence that was
+    -- never used would still give its last value, so it goes back by one.
     FOR item IN
         SELECT c.oid, relname, seqmin, seqmax, seqstart
         FROM pg_sequence JOIN pg_class AS c ON c.oid = seqrelid JOIN pg_namespace AS n ON n.oid = relnamespace
@@ -44,7 +43,6 @@ END $f$, current_setting('move.shard')));
         IF given <> '' AND given::jsonb -> item.relname::text IS DISTINCT FROM jsonb_build_array(item.seqmin, item.seqmax, item.seqstart) THEN
             RAISE EXCEPTION 'the sequences have changed since the move began';
         END IF;
-        EXECUTE format('ALTER SEQUENCE %I.%I NO CYCLE', s, item.relname);
         EXECUTE format('SELECT last_value, is_called FROM %I.%I', s, item.relname) INTO STRICT last, is_called;
         IF NOT is_called THEN
             last := last - 1;

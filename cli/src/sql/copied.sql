@@ -1,10 +1,12 @@
-SELECT count(srrelid), count(*) FILTER (WHERE srsubstate = 'r'),
+-- The subscription $1. is_stuck: tables wait for a worker that copies them, and all workers of the
+-- server are taken by subscriptions that copy nothing. From these none comes back.
+SELECT count(srrelid) AS tables, count(*) FILTER (WHERE srsubstate = 'r') AS tables_copied,
     coalesce((SELECT sum(tuples_processed) FROM pg_stat_progress_copy
-              WHERE command = 'COPY FROM' AND datname = current_database()
-                AND relid IN (SELECT srrelid FROM pg_subscription_rel WHERE srsubid = s.oid))::bigint, 0),
-    coalesce(sum(pg_table_size(srrelid))::bigint, 0),
-    coalesce((SELECT apply_error_count + sync_error_count FROM pg_stat_subscription_stats WHERE subname = $1), 0),
-    coalesce(array_to_string((array_agg(srrelid::regclass::text ORDER BY srrelid) FILTER (WHERE srsubstate = 'd'))[1:3], ', '), '')
-FROM pg_subscription AS s LEFT JOIN pg_subscription_rel ON srsubid = s.oid
+              WHERE command = 'COPY FROM' AND datname = current_database() AND relid = ANY (array_agg(srrelid)))::bigint, 0) AS rows,
+    coalesce(sum(pg_table_size(srrelid))::bigint, 0) AS bytes_copied,
+    coalesce((SELECT apply_error_count + sync_error_count FROM pg_stat_subscription_stats WHERE subname = $1), 0) AS errors,
+    coalesce(array_to_string((array_agg(srrelid::regclass::text ORDER BY srrelid) FILTER (WHERE srsubstate = 'd'))[1:3], ', '), '') AS copying,
+    coalesce(bool_or(srsubstate IN ('i', 'd')), false) AND (SELECT count(*) FROM pg_stat_get_subscription(NULL) WHERE relid IS NULL)
+        >= least(current_setting('max_logical_replication_workers')::int, current_setting('max_worker_processes')::int - 1) AS is_stuck
+FROM pg_subscription AS s JOIN pg_subscription_rel ON srsubid = s.oid
 WHERE subname = $1 AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
-GROUP BY s.oid

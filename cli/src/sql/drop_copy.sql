@@ -4,32 +4,25 @@ DO $do$
 DECLARE
     s name := current_setting('move.schema');
     n oid;
-    mark text;
     snapshot pg_snapshot;
     tables text;
     one record;
+    moved jsonb := nullif(current_setting('move.rows', true), '');
+    counted bigint;
     is_written bool;
 BEGIN
-    -- As in lock.sql.
-    IF current_setting('is_superuser')::boolean THEN
-        PERFORM FROM pg_namespace WHERE nspname = s FOR UPDATE;
-    ELSE
-        EXECUTE format('GRANT USAGE ON SCHEMA %I TO CURRENT_USER', s);
-    END IF;
-    SELECT oid INTO STRICT n FROM pg_namespace WHERE nspname = s;
-    SELECT obj_description(p.oid, 'pg_proc') INTO mark FROM pg_proc AS p JOIN pg_roles AS r ON r.oid = proowner
-    WHERE proname = 'shard_is_elsewhere' AND pronargs = 0 AND prokind = 'f' AND (rolsuper OR rolname = current_user) AND pronamespace = n;
-    IF mark IS NULL THEN
+    IF current_setting('move.mark') <> 'closed' THEN
         RAISE EXCEPTION 'schema % is not closed', quote_ident(s);
     END IF;
+    n := quote_ident(s)::regnamespace;
     IF EXISTS (SELECT FROM pg_extension WHERE extnamespace = n) THEN
         RAISE EXCEPTION 'schema % has an extension in it: ALTER EXTENSION SET SCHEMA', quote_ident(s);
     END IF;
     SELECT string_agg(format('%I.%I', s, relname), ', ' ORDER BY relname) INTO tables FROM pg_class WHERE relnamespace = n AND relkind IN ('r', 'p');
     IF tables IS NOT NULL AND current_setting('move.is_old_copy')::boolean THEN
-        snapshot := substring(mark FROM 'snapshot (.*)$');
+        snapshot := substring(obj_description(format('%I.shard_is_elsewhere()', s)::regprocedure, 'pg_proc') FROM 'snapshot (.*)$');
         EXECUTE 'LOCK TABLE ' || tables || ' IN SHARE MODE';
-        FOR one IN SELECT c.oid, relname, relkind, tgenabled FROM pg_class AS c
+        FOR one IN SELECT format('%I.%I', s, relname) AS name, relkind, tgenabled FROM pg_class AS c
             LEFT JOIN pg_trigger ON tgrelid = c.oid AND tgname = 'shard_is_elsewhere' WHERE relnamespace = n AND relkind IN ('r', 'p')
         LOOP
             -- Each row that is not in the snapshot of the closing was written later. The row has
@@ -37,13 +30,17 @@ BEGIN
             -- transaction, or one less.
             is_written := snapshot IS NULL OR one.tgenabled IS DISTINCT FROM 'A';
             IF NOT is_written AND one.relkind = 'r' THEN
-                EXECUTE format('SELECT EXISTS (SELECT FROM ONLY %I.%I AS t CROSS JOIN LATERAL (VALUES (t.xmin::text::bigint)) AS r (writer) WHERE writer > 2
-                    AND NOT pg_visible_in_snapshot(greatest($2 - ($2 %% 4294967296 - writer + 4294967296) %% 4294967296, 3)::text::xid8, $1))', s, one.relname)
-                    INTO is_written USING snapshot, pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+                EXECUTE format('SELECT count(*), coalesce(bool_or(writer > 2
+                    AND NOT pg_visible_in_snapshot(greatest($2 - ($2 %% 4294967296 - writer + 4294967296) %% 4294967296, 3)::text::xid8, $1)), false)
+                    FROM ONLY %s AS t CROSS JOIN LATERAL (VALUES (t.xmin::text::bigint)) AS r (writer)', one.name)
+                    INTO counted, is_written USING snapshot, pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
             END IF;
             IF is_written THEN
-                RAISE EXCEPTION 'table %.% was not closed by the move, or was written later', quote_ident(s), quote_ident(one.relname)
+                RAISE EXCEPTION 'table % was not closed by the move, or was written later', one.name
                     USING HINT = 'Copy the rows that you need to the new server, and drop the table.';
+            ELSIF (moved ->> one.name)::bigint <> counted THEN
+                RAISE EXCEPTION 'table % has % rows, but the copy on the new server had % when it was opened', one.name, counted, moved ->> one.name
+                    USING HINT = format('Copy the missing rows to the new server. Then drop schema %I here, and run clean again.', s);
             END IF;
         END LOOP;
     END IF;

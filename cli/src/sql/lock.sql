@@ -1,7 +1,3 @@
-SET LOCAL lock_timeout = '500ms';
-SET LOCAL statement_timeout = '1s';
--- Acquire all locks for which this may have to wait. Lock the schema's row as well, because its
--- owner could otherwise rename the schema and create another one.
 DO $do$
 DECLARE
     s name := current_setting('move.schema');
@@ -11,20 +7,11 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = s) THEN
         RAISE EXCEPTION 'there is no schema %', quote_ident(s);
     END IF;
-    -- A change of its privileges locks a schema as well, for a role that is no superuser.
-    IF current_setting('is_superuser')::boolean THEN
-        PERFORM FROM pg_namespace WHERE nspname = s FOR UPDATE;
-    ELSE
-        EXECUTE format('GRANT USAGE ON SCHEMA %I TO CURRENT_USER', s);
-    END IF;
-    SELECT rolname, (rolsuper OR rolname = current_user) AND prokind = 'f' AS is_ours, obj_description(p.oid, 'pg_proc') AS comment INTO item
-    FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = pronamespace JOIN pg_roles AS r ON r.oid = proowner
-    WHERE proname = 'shard_is_elsewhere' AND pronargs = 0 AND nspname = s;
-    IF NOT item.is_ours THEN
-        RAISE EXCEPTION 'schema % has a routine shard_is_elsewhere() of role %: drop it', quote_ident(s), quote_ident(item.rolname);
-    ELSIF item.comment IS NOT NULL THEN
-        RAISE EXCEPTION 'schema % is closed already', quote_ident(s);
-    END IF;
+    CASE current_setting('move.mark')
+        WHEN 'foreign' THEN RAISE EXCEPTION 'schema % has a routine shard_is_elsewhere() of another role: drop it', quote_ident(s);
+        WHEN 'closed' THEN RAISE EXCEPTION 'schema % is closed already', quote_ident(s);
+        ELSE
+    END CASE;
     SELECT string_agg(format('%I.%I', s, relname), ', ' ORDER BY relname) INTO tables
     FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = s AND relkind IN ('r', 'p');
     IF tables IS NOT NULL THEN

@@ -50,7 +50,8 @@ CREATE TABLE shard_map.moves (
     finished timestamptz,
     sequences jsonb,
     definition jsonb,
-    copy_definition jsonb
+    copy_definition jsonb,
+    rows jsonb
 );
 
 COMMENT ON SCHEMA shard_map IS 'which server holds which logical shard';
@@ -66,3 +67,4 @@ COMMENT ON COLUMN shard_map.moves.finished IS 'when all that was left to do was 
 COMMENT ON COLUMN shard_map.moves.sequences IS 'MINVALUE, MAXVALUE and START of the sequences, from before they were closed';
 COMMENT ON COLUMN shard_map.moves.definition IS 'hashes of the objects of the schema when it was dumped from the source';
 COMMENT ON COLUMN shard_map.moves.copy_definition IS 'the same of the copy when it was created on the target';
+COMMENT ON COLUMN shard_map.moves.rows IS 'the numbers of rows with which the copy was opened, which the old copy must have as well';

@@ -19,8 +19,8 @@ WITH RECURSIVE {own}, needed (class, object, used_by) AS (
     SELECT 'pg_authid'::regclass, relowner, pg_describe_object(class, object, 0)
     FROM own JOIN pg_class ON class = 'pg_class'::regclass AND object = oid WHERE relowner = 10
 )
-SELECT type, object_names::text, object_args::text,
-    concat(pg_describe_object(class, object, 0), ' of extension ' || extname), min(used_by)
+SELECT type, object_names::text AS names, object_args::text AS arguments,
+    concat(pg_describe_object(class, object, 0), ' of extension ' || extname) AS description, min(used_by) AS used_by
 FROM needed CROSS JOIN pg_identify_object_as_address(class, object, 0)
     LEFT JOIN (pg_depend JOIN pg_extension AS e ON refclassid = 'pg_extension'::regclass AND refobjid = e.oid)
         ON classid = class AND objid = object AND deptype = 'e'

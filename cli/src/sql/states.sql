@@ -7,12 +7,6 @@ DECLARE
     is_called boolean;
     states jsonb := '{}';
 BEGIN
-    -- As in lock.sql.
-    IF current_setting('is_superuser')::boolean THEN
-        PERFORM FROM pg_namespace WHERE nspname = s FOR UPDATE;
-    ELSE
-        EXECUTE format('GRANT USAGE ON SCHEMA %I TO CURRENT_USER', s);
-    END IF;
     SELECT oid INTO STRICT n FROM pg_namespace WHERE nspname = s;
     FOR item IN SELECT oid FROM pg_class WHERE relnamespace = n AND relkind = 'S' LOOP
         PERFORM pg_sequence_last_value(item.oid);

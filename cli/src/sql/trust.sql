@@ -56,8 +56,8 @@ WITH RECURSIVE {own}, used (class, object) AS (
     WHERE rolcreaterole AND NOT rolsuper AND current_setting('server_version_num')::int < 160000
         AND EXISTS (SELECT FROM holders JOIN pg_roles AS h ON h.oid = id WHERE NOT h.rolsuper)
 )
-SELECT (SELECT coalesce(jsonb_agg(jsonb_build_object('role', role, 'what', what)), '[]') FROM rights WHERE is_dumped),
+SELECT (SELECT coalesce(jsonb_agg(jsonb_build_object('role', role, 'what', what)), '[]') FROM rights WHERE is_dumped) AS dumped,
     (SELECT coalesce(jsonb_agg(jsonb_build_object('role', role, 'what', what) ORDER BY role, what), '[]') FROM candidates
      WHERE NOT $4::jsonb ? role AND NOT EXISTS (
          SELECT FROM pg_roles AS s WHERE (s.rolsuper OR s.rolname = current_user)
-             AND pg_has_role(id, s.oid, CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END)))
+             AND pg_has_role(id, s.oid, CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END))) AS untrusted

@@ -181,6 +181,26 @@ fn plan_is_applied_and_resumed() {
     }
 }
 
+/// More moves at a time than the servers have room for wait for each other.
+#[test]
+fn moves_wait_for_room_on_the_servers() {
+    let shards = length(8, 64);
+    let fleet = Fleet::start([shards, 0, 0, 0]);
+    let moves: Vec<_> = (0..shards)
+        .map(|shard| format!(r#"{{"shard": {shard}, "from": "a", "to": "b"}}"#))
+        .collect();
+    let file = fleet.servers[0].path().join("plan.json").display().to_string();
+    std::fs::write(&file, format!(r#"{{"moves": [{}]}}"#, moves.join(","))).unwrap();
+    let started = Instant::now();
+    let said = fleet.command(&["apply", &file, "--jobs", "64"]);
+    println!("{shards} moves: {:.1?}", started.elapsed());
+    let waiting = "Waiting for running moves: server b has 4 of 4 max_logical_replication_workers left, \
+        but more moves at a time need 6: increase max_logical_replication_workers";
+    assert!(said.contains(waiting), "{said}");
+    assert_eq!(fleet.shards()[1], shards);
+    fleet.check_rows(shards);
+}
+
 /// A plan that does not match the map is refused before anything is moved.
 #[test]
 fn outdated_plan_is_refused() {

@@ -2,15 +2,16 @@
 //! tests that passwords are not shown.
 
 use crate::moving::{
-    HAS_SCHEMA, HAS_TRIGGERS, IS_CLOSED, MOVES, NOTHING, Servers, fill, kill_group, leftovers,
-    move_blocked_after_copy, outcome,
+    HAS_SCHEMA, HAS_TRIGGERS, IS_CLOSED, MOVES, NOTHING, Servers, WAITS, fill, kill_group,
+    leftovers, move_blocked_after_copy, move_blocked_before_stop, outcome,
 };
 use instagram_id_live::*;
 use postgres::Client;
 use postgres::{Config, NoTls};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
-use std::process::Stdio;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -111,14 +112,126 @@ fn crashing_servers_lose_nothing() {
 
 /// Ends all sessions with the map, and rejects new ones for this time.
 fn lose_map_for(servers: &Servers, time: Duration) {
-    let mut b = servers.b.connect();
-    b.batch_execute(
-        "ALTER DATABASE map ALLOW_CONNECTIONS false;
-         SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'map'",
-    )
-    .unwrap();
+    lose_map(servers);
     thread::sleep(time);
-    b.batch_execute("ALTER DATABASE map ALLOW_CONNECTIONS true").unwrap();
+    restore_map(servers);
+}
+
+fn lose_map(servers: &Servers) {
+    let mut b = servers.b.connect();
+    b.batch_execute("ALTER DATABASE map ALLOW_CONNECTIONS false").unwrap();
+    let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = 'map'";
+    b.batch_execute(end).unwrap();
+}
+
+fn restore_map(servers: &Servers) {
+    servers.b.connect().batch_execute("ALTER DATABASE map ALLOW_CONNECTIONS true").unwrap();
+}
+
+/// The map is lost at each step of one move, while a client writes. Each time the command fails,
+/// and the next one resumes the move.
+#[test]
+fn map_lost_at_each_step_loses_nothing() {
+    let servers = Servers::start();
+    let before = fill(&servers, 1000);
+    let stop = AtomicBool::new(false);
+    let acknowledged = thread::scope(|scope| {
+        let stop_at_end = StopAtEnd(&stop);
+        let session = scope.spawn(|| insert_until(&servers, &stop));
+        lose_the_map_at_each_step(&servers);
+        drop(stop_at_end);
+        session.join().unwrap()
+    });
+    println!("{} acknowledged ids", acknowledged.len());
+    let rows = column(&mut servers.b.connect(), "SELECT id FROM insta5.photos ORDER BY id");
+    let lost = acknowledged.iter().chain(&before).filter(|id| rows.binary_search(id).is_err());
+    assert_eq!(lost.count(), 0, "rows lost");
+    check_unique_and_increasing(&[acknowledged]);
+    for server in [&servers.a, &servers.b] {
+        assert_eq!(leftovers(server), NOTHING);
+    }
+    assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
+}
+
+#[expect(clippy::too_many_lines, reason = "one move, step by step")]
+fn lose_the_map_at_each_step(servers: &Servers) {
+    let Servers { a, b } = servers;
+    let blocked = |server: &Server, statement: &str| {
+        let mut client = server.connect();
+        client.batch_execute(&format!("BEGIN; {statement}")).unwrap();
+        client
+    };
+    let resume = || servers.start_command(&["move", "5", "--to", "b", "--stop", "30"]);
+    let lose = |command: Child, mut block: Client, reason: &str| {
+        lose_map(servers);
+        block.batch_execute("COMMIT").unwrap();
+        let said = outcome(command).expect_err("the map is lost");
+        restore_map(servers);
+        assert!(said.contains(reason), "{reason}: {said}");
+    };
+    let no_map = "the connection to the map is lost";
+    for (server, what, waits, reason) in [
+        (a, "LOCK TABLE pg_publication IN SHARE MODE", WAITS, no_map),
+        (b, "LOCK TABLE pg_namespace IN SHARE MODE", WAITS, "the map cannot be changed"),
+        (b, "LOCK TABLE pg_subscription IN SHARE MODE", WAITS, no_map),
+        // The worker that copies this table waits.
+        (
+            b,
+            "LOCK TABLE insta5.counter IN SHARE MODE",
+            "SELECT EXISTS (SELECT FROM pg_subscription_rel WHERE srsubstate = 'd')",
+            no_map,
+        ),
+        // ANALYZE waits.
+        (b, "LOCK TABLE insta5.counter IN SHARE UPDATE EXCLUSIVE MODE", WAITS, no_map),
+    ] {
+        let block = blocked(server, what);
+        let command = resume();
+        server.wait_until(waits);
+        lose(command, block, reason);
+        assert!(!one::<bool>(&mut a.connect(), IS_CLOSED), "{what}");
+    }
+    // Before writes are stopped, and while they are.
+    let count = "UPDATE insta5.counter SET value = value + 1";
+    for is_stopped in [false, true] {
+        let block = blocked(a, count);
+        let command = resume();
+        a.wait_until(WAITS);
+        let block = if is_stopped {
+            let (mut before, block) =
+                (block, blocked(b, "LOCK TABLE insta5.counter IN SHARE MODE"));
+            before.batch_execute("COMMIT").unwrap();
+            a.wait_until(IS_CLOSED);
+            block
+        } else {
+            block
+        };
+        lose(command, block, "Writes continue on a");
+        assert!(!one::<bool>(&mut a.connect(), IS_CLOSED));
+    }
+    // When the copy is opened: no server accepts writes until the map is changed.
+    let block = blocked(b, "ALTER SEQUENCE insta5.table_id_seq NO CYCLE");
+    let command = resume();
+    b.wait_until(WAITS);
+    lose(command, block, "writes to shard 5 may still be stopped: run move or cancel");
+    assert_eq!(servers.placement(), "a");
+    let insert = "INSERT INTO insta5.photos DEFAULT VALUES";
+    assert_eq!(error_of(&mut a.connect(), insert).0, "25006");
+    // When the map is changed, which the command repeats; then before the triggers are dropped.
+    let mut map = servers.map();
+    map.batch_execute("BEGIN; LOCK TABLE shard_map.moves IN SHARE MODE").unwrap();
+    let block = blocked(b, "SELECT FROM insta5.counter");
+    let command = resume();
+    b.wait_until("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'map' AND wait_event_type = 'Lock')");
+    lose_map_for(servers, Duration::from_millis(300));
+    b.wait_until(WAITS);
+    assert_eq!(servers.placement(), "b");
+    lose(command, block, "to resume: instagram_id_shards move 5 --to b");
+    servers.command(&["move", "5", "--to", "b"]);
+    let block = blocked(a, "SELECT FROM insta5.counter");
+    let command = servers.start_command(&["clean", "5"]);
+    a.wait_until(WAITS);
+    lose(command, block, "the map cannot be changed");
+    servers.command(&["clean", "5"]);
 }
 
 /// A table is copied, its slot on the source is dropped, and then the target crashes, before its
@@ -297,14 +410,100 @@ fn move_that_cannot_progress_ends() {
     assert_eq!(one::<i64>(&mut b, "SELECT count(*) FROM insta5.photos"), 101);
 }
 
-/// A target that cannot start a worker for the subscription ends the move.
+/// Settings that leave no room for the processes of a move are found before it begins.
 #[test]
-fn move_to_a_target_without_workers_ends() {
-    // The subscriptions' launcher is the only worker.
-    let servers = Servers::start_with(&[("max_worker_processes", "1")]);
+fn servers_without_room_for_a_move_are_refused() {
+    // The launcher of subscriptions is the only worker.
+    let settings = [("max_worker_processes", "1"), ("max_wal_senders", "2")];
+    let said = Servers::start_with(&settings).refusal(&["move", "5", "--to", "b"]);
+    for reason in [
+        "server a has 2 of 2 max_wal_senders left, but a move needs 3: increase max_wal_senders",
+        "server b has 0 of 1 max_worker_processes left, but a move needs 2: increase max_worker_processes",
+    ] {
+        assert!(said.contains(reason), "{reason}: {said}");
+    }
+}
+
+/// If subscriptions take all workers of the target and none is left to copy tables, the move ends.
+#[test]
+fn move_without_a_worker_that_copies_tables_ends() {
+    let servers = Servers::start();
+    let ids = fill(&servers, 100);
+    let mut other = servers.b.connect();
+    other.batch_execute("BEGIN; LOCK TABLE pg_subscription_rel IN SHARE MODE").unwrap();
+    let command = servers.start_command(&["move", "5", "--to", "b"]);
+    servers.b.wait_until(WAITS);
+    assert!(!kill_group(command));
+    other.batch_execute("COMMIT").unwrap();
+    let restart_with = |setting: &str| {
+        servers.b.connect().batch_execute(&format!("ALTER SYSTEM {setting}")).unwrap();
+        servers.b.stop();
+        servers.b.launch();
+    };
+    restart_with("SET max_logical_replication_workers = 1");
     let said = servers.refusal(&["move", "5", "--to", "b"]);
-    assert!(said.contains("server b has not been connected to a for 30 s"), "{said}");
-    servers.command(&["cancel", "5"]);
+    let reason = "all logical replication workers of server b have been taken for 30 s, and none of them copies tables: \
+        increase max_logical_replication_workers (1) or max_worker_processes (8)";
+    assert!(said.contains(reason), "{said}");
+    restart_with("RESET max_logical_replication_workers");
+    servers.command(&["move", "5", "--to", "b"]);
+    assert_eq!(column(&mut servers.b.connect(), "SELECT id FROM insta5.photos ORDER BY id"), ids);
+}
+
+/// The target applies changes more slowly than clients write. If it has not caught up within
+/// `--stop` seconds after writes were stopped, they continue on the source. While it falls further
+/// behind, the output shows that, and writes are not stopped until there is less load.
+#[test]
+fn lagging_target_does_not_stop_writes() {
+    let servers = Servers::start();
+    let mut a = servers.a.connect();
+    // Slow only where it is called by the replication.
+    a.batch_execute(
+        "CREATE FUNCTION insta5.slow(id bigint) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN
+             PERFORM pg_sleep(0.001) WHERE current_setting('session_replication_role') = 'replica';
+             RETURN true;
+         END $$;
+         ALTER TABLE insta5.photos ADD CHECK (insta5.slow(id))",
+    )
+    .unwrap();
+    let insert = "INSERT INTO insta5.photos (batch) SELECT n FROM generate_series(1, 30) AS n";
+    let many = insert.replace("30", "2500");
+    let (command, mut transaction) = move_blocked_before_stop(&servers, &["--stop", "1"], &many);
+    transaction.batch_execute("COMMIT").unwrap();
+    let said = outcome(command).expect_err("the target is behind");
+    assert!(said.contains("Writes continue on a"), "{said}");
+    assert!(said.contains("server b has not caught up within 1 s; no data is lost"), "{said}");
+    a.batch_execute(insert).unwrap();
+
+    let mut command = servers.start_command(&["--json", "move", "5", "--to", "b", "--stop", "1"]);
+    let mut lines = BufReader::new(command.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let stop_at_end = StopAtEnd(&stop);
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                a.batch_execute(insert).unwrap();
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let lag = |line: String| -> Option<i64> {
+            let (_, lag) = line.split_once(r#""lag_bytes":"#)?;
+            Some(lag.trim_end_matches('}').parse().expect(&line))
+        };
+        let mut lags = lines.by_ref().filter_map(lag);
+        let first = lags.next().unwrap();
+        let later = lags.find(|lag| *lag > first + 100_000).expect("a target that falls behind");
+        println!("the target was behind by {first} bytes, and later by {later}");
+        assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
+        drop(stop_at_end);
+    });
+    let rest: Vec<_> = lines.collect();
+    assert!(command.wait().unwrap().success(), "{rest:?}");
+    let count = "SELECT count(*) FROM insta5.photos";
+    assert_eq!(
+        one::<i64>(&mut servers.b.connect(), count),
+        one::<i64>(&mut servers.a.connect(), count)
+    );
 }
 
 /// The password of a conninfo is neither in the arguments of a program nor in a server's log, even
@@ -397,7 +596,8 @@ fn move_killed_before_the_map_changed_can_only_be_finished() {
     assert_eq!(error_of(&mut servers.a.connect(), insert).0, "25006");
     assert!(one::<i64>(&mut servers.b.connect(), insert) > *before.last().unwrap());
     assert!(servers.refusal(&["cancel", "5"]).contains("shard 5 is open on b already"));
-    servers.command(&["move", "5", "--to", "b"]);
+    let said = servers.command(&["move", "5", "--to", "b"]);
+    assert!(said.contains("warning: the numbers of rows on a and b were not compared"), "{said}");
     assert_eq!(servers.placement(), "b");
     assert_eq!(error_of(&mut servers.a.connect(), insert).0, "25006");
     assert_eq!(

@@ -190,6 +190,37 @@ fn clean_drops_nothing_that_was_not_moved() {
     assert!(!one::<bool>(&mut a, HAS_SCHEMA));
 }
 
+/// The rows of the copy, as it was opened, and of the old copy are counted. If their numbers
+/// differ, `clean` keeps the old copy, whatever clients have inserted on the new server since.
+#[test]
+fn row_that_the_copy_lacks_keeps_the_old_copy() {
+    let servers = Servers::start();
+    let ids = fill(&servers, 1000);
+    let (command, mut transaction) =
+        move_blocked_before_stop(&servers, &[], "UPDATE insta5.counter SET value = 1");
+    let mut b = servers.b.connect();
+    let lose = format!("DELETE FROM insta5.photos WHERE id = {}", ids[500]);
+    b.batch_execute(&format!(
+        "SET session_replication_role = replica; {lose}; RESET session_replication_role"
+    ))
+    .unwrap();
+    transaction.batch_execute("COMMIT").unwrap();
+    let said = outcome(command).expect_err("a difference");
+    assert!(
+        said.contains("the copy on b was opened with other numbers of rows than the old copy on a has: table insta5.photos;"),
+        "{said}"
+    );
+    assert_eq!(servers.placement(), "b");
+    b.batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
+    servers.command(&["move", "5", "--to", "b"]);
+    let said = servers.refusal(&["clean", "5"]);
+    let reason = "table insta5.photos has 1000 rows, but the copy on the new server had 999 when it was opened";
+    assert!(said.contains(reason), "{said}");
+    b.batch_execute(&format!("INSERT INTO insta5.photos VALUES ({}, 501)", ids[500])).unwrap();
+    servers.a.connect().batch_execute("DROP SCHEMA insta5 CASCADE").unwrap();
+    servers.command(&["clean", "5"]);
+}
+
 const SCHEMA: &str = "CREATE ROLE reader; CREATE ROLE keeper; GRANT SELECT ON insta5.photos TO reader;
     CREATE TABLE insta5.parts (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
     CREATE TABLE insta5.part PARTITION OF insta5.parts DEFAULT; INSERT INTO insta5.parts VALUES (1);
