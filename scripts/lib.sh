@@ -225,7 +225,7 @@ quick_live_tests() {
 # unit_tests MAJOR: runs all tests that need no server, after build_for. Tests of the crate that
 # need a server have names that begin with pg_.
 unit_tests() {
-    cargo nextest run --workspace --lib --bins --examples --test bodies --test models --test vectors --no-default-features --features "instagram_id/pg$1" \
+    cargo nextest run --workspace --lib --bins --examples --test bodies --test models --test specification --test vectors --no-default-features --features "instagram_id/pg$1" \
         -E 'not test(/::pg_[^:]*$/)' --status-level fail
 }
 
@@ -276,14 +276,13 @@ portable_tests() (
     start_server "$pg_config"
     rm -rf "$out"
     mkdir -p "$out/sql" "$out/expected"
-    cp tests/regress/raises.sql "$out"
+    cp tests/regress/prelude.sql "$out"
     for test in $PORTABLE_TESTS; do
-        # PL/pgSQL adds a CONTEXT to errors. next_ids() of the library returns its rows one by one.
-        # Decoding is slower.
+        # next_ids() of the library returns its rows one by one. Decoding is slower.
         for file in "sql/$test.sql" "expected/$test.out"; do
-            { echo '\set SHOW_CONTEXT never'; sed 's/next_ids(1, 2000000000)/next_ids(1, 20000)/; s/generate_series(0, 999999)/generate_series(0, 999999, 100)/
+            sed 's/next_ids(1, 2000000000)/next_ids(1, 20000)/; s/generate_series(0, 999999)/generate_series(0, 999999, 100)/
                 s/^SELECT next_id(3);/SELECT next_id(3) > 0;/; s/^EXPLAIN (COSTS OFF) SELECT \* FROM secrets/--/
-                s/^SELECT locktype, mode FROM pg_locks WHERE pid = pg_backend_pid()$/& AND false/' "tests/regress/$file"; } >"$out/$file"
+                s/^SELECT locktype, mode FROM pg_locks WHERE pid = pg_backend_pid()$/& AND false/' "tests/regress/$file" >"$out/$file"
         done
     done
     if [ -z "${ACCEPT:-}" ]; then patch --quiet --directory="$out/expected" <tests/regress/portable.diff; fi

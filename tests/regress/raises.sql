@@ -1,5 +1,5 @@
 -- raises(statement): the SQLSTATE, message, detail and hint that a statement fails with. Included by the tests.
-CREATE FUNCTION raises(statement text, OUT state text, OUT message text, OUT detail text, OUT hint text) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION raises(statement text, OUT state text, OUT message text, OUT detail text, OUT hint text) LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE statement;
     message := 'no error';

@@ -1,9 +1,7 @@
 -- Adopting schemas and tables that generate ids already, and reverting that.
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
 \getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_app, regress_id_owner, regress_id_other;
 RESET client_min_messages;
@@ -43,6 +41,7 @@ CREATE VIEW pg_temp.state AS
     SELECT oid, proowner::regrole, proacl, obj_description(oid, 'pg_proc'), pg_get_function_arguments(oid), l.lanname
     FROM pg_proc AS p JOIN LATERAL (SELECT lanname FROM pg_language WHERE oid = p.prolang) AS l ON true WHERE proname = 'next_id' AND pronamespace = 'insta500'::regnamespace;
 CREATE TEMP TABLE before AS SELECT * FROM pg_temp.state;
+\set ECHO all
 
 -- Before adoption it is not a shard, and the error says so.
 SELECT * FROM raises('SELECT next_id(500)');
@@ -344,9 +343,6 @@ SELECT last_id > :recent_id AS above FROM id_shards WHERE shard = 513;
 INSERT INTO serials VALUES (make_id(now() + interval '3 s', 8191, 1023)) RETURNING id AS foreign_id \gset
 SELECT newest_key = :foreign_id AS newest FROM adopt_table(510, 'serials');
 INSERT INTO serials (n) VALUES (9) RETURNING id > :foreign_id AS above, id_shard(id);
-\x on
-\pset format unaligned
-\pset tuples_only on
 SELECT * FROM raises('SELECT adopt_table(510, ''serials'')');
 SELECT * FROM raises('SELECT adopt_table(510, ''"Small Ones"'')');
 SELECT * FROM raises('SELECT adopt_table(510, ''"Small Ones"'', ''N'')');
@@ -372,15 +368,11 @@ SET ROLE regress_id_other;
 SELECT * FROM raises('SELECT adopt_table(510, ''serials'')');
 SELECT * FROM raises('SELECT adopt_table(510, ''serials'', dry_run => true)');
 RESET ROLE;
-\x off
-\pset format aligned
-\pset tuples_only off
 
 \set VERBOSITY terse
 SET client_min_messages = warning;
 DROP SCHEMA insta500, insta503, insta507, insta508, insta509, insta510, insta511, insta512, insta513, "Shard ""7""" CASCADE;
 DROP TABLE serials, identities, "Small Ones", by_default, negatives, recent, pairs;
 DROP SEQUENCE only_one;
-DROP FUNCTION raises;
 DROP OWNED BY regress_id_owner;
 DROP ROLE regress_id_app, regress_id_owner, regress_id_other;

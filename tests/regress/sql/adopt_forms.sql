@@ -1,10 +1,8 @@
 -- The forms of the original that adopt_shard() accepts generate the ids that it expects, and can be restored. Others are refused, and
 -- the error says what is different and what to do.
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
 \getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET client_min_messages = warning;
 CREATE SCHEMA insta550 CREATE SEQUENCE table_id_seq;
 
@@ -37,6 +35,8 @@ BEGIN
 END $f$;
 \set now '(extract(epoch FROM clock_timestamp()) * 1000)'
 \set counter 'nextval(''insta550.table_id_seq'') % 1024'
+\set ECHO all
+
 SELECT adopts('plpgsql', format('BEGIN RETURN (floor%s::bigint - 1314220021721) * 8388608 + 550*1024 + %s; END', :'now', :'counter'));
 SELECT adopts('plpgsql', format('BEGIN RETURN (floor%s - 1314220021721) * 8388608 + 550*1024 + %s; END', :'now', :'counter'));
 SELECT adopts('plpgsql', format('DECLARE millis bigint := %s; id bigint; BEGIN id := (millis - 1314220021721) * 8388608; id := id + (550 << 10); RETURN id + %s; END', :'now', :'counter'));
@@ -71,4 +71,4 @@ SELECT id_shard(next_id(550, 'insta550.table_id_seq', '2020-01-01 00:00:00+00'))
 
 \set VERBOSITY terse
 DROP SCHEMA insta550 CASCADE;
-DROP FUNCTION raises, adopts, refuses;
+DROP FUNCTION adopts, refuses;

@@ -1,9 +1,7 @@
 -- Adoption: privileges, functions that are replaced afterwards, several functions, and checks against the newest id.
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
 \getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_app, "regress_id app", regress_id_group, regress_id_owner;
 RESET client_min_messages;
@@ -26,6 +24,7 @@ BEGIN
 END $body$$q$, schema, name, sequence, shard, epoch);
 END $f$;
 SET client_min_messages = warning;
+\set ECHO all
 
 -- A role that could insert before adoption can insert afterwards, or adoption names the missing privileges.
 DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); END $$;
@@ -355,5 +354,4 @@ SELECT shard, epoch FROM adopt_shard(526);
 
 \set VERBOSITY terse
 DROP SCHEMA insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, regress_id_owner CASCADE;
-DROP FUNCTION raises;
 DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;

@@ -1,12 +1,12 @@
 -- adopt_table(): what it checks before it replaces a default, and the way back.
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
 \getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_other;
 CREATE ROLE regress_id_other;
+\set ECHO all
+
 SELECT create_shard(530);
 
 -- A role that can insert into its table chooses the keys. It cannot move a shard ahead, which would give the ids of all other
@@ -264,5 +264,5 @@ DROP FUNCTION newest;
 
 \set VERBOSITY terse
 DROP SCHEMA insta530, insta531, insta532, insta533, insta534, insta535, regress_id_other CASCADE;
-DROP FUNCTION raises, ahead;
+DROP FUNCTION ahead;
 DROP ROLE regress_id_other;

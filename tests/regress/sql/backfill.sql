@@ -1,15 +1,14 @@
 -- Ids for rows with past times: backfill_id(time, shard [, epoch]) OVER (ORDER BY time).
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
 \getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
+\set prelude :tests '/prelude.sql'
+\i :prelude
 
 -- Rows with times: a few in each second, and as many in one millisecond as there are ids, of each of four shards.
 CREATE TABLE rows_of_old (n bigserial, time timestamptz, shard int);
 INSERT INTO rows_of_old (time, shard)
 SELECT timestamptz '2020-02-03 04:05:06.007+00' + g * interval '333.25 ms', 5 + g % 4 FROM generate_series(1, 4000) AS g;
 INSERT INTO rows_of_old (time, shard) SELECT '2020-02-03 04:10:00.123+00', 5 + g % 4 FROM generate_series(1, 4096) AS g;
+\set ECHO all
 
 CREATE TABLE posts (id bigint PRIMARY KEY, n bigint);
 INSERT INTO posts SELECT backfill_id(time, shard) OVER (ORDER BY time, n), n FROM rows_of_old;
@@ -72,6 +71,14 @@ SELECT count(DISTINCT id) FROM (
     SELECT backfill_id('2020-01-01+00'::timestamptz + ms * interval '1 ms', shard, CASE shard WHEN 5 THEN timestamptz '2011-01-01+00' ELSE '2015-01-01+00' END) OVER (ORDER BY ms, n) AS id
     FROM generate_series(1, 1000) AS ms, generate_series(1, 5) AS n, generate_series(5, 6) AS shard) AS ids;
 SELECT raises($$SELECT backfill_id(time, 5, epoch) OVER (ORDER BY time) FROM (VALUES (timestamptz '2020-01-01+00', timestamptz '2011-01-01+00'), ('2020-01-02+00', '2015-01-01+00')) AS v(time, epoch)$$);
+
+-- Rows at random, some without a shard, in few milliseconds, of shards with different epochs.
+CREATE TABLE drawn AS SELECT n, '2020-01-01+00'::timestamptz + trunc(random() * 20000) * interval '1 us' AS time, nullif(n % 5, 0) AS shard FROM generate_series(1, 30000) AS n;
+SELECT count(id) = count(shard) AS each_with_a_shard, count(DISTINCT id) = count(id) AS unique, count(DISTINCT id_seq(id)) AS fields,
+    bool_and(id_shard(id) = shard) AS shards, bool_and(time - id_time(id, epoch) BETWEEN '0' AND '999 us') AS times, bool_or(id <= before) AS out_of_order
+FROM (SELECT *, lag(id) OVER (PARTITION BY shard ORDER BY time, n) AS before FROM (
+    SELECT *, backfill_id(time, shard, epoch) OVER (ORDER BY time, n) AS id
+    FROM (SELECT *, '2019-01-01+00'::timestamptz + coalesce(shard, 0) * interval '3 ms' AS epoch FROM drawn) AS with_epochs) AS ids) AS pairs;
 
 -- Times and shards outside the range of ids.
 SELECT raises(format('SELECT backfill_id(%s) OVER ()', arguments)) FROM unnest(ARRAY[
@@ -174,6 +181,6 @@ SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table
 SELECT explains('SELECT backfill_id(time, shard) OVER (ORDER BY time) FROM rows_of_old WHERE n % 2 = 0');
 SELECT count(DISTINCT id) FROM (SELECT backfill_id(time, shard) OVER (ORDER BY time) AS id FROM rows_of_old WHERE n % 2 = 0) AS ids;
 RESET parallel_setup_cost; RESET parallel_tuple_cost; RESET min_parallel_table_scan_size;
-DROP TABLE rows_of_old, posts, history, whole_seconds;
+DROP TABLE rows_of_old, posts, history, whole_seconds, drawn;
 DROP OPERATOR @@@ (timestamptz, int);
-DROP FUNCTION seqs, explains, raises;
+DROP FUNCTION seqs, explains;

@@ -1,4 +1,7 @@
 -- Rules for all objects that the extension installs. Each query returns the objects that break a rule, so none.
+\getenv tests PG_ABS_SRCDIR
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET client_min_messages = warning;
 CREATE SCHEMA rules;
 CREATE VIEW rules.member AS
@@ -10,6 +13,8 @@ FROM rules.member JOIN pg_proc AS p ON p.oid = objid JOIN pg_language AS l ON l.
 WHERE classid = 'pg_proc'::regclass;
 CREATE VIEW rules.view AS
 SELECT c.oid::regclass AS view, c.* FROM rules.member JOIN pg_class AS c ON c.oid = objid WHERE classid = 'pg_class'::regclass;
+\set ECHO all
+
 -- The views are not empty.
 SELECT count(*) > 40 AS functions, (SELECT count(*) > 0 FROM rules.view) AS views FROM rules.function;
 

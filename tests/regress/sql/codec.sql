@@ -1,7 +1,9 @@
 -- The codec: worked examples, extremes, epochs, and invalid arguments.
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
+\getenv tests PG_ABS_SRCDIR
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET IntervalStyle = 'postgres';
+\set ECHO all
 
 -- The published write-ups' worked examples, in milliseconds since the epoch: shard 31341 % 2000, sequence 5001; user
 -- 5001 % 2000 with sequences 809 and 9000.

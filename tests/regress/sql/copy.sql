@@ -1,7 +1,11 @@
 -- Outside of queries PostgreSQL evaluates _next_id(..., nextval(...)) in place of next_id(...). It does so for each row,
 -- as for any volatile expression, wherever the expression stands.
+\getenv tests PG_ABS_SRCDIR
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET client_min_messages = warning;
-\set SHOW_CONTEXT never
+\set ECHO all
+
 SELECT create_shard(5);
 CREATE SCHEMA copying;
 SET search_path = copying, public;

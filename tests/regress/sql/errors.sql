@@ -1,14 +1,11 @@
 -- Every error: SQLSTATE, message, detail and hint.
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
 \getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
-\x on
-\pset format unaligned
-\pset tuples_only on
+\set prelude :tests '/prelude.sql'
+\i :prelude
 
 CREATE SCHEMA errors;
+\set ECHO all
+
 SELECT create_shard(77);
 
 -- Shard or sequence number out of range.
@@ -166,8 +163,4 @@ SELECT * FROM raises('SELECT create_shard(77)');
 -- In the schema of the extension.
 SELECT * FROM raises('SELECT create_shard(88, ''public'')');
 
-\pset format aligned
-\x off
-\pset tuples_only off
 DROP SCHEMA insta77, errors CASCADE;
-DROP FUNCTION raises;

@@ -9,8 +9,8 @@ CREATE DATABASE regress_id_events;
 SET client_min_messages = warning;
 CREATE EXTENSION instagram_id;
 \getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
+\set prelude :tests '/prelude.sql'
+\i :prelude
 
 -- Runs one statement at the first event.
 CREATE TABLE orders (statement text);
@@ -30,6 +30,7 @@ BEGIN
     SELECT r.state, r.message INTO state, message FROM raises('SELECT create_shard(7)') AS r;
     DELETE FROM orders;
 END $$;
+\set ECHO all
 
 -- The schema is dropped, renamed, gets other objects, or another owner.
 SELECT * FROM while_created('DROP SCHEMA insta7');

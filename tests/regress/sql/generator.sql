@@ -1,4 +1,9 @@
 -- Generating ids in one session, and the changes to the sequence that do not cause a duplicate.
+\getenv tests PG_ABS_SRCDIR
+\set prelude :tests '/prelude.sql'
+\i :prelude
+\set ECHO all
+
 SELECT create_shard(1);
 -- All ids generated below are inserted here. A duplicate would be an error, and the order is checked at the end.
 CREATE TABLE issued (n int GENERATED ALWAYS AS IDENTITY, id bigint UNIQUE, seq text DEFAULT 'insta1');

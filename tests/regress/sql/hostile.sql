@@ -1,9 +1,7 @@
 -- Roles that attack others, and hostile names.
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
 \getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_mallory, regress_id_victim, regress_id_app;
 RESET client_min_messages;
@@ -11,6 +9,7 @@ CREATE ROLE regress_id_mallory;
 CREATE ROLE regress_id_victim;
 CREATE ROLE regress_id_app;
 DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO regress_id_mallory, regress_id_victim', current_database()); END $$;
+\set ECHO all
 
 -- A definition by another role: it does not apply to a sequence of another owner, nor beside one by the database owner.
 SELECT create_shard(600), create_shard(601, 'photos_eu');
@@ -235,6 +234,6 @@ RESET ROLE;
 SET client_min_messages = warning;
 DROP TABLE serials;
 DROP SCHEMA insta600, insta601, insta606, insta607, insta608, insta610, insta611, photos_eu, victims, open, "\';x", "\';SELECT 1;--" CASCADE;
-DROP FUNCTION raises, evil, original;
+DROP FUNCTION evil, original;
 DROP OWNED BY regress_id_mallory, regress_id_victim;
 DROP ROLE regress_id_mallory, regress_id_victim, regress_id_app;

@@ -1,5 +1,10 @@
 -- A PostgreSQL built with assertions can discard its caches wherever an invalidation may be processed. Calls work even then.
+\getenv tests PG_ABS_SRCDIR
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET client_min_messages = warning;
+\set ECHO all
+
 SELECT create_shard(470);
 CREATE ROLE regress_id_caller;
 GRANT USAGE ON SCHEMA insta470 TO regress_id_caller;

@@ -1,16 +1,16 @@
 -- Another role was there first: it owns a shard's schema, its sequence, its functions, a false definition, and functions in
 -- public with the names of the extension's. The errors that other roles get.
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
+\getenv tests PG_ABS_SRCDIR
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_squatter, regress_id_victim;
 CREATE ROLE regress_id_squatter;
 CREATE ROLE regress_id_victim;
-\getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
 DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO regress_id_squatter, regress_id_victim', current_database()); END $$;
 GRANT CREATE ON SCHEMA public TO regress_id_squatter;
+\set ECHO all
+
 SELECT create_shard(5);
 GRANT USAGE ON SCHEMA insta5 TO regress_id_squatter;
 GRANT USAGE ON SEQUENCE insta5.table_id_seq TO regress_id_squatter;
@@ -117,4 +117,3 @@ DROP SCHEMA insta5, insta77, mine CASCADE;
 DROP TABLE serials, stolen;
 DROP OWNED BY regress_id_squatter, regress_id_victim CASCADE;
 DROP ROLE regress_id_squatter, regress_id_victim;
-DROP FUNCTION raises;

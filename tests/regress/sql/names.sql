@@ -1,16 +1,14 @@
 -- Difficult names for every kind of object. The statement in an error's hint can be run unchanged, and so can the scripts
 -- that adoption returns.
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
+\getenv tests PG_ABS_SRCDIR
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET synchronous_commit = off; -- for speed
 SET client_min_messages = warning;
 CREATE TABLE bad_names (n int GENERATED ALWAYS AS IDENTITY, name text);
 INSERT INTO bad_names (name) VALUES ('it''s'), ('a"b"'), (E'back\\slash\\'), (E'two\nlines'), (E'tab\tand\rreturn'), ('$$'), ('$body$'),
     ('select'), (' '), ('a.b'), ('%s %I %1$s %%'), ('Insta5'), ('--'), ('/*'), ('''; DROP SCHEMA public CASCADE; --'), (E'\\'''),
     ('"'), ('""'), ('$1'), ('ünïcödé'), (repeat('x', 63)), (repeat('"', 63)), (repeat('''', 63)), (repeat(E'\\', 63)), (repeat('ü', 31) || 'x');
-\getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
 -- Checks that a statement fails with that SQLSTATE and names that object, and then runs the statement in the hint.
 CREATE FUNCTION heed(statement text, state text, thing text, told text, as_role text DEFAULT current_user) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -162,6 +160,8 @@ BEGIN
     ASSERT id_of(format('INSERT INTO %I.%I DEFAULT VALUES RETURNING %I', schema, ('t' || name)::name, name)) = shard;
     RETURN (raises(format('SELECT next_id(%s)', shard))).state;
 END $$;
+\set ECHO all
+
 SELECT live_with(n, name), count(*) FROM bad_names GROUP BY 1;
 SELECT adopt_with(n, name), count(*) FROM bad_names GROUP BY 1;
 SELECT unadopt_with(n, name), count(*) FROM bad_names GROUP BY 1;
@@ -179,4 +179,4 @@ BEGIN
     END LOOP;
 END $$;
 DROP TABLE bad_names;
-DROP FUNCTION raises, heed, id_of, live_with, adopt_with, unadopt_with;
+DROP FUNCTION heed, id_of, live_with, adopt_with, unadopt_with;

@@ -1,16 +1,16 @@
 -- The event trigger adopt_new_tables(): new tables in the schema of a shard get its ids as keys.
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
-SET client_min_messages = warning;
 \getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
+\set prelude :tests '/prelude.sql'
+\i :prelude
+SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_tenant, regress_id_guest, regress_id_super;
 CREATE ROLE regress_id_tenant;
 CREATE ROLE regress_id_guest;
 CREATE ROLE regress_id_super SUPERUSER;
 CREATE SCHEMA insta620 AUTHORIZATION regress_id_tenant;
 SET ROLE regress_id_tenant;
+\set ECHO all
+
 SELECT create_shard(620, 'insta620', if_not_exists => true);
 RESET ROLE;
 -- The keys of all tables in these schemas, and the sequences beside those of the shards.
@@ -214,6 +214,5 @@ DROP SCHEMA insta620, insta621, insta622, insta624, insta625 CASCADE;
 DROP VIEW keys, sequences;
 DROP TABLE public.model;
 DROP FUNCTION refuse;
-DROP FUNCTION raises;
 DROP OWNED BY regress_id_tenant, regress_id_guest, regress_id_super;
 DROP ROLE regress_id_tenant, regress_id_guest, regress_id_super;

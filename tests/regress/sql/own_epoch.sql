@@ -1,7 +1,10 @@
 -- Shards with a schema and an epoch of their own, and everything that must agree on them.
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
+\getenv tests PG_ABS_SRCDIR
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET instagram_id.shard = 300;
+\set ECHO all
+
 SELECT create_shard(300, epoch => '2020-01-01 00:00:00.123456+00');
 SELECT create_shard(301, schema => 'photos of "Anna"; it''s', epoch => '2026-01-01 00:00+00');
 SELECT create_shard(302, 'Upper_' || repeat('x', 57));
@@ -42,8 +45,6 @@ SELECT id_shard(next_id()), insta300.id_time(next_id()) BETWEEN now() - interval
 SET TimeZone = 'Asia/Kathmandu';
 SET DateStyle = 'German, DMY';
 SELECT create_shard(304, epoch => '2020-02-03 04:05:06.789+00');
-RESET TimeZone;
-RESET DateStyle;
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 SELECT sequence, epoch FROM insta304.shard_304();
@@ -68,12 +69,6 @@ SELECT * FROM agree(300, 'insta300');
 SELECT sequence FROM id_shards WHERE shard = 300;
 
 -- The shard or schema exists: an error that names it, or with if_not_exists no error if it is as requested.
-\getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
-\x on
-\pset format unaligned
-\pset tuples_only on
 SELECT * FROM raises('SELECT create_shard(300)');
 SELECT * FROM raises('SELECT create_shard(300, ''elsewhere'')');
 SELECT * FROM raises('SELECT create_shard(305, ''insta300'')');
@@ -247,4 +242,4 @@ DROP SEQUENCE mine CASCADE;
 \set VERBOSITY terse
 SET client_min_messages = warning;
 DROP SCHEMA decoy, insta300, "photos of ""Anna""; it's", "Upper_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "ünïcode", insta304, insta305, insta306, insta307, insta308 CASCADE;
-DROP FUNCTION raises, agree;
+DROP FUNCTION agree;

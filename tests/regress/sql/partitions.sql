@@ -1,14 +1,13 @@
 -- Partitions by the time in the ids, created in advance and dropped when they are old. The output does not depend on the date:
 -- past bounds are printed, later ones are compared with the clock.
+\getenv tests PG_ABS_SRCDIR
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET client_min_messages = warning;
 SET TimeZone = 'Asia/Kolkata'; -- half an hour beside UTC's days
 SET DateStyle = 'SQL, DMY';
-\set SHOW_CONTEXT never
 CREATE SCHEMA parts;
 SET search_path = parts, public;
-\getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
 CREATE VIEW bounds AS
 SELECT inhparent::regclass AS parent, c.oid::regclass AS part, b[1] AS lo, b[2] AS hi,
     id_time(b[1]::bigint) AT TIME ZONE 'UTC' AS begins, id_time(b[2]::bigint) AT TIME ZONE 'UTC' AS ends
@@ -24,6 +23,7 @@ BEGIN ATOMIC
     FROM (SELECT *, lag(hi) OVER by_lo AS before, row_number() OVER by_lo AS number FROM bounds WHERE parent = t
           WINDOW by_lo AS (ORDER BY lo::bigint NULLS FIRST)) AS it;
 END;
+\set ECHO all
 
 -- Days, weeks, months; the same call again, and a call that goes further ahead.
 CREATE TABLE days (id bigint PRIMARY KEY) PARTITION BY RANGE (id);

@@ -1,9 +1,12 @@
 -- Ranges of time on the primary key: their plans on a plain table and on partitions.
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
+\getenv tests PG_ABS_SRCDIR
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_ranges;
 CREATE ROLE regress_id_ranges;
+\set ECHO all
+
 SELECT create_shard(5);
 SELECT create_shard(6, epoch => '2020-01-01 00:00+00');
 

@@ -1,7 +1,7 @@
 -- Privileges: roles without superuser.
 \getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_app, "regress_id's ""app""", regress_id_owner, regress_id_group;
 RESET client_min_messages;
@@ -9,6 +9,8 @@ CREATE ROLE regress_id_owner;
 CREATE ROLE regress_id_group;
 CREATE ROLE regress_id_app;
 CREATE ROLE "regress_id's ""app""";
+\set ECHO all
+
 SELECT create_shard(31);
 
 -- Neither schema nor sequence.
@@ -148,6 +150,5 @@ RESET ROLE;
 
 SET client_min_messages = warning;
 DROP SCHEMA insta31, insta32, insta33, regress_id_own CASCADE;
-DROP FUNCTION raises;
 DROP OWNED BY regress_id_owner;
 DROP ROLE regress_id_app, "regress_id's ""app""", regress_id_owner, regress_id_group;

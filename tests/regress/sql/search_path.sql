@@ -1,5 +1,8 @@
 -- Hostile objects in search_path: other roles' objects with the names that the extension uses, in schemas of search_path, in
 -- temporary schemas, and in the extension's schema. This needs a separate database, as there are thousands of them.
+\getenv tests PG_ABS_SRCDIR
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET client_min_messages = warning;
 DROP DATABASE IF EXISTS regress_id_attacks;
 DROP ROLE IF EXISTS regress_id_mallory, regress_id_victim;
@@ -11,7 +14,6 @@ SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 SET synchronous_commit = off; -- for speed
 SET client_min_messages = warning;
-\set SHOW_CONTEXT never
 GRANT CREATE ON DATABASE regress_id_attacks TO regress_id_mallory, regress_id_victim;
 CREATE EXTENSION instagram_id;
 CREATE VIEW members AS
@@ -99,6 +101,8 @@ BEGIN
     PERFORM nextval('trap.springs');
     RETURN NULL;
 END $$;
+\set ECHO all
+
 SELECT lay_traps('trap', true);
 CREATE SCHEMA target;
 SELECT lay_traps('target', false);

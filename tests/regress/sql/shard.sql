@@ -1,6 +1,9 @@
 -- Shards as schemas.
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
+\getenv tests PG_ABS_SRCDIR
+\set prelude :tests '/prelude.sql'
+\i :prelude
+\set ECHO all
+
 SELECT create_shard(5);
 CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text);
 CREATE TABLE insta5.likes (id bigint PRIMARY KEY DEFAULT next_id(5), photo bigint REFERENCES insta5.photos);

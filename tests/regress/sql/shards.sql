@@ -1,13 +1,13 @@
 -- The view id_shards, advance_shard() and claim_shard().
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
 \getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_app;
 RESET client_min_messages;
 CREATE ROLE regress_id_app;
+\set ECHO all
+
 SELECT create_shard(400), create_shard(401, epoch => '2020-01-01 00:00+00'), create_shard(8000);
 
 -- Before the first id, after it, and ahead of the clock.
@@ -71,16 +71,12 @@ ROLLBACK;
 SELECT next_id(402) > :ahead AS above;
 -- A shard that is more than a minute ahead causes a warning.
 SET client_min_messages = warning;
-\set SHOW_CONTEXT never
 DO $$ BEGIN PERFORM advance_shard(402, make_id(clock_timestamp() + interval '59 seconds', 402, 0)); END $$;
 SELECT id_shard(advance_shard(402, make_id(now() + interval '30 days 12 hours 30 minutes', 402, 0)));
 -- The warning is repeated once in each session that generates such ids.
 SELECT id_shard(next_id(402));
 SELECT id_shard(next_id(402)), id_shard(insta402.next_id()), id_shard(min(id)) FROM next_ids(402, 3) AS id;
 RESET client_min_messages;
-\x on
-\pset format unaligned
-\pset tuples_only on
 SELECT state, regexp_replace(message, '\d{10,}', '(id)') AS message, detail, hint FROM raises('SELECT advance_shard(402, make_id(now(), 403, 0))');
 SET client_min_messages = error;
 SELECT * FROM raises('SELECT advance_shard(402, 411648)');
@@ -106,9 +102,6 @@ SET ROLE regress_id_app;
 SELECT * FROM raises('SELECT advance_shard(400, 409600)');
 SELECT * FROM raises('SELECT claim_shard(400)');
 RESET ROLE;
-\x off
-\pset format aligned
-\pset tuples_only off
 
 -- A copy of a shard of another database: how it is shown, and how to claim it.
 SELECT '7000000000000000000/' || oid AS elsewhere FROM pg_database WHERE datname = current_database() \gset
@@ -168,6 +161,5 @@ DROP SCHEMA insta410 CASCADE;
 
 SET client_min_messages = warning;
 DROP SCHEMA insta400, insta401, insta402, insta8000 CASCADE;
-DROP FUNCTION raises;
 DROP TABLE known;
 DROP ROLE regress_id_app;

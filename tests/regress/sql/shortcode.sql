@@ -1,8 +1,8 @@
 -- Short codes: ids in the form that links contain.
-SET TimeZone = 'UTC';
 \getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
+\set prelude :tests '/prelude.sql'
+\i :prelude
+\set ECHO all
 
 -- Published posts: the media id, and the code in the link.
 SELECT id, code, id_to_shortcode(id) = code AS there, shortcode_to_id(code) = id AS back
@@ -71,5 +71,4 @@ RESET ROLE;
 SELECT state FROM raises('SELECT * FROM secrets WHERE shortcode_to_id(code) > 0');
 
 DROP TABLE posts, secrets;
-DROP FUNCTION raises;
 DROP ROLE regress_id_reader;
