@@ -4,13 +4,13 @@
 # corpus stays in fuzz/corpus.
 #
 #   FUZZ_SECONDS=600 fuzz.sh       for longer than a minute a target
-#   FUZZ_TARGETS="codec" fuzz.sh   only these
+#   FUZZ_TARGETS="hlc" fuzz.sh     only these
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 scripts/setup.sh fuzz
 seconds=${FUZZ_SECONDS:-60}
-for target in ${FUZZ_TARGETS:-codec hlc plpgsql}; do
+for target in ${FUZZ_TARGETS:-hlc plpgsql}; do
     mkdir -p "fuzz/corpus/$target"
     folders=("fuzz/corpus/$target")
     if [ -d "fuzz/seeds/$target" ]; then folders+=("fuzz/seeds/$target"); fi

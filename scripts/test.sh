@@ -127,7 +127,7 @@ done
 no_server_tests() {
     local status=0
     cargo nextest run -p instagram_id_core -p instagram_id_bench -p instagram_id_live --lib --bins --examples --test models \
-        --test vectors --test tidy || status=$?
+        --test specification --test vectors --test tidy || status=$?
     # As it was built to be installed.
     cargo nextest run --cargo-profile command -p instagram_id_shards || status=$?
     return "$status"

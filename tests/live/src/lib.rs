@@ -8,7 +8,6 @@
 
 mod clock;
 mod cluster;
-mod datum;
 mod disk;
 mod emulated;
 mod journal;
@@ -19,12 +18,10 @@ mod place;
 mod preload;
 pub mod restored;
 mod server;
-pub mod spec;
 mod traps;
 
 pub use clock::{DAY, HOUR, YEAR};
 pub use cluster::Cluster;
-pub use datum::{Arguments, Datum, columns, parameters};
 pub use disk::{DiskFault, FaultyDisk};
 pub use emulated::{AN_HOUR_AHEAD, Emulated, Fault, NEXT_ID, SHARD_WITH_TRIGGER};
 pub use journal::{Clock, Figures, Journal, Received};

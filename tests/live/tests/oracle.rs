@@ -2,7 +2,6 @@
 //! that the original, or the same two calls without PL/pgSQL, repeat ids under a load under which
 //! next_id repeats none.
 
-use instagram_id_live::spec::{FIELD_MS, UNIX_MS_OF_2000};
 use instagram_id_live::*;
 use postgres::Client;
 use std::sync::Barrier;
@@ -17,9 +16,8 @@ const SHARDS: [(i32, i64); 6] = [
     (4096, 1_790_000_000_001),
 ];
 
-fn us(unix_ms: i64) -> i64 {
-    (unix_ms - UNIX_MS_OF_2000) * 1000
-}
+/// Milliseconds of the time field.
+const FIELD_MS: i64 = 1 << 41;
 
 /// The original function as published, with its two inputs, the sequence value and the clock,
 /// turned into arguments.
@@ -43,28 +41,26 @@ fn original_encodes_to_the_same_bits() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     let mut rng = random("encoding");
-    client.batch_execute("CREATE EXTENSION instagram_id; CREATE SCHEMA given").unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id; CREATE SCHEMA given");
     let count = length(5_000, 100_000);
     for (shard, epoch_ms) in SHARDS {
-        client
-            .batch_execute(&with_arguments(&original_function("given", shard, epoch_ms)))
-            .unwrap();
+        run(&mut client, &with_arguments(&original_function("given", shard, epoch_ms)));
         let edges = [0, 1, 999, 1000, FIELD_MS * 500 - 1, FIELD_MS * 500, FIELD_MS * 1000 - 1];
         let row = |n: usize| {
             let elapsed = edges.get(n).copied().unwrap_or_else(|| rng.i64(0..FIELD_MS * 1000));
-            let value = 1 + (rng.i64(0..i64::MAX) >> rng.u8(..63));
-            [value, us(epoch_ms) + elapsed].map(Datum::Int).to_vec()
+            (1 + (rng.i64(0..i64::MAX) >> rng.u8(..63)), elapsed)
         };
-        let rows: Vec<Arguments> = (0..count).map(row).collect();
-        let mut columns = columns(&rows.iter().collect::<Vec<_>>(), 2);
-        columns.push(vec![Datum::Int(us(epoch_ms))]);
+        let (values, elapsed): (Vec<i64>, Vec<i64>) = (0..count).map(row).unzip();
+        // A day has few enough microseconds for an interval, whose factor is a float8.
         let query = format!(
             "SELECT count(*), count(DISTINCT original),
-                 count(*) FILTER (WHERE original = make_id(clock, {shard}, (value % 1024)::int, ($3::timestamptz[])[1])),
+                 count(*) FILTER (WHERE original = make_id(clock, {shard}, (value % 1024)::int, epoch)),
                  count(*) FILTER (WHERE original < 0)
-             FROM unnest($1::bigint[], $2::timestamptz[]) AS t(value, clock), given.encode(value, clock) AS original"
+             FROM (SELECT timestamptz 'epoch' + {epoch_ms} * interval '1 ms' AS epoch) AS e, unnest($1::bigint[], $2::bigint[]) AS t(value, us),
+                  LATERAL (SELECT epoch + us / 86400000000 * interval '24 h' + us % 86400000000 * interval '1 us' AS clock) AS c,
+                  given.encode(value, clock) AS original"
         );
-        let row = client.query_one(&query, &parameters(&columns)).unwrap();
+        let row = client.query_one(&query, &[&values, &elapsed]).unwrap();
         let [all, distinct, same, negative] = [0, 1, 2, 3].map(|n| row.get::<_, i64>(n));
         println!(
             "shard {shard}, epoch {epoch_ms}: {same} of {all} ids the same, {distinct} different, {negative} negative"
@@ -78,12 +74,10 @@ fn original_encodes_to_the_same_bits() {
 /// and epoch.
 fn both(client: &mut Client, shard: i32, epoch_ms: i64) {
     let schema = format!("original{shard}");
-    client
-        .batch_execute(&format!("CREATE SCHEMA {schema}; CREATE SEQUENCE {schema}.table_id_seq"))
-        .unwrap();
-    client.batch_execute(&original_function(&schema, shard, epoch_ms)).unwrap();
+    run(client, &format!("CREATE SCHEMA {schema}; CREATE SEQUENCE {schema}.table_id_seq"));
+    run(client, &original_function(&schema, shard, epoch_ms));
     let epoch = format!("timestamptz 'epoch' + {epoch_ms} * interval '1 millisecond'");
-    client.batch_execute(&format!("SELECT create_shard({shard}, epoch => {epoch})")).unwrap();
+    run(client, &format!("SELECT create_shard({shard}, epoch => {epoch})"));
     let is_exact = format!("SELECT extract(epoch FROM insta{shard}.epoch()) * 1000 = {epoch_ms}");
     assert!(one::<bool>(client, &is_exact));
 }
@@ -94,7 +88,7 @@ fn both(client: &mut Client, shard: i32, epoch_ms: i64) {
 fn original_and_extension_decode_each_others_ids() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id");
     let count = length(5_000, 200_000);
     for (shard, epoch_ms) in
         SHARDS.into_iter().filter(|(_, epoch_ms)| *epoch_ms < 1_780_000_000_000)
@@ -158,9 +152,9 @@ fn load(server: &Server, statement: &str, scenario: &str, clock: Clock) -> Journ
 fn original_repeats_ids_and_next_id_does_not() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id; CREATE SEQUENCE plain").unwrap();
-    client.batch_execute("SELECT create_shard(5, 'ours')").unwrap();
-    client.batch_execute(&original_of_shard(5)).unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id; CREATE SEQUENCE plain");
+    run(&mut client, "SELECT create_shard(5, 'ours')");
+    run(&mut client, &original_of_shard(5));
     let ids = length(10_000, 50_000);
     let times = format!("FROM generate_series(1, {ids})");
     let original = format!("SELECT insta5.next_id() {times}");
