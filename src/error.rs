@@ -56,13 +56,15 @@ macro_rules! errors {
         }
 
         #[cfg(test)]
+        #[allow(unused_variables)]
         const ENTRIES: &[tests::Entry] = &[$( tests::Entry {
             name: stringify!($name),
             message: $message,
             items: &[$( $(stringify!($item)),+ )?],
             when: concat!($($when),+),
-            example: || Error::$name $(( $(tests::Example::example(stringify!($item))),+ ))?
-                $({ $($field: tests::Example::example(stringify!($field))),+ })?,
+            example: |values| Error::$name
+                $(( $(tests::Example::example(concat!(stringify!($name), ".", stringify!($item)), values)),+ ))?
+                $({ $($field: tests::Example::example(concat!(stringify!($name), ".", stringify!($field)), values)),+ })?,
         } ),+];
     };
 }

@@ -11,413 +11,160 @@ pub struct Entry {
     /// The names of the fields that the message refers to by number.
     pub items: &'static [&'static str],
     pub when: &'static str,
-    /// The entry with values by the types and names of its fields.
-    pub example: fn() -> Error,
+    /// The entry with typical values, or with the others: texts differ by these.
+    pub example: fn(Values) -> Error,
 }
 
-/// A value for a field of this name.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Values {
+    Typical,
+    Others,
+}
+
+/// The value of a field, which is named `Entry.field`.
 pub trait Example {
-    fn example(field: &str) -> Self;
+    fn example(field: &str, values: Values) -> Self;
 }
 
 impl Example for String {
-    fn example(field: &str) -> String {
+    fn example(field: &str, values: Values) -> String {
         let value = match field {
-            "name" | "sequence" => "insta5.table_id_seq",
-            "schema" => "insta5",
-            "table" => "insta5.photos",
-            "column" => "insta5.photos.id",
-            "function" => "insta5.next_id()",
-            "role" => "app",
-            "time" | "now" => "2026-11-22 16:42:51.123456+00",
-            "epoch" => "2011-08-24 21:07:01.721+00",
-            other => other,
+            "SchemaIsTime.name" => "2020-01-01 00:00+00",
+            "SchemaNotTrusted.name" | "SchemaExists.name" => "insta5",
+            "NoRightOnSchema.name" | "NoCreateOnSchema.name" => "insta5",
+            "NoCreateOnDatabase.name" => "app",
+            "PartitionNameTaken.name" | "TableIsPartition.table" => "insta5.photos_p20261101",
+            "ColumnMissing.column" | "ColumnNotBigint.column" | "HasIdsAlready.name" => "id",
+            "NewKeyKept.name" | "TablePlacedElsewhere.column" | "TriggerColumnMissing.column" => {
+                "id"
+            }
+            "SequenceIsCounter.name" => "public.photos_id_seq",
+            "FunctionExists.function" if values == Values::Others => "insta5.epoch()",
+            "PartOfAnother.name" if values == Values::Typical => "insta5.next_id()",
+            "ShardOfAnother.function" | "ShardNotTrusted.function" => "insta5.shard_5()",
+            "EpochNotTrusted.function" => "insta5.epoch()",
+            "OriginalTakesArguments.call" => "next_id(5, sequence)",
+            "SchemaOfExtension.schema" | "NextIdTaken.schema" => "public",
+            "NextIdTaken.function" => "public.next_id()",
+            "ShardElsewhere.function" => "photos.next_id()",
+            "ShardElsewhere.sequence" => "photos.table_id_seq",
+            "ReferencesNotBigint.statements" => {
+                "ALTER TABLE insta5.comments ALTER photo TYPE bigint"
+            }
+            _ => match field.split_once('.').expect("an entry and a field").1 {
+                "name" | "sequence" => "insta5.table_id_seq",
+                "schema" | "schemas" => "insta5",
+                "table" | "root" => "insta5.photos",
+                "column" => "insta5.photos.id",
+                "function" | "functions" => "insta5.next_id()",
+                "other" => "insta5.photo_id()",
+                "needs" => "public.shard_next_id(integer,regclass,timestamp with time zone)",
+                "call" => "next_id(5, 'photos.table_id_seq')",
+                "role" | "roles" => "app",
+                "owner" => "web",
+                "time" | "now" => "2026-11-22 16:42:51.123456+00",
+                "epoch" | "epochs" | "earliest" => "2011-08-24 21:07:01.721+00",
+                "ahead" => "3 days 2 h",
+                "limit" => "10 s",
+                "node" | "nodes" => "10.0.0.7:5432",
+                "version" => "99.0.0",
+                "trigger" => "\"0_assign_id\"",
+                "said" => " ERROR:  permission denied ",
+                "why" if field == "NotOriginal.why" => "calls no nextval()",
+                "why" => "It is not partitioned.",
+                "reasons" => "Function insta5.photo_id() takes arguments.",
+                "grants" => "GRANT USAGE ON SCHEMA insta5 TO app",
+                "way" => "SELECT advance_shard(5, 7)",
+                "statement" => "ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id()",
+                "statements" => "ALTER TABLE insta5.photos ALTER id TYPE bigint",
+                other => other,
+            },
         };
         value.to_owned()
     }
 }
 
 impl Example for &'static str {
-    fn example(_: &str) -> &'static str {
-        "It is not of type bigint."
+    fn example(field: &str, values: Values) -> &'static str {
+        match (field, values) {
+            ("PartOfAnother.kind", Values::Typical) => "function",
+            ("PartOfAnother.kind", Values::Others) => "sequence",
+            ("NotTable.kind", Values::Typical) => "a view",
+            ("NotTable.kind", Values::Others) => "a foreign table",
+            ("ShardDiffers.what", _) => "schema",
+            _ => "It is not of type bigint.",
+        }
     }
 }
 
-impl Example for bool {
-    fn example(_: &str) -> bool {
-        true
+impl Example for u16 {
+    fn example(field: &str, _: Values) -> u16 {
+        if field.ends_with("asked") || field.ends_with("id_shard") { 6 } else { 5 }
+    }
+}
+
+impl Example for i32 {
+    fn example(field: &str, _: Values) -> i32 {
+        if field.ends_with("shard") { 8192 } else { 2 }
+    }
+}
+
+impl Example for i64 {
+    fn example(field: &str, _: Values) -> i64 {
+        if field.ends_with("min_value") { 1 } else { 3_752_497_838_145_536_005 }
     }
 }
 
 impl<T: Example> Example for Option<T> {
-    fn example(field: &str) -> Option<T> {
-        Some(T::example(field))
+    fn example(field: &str, values: Values) -> Option<T> {
+        (values == Values::Typical).then(|| T::example(field, values))
     }
 }
 
+/// The texts for an empty list are those of a function that found nothing to list.
 impl<T: Example> Example for Vec<T> {
-    fn example(field: &str) -> Vec<T> {
-        vec![T::example(field)]
+    fn example(field: &str, values: Values) -> Vec<T> {
+        let can_be_empty = ["OriginalMissing.reasons", "TakeOverTimedOut.nodes"].contains(&field)
+            || field == "ColumnNotBigint.statements";
+        if can_be_empty && values == Values::Others {
+            vec![]
+        } else {
+            vec![T::example(field, values)]
+        }
     }
 }
 
 /// The value of each other type.
 macro_rules! examples {
-    ($($of_type:ty => $value:expr),+ $(,)?) => {
+    ($($of_type:ty => $typical:expr, $other:expr;)+) => {
         $( impl Example for $of_type {
-            fn example(_: &str) -> $of_type {
-                $value
+            fn example(_: &str, values: Values) -> $of_type {
+                if values == Values::Typical { $typical } else { $other }
             }
         } )+
     };
 }
 
 examples! {
-    u16 => 5,
-    i32 => 5,
-    usize => 2_000_000,
-    i64 => 3_752_497_838_145_536_005,
-    Oid => Oid::from(16_384),
-    Argument => Argument::Epoch,
-    Malformed => Malformed::Empty,
+    bool => false, true;
+    usize => 2_000_000, 2_000_000;
+    Oid => Oid::from(16_384), Oid::from(16_384);
+    Argument => Argument::Shard, Argument::Epoch;
+    Malformed => Malformed::NoDigit('+'), Malformed::Overflow;
     Unfit => Unfit { increment: Some(2), ..Default::default() },
+        Unfit { not_bigint: true, increment: Some(2), max: Some(9), min: Some(1 << 50), cycle: true };
 }
 
-/// Errors with typical values, at least one for each entry. The page shows the hints of the first
-/// two of an entry.
+/// Each entry with both kinds of values, and the hint for each argument that must not be NULL. The
+/// page shows the hints of the first two of an entry.
 fn samples() -> Vec<Error> {
-    let mut samples = samples_with_values();
-    let names: Vec<String> = samples.iter().map(name).collect();
-    let others = ENTRIES.iter().filter(|entry| !names.iter().any(|name| name == entry.name));
-    samples.extend(others.map(|entry| (entry.example)()));
-    samples
-}
-
-/// Those of entries for which a value by the type of the field is not typical, or for which one is
-/// not enough.
-#[expect(clippy::too_many_lines, reason = "a sample of each error")]
-fn samples_with_values() -> Vec<Error> {
-    use Error::*;
-    let (shard, id, asked_shard) = (5, 3_752_497_838_145_536_005, 6);
-    let schema = || "insta5".to_owned();
-    let name = || "insta5.table_id_seq".to_owned();
-    let (table, column) = (|| "insta5.photos".to_owned(), || "insta5.photos.id".to_owned());
-    let function = || "insta5.next_id()".to_owned();
-    let other = || "insta5.photo_id()".to_owned();
-    let role = || "app".to_owned();
-    let other_role = || "web".to_owned();
-    let time = || "2026-11-22 16:42:51.123456+00".to_owned();
-    let epoch = || "2011-08-24 21:07:01.721+00".to_owned();
-    let ahead = || "3 days 2 h".to_owned();
-    let node = || "10.0.0.7:5432".to_owned();
-    let shard_next_id =
-        || "public.shard_next_id(integer,regclass,timestamp with time zone)".to_owned();
-    let max = 1_125_899_906_842_623;
-    let unfit = super::Unfit { increment: Some(2), ..Default::default() };
-    let in_all_ways = super::Unfit {
-        not_bigint: true,
-        increment: Some(2),
-        max: Some(9),
-        min: Some(max),
-        cycle: true,
-    };
-    let mut samples = vec![
-        ShardOutOfRange(8192),
-        SeqOutOfRange(1024),
-        ShardsOutOfRange(8193),
-        CountOutOfRange(0),
-        NameEmpty,
-        NameReserved("pg_shard".into()),
-        SchemaIsTime { name: "2020-01-01 00:00+00".into(), shard },
-        NameTooLong("n".repeat(64)),
-        NotUtf8("ma\u{fffd}ana".into()),
-        TextTooLong(2_000_000),
-        OutOfMemory,
-        EpochInfinite,
-        EpochUnworkable { epoch: epoch(), is_future: true, earliest: epoch(), now: time() },
-        EpochUnworkable { epoch: epoch(), is_future: false, earliest: epoch(), now: time() },
-        TimeInfinite("infinity".into()),
-        TimeBeforeEpoch { time: time(), epoch: epoch() },
-        TimePastField { time: time(), epoch: epoch() },
-        IdTimeOutOfRange { id, epoch: epoch() },
-        RangeTurnsNegative { from: epoch(), to: time() },
-        ClockBeforeEpoch { time: time(), epoch: epoch() },
-        ClockPastField { time: time(), epoch: epoch() },
-        IdNegative(-1),
-        IdOfAnotherShard { id, id_shard: asked_shard, shard },
-        IdIsTheLast(id),
-        ShortcodeMalformed { code: "a+b".into(), why: Malformed::NoDigit('+') },
-        ShortcodeMalformed { code: String::new(), why: Malformed::Empty },
-        ShortcodeMalformed { code: shortened(&"z".repeat(1000)), why: Malformed::Overflow },
-        MillisecondFull { time: time(), shard },
-        TimeGoesBack { time: time(), shard },
-        NotOverWindow,
-        ShardNotSet,
-        ShardMissing { shard, schema: schema(), schema_exists: false },
-        ShardMissing { shard, schema: schema(), schema_exists: true },
-        ShardAmbiguous { shard, schemas: vec![schema(), "copy".into()] },
-        ShardExists { shard, schema: schema() },
-        ShardOfAnother {
-            shard,
-            function: "insta5.shard_5()".into(),
-            owner: other_role(),
-            schema: Some(schema()),
-        },
-        ShardOfAnother {
-            shard,
-            function: "photos.shard_5()".into(),
-            owner: other_role(),
-            schema: None,
-        },
-        ShardNotTrusted {
-            shard,
-            function: "insta5.shard_5()".into(),
-            owner: other_role(),
-            role: role(),
-        },
-        SchemaNotTrusted {
-            shard,
-            schema: schema(),
-            name: schema(),
-            owner: other_role(),
-            role: role(),
-        },
-        PartOfAnother {
-            kind: "function",
-            name: function(),
-            owner: other_role(),
-            shard,
-            role: role(),
-        },
-        PartOfAnother { kind: "sequence", name: name(), owner: other_role(), shard, role: role() },
-        OriginalNotTrusted { function: function(), owner: other_role(), role: role() },
-        ShardChanged(shard),
-        ShardDiffers { shard, what: "schema", is: schema(), asked: "photos".into() },
-        ShardInAnotherSchema { shard, is: schema(), asked: "photos".into() },
-        EpochDiffers { schema: schema(), is: epoch(), asked: time() },
-        SchemaExists { shard, schema: schema(), name: schema() },
-        FunctionExists { function: function(), shard, schema: schema() },
-        FunctionExists { function: "insta5.epoch()".into(), shard, schema: schema() },
-        SchemaOfExtension { schema: "public".into(), shard },
-        NextIdTaken { function: "public.next_id()".into(), schema: "public".into() },
-        ShardIncomplete { shard },
-        SequenceMissing(Oid::from(16_384)),
-        NotSequence(table()),
-        Unfit { name: name(), unfit },
-        Unfit { name: name(), unfit: in_all_ways },
-        Closed { name: name(), max },
-        BadMagic(name()),
-        Exhausted { name: name(), last_value: max, min_value: 1 },
-        SequenceOfAShard(name()),
-        ReadOnly { name: name(), standby: false },
-        ReadOnly { name: name(), standby: true },
-        Parallel(name()),
-        NoRightOnSequence { name: name(), role: role(), update: false },
-        NoRightOnSequence { name: name(), role: role(), update: true },
-        SequenceServesAnother { name: name(), shard, serves: true, epoch: epoch(), role: role() },
-        SequenceServesAnother { name: name(), shard, serves: false, epoch: epoch(), role: role() },
-        SequenceIsCounter { name: "public.photos_id_seq".into(), last_value: 41_807, role: role() },
-        NoRightOnSchema { name: schema(), role: role() },
-        NoCreateOnDatabase { name: "app".into(), role: role() },
-        NoCreateOnSchema { name: schema(), role: role() },
-        NotOwner(function()),
-        NotTableOwner(table()),
-        NotSequenceOwner(name()),
-        WriterWithoutRights {
-            role: role(),
-            table: table(),
-            schema: schema(),
-            grants: vec!["GRANT USAGE ON SCHEMA insta5 TO app".into()],
-        },
-        CallersWithoutExecute {
-            function: function(),
-            needs: shard_next_id(),
-            roles: vec![role(), "web".into()],
-        },
-        SequenceOfAnother { name: name(), function: function() },
-        SchemaMissing(schema()),
-        FunctionMissing(Oid::from(16_384)),
-        NotOriginal { function: function(), why: "calls no nextval()".into() },
-        OriginalTakesArguments {
-            function: "insta5.next_id(pg_catalog.regclass)".into(),
-            call: "next_id(5, sequence)".into(),
-        },
-        OriginalMissing { schema: schema(), reasons: vec![] },
-        OriginalMissing {
-            schema: schema(),
-            reasons: vec!["Function insta5.photo_id() takes arguments.".into()],
-        },
-        OriginalAmbiguous { functions: format!("{}, {}", function(), other()) },
-        OriginalSilent { function: function(), constant: Argument::Epoch },
-        OriginalDiffers {
-            function: function(),
-            constant: Argument::Shard,
-            read: "5".into(),
-            asked: "6".into(),
-        },
-        AdoptedAlready { shard, schema: schema(), is_adopted: true },
-        AdoptedAlready { shard, schema: schema(), is_adopted: false },
-        ShardElsewhere {
-            shard,
-            schema: schema(),
-            function: "photos.next_id()".into(),
-            sequence: "photos.table_id_seq".into(),
-            call: "next_id(5, 'photos.table_id_seq')".into(),
-        },
-        AdoptionDiffers {
-            function: function(),
-            what: Argument::Epoch,
-            read: epoch(),
-            shard,
-            is: time(),
-        },
-        KeyAhead { key: id, column: column(), time: time(), way: None },
-        KeyAhead {
-            key: id,
-            column: column(),
-            time: time(),
-            way: Some("SELECT advance_shard(5, 7)".into()),
-        },
-        ShardAhead { shard, ahead: ahead() },
-        NotAdopted { shard, schema: schema() },
-        WritersBusy { sequence: Some(name()) },
-        WritersBusy { sequence: None },
-        AdoptionPrepared,
-        OriginalChanged(function()),
-        TableChanged(table()),
-        SequenceTemporary("pg_temp_3.ids".into()),
-        SequenceShared { name: name(), other: "shard 6".into() },
-        OriginalsShareSequence { name: name(), function: function(), other: other() },
-        NewestOfAnotherShard {
-            id,
-            column: column(),
-            is: shard,
-            asked: asked_shard,
-            function: function(),
-        },
-        NewestOfAnotherTime {
-            id,
-            column: column(),
-            epoch: epoch(),
-            time: time(),
-            function: function(),
-        },
-        TableMissing(Oid::from(16_384)),
-        NotTable { name: "insta5.recent".into(), kind: "a view" },
-        NotTable { name: "insta5.remote".into(), kind: "a foreign table" },
-        NotTable { name: name(), kind: "a sequence" },
-        TableIsPartition { table: "insta5.photos_p20261101".into(), root: table(), shard },
-        HasIdsAlready { column: column(), table: table(), name: "id".into(), shard },
-        ColumnMissing { table: table(), column: "key".into() },
-        NoPrimaryKey(table()),
-        ColumnNotBigint {
-            table: table(),
-            column: "id".into(),
-            type_name: "integer".into(),
-            statements: vec!["ALTER TABLE insta5.photos ALTER id TYPE bigint".into()],
-        },
-        ReferencesNotBigint {
-            column: column(),
-            references: vec!["insta5.comments.photo (integer)".into()],
-            statements: vec!["ALTER TABLE insta5.comments ALTER photo TYPE bigint".into()],
-        },
-        NotSerial {
-            column: column(),
-            default: Some("random()".into()),
-            statement: "ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id()".into(),
-        },
-        NotPartitionedById { table: table(), why: "It is not partitioned.".into() },
-        PeriodUnknown("year".into()),
-        AheadOutOfRange(-1),
-        EpochNotTrusted {
-            table: table(),
-            function: "insta5.epoch()".into(),
-            owner: other_role(),
-            epoch: epoch(),
-            role: role(),
-        },
-        EpochOfDefaultNotTrusted {
-            table: table(),
-            function: function(),
-            epoch: "2020-01-01 00:00:00+00".into(),
-            owner: other_role(),
-            role: role(),
-        },
-        EpochAmbiguous { table: table(), schema: schema(), epochs: vec![epoch(), time()] },
-        DropsFuture(time()),
-        NoPresentPartition { table: table(), epoch: epoch() },
-        PartitionNameTaken { name: "insta5.photos_p20261101".into(), table: table() },
-        TriggerMisused,
-        TriggerColumnMissing {
-            trigger: "\"0_assign_id\"".into(),
-            table: table(),
-            column: "id".into(),
-            shard,
-            has_citus: false,
-        },
-        TableReplicated { table: table() },
-        TablePlacedElsewhere { table: table(), shard, column: "id".into() },
-        LibraryOutdated { version: "99.0.0".into() },
-        CopyOfAnotherGroup { name: name(), group: 2 },
-        SequenceAltered { name: name() },
-        CoordinatorUnknown { name: name() },
-        LastOwnerLost { name: name(), group: 2 },
-        LastOwnerDisabled { name: name(), group: 2 },
-        LastOwnerUnknown { name: name() },
-        NodeNotReached {
-            name: name(),
-            node: node(),
-            group: 2,
-            role: role(),
-            said: " failed to connect to 10.0.0.7:5432 ".into(),
-        },
-        SequenceNotOnNode { name: name(), node: node() },
-        NodeOutdated { name: name(), node: node() },
-        TakeOverTimedOut { name: name(), limit: "10 s".into(), nodes: vec![] },
-        TakeOverTimedOut {
-            name: name(),
-            limit: "10 s".into(),
-            nodes: vec![node(), "10.0.0.8:5432".into()],
-        },
-        TakeOverFailed { name: name(), node: Some(node()) },
-        TakeOverFailed { name: name(), node: None },
-        NotHandedOver {
-            name: name(),
-            node: node(),
-            role: role(),
-            said: " ERROR:  permission denied ".into(),
-        },
-        GroupUnknown(7),
-        TakeOverOvertaken { name: "insta5.table_id_seq".into() },
-        FloorOutOfRange(-1),
-        AttemptOutOfRange(-1),
-        SequenceIsAhead { name: name(), ahead: ahead() },
-        ShardIsAhead { shard, ahead: ahead() },
-        GroupIsShard(7),
-        NewKeyKept {
-            column: column(),
-            shard,
-            cause: "table insta5.photos changed concurrently".into(),
-            table: table(),
-            name: "id".into(),
-        },
-        DefaultKept { column: column(), why: "It is not of type bigint." },
-        SequenceReplaced { shard: 5, sequence: "insta5.table_id_seq".into() },
-        OwnerTrusted { shard: 5, owner: role(), object: "schema insta5".into() },
-        ShardKept(5),
-    ];
-    for is_of_schema in [true, false] {
-        for node in [Some(node()), None] {
-            let home = if is_of_schema { 2 } else { 0 };
-            samples.push(PlacedElsewhere { name: name(), node, home, group: 1, is_of_schema });
-        }
-    }
     use Argument::*;
-    let arguments = [Shard, Epoch, Sequence, Count, Id, IfNotExists, DryRun, Table, Schema];
-    samples.extend(
-        arguments.into_iter().chain([Every, Ahead, Before, Detach, Group, Attempt]).map(Null),
-    );
-    samples
+    let of_both = ENTRIES
+        .iter()
+        .flat_map(|entry| [Values::Typical, Values::Others].map(|values| (entry.example)(values)));
+    let arguments = [Sequence, Count, Id, IfNotExists, DryRun, Table, Schema, Every, Ahead];
+    let others = [Before, Detach, Recover, Group, Attempt, Floor];
+    of_both.chain(arguments.into_iter().chain(others).map(Error::Null)).collect()
 }
 
 /// The name of its entry.
