@@ -50,12 +50,6 @@ pub enum Source {
 
 /// The next id of a shard.
 ///
-/// # Errors
-///
-/// Of the sequence: it does not exist, the relation is not a sequence, its options are unusable,
-/// another node owns it, a move has closed it, a node does not hand it over, the role lacks the
-/// privilege, or it has no ids left.
-///
 /// Temporary: the transaction is read-only, a parallel operation is under way, a wait is canceled,
 /// or the clock is before the epoch and the sequence was never used.
 #[inline]
@@ -68,10 +62,6 @@ pub fn next_id(shard: Shard, source: Source, policy: CopyPolicy) -> Result<i64, 
 ///
 /// Between two visits the session holds only the lock on the sequence. As with `nextval`, that lock
 /// lasts until the transaction ends and does not block other callers.
-///
-/// # Errors
-///
-/// As [`next_id`].
 pub fn take(request: Request) -> Result<Run, Error> {
     let Request { shard, source, policy, want } = request;
     let (mut sequence, mut found) = find(shard, source)?;
@@ -121,10 +111,6 @@ fn find(shard: Shard, source: Source) -> Result<(IdSequence, Found), Error> {
 
 /// Makes the next value of a sequence greater than `value`; see [`visit::advance`]. If the copy is
 /// closed, it is opened above `value`.
-///
-/// # Errors
-///
-/// As [`next_id`]; or the role lacks UPDATE on the sequence.
 pub fn advance(sequence: IdSequence, value: i64) -> Result<i64, Error> {
     loop {
         match visit::advance(sequence, value) {
@@ -135,10 +121,6 @@ pub fn advance(sequence: IdSequence, value: i64) -> Result<i64, Error> {
 }
 
 /// Checks that ids can be generated from a sequence, and locks it to the end of the transaction.
-///
-/// # Errors
-///
-/// As [`next_id`].
 pub fn examine(sequence: Oid) -> Result<(), Error> {
     let ids = IdSequence { oid: sequence, epoch: Epoch::ORIGINAL };
     placement::retry(ids, || visit::examine(sequence))
@@ -159,10 +141,6 @@ pub fn newest_in_tables(sequence: IdSequence) -> Result<Option<i64>, Error> {
 
 /// Resolves a refusal, so that the visit can be repeated. A copy that is opened for this continues
 /// above `floor`.
-///
-/// # Errors
-///
-/// The error of a refusal that cannot be resolved.
 #[cold]
 fn resolve(
     refusal: Refusal,
@@ -183,10 +161,6 @@ fn resolve(
 /// ids. So a sequence that serves a shard may be used only for that shard with its epoch. Another
 /// sequence in the schema of a shard may be used only with the epoch of that shard. And a sequence
 /// that serves no shard may be the counter of a serial column.
-///
-/// # Errors
-///
-/// It serves another shard, or the epoch differs.
 #[cold]
 fn look_up_permit(sequence: IdSequence, shard: Shard) -> Result<Permit, Error> {
     let count = invalidation::settled_count();

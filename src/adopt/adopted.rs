@@ -32,10 +32,6 @@ impl Adopted {
     /// The sequence that the function generates ids from, or has generated them from before it was
     /// replaced. The owner of a function can name any relation in its body. So this is checked
     /// before the sequence is locked.
-    ///
-    /// # Errors
-    ///
-    /// It is not a sequence, or belongs to a role whose rights the owner of the function lacks.
     pub fn sequence_to_lock(&self, definition: &Definition) -> Result<IdSequence, Error> {
         let sequence = self.sequence.unwrap_or_else(|| self.former_sequence(definition));
         let relation =

@@ -40,13 +40,6 @@ use pgrx::prelude::*;
 /// Shard, sequence and epoch are read from the function's body. An argument that also gives one of
 /// them must agree. If the body does not plainly contain one, the argument is required. The next id
 /// is greater than all ids that the original has generated.
-///
-/// # Errors
-///
-/// A constant is neither in the body nor among the arguments, or the two differ. The schema or the
-/// function does not exist, several functions qualify, or the function is not the original. A key
-/// is ahead of the clock. Writers hold their locks for too long. The shard or one of its functions
-/// exists already. The caller does not own the function and the sequence.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn adopt_shard(
@@ -118,13 +111,6 @@ fn adopt_shard(
 
 /// `unadopt_shard(shard)`: restores the PL/pgSQL original in place, and drops what `adopt_shard`
 /// has created.
-///
-/// # Errors
-///
-/// The shard is NULL, is not 0 to 8191, does not exist, or was not adopted. It or a key in its
-/// tables is ahead of the clock, from which the original takes its time. Writers hold their locks
-/// for too long, or a function is replaced meanwhile. Other objects depend on those functions. The
-/// caller does not own the functions.
 #[pg_extern(sql = false)]
 fn unadopt_shard(
     shard: Option<i32>,

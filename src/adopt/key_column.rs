@@ -109,10 +109,6 @@ impl KeyColumn {
     }
 
     /// Drops the sequence of the former keys, unless another default uses it.
-    ///
-    /// # Errors
-    ///
-    /// Its schema gets another name at this moment.
     pub fn drop_sequence(&self) -> Result<(), Error> {
         let exists = |sequence: &Oid| catalog::relation(*sequence).is_some();
         // An identity has taken its sequence with it.

@@ -15,10 +15,6 @@ use pgrx::pg_sys::{self, Oid};
 /// [`adopt_table`](crate::adopt::table::adopt_table). No statement names the shard here, so the
 /// role that creates the table trusts its owner, and that of its schema, only if they have the
 /// rights of this role.
-///
-/// # Errors
-///
-/// Those of `adopt_table`; or something else depends on the key's own sequence.
 pub fn adopt_new_key(
     table: Oid,
     name: &str,

@@ -35,14 +35,6 @@ use pgrx::spi::quote_identifier;
 /// The default runs functions of the shard with the rights of those who insert. So they must trust
 /// the owner of the shard ([`trust`](crate::shard::trust)). If they do not trust the owner of its
 /// schema otherwise, `schema` has to name it.
-///
-/// # Errors
-///
-/// The shard is not in `schema`, or belongs to a role that is not trusted. The shard or the table
-/// is NULL or does not exist, or the table is a view, for example, or a partition. It does not have
-/// the column. The column, or one that references it, is not a bigint. The column has another kind
-/// of default, or contains keys ahead of the clock. The caller does not own the table, or lacks
-/// privileges on the shard's sequence.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 pub fn adopt_table(

@@ -221,12 +221,6 @@ fn row(window: Window, offset: usize) -> Result<Option<Row>, Error> {
 /// `backfill_id(time, shard [, epoch]) OVER (ORDER BY time)`: an id for each row, at its time to
 /// the millisecond. The ids of a shard grow in the order of the window. The result is NULL for a
 /// row without a time or shard.
-///
-/// # Errors
-///
-/// A shard has more than 1,024 rows in one millisecond, or its times are not in order. The shard is
-/// not 0 to 8191, or the time is before the epoch or past the field's 41 bits. The call has no
-/// window.
 #[pg_extern(sql = false)]
 fn backfill_id(fcinfo: pg_sys::FunctionCallInfo) -> Option<i64> {
     or_raise(|| {

@@ -56,20 +56,12 @@ fn in_place(fcinfo: pg_sys::FunctionCallInfo, next_id: impl FnOnce() -> Result<i
 }
 
 /// `next_id()`
-///
-/// # Errors
-///
-/// The call is not one that [`next_id_support`] has made; and those of `next_id()`.
 #[pg_extern(sql = false)]
 fn copy_id_of_setting(_nextval: Option<i64>, fcinfo: pg_sys::FunctionCallInfo) -> i64 {
     in_place(fcinfo, next_id::of_setting)
 }
 
 /// `next_id(shard)`
-///
-/// # Errors
-///
-/// As [`copy_id_of_setting`].
 #[pg_extern(sql = false)]
 fn copy_id_of_shard(
     shard: Option<i32>,
@@ -80,10 +72,6 @@ fn copy_id_of_shard(
 }
 
 /// `next_id(shard, seq)`
-///
-/// # Errors
-///
-/// As [`copy_id_of_setting`].
 #[pg_extern(sql = false)]
 fn copy_id_of_sequence(
     shard: Option<i32>,
@@ -95,10 +83,6 @@ fn copy_id_of_sequence(
 }
 
 /// `next_id(shard, seq, epoch)`, and `shard_next_id(shard, seq, epoch)`
-///
-/// # Errors
-///
-/// As [`copy_id_of_setting`].
 #[pg_extern(sql = false)]
 fn copy_id_of_sequence_and_epoch(
     shard: Option<i32>,

@@ -19,10 +19,6 @@ fn id_time(id: i64) -> TimestampWithTimeZone {
 }
 
 /// `id_time(id, epoch)`, and `shard_id_time(id, epoch)`
-///
-/// # Errors
-///
-/// The epoch is infinite, or so late that the time is outside the range of timestamptz.
 #[pg_extern(sql = false)]
 fn id_time_epoch(id: i64, epoch: TimestampWithTimeZone) -> TimestampWithTimeZone {
     or_raise(|| time_of(id, arguments::epoch(epoch)?))
@@ -41,21 +37,12 @@ fn id_seq(id: i64) -> i32 {
 }
 
 /// `make_id(time, shard, seq)`. Microseconds below the millisecond are dropped.
-///
-/// # Errors
-///
-/// The shard or the sequence field is out of range, or the time is before the epoch or past the
-/// field's 41 bits.
 #[pg_extern(sql = false)]
 fn make_id(time: TimestampWithTimeZone, shard: i32, seq: i32) -> i64 {
     or_raise(|| id_of_parts(time, shard, seq, Epoch::ORIGINAL))
 }
 
 /// `make_id(time, shard, seq, epoch)`
-///
-/// # Errors
-///
-/// As `make_id(time, shard, seq)`; or the epoch is infinite.
 #[pg_extern(sql = false)]
 fn make_id_epoch(
     time: TimestampWithTimeZone,
@@ -67,40 +54,24 @@ fn make_id_epoch(
 }
 
 /// `id_floor(time)`
-///
-/// # Errors
-///
-/// The time is before the epoch or past the field's 41 bits.
 #[pg_extern(sql = false)]
 fn id_floor(time: TimestampWithTimeZone) -> i64 {
     or_raise(|| floor_of(time, Epoch::ORIGINAL))
 }
 
 /// `id_floor(time, epoch)`
-///
-/// # Errors
-///
-/// As `id_floor(time)`; or the epoch is infinite.
 #[pg_extern(sql = false)]
 fn id_floor_epoch(time: TimestampWithTimeZone, epoch: TimestampWithTimeZone) -> i64 {
     or_raise(|| floor_of(time, arguments::epoch(epoch)?))
 }
 
 /// `id_range_end(from_time, to_time)`
-///
-/// # Errors
-///
-/// As `id_floor`; or ids turn negative within the range, because then it is not one range of ids.
 #[pg_extern(sql = false)]
 fn id_range_end(from_time: TimestampWithTimeZone, to_time: TimestampWithTimeZone) -> i64 {
     or_raise(|| range_end(from_time, to_time, Epoch::ORIGINAL))
 }
 
 /// `id_range_end(from_time, to_time, epoch)`
-///
-/// # Errors
-///
-/// As `id_range_end(from_time, to_time)`; or the epoch is infinite.
 #[pg_extern(sql = false)]
 fn id_range_end_epoch(
     from_time: TimestampWithTimeZone,
@@ -111,10 +82,6 @@ fn id_range_end_epoch(
 }
 
 /// `shard_for(key, shards)`
-///
-/// # Errors
-///
-/// The number of shards is not 1 to 8192.
 #[pg_extern(sql = false)]
 fn shard_for(key: i64, shards: i32) -> i32 {
     let shard =
@@ -129,10 +96,6 @@ fn id_to_shortcode(id: i64) -> String {
 }
 
 /// `shortcode_to_id(code)`
-///
-/// # Errors
-///
-/// The text is not a short code, or has more than 64 bits.
 #[pg_extern(sql = false)]
 fn shortcode_to_id(code: &str) -> i64 {
     let malformed = |why| Error::ShortcodeMalformed { code: shortened(code), why };

@@ -13,11 +13,6 @@ use pgrx::prelude::*;
 
 /// `id_explain(id, epoch)`. The default epoch is that of the id's shard if the shard is in this
 /// database, otherwise the original's.
-///
-/// # Errors
-///
-/// The epoch is infinite, or so late that the time is outside the range of timestamptz; or several
-/// schemas define the id's shard, so that the epoch must be given.
 #[pg_extern(sql = false)]
 fn id_explain(
     id: Option<i64>,

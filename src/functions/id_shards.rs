@@ -166,10 +166,8 @@ fn instagram_id_version() -> &'static str {
 
 /// `check_target_schema()`: CREATE EXTENSION runs it first, and then drops it.
 ///
-/// # Errors
-///
-/// The schema already has a `next_id()`, which is a common name of the original. Unlike
-/// PostgreSQL's own error, this one has a hint.
+/// Raises an error if the schema already has a `next_id()`, which is a common name of the
+/// original. Unlike PostgreSQL's own error, this one has a hint.
 #[pg_extern(sql = false)]
 fn check_target_schema(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
     let own_schema = catalog::schema_of_this_function(fcinfo);

@@ -22,10 +22,6 @@ fn next_id_of_shard(shard: Option<i32>) -> i64 {
 }
 
 /// `next_id(shard)`
-///
-/// # Errors
-///
-/// The shard is NULL, is not 0 to 8191, or does not exist; and those of [`generator::next_id`].
 #[inline]
 pub fn of_shard(shard: Option<i32>) -> Result<i64, Error> {
     let shard = arguments::shard_not_null(shard)?;
@@ -38,10 +34,6 @@ fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> i64 {
 }
 
 /// `next_id(shard, seq)`. The shard need not exist.
-///
-/// # Errors
-///
-/// An argument is NULL, or the shard is not 0 to 8191; and those of [`generator::next_id`].
 #[inline]
 pub fn of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> Result<i64, Error> {
     let shard = arguments::shard_not_null(shard)?;
@@ -63,10 +55,6 @@ fn next_id_of_sequence_and_epoch(
 }
 
 /// `next_id(shard, seq, epoch)`, and `shard_next_id(shard, seq, epoch)`
-///
-/// # Errors
-///
-/// As `next_id(shard, seq)`; or the epoch is NULL or infinite.
 #[inline]
 pub fn of_sequence_and_epoch(
     shard: Option<i32>,
@@ -85,10 +73,6 @@ fn next_id_of_setting() -> i64 {
 }
 
 /// `next_id()`
-///
-/// # Errors
-///
-/// `instagram_id.shard` is not set; and those of `next_id(shard)`.
 #[inline]
 pub fn of_setting() -> Result<i64, Error> {
     let shard = guc::shard().ok_or_else(|| Error::ShardNotSet)?;
@@ -97,10 +81,6 @@ pub fn of_setting() -> Result<i64, Error> {
 
 /// `next_ids(shard, count)`, with as many ids as possible from each visit to the sequence. Ids that
 /// the query does not fetch are never used.
-///
-/// # Errors
-///
-/// The count is NULL or less than 1; and those of `next_id(shard)`.
 #[pg_extern(sql = false)]
 fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i64> {
     or_raise(|| {
@@ -131,11 +111,6 @@ fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i6
 /// generates independently of the others. The sequence must serve nothing else. Without Citus the
 /// group id is 0, as on a coordinator. Warns once a session if there is a shard with the number of
 /// the group.
-///
-/// # Errors
-///
-/// The sequence is NULL or serves a shard, the group id is greater than 8191, or the epoch is
-/// infinite; and those of `next_id(shard, seq)`.
 #[pg_extern(sql = false)]
 fn node_next_id(seq: Option<Regclass>, epoch: Option<TimestampWithTimeZone>) -> i64 {
     or_raise(|| {

@@ -23,13 +23,6 @@ use pgrx::prelude::*;
 ///
 /// Returns NULL on the other nodes, and if no node is lost. In this case the sequence is taken over
 /// as by `next_id`. Like `advance_shard` it takes effect at once, and a rollback does not undo it.
-///
-/// # Errors
-///
-/// The shard is NULL, is not 0 to 8191, or does not exist. The caller lacks UPDATE on its sequence,
-/// or the privileges of the owner of a table with its ids. A node does not answer, or the lost node
-/// is only disabled. A key is more than a day ahead of the clock, or more than a minute in a table
-/// whose owner lacks the rights of the shard's owner. Also the temporary errors of `next_id`.
 #[pg_extern(sql = false)]
 fn recover_shard(
     shard: Option<i32>,

@@ -32,13 +32,6 @@ use pgrx::spi::quote_identifier;
 /// With `if_not_exists`, objects that exist already stay if they match, and the missing ones are
 /// created. The owners of existing objects must be those that [`trust`](crate::shard::trust)
 /// accepts.
-///
-/// # Errors
-///
-/// There is no shard, or it is not 0 to 8191; the schema's name is invalid or a time; ids cannot be
-/// generated with the epoch now. The shard or the schema exists, or a function that does not match,
-/// or an object of a role that the caller does not trust. The caller lacks the privilege to create
-/// schemas in this database.
 #[pg_extern(sql = false)]
 fn create_shard(
     shard: Option<i32>,
@@ -111,12 +104,6 @@ fn is_time(name: &str) -> bool {
 /// a restore or a move, for ids that the sequence has no record of.
 ///
 /// Like `setval` it takes effect at once, in all sessions, and a rollback does not undo it.
-///
-/// # Errors
-///
-/// The shard is NULL, is not 0 to 8191, or does not exist. The id is NULL, negative, of another
-/// shard, or the last possible one. The caller lacks UPDATE on the sequence. Also the temporary
-/// errors of `next_id`.
 #[pg_extern(sql = false)]
 fn advance_shard(shard: Option<i32>, id: Option<i64>) -> Result<i64, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
@@ -140,11 +127,6 @@ fn advance_shard(shard: Option<i32>, id: Option<i64>) -> Result<i64, ErrorReport
 
 /// `claim_shard(shard)`: records that this database generates the shard's ids from now on, after a
 /// move or a restore; see the column `can_generate` of `id_shards`.
-///
-/// # Errors
-///
-/// There is no shard, it is not 0 to 8191, or it does not exist. The caller does not own its
-/// functions, or another session holds a lock on the shard for too long.
 #[pg_extern(sql = false)]
 fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;

@@ -49,10 +49,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// back. Without Citus it opens the closed sequences that do not record another node as the last
 /// owner.
 ///
-/// # Errors
-///
-/// The argument is NULL, the transaction is read-only, the server is a standby, or the call is
-/// canceled. Other errors are returned as reasons.
+/// Errors are returned as reasons, unless the transaction is read-only, the server is a standby,
+/// or the call is canceled.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn take_over_shards(
@@ -247,10 +245,6 @@ fn shards_placed_here() -> Vec<(Shard, IdSequence, bool)> {
 /// If this node must open the sequence before it generates ids, locks it, and returns the role as
 /// which the other nodes are asked. `None` if it is open, or is not a sequence that other sessions
 /// can use.
-///
-/// # Errors
-///
-/// This role cannot read the sequence.
 fn role_if_closed(sequence: IdSequence, is_copy: bool) -> Result<Option<Oid>, Error> {
     let is_usable = || {
         catalog::relation(sequence.oid)
@@ -272,10 +266,6 @@ fn role_if_closed(sequence: IdSequence, is_copy: bool) -> Result<Option<Oid>, Er
 /// was added again with its data, makes the copy one of this node. It may be open, so it is closed
 /// first. ALTER SEQUENCE then removes the record of the last owner, which the copies on the other
 /// nodes have as well. Returns whether it has; the sequence can be taken over after a commit.
-///
-/// # Errors
-///
-/// This role lacks UPDATE on the sequence.
 fn make_own(sequence: IdSequence) -> Result<bool, Error> {
     if check::made_for(sequence.oid).is_none_or(|group| group == placement::local_group()) {
         return Ok(false);

@@ -17,11 +17,6 @@ use pgrx::prelude::*;
 /// 2^30 - 1, identifies the attempt of the other node. `owner_group` is the group of the node that
 /// owns the schema by the catalogs of this node; NULL if the sequence has no copies. If that is
 /// this node after all, the next call of `next_id` here takes the sequence back.
-///
-/// # Errors
-///
-/// An argument is NULL, no active node has the group, or the attempt is out of range. The sequence
-/// does not exist or is not one, the role lacks UPDATE on it, or its lock is not available.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn close_sequence(
@@ -48,10 +43,6 @@ fn close_sequence(
 /// `_name_sequence_taker(seq, for_group, attempt, floor)`. Records that group, and that its ids
 /// begin at the value `floor` or above. Returns false if the copy is no longer closed for this
 /// attempt. `next_id` on another node calls it after `_close_sequence`.
-///
-/// # Errors
-///
-/// As `_close_sequence`.
 #[pg_extern(sql = false)]
 fn name_sequence_taker(
     seq: Option<Regclass>,

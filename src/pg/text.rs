@@ -34,10 +34,6 @@ impl Word {
     }
 
     /// A name, unquoted.
-    ///
-    /// # Errors
-    ///
-    /// It is too long for a name.
     pub fn into_name(self) -> Result<String, Error> {
         if self.is_whole { Ok(self.beginning) } else { Err(Error::NameTooLong(self.shown())) }
     }

@@ -130,10 +130,6 @@ fn newest_id_if(
 /// serves none. It is read for every role that may generate ids. So it reads only tables of owners
 /// with UPDATE on the sequence: these could set the sequence to any value anyway, not only by the
 /// keys of their rows.
-///
-/// # Errors
-///
-/// A key is more than a day ahead of the clock. A table gets another name meanwhile.
 pub fn newest_of_sequence(sequence: IdSequence, stored: &Stored) -> Result<Option<i64>, Error> {
     let may_read = |owner| visit::may_be_updated_by(sequence.oid, owner);
     let is_read = |column: &Column| {

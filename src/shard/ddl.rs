@@ -285,10 +285,6 @@ impl ShardParts {
     }
 
     /// The missing functions of the shard.
-    ///
-    /// # Errors
-    ///
-    /// An existing function does not match, or a part does not belong to the shard's owner.
     pub fn missing_functions(&self, schema: Oid, sequence: IdSequence) -> Result<Vec<Part>, Error> {
         self.check_owner_of(sequence.oid)?;
         self.missing_of(self.functions(sequence).into_iter(), schema)

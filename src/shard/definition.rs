@@ -61,10 +61,6 @@ pub fn this_database() -> String {
 /// owner or a superuser come first, because other roles cannot create them. There is no other
 /// order: nothing else shows which of two roles created the shard, and ids of a number that come
 /// from another sequence repeat.
-///
-/// # Errors
-///
-/// That leaves more than one.
 pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
     let mut found = vec![];
     catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| {

@@ -33,10 +33,6 @@ fn cached(shard: Shard) -> Option<FoundShard> {
 
 /// The sequence and epoch of a shard. Until the sequence is locked, the schema may be renamed
 /// or dropped.
-///
-/// # Errors
-///
-/// The shard does not exist, several schemas define it, or the role lacks USAGE on the schema.
 pub fn sequence_of(shard: Shard) -> Result<IdSequence, Error> {
     let role = catalog::current_role();
     let of_role = |found: &FoundShard| found.role == role;
@@ -61,10 +57,6 @@ pub fn sequence_of(shard: Shard) -> Result<IdSequence, Error> {
 }
 
 /// The schema of a shard.
-///
-/// # Errors
-///
-/// Those of [`sequence_of`].
 pub fn schema_of(shard: Shard) -> Result<Oid, Error> {
     sequence_of(shard)?;
     if let Some(found) = cached(shard) {
@@ -76,10 +68,6 @@ pub fn schema_of(shard: Shard) -> Result<Oid, Error> {
 /// The sequence and epoch of a shard, with the sequence locked until the transaction ends. It
 /// is looked up again under the lock, because another session may give the shard another sequence
 /// while this one waits.
-///
-/// # Errors
-///
-/// Those of [`sequence_of`].
 pub fn lock_sequence_of(shard: Shard) -> Result<IdSequence, Error> {
     loop {
         let sequence = sequence_of(shard)?;
@@ -94,10 +82,6 @@ pub fn lock_sequence_of(shard: Shard) -> Result<IdSequence, Error> {
 /// Finds a shard that is about to be changed. Also locks its schema, its sequence and its
 /// definition, so that they are not dropped or renamed before the change. The lock on the
 /// definition has this mode.
-///
-/// # Errors
-///
-/// Those of [`definition::find`].
 pub fn find_to_change(shard: Shard, mode: u32) -> Result<Option<Definition>, Error> {
     loop {
         let Some(found) = definition::find(shard)? else { return Ok(None) };
