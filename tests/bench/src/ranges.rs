@@ -1,9 +1,8 @@
 //! The cost of a range of times on the primary key. It is compared with the same range of ids, with
-//! an indexed `created_at` column, and with decoding every id. Also the cost of that column and its
-//! index.
+//! an indexed `created_at` column, and with decoding every id.
 
 use crate::goals::{Goal, at_least, at_most};
-use instagram_id_live::{Server, length, middle, one, why};
+use instagram_id_live::{Server, length, middle, one, run, why};
 use postgres::Client;
 use std::time::Instant;
 
@@ -59,25 +58,19 @@ fn server_with_photos(rows: i64) -> Server {
         ("jit", "off"),
     ]);
     let mut client = server.connect();
-    client
-        .batch_execute(&format!(
+    run(&mut client, &format!(
             "CREATE EXTENSION instagram_id;
-             CREATE FUNCTION photos(first bigint, count bigint)
-             RETURNS TABLE (id bigint, created_at timestamptz, payload text) LANGUAGE sql AS $$
-                 SELECT make_id(time, 5, (n % 1024)::int), time, repeat(md5(n::text), 3)
-                 FROM generate_series(first, first + count - 1) AS n,
-                     LATERAL (SELECT timestamptz '2025-01-01+00' + n * 31536000000 / {rows} * interval '1 ms') AS t(time)
-             $$;
              CREATE FUNCTION run(query text, times int) RETURNS void LANGUAGE plpgsql AS $$
              BEGIN
                  FOR n IN 1..times LOOP EXECUTE query; END LOOP;
              END $$;
              CREATE TABLE stamped (id bigint PRIMARY KEY, created_at timestamptz NOT NULL, payload text);
              CREATE INDEX ON stamped (created_at);
-             INSERT INTO stamped SELECT * FROM photos(0, {rows})",
-        ))
-        .unwrap();
-    client.batch_execute("VACUUM ANALYZE stamped").unwrap();
+             INSERT INTO stamped SELECT make_id(time, 5, (n % 1024)::int), time, repeat(md5(n::text), 3)
+                 FROM generate_series(0, {rows} - 1) AS n,
+                     LATERAL (SELECT timestamptz '2025-01-01+00' + n * 31536000000 / {rows} * interval '1 ms') AS t(time)",
+        ));
+    run(&mut client, "VACUUM ANALYZE stamped");
     server
 }
 
@@ -120,19 +113,14 @@ fn compare(
     ratios
 }
 
-pub fn goals() -> Vec<Goal> {
-    [of_ranges(), of_a_feed(), of_a_column()].concat()
-}
-
-/// A range of times, compared with the same range of ids.
 #[allow(clippy::too_many_lines)] // a table of goals
-fn of_ranges() -> Vec<Goal> {
+pub fn goals() -> Vec<Goal> {
     let mut goals = vec![];
     let rows = length(1_000_000, 10_000_000);
     let server = server_with_photos(rows);
     let mut client = server.connect();
     // With an unexpected plan this would take an hour.
-    client.batch_execute("SET statement_timeout = '30s'").unwrap();
+    run(&mut client, "SET statement_timeout = '30s'");
     eprintln!("{rows} photos, the {} of a day", rows / 365);
     let forms = forms(&mut client);
     let names: Vec<&str> = forms.iter().map(|form| form.name).collect();
@@ -186,16 +174,14 @@ fn of_ranges() -> Vec<Goal> {
     let mut statements = vec![];
     for (n, condition) in names.iter().enumerate() {
         let parameter = if n == BY_HAND { "bigint" } else { "timestamptz" };
-        client
-            .batch_execute(&format!(
+        run(&mut client, &format!(
                 "CREATE FUNCTION page{n}({parameter}, {parameter}, times int) RETURNS void LANGUAGE plpgsql AS $$
                  BEGIN
                      FOR n IN 1..times LOOP
                          PERFORM id, payload FROM stamped WHERE {condition} ORDER BY id DESC LIMIT 50;
                      END LOOP;
                  END $$",
-            ))
-            .unwrap();
+            ));
         let [from, to] =
             DAY.map(
                 |time| {
@@ -211,125 +197,4 @@ fn of_ranges() -> Vec<Goal> {
         goals.push(at_most(&what, 1.25, 1.1, ratios[n]));
     }
     goals
-}
-
-/// The newest photos of the users that a user follows, as in docs/use/querying.md: by the time of
-/// each id, by the primary key, and by an index with the id in place of the time.
-fn of_a_feed() -> Vec<Goal> {
-    let rows = length(1_000_000, 10_000_000);
-    let server = server_with_photos(rows);
-    let mut client = server.connect();
-    client
-        .batch_execute(
-            "CREATE TABLE shared AS SELECT id, row_number() OVER (ORDER BY id) * 7919 % 10000 AS user_id, payload FROM stamped;
-             ALTER TABLE shared ADD PRIMARY KEY (id);
-             CREATE INDEX ON shared (user_id, id);
-             CREATE TABLE follows (follower bigint, followee bigint, PRIMARY KEY (follower, followee));
-             INSERT INTO follows SELECT 1, n * 37 FROM generate_series(1, 200) AS n",
-        )
-        .unwrap();
-    client.batch_execute("VACUUM ANALYZE shared, follows").unwrap();
-    eprintln!("{rows} photos of 10,000 people, 200 of whom are followed");
-    let joined =
-        "SELECT shared.* FROM shared JOIN follows ON followee = user_id WHERE follower = 1";
-    let queries = [
-        "SELECT photo.* FROM follows CROSS JOIN LATERAL (
-             SELECT * FROM shared WHERE user_id = followee AND id >= id_floor('2025-12-25 00:00+00') ORDER BY id DESC LIMIT 50
-         ) AS photo WHERE follower = 1 ORDER BY photo.id DESC LIMIT 50"
-            .into(),
-        format!("{joined} AND shared.id >= id_floor('2025-12-25 00:00+00') ORDER BY shared.id DESC LIMIT 50"),
-        format!(
-            "{joined} AND id_time(shared.id) >= '2025-12-25 00:00+00' ORDER BY id_time(shared.id) DESC LIMIT 50"
-        ),
-    ];
-    let results = queries.each_ref().map(|query| {
-        one::<String>(&mut client, &format!("SELECT array_agg(q)::text FROM ({query}) AS q"))
-    });
-    assert!(results.iter().all(|result| *result == results[0]), "not the same rows");
-    let runs = [50, 50, 1];
-    let statements: Vec<(String, u32)> = queries
-        .iter()
-        .zip(runs)
-        .map(|(query, runs)| (format!("SELECT run($${query}$$, {runs})"), runs))
-        .collect();
-    let names =
-        ["newest of each, by (user_id, id)", "by the primary key, from its end", "by id_time(id)"];
-    let ratios = compare(&mut client, "feed", &names, &statements);
-    vec![
-        at_least(
-            "time of a feed by id_time(id), to one by an index on (user_id, id)",
-            5.0,
-            20.0,
-            ratios[2],
-        ),
-        at_least(
-            "time of a feed by id_time(id), to one by the primary key",
-            5.0,
-            20.0,
-            ratios[2] / ratios[1],
-        ),
-    ]
-}
-
-/// The cost of the column and the index that ids make unnecessary.
-fn of_a_column() -> Vec<Goal> {
-    let rows = length(1_000_000, 10_000_000);
-    let server = server_with_photos(rows);
-    let mut client = server.connect();
-    client
-        .batch_execute(
-            "CREATE TABLE lean (id bigint PRIMARY KEY, payload text);
-             INSERT INTO lean SELECT id, payload FROM stamped ORDER BY id",
-        )
-        .unwrap();
-    eprintln!("\n| {rows} photos | MB | bytes a row |\n| --- | --- | --- |");
-    let relations = ["lean", "lean_pkey", "stamped", "stamped_pkey", "stamped_created_at_idx"];
-    let [lean, lean_key, stamped, stamped_key, index] = relations.map(|relation| {
-        let size: i64 = one(&mut client, &format!("SELECT pg_relation_size('{relation}')"));
-        eprintln!("| {relation} | {} | {:.1} |", size >> 20, size as f64 / rows as f64);
-        size
-    });
-    assert!(stamped - lean >= 7 * rows, "the column has 8 bytes");
-    assert!(stamped_key == lean_key && index as f64 > 0.9 * stamped_key as f64);
-
-    let count = rows / 10;
-    let inserts =
-        ["INSERT INTO lean SELECT id, payload FROM new", "INSERT INTO stamped SELECT * FROM new"];
-    let (mut times, mut wal) = ([vec![], vec![]], [vec![], vec![]]);
-    for round in 1..=5 {
-        let new = format!(
-            "CREATE TEMPORARY TABLE new AS SELECT * FROM photos({}, {count})",
-            rows + round * count
-        );
-        client.batch_execute(&new).unwrap();
-        for (n, insert) in inserts.iter().enumerate() {
-            let before: String = one(&mut client, "SELECT pg_current_wal_insert_lsn()::text");
-            times[n].push(time(&mut client, insert) / count as f64);
-            let written = format!("SELECT (pg_current_wal_insert_lsn() - '{before}')::float8");
-            wal[n].push(one::<f64>(&mut client, &written) / count as f64);
-        }
-        client.batch_execute("DROP TABLE new").unwrap();
-    }
-    let (slower, more) = (ratio(&times[1], &times[0]), ratio(&wal[1], &wal[0]));
-    eprintln!(
-        "\n| INSERT of {count} photos | microseconds a row | bytes of WAL a row |\n| --- | --- | --- |"
-    );
-    for (what, (times, wal)) in ["lean", "stamped"].iter().zip(times.into_iter().zip(wal)) {
-        eprintln!("| {what} | {:.2} | {:.0} |", middle(times) * 1e6, middle(wal));
-    }
-    eprintln!("| stamped, times lean | {slower:.2} | {more:.2} |");
-    vec![
-        at_least(
-            "time of an insert with a column for the time and its index, to one without",
-            1.05,
-            1.2,
-            slower,
-        ),
-        at_least(
-            "WAL of an insert with a column for the time and its index, to one without",
-            1.2,
-            1.5,
-            more,
-        ),
-    ]
 }
