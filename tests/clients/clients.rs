@@ -30,8 +30,8 @@ impl Example {
     pub fn empty() -> Example {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::start(&[("fsync", "off")]);
-        server.connect().batch_execute("CREATE DATABASE first").unwrap();
-        server.connect().batch_execute("CREATE DATABASE second").unwrap();
+        run(&mut server.connect(), "CREATE DATABASE first");
+        run(&mut server.connect(), "CREATE DATABASE second");
         Example { server, folder }
     }
 
@@ -180,16 +180,12 @@ fn sqlalchemy() {
         use_it(database);
     }
     // One statement for the first photo, and one for the thousand others.
-    example
-        .server
-        .connect()
-        .batch_execute("ALTER DATABASE first SET log_statement = 'mod'")
-        .unwrap();
+    run(&mut example.server.connect(), "ALTER DATABASE first SET log_statement = 'mod'");
     use_it("first");
     assert_eq!(example.server.log().matches("INSERT INTO insta5.photos").count(), 2);
     // The tool would notice a table that generates its ids otherwise.
     let alter = "ALTER TABLE insta5.photos ALTER id SET DEFAULT next_id(5)";
-    example.server.connect_to("second").batch_execute(alter).unwrap();
+    run(&mut example.server.connect_to("second"), alter);
     assert!(!example.try_to_run("second", "python3 -m alembic check").status.success());
 }
 
@@ -201,11 +197,11 @@ fn unchanged_models() {
     let program = of_project("tests/clients/python/unchanged.py");
     let use_it = |database: &str| {
         let create = "CREATE EXTENSION instagram_id; SELECT create_shard(5)";
-        example.server.connect_to(database).batch_execute(create).unwrap();
+        run(&mut example.server.connect_to(database), create);
         if database == "second" {
             let event_trigger = "CREATE EVENT TRIGGER adopt_new_tables ON ddl_command_end
                 WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION adopt_new_tables()";
-            example.server.connect_to(database).batch_execute(event_trigger).unwrap();
+            run(&mut example.server.connect_to(database), event_trigger);
         }
         example.run(database, &format!("python3 {}", program.display()))
     };
@@ -332,7 +328,7 @@ try { echo $pdo->lastInsertId(); } catch (PDOException $error) { echo $error->ge
         CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS
             'BEGIN INSERT INTO public.audit (photo) VALUES (new.id); RETURN new; END';
         CREATE TRIGGER audit BEFORE INSERT ON insta5.photos FOR EACH ROW EXECUTE FUNCTION audit()";
-    example.server.connect_to("first").batch_execute(audit).unwrap();
+    run(&mut example.server.connect_to("first"), audit);
     assert_eq!(example.run("first", "php insert.php"), "1");
 }
 
@@ -357,7 +353,7 @@ fn doctrine() {
         example.assert_default(database, 5);
     }
     let alter = "ALTER TABLE insta5.photos ALTER id SET DEFAULT next_id(5)";
-    example.server.connect_to("second").batch_execute(alter).unwrap();
+    run(&mut example.server.connect_to("second"), alter);
     example.assert_fails("second", VALIDATE, "not in sync");
 
     example.edit("bootstrap.php", "table_id_seq", "another_sequence");

@@ -91,9 +91,9 @@ fn drizzle() {
     let mut client = example.server.connect_to("first");
     let set_default =
         "ALTER TABLE \"insta5\".\"photos\" ALTER COLUMN \"id\" SET DEFAULT insta5.next_id();";
-    client.batch_execute("ALTER TABLE insta5.photos ALTER id SET DEFAULT next_id(5)").unwrap();
+    run(&mut client, "ALTER TABLE insta5.photos ALTER id SET DEFAULT next_id(5)");
     assert_eq!(pushed(&example, CONFIG), [set_default]);
-    client.batch_execute(set_default).unwrap();
+    run(&mut client, set_default);
 
     // `pull` writes the mode that rounds, and then the types do not match.
     fs::copy(example.folder.path().join(CONFIG), example.folder.path().join("pull.config.ts"))
@@ -127,11 +127,10 @@ fn drizzle() {
     assert_eq!(pushed(&example, CONFIG), [drop_sequence, "DROP SCHEMA \"insta5\";"]);
 
     // Tables in public, where the extension is.
-    client
-        .batch_execute(
-            "CREATE TABLE photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text NOT NULL)",
-        )
-        .unwrap();
+    run(
+        &mut client,
+        "CREATE TABLE photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text NOT NULL)",
+    );
     example.edit(SCHEMA, "pgSchema, ", "pgTable, ");
     example.edit(SCHEMA, "const insta5 = pgSchema('insta5');", "");
     example.edit(SCHEMA, "const tableIdSeq = insta5.sequence('table_id_seq');", "");
@@ -144,7 +143,7 @@ fn drizzle() {
     example.edit(CONFIG, "dialect:", "tablesFilter: ['!id_shards'],\n  dialect:");
     assert!(pushed(&example, CONFIG).is_empty());
     example.edit(CONFIG, "tablesFilter: ['!id_shards'],", "");
-    client.batch_execute("CREATE SCHEMA ids; ALTER EXTENSION instagram_id SET SCHEMA ids").unwrap();
+    run(&mut client, "CREATE SCHEMA ids; ALTER EXTENSION instagram_id SET SCHEMA ids");
     assert!(pushed(&example, CONFIG).is_empty());
 }
 
@@ -166,7 +165,7 @@ fn typeorm() {
     let found =
         "ALTER TABLE \"insta5\".\"photos\" ALTER COLUMN \"id\" SET DEFAULT insta5.next_id();";
     for change in ["SET DEFAULT next_id(5)", "DROP DEFAULT"] {
-        client.batch_execute(&format!("ALTER TABLE insta5.photos ALTER id {change}")).unwrap();
+        run(&mut client, &format!("ALTER TABLE insta5.photos ALTER id {change}"));
         let said = example.run("second", &cli("schema:log"));
         assert!(said.contains(found) && said.contains("(1):"), "{change}: {said}");
     }

@@ -176,14 +176,8 @@ fn clients_route_by_user_and_by_id() {
 fn clients_follow_a_shard_that_moves() {
     let place = Place::start();
     // So that they do not end before the move.
-    place
-        .a
-        .connect()
-        .batch_execute(
-            "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.02); RETURN NEW; END $$;
-             CREATE TRIGGER wait BEFORE INSERT ON insta5.photos FOR EACH ROW EXECUTE FUNCTION wait()",
-        )
-        .unwrap();
+    run(&mut place.a.connect(), "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.02); RETURN NEW; END $$;
+             CREATE TRIGGER wait BEFORE INSERT ON insta5.photos FOR EACH ROW EXECUTE FUNCTION wait()");
     // psql is started six times for each photo.
     let photos = |client: &Program| {
         if client.language == Language::Psql { length(25, 250) } else { length(1000, 10_000) }
@@ -228,8 +222,8 @@ fn clients_do_not_repeat_a_commit_whose_result_was_lost() {
     let place = Place::start();
     let clients = clients(&place);
     let mut admin = place.a.connect();
-    admin.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").unwrap();
-    admin.batch_execute("SELECT pg_reload_conf()").unwrap();
+    run(&mut admin, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    run(&mut admin, "SELECT pg_reload_conf()");
     place.a.wait_until("SELECT current_setting('synchronous_standby_names') = 'nobody'");
     let mut running = clients.map(|client| client.start(5, 1));
     // Terminates sessions that have inserted a row. The others, which have only generated an id,
@@ -269,16 +263,16 @@ fn clients_cache_and_refresh_the_map() {
     };
     print_for(&mut running, Duration::from_millis(100));
     // The map becomes unavailable, and the clients continue.
-    place.a.connect().batch_execute("ALTER DATABASE map ALLOW_CONNECTIONS false").unwrap();
+    run(&mut place.a.connect(), "ALTER DATABASE map ALLOW_CONNECTIONS false");
     place.disconnect("map");
     print_for(&mut running, FRESH + Duration::from_secs(1));
-    place.a.connect().batch_execute("ALTER DATABASE map ALLOW_CONNECTIONS true").unwrap();
+    run(&mut place.a.connect(), "ALTER DATABASE map ALLOW_CONNECTIONS true");
     // The clients are not told that the placement of the shard has changed, to the same server
     // under another name.
     let rename =
         "INSERT INTO shard_map.servers SELECT 'c', conninfo FROM shard_map.servers WHERE server = 'a';
         UPDATE shard_map.shards SET server = 'c' WHERE server = 'a'";
-    place.map().batch_execute(rename).unwrap();
+    run(&mut place.map(), rename);
     let switched = Instant::now();
     for client in &mut running {
         while client.next().server == "a" {
@@ -323,7 +317,7 @@ fn clients_report_why_they_fail() {
         assert!(took > PATIENCE, "{language:?}: {took:?}");
     });
     // Clients do not retry after permanent errors.
-    place.b.connect().batch_execute("DROP TABLE insta6.photos").unwrap();
+    run(&mut place.b.connect(), "DROP TABLE insta6.photos");
     for client in clients {
         let started = Instant::now();
         let (_, status, errors) = client.start(6, 1).finish();

@@ -31,13 +31,9 @@ fn answered(client: &mut Client) -> Vec<String> {
 #[test]
 fn queries_work_under_every_search_path() {
     let (server, mut client) = start();
-    client
-        .batch_execute(
-            "CREATE SCHEMA \"the ids\"; CREATE EXTENSION instagram_id SCHEMA \"the ids\"; SET search_path = \"the ids\";
+    run(&mut client, "CREATE SCHEMA \"the ids\"; CREATE EXTENSION instagram_id SCHEMA \"the ids\"; SET search_path = \"the ids\";
              SELECT create_shard(5), create_shard(6); SELECT next_id(5); DROP FUNCTION insta6.id_time(bigint);
-             CREATE ROLE watcher LOGIN; GRANT pg_monitor TO watcher; GRANT USAGE ON SCHEMA \"the ids\" TO watcher",
-        )
-        .unwrap();
+             CREATE ROLE watcher LOGIN; GRANT pg_monitor TO watcher; GRANT USAGE ON SCHEMA \"the ids\" TO watcher");
     install_traps(
         &server,
         "SELECT lay_traps('trap', true); CREATE VIEW trap.id_shards AS SELECT trap.spring();
@@ -59,7 +55,7 @@ fn queries_work_under_every_search_path() {
     for path in
         ["trap, pg_catalog, public", "pg_temp, trap, pg_catalog", "pg_catalog", "\"the ids\", trap"]
     {
-        watcher.batch_execute(&format!("SET search_path = {path}")).unwrap();
+        run(&mut watcher, &format!("SET search_path = {path}"));
         for (name, query) in metrics() {
             let found = rows(&mut watcher, &query);
             assert_eq!(roles_caught(&server), [""; 0], "{name} under {path}");
@@ -73,11 +69,11 @@ fn queries_work_under_every_search_path() {
         }
     }
     // The traps work.
-    watcher.batch_execute("SET search_path = trap, pg_catalog").unwrap();
+    run(&mut watcher, "SET search_path = trap, pg_catalog");
     for statement in ["SELECT pg_catalog.now() - pg_catalog.now()", "SELECT * FROM id_shards"] {
         run(&mut watcher, statement);
         assert_eq!(roles_caught(&server), ["watcher"], "{statement}");
-        client.batch_execute("DELETE FROM trap.caught").unwrap();
+        run(&mut client, "DELETE FROM trap.caught");
     }
 }
 
@@ -87,9 +83,7 @@ fn queries_work_under_every_search_path() {
 fn queries_return_rows_only_of_the_extensions_own_view() {
     let (_server, mut client) = start();
     assert_eq!(answered(&mut client), [""; 0]);
-    client
-        .batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5), next_id(5)")
-        .unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id; SELECT create_shard(5), next_id(5)");
     assert_eq!(answered(&mut client).len(), metrics().len());
     let newest: String = one(&mut client, "SELECT instagram_id_version()");
     let version = |client: &mut Client| results(client).remove("instagram_id_version").unwrap();
@@ -97,15 +91,11 @@ fn queries_return_rows_only_of_the_extensions_own_view() {
         version(&mut client),
         [format!("postgres | {newest} | {newest} | {newest} | 0 | 0")]
     );
-    client
-        .batch_execute(
-            "UPDATE pg_extension SET extversion = '0.9.0' WHERE extname = 'instagram_id'",
-        )
-        .unwrap();
+    run(&mut client, "UPDATE pg_extension SET extversion = '0.9.0' WHERE extname = 'instagram_id'");
     assert_eq!(version(&mut client), [format!("postgres | 0.9.0 | {newest} | {newest} | 1 | 0")]);
-    client.batch_execute("CREATE ROLE other; ALTER VIEW id_shards OWNER TO other").unwrap();
+    run(&mut client, "CREATE ROLE other; ALTER VIEW id_shards OWNER TO other");
     assert_eq!(answered(&mut client), ["instagram_id_sessions", "instagram_id_version"]);
-    client.batch_execute("ALTER FUNCTION instagram_id_version() OWNER TO other").unwrap();
+    run(&mut client, "ALTER FUNCTION instagram_id_version() OWNER TO other");
     assert_eq!(answered(&mut client), ["instagram_id_sessions"]);
 }
 
@@ -114,17 +104,13 @@ fn queries_return_rows_only_of_the_extensions_own_view() {
 fn queries_return_the_state_of_each_shard() {
     let (_server, mut client) = start();
     // A character that XML cannot contain is part of one name.
-    client
-        .batch_execute(
-            "CREATE EXTENSION instagram_id; SELECT create_shard(n), next_id(n) FROM generate_series(1, 4) AS n;
+    run(&mut client, "CREATE EXTENSION instagram_id; SELECT create_shard(n), next_id(n) FROM generate_series(1, 4) AS n;
              SELECT create_shard(5, schema => E'a\\x01b<&>');
              SELECT setval('insta1.table_id_seq', last_value + 3600 * 1000 * 1024::bigint) FROM insta1.table_id_seq;
              DO $$ BEGIN EXECUTE format('ALTER SEQUENCE insta2.table_id_seq MAXVALUE %s', (SELECT last_value FROM insta2.table_id_seq));
                  CREATE SCHEMA another;
                  EXECUTE replace(pg_get_functiondef('insta3.shard_3'::regproc), 'insta3.shard_3', 'another.shard_3'); END $$;
-             ALTER SEQUENCE insta4.table_id_seq SET UNLOGGED",
-        )
-        .unwrap();
+             ALTER SEQUENCE insta4.table_id_seq SET UNLOGGED");
     let found = results(&mut client);
     let cells = |row: &str| -> Vec<String> { row.split(" | ").map(str::to_owned).collect() };
     let shards = cells(&found["instagram_id_shards"][0]);

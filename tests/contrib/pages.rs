@@ -16,7 +16,7 @@ fn opaque_ids_page_examples_run() {
 fn servers_page_examples_run() {
     let place = Place::with_a_map();
     for server in [&place.a, &place.b] {
-        server.connect().batch_execute("CREATE DATABASE app").unwrap();
+        run(&mut server.connect(), "CREATE DATABASE app");
     }
     let folder = |server: &Server| server.path().display().to_string();
     let page = PAGE

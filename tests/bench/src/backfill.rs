@@ -1,7 +1,7 @@
 //! The cost of `backfill_id()`, compared with `row_number()` over the same window.
 
 use crate::goals::{Goal, at_most};
-use instagram_id_live::{Server, cpu_time, length, middle, one, setup};
+use instagram_id_live::{Server, cpu_time, length, middle, one, run, setup};
 
 pub fn goals() -> Vec<Goal> {
     let server = Server::start(&[("fsync", "off"), ("jit", "off"), ("work_mem", "256MB")]);
@@ -9,14 +9,15 @@ pub fn goals() -> Vec<Goal> {
     setup(&mut client);
     let rows = length(200_000, 2_000_000);
     // In random order, with a few rows in each millisecond.
-    client
-        .batch_execute(&format!(
+    run(
+        &mut client,
+        &format!(
             "CREATE TABLE staging AS
              SELECT timestamptz '2020-01-01+00' + n * 7919 % {rows} / 4 * interval '1 ms' AS time
              FROM generate_series(1::bigint, {rows}) AS n",
-        ))
-        .unwrap();
-    client.batch_execute("VACUUM ANALYZE staging").unwrap();
+        ),
+    );
+    run(&mut client, "VACUUM ANALYZE staging");
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
     let mut cost = |call: &str| -> f64 {
         let query = format!(

@@ -3,7 +3,7 @@
 use crate::contestants::{Contestant, SEQUENCES};
 use crate::rounds::Rounds;
 use crate::session::Session;
-use instagram_id_live::Server;
+use instagram_id_live::{Server, run};
 use postgres::Statement;
 
 /// Nanoseconds of CPU time per call, with calls spread over so many sequences that none comes near
@@ -49,12 +49,10 @@ pub fn of_decoders(server: &Server, rounds: usize) -> Rounds<Decoding> {
     const ROWS: usize = 50_000;
     const TIMES: usize = 50;
     let mut session = Session::of(server.connect());
-    session
-        .client
-        .batch_execute(&format!(
-            "CREATE TEMPORARY TABLE ids AS SELECT next_ids(5, {ROWS}) AS id; ANALYZE ids"
-        ))
-        .unwrap();
+    run(
+        &mut session.client,
+        &format!("CREATE TEMPORARY TABLE ids AS SELECT next_ids(5, {ROWS}) AS id; ANALYZE ids"),
+    );
     let mut statement = |expression: &str| {
         let columns = [expression; TIMES].join(", ");
         session.prepare(&format!("SELECT count(num_nonnulls({columns})) FROM ids"))

@@ -1,7 +1,7 @@
 //! The ways to generate ids in PostgreSQL.
 
 use crate::rivals::{self, Rival};
-use instagram_id_live::{ORIGINAL_EPOCH_MS, original_function};
+use instagram_id_live::{ORIGINAL_EPOCH_MS, original_function, run};
 use postgres::Client;
 use postgres::types::{FromSql, Type};
 use std::error::Error;
@@ -89,11 +89,10 @@ impl Contestant {
 
 /// Creates the sequences and functions of all contestants.
 pub fn set_up(client: &mut Client, rivals: &[Rival]) {
-    client.batch_execute("CREATE EXTENSION instagram_id; CREATE SCHEMA plain").unwrap();
+    run(client, "CREATE EXTENSION instagram_id; CREATE SCHEMA plain");
     for n in 0..SEQUENCES {
         let original = original_function(&format!("original{n}"), n as i32, ORIGINAL_EPOCH_MS);
-        client
-            .batch_execute(&format!(
+        run(client, &format!(
                 "SELECT create_shard({n});
                  CREATE SEQUENCE plain.seq{n};
                  CREATE SCHEMA original{n}; CREATE SEQUENCE original{n}.table_id_seq; {original}
@@ -101,8 +100,7 @@ pub fn set_up(client: &mut Client, rivals: &[Rival]) {
                  CREATE FUNCTION clock{n}.clock_id() RETURNS bigint LANGUAGE sql VOLATILE
                  RETURN ((extract(epoch FROM clock_timestamp()) * 1000)::bigint - {ORIGINAL_EPOCH_MS}) << 23
                         | ({n} << 10) | nextval('clock{n}.table_id_seq') % 1024"
-            ))
-            .unwrap();
+            ));
     }
     rivals::set_up(client, rivals);
 }

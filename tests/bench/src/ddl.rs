@@ -2,7 +2,7 @@
 //! changes of other objects.
 
 use crate::goals::{Goal, at_most};
-use instagram_id_live::{Server, in_parallel, median, middle};
+use instagram_id_live::{Server, in_parallel, median, middle, run};
 use postgres::Client;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -28,15 +28,13 @@ const CHANGES: [&str; 2] = [
 pub fn goals() -> Vec<Goal> {
     let server = Server::start(&[("fsync", "off"), ("max_locks_per_transaction", "256")]);
     let mut client = server.connect();
-    client
-        .batch_execute(&format!(
+    run(&mut client, &format!(
             "CREATE EXTENSION instagram_id;
              SELECT count(create_shard(n)) FROM generate_series(0, {SHARDS} - 1) AS n;
              DO $$ BEGIN FOR n IN 0..{SHARDS} - 1 LOOP EXECUTE 'CREATE SEQUENCE plain' || n; END LOOP; END $$;
              CREATE TABLE used AS SELECT n, ('plain' || n)::regclass AS plain FROM generate_series(0, {SHARDS} - 1) AS n;
              ANALYZE used"
-        ))
-        .unwrap();
+        ));
     let changes = CHANGES.iter().map(|change| of_a_change(&server, change));
     changes.chain(of_event_trigger(&mut client)).collect()
 }
@@ -58,21 +56,19 @@ fn of_event_trigger(client: &mut Client) -> Vec<Goal> {
     let create =
         "CREATE EVENT TRIGGER adopt_new_tables ON ddl_command_end WHEN TAG IN ('CREATE TABLE')
         EXECUTE FUNCTION adopt_new_tables()";
-    client.batch_execute(create).unwrap();
+    run(client, create);
     let goals = STATEMENTS.map(|(before, statement, after, limit)| {
         let mut times = [vec![], vec![]];
         for _ in 0..EVENT_ROUNDS {
             for (state, times) in ["ENABLE", "DISABLE"].into_iter().zip(&mut times) {
-                client
-                    .batch_execute(&format!("ALTER EVENT TRIGGER adopt_new_tables {state}"))
-                    .unwrap();
+                run(client, &format!("ALTER EVENT TRIGGER adopt_new_tables {state}"));
                 for n in 0..=EVENT_CALLS {
-                    client.batch_execute(before).unwrap();
+                    run(client, before);
                     let started = Instant::now();
-                    client.batch_execute(statement).unwrap();
+                    run(client, statement);
                     // The first one fills caches.
                     times.extend((n > 0).then(|| started.elapsed()));
-                    client.batch_execute(after).unwrap();
+                    run(client, after);
                 }
             }
         }
@@ -82,7 +78,7 @@ fn of_event_trigger(client: &mut Client) -> Vec<Goal> {
             format!("with the event trigger for new tables, {statement}: time by the factor");
         at_most(&what, limit, 1.0 + (limit - 1.0) / 2.0, on.as_secs_f64() / off.as_secs_f64())
     });
-    client.batch_execute("DROP EVENT TRIGGER adopt_new_tables").unwrap();
+    run(client, "DROP EVENT TRIGGER adopt_new_tables");
     goals.into()
 }
 
@@ -109,7 +105,7 @@ fn rate(server: &Server, call: &str, change: Option<&str>) -> f64 {
             scope.spawn(move || {
                 let mut client = server.connect();
                 while !stop.load(Ordering::Relaxed) {
-                    client.batch_execute(change).unwrap();
+                    run(&mut client, change);
                     thread::sleep(PAUSE);
                 }
             });

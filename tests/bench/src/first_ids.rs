@@ -3,7 +3,7 @@
 use crate::footprint::own_kb;
 use crate::rounds::Rounds;
 use crate::shards::DATABASES;
-use instagram_id_live::{Server, cpu_time, one};
+use instagram_id_live::{Server, cpu_time, one, run};
 use std::time::Instant;
 
 /// The first statement of a session, in a database with so many shards.
@@ -33,13 +33,11 @@ pub struct Cost {
 /// In each of the databases of `shards`.
 pub fn cost(server: &Server, rounds: usize) -> Rounds<First, Cost> {
     for (database, _) in DATABASES {
-        server
-            .connect_to(database)
-            .batch_execute(
-                "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id());
+        run(
+            &mut server.connect_to(database),
+            "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id());
                  CREATE TABLE plain.photos (id bigint PRIMARY KEY DEFAULT nextval('plain.seq6'))",
-            )
-            .unwrap();
+        );
     }
     let all: Vec<First> = DATABASES
         .iter()
@@ -49,9 +47,9 @@ pub fn cost(server: &Server, rounds: usize) -> Rounds<First, Cost> {
         let (database, _) = DATABASES.iter().find(|(_, of)| *of == shards).unwrap();
         let mut client = server.connect_to(database);
         let pid = one(&mut client, "SELECT pg_backend_pid()");
-        client.batch_execute("SELECT now()").unwrap();
+        run(&mut client, "SELECT now()");
         let (kb, cpu, started) = (own_kb(pid), cpu_time(pid), Instant::now());
-        client.batch_execute(statement).unwrap();
+        run(&mut client, statement);
         let (time, cpu) = (started.elapsed(), cpu_time(pid) - cpu);
         Cost { ms: time.as_secs_f64() * 1e3, cpu_ms: cpu.as_secs_f64() * 1e3, kb: own_kb(pid) - kb }
     })

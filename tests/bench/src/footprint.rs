@@ -2,7 +2,7 @@
 
 use crate::contestants::{Contestant, SEQUENCES};
 use crate::rounds::Rounds;
-use instagram_id_live::{Server, memory_of, one};
+use instagram_id_live::{Server, memory_of, one, run};
 use postgres::Client;
 
 /// Bytes of WAL for a million ids in one statement, from one sequence.
@@ -14,7 +14,7 @@ pub fn wal_of_a_million(
     let mut client = server.connect();
     Rounds::of("WAL of a million ids", rounds, contestants, |contestant| {
         let call = contestant.call(5);
-        client.batch_execute("CHECKPOINT").unwrap();
+        run(&mut client, "CHECKPOINT");
         // The full-page image after a checkpoint.
         one::<i64>(&mut client, &format!("SELECT count({call}) FROM generate_series(1, 100)"));
         let before: String = one(&mut client, "SELECT pg_current_wal_insert_lsn()::text");
@@ -50,7 +50,7 @@ pub fn memory_of_a_session(
         let run = |client: &mut Client, n: usize| {
             // By the simple protocol: for another type than a built-in one the driver would read
             // the catalogs in this session.
-            client.batch_execute(&format!("SELECT {}", contestant.call(n))).unwrap();
+            run(client, &format!("SELECT {}", contestant.call(n)));
         };
         client.query_one("SELECT now()", &[]).unwrap();
         let own_kb = || own_kb(pid);

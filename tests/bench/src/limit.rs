@@ -4,7 +4,7 @@
 use crate::goals::{Goal, at_least, at_most};
 use crate::sessions::LIMIT;
 use instagram_id_live::{
-    Clock, Journal, Received, Server, cpu_time, in_parallel, ms_of, one, setup,
+    Clock, Journal, Received, Server, cpu_time, in_parallel, ms_of, one, run, setup,
 };
 use std::sync::Barrier;
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn of_the_waits() -> Goal {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     setup(&mut client);
-    client.batch_execute("CREATE SEQUENCE plain").unwrap();
+    run(&mut client, "CREATE SEQUENCE plain");
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
     let mut cost = |call: &str| -> Duration {
         let before = cpu_time(pid);

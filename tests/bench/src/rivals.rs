@@ -1,7 +1,7 @@
 //! Other extensions that generate ids. They are measured if the server has them installed.
 
 use crate::contestants::SEQUENCES;
-use instagram_id_live::pg_config_says;
+use instagram_id_live::{pg_config_says, run};
 use postgres::Client;
 use std::path::Path;
 use std::process::Command;
@@ -189,31 +189,28 @@ pub fn settings(rivals: &[Rival]) -> Vec<(&'static str, String)> {
 pub fn set_up(client: &mut Client, rivals: &[Rival]) {
     for rival in rivals {
         let (schema, extension) = (rival.schema(), rival.extension());
-        client
-            .batch_execute(&format!(
+        run(
+            client,
+            &format!(
                 "CREATE SCHEMA IF NOT EXISTS {schema}; CREATE EXTENSION IF NOT EXISTS {extension} SCHEMA {schema}"
-            ))
-            .unwrap();
+            ),
+        );
     }
     if rivals.contains(&PgEdge) {
-        client.batch_execute("CREATE SCHEMA of_pgedge").unwrap();
+        run(client, "CREATE SCHEMA of_pgedge");
         for n in 0..SEQUENCES {
-            client.batch_execute(&format!("CREATE SEQUENCE of_pgedge.seq{n}")).unwrap();
+            run(client, &format!("CREATE SEQUENCE of_pgedge.seq{n}"));
         }
     }
     set_node(client, rivals);
     // For the operators of their types.
     let schemas: String = rivals.iter().map(|rival| format!(", {}", rival.schema())).collect();
-    client
-        .batch_execute(&format!("ALTER DATABASE postgres SET search_path = public{schemas}"))
-        .unwrap();
+    run(client, &format!("ALTER DATABASE postgres SET search_path = public{schemas}"));
 }
 
 /// pg_snowid has its node number in shared memory, so it is set after each start.
 pub fn set_node(client: &mut Client, rivals: &[Rival]) {
     if rivals.contains(&PgSnowid) {
-        client
-            .batch_execute(&format!("SELECT {}.snowid_set_node(5::smallint)", PgSnowid.schema()))
-            .unwrap();
+        run(client, &format!("SELECT {}.snowid_set_node(5::smallint)", PgSnowid.schema()));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::rounds::Rounds;
 use crate::session::Session;
-use instagram_id_live::{Server, one};
+use instagram_id_live::{Server, one, run};
 use postgres::Client;
 
 pub const SHARDS: usize = 8192;
@@ -47,18 +47,19 @@ const CALLS: usize = 500_000;
 pub fn set_up(server: &Server) {
     eprintln!("    making {SHARDS} shards");
     for (database, shards) in DATABASES {
-        server.connect().batch_execute(&format!("CREATE DATABASE {database}")).unwrap();
+        run(&mut server.connect(), &format!("CREATE DATABASE {database}"));
         let mut client = server.connect_to(database);
         make_shards(&mut client, shards);
         for called in CALLED.into_iter().filter(|called| *called <= shards) {
-            client
-                .batch_execute(&format!(
+            run(
+                &mut client,
+                &format!(
                     "CREATE TABLE calls{called} AS
                      SELECT n % {called} AS shard, ('plain.seq' || n % {called})::regclass AS plain
                      FROM generate_series(1, {CALLS}) AS n"
-                ))
-                .unwrap();
-            client.batch_execute(&format!("VACUUM ANALYZE calls{called}")).unwrap();
+                ),
+            );
+            run(&mut client, &format!("VACUUM ANALYZE calls{called}"));
         }
     }
 }
@@ -73,7 +74,7 @@ pub fn cost(server: &Server, rounds: usize) -> Rounds<Among> {
     // In a new session each time, because the speed depends on where a session's memory is.
     Rounds::of("as shards grow", rounds, &contestants, |Among { called, by }| {
         let mut session = Session::of(server.connect_to(by.database()));
-        session.client.batch_execute("SET max_parallel_workers_per_gather = 0").unwrap();
+        run(&mut session.client, "SET max_parallel_workers_per_gather = 0");
         let (column, call) = match by {
             Caller::Nextval => ("plain", "nextval(plain)"),
             Caller::NextId | Caller::NextIdOfFew => ("shard", "next_id(shard)"),
@@ -88,15 +89,13 @@ pub fn cost(server: &Server, rounds: usize) -> Rounds<Among> {
 
 /// Creates the shards from 0 on, and as many plain sequences.
 fn make_shards(client: &mut Client, shards: usize) {
-    client.batch_execute("CREATE EXTENSION instagram_id; CREATE SCHEMA plain").unwrap();
+    run(client, "CREATE EXTENSION instagram_id; CREATE SCHEMA plain");
     for first in (0..shards).step_by(1024) {
         let last = (first + 1023).min(shards - 1);
         let create_shards =
             format!("SELECT count(create_shard(n)) FROM generate_series({first}, {last}) AS n");
         one::<i64>(client, &create_shards);
         let create = "EXECUTE 'CREATE SEQUENCE plain.seq' || n; END LOOP; END $$";
-        client
-            .batch_execute(&format!("DO $$ BEGIN FOR n IN {first}..{last} LOOP {create}"))
-            .unwrap();
+        run(client, &format!("DO $$ BEGIN FOR n IN {first}..{last} LOOP {create}"));
     }
 }

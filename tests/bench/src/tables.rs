@@ -3,7 +3,7 @@
 use crate::contestants::Contestant;
 use crate::rounds::Rounds;
 use crate::session::Session;
-use instagram_id_live::{Server, cpu_time, one, why};
+use instagram_id_live::{Server, cpu_time, one, run, why};
 use postgres::Client;
 use postgres::error::SqlState;
 use std::time::Instant;
@@ -69,21 +69,18 @@ pub fn filled(
 ) -> Rounds<Key, Result<Filled, String>> {
     let mut session = Session::of(server.connect());
     let titles = format!("SELECT 'photo ' || n FROM generate_series(1, {rows}) AS n");
-    session.client.batch_execute("SET max_parallel_workers_per_gather = 0").unwrap();
+    run(&mut session.client, "SET max_parallel_workers_per_gather = 0");
     let what = format!("{rows} rows by INSERT ... SELECT");
     Rounds::of(&what, rounds, &Key::all(contestants), |key| {
         // After a checkpoint, for earlier writes.
         let columns = key.column();
-        session
-            .client
-            .batch_execute(&format!("CREATE TABLE photos ({columns}, title text)"))
-            .unwrap();
-        session.client.batch_execute("CHECKPOINT").unwrap();
+        run(&mut session.client, &format!("CREATE TABLE photos ({columns}, title text)"));
+        run(&mut session.client, "CHECKPOINT");
         let cpu_before = cpu_time(session.pid);
         let inserted = time(&mut session.client, &format!("INSERT INTO photos (title) {titles}"));
         let insert_cpu_seconds = (cpu_time(session.pid) - cpu_before).as_secs_f64();
         let filled = inserted.map(|insert_seconds| {
-            session.client.batch_execute("VACUUM ANALYZE photos").unwrap();
+            run(&mut session.client, "VACUUM ANALYZE photos");
             let table_mb =
                 one::<f64>(&mut session.client, "SELECT pg_table_size('photos') / 1e6::float8");
             let index_mb =
@@ -99,7 +96,7 @@ pub fn filled(
                 range_read_ms,
             }
         });
-        session.client.batch_execute("DROP TABLE photos").unwrap();
+        run(&mut session.client, "DROP TABLE photos");
         filled
     })
 }
@@ -119,20 +116,18 @@ fn time(client: &mut Client, statement: &str) -> Result<f64, String> {
 }
 
 fn point_read_us(session: &mut Session) -> f64 {
-    session
-        .client
-        .batch_execute(
-            "DROP TABLE IF EXISTS chosen;
+    run(
+        &mut session.client,
+        "DROP TABLE IF EXISTS chosen;
              CREATE TEMPORARY TABLE chosen AS
              SELECT id FROM photos TABLESAMPLE BERNOULLI (2) REPEATABLE (1) ORDER BY random();
              ANALYZE chosen;
              SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off",
-        )
-        .unwrap();
+    );
     let (ns, rows) =
         least_cpu_ns(session, "SELECT count(title) FROM chosen JOIN photos USING (id)");
     let reset = "RESET enable_hashjoin; RESET enable_mergejoin; RESET enable_memoize";
-    session.client.batch_execute(reset).unwrap();
+    run(&mut session.client, reset);
     ns / 1e3 / rows as f64
 }
 

@@ -2,8 +2,8 @@
 
 use crate::goals::{Goal, at_most};
 use instagram_id_live::{
-    Clock, DAY, HOUR, Journal, Server, median, one, query, set_an_hour_ahead, setup, setup_photos,
-    under_load,
+    Clock, DAY, HOUR, Journal, Server, median, one, query, run, set_an_hour_ahead, setup,
+    setup_photos, under_load,
 };
 use std::thread;
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ fn of_an_open_millisecond() -> Goal {
     setup(&mut client);
     one::<i64>(&mut client, "SELECT next_id(5)");
     let open = "SELECT setval('insta5.table_id_seq', (last_value | 1023) + 3600000 * 1024::bigint + 1) FROM insta5.table_id_seq";
-    client.batch_execute(open).unwrap();
+    run(&mut client, open);
     let statements = ["SELECT next_id(5)", "SELECT 1"].map(|query| client.prepare(query).unwrap());
     let mut times = [vec![], vec![]];
     for _ in 0..1000 {

@@ -3,7 +3,7 @@
 //! A shard is moved by hand here: a trigger with the error of the real one closes it on one server,
 //! its rows and its last id are copied to the other, and the map is changed.
 
-use crate::{Server, one};
+use crate::{Server, one, run};
 use postgres::Client;
 
 /// Two servers, with the map in a database on the first.
@@ -17,16 +17,16 @@ impl Place {
     pub fn start() -> Place {
         let place = Place::with_a_map();
         for (name, server, shard) in [("a", &place.a, 5), ("b", &place.b, 6)] {
-            server.connect().batch_execute("CREATE EXTENSION instagram_id").unwrap();
+            run(&mut server.connect(), "CREATE EXTENSION instagram_id");
             create_photos(&mut server.connect(), shard);
             let conninfo = conninfo(server, "postgres");
-            place
-                .map()
-                .batch_execute(&format!(
+            run(
+                &mut place.map(),
+                &format!(
                     "INSERT INTO shard_map.servers VALUES ('{name}', '{conninfo}');
                      INSERT INTO shard_map.shards (shard, server) VALUES ({shard}, '{name}')"
-                ))
-                .unwrap();
+                ),
+            );
         }
         place
     }
@@ -34,7 +34,7 @@ impl Place {
     pub fn with_a_map() -> Place {
         let settings = [("fsync", "off"), ("timezone", "UTC"), ("autovacuum", "off")];
         let place = Place { a: Server::start(&settings), b: Server::start(&settings) };
-        place.a.connect().batch_execute("CREATE DATABASE map").unwrap();
+        run(&mut place.a.connect(), "CREATE DATABASE map");
         let made = place.a.shards_command(&["init"]).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         place
@@ -46,16 +46,11 @@ impl Place {
 
     /// Closes shard 5 on `a`.
     pub fn close(&self) {
-        self.a
-            .connect()
-            .batch_execute(
-                "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+        run(&mut self.a.connect(), "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
                  BEGIN
                      RAISE SQLSTATE '25006' USING MESSAGE = 'shard 5 is moving or has moved to another server';
                  END $$;
-                 CREATE TRIGGER closed BEFORE INSERT OR UPDATE OR DELETE ON insta5.photos EXECUTE FUNCTION refuse()",
-            )
-            .unwrap();
+                 CREATE TRIGGER closed BEFORE INSERT OR UPDATE OR DELETE ON insta5.photos EXECUTE FUNCTION refuse()");
     }
 
     /// Copies shard 5 with its rows and its last id to `b`.
@@ -74,9 +69,7 @@ impl Place {
 
     /// Sets the placement of shard 5 in the map to `b`.
     pub fn switch(&self) {
-        self.map()
-            .batch_execute("UPDATE shard_map.shards SET server = 'b' WHERE shard = 5")
-            .unwrap();
+        run(&mut self.map(), "UPDATE shard_map.shards SET server = 'b' WHERE shard = 5");
     }
 
     /// Terminates the connections to a database on `a`.
@@ -90,13 +83,11 @@ impl Place {
 }
 
 fn create_photos(client: &mut Client, shard: i32) {
-    client
-        .batch_execute(&format!(
+    run(client, &format!(
             "SELECT create_shard({shard});
              CREATE TABLE insta{shard}.photos
                  (id bigint PRIMARY KEY DEFAULT insta{shard}.next_id(), user_id bigint NOT NULL, title text NOT NULL)"
-        ))
-        .unwrap();
+        ));
 }
 
 /// The connection string of a database.

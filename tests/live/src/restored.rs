@@ -4,7 +4,7 @@
 //! The shards are an hour ahead of the clock, so that only the state that was transferred keeps new
 //! ids above the old ones, not the clock.
 
-use crate::{Server, check_unique_and_increasing, column, one, set_an_hour_ahead};
+use crate::{Server, check_unique_and_increasing, column, one, run, set_an_hour_ahead};
 use postgres::Client;
 use std::path::Path;
 
@@ -37,25 +37,22 @@ pub fn fast() -> Server {
 /// that may use them.
 pub fn settle(server: &Server) -> Largest {
     create_database(server, "home");
-    server.connect().batch_execute("CREATE ROLE app").unwrap();
+    run(&mut server.connect(), "CREATE ROLE app");
     let mut client = server.connect_to("home");
-    client
-        .batch_execute(
-            r#"CREATE EXTENSION instagram_id; SELECT create_shard(5);
+    run(
+        &mut client,
+        r#"CREATE EXTENSION instagram_id; SELECT create_shard(5);
                SELECT create_shard(6, schema => 'it''s "Odd"', epoch => '2020-01-01 00:00+00')"#,
-        )
-        .unwrap();
+    );
     SHARDS.map(|Shard { number, schema, .. }| {
-        client
-            .batch_execute(&format!(
+        run(&mut client, &format!(
                 "CREATE TABLE {schema}.photos (id bigint PRIMARY KEY DEFAULT {schema}.next_id(), title text);
                  CREATE TABLE {schema}.likes (id bigint PRIMARY KEY DEFAULT next_id({number}), title text);
                  GRANT USAGE ON SCHEMA {schema} TO app;
                  GRANT USAGE ON SEQUENCE {schema}.table_id_seq TO app;
                  GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA {schema} TO app;
                  SELECT next_id({number})"
-            ))
-            .unwrap();
+            ));
         set_an_hour_ahead(&mut client, &format!("{schema}.table_id_seq"));
         ["photos", "likes"].map(|table| *insert(&mut client, schema, table).last().unwrap())[1]
     })
@@ -63,7 +60,7 @@ pub fn settle(server: &Server) -> Largest {
 
 /// Creates a database.
 pub fn create_database(server: &Server, name: &str) {
-    server.connect().batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
+    run(&mut server.connect(), &format!("CREATE DATABASE {name}"));
 }
 
 /// Inserts rows into a table of a shard, and returns their ids.
@@ -86,7 +83,7 @@ pub fn check_restored(client: &mut Client, largest: Largest) {
         }
     }
     let largest = check_shards(client, largest, false);
-    client.batch_execute("SELECT claim_shard(5), claim_shard(6)").unwrap();
+    run(client, "SELECT claim_shard(5), claim_shard(6)");
     check_shards(client, largest, true);
 }
 
@@ -104,14 +101,14 @@ pub fn check_shards(client: &mut Client, largest: Largest, can_generate: bool) -
 #[track_caller]
 pub fn check_shard(client: &mut Client, shard: &Shard, largest: i64, can_generate: bool) -> i64 {
     let Shard { number, schema, epoch } = shard;
-    client.batch_execute("SET ROLE app").unwrap();
+    run(client, "SET ROLE app");
     let mut ids = vec![largest];
     ids.extend(insert(client, schema, "photos"));
     ids.extend(insert(client, schema, "likes"));
     for call in [format!("{schema}.next_id()"), format!("next_id({number})")] {
         ids.extend(column(client, &format!("SELECT {call} FROM generate_series(1, 1500)")));
     }
-    client.batch_execute("RESET ROLE").unwrap();
+    run(client, "RESET ROLE");
     check_unique_and_increasing(&[ids.clone()]);
     let last = *ids.last().unwrap();
     // Counted from the shard's epoch their time is an hour ahead, minus the time since then.
@@ -139,7 +136,7 @@ pub fn check_shard(client: &mut Client, shard: &Shard, largest: i64, can_generat
 pub fn destination(server: &Server, name: &str) -> Client {
     create_database(server, name);
     let mut client = server.connect_to(name);
-    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id");
     client
 }
 

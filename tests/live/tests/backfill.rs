@@ -52,13 +52,12 @@ fn csv(rng: &mut Rng, count: usize) -> String {
 
 fn setup_import(client: &mut Client) {
     setup(client);
-    client
-        .batch_execute(
-            "SELECT create_shard(6), create_shard(7);
+    run(
+        client,
+        "SELECT create_shard(6), create_shard(7);
              CREATE TABLE staging (n bigint, time timestamptz, shard int);
              CREATE TABLE posts (id bigint PRIMARY KEY DEFAULT next_id(5), n bigint)",
-        )
-        .unwrap();
+    );
 }
 
 fn load(client: &mut Client, file: &str) -> u64 {
@@ -78,7 +77,7 @@ fn import_during_writes_gives_each_row_its_time() {
     let count = length(200_000, 5_000_000);
     let file = csv(&mut random("import"), count);
     assert_eq!(load(&mut client, &file), count as u64);
-    client.batch_execute("ANALYZE staging").unwrap();
+    run(&mut client, "ANALYZE staging");
 
     let new = [
         query("INSERT INTO posts DEFAULT VALUES RETURNING id"),
@@ -126,16 +125,12 @@ fn import_during_writes_gives_each_row_its_time() {
 
     // With one row too many in a millisecond none is imported.
     let rows: i64 = one(&mut client, "SELECT count(*) FROM posts");
-    client
-        .batch_execute(
-            "UPDATE staging SET time = time + interval '1 year';
-             INSERT INTO staging SELECT -n, '2023-01-01 00:00:00.5+00', 5 FROM generate_series(1, 1025) AS n",
-        )
-        .unwrap();
+    run(&mut client, "UPDATE staging SET time = time + interval '1 year';
+             INSERT INTO staging SELECT -n, '2023-01-01 00:00:00.5+00', 5 FROM generate_series(1, 1025) AS n");
     let (state, message, _) = error_of(&mut client, IMPORT);
     assert_eq!(state, "2200H", "{message}");
     assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM posts"), rows);
-    client.batch_execute("DELETE FROM staging WHERE n = -1").unwrap();
+    run(&mut client, "DELETE FROM staging WHERE n = -1");
     assert_eq!(client.execute(IMPORT, &[]).unwrap(), count as u64 + 1024);
 }
 
@@ -181,7 +176,7 @@ fn late_rows_get_unused_ids_of_their_time() {
     let mut client = server.connect();
     setup(&mut client);
     let table = "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), user_id bigint, title text)";
-    client.batch_execute(table).unwrap();
+    run(&mut client, table);
     let page = include_str!("../../../docs/use/querying.md");
     let block =
         blocks(page, "sql").into_iter().find(|block| block.contains("PREPARE late_photo")).unwrap();
@@ -191,11 +186,11 @@ fn late_rows_get_unused_ids_of_their_time() {
         let mut made = 0;
         if session % 2 == 0 {
             for _ in 0..ROWS * 10 {
-                client.batch_execute("INSERT INTO insta5.photos (title) VALUES ('new')").unwrap();
+                run(&mut client, "INSERT INTO insta5.photos (title) VALUES ('new')");
             }
             return made;
         }
-        client.batch_execute(prepare).unwrap();
+        run(&mut client, prepare);
         while made < ROWS {
             // A multiple of 50 ms in the last second, in which ids are or were generated.
             let clock = "SELECT floor(extract(epoch FROM clock_timestamp()) * 20 - random() * 20)::bigint * 50";

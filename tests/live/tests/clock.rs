@@ -28,7 +28,7 @@ fn machine_us() -> i64 {
 fn all_time_functions_return_the_set_clock() {
     let server = server();
     let mut client = server.connect();
-    client.batch_execute("CREATE TABLE shown (s text)").unwrap();
+    run(&mut client, "CREATE TABLE shown (s text)");
     // Each of the functions that read the time, and their precision.
     let sources = [
         // gettimeofday
@@ -60,7 +60,7 @@ fn all_time_functions_return_the_set_clock() {
         server.set_clock(offset);
         for (ask, answer, exact_to) in sources {
             let before = machine_us();
-            client.batch_execute(ask).unwrap();
+            run(&mut client, ask);
             let shown = one::<i64>(&mut client, answer);
             let after = machine_us();
             let machine = shown - (offset * 1e6).round() as i64;
@@ -259,7 +259,7 @@ fn clock_set_to_the_end_is_followed_by_a_crash() {
     assert_eq!(state, "2200H", "{message}");
     let way_back = hint.split_once("use ").unwrap().1.split_once(" to let it follow").unwrap().0;
     assert_eq!(way_back, "SELECT setval('insta5.table_id_seq', 1)");
-    client.batch_execute(way_back).unwrap();
+    run(&mut client, way_back);
     let after: i64 = one(&mut client, "SELECT next_id(5)");
     assert!(after > before && lead(&mut client, after) < 1.0, "{after} after {before}");
 }
@@ -271,7 +271,7 @@ fn clock_out_of_range_is_refused_without_harm() {
     let server = server();
     let mut client = server.connect();
     setup(&mut client);
-    client.batch_execute("CREATE SEQUENCE unused").unwrap();
+    run(&mut client, "CREATE SEQUENCE unused");
     let mut journal = Journal::new("clock before the epoch and past the end", Clock::Set);
     let mut received = Received::default();
     received.run(&mut client, "SELECT next_id(5)").unwrap();

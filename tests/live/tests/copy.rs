@@ -9,17 +9,16 @@ const ROWS: i64 = 20_000;
 
 /// The WAL of a COPY into a table with this default, in bytes.
 fn wal_of_copy(client: &mut Client, default: &str) -> i64 {
-    client
-        .batch_execute(&format!(
-            "CREATE TABLE loaded (id bigint DEFAULT {default}, n bigint); CHECKPOINT"
-        ))
-        .unwrap();
+    run(
+        client,
+        &format!("CREATE TABLE loaded (id bigint DEFAULT {default}, n bigint); CHECKPOINT"),
+    );
     let position = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint";
     let before: i64 = one(client, position);
     run(client, &format!("COPY loaded (n) FROM PROGRAM 'seq {ROWS}'"));
     let wal = one::<i64>(client, position) - before;
     assert_eq!(one::<i64>(client, "SELECT count(DISTINCT id) FROM loaded"), ROWS, "{default}");
-    client.batch_execute("DROP TABLE loaded").unwrap();
+    run(client, "DROP TABLE loaded");
     wal
 }
 
@@ -30,12 +29,11 @@ fn copy_inserts_in_batches() {
     let server = Server::start(&[("fsync", "off"), ("autovacuum", "off")]);
     let mut client = server.connect();
     setup(&mut client);
-    client
-        .batch_execute(
-            "CREATE SEQUENCE plain; CREATE SEQUENCE own; SET instagram_id.shard = 5;
+    run(
+        &mut client,
+        "CREATE SEQUENCE plain; CREATE SEQUENCE own; SET instagram_id.shard = 5;
              CREATE FUNCTION around(bigint) RETURNS bigint LANGUAGE sql RETURN $1 + 0",
-        )
-        .unwrap();
+    );
     let batches = wal_of_copy(&mut client, "nextval('plain')");
     let single = wal_of_copy(&mut client, "nextval('plain') + (clock_timestamp() IS NULL)::int");
     assert!(single > batches * 2, "{single} bytes row by row, {batches} in batches");
@@ -60,22 +58,17 @@ fn subscription_fills_a_column_with_ids() {
     let settings = [("fsync", "off"), ("wal_level", "logical")];
     let [publisher, subscriber] = [(); 2].map(|()| Server::start(&settings));
     let (mut source, mut target) = (publisher.connect(), subscriber.connect());
-    source
-        .batch_execute(
-            "CREATE TABLE photos (n int PRIMARY KEY); CREATE PUBLICATION photos FOR TABLE photos;
+    run(
+        &mut source,
+        "CREATE TABLE photos (n int PRIMARY KEY); CREATE PUBLICATION photos FOR TABLE photos;
              INSERT INTO photos SELECT generate_series(1, 500)",
-        )
-        .unwrap();
+    );
     setup(&mut target);
-    target
-        .batch_execute(
-            "CREATE TABLE photos (id bigint DEFAULT insta5.next_id(), n int PRIMARY KEY)",
-        )
-        .unwrap();
+    run(&mut target, "CREATE TABLE photos (id bigint DEFAULT insta5.next_id(), n int PRIMARY KEY)");
     subscribe(&subscriber, "photos", &publisher);
     catch_up(&publisher, &subscriber, "photos");
     assert_eq!(one::<i64>(&mut target, "SELECT count(*) FROM photos"), 500);
-    source.batch_execute("INSERT INTO photos SELECT generate_series(501, 1000)").unwrap();
+    run(&mut source, "INSERT INTO photos SELECT generate_series(501, 1000)");
     catch_up(&publisher, &subscriber, "photos");
     let ids = column(&mut target, "SELECT id FROM photos ORDER BY n");
     assert_eq!(ids.len(), 1000);

@@ -87,7 +87,7 @@ fn fail_under_load(
             for fault in FAULTS.iter().cycle().take(faults) {
                 thread::sleep(Duration::from_millis(random.u64(20..600)));
                 if !before_fault.is_empty() {
-                    server.connect().batch_execute(before_fault).unwrap();
+                    run(&mut server.connect(), before_fault);
                 }
                 fault(server, &mut random);
                 journal.faults += 1;
@@ -269,13 +269,13 @@ impl Record<'_> {
 #[test]
 fn ids_of_a_new_shard_survive() {
     let server = Server::start(&[]);
-    server.connect().batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    run(&mut server.connect(), "CREATE EXTENSION instagram_id");
     for (make, sequence) in
         [("SELECT create_shard(5)", "insta5.table_id_seq"), ("CREATE SEQUENCE s START 77", "s")]
     {
         let call = format!("SELECT next_id(5, '{sequence}')");
         let mut record = Record::new(format!("crashes right after {make}"), &server);
-        server.connect().batch_execute(make).unwrap();
+        run(&mut server.connect(), make);
         record.crash();
         record.receive(&mut server.connect(), &call);
         record.crash();
@@ -296,17 +296,17 @@ fn ids_of_a_new_shard_survive() {
 fn shard_used_in_its_creating_transaction_survives_with_minimal_wal() {
     let server = Server::start(&MINIMAL_WAL);
     let mut client = server.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id");
     let mut record = Record::new("made and used in one transaction, minimal WAL", &server);
     record.journal.shard = 6;
     let ids = "SELECT next_id(6, 'fresh') FROM generate_series(1, 3000)";
-    client.batch_execute("BEGIN; CREATE SEQUENCE fresh").unwrap();
+    run(&mut client, "BEGIN; CREATE SEQUENCE fresh");
     record.receive(&mut client, "SELECT next_id(6, 'fresh')");
     set_an_hour_ahead(&mut client, "fresh");
     record.receive(&mut client, ids);
-    client.batch_execute("COMMIT").unwrap();
+    run(&mut client, "COMMIT");
     record.receive(&mut client, ids);
-    client.batch_execute("CREATE TABLE kept AS SELECT 1 AS n").unwrap();
+    run(&mut client, "CREATE TABLE kept AS SELECT 1 AS n");
     record.crash();
     record.receive(&mut server.connect(), "SELECT next_id(6, 'fresh')");
     record.check();
@@ -346,9 +346,9 @@ fn sequence_ahead_of_the_clock_survives_checkpoints() {
         for ids_after_checkpoint in [false, true] {
             let mut client = server.connect();
             set_an_hour_ahead(&mut client, "insta5.table_id_seq");
-            client.batch_execute("CHECKPOINT").unwrap();
+            run(&mut client, "CHECKPOINT");
             record.receive(&mut client, "SELECT next_ids(5, 1000)");
-            client.batch_execute("CHECKPOINT").unwrap();
+            run(&mut client, "CHECKPOINT");
             if ids_after_checkpoint {
                 record.receive(&mut client, "SELECT next_ids(5, 1000)");
             }
@@ -402,11 +402,8 @@ fn ids_only_read_survive() {
             let server = Server::start(&[("wal_writer_delay", "10s"), ("autovacuum", "off")]);
             let (mut a, mut b) = (server.connect(), server.connect());
             setup(&mut a);
-            a.batch_execute(
-                "CREATE FUNCTION hasty() RETURNS bigint LANGUAGE plpgsql SET synchronous_commit = off
-                 AS 'BEGIN RETURN next_id(5); END'",
-            )
-            .unwrap();
+            run(&mut a, "CREATE FUNCTION hasty() RETURNS bigint LANGUAGE plpgsql SET synchronous_commit = off
+                 AS 'BEGIN RETURN next_id(5); END'");
             let mut record =
                 Record::new(format!("a crash after an id {scenario}: {read}"), &server);
             record.receive(&mut b, "SELECT next_id(5)");
@@ -416,21 +413,19 @@ fn ids_only_read_survive() {
                 one(client, "SELECT pg_current_wal_insert_lsn()::text")
             };
             let before = end_of_wal(&mut b);
-            a.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)")
-                .unwrap();
+            run(&mut a, "BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)");
             assert_ne!(end_of_wal(&mut b), before, "a record, by a transaction that stays open");
             let reader = if *rolled_back {
-                a.batch_execute("ROLLBACK").unwrap();
+                run(&mut a, "ROLLBACK");
                 &mut a
             } else {
                 &mut b
             };
             if is_second {
-                reader
-                    .batch_execute(
-                        "SET synchronous_commit = off; SELECT next_id(5); RESET synchronous_commit",
-                    )
-                    .unwrap();
+                run(
+                    reader,
+                    "SET synchronous_commit = off; SELECT next_id(5); RESET synchronous_commit",
+                );
             }
             record.receive(reader, read);
             record.crash();
@@ -480,17 +475,12 @@ fn ids_of_unusual_transactions_survive_a_crash() {
         ("max_prepared_transactions", "5"),
     ]);
     setup(&mut server.connect());
-    server
-        .connect()
-        .batch_execute(
-            "SELECT create_shard(6); SELECT next_id(5), next_id(6);
+    run(&mut server.connect(), "SELECT create_shard(6); SELECT next_id(5), next_id(6);
              CREATE FUNCTION hasty() RETURNS bigint LANGUAGE plpgsql SET synchronous_commit = off AS 'BEGIN RETURN next_id(5); END';
              CREATE TABLE late (x int);
              CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql SET synchronous_commit = off AS
                  $$ BEGIN PERFORM set_config('x.id', hasty()::text, false); RETURN NULL; END $$;
-             CREATE CONSTRAINT TRIGGER late AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION late()",
-        )
-        .unwrap();
+             CREATE CONSTRAINT TRIGGER late AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION late()");
     let mut lost = vec![];
     for way in &ways {
         for is_second in [false, true] {
@@ -499,17 +489,16 @@ fn ids_of_unusual_transactions_survive_a_crash() {
             one::<i64>(&mut b, "SELECT next_id(5)");
             // The record of another shard, which precedes that of this one and is not flushed
             // either.
-            b.batch_execute(
+            run(
+                &mut b,
                 "SET synchronous_commit = off; SELECT next_id(6); RESET synchronous_commit",
-            )
-            .unwrap();
-            a.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)")
-                .unwrap();
+            );
+            run(&mut a, "BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)");
             if is_second {
-                b.batch_execute(
+                run(
+                    &mut b,
                     "SET synchronous_commit = off; SELECT next_id(5); RESET synchronous_commit",
-                )
-                .unwrap();
+                );
             }
             let mut ids: Vec<i64> = vec![];
             let run = |statement: &str| {
@@ -553,11 +542,11 @@ fn advance_shard_survives() {
         let mut record = Record::new(scenario, &server);
         record.receive(&mut a, "SELECT next_id(5)");
         record.receive(&mut b, "SELECT next_id(5)");
-        a.batch_execute("SET client_min_messages = error; CHECKPOINT").unwrap();
-        b.batch_execute("SET client_min_messages = error").unwrap();
+        run(&mut a, "SET client_min_messages = error; CHECKPOINT");
+        run(&mut b, "SET client_min_messages = error");
         let an_hour_ahead = "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))";
         if is_told {
-            a.batch_execute("BEGIN").unwrap();
+            run(&mut a, "BEGIN");
             let ahead: i64 = one(&mut a, an_hour_ahead);
             record.receive(&mut b, "SELECT advance_shard(5, make_id(now(), 5, 0))");
             assert_eq!(record.received.ids.last(), Some(&ahead));
@@ -578,10 +567,10 @@ fn advance_shard_survives_checkpoints() {
     setup(&mut client);
     let mut record = Record::new("a crash after an advance between checkpoints", &server);
     record.receive(&mut client, "SELECT next_id(5)");
-    client.batch_execute("SET client_min_messages = error; CHECKPOINT").unwrap();
+    run(&mut client, "SET client_min_messages = error; CHECKPOINT");
     record
         .receive(&mut client, "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))");
-    client.batch_execute("CHECKPOINT").unwrap();
+    run(&mut client, "CHECKPOINT");
     record.crash();
     record.receive(&mut server.connect(), "SELECT next_id(5)");
     record.check();
@@ -615,7 +604,7 @@ fn one_wal_record_covers_a_second_of_ids() {
     let ids = "SELECT min(id), max(id) FROM (SELECT next_id(5) AS id FROM generate_series(1, 1200000)) AS ids";
     let ids = client.query_one(ids, &[]).unwrap();
     let end = position(&mut client);
-    client.batch_execute("CHECKPOINT").unwrap(); // so that all of it is written to the file
+    run(&mut client, "CHECKPOINT"); // so that all of it is written to the file
     let range = ["--path=data/pg_wal", "--rmgr=Sequence", "--start", &start, "--end", &end];
     let records = server.run("pg_waldump", &range).matches("desc: LOG").count() as i64;
     let seconds = (ms_of(ids.get(1)) - ms_of(ids.get(0))) / 1000;
@@ -629,7 +618,7 @@ fn one_wal_record_covers_a_second_of_ids() {
 fn sequence_copied_from_a_template_survives() {
     for strategy in ["wal_log", "file_copy"] {
         let server = Server::start(&[]);
-        server.connect().batch_execute("CREATE DATABASE original").unwrap();
+        run(&mut server.connect(), "CREATE DATABASE original");
         let mut client = server.connect_to("original");
         setup(&mut client);
         let mut record = Record::new(format!("crashes of a copy made by {strategy}"), &server);
@@ -642,7 +631,7 @@ fn sequence_copied_from_a_template_survives() {
             let mut client = server.connect_to("copy");
             record.receive(&mut client, "SELECT next_ids(5, 5000)");
             // The commit of another command flushes WAL, as on any busy server.
-            client.batch_execute("CREATE TABLE IF NOT EXISTS other (); DROP TABLE other").unwrap();
+            run(&mut client, "CREATE TABLE IF NOT EXISTS other (); DROP TABLE other");
             record.crash();
         }
         record.receive(&mut server.connect_to("copy"), "SELECT next_id(5)");
@@ -661,12 +650,12 @@ fn sequence_set_logged_survives() {
     for (name, calls) in [("next_id", next_id), ("nextval", nextval)] {
         let server = Server::start(&[]);
         let mut client = server.connect();
-        client.batch_execute("CREATE EXTENSION instagram_id; CREATE UNLOGGED SEQUENCE s").unwrap();
+        run(&mut client, "CREATE EXTENSION instagram_id; CREATE UNLOGGED SEQUENCE s");
         let mut record = Record::new(format!("a crash of a sequence made logged, {name}"), &server);
         record.receive(&mut client, "SELECT next_id(5, 's')");
         set_an_hour_ahead(&mut client, "s");
         record.receive(&mut client, "SELECT next_id(5, 's')");
-        client.batch_execute("ALTER SEQUENCE s SET LOGGED").unwrap();
+        run(&mut client, "ALTER SEQUENCE s SET LOGGED");
         record.receive(&mut client, &calls.replace("COUNT", "5000"));
         record.crash();
         record.receive(&mut server.connect(), &calls.replace("COUNT", "1"));
@@ -679,7 +668,7 @@ fn sequence_set_logged_survives() {
 fn unlogged_sequence_restarts_with_the_clock() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id; CREATE UNLOGGED SEQUENCE s").unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id; CREATE UNLOGGED SEQUENCE s");
     let mut record = Record::new("a crash of an unlogged sequence", &server);
     record.journal.clock = Clock::IN_STEP;
     record.receive(&mut client, "SELECT next_id(5, 's') FROM generate_series(1, 5000)");
@@ -710,7 +699,7 @@ fn damaged_page_is_refused() {
     setup(&mut client);
     one::<i64>(&mut client, "SELECT next_id(5)");
     let file: String = one(&mut client, "SELECT pg_relation_filepath('insta5.table_id_seq')");
-    client.batch_execute("CHECKPOINT").unwrap();
+    run(&mut client, "CHECKPOINT");
     server.crash();
     let path = server.path().join("data").join(file);
     let sound = std::fs::read(&path).unwrap();

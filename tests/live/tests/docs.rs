@@ -85,9 +85,9 @@ fn every_alert_fires() {
     };
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id; SELECT create_shard(5)");
     let mut fires = |condition: &str, alert: &str| {
-        client.batch_execute(condition).unwrap();
+        run(&mut client, condition);
         assert_ne!(rows(&mut client, alert).len(), 0, "{alert}");
     };
     fires("SELECT create_shard(8); DROP FUNCTION insta8.id_time(bigint)", cannot);
@@ -107,30 +107,24 @@ fn every_alert_fires() {
         if session == 0 {
             server.wait_for("a session that waits", || !rows(&mut client, waiting).is_empty());
         } else {
-            client
-                .batch_execute("SELECT count(next_id(5)) FROM generate_series(1, 1000000)")
-                .unwrap();
+            run(&mut client, "SELECT count(next_id(5)) FROM generate_series(1, 1000000)");
         }
     });
     fires("SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))", ahead);
     drop(client);
     server.copy_database("postgres", "wal_log");
     let mut client = server.connect_to("copy");
-    client.batch_execute("DROP SCHEMA another, insta8 CASCADE").unwrap();
+    run(&mut client, "DROP SCHEMA another, insta8 CASCADE");
     assert_ne!(rows(&mut client, cannot).len(), 0, "{cannot}");
     let claims = texts(&mut client, claim);
     assert_ne!(claims.len(), 0, "{claim}");
     claims.iter().for_each(|claim| client.batch_execute(claim).unwrap());
     assert_eq!(rows(&mut client, cannot).len(), 0, "{cannot}");
-    server.connect().batch_execute("CREATE DATABASE older").unwrap();
+    run(&mut server.connect(), "CREATE DATABASE older");
     let mut client = server.connect_to("older");
-    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id");
     assert_eq!(rows(&mut client, older).len(), 0, "{older}");
-    client
-        .batch_execute(
-            "UPDATE pg_extension SET extversion = '0.9.0' WHERE extname = 'instagram_id'",
-        )
-        .unwrap();
+    run(&mut client, "UPDATE pg_extension SET extversion = '0.9.0' WHERE extname = 'instagram_id'");
     assert_ne!(rows(&mut client, older).len(), 0, "{older}");
 }
 
@@ -139,7 +133,7 @@ fn every_alert_fires() {
 fn reference_lists_every_function() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id");
     let query =
         format!("SELECT DISTINCT proname::text FROM pg_proc WHERE oid IN ({MEMBER_FUNCTIONS})");
     let installed = texts(&mut client, &query);

@@ -12,7 +12,7 @@ fn dump_of_a_schema_keeps_the_state() {
     let other =
         Server::start(&[("fsync", "off"), ("timezone", "Asia/Kolkata"), ("datestyle", "SQL, DMY")]);
     let largest = settle(&server);
-    other.connect().batch_execute("CREATE ROLE app").unwrap();
+    run(&mut other.connect(), "CREATE ROLE app");
     let (script, archive) = (server.path().join("shards.sql"), server.path().join("shards.dump"));
     server.run("pg_dump", &[&BOTH_SCHEMAS[..], &["-f", "shards.sql", "home"]].concat());
     server.run("pg_dump", &[&BOTH_SCHEMAS[..], &["-Fc", "-f", "shards.dump", "home"]].concat());
@@ -82,11 +82,11 @@ fn database_from_a_template_keeps_the_state() {
         let mut client = server.connect_to("copy");
         let largest = check_shards(&mut client, largest, false);
         // The commit of another command flushes WAL, as on any busy server.
-        client.batch_execute("CREATE TABLE other ()").unwrap();
+        run(&mut client, "CREATE TABLE other ()");
         server.crash();
         server.launch();
         let mut client = server.connect_to("copy");
-        client.batch_execute("SELECT claim_shard(5), claim_shard(6)").unwrap();
+        run(&mut client, "SELECT claim_shard(5), claim_shard(6)");
         check_shards(&mut client, largest, true);
     }
 }
@@ -114,17 +114,18 @@ fn extension_can_be_dropped_and_created_again() {
             assert!(detail.contains(&dependent), "{number}: {detail}");
         }
     }
-    client.batch_execute("DROP EXTENSION instagram_id CASCADE").unwrap();
+    run(&mut client, "DROP EXTENSION instagram_id CASCADE");
     assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM pg_attrdef"), 0);
-    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id");
     for Shard { number, schema, .. } in SHARDS {
-        client
-            .batch_execute(&format!(
+        run(
+            &mut client,
+            &format!(
                 "SELECT create_shard({number}, if_not_exists => true);
                  ALTER TABLE {schema}.photos ALTER id SET DEFAULT {schema}.next_id();
                  ALTER TABLE {schema}.likes ALTER id SET DEFAULT next_id({number})"
-            ))
-            .unwrap();
+            ),
+        );
     }
     check_shards(&mut client, largest, true);
 }
@@ -135,7 +136,7 @@ fn dropping_the_schema_drops_the_shard() {
     let largest = settle(&server);
     let mut client = server.connect_to("home");
     one::<i64>(&mut client, "SELECT next_id(5)");
-    client.batch_execute("DROP SCHEMA insta5 CASCADE").unwrap();
+    run(&mut client, "DROP SCHEMA insta5 CASCADE");
     let (state, message, hint) = error_of(&mut client, "SELECT next_id(5)");
     assert_eq!(
         (state.as_str(), message.as_str(), hint.as_str()),
@@ -159,22 +160,20 @@ fn dropped_sequence_can_be_replaced() {
         "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id());
         SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0));
         INSERT INTO insta5.photos SELECT FROM generate_series(1, 1000)";
-    client.batch_execute(an_hour_ahead).unwrap();
+    run(client, an_hour_ahead);
     let last: i64 = one(client, "SELECT max(id) FROM insta5.photos");
     let is_after = |client: &mut Client| one::<i64>(client, "SELECT next_id(5)") > last;
     assert!(is_after(client));
 
     assert_eq!(error_of(client, "DROP SEQUENCE insta5.table_id_seq").0, "2BP01");
-    client.batch_execute("DROP SEQUENCE insta5.table_id_seq CASCADE").unwrap();
+    run(client, "DROP SEQUENCE insta5.table_id_seq CASCADE");
     assert_eq!(error_of(client, "INSERT INTO insta5.photos DEFAULT VALUES").0, "23502");
     assert_eq!(error_of(client, "SELECT next_id(5)").0, "42P01");
-    client.batch_execute("SELECT create_shard(5, if_not_exists => true)").unwrap();
+    run(client, "SELECT create_shard(5, if_not_exists => true)");
     assert!(!is_after(client), "the new sequence does not know the last id");
-    client.batch_execute("SELECT advance_shard(5, max(id)) FROM insta5.photos").unwrap();
+    run(client, "SELECT advance_shard(5, max(id)) FROM insta5.photos");
     assert!(is_after(client));
-    client
-        .batch_execute("ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id()")
-        .unwrap();
-    client.batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
+    run(client, "ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id()");
+    run(client, "INSERT INTO insta5.photos DEFAULT VALUES");
     assert!(one::<i64>(client, "SELECT max(id) FROM insta5.photos") > last);
 }

@@ -29,8 +29,8 @@ fn errors_of_statements_keep_all_fields() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     setup(&mut client);
-    client.batch_execute(REFUSES).unwrap();
-    client.batch_execute("SET my.refuses = on").unwrap();
+    run(&mut client, REFUSES);
+    run(&mut client, "SET my.refuses = on");
     // Called alone, and by a function, which adds its context.
     let calls = [
         ("SELECT create_shard(7)", "SQL statement \"CREATE FUNCTION"),
@@ -58,19 +58,15 @@ fn errors_of_statements_keep_all_fields() {
         }
     }
     // An error of the extension itself, after others that were caught.
-    client.batch_execute("SET my.refuses = off").unwrap();
+    run(&mut client, "SET my.refuses = off");
     let error = db_error(&mut client, "SELECT create_shard(7), next_id(8192)");
     assert_eq!((error.code().code(), error.message()), ("22023", "shard 8192 is out of range"));
     assert_eq!((error.where_(), error.schema()), (None, None));
     // The statement of an extension's function that another one of its functions calls.
-    client.batch_execute("SET my.refuses = on").unwrap();
-    client
-        .batch_execute(
-            "CREATE TABLE parts (id bigint CHECK (id IS NULL OR create_shard(8) IS NULL)) PARTITION BY RANGE (id);
-             CREATE TABLE whole PARTITION OF parts DEFAULT",
-        )
-        .unwrap();
-    client.batch_execute("ALTER TABLE parts ADD CONSTRAINT none CHECK (id > 0)").unwrap();
+    run(&mut client, "SET my.refuses = on");
+    run(&mut client, "CREATE TABLE parts (id bigint CHECK (id IS NULL OR create_shard(8) IS NULL)) PARTITION BY RANGE (id);
+             CREATE TABLE whole PARTITION OF parts DEFAULT");
+    run(&mut client, "ALTER TABLE parts ADD CONSTRAINT none CHECK (id > 0)");
     let error = db_error(&mut client, "INSERT INTO parts VALUES (7)");
     assert_eq!((error.code().code(), error.table()), ("ZZ001", Some("a table")));
 }
@@ -81,12 +77,11 @@ fn errors_of_constraints_name_the_table() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     setup(&mut client);
-    client
-        .batch_execute(
-            "CREATE TABLE parts (id bigint) PARTITION BY RANGE (id);
+    run(
+        &mut client,
+        "CREATE TABLE parts (id bigint) PARTITION BY RANGE (id);
              CREATE TABLE others PARTITION OF parts DEFAULT; INSERT INTO parts SELECT next_id(5)",
-        )
-        .unwrap();
+    );
     let error = db_error(&mut client, "SELECT create_id_partitions('parts')");
     assert_eq!(
         (error.code().code(), error.table(), error.schema()),
@@ -106,7 +101,7 @@ fn errors_contain_no_backtrace() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     setup(&mut client);
-    client.batch_execute(REFUSES).unwrap();
+    run(&mut client, REFUSES);
     let statements = [
         "SELECT next_id(8192)",
         "SELECT next_id(6)",

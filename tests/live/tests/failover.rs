@@ -35,7 +35,7 @@ const IMPATIENT: (&str, &str) = ("wal_retrieve_retry_interval", "50ms");
 /// Creates shard 5 with a table, without waiting for a standby.
 fn settle(server: &Server, is_ahead: bool) {
     let mut client = server.connect();
-    client.batch_execute(ALONE).unwrap();
+    run(&mut client, ALONE);
     setup_photos(&mut client);
     one::<i64>(&mut client, "SELECT next_id(5)");
     if is_ahead {
@@ -225,7 +225,7 @@ impl Away {
         let hasty =
             "CREATE FUNCTION hasty() RETURNS bigint LANGUAGE plpgsql SET synchronous_commit = local
             AS 'BEGIN RETURN next_id(5); END'";
-        primary.connect().batch_execute(&format!("{ALONE}; {hasty}")).unwrap();
+        run(&mut primary.connect(), &format!("{ALONE}; {hasty}"));
         let standby = standby_of(&primary);
         let (mut writer, mut other) = (primary.connect(), primary.connect());
         one::<i64>(&mut other, "SELECT next_id(5)");
@@ -233,9 +233,7 @@ impl Away {
         cut_off(&standby, &primary);
         let end_of_wal = "SELECT pg_current_wal_insert_lsn()::text";
         let before: String = one(&mut other, end_of_wal);
-        writer
-            .batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)")
-            .unwrap();
+        run(&mut writer, "BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)");
         assert_ne!(
             one::<String>(&mut other, end_of_wal),
             before,
@@ -249,7 +247,7 @@ impl Away {
         self.primary.crash();
         promote(&self.standby);
         let mut client = self.standby.connect();
-        client.batch_execute(ALONE).unwrap();
+        run(&mut client, ALONE);
         let mut after = Received::default();
         after.run(&mut client, "SELECT next_id(5)").unwrap();
         let mut journal = Journal::new(scenario, Clock::Set);
@@ -267,7 +265,7 @@ fn cut_off(standby: &Server, primary: &Server) {
 
 fn set_primary(standby: &Server, conninfo: &str) {
     let set = format!("ALTER SYSTEM SET primary_conninfo = '{}'", conninfo.replace('\'', "''"));
-    standby.connect().batch_execute(&set).unwrap();
+    run(&mut standby.connect(), &set);
     one::<bool>(&mut standby.connect(), "SELECT pg_reload_conf()");
 }
 
@@ -325,7 +323,7 @@ const READERS: [Reader; 9] = [
         first: |_, client| {
             // One by one: several statements in one query are one transaction.
             for statement in [ALONE, "SELECT hasty()", "RESET synchronous_commit"] {
-                client.batch_execute(statement).unwrap();
+                run(client, statement);
             }
         },
         ..READ
@@ -333,22 +331,17 @@ const READERS: [Reader; 9] = [
     Reader {
         scenario: "an id read after a transaction that waits for no more than the disk in between",
         first: |_, client| {
-            client
-                .batch_execute(
-                    "BEGIN; SELECT next_id(5); SET LOCAL synchronous_commit = local; COMMIT",
-                )
-                .unwrap();
+            run(client, "BEGIN; SELECT next_id(5); SET LOCAL synchronous_commit = local; COMMIT");
         },
         ..READ
     },
     Reader {
         scenario: "an id read after a transaction that is prepared without waiting",
         first: |_, client| {
-            client
-                .batch_execute(
-                    "BEGIN; SELECT next_id(5); SET LOCAL synchronous_commit = local; PREPARE TRANSACTION 'hasty'",
-                )
-                .unwrap();
+            run(
+                client,
+                "BEGIN; SELECT next_id(5); SET LOCAL synchronous_commit = local; PREPARE TRANSACTION 'hasty'",
+            );
         },
         ..READ
     },
@@ -366,8 +359,8 @@ const READERS: [Reader; 9] = [
 
 /// Sets the standbys that commits wait for, and waits until this session uses the setting.
 fn set_synchronous(client: &mut Client, standbys: &str) {
-    client.batch_execute(&format!("ALTER SYSTEM SET {} = '{standbys}'", SYNCHRONOUS.0)).unwrap();
-    client.batch_execute("SELECT pg_reload_conf()").unwrap();
+    run(client, &format!("ALTER SYSTEM SET {} = '{standbys}'", SYNCHRONOUS.0));
+    run(client, "SELECT pg_reload_conf()");
     let deadline = Instant::now() + Duration::from_secs(30);
     while one::<String>(client, &format!("SHOW {}", SYNCHRONOUS.0)) != standbys {
         assert!(Instant::now() < deadline);
@@ -407,7 +400,7 @@ fn ids_only_read_reach_a_synchronous_standby() {
     for Reader { scenario, is_rolled_back, first, reads } in READERS {
         let mut away = Away::new();
         let reader = if is_rolled_back {
-            away.writer.batch_execute("ROLLBACK").unwrap();
+            run(&mut away.writer, "ROLLBACK");
             &mut away.writer
         } else {
             &mut away.other
@@ -436,18 +429,14 @@ fn standby_refuses_until_it_is_promoted() {
     let primary = Server::start(&[]);
     let mut client = primary.connect();
     setup(&mut client);
-    client
-        .batch_execute(
-            "CREATE SCHEMA insta6; CREATE UNLOGGED SEQUENCE insta6.table_id_seq; SELECT create_shard(6, if_not_exists => true);
+    run(&mut client, "CREATE SCHEMA insta6; CREATE UNLOGGED SEQUENCE insta6.table_id_seq; SELECT create_shard(6, if_not_exists => true);
              SELECT next_id(6);
-             CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint)",
-        )
-        .unwrap();
+             CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint)");
     let standby = Server::start_standby_of(&primary);
     let last =
         *column(&mut client, "SELECT next_id(5) FROM generate_series(1, 5000)").last().unwrap();
     let position: String = one(&mut client, "SELECT pg_current_wal_insert_lsn()::text");
-    client.batch_execute("CREATE TABLE flush ()").unwrap();
+    run(&mut client, "CREATE TABLE flush ()");
     let mut replica = standby.connect();
     standby.wait_until(&format!("SELECT pg_last_wal_replay_lsn() >= '{position}'"));
     let (state, message, hint) = error_of(&mut replica, "SELECT next_id(5)");
@@ -522,8 +511,7 @@ fn recover(is_ahead: bool) {
         // Otherwise it would write its own record later.
         one::<i64>(&mut beside, "SELECT next_id(5)");
         let mut before = load();
-        open.batch_execute("BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)")
-            .unwrap();
+        run(&mut open, "BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)");
         let mut reader = Received::default();
         reader.run(&mut beside, "SELECT next_id(5)").unwrap();
         before.push(reader);
@@ -533,7 +521,7 @@ fn recover(is_ahead: bool) {
         let mut further = Received::default();
         further.run(&mut primary.connect(), "SELECT next_ids(5, 100000)").unwrap();
         after.push(further);
-        open.batch_execute("COMMIT").unwrap();
+        run(&mut open, "COMMIT");
         let segment: String =
             one(&mut primary.connect(), "SELECT pg_walfile_name(pg_switch_wal())");
         primary.wait_until(&format!(

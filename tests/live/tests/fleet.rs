@@ -20,7 +20,7 @@ impl Fleet {
         let settings =
             [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
         let servers: Vec<_> = SERVERS.iter().map(|_| Server::start(&settings)).collect();
-        servers[0].connect().batch_execute("CREATE DATABASE map").unwrap();
+        run(&mut servers[0].connect(), "CREATE DATABASE map");
         let fleet = Fleet { servers };
         fleet.command(&["init"]);
         thread::scope(|scope| {
@@ -108,17 +108,15 @@ const ROWS: i64 = 200;
 
 /// Shards with these numbers, each with a photo every five minutes.
 fn fill(client: &mut Client, shards: std::ops::Range<i64>) {
-    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    run(client, "CREATE EXTENSION instagram_id");
     for shard in shards {
-        client
-            .batch_execute(&format!(
+        run(client, &format!(
                 "SELECT create_shard({shard});
                  CREATE TABLE insta{shard}.photos (id bigint PRIMARY KEY DEFAULT insta{shard}.next_id(), title text);
                  INSERT INTO insta{shard}.photos (id, title)
                  SELECT make_id(now() - n * interval '5 minutes', {shard}, 0), 'photo' FROM generate_series(1, {ROWS}) AS n;
                  ANALYZE insta{shard}.photos"
-            ))
-            .unwrap();
+            ));
     }
 }
 

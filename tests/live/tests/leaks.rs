@@ -206,13 +206,13 @@ fn million_calls_in_one_transaction_need_constant_memory() {
     ];
     let calls = length(1_000_000, 20_000_000);
     for (kind, share, statement) in kinds {
-        client.batch_execute("BEGIN").unwrap();
-        client.batch_execute(&statement(5000)).unwrap();
+        run(&mut client, "BEGIN");
+        run(&mut client, &statement(5000));
         let before = memory(&mut client);
         let count = calls / share;
-        client.batch_execute(&statement(count)).unwrap();
+        run(&mut client, &statement(count));
         let after = memory(&mut client);
-        client.batch_execute("COMMIT").unwrap();
+        run(&mut client, "COMMIT");
         check_growth(&format!("{count} calls, {kind}"), before, after, 0);
     }
 }

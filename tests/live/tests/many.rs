@@ -13,7 +13,7 @@ const SHARDS: i64 = 8192;
 fn all_8192_shards_work_in_one_database() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id");
     let standby = Server::start_standby_of(&server);
     creates_all_in_one_statement(&mut client);
     standby_replays_the_statement(&mut client, standby);
@@ -108,10 +108,10 @@ fn claims_all_in_parts(client: &mut Client) {
 /// parser looks up all functions of that name, here one in each shard, and PostgreSQL's caches keep
 /// them.
 fn session_using_all_stays_small(server: &Server) {
-    server
-        .connect()
-        .batch_execute("CREATE FUNCTION parsed(shard int) RETURNS bigint RETURN next_id(shard)")
-        .unwrap();
+    run(
+        &mut server.connect(),
+        "CREATE FUNCTION parsed(shard int) RETURNS bigint RETURN next_id(shard)",
+    );
     let mut client = server.connect();
     memory(&mut client); // the memory for measuring is allocated before
     let before = memory(&mut client);

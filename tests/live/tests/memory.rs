@@ -18,13 +18,11 @@ fn with_little_memory(tables: &str, warm_up: &[&str], more: i64) -> (Server, Cli
     let server = Server::start(&settings);
     let mut client = server.connect();
     setup(&mut client);
-    client
-        .batch_execute("CREATE ROLE stranger LOGIN; GRANT CREATE ON SCHEMA public TO stranger")
-        .unwrap();
+    run(&mut client, "CREATE ROLE stranger LOGIN; GRANT CREATE ON SCHEMA public TO stranger");
     let connect = || {
         let mut client =
             server.config("postgres").user("stranger").connect(postgres::NoTls).unwrap();
-        client.batch_execute("SET work_mem = '1MB'; SET client_min_messages = error").unwrap();
+        run(&mut client, "SET work_mem = '1MB'; SET client_min_messages = error");
         client
     };
     connect().batch_execute(tables).unwrap();
@@ -139,9 +137,7 @@ fn errors_of_any_length_leave_shortened() {
     for (statement, raised) in [(backfill, "P0001"), (partitions, "P0001"), (partitions, "53200")] {
         let mut states = vec![];
         for size in [4, 32, 64, 96, 128] {
-            client
-                .batch_execute(&format!("SET my.size = {}; SET my.state = '{raised}'", size * MB))
-                .unwrap();
+            run(&mut client, &format!("SET my.size = {}; SET my.state = '{raised}'", size * MB));
             let (state, message, hint) = error_of(&mut client, statement);
             assert!(message.len() <= 1 << 14, "{statement}: {} bytes of {state}", message.len());
             if state == "P0001" {

@@ -26,7 +26,7 @@ fn logical(setup: impl FnOnce(&mut Client)) -> Server {
 
 /// The statement that subscribes to all sequences of a server.
 fn subscribe_to(publisher: &Server) -> String {
-    publisher.connect().batch_execute("CREATE PUBLICATION sequences FOR ALL SEQUENCES").unwrap();
+    run(&mut publisher.connect(), "CREATE PUBLICATION sequences FOR ALL SEQUENCES");
     let host = publisher.path().display();
     format!(
         "CREATE SUBSCRIPTION sequences CONNECTION 'host={host} user=postgres dbname=postgres' PUBLICATION sequences"
@@ -43,7 +43,7 @@ impl Pair {
             })
         });
         let subscribe = subscribe_to(&publisher);
-        subscriber.connect().batch_execute(&subscribe).unwrap();
+        run(&mut subscriber.connect(), &subscribe);
         let pair = Pair { publisher, subscriber };
         pair.wait_until_refreshed();
         pair
@@ -57,7 +57,7 @@ impl Pair {
     }
 
     fn refresh(&self) {
-        self.subscriber.connect().batch_execute(REFRESH).unwrap();
+        run(&mut self.subscriber.connect(), REFRESH);
         self.wait_until_refreshed();
     }
 }
@@ -103,16 +103,16 @@ mod since_19 {
         assert_eq!(before, after, "the same ids once more");
         // Nothing else sets it back: neither replicated rows nor a restart of the worker.
         let last = *after.last().unwrap();
-        pair.subscriber.connect().batch_execute("ALTER SUBSCRIPTION sequences DISABLE").unwrap();
-        pair.subscriber.connect().batch_execute("ALTER SUBSCRIPTION sequences ENABLE").unwrap();
-        publisher.batch_execute("INSERT INTO insta5.photos (batch) VALUES (1)").unwrap();
+        run(&mut pair.subscriber.connect(), "ALTER SUBSCRIPTION sequences DISABLE");
+        run(&mut pair.subscriber.connect(), "ALTER SUBSCRIPTION sequences ENABLE");
+        run(&mut publisher, "INSERT INTO insta5.photos (batch) VALUES (1)");
         pair.subscriber
             .wait_until("SELECT count(*) > 0 FROM pg_stat_subscription WHERE pid IS NOT NULL");
         assert!(next_ids(&mut subscriber, 10)[0] > last);
         // `advance_shard` corrects it.
         pair.refresh();
         // Hides the warning that the sequence is ahead of the clock.
-        subscriber.batch_execute("SET client_min_messages = error").unwrap();
+        run(&mut subscriber, "SET client_min_messages = error");
         subscriber.execute(&format!("SELECT advance_shard(5, {last})"), &[]).unwrap();
         assert!(next_ids(&mut subscriber, 10)[0] > last);
     }
@@ -123,11 +123,11 @@ mod since_19 {
     fn different_start_prevents_a_refresh() {
         let pair = Pair::start();
         let (mut publisher, mut subscriber) = (pair.publisher.connect(), pair.subscriber.connect());
-        subscriber.batch_execute("ALTER SEQUENCE insta5.table_id_seq START 2").unwrap();
+        run(&mut subscriber, "ALTER SEQUENCE insta5.table_id_seq START 2");
         set_an_hour_ahead(&mut subscriber, "insta5.table_id_seq");
         let before = next_ids(&mut subscriber, 1000);
         next_ids(&mut publisher, 10);
-        subscriber.batch_execute(REFRESH).unwrap();
+        run(&mut subscriber, REFRESH);
         pair.subscriber.wait_for("a refusal", || pair.subscriber.log().contains("mismatched"));
         let after = next_ids(&mut subscriber, 1000);
         assert!(after[0] > *before.last().unwrap());
@@ -146,11 +146,10 @@ mod since_19 {
         needs_major(19);
         let with_shard = |shard: i32| {
             logical(|client| {
-                client
-                    .batch_execute(&format!(
-                        "CREATE EXTENSION instagram_id; SELECT create_shard({shard})"
-                    ))
-                    .unwrap();
+                run(
+                    client,
+                    &format!("CREATE EXTENSION instagram_id; SELECT create_shard({shard})"),
+                );
                 one::<i64>(client, &format!("SELECT next_id({shard})"));
             })
         };

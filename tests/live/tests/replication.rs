@@ -61,7 +61,7 @@ pub fn subscribe(subscriber: &Server, name: &str, publisher: &Server) {
     let subscribe = format!(
         "CREATE SUBSCRIPTION {name} CONNECTION 'host={host} user=postgres dbname=postgres' PUBLICATION {name}"
     );
-    subscriber.connect().batch_execute(&subscribe).unwrap();
+    run(&mut subscriber.connect(), &subscribe);
 }
 
 /// Waits until a subscriber has received all that its publisher has committed.
@@ -88,7 +88,7 @@ fn switch_over(scenario: &str, is_ahead: bool, is_told: bool) -> Journal {
     journal.faults = 1;
     journal.add(write_for(&publisher, 200));
     let mut client = publisher.connect();
-    client.batch_execute("CREATE PUBLICATION shard_5 FOR TABLES IN SCHEMA insta5").unwrap();
+    run(&mut client, "CREATE PUBLICATION shard_5 FOR TABLES IN SCHEMA insta5");
     journal.add(write_during(&publisher, || {
         subscribe(&subscriber, "shard_5", &publisher);
         subscriber.wait_until("SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel");
@@ -108,10 +108,10 @@ fn switch_over(scenario: &str, is_ahead: bool, is_told: bool) -> Journal {
     received.run(&mut client, "SELECT next_ids(5, 5000)").unwrap();
     journal.add([received]);
 
-    there.batch_execute("DROP SUBSCRIPTION shard_5").unwrap();
+    run(&mut there, "DROP SUBSCRIPTION shard_5");
     if is_told {
         // Hides the warning that the sequence is ahead of the clock.
-        there.batch_execute("SET client_min_messages = error").unwrap();
+        run(&mut there, "SET client_min_messages = error");
         let last: i64 = one(&mut client, "SELECT last_id FROM id_shards WHERE shard = 5");
         assert_eq!(one::<i64>(&mut there, &format!("SELECT advance_shard(5, {last})")), last);
     }
@@ -149,14 +149,11 @@ fn two_servers_write_to_one_table_with_own_shards() {
     for (server, shard) in servers.iter().zip([5, 6]) {
         // Rows of the other shard, which came from the other server, are not sent back.
         let of_the_shard = format!("(id >> 10) & 8191 = {shard}");
-        server
-            .connect()
-            .batch_execute(&format!(
+        run(&mut server.connect(), &format!(
                 "CREATE EXTENSION instagram_id; SELECT create_shard({shard});
                  CREATE TABLE photos (id bigint PRIMARY KEY DEFAULT next_id({shard}), batch bigint);
                  CREATE PUBLICATION from_{shard} FOR TABLE photos WHERE ({of_the_shard}) WITH (publish = 'insert')"
-            ))
-            .unwrap();
+            ));
     }
     let [five, six] = &servers;
     subscribe(five, "from_6", six);
@@ -217,10 +214,10 @@ impl Way {
 
     /// Restores it into a new database.
     fn restore(&self, server: &Server, file: &str) -> Client {
-        server.connect().batch_execute(&format!("CREATE DATABASE {file}")).unwrap();
+        run(&mut server.connect(), &format!("CREATE DATABASE {file}"));
         let mut client = server.connect_to(file);
         if self.options.contains(&"-n") {
-            client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+            run(&mut client, "CREATE EXTENSION instagram_id");
         }
         if self.is_script {
             server.run("psql", &["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", file, file]);

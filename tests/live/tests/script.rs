@@ -141,7 +141,7 @@ const DECLARED: &str = "
 fn script_declares_the_functions_of_the_library() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id");
     let exported = exported();
     let declared = texts(&mut client, &format!("{DECLARED} ({MEMBER_FUNCTIONS})"));
     assert!(declared.len() > 30, "{declared:?}");

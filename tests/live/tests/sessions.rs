@@ -15,13 +15,9 @@ fn complete_journal(scenario: impl Into<String>, shard: i64) -> Journal {
 fn ten_sessions_insert_through_defaults() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
-    client
-        .batch_execute(
-            "CREATE EXTENSION instagram_id; SELECT create_shard(5); SELECT create_shard(6);
+    run(&mut client, "CREATE EXTENSION instagram_id; SELECT create_shard(5); SELECT create_shard(6);
              CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), session int);
-             CREATE TABLE insta6.photos (id bigint PRIMARY KEY DEFAULT next_id(6), session int)",
-        )
-        .unwrap();
+             CREATE TABLE insta6.photos (id bigint PRIMARY KEY DEFAULT next_id(6), session int)");
     let sessions = in_parallel(10, |n| {
         let mut client = server.connect();
         let table = if n % 2 == 0 { "insta5.photos" } else { "insta6.photos" };
@@ -60,12 +56,8 @@ fn ten_sessions_insert_through_defaults() {
 fn evicted_page_is_read_again() {
     let server = Server::start(&[("fsync", "off"), ("shared_buffers", "128kB")]);
     let mut client = server.connect();
-    client
-        .batch_execute(
-            "CREATE EXTENSION instagram_id; SELECT count(create_shard(n)) FROM generate_series(0, 99) AS n;
-             CREATE TABLE filler AS SELECT repeat('x', 2000) FROM generate_series(1, 1000)",
-        )
-        .unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id; SELECT count(create_shard(n)) FROM generate_series(0, 99) AS n;
+             CREATE TABLE filler AS SELECT repeat('x', 2000) FROM generate_series(1, 1000)");
     let sessions = in_parallel(3, |_| {
         let mut client = server.connect();
         (0..20)
@@ -87,15 +79,11 @@ fn evicted_page_is_read_again() {
 fn parallel_worker_refuses() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
-    client
-        .batch_execute(
-            "CREATE EXTENSION instagram_id; SELECT create_shard(5);
+    run(&mut client, "CREATE EXTENSION instagram_id; SELECT create_shard(5);
              CREATE FUNCTION lie() RETURNS bigint PARALLEL SAFE LANGUAGE plpgsql AS 'BEGIN RETURN next_id(5); END';
-             CREATE TABLE t AS SELECT generate_series(1, 1000) AS n; ANALYZE t",
-        )
-        .unwrap();
+             CREATE TABLE t AS SELECT generate_series(1, 1000) AS n; ANALYZE t");
     let force = if major() < 16 { "force_parallel_mode" } else { "debug_parallel_query" };
-    client.batch_execute(&format!("SET {force} = on")).unwrap();
+    run(&mut client, &format!("SET {force} = on"));
     let (state, message, hint) = error_of(&mut client, "SELECT sum(lie()) FROM t");
     assert_eq!(
         (state.as_str(), message.as_str(), hint.as_str()),
@@ -111,8 +99,8 @@ fn parallel_worker_refuses() {
 #[test]
 fn database_owner_can_install_the_extension() {
     let server = Server::start(&[("fsync", "off")]);
-    server.connect().batch_execute("CREATE ROLE owner LOGIN").unwrap();
-    server.connect().batch_execute("CREATE DATABASE theirs OWNER owner").unwrap();
+    run(&mut server.connect(), "CREATE ROLE owner LOGIN");
+    run(&mut server.connect(), "CREATE DATABASE theirs OWNER owner");
     let mut config = server.config("theirs");
     let mut client = config.user("owner").connect(postgres::NoTls).unwrap();
     setup(&mut client);
@@ -126,17 +114,18 @@ fn changes_of_other_objects_cause_no_lookups() {
     const SHARDS: i64 = 50;
     let server = Server::start(&[("fsync", "off")]);
     let (mut client, mut other) = (server.connect(), server.connect());
-    client
-        .batch_execute(&format!(
+    run(
+        &mut client,
+        &format!(
             "CREATE EXTENSION instagram_id;
              SELECT create_shard(n) FROM generate_series(0, {SHARDS} - 1) AS n"
-        ))
-        .unwrap();
+        ),
+    );
     let all = client
         .prepare(&format!("SELECT next_id(n) FROM generate_series(0, {SHARDS} - 1) AS n"))
         .unwrap();
     let scans = |client: &mut Client| {
-        client.batch_execute("SELECT pg_stat_force_next_flush()").unwrap();
+        run(client, "SELECT pg_stat_force_next_flush()");
         let index = "'pg_proc_proname_args_nsp_index'";
         one::<i64>(
             client,
@@ -157,12 +146,12 @@ fn changes_of_other_objects_cause_no_lookups() {
         "CREATE SCHEMA other CREATE TABLE other (id serial)",
         "ALTER SEQUENCE other.other_id_seq CYCLE",
     ] {
-        other.batch_execute(change).unwrap();
+        run(&mut other, change);
         let scans = scans_of_all();
         println!("{scans} scans after {change}");
         assert!(scans < SHARDS / 2, "{scans} scans after {change}");
     }
-    other.batch_execute("ALTER FUNCTION insta7.shard_7() COST 7").unwrap();
+    run(&mut other, "ALTER FUNCTION insta7.shard_7() COST 7");
     assert!(scans_of_all() >= SHARDS, "a change of a definition");
 }
 
@@ -194,7 +183,7 @@ fn sequence_set_back_concurrently_repeats_no_ids() {
 fn waits_are_shown_by_name() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)").unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id; SELECT create_shard(5)");
     let has_names = major() >= 17;
     // As many ids as two seconds have, so the session waits for most of that time.
     let busy = std::thread::spawn({
@@ -220,7 +209,7 @@ fn owner_sets_the_shard_after_a_first_call() {
     for statement in
         ["CREATE ROLE owner LOGIN", "CREATE ROLE app LOGIN", "CREATE DATABASE app OWNER owner"]
     {
-        superuser.batch_execute(statement).unwrap();
+        run(&mut superuser, statement);
     }
     let connect = |user| server.config("app").user(user).connect(postgres::NoTls).unwrap();
     connect("owner")
@@ -233,11 +222,11 @@ fn owner_sets_the_shard_after_a_first_call() {
     let (state, _, hint) = error_of(&mut owner, "SELECT next_id()");
     assert_eq!(state, "55000");
     assert!(hint.contains("ALTER DATABASE ... SET instagram_id.shard = 5"), "{hint}");
-    owner.batch_execute(set).unwrap();
+    run(&mut owner, set);
     let shard = "SELECT id_shard(next_id())";
     assert_eq!(one::<i32>(&mut connect("owner"), shard), 5);
     // A superuser's value is checked when the library is loaded.
-    superuser.batch_execute("ALTER DATABASE app SET instagram_id.shard = 8192").unwrap();
+    run(&mut superuser, "ALTER DATABASE app SET instagram_id.shard = 8192");
     assert_eq!(error_of(&mut connect("owner"), "SELECT next_id()").0, "55000");
     assert_eq!(one::<i32>(&mut connect("owner"), "SELECT id_shard(next_id(5))"), 5);
 }

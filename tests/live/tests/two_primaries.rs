@@ -24,7 +24,7 @@ impl Pair {
                 ("wal_retrieve_retry_interval", "50ms"),
             ];
             let server = Server::start(&settings);
-            server.connect().batch_execute("CREATE DATABASE app").unwrap();
+            run(&mut server.connect(), "CREATE DATABASE app");
             server
         };
         Pair { a: start(), b: start() }
@@ -273,7 +273,7 @@ mod since_16 {
             let refresh = format!(
                 "ALTER SUBSCRIPTION {subscription} REFRESH PUBLICATION WITH (copy_data = false)"
             );
-            client.batch_execute(&refresh).unwrap();
+            run(&mut client, &refresh);
         }
         pair.catch_up();
         pair.at_once(
@@ -294,13 +294,13 @@ mod since_16 {
         let pair = Pair::set_up_to("One server for each shard");
         let [mut a, mut b] = pair.clients();
         for (client, subscription) in [(&mut a, "from_b"), (&mut b, "from_a")] {
-            client.batch_execute(&format!("ALTER SUBSCRIPTION {subscription} DISABLE")).unwrap();
+            run(client, &format!("ALTER SUBSCRIPTION {subscription} DISABLE"));
         }
         thread::sleep(Duration::from_millis(200));
-        a.batch_execute(SAME_EMAIL).unwrap();
-        b.batch_execute(SAME_EMAIL).unwrap();
+        run(&mut a, SAME_EMAIL);
+        run(&mut b, SAME_EMAIL);
         for (client, subscription) in [(&mut a, "from_b"), (&mut b, "from_a")] {
-            client.batch_execute(&format!("ALTER SUBSCRIPTION {subscription} ENABLE")).unwrap();
+            run(client, &format!("ALTER SUBSCRIPTION {subscription} ENABLE"));
         }
         for server in [&pair.a, &pair.b] {
             server.wait_for("the end of the subscription", || {
@@ -325,12 +325,12 @@ mod since_16 {
             .next()
             .unwrap();
         for statement in on_b.lines() {
-            b.batch_execute(statement).unwrap();
+            run(&mut b, statement);
         }
         for statement in on_a.replace("0/17AD2B0", position).lines() {
-            a.batch_execute(statement).unwrap();
+            run(&mut a, statement);
         }
-        b.batch_execute("INSERT INTO users (name) VALUES ('after')").unwrap();
+        run(&mut b, "INSERT INTO users (name) VALUES ('after')");
         pair.catch_up();
         let users = pair.assert_equal("SELECT name, id_shard(id) FROM users ORDER BY id");
         assert_eq!(users, ["Ada | 1", "Bob | 2", "Eve | 1", "after | 2"]);

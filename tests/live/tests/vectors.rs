@@ -17,7 +17,7 @@ fn sql_matches_the_vectors() {
 /// Checks the functions in the search_path of a session whose time zone is UTC.
 pub fn check(client: &mut Client) {
     let file = fs::read_to_string(of_project("docs/vectors.json")).unwrap();
-    client.batch_execute("CREATE TABLE vectors (file jsonb)").unwrap();
+    run(client, "CREATE TABLE vectors (file jsonb)");
     client.execute("INSERT INTO vectors SELECT $1::text::jsonb", &[&file]).unwrap();
     let computed =
         "SELECT v, jsonb_build_object('id', id::text, 'epoch', v->'epoch', 'unix_ms', v->'unix_ms',

@@ -62,9 +62,7 @@ fn used_up_millisecond_costs_a_sleep_of_one_tick() {
     let mut client = server.connect();
     one::<i64>(&mut client, "SELECT next_id(5)");
     set_an_hour_ahead(&mut client, "insta5.table_id_seq");
-    client
-        .batch_execute(
-            "CREATE FUNCTION crossings(count int)
+    run(&mut client, "CREATE FUNCTION crossings(count int)
              RETURNS TABLE (used_up bigint, id bigint, crossing float8, tick float8) LANGUAGE plpgsql AS $$
              DECLARE times timestamptz[];
              BEGIN
@@ -79,9 +77,7 @@ fn used_up_millisecond_costs_a_sleep_of_one_tick() {
                      tick := extract(epoch FROM times[3] - times[2]);
                      RETURN NEXT;
                  END LOOP;
-             END $$",
-        )
-        .unwrap();
+             END $$");
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
     let before = sleeps_of(pid);
     let rows = client.query("SELECT * FROM crossings(500)", &[]).unwrap();
@@ -133,7 +129,7 @@ fn open_millisecond_costs_no_wait() {
     let mut client = server.connect();
     one::<i64>(&mut client, "SELECT next_id(5)");
     let open = "SELECT setval('insta5.table_id_seq', (last_value | 1023) + 3600000 * 1024::bigint + 1) FROM insta5.table_id_seq";
-    client.batch_execute(open).unwrap();
+    run(&mut client, open);
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
     let before = sleeps_of(pid);
     let ids = column(&mut client, "SELECT next_id(5) FROM generate_series(1, 1000)");
@@ -186,7 +182,7 @@ fn is_waiting(client: &mut Client, pid: i32) -> bool {
 /// SQLSTATE it received.
 fn end_while_waiting(server: &Server, settings: &str, end_it: &str) -> String {
     let mut client = server.connect();
-    client.batch_execute(settings).unwrap();
+    run(&mut client, settings);
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
     thread::scope(|scope| {
         let maker = scope.spawn(move || {
@@ -216,11 +212,10 @@ fn end_while_waiting(server: &Server, settings: &str, end_it: &str) -> String {
         }
         one::<i64>(&mut other, "SELECT next_id(5)");
         // No session keeps the sequence pinned or locked: it can be dropped and created again.
-        other
-            .batch_execute(
-                "SET lock_timeout = '5s'; DROP SCHEMA insta5 CASCADE; SELECT create_shard(5)",
-            )
-            .unwrap();
+        run(
+            &mut other,
+            "SET lock_timeout = '5s'; DROP SCHEMA insta5 CASCADE; SELECT create_shard(5)",
+        );
         state
     })
 }
