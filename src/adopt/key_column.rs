@@ -5,7 +5,7 @@ use crate::adopt::references::{self, Narrow};
 use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
-use crate::pg::spi::{self, select, select_now};
+use crate::pg::spi::{self, select};
 use crate::sequence::read;
 use crate::shard::columns::{Column, columns_with_default_on, defaults_of, newest_serial_key};
 use crate::shard::ddl;
@@ -138,7 +138,7 @@ pub fn own_keys(table: Oid) -> Vec<String> {
              AND d.refobjsubid = a.attnum AND d.classid = 'pg_class'::regclass
              AND d.deptype IN ('a', 'i') AND s.relkind = 'S')
          ORDER BY a.attnum";
-    select_now(query, &[table.into()], |row| row.get(1))
+    select(query, &[table.into()], |row| row.get(1))
 }
 
 /// The column as the catalogs show it.
@@ -173,7 +173,7 @@ impl Found {
              AND CASE WHEN $2 IS NOT NULL THEN a.attname = $2
                  ELSE EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = a.attrelid AND i.indisprimary
                      AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum) END";
-        let found = select_now(query, &[table.into(), name.clone().into()], |row| {
+        let found = select(query, &[table.into(), name.clone().into()], |row| {
             let column = Column { table, name: row.get(1)?, is_bigint: true };
             Some(Found {
                 column,

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::pg::names;
-use crate::pg::spi::select_now;
+use crate::pg::spi::select;
 use crate::shard::columns::Column;
 use pgrx::pg_sys::Oid;
 use pgrx::spi::quote_identifier;
@@ -72,7 +72,7 @@ pub fn narrow_references(key: &Column) -> Vec<Narrow> {
                  UNION ALL SELECT t.typbasetype FROM types JOIN pg_type AS t ON t.oid = types.oid WHERE t.typtype = 'd')
              SELECT FROM types WHERE oid IN ('int2'::regtype, 'int4'::regtype))
          ORDER BY c.relid, a.attnum";
-    select_now(query, &[key.table.into(), key.name.clone().into()], |row| {
+    select(query, &[key.table.into(), key.name.clone().into()], |row| {
         Some(Narrow { table: row.get(1)?, name: row.get(2)?, type_name: row.get(3)? })
     })
 }

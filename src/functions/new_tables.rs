@@ -15,7 +15,7 @@ use crate::pg::event_trigger;
 use crate::pg::guc;
 use crate::pg::locks;
 use crate::pg::names;
-use crate::pg::spi::{self, select_now};
+use crate::pg::spi::select;
 use crate::pg::subtransaction;
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
@@ -67,7 +67,7 @@ fn new_tables() -> Vec<Oid> {
          AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {}",
         placement::is_no_citus_shard()
     );
-    select_now(&query, &[], |row| row.get(1))
+    select(&query, &[], |row| row.get(1))
 }
 
 /// Gives the keys of a new table ids of the shard in its schema, if there is one.
@@ -100,9 +100,7 @@ fn adopt_new_table(table: Oid, own_schema: Oid) {
 
 /// Runs `f`, and leaves nothing of it if it fails. Then returns the reason.
 fn with_cause<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, String> {
-    // In a new subtransaction, which has not written yet, queries use the snapshot that is active.
-    // That of the statement does not contain the table.
-    match subtransaction::all_or_nothing(|| spi::with_latest_snapshot(f)) {
+    match subtransaction::all_or_nothing(f) {
         Ok(result) => result.map_err(|error| error.in_one_line()),
         Err(report) => Err(error::report_in_one_line(&report)),
     }

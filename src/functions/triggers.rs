@@ -16,7 +16,7 @@ use crate::pg::invalidation::{self, Cached};
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
 use crate::pg::roles;
-use crate::pg::spi::{self, select_now};
+use crate::pg::spi::{self, select};
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::{CopyPolicy, visit};
 use crate::shard::columns::{self, Column};
@@ -265,7 +265,7 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
          ORDER BY c.oid, a.attnum"
     );
     let arguments = [definition.schema.into(), defaults.into(), table.into()];
-    select_now(&query, &arguments, |row| {
+    select(&query, &arguments, |row| {
         let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? };
         Some(Candidate { column, is_partition_key: row.get(4)? })
     })

@@ -4,7 +4,7 @@
 //! indexes and constraints. That is code of the owner of the table, which could take as long as it
 //! likes while the caller holds locks that other sessions wait for. A scan evaluates nothing.
 
-use crate::pg::spi::select_now;
+use crate::pg::spi::select;
 use crate::pg::sys::{AccessShareLock, NoLock};
 use pgrx::PgList;
 use pgrx::pg_sys::{self, AsPgCStr, AttrNumber, Datum, Oid};
@@ -28,7 +28,7 @@ pub fn greatest_at_most(table: Oid, column: &str, limit: i64) -> Result<Option<i
          SELECT c.oid, c.relkind = 'f' FROM parts JOIN pg_class AS c ON c.oid = parts.oid
          WHERE c.relkind <> 'p' AND NOT pg_is_other_temp_schema(c.relnamespace)";
     let parts =
-        select_now(query, &[table.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));
+        select(query, &[table.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));
     let mut greatest = None;
     for (table, is_foreign) in parts {
         let not_scanned = NotScanned { table, is_foreign };

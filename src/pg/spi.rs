@@ -6,7 +6,7 @@ use crate::pg::text::{self, push};
 use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::{self, AsPgCStr, Datum, Oid};
 use pgrx::prelude::*;
-use pgrx::spi::{SpiClient, SpiHeapTupleData};
+use pgrx::spi::SpiHeapTupleData;
 use std::ffi::{CStr, c_char, c_int};
 
 /// Runs generated statements.
@@ -16,27 +16,12 @@ pub fn run(statements: &str) {
     });
 }
 
-/// The values that `read` returns for the rows of a query. A row for which it returns `None` is
-/// left out.
+/// The values that `read` returns for the rows of a query, which sees what has been committed until
+/// now. A row for which `read` returns `None` is left out.
+///
+/// The snapshot of the statement or the transaction may be older than a lock that it has waited
+/// for. Not for functions that can run in a parallel query, where PostgreSQL takes no new snapshot.
 pub fn select<T>(
-    query: &str,
-    arguments: &[DatumWithOid],
-    read: impl Fn(&Row) -> Option<T>,
-) -> Vec<T> {
-    connected(|client| {
-        let rows = client.select(query, None, arguments).unwrap_or_else(|error| {
-            unreachable!("PostgreSQL reports a failed query itself: {error}")
-        });
-        let mut values = vec![];
-        rows.filter_map(|row| read(&Row(row))).for_each(|value| push(&mut values, value));
-        values
-    })
-}
-
-/// As [`select`], by a snapshot taken now. The transaction's own snapshot may be older than a lock
-/// that it has waited for. Not for functions that can run in a parallel query, where PostgreSQL
-/// takes no new snapshot.
-pub fn select_now<T>(
     query: &str,
     arguments: &[DatumWithOid],
     read: impl Fn(&Row) -> Option<T>,
@@ -49,7 +34,7 @@ pub fn select_now<T>(
             None => (Datum::null(), b'n' as c_char),
         })
         .unzip();
-    connected(|_| {
+    connected(|| {
         // SAFETY: SPI is connected, and the query is copied. The three arrays have an entry for
         // each argument. A failed query raises PostgreSQL's own error. SPI is not left before the
         // rows are read.
@@ -72,10 +57,9 @@ pub fn select_now<T>(
     })
 }
 
-/// The rows of a query, as text, by a snapshot taken now. The transaction's own snapshot may be
-/// older, or it may have none yet.
+/// The rows of a query, as text, also for a transaction that has no snapshot yet.
 pub fn select_latest(query: &str) -> Vec<Vec<Option<String>>> {
-    connected(|_| {
+    connected(|| {
         // SAFETY: SPI is connected, and the query is copied. A failed query raises PostgreSQL's own
         // error. SPI is not left before the rows are read.
         unsafe {
@@ -99,7 +83,7 @@ pub fn select_latest(query: &str) -> Vec<Vec<Option<String>>> {
 }
 
 /// Runs `f` with a snapshot taken now, in place of the transaction's.
-pub fn with_latest_snapshot<T>(f: impl FnOnce() -> T) -> T {
+fn with_latest_snapshot<T>(f: impl FnOnce() -> T) -> T {
     // SAFETY: the snapshot that is pushed is popped. An error pops it with its transaction or
     // subtransaction.
     unsafe {
@@ -124,8 +108,8 @@ unsafe fn returned<'a>() -> (pg_sys::TupleDesc, &'a [pg_sys::HeapTuple]) {
 }
 
 /// Connects to SPI. An error of a statement leaves unchanged.
-fn connected<T>(f: impl FnOnce(&SpiClient) -> T) -> T {
-    errors::keep(|| Spi::connect(f))
+fn connected<T>(f: impl FnOnce() -> T) -> T {
+    errors::keep(|| Spi::connect(|_| f()))
 }
 
 /// A row of a query's result.

@@ -5,7 +5,7 @@ use crate::pg::catalog;
 use crate::pg::greatest::{self, NotScanned};
 use crate::pg::guc;
 use crate::pg::names;
-use crate::pg::spi::{select, select_latest, select_now};
+use crate::pg::spi::{select, select_latest};
 use crate::sequence::{IdSequence, read, visit};
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
@@ -51,7 +51,7 @@ pub fn columns_with_default_on(class: &str, object: Oid) -> Vec<(Column, bool)> 
          WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = $1::regclass AND d.refobjid = $2
          AND NOT pg_is_other_temp_schema(c.relnamespace)
          ORDER BY a.attrelid, a.attnum";
-    select_now(query, &[class.into(), object.into()], |row| {
+    select(query, &[class.into(), object.into()], |row| {
         Some((
             Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? },
             row.get(4)?,
