@@ -4,6 +4,7 @@
 
 use crate::adopt::adopted::{self, KEPT};
 use crate::pg::catalog::{self, Function};
+use crate::pg::names;
 use crate::sequence::IdSequence;
 use crate::shard::columns::{Column, columns_of};
 use crate::shard::ddl::{self, ShardParts};
@@ -46,6 +47,20 @@ impl Adoption {
             columns.extend(columns_of(next_id.oid));
         }
         columns
+    }
+
+    /// Whether the function still has the name, body and tables that were read. The statements of
+    /// an adoption name it.
+    pub fn is_unchanged(&self) -> bool {
+        let has_name = |now: Function| {
+            now.name == self.function.name
+                && now.schema == self.function.schema
+                && names::raw_schema(now.schema) == self.parts.schema
+                && now.owner == self.function.owner
+        };
+        catalog::function(self.function.oid).is_some_and(has_name)
+            && catalog::source(self.function.oid) == self.source
+            && self.columns_with_its_ids() == self.columns
     }
 
     /// The clock of the shard's own functions.

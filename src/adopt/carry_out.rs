@@ -15,7 +15,7 @@ use crate::shard::ddl;
 use instagram_id_core::hlc::{self, VALUES_PER_MS};
 use instagram_id_core::layout::{self, SEQ_MAX};
 use pgrx::PgXactCallbackEvent;
-use pgrx::pg_sys::{Oid, panic::ErrorReport};
+use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use pgrx::spi::quote_qualified_identifier;
 
@@ -27,13 +27,13 @@ impl Adoption {
     /// its column, and the value that all new ids are above.
     pub fn carry_out(&self) -> Result<(Option<(i64, String)>, i64), Error> {
         locks::lock_schema(self.function.schema);
+        locks::lock_function(self.function.oid, pg_sys::AccessShareLock);
         lock_out_writers(&self.columns, TableLock::AgainstWriters, &[self.sequence.oid])?;
-        // Waiting for the locks may have taken a while.
-        let function = self.function.oid;
-        if catalog::source(function) != self.source || self.columns_with_its_ids() != self.columns {
-            return Err(Error::OriginalChanged(names::function(function)));
-        }
         let newest = self.newest_id()?;
+        // Waiting for the locks and reading the tables may have taken a while.
+        if !self.is_unchanged() {
+            return Err(Error::OriginalChanged(names::function(self.function.oid)));
+        }
         let counter = read::last_value(self.sequence.oid).unwrap_or(0);
         // The RESTART in it gives the sequence a new file, so that a rollback also undoes the
         // change of the value below.

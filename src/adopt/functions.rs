@@ -150,6 +150,9 @@ fn unadopt_shard(
         guc::with(guc::LOCK_TIMEOUT, wait)?;
         guc::with(guc::LOCK_TIMEOUT, || {
             locks::lock_schema(definition.schema);
+            for one in &adopted {
+                locks::lock_function(one.function.oid, pg_sys::AccessShareLock);
+            }
             lock_out_writers(&columns, TableLock::AgainstWriters, &oids)?;
             let is_same = adopted::to_restore(&definition, own_schema) == adopted
                 && columns_filled_by(&adopted) == columns;

@@ -32,6 +32,6 @@ pub fn adopt_new_key(
     locks::lock_function(next_id, pg_sys::AccessShareLock);
     check_unchanged(definition, own_schema, trust, next_id)?;
     let change = key.change(&names::schema(definition.schema));
-    set_default(&key.column, &change, None, next_id, definition)?;
+    set_default(&change, None, definition)?;
     key.drop_sequence()
 }

@@ -139,7 +139,7 @@ fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(
         let found = found.ok_or_else(|| lookup::missing(shard))?;
         check_owner(&found)?;
         spi::run(&ShardParts::of(&found, own_schema).definition(found.sequence).replace());
-        // The statement names the function. A schema can be renamed in spite of the lock.
+        // The statement names the sequence, whose schema can be another one and can be renamed.
         let now =
             catalog::function(found.function).and_then(|function| definition::read(&function));
         let is_claimed = |now: Definition| {

@@ -423,6 +423,56 @@ fn names_do_not_change_while_defaults_are_converted() {
     assert_eq!(table, "old.q");
 }
 
+/// While `create_id_partitions` waits for the default partition, the owner of the schema gives its
+/// name to a schema with a table that has the name of the new partition. The rename waits, and that
+/// table is not attached.
+#[test]
+fn names_do_not_change_while_a_partition_is_attached() {
+    let server = Server::start(&[("fsync", "off")]);
+    let [mut superuser, mut reader, mut renamer, mut watch] =
+        [server.connect(), server.connect(), server.connect(), server.connect()];
+    superuser
+        .batch_execute(
+            "CREATE EXTENSION instagram_id; CREATE ROLE eve LOGIN;
+             GRANT CREATE ON DATABASE postgres TO eve;
+             CREATE SCHEMA parts AUTHORIZATION eve;
+             CREATE TABLE parts.t (id bigint) PARTITION BY RANGE (id);
+             CREATE TABLE parts.rest PARTITION OF parts.t DEFAULT;
+             CREATE SCHEMA other AUTHORIZATION eve;
+             DO $$
+             BEGIN
+                 FOR n IN 0..1 LOOP -- the month may end during the test
+                     EXECUTE format('CREATE TABLE other.t_p%s (id bigint)',
+                         to_char(date_trunc('month', now() AT TIME ZONE 'UTC') + n * interval '1 month', 'YYYYMMDD'));
+                 END LOOP;
+             END $$",
+        )
+        .unwrap();
+    renamer.batch_execute("SET SESSION AUTHORIZATION eve").unwrap();
+    reader.batch_execute("BEGIN; SELECT FROM parts.rest").unwrap();
+    thread::scope(|scope| {
+        let creating = scope.spawn(|| {
+            superuser.batch_execute("SELECT create_id_partitions('parts.t', 'month', 0)").unwrap();
+        });
+        until_blocked(&mut watch, 1);
+        let renaming = scope.spawn(|| {
+            renamer.batch_execute(
+                "BEGIN; ALTER SCHEMA parts RENAME TO old; ALTER SCHEMA other RENAME TO parts; COMMIT",
+            )
+        });
+        server.wait_for("the rename has ended or waits", || {
+            let waiting: i64 = one(&mut watch, "SELECT count(*) FROM pg_locks WHERE NOT granted");
+            renaming.is_finished() || waiting >= 2
+        });
+        reader.batch_execute("COMMIT").unwrap();
+        creating.join().unwrap();
+        renaming.join().unwrap().unwrap();
+    });
+    let schemas = "SELECT DISTINCT c.relnamespace::regnamespace::text FROM pg_inherits
+        JOIN pg_class AS c ON c.oid = inhrelid WHERE inhparent = 'old.t'::regclass";
+    assert_eq!(texts(&mut watch, schemas), ["old"]);
+}
+
 /// A table that becomes a view while `adopt_table` waits for it is not read as a table. From
 /// PostgreSQL 16 on a rule cannot do that, and the table is another relation by then.
 #[test]
