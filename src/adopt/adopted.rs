@@ -2,7 +2,7 @@
 //! another name. Both are found by name and body. So the record survives dump and restore, and
 //! changes made by others are noticed.
 
-use crate::error::{Error, listed};
+use crate::error::{Argument, Error, listed};
 use crate::pg::catalog::{self, Function, Named};
 use crate::pg::names;
 use crate::pg::spi::select;
@@ -12,7 +12,7 @@ use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::Shard;
-use instagram_id_core::plpgsql::{self, Original};
+use instagram_id_core::plpgsql::{self, Difference, Original};
 use pgrx::pg_sys::{self, Oid};
 
 /// The prefix of the name under which the original is kept.
@@ -250,8 +250,38 @@ pub fn problem(
 
 /// The constants in the function's body.
 pub fn read_original(function: &Function) -> Result<Original, Error> {
-    let name = || names::function(function.oid);
-    let not = |why: &str| Error::NotOriginal { function: name(), why: why.into() };
+    let read = read_body(function)?;
+    if !function.parameters.is_empty() {
+        return Err(Error::OriginalTakesArguments {
+            function: names::function(function.oid),
+            call: call_with_sequence(read.ok()),
+        });
+    }
+    read.map_err(|difference| not_original(function, &difference.to_string()))
+}
+
+/// The epoch of the ids that the function generates. `None` if it generates none in the original
+/// way, from its own sequence or from one that is an argument.
+///
+/// # Errors
+///
+/// The body does not name the epoch.
+pub fn epoch_of(function: &Function) -> Result<Option<Epoch>, Error> {
+    let Ok(Ok(read)) = read_body(function) else { return Ok(None) };
+    let silent = || Error::OriginalSilent {
+        function: names::function(function.oid),
+        constant: Argument::Epoch,
+    };
+    read.epoch_ms.and_then(Epoch::from_unix_ms).ok_or_else(silent).map(Some)
+}
+
+fn not_original(function: &Function, why: &str) -> Error {
+    Error::NotOriginal { function: names::function(function.oid), why: why.into() }
+}
+
+/// The constants in the body of a function that may have parameters, or why there are none.
+fn read_body(function: &Function) -> Result<Result<Original, Difference>, Error> {
+    let not = |why: &str| not_original(function, why);
     let is_sql = function.language == catalog::sql();
     if !is_sql && function.language != catalog::plpgsql() {
         return Err(not("is written in neither PL/pgSQL nor SQL"));
@@ -263,14 +293,7 @@ pub fn read_original(function: &Function) -> Result<Original, Error> {
         return Err(not("has a parsed body; create it with its body in quotes"));
     }
     let source = catalog::source(function.oid).unwrap_or_default();
-    let read = if is_sql { plpgsql::read_sql(&source) } else { plpgsql::read(&source) };
-    if !function.parameters.is_empty() {
-        return Err(Error::OriginalTakesArguments {
-            function: name(),
-            call: call_with_sequence(read.ok()),
-        });
-    }
-    read.map_err(|difference| not(&difference.to_string()))
+    Ok(if is_sql { plpgsql::read_sql(&source) } else { plpgsql::read(&source) })
 }
 
 /// The call that generates the ids of an original with a sequence as its argument.

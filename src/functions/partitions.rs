@@ -4,6 +4,7 @@
 //! again, run concurrently, and used on tables whose partitions were created by hand. Days, weeks
 //! and months are in UTC, because sessions in all time zones must agree on them.
 
+use crate::adopt::adopted;
 use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Relation};
@@ -200,8 +201,8 @@ impl Parent {
     ///
     /// # Errors
     ///
-    /// Those of [`Parent::epoch_of_schema`]; or the default generates ids of a role that is not
-    /// trusted, with another epoch than that.
+    /// Those of [`Parent::epoch_of_default`] and [`Parent::epoch_of_schema`]; or the default
+    /// generates ids of a role that is not trusted, with another epoch than that.
     fn epoch(&self, own_schema: Oid) -> Result<Epoch, Error> {
         let Some(Given { epoch, by }) = self.epoch_of_default(own_schema)? else {
             return self.epoch_of_schema();
@@ -225,16 +226,23 @@ impl Parent {
         })
     }
 
-    /// The epoch of the ids that the default of the key generates. `None` if it generates none, or
-    /// those of the shard that a setting names.
+    /// The epoch of the ids that the default of the key generates, by a function of a shard or in
+    /// the original way. `None` if it generates none, or those of the shard that a setting names.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`definition::find`] and [`adopted::epoch_of`].
     fn epoch_of_default(&self, own_schema: Oid) -> Result<Option<Given>, Error> {
         let call = partitions::default_of_key(self.oid).and_then(Expression::call);
         let Some((callee, arguments)) = call else { return Ok(None) };
         if let Some(function) = catalog::function(callee)
-            && let Some((_, sequence)) = ddl::ids_of(&function, own_schema)
+            && let Some(epoch) = match ddl::ids_of(&function, own_schema) {
+                Some((_, sequence)) => Some(sequence.epoch),
+                None => adopted::epoch_of(&function)?,
+            }
         {
             let by = Some((callee, function.schema, function.owner));
-            return Ok(Some(Given { epoch: sequence.epoch, by }));
+            return Ok(Some(Given { epoch, by }));
         }
         let is_own = |name: &str, types: &[Oid]| {
             catalog::function_in(own_schema, name, types).is_some_and(|own| own.oid == callee)

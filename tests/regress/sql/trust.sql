@@ -304,7 +304,32 @@ DROP FUNCTION part.epoch();
 ALTER FUNCTION shared.next_id() OWNER TO regress_id_super;
 ALTER SCHEMA shared OWNER TO regress_id_evil;
 SELECT with_default('shared.next_id()');
-DROP FUNCTION with_default;
+ALTER SCHEMA shared OWNER TO regress_id_super;
+-- An original that is not adopted has its epoch in its body. The same rule applies to it.
+CREATE FUNCTION set_original(epoch text) RETURNS void LANGUAGE plpgsql AS $set$
+BEGIN
+    EXECUTE format($$
+        CREATE OR REPLACE FUNCTION shared.original() RETURNS bigint LANGUAGE plpgsql AS '
+        BEGIN
+            RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - %1$s) << 23) | (9 << 10) | (nextval(''shared.seq'') %% 1024);
+        END';
+        CREATE OR REPLACE FUNCTION shared.original(seq regclass) RETURNS bigint LANGUAGE sql AS '
+            SELECT ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - %1$s) << 23) | (9 << 10) | (nextval(seq) %% 1024)'
+        $$, epoch);
+END $set$;
+SET ROLE regress_id_super;
+CREATE SEQUENCE shared.seq;
+SELECT set_original('1313788021721');
+RESET ROLE;
+SELECT expression, with_default(expression) FROM unnest(ARRAY['shared.original()', 'shared.original(''shared.seq'')', 'shared.original() + 1']) AS expression;
+SELECT set_original('current_setting(''''my.epoch'''')::bigint');
+SELECT with_default('shared.original()');
+SELECT with_default('shared.original()', 'SELECT drop_old_id_partitions(''part.events'', now())');
+SELECT with_default('shared.original()', 'SELECT create_id_partitions(''part.events'', ahead => 0, epoch => ''2011-08-19 21:07:01.721+00'')');
+SELECT set_original('1313788021721');
+ALTER FUNCTION shared.original() OWNER TO regress_id_evil;
+SELECT with_default('shared.original()');
+DROP FUNCTION with_default, set_original;
 DROP SCHEMA part, shared CASCADE;
 
 -- A sequence beside a shard accepts the epoch of that shard only, not that of a shard which evil has defined in the same schema.
