@@ -323,6 +323,14 @@ errors! {
         "shard {0} changed concurrently",
         hint("Try again.");
 
+    /// A function that creates, adopts or restores a shard has waited for 10 seconds, or for
+    /// `lock_timeout` if that is shorter.
+    NumberLocked(shard: u16) => ERRCODE_LOCK_NOT_AVAILABLE,
+        "could not obtain the lock on shard number {0}",
+        detail("A transaction is still open that has created or adopted a shard of this number, or of one that differs by a multiple \
+            of 256."),
+        hint("Try again when it has ended; it is listed in pg_locks.");
+
     /// `create_shard()` is called with `if_not_exists`, and the shard has another schema or epoch.
     ShardDiffers { shard: u16, what: &'static str, is: String, asked: String } => ERRCODE_DUPLICATE_OBJECT,
         "shard {shard} already exists with a different {what}",

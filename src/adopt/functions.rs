@@ -78,11 +78,11 @@ fn adopt_shard(
     guc::with(guc::OWN_NAMES, || {
         if !dry_run {
             prevent_if_read_only("adopt_shard()");
-            request.shard.into_iter().for_each(ddl::lock_number);
+            request.shard.map_or(Ok(()), ddl::lock_number)?;
         }
         let adoption = request.read()?;
         if !dry_run && request.shard.is_none() {
-            ddl::lock_number(adoption.parts.shard);
+            ddl::lock_number(adoption.parts.shard)?;
             if definition::find(adoption.parts.shard)? != adoption.existing {
                 return Err(Error::OriginalChanged(names::function(adoption.function.oid)).into());
             }
@@ -92,7 +92,7 @@ fn adopt_shard(
         let (newest, above) = if dry_run {
             (adoption.newest_id()?, None)
         } else {
-            let (newest, above) = guc::with(guc::LOCK_TIMEOUT, || adoption.carry_out())?;
+            let (newest, above) = guc::with_lock_limit(|| adoption.carry_out())?;
             (newest, Some(layout::id_of(above, adoption.parts.shard)))
         };
         let row = (
@@ -120,7 +120,7 @@ fn unadopt_shard(
     let own_schema = catalog::schema_of_this_function(fcinfo);
     guc::with(guc::OWN_NAMES, || {
         prevent_if_read_only("unadopt_shard()");
-        ddl::lock_number(shard);
+        ddl::lock_number(shard)?;
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
         let adopted = adopted::to_restore(&definition, own_schema);
         let Some(first) = adopted.first() else {
@@ -147,8 +147,8 @@ fn unadopt_shard(
             }
         };
         // First without the locks, so that no writer waits with us.
-        guc::with(guc::LOCK_TIMEOUT, wait)?;
-        guc::with(guc::LOCK_TIMEOUT, || {
+        guc::with_lock_limit(wait)?;
+        guc::with_lock_limit(|| {
             locks::lock_schema(definition.schema);
             for one in &adopted {
                 locks::lock_function(one.function.oid, pg_sys::AccessShareLock);

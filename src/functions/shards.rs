@@ -62,7 +62,7 @@ fn create_shard(
                 return Ok(Regnamespace(existing.schema));
             }
         }
-        ddl::lock_number(shard);
+        ddl::lock_number(shard)?;
         let existing = match if_not_exists {
             true => lookup::find_to_change(shard, pg_sys::AccessShareLock)?,
             false => definition::find(shard)?,

@@ -74,11 +74,21 @@ pub const OWN_NAMES: &[(&CStr, &str)] = &[
 
 /// The longest wait for a lock on objects of other roles, which could hold the lock as long as they
 /// like, and the longest for any lock while other sessions wait for this one.
-pub const LOCK_TIMEOUT: &[(&CStr, &str)] = &[(c"lock_timeout", "10s")];
+const LOCK_TIMEOUT_MS: i32 = 10_000;
 
-/// Runs `f` with [`OWN_NAMES`] and [`LOCK_TIMEOUT`].
+/// Runs `f` with this limit, unless that of the session is shorter.
+pub fn with_lock_limit<T>(f: impl FnOnce() -> T) -> T {
+    // SAFETY: the variable of the setting.
+    if (1..LOCK_TIMEOUT_MS).contains(&unsafe { pg_sys::LockTimeout }) {
+        f()
+    } else {
+        with(&[(c"lock_timeout", &LOCK_TIMEOUT_MS.to_string())], f)
+    }
+}
+
+/// Runs `f` with [`OWN_NAMES`] and the limit of [`with_lock_limit`].
 pub fn with_own_names_and_limit<T>(f: impl FnOnce() -> T) -> T {
-    with(OWN_NAMES, || with(LOCK_TIMEOUT, f))
+    with(OWN_NAMES, || with_lock_limit(f))
 }
 
 /// Runs `f` with these settings. An error resets them as well.

@@ -473,6 +473,31 @@ fn names_do_not_change_while_a_partition_is_attached() {
     assert_eq!(texts(&mut watch, schemas), ["old"]);
 }
 
+/// A role that may create objects in one schema keeps a transaction open in which it has created a
+/// shard. Calls for numbers that share its lock wait for ten seconds, not longer.
+#[test]
+fn lock_on_a_shard_number_is_waited_for_with_a_limit() {
+    let server = Server::start(&[("fsync", "off")]);
+    let (mut client, mut holder) = (server.connect(), server.connect());
+    client
+        .batch_execute(
+            "CREATE EXTENSION instagram_id; CREATE ROLE eve; CREATE SCHEMA one; GRANT USAGE, CREATE ON SCHEMA one TO eve",
+        )
+        .unwrap();
+    client.batch_execute(&original_of_shard(5)).unwrap();
+    holder
+        .batch_execute("SET SESSION AUTHORIZATION eve; BEGIN; SELECT create_shard(261, 'one', if_not_exists => true)")
+        .unwrap();
+    let locked = ("55P03", "could not obtain the lock on shard number 5");
+    for call in ["create_shard(5)", "adopt_shard(5)", "adopt_shard(NULL, 'insta5')"] {
+        let error = error_of(&mut client, &format!("SELECT {call}"));
+        let message = error.1.lines().next().unwrap_or_default();
+        assert_eq!((error.0.as_str(), message), locked, "{call}");
+    }
+    holder.batch_execute("COMMIT").unwrap();
+    one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)");
+}
+
 /// A table that becomes a view while `adopt_table` waits for it is not read as a table. From
 /// PostgreSQL 16 on a rule cannot do that, and the table is another relation by then.
 #[test]
