@@ -6,6 +6,7 @@ use crate::server::Server;
 use crate::trust;
 use instagram_id_core::moving::SchemaMark;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// The target's clock may be behind the source's clock by this many seconds. New ids carry future
 /// timestamps until the clock catches up.
@@ -376,16 +377,22 @@ struct Found {
 
 /// The rows of `id_shards` for this shard.
 fn shards(server: &Server) -> Result<Vec<Found>> {
-    let problem = || format!("query on server {} failed", server.name);
-    let connection = server.connection();
-    // The view reads the sequences, which their owner can lock.
-    connection.run("BEGIN; SET LOCAL lock_timeout = '5s'").context(problem)?;
-    let found = lock_extension(&connection).and_then(|extension| {
-        let query = include_str!("sql/shards.sql").replace("{extension}", &extension);
-        connection.select(&query, &[&server.shard().to_string()])
-    });
-    connection.run("COMMIT").context(problem)?;
-    found.context(problem)
+    select_from_extension(server, include_str!("sql/shards.sql"), &[&server.shard().to_string()])
+}
+
+/// The rows of a query on views of the extension, whose schema replaces `{extension}`. They read
+/// sequences and sizes of tables, which their owners can lock.
+pub fn select_from_extension<T: DeserializeOwned>(
+    server: &Server,
+    query: &str,
+    parameters: &[&str],
+) -> Result<Vec<T>> {
+    server.transaction(|session| {
+        session.run("SET LOCAL lock_timeout = '5s'").context(|| server.problem())?;
+        let extension = lock_extension(session).context(|| server.problem())?;
+        let query = query.replace("{extension}", &extension);
+        session.select(&query, parameters).context(|| server.problem())
+    })
 }
 
 /// Returns the quoted name of the extension's schema. A superuser locks the schema against renaming
@@ -403,15 +410,14 @@ pub fn lock_extension(connection: &Connection) -> std::result::Result<String, li
 fn obstacles_in_schema(source: &Server, target: &Server, role: &str) -> Result<Vec<String>> {
     // The defaults of a table can be read only while nobody has locked it.
     let mut obstacles: Vec<String> = source.transaction(|session| {
-        let problem = || format!("query on server {} failed", source.name);
-        session.run("SET LOCAL lock_timeout = '5s'").context(problem)?;
-        let query = include_str!("sql/obstacles.sql");
-        Ok(session.query(query, &[source.schema(), role]).context(problem)?.column()?)
+        session.run("SET LOCAL lock_timeout = '5s'").context(|| source.problem())?;
+        let found = session.query(include_str!("sql/obstacles.sql"), &[source.schema(), role]);
+        Ok(found.context(|| source.problem())?.column()?)
     })?;
     let here = trust::look(source, &source.connection(), trust::NOTHING, trust::NOTHING)?;
     obstacles.extend(here.obstacles);
-    let needed = trust::needed(&source.connection(), source.schema())
-        .context(|| format!("query on server {} failed", source.name))?;
+    let needed =
+        trust::needed(&source.connection(), source.schema()).context(|| source.problem())?;
     let (missing, found) = trust::find_needed(target, &needed)?;
     obstacles.extend(missing);
     obstacles.extend(trust::look(target, &target.connection(), &found, &here.dumped)?.obstacles);

@@ -88,7 +88,7 @@ pub fn cut_over(
 /// of the changes of clients. The first call of its statements in a session is slow.
 fn begin_to_count(target: &Server) -> Result<Connection> {
     let session = target.another_observer()?;
-    let problem = || format!("query on server {} failed", target.name);
+    let problem = || target.problem();
     session.run(include_str!("sql/hold_rows.sql")).context(problem)?;
     session
         .run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL lock_timeout = '1s'")
@@ -127,7 +127,7 @@ fn warm_up(source: &Server, target: &Server, recorded: &str) -> Result {
     source.compare_definition(&source.connection(), recorded)?;
     states(source)?;
     target.transaction(|session| {
-        let problem = || format!("query on server {} failed", target.name);
+        let problem = || target.problem();
         session.run("DO 'BEGIN END'").context(problem)?;
         trust::require(target, session, trust::NOTHING, trust::NOTHING)?;
         let extension = lock_extension(session).context(problem)?;

@@ -1,8 +1,8 @@
 //! `plan`: reads the size of each shard and its rate of new ids from all servers, and prints a
 //! plan.
 
-use crate::checks::lock_extension;
-use crate::error::{Context, Error, Result, check_interrupt, fail};
+use crate::checks::select_from_extension;
+use crate::error::{Error, Result, check_interrupt, fail};
 use crate::map::{Map, Placement};
 use crate::output::{Output, size};
 use crate::plan::{Plan, ShardLoad, plan};
@@ -45,8 +45,7 @@ fn loads(map: &Map, servers: &[String], trust: &Trust, output: &Output) -> Resul
     let mut loads = Vec::new();
     for server in servers {
         check_interrupt()?;
-        let names = Names { shard: 0, schema: String::new() };
-        let observed = Server::observe(server, trust.on(map, server)?, &names)?;
+        let observed = Server::observe(server, trust.on(map, server)?, &Names::default())?;
         let found = loads_of_server(&observed)?;
         for Placement { shard, .. } in placements.iter().filter(|placed| placed.server == *server) {
             match found.iter().find(|load| load.shard == *shard) {
@@ -69,29 +68,21 @@ struct Row {
     epoch: i64,
     now: i64,
     /// The number of rows and the bounds of each histogram.
-    histograms: Vec<(String, String)>,
+    histograms: Vec<(f64, String)>,
 }
 
 /// The load of each shard of a server.
 fn loads_of_server(server: &Server) -> Result<Vec<ShardLoad>> {
-    let connection = server.connection();
-    let obstacles = trust::look(server, &connection, trust::NOTHING, trust::NOTHING)?.obstacles;
+    let found = trust::look(server, &server.connection(), trust::NOTHING, trust::NOTHING)?;
+    let obstacles = found.obstacles;
     if !obstacles.is_empty() {
         let problem = format!("the shards of server {} cannot be read", server.name);
         return Err(Error::Refused { problem, obstacles });
     }
-    let problem = || format!("query on server {} failed", server.name);
-    // The size of a table can be read only while nobody has locked it.
-    connection.run("BEGIN; SET LOCAL lock_timeout = '5s'").context(problem)?;
-    let extension = lock_extension(&connection)
-        .context(|| format!("server {} has no extension instagram_id", server.name))?;
-    let query = include_str!("sql/loads.sql").replace("{extension}", &extension);
-    let rows: Vec<Row> = connection.select(&query, &[]).context(problem)?;
-    connection.run("COMMIT").context(problem)?;
+    let rows: Vec<Row> = select_from_extension(server, include_str!("sql/loads.sql"), &[])?;
     let load = |Row { shard, bytes, epoch, now, histograms }| {
-        let buckets = histograms.iter().flat_map(|(rows, bounds)| {
-            histogram(shard, rows.parse().unwrap_or(0.0), epoch, bounds)
-        });
+        let buckets =
+            histograms.iter().flat_map(|(rows, bounds)| histogram(shard, *rows, epoch, bounds));
         let ids_per_second = ids_per_second(buckets.collect(), now);
         ShardLoad { shard, server: server.name.clone(), bytes, ids_per_second }
     };

@@ -281,8 +281,9 @@ fn run(arguments: Arguments, output: &Output) -> Result {
             fleet::show_plan(map, &drain, f64::from(tolerance) / 100.0, &trust, output)?;
         }
         Command::Apply { plan, jobs, stop, trust } => {
-            Trust::parse(map, &trust.trust)?;
-            let options = apply::Options { jobs: jobs.into(), stop, trust: trust.trust };
+            let trust = Trust::parse(map, &trust.trust)?;
+            let stop = Duration::from_secs(stop);
+            let options = apply::Options { jobs: jobs.into(), stop, trust };
             apply::apply(map, &conninfo, apply::read_plan(&plan)?, &options, output)?;
         }
         Command::Completions { .. } | Command::Man { .. } => {}

@@ -302,12 +302,6 @@ impl Map {
         self.select("SELECT shard, server FROM shard_map.shards ORDER BY shard", &[])
     }
 
-    /// Whether a command works on the shard.
-    pub fn is_locked(&self, shard: u16) -> Result<bool> {
-        let query = format!("SELECT EXISTS ({LOCKS} AND objid = $1::int::oid)");
-        Ok(self.rows(&query, &[&shard.to_string()])?.one()?)
-    }
-
     pub fn moves(&self) -> Result<Vec<MoveStatus>> {
         let query = format!(
             "SELECT shard, source, target, schema, started::timestamp(0)::text AS started,

@@ -58,6 +58,8 @@ pub enum Event<'a> {
 
 pub struct Output {
     is_json: bool,
+    /// The shard of one of several moves, whose steps and progress are not printed as text.
+    shard: Option<u16>,
     is_terminal: bool,
     bar: RefCell<Option<ProgressBar>>,
     shown: RefCell<Option<Instant>>,
@@ -66,7 +68,22 @@ pub struct Output {
 impl Output {
     pub fn new(is_json: bool) -> Output {
         let is_terminal = std::io::stdout().is_terminal() && !is_json;
-        Output { is_json, is_terminal, bar: RefCell::default(), shown: RefCell::default() }
+        Output {
+            is_json,
+            shard: None,
+            is_terminal,
+            bar: RefCell::default(),
+            shown: RefCell::default(),
+        }
+    }
+
+    /// The output of one of several moves.
+    pub fn of_move(is_json: bool, shard: u16) -> Output {
+        Output { shard: Some(shard), is_terminal: false, ..Output::new(is_json) }
+    }
+
+    fn prefix(&self) -> String {
+        self.shard.map(|shard| format!("    {shard}: ")).unwrap_or_default()
     }
 
     pub fn is_json(&self) -> bool {
@@ -78,7 +95,7 @@ impl Output {
         let message = message.as_ref();
         if self.is_json {
             self.object(&Event::Step { message });
-        } else {
+        } else if self.shard.is_none() {
             self.text(&format!("==> {}", printable(message)));
         }
     }
@@ -88,10 +105,12 @@ impl Output {
         if self.is_json {
             return self.object(&Event::Moved { shard, server, stopped_ms });
         }
-        let stopped = stopped_ms
-            .map(|ms| format!("; its writes were stopped for {ms} ms"))
-            .unwrap_or_default();
-        self.step(format!("Shard {shard} is on {server}{stopped}"));
+        let stopped = stopped_ms.map(|ms| format!("writes were stopped for {ms} ms"));
+        match (self.shard, stopped) {
+            (Some(_), Some(stopped)) => self.text(&format!("{}{stopped}", self.prefix())),
+            (_, Some(stopped)) => self.step(format!("Shard {shard} is on {server}; its {stopped}")),
+            (_, None) => self.step(format!("Shard {shard} is on {server}")),
+        }
     }
 
     /// Reports a problem that the user may want to fix while the command continues.
@@ -99,7 +118,8 @@ impl Output {
         if self.is_json {
             self.object(&Event::Warning { message });
         } else {
-            let _ = writeln!(std::io::stderr(), "warning: {}", printable(message));
+            let prefix = self.prefix();
+            let _ = writeln!(std::io::stderr(), "{prefix}warning: {}", printable(message));
         }
     }
 
@@ -112,7 +132,9 @@ impl Output {
             });
         } else {
             let lines: Vec<_> = error.lines().iter().map(|line| printable(line)).collect();
-            let _ = writeln!(std::io::stderr(), "error: {}", lines.join("\n"));
+            let prefix = self.prefix();
+            let lines = lines.join(&format!("\n{prefix}"));
+            let _ = writeln!(std::io::stderr(), "{prefix}error: {lines}");
         }
     }
 
@@ -142,7 +164,7 @@ impl Output {
     fn progress_line(&self, progress: &Progress) {
         if self.is_json {
             self.object(&Event::Progress(progress));
-        } else {
+        } else if self.shard.is_none() {
             self.text(&format!("    {}", summary(progress)));
         }
     }
@@ -176,7 +198,13 @@ impl Output {
     }
 
     pub fn object(&self, object: &impl Serialize) {
-        self.text(&serde_json::to_string(object).expect("texts and numbers"));
+        let mut text = serde_json::to_string(object).expect("texts and numbers");
+        if let Some(shard) = self.shard {
+            let mut object = serde_json::to_value(object).expect("texts and numbers");
+            object["shard"] = shard.into();
+            text = object.to_string();
+        }
+        self.text(&text);
     }
 }
 

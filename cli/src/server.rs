@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// The names of a move, which are the same on both servers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Names {
     pub shard: u16,
     /// The schema of the shard.
@@ -91,8 +91,7 @@ impl Server {
     /// Fails if the definition of the schema differs from `recorded`, and names objects that
     /// differ.
     pub fn compare_definition(&self, session: &Connection, recorded: &str) -> Result {
-        let now =
-            definition(session).context(|| format!("query on server {} failed", self.name))?;
+        let now = definition(session).context(|| self.problem())?;
         let changed = changed_objects(recorded, &now)?;
         if changed.is_empty() {
             return Ok(());
@@ -150,22 +149,23 @@ impl Server {
         Ok(())
     }
 
+    /// The problem that a failed query is.
+    pub fn problem(&self) -> String {
+        format!("query on server {} failed", self.name)
+    }
+
     pub fn connection(&self) -> Ref<'_, Connection> {
         self.connection.borrow()
     }
 
     /// The rows of a query.
     pub fn query(&self, query: &str, parameters: &[&str]) -> Result<Rows> {
-        self.connection()
-            .query(query, parameters)
-            .context(|| format!("query on server {} failed", self.name))
+        self.connection().query(query, parameters).context(|| self.problem())
     }
 
     /// The only row of a query, whose columns have the names of the fields.
     pub fn select_one<T: DeserializeOwned>(&self, query: &str, parameters: &[&str]) -> Result<T> {
-        self.connection()
-            .select_one(query, parameters)
-            .context(|| format!("query on server {} failed", self.name))
+        self.connection().select_one(query, parameters).context(|| self.problem())
     }
 
     /// Whether a condition is true on this server.
@@ -313,7 +313,7 @@ impl Server {
     /// Runs `work` in a transaction of the session, which is rolled back if it fails.
     pub fn transaction<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let session = self.connection();
-        let problem = || format!("query on server {} failed", self.name);
+        let problem = || self.problem();
         session.run("BEGIN").context(problem)?;
         match work(&session) {
             Ok(result) => {

@@ -83,7 +83,7 @@ pub fn look(server: &Server, session: &Connection, needed: &str, dumped: &str) -
     let trusted = serde_json::to_string(&server.trusted).expect("texts");
     let Row { dumped, untrusted } = session
         .select_one(&query, &[server.schema(), needed, dumped, &trusted])
-        .context(|| format!("query on server {name} failed"))?;
+        .context(|| server.problem())?;
     let obstacle = |Right { role, what }: &Right| {
         format!(
             "role {role} on {name} is not trusted, but {what}: connect to {name} as a role whose rights it has, \
@@ -145,7 +145,7 @@ pub fn find_needed(target: &Server, needed: &[Needed]) -> Result<(Vec<String>, S
                 ));
             }
             Err(error) => {
-                return Err(error).context(|| format!("query on server {} failed", target.name));
+                return Err(error).context(|| target.problem());
             }
         }
     }

@@ -4,7 +4,9 @@ SELECT count(srrelid) AS tables, count(*) FILTER (WHERE srsubstate = 'r') AS tab
     coalesce((SELECT sum(tuples_processed) FROM pg_stat_progress_copy
               WHERE command = 'COPY FROM' AND datname = current_database() AND relid = ANY (array_agg(srrelid)))::bigint, 0) AS rows,
     coalesce(sum(pg_table_size(srrelid))::bigint, 0) AS bytes_copied,
-    coalesce((SELECT apply_error_count + sync_error_count FROM pg_stat_subscription_stats WHERE subname = $1), 0) AS errors,
+    -- The columns differ between majors.
+    coalesce((SELECT sum(count::bigint)::bigint FROM pg_stat_subscription_stats AS t CROSS JOIN jsonb_each_text(to_jsonb(t)) AS c (name, count)
+              WHERE subname = $1 AND name LIKE '%error_count'), 0) AS errors,
     coalesce(array_to_string((array_agg(srrelid::regclass::text ORDER BY srrelid) FILTER (WHERE srsubstate = 'd'))[1:3], ', '), '') AS copying,
     coalesce(bool_or(srsubstate IN ('i', 'd')), false) AND (SELECT count(*) FROM pg_stat_get_subscription(NULL) WHERE relid IS NULL)
         >= least(current_setting('max_logical_replication_workers')::int, current_setting('max_worker_processes')::int - 1) AS is_stuck

@@ -6,13 +6,13 @@ WITH shards AS MATERIALIZED (
     SELECT shard, n.oid AS schema, (extract(epoch FROM epoch) * 1000)::bigint AS epoch
     FROM {extension}.id_shards JOIN pg_namespace AS n ON nspname = schema
 ), tables AS MATERIALIZED (
-    SELECT shard, c.oid, greatest(reltuples, 0)::float8 AS rows, conkey[1] AS id
+    SELECT shard, c.oid, CASE WHEN reltuples BETWEEN 0 AND 1e15 THEN reltuples ELSE 0 END AS rows, conkey[1] AS id
     FROM shards JOIN pg_class AS c ON relnamespace = schema AND relkind IN ('r', 'm')
         LEFT JOIN pg_constraint ON conrelid = c.oid AND contype = 'p'
 ), sizes AS (
     SELECT shard, sum(pg_total_relation_size(oid))::bigint AS bytes FROM tables GROUP BY shard
 ), bounds AS (
-    SELECT shard, jsonb_agg(jsonb_build_array(rows::text,
+    SELECT shard, jsonb_agg(jsonb_build_array(rows,
         CASE WHEN stakind1 = 2 THEN stavalues1 WHEN stakind2 = 2 THEN stavalues2 ELSE stavalues3 END::text)) AS histograms
     FROM tables JOIN pg_statistic ON starelid = oid AND staattnum = id AND NOT stainherit
         JOIN pg_attribute ON attrelid = oid AND attnum = id AND atttypid = 'bigint'::regtype

@@ -587,20 +587,23 @@ fn concurrent_commands_on_a_shard_are_refused() {
     servers.command(&["status"]);
 }
 
-/// The move of an `apply` that was killed goes on. The next `apply` waits for it.
+/// `apply` waits for another command that works on a shard of its plan, and resumes the moves of an
+/// `apply` that was killed.
 #[test]
-fn apply_waits_for_the_move_of_a_killed_apply() {
+fn apply_waits_for_another_command_and_resumes_moves() {
     let servers = Servers::start();
     fill(&servers, 1000);
     let plan = servers.b.path().join("plan.json").display().to_string();
     std::fs::write(&plan, r#"{"moves": [{"shard": 5, "from": "a", "to": "b"}]}"#).unwrap();
-    let mut killed = servers.start_command(&["apply", &plan]);
+    let killed = servers.start_command(&["apply", &plan]);
     let mut transaction = block_after_copy(&servers);
-    killed.kill().unwrap();
-    killed.wait().unwrap();
+    assert!(!kill_group(killed));
+    transaction.batch_execute("COMMIT").unwrap();
+    let (other, mut transaction) = move_blocked_after_copy(&servers, &[]);
     let again = servers.start_command(&["apply", &plan]);
     // Longer than a move waits for the lock of the shard.
     thread::sleep(Duration::from_secs(2));
+    assert!(!kill_group(other));
     transaction.batch_execute("COMMIT").unwrap();
     let said = outcome(again).unwrap();
     assert!(said.contains("Another command is working on shard 5: waiting for it"), "{said}");

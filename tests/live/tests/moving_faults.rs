@@ -358,9 +358,11 @@ fn full_disk_of_the_source_ends_the_move() {
     let ids = fill(&servers, 300_000);
     let command = servers.start_command(&["move", "5", "--to", "b"]);
     servers.b.wait_until("SELECT EXISTS (SELECT FROM pg_subscription_rel WHERE srsubstate = 'd')");
+    // Before the disk is full: from then on any WAL stops the server.
+    let mut a = servers.a.connect();
     servers.a.disk().set_rate(DiskFault::WriteWal, 1_000_000);
     let insert = "INSERT INTO insta5.photos DEFAULT VALUES";
-    servers.a.connect().batch_execute(insert).expect_err("no space for WAL");
+    a.batch_execute(insert).expect_err("no space for WAL");
     servers.a.wait_for("the end of the server", || servers.a.has_stopped());
     let said = outcome(command).expect_err("the source has stopped");
     assert!(said.contains("server a") && said.contains("to resume: "), "{said}");
