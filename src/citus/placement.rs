@@ -89,10 +89,6 @@ pub fn local_group() -> i32 {
 }
 
 /// Looks up the placement of a sequence, and caches it until an invalidation.
-///
-/// # Errors
-///
-/// The extension is newer than the library of this session.
 fn look_up(sequence: Oid) -> Result<(), Error> {
     let count = invalidation::settled_count();
     check_version()?;
@@ -109,10 +105,6 @@ fn look_up(sequence: Oid) -> Result<(), Error> {
 /// Checks that the extension is not newer than the library that this session has loaded. An older
 /// library may not know how the nodes of the newer version hand over a sequence, and would repeat
 /// ids.
-///
-/// # Errors
-///
-/// It is newer.
 fn check_version() -> Result<(), Error> {
     let query = "SELECT extversion FROM pg_extension WHERE extname = 'instagram_id'";
     let rows = guc::with(guc::OWN_NAMES, || select_latest(query));
@@ -133,10 +125,6 @@ fn is_newer(version: &str) -> bool {
 }
 
 /// Repeats a visit until it is not refused for a placement that must be looked up.
-///
-/// # Errors
-///
-/// Those of [`resolve`].
 pub fn retry<T>(sequence: IdSequence, visit: impl Fn() -> Result<T, Refusal>) -> Result<T, Error> {
     loop {
         match visit() {
@@ -147,11 +135,6 @@ pub fn retry<T>(sequence: IdSequence, visit: impl Fn() -> Result<T, Refusal>) ->
 }
 
 /// Resolves a refusal that concerns the placement, so that the visit can be repeated.
-///
-/// # Errors
-///
-/// Another node owns the schema, or the library is older than the extension; the error of any other
-/// refusal.
 pub fn resolve(refusal: Refusal, sequence: IdSequence) -> Result<(), Error> {
     match refusal {
         Refusal::PlacementUnknown => look_up(sequence.oid)?,
@@ -162,10 +145,6 @@ pub fn resolve(refusal: Refusal, sequence: IdSequence) -> Result<(), Error> {
 }
 
 /// Looks up again whether another node owns the schema of a sequence.
-///
-/// # Errors
-///
-/// It does.
 fn check_again(sequence: Oid) -> Result<(), Error> {
     // The cache may be out of date: without a table in the schema, there is no relation whose
     // invalidation announces a new placement.

@@ -100,11 +100,6 @@ pub struct NotOpened {
 }
 
 /// Opens this node's copy of a sequence in the steps above, if it is not open already.
-///
-/// # Errors
-///
-/// Another node owns the schema, the coordinator is not known, the last owner is not known or no
-/// longer in use, a node does not hand over, or the time is over.
 pub fn take_over(
     sequence: IdSequence,
     policy: CopyPolicy,
@@ -130,12 +125,8 @@ pub fn take_over(
 
 /// Makes one attempt to take several sequences over together. The caller has locked them. The other
 /// nodes are asked as one role; see [`copies::role_to_ask_as`](super::copies::role_to_ask_as).
-///
-/// # Errors
-///
-/// Those of [`take_over`], except about the last owner. The error may name another of the
-/// sequences. All of them may be closed on every node then, and a later attempt continues from
-/// there.
+/// An error may name another of the sequences. All of them may be closed on every node then, and a
+/// later attempt continues from there.
 pub fn attempt_to_take_over(
     wanted: &[Wanted],
     policy: CopyPolicy,
@@ -159,11 +150,6 @@ pub fn is_of_a_node(error: &Error) -> bool {
 /// Runs `attempt` while no other session of this node makes one for these sequences, because two
 /// would remove each other's marks. The deadline covers the wait for the other session and the
 /// attempt. `None` if other sessions have opened all copies in the meantime.
-///
-/// # Errors
-///
-/// The time is over, or the attempt of another session has failed during the wait; those of
-/// `attempt`.
 fn in_turn<T>(
     wanted: &[Wanted],
     attempt: impl Fn(Deadline) -> Result<T, Error>,
@@ -318,10 +304,6 @@ fn remove_overtaken(
 }
 
 /// The owner of a sequence's schema, which must be this node if the policy needs that.
-///
-/// # Errors
-///
-/// Another node owns it.
 fn check_owner(sequence: Oid, policy: CopyPolicy) -> Result<Owner, Error> {
     let owner = placement::owner_of(sequence);
     if owner.is_here() || !policy.needs_placement() {
@@ -334,10 +316,6 @@ fn check_owner(sequence: Oid, policy: CopyPolicy) -> Result<Owner, Error> {
 /// The value at which a sequence continues, or above: that of the copies, if each last owner that
 /// they record has reported its own copy; see [`check_last_owners`]. Otherwise, if that is allowed,
 /// one above everything that is known.
-///
-/// # Errors
-///
-/// An owner has not reported or is disabled, or every copy has lost the record.
 fn floor_of(
     Opening { sequence, own, owner, floor, .. }: &Opening,
     others: &OtherCopies,
@@ -399,20 +377,12 @@ fn floor_of(
 }
 
 /// Closes this node's copy for another node; see [`visit::close`].
-///
-/// # Errors
-///
-/// Those of the sequence; the role lacks UPDATE on it, or its lock is not available in time.
 pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Error> {
     let ids = IdSequence { oid: sequence, epoch: Epoch::ORIGINAL };
     with_lock_timeout(|| retry(ids, || visit::close(sequence, attempt)))
 }
 
 /// Records the node that takes the sequence over; see [`visit::record_owner`].
-///
-/// # Errors
-///
-/// As [`close`].
 pub fn record_owner(
     sequence: Oid,
     owner: LastOwner,

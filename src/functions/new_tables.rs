@@ -32,10 +32,6 @@ type EventTrigger = ();
 /// `adopt_new_tables()`, for an event trigger ON ddl_command_end. A key that cannot get ids stays
 /// as it is, with a WARNING that contains the reason. An error would reject statements of roles
 /// that have nothing to do with the shard.
-///
-/// # Errors
-///
-/// The call is not by such an event trigger.
 #[pg_extern(sql = false)]
 fn adopt_new_tables(fcinfo: pg_sys::FunctionCallInfo) -> EventTrigger {
     or_raise(|| {
@@ -113,10 +109,6 @@ fn shard_of(schema: Oid, own_schema: Oid) -> Option<Shard> {
 }
 
 /// The definition of this shard.
-///
-/// # Errors
-///
-/// Another schema defines it, or the function does not belong to it.
 fn shard_in(schema: Oid, shard: Shard, own_schema: Oid) -> Result<Definition, Error> {
     let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
     if definition.schema != schema {

@@ -622,7 +622,7 @@ fn cost_of_recovery_on_citus() {
     let one_by_one = "SELECT result FROM id_shards, run_command_on_all_nodes(format('SELECT recover_shard(%s)', shard))
          WHERE NOT success";
     assert!(client.query(take_over, &[]).unwrap().is_empty());
-    let setting = "ALTER DATABASE postgres SET instagram_id.continue_without_lost_nodes = on";
+    let setting = "SELECT run_command_on_all_nodes('ALTER DATABASE postgres SET instagram_id.continue_without_lost_nodes = on')";
     for (lost, name, statement) in [
         (1, "take_over_shards(recover => true), 3 nodes to ask", recover),
         (2, "recover_shard, 2 nodes to ask", one_by_one),
@@ -638,9 +638,9 @@ fn cost_of_recovery_on_citus() {
         cluster.nodes[lost].stop();
         cluster.disable_and_remove(lost, lost + 1);
         if lost == 3 {
+            client.batch_execute(setting).unwrap();
             // Sessions from before do not have it.
             (0..=4).filter(is_left).for_each(|node| {
-                cluster.nodes[node].connect().batch_execute(setting).unwrap();
                 cluster.nodes[node].stop();
                 cluster.nodes[node].launch();
             });
