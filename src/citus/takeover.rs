@@ -69,8 +69,9 @@ use pgrx::pg_sys::panic::ErrorReport;
 use std::time::{Duration, Instant};
 
 /// The maximum of the random pause before an attempt is repeated because another node has
-/// interfered. Without a pause, two nodes could interfere with each other forever.
-const PAUSE_MAX_MS: i32 = 32;
+/// interfered. It doubles each time up to the second value, so that it soon exceeds the time that
+/// an attempt needs, and one of the nodes completes an attempt while the other one pauses.
+const PAUSE_MAX_MS: (i32, i32) = (32, 1024);
 
 /// How often a session looks whether another one of its node has taken the sequence over.
 const POLL: Duration = Duration::from_millis(10);
@@ -108,6 +109,7 @@ pub fn take_over(
 ) -> Result<(), Error> {
     let wanted = [(sequence, floor)];
     let attempts = |deadline| {
+        let (mut pause_max_ms, limit) = PAUSE_MAX_MS;
         loop {
             let mut left = attempt_to_open(&wanted, policy, newest, deadline)?;
             if let Some((_, error)) = left.refused.pop() {
@@ -116,8 +118,9 @@ pub fn take_over(
             if left.overtaken.is_empty() {
                 return Ok(());
             }
-            let pause = sys::random_i32().rem_euclid(PAUSE_MAX_MS);
-            wait_event::pause(WaitEvent::TakeOver, Duration::from_millis(pause as u64));
+            let pause_ms = sys::random_i32().rem_euclid(pause_max_ms);
+            wait_event::pause(WaitEvent::TakeOver, Duration::from_millis(pause_ms as u64));
+            pause_max_ms = limit.min(2 * pause_max_ms);
         }
     };
     in_turn(&wanted, attempts).map(Option::unwrap_or_default)
