@@ -132,7 +132,9 @@ fn others(results: &Results) -> Table {
         better.sort_by(|(a, _), (b, _)| (sign * a).total_cmp(&(sign * b)));
         let better: Vec<String> =
             better.iter().map(|(value, name)| format!("{name} {}", shown(*value))).collect();
-        table.row([what, &shown(ours), &better.join("; ")]);
+        if !better.is_empty() {
+            table.row([what, &shown(ours), &better.join("; ")]);
+        }
     };
     let transactions = results.contestants().into_iter().map(Transaction::Made);
     let transactions = results.transactions.only(transactions, results.contestants());
