@@ -57,11 +57,14 @@ BEGIN
     LOOP
         EXECUTE format('REVOKE %s ON SCHEMA %s FROM %s CASCADE', open_to.privilege, open_to.name, open_to.role);
     END LOOP;
-    -- The mutexes, which only their owner can lock. VACUUM, ANALYZE and replication do not lock
-    -- views. Replacing one would lock it until the end of this transaction.
+    -- The mutexes and their queues, which only their owner can lock. VACUUM, ANALYZE and replication do
+    -- not lock views. Replacing one would lock it until the end of this transaction.
     FOR n IN 0..15 LOOP
         IF pg_catalog.to_regclass('ids_mutexes._mutex_' || n) IS NULL THEN
             EXECUTE pg_catalog.format('CREATE VIEW ids_mutexes._mutex_%s AS SELECT', n);
+        END IF;
+        IF pg_catalog.to_regclass('ids_mutexes._queue_' || n) IS NULL THEN
+            EXECUTE pg_catalog.format('CREATE VIEW ids_mutexes._queue_%s AS SELECT', n);
         END IF;
     END LOOP;
     IF pg_catalog.to_regclass('ids_mutexes._create_shard') IS NULL THEN
@@ -164,6 +167,16 @@ END $$;
 CREATE OR REPLACE FUNCTION ids._mutex(seq oid) RETURNS integer
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN hashoid(seq) & 15;
 
+-- Waits for a mutex that was locked. PostgreSQL passes a lock on to the first session that waits for
+-- it, and until this one has woken up nobody generates an id. So only one session waits for a mutex,
+-- and the others in its queue. Then it is unlocked at times, for sessions that are awake.
+CREATE OR REPLACE FUNCTION ids._lock(mutex integer) RETURNS void
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    EXECUTE format('LOCK TABLE ids_mutexes._queue_%s IN SHARE UPDATE EXCLUSIVE MODE', mutex);
+    EXECUTE format('LOCK TABLE ids_mutexes._mutex_%s IN SHARE UPDATE EXCLUSIVE MODE', mutex);
+END $$;
+
 -- The clock at the arrival of a call with valid arguments. Also locks the sequence until the end of
 -- the transaction, so that no call waits for that lock while it holds a mutex.
 CREATE OR REPLACE FUNCTION ids._arrive(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
@@ -176,7 +189,8 @@ CREATE OR REPLACE FUNCTION ids._arrive(shard integer, seq regclass, epoch timest
 -- exception IG000 ends it and releases the mutex; setval() is not rolled back. A wait for the clock
 -- holds nothing.
 CREATE OR REPLACE FUNCTION ids._take(seq regclass, epoch timestamptz, want bigint, OUT first bigint, OUT len bigint)
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET client_min_messages = error SET exit_on_error = off AS $$ -- see _shard_next_id()
 #variable_conflict use_variable
 DECLARE
     last bigint;
@@ -209,7 +223,7 @@ BEGIN
     LOOP
         BEGIN
             PERFORM pg_sequence_last_value(seq);
-            EXECUTE format('LOCK TABLE ids_mutexes._mutex_%s IN SHARE UPDATE EXCLUSIVE MODE', ids._mutex(seq));
+            PERFORM ids._lock(ids._mutex(seq));
             EXECUTE format('SELECT last_value, is_called FROM %s', seq) INTO last, is_called;
             now_ms := ids._now_ms(epoch);
             SELECT rule.first, rule.len, rule.ticks, rule.error INTO first, len, ticks, error
@@ -322,66 +336,80 @@ CREATE OR REPLACE FUNCTION ids._shard_next_id(shard integer, seq regclass, epoch
 DECLARE
     now_ms bigint;
     mutex integer;
+    is_queued boolean := false;
     last bigint;
     value bigint;
 BEGIN
-    BEGIN
-        now_ms := ids._arrive(shard, seq, epoch);
-        mutex := ids._mutex(seq);
-        IF mutex OPERATOR(pg_catalog.<) 8 THEN
-            IF mutex OPERATOR(pg_catalog.<) 4 THEN
-                IF mutex OPERATOR(pg_catalog.<) 2 THEN
-                    IF mutex OPERATOR(pg_catalog.=) 0 THEN LOCK TABLE ids_mutexes._mutex_0 IN SHARE UPDATE EXCLUSIVE MODE;
-                    ELSE LOCK TABLE ids_mutexes._mutex_1 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
+    LOOP
+        <<visit>>
+        BEGIN
+            -- Nothing may be sent to the client while this session holds a mutex: one that does not
+            -- read would keep it. With other settings _take() does all, under settings of its own.
+            EXIT visit WHEN NOT (pg_catalog.current_setting('client_min_messages') OPERATOR(pg_catalog.=) ANY ('{notice,warning,error}'::pg_catalog.text[])
+                AND pg_catalog.current_setting('exit_on_error') OPERATOR(pg_catalog.=) 'off');
+            now_ms := ids._arrive(shard, seq, epoch);
+            mutex := ids._mutex(seq);
+            IF is_queued THEN PERFORM ids._lock(mutex);
+            ELSIF mutex OPERATOR(pg_catalog.<) 8 THEN
+                IF mutex OPERATOR(pg_catalog.<) 4 THEN
+                    IF mutex OPERATOR(pg_catalog.<) 2 THEN
+                        IF mutex OPERATOR(pg_catalog.=) 0 THEN LOCK TABLE ids_mutexes._mutex_0 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                        ELSE LOCK TABLE ids_mutexes._mutex_1 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                    ELSE
+                        IF mutex OPERATOR(pg_catalog.=) 2 THEN LOCK TABLE ids_mutexes._mutex_2 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                        ELSE LOCK TABLE ids_mutexes._mutex_3 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                    END IF;
                 ELSE
-                    IF mutex OPERATOR(pg_catalog.=) 2 THEN LOCK TABLE ids_mutexes._mutex_2 IN SHARE UPDATE EXCLUSIVE MODE;
-                    ELSE LOCK TABLE ids_mutexes._mutex_3 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
+                    IF mutex OPERATOR(pg_catalog.<) 6 THEN
+                        IF mutex OPERATOR(pg_catalog.=) 4 THEN LOCK TABLE ids_mutexes._mutex_4 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                        ELSE LOCK TABLE ids_mutexes._mutex_5 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                    ELSE
+                        IF mutex OPERATOR(pg_catalog.=) 6 THEN LOCK TABLE ids_mutexes._mutex_6 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                        ELSE LOCK TABLE ids_mutexes._mutex_7 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                    END IF;
                 END IF;
             ELSE
-                IF mutex OPERATOR(pg_catalog.<) 6 THEN
-                    IF mutex OPERATOR(pg_catalog.=) 4 THEN LOCK TABLE ids_mutexes._mutex_4 IN SHARE UPDATE EXCLUSIVE MODE;
-                    ELSE LOCK TABLE ids_mutexes._mutex_5 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
+                IF mutex OPERATOR(pg_catalog.<) 12 THEN
+                    IF mutex OPERATOR(pg_catalog.<) 10 THEN
+                        IF mutex OPERATOR(pg_catalog.=) 8 THEN LOCK TABLE ids_mutexes._mutex_8 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                        ELSE LOCK TABLE ids_mutexes._mutex_9 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                    ELSE
+                        IF mutex OPERATOR(pg_catalog.=) 10 THEN LOCK TABLE ids_mutexes._mutex_10 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                        ELSE LOCK TABLE ids_mutexes._mutex_11 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                    END IF;
                 ELSE
-                    IF mutex OPERATOR(pg_catalog.=) 6 THEN LOCK TABLE ids_mutexes._mutex_6 IN SHARE UPDATE EXCLUSIVE MODE;
-                    ELSE LOCK TABLE ids_mutexes._mutex_7 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
+                    IF mutex OPERATOR(pg_catalog.<) 14 THEN
+                        IF mutex OPERATOR(pg_catalog.=) 12 THEN LOCK TABLE ids_mutexes._mutex_12 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                        ELSE LOCK TABLE ids_mutexes._mutex_13 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                    ELSE
+                        IF mutex OPERATOR(pg_catalog.=) 14 THEN LOCK TABLE ids_mutexes._mutex_14 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                        ELSE LOCK TABLE ids_mutexes._mutex_15 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                    END IF;
                 END IF;
             END IF;
-        ELSE
-            IF mutex OPERATOR(pg_catalog.<) 12 THEN
-                IF mutex OPERATOR(pg_catalog.<) 10 THEN
-                    IF mutex OPERATOR(pg_catalog.=) 8 THEN LOCK TABLE ids_mutexes._mutex_8 IN SHARE UPDATE EXCLUSIVE MODE;
-                    ELSE LOCK TABLE ids_mutexes._mutex_9 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
-                ELSE
-                    IF mutex OPERATOR(pg_catalog.=) 10 THEN LOCK TABLE ids_mutexes._mutex_10 IN SHARE UPDATE EXCLUSIVE MODE;
-                    ELSE LOCK TABLE ids_mutexes._mutex_11 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
+            -- Read under the mutex: what was read before may be old by now. setval() does nothing for
+            -- NULL.
+            last := pg_catalog.pg_sequence_last_value(seq);
+            value := pg_catalog.setval(seq, ids._next(last, now_ms));
+            RAISE SQLSTATE 'IG000';
+        EXCEPTION
+            WHEN SQLSTATE 'IG000' THEN
+                IF value IS NOT NULL THEN
+                    RETURN ((value OPERATOR(pg_catalog.>>) 10) OPERATOR(pg_catalog.<<) 23)
+                        OPERATOR(pg_catalog.|) (shard OPERATOR(pg_catalog.<<) 10)
+                        OPERATOR(pg_catalog.|) (value OPERATOR(pg_catalog.&) 1023);
                 END IF;
-            ELSE
-                IF mutex OPERATOR(pg_catalog.<) 14 THEN
-                    IF mutex OPERATOR(pg_catalog.=) 12 THEN LOCK TABLE ids_mutexes._mutex_12 IN SHARE UPDATE EXCLUSIVE MODE;
-                    ELSE LOCK TABLE ids_mutexes._mutex_13 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
-                ELSE
-                    IF mutex OPERATOR(pg_catalog.=) 14 THEN LOCK TABLE ids_mutexes._mutex_14 IN SHARE UPDATE EXCLUSIVE MODE;
-                    ELSE LOCK TABLE ids_mutexes._mutex_15 IN SHARE UPDATE EXCLUSIVE MODE; END IF;
-                END IF;
-            END IF;
-        END IF;
-        -- Read under the mutex: what was read before may be old by now. setval() does nothing for
-        -- NULL.
-        last := pg_catalog.pg_sequence_last_value(seq);
-        value := pg_catalog.setval(seq, ids._next(last, now_ms));
-        RAISE SQLSTATE 'IG000';
-    EXCEPTION
-        WHEN SQLSTATE 'IG000' THEN
-            IF value IS NOT NULL THEN
-                RETURN ((value OPERATOR(pg_catalog.>>) 10) OPERATOR(pg_catalog.<<) 23)
-                    OPERATOR(pg_catalog.|) (shard OPERATOR(pg_catalog.<<) 10)
-                    OPERATOR(pg_catalog.|) (value OPERATOR(pg_catalog.&) 1023);
-            END IF;
-        -- _take() finds the cause, unless the library has taken over.
-        WHEN undefined_table OR undefined_function OR read_only_sql_transaction OR insufficient_privilege
-            OR numeric_value_out_of_range OR wrong_object_type OR internal_error OR datetime_field_overflow THEN
-            NULL;
-    END;
+            WHEN lock_not_available THEN
+                IF is_queued OR mutex IS NULL THEN RAISE; END IF; -- by lock_timeout
+                is_queued := true;
+                CONTINUE;
+            -- _take() finds the cause, unless the library has taken over.
+            WHEN undefined_table OR undefined_function OR read_only_sql_transaction OR insufficient_privilege
+                OR numeric_value_out_of_range OR wrong_object_type OR internal_error OR datetime_field_overflow THEN
+                NULL;
+        END;
+        EXIT;
+    END LOOP;
     BEGIN
         value := ids._slow_next_id(shard, seq, epoch);
         RETURN value;
@@ -425,13 +453,30 @@ CREATE OR REPLACE FUNCTION ids.next_id(shard integer, seq regclass, epoch timest
 CREATE OR REPLACE FUNCTION ids.next_id(shard integer, seq regclass) RETURNS bigint
     LANGUAGE sql VOLATILE PARALLEL UNSAFE RETURN ids.shard_next_id(shard, seq, '2011-08-24 21:07:01.721+00'::timestamptz);
 
+-- The call of the next_id() in the schema of a shard. The caller runs it, so it must belong to the
+-- owner of the shard. If it was dropped, any role with CREATE on the schema can create another one.
+CREATE OR REPLACE FUNCTION ids._call_of(shard integer, schema regnamespace, owner oid) RETURNS text
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found oid := (SELECT proowner FROM pg_proc WHERE pronamespace = schema AND proname = 'next_id' AND pronargs = 0);
+BEGIN
+    IF found IS DISTINCT FROM owner THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('function %s.next_id() is not that of shard %s', schema, shard),
+            DETAIL = CASE WHEN found IS NULL THEN 'It does not exist.' ELSE format('It belongs to role %s.', found::regrole) END,
+            HINT = format('%sUse SELECT create_shard(%s, if_not_exists => true) as role %s.',
+                CASE WHEN found IS NOT NULL THEN 'Drop it. ' END, shard, owner::regrole);
+    END IF;
+    RETURN format('%s.next_id()', schema);
+END $$;
+
 -- Calls the next_id() in the schema of the shard, which checks the privileges of the caller.
 CREATE OR REPLACE FUNCTION ids._next_id_of_shard(shard integer) RETURNS bigint
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    found record := ids._shard(shard);
     id bigint;
 BEGIN
-    EXECUTE format('SELECT %s.next_id()', (ids._shard(shard)).schema) INTO id;
+    EXECUTE format('SELECT %s', ids._call_of(shard, found.schema, found.owner)) INTO id;
     RETURN id;
 END $$;
 
@@ -472,7 +517,8 @@ BEGIN
     END IF;
     found := ids._shard(shard);
     IF NOT pg_has_role(found.owner, 'USAGE') THEN
-        RETURN QUERY EXECUTE format('SELECT %s.next_id() FROM generate_series(1, $1)', found.schema) USING count;
+        RETURN QUERY EXECUTE format('SELECT %s FROM generate_series(1, $1)', ids._call_of(shard, found.schema, found.owner))
+            USING count;
         RETURN;
     END IF;
     WHILE remaining > 0 LOOP
@@ -766,8 +812,8 @@ BEGIN
             EXECUTE format('COMMENT ON FUNCTION %s.%s(%s) IS %L', schema, part.column1, part.column2, format(part.column5, shard));
             created := created + 1;
         ELSIF regexp_replace(part.column4, '\s+', ' ', 'g') IS DISTINCT FROM
-                regexp_replace(pg_get_function_sqlbody(existing), '\s+', ' ', 'g')
-            OR (SELECT proowner FROM pg_proc WHERE oid = existing) <> current_user::regrole
+                (SELECT regexp_replace(pg_get_function_sqlbody(oid), '\s+', ' ', 'g') FROM pg_proc
+                    WHERE oid = existing AND proowner = current_user::regrole)
         THEN
             RAISE EXCEPTION USING ERRCODE = '42723', MESSAGE = format('function %s already exists', existing),
                 DETAIL = format('It is not the function that shard %s needs.', shard), HINT = 'Rename or drop it.';
@@ -880,9 +926,10 @@ BEGIN
             DETAIL = format('Its owner could replace the functions of shard %s.', shard),
             HINT = format('Use ALTER SCHEMA %I OWNER TO CURRENT_USER.', name);
     END IF;
-    -- DROP SEQUENCE ... CASCADE leaves epoch().
-    left_epoch := (regexp_match(pg_get_function_sqlbody(to_regprocedure(format('%I.epoch()', name))),
-        '^RETURN ''([^'']*)''::timestamp with time zone$'))[1]::timestamptz;
+    -- DROP SEQUENCE ... CASCADE leaves epoch(). To show the body of another role's would wait for
+    -- the locks on its tables.
+    left_epoch := (SELECT (regexp_match(pg_get_function_sqlbody(oid), '^RETURN ''([^'']*)''::timestamp with time zone$'))[1]
+        FROM pg_proc WHERE oid = to_regprocedure(format('%I.epoch()', name)) AND proowner = current_user::regrole)::timestamptz;
     IF epoch <> left_epoch THEN
         RAISE EXCEPTION USING ERRCODE = '42710',
             MESSAGE = format('function %I.epoch() already exists with a different epoch', name),
@@ -947,7 +994,7 @@ BEGIN
     END IF;
     BEGIN
         PERFORM pg_sequence_last_value(found.sequence);
-        EXECUTE format('LOCK TABLE ids_mutexes._mutex_%s IN SHARE UPDATE EXCLUSIVE MODE', ids._mutex(found.sequence));
+        PERFORM ids._lock(ids._mutex(found.sequence));
         last := pg_sequence_last_value(found.sequence);
         IF last IS NULL OR last < ((id >> 23 << 10) | (id & 1023)) THEN
             last := setval(found.sequence, (id >> 23 << 10) | (id & 1023));

@@ -121,9 +121,10 @@ DECLARE
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     -- The mutexes come last, because calls wait from now on. A call that holds one ends first. A
-    -- call that waits finds none, and calls the library.
-    SELECT 'DROP VIEW ' || string_agg(c.oid::regclass::text, ', ') INTO found
-        FROM pg_class AS c WHERE relnamespace = 'ids_mutexes'::regnamespace AND relname ~ '^_(mutex_\d+|create_shard)$';
+    -- call that waits finds none, and calls the library. In the order in which calls lock: each queue
+    -- before its mutex.
+    SELECT 'DROP VIEW ' || string_agg(c.oid::regclass::text, ', ' ORDER BY relname DESC) INTO found
+        FROM pg_class AS c WHERE relnamespace = 'ids_mutexes'::regnamespace AND relname ~ '^_(queue_\d+|mutex_\d+|create_shard)$';
     EXECUTE found;
     PERFORM set_config('search_path', path, true);
 END $$;

@@ -180,7 +180,7 @@ fn clock_jumps_and_cancels_repeat_nothing() {
     );
     journal.add(sessions);
     journal.check();
-    let mutexes = "SELECT count(*) FROM pg_locks JOIN pg_class ON pg_class.oid = relation WHERE relname ~ '_mutex'";
+    let mutexes = "SELECT count(*) FROM pg_locks JOIN pg_class ON pg_class.oid = relation WHERE relname ~ '^_(mutex|queue)_'";
     server.wait_for("the end of the sessions", || one::<i64>(&mut server.connect(), mutexes) == 0);
 }
 
@@ -356,12 +356,14 @@ fn roles_can_do_what_the_page_shows() {
 /// Sends a statement as this role, whose answer nobody reads.
 fn send(server: &Server, role: &str, statement: &str) -> UnixStream {
     let mut socket = UnixStream::connect(server.path().join(".s.PGSQL.5432")).unwrap();
-    let startup = format!("\0\x03\0\0user\0{role}\0database\0postgres\0\0");
-    for (kind, body) in [("", startup), ("Q", format!("{statement}\0"))] {
-        let length = (body.len() as u32 + 4).to_be_bytes();
-        socket.write_all(&[kind.as_bytes(), &length, body.as_bytes()].concat()).unwrap();
-    }
+    write(&mut socket, "", &format!("\0\x03\0\0user\0{role}\0database\0postgres\0\0"));
+    write(&mut socket, "Q", &format!("{statement}\0"));
     socket
+}
+
+fn write(socket: &mut UnixStream, kind: &str, body: &str) {
+    let length = (body.len() as u32 + 4).to_be_bytes();
+    socket.write_all(&[kind.as_bytes(), &length, body.as_bytes()].concat()).unwrap();
 }
 
 /// PostgreSQL sends an error before it releases the locks of the statement, so a client that reads
@@ -393,6 +395,48 @@ fn refused_statements_do_not_hold_a_mutex() {
     };
     assert!(is_held("public.visible"), "the client did not hold the lock of a visible view");
     assert!(!is_held("ids_mutexes._mutex_3"));
+}
+
+/// PostgreSQL sends messages during a call where the settings of a session ask for them. A client
+/// that reads nothing does not keep a mutex, wherever in the call its socket is full.
+#[test]
+fn clients_that_do_not_read_hold_no_mutex() {
+    let server = Server::start(&[("fsync", "off"), ("max_connections", "150")]);
+    install(&server);
+    run(&mut server.connect(), "CREATE ROLE writer LOGIN; GRANT USAGE ON SCHEMA insta5 TO writer");
+    let mut other = connect_as(&server, "writer");
+    // Also reads all pages that the sessions below need. From PostgreSQL 18 on, others wait for a
+    // read during which a message is sent.
+    run(
+        &mut connect_as(&server, "writer"),
+        "SET client_min_messages = debug5; DO $$ BEGIN RAISE NOTICE '%', repeat('x', 9); END $$;
+         SELECT insta5.next_id()",
+    );
+    run(&mut other, "SET statement_timeout = '10s'; SELECT insta5.next_id()");
+    for setting in ["client_min_messages = debug5", "exit_on_error = on"] {
+        // The sockets of some are full before the call, those of others during it or not at all.
+        let sockets: Vec<UnixStream> = (160_000..200_000)
+            .step_by(400)
+            .map(|size| {
+                let mut socket = send(&server, "writer", &format!("SET {setting}"));
+                let call = format!(
+                    "DO $$ BEGIN FOR i IN 1..39 LOOP RAISE NOTICE '%', repeat('x', 4000); END LOOP;
+                        RAISE NOTICE '%', repeat('x', {size} - 39 * 4000); END $$;
+                     SELECT insta5.next_id()\0"
+                );
+                write(&mut socket, "Q", &call);
+                socket
+            })
+            .collect();
+        server.wait_until(&format!(
+            "SELECT count(*) = {} FROM pg_stat_activity
+                WHERE query ~ '^DO ' AND wait_event IS NOT NULL",
+            sockets.len()
+        ));
+        run(&mut other, "SELECT insta5.next_id()");
+        drop(sockets);
+        server.wait_until("SELECT count(*) = 0 FROM pg_stat_activity WHERE query ~ '^DO '");
+    }
 }
 
 /// Default privileges of the installer give other roles nothing on the schema and the mutexes, and
@@ -460,6 +504,43 @@ fn hostile_objects_are_not_used() {
     // The traps work.
     let _ = client.batch_execute("SELECT 5::pg_catalog.int8 + 5::pg_catalog.int8");
     assert_eq!(roles_caught(&server), ["installer"]);
+}
+
+/// Functions of another role in the schema of a shard are neither called nor shown, after the
+/// shard's own were dropped. To show a body waits for the locks on its tables.
+#[test]
+fn functions_of_others_are_not_those_of_a_shard() {
+    let server = Server::start(&[("fsync", "off")]);
+    install(&server);
+    run(&mut server.connect(), "CREATE ROLE mallory LOGIN");
+    let mut installer = connect_as(&server, "installer");
+    run(
+        &mut installer,
+        "DROP FUNCTION insta5.next_id(); GRANT USAGE, CREATE ON SCHEMA insta5 TO mallory; CREATE SCHEMA shared;
+         GRANT USAGE, CREATE ON SCHEMA shared TO mallory; SET statement_timeout = '20s'",
+    );
+    let (code, message, _) = error_of(&mut installer, "SELECT next_id(5)");
+    assert_eq!(code, "55000");
+    assert!(message.ends_with("It does not exist."), "{message}");
+    let mut mallory = connect_as(&server, "mallory");
+    run(
+        &mut mallory,
+        "CREATE FUNCTION insta5.next_id() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE 'runs as %', current_user; END $$;
+         CREATE TABLE shared.t ();
+         CREATE FUNCTION shared.epoch() RETURNS timestamptz BEGIN ATOMIC SELECT now() FROM shared.t; END",
+    );
+    run(&mut mallory, "BEGIN; LOCK TABLE shared.t");
+    for (statement, code) in [
+        ("SELECT next_id(5)", "55000"),
+        ("SELECT create_shard(6, 'shared', if_not_exists => true)", "42723"),
+    ] {
+        assert_eq!(error_of(&mut installer, statement).0, code, "{statement}");
+    }
+    assert_eq!(error_of(&mut connect_as(&server, "mallory"), "SELECT next_ids(5, 2)").0, "55000");
+    run(
+        &mut installer,
+        "DROP FUNCTION insta5.next_id(); SELECT create_shard(5, if_not_exists => true); SELECT next_id(5)",
+    );
 }
 
 /// Temporary objects of a writer, which PostgreSQL finds first unless search_path names pg_temp, do
