@@ -98,6 +98,8 @@ pub struct NotOpened {
     pub overtaken: Vec<IdSequence>,
     /// The last owner is not known or no longer in use.
     pub refused: Vec<(IdSequence, Error)>,
+    /// Warnings about others, to be reported after the attempt.
+    warnings: Vec<Error>,
 }
 
 /// Opens this node's copy of a sequence in the steps above, if it is not open already.
@@ -116,63 +118,80 @@ pub fn take_over(
                 return Err(error);
             }
             if left.overtaken.is_empty() {
-                return Ok(());
+                return Ok(left);
             }
             let pause_ms = sys::random_i32().rem_euclid(pause_max_ms);
             wait_event::pause(WaitEvent::TakeOver, Duration::from_millis(pause_ms as u64));
             pause_max_ms = limit.min(2 * pause_max_ms);
         }
     };
-    in_turn(&wanted, attempts).map(Option::unwrap_or_default)
+    in_turn(&wanted, Duration::MAX, attempts).map(|_| ())
 }
 
-/// Makes one attempt to take several sequences over together. The caller has locked them. The other
-/// nodes are asked as one role; see [`copies::role_to_ask_as`](super::copies::role_to_ask_as).
-/// An error may name another of the sequences. All of them may be closed on every node then, and a
-/// later attempt continues from there.
+/// Makes one attempt to take several sequences over together. The caller has locked them. It waits
+/// for other sessions of this node for `patience` at most. The other nodes are asked as one role;
+/// see [`copies::role_to_ask_as`](super::copies::role_to_ask_as). An error may name another of the
+/// sequences. All of them may be closed on every node then, and a later attempt continues from
+/// there.
 pub fn attempt_to_take_over(
     wanted: &[Wanted],
     policy: CopyPolicy,
     newest: NewestInTables,
+    patience: Duration,
 ) -> Result<NotOpened, Error> {
-    let attempt = |deadline| attempt_to_open(wanted, policy, newest, deadline);
-    in_turn(wanted, attempt).map(Option::unwrap_or_default)
+    in_turn(wanted, patience, |deadline| attempt_to_open(wanted, policy, newest, deadline))
 }
 
 /// Whether an error concerns a node, and not the sequence: other attempts would fail in the same
 /// way.
 pub fn is_of_a_node(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::NodeNotReached { .. }
-            | Error::TakeOverTimedOut { .. }
-            | Error::TakeOverFailed { .. }
-    )
+    match error {
+        Error::NodeNotReached { .. } => true,
+        Error::TakeOverTimedOut { nodes, .. } => !nodes.is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether an error is that of a wait for another session of this node. Each role that may generate
+/// ids from the sequence can cause it.
+pub fn is_of_another_session(error: &Error) -> bool {
+    match error {
+        Error::TakeOverFailed { .. } => true,
+        Error::TakeOverTimedOut { nodes, .. } => nodes.is_empty(),
+        _ => false,
+    }
 }
 
 /// Runs `attempt` while no other session of this node makes one for these sequences, because two
 /// would remove each other's marks. The deadline covers the wait for the other session and the
-/// attempt. `None` if other sessions have opened all copies in the meantime.
-fn in_turn<T>(
+/// attempt; the wait ends after `patience`, too. If other sessions have opened all copies in the
+/// meantime, none is left.
+fn in_turn(
     wanted: &[Wanted],
-    attempt: impl Fn(Deadline) -> Result<T, Error>,
-) -> Result<Option<T>, Error> {
+    patience: Duration,
+    attempt: impl Fn(Deadline) -> Result<NotOpened, Error>,
+) -> Result<NotOpened, Error> {
     let started = Instant::now();
-    let deadline = Deadline::after(guc::take_over_timeout());
+    let limit = guc::take_over_timeout();
+    let deadline = Deadline::after(limit);
     let oids: Vec<Oid> = wanted.iter().map(|(sequence, _)| sequence.oid).collect();
     let mut attempts_seen = vec![false; wanted.len()];
     loop {
         let in_time = || attempt_in_time(wanted, deadline, &attempt);
         if let Some(result) = locks::with_locks_beside(&oids, in_time) {
-            return result.map(Some);
+            let mut left = result?;
+            for warning in left.warnings.drain(..) {
+                ErrorReport::from(warning).report(PgLogLevel::WARNING);
+            }
+            return Ok(left);
         }
-        if (deadline + GRACE).is_over() {
-            return Err(timed_out(oids[0], vec![]));
+        if started.elapsed() >= patience.min(limit + GRACE) {
+            return Err(timed_out(oids[0], patience.min(limit), vec![]));
         }
         wait_event::pause(WaitEvent::TakeOver, POLL);
         let copies: Vec<_> = oids.iter().map(|oid| read::tuple(*oid)).collect();
         if copies.iter().all(|copy| copy.is_some_and(|copy| !copy.is_closed(true))) {
-            return Ok(None);
+            return Ok(NotOpened::default());
         }
         for ((oid, copy), is_seen) in oids.iter().zip(copies).zip(&mut attempts_seen) {
             match copy.and_then(|copy| copy.mark()).map(|mark| mark.stage) {
@@ -194,14 +213,16 @@ fn attempt_in_time<T>(
     deadline: Deadline,
     attempt: impl Fn(Deadline) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let result =
-        deadline.limit(WaitEvent::TakeOver, || attempt(deadline)).unwrap_or_else(|TimedOut| {
-            let own = placement::local_group();
-            let nodes = guc::with(guc::OWN_NAMES, placement::nodes)
-                .into_iter()
-                .filter(|node| node.group != own);
-            Err(timed_out(wanted[0].0.oid, nodes.map(|node| node.name()).collect()))
-        });
+    // With exit_on_error the deadline would end the session, without an error for the client.
+    let attempt = || guc::with(&[(c"exit_on_error", "off")], || attempt(deadline));
+    let result = deadline.limit(WaitEvent::TakeOver, attempt).unwrap_or_else(|TimedOut| {
+        let own = placement::local_group();
+        let nodes = guc::with(guc::OWN_NAMES, placement::nodes)
+            .into_iter()
+            .filter(|node| node.group != own);
+        let nodes = nodes.map(|node| node.name()).collect();
+        Err(timed_out(wanted[0].0.oid, guc::take_over_timeout(), nodes))
+    });
     let unreached = match result {
         Err(Error::NodeNotReached { group, .. }) => Some(group),
         Err(Error::TakeOverTimedOut { .. }) => None,
@@ -213,10 +234,9 @@ fn attempt_in_time<T>(
     result
 }
 
-/// The error at the deadline, with the nodes that were asked; none if another session was to ask
+/// The error after this time, with the nodes that were asked; none if another session was to ask
 /// them.
-fn timed_out(sequence: Oid, nodes: Vec<String>) -> Error {
-    let limit = guc::take_over_timeout();
+fn timed_out(sequence: Oid, limit: Duration, nodes: Vec<String>) -> Error {
     let limit = match limit.subsec_millis() {
         0 => names::duration(limit.as_secs() as i64),
         _ => format!("{} ms", limit.as_millis()),
@@ -264,12 +284,12 @@ fn open_above(
     others: &OtherCopies,
     policy: CopyPolicy,
     newest: NewestInTables,
-    NotOpened { overtaken, refused }: &mut NotOpened,
+    NotOpened { overtaken, refused, warnings }: &mut NotOpened,
 ) -> Result<(), Error> {
     let copies = others.close(&sequences)?;
     let mut opening = vec![];
     for (sequence, copies) in sequences.into_iter().zip(&copies) {
-        match floor_of(&sequence, others, policy, copies, newest) {
+        match floor_of(&sequence, others, policy, copies, newest, warnings) {
             Ok(floor) => opening.push(Opening { floor, ..sequence }),
             Err(error) if is_of_a_node(&error) => return Err(error),
             Err(error) => refused.push((sequence.sequence, error)),
@@ -325,6 +345,7 @@ fn floor_of(
     policy: CopyPolicy,
     copies: &[(i32, Report)],
     newest: NewestInTables,
+    warnings: &mut Vec<Error>,
 ) -> Result<i64, Error> {
     let of_copies = copies.iter().map(|(_, report)| report.state).chain([*own]);
     let known = of_copies.clone().map(|copy| copy.next_value).fold(*floor, i64::max);
@@ -373,8 +394,7 @@ fn floor_of(
         None
     };
     let Some(newest) = newest else { return Err(Error::LastOwnerLost { name: name(), group }) };
-    ErrorReport::from(Error::ContinuedWithoutOwner { name: name(), group })
-        .report(PgLogLevel::WARNING);
+    warnings.push(Error::ContinuedWithoutOwner { name: name(), group });
     let now_ms = sequence.epoch.elapsed_us(names::now()).div_euclid(US_PER_MS);
     Ok(floor_without_owner(known, newest, now_ms))
 }

@@ -33,11 +33,11 @@ use std::time::{Duration, Instant};
 /// from taking them over in the meantime, and the other node locks them until the command ends.
 const BATCH: usize = 100;
 
-/// How long it waits for the lock on a sequence. The role that owns a shard could hold that lock as
-/// long as it likes.
+/// How long it waits for the lock on a sequence, or for another session that takes one over. The
+/// role that owns a shard could hold that lock as long as it likes.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long it waits for locks that it does not get, in total. A role can own many shards.
+/// How long it waits in vain, in total. A role can own many shards.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// `take_over_shards(recover)`. Each shard has the reason if its sequence could not be taken over.
@@ -115,7 +115,7 @@ impl Failure {
 
 /// What a call has come across so far.
 struct Call {
-    /// The time that is left for locks that are not obtained.
+    /// The time that is left to wait in vain.
     patience: Duration,
     /// The error about a node that has not answered. Each further attempt as the same role would
     /// wait for it again.
@@ -153,7 +153,7 @@ impl Call {
     /// repeated for each half of them. The role that owns a sequence could interfere with any
     /// number of attempts, so one that was overtaken is repeated once, for this sequence only.
     fn take_over(&mut self, wanted: &[Wanted], policy: CopyPolicy) -> Vec<Option<Failure>> {
-        let NotOpened { overtaken, mut refused } = match self.attempt(wanted, policy) {
+        let NotOpened { overtaken, mut refused, .. } = match self.attempt(wanted, policy) {
             Ok(left) => left,
             Err(reason) if wanted.len() == 1 => {
                 return vec![Some(Failure { reason, is_owner_lost: false })];
@@ -191,10 +191,10 @@ impl Call {
         if let Some(problem) = &self.problem {
             return Err(problem.clone());
         }
-        let mut problem = None;
+        let (mut problem, patience) = (None, self.patience.min(LOCK_TIMEOUT));
         let result = self.with_reason(|| {
-            let result =
-                takeover::attempt_to_take_over(wanted, policy, generator::newest_in_tables);
+            let newest = generator::newest_in_tables;
+            let result = takeover::attempt_to_take_over(wanted, policy, newest, patience);
             problem = result
                 .as_ref()
                 .err()
@@ -212,14 +212,18 @@ impl Call {
         // 0 would be no limit.
         let timeout = self.patience.min(LOCK_TIMEOUT).as_millis().max(1).to_string();
         let started = Instant::now();
-        match subtransaction::catching_errors(|| guc::with(&[(c"lock_timeout", &timeout)], f)) {
+        let result =
+            subtransaction::catching_errors(|| guc::with(&[(c"lock_timeout", &timeout)], f));
+        let has_waited = match &result {
+            Ok(result) => result.as_ref().is_err_and(takeover::is_of_another_session),
+            Err(report) => report.sql_error_code() == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
+        };
+        if has_waited {
+            self.patience = self.patience.saturating_sub(started.elapsed());
+        }
+        match result {
             Ok(result) => result.map_err(|error| error.in_one_line()),
-            Err(report) => {
-                if report.sql_error_code() == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE {
-                    self.patience = self.patience.saturating_sub(started.elapsed());
-                }
-                Err(error::report_in_one_line(&report))
-            }
+            Err(report) => Err(error::report_in_one_line(&report)),
         }
     }
 }
@@ -258,6 +262,10 @@ fn role_if_closed(sequence: IdSequence, is_copy: bool) -> Result<Option<Oid>, Er
         None if is_usable() => return Err(Refusal::NoRight { update: false }.error(sequence)),
         None => false, // dropped in the meantime
     };
+    // Before any lock: a member of pg_monitor can read each sequence.
+    if is_closed && !visit::may_be_used_by(sequence.oid, catalog::current_role()) {
+        return Err(Refusal::NoRight { update: false }.error(sequence));
+    }
     let must_be_opened = is_closed && visit::lock(sequence.oid);
     Ok(must_be_opened.then(|| copies::role_to_ask_as(sequence.oid)))
 }

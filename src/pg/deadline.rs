@@ -61,14 +61,6 @@ impl Deadline {
     }
 }
 
-impl std::ops::Add<Duration> for Deadline {
-    type Output = Deadline;
-
-    fn add(self, more: Duration) -> Deadline {
-        Deadline { until: self.until + more }
-    }
-}
-
 thread_local! {
     /// The number of the timer in this session.
     static NUMBER: Cell<Option<c_uint>> = const { Cell::new(None) };

@@ -142,6 +142,7 @@ pub fn register() {
         GucContext::Userset,
         GucFlags::default(),
     );
+    // Only superusers can set it, because other sessions of the node wait for as long.
     GucRegistry::define_int_guc(
         c"instagram_id.take_over_timeout",
         c"Time in which a node of a Citus cluster must have taken a sequence over.",
@@ -149,7 +150,7 @@ pub fn register() {
         &TAKE_OVER_TIMEOUT,
         100,
         i32::MAX,
-        GucContext::Userset,
+        GucContext::Suset,
         GucFlags::UNIT_MS,
     );
     // Only superusers can set it, because ids in no table can then be out of order.

@@ -4,7 +4,10 @@
 use crate::pg::catalog;
 use crate::pg::raw::Raw;
 use pgrx::pg_sys::{self, Oid};
+use std::cell::Cell;
 use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr;
 
 impl Raw<'_> {
     /// `storage/lmgr.h`, as used in `commands/sequence.c`: locks a sequence until the transaction
@@ -103,6 +106,11 @@ pub fn lock_object(class: Oid, object: Oid, part: u16, mode: u32) {
 
 /// Runs `f` while this session holds, for each relation, a lock that belongs to it and conflicts
 /// only with itself. `None` if another session holds one of them.
+///
+/// Meanwhile the session sends nothing to its client. A client that does not read what it is sent
+/// makes its session wait, without any limit, and the settings of a session decide how much it is
+/// sent. An error is sent after the locks are released. A client whose session ends meanwhile does
+/// not learn why.
 pub fn with_locks_beside<T>(relids: &[Oid], f: impl FnOnce() -> T) -> Option<T> {
     const BESIDE: u16 = 1;
     let mode = pg_sys::ExclusiveLock as pg_sys::LOCKMODE;
@@ -110,25 +118,32 @@ pub fn with_locks_beside<T>(relids: &[Oid], f: impl FnOnce() -> T) -> Option<T> 
         locktag_field4: BESIDE,
         ..lock_tag(pg_sys::LockTagType::LOCKTAG_OBJECT, [pg_sys::RelationRelationId, *relid])
     };
-    // SAFETY: an error releases the locks, too. Locks on relations themselves have other tags. As
-    // in `LockDatabaseObject`, changes that another session has made under the lock are noticed.
+    let held = Cell::new(0);
+    // SAFETY: locks on relations themselves have other tags. As in `LockDatabaseObject`, changes
+    // that another session has made under the lock are noticed. An error of PostgreSQL leaves `f`
+    // as a panic. It is raised again once the locks and both variables are as before, as in a
+    // PG_CATCH block.
     unsafe {
-        let release = |relids: &[Oid]| {
+        let owner = pg_sys::CurrentResourceOwner;
+        let none = pg_sys::CommandDest::DestNone;
+        let client = ptr::replace(&raw mut pg_sys::whereToSendOutput, none);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let not_available = pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL;
             for relid in relids {
-                pg_sys::LockRelease(&tag(relid), mode, false);
+                if pg_sys::LockAcquire(&tag(relid), mode, false, true) == not_available {
+                    return None;
+                }
+                held.set(held.get() + 1);
             }
-        };
-        let not_available = pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL;
-        for (held, relid) in relids.iter().enumerate() {
-            if pg_sys::LockAcquire(&tag(relid), mode, false, true) == not_available {
-                release(&relids[..held]);
-                return None;
-            }
+            pg_sys::AcceptInvalidationMessages();
+            Some(f())
+        }));
+        pg_sys::CurrentResourceOwner = owner;
+        for relid in &relids[..held.get()] {
+            pg_sys::LockRelease(&tag(relid), mode, false);
         }
-        pg_sys::AcceptInvalidationMessages();
-        let result = f();
-        release(relids);
-        Some(result)
+        pg_sys::whereToSendOutput = client;
+        result.unwrap_or_else(|error| resume_unwind(error))
     }
 }
 

@@ -236,8 +236,17 @@ pub fn lock(sequence: Oid) -> bool {
 
 /// Whether a role has UPDATE on a sequence, and so could set it to any value.
 pub fn may_be_updated_by(sequence: Oid, role: Oid) -> bool {
+    has_any_of(pg_sys::ACL_UPDATE, sequence, role)
+}
+
+/// Whether a role has USAGE or UPDATE on a sequence, and so may generate ids from it.
+pub fn may_be_used_by(sequence: Oid, role: Oid) -> bool {
+    has_any_of(pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE, sequence, role)
+}
+
+fn has_any_of(privileges: u32, sequence: Oid, role: Oid) -> bool {
     // SAFETY: `may` does not panic and owns nothing.
-    unsafe { guarded(|raw| raw.may(sequence, role, pg_sys::ACL_UPDATE as pg_sys::AclMode)) }
+    unsafe { guarded(|raw| raw.may(sequence, role, privileges as pg_sys::AclMode)) }
 }
 
 /// Ensures that the WAL record that covers the values just taken is durable when this transaction

@@ -19,6 +19,7 @@ mod preload;
 pub mod restored;
 mod server;
 mod traps;
+mod unread;
 
 pub use clock::{DAY, HOUR, YEAR};
 pub use cluster::Cluster;
@@ -35,6 +36,7 @@ pub use place::{Place, conninfo};
 pub use server::{Server, is_panic_of_the_disk, major, pg_config_says};
 
 pub use traps::{install_traps, roles_caught};
+pub use unread::Unread;
 
 use postgres::{Client, GenericClient};
 use std::collections::{BTreeSet, HashSet};

@@ -36,6 +36,7 @@ mod take_over;
 mod takeover;
 mod takeover_misuse;
 mod two_primaries;
+mod unread;
 mod values;
 mod vectors;
 mod wait;

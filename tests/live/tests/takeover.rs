@@ -1435,6 +1435,25 @@ fn shards_of_other_roles_do_not_hinder_those_that_are_taken_over_together() {
     check_unique_and_increasing(&ids);
 }
 
+/// Another session takes one of the sequences over, and waits for a node for long. All others are
+/// taken over, and this one is returned with the reason.
+#[test]
+fn session_of_one_shard_does_not_hinder_those_that_are_taken_over_together() {
+    let (cluster, mut ids) = start_with_several_shards(2);
+    move_several(&cluster, 2);
+    let pause = cluster.pause_commands(2, 0, r"%.\_close\_sequence(%insta13.%");
+    let session = || one(&mut cluster.nodes[2].connect(), "SELECT next_id(13)");
+    let id = in_pause((&cluster, 2, pause), session, || {
+        let started = Instant::now();
+        let taken_over = taken_over(&mut cluster.nodes[2].connect());
+        check_all_but_one(taken_over, 13, "Another session");
+        assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    });
+    ids[3].push(id);
+    next_of_several(&mut cluster.nodes[2].connect(), &mut ids);
+    check_unique_and_increasing(&ids);
+}
+
 /// Ids that the owning node has issued are not repeated when a schema is distributed or
 /// undistributed.
 #[test]
