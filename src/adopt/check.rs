@@ -166,7 +166,6 @@ impl Adoption {
             Some(existing) => trust.check(existing)?,
             None => trust.check_original(self.parts.shard, &self.function)?,
         }
-        trust.announce(self.parts.shard, self.function.schema);
         Ok(())
     }
 

@@ -28,7 +28,7 @@ use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
 use crate::shard::trust;
-use instagram_id_core::layout;
+use instagram_id_core::layout::{self, Shard};
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 
@@ -76,18 +76,27 @@ fn adopt_shard(
     };
     let dry_run = not_null(dry_run, Argument::DryRun)?;
     guc::with(guc::OWN_NAMES, || {
+        let read = || {
+            let adoption = request.read()?;
+            adoption.check(request.trust(&adoption.function))?;
+            Ok::<_, Error>(adoption)
+        };
         if !dry_run {
             prevent_if_read_only("adopt_shard()");
-            request.shard.map_or(Ok(()), ddl::lock_number)?;
         }
-        let adoption = request.read()?;
-        if !dry_run && request.shard.is_none() {
-            ddl::lock_number(adoption.parts.shard)?;
-            if definition::find(adoption.parts.shard)? != adoption.existing {
+        // Also before the lock: the session of a role that may not do this keeps it until the
+        // client has read the error.
+        let mut adoption = read()?;
+        if !dry_run {
+            let shard = adoption.parts.shard;
+            ddl::lock_number(shard)?;
+            adoption = read()?;
+            if adoption.parts.shard != shard {
                 return Err(Error::OriginalChanged(names::function(adoption.function.oid)).into());
             }
         }
-        adoption.check(request.trust(&adoption.function))?;
+        let trust = request.trust(&adoption.function);
+        trust.announce(adoption.parts.shard, adoption.function.schema);
         let script = adoption.script();
         let (newest, above) = if dry_run {
             (adoption.newest_id()?, None)
@@ -120,19 +129,12 @@ fn unadopt_shard(
     let own_schema = catalog::schema_of_this_function(fcinfo);
     guc::with(guc::OWN_NAMES, || {
         prevent_if_read_only("unadopt_shard()");
+        // Before the lock: the session of a role that may not do this keeps it until the client has
+        // read the error.
+        find_adopted(shard, own_schema)?;
         ddl::lock_number(shard)?;
-        let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
-        let adopted = adopted::to_restore(&definition, own_schema);
-        let Some(first) = adopted.first() else {
-            let schema = names::schema(definition.schema);
-            return Err(Error::NotAdopted { shard: shard.number(), schema }.into());
-        };
-        let mut sequences: Vec<IdSequence> = vec![];
-        for one in &adopted {
-            check_owner(&one.function)?;
-            sequences.push(one.sequence_to_lock(&definition)?);
-        }
-        sequences.dedup();
+        let (definition, adopted, sequences) = find_adopted(shard, own_schema)?;
+        let function = adopted[0].function.oid;
         let oids: Vec<Oid> = sequences.iter().map(|sequence| sequence.oid).collect();
         let columns = columns_filled_by(&adopted);
         // A migration that has restored an original may have reset its sequence. The ids are still
@@ -157,14 +159,34 @@ fn unadopt_shard(
             let is_same = adopted::to_restore(&definition, own_schema) == adopted
                 && columns_filled_by(&adopted) == columns;
             if !is_same {
-                return Err(Error::OriginalChanged(names::function(first.function.oid)));
+                return Err(Error::OriginalChanged(names::function(function)));
             }
             wait()?;
             restore(&definition, &adopted);
             Ok(())
         })?;
-        Ok(Regprocedure(first.function.oid))
+        Ok(Regprocedure(function))
     })
+}
+
+/// An adopted shard, its functions and their sequences, which the caller may change.
+fn find_adopted(
+    shard: Shard,
+    own_schema: Oid,
+) -> Result<(Definition, Vec<Adopted>, Vec<IdSequence>), Error> {
+    let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
+    let adopted = adopted::to_restore(&definition, own_schema);
+    if adopted.is_empty() {
+        let schema = names::schema(definition.schema);
+        return Err(Error::NotAdopted { shard: shard.number(), schema });
+    }
+    let mut sequences: Vec<IdSequence> = vec![];
+    for one in &adopted {
+        check_owner(&one.function)?;
+        sequences.push(one.sequence_to_lock(&definition)?);
+    }
+    sequences.dedup();
+    Ok((definition, adopted, sequences))
 }
 
 /// Drops the functions of the shard, and restores the originals.

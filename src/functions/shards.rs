@@ -49,10 +49,14 @@ fn create_shard(
     let if_not_exists = arguments::not_null(if_not_exists, Argument::IfNotExists)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
     prevent_if_read_only("create_shard()");
-    guc::with(guc::OWN_NAMES, || {
+    guc::with_own_names_and_limit(|| {
         let trust = Trust::of_caller(schema.is_some());
+        let owner = catalog::current_role();
+        let name = schema.clone().unwrap_or_else(|| definition::schema_name(shard));
+        let new = ShardParts { shard, schema: name, own_schema, owner };
         // Without a lock: most calls with if_not_exists find nothing to create, and the owner of a
-        // shard that the caller does not trust could hold the locks on it.
+        // shard that the caller does not trust could hold the locks on it. And a role that may
+        // create nothing gets no lock: its session keeps locks until the client has read the error.
         if let Some(existing) = definition::find(shard)? {
             check_same(&existing, if_not_exists, schema.as_deref(), epoch, trust)?;
             let parts = ShardParts::of(&existing, own_schema);
@@ -61,6 +65,9 @@ fn create_shard(
                 ErrorReport::from(Error::ShardKept(shard.number())).report(PgLogLevel::NOTICE);
                 return Ok(Regnamespace(existing.schema));
             }
+            parts.check_may_complete(&existing)?;
+        } else {
+            check_may_make(&new, if_not_exists, trust)?;
         }
         ddl::lock_number(shard)?;
         let existing = match if_not_exists {
@@ -73,19 +80,24 @@ fn create_shard(
             trust.announce(shard, existing.schema);
             return Ok(Regnamespace(existing.schema));
         }
-        let schema = schema.unwrap_or_else(|| definition::schema_name(shard));
-        let existing = catalog::schema_oid(&schema);
-        if !if_not_exists && existing != Oid::INVALID {
-            let (shard, schema, name) = (shard.number(), quote_identifier(&schema), schema);
-            return Err(match existing == own_schema {
-                true => Error::SchemaOfExtension { schema, shard },
-                false => Error::SchemaExists { shard, schema, name },
-            }
-            .into());
-        }
-        let parts = ShardParts { shard, schema, own_schema, owner: catalog::current_role() };
-        Ok(Regnamespace(parts.make(epoch, trust, generator::examine)?))
+        check_may_make(&new, if_not_exists, trust)?;
+        Ok(Regnamespace(new.make(epoch, trust, generator::examine)?))
     })
+}
+
+/// Checks that the schema of a new shard does not exist, unless that is allowed, and that the
+/// caller may create the shard in it.
+fn check_may_make(new: &ShardParts, if_not_exists: bool, trust: Trust) -> Result<(), Error> {
+    let existing = catalog::schema_oid(&new.schema);
+    if !if_not_exists && existing != Oid::INVALID {
+        let (shard, name) = (new.shard.number(), new.schema.clone());
+        let schema = quote_identifier(&name);
+        return Err(match existing == new.own_schema {
+            true => Error::SchemaOfExtension { schema, shard },
+            false => Error::SchemaExists { shard, schema, name },
+        });
+    }
+    new.owner_in(existing, trust).map(|_| ())
 }
 
 /// Whether a name is a time and not that of a schema: the epoch in the place of the schema.

@@ -102,16 +102,12 @@ impl ShardParts {
     ) -> Result<Oid, Error> {
         let mut schema = catalog::schema_oid(&self.schema);
         let is_new = schema == Oid::INVALID || !locks::lock_schema(schema);
+        self.owner = self.owner_in(if is_new { Oid::INVALID } else { schema }, trust)?;
         if is_new {
-            check_may_create(Oid::INVALID, self.owner)?;
             spi::run(&format!("CREATE SCHEMA {}", quote_identifier(&self.schema)));
             schema = catalog::schema_oid(&self.schema);
             let text = format!("logical shard {} of instagram_id", self.shard.number());
             comment_on(pg_sys::NamespaceRelationId, schema, &text);
-        } else {
-            trust.check_schema(self.shard, schema)?;
-            self.owner = self.owner_of_parts(schema, trust)?;
-            check_may_create(schema, self.owner)?;
         }
         let existing_sequence = catalog::relation_oid(SEQUENCE, schema);
         if existing_sequence != Oid::INVALID {
@@ -145,6 +141,22 @@ impl ShardParts {
             trust.announce(self.shard, schema);
         }
         Ok(schema)
+    }
+
+    /// The owner of a shard to be created in this schema, or in a new one.
+    ///
+    /// # Errors
+    ///
+    /// The caller does not trust the schema or parts of the shard in it, or the owner may not
+    /// create the shard there.
+    pub fn owner_in(&self, schema: Oid, trust: Trust) -> Result<Oid, Error> {
+        let mut owner = self.owner;
+        if schema != Oid::INVALID {
+            trust.check_schema(self.shard, schema)?;
+            owner = self.owner_of_parts(schema, trust)?;
+        }
+        check_may_create(schema, owner)?;
+        Ok(owner)
     }
 
     /// The owner of a shard to be created in an existing schema, which may have parts of it: the
@@ -224,11 +236,16 @@ impl ShardParts {
         if self.missing_functions(definition.schema, definition.sequence)?.is_empty() {
             return Ok(false);
         }
+        self.check_may_complete(definition)?;
+        self.as_owner(|| self.make_functions(definition.schema, definition.sequence))
+    }
+
+    /// Checks that the caller may create the missing functions of a defined shard.
+    pub fn check_may_complete(&self, definition: &Definition) -> Result<(), Error> {
         if !catalog::has_rights_of(catalog::current_role(), self.owner) {
             return Err(Error::NotOwner(names::function(definition.function)));
         }
-        check_may_create(definition.schema, self.owner)?;
-        self.as_owner(|| self.make_functions(definition.schema, definition.sequence))
+        check_may_create(definition.schema, self.owner)
     }
 
     /// Runs `f` as the owner of the shard, so that new parts belong to that role. The caller has
@@ -546,7 +563,7 @@ const LOCKS: u16 = 256;
 
 /// Keeps other transactions from creating or adopting a shard of this number until the transaction
 /// ends, so that two of them cannot create it in different schemas. They also wait with the numbers
-/// that share its lock.
+/// that share its lock. The caller has checked that its role may create or change the shard.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! Adopts the PL/pgSQL original, and restores it, under uninterrupted writes.
 
 use instagram_id_live::*;
-use postgres::Client;
+use postgres::{Client, NoTls};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -488,11 +488,13 @@ fn lock_on_a_shard_number_is_waited_for_with_a_limit() {
     holder
         .batch_execute("SET SESSION AUTHORIZATION eve; BEGIN; SELECT create_shard(261, 'one', if_not_exists => true)")
         .unwrap();
-    let locked = ("55P03", "could not obtain the lock on shard number 5");
-    for call in ["create_shard(5)", "adopt_shard(5)", "adopt_shard(NULL, 'insta5')"] {
+    for (call, number) in
+        [("create_shard(517)", 517), ("adopt_shard(5)", 5), ("adopt_shard(NULL, 'insta5')", 5)]
+    {
         let error = error_of(&mut client, &format!("SELECT {call}"));
         let message = error.1.lines().next().unwrap_or_default();
-        assert_eq!((error.0.as_str(), message), locked, "{call}");
+        let locked = format!("could not obtain the lock on shard number {number}");
+        assert_eq!((error.0.as_str(), message), ("55P03", locked.as_str()), "{call}");
     }
     holder.batch_execute("COMMIT").unwrap();
     one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)");
@@ -681,7 +683,7 @@ fn default_privileges_do_not_break_inserts() {
              GRANT INSERT ON insta5.photos TO app",
         )
         .unwrap();
-    let mut app = server.config("postgres").user("app").connect(postgres::NoTls).unwrap();
+    let mut app = server.config("postgres").user("app").connect(NoTls).unwrap();
     let insert = "INSERT INTO insta5.photos (n) VALUES (1)";
     app.batch_execute(insert).unwrap();
     one::<i64>(&mut client, "SELECT starts_above FROM ids.adopt_shard(5)");

@@ -67,3 +67,35 @@ fn sequence_is_taken_over_after_an_error() {
     cluster.restore_commands(2);
     one::<i64>(&mut observer, NEXT_ID);
 }
+
+/// A role that may not create, adopt or give back a shard locks neither its number nor a schema.
+#[test]
+fn role_without_privileges_locks_nothing() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut owner = server.connect();
+    setup(&mut owner);
+    run(&mut owner, "CREATE SCHEMA victim; CREATE ROLE nobody LOGIN");
+    run(&mut owner, &original_of_shard(7));
+    run(&mut owner, &original_of_shard(8));
+    run(&mut owner, "SELECT adopt_shard(8)");
+    for statement in [
+        "SELECT create_shard(6)",
+        "SELECT create_shard(6, 'victim', if_not_exists => true)",
+        "SELECT adopt_shard(5)",
+        "SELECT adopt_shard(7)",
+        "SELECT unadopt_shard(5)",
+        "SELECT unadopt_shard(8)",
+    ] {
+        let during = |client: &Unread| {
+            let locks = format!(
+                "SELECT array_agg(classid::regclass::text) FROM pg_locks WHERE pid = {} AND locktype = 'object'
+                 AND classid IN ('pg_extension'::regclass, 'pg_namespace'::regclass)",
+                client.pid
+            );
+            let locks: Option<Vec<String>> = one(&mut owner, &locks);
+            assert_eq!(locks, None, "{statement}");
+        };
+        let stopped = Unread::at_each_message(&server, ("nobody", "", statement), || (), during);
+        assert!(stopped > 0, "{statement}");
+    }
+}
