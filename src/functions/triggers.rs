@@ -250,7 +250,7 @@ struct Candidate {
 /// The candidates in the schema of the shard, or those of one table.
 fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> Vec<Candidate> {
     let defaults = columns::defaults_of(definition, own_schema);
-    let is_of_user = placement::is_no_citus_shard();
+    let (is_of_user, default) = (placement::is_no_citus_shard(), columns::shown_default());
     let query = format!(
         "SELECT c.oid, a.attname::text, a.atttypid = 'int8'::regtype,
              EXISTS (SELECT FROM pg_partition_tree(c.oid) AS t
@@ -261,7 +261,7 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
          JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {is_of_user}
-         AND ($3 IS NULL OR c.oid = $3) AND pg_get_expr(f.adbin, f.adrelid) = ANY ($2)
+         AND ($3 IS NULL OR c.oid = $3) AND {default} = ANY ($2)
          ORDER BY c.oid, a.attnum"
     );
     let arguments = [definition.schema.into(), defaults.into(), table.into()];

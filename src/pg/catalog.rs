@@ -12,6 +12,11 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys::{self, AsPgCStr, Datum, Oid};
 use std::ffi::{CStr, CString, c_int};
 
+/// The longest default of a column that is read, in bytes as the catalog stores it. A call of
+/// `next_id()` is shorter. PostgreSQL's recursion could not read every default of any role, nor
+/// would it be fast.
+pub const DEFAULT_MAX: i32 = 16_384;
+
 /// The schema of that name, or `InvalidOid`.
 pub fn schema_oid(name: &str) -> Oid {
     // SAFETY: the name is copied to a C string.

@@ -74,6 +74,15 @@ pub fn defaults_of(definition: &Definition, own_schema: Oid) -> Vec<String> {
     defaults
 }
 
+/// A default, of a row `f` of `pg_attrdef`, in the form of [`defaults_of`]; NULL if it is too long
+/// to be one of them. Every role that can create tables in the schema chooses the defaults there.
+pub fn shown_default() -> String {
+    let max = catalog::DEFAULT_MAX;
+    format!(
+        "CASE WHEN octet_length(f.adbin::text) <= {max} THEN pg_get_expr(f.adbin, f.adrelid) END"
+    )
+}
+
 /// Conditions for where the rows of tables are stored, which on a Citus cluster is in other tables.
 pub struct Stored {
     /// On `c`, a row of `pg_class`: whether users know the table.
@@ -91,12 +100,14 @@ pub fn columns_of_shard(definition: &Definition, own_schema: Oid, stored: &Store
          JOIN pg_class AS p ON p.relnamespace = c.relnamespace AND (p.oid = c.oid OR p.relkind = 'r' AND {})
          LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {}
-         AND a.attnum > 0 AND NOT a.attisdropped AND (pg_get_expr(f.adbin, f.adrelid) = ANY ($2) OR EXISTS (
+         AND a.attnum > 0 AND NOT a.attisdropped AND ({} = ANY ($2) OR EXISTS (
              SELECT FROM pg_trigger AS t, convert_to(a.attname::text, getdatabaseencoding()) AS name
              WHERE t.tgrelid = c.oid AND t.tgfoid = $3
              AND t.tgargs = convert_to($4, getdatabaseencoding()) || decode('00', 'hex') || name || decode('00', 'hex')))
          ORDER BY p.oid, a.attnum",
-        stored.is_of_table, stored.is_of_user
+        stored.is_of_table,
+        stored.is_of_user,
+        shown_default()
     );
     let defaults = defaults_of(definition, own_schema);
     let trigger =

@@ -71,6 +71,23 @@ SELECT id_shard(next_id(600));
 SELECT * FROM raises('SELECT next_id(603)');
 SELECT shard FROM id_shards WHERE shard = 603;
 
+-- So do the defaults of tables in the schema of a shard.
+SELECT create_shard(612);
+CREATE TABLE insta612.photos (id bigint DEFAULT insta612.next_id());
+GRANT ALL ON SCHEMA insta612 TO regress_id_mallory;
+SET ROLE regress_id_mallory;
+DO $$ BEGIN
+    EXECUTE format('CREATE TABLE insta612.deep (id bigint DEFAULT %s random()::int %s)', repeat('abs(', 2000), repeat(')', 2000));
+    EXECUTE format('CREATE TABLE insta612.long (id text DEFAULT %L)', repeat('x', 1000000));
+END $$;
+RESET ROLE;
+SELECT c.next_value IS NOT NULL AS closed FROM _close_sequence('insta612.table_id_seq', 7, 1) AS c;
+SELECT _name_sequence_taker('insta612.table_id_seq', 7, 1, 0) AS recorded;
+SET max_stack_depth = '200kB';
+SELECT id_shard(recover_shard(612));
+SELECT table_name, column_name FROM convert_defaults_to_triggers(612);
+RESET max_stack_depth;
+
 -- Names with quotes and backslashes, with standard_conforming_strings on and off.
 -- PostgreSQL 19 does not allow turning it off.
 SELECT current_setting('server_version_num')::int < 190000 AS other_strings \gset
@@ -233,7 +250,7 @@ RESET ROLE;
 \set VERBOSITY terse
 SET client_min_messages = warning;
 DROP TABLE serials;
-DROP SCHEMA insta600, insta601, insta606, insta607, insta608, insta610, insta611, photos_eu, victims, open, "\';x", "\';SELECT 1;--" CASCADE;
+DROP SCHEMA insta600, insta601, insta606, insta607, insta608, insta610, insta611, insta612, photos_eu, victims, open, "\';x", "\';SELECT 1;--" CASCADE;
 DROP FUNCTION evil, original;
 DROP OWNED BY regress_id_mallory, regress_id_victim;
 DROP ROLE regress_id_mallory, regress_id_victim, regress_id_app;
