@@ -613,11 +613,16 @@ errors! {
 
     /// An adoption or `convert_defaults_to_triggers()` has waited for 10 seconds for transactions
     /// that use the tables or the sequence.
-    WritersBusy { sequence: Option<String> } => ERRCODE_LOCK_NOT_AVAILABLE,
+    WritersBusy { name: String } => ERRCODE_LOCK_NOT_AVAILABLE,
         "could not obtain locks against writers",
-        detail("Transactions that have used {}the tables are still open.",
-            sequence.as_ref().map_or_else(String::new, |sequence| format!("sequence {sequence} or "))),
+        detail("Transactions that have used {name} are still open."),
         hint("Try again when they have ended; they are listed in pg_locks.");
+
+    /// A table whose newest key is needed is locked by a transaction that alters it, for example.
+    TableLocked(table: String) => ERRCODE_LOCK_NOT_AVAILABLE,
+        "could not obtain a lock on table {0}",
+        detail("Another transaction has locked it, and is still open."),
+        hint("Try again when it has ended; it is listed in pg_locks.");
 
     /// `PREPARE TRANSACTION` is called after `adopt_shard()`.
     AdoptionPrepared => ERRCODE_FEATURE_NOT_SUPPORTED,

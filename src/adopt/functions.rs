@@ -75,7 +75,7 @@ fn adopt_shard(
         own_schema: catalog::schema_of_this_function(fcinfo),
     };
     let dry_run = not_null(dry_run, Argument::DryRun)?;
-    guc::with(guc::OWN_NAMES, || {
+    guc::with_own_names_and_limit(|| {
         let read = || {
             let adoption = request.read()?;
             adoption.check(request.trust(&adoption.function))?;
@@ -101,7 +101,7 @@ fn adopt_shard(
         let (newest, above) = if dry_run {
             (adoption.newest_id()?, None)
         } else {
-            let (newest, above) = guc::with_lock_limit(|| adoption.carry_out())?;
+            let (newest, above) = adoption.carry_out()?;
             (newest, Some(layout::id_of(above, adoption.parts.shard)))
         };
         let row = (
@@ -127,7 +127,7 @@ fn unadopt_shard(
 ) -> Result<Regprocedure, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
-    guc::with(guc::OWN_NAMES, || {
+    guc::with_own_names_and_limit(|| {
         prevent_if_read_only("unadopt_shard()");
         // Before the lock: the session of a role that may not do this keeps it until the client has
         // read the error.
@@ -149,22 +149,19 @@ fn unadopt_shard(
             }
         };
         // First without the locks, so that no writer waits with us.
-        guc::with_lock_limit(wait)?;
-        guc::with_lock_limit(|| {
-            locks::lock_schema(definition.schema);
-            for one in &adopted {
-                locks::lock_function(one.function.oid, pg_sys::AccessShareLock);
-            }
-            lock_out_writers(&columns, TableLock::AgainstWriters, &oids)?;
-            let is_same = adopted::to_restore(&definition, own_schema) == adopted
-                && columns_filled_by(&adopted) == columns;
-            if !is_same {
-                return Err(Error::OriginalChanged(names::function(function)));
-            }
-            wait()?;
-            restore(&definition, &adopted);
-            Ok(())
-        })?;
+        wait()?;
+        locks::lock_schema(definition.schema);
+        for one in &adopted {
+            locks::lock_function(one.function.oid, pg_sys::AccessShareLock);
+        }
+        lock_out_writers(&columns, TableLock::AgainstWriters, &oids)?;
+        let is_same = adopted::to_restore(&definition, own_schema) == adopted
+            && columns_filled_by(&adopted) == columns;
+        if !is_same {
+            return Err(Error::OriginalChanged(names::function(function)).into());
+        }
+        wait()?;
+        restore(&definition, &adopted);
         Ok(Regprocedure(function))
     })
 }

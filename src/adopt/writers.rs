@@ -15,6 +15,7 @@ use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc;
 use instagram_id_core::layout::{self, Shard};
 use pgrx::pg_sys::{self, Oid};
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// How long to try for the locks in total, and for each attempt. An attempt is short because
@@ -72,15 +73,22 @@ pub enum TableLock {
     ToAlter,
 }
 
+impl TableLock {
+    /// The statement that locks these tables.
+    fn statement(self, tables: &str) -> String {
+        let mode = match self {
+            TableLock::AgainstWriters => "SHARE ROW EXCLUSIVE",
+            TableLock::ToAlter => "ACCESS EXCLUSIVE",
+        };
+        format!("LOCK TABLE {tables} IN {mode} MODE")
+    }
+}
+
 /// The statement that locks the tables of these columns.
 pub fn lock_tables(columns: &[Column], lock: TableLock) -> Option<String> {
     let mut tables: Vec<_> = columns.iter().map(|column| names::relation(column.table)).collect();
     tables.dedup();
-    let mode = match lock {
-        TableLock::AgainstWriters => "SHARE ROW EXCLUSIVE",
-        TableLock::ToAlter => "ACCESS EXCLUSIVE",
-    };
-    (!tables.is_empty()).then(|| format!("LOCK TABLE {} IN {mode} MODE", tables.join(", ")))
+    (!tables.is_empty()).then(|| lock.statement(&tables.join(", ")))
 }
 
 /// Takes the locks that keep writers out: the tables of these columns first, then the sequences, in
@@ -98,21 +106,24 @@ pub fn lock_out_writers(
     for oid in columns.iter().map(|column| column.table).chain(sequences.iter().copied()) {
         locks::lock_schema_of(oid);
     }
-    let tables = lock_tables(columns, lock);
     let names: Vec<String> = columns.iter().map(|column| names::relation(column.table)).collect();
+    // The relation whose lock another session has.
+    let busy = Cell::new(None);
     let started = Instant::now();
     while started.elapsed() < LOCK_TRIES_FOR {
         let tried = Instant::now();
         let got_them = guc::with(&[(c"lock_timeout", LOCK_TIMEOUT)], || {
             subtransaction::in_subtransaction(|| {
-                if let Some(tables) = &tables {
-                    spi::run(tables);
+                for name in &names {
+                    busy.set(Some(name.clone()));
+                    spi::run(&lock.statement(name));
                 }
-                // SAFETY: a lock on a dropped relation has no effect, and the next statement
-                // notices that.
-                sequences.iter().all(|sequence| unsafe {
+                sequences.iter().all(|sequence| {
+                    busy.set(Some(names::relation(*sequence)));
                     let mode = pg_sys::ShareRowExclusiveLock as pg_sys::LOCKMODE;
-                    pg_sys::ConditionalLockRelationOid(*sequence, mode)
+                    // SAFETY: a lock on a dropped relation has no effect, and the next statement
+                    // notices that.
+                    unsafe { pg_sys::ConditionalLockRelationOid(*sequence, mode) }
                 })
             })
         });
@@ -129,5 +140,5 @@ pub fn lock_out_writers(
         }
         wait_event::pause(WaitEvent::TableLocks, tried.elapsed().max(LOCK_PAUSE_MIN));
     }
-    Err(Error::WritersBusy { sequence: sequences.first().map(|first| names::relation(*first)) })
+    Err(Error::WritersBusy { name: busy.take().unwrap_or_default() })
 }

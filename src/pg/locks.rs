@@ -3,6 +3,8 @@
 
 use crate::pg::catalog;
 use crate::pg::raw::Raw;
+use crate::pg::subtransaction;
+use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid};
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -88,6 +90,21 @@ pub fn lock_relation_unless_locked(relation: Oid) -> bool {
     unsafe {
         pg_sys::ConditionalLockRelationOid(relation, pg_sys::AccessShareLock as pg_sys::LOCKMODE)
     }
+}
+
+/// Locks the relation as a query does until the transaction ends. Returns whether the lock was
+/// available in time, by the setting `lock_timeout`.
+pub fn lock_relation_in_time(relation: Oid) -> bool {
+    // SAFETY: a lock on a dropped relation has no effect.
+    in_time(|| unsafe {
+        pg_sys::LockRelationOid(relation, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
+    })
+}
+
+/// Takes a lock. Returns whether it was available in time.
+pub fn in_time(lock: impl FnOnce()) -> bool {
+    let is_timeout = |state| state == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE;
+    subtransaction::catching(is_timeout, lock).is_ok()
 }
 
 /// Keeps the function from being dropped, renamed, moved or given to another role until the

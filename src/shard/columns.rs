@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::greatest::{self, NotScanned};
 use crate::pg::guc;
+use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::spi::{select, select_latest};
 use crate::sequence::{IdSequence, read, visit};
@@ -11,7 +12,7 @@ use crate::shard::definition::{self, Definition};
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
 use instagram_id_core::hlc::{self, FIRST_DAY_MS, WARN_AHEAD_MS};
 use instagram_id_core::layout::{self, SEQ_MAX, Shard};
-use pgrx::pg_sys::{self, Oid};
+use pgrx::pg_sys::Oid;
 use pgrx::spi::{quote_identifier, quote_literal};
 
 /// A key or a sequence's last value further ahead of the clock than this was not generated from a
@@ -189,11 +190,10 @@ fn newest_at_most(
         _ => Err(Error::NotTableOwner(names::relation(column.table))),
     };
     check_owner()?;
-    // SAFETY: a lock on a dropped relation has no effect, and the next line notices that.
-    unsafe {
-        pg_sys::LockRelationOid(column.table, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
+    if !locks::lock_relation_in_time(column.table) {
+        return Err(Error::TableLocked(names::relation(column.table)));
     }
-    check_owner()?;
+    check_owner()?; // also if it was dropped
     let greatest = greatest::greatest_at_most(column.table, &column.name, limit);
     greatest.map_err(|NotScanned { table, is_foreign }| {
         let name = names::relation(table);

@@ -9,18 +9,17 @@ use crate::pg::names;
 use crate::pg::parsed_body::Expression;
 use crate::pg::roles;
 use crate::pg::spi;
-use crate::pg::subtransaction;
 use crate::sequence::IdSequence;
 use crate::shard::definition::{self, Definition};
 use crate::shard::trust::{self, Object, Trust};
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc::VALUE_MAX;
 use instagram_id_core::layout::Shard;
+use pgrx::PgLogLevel;
 use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::{quote_identifier, quote_literal};
-use pgrx::{PgLogLevel, PgSqlErrorCode};
 use std::ffi::CString;
 
 /// The name of a shard's sequence, as in the original.
@@ -574,7 +573,10 @@ pub fn lock_number(shard: Shard) -> Result<(), Error> {
     let extension = unsafe { pg_sys::get_extension_oid(c"instagram_id".as_ptr(), false) };
     let part = 1 + shard.number() % LOCKS;
     let (class, mode) = (pg_sys::ExtensionRelationId, pg_sys::ShareUpdateExclusiveLock);
-    let is_timeout = |state| state == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE;
-    let lock = || guc::with_lock_limit(|| locks::lock_object(class, extension, part, mode));
-    subtransaction::catching(is_timeout, lock).map_err(|_| Error::NumberLocked(shard.number()))
+    let lock = || locks::lock_object(class, extension, part, mode);
+    if guc::with_lock_limit(|| locks::in_time(lock)) {
+        Ok(())
+    } else {
+        Err(Error::NumberLocked(shard.number()))
+    }
 }

@@ -550,7 +550,7 @@ fn blocked_adoption_does_not_block_writers() {
     });
     assert_eq!(error.0, "55P03");
     assert!(error.1.starts_with("could not obtain locks against writers\n"), "{}", error.1);
-    assert!(error.1.contains("insta5.table_id_seq"), "{}", error.1);
+    assert!(error.1.contains("insta5.photos"), "{}", error.1);
     let longest =
         statements.iter().map(|statement| statement.ended - statement.began).max().unwrap();
     println!("{} statements in {took:?}, the longest {longest:?}", statements.len());
@@ -812,4 +812,32 @@ fn event_trigger_refuses_a_replaced_function() {
         .batch_execute("ALTER EVENT TRIGGER keep_shards ENABLE; SELECT unadopt_shard(5)")
         .unwrap();
     assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM id_shards WHERE shard = 5"), 0);
+}
+
+/// A role holds a lock on a table of its own whose default calls the function. The adoption and its
+/// dry run end, and name the table.
+#[test]
+fn locked_table_is_named() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut owner = server.connect();
+    setup(&mut owner);
+    run(
+        &mut owner,
+        &format!(
+            "{}; CREATE ROLE mallory LOGIN; CREATE SCHEMA mal AUTHORIZATION mallory; GRANT USAGE ON SCHEMA insta7 TO mallory;
+             CREATE TABLE insta7.photos (id bigint DEFAULT insta7.next_id());
+             SET ROLE mallory; CREATE TABLE mal.own (id bigint DEFAULT insta7.next_id()); RESET ROLE",
+            original_of_shard(7)
+        ),
+    );
+    let mut mallory = server.config("postgres").user("mallory").connect(NoTls).unwrap();
+    run(&mut mallory, "BEGIN; LOCK TABLE mal.own");
+    run(&mut owner, "SET statement_timeout = '25s'");
+    for statement in ["SELECT adopt_shard(7, dry_run => true)", "SELECT adopt_shard(7)"] {
+        let (state, message, _) = error_of(&mut owner, statement);
+        assert_eq!(state, "55P03", "{statement}: {message}");
+        assert!(message.contains("mal.own") && !message.contains("insta7.photos"), "{message}");
+    }
+    run(&mut mallory, "ROLLBACK");
+    run(&mut owner, "SELECT adopt_shard(7)");
 }
