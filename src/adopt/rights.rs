@@ -14,6 +14,10 @@ const ROLE_NAME: &str = "CASE r WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_use
 const WRITERS_OF_ALL: &str =
     "SELECT roleid FROM pg_auth_members WHERE roleid = 'pg_write_all_data'::regrole";
 
+/// How many views or partitions above each other are followed from a table to the roles that can
+/// insert into it. A role could create thousands of views, each on the one before.
+const DEPTH_MAX: u32 = 32;
+
 /// The extension's function that a shard's own next_id() calls.
 fn shard_next_id(own_schema: Oid) -> Option<Function> {
     catalog::function_in(
@@ -85,18 +89,20 @@ pub fn check_owner_can_create(function: &Function, own_schema: Oid) -> Result<()
 ///
 /// Any role can create a view of the table. It counts if its owner could insert, too, for all who
 /// insert through it. Until then PostgreSQL is not asked whether it is updatable, for which it
-/// locks the view.
+/// locks the view. For this it also reads all views below, so views on views count only up to
+/// [`DEPTH_MAX`].
 fn writers_without_rights() -> String {
     format!(
-        "WITH RECURSIVE places(place) AS (
-             SELECT $1
-             UNION SELECT next.place FROM places AS p, LATERAL (
+        "WITH RECURSIVE places(place, depth) AS (
+             SELECT $1, 0
+             UNION SELECT next.place, p.depth + 1 FROM places AS p, LATERAL (
                  SELECT inhrelid FROM pg_inherits WHERE inhparent = p.place
                  UNION ALL SELECT w.ev_class FROM pg_depend AS d JOIN pg_rewrite AS w ON w.oid = d.objid
                      JOIN pg_class AS v ON v.oid = w.ev_class AND v.relkind = 'v'
                      WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
                      AND d.refobjid = p.place AND CASE WHEN has_any_column_privilege(v.relowner, p.place, 'INSERT')
                      THEN pg_relation_is_updatable(v.oid, false) & 8 <> 0 ELSE false END) AS next(place)
+             WHERE p.depth < {DEPTH_MAX}
          ), writers(r) AS (
              SELECT c.relowner FROM places JOIN pg_class AS c ON c.oid = place
              UNION SELECT grantee FROM places JOIN pg_class AS c ON c.oid = place, aclexplode(c.relacl)

@@ -841,3 +841,27 @@ fn locked_table_is_named() {
     run(&mut mallory, "ROLLBACK");
     run(&mut owner, "SELECT adopt_shard(7)");
 }
+
+/// A role with INSERT on a table creates thousands of views, each on the one before. A view of a
+/// few is followed to the role that can insert through it.
+#[test]
+fn views_on_views_do_not_delay_an_adoption() {
+    let server = Server::start(&[("fsync", "off"), ("max_locks_per_transaction", "1000")]);
+    let mut owner = server.connect();
+    setup(&mut owner);
+    run(
+        &mut owner,
+        "CREATE TABLE keys (id bigserial PRIMARY KEY); CREATE ROLE mallory; CREATE ROLE app;
+         GRANT INSERT, SELECT ON keys TO mallory; CREATE SCHEMA mal AUTHORIZATION mallory;
+         GRANT USAGE ON SCHEMA insta5 TO mallory; GRANT USAGE ON SEQUENCE insta5.table_id_seq TO mallory;
+         SET ROLE mallory; CREATE VIEW mal.v0 AS SELECT * FROM keys;
+         DO $$ BEGIN FOR n IN 1..3000 LOOP
+             EXECUTE format('CREATE VIEW mal.v%s AS SELECT * FROM mal.v%s', n, n - 1);
+         END LOOP; END $$;
+         RESET ROLE; GRANT INSERT ON mal.v9 TO app; SET statement_timeout = '10s'",
+    );
+    let (state, message, _) = error_of(&mut owner, "SELECT adopt_table(5, 'keys')");
+    assert_eq!(state, "42501", "{message}");
+    assert!(message.contains("app"), "{message}");
+    run(&mut owner, "REVOKE INSERT ON mal.v9 FROM app; SELECT adopt_table(5, 'keys')");
+}
