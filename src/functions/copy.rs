@@ -10,7 +10,9 @@
 //!   is touched but by `next_id` itself.
 //!
 //! In a query, where a plan could rely on the label, the call stays as it is. `_next_id` refuses to
-//! run without the `nextval`, so that nobody calls it as the stable function that it is not.
+//! run without the `nextval`, so that nobody calls it as the stable function that it is not. A call
+//! that a role has written itself, with a `nextval` of its own, needs the privilege to call
+//! `next_id`.
 
 use crate::error::{Error, or_raise};
 use crate::functions::next_id;
@@ -23,6 +25,9 @@ use pgrx::prelude::*;
 
 /// The function beside `next_id` that is called in its place.
 const NAME: &str = "_next_id";
+
+/// The functions in whose place it is called.
+const IN_PLACE_OF: [&str; 2] = ["next_id", "shard_next_id"];
 
 /// The parameters of the forms of `next_id`: the first 0 to 3 of these.
 const PARAMETERS: [Oid; 3] = [pg_sys::INT4OID, pg_sys::REGCLASSOID, pg_sys::TIMESTAMPTZOID];
@@ -51,8 +56,29 @@ fn function_for(call: &Call) -> Option<Oid> {
 #[inline]
 fn in_place(fcinfo: pg_sys::FunctionCallInfo, next_id: impl FnOnce() -> Result<i64, Error>) -> i64 {
     or_raise(|| {
-        if planner::is_with_nextval(fcinfo) { next_id() } else { Err(Error::OnlyOutsideQueries) }
+        if !planner::is_with_nextval(fcinfo) {
+            return Err(Error::OnlyOutsideQueries);
+        }
+        if planner::is_first_call(fcinfo) {
+            check_execute(fcinfo);
+        }
+        next_id()
     })
+}
+
+/// Checks that the role may call one of the functions in whose place this one is called. As for any
+/// function, this is checked once for each call in an expression.
+#[cold]
+fn check_execute(fcinfo: pg_sys::FunctionCallInfo) {
+    let schema = catalog::schema_of_this_function(fcinfo);
+    let parameters = &PARAMETERS[..planner::arguments_len(fcinfo) - 1];
+    let may_execute = |name: &&str| {
+        catalog::function_in(schema, name, parameters)
+            .is_some_and(|function| catalog::may_execute(function.oid))
+    };
+    if !IN_PLACE_OF.iter().any(may_execute) {
+        catalog::refuse_execute(IN_PLACE_OF[0]);
+    }
 }
 
 /// `next_id()`

@@ -46,6 +46,13 @@ pub fn may_execute(function: Oid) -> bool {
     has_privilege(pg_sys::ProcedureRelationId, function, current_role(), pg_sys::ACL_EXECUTE)
 }
 
+/// Raises PostgreSQL's error about a function of this name that the role may not call.
+pub fn refuse_execute(function: &str) {
+    let (reason, kind) = (pg_sys::AclResult::ACLCHECK_NO_PRIV, pg_sys::ObjectType::OBJECT_FUNCTION);
+    // SAFETY: the name is copied to a C string.
+    unsafe { pg_sys::aclcheck_error(reason, kind, function.as_pg_cstr()) }
+}
+
 /// Whether the role has a privilege on a schema or a function, which `class` says.
 fn has_privilege(class: Oid, object: Oid, role: Oid, privilege: u32) -> bool {
     let privilege = privilege as pg_sys::AclMode;

@@ -109,6 +109,23 @@ pub fn is_with_nextval(fcinfo: pg_sys::FunctionCallInfo) -> bool {
     }
 }
 
+/// Whether this is the first call of the function at its place in an expression.
+#[inline]
+pub fn is_first_call(fcinfo: pg_sys::FunctionCallInfo) -> bool {
+    // SAFETY: PostgreSQL passes an fcinfo with an flinfo, whose `fn_extra` is the function's to
+    // use. It is NULL until the first call, and afterwards a pointer that nothing follows.
+    unsafe {
+        let flinfo = (*fcinfo).flinfo;
+        std::ptr::replace(&raw mut (*flinfo).fn_extra, flinfo.cast()).is_null()
+    }
+}
+
+/// The number of arguments of a call.
+pub fn arguments_len(fcinfo: pg_sys::FunctionCallInfo) -> usize {
+    // SAFETY: PostgreSQL passes the arguments of a call.
+    unsafe { (*fcinfo).nargs as usize }
+}
+
 /// Whether the current role may call all functions of a call [`Call::with_nextval`].
 pub fn may_execute_with_nextval(function: Oid) -> bool {
     let functions = [function, pg_sys::F_NEXTVAL.into(), pg_sys::F_PG_FILENODE_RELATION.into()];

@@ -136,6 +136,17 @@ ROLLBACK;
 SET ROLE regress_id_loader;
 COPY loaded (n) FROM PROGRAM 'seq 3';
 RESET ROLE;
+-- Nor can it call _next_id with a nextval of its own where it may not call next_id.
+GRANT USAGE ON SEQUENCE own TO regress_id_loader;
+REVOKE EXECUTE ON FUNCTION public.next_id(int) FROM PUBLIC;
+SET ROLE regress_id_loader;
+SELECT next_id(5);
+SELECT _next_id(5, nextval('own'));
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION public.next_id(int) TO PUBLIC;
+SET ROLE regress_id_loader;
+SELECT id_shard(_next_id(5, nextval('own')));
+RESET ROLE;
 
 SET client_min_messages = error;
 DROP SCHEMA copying, insta5 CASCADE;
