@@ -11,65 +11,31 @@ fn check(page: &str, at_least: usize) {
     run_page(page, at_least, &mut [("", server.connect())]);
 }
 
-#[test]
-fn readme_examples_run() {
-    check(include_str!("../../../README.md"), 2);
+/// A test for each page, with the number of results that it shows at least.
+macro_rules! pages {
+    ($($test:ident: $page:literal, $at_least:literal;)+) => {
+        $(
+            #[test]
+            fn $test() {
+                check(include_str!(concat!("../../../", $page)), $at_least);
+            }
+        )+
+    };
 }
 
-#[test]
-fn reference_examples_run() {
-    check(REFERENCE, 22);
-}
-
-#[test]
-fn other_ids_page_examples_run() {
-    check(include_str!("../../../docs/use/comparison.md"), 5);
-}
-
-#[test]
-fn installing_page_examples_run() {
-    check(include_str!("../../../docs/run/install.md"), 1);
-}
-
-#[test]
-fn operations_page_examples_run() {
-    check(include_str!("../../../docs/run/operations.md"), 9);
-}
-
-#[test]
-fn shards_page_examples_run() {
-    check(include_str!("../../../docs/use/shards.md"), 15);
-}
-
-#[test]
-fn adopting_page_examples_run() {
-    check(include_str!("../../../docs/use/adopting.md"), 22);
-}
-
-#[test]
-fn existing_apps_page_examples_run() {
-    check(include_str!("../../../docs/use/existing_apps.md"), 9);
-}
-
-#[test]
-fn guarantees_page_examples_run() {
-    check(include_str!("../../../docs/use/guarantees.md"), 5);
-}
-
-#[test]
-fn querying_page_examples_run() {
-    check(include_str!("../../../docs/use/querying.md"), 30);
-}
-
-/// The SQL for PostgREST.
-#[test]
-fn javascript_page_examples_run() {
-    check(include_str!("../../../docs/use/javascript.md"), 5);
-}
-
-#[test]
-fn scaling_page_examples_run() {
-    check(include_str!("../../../docs/run/scaling.md"), 23);
+pages! {
+    readme_examples_run: "README.md", 2;
+    reference_examples_run: "docs/use/reference.md", 22;
+    other_ids_page_examples_run: "docs/use/comparison.md", 5;
+    installing_page_examples_run: "docs/run/install.md", 1;
+    operations_page_examples_run: "docs/run/operations.md", 9;
+    shards_page_examples_run: "docs/use/shards.md", 15;
+    adopting_page_examples_run: "docs/use/adopting.md", 22;
+    existing_apps_page_examples_run: "docs/use/existing_apps.md", 9;
+    guarantees_page_examples_run: "docs/use/guarantees.md", 5;
+    querying_page_examples_run: "docs/use/querying.md", 30;
+    javascript_page_examples_run: "docs/use/javascript.md", 5;
+    scaling_page_examples_run: "docs/run/scaling.md", 23;
 }
 
 /// Each query of the page that returns no row on a healthy server returns rows when its condition
