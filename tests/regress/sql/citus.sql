@@ -1,17 +1,16 @@
 -- The functions for Citus clusters, tested without Citus: ids assigned by a trigger, ids of a node, and a sequence that is
 -- closed for a takeover by another node, which never takes place.
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
 \getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
+\set prelude :tests '/prelude.sql'
+\i :prelude
+SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_owner, regress_id_app;
 CREATE ROLE regress_id_owner;
 CREATE ROLE regress_id_app;
 -- Where Citus is loaded, new sequences have no MAXVALUE, because the value of a closed copy is greater.
 SET citus.shard_count = 32;
+\set ECHO all
+
 SELECT create_shard(500), create_shard(501, 'Photos "1"; ''x'' \ --');
 RESET citus.shard_count;
 SELECT seqmax FROM pg_sequence WHERE seqrelid = 'insta500.table_id_seq'::regclass;
@@ -431,7 +430,7 @@ DROP TABLE misused, by_node, before, made, elsewhere_500 CASCADE;
 DROP DOMAIN any_id;
 DROP SEQUENCE start_500, nodes_500, epochs_500, mine_500, narrow_500;
 DROP VIEW defaults, triggers;
-DROP FUNCTION raises, misuse, goes_on_above, value_of;
+DROP FUNCTION misuse, goes_on_above, value_of;
 DROP ROLE regress_id_owner, regress_id_app;
 
 -- A shard with the number of this node's group, 0, can generate the same ids: node_next_id() warns once a session.

@@ -1,11 +1,9 @@
 -- The owners of the objects that a shard consists of. Role evil can create objects in a schema of another role, or a whole schema. Its objects
 -- look like parts of a shard, and it could replace their bodies later, when other roles run them.
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
-SET client_min_messages = warning;
 \getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
+\set prelude :tests '/prelude.sql'
+\i :prelude
+SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_evil, regress_id_app, regress_id_super, regress_id_group, regress_id_member, regress_id_later;
 CREATE ROLE regress_id_evil;
 CREATE ROLE regress_id_app;
@@ -67,6 +65,7 @@ BEGIN
     RESET ROLE;
     EXECUTE format('DROP SCHEMA %I CASCADE', schema);
 END $$;
+\set ECHO all
 
 -- create_shard() with if_not_exists in a schema of the superuser, where evil has created one part.
 SELECT part, t.* FROM unnest('{table_id_seq,next_id,id_time,epoch,definition}'::text[]) WITH ORDINALITY AS p(part, n),
@@ -438,6 +437,6 @@ DROP SCHEMA regress_id_ids;
 
 REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC;
 DROP TABLE serials, own, of_group;
-DROP FUNCTION raises, make_part, owners, tried, with_prepared, first_bound;
+DROP FUNCTION make_part, owners, tried, with_prepared, first_bound;
 DROP OWNED BY regress_id_evil, regress_id_app, regress_id_super, regress_id_group, regress_id_member, regress_id_later CASCADE;
 DROP ROLE regress_id_evil, regress_id_app, regress_id_super, regress_id_group, regress_id_member, regress_id_later;
