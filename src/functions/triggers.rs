@@ -212,21 +212,33 @@ fn convert_defaults_to_triggers(
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
         let parts = ShardParts::of(&definition, own_schema);
         parts.check_next_id(definition.schema, definition.sequence)?;
-        let mut to_lock = candidates(&definition, own_schema, None);
-        to_lock.retain(|candidate| candidate.why_kept().is_none());
-        to_lock.iter().try_for_each(Candidate::check_owner)?;
-        let to_lock: Vec<Column> = to_lock.into_iter().map(|candidate| candidate.column).collect();
-        lock_out_writers(&to_lock, TableLock::ToAlter, &[])?;
-        parts.check_next_id(definition.schema, definition.sequence)?;
-        // The function and the defaults may have changed before we got the locks. A table that has
-        // come since is left for another call.
-        let mut candidates = candidates(&definition, own_schema, None);
-        candidates.retain(|candidate| {
-            candidate.is_convertible()
-                && to_lock.iter().any(|locked| locked.table == candidate.column.table)
-        });
-        candidates.iter().for_each(|candidate| candidate.convert(shard, own_schema));
-        Ok::<_, Error>(candidates)
+        let mut found = candidates(&definition, own_schema, None);
+        // While code of a table's owner runs, no table of another role is locked: it could run as
+        // long as its owner likes. So these tables come first, and are those of one role.
+        let fits = |candidate: &&Candidate| candidate.why_kept(candidate.author()).is_none();
+        let author = found.iter().filter(fits).find_map(Candidate::author);
+        let converts = |candidate: &&Candidate| candidate.why_kept(author).is_none();
+        found.iter().filter(converts).try_for_each(Candidate::check_owner)?;
+        found.retain(|candidate| candidate.is_convertible(author));
+        let (with_code, others): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|candidate| candidate.author().is_some());
+        let mut converted = vec![];
+        for (group, author) in [(with_code, author), (others, None)] {
+            let to_lock: Vec<Column> =
+                group.into_iter().map(|candidate| candidate.column).collect();
+            lock_out_writers(&to_lock, TableLock::ToAlter, &[])?;
+            parts.check_next_id(definition.schema, definition.sequence)?;
+            // The function and the defaults may have changed before we got the locks. A table that
+            // has come since is left for another call.
+            let mut candidates = candidates(&definition, own_schema, None);
+            candidates.retain(|candidate| {
+                to_lock.iter().any(|locked| locked.table == candidate.column.table)
+                    && candidate.why_kept(author).is_none()
+            });
+            candidates.iter().for_each(|candidate| candidate.convert(shard, own_schema));
+            converted.extend(candidates);
+        }
+        Ok::<_, Error>(converted)
     })?;
     let row = |Candidate { column, .. }| (Regclass(column.table), column.name);
     Ok(TableIterator::new(converted.into_iter().map(row)))
@@ -236,7 +248,7 @@ fn convert_defaults_to_triggers(
 /// that of the shard. Returns whether it has got a trigger.
 pub fn convert_new_table(table: Oid, definition: &Definition, own_schema: Oid) -> bool {
     let mut candidates = candidates(definition, own_schema, Some(table));
-    candidates.retain(Candidate::is_convertible);
+    candidates.retain(|candidate| candidate.is_convertible(candidate.author()));
     candidates.iter().for_each(|candidate| candidate.convert(definition.shard, own_schema));
     !candidates.is_empty()
 }
@@ -245,6 +257,8 @@ pub fn convert_new_table(table: Oid, definition: &Definition, own_schema: Oid) -
 struct Candidate {
     column: Column,
     is_partition_key: bool,
+    /// Whether a partition key of the table, or of one of its partitions, has an expression.
+    has_key_expression: bool,
 }
 
 /// The candidates in the schema of the shard, or those of one table.
@@ -257,7 +271,9 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
                      JOIN pg_depend AS d ON d.objid = t.relid AND d.refobjid = t.relid
                      JOIN pg_attribute AS k ON k.attrelid = t.relid AND k.attnum = d.objsubid AND k.attname = a.attname
                      WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
-                     AND d.refobjsubid = 0 AND d.deptype = 'i')
+                     AND d.refobjsubid = 0 AND d.deptype = 'i'),
+             EXISTS (SELECT FROM pg_partition_tree(c.oid) AS t JOIN pg_partitioned_table AS p ON p.partrelid = t.relid
+                     WHERE p.partexprs IS NOT NULL)
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
          JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {is_of_user}
@@ -267,18 +283,34 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
     let arguments = [definition.schema.into(), defaults.into(), table.into()];
     select(&query, &arguments, |row| {
         let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? };
-        Some(Candidate { column, is_partition_key: row.get(4)? })
+        Some(Candidate { column, is_partition_key: row.get(4)?, has_key_expression: row.get(5)? })
     })
 }
 
 impl Candidate {
-    /// Why the column keeps its default; `None` if a trigger can replace it.
-    fn why_kept(&self) -> Option<&'static str> {
+    /// The role whose code runs while the column is converted, if its rights are not those of the
+    /// caller: PostgreSQL evaluates the constant parts of expressions in partition keys when a
+    /// trigger is created. It evaluates nothing else of a table then.
+    fn author(&self) -> Option<Oid> {
+        let owner = catalog::relation(self.column.table)?.owner;
+        let is_trusted = || catalog::has_rights_of(owner, catalog::current_role());
+        (self.has_key_expression && !is_trusted()).then_some(owner)
+    }
+
+    /// Why the column keeps its default; `None` if a trigger can replace it. Code of this author
+    /// may run meanwhile.
+    fn why_kept(&self, author: Option<Oid>) -> Option<&'static str> {
         if !self.column.is_bigint {
             return Some("It is not of type bigint.");
         }
         if self.is_partition_key {
             return Some("It is a partition key, and the partition is chosen before triggers run.");
+        }
+        if self.author().is_some_and(|its| Some(its) != author) {
+            return Some(
+                "The partition key of its table has an expression, which must not run while tables of other roles are \
+                 locked. Call the function again to convert it.",
+            );
         }
         if !catalog::has_citus() {
             return None;
@@ -295,8 +327,8 @@ impl Candidate {
     }
 
     /// Whether a trigger can replace the default; a WARNING says why not.
-    fn is_convertible(&self) -> bool {
-        let Some(why) = self.why_kept() else { return true };
+    fn is_convertible(&self, author: Option<Oid>) -> bool {
+        let Some(why) = self.why_kept(author) else { return true };
         let column = self.column.qualified();
         ErrorReport::from(Error::DefaultKept { column, why }).report(PgLogLevel::WARNING);
         false
@@ -334,7 +366,7 @@ impl Candidate {
         // One statement at a time, because Citus sends each to the other nodes as text.
         let run = || statements.iter().for_each(|statement| spi::run(statement));
         guc::with(for_citus, || match catalog::relation(self.column.table) {
-            // PostgreSQL evaluates expressions of the partition key here. They are the owner's.
+            // Expressions of the partition key are the owner's.
             Some(table) if table.is_partitioned => roles::with_rights_of(table.owner, run),
             _ => run(),
         });

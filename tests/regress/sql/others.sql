@@ -306,6 +306,37 @@ RESET ROLE;
 SET client_min_messages = warning;
 SELECT * FROM convert_defaults_to_triggers(7);
 SELECT rolsuper FROM pg_roles WHERE rolname = 'regress_id_evil';
+-- It could run as long as its owner likes. So a call evaluates the keys of one other role only, and those of the caller.
+CREATE TABLE insta7.own (id bigint DEFAULT insta7.next_id(), n bigint) PARTITION BY RANGE ((n + 1));
+GRANT USAGE, CREATE ON SCHEMA insta7 TO regress_id_app;
+SET ROLE regress_id_app;
+CREATE TABLE insta7.text (id text DEFAULT insta7.next_id(), n bigint) PARTITION BY RANGE ((n + 1));
+SET ROLE regress_id_evil;
+CREATE TABLE insta7.videos (id bigint DEFAULT insta7.next_id(), kind int, n bigint) PARTITION BY LIST (kind);
+CREATE TABLE insta7.kind_1 PARTITION OF insta7.videos FOR VALUES IN (1) PARTITION BY RANGE ((n + 1));
+SET ROLE regress_id_app;
+CREATE TABLE insta7.likes (id bigint DEFAULT insta7.next_id(), n bigint) PARTITION BY RANGE ((n + 1));
+CREATE TABLE insta7.plain (id bigint DEFAULT insta7.next_id(), n bigint) PARTITION BY RANGE (n);
+RESET ROLE;
+SET client_min_messages = warning;
+SELECT * FROM convert_defaults_to_triggers(7);
+SELECT * FROM convert_defaults_to_triggers(7);
+-- Nothing else of a table is evaluated then.
+SET ROLE regress_id_evil;
+CREATE SEQUENCE evil.calls;
+CREATE FUNCTION evil.count(bigint) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN nextval(''evil.calls''); END';
+CREATE TABLE insta7.trapped (id bigint DEFAULT insta7.next_id(), n bigint CHECK (n > evil.count(1)), m bigint DEFAULT evil.count(1),
+    total bigint GENERATED ALWAYS AS (n + evil.count(1)) STORED);
+CREATE INDEX ON insta7.trapped ((n + evil.count(1))) WHERE n > evil.count(1);
+CREATE STATISTICS insta7.pairs ON (n + evil.count(1)), m FROM insta7.trapped;
+CREATE POLICY counted ON insta7.trapped USING (n > evil.count(1));
+ALTER TABLE insta7.trapped ENABLE ROW LEVEL SECURITY;
+RESET ROLE;
+SELECT setval('evil.calls', 1, false);
+\c -
+SET client_min_messages = warning;
+SELECT * FROM convert_defaults_to_triggers(7);
+SELECT is_called FROM evil.calls;
 DROP SCHEMA insta7, evil CASCADE;
 
 -- In a database with another encoding, a shard with a name that the extension cannot read does not hide the others.
