@@ -1,17 +1,15 @@
 -- Objects of another role, and their limits: counters, functions that change settings, views, many names, texts.
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
 \getenv tests PG_ABS_SRCDIR
-\set raises :tests '/raises.sql'
-\i :raises
+\set prelude :tests '/prelude.sql'
+\i :prelude
+SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_evil, regress_id_app, regress_id_super;
 CREATE ROLE regress_id_evil;
 CREATE ROLE regress_id_app;
 CREATE ROLE regress_id_super SUPERUSER;
 SELECT current_database() AS database \gset
 GRANT CREATE ON DATABASE :"database" TO regress_id_evil, regress_id_app;
+\set ECHO all
 
 -- A role with USAGE on a counter cannot make a clock of it, be it in a shard's schema or elsewhere.
 SET ROLE regress_id_app;
@@ -81,7 +79,6 @@ $$;
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 SET client_min_messages = warning;
-\set SHOW_CONTEXT never
 SET ROLE regress_id_super;
 SELECT id_shard(1), settings() AS before \gset
 SELECT count(*) FROM create_id_partitions('evil.events', ahead => 1, from_time => now() - interval '3 months');
@@ -377,6 +374,6 @@ SELECT rolsuper FROM pg_roles WHERE rolname = 'regress_id_evil';
 \c contrib_regression
 SET client_min_messages = warning;
 DROP DATABASE regress_id_latin1;
-DROP FUNCTION raises, settings;
+DROP FUNCTION settings;
 DROP OWNED BY regress_id_evil, regress_id_app, regress_id_super;
 DROP ROLE regress_id_evil, regress_id_app, regress_id_super;
