@@ -792,11 +792,14 @@ errors! {
         hint("If they count from another epoch, pass that as the argument epoch. Otherwise create a partition with \
             create_id_partitions() first, or drop the old ones one by one.");
 
-    /// `create_id_partitions()` finds another relation with the name of a partition.
-    PartitionNameTaken { name: String, table: String } => ERRCODE_DUPLICATE_TABLE,
-        "relation {name} already exists",
-        detail("It is not a partition of table {table}."),
-        hint("Rename or drop it, or attach it to the table.");
+    /// A partition function or `convert_defaults_to_triggers()` would run code of a role without the
+    /// rights of the table's owner.
+    TableNotTrusted { table: String, owner: String, tie: String, own: String, role: String } =>
+        ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "table {table} belongs to role {owner}",
+        detail("{tie} PostgreSQL would evaluate expressions of its indexes, constraints and partition key with the rights of role \
+            {role}, the owner of table {own}. Role {owner} lacks these rights."),
+        hint("Separate the two tables, or read these expressions and give both tables to one role.");
 
     // Triggers.
 

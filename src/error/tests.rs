@@ -33,11 +33,14 @@ impl Example for String {
             "SchemaNotTrusted.name" | "SchemaExists.name" => "insta5",
             "NoRightOnSchema.name" | "NoCreateOnSchema.name" => "insta5",
             "NoCreateOnDatabase.name" => "app",
-            "PartitionNameTaken.name" | "TableIsPartition.table" => "insta5.photos_p20261101",
+            "TableIsPartition.table" => "insta5.photos_p20261101",
             "ColumnMissing.column" | "ColumnNotBigint.column" | "HasIdsAlready.name" => "id",
             "NewKeyKept.name" | "TablePlacedElsewhere.column" | "TriggerColumnMissing.column" => {
                 "id"
             }
+            "TableNotTrusted.table" => "insta5.comments",
+            "TableNotTrusted.tie" => "A foreign key of it references table insta5.photos.",
+            "TableNotTrusted.own" => "insta5.photos",
             "SequenceIsCounter.name" => "public.photos_id_seq",
             "FunctionExists.function" if values == Values::Others => "insta5.epoch()",
             "PartOfAnother.name" if values == Values::Typical => "insta5.next_id()",

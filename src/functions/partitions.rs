@@ -20,6 +20,7 @@ use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::shard::ddl;
 use crate::shard::definition;
+use crate::shard::related::{self, Change};
 use crate::shard::trust::Trust;
 use instagram_id_core::epoch::{Epoch, OutOfField, TimestampUs};
 use instagram_id_core::layout::{self, ISSUED_MS_MAX, Seq, Shard};
@@ -47,14 +48,15 @@ struct Parent {
 /// Each partition is created as a separate table and then attached. So the call does not block
 /// readers and writers of the table, and does not wait for them. Until the transaction ends,
 /// though, PostgreSQL locks two kinds of tables for it: a default partition against all access, and
-/// the tables referenced by foreign keys against writers. The partition belongs to the table's
+/// the tables connected by foreign keys against writers. For these locks the call waits 10 seconds,
+/// or for the session's `lock_timeout` if that is shorter. The partition belongs to the table's
 /// owner and is created with the owner's privileges.
 ///
 /// # Errors
 ///
 /// The table is NULL, is not partitioned by ranges of a bigint, or the caller does not own it. The
 /// period is another one, or the number ahead is not 0 to 10,000. `from_time` is before the epoch
-/// or infinite. Another relation has the name of a partition.
+/// or infinite. Code of a role without the rights of the table's owner would run; see [`related`].
 #[pg_extern(sql = false)]
 fn create_id_partitions(
     table: Option<Regclass>,
@@ -76,7 +78,7 @@ fn create_id_partitions(
     }
     let epoch = epoch.map(arguments::epoch).transpose()?;
     prevent_if_read_only("create_id_partitions()");
-    let made = guc::with(guc::OWN_NAMES, || {
+    let made: Result<Vec<Regclass>, Error> = guc::with(guc::OWN_NAMES, || {
         let parent = Parent::lock(table.0, pg_sys::ShareUpdateExclusiveLock)?;
         let epoch = epoch.map_or_else(|| parent.epoch(own_schema), Ok)?;
         let now = names::now();
@@ -101,11 +103,17 @@ fn create_id_partitions(
                 ));
             }
         }
-        let made: Result<Vec<Regclass>, Error> =
-            missing.into_iter().map(|range| parent.attach_new(range, epoch)).collect();
-        made
-    })?;
-    Ok(SetOfIterator::new(made))
+        if missing.is_empty() {
+            return Ok(vec![]);
+        }
+        // Under these locks other sessions wait for this one.
+        guc::with_lock_limit(|| {
+            parent.lock_referencing();
+            related::lock_and_check(parent.oid, Change::Attach)?;
+            missing.into_iter().map(|range| parent.attach_new(range, epoch)).collect()
+        })
+    });
+    Ok(SetOfIterator::new(made?))
 }
 
 /// `drop_old_id_partitions("table", before, epoch, detach)`: drops the partitions that contain only
@@ -118,12 +126,14 @@ fn create_id_partitions(
 /// Partitions that begin with MINVALUE or below the epoch stay, because their rows have no time. A
 /// default partition stays as well. As `DROP TABLE` on a partition does, the call waits for all
 /// sessions that use the table, and then locks it until the transaction ends. It does so only if
-/// there is a partition to drop.
+/// there is a partition to drop. Under this lock it waits for others for 10 seconds, or for the
+/// session's `lock_timeout` if that is shorter.
 ///
 /// # Errors
 ///
 /// The table is NULL, is not partitioned by ranges of a bigint, has no partition for the current
-/// time, or the caller does not own it. The time is NULL, in the future, or infinite.
+/// time, or the caller does not own it. The time is NULL, in the future, or infinite. Code of a role
+/// without the rights of the table's owner would run; see [`related`].
 #[pg_extern(sql = false)]
 fn drop_old_id_partitions(
     table: Option<Regclass>,
@@ -138,7 +148,7 @@ fn drop_old_id_partitions(
     let detach = not_null(detach, Argument::Detach)?;
     let epoch = epoch.map(arguments::epoch).transpose()?;
     prevent_if_read_only("drop_old_id_partitions()");
-    let dropped = guc::with(guc::OWN_NAMES, || {
+    let dropped: Result<Vec<String>, Error> = guc::with(guc::OWN_NAMES, || {
         let parent = Parent::lock(table.0, pg_sys::AccessShareLock)?;
         let epoch = epoch.map_or_else(|| parent.epoch(own_schema), Ok)?;
         if epoch.ms_at(before) == Err(OutOfField::Infinite) {
@@ -147,20 +157,27 @@ fn drop_old_id_partitions(
         if before > names::now() {
             return Err(Error::DropsFuture(names::time(before)));
         }
-        if parent.partitions_to_drop(before, epoch)?.is_empty() {
+        let over = parent.partitions_to_drop(before, epoch)?;
+        if over.is_empty() {
             return Ok(vec![]);
+        }
+        // All other sessions would wait behind this one for a table that it must not touch.
+        for partition in over {
+            if detach || is_referenced(partition) {
+                related::check(parent.oid, Change::Detach(partition))?;
+            }
         }
         // Take the lock that DROP TABLE takes, and start again. The first lock is released before,
         // because two sessions that both held it and waited for the second lock would deadlock.
         parent.unlock(pg_sys::AccessShareLock);
         let parent = Parent::lock(table.0, pg_sys::AccessExclusiveLock)?;
         let over = parent.partitions_to_drop(before, epoch)?;
-        Ok(over
-            .into_iter()
-            .map(|partition| parent.remove(partition, detach))
-            .collect::<Vec<String>>())
-    })?;
-    Ok(SetOfIterator::new(dropped))
+        // Now all other sessions that use the table wait for this one.
+        guc::with_lock_limit(|| {
+            over.into_iter().map(|partition| parent.remove(partition, detach)).collect()
+        })
+    });
+    Ok(SetOfIterator::new(dropped?))
 }
 
 /// An epoch that a default names.
@@ -174,8 +191,7 @@ impl Parent {
     /// Locks the table until it is unlocked or the transaction ends.
     fn lock(oid: Oid, mode: u32) -> Result<Parent, Error> {
         check_owner(oid)?;
-        // SAFETY: the lock lasts to the transaction's end.
-        unsafe { pg_sys::LockRelationOid(oid, mode as pg_sys::LOCKMODE) };
+        locks::lock_relation(oid, mode);
         // Its owner may have changed by now, or it may be gone.
         let relation = check_owner(oid)?;
         locks::lock_schema(relation.schema);
@@ -315,9 +331,20 @@ impl Parent {
         }
     }
 
+    /// Locks the tables that reference the table as ATTACH does, but before a default partition is
+    /// locked. Each role with REFERENCES can have such a table, and hold a lock on it.
+    fn lock_referencing(&self) {
+        // Partitions of such a table have constraints of their own, below its constraint.
+        let query = "SELECT DISTINCT conrelid FROM pg_constraint AS c WHERE contype = 'f' AND confrelid = $1
+             AND NOT EXISTS (SELECT FROM pg_constraint AS above WHERE above.oid = c.conparentid AND above.conrelid <> c.conrelid)
+             ORDER BY conrelid";
+        let tables = select(query, &[self.oid.into()], |row| row.get(1));
+        tables.into_iter().for_each(|it| locks::lock_relation(it, pg_sys::ShareRowExclusiveLock));
+    }
+
     /// Creates a partition and attaches it.
     fn attach_new(&self, range: Range, epoch: Epoch) -> Result<Regclass, Error> {
-        let name = self.partition_name(range, epoch)?;
+        let name = self.partition_name(range, epoch);
         let (table, schema) = (names::relation(self.oid), names::raw_schema(self.relation.schema));
         let partition = quote_qualified_identifier(&schema, &name);
         let from = range.from.map_or("MINVALUE".into(), |id| id.to_string());
@@ -331,7 +358,7 @@ impl Parent {
              ALTER TABLE {table} ATTACH PARTITION {partition} FOR VALUES FROM ({from}) TO ({to})",
             self.storage()
         );
-        // Indexes and constraints may call functions of the table's owner.
+        // Indexes and constraints may call functions of the table's owner, and of no other role.
         roles::with_rights_of(self.relation.owner, || spi::run(&make));
         Ok(Regclass(catalog::relation_oid(&name, self.relation.schema)))
     }
@@ -348,8 +375,9 @@ impl Parent {
 
     /// The table's name and the day on which the partition begins, with the time if that is not
     /// midnight. If the result is too long for a name, the table's name is truncated. A number
-    /// follows if the table has a partition of that name, which must have begun in the same second.
-    fn partition_name(&self, range: Range, epoch: Epoch) -> Result<String, Error> {
+    /// follows if the name is taken: by a partition that begins in the same second, or by an object
+    /// of any role with CREATE on the schema, which must not prevent new partitions.
+    fn partition_name(&self, range: Range, epoch: Epoch) -> String {
         let begins =
             range.from.and_then(|id| epoch.time_of(layout::ms_of(id))).unwrap_or(epoch.at());
         let query = "SELECT to_char(utc, CASE WHEN utc = date_trunc('day', utc) THEN '\"p\"YYYYMMDD' ELSE '\"p\"YYYYMMDD_HH24MISS' END)
@@ -359,17 +387,12 @@ impl Parent {
             .unwrap_or_default();
         let mut name = names::with_label(self.oid, &label);
         for number in 2.. {
-            let taken = catalog::relation_oid(&name, self.relation.schema);
-            if taken == Oid::INVALID {
+            if !catalog::is_name_taken(&name, self.relation.schema) {
                 break;
-            }
-            if !partitions::partitions(self.oid).iter().any(|partition| partition.oid == taken) {
-                let name = names::relation(taken);
-                return Err(Error::PartitionNameTaken { name, table: names::relation(self.oid) });
             }
             name = names::with_label(self.oid, &format!("{label}_{number}"));
         }
-        Ok(name)
+        name
     }
 
     /// The partitions whose ids all come before that time, in their order. It is an error if by
@@ -400,12 +423,9 @@ impl Parent {
     }
 
     /// Drops a partition, or detaches it. Returns its name.
-    fn remove(&self, partition: Oid, detach: bool) -> String {
-        // SAFETY: the lock lasts to the transaction's end. The partition's name is stable only
-        // under this lock.
-        unsafe {
-            pg_sys::LockRelationOid(partition, pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE)
-        };
+    fn remove(&self, partition: Oid, detach: bool) -> Result<String, Error> {
+        // The partition's name and references are stable only under this lock.
+        locks::lock_relation(partition, pg_sys::AccessExclusiveLock);
         locks::lock_schema_of(partition);
         let name = names::relation(partition);
         // SAFETY: a catalog lookup.
@@ -414,15 +434,17 @@ impl Parent {
         // A table referenced by foreign keys cannot be dropped. Detaching it removes those
         // references, and fails if any row is referenced.
         if detach || is_referenced(partition) {
+            related::lock_and_check(self.oid, Change::Detach(partition))?;
             let detach =
                 format!("ALTER TABLE {} DETACH PARTITION {name}", names::relation(self.oid));
-            // The check for references may call functions of the table's owner.
+            // The check for references may call functions of the table's owner, and of no other
+            // role.
             roles::with_rights_of(self.relation.owner, || spi::run(&detach));
         }
         if !detach {
             spi::run(&format!("DROP {}TABLE {name}", if is_foreign { "FOREIGN " } else { "" }));
         }
-        name
+        Ok(name)
     }
 }
 

@@ -23,6 +23,7 @@ use crate::shard::columns::{self, Column};
 use crate::shard::ddl::ShardParts;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
+use crate::shard::related::{self, Change};
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
@@ -228,13 +229,17 @@ fn convert_defaults_to_triggers(
                 group.into_iter().map(|candidate| candidate.column).collect();
             lock_out_writers(&to_lock, TableLock::ToAlter, &[])?;
             parts.check_next_id(definition.schema, definition.sequence)?;
-            // The function and the defaults may have changed before we got the locks. A table that
-            // has come since is left for another call.
+            // The function, the defaults and the owners may have changed before we got the locks. A
+            // table that has come since is left for another call.
             let mut candidates = candidates(&definition, own_schema, None);
             candidates.retain(|candidate| {
                 to_lock.iter().any(|locked| locked.table == candidate.column.table)
                     && candidate.why_kept(author).is_none()
             });
+            for candidate in &candidates {
+                candidate.check_owner()?;
+                related::lock_and_check(candidate.column.table, Change::Alter)?;
+            }
             candidates.iter().for_each(|candidate| candidate.convert(shard, own_schema));
             converted.extend(candidates);
         }
@@ -366,7 +371,8 @@ impl Candidate {
         // One statement at a time, because Citus sends each to the other nodes as text.
         let run = || statements.iter().for_each(|statement| spi::run(statement));
         guc::with(for_citus, || match catalog::relation(self.column.table) {
-            // Expressions of the partition key are the owner's.
+            // PostgreSQL evaluates expressions of the partition key and of those of partitions here.
+            // They belong to roles with the rights of the owner.
             Some(table) if table.is_partitioned => roles::with_rights_of(table.owner, run),
             _ => run(),
         });

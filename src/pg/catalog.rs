@@ -29,6 +29,16 @@ pub fn relation_oid(name: &str, schema: Oid) -> Oid {
     unsafe { pg_sys::get_relname_relid(name.as_pg_cstr(), schema) }
 }
 
+/// Whether a new table cannot have that name, which is the name of its type as well.
+pub fn is_name_taken(name: &str, schema: Oid) -> bool {
+    let (type_name, none) = (Datum::from(name.as_pg_cstr()), Datum::null());
+    let types = pg_sys::SysCacheIdentifier::TYPENAMENSP as c_int;
+    // SAFETY: a lookup in a syscache whose keys are a name, copied to a C string, and a schema.
+    let is_type =
+        unsafe { pg_sys::SearchSysCacheExists(types, type_name, schema.into(), none, none) };
+    is_type || relation_oid(name, schema) != Oid::INVALID
+}
+
 /// The relation of a qualified, quoted name.
 pub fn named(name: &str) -> Option<Oid> {
     let query = "SELECT to_regclass($1)::oid";

@@ -83,6 +83,12 @@ pub fn lock_schema_of(relation: Oid) {
     }
 }
 
+/// Locks a relation until the transaction ends. A lock on a dropped relation has no effect.
+pub fn lock_relation(relation: Oid, mode: u32) {
+    // SAFETY: takes a lock.
+    unsafe { pg_sys::LockRelationOid(relation, mode as pg_sys::LOCKMODE) }
+}
+
 /// Locks the relation as a query does until the transaction ends, unless another session has a lock
 /// that conflicts with this. Returns whether it is locked.
 pub fn lock_relation_unless_locked(relation: Oid) -> bool {

@@ -4,10 +4,12 @@
 //! - [`columns`]: the columns that a function or a shard fills with ids, and the newest id in them
 //! - [`ddl`]: the parts of a shard, and the statements that create them
 //! - [`lookup`]: from a shard's number to its sequence, cached
+//! - [`related`]: the tables whose owners' code runs when a table with partitions is changed
 //! - [`trust`]: the rule about the owners of a shard's parts
 
 pub mod columns;
 pub mod ddl;
 pub mod definition;
 pub mod lookup;
+pub mod related;
 pub mod trust;

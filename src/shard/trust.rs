@@ -163,6 +163,23 @@ impl Trust {
         Err(Error::SchemaNotTrusted { shard, schema, name, owner, role })
     }
 
+    /// Checks that the role trusts the owner of a table, if it still exists. Its code would run when
+    /// the role's own table is changed. `tie` says why.
+    pub fn check_table(
+        self,
+        own: Oid,
+        table: Oid,
+        tie: impl FnOnce() -> String,
+    ) -> Result<(), Error> {
+        let owner = catalog::relation(table).map(|relation| relation.owner);
+        let Some(owner) = owner.filter(|owner| !catalog::has_rights_of(*owner, self.role)) else {
+            return Ok(());
+        };
+        let (table, own) = (names::relation(table), names::relation(own));
+        let (owner, role) = (names::role(owner), names::role(self.role));
+        Err(Error::TableNotTrusted { table, owner, tie: tie(), own, role })
+    }
+
     /// A NOTICE for each owner that the role trusts for another reason than its rights, such as a
     /// name that the caller has passed.
     pub fn announce(self, shard: Shard, schema: Oid) {

@@ -334,6 +334,17 @@ SELECT setval('evil.calls', 1, false);
 SET client_min_messages = warning;
 SELECT * FROM convert_defaults_to_triggers(7);
 SELECT is_called FROM evil.calls;
+-- Also those of a partition that is partitioned itself. It can belong to another role.
+CREATE TABLE insta7.visits (id bigint DEFAULT insta7.next_id(), n bigint) PARTITION BY RANGE (n);
+SET ROLE regress_id_evil;
+CREATE TABLE insta7.visits_1 (id bigint DEFAULT insta7.next_id(), n bigint) PARTITION BY RANGE ((n + evil.one(1)));
+RESET ROLE;
+ALTER TABLE insta7.visits ATTACH PARTITION insta7.visits_1 FOR VALUES FROM (0) TO (10);
+ALTER ROLE regress_id_evil NOSUPERUSER;
+\c -
+SET client_min_messages = warning;
+SELECT state, message FROM raises('SELECT convert_defaults_to_triggers(7)');
+SELECT rolsuper FROM pg_roles WHERE rolname = 'regress_id_evil';
 DROP SCHEMA insta7, evil CASCADE;
 
 -- In a database with another encoding, a shard with a name that the extension cannot read does not hide the others.

@@ -1,0 +1,158 @@
+//! The tables whose expressions PostgreSQL evaluates when it changes a table with partitions.
+//!
+//! Such a change runs with the rights of the table's owner. To attach or detach a partition,
+//! PostgreSQL also plans queries on the tables that foreign keys connect with it, and reads the
+//! partition keys above it and the CHECK constraints of a default partition. Their indexes,
+//! constraints and keys call functions that their owners have chosen. So each of these tables must
+//! belong to a role with the rights of that owner, by the rule of [`trust`](crate::shard::trust).
+
+use crate::error::Error;
+use crate::pg::catalog;
+use crate::pg::locks;
+use crate::pg::names;
+use crate::pg::spi::select;
+use crate::shard::trust::Trust;
+use pgrx::pg_sys::{self, Oid};
+
+/// A change of a table with partitions.
+#[derive(Clone, Copy)]
+pub enum Change {
+    /// A new partition is attached.
+    Attach,
+    /// This partition is detached.
+    Detach(Oid),
+    /// The table is altered together with its partitions.
+    Alter,
+}
+
+/// A table with such expressions.
+#[derive(PartialEq)]
+struct Related {
+    oid: Oid,
+    tie: Tie,
+    /// Whether it is above a table that has the tie itself.
+    is_above: bool,
+}
+
+/// How it is related to the table that is changed.
+#[derive(Clone, Copy, PartialEq)]
+enum Tie {
+    Ancestor,
+    Referencing,
+    Referenced,
+    Partition,
+}
+
+const TIES: [Tie; 4] = [Tie::Ancestor, Tie::Referencing, Tie::Referenced, Tie::Partition];
+
+impl Change {
+    /// The query for the tables that have a tie themselves: the number of the tie, and the table.
+    /// $1 is the table that is changed, $2 the partition of it that is detached.
+    fn query(self) -> &'static str {
+        match self {
+            Change::Attach => {
+                "SELECT 0, $1
+                 UNION SELECT 2, confrelid FROM pg_constraint WHERE contype = 'f' AND conrelid = $1
+                 UNION SELECT 3, partdefid FROM pg_partitioned_table WHERE partrelid = $1"
+            }
+            Change::Detach(_) => {
+                "SELECT 0, $1
+                 UNION SELECT v.tie, v.oid FROM pg_constraint, LATERAL (VALUES (1, conrelid), (3, confrelid)) AS v(tie, oid)
+                 WHERE contype = 'f' AND confrelid = $2 AND conparentid <> 0"
+            }
+            Change::Alter => "SELECT 3, $1",
+        }
+    }
+
+    fn partition(self) -> Option<Oid> {
+        match self {
+            Change::Detach(partition) => Some(partition),
+            Change::Attach | Change::Alter => None,
+        }
+    }
+}
+
+/// The related tables, each before those below it. All partitions of these tables are related, too,
+/// and all tables whose partitions they are.
+fn related(table: Oid, change: Change) -> Vec<Related> {
+    let query = format!(
+        "WITH RECURSIVE tied(tie, oid) AS ({}), tree(tie, oid, level) AS (
+             SELECT tie, oid, 0 FROM tied
+             UNION SELECT tie, next.oid, level + next.step FROM tree CROSS JOIN LATERAL (
+                 SELECT inhparent, -1 FROM pg_inherits WHERE inhrelid = tree.oid AND level <= 0
+                 UNION ALL SELECT inhrelid, 1 FROM pg_inherits WHERE inhparent = tree.oid AND level >= 0 AND tie <> 0
+             ) AS next(oid, step) JOIN pg_class AS c ON c.oid = CASE step WHEN 1 THEN next.oid ELSE tree.oid END
+             WHERE c.relispartition
+         ) SELECT tie, oid, level < 0 FROM tree WHERE oid <> 0 ORDER BY tie, level, oid",
+        change.query()
+    );
+    select(&query, &[table.into(), change.partition().into()], |row| {
+        let tie = TIES[row.get::<i32>(1)? as usize];
+        Some(Related { oid: row.get(2)?, tie, is_above: row.get(3)? })
+    })
+}
+
+/// Checks that no related table belongs to a role without the rights of the table's owner.
+///
+/// # Errors
+///
+/// One does.
+pub fn check(table: Oid, change: Change) -> Result<(), Error> {
+    check_owners(table, &related(table, change))
+}
+
+/// The same, and locks the related tables until the transaction ends, so that they and their owners
+/// stay as they are. The caller must have locked the table, and a partition that is detached,
+/// against changes of their foreign keys.
+///
+/// # Errors
+///
+/// Those of [`check`].
+pub fn lock_and_check(table: Oid, change: Change) -> Result<(), Error> {
+    let mut locked: Vec<Related> = vec![];
+    loop {
+        // Before a lock as well: the owner of such a table could hold a lock on it as long as it
+        // likes.
+        let mut related = related(table, change);
+        check_owners(table, &related)?;
+        related.retain(|one| !locked.contains(one));
+        if related.is_empty() {
+            return Ok(());
+        }
+        related.iter().for_each(|one| locks::lock_relation(one.oid, one.lock()));
+        locked.append(&mut related);
+    }
+}
+
+fn check_owners(table: Oid, related: &[Related]) -> Result<(), Error> {
+    let Some(owner) = catalog::relation(table).map(|relation| relation.owner) else {
+        return Ok(()); // then the change fails
+    };
+    let trust = Trust::by_rights_of(owner);
+    related.iter().try_for_each(|one| trust.check_table(table, one.oid, || one.tie.sentence(table)))
+}
+
+impl Related {
+    /// The lock that PostgreSQL takes on such a table, or one that keeps other sessions from giving
+    /// it other partitions.
+    fn lock(&self) -> u32 {
+        match self.tie {
+            Tie::Ancestor => pg_sys::AccessShareLock,
+            _ if self.is_above => pg_sys::AccessShareLock,
+            Tie::Referencing | Tie::Referenced => pg_sys::ShareRowExclusiveLock,
+            Tie::Partition => pg_sys::AccessExclusiveLock,
+        }
+    }
+}
+
+impl Tie {
+    fn sentence(self, table: Oid) -> String {
+        let table = names::relation(table);
+        match self {
+            Tie::Ancestor => format!("Table {table} is a partition of it."),
+            Tie::Referencing => format!("A foreign key of it references table {table}."),
+            Tie::Referenced => format!("A foreign key of table {table} references it."),
+            Tie::Partition => format!("It is a partition of table {table}."),
+        }
+    }
+}
