@@ -1,6 +1,7 @@
 //! Adopts the PL/pgSQL original, and restores it, under uninterrupted writes.
 
 use instagram_id_live::*;
+use postgres::error::SqlState;
 use postgres::{Client, NoTls};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -256,50 +257,52 @@ fn waiting_adoption_does_not_block_and_includes_earlier_rows() {
     assert!(newest < above, "newest {newest}, above {above}");
 }
 
-/// An adoption does not override a change of the original that is made while it waits.
-#[test]
-fn adoption_does_not_override_a_concurrent_change() {
-    for change in [
+/// Changes of the original, and of the tables with its ids.
+fn changes() -> [String; 2] {
+    [
         original_function("insta5", 5, 1_293_840_000_000),
         "CREATE TABLE insta5.more (id bigint DEFAULT insta5.next_id())".to_owned(),
-    ] {
-        let (server, mut client) = with_the_original();
-        let (mut writer, mut watch) = (server.connect(), server.connect());
-        writer.batch_execute("BEGIN; INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
-        let error = thread::scope(|scope| {
-            let adoption = scope.spawn(|| error_of(&mut client, "SELECT adopt_shard(5)"));
-            until_blocked(&mut watch, 1); // it has read the function and its tables
-            server.connect().batch_execute(&change).unwrap();
-            writer.batch_execute("COMMIT").unwrap();
-            adoption.join().unwrap()
-        });
-        let message = "function insta5.next_id() or its tables changed concurrently";
-        assert_eq!((error.0.as_str(), error.1.as_str()), ("55006", message), "{change}");
-        one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)");
+    ]
+}
+
+/// A call does not override a change that is made while it waits. Where PostgreSQL locks a function
+/// to replace it, the change waits for the call instead.
+fn check_not_overridden((server, mut client): (Server, Client), call: &str, change: &str) {
+    let (mut writer, mut watch) = (server.connect(), server.connect());
+    run(&mut writer, "BEGIN; INSERT INTO insta5.photos DEFAULT VALUES");
+    let (changed, result) = thread::scope(|scope| {
+        let calling = scope.spawn(|| client.batch_execute(call));
+        until_blocked(&mut watch, 1); // it has read the function and its tables
+        let change = format!("SET lock_timeout = '1s'; {change}");
+        let changed = server.connect().batch_execute(&change);
+        run(&mut writer, "COMMIT");
+        (changed, calling.join().unwrap())
+    });
+    if let Err(error) = changed {
+        assert_eq!(error.code(), Some(&SqlState::LOCK_NOT_AVAILABLE), "{change}");
+        result.unwrap();
+        return;
+    }
+    let error = result.expect_err(change);
+    let error = error.as_db_error().unwrap();
+    let message = "function insta5.next_id() or its tables changed concurrently";
+    assert_eq!((error.code().code(), error.message()), ("55006", message), "{change}");
+    run(&mut client, call);
+}
+
+#[test]
+fn adoption_does_not_override_a_concurrent_change() {
+    for change in changes() {
+        check_not_overridden(with_the_original(), "SELECT adopt_shard(5)", &change);
     }
 }
 
-/// Nor does `unadopt_shard` override a function that is replaced while it waits.
 #[test]
 fn unadopt_shard_does_not_override_a_concurrent_change() {
-    for change in [
-        original_function("insta5", 5, 1_293_840_000_000),
-        "CREATE TABLE insta5.more (id bigint DEFAULT insta5.next_id())".to_owned(),
-    ] {
+    for change in changes() {
         let (server, mut client) = with_the_original();
-        let (mut writer, mut watch) = (server.connect(), server.connect());
-        one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)");
-        writer.batch_execute("BEGIN; INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
-        let error = thread::scope(|scope| {
-            let reversal = scope.spawn(|| error_of(&mut client, "SELECT unadopt_shard(5)"));
-            until_blocked(&mut watch, 1); // it has read the function and its tables
-            server.connect().batch_execute(&change).unwrap();
-            writer.batch_execute("COMMIT").unwrap();
-            reversal.join().unwrap()
-        });
-        let message = "function insta5.next_id() or its tables changed concurrently";
-        assert_eq!((error.0.as_str(), error.1.as_str()), ("55006", message), "{change}");
-        one::<String>(&mut client, "SELECT unadopt_shard(5)::text");
+        run(&mut client, "SELECT adopt_shard(5)");
+        check_not_overridden((server, client), "SELECT unadopt_shard(5)", &change);
     }
 }
 
