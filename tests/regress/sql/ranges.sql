@@ -242,4 +242,6 @@ DROP VIEW times, ranges;
 DROP TABLE photos, follows, visits, album, own, posts;
 DROP FUNCTION scans, partitions, estimate, is_near, last_visit, may_see;
 DROP SCHEMA insta5, insta6 CASCADE;
+-- The range from the first id on, in which ids turn negative.
+SELECT * FROM raises('SELECT id_range_end(''2011-08-24 21:07:01.721+00'', ''2050-01-01'')');
 DROP ROLE regress_id_ranges;
