@@ -792,8 +792,8 @@ errors! {
         hint("If they count from another epoch, pass that as the argument epoch. Otherwise create a partition with \
             create_id_partitions() first, or drop the old ones one by one.");
 
-    /// A partition function or `convert_defaults_to_triggers()` would run code of a role without the
-    /// rights of the table's owner.
+    /// A partition function or `convert_defaults_to_triggers()` would run code of a role without
+    /// the rights of the table's owner.
     TableNotTrusted { table: String, owner: String, tie: String, own: String, role: String } =>
         ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "table {table} belongs to role {owner}",

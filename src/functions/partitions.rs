@@ -132,8 +132,8 @@ fn create_id_partitions(
 /// # Errors
 ///
 /// The table is NULL, is not partitioned by ranges of a bigint, has no partition for the current
-/// time, or the caller does not own it. The time is NULL, in the future, or infinite. Code of a role
-/// without the rights of the table's owner would run; see [`related`].
+/// time, or the caller does not own it. The time is NULL, in the future, or infinite. Code of a
+/// role without the rights of the table's owner would run; see [`related`].
 #[pg_extern(sql = false)]
 fn drop_old_id_partitions(
     table: Option<Regclass>,

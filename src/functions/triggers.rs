@@ -371,8 +371,8 @@ impl Candidate {
         // One statement at a time, because Citus sends each to the other nodes as text.
         let run = || statements.iter().for_each(|statement| spi::run(statement));
         guc::with(for_citus, || match catalog::relation(self.column.table) {
-            // PostgreSQL evaluates expressions of the partition key and of those of partitions here.
-            // They belong to roles with the rights of the owner.
+            // PostgreSQL evaluates expressions of the partition key and of those of partitions
+            // here. They belong to roles with the rights of the owner.
             Some(table) if table.is_partitioned => roles::with_rights_of(table.owner, run),
             _ => run(),
         });

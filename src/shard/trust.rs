@@ -163,8 +163,8 @@ impl Trust {
         Err(Error::SchemaNotTrusted { shard, schema, name, owner, role })
     }
 
-    /// Checks that the role trusts the owner of a table, if it still exists. Its code would run when
-    /// the role's own table is changed. `tie` says why.
+    /// Checks that the role trusts the owner of a table, if it still exists. Its code would run
+    /// when the role's own table is changed. `tie` says why.
     pub fn check_table(
         self,
         own: Oid,
