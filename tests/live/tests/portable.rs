@@ -4,8 +4,6 @@ use crate::{replication, vectors};
 use instagram_id_core::hlc::{self, Next, State};
 use instagram_id_live::*;
 use postgres::{Client, NoTls};
-use std::io::Write;
-use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -353,19 +351,6 @@ fn roles_can_do_what_the_page_shows() {
     }
 }
 
-/// Sends a statement as this role, whose answer nobody reads.
-fn send(server: &Server, role: &str, statement: &str) -> UnixStream {
-    let mut socket = UnixStream::connect(server.path().join(".s.PGSQL.5432")).unwrap();
-    write(&mut socket, "", &format!("\0\x03\0\0user\0{role}\0database\0postgres\0\0"));
-    write(&mut socket, "Q", &format!("{statement}\0"));
-    socket
-}
-
-fn write(socket: &mut UnixStream, kind: &str, body: &str) {
-    let length = (body.len() as u32 + 4).to_be_bytes();
-    socket.write_all(&[kind.as_bytes(), &length, body.as_bytes()].concat()).unwrap();
-}
-
 /// PostgreSQL sends an error before it releases the locks of the statement, so a client that reads
 /// nothing holds the lock of a statement that is refused. A role that may not use the schema of the
 /// mutexes cannot hold one this way.
@@ -376,66 +361,40 @@ fn refused_statements_do_not_hold_a_mutex() {
     let mut client = server.connect();
     run(&mut client, "CREATE ROLE stranger LOGIN; CREATE VIEW public.visible AS SELECT");
     let mut is_held = |view: &str| {
-        // Until the error does not fit into the socket any more.
-        (150_000..300_000).step_by(2_000).any(|size| {
-            let comment = format!("SELECT repeat('x', {size}); COMMENT ON VIEW {view} IS ''");
-            let _socket = send(&server, "stranger", &comment);
-            server.wait_until(&format!(
-                "SELECT count(*) > 0 FROM pg_stat_activity WHERE usename = 'stranger'
-                    AND query ~ '{size}' AND wait_event ~ '^Client(Read|Write)$'"
-            ));
-            one::<bool>(
-                &mut client,
-                &format!(
-                    "SELECT count(*) > 0 FROM pg_locks WHERE granted AND mode = 'ShareUpdateExclusiveLock'
-                        AND relation = '{view}'::regclass"
-                ),
-            )
-        })
+        let lock = format!(
+            "SELECT count(*) > 0 FROM pg_locks WHERE granted AND mode = 'ShareUpdateExclusiveLock'
+                AND relation = '{view}'::regclass"
+        );
+        let comment = format!("COMMENT ON VIEW {view} IS ''");
+        let mut is_held = false;
+        let during = |_: &Unread| is_held |= one::<bool>(&mut client, &lock);
+        let stopped = Unread::at_each_message(&server, ("stranger", "", &comment), || (), during);
+        assert!(stopped > 0, "{view}");
+        is_held
     };
     assert!(is_held("public.visible"), "the client did not hold the lock of a visible view");
     assert!(!is_held("ids_mutexes._mutex_3"));
 }
 
 /// PostgreSQL sends messages during a call where the settings of a session ask for them. A client
-/// that reads nothing does not keep a mutex, wherever in the call its socket is full.
+/// that reads nothing does not keep a mutex, whichever message does not fit into its socket.
 #[test]
 fn clients_that_do_not_read_hold_no_mutex() {
-    let server = Server::start(&[("fsync", "off"), ("max_connections", "150")]);
+    let server = Server::start(&[("fsync", "off")]);
     install(&server);
     run(&mut server.connect(), "CREATE ROLE writer LOGIN; GRANT USAGE ON SCHEMA insta5 TO writer");
+    let call = "SELECT insta5.next_id()";
     let mut other = connect_as(&server, "writer");
     // Also reads all pages that the sessions below need. From PostgreSQL 18 on, others wait for a
     // read during which a message is sent.
-    run(
-        &mut connect_as(&server, "writer"),
-        "SET client_min_messages = debug5; DO $$ BEGIN RAISE NOTICE '%', repeat('x', 9); END $$;
-         SELECT insta5.next_id()",
-    );
-    run(&mut other, "SET statement_timeout = '10s'; SELECT insta5.next_id()");
-    for setting in ["client_min_messages = debug5", "exit_on_error = on"] {
-        // The sockets of some are full before the call, those of others during it or not at all.
-        let sockets: Vec<UnixStream> = (160_000..200_000)
-            .step_by(400)
-            .map(|size| {
-                let mut socket = send(&server, "writer", &format!("SET {setting}"));
-                let call = format!(
-                    "DO $$ BEGIN FOR i IN 1..39 LOOP RAISE NOTICE '%', repeat('x', 4000); END LOOP;
-                        RAISE NOTICE '%', repeat('x', {size} - 39 * 4000); END $$;
-                     SELECT insta5.next_id()\0"
-                );
-                write(&mut socket, "Q", &call);
-                socket
-            })
-            .collect();
-        server.wait_until(&format!(
-            "SELECT count(*) = {} FROM pg_stat_activity
-                WHERE query ~ '^DO ' AND wait_event IS NOT NULL",
-            sockets.len()
-        ));
-        run(&mut other, "SELECT insta5.next_id()");
-        drop(sockets);
-        server.wait_until("SELECT count(*) = 0 FROM pg_stat_activity WHERE query ~ '^DO '");
+    let debug = "SET client_min_messages = debug5";
+    run(&mut connect_as(&server, "writer"), &format!("{debug}; {call}"));
+    run(&mut other, &format!("SET statement_timeout = '10s'; {call}"));
+    for settings in [debug, "SET exit_on_error = on"] {
+        let during = |_: &Unread| run(&mut other, call);
+        let stopped = Unread::at_each_message(&server, ("writer", settings, call), || (), during);
+        // With the other setting only a call that fails would send a message before its end.
+        assert_eq!(stopped > 0, settings == debug, "{settings}: {stopped}");
     }
 }
 
