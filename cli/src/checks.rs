@@ -63,13 +63,13 @@ impl Facts {
         1 + self.sync_workers.max(1)
     }
 
-    /// What the server lacks for so many moves at a time from it to `target`.
+    /// The limits that so many moves at a time from this server to `target` would exceed.
     pub fn lacks_for_moves_from(&self, name: &str, moves: i64, target: &Facts) -> Vec<String> {
         self.lacks(name, moves, |kind| if kind == "slots" { target.slots_of_move() } else { 0 })
     }
 
-    /// What the server lacks for so many moves at a time to it. Each needs a worker for the
-    /// changes, and one that copies tables.
+    /// The limits that so many moves at a time to this server would exceed. Each needs a worker for
+    /// the changes, and one that copies tables.
     pub fn lacks_for_moves_to(&self, name: &str, moves: i64) -> Vec<String> {
         self.lacks(name, moves, |kind| match kind {
             "workers" => 2,

@@ -232,7 +232,7 @@ pub fn wait_for_copy(
     Ok(())
 }
 
-/// What both servers report about the replication.
+/// The state of the replication, as both servers report it.
 #[derive(Deserialize)]
 pub struct Report {
     #[serde(flatten)]

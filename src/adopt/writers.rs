@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// writers queue behind it.
 const LOCK_TRIES_FOR: Duration = Duration::from_secs(10);
 
-const LOCK_TIMEOUT: &str = "500ms";
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 const LOCK_PAUSE_MIN: Duration = Duration::from_millis(3);
 
@@ -112,7 +112,7 @@ pub fn lock_out_writers(
     let started = Instant::now();
     while started.elapsed() < LOCK_TRIES_FOR {
         let tried = Instant::now();
-        let got_them = guc::with(&[(c"lock_timeout", LOCK_TIMEOUT)], || {
+        let got_them = guc::with_lock_timeout(LOCK_TIMEOUT, || {
             subtransaction::in_subtransaction(|| {
                 for name in &names {
                     busy.set(Some(name.clone()));

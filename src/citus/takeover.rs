@@ -420,6 +420,5 @@ pub fn record_owner(
 /// lock may wait for that other node. It ends before the deadline of that node, which then reports
 /// the reason.
 fn with_lock_timeout<T>(step: impl FnOnce() -> T) -> T {
-    let limit = guc::take_over_timeout() * 4 / 5;
-    guc::with(&[(c"lock_timeout", &limit.as_millis().to_string())], step)
+    guc::with_lock_timeout(guc::take_over_timeout() * 4 / 5, step)
 }

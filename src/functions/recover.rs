@@ -47,10 +47,6 @@ fn recover_shard(
 
 /// The value above which a shard continues if its last owner is lost. The caller sets how names are
 /// resolved, and limits the wait for locks.
-///
-/// # Errors
-///
-/// As `recover_shard`.
 pub fn above_known(shard: Shard, sequence: IdSequence, own_schema: Oid) -> Result<i64, Error> {
     if !visit::may_be_updated_by(sequence.oid, catalog::current_role()) {
         return Err(Refusal::NoRight { update: true }.error(sequence));

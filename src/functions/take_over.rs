@@ -113,7 +113,7 @@ impl Failure {
     }
 }
 
-/// What a call has come across so far.
+/// The state of a call.
 struct Call {
     /// The time that is left to wait in vain.
     patience: Duration,
@@ -209,11 +209,9 @@ impl Call {
     /// Runs `f` in a subtransaction. An error, also one of PostgreSQL, is returned as text. A
     /// cancel is not caught.
     fn with_reason<T>(&mut self, f: impl FnOnce() -> Result<T, Error>) -> Result<T, String> {
-        // 0 would be no limit.
-        let timeout = self.patience.min(LOCK_TIMEOUT).as_millis().max(1).to_string();
+        let limit = self.patience.min(LOCK_TIMEOUT);
         let started = Instant::now();
-        let result =
-            subtransaction::catching_errors(|| guc::with(&[(c"lock_timeout", &timeout)], f));
+        let result = subtransaction::catching_errors(|| guc::with_lock_timeout(limit, f));
         let has_waited = match &result {
             Ok(result) => result.as_ref().is_err_and(takeover::is_of_another_session),
             Err(report) => report.sql_error_code() == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,

@@ -74,16 +74,22 @@ pub const OWN_NAMES: &[(&CStr, &str)] = &[
 
 /// The longest wait for a lock on objects of other roles, which could hold the lock as long as they
 /// like, and the longest for any lock while other sessions wait for this one.
-const LOCK_TIMEOUT_MS: i32 = 10_000;
+const LOCK_LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs `f` with this limit, unless that of the session is shorter.
 pub fn with_lock_limit<T>(f: impl FnOnce() -> T) -> T {
     // SAFETY: the variable of the setting.
-    if (1..LOCK_TIMEOUT_MS).contains(&unsafe { pg_sys::LockTimeout }) {
+    if (1..LOCK_LIMIT.as_millis() as i32).contains(&unsafe { pg_sys::LockTimeout }) {
         f()
     } else {
-        with(&[(c"lock_timeout", &LOCK_TIMEOUT_MS.to_string())], f)
+        with_lock_timeout(LOCK_LIMIT, f)
     }
+}
+
+/// Runs `f`, in which each wait for a lock has this limit, to the millisecond.
+pub fn with_lock_timeout<T>(limit: Duration, f: impl FnOnce() -> T) -> T {
+    // 0 would be no limit.
+    with(&[(c"lock_timeout", &limit.as_millis().max(1).to_string())], f)
 }
 
 /// Runs `f` with [`OWN_NAMES`] and the limit of [`with_lock_limit`].

@@ -93,10 +93,6 @@ fn related(table: Oid, change: Change) -> Vec<Related> {
 }
 
 /// Checks that no related table belongs to a role without the rights of the table's owner.
-///
-/// # Errors
-///
-/// One does.
 pub fn check(table: Oid, change: Change) -> Result<(), Error> {
     check_owners(table, &related(table, change))
 }
@@ -104,10 +100,6 @@ pub fn check(table: Oid, change: Change) -> Result<(), Error> {
 /// The same, and locks the related tables until the transaction ends, so that they and their owners
 /// stay as they are. The caller must have locked the table, and a partition that is detached,
 /// against changes of their foreign keys.
-///
-/// # Errors
-///
-/// Those of [`check`].
 pub fn lock_and_check(table: Oid, change: Change) -> Result<(), Error> {
     let mut locked: Vec<Related> = vec![];
     loop {
