@@ -45,30 +45,33 @@ fn recover_shard(
     Ok(Some(layout::id_of(generator::advance(sequence, above)?, shard)))
 }
 
-/// The value above which a shard continues if its last owner is lost. The caller sets how names are
-/// resolved, and limits the wait for locks.
+/// The value above which a shard, and any other shard of its sequence, continues if its last owner
+/// is lost. The caller sets how names are resolved, and limits the wait for locks.
 pub fn above_known(shard: Shard, sequence: IdSequence, own_schema: Oid) -> Result<i64, Error> {
     if !visit::may_be_updated_by(sequence.oid, catalog::current_role()) {
         return Err(Refusal::NoRight { update: true }.error(sequence));
     }
-    let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
-    let found = columns::columns_of_shard(&definition, own_schema, &generator::stored());
-    let is_own = |column: &Column| {
-        catalog::relation(column.table)
-            .is_some_and(|table| catalog::has_rights_of(table.owner, definition.owner))
-    };
-    let (own, others) = found.into_iter().partition::<Vec<_>, _>(is_own);
-    // The shard may have been hours ahead. But a role that only may create a table in the schema
-    // chooses its keys.
-    let newest_within = |columns: &[Column], ahead_max_ms| {
-        let newest = columns::newest_id(columns)?;
-        let way = |value| columns::advance_statement(shard, value);
-        columns::check_not_ahead(newest.as_ref(), sequence, ahead_max_ms, way)?;
-        Ok::<_, Error>(newest)
-    };
-    let newest = newest_within(&own, AHEAD_MAX_MS)?
-        .max(newest_within(&others, columns::KEY_AHEAD_MAX_MS)?)
-        .map_or(0, |(id, _)| layout::value_of(id.max(0)));
+    let served = definition::served_by(sequence.oid);
+    if served.is_empty() {
+        return Err(lookup::missing(shard));
+    }
+    let mut newest = 0;
+    for definition in served {
+        let found = columns::columns_of_shard(&definition, own_schema, &generator::stored());
+        let is_own = |column: &Column| {
+            catalog::relation(column.table)
+                .is_some_and(|table| catalog::has_rights_of(table.owner, definition.owner))
+        };
+        let (own, others) = found.into_iter().partition::<Vec<_>, _>(is_own);
+        // The shard may have been hours ahead. But a role that only may create a table in the
+        // schema chooses its keys.
+        for (columns, ahead_max_ms) in [(own, AHEAD_MAX_MS), (others, columns::KEY_AHEAD_MAX_MS)] {
+            let key = columns::newest_id(&columns)?;
+            let way = |value| columns::advance_statement(definition.shard, value);
+            columns::check_not_ahead(key.as_ref(), sequence, ahead_max_ms, way)?;
+            newest = newest.max(key.map_or(0, |(id, _)| layout::value_of(id.max(0))));
+        }
+    }
     let present = hlc::first_of(columns::now_ms(sequence.epoch) + WARN_AHEAD_MS);
     Ok(newest.max(present).min(hlc::VALUE_MAX))
 }

@@ -912,7 +912,7 @@ fn set_continue(cluster: &Emulated) {
 /// hangs. They continue above the ids of the last owner, at once and without a margin.
 #[test]
 fn third_node_does_not_block_takeover_with_the_setting() {
-    let cluster = Emulated::start_with_shard(3);
+    let cluster = Emulated::start_with_shard(4);
     let mut ids = cluster.ids_an_hour_ahead(1);
     set_continue(&cluster);
     cluster.nodes[3].stop();
@@ -921,15 +921,17 @@ fn third_node_does_not_block_takeover_with_the_setting() {
     let gap = (ids[2] >> 23) - (ids[1] >> 23);
     assert!(gap < 1000, "{gap} ms, as after the loss of the last owner");
     come_back(&cluster, 3);
-    let hanging = cluster.hang(3);
-    cluster.move_schema_without("insta5", 1, 3);
+    // There is time left after two that hang.
+    let hanging = [3, 4].map(|node| cluster.hang(node));
+    cluster.decide_move("insta5", Some(1));
+    (0..3).for_each(|node| cluster.announce(node));
     let mut home = cluster.nodes[1].connect();
     home.batch_execute("SET instagram_id.take_over_timeout = '8s'").unwrap();
     ids.push(next_id(&mut home));
     drop(hanging);
-    come_back(&cluster, 3);
-    // That node, which does not know the last owner, takes part again.
-    ids.extend([3, 0, 2].map(|node| next_after_move(&cluster, node)));
+    [3, 4].map(|node| come_back(&cluster, node));
+    // Those nodes, which do not know the last owner, take part again.
+    ids.extend([3, 4, 0, 2].map(|node| next_after_move(&cluster, node)));
     check_unique_and_increasing(&[ids]);
 }
 
@@ -963,8 +965,11 @@ fn coordinator_and_last_owner_are_needed_with_the_setting() {
         cluster.announce(down);
     }
     ids.push(next_on(&cluster, 2));
-    // A node that refuses the role, or answers with an error, is not lost.
+    // A node that answers with an error, or does not answer a command, is not lost.
     cluster.move_schema("insta5", 1);
+    cluster.break_commands(1, 3, "%to_regclass%", Fault::Lose);
+    is_refused_on(&cluster, 1, NEXT_ID, "08000");
+    cluster.restore_commands(1);
     let mut third = cluster.nodes[3].connect();
     third.batch_execute("ALTER SEQUENCE insta5.table_id_seq RENAME TO gone").unwrap();
     is_refused_on(&cluster, 1, NEXT_ID, "08000");
@@ -1451,6 +1456,27 @@ fn session_of_one_shard_does_not_hinder_those_that_are_taken_over_together() {
     });
     ids[3].push(id);
     next_of_several(&mut cluster.nodes[2].connect(), &mut ids);
+    check_unique_and_increasing(&ids);
+}
+
+/// One of the roles as which the nodes are asked cannot connect to them. Its shard is returned with
+/// the reason, and those of roles that are asked later are taken over.
+#[test]
+fn role_that_cannot_connect_does_not_hinder_other_roles() {
+    let (cluster, mut ids) = start_with_several_shards(1);
+    cluster.everywhere("CREATE ROLE app LOGIN; CREATE ROLE first; CREATE ROLE second LOGIN");
+    for (shard, owner) in SEVERAL.zip(["postgres", "first", "second", "postgres", "postgres"]) {
+        cluster.everywhere(&format!(
+            "ALTER SCHEMA insta{shard} OWNER TO {owner};
+             ALTER SEQUENCE insta{shard}.table_id_seq OWNER TO {owner};
+             ALTER FUNCTION insta{shard}.shard_{shard}() OWNER TO {owner};
+             GRANT USAGE ON SCHEMA insta{shard} TO app;
+             GRANT USAGE ON SEQUENCE insta{shard}.table_id_seq TO app"
+        ));
+    }
+    move_several(&cluster, 0);
+    check_all_but_one(taken_over(&mut cluster.connect_as(0, "app")), 11, "as role first");
+    next_of_several(&mut cluster.nodes[0].connect(), &mut ids);
     check_unique_and_increasing(&ids);
 }
 

@@ -116,6 +116,16 @@ ROLLBACK;
 SELECT c.next_value IS NOT NULL AS closed, _name_sequence_taker('insta545.table_id_seq', 7, 1, 0) FROM _close_sequence('insta545.table_id_seq', 7, 1) AS c;
 INSERT INTO insta545.own VALUES (make_id(now() + interval '1 hour', 545, 0)) RETURNING id AS own \gset
 SELECT recover_shard(545) = :own AS above;
+-- Another shard has ids of the same sequence.
+CREATE SCHEMA insta546;
+CREATE FUNCTION insta546.shard_546(OUT sequence regclass, OUT epoch timestamptz, OUT home text) BEGIN ATOMIC
+    SELECT 'insta540.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, 'x'; END;
+CREATE TABLE insta546.photos (id bigint DEFAULT next_id(546));
+INSERT INTO insta546.photos VALUES (make_id(now() + interval '6 hours', 546, 0)) RETURNING id AS other \gset
+SELECT lose_last_owner();
+SELECT id_time(recover_shard(540)) >= id_time(:other) AS above;
+DROP TABLE insta546.photos;
+DROP SCHEMA insta546 CASCADE;
 -- Invalid arguments.
 SELECT * FROM raises('SELECT recover_shard(NULL)');
 SELECT * FROM raises('SELECT recover_shard(8192)');
@@ -140,6 +150,9 @@ SELECT * FROM taken_over;
 SELECT * FROM take_over_shards(recover => true) WHERE shard BETWEEN 540 AND 549;
 SELECT id_time(next_id(540)) > now() + interval '50 s' AS goes_on;
 SELECT * FROM taken_over;
+SELECT (_close_sequence('insta541.table_id_seq', 7, 1)).next_value > 0 AS closed, nextval('insta541.table_id_seq') > 0 AS overwritten;
+SELECT * FROM taken_over;
+SELECT * FROM take_over_shards(recover => true) WHERE shard BETWEEN 540 AND 549;
 SELECT * FROM raises('SELECT take_over_shards(NULL)');
 -- A role without privileges opens nothing. A rollback does not undo it.
 SELECT (_close_sequence('insta544.table_id_seq', 7, 1)).next_value = 0 AS closed;
