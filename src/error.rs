@@ -893,22 +893,23 @@ errors! {
         "cannot take over sequence {name}",
         detail("The node of group {group} was the last to generate ids from it, and is not an active node of the cluster."),
         hint("Activate that node again: no other node has all ids of the sequence. If it is lost for good, disable it with \
-            citus_disable_node(), remove it with citus_remove_node(), and call recover_shard(), or advance_shard() with the \
-            largest id that it can have generated.");
+            citus_disable_node(), remove it with citus_remove_node(), and run SELECT * FROM take_over_shards(recover => true) on \
+            each node. Or call advance_shard() with the largest id that it can have generated.");
 
     /// The node that generated the ids of the sequence last is disabled.
     LastOwnerDisabled { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
         detail("The node of group {group} was the last to generate its ids, and is disabled."),
-        hint("Activate it with citus_activate_node(). If it is lost for good, remove it with citus_remove_node(), then call \
-            recover_shard() or advance_shard() again.");
+        hint("Activate it with citus_activate_node(). If it is lost for good, remove it with citus_remove_node(), and run \
+            SELECT * FROM take_over_shards(recover => true) on each node, or call advance_shard() again.");
 
     /// `nextval()`, `setval()` or a dump has overwritten every closed copy of the sequence.
     LastOwnerUnknown { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
         detail("No copy records which node was the last to generate its ids: nextval(), setval() or a dump has overwritten \
             the record."),
-        hint("Call recover_shard(), or advance_shard() with the largest id in the tables of the shard.");
+        hint("Run SELECT * FROM take_over_shards(recover => true), or call advance_shard() with the largest id in the tables of \
+            the shard.");
 
     /// After a move, a node cannot be asked for its copy of the sequence.
     NodeNotReached { name: String, node: String, group: i32, role: String, said: String } => ERRCODE_CONNECTION_EXCEPTION,
@@ -916,7 +917,7 @@ errors! {
         detail("The request to group {group} was made as role {role}. {}", sentence(said)),
         hint("After a move each node must accept a connection of this role: the role that generates the id if it has UPDATE on \
             the sequence, otherwise the owner of the sequence. It must be able to log in there. If the node is lost, disable \
-            it, remove it, and call recover_shard().");
+            it, remove it, and run SELECT * FROM take_over_shards(recover => true) on each node.");
 
     /// After a move, a node refuses to close its copy of the sequence, or to record the new owner.
     NotHandedOver { name: String, node: String, role: String, said: String } => ERRCODE_CONNECTION_EXCEPTION,
@@ -945,8 +946,9 @@ errors! {
         } else {
             format!("Not all of these nodes have handed it over in time: {}.", nodes.join(", "))
         }),
-        hint("After a move each node must answer once. If a node is lost, disable it, remove it, and call recover_shard(). The \
-            setting instagram_id.take_over_timeout is the limit.");
+        hint("After a move each node must answer once. If a node is lost, disable it, remove it, and run \
+            SELECT * FROM take_over_shards(recover => true) on each node. The setting instagram_id.take_over_timeout is \
+            the limit.");
 
     /// A session has waited for another one, whose attempt to take the sequence over has failed.
     TakeOverFailed { name: String, node: Option<String> } => ERRCODE_CONNECTION_EXCEPTION,
@@ -955,7 +957,8 @@ errors! {
             Some(node) => format!("node {node} cannot be reached"),
             None => "not all nodes have handed it over in time".into(),
         }),
-        hint("After a move each node must answer once. If a node is lost, disable it, remove it, and call recover_shard().");
+        hint("After a move each node must answer once. If a node is lost, disable it, remove it, and run \
+            SELECT * FROM take_over_shards(recover => true) on each node.");
 
     /// `take_over_shards()` takes a sequence over while another node closes its copy.
     TakeOverOvertaken { name: String } => ERRCODE_OBJECT_IN_USE,
