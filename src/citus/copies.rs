@@ -93,10 +93,9 @@ impl OtherCopies {
             return Err(Error::CoordinatorUnknown { name: names::relation(sequence) });
         }
         let nodes: Vec<_> = nodes.into_iter().map(|node| (node, String::new())).collect();
-        let exist = opening.iter().map(|opening| {
-            let name = quote_literal(names::relation(opening.sequence.oid));
-            format!("(pg_catalog.to_regclass({name}) IS NOT NULL)::pg_catalog.int4")
-        });
+        let exist = opening
+            .iter()
+            .map(|opening| format!("({} IS NOT NULL)::pg_catalog.int4", copy_of(opening)));
         let exist = joined(exist);
         let command = format!("SELECT pg_catalog.concat_ws(' ', {exist}, ({SCHEMA_OF_FUNCTIONS}))");
         // A caller that passes where to continue might pass too little for such a node.
@@ -193,12 +192,10 @@ impl OtherCopies {
         Ok(values)
     }
 
-    /// The arguments of both functions for a sequence. The expression for the sequence does not
-    /// depend on the search_path there.
-    fn arguments_of_step(&self, Opening { sequence, attempt, .. }: &Opening) -> String {
-        let copy = quote_literal(names::relation(sequence.oid));
-        let (group, number) = (self.group, attempt.number());
-        format!("{copy}::pg_catalog.regclass, {group}::pg_catalog.int4, {number}::pg_catalog.int4")
+    /// The arguments of both functions for a sequence.
+    fn arguments_of_step(&self, opening: &Opening) -> String {
+        let (copy, group, number) = (copy_of(opening), self.group, opening.attempt.number());
+        format!("{copy}, {group}::pg_catalog.int4, {number}::pg_catalog.int4")
     }
 
     /// Runs a command on each of these nodes. Returns their answers, in the order of the nodes: an
@@ -268,6 +265,23 @@ impl OtherCopies {
     fn not_handed_over(&self, node: &Node, said: String) -> Error {
         let role = names::role(self.role);
         Error::NotHandedOver { name: names::relation(self.sequence), node: node.name(), role, said }
+    }
+}
+
+/// An expression for the copy of a sequence on another node, which does not depend on the
+/// search_path there; NULL if there is none. While a transaction that renames schemas is committed,
+/// the nodes may know different schemas by one name. So a distributed schema is found by its
+/// colocation.
+fn copy_of(Opening { sequence, owner, .. }: &Opening) -> String {
+    match &owner.in_colocation {
+        Some((colocation, name)) => format!(
+            "(SELECT c.oid::pg_catalog.regclass FROM pg_catalog.pg_dist_schema AS s, pg_catalog.pg_class AS c \
+             WHERE s.colocationid OPERATOR(pg_catalog.=) {colocation}::pg_catalog.int4 \
+             AND c.relnamespace OPERATOR(pg_catalog.=) s.schemaid \
+             AND c.relname OPERATOR(pg_catalog.=) {}::pg_catalog.name)",
+            quote_literal(name)
+        ),
+        None => format!("pg_catalog.to_regclass({})", quote_literal(names::relation(sequence.oid))),
     }
 }
 

@@ -27,6 +27,9 @@ pub struct Owner {
     pub owner: Option<i32>,
     /// Whether the owner is the node that has the schema's tables. Otherwise it is the coordinator.
     pub is_of_schema: bool,
+    /// In a distributed schema: the colocation of the schema, and the sequence's name. All nodes
+    /// use the same number, whatever name they have for the schema.
+    pub in_colocation: Option<(i32, String)>,
 }
 
 impl Owner {
@@ -92,7 +95,7 @@ pub fn local_group() -> i32 {
 fn look_up(sequence: Oid) -> Result<(), Error> {
     let count = invalidation::settled_count();
     check_version()?;
-    let Owner { group, owner, is_of_schema } = owner_by_catalogs(sequence);
+    let Owner { group, owner, is_of_schema, .. } = owner_by_catalogs(sequence);
     let placement = owner.map_or(Placement::Local, |owner| Placement::Copy {
         group,
         is_here: owner == group,
@@ -211,7 +214,7 @@ pub fn owner_of(sequence: Oid) -> Owner {
     if catalog::has_citus() {
         owner_by_catalogs(sequence)
     } else {
-        Owner { group: COORDINATOR, owner: None, is_of_schema: false }
+        Owner { group: COORDINATOR, owner: None, is_of_schema: false, in_colocation: None }
     }
 }
 
@@ -225,6 +228,15 @@ fn owner_of_schema() -> &'static str {
          WHERE d.schemaid = c.relnamespace AND p.shardstate = 1 ORDER BY p.groupid, t.logicalrelid LIMIT 1"
     } else {
         "SELECT NULL::int AS groupid, NULL::regclass AS logicalrelid"
+    }
+}
+
+/// A subquery for the colocation of a distributed schema, that of `c`, a row of `pg_class`.
+fn colocation_of_schema() -> &'static str {
+    if has_distributed_schemas() {
+        "SELECT colocationid FROM pg_dist_schema WHERE schemaid = c.relnamespace"
+    } else {
+        "NULL::int"
     }
 }
 
@@ -291,9 +303,11 @@ fn owner_by_catalogs(sequence: Oid) -> Owner {
                     EXISTS (SELECT FROM pg_dist_object
                             WHERE classid = 'pg_class'::regclass AND objid = {sequence} AND objsubid = 0)::int,
                     home.groupid, home.logicalrelid::oid,
-                    'pg_dist_local_group'::regclass::oid, 'pg_dist_object'::regclass::oid
+                    'pg_dist_local_group'::regclass::oid, 'pg_dist_object'::regclass::oid,
+                    ({}), c.relname
              FROM (VALUES (0)) AS one LEFT JOIN pg_class AS c ON c.oid = {sequence}
              LEFT JOIN LATERAL ({}) AS home ON true",
+            colocation_of_schema(),
             owner_of_schema()
         ));
         let row = &rows[0];
@@ -306,6 +320,7 @@ fn owner_by_catalogs(sequence: Oid) -> Owner {
             group: field(row, 0),
             owner: is_copy.then(|| of_schema.unwrap_or(COORDINATOR)),
             is_of_schema: of_schema.is_some(),
+            in_colocation: row[6].as_ref().map(|number| (parse(number), field(row, 7))),
         }
     })
 }

@@ -5,10 +5,6 @@
 use crate::server::{Server, pg_config_says};
 use postgres::{Client, NoTls};
 use std::fmt::Write as _;
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A coordinator and its workers, with the extension in the database `postgres` of each.
@@ -61,18 +57,6 @@ pub enum Fault {
     Refuse,
     /// The command is run, but its result is lost.
     Lose,
-}
-
-/// An address that accepts connections and never answers.
-pub struct Hanging {
-    _listener: UnixListener,
-    socket: PathBuf,
-}
-
-impl Drop for Hanging {
-    fn drop(&mut self) {
-        std::fs::remove_file(&self.socket).expect("the socket of the listener");
-    }
 }
 
 impl Emulated {
@@ -165,17 +149,6 @@ impl Emulated {
         state.members[node].as_mut().expect("a part of the cluster").1 = is_active;
         drop(state);
         self.announce_everywhere();
-    }
-
-    /// Stops a node, and lets its address accept connections and never answer, until the result is
-    /// dropped.
-    pub fn hang(&self, node: usize) -> Hanging {
-        self.nodes[node].stop();
-        let socket = self.nodes[node].path().join(".s.PGSQL.5432");
-        let listener = UnixListener::bind(&socket).expect("the server has removed its socket");
-        // The servers can run as another user.
-        std::fs::set_permissions(&socket, Permissions::from_mode(0o777)).unwrap();
-        Hanging { _listener: listener, socket }
     }
 
     /// The address that the other nodes use: libpq accepts a socket's folder as a host.

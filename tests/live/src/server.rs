@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,6 +30,18 @@ pub struct Server {
     preparation: Mutex<String>,
     postmaster: Mutex<Option<Child>>,
     number: Number,
+}
+
+/// An address that accepts connections and never answers.
+pub struct Hanging {
+    _listener: UnixListener,
+    socket: PathBuf,
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        fs::remove_file(&self.socket).expect("the socket of the listener");
+    }
 }
 
 /// The smallest number that no other server of this process has.
@@ -352,6 +365,17 @@ impl Server {
         let mut postmaster = self.take_postmaster();
         send(Signal::INT, postmaster.id());
         assert!(postmaster.wait().unwrap().success(), "{}", self.log());
+    }
+
+    /// Stops the server, and lets its address accept connections and never answer, until the result
+    /// is dropped.
+    pub fn hang(&self) -> Hanging {
+        self.stop();
+        let socket = self.path().join(".s.PGSQL.5432");
+        let listener = UnixListener::bind(&socket).expect("the server has removed its socket");
+        // The servers can run as another user.
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
+        Hanging { _listener: listener, socket }
     }
 
     /// Whether the server has stopped by itself.

@@ -434,7 +434,7 @@ fn six_writers_fail_together(cluster: &Emulated) -> Vec<String> {
 fn sessions_that_wait_for_a_hanging_node_fail_together() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
-    let hanging = cluster.hang(3);
+    let hanging = cluster.nodes[3].hang();
     cluster.move_schema_without("insta5", 2, 3);
     let address = cluster.address(3).0;
     for text in six_writers_fail_together(&cluster) {
@@ -491,7 +491,7 @@ fn disabled_node_does_not_block_takeover() {
 #[test]
 fn shards_are_not_taken_over_one_by_one_while_a_node_hangs() {
     let (cluster, mut ids) = start_with_several_shards(3);
-    let hanging = cluster.hang(3);
+    let hanging = cluster.nodes[3].hang();
     SEVERAL.for_each(|shard| cluster.move_schema_without(&format!("insta{shard}"), 2, 3));
     let mut new = cluster.nodes[2].connect();
     new.batch_execute("SET instagram_id.take_over_timeout = '4s'").unwrap();
@@ -922,14 +922,14 @@ fn third_node_does_not_block_takeover_with_the_setting() {
     assert!(gap < 1000, "{gap} ms, as after the loss of the last owner");
     come_back(&cluster, 3);
     // There is time left after two that hang.
-    let hanging = [3, 4].map(|node| cluster.hang(node));
+    let hanging = [3, 4].map(|node| cluster.nodes[node].hang());
     cluster.decide_move("insta5", Some(1));
     (0..3).for_each(|node| cluster.announce(node));
     let mut home = cluster.nodes[1].connect();
     home.batch_execute("SET instagram_id.take_over_timeout = '8s'").unwrap();
     ids.push(next_id(&mut home));
     drop(hanging);
-    [3, 4].map(|node| come_back(&cluster, node));
+    [3, 4].into_iter().for_each(|node| come_back(&cluster, node));
     // Those nodes, which do not know the last owner, take part again.
     ids.extend([3, 4, 0, 2].map(|node| next_after_move(&cluster, node)));
     check_unique_and_increasing(&[ids]);
@@ -967,7 +967,7 @@ fn coordinator_and_last_owner_are_needed_with_the_setting() {
     ids.push(next_on(&cluster, 2));
     // A node that answers with an error, or does not answer a command, is not lost.
     cluster.move_schema("insta5", 1);
-    cluster.break_commands(1, 3, "%to_regclass%", Fault::Lose);
+    cluster.break_commands(1, 3, r"%pg\_extension%", Fault::Lose);
     is_refused_on(&cluster, 1, NEXT_ID, "08000");
     cluster.restore_commands(1);
     let mut third = cluster.nodes[3].connect();
@@ -976,6 +976,39 @@ fn coordinator_and_last_owner_are_needed_with_the_setting() {
     third.batch_execute("ALTER SEQUENCE insta5.gone RENAME TO table_id_seq").unwrap();
     ids.push(next_on(&cluster, 1));
     check_unique_and_increasing(&[ids]);
+}
+
+/// Two schemas exchange their names, and the node that takes a sequence over has not received this
+/// yet. It closes the copies of this sequence, not those with its name.
+#[test]
+fn schemas_exchange_their_names_during_takeover() {
+    let cluster = Emulated::start_with_shard(2);
+    cluster.create(&SHARD_WITH_TRIGGER.replace('5', "6"));
+    cluster.distribute("insta6", 1);
+    let mut ids = cluster.ids_an_hour_ahead(1);
+    let next_of_6 = || one(&mut cluster.nodes[1].connect(), "SELECT next_id(6)");
+    let mut ids_of_6 = vec![next_of_6()];
+    cluster.move_schema("insta5", 2);
+    let exchange = || {
+        for node in [0, 1] {
+            let mut client = cluster.nodes[node].connect();
+            client
+                .batch_execute(
+                    "ALTER SCHEMA insta5 RENAME TO other; ALTER SCHEMA insta6 RENAME TO insta5;
+                     ALTER SCHEMA other RENAME TO insta6",
+                )
+                .unwrap();
+        }
+    };
+    exchange();
+    ids.push(next_on(&cluster, 2));
+    assert!(ids.is_sorted(), "{ids:?}");
+    let is_open = "SELECT is_called FROM insta5.table_id_seq"; // of shard 6
+    assert!(one::<bool>(&mut cluster.nodes[1].connect(), is_open));
+    ids_of_6.push(next_of_6());
+    exchange();
+    ids.extend([0, 1].map(|node| next_after_move(&cluster, node)));
+    check_unique_and_increasing(&[ids, ids_of_6]);
 }
 
 /// If `nextval` has overwritten the record of the coordinator, a node is not left out: nodes that
@@ -1446,7 +1479,7 @@ fn shards_of_other_roles_do_not_hinder_those_that_are_taken_over_together() {
 fn session_of_one_shard_does_not_hinder_those_that_are_taken_over_together() {
     let (cluster, mut ids) = start_with_several_shards(2);
     move_several(&cluster, 2);
-    let pause = cluster.pause_commands(2, 0, r"%.\_close\_sequence(%insta13.%");
+    let pause = cluster.pause_commands(2, 0, r"%.\_close\_sequence(%colocationid% 4::%");
     let session = || one(&mut cluster.nodes[2].connect(), "SELECT next_id(13)");
     let id = in_pause((&cluster, 2, pause), session, || {
         let started = Instant::now();
