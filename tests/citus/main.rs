@@ -455,6 +455,34 @@ fn unreachable_node_blocks_takeover() {
     check_unique_and_increasing(&[ids]);
 }
 
+/// A third node accepts connections and never answers. Sessions that generate the first id after a
+/// move do not ask it one after another: all fail within the limit.
+#[test]
+fn hanging_node_fails_all_sessions_within_the_limit() {
+    let cluster = Cluster::start(3);
+    let home = distribute_with_triggers(&cluster);
+    let [target, third] = [1 + home % 3, 1 + (home + 1) % 3];
+    let mut ids = column(&mut cluster.nodes[0].connect(), INSERT);
+    cluster.move_schema("insta5", target, "block_writes");
+    let hanging = cluster.nodes[third].hang();
+    let started = Instant::now();
+    let errors = in_parallel(6, |_| {
+        let mut client = cluster.nodes[target].connect();
+        client.batch_execute("SET instagram_id.take_over_timeout = '4s'").unwrap();
+        error_of(&mut client, INSERT)
+    });
+    let elapsed = started.elapsed();
+    println!("6 sessions failed after {elapsed:?}");
+    assert!(elapsed < Duration::from_millis(5500), "{elapsed:?}: {errors:?}");
+    for (code, message, _) in errors {
+        assert!(code == "08000" && message.contains(&cluster.address(third).0), "{message}");
+    }
+    drop(hanging);
+    cluster.nodes[third].launch();
+    ids.extend(column(&mut cluster.nodes[0].connect(), INSERT));
+    check_unique_and_increasing(&[ids]);
+}
+
 /// Measures the cost of a call on the node that owns the schema, compared with a server without
 /// Citus; of a row whose id a trigger generates, compared with a row that has an id; and of a
 /// takeover.
@@ -869,7 +897,8 @@ fn lost_node_with_a_reference_table_is_removed() {
     cluster.disable_and_remove(home, target);
     let (code, message, hint) = error_of(&mut client, INSERT);
     assert_eq!(code, "55000", "{message}");
-    assert!(hint.contains("citus_disable_node()") && hint.contains("recover_shard()"), "{hint}");
+    assert!(hint.contains("citus_disable_node()"), "{hint}");
+    assert!(hint.contains("run SELECT * FROM take_over_shards(recover => true)"), "{hint}");
     let recover = statement_of_page("recover => true");
     for _ in 0..2 {
         let rows = client.query(recover, &[]).unwrap();
