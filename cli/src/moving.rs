@@ -265,10 +265,9 @@ impl<'a> Moving<'a> {
                 replication::subscribe(source, target)?;
             }
             Step::CutOver => {
-                replication::start(target)?;
-                self.output.step("Copying rows");
-                let [definition, _] = self.map.definitions(self.source.shard())?;
-                replication::wait_for_copy(source, target, &definition, limit, self.output)?;
+                if !self.copy_rows(limit)? {
+                    return self.begin_anew();
+                }
                 self.map.check_lock()?;
                 let snapshot = cutover::cut_over(self.map, source, target, limit, self.output)?;
                 self.snapshot = Some(snapshot);
@@ -293,12 +292,26 @@ impl<'a> Moving<'a> {
             }
             Step::Undo => {
                 self.output.step("Removing what an earlier cancel has left");
-                self.undo()?;
-                self.is_checked = false;
-                return Ok(MoveStage::None);
+                return self.begin_anew();
             }
         }
         Ok(stage)
+    }
+
+    /// Returns false if the move has to begin anew.
+    fn copy_rows(&self, limit: Duration) -> Result<bool> {
+        let Moving { map, output, source, target, .. } = self;
+        replication::start(target)?;
+        output.step("Copying rows");
+        let [definition, _] = map.definitions(source.shard())?;
+        let is_copied = replication::wait_for_copy(source, target, &definition, limit, output)?;
+        if !is_copied {
+            output.warn(&format!(
+                "{} has crashed when a table was copied, and PostgreSQL cannot continue this copy",
+                target.name
+            ));
+        }
+        Ok(is_copied)
     }
 
     /// Checks the servers once before the first step that can write rows.
@@ -332,6 +345,12 @@ impl<'a> Moving<'a> {
         self.source.open_shard(&self.map.sequences(self.source.shard())?)?;
         self.output.step(format!("Writes continue on {} for now", self.source.name));
         Ok(())
+    }
+
+    fn begin_anew(&mut self) -> Result<MoveStage> {
+        self.undo()?;
+        self.is_checked = false;
+        Ok(MoveStage::None)
     }
 
     fn undo(&self) -> Result {

@@ -27,6 +27,11 @@ const NEAR: Duration = Duration::from_millis(300);
 const ERRORS: i64 = 5;
 const IDLE: Duration = Duration::from_secs(30);
 
+/// A worker that has copied a table drops its slot on the source, and then commits that it has done
+/// so. If the target crashes between the two, each later worker looks for that slot in vain. So a
+/// copy is abandoned if a slot has been missing for this time.
+const ABANDONED: Duration = Duration::from_secs(10);
+
 pub fn publish(source: &Server) -> Result {
     source.run(include_str!("sql/publish.sql"), "the schema cannot be published")?;
     Ok(())
@@ -182,17 +187,19 @@ pub fn start(target: &Server) -> Result {
 
 /// Waits until all tables are copied, and nearly all later changes are applied. Then creates the
 /// planner's statistics. Fails early if the definition of the schema differs from `recorded`.
+/// Returns false if the copy cannot be completed, so that the move has to begin anew.
 pub fn wait_for_copy(
     source: &Server,
     target: &Server,
     recorded: &str,
     limit: Duration,
     output: &Output,
-) -> Result {
+) -> Result<bool> {
     let mut compared = None;
     let (mut mark, mut marked_at) = (String::new(), Instant::now());
     let mut near = NEAR;
-    let mut patience = Patience { errors: None, copied: 0, worked: Instant::now() };
+    let mut patience =
+        Patience { errors: None, copied: 0, worked: Instant::now(), abandoned: None };
     let mut is_copied = false;
     loop {
         if compared.is_none_or(|at: Instant| at.elapsed() > COMPARE) {
@@ -215,6 +222,9 @@ pub fn wait_for_copy(
         }
         output.progress(&report.progress);
         patience.check(source, target, &report)?;
+        if patience.abandoned.is_some_and(|since| since.elapsed() > ABANDONED) {
+            return Ok(false);
+        }
         if report.source.is_reached || mark.is_empty() {
             (mark, marked_at) = (report.source.position, Instant::now());
         }
@@ -229,7 +239,7 @@ pub fn wait_for_copy(
     for statement in statements {
         target.run(&statement, &format!("{statement} fails"))?;
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The state of the replication, as both servers report it.
@@ -243,6 +253,8 @@ pub struct Report {
     copying: String,
     /// Whether tables wait in vain for a worker that copies them.
     is_stuck: bool,
+    /// The slots of tables whose rows are copied, separated by spaces.
+    slots: String,
     #[serde(skip)]
     source: Sent,
 }
@@ -256,6 +268,8 @@ struct Sent {
     is_reached: bool,
     /// Whether WAL that the target needs was removed.
     is_lost: bool,
+    /// Whether one of [`Report::slots`] does not exist.
+    is_abandoned: bool,
     is_connected: bool,
     /// The current position in the WAL.
     position: String,
@@ -264,8 +278,8 @@ struct Sent {
 /// Reads a report. `mark`: the position of [`Sent::is_reached`], or empty.
 pub fn report(source: &Server, target: &Server, mark: &str) -> Result<Report> {
     let name = target.replication();
-    let sent: [&str; 3] = [&name, source.schema(), mark];
     let mut report: Report = target.select_one(include_str!("sql/copied.sql"), &[&name])?;
+    let sent: [&str; 4] = [&name, source.schema(), mark, &report.slots];
     report.source = source.select_one(include_str!("sql/sent.sql"), &sent)?;
     report.progress.bytes = report.source.bytes;
     report.progress.lag_bytes = report.source.lag_bytes;
@@ -280,6 +294,8 @@ struct Patience {
     copied: i64,
     /// When workers of the target were last at work.
     worked: Instant,
+    /// Since when the slot of a table has been missing.
+    abandoned: Option<Instant>,
 }
 
 impl Patience {
@@ -313,6 +329,8 @@ impl Patience {
         if report.source.is_connected && !is_stuck {
             self.worked = Instant::now();
         }
+        self.abandoned =
+            report.source.is_abandoned.then(|| self.abandoned.unwrap_or_else(Instant::now));
         if self.worked.elapsed() <= IDLE {
             return Ok(());
         }

@@ -9,6 +9,9 @@ SELECT count(srrelid) AS tables, count(*) FILTER (WHERE srsubstate = 'r') AS tab
               WHERE subname = $1 AND name LIKE '%error_count'), 0) AS errors,
     coalesce(array_to_string((array_agg(srrelid::regclass::text ORDER BY srrelid) FILTER (WHERE srsubstate = 'd'))[1:3], ', '), '') AS copying,
     coalesce(bool_or(srsubstate IN ('i', 'd')), false) AND (SELECT count(*) FROM pg_stat_get_subscription(NULL) WHERE relid IS NULL)
-        >= least(current_setting('max_logical_replication_workers')::int, current_setting('max_worker_processes')::int - 1) AS is_stuck
+        >= least(current_setting('max_logical_replication_workers')::int, current_setting('max_worker_processes')::int - 1) AS is_stuck,
+    -- State f: all rows are copied, and the slot from which the worker reads later changes exists.
+    coalesce(string_agg(format('pg_%s_sync_%s_%s', s.oid, srrelid, (SELECT system_identifier FROM pg_control_system())), ' ')
+        FILTER (WHERE srsubstate = 'f'), '') AS slots
 FROM pg_subscription AS s JOIN pg_subscription_rel ON srsubid = s.oid
 WHERE subname = $1 AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())

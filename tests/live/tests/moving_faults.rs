@@ -10,7 +10,7 @@ use postgres::Client;
 use postgres::{Config, NoTls};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -120,7 +120,9 @@ fn lose_map_for(servers: &Servers, time: Duration) {
 fn lose_map(servers: &Servers) {
     let mut b = servers.b.connect();
     b.batch_execute("ALTER DATABASE map ALLOW_CONNECTIONS false").unwrap();
-    let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = 'map'";
+    // First a session that waits for a lock, which it would acquire when another one ends.
+    let end = "SELECT pg_terminate_backend(pid, 10000) FROM
+        (SELECT pid FROM pg_stat_activity WHERE datname = 'map' ORDER BY wait_event_type = 'Lock' DESC NULLS LAST) AS sessions";
     b.batch_execute(end).unwrap();
 }
 
@@ -151,6 +153,21 @@ fn map_lost_at_each_step_loses_nothing() {
         assert_eq!(leftovers(server), NOTHING);
     }
     assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
+}
+
+/// Waits as [`Server::wait_until`] does, for a command that must not end before.
+#[track_caller]
+fn wait_for_command(command: &mut Child, server: &Server, query: &str) {
+    let mut client = server.connect();
+    server.wait_for(query, || {
+        if command.try_wait().unwrap().is_some() {
+            let mut said = String::new();
+            command.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+            command.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("the command has ended: {said}");
+        }
+        one(&mut client, query)
+    });
 }
 
 #[expect(clippy::too_many_lines, reason = "one move, step by step")]
@@ -185,8 +202,8 @@ fn lose_the_map_at_each_step(servers: &Servers) {
         (b, "LOCK TABLE insta5.counter IN SHARE UPDATE EXCLUSIVE MODE", WAITS, no_map),
     ] {
         let block = blocked(server, what);
-        let command = resume();
-        server.wait_until(waits);
+        let mut command = resume();
+        wait_for_command(&mut command, server, waits);
         lose(command, block, reason);
         assert!(!one::<bool>(&mut a.connect(), IS_CLOSED), "{what}");
     }
@@ -194,13 +211,13 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     let count = "UPDATE insta5.counter SET value = value + 1";
     for is_stopped in [false, true] {
         let block = blocked(a, count);
-        let command = resume();
-        a.wait_until(WAITS);
+        let mut command = resume();
+        wait_for_command(&mut command, a, WAITS);
         let block = if is_stopped {
             let (mut before, block) =
                 (block, blocked(b, "LOCK TABLE insta5.counter IN SHARE MODE"));
             before.batch_execute("COMMIT").unwrap();
-            a.wait_until(IS_CLOSED);
+            wait_for_command(&mut command, a, IS_CLOSED);
             block
         } else {
             block
@@ -210,8 +227,8 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     }
     // When the copy is opened: no server accepts writes until the map is changed.
     let block = blocked(b, "ALTER SEQUENCE insta5.table_id_seq NO CYCLE");
-    let command = resume();
-    b.wait_until(WAITS);
+    let mut command = resume();
+    wait_for_command(&mut command, b, WAITS);
     lose(command, block, "writes to shard 5 may still be stopped: run move or cancel");
     assert_eq!(servers.placement(), "a");
     let insert = "INSERT INTO insta5.photos DEFAULT VALUES";
@@ -220,16 +237,20 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     let mut map = servers.map();
     map.batch_execute("BEGIN; LOCK TABLE shard_map.moves IN SHARE MODE").unwrap();
     let block = blocked(b, "SELECT FROM insta5.counter");
-    let command = resume();
-    b.wait_until("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'map' AND wait_event_type = 'Lock')");
+    let mut command = resume();
+    wait_for_command(
+        &mut command,
+        b,
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'map' AND wait_event_type = 'Lock')",
+    );
     lose_map_for(servers, Duration::from_millis(300));
-    b.wait_until(WAITS);
+    wait_for_command(&mut command, b, WAITS);
     assert_eq!(servers.placement(), "b");
     lose(command, block, "to resume: instagram_id_shards move 5 --to b");
     servers.command(&["move", "5", "--to", "b"]);
     let block = blocked(a, "SELECT FROM insta5.counter");
-    let command = servers.start_command(&["clean", "5"]);
-    a.wait_until(WAITS);
+    let mut command = servers.start_command(&["clean", "5"]);
+    wait_for_command(&mut command, a, WAITS);
     lose(command, block, "the map cannot be changed");
     servers.command(&["clean", "5"]);
 }
@@ -261,6 +282,46 @@ fn crash_after_a_table_is_copied_does_not_block_the_move() {
         column(&mut servers.connect_to_shard(), "SELECT id FROM insta5.photos ORDER BY id"),
         ids
     );
+}
+
+/// The target crashes between the moment when a worker drops the slot of a table that it has copied
+/// and the commit that records this. Since no later worker can continue, the move begins anew.
+#[test]
+fn crash_between_slot_and_record_begins_anew() {
+    let servers = Servers::start();
+    let ids = fill(&servers, 100);
+    let Servers { a, b } = &servers;
+    // The worker that applies changes waits, so a copied table keeps its slot.
+    let mut block = b.connect();
+    let command = servers.start_command(&["move", "5", "--to", "b"]);
+    b.wait_until("SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'counter')");
+    block.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
+    let others = "SELECT count(*) > 0 AND bool_and(srsubstate = 'r' OR srrelid = 'insta5.photos'::regclass) FROM pg_subscription_rel";
+    b.wait_until(others);
+    let lock = "BEGIN; LOCK TABLE insta5.counter IN SHARE MODE";
+    let mut apply = b.connect();
+    apply.batch_execute(lock).unwrap();
+    a.connect().batch_execute("UPDATE insta5.counter SET value = value + 1").unwrap();
+    b.wait_until("SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'insta5.counter'::regclass AND NOT granted)");
+    block.batch_execute("COMMIT").unwrap();
+    let copied = "SELECT EXISTS (SELECT FROM pg_subscription_rel WHERE srsubstate = 'f')";
+    b.wait_until(copied);
+    b.crash();
+    let drop = "SELECT count(pg_drop_replication_slot(slot_name)) FROM pg_replication_slots WHERE slot_name LIKE 'pg_%_sync_%' AND NOT active";
+    a.wait_for(drop, || one::<i64>(&mut a.connect(), drop) == 1);
+    b.launch();
+    let said = outcome(command).expect_err("the target has crashed");
+    assert!(said.contains("server b"), "{said}");
+    let mut again = servers.start_command(&["move", "5", "--to", "b"]);
+    b.wait_for("the end of the move", || again.try_wait().unwrap().is_some());
+    let said = outcome(again).unwrap();
+    assert!(said.contains("PostgreSQL cannot continue this copy"), "{said}");
+    let mut client = servers.connect_to_shard();
+    assert_eq!(column(&mut client, "SELECT id FROM insta5.photos ORDER BY id"), ids);
+    servers.command(&["clean", "5"]);
+    for server in [a, b] {
+        assert_eq!(leftovers(server), NOTHING);
+    }
 }
 
 /// `cancel` is interrupted when it drops the copy. `move` then removes what is left and begins
