@@ -174,8 +174,11 @@ fn no_statement_fails_in_many_take_overs() {
 /// begun and looks up its shard only afterwards. The second command waits for them.
 #[test]
 fn statements_continue_across_the_take_over() {
-    const PACE: &str =
-        "FROM (SELECT n, pg_sleep(0.003) FROM generate_series(1, 1000) AS n) AS pace";
+    // However long the take-over takes, no statement ends before it.
+    const PACE: &str = "FROM (SELECT n, pg_sleep(0.003), CASE WHEN n = 900 THEN pg_advisory_xact_lock_shared(1) END
+        FROM generate_series(1, 1000) AS n) AS pace";
+    const SLOW: &str = "FROM (SELECT CASE WHEN n = 90 THEN pg_advisory_xact_lock_shared(1) END
+        FROM generate_series(1, 100) AS n) AS slow";
     let server = server_with_both(&[("fsync", "off")]);
     // A call is nearly always between its beginning and its look-up.
     run(
@@ -184,10 +187,9 @@ fn statements_continue_across_the_take_over() {
             slow text := replace(body, 'BEGIN', 'BEGIN PERFORM pg_sleep(0.03);');
          BEGIN ASSERT slow <> body; EXECUTE slow; END $do$",
     );
-    let slow = "FROM generate_series(1, 100) AS slow";
     let generating = [
-        ("writer", format!("SELECT next_id(5) {slow}")),
-        ("writer", format!("SELECT next_id() {slow}")),
+        ("writer", format!("SELECT next_id(5) {SLOW}")),
+        ("writer", format!("SELECT next_id() {SLOW}")),
         ("writer", format!("SELECT insta5.next_id() {PACE}")),
         ("writer", format!("SELECT next_ids(5, 2) {PACE}")),
         ("installer", format!("SELECT next_ids(5, 2) {PACE}")),
@@ -211,7 +213,9 @@ fn statements_continue_across_the_take_over() {
             Err(error) => Err(format!("{role}: {statement}: {}", why(&error))),
         }
     };
-    let (ids, decoded, all_run, update) = thread::scope(|scope| {
+    let (ids, decoded, update) = thread::scope(|scope| {
+        let mut gate = server.connect();
+        run(&mut gate, "SELECT pg_advisory_lock(1)");
         let ids: Vec<_> = generating
             .iter()
             .map(|(role, statement)| scope.spawn(move || session(role, statement)))
@@ -222,15 +226,14 @@ fn statements_continue_across_the_take_over() {
                 AND pid <> pg_backend_pid() AND query_start < clock_timestamp() - interval '0.1 s'",
         );
         retry(&mut client, TAKE_OVER);
-        let all_run = ids.iter().chain([&decoded]).all(|session| !session.is_finished());
         let update = client.batch_execute(UPDATE).map_err(|error| why(&error));
+        drop(gate);
         let ids: Vec<_> = ids.into_iter().map(|session| session.join().unwrap()).collect();
-        (ids, decoded.join().unwrap(), all_run, update)
+        (ids, decoded.join().unwrap(), update)
     });
     let failed: Vec<_> =
         ids.iter().chain([&decoded]).filter_map(|ids| ids.as_ref().err()).collect();
     assert_eq!(failed, Vec::<&String>::new());
-    assert!(all_run, "a statement ended before the take-over");
     assert!(update.as_ref().is_err_and(|error| error.contains("55006")), "{update:?}");
     assert_eq!(decoded, Ok(vec![1000]));
     check_unique_and_increasing(&ids.into_iter().map(Result::unwrap).collect::<Vec<_>>());
