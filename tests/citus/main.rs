@@ -474,9 +474,11 @@ fn hanging_node_fails_all_sessions_within_the_limit() {
     let elapsed = started.elapsed();
     println!("6 sessions failed after {elapsed:?}");
     assert!(elapsed < Duration::from_millis(5500), "{elapsed:?}: {errors:?}");
-    for (code, message, _) in errors {
+    for (code, message, _) in &errors {
         assert!(code == "08000" && message.contains(&cluster.address(third).0), "{message}");
     }
+    let of_another = errors.iter().filter(|(_, message, _)| message.contains("Another session"));
+    assert!(of_another.count() >= 4, "{errors:?}");
     drop(hanging);
     cluster.nodes[third].launch();
     ids.extend(column(&mut cluster.nodes[0].connect(), INSERT));
@@ -906,6 +908,65 @@ fn lost_node_with_a_reference_table_is_removed() {
     }
     ids.extend(column(&mut client, INSERT));
     check_unique_and_increasing(&[ids]);
+}
+
+/// A standby of a worker is promoted with a part of the worker's schemas. Its copies are those of
+/// the worker's group: it generates no ids until it has taken the sequences over, and then
+/// continues above those of the worker.
+#[test]
+fn promoted_clone_takes_sequences_over() {
+    let mut cluster = Cluster::start(1);
+    let mut client = cluster.nodes[0].connect();
+    let shards = [5, 6, 7, 8];
+    let insert = |shard: i32| INSERT.replace("insta5", &format!("insta{shard}"));
+    let mut ids = shards.map(|shard| {
+        for statement in [
+            format!("SELECT create_shard({shard})"),
+            format!(
+                "CREATE TABLE insta{shard}.photos
+                 (id bigint PRIMARY KEY DEFAULT insta{shard}.next_id(), batch bigint)"
+            ),
+            format!("SELECT citus_schema_distribute('insta{shard}')"),
+            format!("SELECT convert_defaults_to_triggers({shard})"),
+        ] {
+            client.batch_execute(&statement).unwrap();
+        }
+        let of_worker = AN_HOUR_AHEAD.replace('5', &shard.to_string());
+        vec![one::<i64>(&mut cluster.nodes[1].connect(), &of_worker)]
+    });
+    let clone = Server::start_standby_of(&cluster.nodes[1]);
+    // Citus finds a standby by the name that it sends.
+    let name = clone.path().display().to_string();
+    clone.connect().batch_execute(&format!("ALTER SYSTEM SET cluster_name = '{name}'")).unwrap();
+    clone.stop();
+    clone.launch();
+    cluster.nodes.push(clone);
+    let (worker, _) = cluster.address(1);
+    cluster.nodes[1].wait_until(&format!(
+        "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE application_name = '{name}' AND state = 'streaming')"
+    ));
+    let add = format!("SELECT citus_add_clone_node('{name}', 5432, '{worker}', 5432)");
+    let node: i32 = one(&mut client, &add);
+    client.batch_execute(&format!("SELECT citus_promote_clone_and_rebalance({node})")).unwrap();
+    let moved: Vec<i32> =
+        shards.into_iter().filter(|shard| cluster.node_of(&format!("insta{shard}")) == 2).collect();
+    assert!((1..4).contains(&moved.len()), "{moved:?}");
+    for shard in &moved {
+        let (code, message, hint) = error_of(&mut client, &insert(*shard));
+        assert_eq!(code, "55000", "{message}");
+        assert!(hint.contains("take_over_shards()"), "{message}: {hint}");
+    }
+    let mut clone = cluster.nodes[2].connect();
+    let take_over = "SELECT reason FROM take_over_shards() WHERE reason IS NOT NULL";
+    let reasons = texts(&mut clone, take_over);
+    assert!(reasons.iter().all(|reason| reason.contains("Commit, and try again")), "{reasons:?}");
+    assert_eq!((reasons.len(), texts(&mut clone, take_over).len()), (moved.len(), 0));
+    for _ in 0..2 {
+        for (ids, shard) in ids.iter_mut().zip(shards) {
+            ids.extend(column(&mut client, &insert(shard)));
+        }
+    }
+    check_unique_and_increasing(&ids);
 }
 
 /// With the setting, a node that has no part in a move can be down, and ids continue by themselves

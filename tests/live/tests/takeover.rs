@@ -469,6 +469,65 @@ fn sessions_that_wait_for_a_hanging_node_fail_together() {
     check_unique_and_increasing(&[ids]);
 }
 
+/// A session waits for another one, whose role cannot connect to the other nodes. It makes an
+/// attempt of its own after that one has failed.
+#[test]
+fn session_whose_role_cannot_connect_does_not_fail_others() {
+    let cluster = Emulated::start_with_shard(2);
+    let mut ids = vec![next_on(&cluster, 1)];
+    cluster.everywhere(
+        "CREATE ROLE nologin; GRANT USAGE ON SCHEMA insta5 TO nologin;
+         GRANT USAGE, UPDATE ON SEQUENCE insta5.table_id_seq TO nologin",
+    );
+    cluster.move_schema("insta5", 2);
+    let mut session = cluster.nodes[2].connect();
+    session.batch_execute("SET ROLE nologin").unwrap();
+    let pause = cluster.pause_commands(2, 0, "%");
+    std::thread::scope(|scope| {
+        let refused = scope.spawn(|| is_refused(&mut session, NEXT_ID, "08000"));
+        cluster.wait_for_pause(2);
+        let other = scope.spawn(|| next_on(&cluster, 2));
+        cluster.nodes[2].wait_until(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE query LIKE '%next_id()' AND wait_event_type = 'Extension')",
+        );
+        drop(pause);
+        let text = refused.join().unwrap();
+        assert!(text.contains("as role nologin"), "{text}");
+        ids.push(other.join().unwrap());
+    });
+    check_unique_and_increasing(&[ids]);
+}
+
+/// A session waits for another one, which waits for a lock before it asks any node. It does not
+/// fail with an attempt that has failed before.
+#[test]
+fn earlier_failure_does_not_fail_sessions_that_wait() {
+    let cluster = Emulated::start_with_shard(3);
+    let mut ids = vec![next_on(&cluster, 1)];
+    cluster.nodes[3].stop();
+    cluster.move_schema_without("insta5", 2, 3);
+    let mut sessions = [(); 2].map(|()| cluster.nodes[2].connect());
+    for session in &mut sessions {
+        is_refused(session, NEXT_ID, "08000");
+    }
+    come_back(&cluster, 3);
+    let mut lock = cluster.nodes[2].connect();
+    lock.batch_execute("BEGIN; LOCK TABLE pg_catalog.pg_dist_object").unwrap();
+    let later = std::thread::scope(|scope| {
+        let waiting = sessions.each_mut().map(|session| scope.spawn(|| next_id(session)));
+        cluster.nodes[2].wait_until(
+            "SELECT count(*) = 2 AND count(*) FILTER (WHERE wait_event_type = 'Lock') = 1
+             FROM pg_stat_activity WHERE query LIKE '%next_id()' AND wait_event_type IN ('Lock', 'Extension')",
+        );
+        std::thread::sleep(Duration::from_millis(1500));
+        lock.batch_execute("COMMIT").unwrap();
+        waiting.map(|session| session.join().unwrap())
+    });
+    ids.extend(later);
+    ids[1..].sort_unstable();
+    check_unique_and_increasing(&[ids]);
+}
+
 /// A node that is down, and was not the last to generate ids, is not asked any more after it was
 /// disabled.
 #[test]
@@ -985,7 +1044,9 @@ fn schemas_exchange_their_names_during_takeover() {
     let cluster = Emulated::start_with_shard(2);
     cluster.create(&SHARD_WITH_TRIGGER.replace('5', "6"));
     cluster.distribute("insta6", 1);
-    let mut ids = cluster.ids_an_hour_ahead(1);
+    // Only node 1 knows these.
+    let mut ids = vec![next_on(&cluster, 1)];
+    ids.extend(cluster.ids_an_hour_ahead(1));
     let next_of_6 = || one(&mut cluster.nodes[1].connect(), "SELECT next_id(6)");
     let mut ids_of_6 = vec![next_of_6()];
     cluster.move_schema("insta5", 2);
