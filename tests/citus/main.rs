@@ -430,6 +430,24 @@ fn ids_stay_unique_however_schemas_are_distributed() {
     check_unique_and_increasing(&ids);
 }
 
+/// The other nodes do not see a shard before the transaction that creates it is committed.
+#[test]
+fn first_row_of_a_new_shard_needs_a_commit() {
+    let cluster = Cluster::start(2);
+    let mut client = cluster.nodes[0].connect();
+    let create = "BEGIN; SELECT create_shard(5);
+        CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint);
+        SELECT convert_defaults_to_triggers(5)";
+    client.batch_execute("SET citus.enable_schema_based_sharding = on").unwrap();
+    client.batch_execute(create).unwrap();
+    let (code, message, hint) = error_of(&mut client, INSERT);
+    assert!(code == "08000" && hint.contains("Commit first"), "{code} {message}: {hint}");
+    client.batch_execute("ROLLBACK").unwrap();
+    client.batch_execute(create).unwrap();
+    client.batch_execute("COMMIT").unwrap();
+    check_unique_and_increasing(&[column(&mut client, INSERT)]);
+}
+
 /// The error names the node that does not respond; when the node is up again, ids are generated
 /// again.
 #[test]
@@ -897,6 +915,11 @@ fn lost_node_with_a_reference_table_is_removed() {
     let (host, _) = cluster.address(home);
     assert!(state.starts_with("08") || why(&error).contains(&host), "{state} {}", why(&error));
     cluster.disable_and_remove(home, target);
+    let stuck = client.query(statement_of_page("(unreachable|in time|unknown)"), &[]).unwrap();
+    let reasons: Vec<(String, String)> =
+        stuck.iter().map(|row| (row.get("nodename"), row.get("result"))).collect();
+    let reason = format!("5: not taken over yet, last holder: group {home} (unreachable)");
+    assert_eq!(reasons, [(cluster.address(target).0, reason)]);
     let (code, message, hint) = error_of(&mut client, INSERT);
     assert_eq!(code, "55000", "{message}");
     assert!(hint.contains("citus_disable_node()"), "{hint}");
