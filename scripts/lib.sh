@@ -267,11 +267,11 @@ regress_names() {
 # The files of tests/regress that apply to the portable edition.
 PORTABLE_TESTS="codec shortcode generator errors own_epoch shards"
 
-# portable_tests PG_CONFIG: runs these files on the portable edition. tests/regress/portable.diff
-# has the lines of the expected outputs that differ: functions and options that it lacks, and hints
-# that name them. ACCEPT=1 writes it.
+# portable_tests PG_CONFIG: runs these files on the portable edition. The lines that differ from the
+# expected outputs must be those of tests/regress/portable.diff: functions and options that it
+# lacks, and hints that name them. ACCEPT=1 writes that file.
 portable_tests() (
-    local pg_config=$1 out=target/portable test status=0
+    local pg_config=$1 out=target/portable test
     trap stop_server EXIT
     start_server "$pg_config"
     rm -rf "$out"
@@ -285,18 +285,18 @@ portable_tests() (
                 s/^SELECT locktype, mode FROM pg_locks WHERE pid = pg_backend_pid()$/& AND false/' "tests/regress/$file" >"$out/$file"
         done
     done
-    if [ -z "${ACCEPT:-}" ]; then patch --quiet --directory="$out/expected" <tests/regress/portable.diff; fi
     "$SERVER_BIN/psql" --no-psqlrc --quiet -d postgres -c "CREATE DATABASE portable TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'" \
         -c "ALTER DATABASE portable SET search_path = public, ids"
     "$SERVER_BIN/psql" --no-psqlrc --quiet -v ON_ERROR_STOP=1 -d portable -f portable/instagram_id.sql
+    # Its report counts each file that differs as failed.
     "$(tester_for "$pg_config" regress/pg_regress)" --inputdir="$out" --outputdir="$out" --bindir="$SERVER_BIN" --use-existing \
-        --dbname=portable $PORTABLE_TESTS || status=$?
-    if [ -n "${ACCEPT:-}" ]; then
-        (cd "$out" && diff -U0 expected results | sed '/^diff /d; s/^\(--- \|+++ \)[a-z]*\/\([^\t]*\).*/\1\2/') >tests/regress/portable.diff || true
-    elif [ "$status" != 0 ]; then
-        cat "$out/regression.diffs"
-        return 1
-    fi
+        --dbname=portable $PORTABLE_TESTS >"$out/report" 2>&1 || true
+    # PostgreSQL 19 says otherwise what to do about a function that does not exist.
+    (cd "$out" && diff -U0 expected results | sed '/^diff /d; s/^\(--- \|+++ \)[a-z]*\/\([^\t]*\).*/\1\2/
+        s/^\(+42883|.* does not exist|\).*/\1/') >"$out/portable.diff" || true
+    if [ -n "${ACCEPT:-}" ]; then cp "$out/portable.diff" tests/regress/portable.diff; fi
+    diff -u tests/regress/portable.diff "$out/portable.diff" || { cat "$out/report"; return 1; }
+    echo "All $(wc -w <<<"$PORTABLE_TESTS") tests passed: $PORTABLE_TESTS"
 )
 
 # on_a_server PG_CONFIG regress|isolation OUTPUT [MAKE'S ARGUMENTS...]: starts a server and runs these

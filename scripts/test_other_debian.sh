@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # test_other_debian.sh [MAJOR...]: runs tests on these PostgreSQL majors of other Debian releases,
-# by default on all of them (scripts/majors): the regression and isolation tests, and the live tests
-# that may differ between majors. Each major runs in a folder that debian_folder.sh sets up.
+# by default on all of them (scripts/majors): the regression tests, also of the portable edition, the
+# isolation tests, and the live tests that may differ between majors. Each major runs in a folder
+# that debian_folder.sh sets up.
 #
 #   LIVE="crash leaks" test_other_debian.sh 17      with these of the live tests
 #   COMMAND="make demo" test_other_debian.sh 19      this command instead, in the folder
@@ -27,6 +28,7 @@ test_here() {
     make --no-print-directory install PG_CONFIG="$PG_CONFIG"
     say "PostgreSQL $major: $("$PG_CONFIG" --version)"
     sql_tests "$PG_CONFIG"
+    portable_tests "$PG_CONFIG"
     local skipped=() tests=() name
     for name in $LIVE; do tests+=("$name::"); done
     for name in $(of_other_majors "$major" | tr '|' ' '); do skipped+=(--skip "$name::"); done
