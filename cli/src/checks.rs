@@ -328,7 +328,7 @@ fn version_parts(version: &str) -> Vec<u32> {
 fn find_schema(source: &mut Server, target: &mut Server) -> Result<Vec<String>> {
     let (shard, from) = (source.shard(), source.name.clone());
     let found = shards(source)?;
-    let Found { schema, has_sequence, reason } = match &found[..] {
+    let ShardRow { schema, has_sequence, reason } = match &found[..] {
         [] => return Ok(vec![format!("server {from} has no shard {shard}, contrary to the map")]),
         [one] => one,
         [first, second, ..] => {
@@ -367,7 +367,7 @@ fn find_schema(source: &mut Server, target: &mut Server) -> Result<Vec<String>> 
 
 /// A row of `id_shards`.
 #[derive(Deserialize)]
-struct Found {
+struct ShardRow {
     schema: String,
     /// Whether the sequence is in this schema.
     has_sequence: bool,
@@ -376,7 +376,7 @@ struct Found {
 }
 
 /// The rows of `id_shards` for this shard.
-fn shards(server: &Server) -> Result<Vec<Found>> {
+fn shards(server: &Server) -> Result<Vec<ShardRow>> {
     select_from_extension(server, include_str!("sql/shards.sql"), &[&server.shard().to_string()])
 }
 

@@ -61,7 +61,7 @@ fn loads(map: &Map, servers: &[String], trust: &Trust, output: &Output) -> Resul
 
 /// A row of loads.sql.
 #[derive(Deserialize)]
-struct Row {
+struct LoadRow {
     shard: u16,
     bytes: i64,
     /// The epoch of the ids and the time of the server, in milliseconds since 1970.
@@ -79,8 +79,8 @@ fn loads_of_server(server: &Server) -> Result<Vec<ShardLoad>> {
         let problem = format!("the shards of server {} cannot be read", server.name);
         return Err(Error::Refused { problem, obstacles });
     }
-    let rows: Vec<Row> = select_from_extension(server, include_str!("sql/loads.sql"), &[])?;
-    let load = |Row { shard, bytes, epoch, now, histograms }| {
+    let rows: Vec<LoadRow> = select_from_extension(server, include_str!("sql/loads.sql"), &[])?;
+    let load = |LoadRow { shard, bytes, epoch, now, histograms }| {
         let buckets =
             histograms.iter().flat_map(|(rows, bounds)| histogram(shard, *rows, epoch, bounds));
         let ids_per_second = ids_per_second(buckets.collect(), now);

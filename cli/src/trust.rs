@@ -58,7 +58,7 @@ struct Right {
 }
 
 /// The findings of [`look`] in a database.
-pub struct Found {
+pub struct Findings {
     /// One sentence for each role that is not trusted.
     pub obstacles: Vec<String>,
     /// The rights that a dump of the schema repeats on another server, in the form that [`look`]
@@ -72,7 +72,7 @@ pub const NOTHING: &str = "[]";
 /// Looks for roles that are not trusted; without a schema, only in the database and the extension.
 /// `needed`: the addresses of objects that the schema needs and that are in the database; `dumped`:
 /// rights of the same schema in another database.
-pub fn look(server: &Server, session: &Connection, needed: &str, dumped: &str) -> Result<Found> {
+pub fn look(server: &Server, session: &Connection, needed: &str, dumped: &str) -> Result<Findings> {
     #[derive(Deserialize)]
     struct Row {
         dumped: Value,
@@ -90,7 +90,7 @@ pub fn look(server: &Server, session: &Connection, needed: &str, dumped: &str) -
              revoke this, or trust it with --trust {name}:{role}"
         )
     };
-    Ok(Found { obstacles: untrusted.iter().map(obstacle).collect(), dumped: dumped.to_string() })
+    Ok(Findings { obstacles: untrusted.iter().map(obstacle).collect(), dumped: dumped.to_string() })
 }
 
 /// Fails if [`look`] finds a role that is not trusted. Returns the rights that a dump repeats.
@@ -100,7 +100,7 @@ pub fn require(
     needed: &str,
     dumped: &str,
 ) -> Result<String> {
-    let Found { obstacles, dumped } = look(server, session, needed, dumped)?;
+    let Findings { obstacles, dumped } = look(server, session, needed, dumped)?;
     if obstacles.is_empty() {
         return Ok(dumped);
     }
