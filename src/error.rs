@@ -611,18 +611,36 @@ errors! {
         "shard {shard} was not adopted",
         detail("Schema {schema} has no original to restore.");
 
-    /// An adoption or `convert_defaults_to_triggers()` has waited for 10 seconds for transactions
-    /// that use the tables or the sequence.
+    /// An adoption has waited for transactions that use the tables or the sequence: for 10 seconds,
+    /// or for `lock_timeout` if that is shorter.
     WritersBusy { name: String } => ERRCODE_LOCK_NOT_AVAILABLE,
         "could not obtain locks against writers",
         detail("Transactions that have used {name} are still open."),
         hint("Try again when they have ended; they are listed in pg_locks.");
 
-    /// A table whose newest key is needed is locked by a transaction that alters it, for example.
-    TableLocked(table: String) => ERRCODE_LOCK_NOT_AVAILABLE,
-        "could not obtain a lock on table {0}",
-        detail("Another transaction has locked it, and is still open."),
+    /// While `adopt_shard()` or `unadopt_shard()` keeps writers out, it has waited half a second
+    /// for another transaction that creates or changes a function.
+    FunctionsLocked { shard: u16, function: String, schema: String, kept: String } =>
+        ERRCODE_LOCK_NOT_AVAILABLE,
+        "could not change the functions of shard {shard}",
+        detail("Another transaction is still open that creates or changes {function}, or a function named {kept}, epoch, id_time or \
+            shard_{shard} in schema {schema}."),
         hint("Try again when it has ended; it is listed in pg_locks.");
+
+    /// A function that needs the newest key of a table, or creates or removes partitions, has
+    /// waited for the table or one that is connected with it by a foreign key: for 10 seconds, or
+    /// for `lock_timeout` if that is shorter.
+    TableLocked { table: String, owner: String } => ERRCODE_LOCK_NOT_AVAILABLE,
+        "could not obtain a lock on table {table}",
+        detail("Another transaction has locked or used it, and is still open. The table belongs to role {owner}."),
+        hint("Try again when it has ended; it is listed in pg_locks.");
+
+    /// `create_id_partitions()` has tried names for a partition for 10 seconds, or for
+    /// `lock_timeout` if that is shorter.
+    PartitionNameLocked { table: String, name: String } => ERRCODE_LOCK_NOT_AVAILABLE,
+        "could not create a partition of table {table}",
+        detail("Other transactions that create objects with the names {name}, {name}_2 and so on are still open."),
+        hint("Try again when they have ended; they are listed in pg_locks.");
 
     /// `PREPARE TRANSACTION` is called after `adopt_shard()`.
     AdoptionPrepared => ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -1011,9 +1029,9 @@ errors! {
             added again.");
 
     /// WARNING of `convert_defaults_to_triggers()`, which has left out a column.
-    DefaultKept { column: String, why: &'static str } => ERRCODE_WARNING,
+    DefaultKept { column: String, why: String } => ERRCODE_WARNING,
         "column {column} keeps its default",
-        detail("{why}");
+        detail("{}", sentence(why));
 
     /// WARNING of the event trigger `adopt_new_tables()`, which has left the key of a new table
     /// unchanged.

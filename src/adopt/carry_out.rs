@@ -1,7 +1,7 @@
 //! The third part of an adoption: takes the locks, and replaces the function.
 
 use crate::adopt::adoption::Adoption;
-use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables};
+use crate::adopt::writers::{TableLock, change_functions, lock_out_writers, lock_tables};
 use crate::error::Error;
 use crate::generator;
 use crate::pg::catalog::{self, Function};
@@ -41,12 +41,12 @@ impl Adoption {
         let start = self.start(counter, newest.as_ref().map(|newest| newest.0));
         let above = generator::advance(self.sequence, start)?;
         let statements = self.statements();
-        roles::with_rights_of(self.function.owner, || {
-            for statement in &statements {
-                spi::run(statement);
-            }
-            self.parts.make_functions(self.function.schema, self.sequence_of_shard())
-        })?;
+        change_functions(self.parts.shard, &self.function, || {
+            roles::with_rights_of(self.function.owner, || {
+                statements.iter().for_each(|statement| spi::run(statement));
+                self.parts.make_functions(self.function.schema, self.sequence_of_shard())
+            })
+        })??;
         self.start_again_at_commit();
         Ok((newest, above))
     }

@@ -10,7 +10,9 @@
 use crate::adopt::adopted::{self, Adopted};
 use crate::adopt::carry_out::renamed;
 use crate::adopt::original::{Request, check_owner};
-use crate::adopt::writers::{TableLock, lock_out_writers, wait_for_newest_id, wait_for_the_clock};
+use crate::adopt::writers::{
+    TableLock, change_functions, lock_out_writers, wait_for_newest_id, wait_for_the_clock,
+};
 use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Function};
@@ -161,7 +163,7 @@ fn unadopt_shard(
             return Err(Error::OriginalChanged(names::function(function)).into());
         }
         wait()?;
-        restore(&definition, &adopted);
+        change_functions(shard, &adopted[0].function, || restore(&definition, &adopted))?;
         Ok(Regprocedure(function))
     })
 }

@@ -89,8 +89,8 @@ pub fn check_owner_can_create(function: &Function, own_schema: Oid) -> Result<()
 ///
 /// Any role can create a view of the table. It counts if its owner could insert, too, for all who
 /// insert through it. Until then PostgreSQL is not asked whether it is updatable, for which it
-/// locks the view. For this it also reads all views below, so views on views count only up to
-/// [`DEPTH_MAX`].
+/// locks the view. For this it also reads all views below. So views on views count only up to
+/// [`DEPTH_MAX`], and a view that also reads a view beside those does not count.
 fn writers_without_rights() -> String {
     format!(
         "WITH RECURSIVE places(place, depth) AS (
@@ -101,6 +101,9 @@ fn writers_without_rights() -> String {
                      JOIN pg_class AS v ON v.oid = w.ev_class AND v.relkind = 'v'
                      WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
                      AND d.refobjid = p.place AND CASE WHEN has_any_column_privilege(v.relowner, p.place, 'INSERT')
+                     AND NOT EXISTS (SELECT FROM pg_depend AS o JOIN pg_class AS beside ON beside.oid = o.refobjid
+                         WHERE o.classid = 'pg_rewrite'::regclass AND o.objid = w.oid AND o.refclassid = 'pg_class'::regclass
+                         AND beside.relkind = 'v' AND beside.oid NOT IN (p.place, v.oid))
                      THEN pg_relation_is_updatable(v.oid, false) & 8 <> 0 ELSE false END) AS next(place)
              WHERE p.depth < {DEPTH_MAX}
          ), writers(r) AS (

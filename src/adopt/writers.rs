@@ -1,12 +1,13 @@
 //! Waits for writers and for the clock.
 
+use crate::adopt::adopted::KEPT;
 use crate::error::Error;
-use crate::pg::catalog;
+use crate::pg::catalog::{self, Function};
 use crate::pg::guc;
 use crate::pg::locks;
 use crate::pg::names;
+use crate::pg::roles;
 use crate::pg::spi;
-use crate::pg::subtransaction;
 use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::IdSequence;
 use crate::sequence::read;
@@ -15,16 +16,8 @@ use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc;
 use instagram_id_core::layout::{self, Shard};
 use pgrx::pg_sys::{self, Oid};
-use std::cell::Cell;
-use std::time::{Duration, Instant};
-
-/// How long to try for the locks in total, and for each attempt. An attempt is short because
-/// writers queue behind it.
-const LOCK_TRIES_FOR: Duration = Duration::from_secs(10);
-
-const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
-
-const LOCK_PAUSE_MIN: Duration = Duration::from_millis(3);
+use pgrx::spi::quote_identifier;
+use std::time::Duration;
 
 /// How long `unadopt_shard` waits for the clock to catch up.
 const CATCH_UP_MS: i64 = 2000;
@@ -74,13 +67,11 @@ pub enum TableLock {
 }
 
 impl TableLock {
-    /// The statement that locks these tables.
-    fn statement(self, tables: &str) -> String {
-        let mode = match self {
-            TableLock::AgainstWriters => "SHARE ROW EXCLUSIVE",
-            TableLock::ToAlter => "ACCESS EXCLUSIVE",
-        };
-        format!("LOCK TABLE {tables} IN {mode} MODE")
+    fn mode(self) -> (u32, &'static str) {
+        match self {
+            TableLock::AgainstWriters => (pg_sys::ShareRowExclusiveLock, "SHARE ROW EXCLUSIVE"),
+            TableLock::ToAlter => (pg_sys::AccessExclusiveLock, "ACCESS EXCLUSIVE"),
+        }
     }
 }
 
@@ -88,14 +79,17 @@ impl TableLock {
 pub fn lock_tables(columns: &[Column], lock: TableLock) -> Option<String> {
     let mut tables: Vec<_> = columns.iter().map(|column| names::relation(column.table)).collect();
     tables.dedup();
-    (!tables.is_empty()).then(|| lock.statement(&tables.join(", ")))
+    (!tables.is_empty())
+        .then(|| format!("LOCK TABLE {} IN {} MODE", tables.join(", "), lock.mode().1))
 }
 
 /// Takes the locks that keep writers out: the tables of these columns first, then the sequences, in
 /// the order of an insert. A transaction that has called the function directly and then writes to a
 /// table locks in the opposite order, and all other writers queue behind our table lock. So we do
-/// not wait for a sequence's lock. A failed attempt releases all locks and pauses for as long as it
-/// held them, so that the others can proceed.
+/// not wait for a sequence's lock.
+///
+/// The tables are locked by their OIDs. Each name could be that of another relation by the time
+/// that its lock is available, such as a view, which LOCK TABLE would follow to tables of others.
 ///
 /// Callers read again what they have read before, since it may have changed.
 pub fn lock_out_writers(
@@ -103,42 +97,50 @@ pub fn lock_out_writers(
     lock: TableLock,
     sequences: &[Oid],
 ) -> Result<(), Error> {
-    for oid in columns.iter().map(|column| column.table).chain(sequences.iter().copied()) {
-        locks::lock_schema_of(oid);
-    }
-    let names: Vec<String> = columns.iter().map(|column| names::relation(column.table)).collect();
-    // The relation whose lock another session has.
-    let busy = Cell::new(None);
-    let started = Instant::now();
-    while started.elapsed() < LOCK_TRIES_FOR {
-        let tried = Instant::now();
-        let got_them = guc::with_lock_timeout(LOCK_TIMEOUT, || {
-            subtransaction::in_subtransaction(|| {
-                for name in &names {
-                    busy.set(Some(name.clone()));
-                    spi::run(&lock.statement(name));
-                }
-                sequences.iter().all(|sequence| {
-                    busy.set(Some(names::relation(*sequence)));
-                    let mode = pg_sys::ShareRowExclusiveLock as pg_sys::LOCKMODE;
-                    // SAFETY: a lock on a dropped relation has no effect, and the next statement
-                    // notices that.
-                    unsafe { pg_sys::ConditionalLockRelationOid(*sequence, mode) }
-                })
-            })
-        });
-        if got_them {
-            // A name that was another table's when the lock was taken would be locked in its place.
-            let has_name = |(column, name): &(&Column, &String)| {
-                names::relation(column.table) == **name
-                    && catalog::named(name) == Some(column.table)
-            };
-            return match columns.iter().zip(&names).find(|one| !has_name(one)) {
-                Some((_, name)) => Err(Error::TableChanged(name.clone())),
-                None => Ok(()),
-            };
+    try_to_lock_out_writers(columns, lock, sequences)?
+        .map_err(|busy| Error::WritersBusy { name: names::relation(busy) })
+}
+
+/// The same. Returns the table or sequence whose lock another session has.
+pub fn try_to_lock_out_writers(
+    columns: &[Column],
+    lock: TableLock,
+    sequences: &[Oid],
+) -> Result<Result<(), Oid>, Error> {
+    sequences.iter().for_each(|sequence| locks::lock_schema_of(*sequence));
+    let locked = locks::lock_all(|attempts| {
+        for Column { table, .. } in columns {
+            if !roles::may_lock(*table) {
+                return Err(Error::NotTableOwner(names::relation(*table)));
+            }
+            attempts.lock_with_children(*table, lock.mode().0);
+            attempts.wait(*table, || locks::lock_schema_of(*table));
         }
-        wait_event::pause(WaitEvent::TableLocks, tried.elapsed().max(LOCK_PAUSE_MIN));
+        let mode = pg_sys::ShareRowExclusiveLock;
+        Ok(sequences.iter().all(|sequence| attempts.lock_at_once(*sequence, mode)))
+    })?;
+    // Citus takes the lock on the other nodes, too.
+    if let Some(statement) = lock_tables(columns, lock)
+        && locked.is_ok()
+        && catalog::has_citus()
+    {
+        guc::with_lock_timeout(locks::SHORT, || spi::run(&statement));
     }
-    Err(Error::WritersBusy { name: busy.take().unwrap_or_default() })
+    Ok(locked)
+}
+
+/// Runs `f`, which changes this function and others of the shard while writers are kept out. Each
+/// role with CREATE on the schema can keep one of their names busy as long as it likes.
+pub fn change_functions<T>(
+    shard: Shard,
+    function: &Function,
+    f: impl FnOnce() -> T,
+) -> Result<T, Error> {
+    let limit = locks::SHORT.min(guc::lock_limit());
+    guc::with_lock_timeout(limit, || locks::in_time(f)).ok_or_else(|| Error::FunctionsLocked {
+        shard: shard.number(),
+        function: names::function(function.oid),
+        schema: names::schema(function.schema),
+        kept: quote_identifier(format!("{KEPT}{}", function.name)),
+    })
 }

@@ -8,7 +8,7 @@
 use crate::adopt::key_column;
 use crate::adopt::new_key::adopt_new_key;
 use crate::citus::placement;
-use crate::error::{self, Error, or_raise};
+use crate::error::{Error, or_raise};
 use crate::functions::triggers;
 use crate::pg::catalog;
 use crate::pg::event_trigger;
@@ -72,7 +72,7 @@ fn adopt_new_table(table: Oid, own_schema: Oid) {
     let Some(shard) = shard_of(schema, own_schema) else { return };
     locks::lock_schema(schema);
     let keys = key_column::own_keys(table);
-    let definition = match with_cause(|| shard_in(schema, shard, own_schema)) {
+    let definition = match subtransaction::with_cause(|| shard_in(schema, shard, own_schema)) {
         Ok(definition) => definition,
         Err(cause) => {
             return keys.iter().for_each(|name| warn(table, name, shard, &cause));
@@ -80,7 +80,7 @@ fn adopt_new_table(table: Oid, own_schema: Oid) {
     };
     for name in keys {
         let adopt = || adopt_new_key(table, &name, &definition, own_schema);
-        if let Err(cause) = with_cause(adopt) {
+        if let Err(cause) = subtransaction::with_cause(adopt) {
             warn(table, &name, shard, &cause);
         }
     }
@@ -91,14 +91,6 @@ fn adopt_new_table(table: Oid, own_schema: Oid) {
         // table with a trigger without this setting, which therefore lasts until the end of the
         // transaction.
         guc::set_local(c"citus.enable_unsafe_triggers", "on");
-    }
-}
-
-/// Runs `f`, and leaves nothing of it if it fails. Then returns the reason.
-fn with_cause<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, String> {
-    match subtransaction::all_or_nothing(f) {
-        Ok(result) => result.map_err(|error| error.in_one_line()),
-        Err(report) => Err(error::report_in_one_line(&report)),
     }
 }
 

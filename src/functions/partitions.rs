@@ -8,14 +8,16 @@ use crate::adopt::adopted;
 use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Relation};
+use crate::pg::deadline::Deadline;
 use crate::pg::guc;
-use crate::pg::locks;
+use crate::pg::locks::{self, Attempts};
 use crate::pg::names;
 use crate::pg::parsed_body::Expression;
 use crate::pg::partitions::{self, Range};
 use crate::pg::reg_types::Regclass;
 use crate::pg::roles;
 use crate::pg::spi::{self, select};
+use crate::pg::subtransaction;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::shard::ddl;
@@ -24,9 +26,11 @@ use crate::shard::related::{self, Change};
 use crate::shard::trust::Trust;
 use instagram_id_core::epoch::{Epoch, OutOfField, TimestampUs};
 use instagram_id_core::layout::{self, ISSUED_MS_MAX, Seq, Shard};
+use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use pgrx::spi::{quote_identifier, quote_qualified_identifier};
+use std::time::Duration;
 
 /// The maximum number of periods ahead: 27 years of days.
 const AHEAD_MAX: i32 = 10_000;
@@ -49,8 +53,8 @@ struct Parent {
 /// readers and writers of the table, and does not wait for them. Until the transaction ends,
 /// though, PostgreSQL locks two kinds of tables for it: a default partition against all access, and
 /// the tables connected by foreign keys against writers. For these locks the call waits 10 seconds,
-/// or for the session's `lock_timeout` if that is shorter. The partition belongs to the table's
-/// owner and is created with the owner's privileges.
+/// or for the session's `lock_timeout` if that is shorter, but not while it has some of them. The
+/// partition belongs to the table's owner and is created with the owner's privileges.
 ///
 /// # Errors
 ///
@@ -106,12 +110,21 @@ fn create_id_partitions(
         if missing.is_empty() {
             return Ok(vec![]);
         }
-        // Under these locks other sessions wait for this one.
-        guc::with_lock_limit(|| {
-            parent.lock_referencing();
-            related::lock_and_check(parent.oid, Change::Attach)?;
-            missing.into_iter().map(|range| parent.attach_new(range, epoch)).collect()
-        })
+        // First what waits for other roles: each with CREATE on the schema can keep a name busy.
+        related::check(parent.oid, Change::Attach)?;
+        let limit = Deadline::after(guc::lock_limit());
+        let create = |range| Ok::<_, Error>((parent.create_table(range, epoch, limit)?, range));
+        let tables: Vec<(Oid, Range)> =
+            missing.into_iter().map(create).collect::<Result<_, _>>()?;
+        let lock = |attempts: &Attempts| {
+            related::lock_and_check(parent.oid, Change::Attach, attempts).map(|()| true)
+        };
+        locks::lock_all(lock)?.map_err(locks::not_available)?;
+        // Now other sessions wait for this one.
+        guc::with_lock_timeout(locks::SHORT.min(guc::lock_limit()), || {
+            tables.iter().for_each(|(table, range)| parent.attach(*table, *range));
+        });
+        Ok(tables.into_iter().map(|(table, _)| Regclass(table)).collect())
     });
     Ok(SetOfIterator::new(made?))
 }
@@ -126,8 +139,8 @@ fn create_id_partitions(
 /// Partitions that begin with MINVALUE or below the epoch stay, because their rows have no time. A
 /// default partition stays as well. As `DROP TABLE` on a partition does, the call waits for all
 /// sessions that use the table, and then locks it until the transaction ends. It does so only if
-/// there is a partition to drop. Under this lock it waits for others for 10 seconds, or for the
-/// session's `lock_timeout` if that is shorter.
+/// there is a partition to drop. It waits for other locks for 10 seconds, or for the session's
+/// `lock_timeout` if that is shorter, but releases this one meanwhile.
 ///
 /// # Errors
 ///
@@ -163,19 +176,24 @@ fn drop_old_id_partitions(
         }
         // All other sessions would wait behind this one for a table that it must not touch.
         for partition in over {
-            if detach || is_referenced(partition) {
-                related::check(parent.oid, Change::Detach(partition))?;
-            }
+            related::check(parent.oid, removal_of(partition, detach))?;
         }
         // Take the lock that DROP TABLE takes, and start again. The first lock is released before,
         // because two sessions that both held it and waited for the second lock would deadlock.
         parent.unlock(pg_sys::AccessShareLock);
-        let parent = Parent::lock(table.0, pg_sys::AccessExclusiveLock)?;
-        let over = parent.partitions_to_drop(before, epoch)?;
-        // Now all other sessions that use the table wait for this one.
-        guc::with_lock_limit(|| {
-            over.into_iter().map(|partition| parent.remove(partition, detach)).collect()
-        })
+        let mut attempts = Attempts::new();
+        loop {
+            let parent = Parent::lock(table.0, pg_sys::AccessExclusiveLock)?;
+            // Now all other sessions that use the table wait for this one.
+            let over = parent.partitions_to_drop(before, epoch)?;
+            if attempts.attempt(|attempts| parent.lock_to_remove(&over, detach, attempts))? {
+                return guc::with_lock_timeout(locks::SHORT.min(guc::lock_limit()), || {
+                    Ok(over.into_iter().map(|it| parent.remove(it, detach)).collect())
+                });
+            }
+            parent.unlock(pg_sys::AccessExclusiveLock);
+            attempts.pause().map_err(locks::not_available)?;
+        }
     });
     Ok(SetOfIterator::new(dropped?))
 }
@@ -331,36 +349,57 @@ impl Parent {
         }
     }
 
-    /// Locks the tables that reference the table as ATTACH does, but before a default partition is
-    /// locked. Each role with REFERENCES can have such a table, and hold a lock on it.
-    fn lock_referencing(&self) {
-        // Partitions of such a table have constraints of their own, below its constraint.
-        let query = "SELECT DISTINCT conrelid FROM pg_constraint AS c WHERE contype = 'f' AND confrelid = $1
-             AND NOT EXISTS (SELECT FROM pg_constraint AS above WHERE above.oid = c.conparentid AND above.conrelid <> c.conrelid)
-             ORDER BY conrelid";
-        let tables = select(query, &[self.oid.into()], |row| row.get(1));
-        tables.into_iter().for_each(|it| locks::lock_relation(it, pg_sys::ShareRowExclusiveLock));
+    /// Creates the table that becomes a partition, under the first name that no other role keeps
+    /// busy. Its name is the table's and the day on which the partition begins, with the time if
+    /// that is not midnight. If the result is too long for a name, the table's name is truncated.
+    ///
+    /// A number follows if the name is taken: by a partition that begins in the same second, or by
+    /// an object of any role with CREATE on the schema, which must not prevent new partitions. For
+    /// a name that such a role has not committed, PostgreSQL waits.
+    fn create_table(&self, range: Range, epoch: Epoch, limit: Deadline) -> Result<Oid, Error> {
+        let schema = self.relation.schema;
+        let (table, storage) = (names::relation(self.oid), self.storage());
+        let label = partition_label(range, epoch);
+        for number in 1.. {
+            let numbered = if number == 1 { label.clone() } else { format!("{label}_{number}") };
+            let name = names::with_label(self.oid, &numbered);
+            if catalog::is_name_taken(&name, schema) {
+                continue;
+            }
+            // CREATE TABLE ... PARTITION OF would block the table's readers. ATTACH adds what LIKE
+            // does not copy: indexes, foreign keys, triggers and identities. The storage clauses
+            // are added here.
+            let create = format!(
+                "CREATE TABLE {} (LIKE {table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING GENERATED \
+                     INCLUDING STORAGE INCLUDING COMPRESSION){storage}",
+                quote_qualified_identifier(&names::raw_schema(schema), &name)
+            );
+            if is_created_in_time(|| self.run_as_owner(&create)) {
+                return Ok(catalog::relation_oid(&name, schema));
+            }
+            if limit.is_over() {
+                let name = names::with_label(self.oid, &label);
+                return Err(Error::PartitionNameLocked { table, name });
+            }
+        }
+        unreachable!("a loop without an end")
     }
 
-    /// Creates a partition and attaches it.
-    fn attach_new(&self, range: Range, epoch: Epoch) -> Result<Regclass, Error> {
-        let name = self.partition_name(range, epoch);
-        let (table, schema) = (names::relation(self.oid), names::raw_schema(self.relation.schema));
-        let partition = quote_qualified_identifier(&schema, &name);
+    /// Attaches a table as a partition.
+    fn attach(&self, partition: Oid, range: Range) {
         let from = range.from.map_or("MINVALUE".into(), |id| id.to_string());
         let to = range.to.map_or("MAXVALUE".into(), |id| id.to_string());
-        // CREATE TABLE ... PARTITION OF would block the table's readers. ATTACH adds what LIKE does
-        // not copy: indexes, foreign keys, triggers and identities. The storage clauses are added
-        // here.
-        let make = format!(
-            "CREATE TABLE {partition} (LIKE {table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING GENERATED \
-                 INCLUDING STORAGE INCLUDING COMPRESSION){}; \
-             ALTER TABLE {table} ATTACH PARTITION {partition} FOR VALUES FROM ({from}) TO ({to})",
-            self.storage()
-        );
-        // Indexes and constraints may call functions of the table's owner, and of no other role.
-        roles::with_rights_of(self.relation.owner, || spi::run(&make));
-        Ok(Regclass(catalog::relation_oid(&name, self.relation.schema)))
+        self.run_as_owner(&format!(
+            "ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({from}) TO ({to})",
+            names::relation(self.oid),
+            names::relation(partition)
+        ));
+    }
+
+    /// Runs a statement in which indexes and constraints may call functions of the table's owner,
+    /// and of no other role.
+    fn run_as_owner(&self, statement: &str) {
+        roles::with_rights_of(self.relation.owner, || spi::run(statement));
     }
 
     /// The clauses that give a partition its table's access method and tablespace.
@@ -371,28 +410,6 @@ impl Parent {
         let access_method = names::access_method(self.relation.access_method);
         let tablespace = names::tablespace(self.relation.tablespace);
         clause("USING", access_method) + &clause("TABLESPACE", tablespace)
-    }
-
-    /// The table's name and the day on which the partition begins, with the time if that is not
-    /// midnight. If the result is too long for a name, the table's name is truncated. A number
-    /// follows if the name is taken: by a partition that begins in the same second, or by an object
-    /// of any role with CREATE on the schema, which must not prevent new partitions.
-    fn partition_name(&self, range: Range, epoch: Epoch) -> String {
-        let begins =
-            range.from.and_then(|id| epoch.time_of(layout::ms_of(id))).unwrap_or(epoch.at());
-        let query = "SELECT to_char(utc, CASE WHEN utc = date_trunc('day', utc) THEN '\"p\"YYYYMMDD' ELSE '\"p\"YYYYMMDD_HH24MISS' END)
-             FROM (SELECT $1 AT TIME ZONE 'UTC' AS utc) AS t";
-        let label: String = select(query, &[names::timestamp(begins).into()], |row| row.get(1))
-            .pop()
-            .unwrap_or_default();
-        let mut name = names::with_label(self.oid, &label);
-        for number in 2.. {
-            if !catalog::is_name_taken(&name, self.relation.schema) {
-                break;
-            }
-            name = names::with_label(self.oid, &format!("{label}_{number}"));
-        }
-        name
     }
 
     /// The partitions whose ids all come before that time, in their order. It is an error if by
@@ -422,30 +439,76 @@ impl Parent {
         }
     }
 
+    /// Within an attempt: takes all locks that the removal of these partitions needs beside that on
+    /// the table. Their names and references are stable only then.
+    fn lock_to_remove(
+        &self,
+        partitions: &[Oid],
+        detach: bool,
+        attempts: &Attempts,
+    ) -> Result<bool, Error> {
+        for partition in partitions {
+            attempts.lock(*partition, pg_sys::AccessExclusiveLock);
+            attempts.wait(*partition, || locks::lock_schema_of(*partition));
+            related::lock_and_check(self.oid, removal_of(*partition, detach), attempts)?;
+        }
+        Ok(true)
+    }
+
     /// Drops a partition, or detaches it. Returns its name.
-    fn remove(&self, partition: Oid, detach: bool) -> Result<String, Error> {
-        // The partition's name and references are stable only under this lock.
-        locks::lock_relation(partition, pg_sys::AccessExclusiveLock);
-        locks::lock_schema_of(partition);
+    fn remove(&self, partition: Oid, detach: bool) -> String {
         let name = names::relation(partition);
         // SAFETY: a catalog lookup.
         let is_foreign =
             unsafe { pg_sys::get_rel_relkind(partition) as u8 } == pg_sys::RELKIND_FOREIGN_TABLE;
-        // A table referenced by foreign keys cannot be dropped. Detaching it removes those
-        // references, and fails if any row is referenced.
-        if detach || is_referenced(partition) {
-            related::lock_and_check(self.oid, Change::Detach(partition))?;
-            let detach =
-                format!("ALTER TABLE {} DETACH PARTITION {name}", names::relation(self.oid));
-            // The check for references may call functions of the table's owner, and of no other
-            // role.
-            roles::with_rights_of(self.relation.owner, || spi::run(&detach));
+        if let Change::Detach(_) = removal_of(partition, detach) {
+            let table = names::relation(self.oid);
+            self.run_as_owner(&format!("ALTER TABLE {table} DETACH PARTITION {name}"));
         }
         if !detach {
             spi::run(&format!("DROP {}TABLE {name}", if is_foreign { "FOREIGN " } else { "" }));
         }
-        Ok(name)
+        name
     }
+}
+
+/// How a partition is removed. A table referenced by foreign keys cannot be dropped. Detaching it
+/// removes those references, and fails if any row is referenced.
+fn removal_of(partition: Oid, detach: bool) -> Change {
+    if detach || is_referenced(partition) {
+        Change::Detach(partition)
+    } else {
+        Change::Drop(partition)
+    }
+}
+
+/// The longest wait for a name. A session that creates an object of this name usually commits or
+/// ends sooner, and there are other names.
+const NAME_LIMIT: Duration = Duration::from_millis(100);
+
+/// Creates a table. Returns false, and leaves nothing, if its name is that of an object which
+/// another transaction has just created.
+fn is_created_in_time(create: impl FnOnce()) -> bool {
+    let is_of_name = |state| {
+        matches!(
+            state,
+            PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE
+                | PgSqlErrorCode::ERRCODE_UNIQUE_VIOLATION
+                | PgSqlErrorCode::ERRCODE_DUPLICATE_TABLE
+                | PgSqlErrorCode::ERRCODE_DUPLICATE_OBJECT
+        )
+    };
+    guc::with_lock_timeout(NAME_LIMIT.min(guc::lock_limit()), || {
+        subtransaction::catching(is_of_name, create).is_ok()
+    })
+}
+
+/// `p` and the day on which a partition begins, with the time if that is not midnight.
+fn partition_label(range: Range, epoch: Epoch) -> String {
+    let begins = range.from.and_then(|id| epoch.time_of(layout::ms_of(id))).unwrap_or(epoch.at());
+    let query = "SELECT to_char(utc, CASE WHEN utc = date_trunc('day', utc) THEN '\"p\"YYYYMMDD' ELSE '\"p\"YYYYMMDD_HH24MISS' END)
+         FROM (SELECT $1 AT TIME ZONE 'UTC' AS utc) AS t";
+    select(query, &[names::timestamp(begins).into()], |row| row.get(1)).pop().unwrap_or_default()
 }
 
 /// Whether foreign keys reference that table.

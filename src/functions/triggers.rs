@@ -5,19 +5,23 @@
 //! node that stores the row. That is the node that owns the shard's schema, whichever node the
 //! client is connected to.
 
-use crate::adopt::writers::{TableLock, lock_out_writers};
+use crate::adopt::writers::{TableLock, try_to_lock_out_writers};
 use crate::arguments;
 use crate::citus::placement::{self, RowPlacement};
 use crate::error::{Error, or_raise, shortened};
 use crate::generator::{self, Source};
 use crate::pg::catalog;
+use crate::pg::deadline::Deadline;
 use crate::pg::guc;
 use crate::pg::invalidation::{self, Cached};
+use crate::pg::locks::{self, Attempts};
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
 use crate::pg::roles;
 use crate::pg::spi::{self, select};
+use crate::pg::subtransaction;
 use crate::pg::transaction::prevent_if_read_only;
+use crate::pg::wait_event::WaitEvent;
 use crate::sequence::{CopyPolicy, visit};
 use crate::shard::columns::{self, Column};
 use crate::shard::ddl::ShardParts;
@@ -191,13 +195,11 @@ fn arguments_of<'a>(trigger: &'a PgTrigger) -> Option<(Shard, &'a str)> {
 
 /// `convert_defaults_to_triggers(shard)`. Columns that have the trigger already are skipped, so it
 /// can be called again for new tables. Columns for which [`Candidate::why_kept`] returns a reason
-/// are skipped with a WARNING.
+/// are skipped with a WARNING, and so are tables that stay locked or whose conversion fails.
 ///
 /// # Errors
 ///
 /// The shard is NULL, is not 0 to 8191, or does not exist. The caller does not own the tables.
-/// Transactions that use them hold their locks for too long, or a table gets another name
-/// meanwhile.
 #[pg_extern(sql = false)]
 fn convert_defaults_to_triggers(
     shard: Option<i32>,
@@ -225,28 +227,57 @@ fn convert_defaults_to_triggers(
             found.into_iter().partition(|candidate| candidate.author().is_some());
         let mut converted = vec![];
         for (group, author) in [(with_code, author), (others, None)] {
-            let to_lock: Vec<Column> =
-                group.into_iter().map(|candidate| candidate.column).collect();
-            lock_out_writers(&to_lock, TableLock::ToAlter, &[])?;
+            let locked = lock_tables_available(group)?;
             parts.check_next_id(definition.schema, definition.sequence)?;
             // The function, the defaults and the owners may have changed before we got the locks. A
             // table that has come since is left for another call.
             let mut candidates = candidates(&definition, own_schema, None);
             candidates.retain(|candidate| {
-                to_lock.iter().any(|locked| locked.table == candidate.column.table)
-                    && candidate.why_kept(author).is_none()
+                locked.contains(&candidate.column.table) && candidate.why_kept(author).is_none()
             });
-            for candidate in &candidates {
+            let limit = Deadline::after(guc::lock_limit());
+            for candidate in candidates {
                 candidate.check_owner()?;
-                related::lock_and_check(candidate.column.table, Change::Alter)?;
+                let convert =
+                    || subtransaction::with_cause(|| candidate.convert_locked(shard, own_schema));
+                let result = match author {
+                    Some(_) => limit.limit(WaitEvent::TableLocks, convert).unwrap_or_else(|_| {
+                        Err("Code in the partition key of the table runs for too long.".into())
+                    }),
+                    None => convert(),
+                };
+                match result {
+                    Ok(()) => converted.push(candidate),
+                    Err(why) => candidate.warn(format!("The conversion fails: {why}")),
+                }
             }
-            candidates.iter().for_each(|candidate| candidate.convert(shard, own_schema));
-            converted.extend(candidates);
         }
         Ok::<_, Error>(converted)
     })?;
     let row = |Candidate { column, .. }| (Regclass(column.table), column.name);
     Ok(TableIterator::new(converted.into_iter().map(row)))
+}
+
+/// Locks the tables of these columns, and returns them. If a table stays locked by another session,
+/// those of its owner keep their defaults: other roles must not be able to prevent that the rest is
+/// converted.
+fn lock_tables_available(mut candidates: Vec<Candidate>) -> Result<Vec<Oid>, Error> {
+    let owner_of = |table| catalog::relation(table).map(|relation| relation.owner);
+    loop {
+        let columns: Vec<Column> = candidates.iter().map(|one| one.column.clone()).collect();
+        let Err(busy) = try_to_lock_out_writers(&columns, TableLock::ToAlter, &[])? else {
+            return Ok(columns.into_iter().map(|column| column.table).collect());
+        };
+        let owner = owner_of(busy);
+        let why = Error::WritersBusy { name: names::relation(busy) }.in_one_line();
+        candidates.retain(|one| {
+            let is_kept = one.column.table == busy || owner_of(one.column.table) == owner;
+            if is_kept {
+                one.warn(format!("The conversion fails: {why}"));
+            }
+            !is_kept
+        });
+    }
 }
 
 /// Does the same for a table that the present statement has created, whose schema's `next_id()` is
@@ -266,18 +297,28 @@ struct Candidate {
     has_key_expression: bool,
 }
 
+/// The query for a table and its partitions. `pg_partition_tree()` would wait for locks on them.
+fn tree_of(table: &str) -> String {
+    format!(
+        "WITH RECURSIVE tree(relid) AS (
+             SELECT {table} UNION SELECT inhrelid FROM pg_inherits JOIN tree ON inhparent = relid
+         ) SELECT relid FROM tree"
+    )
+}
+
 /// The candidates in the schema of the shard, or those of one table.
 fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> Vec<Candidate> {
     let defaults = columns::defaults_of(definition, own_schema);
     let (is_of_user, default) = (placement::is_no_citus_shard(), columns::shown_default());
+    let tree = tree_of("c.oid");
     let query = format!(
         "SELECT c.oid, a.attname::text, a.atttypid = 'int8'::regtype,
-             EXISTS (SELECT FROM pg_partition_tree(c.oid) AS t
+             EXISTS (SELECT FROM ({tree}) AS t
                      JOIN pg_depend AS d ON d.objid = t.relid AND d.refobjid = t.relid
                      JOIN pg_attribute AS k ON k.attrelid = t.relid AND k.attnum = d.objsubid AND k.attname = a.attname
                      WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
                      AND d.refobjsubid = 0 AND d.deptype = 'i'),
-             EXISTS (SELECT FROM pg_partition_tree(c.oid) AS t JOIN pg_partitioned_table AS p ON p.partrelid = t.relid
+             EXISTS (SELECT FROM ({tree}) AS t JOIN pg_partitioned_table AS p ON p.partrelid = t.relid
                      WHERE p.partexprs IS NOT NULL)
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
          JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
@@ -333,10 +374,15 @@ impl Candidate {
 
     /// Whether a trigger can replace the default; a WARNING says why not.
     fn is_convertible(&self, author: Option<Oid>) -> bool {
-        let Some(why) = self.why_kept(author) else { return true };
+        let why = self.why_kept(author);
+        why.iter().for_each(|why| self.warn((*why).into()));
+        why.is_none()
+    }
+
+    /// A WARNING: the column keeps its default.
+    fn warn(&self, why: String) {
         let column = self.column.qualified();
         ErrorReport::from(Error::DefaultKept { column, why }).report(PgLogLevel::WARNING);
-        false
     }
 
     fn check_owner(&self) -> Result<(), Error> {
@@ -350,11 +396,39 @@ impl Candidate {
         }
     }
 
+    /// Converts the column of a table that is locked.
+    fn convert_locked(&self, shard: Shard, own_schema: Oid) -> Result<(), Error> {
+        let table = self.column.table;
+        let lock = |attempts: &Attempts| {
+            related::lock_and_check(table, Change::Alter, attempts).map(|()| true)
+        };
+        locks::lock_all(lock)?.map_err(locks::not_available)?;
+        self.convert(shard, own_schema);
+        Ok(())
+    }
+
+    /// A name for the trigger. A number follows if a role with TRIGGER has used the name.
+    fn trigger_name(&self) -> String {
+        let query =
+            format!("SELECT tgname::text FROM pg_trigger WHERE tgrelid IN ({})", tree_of("$1"));
+        let taken = select(&query, &[self.column.table.into()], |row| row.get::<String>(1));
+        let name = format!("{PREFIX}{}", self.column.name);
+        let mut end = String::new();
+        for number in 2.. {
+            let trigger = format!("{}{end}", names::cut_off(&name, end.len()));
+            if !taken.contains(&trigger) {
+                return trigger;
+            }
+            end = format!("_{number}");
+        }
+        name
+    }
+
     /// Replaces the default by the trigger.
     fn convert(&self, shard: Shard, own_schema: Oid) {
         let (table, name) =
             (names::relation(self.column.table), quote_identifier(&self.column.name));
-        let trigger = quote_identifier(names::cut_off(&format!("{PREFIX}{}", self.column.name)));
+        let trigger = quote_identifier(self.trigger_name());
         let (schema, column) = (names::schema(own_schema), quote_literal(&self.column.name));
         // Citus cannot see what a trigger does and refuses it without this setting. This trigger
         // uses nothing but its own row.

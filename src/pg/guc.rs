@@ -73,17 +73,21 @@ pub const OWN_NAMES: &[(&CStr, &str)] = &[
 ];
 
 /// The longest wait for a lock on objects of other roles, which could hold the lock as long as they
-/// like, and the longest for any lock while other sessions wait for this one.
+/// like.
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs `f` with this limit, unless that of the session is shorter.
-pub fn with_lock_limit<T>(f: impl FnOnce() -> T) -> T {
-    // SAFETY: the variable of the setting.
-    if (1..LOCK_LIMIT.as_millis() as i32).contains(&unsafe { pg_sys::LockTimeout }) {
-        f()
-    } else {
-        with_lock_timeout(LOCK_LIMIT, f)
+/// This limit, or that of the session if that is shorter.
+pub fn lock_limit() -> Duration {
+    // SAFETY: the variable of the setting. 0 is no limit.
+    match unsafe { pg_sys::LockTimeout } {
+        0 => LOCK_LIMIT,
+        of_session => LOCK_LIMIT.min(Duration::from_millis(of_session as u64)),
     }
+}
+
+/// Runs `f`, in which each wait for a lock has the limit [`lock_limit`].
+pub fn with_lock_limit<T>(f: impl FnOnce() -> T) -> T {
+    with_lock_timeout(lock_limit(), f)
 }
 
 /// Runs `f`, in which each wait for a lock has this limit, to the millisecond.

@@ -1,15 +1,26 @@
 //! Locks on relations and other objects.
 #![allow(non_snake_case)]
 
+use crate::error::Error;
 use crate::pg::catalog;
+use crate::pg::guc;
+use crate::pg::names;
 use crate::pg::raw::Raw;
+use crate::pg::spi::select;
 use crate::pg::subtransaction;
+use crate::pg::wait_event::{self, WaitEvent};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid};
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
+use std::time::{Duration, Instant};
+
+/// The longest that a session waits for a lock while other sessions wait for locks that it has.
+pub const SHORT: Duration = Duration::from_millis(500);
+
+const PAUSE_MIN: Duration = Duration::from_millis(3);
 
 impl Raw<'_> {
     /// `storage/lmgr.h`, as used in `commands/sequence.c`: locks a sequence until the transaction
@@ -105,12 +116,116 @@ pub fn lock_relation_in_time(relation: Oid) -> bool {
     in_time(|| unsafe {
         pg_sys::LockRelationOid(relation, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
     })
+    .is_some()
 }
 
-/// Takes a lock. Returns whether it was available in time.
-pub fn in_time(lock: impl FnOnce()) -> bool {
+/// Runs `f` in a subtransaction. `None` if a lock was not available in time.
+pub fn in_time<T>(f: impl FnOnce() -> T) -> Option<T> {
     let is_timeout = |state| state == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE;
-    subtransaction::catching(is_timeout, lock).is_ok()
+    subtransaction::catching(is_timeout, f).ok()
+}
+
+/// Attempts to take several locks: all of them, or none.
+///
+/// Other sessions queue behind the locks that an attempt has taken and the one that it waits for.
+/// So it lasts at most [`SHORT`], a failed one releases all locks, and the pause after it is as
+/// long, so that the others can proceed. A deadlock also ends the attempt. All attempts together
+/// have the limit [`guc::lock_limit`].
+pub struct Attempts {
+    left: Duration,
+    started: Cell<Instant>,
+    /// The relation whose lock another session had last.
+    busy: Cell<Oid>,
+}
+
+impl Attempts {
+    pub fn new() -> Attempts {
+        let left = guc::lock_limit();
+        Attempts { left, started: Cell::new(Instant::now()), busy: Cell::new(Oid::INVALID) }
+    }
+
+    /// Takes the locks in `lock`, which returns false if one was not available. Returns whether
+    /// this session has them all.
+    pub fn attempt(
+        &self,
+        lock: impl FnOnce(&Attempts) -> Result<bool, Error>,
+    ) -> Result<bool, Error> {
+        let mut result = Ok(false);
+        self.started.set(Instant::now());
+        let got_them = subtransaction::in_subtransaction(|| {
+            result = lock(self);
+            matches!(result, Ok(true))
+        });
+        result.map(|_| got_them)
+    }
+
+    /// Pauses after a failed attempt. If the time is over, returns the relation whose lock another
+    /// session has.
+    pub fn pause(&mut self) -> Result<(), Oid> {
+        let pause = self.started.get().elapsed().max(PAUSE_MIN);
+        self.left = self.left.saturating_sub(pause * 2);
+        if self.left.is_zero() {
+            return Err(self.busy.get());
+        }
+        wait_event::pause(WaitEvent::TableLocks, pause);
+        Ok(())
+    }
+
+    /// Within an attempt: waits in `lock` for a lock on this relation, or one that goes with it.
+    pub fn wait(&self, relation: Oid, lock: impl FnOnce()) {
+        self.busy.set(relation);
+        let limit = guc::lock_limit().min(SHORT.saturating_sub(self.started.get().elapsed()));
+        guc::with_lock_timeout(limit, lock);
+    }
+
+    /// Within an attempt: locks a relation, or a dropped one without effect.
+    pub fn lock(&self, relation: Oid, mode: u32) {
+        self.wait(relation, || lock_relation(relation, mode));
+    }
+
+    /// Within an attempt: locks a table, and all tables that inherit from it or are its partitions.
+    pub fn lock_with_children(&self, table: Oid, mode: u32) {
+        self.lock(table, mode);
+        let mut locked = vec![table];
+        let query = "WITH RECURSIVE tree(oid) AS (
+                 SELECT $1 UNION SELECT inhrelid FROM pg_inherits JOIN tree ON inhparent = tree.oid
+             ) SELECT oid FROM tree";
+        // A table gets no other children while it is locked, but they may get some.
+        loop {
+            let mut found = select(query, &[table.into()], |row| row.get::<Oid>(1));
+            found.retain(|one| !locked.contains(one));
+            if found.is_empty() {
+                return;
+            }
+            found.iter().for_each(|one| self.wait(table, || lock_relation(*one, mode)));
+            locked.append(&mut found);
+        }
+    }
+
+    /// Within an attempt: locks a relation unless another session has a lock that conflicts.
+    pub fn lock_at_once(&self, relation: Oid, mode: u32) -> bool {
+        self.busy.set(relation);
+        // SAFETY: takes a lock, or none. A dropped relation is locked without effect.
+        unsafe { pg_sys::ConditionalLockRelationOid(relation, mode as pg_sys::LOCKMODE) }
+    }
+}
+
+/// Makes [`Attempts`] until one has all locks. Otherwise returns the relation whose lock another
+/// session has.
+pub fn lock_all(lock: impl Fn(&Attempts) -> Result<bool, Error>) -> Result<Result<(), Oid>, Error> {
+    let mut attempts = Attempts::new();
+    while !attempts.attempt(&lock)? {
+        if let Err(busy) = attempts.pause() {
+            return Ok(Err(busy));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// The error for a lock on a table that was not available.
+pub fn not_available(table: Oid) -> Error {
+    let owner = catalog::relation(table).map_or(Oid::INVALID, |relation| relation.owner);
+    Error::TableLocked { table: names::relation(table), owner: names::role(owner) }
 }
 
 /// Keeps the function from being dropped, renamed, moved or given to another role until the

@@ -34,9 +34,9 @@ pub fn with_label(relid: Oid, label: &str) -> String {
     }
 }
 
-/// A name truncated to PostgreSQL's maximum length.
-pub fn cut_off(name: &str) -> &str {
-    &name[..name.floor_char_boundary(pg_sys::NAMEDATALEN as usize - 1)]
+/// A name truncated to PostgreSQL's maximum length, less the length of what follows.
+pub fn cut_off(name: &str, following: usize) -> &str {
+    &name[..name.floor_char_boundary(pg_sys::NAMEDATALEN as usize - 1 - following)]
 }
 
 /// The name of a schema, or its OID if it was dropped.

@@ -1,6 +1,6 @@
 //! The current role, and its privileges.
 
-use crate::pg::raw::Raw;
+use crate::pg::raw::{Raw, guarded};
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::c_int;
 
@@ -25,6 +25,13 @@ pub fn with_rights_of<T>(role: Oid, f: impl FnOnce() -> T) -> T {
         pg_sys::SetUserIdAndSecContext(outer, context);
         result
     }
+}
+
+/// Whether the current role may lock a table against writers, as for LOCK TABLE.
+pub fn may_lock(table: Oid) -> bool {
+    let modes = pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE | pg_sys::ACL_TRUNCATE;
+    // SAFETY: reads the catalogs.
+    unsafe { guarded(|raw| raw.may(table, pg_sys::GetUserId(), modes as pg_sys::AclMode)) }
 }
 
 impl Raw<'_> {

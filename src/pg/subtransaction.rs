@@ -1,5 +1,6 @@
 //! Subtransactions, in which an error is caught.
 
+use crate::error::{self, Error};
 use crate::pg::errors;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
@@ -27,11 +28,13 @@ pub fn catching_errors<T>(f: impl FnOnce() -> T) -> Result<T, ErrorReportWithLev
     catching(is_of_statement, f)
 }
 
-/// The same, and what `f` has done is also rolled back if it returns an error.
-pub fn all_or_nothing<T, E>(
-    f: impl FnOnce() -> Result<T, E>,
-) -> Result<Result<T, E>, ErrorReportWithLevel> {
-    subtransaction(f, Result::is_ok, is_of_statement)
+/// The same, and what `f` has done is also rolled back if it returns an error. Then returns the
+/// reason in one line.
+pub fn with_cause<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, String> {
+    match subtransaction(f, Result::is_ok, is_of_statement) {
+        Ok(result) => result.map_err(|error| error.in_one_line()),
+        Err(report) => Err(error::report_in_one_line(&report)),
+    }
 }
 
 fn is_of_statement(state: PgSqlErrorCode) -> bool {

@@ -76,11 +76,14 @@ pub fn defaults_of(definition: &Definition, own_schema: Oid) -> Vec<String> {
 }
 
 /// A default, of a row `f` of `pg_attrdef`, in the form of [`defaults_of`]; NULL if it is too long
-/// to be one of them. Every role that can create tables in the schema chooses the defaults there.
+/// to be one of them, or names columns, as a generated column does. Every role that can create
+/// tables in the schema chooses the defaults there. To show one that names columns, PostgreSQL
+/// would wait for a lock on the table.
 pub fn shown_default() -> String {
     let max = catalog::DEFAULT_MAX;
     format!(
-        "CASE WHEN octet_length(f.adbin::text) <= {max} THEN pg_get_expr(f.adbin, f.adrelid) END"
+        "CASE WHEN octet_length(f.adbin::text) <= {max} AND strpos(f.adbin::text COLLATE \"C\", '{{VAR ') = 0
+             THEN pg_get_expr(f.adbin, 0::oid) END"
     )
 }
 
@@ -191,7 +194,7 @@ fn newest_at_most(
     };
     check_owner()?;
     if !locks::lock_relation_in_time(column.table) {
-        return Err(Error::TableLocked(names::relation(column.table)));
+        return Err(locks::not_available(column.table));
     }
     check_owner()?; // also if it was dropped
     let greatest = greatest::greatest_at_most(column.table, &column.name, limit);

@@ -574,7 +574,7 @@ pub fn lock_number(shard: Shard) -> Result<(), Error> {
     let part = 1 + shard.number() % LOCKS;
     let (class, mode) = (pg_sys::ExtensionRelationId, pg_sys::ShareUpdateExclusiveLock);
     let lock = || locks::lock_object(class, extension, part, mode);
-    if guc::with_lock_limit(|| locks::in_time(lock)) {
+    if guc::with_lock_limit(|| locks::in_time(lock)).is_some() {
         Ok(())
     } else {
         Err(Error::NumberLocked(shard.number()))

@@ -8,7 +8,7 @@
 
 use crate::error::Error;
 use crate::pg::catalog;
-use crate::pg::locks;
+use crate::pg::locks::Attempts;
 use crate::pg::names;
 use crate::pg::spi::select;
 use crate::shard::trust::Trust;
@@ -21,6 +21,8 @@ pub enum Change {
     Attach,
     /// This partition is detached.
     Detach(Oid),
+    /// This partition is dropped. No foreign key references it.
+    Drop(Oid),
     /// The table is altered together with its partitions.
     Alter,
 }
@@ -41,9 +43,20 @@ enum Tie {
     Referencing,
     Referenced,
     Partition,
+    /// It is only locked: of these, PostgreSQL evaluates nothing.
+    LockedAgainstWriters,
+    Removed,
 }
 
-const TIES: [Tie; 4] = [Tie::Ancestor, Tie::Referencing, Tie::Referenced, Tie::Partition];
+const TIES: [Tie; 7] = [
+    Tie::Ancestor,
+    Tie::Referencing,
+    Tie::Referenced,
+    Tie::Partition,
+    Tie::LockedAgainstWriters, // without its partitions
+    Tie::LockedAgainstWriters,
+    Tie::Removed,
+];
 
 impl Change {
     /// The query for the tables that have a tie themselves: the number of the tie, and the table.
@@ -53,37 +66,42 @@ impl Change {
             Change::Attach => {
                 "SELECT 0, $1
                  UNION SELECT 2, confrelid FROM pg_constraint WHERE contype = 'f' AND conrelid = $1
-                 UNION SELECT 3, partdefid FROM pg_partitioned_table WHERE partrelid = $1"
+                 UNION SELECT 3, partdefid FROM pg_partitioned_table WHERE partrelid = $1
+                 UNION SELECT 4, conrelid FROM pg_constraint AS c WHERE contype = 'f' AND confrelid = $1
+                     AND NOT EXISTS (SELECT FROM pg_constraint AS above WHERE above.oid = c.conparentid AND above.conrelid <> c.conrelid)"
             }
             Change::Detach(_) => {
                 "SELECT 0, $1
                  UNION SELECT v.tie, v.oid FROM pg_constraint, LATERAL (VALUES (1, conrelid), (3, confrelid)) AS v(tie, oid)
-                 WHERE contype = 'f' AND confrelid = $2 AND conparentid <> 0"
+                 WHERE contype = 'f' AND confrelid = $2 AND conparentid <> 0
+                 UNION SELECT 5, confrelid FROM pg_constraint WHERE contype = 'f' AND conrelid = $2
+                 UNION SELECT 6, $2"
             }
+            Change::Drop(_) => "SELECT 6, $2 WHERE $1 <> 0",
             Change::Alter => "SELECT 3, $1",
         }
     }
 
     fn partition(self) -> Option<Oid> {
         match self {
-            Change::Detach(partition) => Some(partition),
+            Change::Detach(partition) | Change::Drop(partition) => Some(partition),
             Change::Attach | Change::Alter => None,
         }
     }
 }
 
-/// The related tables, each before those below it. All partitions of these tables are related, too,
-/// and all tables whose partitions they are.
+/// The related tables, each before those below it, and last those that are locked against readers.
+/// All partitions of these tables are related, too, and all tables whose partitions they are.
 fn related(table: Oid, change: Change) -> Vec<Related> {
     let query = format!(
         "WITH RECURSIVE tied(tie, oid) AS ({}), tree(tie, oid, level) AS (
              SELECT tie, oid, 0 FROM tied
              UNION SELECT tie, next.oid, level + next.step FROM tree CROSS JOIN LATERAL (
                  SELECT inhparent, -1 FROM pg_inherits WHERE inhrelid = tree.oid AND level <= 0
-                 UNION ALL SELECT inhrelid, 1 FROM pg_inherits WHERE inhparent = tree.oid AND level >= 0 AND tie <> 0
+                 UNION ALL SELECT inhrelid, 1 FROM pg_inherits WHERE inhparent = tree.oid AND level >= 0 AND tie NOT IN (0, 4)
              ) AS next(oid, step) JOIN pg_class AS c ON c.oid = CASE step WHEN 1 THEN next.oid ELSE tree.oid END
              WHERE c.relispartition
-         ) SELECT tie, oid, level < 0 FROM tree WHERE oid <> 0 ORDER BY tie, level, oid",
+         ) SELECT tie, oid, level < 0 FROM tree WHERE oid <> 0 ORDER BY tie IN (3, 6), tie, level, oid",
         change.query()
     );
     select(&query, &[table.into(), change.partition().into()], |row| {
@@ -98,9 +116,9 @@ pub fn check(table: Oid, change: Change) -> Result<(), Error> {
 }
 
 /// The same, and locks the related tables until the transaction ends, so that they and their owners
-/// stay as they are. The caller must have locked the table, and a partition that is detached,
-/// against changes of their foreign keys.
-pub fn lock_and_check(table: Oid, change: Change) -> Result<(), Error> {
+/// stay as they are: all that PostgreSQL locks for the change. The caller must have locked the
+/// table against changes of its foreign keys, and of those that reference it.
+pub fn lock_and_check(table: Oid, change: Change, attempts: &Attempts) -> Result<(), Error> {
     let mut locked: Vec<Related> = vec![];
     loop {
         // Before a lock as well: the owner of such a table could hold a lock on it as long as it
@@ -111,7 +129,7 @@ pub fn lock_and_check(table: Oid, change: Change) -> Result<(), Error> {
         if related.is_empty() {
             return Ok(());
         }
-        related.iter().for_each(|one| locks::lock_relation(one.oid, one.lock()));
+        related.iter().for_each(|one| attempts.lock(one.oid, one.lock()));
         locked.append(&mut related);
     }
 }
@@ -121,7 +139,11 @@ fn check_owners(table: Oid, related: &[Related]) -> Result<(), Error> {
         return Ok(()); // then the change fails
     };
     let trust = Trust::by_rights_of(owner);
-    related.iter().try_for_each(|one| trust.check_table(table, one.oid, || one.tie.sentence(table)))
+    let evaluated =
+        related.iter().filter(|one| !matches!(one.tie, Tie::LockedAgainstWriters | Tie::Removed));
+    evaluated
+        .into_iter()
+        .try_for_each(|one| trust.check_table(table, one.oid, || one.tie.sentence(table)))
 }
 
 impl Related {
@@ -131,8 +153,10 @@ impl Related {
         match self.tie {
             Tie::Ancestor => pg_sys::AccessShareLock,
             _ if self.is_above => pg_sys::AccessShareLock,
-            Tie::Referencing | Tie::Referenced => pg_sys::ShareRowExclusiveLock,
-            Tie::Partition => pg_sys::AccessExclusiveLock,
+            // DETACH drops triggers of these tables.
+            Tie::Referencing => pg_sys::AccessExclusiveLock,
+            Tie::Referenced | Tie::LockedAgainstWriters => pg_sys::ShareRowExclusiveLock,
+            Tie::Partition | Tie::Removed => pg_sys::AccessExclusiveLock,
         }
     }
 }
@@ -144,7 +168,9 @@ impl Tie {
             Tie::Ancestor => format!("Table {table} is a partition of it."),
             Tie::Referencing => format!("A foreign key of it references table {table}."),
             Tie::Referenced => format!("A foreign key of table {table} references it."),
-            Tie::Partition => format!("It is a partition of table {table}."),
+            Tie::Partition | Tie::LockedAgainstWriters | Tie::Removed => {
+                format!("It is a partition of table {table}.")
+            }
         }
     }
 }

@@ -347,6 +347,36 @@ SELECT state, message FROM raises('SELECT convert_defaults_to_triggers(7)');
 SELECT rolsuper FROM pg_roles WHERE rolname = 'regress_id_evil';
 DROP SCHEMA insta7, evil CASCADE;
 
+-- Other roles cannot prevent that the other defaults are converted: with a trigger of the same name, or with a partition key that
+-- fails or does not end. The tables that are left out are named.
+SELECT create_shard(7);
+CREATE SCHEMA evil AUTHORIZATION regress_id_evil;
+GRANT USAGE, CREATE ON SCHEMA insta7 TO regress_id_evil;
+CREATE TABLE insta7.photos (id bigint DEFAULT insta7.next_id());
+CREATE TABLE insta7.likes (id bigint DEFAULT insta7.next_id());
+GRANT TRIGGER ON insta7.photos TO regress_id_evil;
+SET ROLE regress_id_evil;
+CREATE TRIGGER "0_assign_id" BEFORE UPDATE ON insta7.photos FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger();
+CREATE FUNCTION evil.one(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 1; END';
+CREATE TABLE insta7.visits (id bigint DEFAULT insta7.next_id(), n int) PARTITION BY RANGE ((n + evil.one(1)));
+CREATE OR REPLACE FUNCTION evil.one(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+RESET ROLE;
+\c -
+SELECT * FROM convert_defaults_to_triggers(7);
+SELECT tgname FROM pg_trigger WHERE tgrelid = 'insta7.photos'::regclass ORDER BY tgname;
+INSERT INTO insta7.photos DEFAULT VALUES;
+SELECT id_shard(id) FROM insta7.photos;
+SET ROLE regress_id_evil;
+CREATE OR REPLACE FUNCTION evil.one(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN PERFORM pg_sleep(60); RETURN 1; END';
+RESET ROLE;
+\c -
+SET lock_timeout = '300ms';
+CREATE TABLE insta7.new (id bigint DEFAULT insta7.next_id());
+SELECT * FROM convert_defaults_to_triggers(7);
+RESET lock_timeout;
+SET client_min_messages = warning;
+DROP SCHEMA insta7, evil CASCADE;
+
 -- In a database with another encoding, a shard with a name that the extension cannot read does not hide the others.
 CREATE DATABASE regress_id_latin1 TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C';
 \c regress_id_latin1
