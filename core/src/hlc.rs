@@ -294,10 +294,10 @@ mod tests {
 
     #[test]
     fn small_values_are_those_of_a_counter() {
-        for value in [2, 1_000_000, value(FIRST_DAY_MS, 0) - 1, -7] {
+        for value in [2, 1_000_000, value(86_400_000, 0) - 1, -7] {
             assert!(is_counter(called(value), i64::MIN), "{value}");
         }
-        for value in [value(FIRST_DAY_MS, 0), value(NOW, 7), VALUE_MAX, i64::MAX] {
+        for value in [value(86_400_000, 0), value(NOW, 7), VALUE_MAX, i64::MAX] {
             assert!(!is_counter(called(value), 1), "{value}");
         }
         assert!(!is_counter(called(1), 1));
@@ -380,10 +380,10 @@ mod tests {
     fn ends_at_the_fields_end() {
         let end = ISSUED_MS_MAX as i64;
         let at = |state, now_ms| next(state, now_ms, 1, Some(state));
-        assert_eq!(
-            at(called(value(end, 5)), end),
-            Next::Take(Run { first: value(end, 6), len: 1 })
-        );
+        for ms in [end - 1, end] {
+            let last = Next::Take(Run { first: value(end, 6), len: 1 });
+            assert_eq!(at(called(value(ms, 5)), end), last);
+        }
         assert_eq!(at(called(VALUE_MAX), end), Next::Exhausted);
         assert_eq!(at(called(VALUE_MAX), NOW), Next::Exhausted);
         assert_eq!(at(called(VALUE_MAX + 1), NOW), Next::Exhausted);
@@ -398,6 +398,7 @@ mod tests {
         assert_eq!(next(called(-1), -2, 1, None), Next::Wait { ticks: 1 });
         assert_eq!(next(called(-2), -1, 1, None), Next::ClockBeforeEpoch);
         assert_eq!(next(called(-5000), -1_000_000, 1, None), Next::ClockBeforeEpoch);
+        assert_eq!(next(called(-3), 0, 1, None), Next::Take(Run { first: 1022, len: 1 }));
         assert_eq!(
             next(State { last_value: 1, is_called: false }, -1, 1, None),
             Next::ClockBeforeEpoch
