@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures the portable edition beside Instagram's function and the library, in turn on one server:
-# the figures of docs/run/portable.md. portable_figures.sh [MAJOR]
+# the figures of docs/run/portable.md. TMPDIR=/tmp portable_figures.sh [MAJOR], with /tmp on a disk
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -51,11 +51,26 @@ done | sort -k1,2 -k3n | awk '{ way = $1 " " $2; values[way] = values[way] " " $
     END { for (way in values) { split(values[way], v, " "); printf "%-28s median %s us CPU a call, least %s\n", way, v[int((count[way] + 1) / 2)], v[1] } }'
 echo "SELECT count(insta5.next_id()) FROM generate_series(1, 1000)" >"$SCRATCH/calls.sql"
 echo "SELECT count(*) FROM ids.next_ids(5, 10000)" >"$SCRATCH/batch.sql"
-for round in 1 2 3; do
-    for run in "original calls 1000" "portable calls 1000" "portable batch 10000"; do
-        set -- $run
-        tps=$("$SERVER_BIN/pgbench" -n -c 4 -j 2 -T 3 -f "$SCRATCH/$2.sql" -d "$1" 2>/dev/null | sed -n 's/^tps = \([0-9.]*\).*/\1/p')
-        echo "$1, 4 sessions, $2: $(awk "BEGIN { printf \"%d\", $tps * $3 }") ids a second"
-    done
+echo "INSERT INTO insta5.photos (title) VALUES ('hello')" >"$SCRATCH/insert.sql"
+for database in original portable library; do
+    sql -d "$database" -c "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text)"
 done
+switches() { sed -n 's/^ctxt //p' /proc/stat; }
+for round in 1 2 3; do
+    for sessions in 1 2 4; do
+        for run in "original calls 1000" "portable calls 1000" "portable batch 10000"; do
+            set -- $run
+            before=$(switches)
+            tps=$("$SERVER_BIN/pgbench" -n -c "$sessions" -j 2 -T 3 -f "$SCRATCH/$2.sql" -d "$1" 2>/dev/null | sed -n 's/^tps = \([0-9.]*\).*/\1/p')
+            awk "BEGIN { rate = $tps * $3
+                printf \"$1, $2, $sessions sessions: %d ids a second, %.2f context switches an id\n\", rate, ($(switches) - $before) / rate / 3 }"
+        done
+    done
+    for sessions in 1 8 32; do
+        for database in original portable library; do
+            tps=$("$SERVER_BIN/pgbench" -n -c "$sessions" -j 2 -T 3 -f "$SCRATCH/insert.sql" -d "$database" 2>/dev/null | sed -n 's/^tps = \([0-9]*\).*/\1/p')
+            echo "$database, a row a transaction, $sessions sessions: $tps transactions a second"
+        done
+    done
+done | sort
 uptime
