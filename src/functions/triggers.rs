@@ -295,6 +295,8 @@ struct Candidate {
     is_partition_key: bool,
     /// Whether a partition key of the table, or of one of its partitions, has an expression.
     has_key_expression: bool,
+    /// Whether other tables may inherit from the table, which are not its partitions.
+    has_children: bool,
 }
 
 /// The query for a table and its partitions. `pg_partition_tree()` would wait for locks on them.
@@ -319,7 +321,8 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
                      WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
                      AND d.refobjsubid = 0 AND d.deptype = 'i'),
              EXISTS (SELECT FROM ({tree}) AS t JOIN pg_partitioned_table AS p ON p.partrelid = t.relid
-                     WHERE p.partexprs IS NOT NULL)
+                     WHERE p.partexprs IS NOT NULL),
+             c.relhassubclass AND c.relkind = 'r'
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
          JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {is_of_user}
@@ -329,7 +332,12 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
     let arguments = [definition.schema.into(), defaults.into(), table.into()];
     select(&query, &arguments, |row| {
         let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? };
-        Some(Candidate { column, is_partition_key: row.get(4)?, has_key_expression: row.get(5)? })
+        Some(Candidate {
+            column,
+            is_partition_key: row.get(4)?,
+            has_key_expression: row.get(5)?,
+            has_children: row.get(6)?,
+        })
     })
 }
 
@@ -434,8 +442,11 @@ impl Candidate {
         // uses nothing but its own row.
         let for_citus: &[_] =
             if catalog::has_citus() { &[(c"citus.enable_unsafe_triggers", "on")] } else { &[] };
+        // A trigger does not apply to tables that inherit from this one, so they keep their
+        // defaults. Those in the schema of the shard are candidates, too.
+        let only = if self.has_children { "ONLY " } else { "" };
         let statements = [
-            format!("ALTER TABLE {table} ALTER COLUMN {name} DROP DEFAULT"),
+            format!("ALTER TABLE {only}{table} ALTER COLUMN {name} DROP DEFAULT"),
             format!(
                 "CREATE TRIGGER {trigger} BEFORE INSERT ON {table} FOR EACH ROW WHEN (NEW.{name} IS NULL) \
                  EXECUTE FUNCTION {schema}.next_id_trigger('{}', {column})",

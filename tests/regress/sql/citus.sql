@@ -29,6 +29,7 @@ CREATE TABLE insta500.kind_2 PARTITION OF insta500.kinds FOR VALUES IN (2) PARTI
 CREATE TABLE insta500.kind_2_all PARTITION OF insta500.kind_2 FOR VALUES WITH (MODULUS 1, REMAINDER 0);
 CREATE TABLE insta500.parent (id bigint DEFAULT insta500.next_id());
 CREATE TABLE insta500.child () INHERITS (insta500.parent);
+CREATE TABLE child_elsewhere () INHERITS (insta500.parent);
 -- It leaves the other columns unchanged.
 CREATE SEQUENCE insta500.own;
 CREATE TABLE insta500.others (serial bigserial, identity bigint GENERATED ALWAYS AS IDENTITY, constant bigint DEFAULT 5, none bigint,
