@@ -136,8 +136,7 @@ pub fn change_functions<T>(
     function: &Function,
     f: impl FnOnce() -> T,
 ) -> Result<T, Error> {
-    let limit = locks::SHORT.min(guc::lock_limit());
-    guc::with_lock_timeout(limit, || locks::in_time(f)).ok_or_else(|| Error::FunctionsLocked {
+    locks::waiting_briefly(|| locks::in_time(f)).ok_or_else(|| Error::FunctionsLocked {
         shard: shard.number(),
         function: names::function(function.oid),
         schema: names::schema(function.schema),

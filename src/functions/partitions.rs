@@ -116,12 +116,9 @@ fn create_id_partitions(
         let create = |range| Ok::<_, Error>((parent.create_table(range, epoch, limit)?, range));
         let tables: Vec<(Oid, Range)> =
             missing.into_iter().map(create).collect::<Result<_, _>>()?;
-        let lock = |attempts: &Attempts| {
-            related::lock_and_check(parent.oid, Change::Attach, attempts).map(|()| true)
-        };
-        locks::lock_all(lock)?.map_err(locks::not_available)?;
+        related::lock_all_and_check(parent.oid, Change::Attach)?;
         // Now other sessions wait for this one.
-        guc::with_lock_timeout(locks::SHORT.min(guc::lock_limit()), || {
+        locks::waiting_briefly(|| {
             tables.iter().for_each(|(table, range)| parent.attach(*table, *range));
         });
         Ok(tables.into_iter().map(|(table, _)| Regclass(table)).collect())
@@ -187,7 +184,7 @@ fn drop_old_id_partitions(
             // Now all other sessions that use the table wait for this one.
             let over = parent.partitions_to_drop(before, epoch)?;
             if attempts.attempt(|attempts| parent.lock_to_remove(&over, detach, attempts))? {
-                return guc::with_lock_timeout(locks::SHORT.min(guc::lock_limit()), || {
+                return locks::waiting_briefly(|| {
                     Ok(over.into_iter().map(|it| parent.remove(it, detach)).collect())
                 });
             }

@@ -14,7 +14,6 @@ use crate::pg::catalog;
 use crate::pg::deadline::Deadline;
 use crate::pg::guc;
 use crate::pg::invalidation::{self, Cached};
-use crate::pg::locks::{self, Attempts};
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
 use crate::pg::roles;
@@ -299,20 +298,11 @@ struct Candidate {
     has_children: bool,
 }
 
-/// The query for a table and its partitions. `pg_partition_tree()` would wait for locks on them.
-fn tree_of(table: &str) -> String {
-    format!(
-        "WITH RECURSIVE tree(relid) AS (
-             SELECT {table} UNION SELECT inhrelid FROM pg_inherits JOIN tree ON inhparent = relid
-         ) SELECT relid FROM tree"
-    )
-}
-
 /// The candidates in the schema of the shard, or those of one table.
 fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> Vec<Candidate> {
     let defaults = columns::defaults_of(definition, own_schema);
     let (is_of_user, default) = (placement::is_no_citus_shard(), columns::shown_default());
-    let tree = tree_of("c.oid");
+    let tree = catalog::tree_of("c.oid");
     let query = format!(
         "SELECT c.oid, a.attname::text, a.atttypid = 'int8'::regtype,
              EXISTS (SELECT FROM ({tree}) AS t
@@ -406,19 +396,15 @@ impl Candidate {
 
     /// Converts the column of a table that is locked.
     fn convert_locked(&self, shard: Shard, own_schema: Oid) -> Result<(), Error> {
-        let table = self.column.table;
-        let lock = |attempts: &Attempts| {
-            related::lock_and_check(table, Change::Alter, attempts).map(|()| true)
-        };
-        locks::lock_all(lock)?.map_err(locks::not_available)?;
+        related::lock_all_and_check(self.column.table, Change::Alter)?;
         self.convert(shard, own_schema);
         Ok(())
     }
 
     /// A name for the trigger. A number follows if a role with TRIGGER has used the name.
     fn trigger_name(&self) -> String {
-        let query =
-            format!("SELECT tgname::text FROM pg_trigger WHERE tgrelid IN ({})", tree_of("$1"));
+        let tree = catalog::tree_of("$1");
+        let query = format!("SELECT tgname::text FROM pg_trigger WHERE tgrelid IN ({tree})");
         let taken = select(&query, &[self.column.table.into()], |row| row.get::<String>(1));
         let name = format!("{PREFIX}{}", self.column.name);
         let mut end = String::new();

@@ -29,6 +29,16 @@ pub fn relation_oid(name: &str, schema: Oid) -> Oid {
     unsafe { pg_sys::get_relname_relid(name.as_pg_cstr(), schema) }
 }
 
+/// The query for a table and all tables that inherit from it or are its partitions. `table` is an
+/// expression for its OID. `pg_partition_tree()` would wait for locks on them.
+pub fn tree_of(table: &str) -> String {
+    format!(
+        "WITH RECURSIVE tree(relid) AS (
+             SELECT {table} UNION SELECT inhrelid FROM pg_inherits JOIN tree ON inhparent = relid
+         ) SELECT relid FROM tree"
+    )
+}
+
 /// Whether a new table cannot have that name, which is the name of its type as well.
 pub fn is_name_taken(name: &str, schema: Oid) -> bool {
     let (type_name, none) = (Datum::from(name.as_pg_cstr()), Datum::null());

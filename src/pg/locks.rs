@@ -125,6 +125,11 @@ pub fn in_time<T>(f: impl FnOnce() -> T) -> Option<T> {
     subtransaction::catching(is_timeout, f).ok()
 }
 
+/// Runs `f`, which waits for a lock at most [`SHORT`].
+pub fn waiting_briefly<T>(f: impl FnOnce() -> T) -> T {
+    guc::with_lock_timeout(SHORT.min(guc::lock_limit()), f)
+}
+
 /// Attempts to take several locks: all of them, or none.
 ///
 /// Other sessions queue behind the locks that an attempt has taken and the one that it waits for.
@@ -187,12 +192,10 @@ impl Attempts {
     pub fn lock_with_children(&self, table: Oid, mode: u32) {
         self.lock(table, mode);
         let mut locked = vec![table];
-        let query = "WITH RECURSIVE tree(oid) AS (
-                 SELECT $1 UNION SELECT inhrelid FROM pg_inherits JOIN tree ON inhparent = tree.oid
-             ) SELECT oid FROM tree";
+        let query = catalog::tree_of("$1");
         // A table gets no other children while it is locked, but they may get some.
         loop {
-            let mut found = select(query, &[table.into()], |row| row.get::<Oid>(1));
+            let mut found = select(&query, &[table.into()], |row| row.get::<Oid>(1));
             found.retain(|one| !locked.contains(one));
             if found.is_empty() {
                 return;

@@ -8,7 +8,7 @@
 
 use crate::error::Error;
 use crate::pg::catalog;
-use crate::pg::locks::Attempts;
+use crate::pg::locks::{self, Attempts};
 use crate::pg::names;
 use crate::pg::spi::select;
 use crate::shard::trust::Trust;
@@ -134,15 +134,20 @@ pub fn lock_and_check(table: Oid, change: Change, attempts: &Attempts) -> Result
     }
 }
 
+/// The same in [`Attempts`], until one has all these locks.
+pub fn lock_all_and_check(table: Oid, change: Change) -> Result<(), Error> {
+    let lock = |attempts: &Attempts| lock_and_check(table, change, attempts).map(|()| true);
+    locks::lock_all(lock)?.map_err(locks::not_available)
+}
+
 fn check_owners(table: Oid, related: &[Related]) -> Result<(), Error> {
     let Some(owner) = catalog::relation(table).map(|relation| relation.owner) else {
         return Ok(()); // then the change fails
     };
     let trust = Trust::by_rights_of(owner);
-    let evaluated =
-        related.iter().filter(|one| !matches!(one.tie, Tie::LockedAgainstWriters | Tie::Removed));
-    evaluated
-        .into_iter()
+    related
+        .iter()
+        .filter(|one| !matches!(one.tie, Tie::LockedAgainstWriters | Tie::Removed))
         .try_for_each(|one| trust.check_table(table, one.oid, || one.tie.sentence(table)))
 }
 
