@@ -35,6 +35,15 @@ BEGIN
 END $f$;
 \set now '(extract(epoch FROM clock_timestamp()) * 1000)'
 \set counter 'nextval(''insta550.table_id_seq'') % 1024'
+-- The error of the adoption of such a function.
+CREATE FUNCTION refuses(language text, body text, result text DEFAULT 'bigint', arguments text DEFAULT '') RETURNS TABLE (state text, message text, detail text, hint text)
+LANGUAGE plpgsql AS $f$
+BEGIN
+    EXECUTE format('CREATE FUNCTION insta550.photo_id(%s) RETURNS %s LANGUAGE %s AS %L', arguments, result, language, body);
+    RETURN QUERY SELECT r.* FROM pg_proc AS p, raises(format('SELECT adopt_shard(550, function => %L)', p.oid::regprocedure)) AS r
+        WHERE proname = 'photo_id' AND pronamespace = 'insta550'::regnamespace;
+    EXECUTE format('DROP FUNCTION insta550.photo_id(%s)', arguments);
+END $f$;
 \set ECHO all
 
 SELECT adopts('plpgsql', format('BEGIN RETURN (floor%s::bigint - 1314220021721) * 8388608 + 550*1024 + %s; END', :'now', :'counter'));
@@ -44,14 +53,6 @@ SELECT adopts('sql', format('SELECT (floor%s::bigint - 1314220021721) << 23 | (5
 SELECT adopts('sql', format('-- our ids%sSELECT ((%s::bigint - 1314220021721) * 8388608 + 550*1024 + %s)::bigint AS id;', E'\n', :'now', :'counter'));
 
 -- Refused: the numbers would be others, or it is not plain that they are the same.
-CREATE FUNCTION refuses(language text, body text, result text DEFAULT 'bigint', arguments text DEFAULT '') RETURNS TABLE (state text, message text, detail text, hint text)
-LANGUAGE plpgsql AS $f$
-BEGIN
-    EXECUTE format('CREATE FUNCTION insta550.photo_id(%s) RETURNS %s LANGUAGE %s AS %L', arguments, result, language, body);
-    RETURN QUERY SELECT r.* FROM pg_proc AS p, raises(format('SELECT adopt_shard(550, function => %L)', p.oid::regprocedure)) AS r
-        WHERE proname = 'photo_id' AND pronamespace = 'insta550'::regnamespace;
-    EXECUTE format('DROP FUNCTION insta550.photo_id(%s)', arguments);
-END $f$;
 SELECT * FROM refuses('plpgsql', format('BEGIN RETURN (%s - 1314220021721) * 8388608 + 550*1024 + %s; END', :'now', :'counter')) \gx
 SELECT detail FROM refuses('plpgsql', format('BEGIN RETURN (floor%s::bigint - 1314220021721) * 4194304 + 550*1024 + %s; END', :'now', :'counter'));
 SELECT detail FROM refuses('plpgsql', format('BEGIN RETURN (floor%s::bigint - 1314220021721) * 8388608 + current_setting(''app.shard'')::int * 1024 + %s; END', :'now', :'counter'));

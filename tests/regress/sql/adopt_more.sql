@@ -24,6 +24,27 @@ BEGIN
 END $body$$q$, schema, name, sequence, shard, epoch);
 END $f$;
 SET client_min_messages = warning;
+-- A shard is adopted and given back, with a migration in between.
+CREATE FUNCTION pg_temp.unadopt_after(migration text) RETURNS TABLE (function regprocedure, next_is_above bool) LANGUAGE plpgsql AS $f$
+DECLARE
+    newest bigint;
+BEGIN
+    PERFORM adopt_shard(528);
+    INSERT INTO insta528.photos DEFAULT VALUES;
+    EXECUTE migration;
+    SELECT max(id) INTO newest FROM insta528.photos;
+    function := unadopt_shard(528);
+    next_is_above := insta528.next_id() > newest;
+    RETURN NEXT;
+END $f$;
+CREATE FUNCTION pg_temp.unadopt_ahead(by interval) RETURNS text LANGUAGE plpgsql AS $f$
+BEGIN
+    PERFORM adopt_shard(528);
+    PERFORM advance_shard(528, make_id(clock_timestamp() + by, 528, 0, '2020-01-01'));
+    INSERT INTO insta528.photos DEFAULT VALUES;
+    PERFORM pg_temp.original('insta528', '528'), setval('insta528.table_id_seq', 1, false);
+    RETURN (raises('SELECT unadopt_shard(528)')).state;
+END $f$;
 \set ECHO all
 
 -- A role that could insert before adoption can insert afterwards, or adoption names the missing privileges.
@@ -153,18 +174,6 @@ SELECT reason FROM id_shards WHERE shard = 520;
 ROLLBACK;
 -- It waits until the clock has passed the newest id, also if the original is in place again. A migration may have reset the
 -- sequence, but not the ids.
-CREATE FUNCTION pg_temp.unadopt_after(migration text) RETURNS TABLE (function regprocedure, next_is_above bool) LANGUAGE plpgsql AS $f$
-DECLARE
-    newest bigint;
-BEGIN
-    PERFORM adopt_shard(528);
-    INSERT INTO insta528.photos DEFAULT VALUES;
-    EXECUTE migration;
-    SELECT max(id) INTO newest FROM insta528.photos;
-    function := unadopt_shard(528);
-    next_is_above := insta528.next_id() > newest;
-    RETURN NEXT;
-END $f$;
 DO $$ BEGIN PERFORM pg_temp.original('insta528', '528'); END $$;
 CREATE TABLE insta528.photos (id bigint PRIMARY KEY DEFAULT insta528.next_id());
 SELECT * FROM pg_temp.unadopt_after('SELECT');
@@ -173,14 +182,6 @@ SELECT * FROM pg_temp.unadopt_after($$SELECT pg_temp.original('insta528', '528')
 -- The kept original is missing.
 SELECT * FROM pg_temp.unadopt_after($$DO 'BEGIN DROP FUNCTION insta528.original_next_id(); PERFORM pg_temp.original(''insta528'', ''528''), setval(''insta528.table_id_seq'', 1, false); END'$$);
 -- The shard is further ahead.
-CREATE FUNCTION pg_temp.unadopt_ahead(by interval) RETURNS text LANGUAGE plpgsql AS $f$
-BEGIN
-    PERFORM adopt_shard(528);
-    PERFORM advance_shard(528, make_id(clock_timestamp() + by, 528, 0, '2020-01-01'));
-    INSERT INTO insta528.photos DEFAULT VALUES;
-    PERFORM pg_temp.original('insta528', '528'), setval('insta528.table_id_seq', 1, false);
-    RETURN (raises('SELECT unadopt_shard(528)')).state;
-END $f$;
 BEGIN;
 SELECT pg_temp.unadopt_ahead('50 s');
 ROLLBACK;

@@ -5,6 +5,45 @@
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_other;
 CREATE ROLE regress_id_other;
+-- The error of adopt_table(), whose hint is run.
+CREATE FUNCTION pg_temp.heed("table" text) RETURNS TABLE (state text, message text, detail text, hint text) LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT * INTO state, message, detail, hint FROM raises(format('SELECT adopt_table(530, %L, ''id'')', "table"));
+    RETURN NEXT;
+    EXECUTE substring(hint FROM '^Use (.*)\.$');
+END $$;
+-- The column gets a default, and then ids of the shard: the way back, which is tried, or the error.
+CREATE FUNCTION pg_temp.moves("default" text, shard int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    old bigint;
+    new bigint;
+    row record;
+BEGIN
+    EXECUTE 'ALTER TABLE insta533.photos ALTER id SET DEFAULT ' || "default";
+    INSERT INTO insta533.photos DEFAULT VALUES RETURNING id INTO old;
+    row := adopt_table(shard, 'insta533.photos');
+    INSERT INTO insta533.photos DEFAULT VALUES RETURNING id INTO new;
+    ASSERT id_shard(old) IN (0, 533) AND id_shard(new) = shard AND new > old, format('%s, %s', old, new);
+    EXECUTE row.way_back;
+    INSERT INTO insta533.photos DEFAULT VALUES RETURNING id INTO new;
+    ASSERT id_shard(new) = id_shard(old), new;
+    DELETE FROM insta533.photos;
+    RETURN row.way_back;
+EXCEPTION WHEN OTHERS THEN
+    RETURN SQLERRM;
+END $$;
+-- The newest key of a table that these statements have filled.
+CREATE FUNCTION newest(statements text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    newest bigint;
+BEGIN
+    CREATE TABLE keys (a int, gone int, id bigserial, n int);
+    ALTER TABLE keys DROP gone, ALTER id DROP NOT NULL;
+    EXECUTE statements;
+    SELECT newest_key INTO newest FROM adopt_table(530, 'keys', 'id', dry_run => true);
+    DROP TABLE keys;
+    RETURN newest;
+END $$;
 \set ECHO all
 
 SELECT create_shard(530);
@@ -97,12 +136,6 @@ DROP TYPE key_type;
 DROP FOREIGN DATA WRAPPER nowhere CASCADE;
 
 -- Columns that reference the key, directly or through partitions, must be able to hold ids, too.
-CREATE FUNCTION pg_temp.heed("table" text) RETURNS TABLE (state text, message text, detail text, hint text) LANGUAGE plpgsql AS $$
-BEGIN
-    SELECT * INTO state, message, detail, hint FROM raises(format('SELECT adopt_table(530, %L, ''id'')', "table"));
-    RETURN NEXT;
-    EXECUTE substring(hint FROM '^Use (.*)\.$');
-END $$;
 CREATE TABLE parents (id serial PRIMARY KEY);
 CREATE DOMAIN pg_temp.small AS smallint;
 CREATE TABLE children (id serial PRIMARY KEY, parent int REFERENCES parents, "Other parent" pg_temp.small REFERENCES parents, wide bigint REFERENCES parents, n int);
@@ -157,25 +190,6 @@ END $$;
 DO $$ BEGIN PERFORM adopt_shard(533, function => 'insta533.photo_id()'); END $$;
 SET instagram_id.shard = 533;
 CREATE TABLE insta533.photos (id bigint PRIMARY KEY, n int);
-CREATE FUNCTION pg_temp.moves("default" text, shard int) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    old bigint;
-    new bigint;
-    row record;
-BEGIN
-    EXECUTE 'ALTER TABLE insta533.photos ALTER id SET DEFAULT ' || "default";
-    INSERT INTO insta533.photos DEFAULT VALUES RETURNING id INTO old;
-    row := adopt_table(shard, 'insta533.photos');
-    INSERT INTO insta533.photos DEFAULT VALUES RETURNING id INTO new;
-    ASSERT id_shard(old) IN (0, 533) AND id_shard(new) = shard AND new > old, format('%s, %s', old, new);
-    EXECUTE row.way_back;
-    INSERT INTO insta533.photos DEFAULT VALUES RETURNING id INTO new;
-    ASSERT id_shard(new) = id_shard(old), new;
-    DELETE FROM insta533.photos;
-    RETURN row.way_back;
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLERRM;
-END $$;
 SELECT pg_temp.moves("default", 530) FROM unnest('{insta533.next_id(), next_id(533), "next_id(533, ''insta533.table_id_seq'')", insta533.photo_id(),
     "next_id(533, ''insta533.own_seq'', ''2011-08-24 21:07:01.721+00'')", next_id(), node_next_id(''insta533.own_seq'')}'::text[]) AS "default";
 -- Ids of this shard, in each form, and expressions that are not such a call.
@@ -227,17 +241,6 @@ ALTER SEQUENCE insta530.table_id_seq OWNED BY NONE;
 DROP TABLE was_serial, was_identity, insta530.had_ids;
 
 -- The newest key: with and without an index that has all keys in their order, in partitions with other columns, beside NULL.
-CREATE FUNCTION newest(statements text) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-    newest bigint;
-BEGIN
-    CREATE TABLE keys (a int, gone int, id bigserial, n int);
-    ALTER TABLE keys DROP gone, ALTER id DROP NOT NULL;
-    EXECUTE statements;
-    SELECT newest_key INTO newest FROM adopt_table(530, 'keys', 'id', dry_run => true);
-    DROP TABLE keys;
-    RETURN newest;
-END $$;
 SELECT newest(statements), statements FROM unnest(ARRAY['SELECT', 'INSERT INTO keys SELECT n FROM generate_series(1, 5) AS n', 'INSERT INTO keys (id) VALUES (-7), (-5)',
     'INSERT INTO keys (id) VALUES (3), (NULL), (2)', 'INSERT INTO keys (id) VALUES (3), (NULL), (2); CREATE INDEX ON keys (id)',
     'INSERT INTO keys (id) VALUES (3), (NULL), (2); CREATE INDEX ON keys (id DESC)', 'INSERT INTO keys (id) VALUES (3), (NULL), (2); CREATE INDEX ON keys (id NULLS FIRST)',

@@ -8,6 +8,23 @@ CREATE TABLE rows_of_old (n bigserial, time timestamptz, shard int);
 INSERT INTO rows_of_old (time, shard)
 SELECT timestamptz '2020-02-03 04:05:06.007+00' + g * interval '333.25 ms', 5 + g % 4 FROM generate_series(1, 4000) AS g;
 INSERT INTO rows_of_old (time, shard) SELECT '2020-02-03 04:10:00.123+00', 5 + g % 4 FROM generate_series(1, 4096) AS g;
+-- The sequence numbers in each millisecond, for so many rows in it.
+CREATE FUNCTION seqs(counts int[]) RETURNS text LANGUAGE sql AS $$
+    SELECT string_agg(first || CASE WHEN last > first THEN '-' || last ELSE '' END, ' ' ORDER BY ms) FROM (
+        SELECT ms, min(id_seq(id)) AS first, max(id_seq(id)) AS last FROM (
+            SELECT ms, backfill_id('2020-01-01+00'::timestamptz + ms * interval '1 ms', 5) OVER (ORDER BY ms) AS id
+            FROM unnest(counts) WITH ORDINALITY AS c(count, ms), generate_series(1, count)) AS ids GROUP BY ms) AS of_ms
+$$;
+-- The rows and the two upper nodes of a plan that was run.
+CREATE FUNCTION explains(statement text, OUT rows int, OUT nodes text) LANGUAGE plpgsql AS $$
+DECLARE
+    plan json;
+BEGIN
+    EXECUTE 'EXPLAIN (ANALYZE, FORMAT JSON) ' || statement INTO plan;
+    plan := plan->0->'Plan';
+    rows := round((plan->>'Actual Rows')::numeric);
+    nodes := concat_ws(' of ', plan->>'Node Type', plan->'Plans'->0->>'Node Type');
+END $$;
 \set ECHO all
 
 CREATE TABLE posts (id bigint PRIMARY KEY, n bigint);
@@ -28,12 +45,6 @@ SELECT count(*) AS buckets, min(count), max(count)
 FROM (SELECT id % 16, count(*) FROM (SELECT backfill_id('2020-01-01+00'::timestamptz + g * interval '1 hour', 5) OVER (ORDER BY g) AS id
       FROM generate_series(1, 1600) AS g) AS ids GROUP BY 1) AS buckets;
 -- It starts low enough for the last row of the millisecond, and counts on after that.
-CREATE FUNCTION seqs(counts int[]) RETURNS text LANGUAGE sql AS $$
-    SELECT string_agg(first || CASE WHEN last > first THEN '-' || last ELSE '' END, ' ' ORDER BY ms) FROM (
-        SELECT ms, min(id_seq(id)) AS first, max(id_seq(id)) AS last FROM (
-            SELECT ms, backfill_id('2020-01-01+00'::timestamptz + ms * interval '1 ms', 5) OVER (ORDER BY ms) AS id
-            FROM unnest(counts) WITH ORDINALITY AS c(count, ms), generate_series(1, count)) AS ids GROUP BY ms) AS of_ms
-$$;
 SELECT seqs('{1,1,3,1000,1,20,20,1}'), seqs('{1024,1024,1}'), seqs('{1000,24,1}'), seqs('{1000,25,1}'), seqs('{1,1024,1}'), seqs('{1,1023,1,1}');
 -- A millisecond has ids for 1,024 rows of a shard, but not for 1,025.
 SELECT raises(format('SELECT seqs(''{%s}'')', counts)) FROM unnest('{1025,"1,1025","1024,1025,1",1000000}'::text[]) AS counts;
@@ -167,15 +178,6 @@ END $$;
 -- Arguments that allocate memory, evaluated for each row of a millisecond.
 SELECT count(DISTINCT id) FROM (SELECT backfill_id('2020-01-01+00', length(repeat('x', 100000 + g)) % 2) OVER (ORDER BY g) AS id FROM generate_series(1, 2048) AS g) AS ids;
 -- EXPLAIN ANALYZE. The plan below the WindowAgg node may be parallel, the node itself not.
-CREATE FUNCTION explains(statement text, OUT rows int, OUT nodes text) LANGUAGE plpgsql AS $$
-DECLARE
-    plan json;
-BEGIN
-    EXECUTE 'EXPLAIN (ANALYZE, FORMAT JSON) ' || statement INTO plan;
-    plan := plan->0->'Plan';
-    rows := round((plan->>'Actual Rows')::numeric);
-    nodes := concat_ws(' of ', plan->>'Node Type', plan->'Plans'->0->>'Node Type');
-END $$;
 SELECT explains('SELECT backfill_id(time, shard) OVER (ORDER BY time) FROM rows_of_old');
 SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
 SELECT explains('SELECT backfill_id(time, shard) OVER (ORDER BY time) FROM rows_of_old WHERE n % 2 = 0');

@@ -9,6 +9,23 @@ CREATE ROLE regress_id_owner;
 CREATE ROLE regress_id_app;
 -- Where Citus is loaded, new sequences have no MAXVALUE, because the value of a closed copy is greater.
 SET citus.shard_count = 32;
+-- The error of a statement on a table with such a trigger.
+CREATE FUNCTION misuse(timing text, arguments text, statement text, OUT state text, OUT message text) LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE TRIGGER misuse %s EXECUTE FUNCTION next_id_trigger(%s)', timing, arguments);
+    SELECT e.state, e.message INTO state, message FROM raises(statement) AS e;
+    EXECUTE format('DROP TRIGGER misuse ON %s', substring(timing FROM 'misused\w*'));
+END $$;
+-- Whether a statement returns ids above those before it.
+CREATE FUNCTION goes_on_above(statement text) RETURNS bool LANGUAGE plpgsql AS $$
+DECLARE
+    last bigint := value_of(next_id(500));
+    above bigint := (_close_sequence('insta500.table_id_seq', 0, 1)).next_value;
+    id bigint;
+BEGIN
+    EXECUTE statement INTO id;
+    RETURN above > last AND value_of(id) > above;
+END $$;
 \set ECHO all
 
 SELECT create_shard(500), create_shard(501, 'Photos "1"; ''x'' \ --');
@@ -248,12 +265,6 @@ CREATE TABLE misused (gone bigint, id bigint, small int, tiny smallint, number n
 ALTER TABLE misused DROP gone;
 CREATE VIEW misused_view AS SELECT * FROM misused;
 INSERT INTO misused VALUES (1);
-CREATE FUNCTION misuse(timing text, arguments text, statement text, OUT state text, OUT message text) LANGUAGE plpgsql AS $$
-BEGIN
-    EXECUTE format('CREATE TRIGGER misuse %s EXECUTE FUNCTION next_id_trigger(%s)', timing, arguments);
-    SELECT e.state, e.message INTO state, message FROM raises(statement) AS e;
-    EXECUTE format('DROP TRIGGER misuse ON %s', substring(timing FROM 'misused\w*'));
-END $$;
 SELECT timing, e.* FROM (VALUES
     (1, 'AFTER INSERT ON misused FOR EACH ROW', 'INSERT INTO misused DEFAULT VALUES'),
     (2, 'BEFORE UPDATE ON misused FOR EACH ROW', 'UPDATE misused SET id = NULL'),
@@ -316,15 +327,6 @@ SELECT shard, last_id, last_time FROM id_shards WHERE shard = 500;
 SELECT value_of(next_id(500)) > :above AS above;
 SELECT shard, id_shard(last_id) AS of_shard FROM id_shards WHERE shard = 500;
 -- The same holds for each way to generate an id, every time.
-CREATE FUNCTION goes_on_above(statement text) RETURNS bool LANGUAGE plpgsql AS $$
-DECLARE
-    last bigint := value_of(next_id(500));
-    above bigint := (_close_sequence('insta500.table_id_seq', 0, 1)).next_value;
-    id bigint;
-BEGIN
-    EXECUTE statement INTO id;
-    RETURN above > last AND value_of(id) > above;
-END $$;
 SELECT statement, goes_on_above(statement) FROM (VALUES
     ('SELECT next_id(500)'), ('SELECT insta500.next_id()'), ('SELECT next_id(500, ''insta500.table_id_seq'')'), ('SELECT min(id) FROM next_ids(500, 5000) AS id'),
     ('INSERT INTO insta500.by_schema DEFAULT VALUES RETURNING id'), ('SELECT greatest(advance_shard(500, make_id(''2020-01-01+00'', 500, 5)), next_id(500))')) AS v(statement);

@@ -4,6 +4,11 @@
 \set prelude :tests '/prelude.sql'
 \i :prelude
 SET client_min_messages = warning;
+-- Number of rows, and of different values.
+CREATE FUNCTION counts(from_table regclass, OUT n bigint, OUT different bigint) LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('SELECT count(*), count(DISTINCT id) FROM %s', from_table) INTO n, different;
+END $$;
 \set ECHO all
 
 SELECT create_shard(5);
@@ -11,11 +16,6 @@ CREATE SCHEMA copying;
 SET search_path = copying, public;
 SET instagram_id.shard = 5;
 CREATE SEQUENCE own;
--- Number of rows, and of different values.
-CREATE FUNCTION counts(from_table regclass, OUT n bigint, OUT different bigint) LANGUAGE plpgsql AS $$
-BEGIN
-    EXECUTE format('SELECT count(*), count(DISTINCT id) FROM %s', from_table) INTO n, different;
-END $$;
 CREATE FUNCTION inlined(bigint) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT $1 + 0';
 CREATE FUNCTION not_inlined(bigint) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN $1; END';
 CREATE FUNCTION of_own() RETURNS bigint LANGUAGE sql AS 'SELECT next_id(5, ''copying.own'')';

@@ -9,6 +9,14 @@ CREATE ROLE regress_id_mallory;
 CREATE ROLE regress_id_victim;
 CREATE ROLE regress_id_app;
 DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO regress_id_mallory, regress_id_victim', current_database()); END $$;
+-- An original that uses this sequence.
+CREATE FUNCTION original(schema text, shard int, sequence text) RETURNS void LANGUAGE plpgsql AS $body$
+BEGIN
+    EXECUTE format('CREATE OR REPLACE FUNCTION %I.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
+        BEGIN
+            RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1577836800000) << 23) | (%s << 10) | (nextval(%L) %% 1024);
+        END $$', schema, shard, sequence);
+END $body$;
 \set ECHO all
 
 -- A definition by another role: it does not apply to a sequence of another owner, nor beside one by the database owner.
@@ -172,13 +180,6 @@ SELECT state, message, detail FROM raises('SELECT unadopt_shard(602)');
 RESET ROLE;
 
 -- Sequences that adoption must not change: another role's, shared, a shard's, temporary; and a table instead of a sequence.
-CREATE FUNCTION original(schema text, shard int, sequence text) RETURNS void LANGUAGE plpgsql AS $body$
-BEGIN
-    EXECUTE format('CREATE OR REPLACE FUNCTION %I.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
-        BEGIN
-            RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1577836800000) << 23) | (%s << 10) | (nextval(%L) %% 1024);
-        END $$', schema, shard, sequence);
-END $body$;
 GRANT EXECUTE ON FUNCTION original TO regress_id_mallory;
 SET ROLE regress_id_mallory;
 CREATE SCHEMA insta610;

@@ -3,14 +3,7 @@
 \set prelude :tests '/prelude.sql'
 \i :prelude
 SET instagram_id.shard = 300;
-\set ECHO all
-
-SELECT create_shard(300, epoch => '2020-01-01 00:00:00.123456+00');
-SELECT create_shard(301, schema => 'photos of "Anna"; it''s', epoch => '2026-01-01 00:00+00');
-SELECT create_shard(302, 'Upper_' || repeat('x', 57));
-SELECT create_shard(303, schema => 'ünïcode');
-
--- All functions that generate ids of a shard agree with all functions that decode them.
+-- Whether the ids of each function have this shard and the time, as each other function decodes them.
 CREATE FUNCTION agree(shard int, schema regnamespace) RETURNS TABLE (way text, right_shard bool, right_time bool) LANGUAGE plpgsql AS $$
 DECLARE
     made text;
@@ -36,6 +29,14 @@ BEGIN
     SELECT s.epoch = since AND s.last_id = id AND s.last_time = read INTO right_time FROM id_shards AS s WHERE s.shard = agree.shard;
     RETURN NEXT;
 END $$;
+\set ECHO all
+
+SELECT create_shard(300, epoch => '2020-01-01 00:00:00.123456+00');
+SELECT create_shard(301, schema => 'photos of "Anna"; it''s', epoch => '2026-01-01 00:00+00');
+SELECT create_shard(302, 'Upper_' || repeat('x', 57));
+SELECT create_shard(303, schema => 'ünïcode');
+
+-- All functions that generate ids of a shard agree with all functions that decode them.
 SELECT s.shard, a.way, a.right_shard, a.right_time
 FROM id_shards AS s, agree(s.shard, quote_ident(s.schema)::regnamespace) WITH ORDINALITY AS a (way, right_shard, right_time, step)
 WHERE s.shard BETWEEN 300 AND 303 ORDER BY s.shard, a.step;

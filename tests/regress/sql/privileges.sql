@@ -1,5 +1,8 @@
 -- The operations on a shard that each kind of role can perform: the table in "Privileges" of docs/use/guarantees.md, whose cells
 -- tidy.rs compares with the output of this test.
+\getenv tests PG_ABS_SRCDIR
+\set prelude :tests '/prelude.sql'
+\i :prelude
 SET client_min_messages = error;
 DROP ROLE IF EXISTS regress_id_public, regress_id_usage, regress_id_update, regress_id_owner, regress_id_table, regress_id_database,
     regress_id_super, regress_id_monitor, regress_id_reader, regress_id_writer, regress_id_select, regress_id_schema, regress_id_bare;
@@ -26,10 +29,10 @@ GRANT CREATE ON SCHEMA public TO regress_id_table;
 -- Shard 5, its schema, sequences and functions belong to one role; its tables to another one, which has CREATE and USAGE on
 -- the schema and USAGE on the sequence, and a table in another schema. All roles have INSERT on photos.
 SET ROLE regress_id_owner;
-SELECT create_shard(5);
+DO 'BEGIN PERFORM create_shard(5); END';
 CREATE SEQUENCE insta5.spare;
 CREATE SEQUENCE insta5.counter;
-SELECT setval('insta5.counter', 1000);
+DO $$ BEGIN PERFORM setval('insta5.counter', 1000); END $$;
 GRANT USAGE ON SCHEMA insta5 TO regress_id_usage, regress_id_update, regress_id_table, regress_id_select, regress_id_schema, regress_id_bare;
 GRANT CREATE ON SCHEMA insta5 TO regress_id_table, regress_id_schema;
 GRANT USAGE ON SEQUENCE insta5.table_id_seq, insta5.spare, insta5.counter TO regress_id_usage, regress_id_table;
@@ -41,7 +44,7 @@ GRANT INSERT ON insta5.photos TO PUBLIC;
 CREATE TABLE insta5.serials (id bigserial PRIMARY KEY);
 CREATE TABLE elsewhere (id bigserial PRIMARY KEY);
 CREATE TABLE insta5.events (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT count(*) > 3 AS made FROM create_id_partitions('insta5.events', from_time => now() - interval '3 months');
+DO $$ BEGIN PERFORM create_id_partitions('insta5.events', from_time => now() - interval '3 months'); END $$;
 RESET ROLE;
 -- Shard 7 is a schema that runs the PL/pgSQL original; shard 8 one that was adopted.
 SET ROLE regress_id_owner;
@@ -68,8 +71,8 @@ CREATE FUNCTION pg_temp.original(shard int) RETURNS void LANGUAGE plpgsql AS $$ 
         INSERT INTO insta%1$s.photos DEFAULT VALUES;
         $f$, shard);
 END $$;
-SELECT pg_temp.original(7), pg_temp.original(8);
-SELECT shard FROM adopt_shard(8);
+DO 'BEGIN PERFORM pg_temp.original(7), pg_temp.original(8); END';
+DO 'BEGIN PERFORM adopt_shard(8); END';
 RESET ROLE;
 DROP FUNCTION pg_temp.original;
 
@@ -139,25 +142,29 @@ INSERT INTO actions (action, statement) VALUES
     ('id_time(id), id_shard(id), id_explain(id)', 'SELECT id_time(1), id_shard(1), id_explain(1)'),
     ('insta5.id_time(id), insta5.epoch()', 'SELECT insta5.id_time(1), insta5.epoch()'),
     ('make_id(...), backfill_id(...)', 'SELECT make_id(now(), 5, 0), backfill_id(now(), 5) OVER ()');
+\set ECHO all
+\pset tuples_only off
+\pset footer off
 SELECT action, attempt('regress_id_public', statement) AS "PUBLIC", attempt('regress_id_usage', statement) AS "USAGE",
     attempt('regress_id_update', statement) AS "UPDATE", attempt('regress_id_owner', statement) AS "shard's owner",
     attempt('regress_id_table', statement) AS "table's owner", attempt('regress_id_database', statement) AS "database's owner",
     attempt('regress_id_super', statement) AS superuser, attempt('regress_id_monitor', statement) AS pg_monitor,
     attempt('regress_id_reader', statement) AS pg_read_all_data
 FROM (SELECT * FROM actions ORDER BY n) AS ordered;
+\pset tuples_only on
 
 -- The functions check privileges themselves: naming an object by its OID needs no USAGE on its schema, and leads to the same error.
-SELECT role, what, attempt(role, statement)
+SELECT attempt(role, statement), count(*), count(DISTINCT role) AS roles
 FROM (VALUES ('regress_id_public'), ('regress_id_database'), ('regress_id_monitor'), ('regress_id_reader')) AS roles(role), LATERAL (VALUES
-    (1, 'next_id', format('SELECT next_id(5, %s::regclass)', 'insta5.table_id_seq'::regclass::oid)),
-    (2, 'node_next_id', format('SELECT node_next_id(%s::regclass)', 'insta5.spare'::regclass::oid)),
-    (3, '_close_sequence', format('SELECT _close_sequence(%s::regclass, 1, 1)', 'insta5.table_id_seq'::regclass::oid)),
-    (4, '_name_sequence_taker', format('SELECT _name_sequence_taker(%s::regclass, 1, 1, 0)', 'insta5.table_id_seq'::regclass::oid)),
-    (5, 'adopt_shard', format('SELECT adopt_shard(7, "function" => %s::regprocedure)', 'insta7.next_id()'::regprocedure::oid)),
-    (6, 'adopt_table', format('SELECT adopt_table(5, %s::regclass)', 'insta5.serials'::regclass::oid)),
-    (7, 'create_id_partitions', format('SELECT create_id_partitions(%s::regclass)', 'insta5.events'::regclass::oid)),
-    (8, 'drop_old_id_partitions', format('SELECT drop_old_id_partitions(%s::regclass, now())', 'insta5.events'::regclass::oid))) AS v(n, what, statement)
-ORDER BY role, n;
+    (format('SELECT next_id(5, %s::regclass)', 'insta5.table_id_seq'::regclass::oid)),
+    (format('SELECT node_next_id(%s::regclass)', 'insta5.spare'::regclass::oid)),
+    (format('SELECT _close_sequence(%s::regclass, 1, 1)', 'insta5.table_id_seq'::regclass::oid)),
+    (format('SELECT _name_sequence_taker(%s::regclass, 1, 1, 0)', 'insta5.table_id_seq'::regclass::oid)),
+    (format('SELECT adopt_shard(7, "function" => %s::regprocedure)', 'insta7.next_id()'::regprocedure::oid)),
+    (format('SELECT adopt_table(5, %s::regclass)', 'insta5.serials'::regclass::oid)),
+    (format('SELECT create_id_partitions(%s::regclass)', 'insta5.events'::regclass::oid)),
+    (format('SELECT drop_old_id_partitions(%s::regclass, now())', 'insta5.events'::regclass::oid))) AS v(statement)
+GROUP BY 1;
 -- With dry_run they need the same.
 SELECT role, attempt(role, 'SELECT adopt_shard(7, dry_run => true)') AS adopt_shard, attempt(role, 'SELECT adopt_table(5, ''insta5.serials'', dry_run => true)') AS adopt_table
 FROM (VALUES ('regress_id_usage'), ('regress_id_update'), ('regress_id_owner'), ('regress_id_table'), ('regress_id_database')) AS roles(role);

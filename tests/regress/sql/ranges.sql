@@ -5,11 +5,6 @@
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS regress_id_ranges;
 CREATE ROLE regress_id_ranges;
-\set ECHO all
-
-SELECT create_shard(5);
-SELECT create_shard(6, epoch => '2020-01-01 00:00+00');
-
 -- How a query finds its rows: each scan, its index condition and its filter. PostgreSQL 18 prints the result of a subquery in
 -- another way.
 CREATE FUNCTION scans(query text, OUT scan text, OUT index_condition text, OUT filter text) RETURNS SETOF record LANGUAGE plpgsql AS $$
@@ -23,7 +18,6 @@ BEGIN
         regexp_replace(node->>'Filter', '\(InitPlan (expr_)?1\).col1', '$0')
     FROM jsonb_path_query(plan, 'strict $.** ? (@."Node Type" like_regex "Scan")') AS node;
 END $$;
-
 -- The partitions that a query scans, in order; the number of partitions removed at executor startup; the node above the scans.
 -- If run is true, only the partitions that the query has scanned.
 CREATE FUNCTION partitions(query text, run bool DEFAULT false, OUT scanned text, OUT removed bigint, OUT node text) LANGUAGE plpgsql AS $$
@@ -37,7 +31,6 @@ BEGIN
     SELECT sum((part->>'Subplans Removed')::int), string_agg(part->>'Node Type', ', ') INTO removed, node
     FROM jsonb_path_query(plan, 'strict $.** ? (@."Node Type" like_regex "Append|Sort")') AS part;
 END $$;
-
 -- The planner's row estimate, and whether it is close to the actual number.
 CREATE FUNCTION estimate(query text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -53,6 +46,10 @@ BEGIN
     EXECUTE format('SELECT count(*) FROM (%s) AS rows', query) INTO truth;
     RETURN estimate(query) BETWEEN truth / 1.33 AND truth * 1.33;
 END $$;
+\set ECHO all
+
+SELECT create_shard(5);
+SELECT create_shard(6, epoch => '2020-01-01 00:00+00');
 
 -- A plain table: one photo every five minutes.
 CREATE TABLE photos (id bigint PRIMARY KEY, user_id int, title text);

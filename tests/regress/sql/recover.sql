@@ -22,6 +22,17 @@ BEGIN
     ASSERT _name_sequence_taker('insta540.table_id_seq', 7, 1, 0);
     ASSERT (raises('SELECT next_id(540)')).state = '55000';
 END $$;
+-- Whether recover_shard() continues above this id in a table.
+CREATE FUNCTION recovers_above("table" regclass, "values" text, id bigint) RETURNS bool LANGUAGE plpgsql AS $$
+DECLARE
+    recovered bigint;
+BEGIN
+    PERFORM lose_last_owner();
+    EXECUTE format('INSERT INTO %s VALUES (%s)', "table", "values") USING id;
+    recovered := recover_shard(540);
+    EXECUTE format('DELETE FROM %s', "table");
+    RETURN recovered = id AND next_id(540) > id AND recover_shard(540) IS NULL;
+END $$;
 \set ECHO all
 
 -- No node is lost.
@@ -37,16 +48,6 @@ SELECT recover_shard(540) AS recovered \gset
 SELECT :recovered > :last AS above, id_shard(:recovered), id_time(:recovered) BETWEEN now() + interval '50 s' AND clock_timestamp() + interval '1 minute' AS in_a_minute;
 SELECT recover_shard(540), next_id(540) > :recovered AS goes_on;
 -- Above the ids in the tables, whichever way the columns get them. A NULL or a negative number is not an id.
-CREATE FUNCTION recovers_above("table" regclass, "values" text, id bigint) RETURNS bool LANGUAGE plpgsql AS $$
-DECLARE
-    recovered bigint;
-BEGIN
-    PERFORM lose_last_owner();
-    EXECUTE format('INSERT INTO %s VALUES (%s)', "table", "values") USING id;
-    recovered := recover_shard(540);
-    EXECUTE format('DELETE FROM %s', "table");
-    RETURN recovered = id AND next_id(540) > id AND recover_shard(540) IS NULL;
-END $$;
 INSERT INTO insta540.by_schema VALUES (-5);
 SELECT recovers_above('insta540.by_schema', '$1', make_id(now() + interval '1 hour', 540, 7));
 SELECT recovers_above('insta540.by_number', '$1', make_id(now() + interval '2 hours', 540, 7));

@@ -89,29 +89,6 @@ BEGIN
     END LOOP;
     EXECUTE format('CREATE SEQUENCE %I.table_id_seq', place);
 END $body$;
-SET ROLE regress_id_mallory;
-CREATE SCHEMA trap;
-CREATE TABLE trap.caught (who name);
-CREATE SEQUENCE trap.springs; -- not undone by a rollback
-GRANT USAGE, CREATE ON SCHEMA trap TO PUBLIC;
-GRANT ALL ON trap.caught, trap.springs TO PUBLIC;
-CREATE FUNCTION trap.spring() RETURNS bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    INSERT INTO trap.caught VALUES (current_user);
-    PERFORM nextval('trap.springs');
-    RETURN NULL;
-END $$;
-\set ECHO all
-
-SELECT lay_traps('trap', true);
-CREATE SCHEMA target;
-SELECT lay_traps('target', false);
-CREATE VIEW trap.id_shards AS SELECT trap.spring();
-RESET ROLE;
-SET search_path = pg_catalog, public, pg_temp;
-SELECT lay_relations('pg_temp');
-CREATE VIEW pg_temp.id_shards AS SELECT trap.spring();
-
 -- The result of a statement under a search_path.
 CREATE FUNCTION public.under(path text, statement text) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -121,7 +98,7 @@ BEGIN
     EXECUTE statement INTO answer;
     RETURN answer;
 END $$;
--- The traps work: a statement without qualified names uses an object of each kind.
+-- Whether a statement uses one of the traps, or its error.
 CREATE FUNCTION public.springs(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     sprung bool;
@@ -133,12 +110,6 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
     RETURN SQLERRM;
 END $$;
-SELECT statement, springs(statement) FROM (VALUES
-    ('SELECT 1::pg_catalog.int8 >= 2::pg_catalog.int8'), ('SELECT pg_catalog.now() - pg_catalog.now()'), ('SELECT now()'),
-    ('SELECT id_shard(5::pg_catalog.int8)'), ('SELECT next_id(5)'), ('SELECT * FROM id_shards'), ('SELECT * FROM pg_class'), ('SELECT NULL::int8'),
-    ('SELECT 5::pg_catalog.oid = ''pg_catalog''::pg_catalog.regnamespace'), ('SELECT trap.id_time(5::pg_catalog.int8)'),
-    ('SELECT 1 OPERATOR(pg_catalog.=) 1')) AS v(statement);
-
 -- Statements that create something or generate ids, each with a check of the result; without a check it must equal the result
 -- under a safe search_path.
 CREATE TABLE public.calls (n int GENERATED ALWAYS AS IDENTITY, statement text, rightly text);
@@ -187,11 +158,6 @@ INSERT INTO calls (statement, rightly) VALUES
 ('SELECT insta%s.id_time(1671372309237077023)', '$1 = ''2017-12-16 22:25:27.28+00'''),
 ('SELECT insta%s.epoch()', '$1 = ''2011-08-24 21:07:01.721+00'''),
 ('SELECT sequence FROM insta%s.shard_%1$s()', '$1 = ''insta%s.table_id_seq''');
-SELECT create_shard(900);
-GRANT USAGE ON SCHEMA insta900 TO regress_id_victim;
-GRANT USAGE ON SEQUENCE insta900.table_id_seq TO regress_id_victim;
-SELECT count(next_id(900)) FROM generate_series(1, 3);
-
 CREATE TABLE public.some_ids (id bigint);
 INSERT INTO some_ids VALUES (1671372309237077023);
 GRANT SELECT ON some_ids TO PUBLIC;
@@ -272,6 +238,57 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
+-- The SQLSTATE of CREATE EXTENSION beside an object of another role with one of its names.
+CREATE FUNCTION public.state_beside(kind text, name text, rest text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    state text := 'no error';
+BEGIN
+    SET LOCAL ROLE regress_id_mallory;
+    EXECUTE format('CREATE %s %s %s', kind, name, rest);
+    RESET ROLE;
+    BEGIN
+        CREATE EXTENSION instagram_id SCHEMA taken;
+    EXCEPTION WHEN OTHERS THEN
+        state := SQLSTATE;
+    END;
+    EXECUTE format('DROP %s %s', kind, name);
+    RETURN state;
+END $$;
+SET ROLE regress_id_mallory;
+CREATE SCHEMA trap;
+CREATE TABLE trap.caught (who name);
+CREATE SEQUENCE trap.springs; -- not undone by a rollback
+GRANT USAGE, CREATE ON SCHEMA trap TO PUBLIC;
+GRANT ALL ON trap.caught, trap.springs TO PUBLIC;
+CREATE FUNCTION trap.spring() RETURNS bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO trap.caught VALUES (current_user);
+    PERFORM nextval('trap.springs');
+    RETURN NULL;
+END $$;
+\set ECHO all
+
+SELECT lay_traps('trap', true);
+CREATE SCHEMA target;
+SELECT lay_traps('target', false);
+CREATE VIEW trap.id_shards AS SELECT trap.spring();
+RESET ROLE;
+SET search_path = pg_catalog, public, pg_temp;
+SELECT lay_relations('pg_temp');
+CREATE VIEW pg_temp.id_shards AS SELECT trap.spring();
+
+-- The traps work: a statement without qualified names uses an object of each kind.
+SELECT statement, springs(statement) FROM (VALUES
+    ('SELECT 1::pg_catalog.int8 >= 2::pg_catalog.int8'), ('SELECT pg_catalog.now() - pg_catalog.now()'), ('SELECT now()'),
+    ('SELECT id_shard(5::pg_catalog.int8)'), ('SELECT next_id(5)'), ('SELECT * FROM id_shards'), ('SELECT * FROM pg_class'), ('SELECT NULL::int8'),
+    ('SELECT 5::pg_catalog.oid = ''pg_catalog''::pg_catalog.regnamespace'), ('SELECT trap.id_time(5::pg_catalog.int8)'),
+    ('SELECT 1 OPERATOR(pg_catalog.=) 1')) AS v(statement);
+
+SELECT create_shard(900);
+GRANT USAGE ON SCHEMA insta900 TO regress_id_victim;
+GRANT USAGE ON SEQUENCE insta900.table_id_seq TO regress_id_victim;
+SELECT count(next_id(900)) FROM generate_series(1, 3);
+
 SELECT * FROM attack('regress_id_victim', 901, 'pg_temp, trap, pg_catalog, public');
 SELECT * FROM attack_any('regress_id_victim', 'pg_temp, trap, pg_catalog, public');
 DELETE FROM calls WHERE statement LIKE '%unadopt_shard%'; -- it waits for a second
@@ -303,21 +320,6 @@ DROP SCHEMA insta900, insta901, insta902, original901, original902 CASCADE;
 DROP EXTENSION instagram_id;
 CREATE SCHEMA taken;
 GRANT ALL ON SCHEMA taken TO regress_id_mallory;
-CREATE FUNCTION public.state_beside(kind text, name text, rest text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    state text := 'no error';
-BEGIN
-    SET LOCAL ROLE regress_id_mallory;
-    EXECUTE format('CREATE %s %s %s', kind, name, rest);
-    RESET ROLE;
-    BEGIN
-        CREATE EXTENSION instagram_id SCHEMA taken;
-    EXCEPTION WHEN OTHERS THEN
-        state := SQLSTATE;
-    END;
-    EXECUTE format('DROP %s %s', kind, name);
-    RETURN state;
-END $$;
 SELECT state_beside('FUNCTION', format('taken.%I(%s)', proname, arguments), 'RETURNS void LANGUAGE plpgsql AS ''BEGIN END''') AS state,
     count(*) = (SELECT count(*) FROM wanted) AS every_function
 FROM wanted GROUP BY 1;

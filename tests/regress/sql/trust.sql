@@ -65,6 +65,39 @@ BEGIN
     RESET ROLE;
     EXECUTE format('DROP SCHEMA %I CASCADE', schema);
 END $$;
+-- The error of a statement, or the first bound of the partitions that it has created, which are dropped.
+CREATE FUNCTION first_bound(role text, statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    result text;
+BEGIN
+    SELECT concat_ws(': ', t.state, t.message, t.hint) INTO result FROM tried(role, statement) AS t WHERE t.state IS NOT NULL;
+    IF result IS NULL THEN
+        SELECT id_time(min((regexp_match(pg_get_expr(relpartbound, oid), 'FROM \(''(\d+)''\)'))[1]::bigint)) - date_trunc('month', now(), 'UTC')
+            INTO result FROM pg_class WHERE relispartition AND relkind = 'r';
+        DELETE FROM pg_temp.dropped;
+        INSERT INTO pg_temp.dropped SELECT oid::regclass FROM pg_class WHERE relispartition AND relkind = 'r';
+        EXECUTE (SELECT 'DROP TABLE ' || string_agg(name::text, ', ') FROM pg_temp.dropped);
+    END IF;
+    RETURN result;
+END $$;
+-- The same with this default of the key.
+CREATE FUNCTION with_default(expression text, statement text DEFAULT 'SELECT create_id_partitions(''part.events'', ahead => 0)') RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE 'ALTER TABLE part.events ALTER id SET DEFAULT ' || expression;
+    RETURN first_bound('regress_id_app', statement);
+END $$;
+-- Two originals with this epoch.
+CREATE FUNCTION set_original(epoch text) RETURNS void LANGUAGE plpgsql AS $set$
+BEGIN
+    EXECUTE format($$
+        CREATE OR REPLACE FUNCTION shared.original() RETURNS bigint LANGUAGE plpgsql AS '
+        BEGIN
+            RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - %1$s) << 23) | (9 << 10) | (nextval(''shared.seq'') %% 1024);
+        END';
+        CREATE OR REPLACE FUNCTION shared.original(seq regclass) RETURNS bigint LANGUAGE sql AS '
+            SELECT ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - %1$s) << 23) | (9 << 10) | (nextval(seq) %% 1024)'
+        $$, epoch);
+END $set$;
 \set ECHO all
 
 -- create_shard() with if_not_exists in a schema of the superuser, where evil has created one part.
@@ -222,20 +255,6 @@ SET client_min_messages = warning;
 DROP SCHEMA insta9 CASCADE;
 
 -- Partitions: the epoch comes from the shard's definition, otherwise from its epoch(), if the owner can be trusted with the table.
-CREATE FUNCTION first_bound(role text, statement text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    result text;
-BEGIN
-    SELECT concat_ws(': ', t.state, t.message, t.hint) INTO result FROM tried(role, statement) AS t WHERE t.state IS NOT NULL;
-    IF result IS NULL THEN
-        SELECT id_time(min((regexp_match(pg_get_expr(relpartbound, oid), 'FROM \(''(\d+)''\)'))[1]::bigint)) - date_trunc('month', now(), 'UTC')
-            INTO result FROM pg_class WHERE relispartition AND relkind = 'r';
-        DELETE FROM pg_temp.dropped;
-        INSERT INTO pg_temp.dropped SELECT oid::regclass FROM pg_class WHERE relispartition AND relkind = 'r';
-        EXECUTE (SELECT 'DROP TABLE ' || string_agg(name::text, ', ') FROM pg_temp.dropped);
-    END IF;
-    RETURN result;
-END $$;
 CREATE TEMP TABLE dropped (name regclass);
 CREATE SCHEMA part AUTHORIZATION regress_id_super;
 GRANT USAGE, CREATE ON SCHEMA part TO regress_id_evil, regress_id_app;
@@ -283,11 +302,6 @@ CREATE SCHEMA part AUTHORIZATION regress_id_app;
 SET ROLE regress_id_app;
 CREATE TABLE part.events (id bigint DEFAULT shared.next_id()) PARTITION BY RANGE (id);
 RESET ROLE;
-CREATE FUNCTION with_default(expression text, statement text DEFAULT 'SELECT create_id_partitions(''part.events'', ahead => 0)') RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-    EXECUTE 'ALTER TABLE part.events ALTER id SET DEFAULT ' || expression;
-    RETURN first_bound('regress_id_app', statement);
-END $$;
 SELECT expression, with_default(expression) FROM unnest(ARRAY['shared.next_id()', 'next_id(9)', 'next_id(9, ''shared.table_id_seq'')',
     'next_id(9, ''shared.table_id_seq'', ''2011-08-14 21:07:01.721+00'')', 'node_next_id(''shared.table_id_seq'')', 'next_id(8)', 'next_id()', '5']) AS expression;
 -- Another role's function could give another epoch tomorrow. Its epoch counts if the schema of the table has the same.
@@ -305,17 +319,6 @@ ALTER SCHEMA shared OWNER TO regress_id_evil;
 SELECT with_default('shared.next_id()');
 ALTER SCHEMA shared OWNER TO regress_id_super;
 -- An original that is not adopted has its epoch in its body. The same rule applies to it.
-CREATE FUNCTION set_original(epoch text) RETURNS void LANGUAGE plpgsql AS $set$
-BEGIN
-    EXECUTE format($$
-        CREATE OR REPLACE FUNCTION shared.original() RETURNS bigint LANGUAGE plpgsql AS '
-        BEGIN
-            RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - %1$s) << 23) | (9 << 10) | (nextval(''shared.seq'') %% 1024);
-        END';
-        CREATE OR REPLACE FUNCTION shared.original(seq regclass) RETURNS bigint LANGUAGE sql AS '
-            SELECT ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - %1$s) << 23) | (9 << 10) | (nextval(seq) %% 1024)'
-        $$, epoch);
-END $set$;
 SET ROLE regress_id_super;
 CREATE SEQUENCE shared.seq;
 SELECT set_original('1313788021721');
