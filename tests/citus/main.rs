@@ -16,14 +16,9 @@ use std::time::{Duration, Instant};
 /// Creates shard 5 with a table and distributes its schema; the table's default generates ids of
 /// the shard. Returns the node that owns the schema.
 fn distribute(cluster: &Cluster) -> usize {
-    cluster.nodes[0]
-        .connect()
-        .batch_execute(
-            "SELECT create_shard(5);
+    run(&mut cluster.nodes[0].connect(), "SELECT create_shard(5);
              CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint);
-             SELECT citus_schema_distribute('insta5')",
-        )
-        .unwrap();
+             SELECT citus_schema_distribute('insta5')");
     cluster.node_of("insta5")
 }
 
@@ -115,12 +110,13 @@ fn schemas_are_undistributed_and_distributed_again() {
     let [mut client, mut other] = [(); 2].map(|()| cluster.nodes[0].connect());
     let shards = [5, 9];
     for shard in shards {
-        client
-            .batch_execute(&format!(
+        run(
+            &mut client,
+            &format!(
                 "SELECT create_shard({shard}); CREATE TABLE insta{shard}.photos
                  (id bigint PRIMARY KEY DEFAULT insta{shard}.next_id(), batch bigint)"
-            ))
-            .unwrap();
+            ),
+        );
     }
     let insert = |shard: i32| {
         format!("INSERT INTO insta{shard}.photos (batch) VALUES (1), (2) RETURNING id")
@@ -143,12 +139,12 @@ fn schemas_are_undistributed_and_distributed_again() {
                 let (_, message, _) = error_of(&mut other, &distribute);
                 assert!(message.contains("because it has triggers"), "{message}");
                 assert!(CITUS_PAGE.contains("`SET citus.enable_unsafe_triggers = on`"));
-                other.batch_execute("SET citus.enable_unsafe_triggers = on").unwrap();
+                run(&mut other, "SET citus.enable_unsafe_triggers = on");
             }
-            other.batch_execute(&distribute).unwrap();
-            other.batch_execute("RESET citus.enable_unsafe_triggers").unwrap();
+            run(&mut other, &distribute);
+            run(&mut other, "RESET citus.enable_unsafe_triggers");
             if shard == 5 {
-                other.batch_execute("SELECT convert_defaults_to_triggers(5)").unwrap();
+                run(&mut other, "SELECT convert_defaults_to_triggers(5)");
             }
             assert_eq!(error_of(&mut client, &next(shard)).0, "55000");
             let home = cluster.node_of(&format!("insta{shard}"));
@@ -162,7 +158,7 @@ fn schemas_are_undistributed_and_distributed_again() {
             }
             ids.push(one(&mut on_owner, &ahead(2 * round + 1)));
             let undistribute = format!("SELECT citus_schema_undistribute('insta{shard}')");
-            other.batch_execute(&undistribute).unwrap();
+            run(&mut other, &undistribute);
             ids.extend(column(&mut client, &insert(shard)));
             assert_eq!(error_of(&mut on_owner, &next(shard)).0, "55000");
             ids.push(one(&mut other, &next(shard)));
@@ -199,18 +195,18 @@ fn ids_increase_after_moves_between_different_clocks() {
             "INSERT INTO insta5.photos (batch) SELECT {round} FROM generate_series(1, 50) RETURNING id"
         );
         ids.extend(column(&mut clients[round % 3], &batch));
-        clients[0].batch_execute("DELETE FROM insta5.photos").unwrap();
+        run(&mut clients[0], "DELETE FROM insta5.photos");
         // Move in the middle of a transaction, but not in logical mode: a replication slot would
         // wait for the end of the transaction.
         if *mode == "block_writes" {
             let begin = ["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ"][round / 2 % 2];
-            clients[home].batch_execute(begin).unwrap();
+            run(&mut clients[home], begin);
             ids.push(next_id(&mut clients[home]));
         }
         cluster.move_schema("insta5", target, mode);
         let name = cluster.name(target);
         is_refused(&mut clients[home], NEXT_ID, &name);
-        clients[home].batch_execute("ROLLBACK").unwrap();
+        run(&mut clients[home], "ROLLBACK");
         let is_open = "SELECT is_called FROM insta5.table_id_seq";
         assert!(one::<bool>(&mut clients[home], is_open), "closed, which alone would refuse");
         is_refused(&mut clients[home], NEXT_ID, &name);
@@ -290,7 +286,7 @@ fn schema_moves_lose_no_rows_and_repeat_no_ids() {
     let cluster = Cluster::start(2);
     distribute_with_triggers(&cluster);
     let mut client = cluster.nodes[0].connect();
-    client.batch_execute("CREATE INDEX ON insta5.photos (batch)").unwrap();
+    run(&mut client, "CREATE INDEX ON insta5.photos (batch)");
     let mut journal =
         Journal::new("Citus: every insert from every node, while the schema moves", Clock::IN_STEP);
     let received = insert_from_every_node(&cluster, "insta5.photos", || {
@@ -311,15 +307,14 @@ fn schema_moves_lose_no_rows_and_repeat_no_ids() {
 fn each_node_generates_own_ids_for_tables_distributed_by_column() {
     let cluster = Cluster::start(2);
     let mut client = cluster.nodes[0].connect();
-    client
-        .batch_execute(
-            "SET citus.shard_count = 8;
+    run(
+        &mut client,
+        "SET citus.shard_count = 8;
              CREATE SEQUENCE photo_ids;
              CREATE TABLE photos (id bigint DEFAULT node_next_id('photo_ids'), batch bigint);
              CREATE INDEX ON photos (batch);
              SELECT create_distributed_table('photos', 'id')",
-        )
-        .unwrap();
+    );
     let received = insert_from_every_node(&cluster, "photos", || {
         std::thread::sleep(length(Duration::from_secs(3), Duration::from_secs(60)));
     });
@@ -331,14 +326,13 @@ fn each_node_generates_own_ids_for_tables_distributed_by_column() {
 
     // Each node would generate ids of a fixed shard from its own copy of the sequence, so this is
     // refused.
-    client
-        .batch_execute(
-            "SELECT create_shard(7);
+    run(
+        &mut client,
+        "SELECT create_shard(7);
              CREATE TABLE fixed (id bigint DEFAULT next_id(7, 'insta7.table_id_seq'), batch bigint);
              SELECT create_distributed_table('fixed', 'id')",
-        )
-        .unwrap();
-    client.batch_execute("INSERT INTO fixed (batch) VALUES (1), (2)").unwrap();
+    );
+    run(&mut client, "INSERT INTO fixed (batch) VALUES (1), (2)");
     let (code, message, hint) = error_of(
         &mut client,
         "INSERT INTO photos (batch) SELECT next_id(7, 'insta7.table_id_seq') FROM photos",
@@ -355,9 +349,7 @@ fn each_node_generates_own_ids_for_tables_distributed_by_column() {
 fn ids_stay_unique_however_schemas_are_distributed() {
     let mut cluster = Cluster::start(1);
     let mut client = cluster.nodes[0].connect();
-    client
-        .batch_execute(
-            "-- Made as a distributed schema.
+    run(&mut client, "-- Made as a distributed schema.
              SET citus.enable_schema_based_sharding = on;
              SELECT create_shard(1);
              CREATE TABLE insta1.photos (id bigint PRIMARY KEY DEFAULT insta1.next_id(), batch bigint);
@@ -384,9 +376,7 @@ fn ids_stay_unique_however_schemas_are_distributed() {
              SELECT citus_schema_distribute('four');
              SELECT convert_defaults_to_triggers(4);
              -- Nothing to distribute but the shard.
-             SELECT create_shard(6)",
-        )
-        .unwrap();
+             SELECT create_shard(6)");
     let an_hour_ahead: i64 =
         one(&mut client, "SELECT make_id(now() + interval '50 minutes', 4, 0)");
     let mut ids: Vec<Vec<i64>> = vec![vec![]; 5];
@@ -426,7 +416,7 @@ fn ids_stay_unique_however_schemas_are_distributed() {
     round(&cluster);
     // A shard without tables belongs to the coordinator.
     ids[4].extend((0..100).map(|_| one::<i64>(&mut client, "SELECT next_id(6)")));
-    client.batch_execute("DROP SCHEMA insta6 CASCADE").unwrap();
+    run(&mut client, "DROP SCHEMA insta6 CASCADE");
     check_unique_and_increasing(&ids);
 }
 
@@ -438,13 +428,13 @@ fn first_row_of_a_new_shard_needs_a_commit() {
     let create = "BEGIN; SELECT create_shard(5);
         CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint);
         SELECT convert_defaults_to_triggers(5)";
-    client.batch_execute("SET citus.enable_schema_based_sharding = on").unwrap();
-    client.batch_execute(create).unwrap();
+    run(&mut client, "SET citus.enable_schema_based_sharding = on");
+    run(&mut client, create);
     let (code, message, hint) = error_of(&mut client, INSERT);
     assert!(code == "08000" && hint.contains("Commit first"), "{code} {message}: {hint}");
-    client.batch_execute("ROLLBACK").unwrap();
-    client.batch_execute(create).unwrap();
-    client.batch_execute("COMMIT").unwrap();
+    run(&mut client, "ROLLBACK");
+    run(&mut client, create);
+    run(&mut client, "COMMIT");
     check_unique_and_increasing(&[column(&mut client, INSERT)]);
 }
 
@@ -486,7 +476,7 @@ fn hanging_node_fails_all_sessions_within_the_limit() {
     let started = Instant::now();
     let errors = in_parallel(6, |_| {
         let mut client = cluster.nodes[target].connect();
-        client.batch_execute("SET instagram_id.take_over_timeout = '4s'").unwrap();
+        run(&mut client, "SET instagram_id.take_over_timeout = '4s'");
         error_of(&mut client, INSERT)
     });
     let elapsed = started.elapsed();
@@ -519,9 +509,7 @@ fn cost_of_ids_on_citus() {
     for _ in 0..length(15, 60) {
         for (n, (client, pid)) in std::iter::zip(&mut sessions, pids).enumerate() {
             let before = cpu_time(pid);
-            client
-                .batch_execute("SELECT count(next_id(5)) FROM generate_series(1, 50000)")
-                .unwrap();
+            run(client, "SELECT count(next_id(5)) FROM generate_series(1, 50000)");
             least[n] = least[n].min((cpu_time(pid) - before).as_secs_f64());
         }
     }
@@ -531,10 +519,10 @@ fn cost_of_ids_on_citus() {
     );
     assert!(ratio < 1.2);
 
-    cluster.nodes[0]
-        .connect()
-        .batch_execute("CREATE TABLE insta5.plain (id bigint PRIMARY KEY, batch bigint)")
-        .unwrap();
+    run(
+        &mut cluster.nodes[0].connect(),
+        "CREATE TABLE insta5.plain (id bigint PRIMARY KEY, batch bigint)",
+    );
     for (node, name) in [(0, "the coordinator"), (home, "the owning node")] {
         let mut client = cluster.nodes[node].connect();
         let by_trigger = client.prepare("INSERT INTO insta5.photos (batch) VALUES ($1)").unwrap();
@@ -568,17 +556,15 @@ fn cost_of_ids_on_citus() {
     // In bulk. PostgreSQL inserts rows one by one into a table with a trigger, and in batches
     // without one. An identity column generates its ids on the node that the client is connected
     // to.
-    cluster.nodes[0]
-        .connect()
-        .batch_execute(
-            "CREATE TABLE insta5.by_identity (id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, batch bigint)",
-        )
-        .unwrap();
+    run(
+        &mut cluster.nodes[0].connect(),
+        "CREATE TABLE insta5.by_identity (id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, batch bigint)",
+    );
     for (node, name) in [(0, "the coordinator"), (home, "the owning node")] {
         let mut client = cluster.nodes[node].connect();
         let ratios = (0..length(5, 20)).map(|_| {
             let [by_trigger, by_identity] = ["insta5.photos", "insta5.by_identity"].map(|table| {
-                cluster.nodes[0].connect().batch_execute(&format!("TRUNCATE {table}")).unwrap();
+                run(&mut cluster.nodes[0].connect(), &format!("TRUNCATE {table}"));
                 let started = Instant::now();
                 copy_rows(&mut client, table, 200_000);
                 started.elapsed().as_secs_f64()
@@ -595,7 +581,7 @@ fn cost_of_ids_on_citus() {
         home = 3 - home;
         cluster.move_schema("insta5", home, "block_writes");
         let mut client = cluster.nodes[home].connect();
-        client.batch_execute("SELECT 1").unwrap();
+        run(&mut client, "SELECT 1");
         let started = Instant::now();
         next_id(&mut client);
         started.elapsed()
@@ -614,21 +600,19 @@ fn cost_of_ids_on_citus() {
                 ),
                 format!("SELECT citus_schema_distribute('insta{shard}')"),
             ] {
-                client.batch_execute(&statement).unwrap();
+                run(&mut client, &statement);
             }
         }
     };
     distribute_tenants(100);
     let mut sessions: Vec<Client> = cluster.nodes.iter().map(Server::connect).collect();
-    sessions
-        .iter_mut()
-        .for_each(|session| session.batch_execute("SELECT count(*) FROM id_shards").unwrap());
+    sessions.iter_mut().for_each(|session| run(session, "SELECT count(*) FROM id_shards"));
     let owners =
         (100..100 + tenants).map(|shard| (shard, cluster.node_of(&format!("insta{shard}"))));
     let owners: Vec<_> = owners.collect();
     let started = Instant::now();
     for (shard, owner) in owners {
-        sessions[owner].batch_execute(&format!("SELECT next_id({shard})")).unwrap();
+        run(&mut sessions[owner], &format!("SELECT next_id({shard})"));
     }
     println!("sequences taken over by next_id: {:?} each", started.elapsed() / tenants as u32);
     distribute_tenants(500);
@@ -654,7 +638,7 @@ fn cost_of_recovery_on_citus() {
         let (host, port) = cluster.address(worker);
         let no_shards =
             format!("SELECT citus_set_node_property('{host}', {port}, 'shouldhaveshards', false)");
-        client.batch_execute(&no_shards).unwrap();
+        run(&mut client, &no_shards);
     }
     for shard in 1000..1000 + shards {
         for statement in [
@@ -662,7 +646,7 @@ fn cost_of_recovery_on_citus() {
             format!("CREATE TABLE insta{shard}.photos (id bigint DEFAULT insta{shard}.next_id())"),
             format!("SELECT citus_schema_distribute('insta{shard}')"),
         ] {
-            client.batch_execute(&statement).unwrap();
+            run(&mut client, &statement);
         }
     }
     let take_over = statement_of_page("take_over_shards()");
@@ -681,12 +665,12 @@ fn cost_of_recovery_on_citus() {
             format!("UPDATE pg_dist_placement SET groupid = {} WHERE groupid = {lost}", lost + 1);
         let is_left = |node: &usize| *node == 0 || *node > lost;
         for node in (0..=4).filter(is_left) {
-            cluster.nodes[node].connect().batch_execute(&moved).unwrap();
+            run(&mut cluster.nodes[node].connect(), &moved);
         }
         cluster.nodes[lost].stop();
         cluster.disable_and_remove(lost, lost + 1);
         if lost == 3 {
-            client.batch_execute(setting).unwrap();
+            run(&mut client, setting);
             // Sessions from before do not have it.
             (0..=4).filter(is_left).for_each(|node| {
                 cluster.nodes[node].stop();
@@ -714,7 +698,7 @@ fn copy_rows(client: &mut Client, table: &str, count: usize) {
 
 /// Citus sends the text of the whole query to the workers, which accept only one statement.
 fn run_one_by_one(client: &mut Client, statements: &str) {
-    statements.split(';').for_each(|statement| client.batch_execute(statement).unwrap());
+    statements.split(';').for_each(|statement| run(client, statement));
 }
 
 /// With the event trigger, rows can be inserted into a new table from every node, whatever the tool
@@ -726,16 +710,15 @@ fn new_tables_get_ids_on_every_node() {
     for node in &cluster.nodes {
         let event_trigger = "CREATE EVENT TRIGGER adopt_new_tables ON ddl_command_end
              WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION adopt_new_tables()";
-        node.connect().batch_execute(event_trigger).unwrap();
+        run(&mut node.connect(), event_trigger);
     }
     let mut client = cluster.nodes[0].connect();
-    client
-        .batch_execute(
-            "SET citus.enable_schema_based_sharding = on;
+    run(
+        &mut client,
+        "SET citus.enable_schema_based_sharding = on;
              SELECT create_shard(7, 'tenant');
              RESET citus.enable_schema_based_sharding",
-        )
-        .unwrap();
+    );
     for table in [
         "serials (id bigserial PRIMARY KEY)",
         "identities (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY)",
@@ -746,7 +729,7 @@ fn new_tables_get_ids_on_every_node() {
         "small (id serial PRIMARY KEY)",
         "by_id (id bigint PRIMARY KEY DEFAULT tenant.next_id()) PARTITION BY RANGE (id)",
     ] {
-        client.batch_execute(&format!("CREATE TABLE tenant.{table}")).unwrap();
+        run(&mut client, &format!("CREATE TABLE tenant.{table}"));
     }
     let insert_everywhere = || {
         let mut ids = BTreeSet::new();
@@ -782,9 +765,7 @@ fn new_tables_get_ids_on_every_node() {
 fn tables_that_are_not_placed_with_the_schema_keep_their_defaults() {
     let cluster = Cluster::start(2);
     let mut client = cluster.nodes[0].connect();
-    client
-        .batch_execute(
-            "SET citus.shard_count = 4;
+    run(&mut client, "SET citus.shard_count = 4;
              SELECT create_shard(7);
              CREATE TABLE insta7.hashed (id bigint DEFAULT insta7.next_id(), batch bigint, PRIMARY KEY (id, batch));
              SELECT create_distributed_table('insta7.hashed', 'batch');
@@ -793,18 +774,14 @@ fn tables_that_are_not_placed_with_the_schema_keep_their_defaults() {
              CREATE TABLE insta7.two (id bigint PRIMARY KEY DEFAULT insta7.next_id(), batch bigint);
              SELECT create_distributed_table('insta7.two', NULL, colocate_with => 'none');
              CREATE TABLE insta7.local (id bigint PRIMARY KEY DEFAULT insta7.next_id(), batch bigint);
-             SELECT citus_add_local_table_to_metadata('insta7.local')",
-        )
-        .unwrap();
+             SELECT citus_add_local_table_to_metadata('insta7.local')");
     let converted =
         texts(&mut client, "SELECT table_name::text FROM convert_defaults_to_triggers(7)");
     assert_eq!(converted, ["insta7.local"]);
-    client
-        .batch_execute("INSERT INTO insta7.hashed (batch) SELECT generate_series(1, 100)")
-        .unwrap();
+    run(&mut client, "INSERT INTO insta7.hashed (batch) SELECT generate_series(1, 100)");
     // Rows of a local table are on the coordinator.
     for node in &cluster.nodes {
-        node.connect().batch_execute("INSERT INTO insta7.local (batch) VALUES (1)").unwrap();
+        run(&mut node.connect(), "INSERT INTO insta7.local (batch) VALUES (1)");
     }
     // A trigger that was created in spite of this refuses the rows on the workers.
     for table in ["hashed", "one", "two"] {
@@ -827,7 +804,7 @@ fn tables_that_are_not_placed_with_the_schema_keep_their_defaults() {
         );
         run_one_by_one(&mut client, &replace);
         for node in &cluster.nodes {
-            node.connect().batch_execute(&insert).unwrap();
+            run(&mut node.connect(), &insert);
         }
     }
     let counts =
@@ -841,13 +818,11 @@ fn tables_that_are_not_placed_with_the_schema_keep_their_defaults() {
 fn role_without_superuser_creates_a_shard_in_an_existing_schema() {
     let cluster = Cluster::start(1);
     let mut client = cluster.nodes[0].connect();
-    client
-        .batch_execute("CREATE ROLE dev LOGIN; GRANT CREATE ON DATABASE postgres TO dev")
-        .unwrap();
+    run(&mut client, "CREATE ROLE dev LOGIN; GRANT CREATE ON DATABASE postgres TO dev");
     let mut dev = cluster.nodes[0].config("postgres").user("dev").connect(NoTls).unwrap();
     assert_eq!(error_of(&mut dev, "SELECT create_shard(5)").0, "3F000");
-    dev.batch_execute("CREATE SCHEMA insta5").unwrap();
-    dev.batch_execute("SELECT create_shard(5, if_not_exists => true)").unwrap();
+    run(&mut dev, "CREATE SCHEMA insta5");
+    run(&mut dev, "SELECT create_shard(5, if_not_exists => true)");
     next_id(&mut dev);
     assert!(one::<bool>(
         &mut cluster.nodes[1].connect(),
@@ -862,16 +837,16 @@ fn missing_coordinator_and_renamed_column_are_named() {
     distribute_with_triggers(&cluster);
     let mut client = cluster.nodes[0].connect();
     let insert = "INSERT INTO insta5.photos (batch) VALUES (1)";
-    client.batch_execute(insert).unwrap();
+    run(&mut client, insert);
     cluster.call("citus_remove_node", 0).unwrap();
-    client.batch_execute("SELECT create_shard(9)").unwrap();
+    run(&mut client, "SELECT create_shard(9)");
     let (code, message, hint) = error_of(&mut client, "SELECT next_id(9)");
     assert!(code == "55000" && message.contains("not in pg_dist_node"), "{code} {message}");
     assert!(hint.contains("citus_set_coordinator_host"), "{hint}");
     cluster.call("citus_set_coordinator_host", 0).unwrap();
-    client.batch_execute("SELECT next_id(9)").unwrap();
+    run(&mut client, "SELECT next_id(9)");
 
-    client.batch_execute("ALTER TABLE insta5.photos RENAME COLUMN id TO photo_id").unwrap();
+    run(&mut client, "ALTER TABLE insta5.photos RENAME COLUMN id TO photo_id");
     let (code, message, hint) = error_of(&mut client, insert);
     assert!(
         code == "42703" && message.contains("column id of table insta5.photos"),
@@ -885,7 +860,7 @@ fn missing_coordinator_and_renamed_column_are_named() {
         &mut client,
         &create.replace("NEW.name", "NEW.photo_id").replace("'name'", "'photo_id'"),
     );
-    client.batch_execute(insert).unwrap();
+    run(&mut client, insert);
 }
 
 /// A node that is down and has a placement of a reference table is disabled before it is removed,
@@ -896,11 +871,10 @@ fn lost_node_with_a_reference_table_is_removed() {
     let cluster = Cluster::start(2);
     let home = distribute_with_triggers(&cluster);
     let mut client = cluster.nodes[0].connect();
-    client
-        .batch_execute(
-            "CREATE TABLE words (id bigint PRIMARY KEY); SELECT create_reference_table('words')",
-        )
-        .unwrap();
+    run(
+        &mut client,
+        "CREATE TABLE words (id bigint PRIMARY KEY); SELECT create_reference_table('words')",
+    );
     let mut ids = column(&mut client, INSERT);
     // Of this id only its row is left.
     let far_ahead =
@@ -952,7 +926,7 @@ fn promoted_clone_takes_sequences_over() {
             format!("SELECT citus_schema_distribute('insta{shard}')"),
             format!("SELECT convert_defaults_to_triggers({shard})"),
         ] {
-            client.batch_execute(&statement).unwrap();
+            run(&mut client, &statement);
         }
         let of_worker = AN_HOUR_AHEAD.replace('5', &shard.to_string());
         vec![one::<i64>(&mut cluster.nodes[1].connect(), &of_worker)]
@@ -960,7 +934,7 @@ fn promoted_clone_takes_sequences_over() {
     let clone = Server::start_standby_of(&cluster.nodes[1]);
     // Citus finds a standby by the name that it sends.
     let name = clone.path().display().to_string();
-    clone.connect().batch_execute(&format!("ALTER SYSTEM SET cluster_name = '{name}'")).unwrap();
+    run(&mut clone.connect(), &format!("ALTER SYSTEM SET cluster_name = '{name}'"));
     clone.stop();
     clone.launch();
     cluster.nodes.push(clone);
@@ -970,7 +944,7 @@ fn promoted_clone_takes_sequences_over() {
     ));
     let add = format!("SELECT citus_add_clone_node('{name}', 5432, '{worker}', 5432)");
     let node: i32 = one(&mut client, &add);
-    client.batch_execute(&format!("SELECT citus_promote_clone_and_rebalance({node})")).unwrap();
+    run(&mut client, &format!("SELECT citus_promote_clone_and_rebalance({node})"));
     let moved: Vec<i32> =
         shards.into_iter().filter(|shard| cluster.node_of(&format!("insta{shard}")) == 2).collect();
     assert!((1..4).contains(&moved.len()), "{moved:?}");
@@ -1003,7 +977,7 @@ fn ids_continue_without_lost_nodes_with_the_setting() {
         .into_iter()
         .find(|block| block.contains("continue_without_lost_nodes"))
         .unwrap();
-    client.batch_execute(&set.replace("DATABASE app", "DATABASE postgres")).unwrap();
+    run(&mut client, &set.replace("DATABASE app", "DATABASE postgres"));
     // Sessions from before, also those between the nodes, do not have it.
     for node in &cluster.nodes {
         node.stop();
@@ -1090,7 +1064,7 @@ fn lost_node_blocks_takeover_until_advance_shard() {
             cluster.call("citus_activate_node", home).unwrap();
         } else {
             let advance = format!("SELECT advance_shard(5, {})", ids.last().unwrap());
-            cluster.nodes[target].connect().batch_execute(&advance).unwrap();
+            run(&mut cluster.nodes[target].connect(), &advance);
         }
         ids.extend(column(&mut coordinator, INSERT));
     }
@@ -1103,7 +1077,7 @@ fn lost_node_blocks_takeover_until_advance_shard() {
 fn view_shows_which_node_can_generate_ids() {
     let cluster = Cluster::start(2);
     let home = distribute(&cluster);
-    cluster.nodes[0].connect().batch_execute("SELECT create_shard(9)").unwrap();
+    run(&mut cluster.nodes[0].connect(), "SELECT create_shard(9)");
     for (number, node) in cluster.nodes.iter().enumerate() {
         let mut client = node.connect();
         let shards_where = |client: &mut Client, condition: &str| {
@@ -1122,11 +1096,10 @@ fn view_shows_which_node_can_generate_ids() {
             on_this_node(&[(5, home), (9, 0)]),
             "node {number}"
         );
-        client
-            .batch_execute(&format!(
-                "SELECT next_id(shard) FROM id_shards WHERE can_generate OR {to_take_over}"
-            ))
-            .unwrap();
+        run(
+            &mut client,
+            &format!("SELECT next_id(shard) FROM id_shards WHERE can_generate OR {to_take_over}"),
+        );
         assert_eq!(
             shards_where(&mut client, "can_generate"),
             on_this_node(&[(5, home), (9, 0)]),
@@ -1142,23 +1115,18 @@ fn errors_name_the_obstacle() {
     let cluster = Cluster::start(2);
     let home = distribute_with_triggers(&cluster);
     let mut coordinator = cluster.nodes[0].connect();
-    coordinator
-        .batch_execute(
-            "CREATE TABLE insta5.days (id bigint DEFAULT insta5.next_id(), n int) PARTITION BY RANGE (id);
+    run(&mut coordinator, "CREATE TABLE insta5.days (id bigint DEFAULT insta5.next_id(), n int) PARTITION BY RANGE (id);
              CREATE TABLE insta5.all_days PARTITION OF insta5.days DEFAULT;
-             CREATE TABLE insta5.words (id text DEFAULT insta5.next_id(), n int)",
-        )
-        .unwrap();
+             CREATE TABLE insta5.words (id text DEFAULT insta5.next_id(), n int)");
     // These keep their defaults, which work on the node that owns the schema.
     assert!(
         column(&mut coordinator, "SELECT 1::int8 FROM convert_defaults_to_triggers(5)").is_empty()
     );
     let mut on_owner = cluster.nodes[home].connect();
-    on_owner
-        .batch_execute(
-            "INSERT INTO insta5.days (n) VALUES (1); INSERT INTO insta5.words (n) VALUES (1)",
-        )
-        .unwrap();
+    run(
+        &mut on_owner,
+        "INSERT INTO insta5.days (n) VALUES (1); INSERT INTO insta5.words (n) VALUES (1)",
+    );
     assert_eq!(error_of(&mut coordinator, "INSERT INTO insta5.days (n) VALUES (1)").0, "55000");
     // node_next_id refuses the sequence of a shard.
     for node in &cluster.nodes {
@@ -1170,40 +1138,35 @@ fn errors_name_the_obstacle() {
         );
     }
     // A role that cannot connect to the other nodes, though it has the privileges needed there.
-    coordinator
-        .batch_execute(
-            "CREATE ROLE nobody; GRANT USAGE ON SCHEMA insta5 TO nobody;
-             GRANT USAGE, UPDATE ON SEQUENCE insta5.table_id_seq TO nobody; GRANT INSERT ON insta5.photos TO nobody",
-        )
-        .unwrap();
+    run(&mut coordinator, "CREATE ROLE nobody; GRANT USAGE ON SCHEMA insta5 TO nobody;
+             GRANT USAGE, UPDATE ON SEQUENCE insta5.table_id_seq TO nobody; GRANT INSERT ON insta5.photos TO nobody");
     cluster.move_schema("insta5", 3 - home, "block_writes");
     let mut on_owner = cluster.nodes[3 - home].connect();
-    on_owner.batch_execute("SET ROLE nobody").unwrap();
+    run(&mut on_owner, "SET ROLE nobody");
     let (code, message, _) = error_of(&mut on_owner, NEXT_ID);
     assert!(code == "08000" && message.contains("made as role nobody"), "{message}");
-    on_owner.batch_execute("RESET ROLE").unwrap();
+    run(&mut on_owner, "RESET ROLE");
     next_id(&mut on_owner);
-    on_owner.batch_execute("SET ROLE nobody").unwrap();
+    run(&mut on_owner, "SET ROLE nobody");
     next_id(&mut on_owner);
     // A role with only USAGE queries the other nodes as the owner of the sequence, and cannot close
     // their copies.
-    coordinator
-        .batch_execute(
-            "REVOKE UPDATE ON SEQUENCE insta5.table_id_seq FROM nobody; CREATE ROLE app LOGIN; GRANT nobody TO app",
-        )
-        .unwrap();
+    run(
+        &mut coordinator,
+        "REVOKE UPDATE ON SEQUENCE insta5.table_id_seq FROM nobody; CREATE ROLE app LOGIN; GRANT nobody TO app",
+    );
     cluster.move_schema("insta5", home, "block_writes");
     let mut on_owner = cluster.nodes[home].connect();
-    on_owner.batch_execute("SET ROLE nobody").unwrap();
+    run(&mut on_owner, "SET ROLE nobody");
     next_id(&mut on_owner);
     for node in &cluster.nodes {
         let mut app = node.config("postgres").user("app").connect(NoTls).unwrap();
-        app.batch_execute("INSERT INTO insta5.photos (batch) VALUES (1)").unwrap();
+        run(&mut app, "INSERT INTO insta5.photos (batch) VALUES (1)");
         let close = |group| format!("SELECT _close_sequence('insta5.table_id_seq', {group}, 1)");
         let (code, message, _) = error_of(&mut app, &close(77));
         assert_eq!((&*code, &*message), ("22023", "group 77 has no node"));
         assert_eq!(error_of(&mut app, &close(0)).0, "42501");
-        app.batch_execute("INSERT INTO insta5.photos (batch) VALUES (1)").unwrap();
+        run(&mut app, "INSERT INTO insta5.photos (batch) VALUES (1)");
     }
 }
 
@@ -1213,29 +1176,22 @@ fn errors_name_the_obstacle() {
 fn tables_with_several_copies_of_rows_get_no_trigger() {
     let cluster = Cluster::start(2);
     let mut client = cluster.nodes[0].connect();
-    client
-        .batch_execute(
-            "SELECT create_shard(7);
+    run(
+        &mut client,
+        "SELECT create_shard(7);
              CREATE TABLE insta7.before (id bigint PRIMARY KEY DEFAULT insta7.next_id(), name text);
              SELECT create_reference_table('insta7.before');
              CREATE TABLE insta7.local (id bigint PRIMARY KEY DEFAULT insta7.next_id(), name text)",
-        )
-        .unwrap();
+    );
     let converted =
         texts(&mut client, "SELECT table_name::text FROM convert_defaults_to_triggers(7)");
     assert_eq!(converted, ["insta7.local"], "the reference table keeps its default");
-    client
-        .batch_execute("INSERT INTO insta7.before (name) VALUES ('one id for all copies')")
-        .unwrap();
-    client
-        .batch_execute(
-            "DROP TABLE insta7.before; CREATE TABLE insta7.after (id bigint PRIMARY KEY DEFAULT insta7.next_id(), name text);
+    run(&mut client, "INSERT INTO insta7.before (name) VALUES ('one id for all copies')");
+    run(&mut client, "DROP TABLE insta7.before; CREATE TABLE insta7.after (id bigint PRIMARY KEY DEFAULT insta7.next_id(), name text);
              SELECT convert_defaults_to_triggers(7); SET citus.enable_unsafe_triggers = on;
-             SELECT create_reference_table('insta7.after')",
-        )
-        .unwrap();
+             SELECT create_reference_table('insta7.after')");
     let (code, message, _) =
         error_of(&mut client, "INSERT INTO insta7.after (name) VALUES ('one for each')");
     assert!(code == "55000" && message.contains("insta7.after"), "{code} {message}");
-    client.batch_execute("INSERT INTO insta7.after VALUES (next_id(7), 'one for all')").unwrap();
+    run(&mut client, "INSERT INTO insta7.after VALUES (next_id(7), 'one for all')");
 }

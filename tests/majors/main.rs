@@ -45,7 +45,7 @@ fn pg_upgrade_keeps_the_state() {
     let newer = newer_server();
     let server = fast();
     // See the test above. If that option is set for an unrelated table, pg_upgrade fails.
-    server.connect().batch_execute("CREATE TABLE plain (n int)").unwrap();
+    run(&mut server.connect(), "CREATE TABLE plain (n int)");
     newer.run("pg_dump", &["-h", server.path().to_str().unwrap(), "-f", "plain.sql", "postgres"]);
     let plain = std::fs::read_to_string(newer.path().join("plain.sql")).unwrap();
     assert!(

@@ -68,7 +68,7 @@ impl Drop for PgBouncer<'_> {
 fn page_examples_run_through_pgbouncer() {
     let server = Server::start(&[("fsync", "off")]);
     let pooler = PgBouncer::start(&server, 1);
-    server.connect().batch_execute("CREATE ROLE app LOGIN").unwrap();
+    run(&mut server.connect(), "CREATE ROLE app LOGIN");
     let connect = |user, database| pooler.try_connect(user, database).unwrap();
     let clients = &mut [
         ("A", connect("postgres", "postgres")),

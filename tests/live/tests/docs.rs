@@ -84,7 +84,7 @@ fn every_alert_fires() {
     assert_ne!(rows(&mut client, cannot).len(), 0, "{cannot}");
     let claims = texts(&mut client, claim);
     assert_ne!(claims.len(), 0, "{claim}");
-    claims.iter().for_each(|claim| client.batch_execute(claim).unwrap());
+    claims.iter().for_each(|claim| run(&mut client, claim));
     assert_eq!(rows(&mut client, cannot).len(), 0, "{cannot}");
     run(&mut server.connect(), "CREATE DATABASE older");
     let mut client = server.connect_to("older");

@@ -25,7 +25,7 @@ fn with_little_memory(tables: &str, warm_up: &[&str], more: i64) -> (Server, Cli
         run(&mut client, "SET work_mem = '1MB'; SET client_min_messages = error");
         client
     };
-    connect().batch_execute(tables).unwrap();
+    run(&mut connect(), tables);
     let warm_up = |client: &mut Client| {
         for statement in ["SELECT backfill_id('2020-01-01+00', 5) OVER ()"].iter().chain(warm_up) {
             let _ = client.batch_execute(statement);

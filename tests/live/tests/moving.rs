@@ -60,19 +60,15 @@ impl Servers {
         let servers = Servers::of(a, b);
         let mut client = servers.a.connect();
         setup_photos(&mut client);
-        client
-            .batch_execute(
-                "CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint);
+        run(&mut client, "CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint);
                  INSERT INTO insta5.counter SELECT n, 0 FROM generate_series(1, 2) AS n;
-                 CREATE TABLE insta5.\"It's \"\"odd\"\"\" (id serial PRIMARY KEY, photo bigint REFERENCES insta5.photos)",
-            )
-            .unwrap();
+                 CREATE TABLE insta5.\"It's \"\"odd\"\"\" (id serial PRIMARY KEY, photo bigint REFERENCES insta5.photos)");
         servers
     }
 
     pub(crate) fn of(a: Server, b: Server) -> Servers {
-        b.connect().batch_execute("CREATE DATABASE map").unwrap();
-        b.connect().batch_execute("CREATE EXTENSION instagram_id").unwrap();
+        run(&mut b.connect(), "CREATE DATABASE map");
+        run(&mut b.connect(), "CREATE EXTENSION instagram_id");
         let servers = Servers { a, b };
         servers.command(&["init"]);
         for (name, server) in [("a", &servers.a), ("b", &servers.b)] {
@@ -300,9 +296,7 @@ fn block_after_copy(servers: &Servers) -> Client {
     servers.b.wait_until("SELECT to_regclass('insta5.counter') IS NOT NULL");
     let mut transaction = servers.b.connect();
     // Blocks the command's ANALYZE.
-    transaction
-        .batch_execute("BEGIN; LOCK TABLE insta5.counter IN SHARE UPDATE EXCLUSIVE MODE")
-        .unwrap();
+    run(&mut transaction, "BEGIN; LOCK TABLE insta5.counter IN SHARE UPDATE EXCLUSIVE MODE");
     servers.b.wait_until(WAITS);
     transaction
 }
@@ -317,8 +311,8 @@ pub(crate) fn move_blocked_before_stop(
 ) -> (Child, Client) {
     let (command, mut other) = move_blocked_after_copy(servers, options);
     let mut transaction = servers.a.connect();
-    transaction.batch_execute(&format!("BEGIN; {statement}")).unwrap();
-    other.batch_execute("COMMIT").unwrap();
+    run(&mut transaction, &format!("BEGIN; {statement}"));
+    run(&mut other, "COMMIT");
     servers.a.wait_until(WAITS);
     (command, transaction)
 }
@@ -486,14 +480,14 @@ fn writes_resume_when_target_does_not_catch_up() {
             move_blocked_before_stop(&servers, &["--stop", "1"], insert);
         let mut other = servers.b.connect();
         // Blocks the replication of this row.
-        other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
-        transaction.batch_execute("COMMIT").unwrap();
+        run(&mut other, "BEGIN; LOCK TABLE insta5.photos IN SHARE MODE");
+        run(&mut transaction, "COMMIT");
         let said = outcome(command).expect_err("a refusal");
         assert!(said.contains("has not caught up within 1 s"), "{said}");
         assert_eq!(servers.placement(), "a");
         assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED), "{said}");
         thread::sleep(Duration::from_millis(200));
-        other.batch_execute("COMMIT").unwrap();
+        run(&mut other, "COMMIT");
         servers.command(&["move", "5", "--to", "b"]);
     });
     assert_eq!(servers.placement(), "b");
@@ -508,7 +502,7 @@ fn move_killed_during_cutover_can_be_resumed_or_cancelled() {
     let servers = Servers::start();
     let mut rows = fill(&servers, 1000);
     let mut a = servers.a.connect();
-    a.batch_execute("CREATE SEQUENCE insta5.\"a; b\" MINVALUE -5 START 3").unwrap();
+    run(&mut a, "CREATE SEQUENCE insta5.\"a; b\" MINVALUE -5 START 3");
     let sequences = "SELECT string_agg(s::text, ' ' ORDER BY seqrelid) FROM pg_sequence AS s";
     let before: String = one(&mut a, sequences);
     let mut kill_while_stopped = |row: i64| {
@@ -517,12 +511,12 @@ fn move_killed_during_cutover_can_be_resumed_or_cancelled() {
             move_blocked_before_stop(&servers, &["--stop", "60"], &insert);
         let mut other = servers.b.connect();
         // Blocks the replication of this row.
-        other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
-        transaction.batch_execute("COMMIT").unwrap();
+        run(&mut other, "BEGIN; LOCK TABLE insta5.photos IN SHARE MODE");
+        run(&mut transaction, "COMMIT");
         rows.push(row);
         servers.a.wait_until(IS_CLOSED);
         assert!(!kill_group(command));
-        other.batch_execute("COMMIT").unwrap();
+        run(&mut other, "COMMIT");
         assert_eq!(
             error_of(&mut transaction, "INSERT INTO insta5.photos DEFAULT VALUES").0,
             "25006"
@@ -533,7 +527,7 @@ fn move_killed_during_cutover_can_be_resumed_or_cancelled() {
         assert_ne!(one::<String>(&mut a, sequences), before);
         let mut map = servers.map();
         let recorded: String = one(&mut map, "SELECT sequences::text FROM shard_map.moves");
-        map.batch_execute("UPDATE shard_map.moves SET sequences = NULL").unwrap();
+        run(&mut map, "UPDATE shard_map.moves SET sequences = NULL");
         let said = servers.refusal(&["cancel", "5"]);
         assert!(said.contains("the map does not record the sequences of shard 5"), "{said}");
         map.execute("UPDATE shard_map.moves SET sequences = $1::text::jsonb", &[&recorded])
@@ -563,7 +557,7 @@ fn long_transaction_blocks_the_move_but_not_writers() {
         let before = photos();
         servers.a.wait_for("writers that go on", || photos() > before + 100);
         assert_eq!(servers.placement(), "a");
-        transaction.batch_execute("COMMIT").unwrap();
+        run(&mut transaction, "COMMIT");
         outcome(command).unwrap();
     });
     assert_eq!(servers.placement(), "b");
@@ -581,7 +575,7 @@ fn concurrent_commands_on_a_shard_are_refused() {
     for command in [&["move", "5", "--to", "b"][..], &["cancel", "5"], &["clean", "5"]] {
         assert!(servers.refusal(command).contains("is working on shard 5"));
     }
-    transaction.batch_execute("COMMIT").unwrap();
+    run(&mut transaction, "COMMIT");
     outcome(first).unwrap();
     assert!(servers.refusal(&["cancel", "5"]).contains("is on b already"));
     servers.command(&["status"]);
@@ -598,13 +592,13 @@ fn apply_waits_for_another_command_and_resumes_moves() {
     let killed = servers.start_command(&["apply", &plan]);
     let mut transaction = block_after_copy(&servers);
     assert!(!kill_group(killed));
-    transaction.batch_execute("COMMIT").unwrap();
+    run(&mut transaction, "COMMIT");
     let (other, mut transaction) = move_blocked_after_copy(&servers, &[]);
     let again = servers.start_command(&["apply", &plan]);
     // Longer than a move waits for the lock of the shard.
     thread::sleep(Duration::from_secs(2));
     assert!(!kill_group(other));
-    transaction.batch_execute("COMMIT").unwrap();
+    run(&mut transaction, "COMMIT");
     let said = outcome(again).unwrap();
     assert!(said.contains("Another command is working on shard 5: waiting for it"), "{said}");
     assert!(said.contains("All 1 moves are done"), "{said}");
@@ -629,37 +623,36 @@ fn checks_report_every_obstacle_to_a_move() {
     };
     let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
     check("a has no extension instagram_id");
-    a.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+    run(&mut a, "CREATE EXTENSION instagram_id");
     check("a has no shard 5, contrary to the map");
     check("a has wal_level = replica");
     check("b has 1 of 1 max_logical_replication_workers left");
-    a.batch_execute(
-        "SELECT create_shard(5); SELECT create_shard(6);
+    run(&mut a, "SELECT create_shard(5); SELECT create_shard(6);
          CREATE TABLE insta5.keyless (id bigint DEFAULT insta5.next_id());
          CREATE UNLOGGED TABLE insta5.light (id bigint PRIMARY KEY);
          CREATE TABLE insta6.albums (id bigint PRIMARY KEY);
          CREATE TABLE insta5.photos (id bigint PRIMARY KEY, album bigint REFERENCES insta6.albums) PARTITION BY RANGE (id);
-         CREATE TABLE insta6.part PARTITION OF insta5.photos DEFAULT",
-    )
-    .unwrap();
+         CREATE TABLE insta6.part PARTITION OF insta5.photos DEFAULT");
     check("table insta5.keyless has no primary key");
     check("table insta5.light is unlogged");
     check("insta5.photos and its partition or child insta6.part are not both in schema insta5");
     check("foreign key photos_album_fkey of insta5.photos leads out of schema insta5");
-    a.batch_execute("CREATE ROLE other; ALTER FUNCTION insta5.epoch() OWNER TO other").unwrap();
+    run(&mut a, "CREATE ROLE other; ALTER FUNCTION insta5.epoch() OWNER TO other");
     check("shard 5 cannot generate ids on a: insta5.epoch() belongs to role other");
-    a.batch_execute("ALTER FUNCTION insta5.epoch() OWNER TO postgres; DROP ROLE other").unwrap();
+    run(&mut a, "ALTER FUNCTION insta5.epoch() OWNER TO postgres; DROP ROLE other");
     check_missing_objects(&servers);
-    b.batch_execute("CREATE SCHEMA insta5").unwrap();
+    run(&mut b, "CREATE SCHEMA insta5");
     check("b has a schema insta5 already");
-    b.batch_execute("DROP SCHEMA insta5; SELECT create_shard(5, 'another')").unwrap();
+    run(&mut b, "DROP SCHEMA insta5; SELECT create_shard(5, 'another')");
     check("b has a shard 5 already");
-    b.batch_execute("DROP SCHEMA another CASCADE; UPDATE pg_extension SET extversion = '0.0.9' WHERE extname = 'instagram_id'")
-        .unwrap();
+    run(
+        &mut b,
+        "DROP SCHEMA another CASCADE; UPDATE pg_extension SET extversion = '0.0.9' WHERE extname = 'instagram_id'",
+    );
     check("b has instagram_id 0.0.9, older than");
-    b.batch_execute("DROP EXTENSION instagram_id").unwrap();
+    run(&mut b, "DROP EXTENSION instagram_id");
     check("b has no extension instagram_id");
-    b.batch_execute("CREATE SCHEMA ids; CREATE EXTENSION instagram_id SCHEMA ids").unwrap();
+    run(&mut b, "CREATE SCHEMA ids; CREATE EXTENSION instagram_id SCHEMA ids");
     check("b has instagram_id in schema ids, but a has it in public");
     servers.b.set_clock(-1.5);
     check("s behind that of a: synchronize the clocks");
@@ -691,15 +684,13 @@ fn check_missing_objects(servers: &Servers) {
     if let Some((user, group)) = a.owner() {
         std::os::unix::fs::chown(a.path().join("data/fast"), Some(user), Some(group)).unwrap();
     }
-    client
-        .batch_execute(&format!(
-            "CREATE TABLESPACE fast LOCATION '{}/data/fast'",
-            a.path().display()
-        ))
-        .unwrap();
-    client
-        .batch_execute(
-            r#"CREATE ROLE app; CREATE ROLE "it's ""me"""; CREATE ROLE reader; CREATE ROLE keeper;
+    run(
+        &mut client,
+        &format!("CREATE TABLESPACE fast LOCATION '{}/data/fast'", a.path().display()),
+    );
+    run(
+        &mut client,
+        r#"CREATE ROLE app; CREATE ROLE "it's ""me"""; CREATE ROLE reader; CREATE ROLE keeper;
              CREATE TYPE "the mood" AS ENUM ('a', 'b'); CREATE DOMAIN small AS int; CREATE TABLE users (id int);
              CREATE FUNCTION zero() RETURNS int LANGUAGE sql AS 'SELECT 0';
              CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';
@@ -714,15 +705,12 @@ fn check_missing_objects(servers: &Servers) {
              CREATE SEQUENCE insta5.kept; ALTER SEQUENCE insta5.kept OWNER TO keeper;
              -- A use of the shard, not by it.
              CREATE VIEW outside AS SELECT id FROM insta5.needy; CREATE PUBLICATION others FOR TABLE insta5.needy"#,
-        )
-        .unwrap();
+    );
     // Not every PostgreSQL under test has the contrib modules.
     let has_hstore = "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'hstore')";
     let has_hstore: bool = one(&mut client, has_hstore);
     if has_hstore {
-        client
-            .batch_execute("CREATE EXTENSION hstore; ALTER TABLE insta5.needy ADD tags hstore")
-            .unwrap();
+        run(&mut client, "CREATE EXTENSION hstore; ALTER TABLE insta5.needy ADD tags hstore");
     }
     let all = servers.refusal(&["check", "5", "--to", "b"]);
     let hstore = "b has no type public.hstore of extension hstore, needed for column tags of table insta5.needy";
@@ -748,15 +736,11 @@ fn check_missing_objects(servers: &Servers) {
         CREATE FUNCTION zero() RETURNS int LANGUAGE sql AS 'SELECT 0';
         CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';
         CREATE COLLATION german FROM "C""#;
-    b.connect().batch_execute(create).unwrap();
+    run(&mut b.connect(), create);
     if has_hstore {
-        b.connect().batch_execute("CREATE EXTENSION hstore").unwrap();
+        run(&mut b.connect(), "CREATE EXTENSION hstore");
     }
-    client
-        .batch_execute(
-            "ALTER TABLE insta5.needy SET TABLESPACE pg_default; DROP PUBLICATION others",
-        )
-        .unwrap();
+    run(&mut client, "ALTER TABLE insta5.needy SET TABLESPACE pg_default; DROP PUBLICATION others");
     let others = servers.refusal(&["check", "5", "--to", "b"]);
     assert!(!others.contains("insta5.needy"), "{others}");
 }
@@ -768,7 +752,7 @@ fn tables_changed_during_the_move_are_detected() {
     fill(&servers, 1000);
     let (command, mut a) =
         move_blocked_before_stop(&servers, &[], "UPDATE insta5.counter SET value = 1");
-    a.batch_execute("CREATE TABLE insta5.new (id bigint PRIMARY KEY); COMMIT").unwrap();
+    run(&mut a, "CREATE TABLE insta5.new (id bigint PRIMARY KEY); COMMIT");
     let said = outcome(command).expect_err("a refusal");
     assert!(said.contains("has changed since the move began: table insta5.new;"), "{said}");
     assert!(!one::<bool>(&mut a, IS_CLOSED));
@@ -777,12 +761,9 @@ fn tables_changed_during_the_move_are_detected() {
     // Same change on both servers: rows written to this table would not be replicated.
     let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
     for server in [&servers.a, &servers.b] {
-        server
-            .connect()
-            .batch_execute("CREATE TABLE insta5.newer (id bigint PRIMARY KEY)")
-            .unwrap();
+        run(&mut server.connect(), "CREATE TABLE insta5.newer (id bigint PRIMARY KEY)");
     }
-    transaction.batch_execute("COMMIT").unwrap();
+    run(&mut transaction, "COMMIT");
     let said = outcome(command).expect_err("a refusal");
     assert!(said.contains("that are not replicated from a"), "{said}");
     assert!(!one::<bool>(&mut a, IS_CLOSED));
@@ -804,12 +785,12 @@ fn map_versions_become_visible_in_order() {
     let (mut first, mut reader) = (servers.map(), servers.map());
     let version = "SELECT max(version) FROM shard_map.shards";
     let before: i64 = one(&mut reader, version);
-    first.batch_execute(&format!("BEGIN; {change} 1")).unwrap();
+    run(&mut first, &format!("BEGIN; {change} 1"));
     let second = thread::scope(|scope| {
-        let second = scope.spawn(|| servers.map().batch_execute(&format!("{change} 2")).unwrap());
+        let second = scope.spawn(|| run(&mut servers.map(), &format!("{change} 2")));
         thread::sleep(Duration::from_millis(300));
         assert_eq!(one::<i64>(&mut reader, version), before, "the second waits for the first");
-        first.batch_execute("COMMIT").unwrap();
+        run(&mut first, "COMMIT");
         second.join().unwrap();
         one::<i64>(&mut reader, version)
     });
@@ -827,10 +808,10 @@ impl Servers {
         let servers = Servers::start();
         for server in [&servers.a, &servers.b] {
             let role = "CREATE ROLE attacker LOGIN; GRANT CREATE ON DATABASE postgres TO attacker";
-            server.connect().batch_execute(role).unwrap();
+            run(&mut server.connect(), role);
         }
-        servers.a.connect().batch_execute(GIVE_AWAY).unwrap();
-        servers.map().batch_execute("UPDATE shard_map.servers SET trusted = '{attacker}'").unwrap();
+        run(&mut servers.a.connect(), GIVE_AWAY);
+        run(&mut servers.map(), "UPDATE shard_map.servers SET trusted = '{attacker}'");
         servers
     }
 
@@ -900,7 +881,7 @@ fn owners_comment_is_not_executed_on_the_target() {
             move_blocked_before_stop(&servers, &[], "UPDATE insta5.counter SET value = 1");
         let mut attacker = as_attacker(&servers.b);
         attempt(&mut attacker, &[&MARK_REMADE[..], &[comment]].concat());
-        transaction.batch_execute("COMMIT").unwrap();
+        run(&mut transaction, "COMMIT");
         println!("{:?}", outcome(command));
         for command in [&["move", "5", "--to", "b"][..], &["cancel", "5"]] {
             println!("{:?}", servers.run(command));
@@ -921,7 +902,7 @@ fn owners_comment_is_not_executed_on_the_target() {
             // The owner has spoiled the copy of its own shard.
             let said = servers.refusal(&["move", "5", "--to", "b"]);
             assert!(said.contains("schema insta5 on b was not created by this move"), "{said}");
-            servers.b.connect().batch_execute("DROP SCHEMA insta5 CASCADE").unwrap();
+            run(&mut servers.b.connect(), "DROP SCHEMA insta5 CASCADE");
             servers.command(&["cancel", "5"]);
         }
     }
@@ -934,11 +915,11 @@ fn owners_comment_is_not_executed_on_the_source() {
     let insert = "INSERT INTO insta5.photos VALUES (1)";
     let (command, mut transaction) = move_blocked_before_stop(&servers, &["--stop", "60"], insert);
     let mut other = servers.b.connect();
-    other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
-    transaction.batch_execute("COMMIT").unwrap();
+    run(&mut other, "BEGIN; LOCK TABLE insta5.photos IN SHARE MODE");
+    run(&mut transaction, "COMMIT");
     servers.a.wait_until(IS_CLOSED);
     assert!(!kill_group(command));
-    other.batch_execute("COMMIT").unwrap();
+    run(&mut other, "COMMIT");
     drop(transaction);
     let comment =
         "COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'ALTER ROLE attacker SUPERUSER'";
@@ -971,20 +952,19 @@ fn routines_with_the_markers_name_are_refused() {
             "AGGREGATE insta5.shard_is_elsewhere(*)",
         ),
     ] {
-        attacker.batch_execute(make).unwrap();
+        run(&mut attacker, make);
         servers.is_refused("has a routine shard_is_elsewhere() whose owner is not a superuser");
-        attacker.batch_execute(&format!("DROP {drop}")).unwrap();
+        run(&mut attacker, &format!("DROP {drop}"));
     }
     // Created after the start of the move, it is refused before the tables are closed; objects that
     // depend on it remain.
     let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
-    attacker
-        .batch_execute(
-            "CREATE FUNCTION insta5.shard_is_elsewhere() RETURNS int LANGUAGE sql AS 'SELECT 1';
+    run(
+        &mut attacker,
+        "CREATE FUNCTION insta5.shard_is_elsewhere() RETURNS int LANGUAGE sql AS 'SELECT 1';
              CREATE VIEW insta5.precious AS SELECT insta5.shard_is_elsewhere()",
-        )
-        .unwrap();
-    transaction.batch_execute("COMMIT").unwrap();
+    );
+    run(&mut transaction, "COMMIT");
     let said = outcome(command).expect_err("a refusal");
     // Which of the two is seen depends on whether the definitions are compared once more before the
     // tables are locked.
@@ -994,25 +974,19 @@ fn routines_with_the_markers_name_are_refused() {
     ];
     assert!(refusals.iter().any(|refusal| said.contains(refusal)), "{said}");
     servers.command(&["cancel", "5"]);
-    attacker
-        .batch_execute("DROP VIEW insta5.precious; DROP FUNCTION insta5.shard_is_elsewhere()")
-        .unwrap();
+    run(&mut attacker, "DROP VIEW insta5.precious; DROP FUNCTION insta5.shard_is_elsewhere()");
     // A trigger of that name would be lost.
-    attacker
-        .batch_execute(
-            "CREATE FUNCTION insta5.own() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
-             CREATE TRIGGER shard_is_elsewhere BEFORE INSERT ON insta5.photos FOR EACH ROW EXECUTE FUNCTION insta5.own()",
-        )
-        .unwrap();
+    run(&mut attacker, "CREATE FUNCTION insta5.own() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+             CREATE TRIGGER shard_is_elsewhere BEFORE INSERT ON insta5.photos FOR EACH ROW EXECUTE FUNCTION insta5.own()");
     let said = servers.refusal(&["move", "5", "--to", "b"]);
     assert!(said.contains("has a trigger shard_is_elsewhere of its own"), "{said}");
     println!("{:?}", servers.run(&["cancel", "5"]));
-    attacker.batch_execute("DROP TRIGGER shard_is_elsewhere ON insta5.photos").unwrap();
+    run(&mut attacker, "DROP TRIGGER shard_is_elsewhere ON insta5.photos");
     // With other arguments it is another function.
     let overload =
         "CREATE FUNCTION insta5.shard_is_elsewhere(int) RETURNS int LANGUAGE sql AS 'SELECT 1';
          COMMENT ON FUNCTION insta5.shard_is_elsewhere(int) IS 'ALTER ROLE attacker SUPERUSER'";
-    attacker.batch_execute(overload).unwrap();
+    run(&mut attacker, overload);
     servers.command(&["move", "5", "--to", "b"]);
     servers.command(&["clean", "5"]);
     assert!(!servers.is_superuser());
@@ -1023,27 +997,23 @@ fn routines_with_the_markers_name_are_refused() {
 fn triggers_that_fire_during_replication_are_refused() {
     let servers = Servers::start();
     let mut a = servers.a.connect();
-    a.batch_execute(
-        "CREATE FUNCTION insta5.double() RETURNS trigger LANGUAGE plpgsql AS
+    run(&mut a, "CREATE FUNCTION insta5.double() RETURNS trigger LANGUAGE plpgsql AS
              'BEGIN UPDATE insta5.counter SET value = value + 1; RETURN NEW; END';
-         CREATE TRIGGER double AFTER INSERT ON insta5.photos FOR EACH ROW EXECUTE FUNCTION insta5.double()",
-    )
-    .unwrap();
+         CREATE TRIGGER double AFTER INSERT ON insta5.photos FOR EACH ROW EXECUTE FUNCTION insta5.double()");
     for state in ["ALWAYS", "REPLICA"] {
-        a.batch_execute(&format!("ALTER TABLE insta5.photos ENABLE {state} TRIGGER double"))
-            .unwrap();
+        run(&mut a, &format!("ALTER TABLE insta5.photos ENABLE {state} TRIGGER double"));
         servers.is_refused("trigger double of insta5.photos fires for the replication, too");
     }
-    a.batch_execute("ALTER TABLE insta5.photos ENABLE TRIGGER double").unwrap();
+    run(&mut a, "ALTER TABLE insta5.photos ENABLE TRIGGER double");
     servers.command(&["check", "5", "--to", "b"]);
     // Enabled during the move, the trigger is found when the tables are compared.
     let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
-    a.batch_execute("ALTER TABLE insta5.photos ENABLE ALWAYS TRIGGER double").unwrap();
-    transaction.batch_execute("COMMIT").unwrap();
+    run(&mut a, "ALTER TABLE insta5.photos ENABLE ALWAYS TRIGGER double");
+    run(&mut transaction, "COMMIT");
     let said = outcome(command).expect_err("a refusal");
     assert!(said.contains("has changed since the move began: table insta5.photos;"), "{said}");
     servers.command(&["cancel", "5"]);
-    a.batch_execute("ALTER TABLE insta5.photos ENABLE TRIGGER double").unwrap();
+    run(&mut a, "ALTER TABLE insta5.photos ENABLE TRIGGER double");
     servers.command(&["move", "5", "--to", "b"]);
 }
 
@@ -1064,13 +1034,12 @@ fn clients_cannot_write_to_the_copy_before_cutover() {
     ] {
         assert_eq!(error_of(&mut owner, statement).0, code, "{statement}");
     }
-    transaction.batch_execute("COMMIT").unwrap();
+    run(&mut transaction, "COMMIT");
     outcome(command).unwrap();
-    owner
-        .batch_execute(
-            "ALTER TABLE insta5.photos ADD x int; INSERT INTO insta5.photos DEFAULT VALUES",
-        )
-        .unwrap();
+    run(
+        &mut owner,
+        "ALTER TABLE insta5.photos ADD x int; INSERT INTO insta5.photos DEFAULT VALUES",
+    );
     servers.command(&["clean", "5"]);
 }
 
@@ -1080,26 +1049,20 @@ fn clients_cannot_write_to_the_copy_before_cutover() {
 fn schema_of_another_role_on_the_target_is_kept() {
     let servers = Servers::start_with_an_attacker();
     // A move that was killed before it created the schema.
-    servers
-        .map()
-        .batch_execute(
-            "INSERT INTO shard_map.moves (shard, source, target, schema) VALUES (5, 'a', 'b', 'insta5')",
-        )
-        .unwrap();
-    as_attacker(&servers.b)
-        .batch_execute(
-            "CREATE SCHEMA insta5; CREATE TABLE insta5.precious (id int);
+    run(
+        &mut servers.map(),
+        "INSERT INTO shard_map.moves (shard, source, target, schema) VALUES (5, 'a', 'b', 'insta5')",
+    );
+    run(&mut as_attacker(&servers.b), "CREATE SCHEMA insta5; CREATE TABLE insta5.precious (id int);
              CREATE FUNCTION insta5.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-             COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'SELECT 1'",
-        )
-        .unwrap();
+             COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'SELECT 1'");
     for command in [&["move", "5", "--to", "b"][..], &["cancel", "5"]] {
         let said = servers.refusal(command);
         assert!(said.contains("schema insta5 on b was not created by this move"), "{said}");
     }
     one::<i64>(&mut servers.b.connect(), "SELECT count(*) FROM insta5.precious");
     assert_eq!(leftovers(&servers.b), NOTHING);
-    servers.b.connect().batch_execute("DROP SCHEMA insta5 CASCADE").unwrap();
+    run(&mut servers.b.connect(), "DROP SCHEMA insta5 CASCADE");
     servers.command(&["cancel", "5"]);
 }
 
@@ -1125,12 +1088,11 @@ fn names_with_special_characters_can_be_moved() {
         a.query_one("SELECT create_shard($1, $2)::text", &[&(10 + n as i32), name]).unwrap();
         let ident: String = a.query_one("SELECT quote_ident($1)", &[name]).unwrap().get(0);
         let sequence = format!("{ident}.{}", ident_with(&ident, " seq"));
-        a.batch_execute(&format!(
+        run(&mut a, &format!(
             "CREATE TABLE {ident}.{ident} (id bigint PRIMARY KEY DEFAULT next_id({shard}), {ident} serial);
              CREATE SEQUENCE {sequence} MAXVALUE 9000000000000000000 START 7;
              INSERT INTO {ident}.{ident} DEFAULT VALUES"
-        ))
-        .unwrap();
+        ));
         let end_of_options: &[&str] = if name.starts_with('-') { &["--"] } else { &[] };
         servers.command(&[&["server"], end_of_options, &[&server, &conninfo]].concat());
         servers.command(&["place", "a", &shard]);
@@ -1168,10 +1130,10 @@ fn late_statement_of_a_killed_command_is_waited_for() {
         let cancel = servers.start_command(&["cancel", "5"]);
         // The server is still to close the shard, unless its attempt has timed out by now.
         thread::sleep(Duration::from_millis(200));
-        transaction.batch_execute("COMMIT").unwrap();
+        run(&mut transaction, "COMMIT");
         outcome(cancel).unwrap();
         assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
-        servers.a.connect().batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
+        run(&mut servers.a.connect(), "INSERT INTO insta5.photos DEFAULT VALUES");
     }
 }
 
@@ -1192,42 +1154,39 @@ fn conninfo_that_sets_options_is_refused() {
 #[test]
 fn replication_writes_only_to_the_shards_schema() {
     let servers = Servers::start_with_an_attacker();
-    servers
-        .b
-        .connect()
-        .batch_execute(
-            "CREATE SCHEMA insta6; CREATE TABLE insta6.photos (id bigint PRIMARY KEY, batch bigint);
+    run(
+        &mut servers.b.connect(),
+        "CREATE SCHEMA insta6; CREATE TABLE insta6.photos (id bigint PRIMARY KEY, batch bigint);
              CREATE TABLE insta6.counter (n int PRIMARY KEY, value bigint);
              CREATE TABLE insta6.\"It's \"\"odd\"\"\" (id int PRIMARY KEY, photo bigint)",
-        )
-        .unwrap();
+    );
     fill(&servers, 10);
     let mut attacker = as_attacker(&servers.a);
     let count = "SELECT count(*) FROM insta6.photos";
     // A publication with the command's name for a table that belongs to another role on the target.
-    attacker
-        .batch_execute(
-            "CREATE SCHEMA insta6; CREATE TABLE insta6.photos (id bigint PRIMARY KEY, batch bigint);
+    run(
+        &mut attacker,
+        "CREATE SCHEMA insta6; CREATE TABLE insta6.photos (id bigint PRIMARY KEY, batch bigint);
              INSERT INTO insta6.photos VALUES (1);
              CREATE PUBLICATION instagram_id_move_5 FOR TABLE insta6.photos",
-        )
-        .unwrap();
+    );
     println!("{:?}", servers.run(&["move", "5", "--to", "b"]));
     assert_eq!(one::<i64>(&mut servers.b.connect(), count), 0);
     servers.is_refused("a has a publication instagram_id_move_5 that is not part of this move");
-    attacker
-        .batch_execute("DROP PUBLICATION IF EXISTS instagram_id_move_5; DROP SCHEMA insta6 CASCADE")
-        .unwrap();
+    run(
+        &mut attacker,
+        "DROP PUBLICATION IF EXISTS instagram_id_move_5; DROP SCHEMA insta6 CASCADE",
+    );
     // The schema is renamed after it was published.
     let mut other = servers.b.connect();
-    other.batch_execute("BEGIN; LOCK TABLE pg_subscription IN EXCLUSIVE MODE").unwrap();
+    run(&mut other, "BEGIN; LOCK TABLE pg_subscription IN EXCLUSIVE MODE");
     let command = servers.start_command(&["move", "5", "--to", "b"]);
     servers.b.wait_until(WAITS);
-    attacker.batch_execute("ALTER SCHEMA insta5 RENAME TO insta6").unwrap();
-    other.batch_execute("COMMIT").unwrap();
+    run(&mut attacker, "ALTER SCHEMA insta5 RENAME TO insta6");
+    run(&mut other, "COMMIT");
     println!("{:?}", outcome(command));
     assert_eq!(one::<i64>(&mut servers.b.connect(), count), 0);
-    attacker.batch_execute("ALTER SCHEMA insta6 RENAME TO insta5").unwrap();
+    run(&mut attacker, "ALTER SCHEMA insta6 RENAME TO insta5");
     // Without a publication of its schema, the command has removed what the move had created.
     assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
     assert_eq!(leftovers(&servers.a), NOTHING);
@@ -1240,7 +1199,7 @@ fn replication_writes_only_to_the_shards_schema() {
 fn session_of_another_role_does_not_block_a_move() {
     let servers = Servers::start_with_an_attacker();
     let mut attacker = as_attacker(&servers.a);
-    attacker.batch_execute("SET application_name = 'instagram_id_move_5'").unwrap();
+    run(&mut attacker, "SET application_name = 'instagram_id_move_5'");
     servers.command(&["check", "5", "--to", "b"]);
 }
 
@@ -1252,20 +1211,17 @@ fn writes_resume_when_the_map_is_lost_during_cutover() {
     let (command, mut transaction) = move_blocked_before_stop(&servers, &["--stop", "3"], insert);
     let mut other = servers.b.connect();
     // Blocks the replication of this row.
-    other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
-    transaction.batch_execute("COMMIT").unwrap();
+    run(&mut other, "BEGIN; LOCK TABLE insta5.photos IN SHARE MODE");
+    run(&mut transaction, "COMMIT");
     servers.a.wait_until(IS_CLOSED);
-    servers
-        .b
-        .connect()
-        .batch_execute(
-            "ALTER DATABASE map ALLOW_CONNECTIONS false;
+    run(
+        &mut servers.b.connect(),
+        "ALTER DATABASE map ALLOW_CONNECTIONS false;
              SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'map'",
-        )
-        .unwrap();
+    );
     let said = outcome(command).expect_err("a refusal");
     assert!(said.contains("Writes continue on a"), "{said}");
     assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
-    other.batch_execute("COMMIT; ALTER DATABASE map ALLOW_CONNECTIONS true").unwrap();
+    run(&mut other, "COMMIT; ALTER DATABASE map ALLOW_CONNECTIONS true");
     servers.command(&["move", "5", "--to", "b"]);
 }

@@ -119,15 +119,15 @@ fn lose_map_for(servers: &Servers, time: Duration) {
 
 fn lose_map(servers: &Servers) {
     let mut b = servers.b.connect();
-    b.batch_execute("ALTER DATABASE map ALLOW_CONNECTIONS false").unwrap();
+    run(&mut b, "ALTER DATABASE map ALLOW_CONNECTIONS false");
     // First a session that waits for a lock, which it would acquire when another one ends.
     let end = "SELECT pg_terminate_backend(pid, 10000) FROM
         (SELECT pid FROM pg_stat_activity WHERE datname = 'map' ORDER BY wait_event_type = 'Lock' DESC NULLS LAST) AS sessions";
-    b.batch_execute(end).unwrap();
+    run(&mut b, end);
 }
 
 fn restore_map(servers: &Servers) {
-    servers.b.connect().batch_execute("ALTER DATABASE map ALLOW_CONNECTIONS true").unwrap();
+    run(&mut servers.b.connect(), "ALTER DATABASE map ALLOW_CONNECTIONS true");
 }
 
 /// The map is lost at each step of one move, while a client writes. Each time the command fails,
@@ -175,13 +175,13 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     let Servers { a, b } = servers;
     let blocked = |server: &Server, statement: &str| {
         let mut client = server.connect();
-        client.batch_execute(&format!("BEGIN; {statement}")).unwrap();
+        run(&mut client, &format!("BEGIN; {statement}"));
         client
     };
     let resume = || servers.start_command(&["move", "5", "--to", "b", "--stop", "30"]);
     let lose = |command: Child, mut block: Client, reason: &str| {
         lose_map(servers);
-        block.batch_execute("COMMIT").unwrap();
+        run(&mut block, "COMMIT");
         let said = outcome(command).expect_err("the map is lost");
         restore_map(servers);
         assert!(said.contains(reason), "{reason}: {said}");
@@ -216,7 +216,7 @@ fn lose_the_map_at_each_step(servers: &Servers) {
         let block = if is_stopped {
             let (mut before, block) =
                 (block, blocked(b, "LOCK TABLE insta5.counter IN SHARE MODE"));
-            before.batch_execute("COMMIT").unwrap();
+            run(&mut before, "COMMIT");
             wait_for_command(&mut command, a, IS_CLOSED);
             block
         } else {
@@ -235,7 +235,7 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     assert_eq!(error_of(&mut a.connect(), insert).0, "25006");
     // When the map is changed, which the command repeats; then before the triggers are dropped.
     let mut map = servers.map();
-    map.batch_execute("BEGIN; LOCK TABLE shard_map.moves IN SHARE MODE").unwrap();
+    run(&mut map, "BEGIN; LOCK TABLE shard_map.moves IN SHARE MODE");
     let block = blocked(b, "SELECT FROM insta5.counter");
     let mut command = resume();
     wait_for_command(
@@ -295,15 +295,15 @@ fn crash_between_slot_and_record_begins_anew() {
     let mut block = b.connect();
     let command = servers.start_command(&["move", "5", "--to", "b"]);
     b.wait_until("SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'counter')");
-    block.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
+    run(&mut block, "BEGIN; LOCK TABLE insta5.photos IN SHARE MODE");
     let others = "SELECT count(*) > 0 AND bool_and(srsubstate = 'r' OR srrelid = 'insta5.photos'::regclass) FROM pg_subscription_rel";
     b.wait_until(others);
     let lock = "BEGIN; LOCK TABLE insta5.counter IN SHARE MODE";
     let mut apply = b.connect();
-    apply.batch_execute(lock).unwrap();
-    a.connect().batch_execute("UPDATE insta5.counter SET value = value + 1").unwrap();
+    run(&mut apply, lock);
+    run(&mut a.connect(), "UPDATE insta5.counter SET value = value + 1");
     b.wait_until("SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'insta5.counter'::regclass AND NOT granted)");
-    block.batch_execute("COMMIT").unwrap();
+    run(&mut block, "COMMIT");
     let copied = "SELECT EXISTS (SELECT FROM pg_subscription_rel WHERE srsubstate = 'f')";
     b.wait_until(copied);
     b.crash();
@@ -330,21 +330,18 @@ fn crash_between_slot_and_record_begins_anew() {
 fn move_after_an_interrupted_cancel_begins_anew() {
     let servers = Servers::start();
     let ids = fill(&servers, 100);
-    servers
-        .a
-        .connect()
-        .batch_execute(
-            "CREATE TABLE insta5.log (line text);
+    run(
+        &mut servers.a.connect(),
+        "CREATE TABLE insta5.log (line text);
              ALTER TABLE insta5.log REPLICA IDENTITY FULL;
              INSERT INTO insta5.log SELECT 'line ' || n FROM generate_series(1, 10) AS n",
-        )
-        .unwrap();
+    );
     let (command, transaction) = move_blocked_after_copy(&servers, &[]);
     assert!(!kill_group(command));
     drop(transaction);
     // A session that reads the copy blocks its DROP.
     let mut reader = servers.b.connect();
-    reader.batch_execute("BEGIN; SELECT FROM insta5.counter").unwrap();
+    run(&mut reader, "BEGIN; SELECT FROM insta5.counter");
     let cancel = servers.start_command(&["cancel", "5"]);
     servers.b.wait_until(
         "SELECT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
@@ -353,7 +350,7 @@ fn move_after_an_interrupted_cancel_begins_anew() {
     kill_process(Pid::from_raw(cancel.id() as i32).unwrap(), Signal::INT).unwrap();
     let said = outcome(cancel).expect_err("an interruption");
     assert!(one::<bool>(&mut servers.b.connect(), HAS_SCHEMA), "{said}");
-    reader.batch_execute("COMMIT").unwrap();
+    run(&mut reader, "COMMIT");
     servers.command(&["move", "5", "--to", "b"]);
     let mut client = servers.connect_to_shard();
     assert_eq!(column(&mut client, "SELECT id FROM insta5.photos ORDER BY id"), ids);
@@ -394,7 +391,7 @@ fn full_disk_of_the_target_can_be_cancelled() {
     );
     servers.b.disk().set_rate(DiskFault::WriteData, 1_000_000);
     servers.b.wait_for("an error", || servers.b.log().contains("No space left on device"));
-    servers.a.connect().batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
+    run(&mut servers.a.connect(), "INSERT INTO insta5.photos DEFAULT VALUES");
     let output = command.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();
@@ -442,9 +439,9 @@ fn move_that_cannot_progress_ends() {
     fill(&servers, 100);
     let domain = "CREATE DOMAIN small AS int";
     let table = "CREATE TABLE insta5.sizes (id bigint PRIMARY KEY, size small); INSERT INTO insta5.sizes VALUES (1, 7)";
-    servers.a.connect().batch_execute(&format!("{domain}; {table}")).unwrap();
+    run(&mut servers.a.connect(), &format!("{domain}; {table}"));
     let mut b = servers.b.connect();
-    b.batch_execute(&format!("{domain} CONSTRAINT low CHECK (VALUE < 5)")).unwrap();
+    run(&mut b, &format!("{domain} CONSTRAINT low CHECK (VALUE < 5)"));
     let command = servers.start_command(&["move", "5", "--to", "b"]);
     servers
         .b
@@ -457,18 +454,18 @@ fn move_that_cannot_progress_ends() {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
-    b.batch_execute("ALTER DOMAIN small DROP CONSTRAINT low").unwrap();
+    run(&mut b, "ALTER DOMAIN small DROP CONSTRAINT low");
     // Now a change that arrives after the initial copy.
     let (command, mut other) = move_blocked_after_copy(&servers, &[]);
     assert!(!kill_group(command));
-    other.batch_execute("COMMIT").unwrap();
+    run(&mut other, "COMMIT");
     let insert = "INSERT INTO insta5.photos VALUES (1)";
-    b.batch_execute(&format!("SET session_replication_role = replica; {insert}")).unwrap();
-    servers.a.connect().batch_execute(insert).unwrap();
+    run(&mut b, &format!("SET session_replication_role = replica; {insert}"));
+    run(&mut servers.a.connect(), insert);
     let said = servers.refusal(&["move", "5", "--to", "b"]);
     let reason = "times in a row while applying changes: the log of b contains";
     assert!(said.contains(reason), "{said}");
-    b.batch_execute("DELETE FROM insta5.photos WHERE id = 1").unwrap();
+    run(&mut b, "DELETE FROM insta5.photos WHERE id = 1");
     servers.command(&["move", "5", "--to", "b"]);
     assert_eq!(one::<i64>(&mut b, "SELECT count(*) FROM insta5.photos"), 101);
 }
@@ -493,13 +490,13 @@ fn move_without_a_worker_that_copies_tables_ends() {
     let servers = Servers::start();
     let ids = fill(&servers, 100);
     let mut other = servers.b.connect();
-    other.batch_execute("BEGIN; LOCK TABLE pg_subscription_rel IN SHARE MODE").unwrap();
+    run(&mut other, "BEGIN; LOCK TABLE pg_subscription_rel IN SHARE MODE");
     let command = servers.start_command(&["move", "5", "--to", "b"]);
     servers.b.wait_until(WAITS);
     assert!(!kill_group(command));
-    other.batch_execute("COMMIT").unwrap();
+    run(&mut other, "COMMIT");
     let restart_with = |setting: &str| {
-        servers.b.connect().batch_execute(&format!("ALTER SYSTEM {setting}")).unwrap();
+        run(&mut servers.b.connect(), &format!("ALTER SYSTEM {setting}"));
         servers.b.stop();
         servers.b.launch();
     };
@@ -521,22 +518,22 @@ fn lagging_target_does_not_stop_writes() {
     let servers = Servers::start();
     let mut a = servers.a.connect();
     // Slow only where it is called by the replication.
-    a.batch_execute(
+    run(
+        &mut a,
         "CREATE FUNCTION insta5.slow(id bigint) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN
              PERFORM pg_sleep(0.001) WHERE current_setting('session_replication_role') = 'replica';
              RETURN true;
          END $$;
          ALTER TABLE insta5.photos ADD CHECK (insta5.slow(id))",
-    )
-    .unwrap();
+    );
     let insert = "INSERT INTO insta5.photos (batch) SELECT n FROM generate_series(1, 30) AS n";
     let many = insert.replace("30", "2500");
     let (command, mut transaction) = move_blocked_before_stop(&servers, &["--stop", "1"], &many);
-    transaction.batch_execute("COMMIT").unwrap();
+    run(&mut transaction, "COMMIT");
     let said = outcome(command).expect_err("the target is behind");
     assert!(said.contains("Writes continue on a"), "{said}");
     assert!(said.contains("server b has not caught up within 1 s; no data is lost"), "{said}");
-    a.batch_execute(insert).unwrap();
+    run(&mut a, insert);
 
     let mut command = servers.start_command(&["--json", "move", "5", "--to", "b", "--stop", "1"]);
     let mut lines = BufReader::new(command.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -545,7 +542,7 @@ fn lagging_target_does_not_stop_writes() {
         let stop_at_end = StopAtEnd(&stop);
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                a.batch_execute(insert).unwrap();
+                run(&mut a, insert);
                 thread::sleep(Duration::from_millis(10));
             }
         });
@@ -588,7 +585,7 @@ fn passwords_are_not_shown() {
         let all = "ALTER SYSTEM SET log_statement = 'all'; ALTER SYSTEM SET log_min_duration_statement = 0;
             ALTER SYSTEM SET log_error_verbosity = verbose; SELECT pg_reload_conf()";
         for statement in all.split(';') {
-            server.connect().batch_execute(statement).unwrap();
+            run(&mut server.connect(), statement);
         }
     }
     let stop = AtomicBool::new(false);
@@ -646,14 +643,14 @@ fn move_killed_before_the_map_changed_can_only_be_finished() {
     let servers = Servers::start();
     let before = fill(&servers, 100);
     let mut map = servers.map();
-    map.batch_execute("BEGIN; SELECT FROM shard_map.last FOR UPDATE").unwrap();
+    run(&mut map, "BEGIN; SELECT FROM shard_map.last FOR UPDATE");
     let command = servers.start_command(&["move", "5", "--to", "b"]);
     let waiting = "FROM pg_stat_activity WHERE application_name = 'instagram_id_shards' AND wait_event_type = 'Lock'";
     servers.b.wait_until(&format!("SELECT EXISTS (SELECT {waiting})"));
     assert!(!kill_group(command));
     let ended = format!("SELECT count(pg_terminate_backend(pid, 10000)) {waiting}");
     assert_eq!(one::<i64>(&mut servers.b.connect(), &ended), 1);
-    map.batch_execute("COMMIT").unwrap();
+    run(&mut map, "COMMIT");
     assert_eq!(servers.placement(), "a");
     let insert = "INSERT INTO insta5.photos DEFAULT VALUES RETURNING id";
     assert_eq!(error_of(&mut servers.a.connect(), insert).0, "25006");
@@ -681,35 +678,26 @@ fn role_that_is_no_superuser_can_move() {
         let hba = server.path().join("data/pg_hba.conf");
         let rules = std::fs::read_to_string(&hba).unwrap();
         std::fs::write(&hba, format!("local all mover scram-sha-256\n{rules}")).unwrap();
-        server
-            .connect()
-            .batch_execute(
-                "CREATE ROLE keeper; CREATE ROLE mover LOGIN PASSWORD 'secret'; SELECT pg_reload_conf()",
-            )
-            .unwrap();
+        run(
+            &mut server.connect(),
+            "CREATE ROLE keeper; CREATE ROLE mover LOGIN PASSWORD 'secret'; SELECT pg_reload_conf()",
+        );
         let user = if name == "b" && major < 16 { "postgres" } else { "mover password=secret" };
         let conninfo = format!("host={} dbname=postgres user={user}", server.path().display());
         servers.command(&["server", name, &conninfo, "--trust", "keeper"]);
     }
-    servers
-        .a
-        .connect()
-        .batch_execute(
-            "GRANT CREATE ON DATABASE postgres TO keeper; SET ROLE keeper; SELECT create_shard(6);
+    run(&mut servers.a.connect(), "GRANT CREATE ON DATABASE postgres TO keeper; SET ROLE keeper; SELECT create_shard(6);
              CREATE TABLE insta6.photos (id bigint PRIMARY KEY DEFAULT insta6.next_id(), title text);
              CREATE TABLE insta6.parts (id bigint PRIMARY KEY DEFAULT insta6.next_id()) PARTITION BY RANGE (id);
              CREATE TABLE insta6.part PARTITION OF insta6.parts DEFAULT;
              INSERT INTO insta6.photos (title) SELECT 'photo' FROM generate_series(1, 1000);
-             INSERT INTO insta6.parts SELECT insta6.next_id() FROM generate_series(1, 10)",
-        )
-        .unwrap();
+             INSERT INTO insta6.parts SELECT insta6.next_id() FROM generate_series(1, 10)");
     servers.command(&["place", "a", "6"]);
     let check = |reason: &str| {
         let said = servers.refusal(&["check", "6", "--to", "b"]);
         assert!(said.contains(reason), "{reason}: {said}");
     };
-    let grant =
-        |server: &Server, statement: &str| server.connect().batch_execute(statement).unwrap();
+    let grant = |server: &Server, statement: &str| run(&mut server.connect(), statement);
     check("the role that connects to a is no superuser and lacks REPLICATION");
     grant(&servers.a, "ALTER ROLE mover REPLICATION");
     check("the role that connects to a lacks CREATE on the database");
@@ -752,7 +740,7 @@ fn role_that_is_no_superuser_can_move() {
             JOIN pg_namespace AS n ON n.oid = relnamespace AND nspowner = relowner WHERE nspname = 'insta6'";
         assert_eq!(texts(&mut client, owners), ["keeper"], "{to}");
         let next = "SET ROLE keeper; INSERT INTO insta6.photos DEFAULT VALUES; DELETE FROM insta6.photos WHERE title IS NULL";
-        client.batch_execute(next).unwrap();
+        run(&mut client, next);
         // Back to a it goes only where the roles may subscribe.
         if major < 16 {
             break;
@@ -767,7 +755,7 @@ fn role_that_is_no_superuser_can_move() {
 #[test]
 fn shard_without_tables_can_be_moved() {
     let servers = Servers::start();
-    servers.a.connect().batch_execute("SELECT create_shard(7)").unwrap();
+    run(&mut servers.a.connect(), "SELECT create_shard(7)");
     let before: i64 = one(&mut servers.a.connect(), "SELECT next_id(7)");
     servers.command(&["place", "a", "7"]);
     servers.command(&["move", "7", "--to", "b"]);
@@ -784,8 +772,8 @@ fn table_created_again_is_detected() {
     let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
     let again =
         "DROP TABLE insta5.counter; CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint)";
-    servers.a.connect().batch_execute(again).unwrap();
-    transaction.batch_execute("COMMIT").unwrap();
+    run(&mut servers.a.connect(), again);
+    run(&mut transaction, "COMMIT");
     let said = outcome(command).expect_err("a refusal");
     assert!(
         said.contains("has changed since the move began") && said.contains("table insta5.counter"),
@@ -801,14 +789,13 @@ fn table_created_again_is_detected() {
 fn clean_keeps_what_is_still_needed() {
     let servers = Servers::start();
     let mut a = servers.a.connect();
-    a.batch_execute(
+    run(
+        &mut a,
         "CREATE TYPE insta5.mood AS ENUM ('good'); CREATE TABLE feelings (mood insta5.mood); CREATE VIEW photos AS SELECT * FROM insta5.photos",
-    )
-    .unwrap();
+    );
     servers.command(&["move", "5", "--to", "b"]);
     assert!(servers.refusal(&["place", "a", "5"]).contains("shard 5 has an old copy"));
-    a.batch_execute("CREATE TABLE other (n bigint DEFAULT nextval('insta5.table_id_seq'))")
-        .unwrap();
+    run(&mut a, "CREATE TABLE other (n bigint DEFAULT nextval('insta5.table_id_seq'))");
     for (needed, drop) in [
         ("default value for column n of table", "DROP TABLE other"),
         ("column mood of table", "DROP TABLE feelings"),
@@ -816,13 +803,12 @@ fn clean_keeps_what_is_still_needed() {
     ] {
         let said = servers.refusal(&["clean", "5"]);
         assert!(said.contains(needed), "{needed}: {said}");
-        a.batch_execute(drop).unwrap();
+        run(&mut a, drop);
     }
-    a.batch_execute("CREATE TABLE insta5.late (n int); INSERT INTO insta5.late VALUES (1)")
-        .unwrap();
+    run(&mut a, "CREATE TABLE insta5.late (n int); INSERT INTO insta5.late VALUES (1)");
     let said = servers.refusal(&["clean", "5"]);
     assert!(said.contains("insta5.late"), "{said}");
-    a.batch_execute("DROP TABLE insta5.late").unwrap();
+    run(&mut a, "DROP TABLE insta5.late");
     servers.command(&["clean", "5"]);
 }
 
@@ -832,16 +818,15 @@ fn clean_keeps_what_is_still_needed() {
 fn strings_are_read_as_they_were_written() {
     for (on_a, on_b) in [("on", "off"), ("off", "on"), ("off", "off")] {
         let servers = Servers::start();
-        servers
-            .a
-            .connect()
-            .batch_execute(r"COMMENT ON TABLE insta5.photos IS $$x\'; CREATE ROLE injected; --$$")
-            .unwrap();
+        run(
+            &mut servers.a.connect(),
+            r"COMMENT ON TABLE insta5.photos IS $$x\'; CREATE ROLE injected; --$$",
+        );
         let comment = "SELECT obj_description('insta5.photos'::regclass)";
         let before: String = one(&mut servers.a.connect(), comment);
         for (server, value) in [(&servers.a, on_a), (&servers.b, on_b)] {
             let set = format!("ALTER DATABASE postgres SET standard_conforming_strings = {value}");
-            server.connect().batch_execute(&set).unwrap();
+            run(&mut server.connect(), &set);
         }
         servers.command(&["move", "5", "--to", "b"]);
         let mut b = servers.b.connect();

@@ -18,24 +18,24 @@ fn row_level_security_that_applies_to_the_move_is_refused() {
     let setup = "CREATE ROLE keeper; CREATE ROLE mover LOGIN REPLICATION; GRANT keeper, pg_monitor TO mover;
         GRANT CREATE ON DATABASE postgres TO mover";
     for server in [&servers.a, &servers.b] {
-        server.connect().batch_execute(setup).unwrap();
+        run(&mut server.connect(), setup);
     }
     let conninfo = format!("host={} dbname=postgres user=mover", servers.a.path().display());
     servers.command(&["server", "a", &conninfo]);
-    servers.map().batch_execute("UPDATE shard_map.servers SET trusted = '{keeper,mover}'").unwrap();
+    run(&mut servers.map(), "UPDATE shard_map.servers SET trusted = '{keeper,mover}'");
     let mut a = servers.a.connect();
-    a.batch_execute(&crate::moving::GIVE_AWAY.replace("attacker", "keeper")).unwrap();
-    a.batch_execute(
+    run(&mut a, &crate::moving::GIVE_AWAY.replace("attacker", "keeper"));
+    run(
+        &mut a,
         "ALTER TABLE insta5.photos ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
          CREATE POLICY few ON insta5.photos USING (id = 1)",
-    )
-    .unwrap();
+    );
     let said = servers.run(&["move", "5", "--to", "b"]).expect_err("a refusal");
     assert!(
         said.contains("row-level security of table insta5.photos applies to role mover"),
         "{said}"
     );
-    a.batch_execute("ALTER TABLE insta5.photos NO FORCE ROW LEVEL SECURITY").unwrap();
+    run(&mut a, "ALTER TABLE insta5.photos NO FORCE ROW LEVEL SECURITY");
     servers.command(&["move", "5", "--to", "b"]);
     assert_eq!(one::<i64>(&mut servers.b.connect(), "SELECT count(*) FROM insta5.photos"), 1000);
 }
@@ -48,7 +48,7 @@ fn replication_role_cannot_write_to_the_closed_source() {
     fill(&servers, 10);
     servers.command(&["move", "5", "--to", "b"]);
     let mut a = servers.a.connect();
-    a.batch_execute("SET session_replication_role = replica").unwrap();
+    run(&mut a, "SET session_replication_role = replica");
     for statement in [
         "INSERT INTO insta5.photos VALUES (1)",
         "UPDATE insta5.photos SET batch = 1",
@@ -70,13 +70,13 @@ fn prepared_transaction_blocks_the_cutover() {
     let servers = Servers::start_with(&[("max_prepared_transactions", "5")]);
     let (command, mut other) = move_blocked_after_copy(&servers, &[]);
     let mut a = servers.a.connect();
-    a.batch_execute(
+    run(
+        &mut a,
         "BEGIN; CREATE TABLE insta5.new (id bigint PRIMARY KEY); PREPARE TRANSACTION 'new'",
-    )
-    .unwrap();
-    other.batch_execute("COMMIT").unwrap();
+    );
+    run(&mut other, "COMMIT");
     thread::sleep(Duration::from_secs(1));
-    a.batch_execute("COMMIT PREPARED 'new'").unwrap();
+    run(&mut a, "COMMIT PREPARED 'new'");
     let said = outcome(command).expect_err("a table that is not in the copy");
     assert!(said.contains("has changed since the move began: table insta5.new;"), "{said}");
     assert!(!one::<bool>(&mut a, IS_CLOSED));
@@ -87,11 +87,8 @@ fn prepared_transaction_blocks_the_cutover() {
 fn sequence_that_was_never_used_gives_its_first_value_once() {
     let servers = Servers::start();
     let mut a = servers.a.connect();
-    a.batch_execute(
-        "CREATE SEQUENCE insta5.one; CREATE SEQUENCE insta5.three START 3; CREATE SEQUENCE insta5.low MINVALUE -5 START -5;
-         SELECT create_shard(7)",
-    )
-    .unwrap();
+    run(&mut a, "CREATE SEQUENCE insta5.one; CREATE SEQUENCE insta5.three START 3; CREATE SEQUENCE insta5.low MINVALUE -5 START -5;
+         SELECT create_shard(7)");
     let sequences = [("one", 1), ("three", 3), ("low", -5)];
     let next = |name: &str| format!("SELECT nextval('insta5.{name}')");
     // Closed and opened again on the source.
@@ -101,16 +98,16 @@ fn sequence_that_was_never_used_gives_its_first_value_once() {
         "INSERT INTO insta5.photos VALUES (1)",
     );
     let mut other = servers.b.connect();
-    other.batch_execute("BEGIN; LOCK TABLE insta5.photos IN SHARE MODE").unwrap();
-    transaction.batch_execute("COMMIT").unwrap();
+    run(&mut other, "BEGIN; LOCK TABLE insta5.photos IN SHARE MODE");
+    run(&mut transaction, "COMMIT");
     servers.a.wait_until(IS_CLOSED);
     for (name, _) in sequences {
         assert_eq!(error_of(&mut a, &next(name)).0, "2200H", "{name}");
     }
     outcome(command).expect_err("the target does not catch up");
-    other.batch_execute("COMMIT").unwrap();
+    run(&mut other, "COMMIT");
     servers.command(&["cancel", "5"]);
-    a.batch_execute("CREATE SEQUENCE insta5.used; SELECT nextval('insta5.used')").unwrap();
+    run(&mut a, "CREATE SEQUENCE insta5.used; SELECT nextval('insta5.used')");
     servers.command(&["move", "5", "--to", "b"]);
     for (name, first) in sequences {
         assert_eq!(error_of(&mut a, &next(name)).0, "2200H", "{name}");
@@ -134,12 +131,15 @@ fn clean_drops_nothing_that_was_not_moved() {
     let servers = Servers::start();
     fill(&servers, 1000);
     let mut a = servers.a.connect();
-    a.batch_execute("CREATE COLLATION insta5.german FROM \"C\"; CREATE TEXT SEARCH CONFIGURATION insta5.words (COPY = simple)").unwrap();
+    run(
+        &mut a,
+        "CREATE COLLATION insta5.german FROM \"C\"; CREATE TEXT SEARCH CONFIGURATION insta5.words (COPY = simple)",
+    );
     servers.command(&["move", "5", "--to", "b"]);
     let mut wrong = Vec::new();
     // Clients have deleted rows on the new server, so a comparison of the numbers of rows would see
     // nothing.
-    servers.b.connect().batch_execute("DELETE FROM insta5.photos WHERE batch > 998").unwrap();
+    run(&mut servers.b.connect(), "DELETE FROM insta5.photos WHERE batch > 998");
     for (change, undo, reason) in [
         (
             "ALTER TABLE insta5.photos DISABLE TRIGGER ALL; INSERT INTO insta5.photos VALUES (1);
@@ -169,7 +169,7 @@ fn clean_drops_nothing_that_was_not_moved() {
             wrong.push(change);
             continue;
         }
-        a.batch_execute(change).unwrap();
+        run(&mut a, change);
         match servers.run(&["clean", "5"]) {
             Err(said) if said.contains(reason) => {}
             result => {
@@ -200,24 +200,24 @@ fn row_that_the_copy_lacks_keeps_the_old_copy() {
         move_blocked_before_stop(&servers, &[], "UPDATE insta5.counter SET value = 1");
     let mut b = servers.b.connect();
     let lose = format!("DELETE FROM insta5.photos WHERE id = {}", ids[500]);
-    b.batch_execute(&format!(
-        "SET session_replication_role = replica; {lose}; RESET session_replication_role"
-    ))
-    .unwrap();
-    transaction.batch_execute("COMMIT").unwrap();
+    run(
+        &mut b,
+        &format!("SET session_replication_role = replica; {lose}; RESET session_replication_role"),
+    );
+    run(&mut transaction, "COMMIT");
     let said = outcome(command).expect_err("a difference");
     assert!(
         said.contains("the copy on b was opened with other numbers of rows than the old copy on a has: table insta5.photos;"),
         "{said}"
     );
     assert_eq!(servers.placement(), "b");
-    b.batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").unwrap();
+    run(&mut b, "INSERT INTO insta5.photos DEFAULT VALUES");
     servers.command(&["move", "5", "--to", "b"]);
     let said = servers.refusal(&["clean", "5"]);
     let reason = "table insta5.photos has 1000 rows, but the copy on the new server had 999 when it was opened";
     assert!(said.contains(reason), "{said}");
-    b.batch_execute(&format!("INSERT INTO insta5.photos VALUES ({}, 501)", ids[500])).unwrap();
-    servers.a.connect().batch_execute("DROP SCHEMA insta5 CASCADE").unwrap();
+    run(&mut b, &format!("INSERT INTO insta5.photos VALUES ({}, 501)", ids[500]));
+    run(&mut servers.a.connect(), "DROP SCHEMA insta5 CASCADE");
     servers.command(&["clean", "5"]);
 }
 
@@ -235,8 +235,8 @@ fn maintenance_does_not_disturb_a_move() {
     let servers = Servers::start();
     fill(&servers, 1000);
     let mut a = servers.a.connect();
-    a.batch_execute(SCHEMA).unwrap();
-    servers.b.connect().batch_execute("CREATE ROLE reader; CREATE ROLE keeper").unwrap();
+    run(&mut a, SCHEMA);
+    run(&mut servers.b.connect(), "CREATE ROLE reader; CREATE ROLE keeper");
     let (command, mut other) = move_blocked_after_copy(&servers, &[]);
     for statement in [
         "ANALYZE",
@@ -251,9 +251,9 @@ fn maintenance_does_not_disturb_a_move() {
         "REFRESH MATERIALIZED VIEW insta5.seen",
         "INSERT INTO insta5.left VALUES (3, 3)",
     ] {
-        a.batch_execute(statement).unwrap();
+        run(&mut a, statement);
     }
-    other.batch_execute("COMMIT").unwrap();
+    run(&mut other, "COMMIT");
     outcome(command).unwrap();
     let mut b = servers.b.connect();
     assert_eq!(one::<i64>(&mut b, "SELECT count(*) FROM insta5.photos"), 1000);
@@ -269,9 +269,9 @@ fn maintenance_does_not_disturb_a_move() {
 fn change_of_a_definition_fails_the_move() {
     let servers = Servers::start();
     let mut a = servers.a.connect();
-    a.batch_execute(SCHEMA).unwrap();
-    servers.b.connect().batch_execute("CREATE ROLE reader; CREATE ROLE keeper").unwrap();
-    servers.map().batch_execute("UPDATE shard_map.servers SET trusted = '{keeper}'").unwrap();
+    run(&mut a, SCHEMA);
+    run(&mut servers.b.connect(), "CREATE ROLE reader; CREATE ROLE keeper");
+    run(&mut servers.map(), "UPDATE shard_map.servers SET trusted = '{keeper}'");
     let mut lost = Vec::new();
     for (name, change, named, undo) in [
         (
@@ -334,8 +334,8 @@ fn change_of_a_definition_fails_the_move() {
     ] {
         let (command, mut other) = move_blocked_after_copy(&servers, &[]);
         let server = if name == "a" { &servers.a } else { &servers.b };
-        server.connect().batch_execute(change).unwrap();
-        other.batch_execute("COMMIT").unwrap();
+        run(&mut server.connect(), change);
+        run(&mut other, "COMMIT");
         match outcome(command) {
             Err(said)
                 if said
@@ -370,19 +370,16 @@ fn change_of_a_definition_fails_the_move() {
 fn change_of_a_definition_is_noticed_while_rows_are_copied() {
     let servers = Servers::start();
     let mut a = servers.a.connect();
-    a.batch_execute(SCHEMA).unwrap();
-    servers.b.connect().batch_execute("CREATE ROLE reader; CREATE ROLE keeper").unwrap();
+    run(&mut a, SCHEMA);
+    run(&mut servers.b.connect(), "CREATE ROLE reader; CREATE ROLE keeper");
     // Blocks the copy of this table, and so the end of the initial copy.
     let mut other = servers.b.connect();
-    other.batch_execute("BEGIN; LOCK TABLE pg_subscription_rel IN SHARE MODE").unwrap();
+    run(&mut other, "BEGIN; LOCK TABLE pg_subscription_rel IN SHARE MODE");
     let command = servers.start_command(&["move", "5", "--to", "b"]);
     servers.b.wait_until(crate::moving::WAITS);
     assert!(!kill_group(command));
-    other.batch_execute("COMMIT").unwrap();
-    a.batch_execute(
-        "CREATE TABLE insta5.part1 PARTITION OF insta5.parts FOR VALUES FROM (10) TO (20)",
-    )
-    .unwrap();
+    run(&mut other, "COMMIT");
+    run(&mut a, "CREATE TABLE insta5.part1 PARTITION OF insta5.parts FOR VALUES FROM (10) TO (20)");
     let said = servers.refusal(&["move", "5", "--to", "b"]);
     assert!(said.contains("has changed since the move began: table insta5.part1"), "{said}");
     assert!(!said.contains("Stopping writes"), "{said}");

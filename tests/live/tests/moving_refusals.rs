@@ -196,27 +196,27 @@ fn obstacles_are_refused_with_a_way_out() {
 /// Creates the obstacles.
 fn prepare(servers: &Servers) -> Vec<Case> {
     let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
-    b.batch_execute(
+    run(
+        &mut b,
         "CREATE ROLE lender; CREATE ROLE lender_fine; CREATE ROLE reader; CREATE SEQUENCE numbers;
          CREATE SCHEMA insta5; CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint);
          CREATE PUBLICATION feed FOR TABLE insta5.counter",
-    )
-    .unwrap();
+    );
     let subscribe = format!(
         "CREATE SUBSCRIPTION feed CONNECTION 'host={} user=postgres dbname=postgres' PUBLICATION feed
             WITH (create_slot = false, enabled = false, slot_name = NONE)",
         servers.b.path().display()
     );
-    a.batch_execute(&subscribe).unwrap();
-    b.batch_execute("DROP SCHEMA insta5 CASCADE; DROP PUBLICATION feed").unwrap();
-    a.batch_execute(SCHEMA).unwrap();
+    run(&mut a, &subscribe);
+    run(&mut b, "DROP SCHEMA insta5 CASCADE; DROP PUBLICATION feed");
+    run(&mut a, SCHEMA);
     let mut cases: Vec<Case> = CASES.into();
     if major() < 17 {
-        a.batch_execute(BEFORE_17.0).unwrap();
+        run(&mut a, BEFORE_17.0);
         cases.extend(BEFORE_17.1);
     }
     if major() >= 18 {
-        a.batch_execute(SINCE_18.0).unwrap();
+        run(&mut a, SINCE_18.0);
         cases.push(SINCE_18.1);
     }
     cases.push(if major() < 18 {
@@ -228,17 +228,15 @@ fn prepare(servers: &Servers) -> Vec<Case> {
         )
     });
     let slots = "FROM generate_series(1, current_setting('max_replication_slots')::int - 1)";
-    a.batch_execute(&format!("SELECT pg_create_physical_replication_slot('s' || n) {slots} AS n"))
-        .unwrap();
+    run(&mut a, &format!("SELECT pg_create_physical_replication_slot('s' || n) {slots} AS n"));
     // PostgreSQL 18 has a setting of its own for these.
     let origins = slots.replace(
         "current_setting('max_replication_slots')",
         "coalesce(current_setting('max_active_replication_origins', true), current_setting('max_replication_slots'))",
     );
-    b.batch_execute(&format!("SELECT pg_replication_origin_create('o' || n) {origins} AS n"))
-        .unwrap();
-    b.batch_execute("ALTER SYSTEM SET max_sync_workers_per_subscription = 0").unwrap();
-    b.batch_execute("SELECT pg_reload_conf()").unwrap();
+    run(&mut b, &format!("SELECT pg_replication_origin_create('o' || n) {origins} AS n"));
+    run(&mut b, "ALTER SYSTEM SET max_sync_workers_per_subscription = 0");
+    run(&mut b, "SELECT pg_reload_conf()");
     servers.b.wait_until("SELECT current_setting('max_sync_workers_per_subscription') = '0'");
     cases
 }
@@ -248,25 +246,22 @@ fn remove(servers: &Servers, cases: &[Case]) {
     let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
     for Case { way_out, first, .. } in cases {
         if way_out.starts_with("ALTER SYSTEM") {
-            b.batch_execute(way_out).unwrap();
+            run(&mut b, way_out);
         } else if !way_out.starts_with("increase") {
-            a.batch_execute(first).unwrap();
-            a.batch_execute(way_out).unwrap();
+            run(&mut a, first);
+            run(&mut a, way_out);
         }
     }
-    b.batch_execute("SELECT pg_reload_conf()").unwrap();
-    a.batch_execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
-        .unwrap();
-    b.batch_execute("SELECT pg_replication_origin_drop(roname) FROM pg_replication_origin")
-        .unwrap();
+    run(&mut b, "SELECT pg_reload_conf()");
+    run(&mut a, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots");
+    run(&mut b, "SELECT pg_replication_origin_drop(roname) FROM pg_replication_origin");
     servers.b.wait_until("SELECT current_setting('max_sync_workers_per_subscription') <> '0'");
 }
 
 /// Another encoding, an old pg_dump, and a role without superuser rights on the target.
 fn refuse_what_depends_on_the_target(servers: &Servers) {
     let mut b = servers.b.connect();
-    b.batch_execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
-        .unwrap();
+    run(&mut b, "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
     let conninfo = |user: &str, database: &str| {
         format!("host={} user={user} dbname={database}", servers.b.path().display())
     };
@@ -293,7 +288,7 @@ fn refuse_what_depends_on_the_target(servers: &Servers) {
     );
     assert!(output.status.code() == Some(3) && said.contains(&reason), "{said}");
 
-    b.batch_execute("CREATE ROLE mover LOGIN").unwrap();
+    run(&mut b, "CREATE ROLE mover LOGIN");
     servers.command(&["server", "b", &conninfo("mover", "postgres")]);
     let said = servers.refusal(&["check", "5", "--to", "b"]);
     for (lender, privilege) in

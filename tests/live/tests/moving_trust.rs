@@ -11,9 +11,9 @@ fn start() -> Servers {
     let servers = Servers::start();
     for server in [&servers.a, &servers.b] {
         let roles = "CREATE ROLE keeper LOGIN; CREATE ROLE evil LOGIN; GRANT CREATE ON DATABASE postgres TO keeper, evil";
-        server.connect().batch_execute(roles).unwrap();
+        run(&mut server.connect(), roles);
     }
-    servers.a.connect().batch_execute(&GIVE_AWAY.replace("attacker", "keeper")).unwrap();
+    run(&mut servers.a.connect(), &GIVE_AWAY.replace("attacker", "keeper"));
     trust(&servers, "keeper");
     servers
 }
@@ -21,7 +21,7 @@ fn start() -> Servers {
 /// Makes the map trust these roles on both servers.
 fn trust(servers: &Servers, roles: &str) {
     let update = format!("UPDATE shard_map.servers SET trusted = '{{{roles}}}'");
-    servers.map().batch_execute(&update).unwrap();
+    run(&mut servers.map(), &update);
 }
 
 /// The exit status of a check, and what it said.
@@ -180,15 +180,15 @@ fn role_that_can_put_code_into_the_schema_must_be_trusted() {
     let mut passed = Vec::new();
     for (name, grant, revoke, reason) in cases {
         let server = if name == "a" { &servers.a } else { &servers.b };
-        server.connect().batch_execute(grant).unwrap();
+        run(&mut server.connect(), grant);
         if !is_refused(&servers, &[], &format!("role evil on {name} is not trusted, but {reason}"))
         {
             passed.push(grant);
         }
-        server.connect().batch_execute(revoke).unwrap();
+        run(&mut server.connect(), revoke);
     }
     let public = "GRANT TRIGGER ON insta5.photos TO PUBLIC";
-    servers.a.connect().batch_execute(public).unwrap();
+    run(&mut servers.a.connect(), public);
     if !is_refused(
         &servers,
         &[],
@@ -196,14 +196,14 @@ fn role_that_can_put_code_into_the_schema_must_be_trusted() {
     ) {
         passed.push(public);
     }
-    servers.a.connect().batch_execute("REVOKE ALL ON insta5.photos FROM PUBLIC").unwrap();
+    run(&mut servers.a.connect(), "REVOKE ALL ON insta5.photos FROM PUBLIC");
     // The owner of a function is trusted on a, but another role owns it on b.
     let needed = format!(
         "CREATE ROLE friend; {} ALTER TABLE insta5.photos ADD CONSTRAINT c CHECK (side.f(id))",
         SIDE.replace("evil", "keeper")
     );
-    servers.a.connect().batch_execute(&needed).unwrap();
-    servers.b.connect().batch_execute(SIDE).unwrap();
+    run(&mut servers.a.connect(), &needed);
+    run(&mut servers.b.connect(), SIDE);
     if !is_refused(
         &servers,
         &[],
@@ -211,7 +211,7 @@ fn role_that_can_put_code_into_the_schema_must_be_trusted() {
     ) {
         passed.push("a function on b");
     }
-    servers.b.connect().batch_execute("REASSIGN OWNED BY evil TO keeper").unwrap();
+    run(&mut servers.b.connect(), "REASSIGN OWNED BY evil TO keeper");
     assert_eq!(passed, [""; 0]);
     assert_eq!(check(&servers, &[]).0, Some(0));
 }
@@ -230,7 +230,7 @@ fn owner_that_is_not_trusted_cannot_move_code() {
         CREATE FUNCTION f(bigint) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN true; END';
         REVOKE EXECUTE ON FUNCTION f FROM PUBLIC; CREATE SEQUENCE precious; GRANT USAGE ON SEQUENCE precious TO keeper";
     for server in [&servers.a, &servers.b] {
-        server.connect().batch_execute(side).unwrap();
+        run(&mut server.connect(), side);
     }
     let mut ways = vec![
         "CREATE AGGREGATE insta5.a(text) (SFUNC = side.sf, STYPE = side.d, INITCOND = 'x')",
@@ -261,7 +261,7 @@ fn owner_that_is_not_trusted_cannot_move_code() {
         }
         let undo = "DROP AGGREGATE IF EXISTS insta5.a(text); DROP STATISTICS IF EXISTS insta5.s; DROP TABLE IF EXISTS insta5.new;
             DROP FUNCTION IF EXISTS insta5.g";
-        owner.batch_execute(undo).unwrap();
+        run(&mut owner, undo);
     }
     assert_eq!(passed, [""; 0]);
     assert!(is_refused(&servers, &[], "role keeper on b is not trusted, but owns "));
@@ -276,12 +276,9 @@ fn trust_depends_on_the_role_of_the_command() {
         ALTER ROLE keeper REPLICATION; GRANT keeper TO mover; GRANT keeper, other TO twice; GRANT pg_monitor TO keeper, mover, twice;
         GRANT CREATE ON DATABASE postgres TO mover, twice";
     for server in [&servers.a, &servers.b] {
-        server.connect().batch_execute(roles).unwrap();
+        run(&mut server.connect(), roles);
         if major() >= 16 {
-            server
-                .connect()
-                .batch_execute("GRANT pg_create_subscription TO keeper, mover, twice")
-                .unwrap();
+            run(&mut server.connect(), "GRANT pg_create_subscription TO keeper, mover, twice");
         }
     }
     let no_trust = Some("role keeper on a is not trusted, but ");
@@ -316,7 +313,7 @@ fn trust_depends_on_the_role_of_the_command() {
             let update = format!(
                 "UPDATE shard_map.servers SET trusted = '{{{trusted}}}' WHERE server = '{name}'"
             );
-            servers.map().batch_execute(&update).unwrap();
+            run(&mut servers.map(), &update);
         }
         let is_right = match refused {
             Some(reason) => is_refused(&servers, &[], reason),
@@ -382,22 +379,22 @@ fn trust_is_checked_again_during_the_move() {
     ] {
         let server = if name == "a" { &servers.a } else { &servers.b };
         let mut other = servers.a.connect();
-        other.batch_execute("BEGIN; LOCK TABLE pg_publication IN SHARE MODE").unwrap();
+        run(&mut other, "BEGIN; LOCK TABLE pg_publication IN SHARE MODE");
         let command = servers.start_command(&["move", "5", "--to", "b"]);
         servers.a.wait_until(WAITS);
-        server.connect().batch_execute(grant).unwrap();
-        other.batch_execute("COMMIT").unwrap();
+        run(&mut server.connect(), grant);
+        run(&mut other, "COMMIT");
         let output = command.wait_with_output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains(&format!("role evil on {name} is not trusted, but ")), "{said}");
         assert_eq!(output.status.code(), Some(3), "{said}");
-        server.connect().batch_execute(revoke).unwrap();
+        run(&mut server.connect(), revoke);
         servers.command(&["cancel", "5"]);
     }
     for (name, server) in [("a", &servers.a), ("b", &servers.b)] {
         let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
-        server.connect().batch_execute("GRANT keeper TO evil").unwrap();
-        transaction.batch_execute("COMMIT").unwrap();
+        run(&mut server.connect(), "GRANT keeper TO evil");
+        run(&mut transaction, "COMMIT");
         let said = outcome(command).expect_err("a refusal");
         assert!(
             said.contains(&format!(
@@ -405,7 +402,7 @@ fn trust_is_checked_again_during_the_move() {
             )),
             "{said}"
         );
-        server.connect().batch_execute("REVOKE keeper FROM evil").unwrap();
+        run(&mut server.connect(), "REVOKE keeper FROM evil");
         servers.command(&["cancel", "5"]);
     }
     assert_eq!(leftovers(&servers.a), NOTHING);

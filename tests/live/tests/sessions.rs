@@ -212,9 +212,7 @@ fn owner_sets_the_shard_after_a_first_call() {
         run(&mut superuser, statement);
     }
     let connect = |user| server.config("app").user(user).connect(postgres::NoTls).unwrap();
-    connect("owner")
-        .batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(5)")
-        .unwrap();
+    run(&mut connect("owner"), "CREATE EXTENSION instagram_id; SELECT create_shard(5)");
     let set = "ALTER DATABASE app SET instagram_id.shard = 5";
     let mut owner = connect("owner");
     assert_eq!(error_of(&mut owner, set).0, "42501");

@@ -209,7 +209,7 @@ fn view_waits_for_no_lock() {
     let cluster = Emulated::start_with_shard(1);
     cluster.ids_an_hour_ahead(1);
     let mut client = cluster.nodes[1].connect();
-    client.batch_execute("SET lock_timeout = '10s'").unwrap();
+    run(&mut client, "SET lock_timeout = '10s'");
     let state = "SELECT concat_ws(' ', last_id IS NOT NULL, can_generate, reason) FROM id_shards";
     assert_eq!(texts(&mut client, state), ["t t"]);
     let mut holder = cluster.nodes[1].connect();
@@ -223,9 +223,9 @@ fn view_waits_for_no_lock() {
         .map(|name| (format!("LOCK TABLE {name}"), "t f placement locked by another session"));
     let rename = "ALTER SEQUENCE insta5.table_id_seq RENAME TO other".to_owned();
     for (lock, expected) in locks.chain([(rename, "f f sequence locked by another session")]) {
-        holder.batch_execute(&format!("BEGIN; {lock}")).unwrap();
+        run(&mut holder, &format!("BEGIN; {lock}"));
         assert_eq!(texts(&mut client, state), [expected], "{lock}");
-        holder.batch_execute("ROLLBACK").unwrap();
+        run(&mut holder, "ROLLBACK");
         assert_eq!(texts(&mut client, state), ["t t"], "after {lock}");
     }
 }
@@ -248,15 +248,13 @@ fn ids_increase_after_moves_between_different_clocks() {
         ids.extend((0..50).map(|_| next_id(&mut clients[home])));
         ids.extend(column(&mut clients[home], INSERT));
         // In the middle of a transaction.
-        clients[home]
-            .batch_execute(["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ"][round % 2])
-            .unwrap();
+        run(&mut clients[home], ["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ"][round % 2]);
         ids.push(next_id(&mut clients[home]));
         cluster.move_schema("insta5", target);
-        clients[home].batch_execute(NOTICE).unwrap();
+        run(&mut clients[home], NOTICE);
         let text = is_refused(&mut clients[home], NEXT_ID, "55000");
         assert!(text.contains(&cluster.address(target).0), "{text}");
-        clients[home].batch_execute("ROLLBACK").unwrap();
+        run(&mut clients[home], "ROLLBACK");
         assert!(is_open(&cluster, home), "closed already, which refuses by itself");
         ids.push(next_id(&mut clients[target]));
         assert!(!is_open(&cluster, home), "open in two places");
@@ -400,7 +398,7 @@ fn six_writers_fail_together(cluster: &Emulated) -> Vec<String> {
         let writer = || {
             let mut client = cluster.nodes[2].connect();
             let set = format!("SET instagram_id.take_over_timeout = '{}s'", LIMIT.as_secs());
-            client.batch_execute(&set).unwrap();
+            run(&mut client, &set);
             barrier.wait();
             let started = Instant::now();
             let text = is_refused(&mut client, INSERT, "08000");
@@ -481,7 +479,7 @@ fn session_whose_role_cannot_connect_does_not_fail_others() {
     );
     cluster.move_schema("insta5", 2);
     let mut session = cluster.nodes[2].connect();
-    session.batch_execute("SET ROLE nologin").unwrap();
+    run(&mut session, "SET ROLE nologin");
     let pause = cluster.pause_commands(2, 0, "%");
     std::thread::scope(|scope| {
         let refused = scope.spawn(|| is_refused(&mut session, NEXT_ID, "08000"));
@@ -512,7 +510,7 @@ fn earlier_failure_does_not_fail_sessions_that_wait() {
     }
     come_back(&cluster, 3);
     let mut lock = cluster.nodes[2].connect();
-    lock.batch_execute("BEGIN; LOCK TABLE pg_catalog.pg_dist_object").unwrap();
+    run(&mut lock, "BEGIN; LOCK TABLE pg_catalog.pg_dist_object");
     let later = std::thread::scope(|scope| {
         let waiting = sessions.each_mut().map(|session| scope.spawn(|| next_id(session)));
         cluster.nodes[2].wait_until(
@@ -520,7 +518,7 @@ fn earlier_failure_does_not_fail_sessions_that_wait() {
              FROM pg_stat_activity WHERE query LIKE '%next_id()' AND wait_event_type IN ('Lock', 'Extension')",
         );
         std::thread::sleep(Duration::from_millis(1500));
-        lock.batch_execute("COMMIT").unwrap();
+        run(&mut lock, "COMMIT");
         waiting.map(|session| session.join().unwrap())
     });
     ids.extend(later);
@@ -553,7 +551,7 @@ fn shards_are_not_taken_over_one_by_one_while_a_node_hangs() {
     let hanging = cluster.nodes[3].hang();
     SEVERAL.for_each(|shard| cluster.move_schema_without(&format!("insta{shard}"), 2, 3));
     let mut new = cluster.nodes[2].connect();
-    new.batch_execute("SET instagram_id.take_over_timeout = '4s'").unwrap();
+    run(&mut new, "SET instagram_id.take_over_timeout = '4s'");
     let started = Instant::now();
     let refused = taken_over(&mut new);
     assert!(started.elapsed() < LIMIT + Duration::from_secs(1), "{:?}", started.elapsed());
@@ -578,7 +576,7 @@ fn canceled_attempt_does_not_fail_other_sessions() {
     cluster.move_schema("insta5", 2);
     let pause = cluster.pause_commands(2, 0, "%");
     let mut hasty = cluster.nodes[2].connect();
-    hasty.batch_execute("SET statement_timeout = '1s'").unwrap();
+    run(&mut hasty, "SET statement_timeout = '1s'");
     std::thread::scope(|scope| {
         let first = scope.spawn(|| is_refused(&mut hasty, NEXT_ID, "57014"));
         cluster.wait_for_pause(2);
@@ -592,9 +590,9 @@ fn canceled_attempt_does_not_fail_other_sessions() {
     // No timer is left that would cancel a later statement.
     cluster.move_schema("insta5", 1);
     let mut home = cluster.nodes[1].connect();
-    home.batch_execute("SET instagram_id.take_over_timeout = '2s'").unwrap();
+    run(&mut home, "SET instagram_id.take_over_timeout = '2s'");
     ids.push(next_id(&mut home));
-    home.batch_execute("SELECT pg_sleep(2.2)").unwrap();
+    run(&mut home, "SELECT pg_sleep(2.2)");
     check_unique_and_increasing(&[ids]);
 }
 
@@ -646,14 +644,14 @@ fn locked_copy_fails_takeover_before_the_time_is_over() {
     let cluster = Emulated::start_with_shard(1);
     let mut ids = vec![next_on(&cluster, 1)];
     let mut ddl = cluster.nodes[1].connect();
-    ddl.batch_execute("BEGIN; ALTER SEQUENCE insta5.table_id_seq OWNED BY NONE").unwrap();
+    run(&mut ddl, "BEGIN; ALTER SEQUENCE insta5.table_id_seq OWNED BY NONE");
     cluster.decide_move("insta5", Some(0));
     cluster.announce(0);
     let mut new = cluster.nodes[0].connect();
-    new.batch_execute("SET statement_timeout = '100s'").unwrap();
+    run(&mut new, "SET statement_timeout = '100s'");
     let text = is_refused(&mut new, NEXT_ID, "08000");
     assert!(text.contains(&cluster.address(1).0) && text.contains("lock timeout"), "{text}");
-    ddl.batch_execute("COMMIT").unwrap();
+    run(&mut ddl, "COMMIT");
     ids.push(next_id(&mut new));
     check_unique_and_increasing(&[ids]);
 }
@@ -838,9 +836,9 @@ fn closed_copy_stays_closed_after_a_crash() {
     for _ in 0..length(3, 20) {
         let mut client = cluster.nodes[1].connect();
         // Ahead of the clock, so that the clock cannot hide a loss.
-        client.batch_execute(AN_HOUR_AHEAD).unwrap();
+        run(&mut client, AN_HOUR_AHEAD);
         ids.extend(column(&mut client, INSERT));
-        client.batch_execute("CHECKPOINT").unwrap();
+        run(&mut client, "CHECKPOINT");
         let close = close_statement(cluster.group(2).unwrap());
         let above: i64 = one(&mut client, &close);
         crash(&cluster, 1);
@@ -921,7 +919,7 @@ fn shards_of_a_lost_node_are_recovered() {
     cluster.move_schema("insta5", 2);
     cluster.move_schema("insta6", 3);
     let row = format!("INSERT INTO insta5.photos VALUES ({in_row}, 1)");
-    cluster.nodes[2].connect().batch_execute(&row).unwrap();
+    run(&mut cluster.nodes[2].connect(), &row);
     cluster.nodes[1].stop_at_once();
     // While the lost node is in the cluster, nothing is recovered.
     let check_refused = |sqlstate: &str, hint: &str| {
@@ -985,7 +983,7 @@ fn third_node_does_not_block_takeover_with_the_setting() {
     cluster.decide_move("insta5", Some(1));
     (0..3).for_each(|node| cluster.announce(node));
     let mut home = cluster.nodes[1].connect();
-    home.batch_execute("SET instagram_id.take_over_timeout = '8s'").unwrap();
+    run(&mut home, "SET instagram_id.take_over_timeout = '8s'");
     ids.push(next_id(&mut home));
     drop(hanging);
     [3, 4].into_iter().for_each(|node| come_back(&cluster, node));
@@ -1030,9 +1028,9 @@ fn coordinator_and_last_owner_are_needed_with_the_setting() {
     is_refused_on(&cluster, 1, NEXT_ID, "08000");
     cluster.restore_commands(1);
     let mut third = cluster.nodes[3].connect();
-    third.batch_execute("ALTER SEQUENCE insta5.table_id_seq RENAME TO gone").unwrap();
+    run(&mut third, "ALTER SEQUENCE insta5.table_id_seq RENAME TO gone");
     is_refused_on(&cluster, 1, NEXT_ID, "08000");
-    third.batch_execute("ALTER SEQUENCE insta5.gone RENAME TO table_id_seq").unwrap();
+    run(&mut third, "ALTER SEQUENCE insta5.gone RENAME TO table_id_seq");
     ids.push(next_on(&cluster, 1));
     check_unique_and_increasing(&[ids]);
 }
@@ -1053,12 +1051,11 @@ fn schemas_exchange_their_names_during_takeover() {
     let exchange = || {
         for node in [0, 1] {
             let mut client = cluster.nodes[node].connect();
-            client
-                .batch_execute(
-                    "ALTER SCHEMA insta5 RENAME TO other; ALTER SCHEMA insta6 RENAME TO insta5;
+            run(
+                &mut client,
+                "ALTER SCHEMA insta5 RENAME TO other; ALTER SCHEMA insta6 RENAME TO insta5;
                      ALTER SCHEMA other RENAME TO insta6",
-                )
-                .unwrap();
+            );
         }
     };
     exchange();
@@ -1086,7 +1083,7 @@ fn no_node_is_left_out_without_the_record_of_the_coordinator() {
     ids.push(next_on(&cluster, 3));
     ids.extend(cluster.ids_an_hour_ahead(3));
     cluster.nodes[2].launch();
-    cluster.nodes[0].connect().batch_execute("SELECT nextval('insta5.table_id_seq')").unwrap();
+    run(&mut cluster.nodes[0].connect(), "SELECT nextval('insta5.table_id_seq')");
     for down in [1, 3] {
         cluster.nodes[down].stop();
     }
@@ -1135,7 +1132,7 @@ fn ids_continue_without_a_removed_owner_with_the_setting() {
     ids.push(in_row);
     cluster.move_schema("insta5", 0);
     let mut coordinator = cluster.nodes[0].connect();
-    coordinator.batch_execute(&format!("INSERT INTO insta5.photos VALUES ({in_row}, 1)")).unwrap();
+    run(&mut coordinator, &format!("INSERT INTO insta5.photos VALUES ({in_row}, 1)"));
     lose(&cluster, 3);
     assert_eq!(taken_over(&mut coordinator), [(5, None)]);
     ids.push(next_id(&mut coordinator));
@@ -1159,7 +1156,7 @@ fn recovery_reads_the_tables_that_store_the_rows() {
              CREATE TABLE insta5.photos_102001 (id bigint CONSTRAINT photos_pkey_102001 PRIMARY KEY, batch bigint);
              INSERT INTO insta5.photos_102001 VALUES (make_id(now() + interval '{hours} hours', 5, 0))"
         );
-        client.batch_execute(&of_citus).unwrap();
+        run(&mut client, &of_citus);
         let in_row: i64 = one(&mut client, "SELECT id FROM insta5.photos_102001");
         ids.push(in_row);
         lose(&cluster, lost);
@@ -1185,7 +1182,7 @@ fn owner_by_the_coordinator_continues_with_the_setting() {
     cluster.announce(3);
     cluster.move_schema_without("insta5", 2, 3);
     let row = format!("INSERT INTO insta5.photos VALUES ({}, 1)", ids[1]);
-    cluster.nodes[2].connect().batch_execute(&row).unwrap();
+    run(&mut cluster.nodes[2].connect(), &row);
     lose(&cluster, 1);
     // Node 3 has received the removal, but not the second move.
     cluster.decide_move("insta5", Some(3));
@@ -1218,14 +1215,14 @@ fn tables_of_other_roles_are_not_read_with_the_setting() {
     // Nor before the session has loaded the library, when PostgreSQL does not know the setting.
     let mut app = cluster.connect_as(2, "app");
     let set = "SET instagram_id.continue_without_lost_nodes = on";
-    app.batch_execute(set).unwrap();
-    app.batch_execute("SELECT instagram_id_version()").unwrap();
+    run(&mut app, set);
+    run(&mut app, "SELECT instagram_id_version()");
     is_refused(&mut app, set, "42501");
     assert_eq!(texts(&mut app, "SHOW instagram_id.continue_without_lost_nodes"), ["off"]);
     install_traps(&cluster.nodes[2], "");
     let mut root = cluster.nodes[2].connect();
     let grant = "GRANT USAGE, CREATE ON SCHEMA insta5 TO mallory, keeper";
-    root.batch_execute(grant).unwrap();
+    run(&mut root, grant);
     let hours = |hours: i64| format!("make_id(now() + interval '{hours} hours', 5, 0)");
     for (role, ahead) in [("mallory", hours(20)), ("keeper", hours(2))] {
         // A planner would evaluate the predicate of the index.
@@ -1236,13 +1233,13 @@ fn tables_of_other_roles_are_not_read_with_the_setting() {
              INSERT INTO insta5.of_{role} VALUES ({ahead});
              CREATE INDEX ON insta5.of_{role} (id) WHERE insta5.{role}(5) > 4"
         );
-        cluster.connect_as(2, role).batch_execute(&table).unwrap();
+        run(&mut cluster.connect_as(2, role), &table);
     }
-    root.batch_execute(
+    run(
+        &mut root,
         "ALTER TABLE insta5.of_mallory ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
          DELETE FROM trap.caught",
-    )
-    .unwrap();
+    );
     lose(&cluster, 1);
     set_continue(&cluster);
     let mut app = cluster.connect_as(2, "app");
@@ -1327,11 +1324,13 @@ fn shards_of_a_lost_node_are_recovered_together() {
     let mut new = cluster.nodes[2].connect();
     // One has an id that is two hours ahead, another one a key of the day after tomorrow.
     let two_hours: i64 = one(&mut new, "SELECT make_id(now() + interval '2 hours', 11, 0)");
-    new.batch_execute(&format!(
-        "INSERT INTO insta11.photos VALUES ({two_hours});
+    run(
+        &mut new,
+        &format!(
+            "INSERT INTO insta11.photos VALUES ({two_hours});
          INSERT INTO insta12.photos VALUES (make_id(now() + interval '2 days', 12, 0))"
-    ))
-    .unwrap();
+        ),
+    );
     ids[1].push(two_hours);
     let refused = taken_over(&mut new);
     assert_eq!(refused.len(), 5, "{refused:?}");
@@ -1350,7 +1349,7 @@ fn shards_of_a_lost_node_are_recovered_together() {
     let commands = cluster.commands(2);
     check_all_but_one(recovered(&mut new), 12, "is ahead of the clock");
     assert_eq!(cluster.commands(2) - commands, (2 + 3) * 2);
-    new.batch_execute("DELETE FROM insta12.photos").unwrap();
+    run(&mut new, "DELETE FROM insta12.photos");
     assert_eq!(recovered(&mut new), [(12, None)]);
     assert_eq!(recovered(&mut new), []);
     next_of_several(&mut new, &mut ids);
@@ -1374,7 +1373,7 @@ fn shards_are_taken_over_together() {
     next_of_several(&mut new, &mut ids);
     assert_eq!(cluster.commands(2), 3 * 3, "ids need no other node");
     // On node 3 a sequence is lost.
-    cluster.nodes[3].connect().batch_execute("DROP SEQUENCE insta12.table_id_seq CASCADE").unwrap();
+    run(&mut cluster.nodes[3].connect(), "DROP SEQUENCE insta12.table_id_seq CASCADE");
     move_several(&cluster, 1);
     let mut old = cluster.nodes[1].connect();
     check_all_but_one(taken_over(&mut old), 12, "does not exist there");
@@ -1449,10 +1448,7 @@ fn copies_are_closed_beside_a_sequence_without_copies() {
     let (mut cluster, _) = start_with_several_shards(1);
     cluster.grow();
     let mut new = cluster.nodes[2].connect();
-    new.batch_execute(
-        "SELECT create_shard(99); SELECT _close_sequence('insta99.table_id_seq', 1, 1)",
-    )
-    .unwrap();
+    run(&mut new, "SELECT create_shard(99); SELECT _close_sequence('insta99.table_id_seq', 1, 1)");
     move_several(&cluster, 2);
     let mut taken_over = taken_over(&mut new);
     assert_eq!(taken_over.pop(), Some((99, None)));
@@ -1504,29 +1500,22 @@ fn shards_are_taken_over_together_after_a_failed_attempt() {
 fn shards_of_other_roles_do_not_hinder_those_that_are_taken_over_together() {
     let (cluster, mut ids) = start_with_several_shards(2);
     let mut coordinator = cluster.nodes[0].connect();
-    coordinator.batch_execute("SELECT create_shard(5)").unwrap();
+    run(&mut coordinator, "SELECT create_shard(5)");
     let mut local = vec![next_id(&mut coordinator)];
     let mut new = cluster.nodes[2].connect();
-    new.batch_execute(
-        "CREATE ROLE mallory LOGIN; GRANT CREATE ON DATABASE postgres TO mallory; ALTER SCHEMA insta11 OWNER TO mallory;
-         ALTER SEQUENCE insta11.table_id_seq OWNER TO mallory; ALTER FUNCTION insta11.shard_11() OWNER TO mallory",
-    )
-    .unwrap();
+    run(&mut new, "CREATE ROLE mallory LOGIN; GRANT CREATE ON DATABASE postgres TO mallory; ALTER SCHEMA insta11 OWNER TO mallory;
+         ALTER SEQUENCE insta11.table_id_seq OWNER TO mallory; ALTER FUNCTION insta11.shard_11() OWNER TO mallory");
     let mut mallory = cluster.connect_as(2, "mallory");
-    mallory
-        .batch_execute(
-            "SELECT create_shard(5); SELECT _close_sequence('insta5.table_id_seq', 1, 1);
+    run(&mut mallory, "SELECT create_shard(5); SELECT _close_sequence('insta5.table_id_seq', 1, 1);
              CREATE SCHEMA temporary; CREATE TEMP SEQUENCE ids;
              CREATE FUNCTION temporary.shard_0(OUT sequence regclass, OUT epoch timestamptz, OUT home text) BEGIN ATOMIC
-                 SELECT 'pg_temp.ids'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, 'x'; END",
-        )
-        .unwrap();
+                 SELECT 'pg_temp.ids'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, 'x'; END");
     move_several(&cluster, 2);
-    mallory.batch_execute("BEGIN; ALTER SEQUENCE insta11.table_id_seq RENAME TO ids").unwrap();
+    run(&mut mallory, "BEGIN; ALTER SEQUENCE insta11.table_id_seq RENAME TO ids");
     let mut taken = taken_over(&mut new);
     assert_eq!(taken.remove(0), (5, None));
     check_all_but_one(taken, 11, "lock timeout");
-    mallory.batch_execute("ROLLBACK").unwrap();
+    run(&mut mallory, "ROLLBACK");
     assert_eq!(taken_over(&mut new), [(11, None)]);
     next_of_several(&mut new, &mut ids);
     local.push(next_id(&mut coordinator));
@@ -1601,19 +1590,17 @@ fn transaction_older_than_a_move_generates_ids_on_the_new_node() {
     let cluster = Emulated::start_with_shard(2);
     let mut ids = vec![next_on(&cluster, 1)];
     let mut old = cluster.nodes[1].connect();
-    old.batch_execute("BEGIN; SELECT insta5.next_id()").unwrap();
+    run(&mut old, "BEGIN; SELECT insta5.next_id()");
     let mut sessions = [(); 2].map(|()| cluster.nodes[2].connect());
     is_refused(&mut sessions[1], NEXT_ID, "55000");
     for session in &mut sessions {
-        session
-            .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM pg_class")
-            .unwrap();
+        run(session, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM pg_class");
     }
     cluster.move_schema("insta5", 2);
     for session in &mut sessions {
-        session.batch_execute(NOTICE).unwrap();
+        run(session, NOTICE);
         ids.push(next_id(session));
-        session.batch_execute("COMMIT").unwrap();
+        run(session, "COMMIT");
     }
     is_refused(&mut old, NEXT_ID, "55000");
     assert!(!is_open(&cluster, 1), "taken back");
@@ -1633,7 +1620,7 @@ fn role_that_cannot_connect_closes_no_copy() {
     );
     cluster.move_schema("insta5", 2);
     let mut nobody = cluster.nodes[2].connect();
-    nobody.batch_execute("SET ROLE nobody").unwrap();
+    run(&mut nobody, "SET ROLE nobody");
     for statement in [NEXT_ID, INSERT] {
         let text = is_refused(&mut nobody, statement, "08000");
         assert!(text.contains("nobody"), "{text}");
@@ -1645,7 +1632,7 @@ fn role_that_cannot_connect_closes_no_copy() {
     for (node, statement) in [(1, NEXT_ID), (2, INSERT), (0, NEXT_ID), (1, INSERT)] {
         cluster.move_schema("insta5", node);
         let mut nobody = cluster.nodes[node].connect();
-        nobody.batch_execute("SET ROLE nobody").unwrap();
+        run(&mut nobody, "SET ROLE nobody");
         ids.extend(column(&mut nobody, statement));
         // The current role is restored.
         assert_eq!(texts(&mut nobody, "SELECT current_user::text"), ["nobody"]);
@@ -1696,7 +1683,7 @@ fn usage_closes_no_copy() {
         assert!(is_open(&cluster, 1));
         ids.push(next_id(&mut app));
         // On the owning node these triggers work as any other.
-        inserts.iter().for_each(|insert| app.batch_execute(insert).unwrap());
+        inserts.iter().for_each(|insert| run(&mut app, insert));
         ids.push(next_id(&mut app));
     }
     cluster.nodes[3].launch();
@@ -1725,7 +1712,7 @@ fn closed_copy_without_placement_stays_closed() {
         ids.extend(cluster.ids_an_hour_ahead(1));
         ids.push(next_after_move(&cluster, 2));
         for node in [0, 1] {
-            cluster.nodes[node].connect().batch_execute(sql).unwrap();
+            run(&mut cluster.nodes[node].connect(), sql);
             for statement in [NEXT_ID, INSERT, NEXT_ID] {
                 let text = is_refused_on(&cluster, node, statement, "55000");
                 // On a worker the range of the copy is refused anyway.
@@ -1748,15 +1735,14 @@ fn advance_shard_opens_at_the_given_id() {
     let cluster = Emulated::start_with_shard(1);
     let mut client = cluster.nodes[1].connect();
     let mut waiting = cluster.nodes[1].connect();
-    client
-        .batch_execute(
-            "CREATE FUNCTION id_when_open() RETURNS bigint LANGUAGE plpgsql AS $$
+    run(
+        &mut client,
+        "CREATE FUNCTION id_when_open() RETURNS bigint LANGUAGE plpgsql AS $$
              BEGIN
                  WHILE NOT (SELECT is_called FROM insta5.table_id_seq) LOOP END LOOP;
                  RETURN insta5.next_id();
              END $$",
-        )
-        .unwrap();
+    );
     next_id(&mut client);
     let [pid, pid_of_waiting] =
         [&mut client, &mut waiting].map(|client| one::<i32>(client, "SELECT pg_backend_pid()"));
@@ -1765,7 +1751,7 @@ fn advance_shard_opens_at_the_given_id() {
     let mut ids: Vec<i64> = vec![one(&mut waiting, "SELECT id_when_open()")];
     let close = close_statement(0);
     for round in 1..=length(40, 400) {
-        client.batch_execute(&close).unwrap();
+        run(&mut client, &close);
         std::thread::scope(|scope| {
             let id = scope.spawn(|| one::<i64>(&mut waiting, "SELECT id_when_open()"));
             cluster.nodes[1].wait_until(&is_waiting);
@@ -1792,11 +1778,9 @@ fn no_copy_is_closed_if_a_node_has_an_older_version() {
         "_close_sequence(regclass, integer, integer)",
         "_name_sequence_taker(regclass, integer, integer, bigint)",
     ] {
-        other
-            .batch_execute(&format!("ALTER EXTENSION instagram_id DROP FUNCTION {function}"))
-            .unwrap();
+        run(&mut other, &format!("ALTER EXTENSION instagram_id DROP FUNCTION {function}"));
         let name = function.split_once('(').unwrap().0;
-        other.batch_execute(&format!("ALTER FUNCTION {function} RENAME TO gone")).unwrap();
+        run(&mut other, &format!("ALTER FUNCTION {function} RENAME TO gone"));
         cluster.move_schema("insta5", 2);
         for statement in [NEXT_ID, INSERT] {
             let (code, text) = refusal(&mut cluster.nodes[2].connect(), statement);
@@ -1806,11 +1790,12 @@ fn no_copy_is_closed_if_a_node_has_an_older_version() {
         assert!(is_open(&cluster, 1), "closed for nothing");
         ids.push(next_after_move(&cluster, 1));
         let arguments = function.split_once('(').unwrap().1;
-        other
-            .batch_execute(&format!(
+        run(
+            &mut other,
+            &format!(
                 "ALTER FUNCTION gone({arguments} RENAME TO {name}; ALTER EXTENSION instagram_id ADD FUNCTION {function}"
-            ))
-            .unwrap();
+            ),
+        );
     }
     ids.push(next_after_move(&cluster, 2));
     check_unique_and_increasing(&[ids]);
@@ -1846,7 +1831,7 @@ fn node_ids_are_not_generated_from_a_shards_sequence() {
     let (first, last) = ((7_i64 << 48) + 1, (8_i64 << 48) + 1);
     let range_of_group_7 =
         format!("ALTER SEQUENCE own.ids MINVALUE {first} MAXVALUE {last} START {first} RESTART");
-    client.batch_execute(&range_of_group_7).unwrap();
+    run(&mut client, &range_of_group_7);
     let text = is_refused(&mut client, "SELECT node_next_id('own.ids')", "55000");
     assert!(text.contains("group 7"), "{text}");
 }
@@ -1861,7 +1846,7 @@ fn copy_of_another_group_does_not_block_the_owner() {
     let range_of_group_7 = format!(
         "ALTER SEQUENCE insta5.table_id_seq MINVALUE {first} MAXVALUE {last} START {first} RESTART"
     );
-    cluster.nodes[2].connect().batch_execute(&range_of_group_7).unwrap();
+    run(&mut cluster.nodes[2].connect(), &range_of_group_7);
     ids.push(next_after_move(&cluster, 0));
     cluster.move_schema("insta5", 2);
     let text = is_refused_on(&cluster, 2, NEXT_ID, "55000");
@@ -1882,7 +1867,7 @@ fn make_clone(cluster: &Emulated) {
     let (without, of_group_7) = (set_range(1, i64::MAX), set_range((7 << 48) + 1, (8 << 48) + 1));
     let clone =
         format!("{without}; SELECT setval('insta5.table_id_seq', 1000, true); {of_group_7}");
-    cluster.nodes[2].connect().batch_execute(&clone).unwrap();
+    run(&mut cluster.nodes[2].connect(), &clone);
 }
 
 /// A promoted clone has an open copy, with which it would repeat ids of the other node.
@@ -1906,7 +1891,7 @@ fn promoted_clone_takes_sequences_over() {
     assert!(is_open(&cluster, 1), "closed for nothing");
     // Nothing that other nodes rely on can be rolled back.
     for end in ["ROLLBACK", "COMMIT"] {
-        clone.batch_execute("BEGIN").unwrap();
+        run(&mut clone, "BEGIN");
         for _ in 0..2 {
             let [(5, Some(reason))] = &taken_over(&mut clone)[..] else { panic!("no reason") };
             assert!(reason.contains("Commit, and try again"), "{reason}");
@@ -1914,7 +1899,7 @@ fn promoted_clone_takes_sequences_over() {
         if end == "ROLLBACK" {
             is_refused(&mut clone, NEXT_ID, "55000");
         }
-        clone.batch_execute(end).unwrap();
+        run(&mut clone, end);
         assert!(is_open(&cluster, 1), "closed for nothing");
     }
     assert_eq!(taken_over(&mut clone), [(5, None)]);
@@ -1933,13 +1918,13 @@ fn no_copy_is_closed_if_a_copy_or_the_coordinator_is_missing() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
     let mut third = cluster.nodes[3].connect();
-    third.batch_execute("ALTER SEQUENCE insta5.table_id_seq RENAME TO gone").unwrap();
+    run(&mut third, "ALTER SEQUENCE insta5.table_id_seq RENAME TO gone");
     for node in [2, 0] {
         cluster.move_schema("insta5", node);
         let text = is_refused_on(&cluster, node, NEXT_ID, "08000");
         assert!(text.contains(&cluster.address(3).0) && text.contains("Commit first"), "{text}");
     }
-    third.batch_execute("ALTER SEQUENCE insta5.gone RENAME TO table_id_seq").unwrap();
+    run(&mut third, "ALTER SEQUENCE insta5.gone RENAME TO table_id_seq");
     cluster.remove(0);
     cluster.move_schema("insta5", 2);
     let text = is_refused_on(&cluster, 2, NEXT_ID, "55000");
@@ -1984,7 +1969,7 @@ fn commands_work_under_every_search_path() {
         install_traps(node, operators);
         for role in roles {
             let path = format!("ALTER ROLE {role} SET search_path = trap, pg_catalog, public");
-            node.connect().batch_execute(&path).unwrap();
+            run(&mut node.connect(), &path);
         }
     }
     let mut ids = vec![];
@@ -2007,7 +1992,7 @@ fn commands_work_under_every_search_path() {
     ] {
         run(&mut app, statement);
         assert_eq!(roles_caught(&cluster.nodes[1]), ["app"], "{statement}");
-        app.batch_execute("DELETE FROM trap.caught").unwrap();
+        run(&mut app, "DELETE FROM trap.caught");
     }
 }
 
@@ -2028,7 +2013,7 @@ fn function_outside_the_extension_is_not_called() {
         node,
         "RESET ROLE; DROP VIEW members; DROP EXTENSION instagram_id CASCADE; SET ROLE mallory;",
     );
-    node.connect().batch_execute(&format!("SET ROLE mallory; {twins}")).unwrap();
+    run(&mut node.connect(), &format!("SET ROLE mallory; {twins}"));
     cluster.move_schema("insta5", 2);
     for statement in [NEXT_ID, INSERT, AN_HOUR_AHEAD] {
         let result = cluster.nodes[2].connect().batch_execute(statement);
@@ -2044,9 +2029,9 @@ fn function_outside_the_extension_is_not_called() {
 /// Delays the WAL writes of a node as long as PostgreSQL allows.
 fn delay_wal(node: &Server) {
     let mut client = node.connect();
-    client.batch_execute("ALTER SYSTEM SET synchronous_commit = off").unwrap();
-    client.batch_execute("ALTER SYSTEM SET wal_writer_delay = '10s'").unwrap();
-    client.batch_execute("SELECT pg_reload_conf()").unwrap();
+    run(&mut client, "ALTER SYSTEM SET synchronous_commit = off");
+    run(&mut client, "ALTER SYSTEM SET wal_writer_delay = '10s'");
+    run(&mut client, "SELECT pg_reload_conf()");
 }
 
 /// The name of the new node is flushed on the other nodes before the new node opens its copy.
@@ -2056,7 +2041,7 @@ fn lost_node_blocks_takeover_after_all_other_nodes_crashed() {
     cluster.nodes.iter().for_each(delay_wal);
     let mut ids = vec![next_on(&cluster, 1)];
     for node in [0, 1, 3] {
-        cluster.nodes[node].connect().batch_execute("CHECKPOINT").unwrap();
+        run(&mut cluster.nodes[node].connect(), "CHECKPOINT");
     }
     ids.push(next_after_move(&cluster, 2));
     for node in [0, 1, 3] {
@@ -2076,7 +2061,7 @@ fn recorded_node_has_the_last_value_after_a_crash() {
     delay_wal(&cluster.nodes[2]);
     let mut ids = cluster.ids_an_hour_ahead(1);
     cluster.move_schema("insta5", 2);
-    cluster.nodes[2].connect().batch_execute("CHECKPOINT").unwrap();
+    run(&mut cluster.nodes[2].connect(), "CHECKPOINT");
     // This is the last step, so that nothing is opened.
     cluster.break_commands(2, 3, NAMING, Fault::Lose);
     is_refused_on(&cluster, 2, NEXT_ID, "08000");
@@ -2167,33 +2152,26 @@ fn rows_with_several_copies_get_no_ids_by_trigger() {
     let cluster = Emulated::start_with_shard(1);
     let mut home = cluster.nodes[1].connect();
     let mut ids = column(&mut home, INSERT);
-    home.batch_execute(
-        "CREATE TABLE insta5.words (id bigint DEFAULT insta5.next_id(), batch bigint)",
-    )
-    .unwrap();
+    run(&mut home, "CREATE TABLE insta5.words (id bigint DEFAULT insta5.next_id(), batch bigint)");
     let placements = "INSERT INTO pg_catalog.pg_dist_placement SELECT shardid + 500, shardid, 1, 0, 2 FROM pg_catalog.pg_dist_shard";
     let of_words = "INSERT INTO pg_catalog.pg_dist_partition SELECT 'insta5.words'::regclass, partmethod, partkey, colocationid, repmodel, autoconverted
         FROM pg_catalog.pg_dist_partition WHERE logicalrelid = 'insta5.photos'::regclass;
         INSERT INTO pg_catalog.pg_dist_shard SELECT 'insta5.words'::regclass, 102900, 't'; INSERT INTO pg_catalog.pg_dist_placement VALUES (102900, 102900, 1, 0, 1)";
-    home.batch_execute(of_words).unwrap();
+    run(&mut home, of_words);
     for kind in [
         "UPDATE pg_catalog.pg_dist_partition SET repmodel = 't'".into(),
         format!("UPDATE pg_catalog.pg_dist_partition SET repmodel = 'c'; {placements}"),
     ] {
         // As Citus does when it changes a table: this invalidates what sessions have cached.
         let announce = "ALTER TABLE insta5.photos SET (fillfactor = 90); ALTER TABLE insta5.words SET (fillfactor = 90)";
-        home.batch_execute(&format!("{kind}; {announce}")).unwrap();
+        run(&mut home, &format!("{kind}; {announce}"));
         assert!(is_refused(&mut home, INSERT, "55000").contains("insta5.photos"));
         let words: Vec<String> =
             texts(&mut home, "SELECT column_name FROM convert_defaults_to_triggers(5)");
         assert_eq!(words, [""; 0]);
         assert!(cluster.nodes[1].log().contains("column insta5.words.id keeps its default"));
         ids.push(next_id(&mut home));
-        home.batch_execute(&format!(
-            "INSERT INTO insta5.photos VALUES ({}, 1)",
-            ids.last().unwrap()
-        ))
-        .unwrap();
+        run(&mut home, &format!("INSERT INTO insta5.photos VALUES ({}, 1)", ids.last().unwrap()));
     }
     check_unique_and_increasing(&[ids]);
 }
@@ -2203,8 +2181,7 @@ fn rows_with_several_copies_get_no_ids_by_trigger() {
 fn rows_are_inserted_without_a_look_up_for_each() {
     let cluster = Emulated::start_with_shard(1);
     let mut home = cluster.nodes[1].connect();
-    home.batch_execute("BEGIN; INSERT INTO insta5.photos (batch) SELECT generate_series(1, 1000)")
-        .unwrap();
+    run(&mut home, "BEGIN; INSERT INTO insta5.photos (batch) SELECT generate_series(1, 1000)");
     let look_ups: i64 = one(
         &mut home,
         "SELECT seq_scan + idx_scan FROM pg_stat_xact_sys_tables WHERE relname = 'pg_class'",
@@ -2222,19 +2199,15 @@ fn tables_that_are_not_placed_with_the_schema_get_no_ids_by_trigger() {
     cluster.undistribute("insta5");
     ids.push(next_on(&cluster, 0));
     let mut other = cluster.nodes[2].connect();
-    other
-        .batch_execute(
-            "CREATE TABLE insta5.words (id bigint DEFAULT insta5.next_id());
+    run(&mut other, "CREATE TABLE insta5.words (id bigint DEFAULT insta5.next_id());
              INSERT INTO pg_catalog.pg_dist_partition (logicalrelid, partmethod, colocationid, repmodel)
-             VALUES ('insta5.photos', 'h', 7, 's'), ('insta5.words', 'h', 7, 's')",
-        )
-        .unwrap();
+             VALUES ('insta5.photos', 'h', 7, 's'), ('insta5.words', 'h', 7, 's')");
     for kind in ["partmethod = 'h'", "partmethod = 'n'"] {
         let set = format!(
             "UPDATE pg_catalog.pg_dist_partition SET {kind}; ALTER TABLE insta5.photos SET (fillfactor = 90);
              ALTER TABLE insta5.words SET (fillfactor = 90)"
         );
-        other.batch_execute(&set).unwrap();
+        run(&mut other, &set);
         let text = is_refused(&mut other, INSERT, "55000");
         assert!(
             text.contains("insta5.photos") && text.contains("node_next_id('table_ids')"),
@@ -2246,12 +2219,11 @@ fn tables_that_are_not_placed_with_the_schema_get_no_ids_by_trigger() {
     }
     assert!(is_open(&cluster, 0), "taken over for a row");
     // The default that the HINT names.
-    other
-        .batch_execute(
-            "DROP TRIGGER \"0_assign_id\" ON insta5.photos; CREATE SEQUENCE table_ids;
+    run(
+        &mut other,
+        "DROP TRIGGER \"0_assign_id\" ON insta5.photos; CREATE SEQUENCE table_ids;
              ALTER TABLE insta5.photos ALTER COLUMN id SET DEFAULT node_next_id('table_ids')",
-        )
-        .unwrap();
+    );
     assert_eq!(
         column(&mut other, INSERT).iter().map(|id| (id >> 10) & 8191).collect::<Vec<_>>(),
         [2, 2]
@@ -2265,14 +2237,13 @@ fn tables_that_are_not_placed_with_the_schema_get_no_ids_by_trigger() {
 fn trigger_of_a_renamed_column_is_named() {
     let cluster = Emulated::start_with_shard(1);
     let mut home = cluster.nodes[1].connect();
-    home.batch_execute("ALTER TABLE insta5.photos RENAME COLUMN id TO photo_id").unwrap();
+    run(&mut home, "ALTER TABLE insta5.photos RENAME COLUMN id TO photo_id");
     let text = is_refused(&mut home, "INSERT INTO insta5.photos (batch) VALUES (1)", "42703");
     let hint = "SET citus.enable_unsafe_triggers = on; DROP TRIGGER \"0_assign_id\" ON insta5.photos; CREATE TRIGGER \"0_assign_id\" BEFORE INSERT ON insta5.photos \
                 FOR EACH ROW WHEN (NEW.name IS NULL) EXECUTE FUNCTION next_id_trigger('5', 'name')";
     assert!(text.contains("column id of table insta5.photos") && text.contains(hint), "{text}");
-    home.batch_execute(&hint.replace("NEW.name", "NEW.photo_id").replace("'name'", "'photo_id'"))
-        .unwrap();
-    home.batch_execute("INSERT INTO insta5.photos (batch) VALUES (1)").unwrap();
+    run(&mut home, &hint.replace("NEW.name", "NEW.photo_id").replace("'name'", "'photo_id'"));
+    run(&mut home, "INSERT INTO insta5.photos (batch) VALUES (1)");
 }
 
 /// A coordinator that is not in its own catalogs is not known to the workers, which would refuse
@@ -2284,9 +2255,7 @@ fn coordinator_that_is_not_in_the_catalogs_is_named() {
     cluster.undistribute("insta5");
     let mut coordinator = cluster.nodes[0].connect();
     for node in &cluster.nodes {
-        node.connect()
-            .batch_execute("DELETE FROM pg_catalog.pg_dist_node WHERE groupid = 0")
-            .unwrap();
+        run(&mut node.connect(), "DELETE FROM pg_catalog.pg_dist_node WHERE groupid = 0");
     }
     let text = is_refused(&mut coordinator, NEXT_ID, "55000");
     assert!(
@@ -2315,18 +2284,17 @@ fn session_with_an_older_library_is_refused_after_an_upgrade() {
         )
     };
     let mut other = cluster.nodes[1].connect();
-    other
-        .batch_execute(
-            "CREATE TABLE version AS SELECT extversion FROM pg_extension WHERE extname = 'instagram_id'",
-        )
-        .unwrap();
-    other.batch_execute(&upgrade("'99.0.0'")).unwrap();
+    run(
+        &mut other,
+        "CREATE TABLE version AS SELECT extversion FROM pg_extension WHERE extname = 'instagram_id'",
+    );
+    run(&mut other, &upgrade("'99.0.0'"));
     for insert in [NEXT_ID, INSERT] {
         let text = is_refused(&mut home, insert, "55000");
         assert!(text.contains("99.0.0") && text.contains("Connect again"), "{text}");
     }
     for version in ["'0.9.0'", "(SELECT extversion FROM version)"] {
-        other.batch_execute(&upgrade(version)).unwrap();
+        run(&mut other, &upgrade(version));
         ids.push(next_id(&mut home));
     }
     check_unique_and_increasing(&[ids]);

@@ -64,7 +64,7 @@ fn lost_node_blocks_takeover_after_statements_of_postgresql() {
         cluster.distribute("insta5", 1);
         cluster.everywhere(APP);
         let mut ids = cluster.ids_an_hour_ahead(1);
-        cluster.connect_as(0, role).batch_execute(statement).unwrap();
+        run(&mut cluster.connect_as(0, role), statement);
         cluster.grow();
         cluster.move_schema("insta5", 2);
         cluster.nodes[1].stop();
@@ -86,7 +86,7 @@ fn dump_of_a_closed_copy_can_be_restored() {
     one::<i64>(&mut cluster.nodes[1].connect(), NEXT_ID);
     let dump = cluster.nodes[0].run("pg_dump", &["-n", "insta5", "postgres"]);
     let set = dump.lines().find(|line| line.contains("pg_catalog.setval")).expect("a setval");
-    cluster.nodes[0].connect().batch_execute(&format!("BEGIN; {set}; ROLLBACK")).unwrap();
+    run(&mut cluster.nodes[0].connect(), &format!("BEGIN; {set}; ROLLBACK"));
 }
 
 /// `pg_dump` and `pg_upgrade` set a sequence to the values in its row. A copy that a failed attempt
@@ -102,7 +102,7 @@ fn restored_closed_copy_keeps_its_last_value() {
     cluster.move_schema("insta5", 1);
     assert_eq!(error_of(&mut cluster.nodes[1].connect(), NEXT_ID).0, "08000", "the answer is lost");
     cluster.restore_commands(1);
-    cluster.nodes[0].connect().batch_execute(RESTORE).unwrap();
+    run(&mut cluster.nodes[0].connect(), RESTORE);
     let (state, message, _) = error_of(&mut cluster.nodes[1].connect(), NEXT_ID);
     assert_eq!(state, "55000", "the taker is no longer recorded: {message}");
     let last = ids.iter().max().unwrap();
@@ -148,14 +148,10 @@ fn copy_of_a_disabled_node_blocks_takeover() {
 fn usage_does_not_exhaust_a_sequence_with_another_owner() {
     let server = Server::start(&[]);
     let mut owner = server.connect();
-    owner
-        .batch_execute(
-            "CREATE EXTENSION instagram_id; CREATE ROLE keeper; CREATE ROLE other; GRANT CREATE ON DATABASE postgres TO keeper;
+    run(&mut owner, "CREATE EXTENSION instagram_id; CREATE ROLE keeper; CREATE ROLE other; GRANT CREATE ON DATABASE postgres TO keeper;
              SET ROLE keeper; SELECT create_shard(5); RESET ROLE; GRANT USAGE, CREATE ON SCHEMA insta5 TO other;
-             ALTER SEQUENCE insta5.table_id_seq OWNER TO other",
-        )
-        .unwrap();
-    owner.batch_execute(APP).unwrap();
+             ALTER SEQUENCE insta5.table_id_seq OWNER TO other");
+    run(&mut owner, APP);
     let mut app = server.config("postgres").user("app").connect(NoTls).unwrap();
     one::<i64>(&mut app, NEXT_ID);
     let jump =

@@ -104,9 +104,7 @@ impl Pair {
     fn enable(&self, enable: bool) {
         let word = if enable { "ENABLE" } else { "DISABLE" };
         for (server, subscription) in [(&self.a, "from_b"), (&self.b, "from_a")] {
-            app(server)
-                .batch_execute(&format!("ALTER SUBSCRIPTION {subscription} {word}"))
-                .unwrap();
+            run(&mut app(server), &format!("ALTER SUBSCRIPTION {subscription} {word}"));
             let workers = "SELECT count(*) FROM pg_stat_subscription WHERE pid IS NOT NULL";
             server.wait_for(word, || (one::<i64>(&mut app(server), workers) > 0) == enable);
         }
@@ -198,7 +196,7 @@ fn two_primaries_page_examples_run() {
     drop((a, b));
     pair.enable(false);
     for (server, name) in [(&pair.a, "late on a"), (&pair.b, "late on b")] {
-        app(server).batch_execute(&format!("INSERT INTO users (name) VALUES ('{name}')")).unwrap();
+        run(&mut app(server), &format!("INSERT INTO users (name) VALUES ('{name}')"));
     }
     pair.a.crash();
     pair.a.launch();
@@ -221,9 +219,7 @@ mod until_15 {
         assert!(major() <= 15, "later majors send such changes");
         let pair = Pair::set_up_to("One server for each shard");
         let name = "SELECT name FROM users WHERE email = 'ada@example.net'";
-        app(&pair.b)
-            .batch_execute("UPDATE users SET name = 'of b' WHERE email = 'ada@example.net'")
-            .unwrap();
+        run(&mut app(&pair.b), "UPDATE users SET name = 'of b' WHERE email = 'ada@example.net'");
         pair.catch_up();
         assert_eq!(pair.both(name), [["Ada"], ["of b"]]);
     }
@@ -268,7 +264,7 @@ mod since_16 {
         let photos =
             "CREATE TABLE photos (id bigint PRIMARY KEY DEFAULT next_id(), user_id bigint REFERENCES users);
         ALTER PUBLICATION here ADD TABLE photos";
-        pair.clients().iter_mut().for_each(|client| client.batch_execute(photos).unwrap());
+        pair.clients().iter_mut().for_each(|client| run(client, photos));
         for (mut client, subscription) in pair.clients().into_iter().zip(["from_b", "from_a"]) {
             let refresh = format!(
                 "ALTER SUBSCRIPTION {subscription} REFRESH PUBLICATION WITH (copy_data = false)"
