@@ -26,7 +26,7 @@ macro_rules! pages {
 pages! {
     readme_examples_run: "README.md", 2;
     reference_examples_run: "docs/use/reference.md", 22;
-    other_ids_page_examples_run: "docs/use/comparison.md", 5;
+    other_ids_page_examples_run: "docs/use/comparison.md", 3;
     installing_page_examples_run: "docs/run/install.md", 1;
     operations_page_examples_run: "docs/run/operations.md", 9;
     shards_page_examples_run: "docs/use/shards.md", 15;
