@@ -8,9 +8,8 @@ pgrx::extension_sql_file!("../sql/instagram_id--1.0.0.sql", name = "script");
 mod tests {
     use crate::pg::invalidation;
     use crate::sequence::cache;
-    use instagram_id_core::epoch::Epoch;
     use instagram_id_core::hlc::{LOG_AHEAD_MIN_MS, LOG_AHEAD_MS, VALUES_PER_MS};
-    use instagram_id_core::layout::{self, SEQ_BITS, Shard};
+    use instagram_id_core::layout::SEQ_BITS;
     use pgrx::prelude::*;
     use pgrx::spi::Spi;
 
@@ -28,34 +27,6 @@ mod tests {
     /// The first value of the millisecond that is `ms` later than that of `value`.
     fn value_after(value: i64, ms: i64) -> i64 {
         ((value >> SEQ_BITS) + ms) << SEQ_BITS
-    }
-
-    #[pg_test]
-    fn sql_decodes_as_the_layout_says() {
-        let mut id = 0_i64;
-        for _ in 0..10_000 {
-            // A full-period generator over all 64-bit numbers, so there are negative ones as well.
-            id = id.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let (shard, seq) =
-                Spi::get_two::<i32, i32>(&format!("SELECT id_shard('{id}'), id_seq('{id}')"))
-                    .unwrap();
-            assert_eq!(shard, Some(layout::shard_of(id).number().into()));
-            assert_eq!(seq, Some(layout::seq_of(id).number().into()));
-            let time: TimestampWithTimeZone = one(&format!("SELECT id_time('{id}')"));
-            assert_eq!(Some(i64::from(time)), Epoch::ORIGINAL.time_of(layout::ms_of(id)));
-        }
-    }
-
-    #[pg_test]
-    fn an_id_is_the_sequences_value_and_the_shard() {
-        Spi::run("SELECT create_shard(5)").unwrap();
-        for _ in 0..2000 {
-            let id: i64 = one("SELECT next_id(5)");
-            let (last_value, _) = page(5);
-            let ms = (last_value >> SEQ_BITS) as u64;
-            assert_eq!((layout::ms_of(id), layout::shard_of(id)), (ms, Shard::new(5).unwrap()));
-            assert_eq!(i64::from(layout::seq_of(id).number()), last_value % VALUES_PER_MS);
-        }
     }
 
     /// `log_cnt` is the distance to the value in WAL. It shrinks by each issued value until the
@@ -158,17 +129,5 @@ mod tests {
         let before = invalidation::settled_count();
         Spi::run("ALTER SEQUENCE insta5.table_id_seq CACHE 2").unwrap();
         assert_ne!(invalidation::settled_count(), before);
-    }
-
-    #[pg_test]
-    fn a_million_ids_in_one_transaction_leave_no_memory_behind() {
-        Spi::run("SELECT create_shard(n) FROM generate_series(100, 139) AS n").unwrap();
-        let ids = "SELECT count(next_id(100 + n % 40)) FROM generate_series(1, 500000) AS n";
-        let used = "SELECT sum(used_bytes)::bigint FROM pg_backend_memory_contexts";
-        let _: i64 = one(ids);
-        let before: i64 = one(used);
-        let _: i64 = one(ids);
-        let after: i64 = one(used);
-        assert!(after - before < 100_000, "{} bytes more after half a million ids", after - before);
     }
 }

@@ -14,7 +14,6 @@
 //! `instagram_id_bench --goals` runs only the measurements that are not on the page, and prints the
 //! results compared with the goals; with `TORTURE=1`, on ten times the rows.
 
-mod backfill;
 mod calls;
 mod contestants;
 mod copies;
@@ -115,15 +114,7 @@ fn main() {
 }
 
 fn goals_without_a_page() -> Vec<Goal> {
-    [
-        limit::goals(),
-        waits::goals(),
-        backfill::goals(),
-        copies::goals(),
-        ranges::goals(),
-        ddl::goals(),
-    ]
-    .concat()
+    [limit::goals(), waits::goals(), copies::goals(), ranges::goals(), ddl::goals()].concat()
 }
 
 fn show(goals: &[Goal]) {
