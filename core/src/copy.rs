@@ -370,6 +370,7 @@ mod tests {
         let opening = used.close(first).begin_opening(true, second).unwrap();
         assert_eq!((opening.raise_floor(first, 9000), opening.open(first)), (None, None));
         assert_eq!(opening.raise_floor(second, 9000).unwrap().open(second), Some(9000));
+        assert_eq!(opening.raise_floor(second, 9).unwrap().open(second), Some(5001));
         assert_eq!(opening.open(second), Some(5001));
         let closed = used.close(first);
         assert_eq!(closed.record_owner(LastOwner::Node(1), second, 0), None);

@@ -229,16 +229,20 @@ mod tests {
     }
 
     #[test]
-    fn rollback_makes_the_record_unknown() {
-        for (level, is_covered) in
-            [(CommitLevel::OFF, false), (CommitLevel::LOCAL, true), (REMOTE, true)]
-        {
+    fn rollback_or_lower_level_makes_the_record_unknown() {
+        let (off, local) = (CommitLevel::OFF, CommitLevel::LOCAL);
+        for (expected, level, is_covered) in [
+            (local, off, false),
+            (local, local, true),
+            (local, REMOTE, true),
+            (REMOTE, local, false),
+        ] {
             let mut tracker = CommitTracker::NEW;
-            let record = Some(tracker.when_committed(10, CommitLevel::LOCAL));
+            let record = Some(tracker.when_committed(10, expected));
             assert!(!tracker.is_idle());
             tracker.end(level);
             assert!(tracker.is_idle());
-            assert_eq!(tracker.covers(record, 10, CommitLevel::LOCAL), is_covered, "{level:?}");
+            assert_eq!(tracker.covers(record, 10, expected), is_covered, "{expected:?}, {level:?}");
         }
     }
 
