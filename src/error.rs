@@ -635,6 +635,21 @@ errors! {
         detail("Another transaction has locked or used it, and is still open. The table belongs to role {owner}."),
         hint("Try again when it has ended; it is listed in pg_locks.");
 
+    /// A partition function has waited for the schema of the table: for 10 seconds, or for
+    /// `lock_timeout` if that is shorter, or for half a second while others wait for it.
+    SchemaLocked { schema: String, owner: String } => ERRCODE_LOCK_NOT_AVAILABLE,
+        "could not obtain a lock on schema {schema}",
+        detail("Another transaction has renamed, changed or dropped it, and is still open. The schema belongs to role {owner}."),
+        hint("Try again when it has ended; it is listed in pg_locks.");
+
+    /// While a partition function changed a table whose owner lacks the rights of the caller, it
+    /// took longer than 10 seconds and 0.1 seconds for each partition. A shorter `lock_timeout`
+    /// replaces the 10 seconds, but not below one second.
+    OwnersCodeTooSlow { table: String, owner: String, limit: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "changing table {table} took longer than {limit}",
+        detail("Indexes and constraints of the table can call functions of role {owner}, which lacks the rights of the caller."),
+        hint("If the table needs this time, for example with a large default partition, use SET ROLE {owner} before the call.");
+
     /// `create_id_partitions()` has tried names for a partition for 10 seconds, or for
     /// `lock_timeout` if that is shorter.
     PartitionNameLocked { table: String, name: String } => ERRCODE_LOCK_NOT_AVAILABLE,

@@ -20,6 +20,7 @@ use crate::pg::spi::{self, select};
 use crate::pg::subtransaction;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
+use crate::pg::wait_event::WaitEvent;
 use crate::shard::ddl;
 use crate::shard::definition;
 use crate::shard::related::{self, Change};
@@ -95,18 +96,7 @@ fn create_id_partitions(
             None => now,
         };
         let boundaries = boundaries(every, from, now, ahead);
-        let mut missing = vec![];
-        let existing: Vec<Range> =
-            partitions::partitions(parent.oid).iter().map(|it| it.range).collect();
-        for period in boundaries.windows(2) {
-            // The last period is cut off where ids end.
-            if let Some(from) = bound(epoch, period[0]) {
-                missing.extend(gaps(
-                    Range { from: Some(from), to: bound(epoch, period[1]) },
-                    &existing,
-                ));
-            }
-        }
+        let missing = parent.missing(&boundaries, epoch);
         if missing.is_empty() {
             return Ok(vec![]);
         }
@@ -114,13 +104,16 @@ fn create_id_partitions(
         related::check(parent.oid, Change::Attach)?;
         let limit = Deadline::after(guc::lock_limit());
         let create = |range| Ok::<_, Error>((parent.create_table(range, epoch, limit)?, range));
-        let tables: Vec<(Oid, Range)> =
-            missing.into_iter().map(create).collect::<Result<_, _>>()?;
+        let count = missing.len();
+        let tables: Vec<(Oid, Range)> = parent
+            .within_limit(count, || missing.into_iter().map(create).collect::<Result<_, _>>())??;
         related::lock_all_and_check(parent.oid, Change::Attach)?;
         // Now other sessions wait for this one.
-        locks::waiting_briefly(|| {
-            tables.iter().for_each(|(table, range)| parent.attach(*table, *range));
-        });
+        parent.within_limit(count, || {
+            locks::waiting_briefly(|| {
+                tables.iter().for_each(|(table, range)| parent.attach(*table, *range));
+            });
+        })?;
         Ok(tables.into_iter().map(|(table, _)| Regclass(table)).collect())
     });
     Ok(SetOfIterator::new(made?))
@@ -184,8 +177,10 @@ fn drop_old_id_partitions(
             // Now all other sessions that use the table wait for this one.
             let over = parent.partitions_to_drop(before, epoch)?;
             if attempts.attempt(|attempts| parent.lock_to_remove(&over, detach, attempts))? {
-                return locks::waiting_briefly(|| {
-                    Ok(over.into_iter().map(|it| parent.remove(it, detach)).collect())
+                return parent.within_limit(over.len(), || {
+                    locks::waiting_briefly(|| {
+                        over.iter().map(|it| parent.remove(*it, detach)).collect()
+                    })
                 });
             }
             parent.unlock(pg_sys::AccessExclusiveLock);
@@ -209,7 +204,7 @@ impl Parent {
         locks::lock_relation(oid, mode);
         // Its owner may have changed by now, or it may be gone.
         let relation = check_owner(oid)?;
-        locks::lock_schema(relation.schema);
+        lock_schema(relation.schema, mode)?;
         let why_not = match partitions::partition_key(oid) {
             None => "It is not partitioned.",
             Some(key) if !key.is_by_range => "It is partitioned in another way.",
@@ -346,6 +341,21 @@ impl Parent {
         }
     }
 
+    /// The ranges of the periods between these times that no partition covers.
+    fn missing(&self, boundaries: &[TimestampUs], epoch: Epoch) -> Vec<Range> {
+        let existing: Vec<Range> =
+            partitions::partitions(self.oid).iter().map(|it| it.range).collect();
+        let mut missing = vec![];
+        for period in boundaries.windows(2) {
+            // The last period is cut off where ids end.
+            if let Some(from) = bound(epoch, period[0]) {
+                let range = Range { from: Some(from), to: bound(epoch, period[1]) };
+                missing.extend(gaps(range, &existing));
+            }
+        }
+        missing
+    }
+
     /// Creates the table that becomes a partition, under the first name that no other role keeps
     /// busy. Its name is the table's and the day on which the partition begins, with the time if
     /// that is not midnight. If the result is too long for a name, the table's name is truncated.
@@ -391,6 +401,24 @@ impl Parent {
             names::relation(self.oid),
             names::relation(partition)
         ));
+    }
+
+    /// Runs `f`, which calls [`Parent::run_as_owner`] for so many partitions. If the owner of the
+    /// table lacks the rights of the caller, there is a limit for its code: the transaction of the
+    /// caller may have locked tables of other roles before, such as partitioned ones.
+    fn within_limit<T>(&self, count: usize, f: impl FnOnce() -> T) -> Result<T, Error> {
+        let owner = self.relation.owner;
+        if catalog::has_rights_of(owner, catalog::current_role()) {
+            return Ok(f());
+        }
+        let limit = guc::code_limit() + OF_PARTITION * count as u32;
+        Deadline::after(limit).limit(WaitEvent::TableLocks, f).map_err(|_| {
+            Error::OwnersCodeTooSlow {
+                table: names::relation(self.oid),
+                owner: names::role(owner),
+                limit: format!("{} s", limit.as_secs_f64()),
+            }
+        })
     }
 
     /// Runs a statement in which indexes and constraints may call functions of the table's owner,
@@ -469,6 +497,21 @@ impl Parent {
     }
 }
 
+/// Keeps the schema's name while the table is locked in this mode. The owner of the schema could
+/// have a transaction open that changes it, which must not stop the table for long.
+fn lock_schema(schema: Oid, mode: u32) -> Result<(), Error> {
+    let lock = || locks::in_time(|| locks::lock_schema(schema));
+    let locked = if mode == pg_sys::AccessExclusiveLock {
+        locks::waiting_briefly(lock)
+    } else {
+        guc::with_lock_limit(lock)
+    };
+    locked.map(drop).ok_or_else(|| Error::SchemaLocked {
+        schema: names::schema(schema),
+        owner: names::role(catalog::schema_owner(schema).unwrap_or(Oid::INVALID)),
+    })
+}
+
 /// How a partition is removed. A table referenced by foreign keys cannot be dropped. Detaching it
 /// removes those references, and fails if any row is referenced.
 fn removal_of(partition: Oid, detach: bool) -> Change {
@@ -478,6 +521,10 @@ fn removal_of(partition: Oid, detach: bool) -> Change {
         Change::Drop(partition)
     }
 }
+
+/// The time of a partition in the limit for code of a table's owner. Without data, PostgreSQL takes
+/// a tenth of that to create, attach or remove it.
+const OF_PARTITION: Duration = Duration::from_millis(100);
 
 /// The longest wait for a name. A session that creates an object of this name usually commits or
 /// ends sooner, and there are other names.

@@ -3,13 +3,19 @@
 //! PostgreSQL's own limits are for a lock or a statement. This one uses a timer of PostgreSQL, as
 //! `statement_timeout` does: at its end it cancels the query, and [`Deadline::limit`] returns that
 //! as a result. So it covers every wait that a user can cancel.
+//!
+//! The operation may run code of other roles, which can catch a cancel. So it is canceled again
+//! until it ends: at once after each subtransaction that ends with an error, such as a block of
+//! PL/pgSQL that has caught the cancel, and after each tick of the timer.
 
 use crate::pg::raw::guarded;
 use crate::pg::subtransaction;
+use crate::pg::sys::STATEMENT_TIMEOUT;
 use crate::pg::wait_event::{self, WaitEvent};
 use pgrx::{PgSqlErrorCode, pg_sys};
 use std::cell::Cell;
-use std::ffi::c_uint;
+use std::ffi::{c_uint, c_void};
+use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -41,16 +47,21 @@ impl Deadline {
 
     /// Runs `f` in a subtransaction, and cancels it when the time is over. While it sleeps without
     /// a wait event of its own, the session shows this one. Another cancel, and all other errors,
-    /// are raised as usual.
+    /// are raised as usual. `f` can set a limit for a part of it, which ends no later.
     pub fn limit<T>(self, event: WaitEvent, f: impl FnOnce() -> T) -> Result<T, TimedOut> {
         if self.is_over() {
             return Err(TimedOut);
         }
-        let timer = Timer::start(self.until, event);
-        let is_of_timer = |state: PgSqlErrorCode| {
-            state == PgSqlErrorCode::ERRCODE_QUERY_CANCELED && HAS_CANCELED.load(Relaxed)
+        let has_statement_timeout = is_statement_timeout_active();
+        // The error does not say whether `statement_timeout` has ended meanwhile, too.
+        let is_of_timer = move |state: PgSqlErrorCode| {
+            state == PgSqlErrorCode::ERRCODE_QUERY_CANCELED
+                && HAS_CANCELED.load(Relaxed)
+                && is_statement_timeout_active() == has_statement_timeout
         };
         let result = subtransaction::catching(is_of_timer, || {
+            // It stops before the subtransaction is rolled back.
+            let timer = Timer::start(self.until, event);
             let result = f();
             timer.stop();
             // It may have canceled the query after the last wait.
@@ -66,15 +77,29 @@ thread_local! {
     static NUMBER: Cell<Option<c_uint>> = const { Cell::new(None) };
 }
 
+/// Whether the timer of `statement_timeout` runs. It stops when it cancels the statement.
+fn is_statement_timeout_active() -> bool {
+    // SAFETY: reads the table of timers.
+    unsafe { guarded(|raw| raw.get_timeout_active(STATEMENT_TIMEOUT)) }
+}
+
 // The variables of the signal handler.
+
+/// Whether the last cancel that is known here is one of the timer.
 static HAS_CANCELED: AtomicBool = AtomicBool::new(false);
 static EVENT: AtomicU32 = AtomicU32::new(0);
-/// The end of the time, in nanoseconds from [`start`].
-static UNTIL: AtomicU64 = AtomicU64::new(0);
+/// The end of the time, in nanoseconds from the start, or [`NEVER`] if no timer runs.
+static UNTIL: AtomicU64 = AtomicU64::new(NEVER);
 static START: OnceLock<Instant> = OnceLock::new();
 
-/// PostgreSQL's timer while it runs. One at a time.
-struct Timer(c_uint);
+const NEVER: u64 = u64::MAX;
+
+/// PostgreSQL's timer while it runs.
+struct Timer {
+    number: c_uint,
+    /// The end of the time and the wait event of the operation that this one is a part of.
+    outer: (u64, u32),
+}
 
 impl Timer {
     fn start(until: Instant, event: WaitEvent) -> Timer {
@@ -83,50 +108,101 @@ impl Timer {
             // this once.
             let number =
                 unsafe { guarded(|raw| raw.RegisterTimeout(c_uint::from(u16::MAX), on_tick)) };
+            // SAFETY: the callback raises no error, and is never unloaded.
+            unsafe { pg_sys::RegisterSubXactCallback(Some(on_subtransaction), ptr::null_mut()) };
             NUMBER.set(Some(number));
             number
         });
         let start = *START.get_or_init(Instant::now);
-        UNTIL.store(until.saturating_duration_since(start).as_nanos() as u64, Relaxed);
+        let until = until.saturating_duration_since(start).as_nanos() as u64;
+        let timer = Timer { number, outer: (UNTIL.load(Relaxed), EVENT.load(Relaxed)) };
         EVENT.store(wait_event::number(event), Relaxed);
-        HAS_CANCELED.store(false, Relaxed);
-        // SAFETY: the timer is registered, and does not run.
-        unsafe {
-            guarded(|raw| {
-                let first = raw.GetCurrentTimestamp() + i64::from(TICK_MS) * 1000;
-                raw.enable_timeout_every(number, first, TICK_MS);
-            });
+        UNTIL.store(until.min(timer.outer.0), Relaxed);
+        if !timer.is_part() {
+            HAS_CANCELED.store(false, Relaxed);
+            // SAFETY: the timer is registered, and does not run.
+            unsafe {
+                guarded(|raw| {
+                    let first = raw.GetCurrentTimestamp() + i64::from(TICK_MS) * 1000;
+                    raw.enable_timeout_every(number, first, TICK_MS);
+                });
+            }
         }
-        Timer(number)
+        timer
     }
 
+    fn is_part(&self) -> bool {
+        self.outer.0 != NEVER
+    }
+
+    /// Ends the limit. It may have ended already.
     fn stop(&self) {
-        // SAFETY: the timer is registered; it may have been stopped.
-        unsafe { guarded(|raw| raw.disable_timeout(self.0, false)) }
+        if !self.is_part() {
+            // SAFETY: the timer is registered; it may have been stopped.
+            unsafe { guarded(|raw| raw.disable_timeout(self.number, false)) }
+        }
         if wait_event::current() == EVENT.load(Relaxed) {
             wait_event::pgstat_report_wait_end();
         }
+        UNTIL.store(self.outer.0, Relaxed);
+        EVENT.store(self.outer.1, Relaxed);
     }
 }
 
 impl Drop for Timer {
+    /// A cancel of the timer has no effect after that. One of the user stays, as far as it can be
+    /// distinguished: PostgreSQL has one variable for both.
     fn drop(&mut self) {
         self.stop();
+        if HAS_CANCELED.load(Relaxed) && !is_over() {
+            // SAFETY: a variable of the backend. For `statement_timeout`, see PostgreSQL's
+            // ProcessInterrupts().
+            unsafe {
+                if !guarded(|raw| raw.get_timeout_indicator(STATEMENT_TIMEOUT, false)) {
+                    pg_sys::QueryCancelPending = 0;
+                }
+            }
+        }
+    }
+}
+
+fn is_over() -> bool {
+    let until = UNTIL.load(Relaxed);
+    until != NEVER && START.get().is_some_and(|start| start.elapsed().as_nanos() as u64 >= until)
+}
+
+/// Cancels the query if the time is over. It only reads the clock and writes variables.
+fn cancel_if_over() {
+    if is_over() {
+        // SAFETY: variables that PostgreSQL sets in the handlers of its signals. A cancel that is
+        // pending already may be one of the user.
+        unsafe {
+            if pg_sys::QueryCancelPending == 0 {
+                HAS_CANCELED.store(true, Relaxed);
+                pg_sys::QueryCancelPending = 1;
+                pg_sys::InterruptPending = 1;
+            }
+        }
+    }
+}
+
+/// Called by PostgreSQL at the start and the end of each subtransaction. The code that has caught a
+/// cancel in it gets the next one before it runs another statement.
+unsafe extern "C-unwind" fn on_subtransaction(
+    event: pg_sys::SubXactEvent::Type,
+    _id: pg_sys::SubTransactionId,
+    _parent: pg_sys::SubTransactionId,
+    _argument: *mut c_void,
+) {
+    if event == pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB {
+        cancel_if_over();
     }
 }
 
 /// Called by PostgreSQL in the handler of a signal, which also wakes a session that waits for its
-/// latch. It only reads the clock and writes variables.
+/// latch.
 unsafe extern "C" fn on_tick() {
-    let is_over =
-        START.get().is_some_and(|start| start.elapsed().as_nanos() as u64 >= UNTIL.load(Relaxed));
-    if is_over && !HAS_CANCELED.swap(true, Relaxed) {
-        // SAFETY: variables that PostgreSQL sets in the handlers of its signals.
-        unsafe {
-            pg_sys::QueryCancelPending = 1;
-            pg_sys::InterruptPending = 1;
-        }
-    }
+    cancel_if_over();
     // Citus sleeps without a wait event until a node has answered.
     if wait_event::current() == 0 {
         wait_event::pgstat_report_wait_start(EVENT.load(Relaxed));
@@ -174,6 +250,65 @@ mod tests {
         let deadline = Deadline::after(Duration::from_millis(150));
         let late = deadline.limit(WaitEvent::TakeOver, || work(Duration::from_millis(400)));
         assert_eq!(late, Err(TimedOut));
+        pgrx::check_for_interrupts!();
+    }
+
+    #[pg_test]
+    fn code_that_catches_the_cancel_ends() {
+        let (started, limit) = (Instant::now(), Duration::from_millis(300));
+        let result = Deadline::after(limit).limit(WaitEvent::TakeOver, || {
+            Spi::run(
+                "DO $$ BEGIN
+                     FOR n IN 1..30 LOOP
+                         BEGIN
+                             BEGIN PERFORM pg_sleep(2);
+                             EXCEPTION WHEN query_canceled THEN PERFORM pg_sleep(2); END;
+                         EXCEPTION WHEN query_canceled THEN END;
+                     END LOOP;
+                 END $$",
+            )
+            .unwrap();
+        });
+        assert_eq!(result, Err(TimedOut));
+        assert!((limit..limit * 3).contains(&started.elapsed()), "{:?}", started.elapsed());
+        work(Duration::from_millis(250));
+        pgrx::check_for_interrupts!();
+        assert_eq!(Spi::get_one::<i32>("SELECT 7"), Ok(Some(7)));
+    }
+
+    #[pg_test]
+    fn a_part_has_the_limit_of_the_whole() {
+        let (short, long) = (Duration::from_millis(300), Duration::from_secs(60));
+        let started = Instant::now();
+        let sleep = || Spi::run("SELECT pg_sleep(60)").unwrap();
+        let result = Deadline::after(short).limit(WaitEvent::TakeOver, || {
+            let _ = Deadline::after(long).limit(WaitEvent::TableLocks, || 5);
+            Deadline::after(long).limit(WaitEvent::TableLocks, sleep)
+        });
+        assert_eq!(result, Err(TimedOut));
+        let result = Deadline::after(long).limit(WaitEvent::TakeOver, || {
+            assert_eq!(Deadline::after(short).limit(WaitEvent::TableLocks, sleep), Err(TimedOut));
+            work(Duration::from_millis(250));
+            assert_eq!(wait_event::current(), wait_event::number(WaitEvent::TakeOver));
+            pgrx::check_for_interrupts!();
+            7
+        });
+        assert_eq!(result, Ok(7));
+        assert!(started.elapsed() < short * 6, "{:?}", started.elapsed());
+    }
+
+    #[pg_test]
+    fn the_end_clears_its_own_cancel() {
+        let limit = Deadline::after(Duration::from_millis(150));
+        let result = std::panic::catch_unwind(|| {
+            limit.limit(WaitEvent::TakeOver, || {
+                work(Duration::from_millis(400));
+                // SAFETY: reads a variable.
+                assert_eq!(unsafe { pg_sys::QueryCancelPending }, 1);
+                std::panic::resume_unwind(Box::new("another error"));
+            })
+        });
+        assert!(result.is_err());
         pgrx::check_for_interrupts!();
     }
 

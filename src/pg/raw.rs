@@ -134,6 +134,8 @@ raw_functions! {
     fn XLogRegisterData(data: *const c_void, len: u32);
     fn disable_timeout(id: c_uint, keep_indicator: bool);
     fn enable_timeout_every(id: c_uint, first: pg_sys::TimestampTz, delay_ms: c_int);
+    fn get_timeout_active(id: c_uint) -> bool;
+    fn get_timeout_indicator(id: c_uint, reset: bool) -> bool;
     fn geterrcode() -> c_int;
     fn pfree(pointer: *mut c_void);
     fn pg_class_aclcheck(relid: Oid, role: Oid, mode: pg_sys::AclMode) -> pg_sys::AclResult::Type;

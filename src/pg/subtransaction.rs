@@ -6,7 +6,7 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
 use pgrx::pg_sys::PgTryBuilder;
 use pgrx::pg_sys::panic::{CaughtError, ErrorReportWithLevel};
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe};
 
 /// Runs `f` in a subtransaction, and keeps it if `f` returns true. If `f` returns false, or fails
 /// with a lock timeout or a deadlock, the subtransaction and its locks are rolled back. Any other
@@ -48,7 +48,7 @@ fn is_of_statement(state: PgSqlErrorCode) -> bool {
 
 /// The same for the errors with these SQLSTATEs. All others are raised again.
 pub fn catching<T>(
-    is_caught: fn(PgSqlErrorCode) -> bool,
+    is_caught: impl Fn(PgSqlErrorCode) -> bool + UnwindSafe + RefUnwindSafe,
     f: impl FnOnce() -> T,
 ) -> Result<T, ErrorReportWithLevel> {
     subtransaction(f, |_| true, is_caught)
@@ -59,7 +59,7 @@ pub fn catching<T>(
 fn subtransaction<T>(
     f: impl FnOnce() -> T,
     keeps: impl FnOnce(&T) -> bool,
-    is_caught: fn(PgSqlErrorCode) -> bool,
+    is_caught: impl Fn(PgSqlErrorCode) -> bool + UnwindSafe + RefUnwindSafe,
 ) -> Result<T, ErrorReportWithLevel> {
     // SAFETY: as in PL/pgSQL for a block with an EXCEPTION clause. Both variables are restored on
     // every way out.

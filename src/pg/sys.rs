@@ -7,7 +7,7 @@
 
 use crate::pg::raw::{Raw, RelFileLocator};
 use pgrx::pg_sys::{self, Buffer, Oid, Relation, XLogRecPtr};
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_uint};
 
 // `storage/bufmgr.h`: an enum from 19 on, with other numbers.
 #[cfg(feature = "pg19")]
@@ -26,6 +26,9 @@ pub const RowExclusiveLock: pg_sys::LOCKMODE = pg_sys::RowExclusiveLock as pg_sy
 
 /// `c.h`: `#define InvalidSubTransactionId ((SubTransactionId) 0)`
 pub const InvalidSubTransactionId: pg_sys::SubTransactionId = 0;
+
+/// The timer of `statement_timeout`, as in `utils/timeout.h`.
+pub const STATEMENT_TIMEOUT: c_uint = 3;
 
 /// `commands/sequence.h`, from 19 `commands/sequence_xlog.h`: `#define XLOG_SEQ_LOG 0x00`
 const XLOG_SEQ_LOG: u8 = 0x00;

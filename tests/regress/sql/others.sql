@@ -368,15 +368,44 @@ SELECT tgname FROM pg_trigger WHERE tgrelid = 'insta7.photos'::regclass ORDER BY
 INSERT INTO insta7.photos DEFAULT VALUES;
 SELECT id_shard(id) FROM insta7.photos;
 SET ROLE regress_id_evil;
-CREATE OR REPLACE FUNCTION evil.one(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN PERFORM pg_sleep(60); RETURN 1; END';
+CREATE FUNCTION evil.sleep() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    FOR n IN 1..6 LOOP
+        BEGIN
+            PERFORM pg_sleep(10);
+        EXCEPTION WHEN query_canceled THEN -- goes on
+        END;
+    END LOOP;
+END $$;
+CREATE OR REPLACE FUNCTION evil.one(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN PERFORM evil.sleep(); RETURN 1; END';
 RESET ROLE;
 \c -
 SET lock_timeout = '300ms';
 CREATE TABLE insta7.new (id bigint DEFAULT insta7.next_id());
 SELECT * FROM convert_defaults_to_triggers(7);
+-- Nor can they keep a partition of another role's table locked, in a statement for the tables of several roles.
+CREATE SCHEMA parted;
+GRANT ALL ON SCHEMA parted TO regress_id_evil, regress_id_app;
+SET ROLE regress_id_app;
+CREATE TABLE parted.app (id bigint) PARTITION BY RANGE (id);
+CREATE TABLE parted.app_rest PARTITION OF parted.app DEFAULT;
+SET ROLE regress_id_evil;
+CREATE TABLE parted.evil (id bigint) PARTITION BY RANGE (id);
+CREATE TABLE parted.evil_old PARTITION OF parted.evil FOR VALUES FROM (5) TO (10);
+CREATE FUNCTION evil.slow(bigint) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF current_setting('evil.is_slow', true) = 'on' THEN PERFORM evil.sleep(); END IF;
+    RETURN 1;
+END $$;
+CREATE INDEX ON parted.evil ((id + evil.slow(1)));
+RESET ROLE;
+SET evil.is_slow = on;
+SELECT * FROM raises($$SELECT create_id_partitions(t, ahead => 0) FROM unnest('{parted.app,parted.evil}'::regclass[]) AS t$$);
+RESET evil.is_slow;
+SELECT count(*) FROM unnest('{parted.app,parted.evil}'::regclass[]) AS t, create_id_partitions(t, ahead => 0);
 RESET lock_timeout;
 SET client_min_messages = warning;
-DROP SCHEMA insta7, evil CASCADE;
+DROP SCHEMA insta7, evil, parted CASCADE;
 
 -- In a database with another encoding, a shard with a name that the extension cannot read does not hide the others.
 CREATE DATABASE regress_id_latin1 TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C';
