@@ -635,6 +635,14 @@ errors! {
         detail("Another transaction has locked or used it, and is still open. The table belongs to role {owner}."),
         hint("Try again when it has ended; it is listed in pg_locks.");
 
+    /// `adopt_table()` has waited for a view through which a role can insert into the table: for 10
+    /// seconds, or for `lock_timeout` if that is shorter.
+    ViewLocked { view: String, owner: String, table: String } => ERRCODE_LOCK_NOT_AVAILABLE,
+        "could not obtain a lock on view {view}",
+        detail("It belongs to role {owner}, which can insert into table {table} through it. Another transaction has locked or changed it, \
+            and is still open."),
+        hint("Try again when it has ended; it is listed in pg_locks.");
+
     /// A partition function has waited for the schema of the table: for 10 seconds, or for
     /// `lock_timeout` if that is shorter, or for half a second while others wait for it.
     SchemaLocked { schema: String, owner: String } => ERRCODE_LOCK_NOT_AVAILABLE,

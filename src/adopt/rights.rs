@@ -2,6 +2,9 @@
 
 use crate::error::{Error, listed};
 use crate::pg::catalog::{self, Function};
+use crate::pg::deadline::Deadline;
+use crate::pg::guc;
+use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::spi::select;
 use crate::shard::definition::Definition;
@@ -83,30 +86,74 @@ pub fn check_owner_can_create(function: &Function, own_schema: Oid) -> Result<()
     Ok(())
 }
 
-/// The query for the roles that can insert into the table $1 and lack privileges: each with whether
-/// it may use the schema $2, use the sequence $3, and execute the functions $4 and $5. With $6, the
-/// function $4 has the rights of its owner.
+/// The table and all relations through which a role can insert into it: its partitions, the tables
+/// that inherit from it, and updatable views.
 ///
 /// Any role can create a view of the table. It counts if its owner could insert, too, for all who
 /// insert through it. Until then PostgreSQL is not asked whether it is updatable, for which it
 /// locks the view. For this it also reads all views below. So views on views count only up to
 /// [`DEPTH_MAX`], and a view that also reads a view beside those does not count.
+///
+/// # Errors
+///
+/// Another session has locked such a view.
+fn places_of(table: Oid) -> Result<Vec<Oid>, Error> {
+    let query = "SELECT DISTINCT next.place, next.is_view FROM unnest($1) AS p(place), LATERAL (
+             SELECT inhrelid, false FROM pg_inherits WHERE inhparent = p.place
+             UNION ALL SELECT w.ev_class, true FROM pg_depend AS d JOIN pg_rewrite AS w ON w.oid = d.objid
+                 JOIN pg_class AS v ON v.oid = w.ev_class AND v.relkind = 'v'
+                 WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
+                 AND d.refobjid = p.place AND has_any_column_privilege(v.relowner, p.place, 'INSERT')
+                 AND NOT EXISTS (SELECT FROM pg_depend AS o JOIN pg_class AS beside ON beside.oid = o.refobjid
+                     WHERE o.classid = 'pg_rewrite'::regclass AND o.objid = w.oid AND o.refclassid = 'pg_class'::regclass
+                     AND beside.relkind = 'v' AND beside.oid NOT IN (p.place, v.oid))) AS next(place, is_view)
+         WHERE next.place <> ALL ($2) ORDER BY 1";
+    let limit = Deadline::after(guc::lock_limit());
+    let (mut places, mut last) = (vec![table], vec![table]);
+    for _ in 0..DEPTH_MAX {
+        let next = || {
+            select(query, &[last.clone().into(), places.clone().into()], |row| {
+                Some((row.get::<Oid>(1)?, row.get::<bool>(2)?))
+            })
+        };
+        let locked = next();
+        for (view, _) in locked.iter().filter(|(_, is_view)| *is_view) {
+            lock_view(*view, table, limit)?;
+        }
+        // A view may have got another definition before it was locked.
+        let mut found = next();
+        found.retain(|one| locked.contains(one) && (!one.1 || is_updatable(one.0)));
+        last = found.into_iter().map(|(place, _)| place).collect();
+        places.extend(&last);
+        if last.is_empty() {
+            break;
+        }
+    }
+    Ok(places)
+}
+
+/// Locks a view of the table, as a query does.
+fn lock_view(view: Oid, table: Oid, limit: Deadline) -> Result<(), Error> {
+    if guc::with_lock_timeout(limit.left(), || locks::lock_relation_in_time(view)) {
+        return Ok(());
+    }
+    let owner = catalog::relation(view).map_or(Oid::INVALID, |view| view.owner);
+    let (view, table) = (names::relation(view), names::relation(table));
+    Err(Error::ViewLocked { view, owner: names::role(owner), table })
+}
+
+/// Whether a role can insert through the view.
+fn is_updatable(view: Oid) -> bool {
+    let query = "SELECT pg_relation_is_updatable($1, false) & 8 <> 0";
+    select(query, &[view.into()], |row| row.get::<bool>(1)) == [true]
+}
+
+/// The query for the roles that can insert into one of the relations $1 and lack privileges: each
+/// with whether it may use the schema $2, use the sequence $3, and execute the functions $4 and $5.
+/// With $6, the function $4 has the rights of its owner.
 fn writers_without_rights() -> String {
     format!(
-        "WITH RECURSIVE places(place, depth) AS (
-             SELECT $1, 0
-             UNION SELECT next.place, p.depth + 1 FROM places AS p, LATERAL (
-                 SELECT inhrelid FROM pg_inherits WHERE inhparent = p.place
-                 UNION ALL SELECT w.ev_class FROM pg_depend AS d JOIN pg_rewrite AS w ON w.oid = d.objid
-                     JOIN pg_class AS v ON v.oid = w.ev_class AND v.relkind = 'v'
-                     WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
-                     AND d.refobjid = p.place AND CASE WHEN has_any_column_privilege(v.relowner, p.place, 'INSERT')
-                     AND NOT EXISTS (SELECT FROM pg_depend AS o JOIN pg_class AS beside ON beside.oid = o.refobjid
-                         WHERE o.classid = 'pg_rewrite'::regclass AND o.objid = w.oid AND o.refclassid = 'pg_class'::regclass
-                         AND beside.relkind = 'v' AND beside.oid NOT IN (p.place, v.oid))
-                     THEN pg_relation_is_updatable(v.oid, false) & 8 <> 0 ELSE false END) AS next(place)
-             WHERE p.depth < {DEPTH_MAX}
-         ), writers(r) AS (
+        "WITH places(place) AS (SELECT unnest($1)), writers(r) AS (
              SELECT c.relowner FROM places JOIN pg_class AS c ON c.oid = place
              UNION SELECT grantee FROM places JOIN pg_class AS c ON c.oid = place, aclexplode(c.relacl)
                  WHERE privilege_type = 'INSERT'
@@ -141,7 +188,7 @@ pub fn check_writers(table: Oid, definition: &Definition, own_schema: Oid) -> Re
     let Some(needs) = shard_next_id(own_schema) else { return Ok(()) };
     let sequence = definition.sequence.oid;
     let arguments = [
-        table.into(),
+        places_of(table)?.into(),
         definition.schema.into(),
         sequence.into(),
         next_id.oid.into(),

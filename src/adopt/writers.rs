@@ -3,8 +3,7 @@
 use crate::adopt::adopted::KEPT;
 use crate::error::Error;
 use crate::pg::catalog::{self, Function};
-use crate::pg::guc;
-use crate::pg::locks;
+use crate::pg::locks::{self, Attempts};
 use crate::pg::names;
 use crate::pg::roles;
 use crate::pg::spi;
@@ -64,13 +63,18 @@ pub enum TableLock {
     AgainstWriters,
     /// As ALTER TABLE takes it.
     ToAlter,
+    /// As ALTER TABLE ONLY takes it: not on tables that inherit from the table, apart from its
+    /// partitions. Their owners could hold a lock on them.
+    ToAlterOnly,
 }
 
 impl TableLock {
     fn mode(self) -> (u32, &'static str) {
         match self {
             TableLock::AgainstWriters => (pg_sys::ShareRowExclusiveLock, "SHARE ROW EXCLUSIVE"),
-            TableLock::ToAlter => (pg_sys::AccessExclusiveLock, "ACCESS EXCLUSIVE"),
+            TableLock::ToAlter | TableLock::ToAlterOnly => {
+                (pg_sys::AccessExclusiveLock, "ACCESS EXCLUSIVE")
+            }
         }
     }
 }
@@ -97,36 +101,66 @@ pub fn lock_out_writers(
     lock: TableLock,
     sequences: &[Oid],
 ) -> Result<(), Error> {
-    try_to_lock_out_writers(columns, lock, sequences)?
-        .map_err(|busy| Error::WritersBusy { name: names::relation(busy) })
-}
-
-/// The same. Returns the table or sequence whose lock another session has.
-pub fn try_to_lock_out_writers(
-    columns: &[Column],
-    lock: TableLock,
-    sequences: &[Oid],
-) -> Result<Result<(), Oid>, Error> {
     sequences.iter().for_each(|sequence| locks::lock_schema_of(*sequence));
-    let locked = locks::lock_all(|attempts| {
+    locks::lock_all(|attempts| {
         for Column { table, .. } in columns {
-            if !roles::may_lock(*table) {
-                return Err(Error::NotTableOwner(names::relation(*table)));
-            }
-            attempts.lock_with_children(*table, lock.mode().0);
-            attempts.wait(*table, || locks::lock_schema_of(*table));
+            lock_table(*table, lock, attempts)?;
         }
         let mode = pg_sys::ShareRowExclusiveLock;
         Ok(sequences.iter().all(|sequence| attempts.lock_at_once(*sequence, mode)))
-    })?;
-    // Citus takes the lock on the other nodes, too.
+    })?
+    .map_err(writers_busy)?;
+    lock_on_other_nodes(columns, lock);
+    Ok(())
+}
+
+/// Takes these locks on the tables of these columns, and returns the columns. Those of tables that
+/// other sessions keep locked go to `leave_out`, with the reason: other roles must not be able to
+/// prevent that the rest is locked.
+pub fn lock_out_writers_if_available(
+    mut columns: Vec<Column>,
+    lock: TableLock,
+    leave_out: impl Fn(&Column, Error),
+) -> Result<Vec<Column>, Error> {
+    let mut tables: Vec<Oid> = columns.iter().map(|column| column.table).collect();
+    tables.dedup();
+    let busy = locks::lock_available(&tables, |table, attempts| lock_table(table, lock, attempts))?;
+    columns.retain(|column| {
+        let found = busy.iter().find(|(table, _)| *table == column.table);
+        found.iter().for_each(|(_, relation)| leave_out(column, writers_busy(*relation)));
+        found.is_none()
+    });
+    lock_on_other_nodes(&columns, lock);
+    Ok(columns)
+}
+
+/// Within an attempt: takes the lock on a table, and keeps its name.
+fn lock_table(table: Oid, lock: TableLock, attempts: &Attempts) -> Result<bool, Error> {
+    let (mode, relation) = (lock.mode().0, catalog::relation(table));
+    if !roles::may_lock(table) {
+        return Err(Error::NotTableOwner(names::relation(table)));
+    }
+    match lock {
+        TableLock::ToAlterOnly if relation.is_some_and(|it| !it.is_partitioned) => {
+            attempts.lock(table, mode);
+        }
+        _ => attempts.lock_with_children(table, mode),
+    }
+    attempts.wait(table, || locks::lock_schema_of(table));
+    Ok(true)
+}
+
+/// Citus takes the locks on the other nodes, too.
+fn lock_on_other_nodes(columns: &[Column], lock: TableLock) {
     if let Some(statement) = lock_tables(columns, lock)
-        && locked.is_ok()
         && catalog::has_citus()
     {
-        guc::with_lock_timeout(locks::SHORT, || spi::run(&statement));
+        locks::waiting_briefly(|| spi::run(&statement));
     }
-    Ok(locked)
+}
+
+fn writers_busy(relation: Oid) -> Error {
+    Error::WritersBusy { name: names::relation(relation) }
 }
 
 /// Runs `f`, which changes this function and others of the shard while writers are kept out. Each

@@ -5,7 +5,7 @@
 //! node that stores the row. That is the node that owns the shard's schema, whichever node the
 //! client is connected to.
 
-use crate::adopt::writers::{TableLock, try_to_lock_out_writers};
+use crate::adopt::writers::{TableLock, lock_out_writers_if_available};
 use crate::arguments;
 use crate::citus::placement::{self, RowPlacement};
 use crate::error::{Error, or_raise, shortened};
@@ -198,7 +198,8 @@ fn arguments_of<'a>(trigger: &'a PgTrigger) -> Option<(Shard, &'a str)> {
 ///
 /// # Errors
 ///
-/// The shard is NULL, is not 0 to 8191, or does not exist. The caller does not own the tables.
+/// The shard is NULL, is not 0 to 8191, or does not exist. The caller owns none of the tables that
+/// could be converted.
 #[pg_extern(sql = false)]
 fn convert_defaults_to_triggers(
     shard: Option<i32>,
@@ -219,37 +220,18 @@ fn convert_defaults_to_triggers(
         // long as its owner likes. So these tables come first, and are those of one role.
         let fits = |candidate: &&Candidate| candidate.why_kept(candidate.author()).is_none();
         let author = found.iter().filter(fits).find_map(Candidate::author);
-        let converts = |candidate: &&Candidate| candidate.why_kept(author).is_none();
-        found.iter().filter(converts).try_for_each(Candidate::check_owner)?;
+        let mut fit = found.iter().filter(|candidate| candidate.why_unfit(author).is_none());
+        if let Some(first) = fit.clone().next()
+            && !fit.any(Candidate::is_of_caller)
+        {
+            return Err(Error::NotTableOwner(names::relation(first.column.table)));
+        }
         found.retain(|candidate| candidate.is_convertible(author));
         let (with_code, others): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|candidate| candidate.author().is_some());
         let mut converted = vec![];
         for (group, author) in [(with_code, author), (others, None)] {
-            let locked = lock_tables_available(group)?;
-            parts.check_next_id(definition.schema, definition.sequence)?;
-            // The function, the defaults and the owners may have changed before we got the locks. A
-            // table that has come since is left for another call.
-            let mut candidates = candidates(&definition, own_schema, None);
-            candidates.retain(|candidate| {
-                locked.contains(&candidate.column.table) && candidate.why_kept(author).is_none()
-            });
-            let limit = Deadline::after(guc::lock_limit());
-            for candidate in candidates {
-                candidate.check_owner()?;
-                let convert =
-                    || subtransaction::with_cause(|| candidate.convert_locked(shard, own_schema));
-                let result = match author {
-                    Some(_) => limit.limit(WaitEvent::TableLocks, convert).unwrap_or_else(|_| {
-                        Err("Code in the partition key of the table runs for too long.".into())
-                    }),
-                    None => convert(),
-                };
-                match result {
-                    Ok(()) => converted.push(candidate),
-                    Err(why) => candidate.warn(format!("The conversion fails: {why}")),
-                }
-            }
+            converted.extend(convert_group(group, author, &definition, &parts)?);
         }
         Ok::<_, Error>(converted)
     })?;
@@ -257,26 +239,49 @@ fn convert_defaults_to_triggers(
     Ok(TableIterator::new(converted.into_iter().map(row)))
 }
 
-/// Locks the tables of these columns, and returns them. If a table stays locked by another session,
-/// those of its owner keep their defaults: other roles must not be able to prevent that the rest is
-/// converted.
-fn lock_tables_available(mut candidates: Vec<Candidate>) -> Result<Vec<Oid>, Error> {
-    let owner_of = |table| catalog::relation(table).map(|relation| relation.owner);
-    loop {
-        let columns: Vec<Column> = candidates.iter().map(|one| one.column.clone()).collect();
-        let Err(busy) = try_to_lock_out_writers(&columns, TableLock::ToAlter, &[])? else {
-            return Ok(columns.into_iter().map(|column| column.table).collect());
+/// Locks the tables of these columns, and converts those for which no other session keeps a lock.
+/// Code of this author may run meanwhile.
+fn convert_group(
+    group: Vec<Candidate>,
+    author: Option<Oid>,
+    definition: &Definition,
+    parts: &ShardParts,
+) -> Result<Vec<Candidate>, Error> {
+    let columns = group.into_iter().map(|candidate| candidate.column).collect();
+    let locked = lock_out_writers_if_available(columns, TableLock::ToAlterOnly, |column, why| {
+        warn_kept(column, format!("The conversion fails: {}", why.in_one_line()));
+    })?;
+    parts.check_next_id(definition.schema, definition.sequence)?;
+    // The function, the defaults and the owners may have changed before we got the locks. A column
+    // that has come since is left for another call.
+    let mut candidates = candidates(definition, parts.own_schema, None);
+    candidates.retain(|one| locked.contains(&one.column) && one.is_convertible(author));
+    let limit = Deadline::after(guc::code_limit());
+    let mut converted = vec![];
+    for candidate in candidates {
+        let convert = || {
+            subtransaction::with_cause(|| {
+                candidate.convert_locked(definition.shard, parts.own_schema)
+            })
         };
-        let owner = owner_of(busy);
-        let why = Error::WritersBusy { name: names::relation(busy) }.in_one_line();
-        candidates.retain(|one| {
-            let is_kept = one.column.table == busy || owner_of(one.column.table) == owner;
-            if is_kept {
-                one.warn(format!("The conversion fails: {why}"));
-            }
-            !is_kept
-        });
+        let result = match author {
+            Some(_) => limit.limit(WaitEvent::TableLocks, convert).unwrap_or_else(|_| {
+                Err("Code in the partition key of the table runs for too long.".into())
+            }),
+            None => convert(),
+        };
+        match result {
+            Ok(()) => converted.push(candidate),
+            Err(why) => candidate.warn(format!("The conversion fails: {why}")),
+        }
     }
+    Ok(converted)
+}
+
+/// A WARNING: the column keeps its default.
+fn warn_kept(column: &Column, why: String) {
+    let column = column.qualified();
+    ErrorReport::from(Error::DefaultKept { column, why }).report(PgLogLevel::WARNING);
 }
 
 /// Does the same for a table that the present statement has created, whose schema's `next_id()` is
@@ -344,6 +349,12 @@ impl Candidate {
     /// Why the column keeps its default; `None` if a trigger can replace it. Code of this author
     /// may run meanwhile.
     fn why_kept(&self, author: Option<Oid>) -> Option<&'static str> {
+        let of_other = || (!self.is_of_caller()).then_some("Its table belongs to another role.");
+        self.why_unfit(author).or_else(of_other)
+    }
+
+    /// The same, apart from the rights of the caller.
+    fn why_unfit(&self, author: Option<Oid>) -> Option<&'static str> {
         if !self.column.is_bigint {
             return Some("It is not of type bigint.");
         }
@@ -379,19 +390,13 @@ impl Candidate {
 
     /// A WARNING: the column keeps its default.
     fn warn(&self, why: String) {
-        let column = self.column.qualified();
-        ErrorReport::from(Error::DefaultKept { column, why }).report(PgLogLevel::WARNING);
+        warn_kept(&self.column, why);
     }
 
-    fn check_owner(&self) -> Result<(), Error> {
-        let table = self.column.table;
-        let owner = catalog::relation(table).map(|relation| relation.owner);
-        match owner {
-            Some(owner) if !catalog::has_rights_of(catalog::current_role(), owner) => {
-                Err(Error::NotTableOwner(names::relation(table)))
-            }
-            _ => Ok(()),
-        }
+    /// Whether the caller has the rights of the table's owner, or the table is gone.
+    fn is_of_caller(&self) -> bool {
+        catalog::relation(self.column.table)
+            .is_none_or(|table| catalog::has_rights_of(catalog::current_role(), table.owner))
     }
 
     /// Converts the column of a table that is locked.

@@ -137,6 +137,8 @@ pub fn waiting_briefly<T>(f: impl FnOnce() -> T) -> T {
 /// long, so that the others can proceed. A deadlock also ends the attempt. All attempts together
 /// have the limit [`guc::lock_limit`].
 pub struct Attempts {
+    /// The longest time of an attempt.
+    longest: Duration,
     left: Duration,
     started: Cell<Instant>,
     /// The relation whose lock another session had last.
@@ -145,8 +147,12 @@ pub struct Attempts {
 
 impl Attempts {
     pub fn new() -> Attempts {
-        let left = guc::lock_limit();
-        Attempts { left, started: Cell::new(Instant::now()), busy: Cell::new(Oid::INVALID) }
+        Attempts::of_at_most(SHORT)
+    }
+
+    fn of_at_most(longest: Duration) -> Attempts {
+        let (started, busy) = (Cell::new(Instant::now()), Cell::new(Oid::INVALID));
+        Attempts { longest, left: guc::lock_limit(), started, busy }
     }
 
     /// Takes the locks in `lock`, which returns false if one was not available. Returns whether
@@ -179,7 +185,8 @@ impl Attempts {
     /// Within an attempt: waits in `lock` for a lock on this relation, or one that goes with it.
     pub fn wait(&self, relation: Oid, lock: impl FnOnce()) {
         self.busy.set(relation);
-        let limit = guc::lock_limit().min(SHORT.saturating_sub(self.started.get().elapsed()));
+        let left = self.longest.saturating_sub(self.started.get().elapsed());
+        let limit = guc::lock_limit().min(left);
         guc::with_lock_timeout(limit, lock);
     }
 
@@ -200,7 +207,7 @@ impl Attempts {
             if found.is_empty() {
                 return;
             }
-            found.iter().for_each(|one| self.wait(table, || lock_relation(*one, mode)));
+            found.iter().for_each(|one| self.lock(*one, mode));
             locked.append(&mut found);
         }
     }
@@ -223,6 +230,35 @@ pub fn lock_all(lock: impl Fn(&Attempts) -> Result<bool, Error>) -> Result<Resul
         }
     }
     Ok(Ok(()))
+}
+
+/// The same for the locks of these tables. If no attempt has got all of them, takes those of as
+/// many tables as possible, within [`SHORT`]: first what is available at once. Returns each of the
+/// other tables with the relation whose lock another session has.
+pub fn lock_available(
+    tables: &[Oid],
+    lock: impl Fn(Oid, &Attempts) -> Result<bool, Error>,
+) -> Result<Vec<(Oid, Oid)>, Error> {
+    let lock_them = |attempts: &Attempts| {
+        tables.iter().try_for_each(|table| lock(*table, attempts).map(drop)).map(|()| true)
+    };
+    if lock_all(lock_them)?.is_ok() {
+        return Ok(vec![]);
+    }
+    let started = Instant::now();
+    let mut busy: Vec<_> = tables.iter().map(|table| (*table, *table)).collect();
+    for limit in [Duration::ZERO, SHORT] {
+        let share = limit.saturating_sub(started.elapsed()) / busy.len().max(1) as u32;
+        let mut left = vec![];
+        for (table, _) in busy {
+            let attempts = Attempts::of_at_most(share);
+            if !attempts.attempt(|attempts| lock(table, attempts))? {
+                left.push((table, attempts.busy.get()));
+            }
+        }
+        busy = left;
+    }
+    Ok(busy)
 }
 
 /// The error for a lock on a table that was not available.

@@ -205,7 +205,7 @@ SELECT * FROM raises('SELECT convert_defaults_to_triggers(502)');
 BEGIN READ ONLY;
 SELECT * FROM raises('SELECT convert_defaults_to_triggers(500)');
 COMMIT;
--- A role cannot convert tables that it does not own; after an error the tables that it owns are unchanged, too.
+-- A role cannot convert tables that it does not own. Of several, it converts its own; a WARNING names the others.
 SET ROLE regress_id_app;
 SELECT * FROM convert_defaults_to_triggers(500);
 RESET ROLE;
@@ -217,9 +217,10 @@ SELECT state FROM raises('SELECT convert_defaults_to_triggers(500)');
 RESET ROLE;
 GRANT USAGE ON SCHEMA insta500 TO regress_id_app;
 SET ROLE regress_id_app;
-SELECT * FROM raises('SELECT convert_defaults_to_triggers(500)');
+SELECT * FROM convert_defaults_to_triggers(500);
+SELECT state, message FROM raises('SELECT convert_defaults_to_triggers(500)');
 RESET ROLE;
-SELECT count(*) FROM triggers WHERE table_name::text LIKE '%owned';
+SELECT table_name FROM triggers WHERE table_name::text LIKE '%owned';
 -- The table's owner does not need to own the shard.
 ALTER TABLE insta500.not_owned OWNER TO regress_id_owner;
 GRANT regress_id_owner TO regress_id_app;
