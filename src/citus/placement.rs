@@ -220,8 +220,8 @@ pub fn owner_of(sequence: Oid) -> Owner {
 
 /// A subquery for the group of the node that has the tables of a schema, and for one of these
 /// tables. The schema is that of `c`, a row of `pg_class`.
-fn owner_of_schema() -> &'static str {
-    if has_distributed_schemas() {
+fn owner_of_schema(has_distributed_schemas: bool) -> &'static str {
+    if has_distributed_schemas {
         "SELECT p.groupid, t.logicalrelid
          FROM pg_dist_schema AS d JOIN pg_dist_partition AS t USING (colocationid)
          JOIN pg_dist_shard AS s USING (logicalrelid) JOIN pg_dist_placement AS p USING (shardid)
@@ -232,8 +232,8 @@ fn owner_of_schema() -> &'static str {
 }
 
 /// A subquery for the colocation of a distributed schema, that of `c`, a row of `pg_class`.
-fn colocation_of_schema() -> &'static str {
-    if has_distributed_schemas() {
+fn colocation_of_schema(has_distributed_schemas: bool) -> &'static str {
+    if has_distributed_schemas {
         "SELECT colocationid FROM pg_dist_schema WHERE schemaid = c.relnamespace"
     } else {
         "NULL::int"
@@ -297,6 +297,7 @@ fn has_distributed_schemas() -> bool {
 /// has no tables, the owner is the coordinator.
 fn owner_by_catalogs(sequence: Oid) -> Owner {
     guc::with(guc::OWN_NAMES, || {
+        let has_distributed_schemas = has_distributed_schemas();
         let sequence = sequence.to_u32();
         let rows = select_latest(&format!(
             "SELECT coalesce((SELECT groupid FROM pg_dist_local_group), -1),
@@ -307,8 +308,8 @@ fn owner_by_catalogs(sequence: Oid) -> Owner {
                     ({}), c.relname
              FROM (VALUES (0)) AS one LEFT JOIN pg_class AS c ON c.oid = {sequence}
              LEFT JOIN LATERAL ({}) AS home ON true",
-            colocation_of_schema(),
-            owner_of_schema()
+            colocation_of_schema(has_distributed_schemas),
+            owner_of_schema(has_distributed_schemas)
         ));
         let row = &rows[0];
         for relation in [3, 4, 5].into_iter().filter_map(|column| row[column].as_ref()) {
@@ -338,7 +339,7 @@ pub fn placed_here() -> Option<FxHashMap<Oid, bool>> {
              LEFT JOIN LATERAL ({}) AS home ON true
              WHERE c.relkind = 'S' AND (o.objid IS NULL
                  OR coalesce(home.groupid, {COORDINATOR}) = (SELECT groupid FROM pg_dist_local_group))",
-            owner_of_schema()
+            owner_of_schema(has_distributed_schemas())
         ));
         Some(
             rows.iter()
