@@ -219,6 +219,82 @@ fn functions_without_the_mutex_repeat_ids() {
     }
 }
 
+/// A session that waits after the sequence was set back does not use another state that it was set
+/// back to in the meantime, since its millisecond may have been used since. All states have one
+/// sequence field.
+#[test]
+fn sequence_set_back_concurrently_repeats_no_ids() {
+    let server = Server::start(&[("fsync", "off")]);
+    install(&server);
+    let mut journal = Journal::new("portable, a sequence set back", Clock::IN_STEP);
+    journal.add(in_parallel(6, |n| {
+        let mut client = connect_as(&server, "installer");
+        let mut received = Received::default();
+        for step in 1..=500 {
+            if n < 2 {
+                let ms = 2 * step + n;
+                run(&mut client, &format!("SELECT setval('insta5.table_id_seq', {ms} << 10)"));
+            }
+            received.run(&mut client, "SELECT insta5.next_id()").unwrap();
+        }
+        received
+    }));
+    journal.check();
+}
+
+/// A session that waits for the lock on a sequence holds no mutex, so it does not delay calls for
+/// other sequences with the same one.
+#[test]
+fn locked_sequence_delays_no_other() {
+    let server = Server::start(&[("fsync", "off")]);
+    install(&server);
+    let mut installer = connect_as(&server, "installer");
+    run(&mut installer, "SELECT create_shard(n) FROM generate_series(6, 120) AS n");
+    let other: String = installer
+        .query_one(
+            "SELECT a.schema::text FROM id_shards AS a, id_shards AS b WHERE a.shard <> 5 AND b.shard = 5
+             AND ids._mutex(a.sequence) = ids._mutex(b.sequence) LIMIT 1",
+            &[],
+        )
+        .unwrap()
+        .get(0);
+    let mut ddl = server.connect();
+    let calls = [
+        "SELECT insta5.next_id()",
+        "SELECT next_ids(5, 2)",
+        "SELECT advance_shard(5, make_id(now(), 5, 0))",
+    ];
+    for call in calls {
+        run(&mut ddl, "BEGIN; ALTER SEQUENCE insta5.table_id_seq NO CYCLE");
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| run(&mut connect_as(&server, "installer"), call));
+            let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'insta5.table_id_seq'::regclass";
+            server.wait_for(call, || one::<i64>(&mut server.connect(), waiting) == 1);
+            let in_time = format!("SET statement_timeout = '5s'; SELECT {other}.next_id()");
+            let result = installer.batch_execute(&in_time);
+            run(&mut ddl, "COMMIT");
+            waits.join().unwrap();
+            result.unwrap_or_else(|error| panic!("{call}: {}", why(&error)));
+        });
+    }
+}
+
+/// A call waits for a mutex no longer than `lock_timeout`.
+#[test]
+fn wait_for_a_mutex_has_a_limit() {
+    let server = Server::start(&[("fsync", "off")]);
+    install(&server);
+    let mutex = "SELECT ids._mutex('insta5.table_id_seq'::regclass)";
+    let mut holder = server.connect();
+    let mutex: i32 = one(&mut holder, mutex);
+    run(&mut holder, &format!("BEGIN; LOCK TABLE ids_mutexes._mutex_{mutex}"));
+    let mut client = connect_as(&server, "installer");
+    run(&mut client, "SET lock_timeout = '100ms'; SET statement_timeout = '5s'");
+    for call in ["SELECT insta5.next_id()", "SELECT next_ids(5, 2)"] {
+        assert_eq!(error_of(&mut client, call).0, "55P03", "{call}");
+    }
+}
+
 /// After crashes each id is greater than all acknowledged ones. The sequence is an hour ahead,
 /// where the clock cannot hide a loss. Without synchronous_commit ids are lost, so the test can
 /// fail.
@@ -421,6 +497,10 @@ fn default_privileges_do_not_open_the_mutexes() {
             );
             run(&mut app, "ROLLBACK");
         }
+        // Their schema is closed, too.
+        let grants = "SELECT count(*) FROM pg_class, aclexplode(relacl)
+            WHERE relnamespace = 'ids_mutexes'::regnamespace AND grantee <> relowner";
+        assert_eq!(one::<i64>(&mut server.connect(), grants), 0);
         let function = "CREATE FUNCTION ids.id_time(text) RETURNS timestamptz RETURN now()";
         assert_eq!(error_of(&mut app, function).0, "42501");
         run(
