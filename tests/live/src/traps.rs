@@ -6,7 +6,7 @@ use crate::{Server, of_project, run, texts};
 pub fn install_traps(node: &Server, more: &str) {
     let attacks = std::fs::read_to_string(of_project("tests/regress/sql/search_path.sql")).unwrap();
     let from = attacks.find("CREATE VIEW members AS").unwrap();
-    let to = attacks.find("\\set ECHO all").unwrap();
+    let to = attacks.find("-- The functions of this test.").unwrap();
     let sql = attacks[from..to].replace("regress_id_mallory", "mallory").replace(
         "WHERE extname = 'instagram_id');",
         "WHERE extname = 'instagram_id')

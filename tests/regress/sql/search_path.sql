@@ -89,6 +89,20 @@ BEGIN
     END LOOP;
     EXECUTE format('CREATE SEQUENCE %I.table_id_seq', place);
 END $body$;
+SET ROLE regress_id_mallory;
+CREATE SCHEMA trap;
+CREATE TABLE trap.caught (who name);
+CREATE SEQUENCE trap.springs; -- not undone by a rollback
+GRANT USAGE, CREATE ON SCHEMA trap TO PUBLIC;
+GRANT ALL ON trap.caught, trap.springs TO PUBLIC;
+CREATE FUNCTION trap.spring() RETURNS bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO trap.caught VALUES (current_user);
+    PERFORM nextval('trap.springs');
+    RETURN NULL;
+END $$;
+-- The functions of this test. Tests on live servers use what is above.
+RESET ROLE;
 -- The result of a statement under a search_path.
 CREATE FUNCTION public.under(path text, statement text) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -255,17 +269,6 @@ BEGIN
     RETURN state;
 END $$;
 SET ROLE regress_id_mallory;
-CREATE SCHEMA trap;
-CREATE TABLE trap.caught (who name);
-CREATE SEQUENCE trap.springs; -- not undone by a rollback
-GRANT USAGE, CREATE ON SCHEMA trap TO PUBLIC;
-GRANT ALL ON trap.caught, trap.springs TO PUBLIC;
-CREATE FUNCTION trap.spring() RETURNS bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    INSERT INTO trap.caught VALUES (current_user);
-    PERFORM nextval('trap.springs');
-    RETURN NULL;
-END $$;
 \set ECHO all
 
 SELECT lay_traps('trap', true);
