@@ -2,6 +2,7 @@
 
 use crate::error::{Context, Error, Result};
 use crate::libpq::{self, Connection};
+use crate::rights;
 use crate::server::Server;
 use crate::trust;
 use instagram_id_core::moving::SchemaMark;
@@ -102,7 +103,7 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
     // The command uses no object of the extension before this is empty.
     let mut untrusted = Vec::new();
     for server in [&*source, &*target] {
-        let found = trust::look(server, &server.connection(), trust::NOTHING, trust::NOTHING)?;
+        let found = trust::look(server, &server.connection(), rights::NOTHING, rights::NOTHING)?;
         untrusted.extend(found.obstacles);
     }
     if is_new && here.is_usable() && untrusted.is_empty() {
@@ -414,7 +415,7 @@ fn obstacles_in_schema(source: &Server, target: &Server, role: &str) -> Result<V
         let found = session.query(include_str!("sql/obstacles.sql"), &[source.schema(), role]);
         Ok(found.context(|| source.problem())?.column()?)
     })?;
-    let here = trust::look(source, &source.connection(), trust::NOTHING, trust::NOTHING)?;
+    let here = trust::look(source, &source.connection(), rights::NOTHING, rights::NOTHING)?;
     obstacles.extend(here.obstacles);
     let needed =
         trust::needed(&source.connection(), source.schema()).context(|| source.problem())?;

@@ -8,6 +8,7 @@ use crate::interrupt;
 use crate::libpq::{self, Connection};
 use crate::map::Map;
 use crate::output::Output;
+use crate::rights;
 use crate::server::{LOCK, Server, changed_objects, locked};
 use crate::trust;
 use instagram_id_core::moving::{Resume, must_read_mark, resume};
@@ -123,13 +124,13 @@ pub fn compare_rows(map: &Map, source: &Server, target: &Server, snapshot: &Conn
 /// Runs those queries of the cutover that change nothing once before writes are stopped. Their
 /// first use in a session is slow, because it loads libraries and catalogs.
 fn warm_up(source: &Server, target: &Server, recorded: &str) -> Result {
-    trust::require(source, &source.connection(), trust::NOTHING, trust::NOTHING)?;
+    trust::require(source, &source.connection(), rights::NOTHING, rights::NOTHING)?;
     source.compare_definition(&source.connection(), recorded)?;
     states(source)?;
     target.transaction(|session| {
         let problem = || target.problem();
         session.run("DO 'BEGIN END'").context(problem)?;
-        trust::require(target, session, trust::NOTHING, trust::NOTHING)?;
+        trust::require(target, session, rights::NOTHING, rights::NOTHING)?;
         let extension = lock_extension(session).context(problem)?;
         is_claimed(session, &extension, target).context(problem)?;
         Ok(())
@@ -227,7 +228,7 @@ fn begin_to_open(target: &Server, recorded: &str, limit: Duration) -> Result {
     session
         .run(&format!("BEGIN; SET LOCAL lock_timeout = '{}s'", limit.as_secs()))
         .context(|| format!("the shard cannot be opened on {}", target.name))?;
-    trust::require(target, &session, trust::NOTHING, trust::NOTHING)?;
+    trust::require(target, &session, rights::NOTHING, rights::NOTHING)?;
     target.compare_definition(&session, recorded)
 }
 

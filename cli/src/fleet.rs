@@ -6,6 +6,7 @@ use crate::error::{Error, Result, check_interrupt, fail};
 use crate::map::{Map, Placement};
 use crate::output::{Output, size};
 use crate::plan::{Plan, ShardLoad, plan};
+use crate::rights;
 use crate::server::{Names, Server};
 use crate::trust::{self, Trust};
 use instagram_id_core::layout;
@@ -73,7 +74,7 @@ struct LoadRow {
 
 /// The load of each shard of a server.
 fn loads_of_server(server: &Server) -> Result<Vec<ShardLoad>> {
-    let found = trust::look(server, &server.connection(), trust::NOTHING, trust::NOTHING)?;
+    let found = trust::look(server, &server.connection(), rights::NOTHING, rights::NOTHING)?;
     let obstacles = found.obstacles;
     if !obstacles.is_empty() {
         let problem = format!("the shards of server {} cannot be read", server.name);

@@ -39,6 +39,7 @@ mod moving;
 mod output;
 mod plan;
 mod replication;
+mod rights;
 mod server;
 mod session;
 mod status;
@@ -80,7 +81,7 @@ Exit status:
   0  done
   1  failed; the map is correct, and a move can be resumed
   2  wrong arguments
-  3  the checks reject the move; nothing was changed
+  3  the checks reject the move or the map; nothing was changed
   4  another command is working on the shard
   5  writes to the shard may still be stopped: run move or cancel
   129, 130, 143  interrupted by SIGHUP, SIGINT, SIGTERM; otherwise as 1";
@@ -235,13 +236,13 @@ fn run(arguments: Arguments, output: &Output) -> Result {
         fail!("the connection string of the map is missing: use --map, or set INSTAGRAM_ID_MAP");
     };
     error::Context::context(interrupt::listen(), || "signals cannot be caught".into())?;
+    if let Command::Init = arguments.command {
+        Map::create(&conninfo)?;
+        output.step("Created the map. To add servers: instagram_id_shards server NAME CONNINFO");
+        return Ok(());
+    }
     let map = &mut Map::connect(&conninfo)?;
     match arguments.command {
-        Command::Init => {
-            map.init()?;
-            output
-                .step("Created the map. To add servers: instagram_id_shards server NAME CONNINFO");
-        }
         Command::Server { name, conninfo, trust } => {
             map.add_server(&name, &conninfo, &trust)?;
             output.step(format!("Recorded server {name}"));
@@ -286,7 +287,7 @@ fn run(arguments: Arguments, output: &Output) -> Result {
             let options = apply::Options { jobs: jobs.into(), stop, trust };
             apply::apply(map, &conninfo, apply::read_plan(&plan)?, &options, output)?;
         }
-        Command::Completions { .. } | Command::Man { .. } => {}
+        Command::Init | Command::Completions { .. } | Command::Man { .. } => {}
     }
     Ok(())
 }

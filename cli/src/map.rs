@@ -2,12 +2,14 @@
 
 use crate::error::{Context, Error, Result, fail};
 use crate::libpq::{self, Connection, Rows};
+use crate::rights::{self, Right, Scope};
 use crate::session;
 use instagram_id_core::moving::MoveStage;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+const SCHEMA: &str = "shard_map";
 const TABLES: &str = include_str!("sql/map.sql");
 
 /// The locks of shards, as [`Map::lock`] acquires them; `objid` is the shard.
@@ -80,16 +82,23 @@ pub struct MoveStatus {
 }
 
 impl Map {
+    /// Connects to the map of this database, if the roles that can put code into it are trusted.
     pub fn connect(conninfo: &str) -> Result<Map> {
         let connection = open(conninfo)?;
         Ok(Map { conninfo: conninfo.to_owned(), connection, locked: None })
     }
 
-    /// Creates the tables of the map.
-    pub fn init(&self) -> Result {
-        match self.connection.run(TABLES) {
+    /// Creates the map in this database.
+    pub fn create(conninfo: &str) -> Result {
+        let connection = reach(conninfo)?;
+        match connection.run(TABLES) {
             // duplicate_schema
-            Err(error) if error.sqlstate == "42P06" => fail!("this database has a map already"),
+            Err(error) if error.sqlstate == "42P06" => {
+                require_trust(&connection)?;
+                let query = "SELECT nspowner::regrole FROM pg_namespace WHERE nspname = $1";
+                let owner: String = connection.query(query, &[SCHEMA])?.one()?;
+                fail!("this database has a map already, which belongs to role {owner}")
+            }
             created => created.context(|| "the map cannot be created".into()).map(drop),
         }
     }
@@ -327,15 +336,52 @@ impl Map {
 fn in_map<T>(result: std::result::Result<T, libpq::Error>, problem: &str) -> Result<T> {
     match result {
         // undefined_table, invalid_schema_name
-        Err(error) if ["42P01", "3F000"].contains(&error.sqlstate.as_str()) => {
-            fail!("this database has no map; to create one: instagram_id_shards init")
-        }
+        Err(error) if ["42P01", "3F000"].contains(&error.sqlstate.as_str()) => Err(no_map()),
         result => result.context(|| problem.into()),
     }
 }
 
+fn no_map() -> Error {
+    Error::failed("this database has no map; to create one: instagram_id_shards init")
+}
+
+/// Connects, and fails unless the roles that can put code into the map are trusted. While they are,
+/// no other role can replace the schema or an object in it.
 fn open(conninfo: &str) -> Result<Connection> {
+    let connection = reach(conninfo)?;
+    require_trust(&connection)?;
+    Ok(connection)
+}
+
+fn reach(conninfo: &str) -> Result<Connection> {
     session::open(conninfo, session::OBSERVER).context(|| "the map cannot be reached".into())
+}
+
+/// Fails if there is no map, or if a role can put code into it that is not trusted: the triggers,
+/// rules and views of the tables run with the rights of this session, and can read its parameters.
+fn require_trust(connection: &Connection) -> Result {
+    let scope = Scope {
+        schema: SCHEMA,
+        needed: rights::NOTHING,
+        dumped: rights::NOTHING,
+        trusted: &[],
+        is_moved: false,
+    };
+    let found = rights::find(connection, &scope).context(|| "the map cannot be read".into())?;
+    if !found.schema_exists {
+        return Err(no_map());
+    }
+    let obstacle = |Right { role, what }: &Right| {
+        format!(
+            "role {role} is not trusted, but {what}: connect to the map as a role whose rights it has, \
+             revoke this or change the owner, or create the map in another database"
+        )
+    };
+    let obstacles: Vec<_> = found.untrusted.iter().map(obstacle).collect();
+    if obstacles.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Refused { problem: "the map cannot be used".into(), obstacles })
 }
 
 /// Acquires the lock of a shard for this connection.

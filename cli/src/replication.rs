@@ -5,6 +5,7 @@ use crate::error::{Context, Error, Result, check_interrupt, fail};
 use crate::libpq::{self, Connection};
 use crate::map::Map;
 use crate::output::{Output, Progress};
+use crate::rights;
 use crate::server::{self, Server};
 use crate::session;
 use crate::trust::{self, Needed};
@@ -80,7 +81,7 @@ fn dump_schema(source: &Server) -> Result<Dump> {
     let problem = || format!("the schema cannot be dumped from {}", source.name);
     let session = source.another_session()?;
     session.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").context(problem)?;
-    let rights = trust::require(source, &session, trust::NOTHING, trust::NOTHING)?;
+    let rights = trust::require(source, &session, rights::NOTHING, rights::NOTHING)?;
     let needed = trust::needed(&session, source.schema()).context(problem)?;
     let definition = server::definition(&session).context(problem)?;
     let snapshot: String = session.run("SELECT pg_export_snapshot()").context(problem)?.one()?;

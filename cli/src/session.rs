@@ -6,7 +6,9 @@ use crate::libpq::{Connection, Error, format_conninfo, parse_conninfo};
 /// COMMIT is on disk when it returns. Statements and dumps are read with standard strings;
 /// definitions look the same on all servers; and a server notices soon that the machine of the
 /// command is lost, and so releases its locks. JIT compilation would take longer than the queries.
-const SETTINGS: &str = "-c jit=off -c synchronous_commit=on -c client_min_messages=warning -c search_path=pg_catalog \
+/// By ALTER DATABASE ... SET role, an owner could otherwise make the session run as itself, and so
+/// be trusted, with code that returns to the rights of the command.
+const SETTINGS: &str = "-c jit=off -c synchronous_commit=on -c client_min_messages=warning -c search_path=pg_catalog -c role=none \
      -c statement_timeout=0 -c lock_timeout=0 -c idle_session_timeout=0 -c idle_in_transaction_session_timeout=0 \
      -c standard_conforming_strings=on -c backslash_quote=safe_encoding -c quote_all_identifiers=off \
      -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=1 \
@@ -52,7 +54,11 @@ pub fn open(conninfo: &str, name: &str) -> Result<Connection, Error> {
         ("application_name", name),
         ("client_encoding", "UTF8"),
     ]);
-    Connection::open(&parameters)
+    let connection = Connection::open(&parameters)?;
+    // A connection pooler can ignore what a session asks for when it begins. These two decide whose
+    // code runs.
+    connection.run("SET search_path = pg_catalog; SET ROLE NONE")?;
+    Ok(connection)
 }
 
 /// The settings of PGOPTIONS, and those of this command after them.

@@ -6,9 +6,9 @@
 use crate::error::{Context, Error, Result, fail};
 use crate::libpq::{self, Connection};
 use crate::map::{Map, ServerEntry};
+use crate::rights::{self, Right, Scope};
 use crate::server::Server;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// `--trust SERVER:ROLE`, for servers of the map.
 #[derive(Debug, Default)]
@@ -50,13 +50,6 @@ impl Trust {
     }
 }
 
-/// A role, and what gives it the means to put code into the schema.
-#[derive(Debug, Deserialize)]
-struct Right {
-    role: String,
-    what: String,
-}
-
 /// The findings of [`look`] in a database.
 pub struct Findings {
     /// One sentence for each role that is not trusted.
@@ -66,31 +59,22 @@ pub struct Findings {
     pub dumped: String,
 }
 
-/// An empty list of addresses or rights.
-pub const NOTHING: &str = "[]";
-
 /// Looks for roles that are not trusted; without a schema, only in the database and the extension.
 /// `needed`: the addresses of objects that the schema needs and that are in the database; `dumped`:
 /// rights of the same schema in another database.
 pub fn look(server: &Server, session: &Connection, needed: &str, dumped: &str) -> Result<Findings> {
-    #[derive(Deserialize)]
-    struct Row {
-        dumped: Value,
-        untrusted: Vec<Right>,
-    }
     let name = &server.name;
-    let query = include_str!("sql/trust.sql").replace("{own}", include_str!("sql/own.sql"));
-    let trusted = serde_json::to_string(&server.trusted).expect("texts");
-    let Row { dumped, untrusted } = session
-        .select_one(&query, &[server.schema(), needed, dumped, &trusted])
-        .context(|| server.problem())?;
+    let (schema, trusted) = (server.schema(), &server.trusted);
+    let scope = Scope { schema, needed, dumped, trusted, is_moved: true };
+    let found = rights::find(session, &scope).context(|| server.problem())?;
     let obstacle = |Right { role, what }: &Right| {
         format!(
             "role {role} on {name} is not trusted, but {what}: connect to {name} as a role whose rights it has, \
              revoke this, or trust it with --trust {name}:{role}"
         )
     };
-    Ok(Findings { obstacles: untrusted.iter().map(obstacle).collect(), dumped: dumped.to_string() })
+    let obstacles = found.untrusted.iter().map(obstacle).collect();
+    Ok(Findings { obstacles, dumped: found.dumped.to_string() })
 }
 
 /// Fails if [`look`] finds a role that is not trusted. Returns the rights that a dump repeats.

@@ -106,6 +106,12 @@ fn role_that_can_put_code_into_the_schema_must_be_trusted() {
         ),
         (
             "a",
+            "CREATE VIEW insta5.v AS SELECT 1 AS x; ALTER VIEW insta5.v OWNER TO pg_monitor; GRANT pg_monitor TO evil",
+            "DROP VIEW insta5.v; REVOKE pg_monitor FROM evil",
+            "is a member of pg_monitor, which owns view insta5.v",
+        ),
+        (
+            "a",
             "CREATE TYPE insta5.t AS (x int); ALTER TYPE insta5.t OWNER TO evil",
             "DROP TYPE insta5.t",
             "owns type insta5.t",

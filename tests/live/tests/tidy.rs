@@ -200,7 +200,7 @@ const FLOORS: [&[&str]; 8] = [
 const FLOORS_OF_COMMAND: [&[&str]; 10] = [
     &["interrupt"],
     &["libpq"],
-    &["error", "session"],
+    &["error", "session", "rights"],
     &["output", "map", "plan"],
     &["server"],
     &["trust"],
