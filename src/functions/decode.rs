@@ -8,7 +8,7 @@ use crate::error::{Error, or_raise, shortened};
 use crate::pg::names;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::{self, Seq, Shard};
-use instagram_id_core::shortcode;
+use instagram_id_core::shortcode::{self, Malformed};
 use pgrx::prelude::*;
 
 /// `id_time(id)`
@@ -97,9 +97,8 @@ fn id_to_shortcode(id: i64) -> String {
 
 /// `shortcode_to_id(code)`
 #[pg_extern(sql = false)]
-fn shortcode_to_id(code: &str) -> i64 {
-    let malformed = |why| Error::ShortcodeMalformed { code: shortened(code), why };
-    or_raise(|| shortcode::decode(code).map_err(malformed))
+fn shortcode_to_id(code: &[u8]) -> i64 {
+    or_raise(|| id_of_code(code))
 }
 
 /// When an id was generated, by this epoch.
@@ -108,6 +107,21 @@ pub fn time_of(id: i64, epoch: Epoch) -> Result<TimestampWithTimeZone, Error> {
         .time_of(layout::ms_of(id))
         .and_then(|at| TimestampWithTimeZone::try_from(at).ok())
         .ok_or_else(|| Error::IdTimeOutOfRange { id, epoch: names::time(epoch.at()) })
+}
+
+/// The id of a text, which in a database with another encoding may not be UTF-8.
+fn id_of_code(code: &[u8]) -> Result<i64, Error> {
+    let valid = code.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    let decoded = match shortcode::decode(valid) {
+        Err(why @ Malformed::NoDigit(_)) => Err(why),
+        _ if valid.len() < code.len() => Err(Malformed::NoDigit(char::REPLACEMENT_CHARACTER)),
+        decoded => decoded,
+    };
+    decoded.map_err(|why| {
+        // More than the message shows, whatever the text is.
+        let beginning = String::from_utf8_lossy(&code[..code.len().min(256)]);
+        Error::ShortcodeMalformed { code: shortened(&beginning), why }
+    })
 }
 
 fn id_of_parts(

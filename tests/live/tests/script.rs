@@ -28,6 +28,10 @@ fn sql_type(ty: &Type) -> Option<SqlType> {
     if let Type::Reference(reference) = ty {
         return sql_type(&reference.elem);
     }
+    // Bytes of a text, which need not be UTF-8. No function has a bytea.
+    if let Type::Slice(_) = ty {
+        return Some(SqlType("text".into(), false));
+    }
     let (name, generic) = path_of(ty).expect("a named type");
     let sql = match name.to_string().as_str() {
         "Option" => return sql_type(generic[0]).map(|SqlType(sql, _)| SqlType(sql, true)),

@@ -364,6 +364,20 @@ fn comments_have_the_width_of_code() {
     }
 }
 
+/// pgrx raises an internal error for a text argument that is not UTF-8, which it need not be in a
+/// database with another encoding. So functions take bytes or a Word.
+#[test]
+fn arguments_need_not_be_utf8() {
+    let texts = rust_files("src").into_iter().map(|file| read(&file)).collect::<String>();
+    let functions = between(&texts, "#[pg_extern", "{\n");
+    let takes_text = |function: &&str| {
+        let arguments = function.split("->").next().unwrap();
+        ["&str", "String"].iter().any(|text| arguments.contains(text))
+    };
+    assert!(functions.len() > 40, "{}", functions.len());
+    assert_eq!(functions.into_iter().filter(takes_text).collect::<Vec<_>>(), [""; 0]);
+}
+
 /// C functions are declared only where each call needs the token of a guard.
 #[test]
 fn raw_functions_are_in_one_file() {

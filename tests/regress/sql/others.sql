@@ -419,6 +419,11 @@ DO $$ BEGIN
         BEGIN ATOMIC SELECT %L::regclass, %L::timestamptz, %L::text; END', chr(233), chr(233) || '.seq', '2020-01-01+00', '');
 END $$;
 SELECT shard, can_generate, reason LIKE 'text % is not in UTF-8' AS is_named FROM id_shards ORDER BY shard;
+-- Nor is a text that is not UTF-8 an internal error.
+\set VERBOSITY sqlstate
+SELECT shortcode_to_id('B' || chr(233));
+SELECT create_shard(7, chr(233));
+\set VERBOSITY default
 DROP EXTENSION instagram_id CASCADE;
 -- A role with CREATE on the database can create the extension, whose script runs as a superuser. For a constant without a type its
 -- function matches better than that of PostgreSQL.
