@@ -20,12 +20,15 @@ DECLARE
     locked oid[];
     path text := pg_catalog.current_setting('search_path');
     place record;
+    mutexes oid;
     found text;
     item record;
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     SELECT n.oid, nspname, nspowner, extowner INTO place
         FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'instagram_id' FOR UPDATE OF n;
+    -- Locked, too: the end of this script names it.
+    SELECT oid INTO mutexes FROM pg_namespace WHERE nspname = 'ids_mutexes' AND nspowner = place.nspowner FOR UPDATE;
     IF NOT pg_try_advisory_xact_lock(1314220021721) THEN
         RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',
             DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when its transaction has ended.';
@@ -35,7 +38,7 @@ BEGIN
             DETAIL = 'The snapshot of the transaction may be older than functions of the portable edition.',
             HINT = 'Use BEGIN ISOLATION LEVEL READ COMMITTED.';
     ELSIF place.nspname <> 'ids' OR obj_description(place.oid, 'pg_namespace') IS DISTINCT FROM 'instagram_id, portable edition'
-        OR to_regclass('ids_mutexes._mutex_0') IS NULL
+        OR NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = mutexes AND relowner = place.nspowner AND relname = '_mutex_0')
     THEN
         RAISE EXCEPTION USING ERRCODE = '55000',
             MESSAGE = format('the portable edition of instagram_id is not installed in schema %I', place.nspname),
@@ -124,7 +127,8 @@ BEGIN
     -- call that waits finds none, and calls the library. In the order in which calls lock: each queue
     -- before its mutex.
     SELECT 'DROP VIEW ' || string_agg(c.oid::regclass::text, ', ' ORDER BY relname DESC) INTO found
-        FROM pg_class AS c WHERE relnamespace = 'ids_mutexes'::regnamespace AND relname ~ '^_(queue_\d+|mutex_\d+|create_shard)$';
+        FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace AND nspowner = relowner
+        WHERE nspname = 'ids_mutexes' AND relkind = 'v' AND relname ~ '^_(queue_\d+|mutex_\d+|create_shard)$';
     EXECUTE found;
     PERFORM set_config('search_path', path, true);
 END $$;

@@ -23,7 +23,13 @@ BEGIN
             MESSAGE = 'a transaction as old as the take-over is still running',
             DETAIL = found || '.', HINT = 'Try again when it has ended.';
     END IF;
-    DROP SCHEMA IF EXISTS ids_mutexes;
+    -- Only that of the owner of the portable edition, to whom _next_ids() still belongs.
+    PERFORM FROM pg_namespace JOIN pg_proc ON proowner = nspowner
+        WHERE nspname = 'ids_mutexes' AND pg_proc.oid = to_regprocedure('ids._next_ids(integer, integer)')
+        FOR UPDATE OF pg_namespace;
+    IF FOUND THEN
+        DROP SCHEMA ids_mutexes;
+    END IF;
     DROP FUNCTION ids._shard_next_id(integer, regclass, timestamptz);
     SELECT 'DROP FUNCTION ' || string_agg(p.oid::regprocedure::text, ', ') INTO found
         FROM pg_proc AS p WHERE pronamespace = 'ids'::regnamespace AND proname LIKE '\_%'

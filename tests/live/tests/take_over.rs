@@ -516,3 +516,30 @@ fn take_over_is_refused_where_it_would_be_wrong() {
     assert_eq!(error_of(&mut connect_as(&server, "installer"), &file).0, "55000");
     run(&mut installer, "SELECT insta5.next_id(); SELECT create_shard(6)");
 }
+
+/// The script runs as a superuser, also for a role that only has CREATE on the database. A schema
+/// of another role with the name of that of the mutexes, and its views, stay as they are.
+#[test]
+fn schema_of_another_role_is_not_that_of_the_mutexes() {
+    let server = Server::start(&[("fsync", "off")]);
+    let roles = "CREATE ROLE vic LOGIN; CREATE ROLE evil LOGIN; GRANT CREATE ON DATABASE postgres TO vic, evil";
+    run(&mut server.connect(), roles);
+    let [mut vic, mut evil] = ["vic", "evil"].map(|role| connect_as(&server, role));
+    let data = "CREATE SCHEMA ids_mutexes CREATE VIEW _mutex_0 AS SELECT 'data' AS d CREATE VIEW _queue_7 AS SELECT";
+    run(&mut vic, data);
+    let file = std::fs::read_to_string(of_project(FILE)).unwrap();
+    run(&mut evil, &file.replace("ids_mutexes", "evil_mutexes"));
+    let refused = error_of(&mut evil, TAKE_OVER);
+    let message = "the portable edition of instagram_id is not installed in schema ids";
+    assert_eq!((&refused.0[..], &refused.1[..]), ("55000", message));
+    run(&mut vic, "TABLE ids_mutexes._mutex_0; TABLE ids_mutexes._queue_7");
+    // Nor if it takes the place of that of the mutexes after the take-over.
+    run(&mut vic, "DROP SCHEMA ids_mutexes CASCADE");
+    run(&mut evil, "ALTER SCHEMA evil_mutexes RENAME TO ids_mutexes");
+    run(&mut evil, TAKE_OVER);
+    run(&mut evil, "DROP SCHEMA ids_mutexes");
+    run(&mut vic, "CREATE SCHEMA ids_mutexes");
+    retry(&mut evil, UPDATE);
+    let owner = "SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = 'ids_mutexes'";
+    assert_eq!(one::<String>(&mut server.connect(), owner), "vic");
+}
