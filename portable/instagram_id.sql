@@ -187,10 +187,12 @@ CREATE OR REPLACE FUNCTION ids._arrive(shard integer, seq regclass, epoch timest
 
 -- Takes values: "want" or fewer in one visit, in which the mutex is held by a subtransaction. The
 -- exception IG000 ends it and releases the mutex; setval() is not rolled back. A wait for the clock
--- holds nothing.
+-- holds nothing. The settings of a caller must not make the queries slow that run under the mutex: so
+-- nothing is compiled, and no parallel worker is started.
 CREATE OR REPLACE FUNCTION ids._take(seq regclass, epoch timestamptz, want bigint, OUT first bigint, OUT len bigint)
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET client_min_messages = error SET exit_on_error = off AS $$ -- see _shard_next_id()
+    SET client_min_messages = error SET exit_on_error = off -- see _shard_next_id()
+    SET jit = off SET max_parallel_workers_per_gather = 0 AS $$
 #variable_conflict use_variable
 DECLARE
     last bigint;

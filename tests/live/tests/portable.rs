@@ -474,6 +474,29 @@ fn clients_that_do_not_read_hold_no_mutex() {
     }
 }
 
+/// No setting of a session makes a call start a parallel worker, for which all that wait for its
+/// mutex would wait, too. The log shows each worker.
+#[test]
+fn settings_of_a_caller_start_no_worker() {
+    let server = Server::start(&[("fsync", "off"), ("log_min_messages", "debug1")]);
+    install(&server);
+    run(&mut server.connect(), "CREATE ROLE writer LOGIN; GRANT USAGE ON SCHEMA insta5 TO writer");
+    let mut writer = connect_as(&server, "writer");
+    let force = if major() < 16 { "force_parallel_mode" } else { "debug_parallel_query" };
+    let settings = format!(
+        "SET {force} = on; SET max_parallel_workers_per_gather = 2; SET client_min_messages = log"
+    );
+    run(&mut writer, &settings);
+    let workers =
+        || server.log().matches("starting background worker process \"parallel worker").count();
+    run(&mut writer, "SELECT count(*) FROM pg_class");
+    let before = workers();
+    assert!(before > 0, "the settings start no worker");
+    run(&mut writer, "SELECT insta5.next_id()");
+    run(&mut writer, "SELECT insta5.next_id()");
+    assert_eq!(workers(), before);
+}
+
 /// Default privileges of the installer give other roles nothing on the schema and the mutexes, and
 /// take nothing from the functions.
 #[test]
