@@ -9,7 +9,7 @@ use crate::libpq::{self, Connection};
 use crate::map::Map;
 use crate::output::Output;
 use crate::rights;
-use crate::server::{LOCK, Server, changed_objects, locked};
+use crate::server::{CLOSE, LOCK, OPEN, Server, changed_objects, lock_relations, locked};
 use crate::trust;
 use instagram_id_core::moving::{Resume, must_read_mark, resume};
 use std::time::{Duration, Instant};
@@ -20,6 +20,10 @@ const TRIES: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(500);
 /// Interval between checks whether the target has caught up.
 const POLL: Duration = Duration::from_millis(1);
+
+/// Takes the snapshot of the transaction, and prevents TRUNCATE and DROP TABLE until the rows are
+/// counted. These do not respect snapshots.
+const HOLD_ROWS: &str = lock_relations!("ACCESS SHARE");
 
 /// Moves the shard to the target, whose copy has nearly all rows. Returns a session that sees the
 /// rows of the copy as it was opened. After a failure, allows writes on the source again if that is
@@ -90,7 +94,7 @@ pub fn cut_over(
 fn begin_to_count(target: &Server) -> Result<Connection> {
     let session = target.another_observer()?;
     let problem = || target.problem();
-    session.run(include_str!("sql/hold_rows.sql")).context(problem)?;
+    session.run(HOLD_ROWS).context(problem)?;
     session
         .run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL lock_timeout = '1s'")
         .context(problem)?;
@@ -98,14 +102,18 @@ fn begin_to_count(target: &Server) -> Result<Connection> {
 }
 
 /// Compares the numbers of rows of the copy when it was opened with those of the old copy, which is
-/// closed. Records them, so that [`Server::drop_copy`] repeats the comparison.
+/// closed. Records them, so that `clean` repeats the comparison.
 pub fn compare_rows(map: &Map, source: &Server, target: &Server, snapshot: &Connection) -> Result {
-    let count = include_str!("sql/count_rows.sql");
     let copied: String = snapshot
-        .run(count)
+        .run(include_str!("sql/count_rows.sql"))
         .context(|| format!("the rows cannot be counted on {}", target.name))?
         .one()?;
     map.record(source.shard(), "rows", &copied)?;
+    let count = concat!(
+        "SET LOCAL lock_timeout = '10s';",
+        lock_relations!("ACCESS SHARE"),
+        include_str!("sql/count_rows.sql")
+    );
     let rows: String = source.run(count, "the rows cannot be counted")?.one()?;
     let differing = changed_objects(&copied, &rows)?;
     if differing.is_empty() {
@@ -149,7 +157,7 @@ fn is_claimed(
 
 /// The last value and `is_called` of each sequence.
 fn states(source: &Server) -> Result<String> {
-    let states = concat!("SET LOCAL lock_timeout = '1s';", locked!("sql/states.sql"));
+    let states = concat!("SET LOCAL lock_timeout = '1s';", locked!("sql/states.sql", ""));
     Ok(source.run(states, "the sequences cannot be read")?.one()?)
 }
 
@@ -180,7 +188,7 @@ fn close_source(source: &Server, recorded: &str) -> Result<Instant> {
         let closed = source.transaction(|session| {
             session.run(LOCK).context(problem)?;
             source.compare_definition(session, recorded)?;
-            session.run(include_str!("sql/close.sql")).context(problem).map(drop)
+            session.run(CLOSE).context(problem).map(drop)
         });
         match closed {
             Ok(()) => return Ok(began),
@@ -235,12 +243,12 @@ fn begin_to_open(target: &Server, recorded: &str, limit: Duration) -> Result {
 /// Opens the copy, gives it the states of the sequences, and commits the transaction.
 fn open_copy(target: &Server, snapshot: &Connection, states: &str, sequences: &str) -> Result {
     let problem = || format!("the shard cannot be opened on {}", target.name);
-    snapshot.run(include_str!("sql/hold_rows.sql")).context(problem)?;
+    snapshot.run(HOLD_ROWS).context(problem)?;
     let session = target.connection();
     let set =
         "SELECT set_config('move.states', $1, false), set_config('move.sequences', $2, false)";
     session.query(set, &[states, sequences]).context(problem)?;
-    session.run(locked!("sql/open.sql")).context(problem)?;
+    session.run(OPEN).context(problem)?;
     session.run(include_str!("sql/set_states.sql")).context(problem)?;
     let extension = lock_extension(&session).context(problem)?;
     let claim = format!("SELECT {extension}.claim_shard($1::int)");

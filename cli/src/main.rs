@@ -13,8 +13,9 @@
 //!   `format(%I)`.
 //! - The function that marks a schema is trusted only if a superuser or the role of the command
 //!   owns it.
-//! - A schema is locked against renaming, and a sequence against replacement, while their names are
-//!   used.
+//! - A schema is locked against renaming while its name is used. A query reads from a relation of
+//!   the schema by name only while it is locked, after its OID was checked.
+//! - In each session a setting makes queries on views and foreign tables of other roles fail.
 //!
 //! The modules:
 //!
@@ -143,6 +144,8 @@ enum Command {
         /// Drop the old copies of all moves that are done
         #[arg(long)]
         all: bool,
+        #[command(flatten)]
+        trust: Trusted,
     },
     /// Propose moves that balance the servers by size and by rate of new ids
     Plan {
@@ -268,13 +271,15 @@ fn run(arguments: Arguments, output: &Output) -> Result {
             moving::move_shard(map, shard, &to, Duration::from_secs(stop), &trust, output)?;
         }
         Command::Cancel { shard } => moving::cancel(map, shard, output)?,
-        Command::Clean { shard: Some(shard), .. } => moving::clean(map, shard, output)?,
-        Command::Clean { shard: None, .. } => {
-            for moved in map.moves()?.into_iter().filter(|moved| moved.finished) {
+        Command::Clean { shard, trust, .. } => {
+            let trust = Trust::parse(map, &trust.trust)?;
+            let finished = map.moves()?.into_iter().filter(|moved| moved.finished);
+            let all = finished.map(|moved| moved.shard);
+            for shard in shard.map_or_else(|| all.collect(), |one| vec![one]) {
                 check_interrupt()?;
                 // Each lock is held until its connection ends, so connect separately for each
                 // shard.
-                moving::clean(&mut Map::connect(&conninfo)?, moved.shard, output)?;
+                moving::clean(&mut Map::connect(&conninfo)?, shard, &trust, output)?;
             }
         }
         Command::Plan { drain, tolerance, trust } => {

@@ -107,7 +107,9 @@ fn find_move(
     Ok(Some((moving, stage)))
 }
 
-/// Undoes a move before its cutover.
+/// Undoes a move before its cutover. Requires no trust: this reads catalogs and sequences only, so
+/// nothing of an owner runs. The same holds for the steps of `move` for which
+/// [`Moving::check_before`] does not check.
 pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
     map.lock(shard)?;
     let MapEntry { stage, moving, .. } = map.placement(shard)?;
@@ -152,7 +154,7 @@ pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
 }
 
 /// Drops the old copy of a shard that has moved.
-pub fn clean(map: &mut Map, shard: u16, output: &Output) -> Result {
+pub fn clean(map: &mut Map, shard: u16, trust: &Trust, output: &Output) -> Result {
     map.lock(shard)?;
     let MapEntry { home, stage, moving } = map.placement(shard)?;
     let Some(moving) = moving else { fail!("there is no old copy of shard {shard}") };
@@ -167,7 +169,7 @@ pub fn clean(map: &mut Map, shard: u16, output: &Output) -> Result {
             "shard {shard} was moved to {to}, but the map was changed later, and places it on {home}"
         );
     }
-    let moving = Moving::connect(map, shard, &moving, &Trust::default(), output)?;
+    let moving = Moving::connect(map, shard, &moving, trust, output)?;
     let source = &moving.source;
     if source.has_schema()? {
         if !source.is_closed()? {
@@ -175,7 +177,7 @@ pub fn clean(map: &mut Map, shard: u16, output: &Output) -> Result {
         }
         moving.map.check_lock()?;
         source.set("move.rows", &moving.map.recorded(shard, "rows")?.unwrap_or_default())?;
-        source.drop_copy(true)?;
+        replication::drop_copy(source, true)?;
     }
     moving.map.forget_move(shard)?;
     output.step(format!("The old copy of shard {shard} on {from} is dropped"));
@@ -360,7 +362,7 @@ impl<'a> Moving<'a> {
         replication::unpublish(&self.source)?;
         replication::remove(&self.source, &self.target)?;
         self.source.drop_triggers()?;
-        self.target.drop_copy(false)?;
+        replication::drop_copy(&self.target, false)?;
         self.map.forget_move(self.source.shard())
     }
 

@@ -6,7 +6,7 @@ use crate::libpq::{self, Connection};
 use crate::map::Map;
 use crate::output::{Output, Progress};
 use crate::rights;
-use crate::server::{self, Server};
+use crate::server::{self, Server, lock_relations, locked};
 use crate::session;
 use crate::trust::{self, Needed};
 use serde::Deserialize;
@@ -57,7 +57,7 @@ pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
         .run("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false)")
         .context(problem)?;
     session.run(server::LOCK).context(problem)?;
-    session.run(include_str!("sql/close.sql")).context(problem)?;
+    session.run(server::CLOSE).context(problem)?;
     trust::require(target, &session, &needed, &dump.rights)?;
     let copy = server::definition(&session).context(problem)?;
     map.record(source.shard(), "definition", &dump.definition)?;
@@ -238,7 +238,9 @@ pub fn wait_for_copy(
     let statements: Vec<String> =
         target.query(include_str!("sql/statistics.sql"), &[target.schema()])?.column()?;
     for statement in statements {
-        target.run(&statement, &format!("{statement} fails"))?;
+        // It runs as the owner of its table, whose queries may read views.
+        let run = format!("SET LOCAL {} = ''; {statement}", session::RESTRICTION);
+        target.run(&run, &format!("{statement} fails"))?;
     }
     Ok(true)
 }
@@ -392,6 +394,52 @@ pub fn unpublish(source: &Server) -> Result {
         source.run(&format!("DROP PUBLICATION {name}"), "the publication cannot be dropped")?;
     }
     Ok(())
+}
+
+/// Drops the schema, if it exists. Fails if the schema is not closed, if an object outside depends
+/// on one in it, or if rows were written to an old copy after it was closed.
+pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
+    if !server.has_schema()? {
+        return Ok(());
+    }
+    let problem = || format!("the copy cannot be dropped on {}", server.name);
+    server.transaction(|session| {
+        let lock = concat!("SET LOCAL lock_timeout = '10s';", locked!("sql/drop_copy.sql"));
+        session.run(lock).context(problem)?;
+        let checked = if is_old_copy { Some(check_old_copy(server, session)?) } else { None };
+        let tables: String =
+            session.run(lock_relations!("ACCESS EXCLUSIVE")).context(problem)?.one()?;
+        if checked.is_some_and(|checked| checked != tables) {
+            fail!("{}: other sessions have changed its tables; run clean again", problem());
+        }
+        let dependents =
+            include_str!("sql/dependents.sql").replace("{own}", include_str!("sql/own.sql"));
+        let users: Option<String> =
+            session.query(&dependents, &[server.schema()]).context(problem)?.one()?;
+        if let Some(users) = users {
+            fail!(
+                "objects outside schema {} on {} use it: {users}; drop them first",
+                server.schema(),
+                server.name
+            );
+        }
+        let drop_schema = "DO $$ BEGIN EXECUTE format('DROP SCHEMA %I CASCADE', current_setting('move.schema')); END $$";
+        session.run(drop_schema).context(problem).map(drop)
+    })
+}
+
+/// Locks the tables of an old copy against writes, and checks that all rows were moved. Returns the
+/// OIDs of the tables. To plan a query on a table can run functions of its owner, which requires
+/// trust.
+fn check_old_copy(server: &Server, session: &Connection) -> Result<String> {
+    let problem = || format!("the old copy cannot be checked on {}", server.name);
+    let tables = session.run(lock_relations!("SHARE")).context(problem)?.one()?;
+    let obstacles = trust::look(server, session, rights::NOTHING, rights::NOTHING)?.obstacles;
+    if !obstacles.is_empty() {
+        return Err(Error::Refused { problem: problem(), obstacles });
+    }
+    session.run(include_str!("sql/moved_rows.sql")).context(problem)?;
+    Ok(tables)
 }
 
 #[cfg(test)]

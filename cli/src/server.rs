@@ -27,15 +27,30 @@ impl Names {
     }
 }
 
+/// Statements that lock the tables of the schema in this mode, or its sequences if the mode is
+/// empty, and return the OIDs. Blocks that read from relations by name come after them.
+macro_rules! lock_relations {
+    ($mode:literal) => {
+        concat!(
+            "SELECT set_config('move.mode', '",
+            $mode,
+            "', true);",
+            include_str!("sql/lock_relations.sql")
+        )
+    };
+}
+pub(crate) use lock_relations;
+
 /// A file of src/sql that changes the schema or depends on its mark, after the statements that lock
-/// the schema and read the mark.
+/// the schema and read the mark, and those that lock relations in a mode.
 macro_rules! locked {
-    ($file:literal) => {
+    ($file:literal $(, $mode:literal)?) => {
         concat!(
             include_str!("sql/lock_schema.sql"),
             "SELECT set_config('move.mark', (",
             include_str!("sql/mark.sql"),
             "), true);",
+            $($crate::server::lock_relations!($mode),)?
             include_str!($file)
         )
     };
@@ -45,8 +60,14 @@ pub(crate) use locked;
 /// Acquires all locks for which closing the shard may have to wait, and gives up soon.
 pub const LOCK: &str = concat!(
     "SET LOCAL lock_timeout = '500ms'; SET LOCAL statement_timeout = '1s';",
-    locked!("sql/lock.sql")
+    locked!("sql/lock.sql", "SHARE ROW EXCLUSIVE")
 );
+
+/// Closes the shard, after [`LOCK`].
+pub const CLOSE: &str = concat!(lock_relations!(""), include_str!("sql/close.sql"));
+
+/// Allows writes again.
+pub const OPEN: &str = locked!("sql/open.sql", "");
 
 pub struct Server {
     pub name: String,
@@ -77,8 +98,7 @@ impl Server {
 
     /// Connects for queries only, with an application_name for which no command waits.
     pub fn observe(name: &str, entry: ServerEntry, names: &Names) -> Result<Server> {
-        let session = session::open(&entry.conninfo, session::OBSERVER)
-            .context(|| format!("server {name} cannot be reached"))?;
+        let session = connect(name, &entry.conninfo, session::OBSERVER)?;
         Ok(Server::of(name, entry, names, session))
     }
 
@@ -133,11 +153,10 @@ impl Server {
 
     /// A session that changes nothing, and for which no command waits.
     pub fn another_observer(&self) -> Result<Connection> {
-        let problem = || format!("server {} cannot be reached", self.name);
-        let session = session::open(&self.conninfo, session::OBSERVER).context(problem)?;
+        let session = connect(&self.name, &self.conninfo, session::OBSERVER)?;
         session
             .query("SELECT set_config('move.schema', $1, false)", &[self.schema()])
-            .context(problem)?;
+            .context(|| self.problem())?;
         Ok(session)
     }
 
@@ -254,8 +273,7 @@ impl Server {
     pub fn open_shard(&self, sequences: &str) -> Result {
         self.set("move.sequences", sequences)?;
         // Writes are stopped meanwhile, so do not wait for long.
-        let open = concat!("SET LOCAL lock_timeout = '5s';", locked!("sql/open.sql"));
-        self.run(open, "writes cannot continue")?;
+        self.run(&format!("SET LOCAL lock_timeout = '5s'; {OPEN}"), "writes cannot continue")?;
         Ok(())
     }
 
@@ -284,32 +302,6 @@ impl Server {
         );
     }
 
-    /// Drops the schema, if it exists. Fails if the schema is not closed, if an object outside
-    /// depends on one in it, or if rows were written to an old copy after it was closed.
-    pub fn drop_copy(&self, is_old_copy: bool) -> Result {
-        if !self.has_schema()? {
-            return Ok(());
-        }
-        self.set("move.is_old_copy", if is_old_copy { "on" } else { "off" })?;
-        self.transaction(|session| {
-            let problem = || format!("the copy cannot be dropped on {}", self.name);
-            session.run(locked!("sql/drop_copy.sql")).context(problem)?;
-            let dependents =
-                include_str!("sql/dependents.sql").replace("{own}", include_str!("sql/own.sql"));
-            let users: Option<String> =
-                session.query(&dependents, &[self.schema()]).context(problem)?.one()?;
-            if let Some(users) = users {
-                fail!(
-                    "objects outside schema {} on {} use it: {users}; drop them first",
-                    self.schema(),
-                    self.name
-                );
-            }
-            let drop_schema = "DO $$ BEGIN EXECUTE format('DROP SCHEMA %I CASCADE', current_setting('move.schema')); END $$";
-            session.run(drop_schema).context(problem).map(drop)
-        })
-    }
-
     /// Runs `work` in a transaction of the session, which is rolled back if it fails.
     pub fn transaction<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let session = self.connection();
@@ -336,22 +328,28 @@ impl Server {
     }
 }
 
-fn open(name: &str, conninfo: &str, names: &Names) -> Result<Connection> {
-    let connection = session::open(conninfo, &names.replication())
+/// Connects, and fails if the session lacks the settings of the command.
+fn connect(name: &str, conninfo: &str, application_name: &str) -> Result<Connection> {
+    let connection = session::open(conninfo, application_name)
         .context(|| format!("server {name} cannot be reached"))?;
-    // A connection pooler can ignore what a session asks for when it begins.
-    let set = "SELECT set_config('move.schema', $1, false), set_config('move.shard', $2, false),
-        set_config('move.name', $3, false), set_config('move.sequences', '', false),
-        set_config('move.is_copy', 'off', false), current_setting('application_name') = $3 AND current_setting('search_path') = 'pg_catalog'
-            AND current_setting('standard_conforming_strings') = 'on'";
     let rows = connection
-        .query(set, &[&names.schema, &names.shard.to_string(), &names.replication()])
+        .query(session::HAS_SETTINGS, &[application_name])
         .context(|| format!("query on server {name} failed"))?;
-    if !rows.get::<bool>(0, 5)? {
+    if !rows.one::<bool>()? {
         fail!(
             "server {name} ignores the settings of the command: connect to it without a connection pooler"
         );
     }
+    Ok(connection)
+}
+
+fn open(name: &str, conninfo: &str, names: &Names) -> Result<Connection> {
+    let connection = connect(name, conninfo, &names.replication())?;
+    let set = "SELECT set_config('move.schema', $1, false), set_config('move.shard', $2, false),
+        set_config('move.name', $3, false), set_config('move.sequences', '', false), set_config('move.is_copy', 'off', false)";
+    connection
+        .query(set, &[&names.schema, &names.shard.to_string(), &names.replication()])
+        .context(|| format!("query on server {name} failed"))?;
     // To plan this query takes longer than to run it, and writes are stopped when it is run for the
     // last time.
     let prepare = concat!("PREPARE definition AS ", include_str!("sql/definition.sql"));

@@ -8,12 +8,24 @@ use crate::libpq::{Connection, Error, format_conninfo, parse_conninfo};
 /// command is lost, and so releases its locks. JIT compilation would take longer than the queries.
 /// By ALTER DATABASE ... SET role, an owner could otherwise make the session run as itself, and so
 /// be trusted, with code that returns to the rights of the command.
+/// A query fails if a name in it turns out to be a view or a foreign table of another role, which
+/// would run code with the rights of the command. RESET does not lift that.
 const SETTINGS: &str = "-c jit=off -c synchronous_commit=on -c client_min_messages=warning -c search_path=pg_catalog -c role=none \
      -c statement_timeout=0 -c lock_timeout=0 -c idle_session_timeout=0 -c idle_in_transaction_session_timeout=0 \
      -c standard_conforming_strings=on -c backslash_quote=safe_encoding -c quote_all_identifiers=off \
      -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=1 \
      -c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off \
+     -c restrict_nonsystem_relation_kind=view,foreign-table \
      -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=30000";
+
+/// The setting that servers of older minor releases lack.
+pub const RESTRICTION: &str = "restrict_nonsystem_relation_kind";
+
+/// Whether the session has the application_name $1 and these settings. A connection pooler can
+/// ignore what a session asks for when it begins.
+pub const HAS_SETTINGS: &str = "SELECT current_setting('application_name') = $1 AND current_setting('search_path') = 'pg_catalog'
+    AND current_setting('standard_conforming_strings') = 'on'
+    AND current_setting('restrict_nonsystem_relation_kind') = 'view,foreign-table'";
 
 /// Defaults for libpq, unless the environment or the connection string sets other values. They
 /// limit the time that the command waits for a server that does not respond.
@@ -54,11 +66,25 @@ pub fn open(conninfo: &str, name: &str) -> Result<Connection, Error> {
         ("application_name", name),
         ("client_encoding", "UTF8"),
     ]);
-    let connection = Connection::open(&parameters)?;
+    let connection = Connection::open(&parameters).map_err(explain)?;
     // A connection pooler can ignore what a session asks for when it begins. These two decide whose
     // code runs.
     connection.run("SET search_path = pg_catalog; SET ROLE NONE")?;
     Ok(connection)
+}
+
+/// Explains the error of a server without [`RESTRICTION`]. libpq passes on no SQLSTATE, and the
+/// text has the language of the server.
+fn explain(error: Error) -> Error {
+    if !error.message.contains(RESTRICTION) {
+        return error;
+    }
+    Error {
+        sqlstate: "0A000".into(),
+        message: format!("the server does not have the setting {RESTRICTION}"),
+        detail: Some("The command needs it to read no view that another role has put in the place of a table.".into()),
+        hint: Some("Update PostgreSQL to the newest minor release: 15.8, 16.4, 17 and later have the setting.".into()),
+    }
 }
 
 /// The settings of PGOPTIONS, and those of this command after them.

@@ -1,4 +1,4 @@
--- Closes the shard. lock.sql has acquired all locks.
+-- Closes the shard. lock.sql has acquired all locks, and move.locked has the sequences.
 DO $do$
 DECLARE
     s name := current_setting('move.schema');
@@ -36,8 +36,8 @@ END $f$, current_setting('move.shard')));
     -- never used would still give its last value, so it goes back by one.
     FOR item IN
         SELECT c.oid, relname, seqmin, seqmax, seqstart
-        FROM pg_sequence JOIN pg_class AS c ON c.oid = seqrelid JOIN pg_namespace AS n ON n.oid = relnamespace
-        WHERE nspname = s AND seqtypid = 'bigint'::regtype AND seqincrement = 1 AND seqmax >= 1125899906842623 AND NOT seqcycle
+        FROM pg_sequence JOIN pg_class AS c ON c.oid = seqrelid
+        WHERE c.oid = ANY (current_setting('move.locked')::oid[]) AND seqtypid = 'bigint'::regtype AND seqincrement = 1 AND seqmax >= 1125899906842623 AND NOT seqcycle
         ORDER BY relname
     LOOP
         IF given <> '' AND given::jsonb -> item.relname::text IS DISTINCT FROM jsonb_build_array(item.seqmin, item.seqmax, item.seqstart) THEN

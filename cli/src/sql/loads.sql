@@ -3,8 +3,7 @@
 -- table's owner. The placeholder is the extension's schema. (Its name must not be inserted into a
 -- comment, because it can contain a line break.)
 WITH shards AS MATERIALIZED (
-    SELECT shard, n.oid AS schema, (extract(epoch FROM epoch) * 1000)::bigint AS epoch
-    FROM {extension}.id_shards JOIN pg_namespace AS n ON nspname = schema
+    SELECT shard, schema::oid, (extract(epoch FROM epoch) * 1000)::bigint AS epoch FROM {extension}._shard_states()
 ), tables AS MATERIALIZED (
     SELECT shard, c.oid, CASE WHEN reltuples BETWEEN 0 AND 1e15 THEN reltuples ELSE 0 END AS rows, conkey[1] AS id
     FROM shards JOIN pg_class AS c ON relnamespace = schema AND relkind IN ('r', 'm')

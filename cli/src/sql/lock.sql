@@ -2,7 +2,6 @@ DO $do$
 DECLARE
     s name := current_setting('move.schema');
     item record;
-    tables text;
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = s) THEN
         RAISE EXCEPTION 'there is no schema %', quote_ident(s);
@@ -12,11 +11,6 @@ BEGIN
         WHEN 'closed' THEN RAISE EXCEPTION 'schema % is closed already', quote_ident(s);
         ELSE
     END CASE;
-    SELECT string_agg(format('%I.%I', s, relname), ', ' ORDER BY relname) INTO tables
-    FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = s AND relkind IN ('r', 'p');
-    IF tables IS NOT NULL THEN
-        EXECUTE 'LOCK TABLE ' || tables || ' IN SHARE ROW EXCLUSIVE MODE';
-    END IF;
     -- This only locks the sequence: it waits for open transactions that have generated ids.
     FOR item IN
         SELECT relname FROM pg_sequence JOIN pg_class AS c ON c.oid = seqrelid JOIN pg_namespace AS n ON n.oid = relnamespace

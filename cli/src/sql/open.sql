@@ -9,11 +9,10 @@ BEGIN
         RAISE EXCEPTION 'schema % is not closed', quote_ident(s);
     END IF;
     FOR item IN
-        SELECT relname, definitions -> relname::text AS numbers
-        FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace
-        WHERE nspname = s AND relkind = 'S' AND definitions ? relname::text ORDER BY relname
+        SELECT oid, relname, definitions -> relname::text AS numbers FROM pg_class
+        WHERE oid = ANY (current_setting('move.locked')::oid[]) AND definitions ? relname::text ORDER BY relname
     LOOP
-        EXECUTE format('SELECT last_value FROM %I.%I', s, item.relname) INTO STRICT last;
+        last := pg_sequence_last_value(item.oid);
         -- It was never used, and goes on from its first value.
         EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s', s, item.relname,
             (item.numbers ->> 0)::bigint, (item.numbers ->> 1)::bigint, (item.numbers ->> 2)::bigint)

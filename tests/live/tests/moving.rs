@@ -317,6 +317,18 @@ pub(crate) fn move_blocked_before_stop(
     (command, transaction)
 }
 
+/// Starts a move to b, which stops writes and then waits until b has applied this row. A
+/// transaction on b prevents that.
+pub(crate) fn move_with_stopped_writes(servers: &Servers, row: i64) -> (Child, Client) {
+    let insert = format!("INSERT INTO insta5.photos VALUES ({row})");
+    let (command, mut transaction) = move_blocked_before_stop(servers, &["--stop", "60"], &insert);
+    let mut other = servers.b.connect();
+    run(&mut other, "BEGIN; LOCK TABLE insta5.photos IN SHARE MODE");
+    run(&mut transaction, "COMMIT");
+    servers.a.wait_until(IS_CLOSED);
+    (command, other)
+}
+
 /// How long writes were stopped, from the output of the command.
 fn stop_duration(said: &str) -> Duration {
     let (_, rest) = said.split_once("its writes were stopped for ").expect(said);
@@ -506,21 +518,12 @@ fn move_killed_during_cutover_can_be_resumed_or_cancelled() {
     let sequences = "SELECT string_agg(s::text, ' ' ORDER BY seqrelid) FROM pg_sequence AS s";
     let before: String = one(&mut a, sequences);
     let mut kill_while_stopped = |row: i64| {
-        let insert = format!("INSERT INTO insta5.photos VALUES ({row})");
-        let (command, mut transaction) =
-            move_blocked_before_stop(&servers, &["--stop", "60"], &insert);
-        let mut other = servers.b.connect();
-        // Blocks the replication of this row.
-        run(&mut other, "BEGIN; LOCK TABLE insta5.photos IN SHARE MODE");
-        run(&mut transaction, "COMMIT");
         rows.push(row);
-        servers.a.wait_until(IS_CLOSED);
+        let (command, mut other) = move_with_stopped_writes(&servers, row);
         assert!(!kill_group(command));
         run(&mut other, "COMMIT");
-        assert_eq!(
-            error_of(&mut transaction, "INSERT INTO insta5.photos DEFAULT VALUES").0,
-            "25006"
-        );
+        let insert = "INSERT INTO insta5.photos DEFAULT VALUES";
+        assert_eq!(error_of(&mut servers.a.connect(), insert).0, "25006");
     };
     let (load, ()) = servers.under_load(|| {
         kill_while_stopped(1);

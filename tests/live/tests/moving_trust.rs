@@ -2,9 +2,14 @@
 //! has the rights of the command's role, or is trusted.
 
 use crate::moving::{
-    GIVE_AWAY, MOVES, NOTHING, Servers, WAITS, leftovers, move_blocked_after_copy, outcome,
+    GIVE_AWAY, HAS_SCHEMA, IS_CLOSED, MOVES, NOTHING, Servers, WAITS, kill_group, leftovers,
+    move_blocked_after_copy, move_with_stopped_writes, outcome,
 };
 use instagram_id_live::*;
+use postgres::{Client, NoTls};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
+use std::thread;
 
 /// Shard 5 belongs to `keeper`, which the map trusts on both servers. Nobody trusts `evil`.
 fn start() -> Servers {
@@ -26,13 +31,34 @@ fn trust(servers: &Servers, roles: &str) {
 
 /// The exit status of a check, and what it said.
 fn check(servers: &Servers, options: &[&str]) -> (Option<i32>, String) {
-    let output = servers
-        .b
-        .shards_command(&[&["check", "5", "--to", "b"], options].concat())
-        .output()
-        .unwrap();
+    finish(servers, &[&["check", "5", "--to", "b"], options].concat())
+}
+
+/// The exit status of a command, and what it said.
+fn finish(servers: &Servers, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = servers.b.shards_command(arguments).output().unwrap();
     let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
     (output.status.code(), said)
+}
+
+/// A session of the owner of the shard on a.
+fn keeper(servers: &Servers) -> Client {
+    servers.a.config("postgres").user("keeper").connect(NoTls).unwrap()
+}
+
+/// Functions of keeper, which write to the server's log if the command calls one.
+const TRAPS: &str = "CREATE SCHEMA trap;
+    CREATE FUNCTION trap.spring() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN
+        RAISE LOG 'trapped: %', current_user; RETURN 5; END $$;
+    CREATE FUNCTION trap.steady() RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN trap.spring(); END';
+    CREATE FUNCTION trap.restriction() RETURNS int IMMUTABLE LANGUAGE plpgsql AS
+        $$ BEGIN RAISE LOG '% may not read: %', current_user, current_setting('restrict_nonsystem_relation_kind'); RETURN 1; END $$;
+    CREATE FUNCTION trap.closed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'";
+
+#[track_caller]
+fn assert_not_trapped(servers: &Servers) {
+    let log = servers.a.log();
+    assert!(!log.contains("trapped: postgres"), "the command has run code of keeper");
 }
 
 /// Whether a check is refused for this reason.
@@ -413,4 +439,171 @@ fn trust_is_checked_again_during_the_move() {
     }
     assert_eq!(leftovers(&servers.a), NOTHING);
     servers.command(&["move", "5", "--to", "b"]);
+}
+
+/// While a command that lets writes continue waits for a lock on one sequence, the owner puts a
+/// view in the place of the next one. The command notices it, and evaluates nothing.
+#[test]
+fn view_in_the_place_of_a_sequence_is_not_read() {
+    let servers = start();
+    let mut keeper_session = keeper(&servers);
+    run(&mut keeper_session, &format!("{TRAPS}; CREATE SEQUENCE insta5.a_seq"));
+    let (command, mut other) = move_with_stopped_writes(&servers, 1);
+    assert!(!kill_group(command));
+    run(&mut other, "COMMIT");
+    for command in [&["move", "5", "--to", "b"] as &[&str], &["cancel", "5"]] {
+        let mut holder = keeper(&servers);
+        run(&mut holder, "BEGIN; ALTER SEQUENCE insta5.a_seq NO CYCLE");
+        let command = servers.start_command(command);
+        servers.a.wait_until(WAITS);
+        run(
+            &mut keeper_session,
+            "BEGIN; ALTER SEQUENCE insta5.table_id_seq RENAME TO hidden;
+             CREATE VIEW insta5.table_id_seq AS SELECT trap.spring() AS last_value; COMMIT",
+        );
+        run(&mut holder, "ROLLBACK");
+        let said = outcome(command);
+        assert_not_trapped(&servers);
+        let said = said.expect_err("a view");
+        let reason = "relation insta5.table_id_seq was replaced by another one";
+        assert!(said.contains(reason), "{said}");
+        assert!(one::<bool>(&mut servers.a.connect(), IS_CLOSED));
+        run(
+            &mut keeper_session,
+            "DROP VIEW insta5.table_id_seq; ALTER SEQUENCE insta5.hidden RENAME TO table_id_seq",
+        );
+    }
+    servers.command(&["cancel", "5"]);
+    run(&mut keeper_session, "INSERT INTO insta5.photos DEFAULT VALUES");
+}
+
+/// While the rows of the old copy are counted, the owner replaces tables by views.
+#[test]
+fn view_in_the_place_of_a_table_is_not_counted() {
+    let servers = start();
+    let mut keeper_session = keeper(&servers);
+    let tables: String =
+        (1..6).map(|n| format!("; CREATE TABLE insta5.t{n} (id bigint PRIMARY KEY)")).collect();
+    run(&mut keeper_session, &format!("{TRAPS}{tables}"));
+    let (command, mut other) = move_with_stopped_writes(&servers, 1);
+    let mut holder = keeper(&servers);
+    run(&mut holder, "BEGIN; LOCK TABLE insta5.counter IN ACCESS EXCLUSIVE MODE");
+    run(&mut other, "COMMIT");
+    servers.a.wait_until(WAITS);
+    for n in 1..6 {
+        let replace = format!(
+            "BEGIN; ALTER TABLE insta5.t{n} RENAME TO hidden{n}; CREATE VIEW insta5.t{n} AS SELECT trap.spring() AS id; COMMIT"
+        );
+        run(&mut keeper_session, &replace);
+    }
+    run(&mut holder, "COMMIT");
+    let said = outcome(command);
+    assert_not_trapped(&servers);
+    let said = said.expect_err("views");
+    assert!(said.contains("relation insta5.t1 was replaced by another one"), "{said}");
+}
+
+/// To plan a query on a table runs functions in its indexes, so `clean` reads the old copy only if
+/// its owner is trusted. It does not read what it has not locked, and its session expands no view.
+#[test]
+#[expect(clippy::too_many_lines, reason = "one old copy, and four ways to use it")]
+fn clean_reads_only_tables_of_trusted_owners_that_it_has_locked() {
+    let servers = start();
+    servers.command(&["move", "5", "--to", "b"]);
+    trust(&servers, "");
+    let mut keeper_session = keeper(&servers);
+    let index = "CREATE INDEX steady ON insta5.photos ((trap.steady()))";
+    run(&mut keeper_session, &format!("{TRAPS}; {index}"));
+    let (status, said) = finish(&servers, &["clean", "5"]);
+    assert_not_trapped(&servers);
+    assert_eq!(status, Some(3), "{said}");
+    assert!(said.contains("the old copy cannot be checked on a"), "{said}");
+    assert!(said.contains("role keeper on a is not trusted, but owns "), "{said}");
+    run(&mut keeper_session, "DROP INDEX insta5.steady");
+
+    // Other tables that look as if they were closed, and then become views.
+    let clean = ["clean", "5", "--trust", "a:keeper"];
+    let mut holder = keeper(&servers);
+    run(&mut holder, "BEGIN; LOCK TABLE insta5.photos IN ROW EXCLUSIVE MODE");
+    let command = servers.start_command(&clean);
+    servers.a.wait_until(WAITS);
+    for n in 0..6 {
+        let create = format!(
+            "CREATE TABLE insta5.t{n} (x int);
+             CREATE TRIGGER shard_is_elsewhere BEFORE INSERT ON insta5.t{n} EXECUTE FUNCTION trap.closed();
+             ALTER TABLE insta5.t{n} ENABLE ALWAYS TRIGGER shard_is_elsewhere"
+        );
+        run(&mut keeper_session, &create);
+    }
+    let mut first = keeper(&servers);
+    run(&mut first, "BEGIN; LOCK TABLE insta5.t0");
+    run(&mut holder, "COMMIT");
+    servers.a.wait_until(
+        "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'insta5.t0'::regclass AND NOT granted)
+         OR NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'instagram_id_move_5')",
+    );
+    for n in 1..6 {
+        let replace = format!(
+            "DROP TABLE insta5.t{n}; CREATE VIEW insta5.t{n} AS SELECT trap.spring()::text::xid AS xmin"
+        );
+        run(&mut keeper_session, &replace);
+    }
+    run(&mut first, "COMMIT");
+    let said = outcome(command);
+    assert_not_trapped(&servers);
+    let said = said.expect_err("new tables");
+    assert!(said.contains("was created meanwhile"), "{said}");
+    assert!(one::<bool>(&mut servers.a.connect(), HAS_SCHEMA));
+    run(&mut keeper_session, "DROP VIEW insta5.t1, insta5.t2, insta5.t3, insta5.t4, insta5.t5");
+
+    // A table that is created after the rows were checked is not dropped.
+    run(&mut keeper_session, "DROP TABLE insta5.t0");
+    run(&mut holder, "BEGIN; SELECT FROM insta5.photos");
+    let command = servers.start_command(&clean);
+    servers.a.wait_until(WAITS);
+    run(&mut keeper_session, "CREATE TABLE insta5.new (x int)");
+    run(&mut holder, "COMMIT");
+    let said = outcome(command).expect_err("a new table");
+    assert!(said.contains("relation insta5.new was created meanwhile"), "{said}");
+    run(&mut keeper_session, "DROP TABLE insta5.new");
+
+    // The code of a trusted owner runs, and sees the setting of the session.
+    run(&mut keeper_session, "CREATE INDEX says ON insta5.photos ((trap.restriction()))");
+    run(&mut holder, "BEGIN; SELECT FROM insta5.photos");
+    let said = servers.refusal(&clean);
+    assert!(said.contains("canceling statement due to lock timeout"), "{said}");
+    run(&mut holder, "COMMIT");
+    servers.command(&clean);
+    assert!(!one::<bool>(&mut servers.a.connect(), HAS_SCHEMA));
+    assert!(servers.a.log().contains("postgres may not read: view,foreign-table"));
+}
+
+/// A server whose minor release lacks the setting that keeps a session from expanding views.
+#[test]
+fn server_without_the_setting_is_refused() {
+    let servers = start();
+    let folder = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).unwrap();
+    let conninfo = format!("host={} user=postgres dbname=postgres", folder.path().display());
+    servers.command(&["server", "a", &conninfo]);
+    let server = thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut length = [0; 4];
+        client.read_exact(&mut length).unwrap();
+        let mut startup = vec![0; u32::from_be_bytes(length) as usize - 4];
+        client.read_exact(&mut startup).unwrap();
+        // The text has the language of the server.
+        let message = "Konfigurationsparameter »restrict_nonsystem_relation_kind« unbekannt";
+        let fields = format!("SFATAL\0VFATAL\0C42704\0M{message}\0\0");
+        client.write_all(b"E").unwrap();
+        client.write_all(&(fields.len() as u32 + 4).to_be_bytes()).unwrap();
+        client.write_all(fields.as_bytes()).unwrap();
+        String::from_utf8(startup).unwrap()
+    });
+    let (status, said) = check(&servers, &[]);
+    assert!(server.join().unwrap().contains("restrict_nonsystem_relation_kind=view,foreign-table"));
+    assert_eq!(status, Some(1), "{said}");
+    let reason = "server a cannot be reached: the server does not have the setting restrict_nonsystem_relation_kind";
+    assert!(said.contains(reason), "{said}");
+    assert!(said.contains("HINT: Update PostgreSQL to the newest minor release"), "{said}");
 }

@@ -1,0 +1,34 @@
+-- Checks that no row of an old copy, whose tables are locked, was written after it was closed, and
+-- that the copy on the new server had as many.
+DO $do$
+DECLARE
+    s name := current_setting('move.schema');
+    snapshot pg_snapshot := substring(obj_description(format('%I.shard_is_elsewhere()', s)::regprocedure, 'pg_proc') FROM 'snapshot (.*)$');
+    one record;
+    moved jsonb := nullif(current_setting('move.rows', true), '');
+    counted bigint;
+    is_written bool;
+BEGIN
+    SET LOCAL row_security = off;
+    FOR one IN SELECT format('%I.%I', s, relname) AS name, relkind, tgenabled FROM pg_class AS c
+        LEFT JOIN pg_trigger ON tgrelid = c.oid AND tgname = 'shard_is_elsewhere' WHERE c.oid = ANY (current_setting('move.locked')::oid[])
+    LOOP
+        -- Each row that is not in the snapshot of the closing was written later. The row has
+        -- the lower half of the number of its transaction; the upper half is that of the newest
+        -- transaction, or one less.
+        is_written := snapshot IS NULL OR one.tgenabled IS DISTINCT FROM 'A';
+        IF NOT is_written AND one.relkind = 'r' THEN
+            EXECUTE format('SELECT count(*), coalesce(bool_or(writer > 2
+                AND NOT pg_visible_in_snapshot(greatest($2 - ($2 %% 4294967296 - writer + 4294967296) %% 4294967296, 3)::text::xid8, $1)), false)
+                FROM ONLY %s AS t CROSS JOIN LATERAL (VALUES (t.xmin::text::bigint)) AS r (writer)', one.name)
+                INTO counted, is_written USING snapshot, pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+        END IF;
+        IF is_written THEN
+            RAISE EXCEPTION 'table % was not closed by the move, or was written later', one.name
+                USING HINT = 'Copy the rows that you need to the new server, and drop the table.';
+        ELSIF (moved ->> one.name)::bigint <> counted THEN
+            RAISE EXCEPTION 'table % has % rows, but the copy on the new server had % when it was opened', one.name, counted, moved ->> one.name
+                USING HINT = format('Copy the missing rows to the new server. Then drop schema %I here, and run clean again.', s);
+        END IF;
+    END LOOP;
+END $do$;
