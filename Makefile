@@ -105,8 +105,8 @@ installcheck-regress:
 
 installcheck-isolation:
 ifneq ($(wildcard $(PG_ISOLATION_REGRESS)),)
-	mkdir -p target/isolation
-	'$(PG_ISOLATION_REGRESS)' --inputdir=tests/isolation --outputdir=target/isolation $(on_this_server) \
+	mkdir -p $(or $(OUTPUT),target/isolation)
+	'$(PG_ISOLATION_REGRESS)' --inputdir=tests/isolation --outputdir=$(or $(OUTPUT),target/isolation) $(on_this_server) \
 	    --dbname=isolation_regression helpers $(ISOLATION)
 else
 	@echo 'The isolation tests are left out: there is no $(PG_ISOLATION_REGRESS)'

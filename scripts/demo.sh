@@ -9,13 +9,13 @@ set -euo pipefail
 cd "$ROOT"
 trap stop_server EXIT
 trap 'exit 1' HUP INT TERM
-seconds=${DEMO_SECONDS:-4}
+seconds=${DEMO_SECONDS:-3}
 clients=8
 
 scripts/setup.sh server
 pg_config=$(scripts/servers.sh | tail -n 1)
 [ -n "$pg_config" ] || fail "no PostgreSQL 15 or later is set up"
-make --no-print-directory -s install PG_CONFIG="$pg_config"
+make --no-print-directory -s install-extension PG_CONFIG="$pg_config"
 
 # Colors only on a terminal: with this variable of psql, queries add them to their results.
 if [ -t 1 ]; then escape=$'\033'; else escape=; fi

@@ -223,9 +223,12 @@ quick_live_tests() {
 }
 
 # unit_tests MAJOR: runs all tests that need no server, after build_for. Tests of the crate that
-# need a server have names that begin with pg_.
+# need a server have names that begin with pg_. The models take as long as all others. So they run
+# here only if the code that they check has uncommitted changes.
 unit_tests() {
-    cargo nextest run --workspace --lib --bins --examples --test bodies --test models --test specification --test vectors --no-default-features --features "instagram_id/pg$1" \
+    local models=
+    git diff --quiet HEAD -- core 2>/dev/null || models='--test models'
+    cargo nextest run --workspace --lib --bins --examples --test bodies $models --test specification --test vectors --no-default-features --features "instagram_id/pg$1" \
         -E 'not test(/::pg_[^:]*$/)' --status-level fail
 }
 
@@ -239,7 +242,7 @@ finish() {
 
 # sql_tests PG_CONFIG [REGRESS ISOLATION]: runs tests/regress with pg_regress and, at the same time,
 # tests/isolation with pg_isolation_regress, each on its own server; all of them, or those named.
-# All of tests/regress run in two halves at the same time, because half of the time they wait.
+# All run in three parts of each kind at the same time, because most of the time they wait.
 sql_tests() {
     local pg_config=$1 status=0 dir pids=() n
     dir=$(mktemp -d)
@@ -247,21 +250,25 @@ sql_tests() {
         on_a_server "$pg_config" "$@" >"$dir/${#pids[@]}" 2>&1 &
         pids+=($!)
     }
-    if [ $# = 1 ] || [ -n "$3" ]; then beside isolation isolation ${3:+ISOLATION="$3"}; fi
     if [ $# = 1 ] && [ -z "${ACCEPT:-}" ]; then
-        beside regress regress_2 REGRESS="$(regress_names 0)"
-        on_a_server "$pg_config" regress regress REGRESS="$(regress_names 1)" || status=$?
-    elif [ $# = 1 ] || [ -n "$2" ]; then
-        on_a_server "$pg_config" regress regress ${2:+REGRESS="$2"} || status=$?
+        for n in 0 1 2; do
+            beside isolation "isolation_$n" ISOLATION="$(third "$n" tests/isolation/specs/*.spec)"
+            beside regress "regress_$n" REGRESS="$(third "$n" tests/regress/sql/*.sql)"
+        done
+    else
+        if [ $# = 1 ] || [ -n "$3" ]; then beside isolation isolation ${3:+ISOLATION="$3"}; fi
+        if [ $# = 1 ] || [ -n "$2" ]; then beside regress regress ${2:+REGRESS="$2"}; fi
     fi
     for n in "${!pids[@]}"; do finish "$dir/$n" "${pids[$n]}" || status=$?; done
     rm -rf "$dir"
     return "$status"
 }
 
-# regress_names 0|1: every second one of tests/regress.
-regress_names() {
-    basename -s .sql "$ROOT"/tests/regress/sql/*.sql | awk -v half="$1" 'NR % 2 == half' | tr '\n' ' '
+# third 0|1|2 FILE...: the names of every third test.
+third() {
+    local n=$1
+    shift
+    printf '%s\n' "$@" | sed 's|.*/||; s|\..*||; /^helpers$/d' | awk -v n="$n" 'NR % 3 == n' | tr '\n' ' '
 }
 
 # The files of tests/regress that apply to the portable edition.
@@ -375,6 +382,8 @@ counted() {
         /^test result: / && match($0, /[0-9]+ passed/) { passed += substr($0, RSTART, RLENGTH) + 0 }
         # pg_regress and pg_isolation_regress
         /^not ok / { fail($4 == "+" || $4 == "-" ? $5 : $4) }
+        # The spec with the helpers runs on each server of the isolation tests, and counts once.
+        /^(test|ok [0-9]+ +-) helpers / { if (helpers++) passed-- }
         match($0, /^(# | )*All [0-9]+ tests passed/) { match($0, /[0-9]+/); passed += substr($0, RSTART, RLENGTH) }
         match($0, /^(# | )*[0-9]+ of [0-9]+ tests failed/) {
             match($0, /[0-9]+ of [0-9]+/)

@@ -93,6 +93,7 @@ missing_packages() {
     # Without Debian's packages the tests of these clients fail, and the others run. None of the
     # packages starts a service. Node.js is not among them, because Debian 12 has too old a one.
     if command -v apt-get >/dev/null; then
+        need nextest 'cargo nextest --version || python3 -m pip --version' python3-pip
         need clients 'python3 -m pip --version' python3-pip
         case $(command -v ruby) in
             '' | /usr/bin/ruby) need clients "ruby -e 'require \"active_record\"; require \"pg\"'" ruby-activerecord ruby-pg ;;

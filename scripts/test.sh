@@ -10,7 +10,7 @@
 #   SERVERS=/path/to/pg_config ...   on these PostgreSQL, such as one with assertions; the extension is installed into them
 #   BRIEF="16 17" test.sh            on these of the majors, only tests that may differ between majors
 #   PROGRAMS="contrib clients" ...   also these programs; by default contrib
-#   JOBS=6 test.sh                   with this many live tests in parallel (default: twice the number of cores)
+#   JOBS=6 test.sh                   with this many live tests in parallel (default: three times the number of cores)
 #   TORTURE=1 test.sh                with longer tests
 #   SEED=123 test.sh                 with the random choices of the scenario that printed this
 set -euo pipefail
@@ -65,7 +65,8 @@ timed() {
 tested() { timed "$1" counted "$@"; }
 
 # The crate's tests: those without a server, and those inside one, which pgrx starts, as the user
-# postgres if this is root.
+# postgres if this is root. Without the flag that cargo-pgrx adds to its own build, and that build.rs
+# has for the library, dependencies are built once.
 crate_tests() {
     local major=$1 runas=() pgdata
     pgdata=$(mktemp -d "$SCRATCH/pgdata.XXXXXX")
@@ -74,7 +75,7 @@ crate_tests() {
         runas=(--runas postgres)
     fi
     scripts/setup.sh pgrx && build_for "${pg_config_of[$major]}" &&
-        USER=$(id -un) cargo pgrx test "pg$major" "${runas[@]}" --pgdata "$pgdata/data"
+        USER=$(id -un) CARGO_ENCODED_RUSTFLAGS='' cargo pgrx test "pg$major" "${runas[@]}" --pgdata "$pgdata/data"
 }
 
 is_brief() { case " ${BRIEF:-} " in *" $1 "*) true ;; *) false ;; esac; }
@@ -82,7 +83,7 @@ is_brief() { case " ${BRIEF:-} " in *" $1 "*) true ;; *) false ;; esac; }
 # nextest_run PROGRAM FILTER: runs these tests of a program, in parallel; each has servers of its
 # own.
 nextest_run() {
-    cargo nextest run -p instagram_id_live --test "$1" --test-threads="${JOBS:-$((2 * $(nproc)))}" -E "$2" --no-tests=pass
+    cargo nextest run -p instagram_id_live --test "$1" --test-threads="${JOBS:-$((3 * $(nproc)))}" -E "$2" --no-tests=pass
 }
 
 # Whether this is Debian's PostgreSQL, in its private copy.

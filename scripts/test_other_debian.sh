@@ -36,7 +36,7 @@ test_here() {
     for name in pg_partman timescaledb pg_tle; do
         if ! has_extension "$PG_CONFIG" "$name"; then skipped+=(--skip "$name"); fi
     done
-    cargo test --locked -p instagram_id_live --test live --test packages -- --test-threads="${JOBS:-$((2 * $(nproc)))}" \
+    cargo test --locked -p instagram_id_live --test live --test packages -- --test-threads="${JOBS:-$((3 * $(nproc)))}" \
         "${skipped[@]}" "${tests[@]}"
 }
 
