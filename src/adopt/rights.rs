@@ -116,13 +116,15 @@ fn places_of(table: Oid) -> Result<Vec<Oid>, Error> {
                 Some((row.get::<Oid>(1)?, row.get::<bool>(2)?))
             })
         };
-        let locked = next();
-        for (view, _) in locked.iter().filter(|(_, is_view)| *is_view) {
-            lock_view(*view, table, limit)?;
+        let mut found = vec![];
+        for (place, is_view) in next() {
+            if !is_view || is_updatable(place, table, limit)? {
+                found.push((place, is_view));
+            }
         }
         // A view may have got another definition before it was locked.
-        let mut found = next();
-        found.retain(|one| locked.contains(one) && (!one.1 || is_updatable(one.0)));
+        let now = next();
+        found.retain(|place| now.contains(place));
         last = found.into_iter().map(|(place, _)| place).collect();
         places.extend(&last);
         if last.is_empty() {
@@ -132,20 +134,21 @@ fn places_of(table: Oid) -> Result<Vec<Oid>, Error> {
     Ok(places)
 }
 
-/// Locks a view of the table, as a query does.
-fn lock_view(view: Oid, table: Oid, limit: Deadline) -> Result<(), Error> {
-    if guc::with_lock_timeout(limit.left(), || locks::lock_relation_in_time(view)) {
-        return Ok(());
-    }
-    let owner = catalog::relation(view).map_or(Oid::INVALID, |view| view.owner);
-    let (view, table) = (names::relation(view), names::relation(table));
-    Err(Error::ViewLocked { view, owner: names::role(owner), table })
-}
-
-/// Whether a role can insert through the view.
-fn is_updatable(view: Oid) -> bool {
+/// Whether a role can insert through this view of the table. The locks that this takes are released
+/// again: any role can create so many views that the server has no more locks.
+fn is_updatable(view: Oid, table: Oid, limit: Deadline) -> Result<bool, Error> {
     let query = "SELECT pg_relation_is_updatable($1, false) & 8 <> 0";
-    select(query, &[view.into()], |row| row.get::<bool>(1)) == [true]
+    let answer = guc::with_lock_timeout(limit.left(), || {
+        locks::released_in_time(|| {
+            locks::lock_relation(view, pg_sys::AccessShareLock);
+            select(query, &[view.into()], |row| row.get::<bool>(1)) == [true]
+        })
+    });
+    answer.ok_or_else(|| {
+        let owner = catalog::relation(view).map_or(Oid::INVALID, |view| view.owner);
+        let (view, table) = (names::relation(view), names::relation(table));
+        Error::ViewLocked { view, owner: names::role(owner), table }
+    })
 }
 
 /// The query for the roles that can insert into one of the relations $1 and lack privileges: each

@@ -198,10 +198,17 @@ struct Given {
 }
 
 impl Parent {
-    /// Locks the table until it is unlocked or the transaction ends.
+    /// Locks the table until it is unlocked or the transaction ends. There is a limit if its owner
+    /// lacks the rights of the caller, as in [`Parent::within_limit`].
     fn lock(oid: Oid, mode: u32) -> Result<Parent, Error> {
-        check_owner(oid)?;
-        locks::lock_relation(oid, mode);
+        let owner = check_owner(oid)?.owner;
+        let lock = || locks::in_time(|| locks::lock_relation(oid, mode));
+        let locked = if catalog::has_rights_of(owner, catalog::current_role()) {
+            lock()
+        } else {
+            guc::with_lock_limit(lock)
+        };
+        locked.ok_or_else(|| locks::not_available(oid))?;
         // Its owner may have changed by now, or it may be gone.
         let relation = check_owner(oid)?;
         lock_schema(relation.schema, mode)?;
@@ -218,8 +225,14 @@ impl Parent {
 
     /// Releases the lock of that mode.
     fn unlock(self, mode: u32) {
-        // SAFETY: `lock` took it.
-        unsafe { pg_sys::UnlockRelationOid(self.oid, mode as pg_sys::LOCKMODE) };
+        // SAFETY: `lock` took it, in a subtransaction that has passed it on to this transaction.
+        // The query has an owner of its own for its locks, which is restored.
+        unsafe {
+            let owner = pg_sys::CurrentResourceOwner;
+            pg_sys::CurrentResourceOwner = pg_sys::CurTransactionResourceOwner;
+            pg_sys::UnlockRelationOid(self.oid, mode as pg_sys::LOCKMODE);
+            pg_sys::CurrentResourceOwner = owner;
+        }
     }
 
     /// The epoch of the ids that the default of the key generates. If it generates none, that of

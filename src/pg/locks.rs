@@ -109,20 +109,18 @@ pub fn lock_relation_unless_locked(relation: Oid) -> bool {
     }
 }
 
-/// Locks the relation as a query does until the transaction ends. Returns whether the lock was
-/// available in time, by the setting `lock_timeout`.
-pub fn lock_relation_in_time(relation: Oid) -> bool {
-    // SAFETY: a lock on a dropped relation has no effect.
-    in_time(|| unsafe {
-        pg_sys::LockRelationOid(relation, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
-    })
-    .is_some()
-}
-
 /// Runs `f` in a subtransaction. `None` if a lock was not available in time.
 pub fn in_time<T>(f: impl FnOnce() -> T) -> Option<T> {
-    let is_timeout = |state| state == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE;
     subtransaction::catching(is_timeout, f).ok()
+}
+
+/// The same for an `f` that only reads: its locks are released again.
+pub fn released_in_time<T>(f: impl FnOnce() -> T) -> Option<T> {
+    subtransaction::catching_undone(is_timeout, f).ok()
+}
+
+fn is_timeout(state: PgSqlErrorCode) -> bool {
+    state == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE
 }
 
 /// Runs `f`, which waits for a lock at most [`SHORT`].

@@ -54,6 +54,14 @@ pub fn catching<T>(
     subtransaction(f, |_| true, is_caught)
 }
 
+/// The same, and the subtransaction is always rolled back.
+pub fn catching_undone<T>(
+    is_caught: impl Fn(PgSqlErrorCode) -> bool + UnwindSafe + RefUnwindSafe,
+    f: impl FnOnce() -> T,
+) -> Result<T, ErrorReportWithLevel> {
+    subtransaction(f, |_| false, is_caught)
+}
+
 /// Runs `f` in a subtransaction, which is rolled back after an error, and if `keeps` is false for
 /// the result. Errors with these SQLSTATEs are returned, all others are raised again.
 fn subtransaction<T>(

@@ -12,6 +12,7 @@ use crate::shard::definition::{self, Definition};
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
 use instagram_id_core::hlc::{self, FIRST_DAY_MS, WARN_AHEAD_MS};
 use instagram_id_core::layout::{self, SEQ_MAX, Shard};
+use pgrx::pg_sys;
 use pgrx::pg_sys::Oid;
 use pgrx::spi::{quote_identifier, quote_literal};
 
@@ -193,7 +194,8 @@ fn newest_at_most(
         _ => Err(Error::NotTableOwner(names::relation(column.table))),
     };
     check_owner()?;
-    if !locks::lock_relation_in_time(column.table) {
+    let lock = || locks::lock_relation(column.table, pg_sys::AccessShareLock);
+    if locks::in_time(lock).is_none() {
         return Err(locks::not_available(column.table));
     }
     check_owner()?; // also if it was dropped

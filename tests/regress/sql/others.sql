@@ -141,7 +141,14 @@ ROLLBACK;
 -- If it can insert, all who can insert into the view can, too.
 GRANT INSERT ON apart.serials TO regress_id_evil;
 SET ROLE regress_id_app;
+BEGIN;
 SELECT state, message, hint FROM raises('SELECT adopt_table(9, ''apart.serials'')');
+-- The view is locked only while PostgreSQL is asked whether it is updatable: there could be as many as the server has locks.
+GRANT USAGE ON SCHEMA insta9 TO PUBLIC;
+GRANT USAGE ON SEQUENCE insta9.table_id_seq TO PUBLIC;
+SELECT adopted FROM adopt_table(9, 'apart.serials', dry_run => true);
+SELECT count(*) FROM pg_locks JOIN pg_class AS c ON c.oid = relation WHERE relname = 'serials' AND relkind = 'v';
+ROLLBACK;
 RESET ROLE;
 DROP VIEW evil.serials;
 
