@@ -227,11 +227,16 @@ fn convert_defaults_to_triggers(
             return Err(Error::NotTableOwner(names::relation(first.column.table)));
         }
         found.retain(|candidate| candidate.is_convertible(author));
-        let (with_code, others): (Vec<_>, Vec<_>) =
+        let (with_code, rest): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|candidate| candidate.author().is_some());
+        // However many tables another role has, those of the shard's owner are not locked meanwhile.
+        let (of_others, own): (Vec<_>, Vec<_>) =
+            rest.into_iter().partition(|candidate| candidate.is_of_other(definition.owner));
         let mut converted = vec![];
-        for (group, author) in [(with_code, author), (others, None)] {
-            converted.extend(convert_group(group, author, &definition, &parts)?);
+        for (group, author, has_limit) in
+            [(with_code, author, true), (of_others, None, true), (own, None, false)]
+        {
+            converted.extend(convert_group(group, author, has_limit, &definition, &parts)?);
         }
         Ok::<_, Error>(converted)
     })?;
@@ -240,10 +245,12 @@ fn convert_defaults_to_triggers(
 }
 
 /// Locks the tables of these columns, and converts those for which no other session keeps a lock.
-/// Code of this author may run meanwhile.
+/// Code of this author may run meanwhile. With a limit, columns that are left at its end keep their
+/// defaults.
 fn convert_group(
     group: Vec<Candidate>,
     author: Option<Oid>,
+    has_limit: bool,
     definition: &Definition,
     parts: &ShardParts,
 ) -> Result<Vec<Candidate>, Error> {
@@ -265,6 +272,9 @@ fn convert_group(
             })
         };
         let result = match author {
+            _ if has_limit && limit.is_over() => {
+                Err("The tables of other roles take too long. Call the function again.".into())
+            }
             Some(_) => limit.limit(WaitEvent::TableLocks, convert).unwrap_or_else(|_| {
                 Err("Code in the partition key of the table runs for too long.".into())
             }),
@@ -421,6 +431,14 @@ impl Candidate {
             end = format!("_{number}");
         }
         name
+    }
+
+    /// Whether the table belongs to a role that lacks the rights of the caller, and that is not the
+    /// shard's owner.
+    fn is_of_other(&self, owner: Oid) -> bool {
+        catalog::relation(self.column.table).is_some_and(|table| {
+            table.owner != owner && !catalog::has_rights_of(table.owner, catalog::current_role())
+        })
     }
 
     /// Replaces the default by the trigger.

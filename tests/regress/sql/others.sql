@@ -390,6 +390,17 @@ RESET ROLE;
 SET lock_timeout = '300ms';
 CREATE TABLE insta7.new (id bigint DEFAULT insta7.next_id());
 SELECT * FROM convert_defaults_to_triggers(7);
+-- Nor with many columns: there is a limit for the tables of other roles, and those of the shard's owner are locked after them.
+SET ROLE regress_id_evil;
+DO $$ BEGIN
+    EXECUTE (SELECT format('CREATE TABLE insta7.wide (%s)', string_agg(format('c%s bigint DEFAULT insta7.next_id()', n), ', '))
+             FROM generate_series(1, 900) AS n);
+END $$;
+RESET ROLE;
+CREATE TABLE insta7.last (id bigint DEFAULT insta7.next_id());
+SET client_min_messages = error;
+SELECT count(*) BETWEEN 2 AND 900 AS some, bool_or(table_name = 'insta7.last'::regclass) AS own FROM convert_defaults_to_triggers(7);
+RESET client_min_messages;
 -- Nor can they keep a partition of another role's table locked, in a statement for the tables of several roles.
 CREATE SCHEMA parted;
 GRANT ALL ON SCHEMA parted TO regress_id_evil, regress_id_app;
