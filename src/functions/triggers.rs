@@ -229,7 +229,8 @@ fn convert_defaults_to_triggers(
         found.retain(|candidate| candidate.is_convertible(author));
         let (with_code, rest): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|candidate| candidate.author().is_some());
-        // However many tables another role has, those of the shard's owner are not locked meanwhile.
+        // However many tables another role has, those of the shard's owner are not locked
+        // meanwhile.
         let (of_others, own): (Vec<_>, Vec<_>) =
             rest.into_iter().partition(|candidate| candidate.is_of_other(definition.owner));
         let mut converted = vec![];
