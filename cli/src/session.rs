@@ -67,6 +67,11 @@ pub fn open(conninfo: &str, name: &str) -> Result<Connection, Error> {
         ("client_encoding", "UTF8"),
     ]);
     let connection = Connection::open(&parameters).map_err(explain)?;
+    // Servers before 17 would refuse a session that asks for this when it begins.
+    connection.run(
+        "SELECT set_config('transaction_timeout', '0', false)
+         WHERE current_setting('server_version_num')::int >= 170000",
+    )?;
     // A connection pooler can ignore what a session asks for when it begins. These two decide whose
     // code runs.
     connection.run("SET search_path = pg_catalog; SET ROLE NONE")?;

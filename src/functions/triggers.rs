@@ -34,6 +34,7 @@ use pgrx::spi::{quote_identifier, quote_literal};
 use pgrx::{AllocatedByRust, Internal, PgTriggerOperation, PgTriggerWhen};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 
 /// The prefix of a trigger's name, followed by the column's. Triggers run in the order of their
@@ -229,42 +230,67 @@ fn convert_defaults_to_triggers(
         found.retain(|candidate| candidate.is_convertible(author));
         let (with_code, rest): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|candidate| candidate.author().is_some());
-        // However many tables another role has, those of the shard's owner are not locked
-        // meanwhile.
         let (of_others, own): (Vec<_>, Vec<_>) =
             rest.into_iter().partition(|candidate| candidate.is_of_other(definition.owner));
-        let mut converted = vec![];
-        for (group, author, has_limit) in
-            [(with_code, author, true), (of_others, None, true), (own, None, false)]
-        {
-            converted.extend(convert_group(group, author, has_limit, &definition, &parts)?);
+        let mut converted = convert_group_of_other(with_code, author, &definition, &parts);
+        // However many tables another role has, those of the shard's owner are not locked
+        // meanwhile.
+        for group in by_owner(of_others) {
+            converted.extend(convert_group_of_other(group, None, &definition, &parts));
         }
+        converted.extend(convert_group(own, None, None, &definition, &parts)?);
         Ok::<_, Error>(converted)
     })?;
     let row = |Candidate { column, .. }| (Regclass(column.table), column.name);
     Ok(TableIterator::new(converted.into_iter().map(row)))
 }
 
+/// The columns by the owners of their tables.
+fn by_owner(candidates: Vec<Candidate>) -> Vec<Vec<Candidate>> {
+    let mut groups = BTreeMap::<u32, Vec<_>>::new();
+    for candidate in candidates {
+        let owner = catalog::relation(candidate.column.table).map(|table| table.owner.to_u32());
+        groups.entry(owner.unwrap_or_default()).or_default().push(candidate);
+    }
+    groups.into_values().collect()
+}
+
+/// Converts the columns of another role's tables, within a limit. If that fails, for example
+/// because the server has no more locks for so many tables, all of them keep their defaults.
+fn convert_group_of_other(
+    group: Vec<Candidate>,
+    author: Option<Oid>,
+    definition: &Definition,
+    parts: &ShardParts,
+) -> Vec<Candidate> {
+    let columns: Vec<_> = group.iter().map(|candidate| candidate.column.clone()).collect();
+    let limit = Some(Deadline::after(guc::code_limit()));
+    let convert = || convert_group(group, author, limit, definition, parts);
+    subtransaction::with_cause(convert).unwrap_or_else(|why| {
+        columns.iter().for_each(|column| warn_conversion_fails(column, &why));
+        vec![]
+    })
+}
+
 /// Locks the tables of these columns, and converts those for which no other session keeps a lock.
-/// Code of this author may run meanwhile. With a limit, columns that are left at its end keep their
+/// Code of this author may run meanwhile. Columns that are left at the end of the limit keep their
 /// defaults.
 fn convert_group(
     group: Vec<Candidate>,
     author: Option<Oid>,
-    has_limit: bool,
+    limit: Option<Deadline>,
     definition: &Definition,
     parts: &ShardParts,
 ) -> Result<Vec<Candidate>, Error> {
     let columns = group.into_iter().map(|candidate| candidate.column).collect();
     let locked = lock_out_writers_if_available(columns, TableLock::ToAlterOnly, |column, why| {
-        warn_kept(column, format!("The conversion fails: {}", why.in_one_line()));
+        warn_conversion_fails(column, &why.in_one_line());
     })?;
     parts.check_next_id(definition.schema, definition.sequence)?;
     // The function, the defaults and the owners may have changed before we got the locks. A column
     // that has come since is left for another call.
     let mut candidates = candidates(definition, parts.own_schema, None);
     candidates.retain(|one| locked.contains(&one.column) && one.is_convertible(author));
-    let limit = Deadline::after(guc::code_limit());
     let mut converted = vec![];
     for candidate in candidates {
         let convert = || {
@@ -272,21 +298,27 @@ fn convert_group(
                 candidate.convert_locked(definition.shard, parts.own_schema)
             })
         };
-        let result = match author {
-            _ if has_limit && limit.is_over() => {
+        let result = match (limit, author) {
+            (Some(limit), _) if limit.is_over() => {
                 Err("The tables of other roles take too long. Call the function again.".into())
             }
-            Some(_) => limit.limit(WaitEvent::TableLocks, convert).unwrap_or_else(|_| {
-                Err("Code in the partition key of the table runs for too long.".into())
-            }),
-            None => convert(),
+            (Some(limit), Some(_)) => {
+                limit.limit(WaitEvent::TableLocks, convert).unwrap_or_else(|_| {
+                    Err("Code in the partition key of the table runs for too long.".into())
+                })
+            }
+            _ => convert(),
         };
         match result {
             Ok(()) => converted.push(candidate),
-            Err(why) => candidate.warn(format!("The conversion fails: {why}")),
+            Err(why) => warn_conversion_fails(&candidate.column, &why),
         }
     }
     Ok(converted)
+}
+
+fn warn_conversion_fails(column: &Column, why: &str) {
+    warn_kept(column, format!("The conversion fails: {why}"));
 }
 
 /// A WARNING: the column keeps its default.

@@ -4,20 +4,21 @@
 //! `statement_timeout` does: at its end it cancels the query, and [`Deadline::limit`] returns that
 //! as a result. So it covers every wait that a user can cancel.
 //!
-//! The operation may run code of other roles, which can catch a cancel. So it is canceled again
-//! until it ends: at once after each subtransaction that ends with an error, such as a block of
-//! PL/pgSQL that has caught the cancel, and after each tick of the timer.
+//! The operation may run code of other roles, which can catch a cancel, also one of the user or of
+//! `statement_timeout`. So it is canceled again until it ends: at once after each subtransaction
+//! that ends with an error, such as a block of PL/pgSQL that has caught the cancel, and after each
+//! tick of the timer.
 
+use crate::pg::cancel;
 use crate::pg::raw::guarded;
 use crate::pg::subtransaction;
-use crate::pg::sys::STATEMENT_TIMEOUT;
 use crate::pg::wait_event::{self, WaitEvent};
 use pgrx::{PgSqlErrorCode, pg_sys};
 use std::cell::Cell;
 use std::ffi::{c_uint, c_void};
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// How often the timer looks at the clock. So an operation is canceled at most this much later.
@@ -52,19 +53,22 @@ impl Deadline {
         if self.is_over() {
             return Err(TimedOut);
         }
-        let has_statement_timeout = is_statement_timeout_active();
         // The error does not say whether `statement_timeout` has ended meanwhile, too.
         let is_of_timer = move |state: PgSqlErrorCode| {
             state == PgSqlErrorCode::ERRCODE_QUERY_CANCELED
-                && HAS_CANCELED.load(Relaxed)
-                && is_statement_timeout_active() == has_statement_timeout
+                && cancel::was_requested()
+                && !cancel::is_of_others()
         };
         let result = subtransaction::catching(is_of_timer, || {
             // It stops before the subtransaction is rolled back.
             let timer = Timer::start(self.until, event);
             let result = f();
             timer.stop();
-            // It may have canceled the query after the last wait.
+            // It may have canceled the query after the last wait, and the operation may have caught
+            // another cancel.
+            if cancel::is_of_others() {
+                cancel::request();
+            }
             pgrx::check_for_interrupts!();
             result
         });
@@ -77,16 +81,8 @@ thread_local! {
     static NUMBER: Cell<Option<c_uint>> = const { Cell::new(None) };
 }
 
-/// Whether the timer of `statement_timeout` runs. It stops when it cancels the statement.
-fn is_statement_timeout_active() -> bool {
-    // SAFETY: reads the table of timers.
-    unsafe { guarded(|raw| raw.get_timeout_active(STATEMENT_TIMEOUT)) }
-}
-
 // The variables of the signal handler.
 
-/// Whether the last cancel that is known here is one of the timer.
-static HAS_CANCELED: AtomicBool = AtomicBool::new(false);
 static EVENT: AtomicU32 = AtomicU32::new(0);
 /// The end of the time, in nanoseconds from the start, or [`NEVER`] if no timer runs.
 static UNTIL: AtomicU64 = AtomicU64::new(NEVER);
@@ -119,7 +115,7 @@ impl Timer {
         EVENT.store(wait_event::number(event), Relaxed);
         UNTIL.store(until.min(timer.outer.0), Relaxed);
         if !timer.is_part() {
-            HAS_CANCELED.store(false, Relaxed);
+            cancel::observe();
             // SAFETY: the timer is registered, and does not run.
             unsafe {
                 guarded(|raw| {
@@ -150,18 +146,11 @@ impl Timer {
 }
 
 impl Drop for Timer {
-    /// A cancel of the timer has no effect after that. One of the user stays, as far as it can be
-    /// distinguished: PostgreSQL has one variable for both.
+    /// A cancel of the timer has no effect after that.
     fn drop(&mut self) {
         self.stop();
-        if HAS_CANCELED.load(Relaxed) && !is_over() {
-            // SAFETY: a variable of the backend. For `statement_timeout`, see PostgreSQL's
-            // ProcessInterrupts().
-            unsafe {
-                if !guarded(|raw| raw.get_timeout_indicator(STATEMENT_TIMEOUT, false)) {
-                    pg_sys::QueryCancelPending = 0;
-                }
-            }
+        if !is_over() {
+            cancel::withdraw();
         }
     }
 }
@@ -171,18 +160,12 @@ fn is_over() -> bool {
     until != NEVER && START.get().is_some_and(|start| start.elapsed().as_nanos() as u64 >= until)
 }
 
-/// Cancels the query if the time is over. It only reads the clock and writes variables.
-fn cancel_if_over() {
-    if is_over() {
-        // SAFETY: variables that PostgreSQL sets in the handlers of its signals. A cancel that is
-        // pending already may be one of the user.
-        unsafe {
-            if pg_sys::QueryCancelPending == 0 {
-                HAS_CANCELED.store(true, Relaxed);
-                pg_sys::QueryCancelPending = 1;
-                pg_sys::InterruptPending = 1;
-            }
-        }
+/// Cancels the query if the time is over, or if the query was canceled before. It only reads the
+/// clock and variables, and writes variables.
+fn cancel_if_due() {
+    let is_running = UNTIL.load(Relaxed) != NEVER;
+    if is_over() || is_running && cancel::was_seen() {
+        cancel::request();
     }
 }
 
@@ -195,14 +178,14 @@ unsafe extern "C-unwind" fn on_subtransaction(
     _argument: *mut c_void,
 ) {
     if event == pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB {
-        cancel_if_over();
+        cancel_if_due();
     }
 }
 
 /// Called by PostgreSQL in the handler of a signal, which also wakes a session that waits for its
 /// latch.
 unsafe extern "C" fn on_tick() {
-    cancel_if_over();
+    cancel_if_due();
     // Citus sleeps without a wait event until a node has answered.
     if wait_event::current() == 0 {
         wait_event::pgstat_report_wait_start(EVENT.load(Relaxed));
@@ -213,6 +196,7 @@ unsafe extern "C" fn on_tick() {
 #[pgrx::pg_schema]
 mod tests {
     use super::*;
+    use crate::pg::spi;
     use pgrx::prelude::*;
 
     /// Works, without a wait event and without the latch.
@@ -319,5 +303,34 @@ mod tests {
             Spi::run("SELECT pg_cancel_backend(pg_backend_pid())").unwrap();
             Spi::run("SELECT pg_sleep(60)").unwrap();
         });
+    }
+
+    /// Code that catches the first cancel, and then goes on.
+    const CATCHES: &str = "DO $$ BEGIN
+             PERFORM pg_cancel_backend(pg_backend_pid());
+             PERFORM pg_sleep(60);
+         EXCEPTION WHEN query_canceled THEN PERFORM pg_sleep(60);
+         END $$";
+
+    #[pg_test]
+    #[should_panic(expected = "canceling statement due to user request")]
+    fn another_cancel_cannot_be_caught() {
+        let started = Instant::now();
+        let long = Deadline::after(Duration::from_secs(60));
+        let result =
+            std::panic::catch_unwind(|| long.limit(WaitEvent::TakeOver, || spi::run(CATCHES)));
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+        // Nothing is left of it.
+        work(Duration::from_millis(250));
+        pgrx::check_for_interrupts!();
+        std::panic::resume_unwind(result.unwrap_err());
+    }
+
+    #[pg_test]
+    #[should_panic(expected = "canceling statement due to user request")]
+    fn a_caught_cancel_is_raised_at_the_end() {
+        let caught = CATCHES.replace("THEN PERFORM pg_sleep(60)", "THEN PERFORM 1");
+        let long = Deadline::after(Duration::from_secs(60));
+        let _ = long.limit(WaitEvent::TakeOver, || spi::run(&caught));
     }
 }

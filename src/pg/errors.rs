@@ -14,6 +14,7 @@
 //! copy has shortened texts, and if one was too long, the copy is raised at once in place of the
 //! error, before pgrx sees that.
 
+use crate::pg::cancel;
 use crate::pg::raw::{Raw, called_by_postgresql};
 use pgrx::pg_sys::panic::{CaughtError, ErrorReportWithLevel};
 use pgrx::pg_sys::{self, ErrorContextCallback, ErrorData, MemoryContext};
@@ -96,6 +97,16 @@ impl Copied {
                 has_changed = true;
             }
             has_changed
+        }
+    }
+
+    unsafe fn is_cancel(self) -> bool {
+        // SAFETY: the name of a function of PostgreSQL, or NULL.
+        unsafe {
+            let error = &*self.error;
+            let function = (!error.funcname.is_null()).then(|| CStr::from_ptr(error.funcname));
+            let state = PgSqlErrorCode::from(error.sqlerrcode as isize);
+            cancel::is_cancel(state, function.and_then(|name| name.to_str().ok()))
         }
     }
 
@@ -211,6 +222,9 @@ unsafe extern "C-unwind" fn observe(observed: *mut c_void) {
                 return;
             }
             copied.replace(error).free(raw);
+            if error.is_cancel() {
+                cancel::note();
+            }
             if error.shorten(raw) {
                 pg_sys::error_context_stack = *outer;
                 raw.ThrowErrorData(error.error);

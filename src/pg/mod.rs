@@ -1,6 +1,7 @@
 //! Rust wrappers of PostgreSQL: its C functions, catalogs, invalidations, transactions and
 //! settings. Nothing here generates ids.
 
+pub mod cancel;
 pub mod catalog;
 pub mod deadline;
 pub mod errors;

@@ -1,6 +1,7 @@
 //! Subtransactions, in which an error is caught.
 
 use crate::error::{self, Error};
+use crate::pg::cancel;
 use crate::pg::errors;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
@@ -12,9 +13,9 @@ use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe};
 /// with a lock timeout or a deadlock, the subtransaction and its locks are rolled back. Any other
 /// error is raised again after the rollback.
 pub fn in_subtransaction(f: impl FnOnce() -> bool) -> bool {
-    let is_caught = |state| {
+    let is_caught = |error: &ErrorReportWithLevel| {
         matches!(
-            state,
+            error.sql_error_code(),
             PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE
                 | PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED
         )
@@ -23,27 +24,22 @@ pub fn in_subtransaction(f: impl FnOnce() -> bool) -> bool {
 }
 
 /// Runs `f` in a subtransaction. If it raises an error, the subtransaction is rolled back, and the
-/// error is returned. A cancel, a timeout of the statement and a shutdown are raised again.
+/// error is returned. A cancel and a timeout of the statement are raised again.
 pub fn catching_errors<T>(f: impl FnOnce() -> T) -> Result<T, ErrorReportWithLevel> {
-    catching(is_of_statement, f)
+    subtransaction(f, |_| true, |error| !is_cancel(error))
 }
 
 /// The same, and what `f` has done is also rolled back if it returns an error. Then returns the
 /// reason in one line.
 pub fn with_cause<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, String> {
-    match subtransaction(f, Result::is_ok, is_of_statement) {
+    match subtransaction(f, Result::is_ok, |error| !is_cancel(error)) {
         Ok(result) => result.map_err(|error| error.in_one_line()),
         Err(report) => Err(error::report_in_one_line(&report)),
     }
 }
 
-fn is_of_statement(state: PgSqlErrorCode) -> bool {
-    !matches!(
-        state,
-        PgSqlErrorCode::ERRCODE_QUERY_CANCELED
-            | PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN
-            | PgSqlErrorCode::ERRCODE_CRASH_SHUTDOWN
-    )
+fn is_cancel(error: &ErrorReportWithLevel) -> bool {
+    cancel::is_cancel(error.sql_error_code(), error.function_name())
 }
 
 /// The same for the errors with these SQLSTATEs. All others are raised again.
@@ -51,7 +47,7 @@ pub fn catching<T>(
     is_caught: impl Fn(PgSqlErrorCode) -> bool + UnwindSafe + RefUnwindSafe,
     f: impl FnOnce() -> T,
 ) -> Result<T, ErrorReportWithLevel> {
-    subtransaction(f, |_| true, is_caught)
+    subtransaction(f, |_| true, |error| is_caught(error.sql_error_code()))
 }
 
 /// The same, and the subtransaction is always rolled back.
@@ -59,15 +55,15 @@ pub fn catching_undone<T>(
     is_caught: impl Fn(PgSqlErrorCode) -> bool + UnwindSafe + RefUnwindSafe,
     f: impl FnOnce() -> T,
 ) -> Result<T, ErrorReportWithLevel> {
-    subtransaction(f, |_| false, is_caught)
+    subtransaction(f, |_| false, |error| is_caught(error.sql_error_code()))
 }
 
 /// Runs `f` in a subtransaction, which is rolled back after an error, and if `keeps` is false for
-/// the result. Errors with these SQLSTATEs are returned, all others are raised again.
+/// the result. These errors are returned, all others are raised again.
 fn subtransaction<T>(
     f: impl FnOnce() -> T,
     keeps: impl FnOnce(&T) -> bool,
-    is_caught: impl Fn(PgSqlErrorCode) -> bool + UnwindSafe + RefUnwindSafe,
+    is_caught: impl Fn(&ErrorReportWithLevel) -> bool + UnwindSafe + RefUnwindSafe,
 ) -> Result<T, ErrorReportWithLevel> {
     // SAFETY: as in PL/pgSQL for a block with an EXCEPTION clause. Both variables are restored on
     // every way out.
@@ -95,7 +91,7 @@ fn subtransaction<T>(
             end(false);
             match error {
                 CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)
-                    if is_caught(report.sql_error_code()) =>
+                    if is_caught(&report) =>
                 {
                     errors::forget();
                     Err(report)

@@ -922,3 +922,39 @@ fn views_on_views_do_not_delay_an_adoption() {
     assert!(message.contains("app"), "{message}");
     run(&mut owner, "REVOKE INSERT ON mal.v9 FROM app; SELECT adopt_table(5, 'keys')");
 }
+
+/// A role with CREATE on the schema has so many tables that the server has not enough locks for
+/// them. The other tables are converted; an adoption names the role.
+#[test]
+fn many_tables_of_a_role_do_not_use_up_the_locks() {
+    let settings =
+        [("fsync", "off"), ("max_locks_per_transaction", "10"), ("max_connections", "5")];
+    let server = Server::start(&settings);
+    let mut owner = server.connect();
+    run(
+        &mut owner,
+        &format!(
+            "CREATE EXTENSION instagram_id; SELECT create_shard(5);
+             CREATE TABLE insta5.photos (id bigint DEFAULT insta5.next_id());
+             {}; CREATE TABLE insta7.photos (id bigint DEFAULT insta7.next_id());
+             CREATE ROLE mallory; GRANT ALL ON SCHEMA insta5, insta7 TO mallory; SET ROLE mallory",
+            original_of_shard(7)
+        ),
+    );
+    for _ in 0..20 {
+        run(
+            &mut owner,
+            "DO $$ BEGIN FOR n IN 1..100 LOOP
+                 EXECUTE format('CREATE TABLE insta5.m%1$s_%2$s (id bigint DEFAULT insta5.next_id())', pg_current_xact_id(), n);
+                 EXECUTE format('CREATE TABLE insta7.m%1$s_%2$s (id bigint DEFAULT insta7.next_id())', pg_current_xact_id(), n);
+             END LOOP; END $$",
+        );
+    }
+    run(&mut owner, "RESET ROLE; SET client_min_messages = error");
+    let converted = "SELECT array_agg(table_name::text) FROM convert_defaults_to_triggers(5)";
+    let converted: Vec<String> = one(&mut owner, converted);
+    assert_eq!(converted, ["insta5.photos"]);
+    let (state, message, _) = error_of(&mut owner, "SELECT adopt_shard(7)");
+    assert_eq!(state, "54000", "{message}");
+    assert!(message.starts_with("role mallory has 2000 tables"), "{message}");
+}

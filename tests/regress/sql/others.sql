@@ -390,6 +390,19 @@ RESET ROLE;
 SET lock_timeout = '300ms';
 CREATE TABLE insta7.new (id bigint DEFAULT insta7.next_id());
 SELECT * FROM convert_defaults_to_triggers(7);
+-- Nor does it go on after a cancel that the code catches. An error of the code with that SQLSTATE is no cancel.
+CREATE OR REPLACE FUNCTION evil.one(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    PERFORM pg_sleep(60);
+EXCEPTION WHEN query_canceled THEN RETURN 1;
+END $$;
+SET statement_timeout = '300ms';
+SELECT convert_defaults_to_triggers(7);
+RESET statement_timeout;
+CREATE OR REPLACE FUNCTION evil.one(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN RAISE EXCEPTION USING ERRCODE = 'query_canceled', MESSAGE = 'no'; END $$;
+CREATE TABLE insta7.newer (id bigint DEFAULT insta7.next_id());
+SELECT * FROM convert_defaults_to_triggers(7);
 -- Nor with many columns: there is a limit for the tables of other roles, and those of the shard's owner are locked after them.
 SET ROLE regress_id_evil;
 DO $$ BEGIN
