@@ -123,8 +123,8 @@ impl Group {
 
     /// Takes one row of the shard. Returns how many there were. It is 1 for a row that was not
     /// counted, as with an argument that changes between two evaluations.
-    fn take(&mut self, shard: Shard, ms: u64) -> i64 {
-        let Some(left) = self.left.get_mut(&shard).filter(|left| left.ms == ms) else { return 1 };
+    fn take(&mut self, shard: Shard) -> i64 {
+        let Some(left) = self.left.get_mut(&shard) else { return 1 };
         let rows = left.rows;
         left.rows -= 1;
         if left.rows == 0 {
@@ -168,7 +168,7 @@ impl Backfill {
             return Ok(None);
         };
         let last = self.last.get(&shard).copied();
-        let value = first_value(last, ms, self.group.take(shard, ms));
+        let value = first_value(last, ms, self.group.take(shard));
         let value = value.map_err(|why| Refused { why, ms, shard, epoch })?;
         self.last.insert(shard, value);
         Ok(Some(layout::id_of(value, shard)))
@@ -190,7 +190,6 @@ fn count_group(window: Window, first: &Row) -> Result<Group, Error> {
         if !group.add(&row)? {
             break;
         }
-        pgrx::check_for_interrupts!();
     }
     Ok(group)
 }

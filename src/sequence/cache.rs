@@ -57,9 +57,6 @@ pub struct SequenceInfo {
     /// A temporary sequence of this session.
     pub is_local_temp: bool,
     pub placement: Placement,
-    /// Whether it is a copy on a worker, with a MINVALUE and MAXVALUE that Citus gives each node.
-    /// Ids ignore that range.
-    pub has_range_of_node: bool,
     /// The group for which it was created, if this node is now in another one.
     pub copy_of_another_group: Option<i32>,
 }

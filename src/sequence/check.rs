@@ -122,6 +122,8 @@ unsafe fn look_up_anew(
         let Some(options) = raw.pg_sequence_row(sequence) else {
             return Err(Refusal::Missing);
         };
+        // On a worker, Citus gives a copy a MINVALUE and a MAXVALUE of the node, which ids ignore.
+        let mut has_range_of_node = false;
         // Only a cluster has copies.
         if !info.is_local_temp && raw.has_citus() {
             let Some(placement) = cached.placement.and_then(Cached::get) else {
@@ -136,15 +138,15 @@ unsafe fn look_up_anew(
             info.placement = placement;
             if let Placement::Copy { group, .. } = placement {
                 let range = group_of_range(options.seqmin, options.seqmax);
-                info.has_range_of_node = range.is_some();
+                has_range_of_node = range.is_some();
                 info.copy_of_another_group = range.filter(|of| *of != group);
             }
         }
-        let unfit = unfit(&options, info.has_range_of_node);
+        let unfit = unfit(&options, has_range_of_node);
         if unfit != Unfit::default() {
             return Err(Refusal::Unfit(unfit));
         }
-        info.min_value = if info.has_range_of_node { 0 } else { options.seqmin };
+        info.min_value = if has_range_of_node { 0 } else { options.seqmin };
         // A sequence that needs no WAL in this transaction may need it in the next one.
         let transaction = if info.needs_wal { 0 } else { cached.locked_in };
         cached.checked = Some((Validity { transaction, ..now }, info));
@@ -168,7 +170,6 @@ unsafe fn describe(raw: Raw, sequence: Oid) -> Result<SequenceInfo, Refusal> {
             needs_wal: sys::RelationNeedsWAL(relation),
             is_local_temp: (*relation).rd_islocaltemp,
             placement: Placement::Local,
-            has_range_of_node: false,
             copy_of_another_group: None,
         };
         raw.relation_close(relation, NoLock);

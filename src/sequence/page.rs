@@ -109,9 +109,9 @@ impl<'a> SequencePage<'a> {
         // SAFETY: the page is locked.
         unsafe {
             let data = self.data();
-            let mut state = State { last_value: data.last_value, is_called: data.is_called };
+            let state = State { last_value: data.last_value, is_called: data.is_called };
             if !state.is_called {
-                state.last_value = self.start(data, policy)?;
+                self.check_start(data, policy)?;
             }
             let seen = Seen { state, lsn: sys::PageGetLSN(self.page) };
             let min = self.info.min_value;
@@ -137,16 +137,16 @@ impl<'a> SequencePage<'a> {
         }
     }
 
-    /// The value that a sequence starts at which was never called, or a copy that is not open.
+    /// Checks that a sequence which was never called may start, as a copy that is not open may not.
     #[cold]
-    unsafe fn start(self, data: Tuple, policy: CopyPolicy) -> Result<i64, Refusal> {
+    unsafe fn check_start(self, data: Tuple, policy: CopyPolicy) -> Result<(), Refusal> {
         if policy.needs_open() && data.is_closed(self.info.placement.is_copy()) {
             return Err(Refusal::Closed);
         }
         if copy::is_closed(data.last_value) {
             return Err(Refusal::ServesShard);
         }
-        Ok(if self.info.has_range_of_node { 0 } else { data.last_value })
+        Ok(())
     }
 
     /// The reason why the rule issues no value.

@@ -1652,16 +1652,20 @@ const APP: &str =
 fn usage_closes_no_copy() {
     let cluster = Emulated::start_with_shard(3);
     cluster.everywhere(APP);
-    // Tables of that role, and a table whose owner has UPDATE on the sequence.
+    // Tables of that role, also in the shard's schema, and a table in another schema whose owner
+    // has UPDATE on the sequence.
     cluster.everywhere(
         "GRANT CREATE ON SCHEMA insta5 TO app; SET ROLE app;
          CREATE TABLE app.own (id bigint, batch bigint); CREATE TABLE insta5.own (id bigint, batch bigint);
          CREATE TRIGGER ids BEFORE INSERT ON app.own FOR EACH ROW EXECUTE FUNCTION next_id_trigger('5', 'id');
          CREATE TRIGGER ids BEFORE INSERT ON insta5.own FOR EACH ROW EXECUTE FUNCTION next_id_trigger('5', 'id');
-         RESET ROLE; CREATE TABLE public.own (id bigint, batch bigint); GRANT INSERT ON public.own TO app;
-         CREATE TRIGGER ids BEFORE INSERT ON public.own FOR EACH ROW EXECUTE FUNCTION next_id_trigger('5', 'id')",
+         RESET ROLE; CREATE SCHEMA other; CREATE TABLE other.own (id bigint, batch bigint);
+         GRANT USAGE ON SCHEMA other TO app; GRANT INSERT ON other.own TO app;
+         CREATE TRIGGER ids BEFORE INSERT ON other.own FOR EACH ROW EXECUTE FUNCTION next_id_trigger('5', 'id')",
     );
-    let inserts = ["app.own", "insta5.own", "public.own"]
+    // Also announces the table in the shard's schema.
+    cluster.distribute("other", 2);
+    let inserts = ["app.own", "insta5.own", "other.own"]
         .map(|table| format!("INSERT INTO {table} VALUES (NULL, 1)"));
     let mut ids = column(&mut cluster.connect_as(1, "app"), INSERT);
     for is_down in [false, true] {
@@ -1680,6 +1684,8 @@ fn usage_closes_no_copy() {
             let close = close_statement(group);
             is_refused(&mut app, &close, "42501");
         }
+        // No node could open a copy that is closed for a group without a node.
+        is_refused_on(&cluster, 1, &close_statement(77), "22023");
         assert!(is_open(&cluster, 1));
         ids.push(next_id(&mut app));
         // On the owning node these triggers work as any other.

@@ -183,6 +183,8 @@ ALTER SEQUENCE passing RESTART;
 INSERT INTO issued (id, seq) SELECT next_id(4, 'passing'), 'passing' FROM generate_series(1, 3000);
 CREATE UNLOGGED SEQUENCE light;
 INSERT INTO issued (id, seq) SELECT next_id(6, 'light'), 'light' FROM generate_series(1, 3000);
+-- Nothing is logged ahead, which nextval would rely on once the sequence is logged.
+SELECT log_cnt FROM light;
 ALTER SEQUENCE light SET LOGGED;
 INSERT INTO issued (id, seq) SELECT next_id(6, 'light'), 'light' FROM generate_series(1, 3000);
 ALTER SEQUENCE light SET UNLOGGED;
