@@ -50,7 +50,7 @@ SELECT * FROM raises('SELECT create_shard(500, if_not_exists => true)');
 SELECT max(id) AS newest FROM (SELECT id FROM insta500.photos UNION ALL SELECT id FROM insta500.likes) AS all_ids \gset
 SELECT last_value AS counter FROM insta500.table_id_seq \gset
 SELECT shard, schema, function, sequence, epoch, newest_id = :newest AS newest, starts_above > newest_id AS above FROM adopt_shard(500, dry_run => true);
-SELECT regexp_replace(script, '\d+/\d+', '(here)') AS script FROM adopt_shard(500, dry_run => true) \gx
+SELECT regexp_replace(script, '\d+/\d+', '(here)') AS script FROM adopt_shard(500, dry_run => true);
 SELECT * FROM state EXCEPT SELECT * FROM before;
 SELECT last_value = :counter AS untouched FROM insta500.table_id_seq;
 SELECT count(*) FROM pg_proc WHERE pronamespace = 'insta500'::regnamespace;

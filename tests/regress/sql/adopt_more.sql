@@ -63,8 +63,8 @@ REVOKE EXECUTE ON FUNCTION shard_next_id(integer, regclass, timestamptz) FROM PU
 SET LOCAL ROLE regress_id_app;
 INSERT INTO insta520.photos (title) VALUES ('old') RETURNING id_shard(id);
 RESET ROLE;
-SELECT * FROM raises('SELECT adopt_shard(520)') \gx
-SELECT * FROM raises('SELECT adopt_shard(520, dry_run => true)') \gx
+SELECT * FROM raises('SELECT adopt_shard(520)');
+SELECT * FROM raises('SELECT adopt_shard(520, dry_run => true)');
 GRANT EXECUTE ON FUNCTION public.shard_next_id(integer,regclass,timestamp with time zone) TO "regress_id app", regress_id_group;
 SELECT shard FROM adopt_shard(520);
 SET LOCAL ROLE regress_id_app;
@@ -122,7 +122,7 @@ GRANT INSERT ON insta521.part TO regress_id_group;
 GRANT INSERT (n) ON insta521.v TO "regress_id app";
 GRANT ALL ON insta521.sum TO regress_id_owner;
 REVOKE EXECUTE ON FUNCTION insta521.next_id() FROM PUBLIC;
-SELECT * FROM raises('SELECT adopt_table(521, ''insta521.t'', ''id'')') \gx
+SELECT * FROM raises('SELECT adopt_table(521, ''insta521.t'', ''id'')');
 GRANT USAGE ON SCHEMA insta521 TO "regress_id app"; GRANT USAGE ON SEQUENCE insta521.table_id_seq TO "regress_id app", regress_id_group; GRANT EXECUTE ON FUNCTION insta521.next_id() TO "regress_id app", regress_id_group;
 BEGIN;
 GRANT pg_write_all_data TO regress_id_owner;
@@ -250,7 +250,7 @@ RESET ROLE;
 -- A schema that is a shard already cannot be adopted.
 SELECT * FROM raises('SELECT adopt_shard(521)');
 DO $$ BEGIN PERFORM pg_temp.original('insta522', '521'); END $$;
-SELECT * FROM raises('SELECT adopt_shard(521, ''insta522'')') \gx
+SELECT * FROM raises('SELECT adopt_shard(521, ''insta522'')');
 ALTER SEQUENCE insta522.table_id_seq AS bigint INCREMENT 1 NO MAXVALUE NO CYCLE;
 SELECT id_shard(next_id(521, 'insta522.table_id_seq', '2020-01-01 00:00:00+00')), id_time(next_id(521, 'insta522.table_id_seq', '2020-01-01 00:00:00+00'), '2020-01-01') - clock_timestamp() < '1 s' AS now;
 -- Functions that cannot be adopted, without naming one.
@@ -259,7 +259,7 @@ CREATE SEQUENCE insta523.table_id_seq;
 CREATE FUNCTION insta523.helper() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
 CREATE FUNCTION insta523.next_id() RETURNS bigint LANGUAGE sql AS $$
     SELECT (((extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1577836800000) << 23) | (523 << 10) | (nextval('insta523.table_id_seq') % 1024) LIMIT 1 $$;
-SELECT * FROM raises('SELECT adopt_shard(523)') \gx
+SELECT * FROM raises('SELECT adopt_shard(523)');
 CREATE FUNCTION insta523.wide() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 22) | (7 << 12) | (nextval('other') % 4096);
@@ -277,7 +277,7 @@ SELECT shard FROM adopt_shard(523, dry_run => true);
 
 -- Two functions on one sequence.
 DO $$ BEGIN PERFORM pg_temp.original('insta524', '524'); PERFORM pg_temp.original('insta524', '524', 'other_id'); END $$;
-SELECT * FROM raises('SELECT adopt_shard(524, function => ''insta524.next_id()'')') \gx
+SELECT * FROM raises('SELECT adopt_shard(524, function => ''insta524.next_id()'')');
 DROP FUNCTION insta524.other_id();
 SET check_function_bodies = off;
 CREATE FUNCTION insta524.by_name(n int) RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''"table_id_seq"'') + n';
@@ -339,9 +339,9 @@ SET app.epoch = '1577836800000';
 INSERT INTO insta526.photos VALUES (7);
 SELECT shard FROM adopt_shard(527, 'insta526', epoch => '2019-01-01', dry_run => true); -- no id to compare with
 INSERT INTO insta526.photos DEFAULT VALUES;
-SELECT state, regexp_replace(message, '\d{12,}', 'N') AS message, detail, hint FROM raises('SELECT adopt_shard(527, ''insta526'', epoch => ''2020-01-01'')') \gx
+SELECT state, regexp_replace(message, '\d{12,}', 'N') AS message, detail, hint FROM raises('SELECT adopt_shard(527, ''insta526'', epoch => ''2020-01-01'')');
 SELECT state, regexp_replace(message, '\d{12,}', 'N') AS message, regexp_replace(detail, '20\d\d-.*,', '(time),') AS detail, hint
-FROM raises('SELECT adopt_shard(526, epoch => ''2019-01-01'')') \gx
+FROM raises('SELECT adopt_shard(526, epoch => ''2019-01-01'')');
 SELECT state FROM raises('SELECT adopt_shard(526, epoch => ''2020-01-01 01:00'', dry_run => true)');
 SELECT state FROM raises('SELECT adopt_shard(526, epoch => ''2019-12-31 23:00'', dry_run => true)');
 SELECT state FROM raises('SELECT adopt_shard(526, epoch => ''2021-01-01'', dry_run => true)');

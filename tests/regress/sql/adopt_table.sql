@@ -60,7 +60,7 @@ INSERT INTO regress_id_other.t VALUES (make_id(now() + interval '23 hours', 8191
 RESET ROLE;
 SELECT state, replace(message, :'key', '(key)') AS message, regexp_replace(detail, 'time 20[^,]*', 'time ...') AS detail,
        regexp_replace(hint, '\d{12,}', 'N') AS hint
-FROM raises('SELECT adopt_table(530, ''regress_id_other.t'')') \gx
+FROM raises('SELECT adopt_table(530, ''regress_id_other.t'')');
 SELECT state FROM raises('SELECT adopt_table(530, ''regress_id_other.t'', dry_run => true)');
 SELECT ahead(530);
 -- Two minutes are too much, too; a difference between the clocks of two servers is not.
@@ -98,7 +98,7 @@ SET ROLE regress_id_other;
 CREATE TABLE regress_id_other.t (id bigint DEFAULT insta532.next_id());
 INSERT INTO regress_id_other.t VALUES (make_id(now() + interval '23 hours', 532, 7));
 RESET ROLE;
-SELECT state, regexp_replace(hint, '\d{12,}', 'N') AS hint FROM raises('SELECT adopt_shard(532)') \gx
+SELECT state, regexp_replace(hint, '\d{12,}', 'N') AS hint FROM raises('SELECT adopt_shard(532)');
 SELECT state FROM raises('SELECT adopt_shard(532, dry_run => true)');
 SELECT substring(hint FROM 'first use (ALTER .*)\.$') AS way FROM raises('SELECT adopt_shard(532)') \gset
 BEGIN;
@@ -125,7 +125,7 @@ CREATE TABLE "Key part" PARTITION OF "Key parts" FOR VALUES FROM (0) TO (10) PAR
 CREATE TABLE key_leaf PARTITION OF "Key part" FOR VALUES FROM (0) TO (5);
 SELECT relation, state, message, detail, hint
 FROM unnest('{key_view, key_matview, key_foreign, key_id_seq, key_pkey, key_type, "\"Key part\"", key_leaf}'::text[]) AS relation,
-     raises(format('SELECT adopt_table(530, %L)', relation)) \gx
+     raises(format('SELECT adopt_table(530, %L)', relation));
 SELECT relation, (raises(format('SELECT adopt_table(530, %L, ''id'', dry_run => true)', relation))).state FROM unnest('{key_view, key_leaf}'::text[]) AS relation;
 SELECT table_name, adopted FROM adopt_table(530, '"Key parts"', 'id');
 SELECT attrelid::regclass, pg_get_expr(adbin, adrelid) FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
@@ -143,7 +143,7 @@ CREATE TABLE only_children (parent int PRIMARY KEY REFERENCES parents);
 CREATE TABLE grandchildren (parent int REFERENCES only_children, child int REFERENCES children);
 INSERT INTO parents DEFAULT VALUES;
 INSERT INTO children (parent) VALUES (1);
-SELECT * FROM pg_temp.heed('parents') \gx
+SELECT * FROM pg_temp.heed('parents');
 SELECT (adopt_table(530, 'parents')).adopted;
 INSERT INTO parents DEFAULT VALUES RETURNING id AS parent \gset
 INSERT INTO children (parent, "Other parent", wide) VALUES (:parent, :parent, :parent);
@@ -166,7 +166,7 @@ CREATE TABLE parted (parent int, n int) PARTITION BY LIST (n);
 CREATE TABLE part_of_parted PARTITION OF parted FOR VALUES IN (1);
 ALTER TABLE part_of_parted ADD FOREIGN KEY (parent, n) REFERENCES parents (id, n);
 CREATE TABLE wide (parent bigint, n int, FOREIGN KEY (parent, n) REFERENCES parents (id, n));
-SELECT * FROM pg_temp.heed('parents') \gx
+SELECT * FROM pg_temp.heed('parents');
 BEGIN;
 SELECT (adopt_table(530, 'parents', 'id')).adopted;
 INSERT INTO parents (n) VALUES (1) RETURNING id AS parent \gset
@@ -220,12 +220,12 @@ SELECT way_back FROM adopt_table(530, 'was_serial') \gset serial_
 SELECT way_back FROM adopt_table(530, 'was_identity') \gset identity_
 INSERT INTO was_serial (n) VALUES (3);
 INSERT INTO was_identity (n) VALUES (3);
-SELECT message, hint FROM raises('SELECT adopt_table(530, ''was_serial'')') \gx
+SELECT message, hint FROM raises('SELECT adopt_table(530, ''was_serial'')');
 SELECT table_name, column_name, newest_key = (SELECT max(id) FROM was_serial) AS newest, adopted, script, way_back = :'serial_way_back' AS same
 FROM adopt_table(530, 'was_serial', dry_run => true);
 SELECT substring(hint FROM '(SELECT .*)\.$') AS way FROM raises('SELECT adopt_table(530, ''was_identity'')') \gset
 :way \gset
-SELECT :'identity_way_back' AS then, :'way_back' AS later \gx
+SELECT :'identity_way_back' AS then, :'way_back' AS later;
 :way_back;
 INSERT INTO was_identity (n) VALUES (4) RETURNING id;
 :serial_way_back;
