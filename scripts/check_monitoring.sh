@@ -40,7 +40,7 @@ CREATE SCHEMA ids;
 GRANT USAGE ON SCHEMA ids TO watcher;
 CREATE EXTENSION instagram_id SCHEMA ids;
 SELECT ids.create_shard(n) FROM generate_series(1, 8) AS n \g /dev/null
-SELECT ids.create_shard(9, schema => E'Ümläut "\1" <&> ''') \g /dev/null
+SELECT ids.create_shard(9, schema => E'Ümläut "\1\uFFFF" <&> ''') \g /dev/null
 SELECT ids.next_id(n) FROM generate_series(1, 9) AS n \g /dev/null
 SQL
 psql -d second -c 'CREATE EXTENSION instagram_id' -c 'SELECT create_shard(1), next_id(1)' >/dev/null

@@ -631,8 +631,8 @@ errors! {
     /// waited for the table or one that is connected with it by a foreign key: for 10 seconds, or
     /// for `lock_timeout` if that is shorter.
     TableLocked { table: String, owner: String } => ERRCODE_LOCK_NOT_AVAILABLE,
-        "could not obtain a lock on table {table}",
-        detail("Another transaction has locked or used it, and is still open. The table belongs to role {owner}."),
+        "could not obtain a lock on relation {table}",
+        detail("Another transaction has locked or used it, and is still open. The relation belongs to role {owner}."),
         hint("Try again when it has ended; it is listed in pg_locks.");
 
     /// `adopt_table()` has waited for a view through which a role can insert into the table: for 10

@@ -72,6 +72,11 @@ impl KeyColumn {
         Ok(KeyColumn { column, keys, owned })
     }
 
+    /// The sequence that [`change`](Self::change) drops.
+    pub fn dropped_sequence(&self) -> Option<Oid> {
+        self.owned.filter(|_| matches!(self.keys, Keys::Identity(_)))
+    }
+
     /// The statement that gives the column ids of the shard in this schema.
     pub fn change(&self, schema: &str) -> String {
         let (alter, name) = self.alter();

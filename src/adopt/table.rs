@@ -91,7 +91,7 @@ pub fn adopt_table(
             // First the function, whose lock another role can hold as long as it likes.
             locks::lock_schema(definition.schema);
             locks::lock_function(next_id, pg_sys::AccessShareLock);
-            lock_out_writers(&columns, TableLock::ToAlter, &[])?;
+            lock_out_writers(&columns, TableLock::ToAlter, key.dropped_sequence().as_slice())?;
             check_unchanged(&definition, own_schema, trust, next_id)?;
             check_is_table(table, &definition)?;
             key = find(Some(key.column.name))?; // it may have changed before we got the lock
@@ -176,7 +176,8 @@ pub fn set_default(
     if let Some(ms) = newest_ms.filter(|ms| ms + AHEAD_MAX_MS >= now_ms) {
         generator::advance(definition.sequence, (ms + 1) * VALUES_PER_MS)?;
     }
-    spi::run(change);
+    // Others wait meanwhile.
+    locks::waiting_briefly(|| spi::run(change));
     Ok(())
 }
 

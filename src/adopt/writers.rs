@@ -106,7 +106,7 @@ pub fn lock_out_writers(
         for Column { table, .. } in columns {
             lock_table(*table, lock, attempts)?;
         }
-        let mode = pg_sys::ShareRowExclusiveLock;
+        let mode = lock.mode().0;
         Ok(sequences.iter().all(|sequence| attempts.lock_at_once(*sequence, mode)))
     })?
     .map_err(writers_busy)?;

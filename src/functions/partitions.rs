@@ -128,8 +128,8 @@ fn create_id_partitions(
 /// Partitions that begin with MINVALUE or below the epoch stay, because their rows have no time. A
 /// default partition stays as well. As `DROP TABLE` on a partition does, the call waits for all
 /// sessions that use the table, and then locks it until the transaction ends. It does so only if
-/// there is a partition to drop. It waits for other locks for 10 seconds, or for the session's
-/// `lock_timeout` if that is shorter, but releases this one meanwhile.
+/// there is a partition to drop. Each wait ends after 10 seconds, or after the session's
+/// `lock_timeout` if that is shorter. While it waits for other locks it releases this one.
 ///
 /// # Errors
 ///
@@ -197,16 +197,12 @@ struct Given {
 }
 
 impl Parent {
-    /// Locks the table until it is unlocked or the transaction ends. There is a limit if its owner
-    /// lacks the rights of the caller, as in [`Parent::within_limit`].
+    /// Locks the table until it is unlocked or the transaction ends. Any role with a privilege on
+    /// it can hold a lock, and tables that the caller's transaction has locked before wait.
     fn lock(oid: Oid, mode: u32) -> Result<Parent, Error> {
-        let owner = check_owner(oid)?.owner;
+        check_owner(oid)?;
         let lock = || locks::in_time(|| locks::lock_relation(oid, mode));
-        let locked = if catalog::has_rights_of(owner, catalog::current_role()) {
-            lock()
-        } else {
-            guc::with_lock_limit(lock)
-        };
+        let locked = guc::with_lock_limit(lock);
         locked.ok_or_else(|| locks::not_available(oid))?;
         // Its owner may have changed by now, or it may be gone.
         let relation = check_owner(oid)?;
@@ -488,6 +484,11 @@ impl Parent {
             attempts.lock(*partition, pg_sys::AccessExclusiveLock);
             attempts.wait(*partition, || locks::lock_schema_of(*partition));
             related::lock_and_check(self.oid, removal_of(*partition, detach), attempts)?;
+            if !detach {
+                for sequence in owned_sequences(*partition) {
+                    attempts.lock(sequence, pg_sys::AccessExclusiveLock);
+                }
+            }
         }
         Ok(true)
     }
@@ -565,6 +566,18 @@ fn partition_label(range: Range, epoch: Epoch) -> String {
     let query = "SELECT to_char(utc, CASE WHEN utc = date_trunc('day', utc) THEN '\"p\"YYYYMMDD' ELSE '\"p\"YYYYMMDD_HH24MISS' END)
          FROM (SELECT $1 AT TIME ZONE 'UTC' AS utc) AS t";
     select(query, &[names::timestamp(begins).into()], |row| row.get(1)).pop().unwrap_or_default()
+}
+
+/// The sequences that are dropped with a table and its partitions. Roles with a privilege on one
+/// can hold a lock on it.
+fn owned_sequences(table: Oid) -> Vec<Oid> {
+    let query = format!(
+        "SELECT s.oid FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.objid AND s.relkind = 'S'
+         WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+         AND d.deptype IN ('a', 'i') AND d.refobjid IN ({}) ORDER BY s.oid",
+        catalog::tree_of("$1")
+    );
+    select(&query, &[table.into()], |row| row.get(1))
 }
 
 /// Whether foreign keys reference that table.

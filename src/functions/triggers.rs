@@ -20,7 +20,6 @@ use crate::pg::roles;
 use crate::pg::spi::{self, select};
 use crate::pg::subtransaction;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::pg::wait_event::WaitEvent;
 use crate::sequence::{CopyPolicy, visit};
 use crate::shard::columns::{self, Column};
 use crate::shard::ddl::ShardParts;
@@ -217,28 +216,22 @@ fn convert_defaults_to_triggers(
         let parts = ShardParts::of(&definition, own_schema);
         parts.check_next_id(definition.schema, definition.sequence)?;
         let mut found = candidates(&definition, own_schema, None);
-        // While code of a table's owner runs, no table of another role is locked: it could run as
-        // long as its owner likes. So these tables come first, and are those of one role.
-        let fits = |candidate: &&Candidate| candidate.why_kept(candidate.author()).is_none();
-        let author = found.iter().filter(fits).find_map(Candidate::author);
-        let mut fit = found.iter().filter(|candidate| candidate.why_unfit(author).is_none());
+        let mut fit = found.iter().filter(|candidate| candidate.why_unfit().is_none());
         if let Some(first) = fit.clone().next()
             && !fit.any(Candidate::is_of_caller)
         {
             return Err(Error::NotTableOwner(names::relation(first.column.table)));
         }
-        found.retain(|candidate| candidate.is_convertible(author));
-        let (with_code, rest): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|candidate| candidate.author().is_some());
+        found.retain(Candidate::is_convertible);
         let (of_others, own): (Vec<_>, Vec<_>) =
-            rest.into_iter().partition(|candidate| candidate.is_of_other(definition.owner));
-        let mut converted = convert_group_of_other(with_code, author, &definition, &parts);
+            found.into_iter().partition(|candidate| candidate.is_of_other(definition.owner));
         // However many tables another role has, those of the shard's owner are not locked
         // meanwhile.
+        let mut converted = vec![];
         for group in by_owner(of_others) {
-            converted.extend(convert_group_of_other(group, None, &definition, &parts));
+            converted.extend(convert_group_of_other(group, &definition, &parts));
         }
-        converted.extend(convert_group(own, None, None, &definition, &parts)?);
+        converted.extend(convert_group(own, None, &definition, &parts)?);
         Ok::<_, Error>(converted)
     })?;
     let row = |Candidate { column, .. }| (Regclass(column.table), column.name);
@@ -259,13 +252,12 @@ fn by_owner(candidates: Vec<Candidate>) -> Vec<Vec<Candidate>> {
 /// because the server has no more locks for so many tables, all of them keep their defaults.
 fn convert_group_of_other(
     group: Vec<Candidate>,
-    author: Option<Oid>,
     definition: &Definition,
     parts: &ShardParts,
 ) -> Vec<Candidate> {
     let columns: Vec<_> = group.iter().map(|candidate| candidate.column.clone()).collect();
     let limit = Some(Deadline::after(guc::code_limit()));
-    let convert = || convert_group(group, author, limit, definition, parts);
+    let convert = || convert_group(group, limit, definition, parts);
     subtransaction::with_cause(convert).unwrap_or_else(|why| {
         columns.iter().for_each(|column| warn_conversion_fails(column, &why));
         vec![]
@@ -273,11 +265,9 @@ fn convert_group_of_other(
 }
 
 /// Locks the tables of these columns, and converts those for which no other session keeps a lock.
-/// Code of this author may run meanwhile. Columns that are left at the end of the limit keep their
-/// defaults.
+/// Columns that are left at the end of the limit keep their defaults.
 fn convert_group(
     group: Vec<Candidate>,
-    author: Option<Oid>,
     limit: Option<Deadline>,
     definition: &Definition,
     parts: &ShardParts,
@@ -290,24 +280,15 @@ fn convert_group(
     // The function, the defaults and the owners may have changed before we got the locks. A column
     // that has come since is left for another call.
     let mut candidates = candidates(definition, parts.own_schema, None);
-    candidates.retain(|one| locked.contains(&one.column) && one.is_convertible(author));
+    candidates.retain(|one| locked.contains(&one.column) && one.is_convertible());
     let mut converted = vec![];
     for candidate in candidates {
-        let convert = || {
+        let result = if limit.is_some_and(Deadline::is_over) {
+            Err("The tables of other roles take too long. Call the function again.".into())
+        } else {
             subtransaction::with_cause(|| {
                 candidate.convert_locked(definition.shard, parts.own_schema)
             })
-        };
-        let result = match (limit, author) {
-            (Some(limit), _) if limit.is_over() => {
-                Err("The tables of other roles take too long. Call the function again.".into())
-            }
-            (Some(limit), Some(_)) => {
-                limit.limit(WaitEvent::TableLocks, convert).unwrap_or_else(|_| {
-                    Err("Code in the partition key of the table runs for too long.".into())
-                })
-            }
-            _ => convert(),
         };
         match result {
             Ok(()) => converted.push(candidate),
@@ -318,12 +299,12 @@ fn convert_group(
 }
 
 fn warn_conversion_fails(column: &Column, why: &str) {
-    warn_kept(column, format!("The conversion fails: {why}"));
+    warn_kept(column, &format!("The conversion fails: {why}"));
 }
 
 /// A WARNING: the column keeps its default.
-fn warn_kept(column: &Column, why: String) {
-    let column = column.qualified();
+fn warn_kept(column: &Column, why: &str) {
+    let (column, why) = (column.qualified(), why.to_owned());
     ErrorReport::from(Error::DefaultKept { column, why }).report(PgLogLevel::WARNING);
 }
 
@@ -331,7 +312,7 @@ fn warn_kept(column: &Column, why: String) {
 /// that of the shard. Returns whether it has got a trigger.
 pub fn convert_new_table(table: Oid, definition: &Definition, own_schema: Oid) -> bool {
     let mut candidates = candidates(definition, own_schema, Some(table));
-    candidates.retain(|candidate| candidate.is_convertible(candidate.author()));
+    candidates.retain(Candidate::is_convertible);
     candidates.iter().for_each(|candidate| candidate.convert(definition.shard, own_schema));
     !candidates.is_empty()
 }
@@ -380,8 +361,8 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
 }
 
 impl Candidate {
-    /// The role whose code runs while the column is converted, if its rights are not those of the
-    /// caller: PostgreSQL evaluates the constant parts of expressions in partition keys when a
+    /// The role whose code would run while the column is converted, if its rights are not those of
+    /// the caller: PostgreSQL evaluates the constant parts of expressions in partition keys when a
     /// trigger is created. It evaluates nothing else of a table then.
     fn author(&self) -> Option<Oid> {
         let owner = catalog::relation(self.column.table)?.owner;
@@ -389,51 +370,51 @@ impl Candidate {
         (self.has_key_expression && !is_trusted()).then_some(owner)
     }
 
-    /// Why the column keeps its default; `None` if a trigger can replace it. Code of this author
-    /// may run meanwhile.
-    fn why_kept(&self, author: Option<Oid>) -> Option<&'static str> {
-        let of_other = || (!self.is_of_caller()).then_some("Its table belongs to another role.");
-        self.why_unfit(author).or_else(of_other)
+    /// Why the column keeps its default; `None` if a trigger can replace it.
+    fn why_kept(&self) -> Option<String> {
+        let of_other =
+            || (!self.is_of_caller()).then(|| "Its table belongs to another role.".into());
+        self.why_unfit().or_else(of_other)
     }
 
     /// The same, apart from the rights of the caller.
-    fn why_unfit(&self, author: Option<Oid>) -> Option<&'static str> {
+    fn why_unfit(&self) -> Option<String> {
         if !self.column.is_bigint {
-            return Some("It is not of type bigint.");
+            return Some("It is not of type bigint.".into());
         }
         if self.is_partition_key {
-            return Some("It is a partition key, and the partition is chosen before triggers run.");
-        }
-        if self.author().is_some_and(|its| Some(its) != author) {
             return Some(
-                "The partition key of its table has an expression, which must not run while tables of other roles are \
-                 locked. Call the function again to convert it.",
+                "It is a partition key, and the partition is chosen before triggers run.".into(),
             );
+        }
+        if let Some(author) = self.author() {
+            let role = names::role(author);
+            return Some(format!(
+                "The partition key of its table has an expression of role {role}, which this call must not run. Use \
+                 SET ROLE {role} before the call."
+            ));
         }
         if !catalog::has_citus() {
             return None;
         }
         match placement::rows_of(self.column.table).0 {
             RowPlacement::Replicated => Some(
-                "Several nodes have a copy of each row, and each would generate an id of its own.",
+                "Several nodes have a copy of each row, and each would generate an id of its own."
+                    .into(),
             ),
             RowPlacement::OfTable => Some(
-                "Its table is not placed with the schema. node_next_id() lets each node generate ids of its own.",
+                "Its table is not placed with the schema. node_next_id() lets each node generate ids of its own."
+                    .into(),
             ),
             RowPlacement::Local | RowPlacement::OfSchema => None,
         }
     }
 
     /// Whether a trigger can replace the default; a WARNING says why not.
-    fn is_convertible(&self, author: Option<Oid>) -> bool {
-        let why = self.why_kept(author);
-        why.iter().for_each(|why| self.warn((*why).into()));
+    fn is_convertible(&self) -> bool {
+        let why = self.why_kept();
+        why.iter().for_each(|why| warn_kept(&self.column, why));
         why.is_none()
-    }
-
-    /// A WARNING: the column keeps its default.
-    fn warn(&self, why: String) {
-        warn_kept(&self.column, why);
     }
 
     /// Whether the caller has the rights of the table's owner, or the table is gone.

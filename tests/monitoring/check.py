@@ -12,7 +12,7 @@ import urllib.request
 
 PROMETHEUS = sys.argv[1]
 EPOCH, LIFE, END = 1314220021.721, 2**40 / 1000, 2413731649.497
-ODD_SCHEMA = "Ümläut \"?\" <&> '"
+ODD_SCHEMA = "Ümläut \"??\" <&> '"
 checks = 0
 
 

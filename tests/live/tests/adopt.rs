@@ -476,60 +476,6 @@ fn names_do_not_change_while_a_partition_is_attached() {
     assert_eq!(texts(&mut watch, schemas), ["old"]);
 }
 
-/// The partition keys of two roles have functions of theirs, which PostgreSQL evaluates when the
-/// tables get triggers. Such a function could run as long as its owner likes. Meanwhile no table of
-/// another role is locked, and a call runs the functions of one role only.
-#[test]
-fn no_other_table_is_locked_while_code_of_a_partition_key_runs() {
-    const LOCK: i64 = 7;
-    let server = Server::start(&[("fsync", "off")]);
-    let [mut superuser, mut holder, mut watch] =
-        [server.connect(), server.connect(), server.connect()];
-    superuser
-        .batch_execute(
-            "CREATE EXTENSION instagram_id;
-             CREATE ROLE alice; CREATE ROLE eve; CREATE ROLE mallory;
-             SELECT create_shard(9);
-             GRANT USAGE, CREATE ON SCHEMA insta9 TO alice, eve, mallory;
-             SET ROLE alice;
-             CREATE TABLE insta9.plain (id bigint DEFAULT insta9.next_id())",
-        )
-        .unwrap();
-    for role in ["eve", "mallory"] {
-        superuser
-            .batch_execute(&format!(
-                "SET ROLE {role};
-                 CREATE FUNCTION insta9.wait_for_{role}() RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS $$
-                 BEGIN PERFORM pg_advisory_xact_lock({LOCK}); RETURN 1; END $$;
-                 CREATE TABLE insta9.of_{role} (id bigint DEFAULT insta9.next_id(), n bigint)
-                     PARTITION BY RANGE ((n + insta9.wait_for_{role}()))"
-            ))
-            .unwrap();
-    }
-    superuser.batch_execute("RESET ROLE").unwrap();
-    let convert = "SELECT count(*) FROM convert_defaults_to_triggers(9)";
-    let kept = "SELECT adrelid::regclass::text FROM pg_attrdef ORDER BY 1";
-    let locked = "SELECT relation::regclass::text FROM pg_locks
-        WHERE mode = 'AccessExclusiveLock' AND relation::regclass::text ~ '^insta9' ORDER BY 1";
-    for (converted, left) in
-        [("insta9.of_eve", vec!["insta9.of_mallory"]), ("insta9.of_mallory", vec![])]
-    {
-        holder.batch_execute(&format!("SELECT pg_advisory_lock({LOCK})")).unwrap();
-        let locked = thread::scope(|scope| {
-            let converting = scope.spawn(|| one::<i64>(&mut superuser, convert));
-            let waiting =
-                "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'";
-            server.wait_for("the code runs", || one::<i64>(&mut watch, waiting) > 0);
-            let locked = texts(&mut watch, locked);
-            holder.batch_execute("SELECT pg_advisory_unlock_all()").unwrap();
-            converting.join().unwrap();
-            locked
-        });
-        assert_eq!(locked, [converted]);
-        assert_eq!(texts(&mut watch, kept), left);
-    }
-}
-
 /// A role that may create objects in one schema keeps a transaction open in which it has created a
 /// shard. Calls for numbers that share its lock wait for ten seconds, not longer.
 #[test]
