@@ -197,8 +197,8 @@ struct Given {
 }
 
 impl Parent {
-    /// Locks the table until it is unlocked or the transaction ends. Any role with a privilege on
-    /// it can hold a lock, and tables that the caller's transaction has locked before wait.
+    /// Locks the table until it is unlocked or the transaction ends. Any role that can use the
+    /// schema can hold a lock, and tables that the caller's transaction has locked before wait.
     fn lock(oid: Oid, mode: u32) -> Result<Parent, Error> {
         check_owner(oid)?;
         let lock = || locks::in_time(|| locks::lock_relation(oid, mode));

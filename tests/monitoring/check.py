@@ -12,7 +12,7 @@ import urllib.request
 
 PROMETHEUS = sys.argv[1]
 EPOCH, LIFE, END = 1314220021.721, 2**40 / 1000, 2413731649.497
-ODD_SCHEMA = "Ümläut \"??\" <&> '"
+ODD_SCHEMA = "?ml?ut \"??\" <&> '"  # XML in a database that is not UTF-8 can only have ASCII
 checks = 0
 
 
