@@ -22,13 +22,13 @@ pub struct Adoption {
     /// The shard, if it exists already: then the function was replaced after an adoption, or is
     /// another function of the shard.
     pub existing: Option<Definition>,
-    pub shard_source: Source,
-    pub epoch_source: Source,
+    pub shard_from: KnownFrom,
+    pub epoch_from: KnownFrom,
 }
 
 /// Where a constant of the original was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum KnownFrom {
     /// In the body, and perhaps in an argument that agrees.
     Body,
     /// Only in an argument of the caller.

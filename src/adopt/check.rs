@@ -1,7 +1,7 @@
 //! The second part of an adoption: checks all that can be checked before the locks are taken.
 
 use crate::adopt::adopted;
-use crate::adopt::adoption::{Adoption, Source};
+use crate::adopt::adoption::{Adoption, KnownFrom};
 use crate::adopt::rights;
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Function};
@@ -220,11 +220,11 @@ impl Adoption {
         }
         let (column, function) = (column.to_owned(), names::function(self.function.oid));
         let (is, asked) = (layout::shard_of(id).number(), self.parts.shard.number());
-        if self.shard_source == Source::Caller && is != asked {
+        if self.shard_from == KnownFrom::Caller && is != asked {
             return Err(Error::NewestOfAnotherShard { id, column, is, asked, function });
         }
         let ahead_ms = ms - now_ms(self.sequence.epoch);
-        if self.epoch_source == Source::Caller
+        if self.epoch_from == KnownFrom::Caller
             && !(-CLAIM_AGE_MAX_MS..=CLAIM_AHEAD_MAX_MS).contains(&ahead_ms)
         {
             let epoch = self.sequence.epoch;

@@ -9,7 +9,7 @@
 
 use crate::adopt::adopted::{self, Adopted};
 use crate::adopt::carry_out::renamed;
-use crate::adopt::original::{Request, check_owner};
+use crate::adopt::original::{AdoptionRequest, check_owner};
 use crate::adopt::writers::{
     TableLock, change_functions, lock_out_writers, wait_for_newest_id, wait_for_the_clock,
 };
@@ -68,7 +68,7 @@ fn adopt_shard(
     >,
     ErrorReport,
 > {
-    let request = Request {
+    let request = AdoptionRequest {
         shard: shard.map(arguments::shard).transpose()?,
         schema: schema.map(Word::into_name).transpose()?,
         function: function.map(|Regprocedure(oid)| oid),

@@ -1,7 +1,7 @@
 //! The first part of an adoption: finds the original, and reads its constants.
 
 use crate::adopt::adopted;
-use crate::adopt::adoption::{Adoption, Source};
+use crate::adopt::adoption::{Adoption, KnownFrom};
 use crate::arguments;
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Function};
@@ -22,7 +22,7 @@ use pgrx::spi::quote_identifier;
 const REASONS_MAX: usize = 3;
 
 /// The request of the caller of `adopt_shard`.
-pub struct Request {
+pub struct AdoptionRequest {
     pub shard: Option<Shard>,
     pub schema: Option<String>,
     pub function: Option<Oid>,
@@ -31,7 +31,7 @@ pub struct Request {
     pub own_schema: Oid,
 }
 
-impl Request {
+impl AdoptionRequest {
     /// The adoption that is asked for, with nothing checked but the caller's rights on the
     /// function.
     pub fn read(&self) -> Result<Adoption, Error> {
@@ -114,15 +114,14 @@ impl Request {
         let read_epoch = read.epoch_ms.and_then(Epoch::from_unix_ms);
         let read_sequence = read.sequence.as_deref().and_then(adopted::sequence_named);
         let asked_epoch = self.epoch.map(arguments::epoch).transpose()?;
-        let (shard, shard_source) =
-            agree(&name, Argument::Shard, read_shard, self.shard, |shard| {
-                shard.number().to_string()
-            })?;
+        let (shard, shard_from) = agree(&name, Argument::Shard, read_shard, self.shard, |shard| {
+            shard.number().to_string()
+        })?;
         let (sequence, _) =
             agree(&name, Argument::Sequence, read_sequence, self.sequence, |oid| {
                 names::relation(*oid)
             })?;
-        let (epoch, epoch_source) =
+        let (epoch, epoch_from) =
             agree(&name, Argument::Epoch, read_epoch, asked_epoch, |epoch| {
                 names::time(epoch.at())
             })?;
@@ -140,8 +139,8 @@ impl Request {
             sequence,
             columns,
             existing,
-            shard_source,
-            epoch_source,
+            shard_from,
+            epoch_from,
         };
         adoption.columns = adoption.columns_with_its_ids();
         Ok(adoption)
@@ -156,7 +155,7 @@ fn agree<T: PartialEq>(
     read: Option<T>,
     asked: Option<T>,
     show: impl Fn(&T) -> String,
-) -> Result<(T, Source), Error> {
+) -> Result<(T, KnownFrom), Error> {
     match (read, asked) {
         (Some(read), Some(asked)) if read != asked => Err(Error::OriginalDiffers {
             function: function.into(),
@@ -164,8 +163,8 @@ fn agree<T: PartialEq>(
             read: show(&read),
             asked: show(&asked),
         }),
-        (Some(value), _) => Ok((value, Source::Body)),
-        (None, Some(value)) => Ok((value, Source::Caller)),
+        (Some(value), _) => Ok((value, KnownFrom::Body)),
+        (None, Some(value)) => Ok((value, KnownFrom::Caller)),
         (None, None) => Err(Error::OriginalSilent { function: function.into(), constant }),
     }
 }

@@ -838,17 +838,24 @@ fn strings_are_read_as_they_were_written() {
     }
 }
 
-/// The owner of a database can set limits for its sessions. They are not those of the command.
+/// The owner of a database can set limits for its sessions. They are not those of the command,
+/// which waits longer here.
 #[test]
 fn limits_of_a_database_end_no_move() {
     let servers = Servers::start();
-    let mut b = servers.b.connect();
+    let mut holder = servers.map();
     let mut limits = vec!["statement_timeout", "idle_in_transaction_session_timeout"];
     limits.extend((major() >= 17).then_some("transaction_timeout"));
     for limit in &limits {
-        run(&mut b, &format!("ALTER DATABASE map SET {limit} = '1ms'"));
+        run(&mut holder, &format!("ALTER DATABASE map SET {limit} = '2s'"));
     }
-    servers.command(&["move", "5", "--to", "b"]);
-    run(&mut b, "ALTER DATABASE map RESET ALL");
+    run(&mut holder, "BEGIN; LOCK TABLE shard_map.shards");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_secs(3));
+            run(&mut holder, "COMMIT; ALTER DATABASE map RESET ALL");
+        });
+        servers.command(&["move", "5", "--to", "b"]);
+    });
     assert_eq!(servers.placement(), "b");
 }
