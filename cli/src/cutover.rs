@@ -9,21 +9,64 @@ use crate::libpq::{self, Connection};
 use crate::map::Map;
 use crate::output::Output;
 use crate::rights;
-use crate::server::{CLOSE, LOCK, OPEN, Server, changed_objects, lock_relations, locked};
+use crate::server::{
+    CLOSE, LOCK, OPEN, Server, changed_objects, is_timeout, lock_relations, locked, within,
+};
 use crate::trust;
 use instagram_id_core::moving::{Resume, must_read_mark, resume};
 use std::time::{Duration, Instant};
 
-/// Number of attempts to stop writes. The timeouts in [`LOCK`] limit how long each attempt waits
-/// for locks.
+/// Number of attempts to stop writes, and how long each of them may wait for locks.
 const TRIES: u32 = 60;
+const WAIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(500);
 /// Interval between checks whether the target has caught up.
 const POLL: Duration = Duration::from_millis(1);
 
 /// Takes the snapshot of the transaction, and prevents TRUNCATE and DROP TABLE until the rows are
 /// counted. These do not respect snapshots.
-const HOLD_ROWS: &str = lock_relations!("ACCESS SHARE");
+const HOLD_ROWS: &str =
+    concat!(lock_relations!("ACCESS SHARE MODE NOWAIT"), "SET LOCAL statement_timeout = 0");
+
+/// The last value and `is_called` of each sequence.
+const STATES: &str = locked!("sql/states.sql", "");
+
+/// The end of the time for which writes may be stopped. Every statement between the closing of the
+/// source and the COMMIT that opens the copy has a limit, since any session can hold a lock for
+/// which one of them waits.
+#[derive(Clone, Copy)]
+struct Deadline {
+    began: Instant,
+    limit: Duration,
+}
+
+impl Deadline {
+    fn begin(limit: Duration) -> Deadline {
+        Deadline { began: Instant::now(), limit }
+    }
+
+    fn left(self) -> Duration {
+        self.limit.saturating_sub(self.began.elapsed())
+    }
+
+    fn within(self, statements: &str) -> String {
+        within(self.left(), statements)
+    }
+
+    /// The error of a statement, which also explains that of one that has reached its limit.
+    fn explain(self, cause: Error) -> Error {
+        match cause {
+            Error::Failed { message, server: Some(error) } if error.sqlstate == "57014" => {
+                Error::failed(format!(
+                    "{message} within {} s, since other sessions hold locks; no data is lost: \
+                     run move again",
+                    self.limit.as_secs()
+                ))
+            }
+            cause => cause,
+        }
+    }
+}
 
 /// Moves the shard to the target, whose copy has nearly all rows. Returns a session that sees the
 /// rows of the copy as it was opened. After a failure, allows writes on the source again if that is
@@ -49,21 +92,22 @@ pub fn cut_over(
         );
     }
     let [definition, copy] = map.definitions(source.shard())?;
-    warm_up(source, target, &definition)?;
+    warm_up(source, target, &definition, limit)?;
     // Recorded before the sequences are closed, so that any later command can restore them.
     let sequences: String =
         source.query(include_str!("sql/sequences.sql"), &[source.schema()])?.one()?;
     map.record(source.shard(), "sequences", &sequences)?;
     source.set("move.sequences", &sequences)?;
     let snapshot = begin_to_count(target)?;
-    let closed = begin_to_open(target, &copy, limit).and_then(|()| {
+    let closed = begin_to_open(target, &copy).and_then(|()| {
         output.step("Stopping writes to the shard");
         stop_writes(map, source, target, &definition, limit)
     });
     let (opened, may_be_open) = match closed {
-        Ok((began, states)) => {
-            let open = || open_copy(target, &snapshot, &states, &sequences);
-            (interrupt::hold_off(open).map(|()| began), true)
+        Ok((deadline, states)) => {
+            let open = || open_copy(target, &snapshot, &states, &sequences, deadline);
+            let opened = interrupt::hold_off(open).map_err(|cause| deadline.explain(cause));
+            (opened.map(|()| deadline.began), true)
         }
         Err(cause) => (Err(cause), false),
     };
@@ -95,9 +139,7 @@ fn begin_to_count(target: &Server) -> Result<Connection> {
     let session = target.another_observer()?;
     let problem = || target.problem();
     session.run(HOLD_ROWS).context(problem)?;
-    session
-        .run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL lock_timeout = '1s'")
-        .context(problem)?;
+    session.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").context(problem)?;
     Ok(session)
 }
 
@@ -109,11 +151,8 @@ pub fn compare_rows(map: &Map, source: &Server, target: &Server, snapshot: &Conn
         .context(|| format!("the rows cannot be counted on {}", target.name))?
         .one()?;
     map.record(source.shard(), "rows", &copied)?;
-    let count = concat!(
-        "SET LOCAL lock_timeout = '10s';",
-        lock_relations!("ACCESS SHARE"),
-        include_str!("sql/count_rows.sql")
-    );
+    let count =
+        concat!(lock_relations!("ACCESS SHARE MODE NOWAIT"), include_str!("sql/count_rows.sql"));
     let rows: String = source.run(count, "the rows cannot be counted")?.one()?;
     let differing = changed_objects(&copied, &rows)?;
     if differing.is_empty() {
@@ -131,10 +170,10 @@ pub fn compare_rows(map: &Map, source: &Server, target: &Server, snapshot: &Conn
 
 /// Runs those queries of the cutover that change nothing once before writes are stopped. Their
 /// first use in a session is slow, because it loads libraries and catalogs.
-fn warm_up(source: &Server, target: &Server, recorded: &str) -> Result {
+fn warm_up(source: &Server, target: &Server, recorded: &str, limit: Duration) -> Result {
     trust::require(source, &source.connection(), rights::NOTHING, rights::NOTHING)?;
     source.compare_definition(&source.connection(), recorded)?;
-    states(source)?;
+    states(source, Deadline::begin(limit))?;
     target.transaction(|session| {
         let problem = || target.problem();
         session.run("DO 'BEGIN END'").context(problem)?;
@@ -155,45 +194,48 @@ fn is_claimed(
     connection.query(&query, &[&target.shard().to_string(), target.schema()])?.one()
 }
 
-/// The last value and `is_called` of each sequence.
-fn states(source: &Server) -> Result<String> {
-    let states = concat!("SET LOCAL lock_timeout = '1s';", locked!("sql/states.sql", ""));
-    Ok(source.run(states, "the sequences cannot be read")?.one()?)
+fn states(source: &Server, deadline: Deadline) -> Result<String> {
+    Ok(source.run(&deadline.within(STATES), "the sequences cannot be read")?.one()?)
 }
 
-/// Stops writes on the source, and waits for the last changes. Returns the time when writes were
-/// stopped, and the states of the sequences. After this, the command can open the copy.
+/// Stops writes on the source, and waits for the last changes. Returns the end of the time for
+/// which they may be stopped, and the states of the sequences. After this, the command can open the
+/// copy.
 fn stop_writes(
     map: &Map,
     source: &Server,
     target: &Server,
     recorded: &str,
     limit: Duration,
-) -> Result<(Instant, String)> {
-    let began = close_source(source, recorded)?;
-    let states = wait_for_the_rest(source, limit, target)?;
+) -> Result<(Deadline, String)> {
+    let deadline = close_source(source, recorded, limit)?;
+    let states =
+        wait_for_the_rest(source, deadline, target).map_err(|cause| deadline.explain(cause))?;
     check_interrupt()?;
     map.check_lock()?;
-    Ok((began, states))
+    Ok((deadline, states))
 }
 
 /// Closes the shard on the source. If other transactions hold locks on its tables, each attempt
 /// gives up after a short time and releases its own locks, so that other sessions do not wait for
 /// long. Fails if the definition of the schema differs from `recorded`.
-fn close_source(source: &Server, recorded: &str) -> Result<Instant> {
+fn close_source(source: &Server, recorded: &str, limit: Duration) -> Result<Deadline> {
     for _ in 0..TRIES {
         check_interrupt()?;
-        let began = Instant::now();
+        let deadline = Deadline::begin(limit);
         let problem = || format!("writes to the shard cannot be stopped on {}", source.name);
         let closed = source.transaction(|session| {
-            session.run(LOCK).context(problem)?;
+            // A single lock for less time, as writers wait behind it.
+            session.run("SET LOCAL lock_timeout = '500ms'").context(problem)?;
+            session.run(&within(WAIT.min(limit), LOCK)).context(problem)?;
             source.compare_definition(session, recorded)?;
-            session.run(CLOSE).context(problem).map(drop)
+            session.run(&deadline.within(CLOSE)).context(problem)?;
+            // A COMMIT that is canceled would not wait for a synchronous standby.
+            session.run("SET LOCAL statement_timeout = 0").context(problem).map(drop)
         });
         match closed {
-            Ok(()) => return Ok(began),
-            // lock_timeout or statement_timeout.
-            Err(error) if ["55P03", "57014"].contains(&error.sqlstate()) => check_interrupt()?,
+            Ok(()) => return Ok(deadline),
+            Err(error) if is_timeout(error.sqlstate()) => check_interrupt()?,
             Err(error) => return Err(error),
         }
         Connection::pause(PAUSE);
@@ -206,21 +248,20 @@ fn close_source(source: &Server, recorded: &str) -> Result<Instant> {
 }
 
 /// Waits until the target has applied all changes. Returns the states of the sequences.
-fn wait_for_the_rest(source: &Server, limit: Duration, target: &Server) -> Result<String> {
-    let started = Instant::now();
+fn wait_for_the_rest(source: &Server, deadline: Deadline, target: &Server) -> Result<String> {
     let end: String = source.query("SELECT pg_current_wal_flush_lsn()::text", &[])?.one()?;
     // Reading the states also takes time, so do it while the last changes arrive.
-    let states = states(source)?;
+    let states = states(source, deadline)?;
     let has_arrived =
         "SELECT EXISTS (SELECT FROM pg_replication_slots JOIN pg_stat_replication ON pid = active_pid
         WHERE slot_name = $1 AND replay_lsn >= $2::pg_lsn)";
     while !source.holds(has_arrived, &[&source.replication(), &end])? {
-        if started.elapsed() > limit {
+        if deadline.left().is_zero() {
             fail!(
                 "server {} has not caught up within {} s; no data is lost: \
                  run move again when there is less load",
                 target.name,
-                limit.as_secs()
+                deadline.limit.as_secs()
             );
         }
         check_interrupt()?;
@@ -231,34 +272,39 @@ fn wait_for_the_rest(source: &Server, limit: Duration, target: &Server) -> Resul
 
 /// Begins the transaction that opens the copy, before writes are stopped. Fails if the definition
 /// of the copy differs from `recorded`, or if roles there are not trusted.
-fn begin_to_open(target: &Server, recorded: &str, limit: Duration) -> Result {
+fn begin_to_open(target: &Server, recorded: &str) -> Result {
     let session = target.connection();
-    session
-        .run(&format!("BEGIN; SET LOCAL lock_timeout = '{}s'", limit.as_secs()))
-        .context(|| format!("the shard cannot be opened on {}", target.name))?;
+    session.run("BEGIN").context(|| format!("the shard cannot be opened on {}", target.name))?;
     trust::require(target, &session, rights::NOTHING, rights::NOTHING)?;
     target.compare_definition(&session, recorded)
 }
 
 /// Opens the copy, gives it the states of the sequences, and commits the transaction.
-fn open_copy(target: &Server, snapshot: &Connection, states: &str, sequences: &str) -> Result {
+fn open_copy(
+    target: &Server,
+    snapshot: &Connection,
+    states: &str,
+    sequences: &str,
+    deadline: Deadline,
+) -> Result {
     let problem = || format!("the shard cannot be opened on {}", target.name);
-    snapshot.run(HOLD_ROWS).context(problem)?;
+    snapshot.run(&deadline.within(HOLD_ROWS)).context(problem)?;
     let session = target.connection();
     let set =
         "SELECT set_config('move.states', $1, false), set_config('move.sequences', $2, false)";
     session.query(set, &[states, sequences]).context(problem)?;
-    session.run(OPEN).context(problem)?;
-    session.run(include_str!("sql/set_states.sql")).context(problem)?;
+    session.run(&deadline.within(OPEN)).context(problem)?;
+    session.run(&deadline.within(include_str!("sql/set_states.sql"))).context(problem)?;
     let extension = lock_extension(&session).context(problem)?;
-    let claim = format!("SELECT {extension}.claim_shard($1::int)");
-    session.query(&claim, &[&target.shard().to_string()]).context(problem)?;
+    let claim = format!("SELECT {extension}.claim_shard({})", target.shard());
+    session.run(&deadline.within(&claim)).context(problem)?;
     if !is_claimed(&session, &extension, target).context(problem)? {
         fail!(
             "another schema on the new server also has a function shard_N() for this shard: drop it"
         );
     }
-    session.run("COMMIT").context(problem)?;
+    // A COMMIT that is canceled would not wait for a synchronous standby.
+    session.run("SET LOCAL statement_timeout = 0; COMMIT").context(problem)?;
     Ok(())
 }
 

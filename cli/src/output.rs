@@ -22,6 +22,7 @@ pub struct Progress {
     #[serde(default)]
     pub bytes: i64,
     /// Size of the tables on the target, in bytes.
+    #[serde(default)]
     pub bytes_copied: i64,
     /// WAL that the target has not confirmed, in bytes.
     pub lag_bytes: Option<i64>,

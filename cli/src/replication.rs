@@ -33,6 +33,9 @@ const IDLE: Duration = Duration::from_secs(30);
 /// copy is abandoned if a slot has been missing for this time.
 const ABANDONED: Duration = Duration::from_secs(10);
 
+/// How long the statement that drops a copy may take.
+const DROP: Duration = Duration::from_secs(30);
+
 pub fn publish(source: &Server) -> Result {
     source.run(include_str!("sql/publish.sql"), "the schema cannot be published")?;
     Ok(())
@@ -94,6 +97,7 @@ fn dump_schema(source: &Server) -> Result<Dump> {
     pg_dump.arg(format!("--schema=\"{}\"", source.schema().replace('"', "\"\"")));
     let output = pg_dump
         .args(["--schema-only", "--no-publications", "--no-subscriptions", "--encoding=UTF8"])
+        .arg("--lock-wait-timeout=60s")
         .output()
         .context(|| "pg_dump cannot be run".into())?;
     check_interrupt()?;
@@ -265,7 +269,6 @@ pub struct Report {
 /// The part of the source.
 #[derive(Deserialize, Default)]
 struct Sent {
-    bytes: i64,
     lag_bytes: Option<i64>,
     /// Whether the target has confirmed a certain position in the WAL.
     is_reached: bool,
@@ -282,9 +285,9 @@ struct Sent {
 pub fn report(source: &Server, target: &Server, mark: &str) -> Result<Report> {
     let name = target.replication();
     let mut report: Report = target.select_one(include_str!("sql/copied.sql"), &[&name])?;
-    let sent: [&str; 4] = [&name, source.schema(), mark, &report.slots];
+    let sent: [&str; 3] = [&name, mark, &report.slots];
     report.source = source.select_one(include_str!("sql/sent.sql"), &sent)?;
-    report.progress.bytes = report.source.bytes;
+    (report.progress.bytes, report.progress.bytes_copied) = (source.bytes()?, target.bytes()?);
     report.progress.lag_bytes = report.source.lag_bytes;
     Ok(report)
 }
@@ -408,7 +411,7 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
         session.run(lock).context(problem)?;
         let checked = if is_old_copy { Some(check_old_copy(server, session)?) } else { None };
         let tables: String =
-            session.run(lock_relations!("ACCESS EXCLUSIVE")).context(problem)?.one()?;
+            session.run(lock_relations!("ACCESS EXCLUSIVE MODE NOWAIT")).context(problem)?.one()?;
         if checked.is_some_and(|checked| checked != tables) {
             fail!("{}: other sessions have changed its tables; run clean again", problem());
         }
@@ -424,7 +427,8 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
             );
         }
         let drop_schema = "DO $$ BEGIN EXECUTE format('DROP SCHEMA %I CASCADE', current_setting('move.schema')); END $$";
-        session.run(drop_schema).context(problem).map(drop)
+        // It waits for sessions that use a sequence or a view, while the tables are locked.
+        session.run(&server::within(DROP, drop_schema)).context(problem).map(drop)
     })
 }
 
@@ -433,7 +437,7 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
 /// trust.
 fn check_old_copy(server: &Server, session: &Connection) -> Result<String> {
     let problem = || format!("the old copy cannot be checked on {}", server.name);
-    let tables = session.run(lock_relations!("SHARE")).context(problem)?.one()?;
+    let tables = session.run(lock_relations!("SHARE MODE NOWAIT")).context(problem)?.one()?;
     let obstacles = trust::look(server, session, rights::NOTHING, rights::NOTHING)?.obstacles;
     if !obstacles.is_empty() {
         return Err(Error::Refused { problem: problem(), obstacles });

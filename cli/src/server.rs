@@ -27,14 +27,16 @@ impl Names {
     }
 }
 
-/// Statements that lock the tables of the schema in this mode, or its sequences if the mode is
-/// empty, and return the OIDs. Blocks that read from relations by name come after them.
+/// Statements that lock the tables of the schema, and return the OIDs. `$mode` is the end of LOCK
+/// TABLE; if it is empty, they lock the sequences. Blocks that read from relations by name come
+/// after them.
 macro_rules! lock_relations {
     ($mode:literal) => {
         concat!(
             "SELECT set_config('move.mode', '",
             $mode,
             "', true);",
+            include_str!("sql/limit.sql"),
             include_str!("sql/lock_relations.sql")
         )
     };
@@ -46,28 +48,41 @@ pub(crate) use lock_relations;
 macro_rules! locked {
     ($file:literal $(, $mode:literal)?) => {
         concat!(
+            include_str!("sql/limit.sql"),
             include_str!("sql/lock_schema.sql"),
             "SELECT set_config('move.mark', (",
             include_str!("sql/mark.sql"),
             "), true);",
             $($crate::server::lock_relations!($mode),)?
+            include_str!("sql/limit.sql"),
             include_str!($file)
         )
     };
 }
 pub(crate) use locked;
 
-/// Acquires all locks for which closing the shard may have to wait, and gives up soon.
-pub const LOCK: &str = concat!(
-    "SET LOCAL lock_timeout = '500ms'; SET LOCAL statement_timeout = '1s';",
-    locked!("sql/lock.sql", "SHARE ROW EXCLUSIVE")
-);
+/// Limits the statements, and the later ones of the transaction up to the next limit, to this time
+/// all together. Other sessions may wait for locks that they hold, so this also limits how long
+/// these wait.
+pub fn within(time: Duration, statements: &str) -> String {
+    let until = format!("(clock_timestamp() + interval '{} ms')::text", time.as_millis());
+    let limit = include_str!("sql/limit.sql");
+    format!("SELECT set_config('move.until', {until}, true); {limit} {statements}")
+}
+
+/// Acquires all locks for which closing the shard may have to wait.
+pub const LOCK: &str = locked!("sql/lock.sql", "SHARE ROW EXCLUSIVE MODE");
 
 /// Closes the shard, after [`LOCK`].
 pub const CLOSE: &str = concat!(lock_relations!(""), include_str!("sql/close.sql"));
 
 /// Allows writes again.
 pub const OPEN: &str = locked!("sql/open.sql", "");
+
+/// Whether a statement was ended by lock_timeout or statement_timeout, or by an interrupt.
+pub fn is_timeout(sqlstate: &str) -> bool {
+    ["55P03", "57014"].contains(&sqlstate)
+}
 
 pub struct Server {
     pub name: String,
@@ -99,7 +114,9 @@ impl Server {
     /// Connects for queries only, with an application_name for which no command waits.
     pub fn observe(name: &str, entry: ServerEntry, names: &Names) -> Result<Server> {
         let session = connect(name, &entry.conninfo, session::OBSERVER)?;
-        Ok(Server::of(name, entry, names, session))
+        let server = Server::of(name, entry, names, session);
+        server.set("move.schema", &names.schema)?;
+        Ok(server)
     }
 
     fn of(name: &str, entry: ServerEntry, names: &Names, connection: Connection) -> Server {
@@ -240,6 +257,13 @@ impl Server {
         Ok(true)
     }
 
+    /// The size of the tables of the schema, in bytes. Does not wait for locks.
+    pub fn bytes(&self) -> Result<i64> {
+        let bytes: String =
+            self.run(include_str!("sql/sizes.sql"), "the sizes cannot be read")?.one()?;
+        bytes.parse().map_err(|_| Error::failed(format!("unexpected size: {bytes}")))
+    }
+
     pub fn has_schema(&self) -> Result<bool> {
         self.holds("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", &[self.schema()])
     }
@@ -272,28 +296,33 @@ impl Server {
     /// Needs no lock on a table: the triggers remain, but the function that they call does nothing.
     pub fn open_shard(&self, sequences: &str) -> Result {
         self.set("move.sequences", sequences)?;
-        // Writes are stopped meanwhile, so do not wait for long.
-        self.run(&format!("SET LOCAL lock_timeout = '5s'; {OPEN}"), "writes cannot continue")?;
+        // Writes stay stopped if this gives up.
+        self.run(&within(Duration::from_secs(30), OPEN), "writes cannot continue")?;
         Ok(())
     }
 
-    /// Drops the triggers of an open shard. This waits for sessions that read the tables, and
-    /// retries after half a second, so that other sessions do not wait for longer behind it.
+    /// Drops the triggers of an open shard, one table at a time. This waits for sessions that read
+    /// the table, and retries after half a second, so that other sessions do not wait for longer
+    /// behind it.
     pub fn drop_triggers(&self) -> Result {
-        let drop_triggers =
-            concat!("SET LOCAL lock_timeout = '500ms';", locked!("sql/drop_triggers.sql"));
-        for _ in 0..60 {
-            match self.connection().run(drop_triggers) {
-                Err(error) if error.sqlstate == "55P03" => {
-                    Connection::pause(Duration::from_millis(500))
+        let time = Duration::from_millis(500);
+        let mut failures = 0;
+        while failures < 60 {
+            check_interrupt()?;
+            match self.connection().run(&within(time, locked!("sql/drop_triggers.sql"))) {
+                Err(error) if is_timeout(&error.sqlstate) => {
+                    failures += 1;
+                    Connection::pause(time);
                 }
                 result => {
-                    return result.map(drop).context(|| {
+                    let is_done = result.context(|| {
                         format!("the triggers of the move cannot be dropped on {}", self.name)
-                    });
+                    })?;
+                    if is_done.one()? {
+                        return Ok(());
+                    }
                 }
             }
-            check_interrupt()?;
         }
         fail!(
             "the triggers of the move, which no longer have an effect, cannot be dropped on {}: \

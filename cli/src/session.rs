@@ -11,7 +11,7 @@ use crate::libpq::{Connection, Error, format_conninfo, parse_conninfo};
 /// A query fails if a name in it turns out to be a view or a foreign table of another role, which
 /// would run code with the rights of the command. RESET does not lift that.
 const SETTINGS: &str = "-c jit=off -c synchronous_commit=on -c client_min_messages=warning -c search_path=pg_catalog -c role=none \
-     -c statement_timeout=0 -c lock_timeout=0 -c idle_session_timeout=0 -c idle_in_transaction_session_timeout=0 \
+     -c statement_timeout=0 -c lock_timeout=60s -c idle_session_timeout=0 -c idle_in_transaction_session_timeout=0 \
      -c standard_conforming_strings=on -c backslash_quote=safe_encoding -c quote_all_identifiers=off \
      -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=1 \
      -c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off \

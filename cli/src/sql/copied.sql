@@ -3,7 +3,6 @@
 SELECT count(srrelid) AS tables, count(*) FILTER (WHERE srsubstate = 'r') AS tables_copied,
     coalesce((SELECT sum(tuples_processed) FROM pg_stat_progress_copy
               WHERE command = 'COPY FROM' AND datname = current_database() AND relid = ANY (array_agg(srrelid)))::bigint, 0) AS rows,
-    coalesce(sum(pg_table_size(srrelid))::bigint, 0) AS bytes_copied,
     -- The columns differ between majors.
     coalesce((SELECT sum(count::bigint)::bigint FROM pg_stat_subscription_stats AS t CROSS JOIN jsonb_each_text(to_jsonb(t)) AS c (name, count)
               WHERE subname = $1 AND name LIKE '%error_count'), 0) AS errors,

@@ -1,7 +1,24 @@
--- Do not drop a function of another role: the command has not created it.
+-- Drops the trigger of one table, or, if none has any, the function, and sets move.is_done. DROP
+-- FUNCTION ... CASCADE alone would keep tables locked while it waits for others. Do not drop a
+-- function of another role: the command has not created it.
 DO $do$
+DECLARE
+    s name := current_setting('move.schema');
+    one name;
 BEGIN
-    IF current_setting('move.mark') IN ('closed', 'opened') THEN
-        EXECUTE format('DROP FUNCTION %I.shard_is_elsewhere() CASCADE', current_setting('move.schema'));
+    PERFORM set_config('move.is_done', 'on', true);
+    IF current_setting('move.mark') NOT IN ('closed', 'opened') THEN
+        RETURN;
+    END IF;
+    SELECT relname INTO one FROM pg_trigger JOIN pg_class AS c ON c.oid = tgrelid
+    WHERE tgname = 'shard_is_elsewhere' AND tgfoid = format('%I.shard_is_elsewhere()', s)::regprocedure
+        AND tgparentid = 0 AND relnamespace = quote_ident(s)::regnamespace AND pg_has_role(relowner, 'USAGE')
+    ORDER BY relname LIMIT 1;
+    IF FOUND THEN
+        EXECUTE format('DROP TRIGGER shard_is_elsewhere ON %I.%I', s, one);
+        PERFORM set_config('move.is_done', 'off', true);
+    ELSE
+        EXECUTE format('DROP FUNCTION %I.shard_is_elsewhere() CASCADE', s);
     END IF;
 END $do$;
+SELECT current_setting('move.is_done')::boolean;

@@ -1,9 +1,7 @@
--- The schema $2 on the source, and the slot $1 there. $3: a position in the WAL.
--- $4: names of other slots, separated by spaces.
-SELECT (SELECT coalesce(sum(pg_table_size(c.oid))::bigint, 0) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace
-        WHERE nspname = $2 AND relkind = 'r') AS bytes,
-    pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint AS lag_bytes, coalesce(replay_lsn >= nullif($3, '')::pg_lsn, false) AS is_reached,
+-- The slot $1 on the source. $2: a position in the WAL. $3: names of other slots, separated by
+-- spaces.
+SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint AS lag_bytes, coalesce(replay_lsn >= nullif($2, '')::pg_lsn, false) AS is_reached,
     coalesce(wal_status = 'lost', false) AS is_lost,
-    EXISTS (SELECT FROM string_to_table($4, ' ') AS name WHERE name NOT IN (SELECT slot_name FROM pg_replication_slots)) AS is_abandoned,
+    EXISTS (SELECT FROM string_to_table($3, ' ') AS name WHERE name NOT IN (SELECT slot_name FROM pg_replication_slots)) AS is_abandoned,
     coalesce(active, false) AS is_connected, pg_current_wal_lsn()::text AS position
 FROM (SELECT $1::text AS slot) AS wanted LEFT JOIN pg_replication_slots ON slot_name = slot LEFT JOIN pg_stat_replication ON pid = active_pid

@@ -278,10 +278,10 @@ pub(crate) fn fill(servers: &Servers, rows: i64) -> Vec<i64> {
     )
 }
 
-/// Whether the command waits for a lock on a server.
+/// Whether the command waits for a lock on a server, or pauses until it tries again.
 pub(crate) const WAITS: &str =
     "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'instagram_id_move_5'
-    AND backend_type = 'client backend' AND wait_event_type = 'Lock')";
+    AND backend_type = 'client backend' AND (wait_event_type = 'Lock' OR wait_event = 'PgSleep'))";
 
 /// Starts a move to b and blocks it with a transaction on b after all rows are copied, before it
 /// compares the tables.

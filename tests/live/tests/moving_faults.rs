@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Inserts photos on the server that the map names for the shard, and reconnects if a server is
 /// lost. Returns the acknowledged ids in the order of the inserts.
@@ -343,10 +343,7 @@ fn move_after_an_interrupted_cancel_begins_anew() {
     let mut reader = servers.b.connect();
     run(&mut reader, "BEGIN; SELECT FROM insta5.counter");
     let cancel = servers.start_command(&["cancel", "5"]);
-    servers.b.wait_until(
-        "SELECT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
-         WHERE application_name = 'instagram_id_move_5' AND NOT granted AND mode = 'AccessExclusiveLock')",
-    );
+    servers.b.wait_until(WAITS);
     kill_process(Pid::from_raw(cancel.id() as i32).unwrap(), Signal::INT).unwrap();
     let said = outcome(cancel).expect_err("an interruption");
     assert!(one::<bool>(&mut servers.b.connect(), HAS_SCHEMA), "{said}");
@@ -564,6 +561,105 @@ fn lagging_target_does_not_stop_writes() {
         one::<i64>(&mut servers.b.connect(), count),
         one::<i64>(&mut servers.a.connect(), count)
     );
+}
+
+/// A role that may use a sequence of the copy holds a lock on it, and releases it just before the
+/// command would give up waiting for this one. Writes are not stopped for longer than `--stop`.
+#[test]
+fn sessions_that_take_turns_do_not_keep_writes_stopped() {
+    let servers = Servers::start();
+    let numbers = 1..5;
+    let role = "CREATE ROLE reader LOGIN";
+    for server in [&servers.a, &servers.b] {
+        run(&mut server.connect(), role);
+    }
+    run(&mut servers.a.connect(), "GRANT USAGE ON SCHEMA insta5 TO reader");
+    for n in numbers.clone() {
+        let create =
+            format!("CREATE SEQUENCE insta5.s{n}; GRANT USAGE ON SEQUENCE insta5.s{n} TO reader");
+        run(&mut servers.a.connect(), &create);
+    }
+    let (command, mut other) = move_blocked_after_copy(&servers, &["--stop", "1"]);
+    let hold = |n| {
+        let mut session = servers.b.config("postgres").user("reader").connect(NoTls).unwrap();
+        run(&mut session, "BEGIN; SAVEPOINT s");
+        let nextval = format!("SELECT nextval('insta5.s{n}')");
+        assert_eq!(error_of(&mut session, &nextval).0, "2200H");
+        run(&mut session, "ROLLBACK TO s");
+        (n, session)
+    };
+    let sessions: Vec<_> = numbers.map(hold).collect();
+    run(&mut other, "COMMIT");
+    for (n, mut session) in sessions {
+        servers.b.wait_until(&format!(
+            "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'insta5.s{n}'::regclass AND NOT granted)
+             OR NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'instagram_id_move_5' AND state <> 'idle')"
+        ));
+        thread::sleep(Duration::from_millis(700));
+        run(&mut session, "COMMIT");
+    }
+    let said = outcome(command).expect_err("sessions that hold locks");
+    assert!(
+        said.contains(
+            "the shard cannot be opened on b within 1 s, since other sessions hold locks"
+        ),
+        "{said}"
+    );
+    assert!(said.contains("Writes continue on a"), "{said}");
+    servers.command(&["move", "5", "--to", "b"]);
+}
+
+/// Sessions that lock tables block neither commands that only show numbers, nor sessions that use
+/// other tables.
+#[test]
+fn locked_tables_block_only_themselves() {
+    let servers = Servers::start();
+    fill(&servers, 1000);
+    run(&mut servers.a.connect(), "VACUUM ANALYZE insta5.photos");
+    let (mut command, mut other) = move_blocked_after_copy(&servers, &[]);
+    let mut holders = [servers.a.connect(), servers.b.connect()];
+    for holder in &mut holders {
+        run(holder, "BEGIN; LOCK TABLE insta5.photos");
+    }
+    for (arguments, expected) in
+        [(["status"], "3 of 3 tables copied"), (["plan"], "Servers, before and after the moves")]
+    {
+        let mut asked = servers.start_command(&arguments);
+        let started = Instant::now();
+        while asked.try_wait().unwrap().is_none() {
+            assert!(started.elapsed() < Duration::from_secs(20), "{arguments:?} waits");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let said = outcome(asked).unwrap();
+        assert!(said.contains(expected), "{said}");
+    }
+    drop(holders);
+
+    // The command drops the triggers of the copy: it locks one table at a time.
+    let tables = ["photos", "counter", "\"It's \"\"odd\"\"\""];
+    let mut readers = tables.map(|table| {
+        let mut reader = servers.b.connect();
+        run(&mut reader, &format!("BEGIN; SELECT FROM insta5.{table}"));
+        (table, Some(reader))
+    });
+    run(&mut other, "COMMIT");
+    let mut b = servers.b.connect();
+    let of_command = "FROM pg_locks JOIN pg_stat_activity USING (pid) JOIN pg_class AS c ON c.oid = relation
+        WHERE application_name = 'instagram_id_move_5' AND mode = 'AccessExclusiveLock' AND relkind = 'r' AND relnamespace > 16383";
+    while command.try_wait().unwrap().is_none() {
+        let locks = format!("SELECT format('%I', relname) AS name, granted {of_command}");
+        let locks: Vec<(String, bool)> =
+            b.query(&locks, &[]).unwrap().iter().map(|row| (row.get(0), row.get(1))).collect();
+        assert!(locks.len() < 2, "{locks:?}");
+        for (table, reader) in &mut readers {
+            if locks.iter().any(|(name, is_granted)| name == table && !is_granted) {
+                *reader = None;
+            }
+        }
+    }
+    outcome(command).unwrap();
+    assert!(!one::<bool>(&mut b, HAS_TRIGGERS));
+    assert!(readers.iter().all(|(_, reader)| reader.is_none()));
 }
 
 /// The password of a conninfo is neither in the arguments of a program nor in a server's log, even
