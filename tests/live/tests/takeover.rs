@@ -2164,6 +2164,21 @@ fn rows_with_several_copies_get_no_ids_by_trigger() {
         FROM pg_catalog.pg_dist_partition WHERE logicalrelid = 'insta5.photos'::regclass;
         INSERT INTO pg_catalog.pg_dist_shard SELECT 'insta5.words'::regclass, 102900, 't'; INSERT INTO pg_catalog.pg_dist_placement VALUES (102900, 102900, 1, 0, 1)";
     run(&mut home, of_words);
+    // The table in which Citus stores the rows of words. A change is announced for words alone.
+    run(
+        &mut home,
+        "CREATE TABLE insta5.words_102900 (id bigint); CREATE TRIGGER ids BEFORE INSERT ON insta5.words_102900
+             FOR EACH ROW EXECUTE FUNCTION next_id_trigger('5', 'id')",
+    );
+    let store = "INSERT INTO insta5.words_102900 DEFAULT VALUES RETURNING id";
+    let mut node = cluster.nodes[1].connect();
+    ids.extend(column(&mut node, store));
+    run(
+        &mut home,
+        "UPDATE pg_catalog.pg_dist_partition SET repmodel = 't' WHERE logicalrelid = 'insta5.words'::regclass;
+             ALTER TABLE insta5.words SET (fillfactor = 80)",
+    );
+    assert!(is_refused(&mut node, store, "55000").contains("insta5.words "));
     for kind in [
         "UPDATE pg_catalog.pg_dist_partition SET repmodel = 't'".into(),
         format!("UPDATE pg_catalog.pg_dist_partition SET repmodel = 'c'; {placements}"),
