@@ -1580,6 +1580,7 @@ fn ids_increase_when_a_schema_is_distributed_and_undistributed() {
     is_refused_on(&cluster, 1, NEXT_ID, "55000");
     ids.push(next_id(&mut coordinator));
     is_refused_on(&cluster, 1, NEXT_ID, "55000");
+    assert_eq!(taken_over(&mut cluster.nodes[1].connect()), []);
     check_unique_and_increasing(&[ids]);
 }
 
