@@ -13,6 +13,7 @@
 BEGIN;
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL client_min_messages = warning;
+SET LOCAL lock_timeout = '10s';
 
 DO $$
 DECLARE

@@ -25,6 +25,10 @@ DECLARE
     item record;
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    -- A lock by the OID needs no privilege, and calls of others wait behind this script.
+    IF current_setting('lock_timeout')::interval NOT BETWEEN '1 ms' AND '2 s' THEN
+        PERFORM set_config('lock_timeout', '2s', true);
+    END IF;
     SELECT n.oid, nspname, nspowner, extowner INTO place
         FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'instagram_id' FOR UPDATE OF n;
     -- Locked, too: the end of this script names it.

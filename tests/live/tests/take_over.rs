@@ -517,6 +517,24 @@ fn take_over_is_refused_where_it_would_be_wrong() {
     run(&mut installer, "SELECT insta5.next_id(); SELECT create_shard(6)");
 }
 
+/// A role without a privilege has a lock on a mutex by its OID. Calls do not wait behind the
+/// take-over for longer than two seconds.
+#[test]
+fn lock_by_an_oid_does_not_keep_calls_waiting() {
+    let server = server_with_both(&[("fsync", "off")]);
+    let mut client = server.connect();
+    run(&mut client, "CREATE ROLE mallory LOGIN; SET statement_timeout = '20s'");
+    let mut holder = connect_as(&server, "mallory");
+    let mutex: u32 = one(&mut client, "SELECT 'ids_mutexes._mutex_9'::regclass::oid");
+    run(&mut holder, "BEGIN; SAVEPOINT before");
+    assert_eq!(error_of(&mut holder, &format!("SELECT nextval({mutex}::regclass)")).0, "42809");
+    run(&mut holder, "ROLLBACK TO before");
+    assert_eq!(error_of(&mut client, TAKE_OVER).0, "55P03");
+    run(&mut client, "SELECT insta5.next_id()");
+    run(&mut holder, "ROLLBACK");
+    run(&mut client, TAKE_OVER);
+}
+
 /// The script runs as a superuser, also for a role that only has CREATE on the database. A schema
 /// of another role with the name of that of the mutexes, and its views, stay as they are.
 #[test]
