@@ -163,6 +163,15 @@ SELECT (_close_sequence('insta544.table_id_seq', 7, 1)).next_value = 0 AS closed
 SET ROLE regress_id_owner;
 SELECT * FROM take_over_shards() WHERE shard = 544;
 RESET ROLE;
+-- Nor does it lock what it can read as a monitor.
+GRANT pg_monitor TO regress_id_owner;
+BEGIN;
+SET LOCAL ROLE regress_id_owner;
+SELECT * FROM take_over_shards() WHERE shard = 544;
+RESET ROLE;
+SELECT count(*) AS locks FROM pg_locks WHERE relation = 'insta544.table_id_seq'::regclass;
+COMMIT;
+REVOKE pg_monitor FROM regress_id_owner;
 BEGIN;
 SELECT * FROM taken_over;
 ROLLBACK;
