@@ -14,6 +14,7 @@ use crate::server::{
 };
 use crate::trust;
 use instagram_id_core::moving::{Resume, must_read_mark, resume};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Number of attempts to stop writes, and how long each of them may wait for locks.
@@ -57,11 +58,12 @@ impl Deadline {
     fn explain(self, cause: Error) -> Error {
         match cause {
             Error::Failed { message, server: Some(error) } if error.sqlstate == "57014" => {
-                Error::failed(format!(
-                    "{message} within {} s, since other sessions hold locks; no data is lost: \
-                     run move again",
+                let message = format!(
+                    "{message} within {} s, since other sessions hold locks; no data is lost",
                     self.limit.as_secs()
-                ))
+                );
+                let server = libpq::Error { message: "run move again".into(), ..error };
+                Error::Failed { message, server: Some(server) }
             }
             cause => cause,
         }
@@ -116,7 +118,7 @@ pub fn cut_over(
         Err(cause) => {
             // Report the first error, not an error of the rollback.
             let _ = target.connection().run("ROLLBACK");
-            match resume_writes(map, source, target, &sequences, may_be_open) {
+            match resume_writes(map, source, target, &sequences, may_be_open, output) {
                 Ok(Resume::OnSource | Resume::OpenSource) => {
                     output.step(format!("Writes continue on {}", source.name));
                     return Err(cause);
@@ -293,7 +295,7 @@ fn open_copy(
     let set =
         "SELECT set_config('move.states', $1, false), set_config('move.sequences', $2, false)";
     session.query(set, &[states, sequences]).context(problem)?;
-    session.run(&deadline.within(OPEN)).context(problem)?;
+    target.run_against_blockers(&deadline.within(OPEN), false, "the shard cannot be opened")?;
     session.run(&deadline.within(include_str!("sql/set_states.sql"))).context(problem)?;
     let extension = lock_extension(&session).context(problem)?;
     let claim = format!("SELECT {extension}.claim_shard({})", target.shard());
@@ -343,6 +345,13 @@ pub fn change_map(
     Err(Error::WritesStopped { shard, cause })
 }
 
+/// Reports the sessions that [`Server::open_shard`] has ended.
+pub fn warn_of_ended(ended: BTreeSet<String>, server: &Server, output: &Output) {
+    for one in ended {
+        output.warn(&format!("{one} on {} kept writes stopped, and was ended", server.name));
+    }
+}
+
 /// Allows writes on the source again, unless the target is open or may still open. Returns where
 /// writes continue.
 fn resume_writes(
@@ -351,6 +360,7 @@ fn resume_writes(
     target: &Server,
     sequences: &str,
     may_be_open: bool,
+    output: &Output,
 ) -> Result<Resume> {
     let wait = Duration::from_secs(10);
     interrupt::hold_off(|| {
@@ -371,7 +381,7 @@ fn resume_writes(
             if !map.may_undo() {
                 return Ok(Resume::Nowhere);
             }
-            source.open_shard(sequences)?;
+            warn_of_ended(source.open_shard(sequences)?, source, output);
         }
         Ok(resume)
     })

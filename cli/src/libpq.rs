@@ -110,10 +110,21 @@ impl Connection {
     /// Runs statements without parameters, in one transaction unless they contain transaction
     /// commands. Returns the rows of the last statement.
     pub fn run(&self, statements: &str) -> Result<Rows, Error> {
+        self.run_watched(statements, &mut || {})
+    }
+
+    /// The same, but calls `waiting` about every tenth of a second while the statements run.
+    pub fn run_watched(&self, statements: &str, waiting: &mut dyn FnMut()) -> Result<Rows, Error> {
         let statements = c_string(statements)?;
         // SAFETY: the connection is open, and the string ends with a zero byte.
         let is_sent = unsafe { pq_sys::PQsendQuery(self.conn.as_ptr(), statements.as_ptr()) };
-        self.finish(is_sent)
+        self.finish(is_sent, waiting)
+    }
+
+    /// The process of the server.
+    pub fn pid(&self) -> i32 {
+        // SAFETY: the connection is open.
+        unsafe { pq_sys::PQbackendPID(self.conn.as_ptr()) }
     }
 
     /// Runs a statement with parameters, which are sent separately as text.
@@ -137,7 +148,7 @@ impl Connection {
                 0,
             )
         };
-        self.finish(is_sent)
+        self.finish(is_sent, &mut || {})
     }
 
     /// The rows of a query, whose columns have the names of the fields.
@@ -165,12 +176,12 @@ impl Connection {
     }
 
     /// Waits until the statements have ended. Returns the first error, or else the last result.
-    fn finish(&self, is_sent: c_int) -> Result<Rows, Error> {
+    fn finish(&self, is_sent: c_int, waiting: &mut dyn FnMut()) -> Result<Rows, Error> {
         if is_sent != 1 {
             return Err(self.error());
         }
         let mut outcome = Ok(None);
-        while let Some(result) = self.next_result()? {
+        while let Some(result) = self.next_result(waiting)? {
             let is_copy = result.is_copy();
             let result = self.checked(result);
             if is_copy {
@@ -184,7 +195,7 @@ impl Connection {
         outcome?.ok_or_else(|| self.error())
     }
 
-    fn next_result(&self) -> Result<Option<Rows>, Error> {
+    fn next_result(&self, waiting: &mut dyn FnMut()) -> Result<Option<Rows>, Error> {
         let conn = self.conn.as_ptr();
         let mut is_canceled = false;
         // SAFETY: the connection is open. Its socket stays open during the borrow, since only these
@@ -199,6 +210,7 @@ impl Connection {
                 let socket = BorrowedFd::borrow_raw(socket);
                 // The result does not matter: the code below checks for a signal and for input.
                 let _ = poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&TICK));
+                waiting();
                 if interrupt::is_requested() && !is_canceled {
                     self.cancel();
                     is_canceled = true;

@@ -344,7 +344,12 @@ impl<'a> Moving<'a> {
 
     fn resume_writes(&self) -> Result {
         self.map.check_lock()?;
-        self.source.open_shard(&self.map.sequences(self.source.shard())?)?;
+        let sequences = self.map.sequences(self.source.shard())?;
+        let ended = self.source.open_shard(&sequences).map_err(|cause| match cause {
+            Error::Failed { .. } => self.stopped_if(true, cause),
+            cause => cause,
+        })?;
+        cutover::warn_of_ended(ended, &self.source, self.output);
         self.output.step(format!("Writes continue on {} for now", self.source.name));
         Ok(())
     }

@@ -152,8 +152,12 @@ fn without_secrets(conninfo: &str) -> Result<(String, Vec<(&'static str, String)
 pub fn subscribe(source: &Server, target: &Server) -> Result {
     source.drop_slot()?;
     let problem = |server: &Server| format!("server {} cannot subscribe", server.name);
-    let slot = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
-    source.connection().query(slot, &[&source.replication()]).context(|| problem(target))?;
+    // This waits for all transactions of the cluster that have written.
+    let slot = format!(
+        "SELECT pg_create_logical_replication_slot('{}', 'pgoutput')",
+        source.replication()
+    );
+    source.run_against_blockers(&slot, false, "the replication slot cannot be created")?;
     // The connection string may contain a password, which must not appear in the server's log:
     // neither in a statement, nor as a parameter, nor in the context of an error.
     let session = target.another_session()?;
@@ -203,8 +207,13 @@ pub fn wait_for_copy(
     let mut compared = None;
     let (mut mark, mut marked_at) = (String::new(), Instant::now());
     let mut near = NEAR;
-    let mut patience =
-        Patience { errors: None, copied: 0, worked: Instant::now(), abandoned: None };
+    let mut patience = Patience {
+        errors: None,
+        copied: 0,
+        worked: Instant::now(),
+        blocked: None,
+        abandoned: None,
+    };
     let mut is_copied = false;
     loop {
         if compared.is_none_or(|at: Instant| at.elapsed() > COMPARE) {
@@ -258,6 +267,8 @@ pub struct Report {
     errors: i64,
     /// Up to three tables that are being copied.
     copying: String,
+    /// The sessions for which workers of the subscription wait.
+    blockers: String,
     /// Whether tables wait in vain for a worker that copies them.
     is_stuck: bool,
     /// The slots of tables whose rows are copied, separated by spaces.
@@ -300,13 +311,15 @@ struct Patience {
     copied: i64,
     /// When workers of the target were last at work.
     worked: Instant,
+    /// Since when a worker has waited for a lock.
+    blocked: Option<Instant>,
     /// Since when the slot of a table has been missing.
     abandoned: Option<Instant>,
 }
 
 impl Patience {
-    /// Fails after [`ERRORS`] errors without progress, or if no worker has been at work for
-    /// [`IDLE`]. Only the log of the target contains the error itself.
+    /// Fails after [`ERRORS`] errors without progress, or if for [`IDLE`] no worker has been at
+    /// work, or one has waited for a lock. Only the log of the target contains the error itself.
     fn check(&mut self, source: &Server, target: &Server, report: &Report) -> Result {
         let (from, to, name) = (&source.name, &target.name, target.replication());
         if report.source.is_lost {
@@ -316,7 +329,8 @@ impl Patience {
                 source.shard()
             );
         }
-        let Report { progress, errors, copying, is_stuck, .. } = report;
+        let Report { progress, errors, copying, blockers, is_stuck, .. } = report;
+        let seconds = IDLE.as_secs();
         let copied = progress.tables_copied;
         if progress.has_all_tables() && report.source.is_reached || copied > self.copied {
             (self.errors, self.copied) = (None, copied);
@@ -337,10 +351,16 @@ impl Patience {
         }
         self.abandoned =
             report.source.is_abandoned.then(|| self.abandoned.unwrap_or_else(Instant::now));
+        self.blocked = (!blockers.is_empty()).then(|| self.blocked.unwrap_or_else(Instant::now));
+        if self.blocked.is_some_and(|since| since.elapsed() > IDLE) {
+            fail!(
+                "the replication to {to} has waited for {seconds} s for a lock that {blockers} holds \
+                 there: end that transaction"
+            );
+        }
         if self.worked.elapsed() <= IDLE {
             return Ok(());
         }
-        let seconds = IDLE.as_secs();
         if *is_stuck {
             let settings: String = target
                 .query(

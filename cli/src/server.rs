@@ -6,6 +6,7 @@ use crate::libpq::{self, Connection, Rows};
 use crate::map::ServerEntry;
 use crate::session;
 use instagram_id_core::moving::SchemaMark;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::cell::{Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,6 +79,9 @@ pub const CLOSE: &str = concat!(lock_relations!(""), include_str!("sql/close.sql
 
 /// Allows writes again.
 pub const OPEN: &str = locked!("sql/open.sql", "");
+
+/// How long a statement waits for a lock before the command looks for the sessions that hold it.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Whether a statement was ended by lock_timeout or statement_timeout, or by an interrupt.
 pub fn is_timeout(sqlstate: &str) -> bool {
@@ -294,11 +298,63 @@ impl Server {
 
     /// Allows writes again. `sequences` contains the definitions from before the shard was closed.
     /// Needs no lock on a table: the triggers remain, but the function that they call does nothing.
-    pub fn open_shard(&self, sequences: &str) -> Result {
+    /// Ends sessions that keep writes stopped by a lock on a sequence, which any role can take.
+    /// Returns these.
+    pub fn open_shard(&self, sequences: &str) -> Result<BTreeSet<String>> {
         self.set("move.sequences", sequences)?;
         // Writes stay stopped if this gives up.
-        self.run(&within(Duration::from_secs(30), OPEN), "writes cannot continue")?;
-        Ok(())
+        let open = within(Duration::from_secs(30), OPEN);
+        self.run_against_blockers(&open, true, "writes cannot continue")
+    }
+
+    /// Runs statements that may have to wait for other sessions, which an error names. Ends these
+    /// if `ends`, from another session: a session that waits is the next one to get the lock.
+    /// Returns those that it has ended.
+    pub fn run_against_blockers(
+        &self,
+        statements: &str,
+        ends: bool,
+        problem: &str,
+    ) -> Result<BTreeSet<String>> {
+        #[derive(Deserialize)]
+        struct Blocker {
+            who: String,
+            is_ended: bool,
+        }
+        let session = self.connection();
+        let pid = session.pid().to_string();
+        let parameters = [pid.as_str(), if ends { "on" } else { "off" }];
+        let mut watcher: Option<Connection> = None;
+        let mut look = || -> Result<Vec<Blocker>> {
+            if watcher.is_none() {
+                watcher = Some(self.another_observer()?);
+            }
+            let watcher = watcher.as_ref().expect("a session");
+            let blockers = include_str!("sql/blockers.sql");
+            watcher.select(blockers, &parameters).context(|| self.problem())
+        };
+        let (began, mut waits, mut ended) = (Instant::now(), String::new(), BTreeSet::new());
+        let result = session.run_watched(statements, &mut || {
+            if began.elapsed() < PATIENCE {
+                return;
+            }
+            match look() {
+                Ok(blockers) if blockers.is_empty() => {}
+                Ok(blockers) => {
+                    let names: Vec<_> = blockers.iter().map(|one| one.who.as_str()).collect();
+                    waits = format!("It waits for {}.", names.join(", "));
+                    let those = blockers.into_iter().filter(|one| one.is_ended);
+                    ended.extend(those.map(|one| one.who));
+                }
+                Err(error) => waits = format!("It is not known for what it waits: {error}."),
+            }
+        });
+        let explained = result.map_err(|error| libpq::Error {
+            detail: error.detail.clone().or((!waits.is_empty()).then_some(waits)),
+            ..error
+        });
+        explained.context(|| format!("{problem} on {}", self.name))?;
+        Ok(ended)
     }
 
     /// Drops the triggers of an open shard, one table at a time. This waits for sessions that read

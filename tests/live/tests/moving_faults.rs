@@ -3,7 +3,8 @@
 
 use crate::moving::{
     HAS_SCHEMA, HAS_TRIGGERS, IS_CLOSED, MOVES, NOTHING, Servers, WAITS, fill, kill_group,
-    leftovers, move_blocked_after_copy, move_blocked_before_stop, outcome,
+    leftovers, move_blocked_after_copy, move_blocked_before_stop, move_with_stopped_writes,
+    outcome,
 };
 use instagram_id_live::*;
 use postgres::Client;
@@ -605,7 +606,47 @@ fn sessions_that_take_turns_do_not_keep_writes_stopped() {
         ),
         "{said}"
     );
+    assert!(said.contains("DETAIL: It waits for process "), "{said}");
+    assert!(said.contains(" of role reader with a lock on insta5.s"), "{said}");
     assert!(said.contains("Writes continue on a"), "{said}");
+    servers.command(&["move", "5", "--to", "b"]);
+}
+
+/// A role without any privilege holds a lock on the sequence of the closed shard: nextval of an OID
+/// takes it before it checks the privilege. The command ends its session, so that clients can
+/// write.
+#[test]
+fn session_that_would_keep_writes_stopped_is_ended() {
+    let servers = Servers::start();
+    let mut a = servers.a.connect();
+    run(&mut a, "CREATE ROLE nobody LOGIN");
+    let (command, mut other) = move_with_stopped_writes(&servers, 1);
+    assert!(!kill_group(command));
+    run(&mut other, "COMMIT");
+    let mut nobody = servers.a.config("postgres").user("nobody").connect(NoTls).unwrap();
+    run(&mut nobody, "BEGIN; SAVEPOINT s");
+    let oid: i64 = one(&mut a, "SELECT 'insta5.table_id_seq'::regclass::oid::int8");
+    let nextval = format!("SELECT nextval({oid}::regclass)");
+    assert_eq!(error_of(&mut nobody, &nextval).0, "42501");
+    run(&mut nobody, "ROLLBACK TO s");
+    let said = servers.command(&["cancel", "5"]);
+    let reason = " of role nobody with a lock on insta5.table_id_seq on a kept writes stopped, and was ended";
+    assert!(said.contains("warning: process ") && said.contains(reason), "{said}");
+    run(&mut a, "INSERT INTO insta5.photos DEFAULT VALUES");
+}
+
+/// A worker of the replication that waits for a lock ends the move, which names the session.
+#[test]
+fn replication_that_waits_for_a_lock_ends_the_move() {
+    let servers = Servers::start();
+    let (command, mut other) = move_blocked_after_copy(&servers, &[]);
+    assert!(!kill_group(command));
+    run(&mut other, "COMMIT; BEGIN; LOCK TABLE insta5.counter IN ACCESS SHARE MODE");
+    run(&mut servers.a.connect(), "TRUNCATE insta5.counter");
+    let said = servers.refusal(&["move", "5", "--to", "b"]);
+    let reason = "the replication to b has waited for 30 s for a lock that process ";
+    assert!(said.contains(reason), "{said}");
+    run(&mut other, "COMMIT");
     servers.command(&["move", "5", "--to", "b"]);
 }
 

@@ -453,7 +453,8 @@ fn view_in_the_place_of_a_sequence_is_not_read() {
     assert!(!kill_group(command));
     run(&mut other, "COMMIT");
     for command in [&["move", "5", "--to", "b"] as &[&str], &["cancel", "5"]] {
-        let mut holder = keeper(&servers);
+        // A session that the command does not end.
+        let mut holder = servers.a.connect();
         run(&mut holder, "BEGIN; ALTER SEQUENCE insta5.a_seq NO CYCLE");
         let command = servers.start_command(command);
         servers.a.wait_until(WAITS);
@@ -468,6 +469,7 @@ fn view_in_the_place_of_a_sequence_is_not_read() {
         let said = said.expect_err("a view");
         let reason = "relation insta5.table_id_seq was replaced by another one";
         assert!(said.contains(reason), "{said}");
+        assert!(said.contains("writes to shard 5 may still be stopped"), "{said}");
         assert!(one::<bool>(&mut servers.a.connect(), IS_CLOSED));
         run(
             &mut keeper_session,
