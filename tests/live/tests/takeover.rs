@@ -4,8 +4,8 @@
 
 use instagram_id_live::*;
 use postgres::Client;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 /// An insert whose ids the trigger generates.
@@ -731,15 +731,19 @@ fn overtaken_attempt_continues_above_the_other() {
 }
 
 /// Work that may be refused on this node, or end at the deadline because nodes take the sequence
-/// over from each other.
-fn or_refused(work: Work) -> Work {
+/// over from each other. Notes in `has_ids` that one was not refused.
+fn or_refused(work: Work, has_ids: &Arc<AtomicBool>) -> Work {
+    let has_ids = has_ids.clone();
     Box::new(move |client, received| match work(client, received) {
         Err(error)
             if error.code().is_some_and(|code| ["55000", "08000"].contains(&code.code())) =>
         {
             client.batch_execute("ROLLBACK")
         }
-        result => result,
+        result => {
+            has_ids.fetch_or(result.is_ok(), Ordering::Relaxed);
+            result
+        }
     })
 }
 
@@ -751,7 +755,7 @@ fn two_nodes_that_both_act_as_owner_repeat_no_ids() {
     cluster.announce(2);
     let mut journal =
         Journal::new("Emulated Citus: two nodes generate ids of a shard", Clock::IN_STEP);
-    let next = AtomicUsize::new(0);
+    let (next, has_ids) = (AtomicUsize::new(0), Arc::default());
     let connect = || cluster.nodes[1 + next.fetch_add(1, Ordering::Relaxed) % 2].try_connect();
     let work = [
         query(NEXT_ID),
@@ -759,9 +763,11 @@ fn two_nodes_that_both_act_as_owner_repeat_no_ids() {
         query(INSERT),
         query(format!("BEGIN; {NEXT_ID}; {NEXT_ID}; COMMIT")),
     ]
-    .map(or_refused);
+    .map(|work| or_refused(work, &has_ids));
     let (received, ()) = under_load(connect, 6, &work, || {
         std::thread::sleep(length(Duration::from_secs(2), Duration::from_secs(60)));
+        // On a busy machine each node may take the sequence over before the other one has an id.
+        cluster.nodes[1].wait_for("ids", || has_ids.load(Ordering::Relaxed));
     });
     journal.add(received);
     journal.check();
@@ -774,9 +780,10 @@ fn moves_under_load_repeat_no_ids() {
     let cluster = Emulated::start_with_shard(2);
     let mut journal =
         Journal::new("Emulated Citus: ids on every node while the schema moves", Clock::IN_STEP);
-    let next = AtomicUsize::new(0);
+    let (next, has_ids) = (AtomicUsize::new(0), Arc::default());
     let connect = || cluster.nodes[next.fetch_add(1, Ordering::Relaxed) % 3].try_connect();
-    let work = [query(NEXT_ID), query("SELECT next_ids(5, 100)")].map(or_refused);
+    let work = [query(NEXT_ID), query("SELECT next_ids(5, 100)")];
+    let work = work.map(|work| or_refused(work, &has_ids));
     let (received, ()) = under_load(connect, 6, &work, || {
         for round in 0..length(6, 60) {
             let target = [2, 1, 0][round % 3];
@@ -788,6 +795,7 @@ fn moves_under_load_repeat_no_ids() {
             }
             journal.faults += 1;
         }
+        cluster.nodes[0].wait_for("ids", || has_ids.load(Ordering::Relaxed));
     });
     journal.add(received);
     journal.check();
