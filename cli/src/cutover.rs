@@ -58,11 +58,10 @@ impl Deadline {
     fn explain(self, cause: Error) -> Error {
         match cause {
             Error::Failed { message, server: Some(error) } if error.sqlstate == "57014" => {
-                let message = format!(
-                    "{message} within {} s, since other sessions hold locks; no data is lost",
-                    self.limit.as_secs()
-                );
-                let server = libpq::Error { message: "run move again".into(), ..error };
+                let message =
+                    format!("{message} within {} s; no data is lost", self.limit.as_secs());
+                let way = "run move again; if no other session holds locks, with a longer --stop";
+                let server = libpq::Error { message: way.into(), ..error };
                 Error::Failed { message, server: Some(server) }
             }
             cause => cause,
@@ -101,13 +100,15 @@ pub fn cut_over(
     map.record(source.shard(), "sequences", &sequences)?;
     source.set("move.sequences", &sequences)?;
     let snapshot = begin_to_count(target)?;
+    // To connect can take longer than writes may be stopped.
+    let watcher = target.another_observer()?;
     let closed = begin_to_open(target, &copy).and_then(|()| {
         output.step("Stopping writes to the shard");
         stop_writes(map, source, target, &definition, limit)
     });
     let (opened, may_be_open) = match closed {
         Ok((deadline, states)) => {
-            let open = || open_copy(target, &snapshot, &states, &sequences, deadline);
+            let open = || open_copy(target, watcher, &snapshot, &states, &sequences, deadline);
             let opened = interrupt::hold_off(open).map_err(|cause| deadline.explain(cause));
             (opened.map(|()| deadline.began), true)
         }
@@ -125,7 +126,10 @@ pub fn cut_over(
                 }
                 // The answer to COMMIT was lost.
                 Ok(Resume::OnTarget) => change_map(map, source, target, None, output)?,
-                Ok(Resume::Nowhere) | Err(_) => {
+                outcome => {
+                    if let Err(error) = outcome {
+                        output.warn(&error.to_string());
+                    }
                     let shard = source.shard();
                     return Err(Error::WritesStopped { shard, cause: Box::new(cause) });
                 }
@@ -226,10 +230,12 @@ fn close_source(source: &Server, recorded: &str, limit: Duration) -> Result<Dead
         check_interrupt()?;
         let deadline = Deadline::begin(limit);
         let problem = || format!("writes to the shard cannot be stopped on {}", source.name);
+        let mut has_locks = false;
         let closed = source.transaction(|session| {
             // A single lock for less time, as writers wait behind it.
             session.run("SET LOCAL lock_timeout = '500ms'").context(problem)?;
             session.run(&within(WAIT.min(limit), LOCK)).context(problem)?;
+            has_locks = true;
             source.compare_definition(session, recorded)?;
             session.run(&deadline.within(CLOSE)).context(problem)?;
             // A COMMIT that is canceled would not wait for a synchronous standby.
@@ -237,6 +243,11 @@ fn close_source(source: &Server, recorded: &str, limit: Duration) -> Result<Dead
         });
         match closed {
             Ok(()) => return Ok(deadline),
+            // Writers have waited for as long as they may.
+            Err(error) if has_locks && error.sqlstate() == "57014" => {
+                check_interrupt()?;
+                return Err(deadline.explain(error));
+            }
             Err(error) if is_timeout(error.sqlstate()) => check_interrupt()?,
             Err(error) => return Err(error),
         }
@@ -284,6 +295,7 @@ fn begin_to_open(target: &Server, recorded: &str) -> Result {
 /// Opens the copy, gives it the states of the sequences, and commits the transaction.
 fn open_copy(
     target: &Server,
+    watcher: Connection,
     snapshot: &Connection,
     states: &str,
     sequences: &str,
@@ -295,7 +307,8 @@ fn open_copy(
     let set =
         "SELECT set_config('move.states', $1, false), set_config('move.sequences', $2, false)";
     session.query(set, &[states, sequences]).context(problem)?;
-    target.run_against_blockers(&deadline.within(OPEN), false, "the shard cannot be opened")?;
+    let (open, cannot) = (deadline.within(OPEN), "the shard cannot be opened");
+    target.run_against_blockers(&open, false, Some(watcher), cannot)?;
     session.run(&deadline.within(include_str!("sql/set_states.sql"))).context(problem)?;
     let extension = lock_extension(&session).context(problem)?;
     let claim = format!("SELECT {extension}.claim_shard({})", target.shard());

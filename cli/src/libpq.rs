@@ -113,7 +113,8 @@ impl Connection {
         self.run_watched(statements, &mut || {})
     }
 
-    /// The same, but calls `waiting` about every tenth of a second while the statements run.
+    /// The same, but calls `waiting` about every tenth of a second while the statements run and
+    /// the server sends nothing.
     pub fn run_watched(&self, statements: &str, waiting: &mut dyn FnMut()) -> Result<Rows, Error> {
         let statements = c_string(statements)?;
         // SAFETY: the connection is open, and the string ends with a zero byte.
@@ -208,9 +209,11 @@ impl Connection {
                     return Err(self.error());
                 }
                 let socket = BorrowedFd::borrow_raw(socket);
-                // The result does not matter: the code below checks for a signal and for input.
-                let _ = poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&TICK));
-                waiting();
+                // An error does not matter: the code below checks for a signal and for input.
+                let ready = poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&TICK));
+                if ready == Ok(0) {
+                    waiting();
+                }
                 if interrupt::is_requested() && !is_canceled {
                     self.cancel();
                     is_canceled = true;

@@ -33,9 +33,6 @@ const IDLE: Duration = Duration::from_secs(30);
 /// copy is abandoned if a slot has been missing for this time.
 const ABANDONED: Duration = Duration::from_secs(10);
 
-/// How long the statement that drops a copy may take.
-const DROP: Duration = Duration::from_secs(30);
-
 pub fn publish(source: &Server) -> Result {
     source.run(include_str!("sql/publish.sql"), "the schema cannot be published")?;
     Ok(())
@@ -57,7 +54,7 @@ pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
     trust::require(target, &session, &needed, &dump.rights)?;
     session.run(&dump.statements).context(problem)?;
     session
-        .run("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false)")
+        .run("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false); SET lock_timeout = '60s'")
         .context(problem)?;
     session.run(server::LOCK).context(problem)?;
     session.run(server::CLOSE).context(problem)?;
@@ -157,7 +154,7 @@ pub fn subscribe(source: &Server, target: &Server) -> Result {
         "SELECT pg_create_logical_replication_slot('{}', 'pgoutput')",
         source.replication()
     );
-    source.run_against_blockers(&slot, false, "the replication slot cannot be created")?;
+    source.run_against_blockers(&slot, false, None, "the replication slot cannot be created")?;
     // The connection string may contain a password, which must not appear in the server's log:
     // neither in a statement, nor as a parameter, nor in the context of an error.
     let session = target.another_session()?;
@@ -446,9 +443,9 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
                 server.name
             );
         }
-        let drop_schema = "DO $$ BEGIN EXECUTE format('DROP SCHEMA %I CASCADE', current_setting('move.schema')); END $$";
+        let drop_schema = "SET LOCAL lock_timeout = '2s'; DO $$ BEGIN EXECUTE format('DROP SCHEMA %I CASCADE', current_setting('move.schema')); END $$";
         // It waits for sessions that use a sequence or a view, while the tables are locked.
-        session.run(&server::within(DROP, drop_schema)).context(problem).map(drop)
+        session.run(drop_schema).context(problem).map(drop)
     })
 }
 

@@ -263,8 +263,8 @@ impl Server {
 
     /// The size of the tables of the schema, in bytes. Does not wait for locks.
     pub fn bytes(&self) -> Result<i64> {
-        let bytes: String =
-            self.run(include_str!("sql/sizes.sql"), "the sizes cannot be read")?.one()?;
+        let sizes = self.connection().run(include_str!("sql/sizes.sql"));
+        let bytes: String = sizes.context(|| self.problem())?.one()?;
         bytes.parse().map_err(|_| Error::failed(format!("unexpected size: {bytes}")))
     }
 
@@ -304,16 +304,18 @@ impl Server {
         self.set("move.sequences", sequences)?;
         // Writes stay stopped if this gives up.
         let open = within(Duration::from_secs(30), OPEN);
-        self.run_against_blockers(&open, true, "writes cannot continue")
+        self.run_against_blockers(&open, true, None, "writes cannot continue")
     }
 
     /// Runs statements that may have to wait for other sessions, which an error names. Ends these
     /// if `ends`, from another session: a session that waits is the next one to get the lock.
-    /// Returns those that it has ended.
+    /// Returns those that it has ended. Without a `watcher`, connects when it is needed, which can
+    /// take longer than the statements.
     pub fn run_against_blockers(
         &self,
         statements: &str,
         ends: bool,
+        mut watcher: Option<Connection>,
         problem: &str,
     ) -> Result<BTreeSet<String>> {
         #[derive(Deserialize)]
@@ -324,7 +326,6 @@ impl Server {
         let session = self.connection();
         let pid = session.pid().to_string();
         let parameters = [pid.as_str(), if ends { "on" } else { "off" }];
-        let mut watcher: Option<Connection> = None;
         let mut look = || -> Result<Vec<Blocker>> {
             if watcher.is_none() {
                 watcher = Some(self.another_observer()?);
@@ -334,8 +335,9 @@ impl Server {
             watcher.select(blockers, &parameters).context(|| self.problem())
         };
         let (began, mut waits, mut ended) = (Instant::now(), String::new(), BTreeSet::new());
+        let mut has_failed = false;
         let result = session.run_watched(statements, &mut || {
-            if began.elapsed() < PATIENCE {
+            if began.elapsed() < PATIENCE || has_failed {
                 return;
             }
             match look() {
@@ -346,12 +348,22 @@ impl Server {
                     let those = blockers.into_iter().filter(|one| one.is_ended);
                     ended.extend(those.map(|one| one.who));
                 }
-                Err(error) => waits = format!("It is not known for what it waits: {error}."),
+                Err(error) => {
+                    has_failed = true;
+                    waits = format!("It is not known for what it waits: {error}.");
+                }
             }
         });
-        let explained = result.map_err(|error| libpq::Error {
-            detail: error.detail.clone().or((!waits.is_empty()).then_some(waits)),
-            ..error
+        let explained = result.map_err(|mut error| {
+            if is_timeout(&error.sqlstate) && !waits.is_empty() {
+                error.detail = Some(waits);
+            }
+            let ended: Vec<_> = ended.iter().map(String::as_str).collect();
+            if !ended.is_empty() {
+                let detail = error.detail.get_or_insert_default();
+                *detail = format!("{detail} It has ended {}.", ended.join(", ")).trim().to_owned();
+            }
+            error
         });
         explained.context(|| format!("{problem} on {}", self.name))?;
         Ok(ended)
@@ -377,6 +389,7 @@ impl Server {
                     if is_done.one()? {
                         return Ok(());
                     }
+                    failures = 0;
                 }
             }
         }

@@ -206,7 +206,7 @@ impl Parent {
         locked.ok_or_else(|| locks::not_available(oid))?;
         // Its owner may have changed by now, or it may be gone.
         let relation = check_owner(oid)?;
-        lock_schema(relation.schema)?;
+        lock_schema(relation.schema, mode)?;
         let why_not = match partitions::partition_key(oid) {
             None => "It is not partitioned.",
             Some(key) if !key.is_by_range => "It is partitioned in another way.",
@@ -510,9 +510,15 @@ impl Parent {
     }
 }
 
-/// Keeps the schema's name. The owner of the schema could have a transaction open that changes it.
-fn lock_schema(schema: Oid) -> Result<(), Error> {
-    let locked = guc::with_lock_limit(|| locks::in_time(|| locks::lock_schema(schema)));
+/// Keeps the schema's name while the table is locked in this mode. The owner of the schema could
+/// have a transaction open that changes it, which must not stop the table for long.
+fn lock_schema(schema: Oid, mode: u32) -> Result<(), Error> {
+    let lock = || locks::in_time(|| locks::lock_schema(schema));
+    let locked = if mode == pg_sys::AccessExclusiveLock {
+        locks::waiting_briefly(lock)
+    } else {
+        guc::with_lock_limit(lock)
+    };
     locked.map(drop).ok_or_else(|| Error::SchemaLocked {
         schema: names::schema(schema),
         owner: names::role(catalog::schema_owner(schema).unwrap_or(Oid::INVALID)),

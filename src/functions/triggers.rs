@@ -228,8 +228,13 @@ fn convert_defaults_to_triggers(
         // However many tables another role has, those of the shard's owner are not locked
         // meanwhile.
         let mut converted = vec![];
-        for group in by_owner(of_others) {
-            converted.extend(convert_group_of_other(group, &definition, &parts));
+        let (limit, groups) = (Deadline::after(guc::code_limit()), by_owner(of_others));
+        let mut left = groups.len() as u32;
+        for group in groups {
+            // Each role gets the same share of the time, whatever the others lock.
+            let share = Deadline::after(limit.left() / left);
+            converted.extend(convert_group_of_other(group, share, &definition, &parts));
+            left -= 1;
         }
         converted.extend(convert_group(own, None, &definition, &parts)?);
         Ok::<_, Error>(converted)
@@ -248,16 +253,21 @@ fn by_owner(candidates: Vec<Candidate>) -> Vec<Vec<Candidate>> {
     groups.into_values().collect()
 }
 
-/// Converts the columns of another role's tables, within a limit. If that fails, for example
-/// because the server has no more locks for so many tables, all of them keep their defaults.
+/// Converts the columns of another role's tables, within a limit, of which it waits half for locks.
+/// If that fails, for example because the server has no more locks for so many tables, all of them
+/// keep their defaults.
 fn convert_group_of_other(
     group: Vec<Candidate>,
+    limit: Deadline,
     definition: &Definition,
     parts: &ShardParts,
 ) -> Vec<Candidate> {
     let columns: Vec<_> = group.iter().map(|candidate| candidate.column.clone()).collect();
-    let limit = Some(Deadline::after(guc::code_limit()));
-    let convert = || convert_group(group, limit, definition, parts);
+    let convert = || {
+        guc::with_lock_timeout(limit.left() / 2, || {
+            convert_group(group, Some(limit), definition, parts)
+        })
+    };
     subtransaction::with_cause(convert).unwrap_or_else(|why| {
         columns.iter().for_each(|column| warn_conversion_fails(column, &why));
         vec![]

@@ -58,6 +58,11 @@ pub fn withdraw() {
     }
 }
 
+/// After a [`request`] that has had its effect: the next cancel is one of others.
+pub fn forget() {
+    IS_OWN.store(false, Relaxed);
+}
+
 /// Whether [`request`] has canceled the query.
 pub fn was_requested() -> bool {
     IS_OWN.load(Relaxed)

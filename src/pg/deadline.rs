@@ -72,6 +72,9 @@ impl Deadline {
             pgrx::check_for_interrupts!();
             result
         });
+        if result.is_err() && !is_over() {
+            cancel::forget();
+        }
         result.map_err(|_| TimedOut)
     }
 }
@@ -279,6 +282,17 @@ mod tests {
         });
         assert_eq!(result, Ok(7));
         assert!(started.elapsed() < short * 6, "{:?}", started.elapsed());
+    }
+
+    #[pg_test]
+    #[should_panic(expected = "canceling statement due to user request")]
+    fn a_cancel_after_a_part_is_not_of_the_timer() {
+        let (short, long) = (Duration::from_millis(150), Duration::from_secs(60));
+        let _ = Deadline::after(long).limit(WaitEvent::TakeOver, || {
+            let sleep = || Spi::run("SELECT pg_sleep(60)").unwrap();
+            assert_eq!(Deadline::after(short).limit(WaitEvent::TableLocks, sleep), Err(TimedOut));
+            spi::run(CATCHES);
+        });
     }
 
     #[pg_test]

@@ -8,7 +8,9 @@ SELECT count(srrelid) AS tables, count(*) FILTER (WHERE srsubstate = 'r') AS tab
               WHERE subname = $1 AND name LIKE '%error_count'), 0) AS errors,
     coalesce(array_to_string((array_agg(srrelid::regclass::text ORDER BY srrelid) FILTER (WHERE srsubstate = 'd'))[1:3], ', '), '') AS copying,
     coalesce((SELECT string_agg(DISTINCT format('process %s', blocker), ', ')
-              FROM pg_stat_subscription AS w CROSS JOIN unnest(pg_blocking_pids(w.pid)) AS blocker WHERE w.subname = $1), '') AS blockers,
+              FROM pg_stat_subscription AS w CROSS JOIN unnest(pg_blocking_pids(w.pid)) AS blocker
+              -- Its own workers wait for each other, too, from PostgreSQL 18 on.
+              WHERE w.subname = $1 AND blocker NOT IN (SELECT pid FROM pg_stat_subscription WHERE pid IS NOT NULL)), '') AS blockers,
     coalesce(bool_or(srsubstate IN ('i', 'd')), false) AND (SELECT count(*) FROM pg_stat_get_subscription(NULL) WHERE relid IS NULL)
         >= least(current_setting('max_logical_replication_workers')::int, current_setting('max_worker_processes')::int - 1) AS is_stuck,
     -- State f: all rows are copied, and the slot from which the worker reads later changes exists.

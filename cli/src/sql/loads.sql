@@ -1,7 +1,8 @@
 -- The size of each shard of a server, and the histograms of its ids, from which the rate of inserts
 -- is estimated. This reads only catalogs: planning a query on a table can run functions of the
--- table's owner, and to read its size waits for a session that has locked it. The placeholder is the extension's schema. (Its name must not be inserted into a
--- comment, because it can contain a line break.)
+-- table's owner, and to read its size waits for a session that has locked it. The placeholder is the
+-- extension's schema. (Its name must not be inserted into a comment, because it can contain a line
+-- break.)
 WITH shards AS MATERIALIZED (
     SELECT shard, schema::oid, (extract(epoch FROM epoch) * 1000)::bigint AS epoch FROM {extension}._shard_states()
 ), tables AS MATERIALIZED (

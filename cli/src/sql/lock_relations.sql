@@ -2,7 +2,7 @@
 -- move.locked to their OIDs. While a statement waits for a lock, the owner can rename the relation
 -- and give its name to a view. LOCK TABLE would lock the tables of that view, with the rights of
 -- the command if it is a security_invoker view, and keep them locked while it waits for the next
--- one. So with NOWAIT the command has no lock while it waits, and retries for ten seconds.
+-- one. So with NOWAIT it releases the locks of each attempt, and retries for ten seconds.
 -- A block reads from a relation by name only if its OID is in move.locked: as long as the lock is
 -- held, its name and its kind cannot change. The two functions read the current catalogs even if
 -- the snapshot is older; a view has no file.

@@ -606,7 +606,7 @@ fn cancel_keeps_no_table_of_others_locked() {
         &mut owner,
         "ALTER TABLE insta5.counter RENAME TO hidden; ALTER VIEW side.counter SET SCHEMA insta5; COMMIT",
     );
-    run(&mut evil, "SET lock_timeout = '300ms'");
+    run(&mut evil, "SET lock_timeout = '2s'");
     while command.try_wait().unwrap().is_none() {
         run(&mut evil, "SELECT FROM precious");
         thread::sleep(Duration::from_millis(20));
