@@ -67,14 +67,13 @@ pub fn open(conninfo: &str, name: &str) -> Result<Connection, Error> {
         ("client_encoding", "UTF8"),
     ]);
     let connection = Connection::open(&parameters).map_err(explain)?;
-    // Servers before 17 would refuse a session that asks for this when it begins.
+    // A connection pooler can ignore what a session asks for when it begins. The first two decide
+    // whose code runs. Servers before 17 would refuse a session that asks for the third then.
     connection.run(
-        "SELECT set_config('transaction_timeout', '0', false)
+        "SET search_path = pg_catalog; SET ROLE NONE;
+         SELECT set_config('transaction_timeout', '0', false)
          WHERE current_setting('server_version_num')::int >= 170000",
     )?;
-    // A connection pooler can ignore what a session asks for when it begins. These two decide whose
-    // code runs.
-    connection.run("SET search_path = pg_catalog; SET ROLE NONE")?;
     Ok(connection)
 }
 

@@ -259,10 +259,10 @@ pub fn lock_available(
     Ok(busy)
 }
 
-/// The error for a lock on a table that was not available.
-pub fn not_available(table: Oid) -> Error {
-    let owner = catalog::relation(table).map_or(Oid::INVALID, |relation| relation.owner);
-    Error::TableLocked { table: names::relation(table), owner: names::role(owner) }
+/// The error for a lock on a relation that was not available.
+pub fn not_available(relation: Oid) -> Error {
+    let owner = catalog::relation(relation).map_or(Oid::INVALID, |relation| relation.owner);
+    Error::RelationLocked { relation: names::relation(relation), owner: names::role(owner) }
 }
 
 /// Keeps the function from being dropped, renamed, moved or given to another role until the

@@ -305,7 +305,7 @@ fn walwriter(server: &Server) -> i32 {
 #[test]
 fn crashes_lose_no_acknowledged_id() {
     for (synchronous_commit, may_lose) in [("on", false), ("off", true)] {
-        // What a process has written outlives its end.
+        // A killed process loses nothing that it has written.
         let settings = [("synchronous_commit", synchronous_commit), ("fsync", "off")];
         let server = Server::start(&settings);
         install(&server);
