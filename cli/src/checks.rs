@@ -100,11 +100,15 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
     let mut obstacles = obstacles_on_source(source, &here, &there)?;
     obstacles.extend(obstacles_on_target(target, &there)?);
     obstacles.extend(differences(source, target, &here, &there));
-    // The command uses no object of the extension before this is empty.
+    // The command uses no object of the extension before this is empty. The schema is not known
+    // yet.
     let mut untrusted = Vec::new();
-    for server in [&*source, &*target] {
-        let found = trust::look(server, &server.connection(), rights::NOTHING, rights::NOTHING)?;
-        untrusted.extend(found.obstacles);
+    if is_new {
+        for server in [&*source, &*target] {
+            let session = server.connection();
+            let found = trust::look(server, &session, rights::NOTHING, rights::NOTHING)?;
+            untrusted.extend(found.obstacles);
+        }
     }
     if is_new && here.is_usable() && untrusted.is_empty() {
         obstacles.extend(find_schema(source, target)?);

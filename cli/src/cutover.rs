@@ -98,7 +98,6 @@ pub fn cut_over(
     let sequences: String =
         source.query(include_str!("sql/sequences.sql"), &[source.schema()])?.one()?;
     map.record(source.shard(), "sequences", &sequences)?;
-    source.set("move.sequences", &sequences)?;
     let snapshot = begin_to_count(target)?;
     // To connect can take longer than writes may be stopped.
     let watcher = target.another_observer()?;

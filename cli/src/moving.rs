@@ -158,7 +158,7 @@ pub fn clean(map: &mut Map, shard: u16, trust: &Trust, output: &Output) -> Resul
     map.lock(shard)?;
     let MapEntry { home, stage, moving } = map.placement(shard)?;
     let Some(moving) = moving else { fail!("there is no old copy of shard {shard}") };
-    let Move { source: from, target: to, schema } = moving.clone();
+    let Move { source: from, target: to, .. } = moving.clone();
     if stage != MoveStage::Finished {
         fail!(
             "shard {shard} is being moved; to finish: instagram_id_shards move {shard} --to {to}"
@@ -170,15 +170,10 @@ pub fn clean(map: &mut Map, shard: u16, trust: &Trust, output: &Output) -> Resul
         );
     }
     let moving = Moving::connect(map, shard, &moving, trust, output)?;
-    let source = &moving.source;
-    if source.has_schema()? {
-        if !source.is_closed()? {
-            fail!("schema {schema} on {from} accepts writes, so it is not an old copy");
-        }
-        moving.map.check_lock()?;
-        source.set("move.rows", &moving.map.recorded(shard, "rows")?.unwrap_or_default())?;
-        replication::drop_copy(source, true)?;
-    }
+    moving.map.check_lock()?;
+    let rows = moving.map.recorded(shard, "rows")?.unwrap_or_default();
+    moving.source.set("move.rows", &rows)?;
+    replication::drop_copy(&moving.source, true)?;
     moving.map.forget_move(shard)?;
     output.step(format!("The old copy of shard {shard} on {from} is dropped"));
     Ok(())

@@ -4,12 +4,12 @@
 use crate::error::Error;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Deserialize, Serialize};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Interval between lines of progress if standard output is not a terminal.
-const EVERY: Duration = Duration::from_secs(2);
+/// Interval between changes of the bar on a terminal, and between lines of progress elsewhere.
+const EVERY: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
 /// Progress of the copy.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ pub struct Output {
     shard: Option<u16>,
     is_terminal: bool,
     bar: RefCell<Option<ProgressBar>>,
-    shown: RefCell<Option<Instant>>,
+    shown: Cell<Option<Instant>>,
 }
 
 impl Output {
@@ -74,7 +74,7 @@ impl Output {
             shard: None,
             is_terminal,
             bar: RefCell::default(),
-            shown: RefCell::default(),
+            shown: Cell::default(),
         }
     }
 
@@ -139,7 +139,18 @@ impl Output {
         }
     }
 
+    /// Whether it is time to report progress, whose sizes are read only for this.
+    pub fn wants_progress(&self) -> bool {
+        let every = EVERY[usize::from(!self.is_terminal)];
+        self.prints_progress() && self.shown.get().is_none_or(|shown| shown.elapsed() >= every)
+    }
+
+    fn prints_progress(&self) -> bool {
+        self.is_json || self.shard.is_none()
+    }
+
     pub fn progress(&self, progress: &Progress) {
+        self.shown.set(Some(Instant::now()));
         if self.is_terminal {
             let mut bar = self.bar.borrow_mut();
             let bar = bar.get_or_insert_with(new_bar);
@@ -150,8 +161,7 @@ impl Output {
                 "{tables_copied} of {tables} tables; {} of WAL pending",
                 lag(progress)
             ));
-        } else if self.shown.borrow().is_none_or(|shown| shown.elapsed() >= EVERY) {
-            *self.shown.borrow_mut() = Some(Instant::now());
+        } else {
             self.progress_line(progress);
         }
     }
@@ -165,13 +175,13 @@ impl Output {
     fn progress_line(&self, progress: &Progress) {
         if self.is_json {
             self.object(&Event::Progress(progress));
-        } else if self.shard.is_none() {
+        } else if self.prints_progress() {
             self.text(&format!("    {}", summary(progress)));
         }
     }
 
     fn end_progress(&self) {
-        *self.shown.borrow_mut() = None;
+        self.shown.set(None);
         if let Some(bar) = self.bar.borrow_mut().take() {
             bar.finish_and_clear();
         }

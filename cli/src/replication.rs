@@ -217,7 +217,7 @@ pub fn wait_for_copy(
             source.compare_definition(&source.connection(), recorded)?;
             compared = Some(Instant::now());
         }
-        let report = report(source, target, &mark)?;
+        let mut report = report(source, target, &mark)?;
         if report.progress.has_all_tables() && !is_copied {
             // Later changes are applied faster if not each commit is flushed.
             is_copied = true;
@@ -225,13 +225,17 @@ pub fn wait_for_copy(
         }
         if is_copied && report.source.is_reached {
             if marked_at.elapsed() <= near {
+                report.read_sizes(source, target)?;
                 output.copied(&report.progress);
                 break;
             }
             // Under constant load the target may always be this far behind.
             near = (near * 2).min(limit / 2);
         }
-        output.progress(&report.progress);
+        if output.wants_progress() {
+            report.read_sizes(source, target)?;
+            output.progress(&report.progress);
+        }
         patience.check(source, target, &report)?;
         if patience.abandoned.is_some_and(|since| since.elapsed() > ABANDONED) {
             return Ok(false);
@@ -289,13 +293,12 @@ struct Sent {
     position: String,
 }
 
-/// Reads a report. `mark`: the position of [`Sent::is_reached`], or empty.
+/// Reads a report, without sizes. `mark`: the position of [`Sent::is_reached`], or empty.
 pub fn report(source: &Server, target: &Server, mark: &str) -> Result<Report> {
     let name = target.replication();
     let mut report: Report = target.select_one(include_str!("sql/copied.sql"), &[&name])?;
     let sent: [&str; 3] = [&name, mark, &report.slots];
     report.source = source.select_one(include_str!("sql/sent.sql"), &sent)?;
-    (report.progress.bytes, report.progress.bytes_copied) = (source.bytes()?, target.bytes()?);
     report.progress.lag_bytes = report.source.lag_bytes;
     Ok(report)
 }
@@ -312,6 +315,13 @@ struct Patience {
     blocked: Option<Instant>,
     /// Since when the slot of a table has been missing.
     abandoned: Option<Instant>,
+}
+
+impl Report {
+    pub fn read_sizes(&mut self, source: &Server, target: &Server) -> Result {
+        (self.progress.bytes, self.progress.bytes_copied) = (source.bytes()?, target.bytes()?);
+        Ok(())
+    }
 }
 
 impl Patience {

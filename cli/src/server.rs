@@ -444,7 +444,7 @@ fn connect(name: &str, conninfo: &str, application_name: &str) -> Result<Connect
 fn open(name: &str, conninfo: &str, names: &Names) -> Result<Connection> {
     let connection = connect(name, conninfo, &names.replication())?;
     let set = "SELECT set_config('move.schema', $1, false), set_config('move.shard', $2, false),
-        set_config('move.name', $3, false), set_config('move.sequences', '', false), set_config('move.is_copy', 'off', false)";
+        set_config('move.name', $3, false), set_config('move.is_copy', 'off', false)";
     connection
         .query(set, &[&names.schema, &names.shard.to_string(), &names.replication()])
         .context(|| format!("query on server {name} failed"))?;

@@ -91,5 +91,7 @@ fn progress(map: &Map, moving: &MoveStatus) -> Result<Progress> {
     let names = Names { shard: moving.shard, schema: moving.schema.clone() };
     let source = Server::observe(&moving.source, map.server(&moving.source)?, &names)?;
     let target = Server::observe(&moving.target, map.server(&moving.target)?, &names)?;
-    Ok(replication::report(&source, &target, "")?.progress)
+    let mut report = replication::report(&source, &target, "")?;
+    report.read_sizes(&source, &target)?;
+    Ok(report.progress)
 }

@@ -1,20 +1,8 @@
 //! Tests of what `instagram_id_shards check` refuses in a schema or on a server, and that the
 //! statements it names are the way out.
 
-use crate::moving::{Servers, fill};
+use crate::moving::{Servers, cases, fill};
 use instagram_id_live::*;
-
-/// The message of an obstacle, the statement with which it ends, and what that statement needs
-/// first.
-struct Case {
-    said: &'static str,
-    way_out: &'static str,
-    first: &'static str,
-}
-
-const fn case(said: &'static str, way_out: &'static str) -> Case {
-    Case { said, way_out, first: "" }
-}
 
 /// Objects of each kind that a move cannot carry over, and next to them similar ones that it can.
 const SCHEMA: &str = "SET client_min_messages = error;
@@ -44,6 +32,11 @@ const SCHEMA: &str = "SET client_min_messages = error;
     CREATE TABLE insta5.likes (id bigint PRIMARY KEY, photo bigint); INSERT INTO insta5.likes VALUES (1, -1);
     ALTER TABLE insta5.likes ADD CONSTRAINT photo FOREIGN KEY (photo) REFERENCES insta5.photos NOT VALID;
 
+    CREATE FUNCTION insta5.again() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';
+    CREATE TRIGGER always AFTER INSERT ON insta5.counter EXECUTE FUNCTION insta5.again(); ALTER TABLE insta5.counter ENABLE ALWAYS TRIGGER always;
+    CREATE TRIGGER replica AFTER INSERT ON insta5.counter EXECUTE FUNCTION insta5.again(); ALTER TABLE insta5.counter ENABLE REPLICA TRIGGER replica;
+    CREATE RULE too AS ON DELETE TO insta5.counter DO ALSO NOTIFY deleted; ALTER TABLE insta5.counter ENABLE ALWAYS RULE too;
+
     CREATE TABLE outside (id bigint DEFAULT insta5.next_id()); CREATE TABLE outside_too (id bigint DEFAULT next_id(5));
     CREATE TABLE outside_fine (id bigint DEFAULT next_id(50)); CREATE SEQUENCE numbers;
     CREATE TABLE insta5.inside (id bigint PRIMARY KEY DEFAULT next_id(5), n bigint DEFAULT nextval('numbers'));
@@ -57,103 +50,55 @@ const SCHEMA: &str = "SET client_min_messages = error;
     SET ROLE lender; GRANT SELECT, UPDATE (batch) ON insta5.photos TO reader; SET ROLE lender_fine; GRANT SELECT ON insta5.photos TO reader;
     RESET ROLE; REVOKE USAGE ON SCHEMA insta5 FROM lender";
 
-const CASES: [Case; 18] = [
-    case(
-        "table insta5.deferred has no primary key or replica identity that is valid and not deferrable",
-        "ALTER TABLE insta5.deferred REPLICA IDENTITY FULL",
-    ),
-    case(
-        "table insta5.gone has no primary key or replica identity that is valid",
-        "ALTER TABLE insta5.gone REPLICA IDENTITY FULL",
-    ),
-    case(
-        "table insta5.invalid has no primary key or replica identity that is valid",
-        "ALTER TABLE insta5.invalid REPLICA IDENTITY DEFAULT",
-    ),
-    case(
-        "table insta5.\"none\" has no primary key or replica identity",
-        "ALTER TABLE insta5.\"none\" REPLICA IDENTITY DEFAULT",
-    ),
-    case(
-        "table insta5.full_json has REPLICA IDENTITY FULL, but column j has",
-        "ALTER TABLE insta5.full_json REPLICA IDENTITY DEFAULT",
-    ),
-    case(
-        "table insta5.full_parts has REPLICA IDENTITY FULL, but column array_of has",
-        "ALTER TABLE insta5.full_parts REPLICA IDENTITY DEFAULT",
-    ),
-    case(
-        "table insta5.full_parts has REPLICA IDENTITY FULL, but column place has",
-        "ALTER TABLE insta5.full_parts REPLICA IDENTITY DEFAULT",
-    ),
-    case(
-        "table insta5.full_parts has REPLICA IDENTITY FULL, but column spot has",
-        "ALTER TABLE insta5.full_parts REPLICA IDENTITY DEFAULT",
-    ),
-    Case {
-        said: "constraint positive of insta5.counter is NOT VALID",
-        way_out: "ALTER TABLE insta5.counter VALIDATE CONSTRAINT positive",
-        first: "UPDATE insta5.counter SET value = 1",
-    },
-    Case {
-        said: "constraint is_small of insta5.small is NOT VALID",
-        way_out: "ALTER DOMAIN insta5.small VALIDATE CONSTRAINT is_small",
-        first: "DELETE FROM insta5.sizes",
-    },
-    case(
-        "column id of public.outside uses function insta5.next_id(), which is not in the same schema, so inserts would fail",
-        "ALTER TABLE public.outside ALTER COLUMN id DROP DEFAULT",
-    ),
-    case(
-        "column id of public.outside_too uses next_id(5), whose shard is not in the same schema",
-        "ALTER TABLE public.outside_too ALTER COLUMN id DROP DEFAULT",
-    ),
-    case(
-        "column n of insta5.inside uses sequence public.numbers",
-        "ALTER TABLE insta5.inside ALTER COLUMN n DROP DEFAULT",
-    ),
-    case(
-        "role lender has granted SELECT on TABLE insta5.photos to reader, and lacks USAGE on schema insta5",
-        "GRANT USAGE ON SCHEMA insta5 TO lender",
-    ),
-    case(
-        "role lender has granted UPDATE (batch) on TABLE insta5.photos to reader, and lacks USAGE",
-        "GRANT USAGE ON SCHEMA insta5 TO lender",
-    ),
-    case("table insta5.counter receives rows by subscription feed", "DROP SUBSCRIPTION feed"),
-    case(
-        "server a has 1 of 10 max_replication_slots left, but a move needs 2",
-        "increase max_replication_slots",
-    ),
-    case(
-        "server b copies no tables, since max_sync_workers_per_subscription is 0",
-        "ALTER SYSTEM RESET max_sync_workers_per_subscription",
-    ),
-];
+/// How the message of each obstacle begins, the statement with which it ends, and what that
+/// statement needs first.
+const CASES: &str = r#"
+    table insta5.deferred has no primary key or replica identity that is valid and not deferrable | ALTER TABLE insta5.deferred REPLICA IDENTITY FULL | SELECT
+    table insta5.gone has no primary key or replica identity that is valid | ALTER TABLE insta5.gone REPLICA IDENTITY FULL | SELECT
+    table insta5.invalid has no primary key or replica identity that is valid | ALTER TABLE insta5.invalid REPLICA IDENTITY DEFAULT | SELECT
+    table insta5."none" has no primary key or replica identity | ALTER TABLE insta5."none" REPLICA IDENTITY DEFAULT | SELECT
+    table insta5.full_json has REPLICA IDENTITY FULL, but column j has | ALTER TABLE insta5.full_json REPLICA IDENTITY DEFAULT | SELECT
+    table insta5.full_parts has REPLICA IDENTITY FULL, but column array_of has | ALTER TABLE insta5.full_parts REPLICA IDENTITY DEFAULT | SELECT
+    table insta5.full_parts has REPLICA IDENTITY FULL, but column place has | ALTER TABLE insta5.full_parts REPLICA IDENTITY DEFAULT | SELECT
+    table insta5.full_parts has REPLICA IDENTITY FULL, but column spot has | ALTER TABLE insta5.full_parts REPLICA IDENTITY DEFAULT | SELECT
+    constraint positive of insta5.counter is NOT VALID | ALTER TABLE insta5.counter VALIDATE CONSTRAINT positive | UPDATE insta5.counter SET value = 1
+    constraint is_small of insta5.small is NOT VALID | ALTER DOMAIN insta5.small VALIDATE CONSTRAINT is_small | DELETE FROM insta5.sizes
+    column id of public.outside uses function insta5.next_id(), which is not in the same schema, so inserts would fail | ALTER TABLE public.outside ALTER COLUMN id DROP DEFAULT | SELECT
+    column id of public.outside_too uses next_id(5), whose shard is not in the same schema | ALTER TABLE public.outside_too ALTER COLUMN id DROP DEFAULT | SELECT
+    column n of insta5.inside uses sequence public.numbers | ALTER TABLE insta5.inside ALTER COLUMN n DROP DEFAULT | SELECT
+    trigger always of insta5.counter fires for the replication, too | ALTER TABLE insta5.counter ENABLE TRIGGER always | SELECT
+    trigger replica of insta5.counter fires for the replication, too | ALTER TABLE insta5.counter ENABLE TRIGGER replica | SELECT
+    rule too of insta5.counter is enabled for the replication, too | ALTER TABLE insta5.counter ENABLE RULE too | SELECT
+    role lender has granted SELECT on TABLE insta5.photos to reader, and lacks USAGE on schema insta5 | GRANT USAGE ON SCHEMA insta5 TO lender | SELECT
+    role lender has granted UPDATE (batch) on TABLE insta5.photos to reader, and lacks USAGE | GRANT USAGE ON SCHEMA insta5 TO lender | SELECT
+    table insta5.counter receives rows by subscription feed | DROP SUBSCRIPTION feed | SELECT
+    server a has 1 of 10 max_replication_slots left, but a move needs 2 | increase max_replication_slots | SELECT
+    server b copies no tables, since max_sync_workers_per_subscription is 0 | ALTER SYSTEM RESET max_sync_workers_per_subscription | SELECT"#;
 
 /// PostgreSQL 17 and later refresh views without the search_path of the session themselves.
-const BEFORE_17: (&str, [Case; 2]) = (
+const BEFORE_17: [&str; 2] = [
     "SET search_path = insta5, public;
      CREATE FUNCTION insta5.counts() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM photos';
      CREATE FUNCTION insta5.counts(int) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(*) FROM photos); END';
      CREATE MATERIALIZED VIEW insta5.counted AS SELECT insta5.counts() AS n;
      CREATE VIEW insta5.between AS SELECT insta5.counts(1) AS n; CREATE MATERIALIZED VIEW insta5.counted_too AS SELECT * FROM insta5.between;
      RESET search_path",
-    [
-        case("materialized view insta5.counted calls insta5.counts(), whose body", "ALTER FUNCTION insta5.counts() SET search_path = insta5, public"),
-        case("materialized view insta5.counted_too calls insta5.counts(integer), whose body", "ALTER FUNCTION insta5.counts(integer) SET search_path = insta5, public"),
-    ],
-);
+    "
+    materialized view insta5.counted calls insta5.counts(), whose body | ALTER FUNCTION insta5.counts() SET search_path = insta5, public | SELECT
+    materialized view insta5.counted_too calls insta5.counts(integer), whose body | ALTER FUNCTION insta5.counts(integer) SET search_path = insta5, public | SELECT",
+];
 
-/// PostgreSQL 18 has further kinds of constraints that may not hold.
-const SINCE_18: (&str, Case) = (
+/// PostgreSQL 18 has further kinds of constraints that may not hold, and a setting of its own for
+/// origins.
+const SINCE_18: [&str; 2] = [
     "ALTER TABLE insta5.sizes ADD n int, ADD CONSTRAINT no_gaps NOT NULL n NOT VALID;
      ALTER TABLE insta5.photos ADD CONSTRAINT not_enforced CHECK (batch < 0) NOT ENFORCED",
-    case(
-        "constraint no_gaps of insta5.sizes is NOT VALID",
-        "ALTER TABLE insta5.sizes VALIDATE CONSTRAINT no_gaps",
-    ),
-);
+    "
+    constraint no_gaps of insta5.sizes is NOT VALID | ALTER TABLE insta5.sizes VALIDATE CONSTRAINT no_gaps | SELECT
+    server b has 1 of 10 max_active_replication_origins left | increase max_active_replication_origins | SELECT",
+];
+const UNTIL_17: &str = "
+    server b has 1 of 10 max_replication_slots left | increase max_replication_slots | SELECT";
 
 /// Each obstacle is reported with the statement that removes it, and nothing else is refused. After
 /// these statements the shard moves.
@@ -164,13 +109,11 @@ fn obstacles_are_refused_with_a_way_out() {
     let cases = prepare(&servers);
     let said = servers.refusal(&["check", "5", "--to", "b"]);
     let lines: Vec<_> = said.lines().filter_map(|line| line.strip_prefix("    - ")).collect();
-    let is_case =
-        |line: &str, case: &Case| line.starts_with(case.said) && line.ends_with(case.way_out);
-    let missing: Vec<_> = cases
-        .iter()
-        .filter(|case| !lines.iter().any(|line| is_case(line, case)))
-        .map(|case| case.said)
-        .collect();
+    let is_case = |line: &str, [said, way_out, _]: &[&str; 3]| {
+        line.starts_with(said) && line.ends_with(way_out)
+    };
+    let missing: Vec<_> =
+        cases.iter().filter(|case| !lines.iter().any(|line| is_case(line, case))).collect();
     let more: Vec<_> =
         lines.iter().filter(|line| !cases.iter().any(|case| is_case(line, case))).collect();
     assert!(
@@ -194,7 +137,7 @@ fn obstacles_are_refused_with_a_way_out() {
 }
 
 /// Creates the obstacles.
-fn prepare(servers: &Servers) -> Vec<Case> {
+fn prepare(servers: &Servers) -> Vec<[&'static str; 3]> {
     let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
     run(
         &mut b,
@@ -210,23 +153,17 @@ fn prepare(servers: &Servers) -> Vec<Case> {
     run(&mut a, &subscribe);
     run(&mut b, "DROP SCHEMA insta5 CASCADE; DROP PUBLICATION feed");
     run(&mut a, SCHEMA);
-    let mut cases: Vec<Case> = CASES.into();
+    let mut found = vec![CASES];
     if major() < 17 {
-        run(&mut a, BEFORE_17.0);
-        cases.extend(BEFORE_17.1);
+        run(&mut a, BEFORE_17[0]);
+        found.push(BEFORE_17[1]);
     }
     if major() >= 18 {
-        run(&mut a, SINCE_18.0);
-        cases.push(SINCE_18.1);
-    }
-    cases.push(if major() < 18 {
-        case("server b has 1 of 10 max_replication_slots left", "increase max_replication_slots")
+        run(&mut a, SINCE_18[0]);
+        found.push(SINCE_18[1]);
     } else {
-        case(
-            "server b has 1 of 10 max_active_replication_origins left",
-            "increase max_active_replication_origins",
-        )
-    });
+        found.push(UNTIL_17);
+    }
     let slots = "FROM generate_series(1, current_setting('max_replication_slots')::int - 1)";
     run(&mut a, &format!("SELECT pg_create_physical_replication_slot('s' || n) {slots} AS n"));
     // PostgreSQL 18 has a setting of its own for these.
@@ -238,13 +175,13 @@ fn prepare(servers: &Servers) -> Vec<Case> {
     run(&mut b, "ALTER SYSTEM SET max_sync_workers_per_subscription = 0");
     run(&mut b, "SELECT pg_reload_conf()");
     servers.b.wait_until("SELECT current_setting('max_sync_workers_per_subscription') = '0'");
-    cases
+    found.into_iter().flat_map(cases).collect()
 }
 
 /// Removes the obstacles as the command has said.
-fn remove(servers: &Servers, cases: &[Case]) {
+fn remove(servers: &Servers, cases: &[[&str; 3]]) {
     let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
-    for Case { way_out, first, .. } in cases {
+    for [_, way_out, first] in cases {
         if way_out.starts_with("ALTER SYSTEM") {
             run(&mut b, way_out);
         } else if !way_out.starts_with("increase") {
@@ -291,6 +228,9 @@ fn refuse_what_depends_on_the_target(servers: &Servers) {
     run(&mut b, "CREATE ROLE mover LOGIN");
     servers.command(&["server", "b", &conninfo("mover", "postgres")]);
     let said = servers.refusal(&["check", "5", "--to", "b"]);
+    let reason =
+        "the conninfo of a has no password, without which only a superuser can subscribe on b";
+    assert!(said.contains(reason), "{said}");
     for (lender, privilege) in
         [("lender", "SELECT"), ("lender", "UPDATE (batch)"), ("lender_fine", "SELECT")]
     {
