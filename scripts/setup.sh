@@ -7,7 +7,7 @@
 #   setup.sh server    these, and a PostgreSQL to try the extension on
 #   setup.sh servers   these, and a PostgreSQL of each major, for the tests
 #   setup.sh nextest   cargo-nextest, which runs the tests
-#   setup.sh pgrx      cargo-pgrx, which runs the crate's tests inside a server
+#   setup.sh harness   what pgrx-tests needs, which runs the crate's tests inside a server
 #   setup.sh clients   the languages, tools and libraries of the client examples, which tests/clients runs
 #   setup.sh partners  PgBouncer, and pg_partman in the private copies of Debian's PostgreSQL, for tests/packages
 #   setup.sh lint      compilers of C and C++, to check the fuzzer's code; nothing of the above
@@ -110,8 +110,8 @@ missing_packages() {
     fi
     need 'build server servers' 'command -v clang' clang
     need 'build server servers' "compgen -G '/usr/lib/llvm-*/lib/libclang*.so*'" libclang-dev
-    # Root runs servers as another user: pgrx with sudo, the others with runuser.
-    need pgrx '[ "$(id -u)" != 0 ] || command -v sudo' sudo
+    # Root runs servers as another user: pgrx-tests with sudo, the others with runuser.
+    need harness '[ "$(id -u)" != 0 ] || command -v sudo' sudo
     need 'server servers' '[ "$(id -u)" != 0 ] || command -v runuser' util-linux
     major=$(debian_major)
     need 'server servers' '[ -n "$major" ]' postgresql
@@ -125,15 +125,6 @@ cargo_install() {
     with_progress "Installing $1 $2 (a minute or two)" env CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_DEBUG_ASSERTIONS=false \
         CARGO_PROFILE_DEV_OVERFLOW_CHECKS=false CARGO_PROFILE_DEV_PANIC=abort \
         cargo install "$1" --version "$2" --locked --debug --root "${@:3}"
-}
-
-# Without TLS, which it needs only to download PostgreSQL. That is a third of its build.
-install_cargo_pgrx() {
-    local version
-    version=$(sed -n 's/^pgrx = "=\(.*\)"/\1/p' "$ROOT/Cargo.toml")
-    if [ "$(cargo pgrx --version 2>/dev/null)" != "cargo-pgrx $version" ]; then
-        cargo_install cargo-pgrx "$version" "$CACHE/cargo" --no-default-features
-    fi
 }
 
 # A build from PyPI, or from crates.io if there is none for this machine.
@@ -362,7 +353,6 @@ mkdir -p "$CACHE"
 install_packages
 case $what in
     nextest) install_nextest ;;
-    pgrx) install_cargo_pgrx ;;
     clients) fetch_clients ;;
     partners) fetch_partman; fetch_pgbouncer ;;
     monitoring) fetch_monitoring ;;

@@ -976,7 +976,7 @@ errors! {
     /// The first id of a sequence is generated before the other nodes have the sequence.
     SequenceNotOnNode { name: String, node: String } => ERRCODE_CONNECTION_EXCEPTION,
         "node {node} did not hand over sequence {name}",
-        detail("The sequence does not exist there, or the transaction that creates or distributes it is not committed."),
+        detail("The sequence does not exist there, belongs to another role there, or the transaction that creates or distributes it is not committed."),
         hint("Commit first: insert the first row in another transaction than the one that creates or distributes the shard.");
 
     /// A node of a Citus cluster has another version of the extension, or none.

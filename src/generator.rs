@@ -164,27 +164,33 @@ fn resolve(
 #[cold]
 fn look_up_permit(sequence: IdSequence, shard: Shard) -> Result<Permit, Error> {
     let count = invalidation::settled_count();
+    let permit = if definition::is_served_by(shard, sequence) {
+        Permit::Only(shard, sequence.epoch)
+    } else {
+        look_up_permit_beside_shards(sequence)?
+    };
+    cache::set_permit(sequence.oid, count, permit);
+    Ok(permit)
+}
+
+/// The same for a sequence that does not serve the shard with this epoch.
+fn look_up_permit_beside_shards(sequence: IdSequence) -> Result<Permit, Error> {
     let refuse = |of: &Definition, serves: bool| {
         let (name, role) = (names::relation(sequence.oid), names::current_role());
         let epoch = names::time(of.sequence.epoch.at());
         Err(Error::SequenceServesAnother { name, shard: of.shard.number(), serves, epoch, role })
     };
-    let served = definition::served_by(sequence.oid);
-    let beside = if served.is_empty() { definition::in_schema_of(sequence.oid) } else { vec![] };
-    let is_epoch = |of: &&Definition| of.sequence.epoch == sequence.epoch;
-    let permit = match (served.first(), beside.first()) {
-        (None, None) => Permit::OfSequence(None),
-        (Some(first), _) if !served.iter().filter(is_epoch).any(|of| of.shard == shard) => {
-            return refuse(first, true);
+    if let Some(served) = definition::served_by(sequence.oid).first() {
+        return refuse(served, true);
+    }
+    let beside = definition::in_schema_of(sequence.oid);
+    match beside.first() {
+        None => Ok(Permit::OfSequence(None)),
+        Some(_) if beside.iter().any(|of| of.sequence.epoch == sequence.epoch) => {
+            Ok(Permit::OfSequence(Some(sequence.epoch)))
         }
-        (None, Some(first)) if !beside.iter().any(|of| is_epoch(&of)) => {
-            return refuse(first, false);
-        }
-        (Some(_), _) => Permit::Only(shard, sequence.epoch),
-        (None, Some(_)) => Permit::OfSequence(Some(sequence.epoch)),
-    };
-    cache::set_permit(sequence.oid, count, permit);
-    Ok(permit)
+        Some(first) => refuse(first, false),
+    }
 }
 
 /// Waits until the clock has ticked `ticks` times, for at most that many milliseconds.

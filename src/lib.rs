@@ -43,7 +43,7 @@ extern "C-unwind" fn _PG_init() {
     }
 }
 
-/// Required by `cargo pgrx test` at the crate's root.
+/// Required by pgrx-tests at the crate's root.
 #[cfg(test)]
 pub mod pg_test {
     pub fn setup(_options: Vec<&str>) {}

@@ -1,9 +1,6 @@
 //! Tests inside a server that need both SQL and Rust. Tests that need only SQL are in
 //! tests/regress, and those that need several sessions or a crash are in tests/live.
 
-// The extension that pgrx installs for these tests has the script, too.
-pgrx::extension_sql_file!("../sql/instagram_id--1.0.0.sql", name = "script");
-
 #[pgrx::pg_schema]
 mod tests {
     use crate::pg::invalidation;

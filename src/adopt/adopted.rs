@@ -14,6 +14,7 @@ use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::Shard;
 use instagram_id_core::plpgsql::{self, Difference, Original};
 use pgrx::pg_sys::{self, Oid};
+use rustc_hash::FxHashMap;
 
 /// The prefix of the name under which the original is kept.
 pub const KEPT: &str = "original_";
@@ -83,12 +84,11 @@ pub fn to_restore(definition: &Definition, own_schema: Oid) -> Vec<Adopted> {
 /// same owner, and that owner has the privileges of the shard's owner.
 pub fn functions(definition: &Definition, own_schema: Oid) -> Vec<Adopted> {
     let mut adopted = vec![];
-    for kept in originals_in(definition.schema, KEPT) {
+    for kept in originals_in(definition, KEPT) {
         let Some(name) = kept.name.strip_prefix(KEPT) else { continue };
         let Some(function) = catalog::function_in(definition.schema, name, &[]) else { continue };
         let sequence = sequence_of(&function, definition, own_schema);
-        if kept.owner == function.owner && catalog::has_rights_of(function.owner, definition.owner)
-        {
+        if kept.owner == function.owner {
             adopted.push(Adopted { function, kept: Some(kept), sequence });
         }
     }
@@ -113,21 +113,24 @@ fn original_of(definition: &Definition) -> Option<Adopted> {
         let read = read_original(function);
         let sequence = read.ok().and_then(|read| read.sequence);
         sequence.and_then(|text| sequence_named(&text)) == Some(definition.sequence.oid)
-            && catalog::has_rights_of(function.owner, definition.owner)
     };
-    let function = originals_in(definition.schema, "").into_iter().find(is_it)?;
+    let function = originals_in(definition, "").into_iter().find(is_it)?;
     Some(Adopted { function, kept: None, sequence: None })
 }
 
-/// The functions of a schema with this prefix that generate ids in the original way.
-fn originals_in(schema: Oid, prefix: &str) -> Vec<Function> {
+/// The functions in the schema of a shard with this prefix that generate ids in the original way,
+/// and whose owners have the privileges of the shard's owner. Other roles decide how many others
+/// there are, so PostgreSQL leaves those out before their bodies are read.
+fn originals_in(definition: &Definition, prefix: &str) -> Vec<Function> {
     // By the dependencies on the schema, which have an index.
     let query = "SELECT p.oid FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
          WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_namespace'::regclass AND d.refobjid = $1
          AND p.pronargs = 0 AND p.prolang IN ($2, $3) AND p.prosqlbody IS NULL AND p.prorettype = 'int8'::regtype
-         AND starts_with(p.proname::text, $4) ORDER BY p.proname";
+         AND starts_with(p.proname::text, $4) AND pg_has_role(p.proowner, $5, 'USAGE') ORDER BY p.proname";
+    let Definition { schema, owner, .. } = *definition;
+    let languages = [catalog::plpgsql(), catalog::sql()];
     let arguments =
-        [schema.into(), catalog::plpgsql().into(), catalog::sql().into(), prefix.into()];
+        [schema.into(), languages[0].into(), languages[1].into(), prefix.into(), owner.into()];
     let functions = select(query, &arguments, |row| row.get::<Oid>(1));
     functions
         .into_iter()
@@ -170,8 +173,10 @@ enum KeptOriginal {
     Adopted(Oid, Option<(Shard, IdSequence)>),
 }
 
-/// The most such functions of a role in a schema that are considered.
+/// The most such functions of a role that are considered: in a schema, and in all schemas, of which
+/// each has one original as a rule. A role that can create schemas decides how many there are.
 const KEPT_MAX: usize = 100;
+const KEPT_OF_ROLE_MAX: usize = 16_384;
 
 impl KeptFunctions {
     /// Those in a schema.
@@ -191,16 +196,26 @@ impl KeptFunction {
             let Function { schema, owner, oid, .. } = *kept;
             push(&mut all, KeptFunction { schema, owner, oid, read: None });
         });
+        KeptFunction::limit(&mut all);
+        all
+    }
+
+    /// Sorts them by schema, and removes those of a role that are too many.
+    fn limit(all: &mut Vec<KeptFunction>) {
         // Stable, so that those of a role in a schema stay in the order of their names.
         all.sort_by_key(|one| (one.schema.to_u32(), one.owner.to_u32()));
-        let (mut of, mut count) = (None, 0);
+        let (mut of, mut count, mut of_role) = (None, 0, FxHashMap::default());
         all.retain(|one| {
             let of_this = Some((one.schema, one.owner));
             count = if of == of_this { count + 1 } else { 1 };
             of = of_this;
-            count <= KEPT_MAX
+            if count > KEPT_MAX {
+                return false;
+            }
+            let of_role = of_role.entry(one.owner).or_insert(0);
+            *of_role += 1;
+            *of_role <= KEPT_OF_ROLE_MAX
         });
-        all
     }
 
     fn read(&mut self, own_schema: Oid) -> &KeptOriginal {
@@ -381,4 +396,27 @@ fn may_mean(text: &str, schema: Oid, sequence: Oid) -> bool {
             && catalog::relation_oid(name, schema) == sequence
     };
     sequence_named(text) == Some(sequence) || is_beside()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_a_role_are_limited() {
+        let of = |schema: u32, owner: u32| KeptFunction {
+            schema: Oid::from(schema),
+            owner: Oid::from(owner),
+            oid: Oid::INVALID,
+            read: None,
+        };
+        // Role 1 has too many in schema 7, and role 2 in all schemas.
+        let mut all: Vec<_> = (0..KEPT_MAX + 1).map(|_| of(7, 1)).collect();
+        all.extend((0..KEPT_OF_ROLE_MAX as u32 + 9).map(|schema| of(schema, 2)));
+        all.push(of(99_999, 3));
+        KeptFunction::limit(&mut all);
+        let of_role = |owner: u32| all.iter().filter(|one| one.owner == Oid::from(owner)).count();
+        assert_eq!([1, 2, 3].map(of_role), [KEPT_MAX, KEPT_OF_ROLE_MAX, 1]);
+        assert!(all.is_sorted_by_key(|one| one.schema.to_u32()));
+    }
 }

@@ -272,17 +272,36 @@ impl OtherCopies {
 /// search_path there; NULL if there is none. While a transaction that renames schemas is committed,
 /// the nodes may know different schemas by one name. So a distributed schema is found by its
 /// colocation.
+///
+/// A copy has the same owner on each node. A sequence of another owner is none: any role that can
+/// create schemas can give its own the name that a schema of others has on another node.
 fn copy_of(Opening { sequence, owner, .. }: &Opening) -> String {
-    match &owner.in_colocation {
-        Some((colocation, name)) => format!(
-            "(SELECT c.oid::pg_catalog.regclass FROM pg_catalog.pg_dist_schema AS s, pg_catalog.pg_class AS c \
-             WHERE s.colocationid OPERATOR(pg_catalog.=) {colocation}::pg_catalog.int4 \
-             AND c.relnamespace OPERATOR(pg_catalog.=) s.schemaid \
-             AND c.relname OPERATOR(pg_catalog.=) {}::pg_catalog.name)",
-            quote_literal(name)
+    let role = catalog::relation(sequence.oid).map_or(Oid::INVALID, |relation| relation.owner);
+    let role = quote_literal(names::role(role));
+    let (from, is_it) = match &owner.in_colocation {
+        Some((colocation, name)) => (
+            "pg_catalog.pg_dist_schema AS s, ",
+            format!(
+                "s.colocationid OPERATOR(pg_catalog.=) {colocation}::pg_catalog.int4 \
+                 AND c.relnamespace OPERATOR(pg_catalog.=) s.schemaid \
+                 AND c.relname OPERATOR(pg_catalog.=) {}::pg_catalog.name",
+                quote_literal(name)
+            ),
         ),
-        None => format!("pg_catalog.to_regclass({})", quote_literal(names::relation(sequence.oid))),
-    }
+        None => {
+            let name = quote_literal(names::relation(sequence.oid));
+            (
+                "",
+                format!(
+                    "c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass({name})::pg_catalog.oid"
+                ),
+            )
+        }
+    };
+    format!(
+        "(SELECT c.oid::pg_catalog.regclass FROM {from}pg_catalog.pg_class AS c WHERE {is_it} \
+         AND pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(c.relowner)) OPERATOR(pg_catalog.=) {role}::pg_catalog.text)"
+    )
 }
 
 /// The limit of Citus for a connection to another node, in milliseconds, and its smallest value.

@@ -329,28 +329,40 @@ pub enum Named<'a> {
 /// Visits the functions of that name without parameters, in all schemas except temporary ones, by
 /// the current state of the catalog. The expressions of a function are valid only during its visit.
 pub fn visit_functions(named: Named, mut visit: impl FnMut(&Function)) {
-    let (name, operator, strategy) = match named {
-        Named::Exactly(name) => (name, pg_sys::F_NAMEEQ, pg_sys::BTEqualStrategyNumber),
-        Named::StartingWith(name) => (name, pg_sys::F_NAMEGE, pg_sys::BTGreaterEqualStrategyNumber),
+    let (name, operator, strategy, keys) = match named {
+        Named::Exactly(name) => (name, pg_sys::F_NAMEEQ, pg_sys::BTEqualStrategyNumber, 2),
+        Named::StartingWith(name) => {
+            (name, pg_sys::F_NAMEGE, pg_sys::BTGreaterEqualStrategyNumber, 1)
+        }
     };
-    // SAFETY: a catalog scan, as in PostgreSQL's own code. The key and its name outlive the scan;
-    // an error ends the scan with the transaction.
+    // SAFETY: a catalog scan, as in PostgreSQL's own code. The keys and their values outlive the
+    // scan; an error ends the scan with the transaction.
     unsafe {
         let relation =
             pg_sys::table_open(pg_sys::ProcedureRelationId, pg_sys::AccessShareLock as c_int);
-        let mut key = pg_sys::ScanKeyData::default();
+        let mut key = [pg_sys::ScanKeyData::default(); 2];
         pg_sys::ScanKeyInit(
-            &mut key,
+            &mut key[0],
             pg_sys::Anum_pg_proc_proname as pg_sys::AttrNumber,
             strategy as pg_sys::StrategyNumber,
             operator.into(),
             Datum::from(name.as_pg_cstr()),
         );
+        // So that the index leaves out functions with parameters. A role can create any number of
+        // them in one schema.
+        pg_sys::ScanKeyInit(
+            &mut key[1],
+            pg_sys::Anum_pg_proc_proargtypes as pg_sys::AttrNumber,
+            pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
+            pg_sys::F_OIDVECTOREQ.into(),
+            Datum::from(pg_sys::buildoidvector(std::ptr::null(), 0)),
+        );
         let mut memory = PgMemoryContexts::new("instagram_id function");
         let index = Oid::from(pg_sys::ProcedureNameArgsNspIndexId);
-        let scan =
-            pg_sys::systable_beginscan(relation, index, true, std::ptr::null_mut(), 1, &mut key);
+        let none = std::ptr::null_mut();
+        let scan = pg_sys::systable_beginscan(relation, index, true, none, keys, key.as_mut_ptr());
         loop {
+            pgrx::check_for_interrupts!();
             let tuple = pg_sys::systable_getnext(scan);
             if tuple.is_null() {
                 break;
@@ -369,10 +381,33 @@ pub fn visit_functions(named: Named, mut visit: impl FnMut(&Function)) {
     }
 }
 
-/// The functions that depend on an object of this class, by the current state of the catalog. Such
-/// an object is a relation that a parsed body contains as a `regclass` constant, or the functions'
-/// schema.
-pub fn functions_that_need(class: Oid, object: Oid) -> Vec<Oid> {
+/// Visits the functions without parameters that depend on an object, in all schemas except
+/// temporary ones, by the current state of the catalog. Their names begin with `prefix`, and
+/// `may_own` accepts their schema and owner. Such an object is a relation that a parsed body
+/// contains as a `regclass` constant, or the functions' schema.
+///
+/// Any role can create any number of functions that depend on a relation of others. The bodies of
+/// other functions are not read.
+pub fn visit_functions_that_need(
+    (class, object): (Oid, Oid),
+    prefix: &str,
+    may_own: impl Fn(Oid, Oid) -> bool,
+    mut visit: impl FnMut(&Function),
+) {
+    let accepts = |row: &pg_sys::FormData_pg_proc| {
+        row.pronargs == 0
+            && name_of(row).to_bytes().starts_with(prefix.as_bytes())
+            && may_own(row.pronamespace, row.proowner)
+            && !is_temporary_schema(row.pronamespace)
+    };
+    for oid in functions_that_need(class, object) {
+        if let Some(function) = function_if(oid, accepts) {
+            visit(&function);
+        }
+    }
+}
+
+fn functions_that_need(class: Oid, object: Oid) -> Vec<Oid> {
     let mut functions = vec![];
     // SAFETY: a catalog scan, as in PostgreSQL's own code. The keys outlive the scan; an error ends
     // the scan with the transaction.
@@ -413,17 +448,29 @@ pub fn functions_that_need(class: Oid, object: Oid) -> Vec<Oid> {
 
 /// A function by its OID.
 pub fn function(oid: Oid) -> Option<Function> {
+    function_if(oid, |_| true)
+}
+
+/// A function by its OID, if its row is accepted. The body of another one is not read.
+///
+/// Other roles decide how many functions a schema has, so each look at one can be canceled.
+fn function_if(
+    oid: Oid,
+    accepts: impl FnOnce(&pg_sys::FormData_pg_proc) -> bool,
+) -> Option<Function> {
     const CACHE: pg_sys::SysCacheIdentifier::Type = pg_sys::SysCacheIdentifier::PROCOID;
+    pgrx::check_for_interrupts!();
     // SAFETY: the tuple is valid until it is released.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(CACHE as c_int, oid.into());
         if tuple.is_null() {
             return None;
         }
-        let function = function_of(tuple);
+        let is_accepted = accepts(&*pg_sys::GETSTRUCT(tuple).cast());
+        let function = is_accepted.then(|| function_of(tuple));
         pg_sys::ReleaseSysCache(tuple);
         drop_from_syscache(CACHE, oid);
-        Some(function)
+        function
     }
 }
 

@@ -108,6 +108,10 @@ thread_local! {
 
 const RELATION: c_int = -1;
 
+/// The most that is watched, in 4 MB: four objects for each sequence that a session can cache. What
+/// was dropped stays in the set, and other roles decide how often that happens.
+const WATCHED_MAX: usize = 262_144;
+
 /// The count now. A look-up outside a guard should begin with [`settled_count`].
 #[inline(always)]
 pub fn count() -> InvalidationCount {
@@ -198,6 +202,9 @@ pub fn watch_row(catalog: Catalog, oid: Oid) {
 }
 
 fn insert(key: (c_int, u32)) {
+    if WATCHED.with_borrow(|watched| watched.len() == WATCHED_MAX && !watched.contains(&key)) {
+        forget_watched();
+    }
     WATCHED.with_borrow_mut(|watched| match watched.try_reserve(1) {
         Ok(()) => {
             watched.insert(key);
@@ -210,8 +217,9 @@ fn is_watched(key: (c_int, u32)) -> bool {
     WATCHES_ALL.get() || WATCHED.with_borrow(|watched| watched.contains(&key))
 }
 
-/// Forgets what is watched, and makes all cached results invalid. The next look-up watches again.
-pub fn forget_watched() {
+/// Forgets what is watched, and makes all cached results invalid, also that of a look-up which is
+/// under way. The next look-up watches again.
+fn forget_watched() {
     WATCHED.with_borrow_mut(FxHashSet::clear);
     WATCHES_ALL.set(false);
     invalidate();
@@ -309,5 +317,18 @@ mod tests {
         }
         assert_eq!(changed.hashes().len(), Functions::MAX);
         assert!(!changed.add(77) && changed.add(1));
+    }
+
+    #[test]
+    fn what_is_watched_has_a_limit() {
+        let before = count();
+        for oid in 0..WATCHED_MAX as u32 {
+            watch(Oid::from(oid));
+        }
+        watch(Oid::from(7));
+        assert!(count() == before && is_watched((RELATION, 7)));
+        watch(Oid::from(u32::MAX));
+        assert!(count() != before && !is_watched((RELATION, 7)));
+        assert!(is_watched((RELATION, u32::MAX)));
     }
 }

@@ -79,13 +79,22 @@ pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
     Ok(found.pop())
 }
 
+/// Whether a sequence serves this shard with its epoch. The definition is found by its name, so it
+/// does not matter how many functions of others depend on the sequence.
+pub fn is_served_by(shard: Shard, sequence: IdSequence) -> bool {
+    let mut is_served = false;
+    watch_schema_of(sequence.oid);
+    catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| {
+        is_served |= decides_about(function.schema, function.owner, sequence.oid)
+            && parse_watching(function).is_some_and(|it| it.sequence == sequence);
+    });
+    is_served
+}
+
 /// The shards that a sequence serves: one, unless its owner has created more.
 pub fn served_by(sequence: Oid) -> Vec<Definition> {
-    let functions = catalog::functions_that_need(pg_sys::RelationRelationId, sequence);
-    let mut found = parse_all(functions);
-    found.retain(|definition| {
-        definition.sequence.oid == sequence && decides_about(definition, sequence)
-    });
+    let mut found = deciding_about(sequence, (pg_sys::RelationRelationId, sequence));
+    found.retain(|definition| definition.sequence.oid == sequence);
     found
 }
 
@@ -94,36 +103,58 @@ pub fn served_by(sequence: Oid) -> Vec<Definition> {
 /// choose the epoch for the sequences of others.
 pub fn in_schema_of(sequence: Oid) -> Vec<Definition> {
     let Some(relation) = catalog::relation(sequence) else { return vec![] };
-    let functions = catalog::functions_that_need(pg_sys::NamespaceRelationId, relation.schema);
-    let mut found = parse_all(functions);
-    found.retain(|it| decides_about(it, it.sequence.oid) && decides_about(it, sequence));
+    let mut found = deciding_about(sequence, (pg_sys::NamespaceRelationId, relation.schema));
+    found.retain(|it| decides_about(it.schema, it.owner, it.sequence.oid));
     found
 }
 
-/// Whether the definition may decide what a sequence is used for: its owner has the privileges of
-/// the sequence's owner. In the schema of the definition, those of the schema's owner are enough;
-/// then the sequence was given to another role.
-fn decides_about(definition: &Definition, sequence: Oid) -> bool {
+/// The definitions that depend on an object and may decide about a sequence.
+fn deciding_about(sequence: Oid, object: (Oid, Oid)) -> Vec<Definition> {
+    let mut found = vec![];
+    watch_schema_of(sequence);
+    let may_own = |schema, owner| decides_about(schema, owner, sequence);
+    catalog::visit_functions_that_need(object, PREFIX, may_own, |function| {
+        if let Some(definition) = parse_watching(function) {
+            push(&mut found, definition);
+        }
+    });
+    found
+}
+
+/// Whether a definition in this schema, with this owner, may decide what a sequence is used for:
+/// the owner has the privileges of the sequence's owner. In the schema of the sequence, those of
+/// the schema's owner are enough; then the sequence was given to another role.
+fn decides_about(schema: Oid, owner: Oid, sequence: Oid) -> bool {
     catalog::relation(sequence).is_some_and(|relation| {
-        catalog::has_rights_of(definition.owner, relation.owner)
-            || relation.schema == definition.schema
-                && catalog::owns_schema(definition.schema, definition.owner)
+        catalog::has_rights_of(owner, relation.owner)
+            || relation.schema == schema && catalog::owns_schema(schema, owner)
     })
+}
+
+/// Counts changes of the schema's owner, on which the answer of [`decides_about`] depends. The
+/// cache of sequences watches the sequence, and changes of a definition's owner are always counted.
+fn watch_schema_of(sequence: Oid) {
+    if let Some(relation) = catalog::relation(sequence) {
+        invalidation::watch_row(Catalog::Schema, relation.schema);
+    }
 }
 
 /// The shards that a schema defines, ordered by number.
 pub fn in_schema(schema: Oid) -> Vec<Definition> {
-    let mut found = parse_all(catalog::functions_that_need(pg_sys::NamespaceRelationId, schema));
-    found.retain(owns_sequence);
+    let mut found = vec![];
+    let object = (pg_sys::NamespaceRelationId, schema);
+    catalog::visit_functions_that_need(
+        object,
+        PREFIX,
+        |_, _| true,
+        |function| {
+            if let Some(definition) = read(function) {
+                push(&mut found, definition);
+            }
+        },
+    );
     found.sort_by_key(|definition| definition.shard.number());
     found
-}
-
-fn parse_all(functions: Vec<Oid>) -> Vec<Definition> {
-    functions
-        .into_iter()
-        .filter_map(|function| parse_watching(&catalog::function(function)?))
-        .collect()
 }
 
 /// Visits every valid definition in the database, even if several define the same shard.
@@ -150,9 +181,6 @@ fn owns_sequence(definition: &Definition) -> bool {
 /// The same as [`parse`], for a result that is cached: counts changes of all that it depends on.
 /// Each is watched before the next look-up, which may receive a message about it.
 fn parse_watching(function: &Function) -> Option<Definition> {
-    if !function.name.starts_with(PREFIX) {
-        return None;
-    }
     invalidation::watch_row(Catalog::Function, function.oid);
     invalidation::watch_row(Catalog::Schema, function.schema);
     let definition = parse(function);

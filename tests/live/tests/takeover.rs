@@ -1511,8 +1511,11 @@ fn shards_of_other_roles_do_not_hinder_those_that_are_taken_over_together() {
     run(&mut coordinator, "SELECT create_shard(5)");
     let mut local = vec![next_id(&mut coordinator)];
     let mut new = cluster.nodes[2].connect();
-    run(&mut new, "CREATE ROLE mallory LOGIN; GRANT CREATE ON DATABASE postgres TO mallory; ALTER SCHEMA insta11 OWNER TO mallory;
-         ALTER SEQUENCE insta11.table_id_seq OWNER TO mallory; ALTER FUNCTION insta11.shard_11() OWNER TO mallory");
+    for node in &cluster.nodes {
+        run(&mut node.connect(), "CREATE ROLE mallory LOGIN; GRANT CREATE ON DATABASE postgres TO mallory;
+             ALTER SCHEMA insta11 OWNER TO mallory; ALTER SEQUENCE insta11.table_id_seq OWNER TO mallory;
+             ALTER FUNCTION insta11.shard_11() OWNER TO mallory");
+    }
     let mut mallory = cluster.connect_as(2, "mallory");
     run(&mut mallory, "SELECT create_shard(5); SELECT _close_sequence('insta5.table_id_seq', 1, 1);
              CREATE SCHEMA temporary; CREATE TEMP SEQUENCE ids;
@@ -1933,13 +1936,21 @@ fn no_copy_is_closed_if_a_copy_or_the_coordinator_is_missing() {
     let cluster = Emulated::start_with_shard(3);
     let mut ids = vec![next_on(&cluster, 1)];
     let mut third = cluster.nodes[3].connect();
-    run(&mut third, "ALTER SEQUENCE insta5.table_id_seq RENAME TO gone");
-    for node in [2, 0] {
-        cluster.move_schema("insta5", node);
-        let text = is_refused_on(&cluster, node, NEXT_ID, "08000");
-        assert!(text.contains(&cluster.address(3).0) && text.contains("Commit first"), "{text}");
+    run(&mut third, "CREATE ROLE evil");
+    // A sequence of another role is no copy.
+    for (hide, show) in [
+        ("table_id_seq RENAME TO gone", "gone RENAME TO table_id_seq"),
+        ("table_id_seq OWNER TO evil", "table_id_seq OWNER TO postgres"),
+    ] {
+        run(&mut third, &format!("ALTER SEQUENCE insta5.{hide}"));
+        for node in [2, 0] {
+            cluster.move_schema("insta5", node);
+            let text = is_refused_on(&cluster, node, NEXT_ID, "08000");
+            let node_is_named = text.contains(&cluster.address(3).0);
+            assert!(node_is_named && text.contains("Commit first"), "{text}");
+        }
+        run(&mut third, &format!("ALTER SEQUENCE insta5.{show}"));
     }
-    run(&mut third, "ALTER SEQUENCE insta5.gone RENAME TO table_id_seq");
     cluster.remove(0);
     cluster.move_schema("insta5", 2);
     let text = is_refused_on(&cluster, 2, NEXT_ID, "55000");

@@ -117,13 +117,11 @@ fn manifests_differ_only_in_pgrx() {
     assert_eq!(shared("pg19/Cargo.toml"), shared("Cargo.toml"));
 }
 
-/// pgrx, and the matching cargo-pgrx.
 #[test]
 fn pgrx_is_the_same_everywhere() {
     let package = read("Cargo.toml");
     let pgrx = between(&package, "\npgrx = \"=", "\"")[0];
     assert_eq!(between(&package, "\npgrx-tests = \"=", "\""), [pgrx]);
-    assert!(read("README.md").contains(&format!("cargo-pgrx {pgrx}")));
 }
 
 /// The rows of scripts/majors: major, manifest, which tests, which server.

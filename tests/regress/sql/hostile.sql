@@ -248,10 +248,53 @@ SET ROLE regress_id_app;
 INSERT INTO serials DEFAULT VALUES;
 RESET ROLE;
 
+-- Other roles can create any number of functions that name the sequence of a shard, or that are named as kept originals. Their
+-- bodies are not read, nor functions with parameters. Counted in pages that a statement reads after a change of the catalogs,
+-- which any role can cause.
+CREATE SCHEMA insta613 CREATE SEQUENCE table_id_seq;
+SELECT original('insta613', 613, 'insta613.table_id_seq');
+SELECT shard FROM adopt_shard(613);
+GRANT USAGE, CREATE ON SCHEMA insta613 TO regress_id_mallory;
+CREATE FUNCTION pages(statement text, role text) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+    plan json;
+BEGIN
+    ALTER ROLE regress_id_mallory CONNECTION LIMIT 5;
+    PERFORM set_config('role', role, true);
+    EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ' || statement INTO plan;
+    RAISE EXCEPTION USING MESSAGE = plan->0->'Plan'->>'Shared Hit Blocks';
+EXCEPTION WHEN raise_exception THEN
+    RETURN sqlerrm;
+END $$;
+CREATE VIEW costs AS SELECT pages('SELECT insta607.next_id()', 'regress_id_app') AS default_pages,
+    pages('SELECT next_id(607)', 'regress_id_app') AS call_pages, pages('SELECT unadopt_shard(613)', current_user) AS unadopt_pages;
+SELECT 1 AS once FROM costs;
+SELECT * FROM costs \gset
+SET ROLE regress_id_mallory;
+DO $$
+DECLARE
+    sequence CONSTANT oid := (SELECT oid FROM pg_class WHERE relname = 'table_id_seq' AND relnamespace = 'insta607'::regnamespace::oid);
+    body CONSTANT text := (SELECT prosrc FROM pg_proc WHERE oid = 'insta613.original_next_id'::regproc);
+    long CONSTANT text := (SELECT string_agg(md5(m::text), '') FROM generate_series(1, 450) AS m);
+BEGIN
+    FOR n IN 1..300 LOOP
+        EXECUTE format('CREATE FUNCTION pg_temp.shard_%s() RETURNS regclass RETURN %L::regclass', n, sequence);
+        EXECUTE format('CREATE FUNCTION insta601.shard_%s() RETURNS regclass RETURN %L::regclass', n + 1000, sequence);
+        EXECUTE format('CREATE FUNCTION insta613.original_x%s() RETURNS bigint LANGUAGE plpgsql AS %L', n, body || ' --' || long);
+    END LOOP;
+    FOR n IN 0..399 LOOP
+        EXECUTE format('CREATE FUNCTION insta601.shard_607(%s%s) RETURNS int RETURN 1', repeat('text,', n / 5 + 1),
+            ('{int,oid,name,bool,date}'::text[])[n % 5 + 1]);
+    END LOOP;
+END $$;
+RESET ROLE;
+SELECT default_pages - :default_pages < 50, call_pages - :call_pages < 50, unadopt_pages - :unadopt_pages < 300 * 15 FROM costs;
+
 \set VERBOSITY terse
 SET client_min_messages = warning;
 DROP TABLE serials;
-DROP SCHEMA insta600, insta601, insta606, insta607, insta608, insta610, insta611, insta612, photos_eu, victims, open, "\';x", "\';SELECT 1;--" CASCADE;
-DROP FUNCTION evil, original;
+DROP SCHEMA insta600, insta601, insta606, insta607, insta608, insta610, insta611, insta612, insta613, photos_eu, victims, open, "\';x", "\';SELECT 1;--" CASCADE;
+DROP VIEW costs;
+DROP FUNCTION evil, original, pages;
 DROP OWNED BY regress_id_mallory, regress_id_victim;
 DROP ROLE regress_id_mallory, regress_id_victim, regress_id_app;
