@@ -184,17 +184,17 @@ fn warm_up(source: &Server, target: &Server, recorded: &str, limit: Duration) ->
         session.run("DO 'BEGIN END'").context(problem)?;
         trust::require(target, session, rights::NOTHING, rights::NOTHING)?;
         let extension = lock_extension(session).context(problem)?;
-        is_claimed(session, &extension, target).context(problem)?;
+        refusal(session, &extension, target).context(problem)?;
         Ok(())
     })
 }
 
-/// Whether the schema can generate ids of the shard.
-fn is_claimed(
+/// Why the schema cannot generate ids of the shard; empty if it can.
+fn refusal(
     connection: &Connection,
     extension: &str,
     target: &Server,
-) -> std::result::Result<bool, libpq::Error> {
+) -> std::result::Result<String, libpq::Error> {
     let query = include_str!("sql/claim.sql").replace("{extension}", extension);
     connection.query(&query, &[&target.shard().to_string(), target.schema()])?.one()
 }
@@ -312,10 +312,9 @@ fn open_copy(
     let extension = lock_extension(&session).context(problem)?;
     let claim = format!("SELECT {extension}.claim_shard({})", target.shard());
     session.run(&deadline.within(&claim)).context(problem)?;
-    if !is_claimed(&session, &extension, target).context(problem)? {
-        fail!(
-            "another schema on the new server also has a function shard_N() for this shard: drop it"
-        );
+    let refusal = refusal(&session, &extension, target).context(problem)?;
+    if !refusal.is_empty() {
+        fail!("shard {} cannot generate ids on {}: {refusal}", target.shard(), target.name);
     }
     // A COMMIT that is canceled would not wait for a synchronous standby.
     session.run("SET LOCAL statement_timeout = 0; COMMIT").context(problem)?;

@@ -10,8 +10,6 @@ WITH RECURSIVE {own}, used (class, object) AS (
      SELECT classid, objid FROM jsonb_to_recordset($2::jsonb) AS o (type text, names text, arguments text)
          CROSS JOIN pg_get_object_address(type, names::text[], arguments::text[])
      UNION ALL
-     SELECT 'pg_extension'::regclass, oid FROM pg_extension WHERE extname = 'instagram_id' AND $5::bool
-     UNION ALL
      SELECT classid, objid FROM pg_depend JOIN pg_extension AS e ON refobjid = e.oid
      WHERE refclassid = 'pg_extension'::regclass AND extname = 'instagram_id' AND deptype = 'e' AND $5::bool)
     UNION

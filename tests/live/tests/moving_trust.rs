@@ -2,8 +2,8 @@
 //! has the rights of the command's role, or is trusted.
 
 use crate::moving::{
-    GIVE_AWAY, HAS_SCHEMA, IS_CLOSED, NOTHING, Servers, WAITS, cases, fill, kill_group, leftovers,
-    move_blocked_after_copy, move_with_stopped_writes, outcome,
+    GIVE_AWAY, HAS_SCHEMA, IS_CLOSED, NOTHING, Servers, WAITS, cases, fails, fill, kill_group,
+    leftovers, move_blocked_after_copy, move_with_stopped_writes, outcome,
 };
 use instagram_id_live::*;
 use postgres::{Client, NoTls};
@@ -279,10 +279,9 @@ fn trust_is_checked_again_during_the_move() {
     // The dump does not contain this right, which the copy then has.
     let mut client = b.connect();
     run(&mut client, "ALTER DEFAULT PRIVILEGES GRANT TRIGGER ON TABLES TO evil");
-    let said = servers.refusal(&["move", "5", "--to", "b"]);
-    assert!(
-        said.contains("role evil on b is not trusted, but has TRIGGER on table insta5."),
-        "{said}"
+    let said = servers.refuses(
+        &["move", "5", "--to", "b"],
+        "role evil on b is not trusted, but has TRIGGER on table insta5.",
     );
     assert!(!said.contains("Copying rows"), "{said}");
     run(&mut client, "ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM evil");
@@ -305,9 +304,7 @@ fn check_trust_before_the_cutover(servers: &Servers) {
         }
         run(&mut server.connect(), "GRANT keeper TO evil");
         run(if name == "b" { &mut map } else { &mut transaction }, "COMMIT");
-        let said = outcome(command).expect_err("a refusal");
-        let reason = format!("role evil on {name} is not trusted, but is a member of keeper");
-        assert!(said.contains(&reason), "{said}");
+        fails(command, &format!("role evil on {name} is not trusted, but is a member of keeper"));
         run(&mut server.connect(), "REVOKE keeper FROM evil");
         servers.command(&["cancel", "5"]);
     }
@@ -437,15 +434,13 @@ fn clean_reads_only_tables_of_trusted_owners_that_it_has_locked() {
     servers.a.wait_until(WAITS);
     run(&mut keeper_session, "CREATE TABLE insta5.new (x int)");
     run(&mut holder, "COMMIT");
-    let said = outcome(command).expect_err("a new table");
-    assert!(said.contains("other sessions have changed its tables; run clean again"), "{said}");
+    fails(command, "other sessions have changed its tables; run clean again");
     run(&mut keeper_session, "DROP TABLE insta5.new");
 
     // The code of a trusted owner runs, and sees the setting of the session.
     run(&mut keeper_session, "CREATE INDEX says ON insta5.photos ((trap.restriction()))");
     run(&mut holder, "BEGIN; SELECT FROM insta5.photos");
-    let said = servers.refusal(&clean);
-    assert!(said.contains("table insta5.photos could not be locked for 10 s"), "{said}");
+    servers.refuses(&clean, "table insta5.photos could not be locked for 10 s");
     run(&mut holder, "COMMIT");
     servers.command(&clean);
     assert!(!one::<bool>(&mut servers.a.connect(), HAS_SCHEMA));

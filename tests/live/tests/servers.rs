@@ -2,9 +2,6 @@
 
 use instagram_id_live::*;
 use std::fs;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
 /// Runs the command with a map on server a. Returns its exit status, and what it said.
 fn run(place: &Place, database: &str, arguments: &[&str]) -> (i32, String) {
@@ -228,68 +225,4 @@ fn map_is_used_by_its_owner() {
     let read = "GRANT USAGE ON SCHEMA shard_map TO evil; GRANT SELECT ON ALL TABLES IN SCHEMA shard_map TO evil";
     instagram_id_live::run(&mut place.map(), read);
     assert_eq!(run_as(&place, "evil", "map", &["status"]).0, 0);
-}
-
-/// Writers change placements at random; some take their time, some roll back. A reader that queries
-/// the rows with a version above the highest one it has seen misses no change.
-#[test]
-fn readers_of_the_map_miss_no_change() {
-    let place = Place::with_a_map();
-    place
-        .map()
-        .batch_execute(
-            "INSERT INTO shard_map.servers VALUES ('0', ''), ('1', ''), ('2', '');
-             INSERT INTO shard_map.shards (shard, server) SELECT n, '0' FROM generate_series(0, 99) AS n",
-        )
-        .unwrap();
-    let end = Instant::now() + Duration::from_millis(length(2_000, 60_000));
-    let mut random = random("map");
-    let seeds: [u64; 4] = std::array::from_fn(|_| random.u64(..));
-    let write = |n: usize| {
-        let mut random = fastrand::Rng::with_seed(seeds[n]);
-        let mut client = place.map();
-        let mut changes = 0;
-        while Instant::now() < end {
-            let mut transaction = client.transaction().unwrap();
-            let (shard, server) = (random.i32(0..100), random.i32(0..3).to_string());
-            let change = "UPDATE shard_map.shards SET server = $1 WHERE shard = $2";
-            transaction.execute(change, &[&server, &shard]).unwrap();
-            thread::sleep(Duration::from_micros(random.u64(0..2000)));
-            if random.u8(..) < 200 {
-                transaction.commit().unwrap();
-                changes += 1;
-            }
-        }
-        changes
-    };
-    let is_over = AtomicBool::new(false);
-    let read = || {
-        let mut client = place.map();
-        let (mut copy, mut seen, mut reads) = (vec![String::new(); 100], 0_i64, 0);
-        loop {
-            let is_last = is_over.load(Ordering::SeqCst);
-            let newer = "SELECT shard, server, version FROM shard_map.shards WHERE version > $1 ORDER BY version";
-            for row in client.query(newer, &[&seen]).unwrap() {
-                let (shard, version): (i32, i64) = (row.get(0), row.get(2));
-                assert!(version > seen, "{version} twice");
-                copy[shard as usize] = row.get(1);
-                seen = version;
-            }
-            reads += 1;
-            if is_last {
-                return (copy, seen, reads);
-            }
-        }
-    };
-    let (changes, (copy, seen, reads)) = thread::scope(|scope| {
-        let reader = scope.spawn(read);
-        let changes: i64 = in_parallel(4, write).iter().sum();
-        is_over.store(true, Ordering::SeqCst);
-        (changes, reader.join().unwrap())
-    });
-    let truth = "SELECT server FROM shard_map.shards ORDER BY shard";
-    assert_eq!(copy, rows(&mut place.map(), truth));
-    println!("{changes} changes, up to version {seen}, in {reads} reads");
-    assert!(changes > 100 && seen == 100 + changes && reads > 100);
-    assert_eq!(one::<i64>(&mut place.map(), "SELECT version FROM shard_map.last"), seen);
 }
