@@ -2,7 +2,8 @@
 -- names are part of it, so a table that is created again or swaps its name with another one
 -- differs. Left out are columns that change by themselves (by ANALYZE, VACUUM FULL, CLUSTER,
 -- TRUNCATE or REFRESH), the OIDs of indexes, which REINDEX CONCURRENTLY replaces, indexes that are
--- not valid, which pg_dump leaves out too, and what closes a shard.
+-- not valid, which pg_dump leaves out too, and what closes a shard. (to_jsonb would convert a column
+-- of type anyarray, such as attmissingval, by a cast of the elements' type, which is code of a role.)
 WITH n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = current_setting('move.schema')
 ), relations AS MATERIALIZED (
     SELECT c.* FROM pg_class AS c JOIN n ON n.oid = relnamespace WHERE relkind NOT IN ('i', 'I', 't')
@@ -18,8 +19,10 @@ WITH n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = current_setti
     SELECT 'pg_class', oid, 'pg_class', oid, (to_jsonb(r) - '{relpages,reltuples,relallvisible,relallfrozen,relfrozenxid,relminmxid,relhasrules,
         relhassubclass,relhasindex,relhastriggers,relfilenode,reltoastrelid,relispopulated}'::text[])::text FROM relations AS r
     UNION ALL
-    SELECT 'pg_class', attrelid, 'pg_attribute', 0, (to_jsonb(a) - '{atthasmissing,attmissingval,attcacheoff}'::text[])::text
-    FROM pg_attribute AS a JOIN relations AS r ON r.oid = attrelid WHERE attnum > 0
+    SELECT 'pg_class', attrelid, 'pg_attribute', 0, ROW(attrelid, attname, atttypid, attlen, attnum, atttypmod, attndims, attbyval, attalign, attstorage,
+        attcompression, attnotnull, atthasdef, attidentity, attgenerated, attisdropped, attislocal, attinhcount, attcollation, attstattarget,
+        attacl, attoptions, attfdwoptions)::text
+    FROM pg_attribute JOIN relations AS r ON r.oid = attrelid WHERE attnum > 0
     UNION ALL
     SELECT 'pg_class', adrelid, 'pg_attrdef', d.oid, d::text FROM pg_attrdef AS d JOIN relations AS r ON r.oid = adrelid
     UNION ALL

@@ -56,6 +56,15 @@ const TRAPS: &str = "CREATE SCHEMA trap;
         $$ BEGIN RAISE LOG '% may not read: %', current_user, current_setting('restrict_nonsystem_relation_kind'); RETURN 1; END $$;
     CREATE FUNCTION trap.closed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'";
 
+/// A function of evil, to which no object of the schema refers. PostgreSQL stores the default of a
+/// new column as a value of the type.
+const CAST: &str = "CREATE SCHEMA side; GRANT USAGE ON SCHEMA side TO PUBLIC; CREATE TYPE insta5.mood AS ENUM ('good');
+    CREATE FUNCTION side.to_json(insta5.mood) RETURNS json LANGUAGE plpgsql AS $$ BEGIN
+        RAISE LOG 'cast by %', current_user; RETURN '1'; END $$;
+    ALTER SCHEMA side OWNER TO evil; ALTER FUNCTION side.to_json OWNER TO evil; ALTER TYPE insta5.mood OWNER TO keeper;
+    SET ROLE keeper; CREATE CAST (insta5.mood AS json) WITH FUNCTION side.to_json(insta5.mood);
+    ALTER TABLE insta5.photos ADD mood insta5.mood DEFAULT 'good'; RESET ROLE";
+
 #[track_caller]
 fn assert_not_trapped(servers: &Servers) {
     let log = servers.a.log();
@@ -230,11 +239,13 @@ fn trust_is_named_for_a_server() {
 }
 
 /// A role that gets a right after the checks is found before the schema is dumped, before the dump
-/// is executed, in the schema that it has created, and before the copy is opened.
+/// is executed, in the schema that it has created, and before the copy is opened. No cast of a
+/// column's type runs.
 #[test]
 fn trust_is_checked_again_during_the_move() {
     let servers = start();
     let Servers { a, b } = &servers;
+    run(&mut a.connect(), CAST);
     let rename = |from, to| format!("ALTER FUNCTION trap.{from} RENAME TO {to}");
     for server in [a, b] {
         run(&mut server.connect(), &format!("SET ROLE keeper; {TRAPS}"));
@@ -310,6 +321,7 @@ fn check_trust_before_the_cutover(servers: &Servers) {
     }
     assert_eq!(leftovers(a), NOTHING);
     servers.command(&["move", "5", "--to", "b"]);
+    assert!(!a.log().contains("cast by"), "the command has run code of evil");
 }
 
 /// While a command that lets writes continue waits for a lock on one sequence, the owner puts a
