@@ -1,7 +1,8 @@
 -- The objects of the schema $1 that no move can carry over, with the statement that changes it. $2:
 -- the role of the command on the target, or empty if that is a superuser.
 WITH RECURSIVE tables AS MATERIALIZED (
-    SELECT c.oid, relname, relreplident, format('%I.%I', $1::text, relname) AS name
+    SELECT c.oid, relreplident, format('%I.%I', $1::text, relname) AS name,
+        EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND attgenerated <> '') AS has_generated
     FROM pg_class AS c WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind = 'r'
 ), parts (relation, attname, type) AS (
     -- The type of each column, and the types of which it consists.
@@ -18,7 +19,23 @@ WITH RECURSIVE tables AS MATERIALIZED (
         SELECT FROM pg_opclass WHERE opcdefault AND opcmethod IN (403, 405) AND (opcintype = t.oid OR opcintype IN (
             SELECT casttarget FROM pg_cast WHERE castsource = t.oid AND castmethod = 'b' AND castcontext = 'i')))
 ), keys AS MATERIALIZED (
-    SELECT indrelid, indisprimary, indisreplident FROM pg_index JOIN tables AS t ON indrelid = t.oid WHERE indisvalid AND indimmediate
+    -- A generated column is not replicated.
+    SELECT indrelid, indisprimary, indisreplident, EXISTS (
+        SELECT FROM unnest(indkey) WITH ORDINALITY AS k (number, n) JOIN pg_attribute ON attrelid = indrelid AND attnum = number
+        WHERE n <= indnkeyatts AND attgenerated <> '') AS is_generated
+    FROM pg_index JOIN tables AS t ON indrelid = t.oid WHERE indisvalid AND indimmediate
+), not_full (relation) AS MATERIALIZED (
+    -- The new server looks rows up by the primary key even then.
+    SELECT indrelid FROM keys WHERE indisprimary AND is_generated
+    -- From 18 on, the old server rejects updates and deletes then.
+    UNION SELECT oid FROM tables WHERE has_generated AND current_setting('server_version_num')::int >= 180000
+), ways_out (relation, way_out) AS MATERIALIZED (
+    SELECT t.oid, CASE
+        WHEN EXISTS (SELECT FROM keys WHERE indrelid = t.oid AND indisprimary AND NOT is_generated) THEN format('ALTER TABLE %s REPLICA IDENTITY DEFAULT', t.name)
+        WHEN EXISTS (SELECT FROM keys WHERE indrelid = t.oid AND indisprimary) THEN 'add a unique index without generated columns, and set REPLICA IDENTITY USING INDEX'
+        WHEN t.oid IN (SELECT relation FROM without_equality UNION SELECT relation FROM not_full) THEN 'add a primary key, and set REPLICA IDENTITY DEFAULT'
+        ELSE format('add a primary key, or ALTER TABLE %s REPLICA IDENTITY FULL', t.name) END
+    FROM tables AS t
 ), views (oid, view) AS (
     -- The materialized views, and the views that they read.
     SELECT oid, oid FROM pg_class WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind = 'm'
@@ -39,36 +56,47 @@ WITH RECURSIVE tables AS MATERIALIZED (
     UNION ALL
     SELECT typowner, 'TYPE ' || oid::regtype, '', typacl FROM pg_type WHERE typnamespace = quote_ident($1::text)::regnamespace
 )
-SELECT format('table %s has no primary key or replica identity that is valid and not deferrable, so its updates and deletes could not follow: ', t.name)
-    || CASE WHEN EXISTS (SELECT FROM keys WHERE indrelid = t.oid AND indisprimary) THEN format('ALTER TABLE %s REPLICA IDENTITY DEFAULT', t.name)
-            WHEN EXISTS (SELECT FROM without_equality WHERE relation = t.oid) THEN 'add a primary key'
-            ELSE format('add a primary key, or ALTER TABLE %s REPLICA IDENTITY FULL', t.name) END
-FROM tables AS t WHERE relreplident <> 'f' AND NOT EXISTS (
-    SELECT FROM keys WHERE indrelid = t.oid AND CASE relreplident WHEN 'd' THEN indisprimary WHEN 'i' THEN indisreplident END)
+SELECT format('table %s has no primary key or replica identity that is valid, not deferrable and without generated columns, '
+              'so its updates and deletes could not follow: %s', t.name, way_out)
+FROM tables AS t JOIN ways_out ON relation = t.oid WHERE relreplident <> 'f' AND NOT EXISTS (
+    SELECT FROM keys WHERE indrelid = t.oid AND NOT is_generated AND CASE relreplident WHEN 'd' THEN indisprimary WHEN 'i' THEN indisreplident END)
 UNION ALL
-SELECT format('table %s has REPLICA IDENTITY FULL, but column %I has a type without equality, so its updates and deletes could not follow: ', t.name, attname)
-    || CASE WHEN EXISTS (SELECT FROM keys WHERE indrelid = t.oid AND indisprimary) THEN format('ALTER TABLE %s REPLICA IDENTITY DEFAULT', t.name)
-            ELSE 'add a primary key, and set REPLICA IDENTITY DEFAULT' END
-FROM tables AS t JOIN without_equality ON relation = t.oid WHERE relreplident = 'f'
+SELECT format('table %s has REPLICA IDENTITY FULL and generated columns, so its updates and deletes could not follow: %s', t.name, way_out)
+FROM tables AS t JOIN ways_out ON relation = t.oid WHERE relreplident = 'f' AND t.oid IN (SELECT relation FROM not_full)
+UNION ALL
+SELECT format('table %s has REPLICA IDENTITY FULL, but column %I has a type without equality, so its updates and deletes could not follow: %s', t.name, attname, way_out)
+FROM tables AS t JOIN without_equality AS w ON w.relation = t.oid JOIN ways_out AS o ON o.relation = t.oid WHERE relreplident = 'f'
 UNION ALL
 SELECT format('constraint %I of %s is NOT VALID, so the copy could reject rows: ALTER %s %2$s VALIDATE CONSTRAINT %1$I', conname,
               CASE WHEN contypid = 0 THEN conrelid::regclass::text ELSE contypid::regtype::text END, CASE WHEN contypid = 0 THEN 'TABLE' ELSE 'DOMAIN' END)
 FROM pg_constraint AS con WHERE connamespace = quote_ident($1::text)::regnamespace AND contype IN ('c', 'n') AND NOT convalidated
     AND coalesce((to_jsonb(con) ->> 'conenforced')::boolean, true)
 UNION ALL
-SELECT format('column %I of %s uses %s is not in the same schema, so inserts would fail after the move or repeat values: '
+SELECT format('column %I of %s uses %s, which is not in the same schema, so inserts would fail after the move or repeat values: '
               'use one in the same schema, or ALTER TABLE %2$s ALTER COLUMN %1$I DROP %4$s',
-              attname, c.oid::regclass, coalesce(by_number || ', whose shard', pg_describe_object(refclassid, refobjid, 0) || ', which'), CASE attgenerated WHEN '' THEN 'DEFAULT' ELSE 'EXPRESSION' END)
+              attname, c.oid::regclass, pg_describe_object(refclassid, refobjid, 0), CASE attgenerated WHEN '' THEN 'DEFAULT' ELSE 'EXPRESSION' END)
 FROM pg_depend JOIN pg_attrdef AS d ON classid = 'pg_attrdef'::regclass AND objid = d.oid
     JOIN pg_class AS c ON c.oid = adrelid JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
     LEFT JOIN pg_class AS s ON refclassid = 'pg_class'::regclass AND s.oid = refobjid AND s.relkind = 'S'
     LEFT JOIN pg_proc AS p ON refclassid = 'pg_proc'::regclass AND p.oid = refobjid
-    -- A default next_id(5) refers to the extension only.
-    LEFT JOIN LATERAL (SELECT format('next_id(%s)', current_setting('move.shard'))) AS n (by_number)
-        ON p.proname = 'next_id' AND strpos(translate(pg_get_expr(adbin, adrelid), ',', ')'), by_number) > 0
 WHERE coalesce(s.relnamespace, p.pronamespace) <> c.relnamespace
     AND (quote_ident($1::text)::regnamespace IN (s.relnamespace, p.pronamespace) OR s.oid IS NOT NULL AND c.relnamespace = quote_ident($1::text)::regnamespace)
-  OR by_number IS NOT NULL AND c.relnamespace <> quote_ident($1::text)::regnamespace
+UNION ALL
+-- A default next_id(5) refers to the extension only. Any role can choose the default of a table of
+-- its own. PostgreSQL fails to show one that is too deep, and locks the table to show its columns.
+SELECT format(CASE WHEN shown IS NULL THEN 'column %I of %s of role %s has a default that is too long to look for next_id(%s) in it: '
+                   ELSE 'column %I of %s of role %s uses next_id(%s), whose shard is not in the same schema, so inserts would fail after the move or repeat values: '
+                        'use one in the same schema, or ' END || 'ALTER TABLE %2$s ALTER COLUMN %1$I DROP DEFAULT',
+              attname, c.oid::regclass, relowner::regrole, current_setting('move.shard'))
+FROM pg_extension AS e
+    JOIN pg_depend AS m ON m.refclassid = 'pg_extension'::regclass AND m.refobjid = e.oid AND m.deptype = 'e' AND m.classid = 'pg_proc'::regclass
+    JOIN pg_proc AS p ON p.oid = m.objid AND proname = 'next_id'
+    JOIN pg_depend AS u ON u.refclassid = 'pg_proc'::regclass AND u.refobjid = p.oid AND u.classid = 'pg_attrdef'::regclass
+    JOIN pg_attrdef AS d ON d.oid = u.objid JOIN pg_class AS c ON c.oid = adrelid JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+    CROSS JOIN LATERAL (SELECT CASE WHEN octet_length(adbin::text) <= 16384 AND strpos(adbin::text COLLATE "C", '{VAR ') = 0
+                                    THEN pg_get_expr(adbin, 0) END) AS f (shown)
+WHERE extname = 'instagram_id' AND relnamespace <> quote_ident($1::text)::regnamespace
+    AND (shown IS NULL OR strpos(translate(shown, ',', ')'), format('next_id(%s)', current_setting('move.shard'))) > 0)
 UNION ALL
 SELECT format('materialized view %s calls %s, whose body is read with the search_path of the caller, so it could not be refreshed on the new server: '
               'ALTER FUNCTION %2$s SET search_path = %3$I, public', view::regclass, p.oid::regprocedure, $1::text)

@@ -1,7 +1,7 @@
 //! Tests of what `instagram_id_shards check` refuses in a schema or on a server, and that the
 //! statements it names are the way out.
 
-use crate::moving::{Servers, cases, fill};
+use crate::moving::{Servers, cases, fill, move_blocked_after_copy, outcome};
 use instagram_id_live::*;
 
 /// Objects of each kind that a move cannot carry over, and next to them similar ones that it can.
@@ -22,9 +22,18 @@ const SCHEMA: &str = "SET client_min_messages = error;
     CREATE TABLE insta5.full_parts (id bigint PRIMARY KEY, array_of json[], place insta5.place, spot insta5.spot[]);
     ALTER TABLE insta5.full_parts REPLICA IDENTITY FULL;
     CREATE TABLE insta5.full_fine (t text, v varchar(9), c char(3), n numeric, a int[], j jsonb, r int4range, m insta5.mood, p insta5.pair,
-        w insta5.words[], u uuid, i inet, b bytea, o oid, x box GENERATED ALWAYS AS (NULL) STORED);
+        w insta5.words[], u uuid, i inet, b bytea, o oid);
     ALTER TABLE insta5.full_fine REPLICA IDENTITY FULL;
     INSERT INTO insta5.full_fine (t, p, w) VALUES ('a', (1, 'b'), '{c}');
+
+    CREATE TABLE insta5.generated (id bigint, k bigint GENERATED ALWAYS AS (id + 1) STORED PRIMARY KEY);
+    CREATE TABLE insta5.generated_full (id bigint, k bigint GENERATED ALWAYS AS (id % 7) STORED, PRIMARY KEY (id, k));
+    ALTER TABLE insta5.generated_full REPLICA IDENTITY FULL;
+    CREATE TABLE insta5.generated_fine (id bigint, k bigint GENERATED ALWAYS AS (id % 7) STORED, PRIMARY KEY (id) INCLUDE (k));
+    CREATE TABLE insta5.generated_other (id bigint NOT NULL, k bigint GENERATED ALWAYS AS (1) STORED);
+    ALTER TABLE insta5.generated_other REPLICA IDENTITY FULL;
+    INSERT INTO insta5.generated VALUES (1), (2); INSERT INTO insta5.generated_full VALUES (1), (2);
+    INSERT INTO insta5.generated_fine VALUES (1), (2); INSERT INTO insta5.generated_other VALUES (1), (2);
 
     CREATE DOMAIN insta5.small AS int; CREATE TABLE insta5.sizes (id bigint PRIMARY KEY, small insta5.small); INSERT INTO insta5.sizes VALUES (1, 7);
     ALTER DOMAIN insta5.small ADD CONSTRAINT is_small CHECK (VALUE < 5) NOT VALID;
@@ -40,6 +49,10 @@ const SCHEMA: &str = "SET client_min_messages = error;
     CREATE TABLE outside (id bigint DEFAULT insta5.next_id()); CREATE TABLE outside_too (id bigint DEFAULT next_id(5));
     CREATE TABLE outside_fine (id bigint DEFAULT next_id(50)); CREATE SEQUENCE numbers;
     CREATE TABLE insta5.inside (id bigint PRIMARY KEY DEFAULT next_id(5), n bigint DEFAULT nextval('numbers'));
+    CREATE ROLE idler; DO $$ BEGIN
+        EXECUTE format('CREATE TABLE outside_deep (id bigint DEFAULT next_id(6) + %s 1 %s)', repeat('abs(', 4000), repeat(')', 4000));
+    END $$; ALTER TABLE outside_deep OWNER TO idler; ALTER TABLE outside_fine OWNER TO idler; CREATE SCHEMA idle;
+    CREATE FUNCTION idle.next_id(int) RETURNS bigint RETURN $1; CREATE TABLE outside_idle (id bigint DEFAULT idle.next_id(5));
 
     CREATE FUNCTION insta5.safe() RETURNS bigint LANGUAGE sql SET search_path = insta5 AS 'SELECT count(*) FROM photos';
     CREATE FUNCTION insta5.parsed() RETURNS bigint LANGUAGE sql RETURN (SELECT count(*) FROM insta5.photos);
@@ -53,7 +66,7 @@ const SCHEMA: &str = "SET client_min_messages = error;
 /// How the message of each obstacle begins, the statement with which it ends, and what that
 /// statement needs first.
 const CASES: &str = r#"
-    table insta5.deferred has no primary key or replica identity that is valid and not deferrable | ALTER TABLE insta5.deferred REPLICA IDENTITY FULL | SELECT
+    table insta5.deferred has no primary key or replica identity that is valid, not deferrable and without generated columns | ALTER TABLE insta5.deferred REPLICA IDENTITY FULL | SELECT
     table insta5.gone has no primary key or replica identity that is valid | ALTER TABLE insta5.gone REPLICA IDENTITY FULL | SELECT
     table insta5.invalid has no primary key or replica identity that is valid | ALTER TABLE insta5.invalid REPLICA IDENTITY DEFAULT | SELECT
     table insta5."none" has no primary key or replica identity | ALTER TABLE insta5."none" REPLICA IDENTITY DEFAULT | SELECT
@@ -61,10 +74,13 @@ const CASES: &str = r#"
     table insta5.full_parts has REPLICA IDENTITY FULL, but column array_of has | ALTER TABLE insta5.full_parts REPLICA IDENTITY DEFAULT | SELECT
     table insta5.full_parts has REPLICA IDENTITY FULL, but column place has | ALTER TABLE insta5.full_parts REPLICA IDENTITY DEFAULT | SELECT
     table insta5.full_parts has REPLICA IDENTITY FULL, but column spot has | ALTER TABLE insta5.full_parts REPLICA IDENTITY DEFAULT | SELECT
+    table insta5.generated has no primary key or replica identity that is valid, not deferrable and without | add a unique index without generated columns, and set REPLICA IDENTITY USING INDEX | CREATE UNIQUE INDEX generated_id ON insta5.generated (id); ALTER TABLE insta5.generated ALTER id SET NOT NULL, REPLICA IDENTITY USING INDEX generated_id
+    table insta5.generated_full has REPLICA IDENTITY FULL and generated columns | add a unique index without generated columns, and set REPLICA IDENTITY USING INDEX | CREATE UNIQUE INDEX generated_full_id ON insta5.generated_full (id); ALTER TABLE insta5.generated_full REPLICA IDENTITY USING INDEX generated_full_id
     constraint positive of insta5.counter is NOT VALID | ALTER TABLE insta5.counter VALIDATE CONSTRAINT positive | UPDATE insta5.counter SET value = 1
     constraint is_small of insta5.small is NOT VALID | ALTER DOMAIN insta5.small VALIDATE CONSTRAINT is_small | DELETE FROM insta5.sizes
     column id of public.outside uses function insta5.next_id(), which is not in the same schema, so inserts would fail | ALTER TABLE public.outside ALTER COLUMN id DROP DEFAULT | SELECT
-    column id of public.outside_too uses next_id(5), whose shard is not in the same schema | ALTER TABLE public.outside_too ALTER COLUMN id DROP DEFAULT | SELECT
+    column id of public.outside_too of role postgres uses next_id(5), whose shard is not in the same schema | ALTER TABLE public.outside_too ALTER COLUMN id DROP DEFAULT | SELECT
+    column id of public.outside_deep of role idler has a default that is too long to look for next_id(5) in it | ALTER TABLE public.outside_deep ALTER COLUMN id DROP DEFAULT | SELECT
     column n of insta5.inside uses sequence public.numbers | ALTER TABLE insta5.inside ALTER COLUMN n DROP DEFAULT | SELECT
     trigger always of insta5.counter fires for the replication, too | ALTER TABLE insta5.counter ENABLE TRIGGER always | SELECT
     trigger replica of insta5.counter fires for the replication, too | ALTER TABLE insta5.counter ENABLE TRIGGER replica | SELECT
@@ -89,12 +105,13 @@ const BEFORE_17: [&str; 2] = [
 ];
 
 /// PostgreSQL 18 has further kinds of constraints that may not hold, and a setting of its own for
-/// origins.
+/// origins. It rejects updates if a generated column is a part of the replica identity.
 const SINCE_18: [&str; 2] = [
     "ALTER TABLE insta5.sizes ADD n int, ADD CONSTRAINT no_gaps NOT NULL n NOT VALID;
      ALTER TABLE insta5.photos ADD CONSTRAINT not_enforced CHECK (batch < 0) NOT ENFORCED",
     "
     constraint no_gaps of insta5.sizes is NOT VALID | ALTER TABLE insta5.sizes VALIDATE CONSTRAINT no_gaps | SELECT
+    table insta5.generated_other has REPLICA IDENTITY FULL and generated columns | add a primary key, and set REPLICA IDENTITY DEFAULT | ALTER TABLE insta5.generated_other ADD PRIMARY KEY (id), REPLICA IDENTITY DEFAULT
     server b has 1 of 10 max_active_replication_origins left | increase max_active_replication_origins | SELECT",
 ];
 const UNTIL_17: &str = "
@@ -107,7 +124,11 @@ fn obstacles_are_refused_with_a_way_out() {
     let servers = Servers::start();
     fill(&servers, 100);
     let cases = prepare(&servers);
+    // The owner of a table outside the schema locks it.
+    let mut idler = servers.a.connect();
+    run(&mut idler, "SET ROLE idler; BEGIN; LOCK TABLE outside_deep, outside_fine");
     let said = servers.refusal(&["check", "5", "--to", "b"]);
+    drop(idler);
     let lines: Vec<_> = said.lines().filter_map(|line| line.strip_prefix("    - ")).collect();
     let is_case = |line: &str, [said, way_out, _]: &[&str; 3]| {
         line.starts_with(said) && line.ends_with(way_out)
@@ -124,8 +145,21 @@ fn obstacles_are_refused_with_a_way_out() {
     remove(&servers, &cases);
     servers.command(&["check", "5", "--to", "b"]);
     refuse_what_depends_on_the_target(&servers);
-    servers.command(&["move", "5", "--to", "b"]);
+    let (command, mut other) = move_blocked_after_copy(&servers, &[]);
+    let generated = ["generated", "generated_full", "generated_fine", "generated_other"];
+    for table in generated {
+        let write = format!(
+            "UPDATE insta5.{table} SET id = 9 WHERE id = 1; DELETE FROM insta5.{table} WHERE id = 2"
+        );
+        run(&mut servers.a.connect(), &write);
+    }
+    run(&mut other, "COMMIT");
+    outcome(command).unwrap();
     let mut b = servers.b.connect();
+    for table in generated {
+        let ids = column(&mut b, &format!("SELECT id FROM insta5.{table}"));
+        assert_eq!(ids, [9], "{table}");
+    }
     let rows = |table: &str| format!("SELECT count(*) FROM insta5.{table}");
     for (table, count) in [("photos", 100), ("counter", 2), ("likes", 1), ("full_fine", 1)] {
         assert_eq!(one::<i64>(&mut b, &rows(table)), count, "{table}");
@@ -186,7 +220,7 @@ fn remove(servers: &Servers, cases: &[[&str; 3]]) {
             run(&mut b, way_out);
         } else if !way_out.starts_with("increase") {
             run(&mut a, first);
-            run(&mut a, way_out);
+            run(&mut a, if way_out.starts_with("add ") { "" } else { way_out });
         }
     }
     run(&mut b, "SELECT pg_reload_conf()");
