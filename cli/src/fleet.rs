@@ -3,7 +3,7 @@
 
 use crate::checks::select_from_extension;
 use crate::error::{Error, Result, check_interrupt, fail};
-use crate::map::{Map, Placement};
+use crate::map::Map;
 use crate::output::{Output, size};
 use crate::plan::{Plan, ShardLoad, plan};
 use crate::rights;
@@ -11,6 +11,7 @@ use crate::server::{Names, Server};
 use crate::trust::{self, Trust};
 use instagram_id_core::layout;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// The rate of new ids is computed from this fraction of the rows, the newest ones.
 const NEWEST: f64 = 0.25;
@@ -47,8 +48,13 @@ fn loads(map: &Map, servers: &[String], trust: &Trust, output: &Output) -> Resul
     for server in servers {
         check_interrupt()?;
         let observed = Server::observe(server, trust.on(map, server)?, &Names::default())?;
-        let found = loads_of_server(&observed)?;
-        for Placement { shard, .. } in placements.iter().filter(|placed| placed.server == *server) {
+        let placed: Vec<u16> = placements
+            .iter()
+            .filter(|placement| placement.server == *server)
+            .map(|placement| placement.shard)
+            .collect();
+        let found = loads_of_server(&observed, &placed)?;
+        for shard in &placed {
             match found.iter().find(|load| load.shard == *shard) {
                 Some(load) => loads.push(load.clone()),
                 None => output.warn(&format!(
@@ -60,34 +66,49 @@ fn loads(map: &Map, servers: &[String], trust: &Trust, output: &Output) -> Resul
     Ok(loads)
 }
 
-/// A row of loads.sql.
+/// A row of loads.sql: a schema.
 #[derive(Deserialize)]
 struct LoadRow {
-    shard: u16,
+    /// Its shards, each with the epoch of its ids, in milliseconds since 1970.
+    shards: Vec<(u16, i64)>,
     bytes: i64,
-    /// The epoch of the ids and the time of the server, in milliseconds since 1970.
-    epoch: i64,
+    /// The time of the server, in milliseconds since 1970.
     now: i64,
     /// The number of rows and the bounds of each histogram.
     histograms: Vec<(f64, String)>,
 }
 
-/// The load of each shard of a server.
-fn loads_of_server(server: &Server) -> Result<Vec<ShardLoad>> {
+/// The load of each of these shards, as far as the server has them.
+fn loads_of_server(server: &Server, shards: &[u16]) -> Result<Vec<ShardLoad>> {
     let found = trust::look(server, &server.connection(), rights::NOTHING, rights::NOTHING)?;
     let obstacles = found.obstacles;
     if !obstacles.is_empty() {
         let problem = format!("the shards of server {} cannot be read", server.name);
         return Err(Error::Refused { problem, obstacles });
     }
-    let rows: Vec<LoadRow> = select_from_extension(server, include_str!("sql/loads.sql"), &[])?;
-    let load = |LoadRow { shard, bytes, epoch, now, histograms }| {
-        let buckets =
-            histograms.iter().flat_map(|(rows, bounds)| histogram(shard, *rows, epoch, bounds));
-        let ids_per_second = ids_per_second(buckets.collect(), now);
-        ShardLoad { shard, server: server.name.clone(), bytes, ids_per_second }
+    let shards: Vec<String> = shards.iter().map(u16::to_string).collect();
+    let shards = format!("{{{}}}", shards.join(","));
+    let rows: Vec<LoadRow> =
+        select_from_extension(server, include_str!("sql/loads.sql"), &[&shards])?;
+    Ok(rows.iter().flat_map(|row| loads_of_schema(&server.name, row)).collect())
+}
+
+fn loads_of_schema(server: &str, row: &LoadRow) -> Vec<ShardLoad> {
+    let epochs: BTreeMap<u16, i64> = row.shards.iter().copied().collect();
+    let mut buckets: BTreeMap<u16, Vec<Bucket>> = BTreeMap::new();
+    for (rows, bounds) in &row.histograms {
+        let Some(bounds) = ids(bounds) else { continue };
+        let shard = layout::shard_of(bounds[0]).number();
+        if let Some(epoch) = epochs.get(&shard) {
+            buckets.entry(shard).or_default().extend(histogram(*rows, *epoch, &bounds));
+        }
+    }
+    let mut load = |shard: &u16| {
+        let buckets = buckets.remove(shard).unwrap_or_default();
+        let (server, bytes) = (server.to_owned(), row.bytes);
+        ShardLoad { shard: *shard, server, bytes, ids_per_second: ids_per_second(buckets, row.now) }
     };
-    Ok(rows.into_iter().map(load).collect())
+    epochs.keys().map(&mut load).collect()
 }
 
 /// The number of rows whose ids were generated from this time until the time of the next bucket.
@@ -98,18 +119,17 @@ struct Bucket {
     rows: f64,
 }
 
+/// The bounds of a histogram, if all are ids of one shard.
+fn ids(bounds: &str) -> Option<Vec<i64>> {
+    let bounds = bounds.trim_matches(['{', '}']).split(',');
+    let bounds: Vec<i64> = bounds.map(|bound| bound.parse().ok()).collect::<Option<_>>()?;
+    let is_id = |id: &i64| *id >= 0 && layout::shard_of(*id) == layout::shard_of(bounds[0]);
+    (bounds.len() > 1 && bounds.iter().all(is_id)).then_some(bounds)
+}
+
 /// The buckets of a histogram of ids, each with the same number of rows. `epoch` is in milliseconds
-/// since
-/// 1970. Returns no buckets if any bound is not an id of the shard.
-fn histogram(shard: u16, rows: f64, epoch: i64, bounds: &str) -> Vec<Bucket> {
-    let bounds: Option<Vec<i64>> =
-        bounds.trim_matches(['{', '}']).split(',').map(|bound| bound.parse().ok()).collect();
-    let bounds = bounds.unwrap_or_default();
-    if bounds.len() < 2
-        || bounds.iter().any(|id| *id < 0 || layout::shard_of(*id).number() != shard)
-    {
-        return Vec::new();
-    }
+/// since 1970.
+fn histogram(rows: f64, epoch: i64, bounds: &[i64]) -> Vec<Bucket> {
     let rows = rows / (bounds.len() - 1) as f64;
     let time = |id: i64| epoch.saturating_add(i64::try_from(layout::ms_of(id)).unwrap_or(i64::MAX));
     bounds[..bounds.len() - 1].iter().map(|id| Bucket { from: time(*id), rows }).collect()
@@ -171,23 +191,32 @@ mod tests {
         layout::pack(ms, Shard::new(5).unwrap(), Seq::MIN)
     }
 
+    /// The load of shard 5 in a schema with this histogram of 2,000 rows.
+    fn rate(bounds: &str, now: i64) -> f64 {
+        let histograms = vec![(2000.0, bounds.to_owned())];
+        let row = LoadRow { shards: vec![(4, 7), (5, 0)], bytes: 1, now, histograms };
+        let loads = loads_of_schema("a", &row);
+        assert_eq!(loads.iter().map(|load| load.shard).collect::<Vec<_>>(), [4, 5]);
+        assert_eq!(loads[0].ids_per_second, 0.0);
+        loads[1].ids_per_second
+    }
+
     #[test]
     fn the_rate_is_that_of_the_newest_ids() {
         // 1,000 rows in the first 100 seconds, then 1,000 in ten.
-        let text =
-            |bounds: [u64; 3]| format!("{{{}}}", bounds.map(|ms| id(ms).to_string()).join(","));
-        let buckets = histogram(5, 2000.0, 0, &text([0, 100_000, 110_000]));
-        assert_eq!(buckets.len(), 2);
-        assert_eq!(ids_per_second(buckets.clone(), 110_000), 100.0);
+        let bounds = [0, 100_000, 110_000].map(|ms| id(ms).to_string()).join(",");
+        let bounds = format!("{{{bounds}}}");
+        assert_eq!(rate(&bounds, 110_000), 100.0);
         // The same, ninety seconds later.
-        assert_eq!(ids_per_second(buckets, 200_000), 10.0);
+        assert_eq!(rate(&bounds, 200_000), 10.0);
     }
 
     #[test]
     fn values_that_are_no_ids_of_the_shard_tell_nothing() {
-        assert_eq!(histogram(6, 10.0, 0, &format!("{{{},{}}}", id(1), id(2))), []);
-        for text in ["{}", "{1}", "{-5,7}", "{a,b}", ""] {
-            assert_eq!(histogram(5, 10.0, 0, text), [], "{text}");
+        let other = layout::pack(1, Shard::new(6).unwrap(), Seq::MIN);
+        let mixed = format!("{{{},{other}}}", id(1));
+        for text in [&mixed, &format!("{{{other},{other}}}"), "{}", "{1}", "{-5,7}", "{a,b}", ""] {
+            assert_eq!(rate(text, 110_000), 0.0, "{text}");
         }
         assert_eq!(ids_per_second(vec![], 5), 0.0);
     }

@@ -1,27 +1,32 @@
--- The size of each shard of a server, and the histograms of its ids, from which the rate of inserts
--- is estimated. This reads only catalogs: planning a query on a table can run functions of the
--- table's owner, and to read its size waits for a session that has locked it. The placeholder is the
--- extension's schema. (Its name must not be inserted into a comment, because it can contain a line
--- break.)
+-- The size of each schema of the shards $1, and the histograms of its ids, from which the rate of
+-- inserts is estimated. Any role can define many shards in one schema with many tables, so no table
+-- is read once for each shard. This reads only catalogs: planning a query on a table can run
+-- functions of the table's owner, and to read its size waits for a session that has locked it. The
+-- placeholder is the extension's schema. (Its name must not be inserted into a comment, because it
+-- can contain a line break.)
 WITH shards AS MATERIALIZED (
-    SELECT shard, schema::oid, (extract(epoch FROM epoch) * 1000)::bigint AS epoch FROM {extension}._shard_states()
+    -- A shard that several schemas define cannot be moved.
+    SELECT DISTINCT ON (shard) shard, schema::oid, (extract(epoch FROM epoch) * 1000)::bigint AS epoch
+    FROM {extension}._shard_states() WHERE shard = ANY ($1::int[]) ORDER BY shard, schema::oid
+), schemas AS MATERIALIZED (
+    SELECT schema, jsonb_agg(jsonb_build_array(shard, epoch)) AS shards FROM shards GROUP BY schema
 ), tables AS MATERIALIZED (
-    SELECT shard, c.oid, reltoastrelid, CASE WHEN reltuples BETWEEN 0 AND 1e15 THEN reltuples ELSE 0 END AS rows, conkey[1] AS id
-    FROM shards JOIN pg_class AS c ON relnamespace = schema AND relkind IN ('r', 'm')
+    SELECT schema, c.oid, reltoastrelid, CASE WHEN reltuples BETWEEN 0 AND 1e15 THEN reltuples ELSE 0 END AS rows, conkey[1] AS id
+    FROM schemas JOIN pg_class AS c ON relnamespace = schema AND relkind IN ('r', 'm')
         LEFT JOIN pg_constraint ON conrelid = c.oid AND contype = 'p'
-), sizes AS (
-    SELECT shard, sum(relpages) * current_setting('block_size')::bigint AS bytes
-    FROM (SELECT shard, oid FROM tables UNION ALL SELECT shard, reltoastrelid FROM tables) AS t (shard, heap)
+), sizes AS MATERIALIZED (
+    SELECT schema, sum(relpages) * current_setting('block_size')::bigint AS bytes
+    FROM (SELECT schema, oid FROM tables UNION ALL SELECT schema, reltoastrelid FROM tables) AS t (schema, heap)
         CROSS JOIN LATERAL (SELECT heap UNION ALL SELECT indexrelid FROM pg_index WHERE indrelid = heap) AS part (relation)
         JOIN pg_class ON oid = relation
-    GROUP BY shard
-), bounds AS (
-    SELECT shard, jsonb_agg(jsonb_build_array(rows,
+    GROUP BY schema
+), bounds AS MATERIALIZED (
+    SELECT schema, jsonb_agg(jsonb_build_array(rows,
         CASE WHEN stakind1 = 2 THEN stavalues1 WHEN stakind2 = 2 THEN stavalues2 ELSE stavalues3 END::text)) AS histograms
     FROM tables JOIN pg_statistic ON starelid = oid AND staattnum = id AND NOT stainherit
         JOIN pg_attribute ON attrelid = oid AND attnum = id AND atttypid = 'bigint'::regtype
-    WHERE 2 IN (stakind1, stakind2, stakind3) GROUP BY shard
+    WHERE 2 IN (stakind1, stakind2, stakind3) GROUP BY schema
 )
-SELECT shard, epoch, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now,
+SELECT shards, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now,
     coalesce(bytes, 0) AS bytes, coalesce(histograms, '[]') AS histograms
-FROM shards LEFT JOIN sizes USING (shard) LEFT JOIN bounds USING (shard)
+FROM schemas LEFT JOIN sizes USING (schema) LEFT JOIN bounds USING (schema)

@@ -210,10 +210,29 @@ fn moves_wait_for_room_on_the_servers() {
     fleet.check_rows(shards);
 }
 
+/// Another role defines many shards in one schema with many tables. Each table for each shard would
+/// exceed the limit for temporary files.
+fn define_many_shards(client: &mut Client) {
+    run(
+        client,
+        "CREATE ROLE idler; CREATE SCHEMA idle AUTHORIZATION idler; SET ROLE idler; CREATE SEQUENCE idle.s;
+         DO $$ BEGIN
+             FOR n IN 2..2000 LOOP
+                 EXECUTE format('CREATE FUNCTION idle.shard_%s(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+                     BEGIN ATOMIC SELECT ''idle.s''::regclass, ''2020-01-01 00:00+00''::timestamptz, ''''::text; END', n);
+             END LOOP;
+             FOR n IN 1..100 LOOP EXECUTE format('CREATE TABLE idle.t%s (id bigint PRIMARY KEY)', n); END LOOP;
+         END $$; RESET ROLE",
+    );
+    run(client, "ALTER SYSTEM SET temp_file_limit = '1MB'");
+    run(client, "SELECT pg_reload_conf()");
+}
+
 /// A plan that does not match the map is refused before anything is moved.
 #[test]
 fn outdated_plan_is_refused() {
     let fleet = Fleet::start([2, 0, 0, 0]);
+    define_many_shards(&mut fleet.servers[0].connect());
     let (file, moves) = fleet.plan(&[]);
     assert_eq!(moves, 1);
     fleet.command(&["place", "c", "0", "1"]);
