@@ -17,7 +17,6 @@ SET LOCAL lock_timeout = '10s';
 
 DO $$
 DECLARE
-    mark text := 'instagram_id, portable edition';
     open_to record;
 BEGIN
     -- Two sessions that install both editions at the same moment would not see each other.
@@ -32,10 +31,10 @@ BEGIN
     END IF;
     IF pg_catalog.to_regnamespace('ids') IS NULL THEN
         CREATE SCHEMA ids;
-        EXECUTE pg_catalog.format('COMMENT ON SCHEMA ids IS %L', mark);
+        COMMENT ON SCHEMA ids IS 'instagram_id, portable edition';
         GRANT USAGE ON SCHEMA ids TO PUBLIC;
-    ELSIF pg_catalog.obj_description(pg_catalog.to_regnamespace('ids'), 'pg_namespace') IS DISTINCT FROM mark
-        OR NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'ids' AND nspowner = current_user::regrole)
+    ELSIF NOT EXISTS (SELECT FROM pg_catalog.pg_namespace AS n JOIN pg_catalog.pg_proc ON pronamespace = n.oid AND proowner = n.nspowner
+        WHERE nspname = 'ids' AND nspowner = current_user::regrole AND proname = '_shard_next_id')
     THEN
         RAISE EXCEPTION USING ERRCODE = '42P06', MESSAGE = 'schema ids already exists',
             DETAIL = 'It was not created by this file, or belongs to another role.',
@@ -795,6 +794,14 @@ DECLARE
     existing regprocedure;
     created integer := 0;
 BEGIN
+    -- A statement of the library runs on after the extension was dropped, with another lock on the
+    -- sequence. PostgreSQL's own lock shows it until its transaction ends.
+    IF to_regprocedure(format('%s.next_id()', schema)) IS NULL THEN
+        IF current_setting('lock_timeout')::interval NOT BETWEEN '1 ms' AND '10 s' THEN
+            PERFORM set_config('lock_timeout', '10s', true);
+        END IF;
+        EXECUTE format('ALTER SEQUENCE %s NO CYCLE', sequence);
+    END IF;
     FOR part IN VALUES
         ('epoch', '', 'RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE',
             format('RETURN %L::timestamp with time zone', epoch), 'instant that the ids of shard %s count from'),

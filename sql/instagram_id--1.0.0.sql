@@ -7,8 +7,8 @@
 -- OPERATOR(pg_catalog.=).
 
 -- The portable edition has its own lock on a sequence, so the two together would repeat ids. Any
--- role can create a function of its name. So the functions count only in a schema with its mark and
--- its mutexes, all of one owner.
+-- role can create a function of its name. So the functions count only in a schema whose owner also
+-- has the mutexes. A comment would be no mark: pg_dump can leave it out.
 DO $$
 DECLARE
     place name;
@@ -25,11 +25,10 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',
             DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when its transaction has ended.';
     END IF;
-    SELECT pg_catalog.format('Schema %I of role %I has its mark.', n.nspname, pg_catalog.pg_get_userbyid(n.nspowner)) INTO found
-        FROM pg_namespace AS n JOIN pg_proc ON pronamespace = n.oid AND proowner = n.nspowner AND proname = 'shard_next_id'
+    SELECT pg_catalog.format('Schema %I of role %I has its functions.', n.nspname, pg_catalog.pg_get_userbyid(n.nspowner)) INTO found
+        FROM pg_namespace AS n JOIN pg_proc ON pronamespace = n.oid AND proowner = n.nspowner AND proname = '_shard_next_id'
             JOIN pg_namespace AS m ON m.nspname = 'ids_mutexes'
             JOIN pg_class ON relnamespace = m.oid AND relowner = n.nspowner AND relname = '_mutex_0'
-        WHERE pg_catalog.obj_description(n.oid, 'pg_namespace') = 'instagram_id, portable edition'
         LIMIT 1;
     IF found IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the portable edition of instagram_id is installed in this database',

@@ -364,11 +364,12 @@ pub fn other_user_of(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Opti
         "SELECT p.oid, false FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
          JOIN pg_class AS s ON s.oid = $1
          WHERE l.lanname NOT IN ('internal', 'c') AND p.prosqlbody IS NULL AND {mentions_nextval}
-         AND (p.pronamespace = s.relnamespace OR has_sequence_privilege(p.proowner, s.oid, 'USAGE, UPDATE'))
+         AND {may_use}
          UNION SELECT p.oid, true FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
-         WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
-         AND d.deptype = 'n' AND p.prosqlbody IS NOT NULL AND {mentions_nextval} ORDER BY 1",
-        mentions_nextval = mentions_nextval()
+         JOIN pg_class AS s ON s.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
+         AND d.deptype = 'n' AND p.prosqlbody IS NOT NULL AND {mentions_nextval} AND {may_use} ORDER BY 1",
+        mentions_nextval = mentions_nextval(),
+        may_use = "(p.pronamespace = s.relnamespace OR has_sequence_privilege(p.proowner, s.oid, 'USAGE, UPDATE'))"
     );
     let users =
         select(&query, &[sequence.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));

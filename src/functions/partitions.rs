@@ -376,7 +376,12 @@ impl Parent {
         let (table, storage) = (names::relation(self.oid), self.storage());
         let label = partition_label(range, epoch);
         for number in 1.. {
-            let numbered = if number == 1 { label.clone() } else { format!("{label}_{number}") };
+            let numbered = match number {
+                1 => label.clone(),
+                ..=NUMBERED_MAX => format!("{label}_{number}"),
+                // A role cannot have created all of these.
+                _ => format!("{label}_{}", names::now() % 1_000_000_000),
+            };
             let name = names::with_label(self.oid, &numbered);
             if catalog::is_name_taken(&name, schema) {
                 continue;
@@ -534,6 +539,9 @@ fn removal_of(partition: Oid, detach: bool) -> Change {
         Change::Drop(partition)
     }
 }
+
+/// How many numbers a name gets, if other objects have it.
+const NUMBERED_MAX: i32 = 30;
 
 /// The time of a partition in the limit for code of a table's owner. Without data, PostgreSQL takes
 /// a tenth of that to create, attach or remove it.

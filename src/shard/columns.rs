@@ -38,7 +38,10 @@ impl Column {
 
 /// The table columns whose default calls the function.
 pub fn columns_of(function: Oid) -> Vec<Column> {
-    let columns = columns_with_default_on("pg_proc", function);
+    // Any role can name the function by its OID, which is no call and needs no privilege.
+    let call =
+        format!("AND strpos(f.adbin::text COLLATE \"C\", ':funcid {} ') > 0", function.to_u32());
+    let columns = columns_depending_on("pg_proc", function, &call);
     columns.into_iter().filter_map(|(column, is_of_table)| is_of_table.then_some(column)).collect()
 }
 
@@ -46,14 +49,20 @@ pub fn columns_of(function: Oid) -> Vec<Column> {
 /// table rather than a view or a foreign table. Temporary tables of other sessions, which no other
 /// session can read, are left out.
 pub fn columns_with_default_on(class: &str, object: Oid) -> Vec<(Column, bool)> {
-    let query = "SELECT a.attrelid, a.attname::text, a.atttypid = 'int8'::regtype, c.relkind IN ('r', 'p')
+    columns_depending_on(class, object, "")
+}
+
+fn columns_depending_on(class: &str, object: Oid, condition: &str) -> Vec<(Column, bool)> {
+    let query = format!(
+        "SELECT a.attrelid, a.attname::text, a.atttypid = 'int8'::regtype, c.relkind IN ('r', 'p')
          FROM pg_depend AS d JOIN pg_attrdef AS f ON f.oid = d.objid
          JOIN pg_attribute AS a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
          JOIN pg_class AS c ON c.oid = a.attrelid
          WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = $1::regclass AND d.refobjid = $2
-         AND NOT pg_is_other_temp_schema(c.relnamespace)
-         ORDER BY a.attrelid, a.attnum";
-    select(query, &[class.into(), object.into()], |row| {
+         AND NOT pg_is_other_temp_schema(c.relnamespace) {condition}
+         ORDER BY a.attrelid, a.attnum"
+    );
+    select(&query, &[class.into(), object.into()], |row| {
         Some((
             Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? },
             row.get(4)?,

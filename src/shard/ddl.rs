@@ -111,6 +111,7 @@ impl ShardParts {
         let existing_sequence = catalog::relation_oid(SEQUENCE, schema);
         if existing_sequence != Oid::INVALID {
             self.check_sequence(existing_sequence, examine)?;
+            wait_for_other_generators(schema, existing_sequence)?;
         }
         let left = self.epoch_left(schema, epoch)?;
         let epoch = left.or(epoch).unwrap_or(Epoch::ORIGINAL);
@@ -236,6 +237,7 @@ impl ShardParts {
             return Ok(false);
         }
         self.check_may_complete(definition)?;
+        wait_for_other_generators(definition.schema, definition.sequence.oid)?;
         self.as_owner(|| self.make_functions(definition.schema, definition.sequence))
     }
 
@@ -559,6 +561,17 @@ fn comment_on(class: Oid, object: Oid, text: &str) {
 /// The number of locks that the shards share. The transaction that creates all 8192 takes each of
 /// them once, and they fit into the lock table of a server with the default settings.
 const LOCKS: u16 = 256;
+
+/// If the schema has no `next_id()`, waits for transactions that have taken values from the
+/// sequence: a statement of the portable edition or of a PL/pgSQL original, whose functions were
+/// dropped meanwhile, runs on and could repeat ids of the library.
+fn wait_for_other_generators(schema: Oid, sequence: Oid) -> Result<(), Error> {
+    if catalog::function_in(schema, "next_id", &[]).is_some() {
+        return Ok(());
+    }
+    let lock = || locks::lock_relation(sequence, pg_sys::ShareRowExclusiveLock);
+    locks::released_in_time(lock).ok_or_else(|| locks::not_available(sequence))
+}
 
 /// Keeps other transactions from creating or adopting a shard of this number until the transaction
 /// ends, so that two of them cannot create it in different schemas. They also wait with the numbers

@@ -142,17 +142,14 @@ fn watch_schema_of(sequence: Oid) {
 /// The shards that a schema defines, ordered by number.
 pub fn in_schema(schema: Oid) -> Vec<Definition> {
     let mut found = vec![];
+    // A function in another schema can depend on this one as well.
+    let is_in_it = |of, _| of == schema;
     let object = (pg_sys::NamespaceRelationId, schema);
-    catalog::visit_functions_that_need(
-        object,
-        PREFIX,
-        |_, _| true,
-        |function| {
-            if let Some(definition) = read(function) {
-                push(&mut found, definition);
-            }
-        },
-    );
+    catalog::visit_functions_that_need(object, PREFIX, is_in_it, |function| {
+        if let Some(definition) = read(function) {
+            push(&mut found, definition);
+        }
+    });
     found.sort_by_key(|definition| definition.shard.number());
     found
 }

@@ -517,6 +517,41 @@ fn take_over_is_refused_where_it_would_be_wrong() {
     run(&mut installer, "SELECT insta5.next_id(); SELECT create_shard(6)");
 }
 
+/// A transaction that has taken values from a sequence may run on in the other edition, whose
+/// functions were dropped meanwhile. `create_shard` waits for it before it creates a `next_id()`,
+/// and each edition refuses an installation beside the other one, also if comments are lost.
+#[test]
+fn no_edition_generates_ids_beside_the_other() {
+    let server = Server::start(&[]);
+    let (mut client, mut running) = (server.connect(), server.connect());
+    let created = "SELECT create_shard(5, if_not_exists => true)";
+    let portable = &std::fs::read_to_string(of_project(FILE)).unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id; SELECT create_shard(5)");
+    for (drop, install, schema) in [
+        ("DROP EXTENSION instagram_id CASCADE", portable.as_str(), "ids"),
+        ("DROP SCHEMA ids, ids_mutexes CASCADE", "CREATE EXTENSION instagram_id", "public"),
+    ] {
+        run(&mut running, "BEGIN");
+        let mut ids = vec![one(&mut running, "SELECT insta5.next_id()")];
+        run(&mut client, &format!("{drop}; RESET ALL"));
+        run(&mut client, install);
+        run(&mut client, &format!("SET search_path = {schema}; SET lock_timeout = '300ms'"));
+        assert_eq!(error_of(&mut client, created).0, "55P03");
+        run(&mut running, "COMMIT");
+        run(&mut client, created);
+        ids.push(one(&mut client, "SELECT insta5.next_id()"));
+        check_unique_and_increasing(&[ids]);
+    }
+    let refused = error_of(&mut client, portable);
+    assert!(refused.0 == "55000" && refused.1.contains("extension"), "{refused:?}");
+    run(&mut client, "ROLLBACK; DROP EXTENSION instagram_id CASCADE");
+    run(&mut client, portable);
+    run(&mut client, "COMMENT ON SCHEMA ids IS NULL");
+    run(&mut client, portable);
+    let refused = error_of(&mut client, "CREATE EXTENSION instagram_id");
+    assert!(refused.0 == "55000" && refused.1.contains("portable edition"), "{refused:?}");
+}
+
 /// A role without a privilege has a lock on a mutex by its OID. Calls do not wait behind the
 /// take-over for longer than two seconds.
 #[test]

@@ -88,6 +88,9 @@ CREATE TABLE "select" ("Größe ""1"" 'x' \ ; --" bigint DEFAULT next_id(), "%1$
 CREATE TABLE a23456789012345678901234567890123456789012345678901234567890123 (
     a23456789012345678901234567890123456789012345678901234567890123 bigint DEFAULT public.next_id(501),
     ääääääääääääääääääääääääääääääa bigint DEFAULT "Photos ""1""; 'x' \ --".next_id());
+CREATE TABLE ruled_log (id bigint);
+CREATE TABLE ruled (id bigint DEFAULT next_id(501));
+CREATE RULE log AS ON INSERT TO ruled DO ALSO INSERT INTO ruled_log VALUES (NEW.id);
 SELECT * FROM convert_defaults_to_triggers(501);
 SELECT tgname, octet_length(tgname::text) FROM public.triggers WHERE table_name::text !~ '^insta' ORDER BY tgname COLLATE "C";
 INSERT INTO "select" ("%1$s") VALUES (1), (2);

@@ -248,6 +248,25 @@ SET ROLE regress_id_app;
 INSERT INTO serials DEFAULT VALUES;
 RESET ROLE;
 
+-- An object can be named by its OID without a privilege on it. Such dependencies do not prevent an adoption, nor make a table one
+-- of the shard; and they do not give a schema an epoch.
+CREATE SCHEMA insta614 CREATE SEQUENCE table_id_seq;
+SELECT original('insta614', 614, 'insta614.table_id_seq');
+SELECT 'insta614.table_id_seq'::regclass::oid AS sequence, 'insta614.next_id()'::regprocedure::oid AS function,
+    'insta614'::regnamespace::oid AS schema \gset
+SET ROLE regress_id_mallory;
+CREATE FUNCTION pg_temp.f() RETURNS bigint RETURN nextval(:'sequence'::regclass);
+CREATE TABLE insta601.depends (id bigint DEFAULT (:'function'::regprocedure)::oid::bigint);
+INSERT INTO insta601.depends VALUES (make_id(now() + interval '50 seconds', 614, 0));
+CREATE FUNCTION insta601.shard_9(a regnamespace DEFAULT :'schema'::regnamespace, OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+    BEGIN ATOMIC SELECT 'insta601.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+RESET ROLE;
+BEGIN;
+SELECT starts_above < make_id(now() + interval '20 seconds', 614, 0) FROM adopt_shard(614);
+ROLLBACK;
+CREATE TABLE insta614.t (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
+SELECT count(*) FROM create_id_partitions('insta614.t', 'month', 0);
+
 -- Other roles can create any number of functions that name the sequence of a shard, or that are named as kept originals. Their
 -- bodies are not read, nor functions with parameters. Counted in pages that a statement reads after a change of the catalogs,
 -- which any role can cause.
@@ -293,7 +312,7 @@ SELECT default_pages - :default_pages < 50, call_pages - :call_pages < 50, unado
 \set VERBOSITY terse
 SET client_min_messages = warning;
 DROP TABLE serials;
-DROP SCHEMA insta600, insta601, insta606, insta607, insta608, insta610, insta611, insta612, insta613, photos_eu, victims, open, "\';x", "\';SELECT 1;--" CASCADE;
+DROP SCHEMA insta600, insta601, insta606, insta607, insta608, insta610, insta611, insta612, insta613, insta614, photos_eu, victims, open, "\';x", "\';SELECT 1;--" CASCADE;
 DROP VIEW costs;
 DROP FUNCTION evil, original, pages;
 DROP OWNED BY regress_id_mallory, regress_id_victim;

@@ -439,25 +439,21 @@ SELECT shortcode_to_id('B' || chr(233));
 SELECT create_shard(7, chr(233));
 \set VERBOSITY default
 DROP EXTENSION instagram_id CASCADE;
--- A role with CREATE on the database can create the extension, whose script runs as a superuser. For a constant without a type its
--- function matches better than that of PostgreSQL.
+-- A role with CREATE on the database can create the extension, whose script runs as a superuser. For these argument types its
+-- function matches better than that of PostgreSQL. With functions and mutexes as in the portable edition it prevents an
+-- installation. The message names it.
 GRANT CREATE ON DATABASE regress_id_latin1 TO regress_id_evil;
 SET ROLE regress_id_evil;
 CREATE SCHEMA evil;
-CREATE FUNCTION evil.obj_description(oid, text) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION evil.format(text, name, name) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     ALTER ROLE regress_id_evil SUPERUSER;
     RETURN NULL;
 END $$;
 CREATE SCHEMA ids_mutexes CREATE TABLE _mutex_0 ();
-CREATE FUNCTION evil.shard_next_id() RETURNS int LANGUAGE sql AS 'SELECT 1';
--- With the mark of the portable edition it prevents an installation. The message names it.
-BEGIN;
-COMMENT ON SCHEMA evil IS 'instagram_id, portable edition';
-RESET ROLE;
-CREATE EXTENSION instagram_id;
-ROLLBACK;
-SET ROLE regress_id_evil;
+CREATE FUNCTION evil._shard_next_id() RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE EXTENSION instagram_id SCHEMA evil;
+DROP FUNCTION evil._shard_next_id;
 CREATE EXTENSION instagram_id SCHEMA evil;
 RESET ROLE;
 SELECT rolsuper FROM pg_roles WHERE rolname = 'regress_id_evil';

@@ -187,7 +187,10 @@ CREATE SEQUENCE taken_p20250201;
 CREATE INDEX taken_p20250301 ON by_hand_old (id);
 CREATE DOMAIN taken_p20250401 AS int;
 CREATE VIEW taken_p20250401_2 AS SELECT 1;
+-- After some numbers it is any number.
+DO $$ BEGIN FOR n IN 1..40 LOOP EXECUTE format('CREATE DOMAIN taken_p20250601%s AS int', nullif('_' || n, '_1')); END LOOP; END $$;
 SELECT * FROM create_id_partitions('taken', 'month', 0, '2025-01-08+00') LIMIT 5;
+SELECT substring(relname, '_([0-9]+)$')::int > 100 FROM pg_class WHERE relname LIKE 'taken_p20250601%' AND relkind = 'r';
 SELECT seamless FROM summary('taken');
 DROP TABLE taken;
 DROP VIEW taken_p20250101;
