@@ -127,7 +127,7 @@ pub fn cut_over(
                 Ok(Resume::OnTarget) => change_map(map, source, target, None, output)?,
                 outcome => {
                     if let Err(error) = outcome {
-                        output.warn(&error.to_string());
+                        error.lines().iter().for_each(|line| output.warn(line));
                     }
                     let shard = source.shard();
                     return Err(Error::WritesStopped { shard, cause: Box::new(cause) });

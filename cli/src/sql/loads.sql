@@ -21,11 +21,12 @@ WITH shards AS MATERIALIZED (
         JOIN pg_class ON oid = relation
     GROUP BY schema
 ), bounds AS MATERIALIZED (
-    SELECT schema, jsonb_agg(jsonb_build_array(rows,
-        CASE WHEN stakind1 = 2 THEN stavalues1 WHEN stakind2 = 2 THEN stavalues2 ELSE stavalues3 END::text)) AS histograms
+    SELECT schema, jsonb_agg(jsonb_build_array(rows, bounds::text)) AS histograms
     FROM tables JOIN pg_statistic ON starelid = oid AND staattnum = id AND NOT stainherit
         JOIN pg_attribute ON attrelid = oid AND attnum = id AND atttypid = 'bigint'::regtype
-    WHERE 2 IN (stakind1, stakind2, stakind3) GROUP BY schema
+        CROSS JOIN LATERAL (SELECT CASE 2 WHEN stakind1 THEN stavalues1 WHEN stakind2 THEN stavalues2 WHEN stakind3 THEN stavalues3 END) AS h (bounds)
+    -- ANALYZE stores no more than this. From 18 on, an owner can store any histogram.
+    WHERE array_length(bounds, 1) <= 10001 GROUP BY schema
 )
 SELECT shards, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now,
     coalesce(bytes, 0) AS bytes, coalesce(histograms, '[]') AS histograms

@@ -12,7 +12,7 @@ use postgres::{Config, NoTls};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -519,35 +519,70 @@ fn sessions_that_take_turns_do_not_keep_writes_stopped() {
     servers.command(&["move", "5", "--to", "b"]);
 }
 
-/// A role without any privilege holds a lock on the sequence of the closed shard: nextval of an OID
-/// takes it before it checks the privilege. The command ends its session, so that clients can
-/// write.
+/// A role without any privilege holds locks on the sequence of the closed shard: nextval of an OID
+/// takes one before it checks the privilege. The command ends its sessions and prepared
+/// transactions, so that clients can write.
 #[test]
 fn session_that_would_keep_writes_stopped_is_ended() {
-    let servers = Servers::start();
+    let servers = Servers::start_with(&[("max_prepared_transactions", "5")]);
     let mut a = servers.a.connect();
-    run(&mut a, "CREATE ROLE nobody LOGIN");
+    run(&mut a, "CREATE ROLE nobody LOGIN REPLICATION");
     let (command, mut other) = move_with_stopped_writes(&servers, 1);
     assert!(!kill_group(command));
     run(&mut other, "COMMIT");
-    let mut nobody = servers.a.config("postgres").user("nobody").connect(NoTls).unwrap();
-    let mut superuser = servers.a.connect();
     let oid: i64 = one(&mut a, "SELECT 'insta5.table_id_seq'::regclass::oid::int8");
     let nextval = format!("SELECT nextval({oid}::regclass)");
-    for (session, code) in [(&mut nobody, "42501"), (&mut superuser, "2200H")] {
-        run(session, "BEGIN; SAVEPOINT s");
-        assert_eq!(error_of(session, &nextval).0, code);
-        run(session, "ROLLBACK TO s");
-    }
+    let hold = |user: &str, code: &str, then: &str| {
+        let mut session = servers.a.config("postgres").user(user).connect(NoTls).unwrap();
+        run(&mut session, "BEGIN; SAVEPOINT s");
+        assert_eq!(error_of(&mut session, &nextval).0, code);
+        run(&mut session, "ROLLBACK TO s");
+        run(&mut session, then);
+        session
+    };
+    let _nobody = hold("nobody", "42501", "SELECT");
+    let mut superuser = hold("postgres", "2200H", "SELECT");
+    hold("nobody", "42501", "PREPARE TRANSACTION 'it''s'");
+    hold("postgres", "2200H", "PREPARE TRANSACTION 'kept'");
+    let folder = servers.a.path().display();
+    let mut walsender = Command::new("psql")
+        .env("PATH", servers.a.programs_path())
+        .args([
+            "-X",
+            "-d",
+            &format!("host={folder} user=nobody dbname=postgres replication=database"),
+        ])
+        .args([
+            "-c",
+            "BEGIN",
+            "-c",
+            "SAVEPOINT s",
+            "-c",
+            &nextval,
+            "-c",
+            "ROLLBACK TO s",
+            "-c",
+            "SELECT pg_sleep(60)",
+        ])
+        .spawn()
+        .unwrap();
+    servers.a.wait_until(
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'nobody' AND wait_event = 'PgSleep')",
+    );
     let cancel = servers.start_command(&["cancel", "5"]);
     servers
         .a
         .wait_until("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'nobody')");
+    servers.a.wait_until("SELECT count(*) = 1 FROM pg_prepared_xacts");
     thread::sleep(Duration::from_millis(300));
     run(&mut superuser, "COMMIT"); // it is not ended
+    run(&mut superuser, "COMMIT PREPARED 'kept'");
     let said = outcome(cancel).unwrap();
     let reason = " of role nobody with a lock on insta5.table_id_seq on a kept writes stopped, and was ended";
-    assert!(said.contains("warning: process ") && said.contains(reason), "{said}");
+    assert_eq!(said.matches(reason).count(), 3, "{said}");
+    assert!(said.contains("warning: process "), "{said}");
+    assert!(said.contains("warning: prepared transaction 'it''s'"), "{said}");
+    assert!(!walsender.wait().unwrap().success());
     run(&mut a, "INSERT INTO insta5.photos DEFAULT VALUES");
 }
 
