@@ -98,6 +98,17 @@ FROM pg_extension AS e
 WHERE extname = 'instagram_id' AND relnamespace <> quote_ident($1::text)::regnamespace
     AND (shown IS NULL OR strpos(translate(shown, ',', ')'), format('next_id(%s)', current_setting('move.shard'))) > 0)
 UNION ALL
+-- A range type has a cast of its own.
+SELECT format('%s would be lost, since pg_dump leaves out casts; create it again after the move: DROP CAST (%s AS %s)',
+              pg_describe_object('pg_cast'::regclass, c.oid, 0), castsource::regtype, casttarget::regtype)
+FROM pg_cast AS c WHERE EXISTS (SELECT FROM pg_type WHERE oid IN (castsource, casttarget) AND typnamespace = quote_ident($1::text)::regnamespace)
+    AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_cast'::regclass AND objid = c.oid AND deptype IN ('i', 'e'))
+UNION ALL
+SELECT format('%s would be lost, since pg_dump leaves out transforms; create it again after the move: DROP TRANSFORM FOR %s LANGUAGE %I',
+              pg_describe_object('pg_transform'::regclass, f.oid, 0), trftype::regtype, lanname)
+FROM pg_transform AS f JOIN pg_language AS l ON l.oid = trflang JOIN pg_type AS t ON t.oid = trftype
+WHERE typnamespace = quote_ident($1::text)::regnamespace
+UNION ALL
 SELECT format('materialized view %s calls %s, whose body is read with the search_path of the caller, so it could not be refreshed on the new server: '
               'ALTER FUNCTION %2$s SET search_path = %3$I, public', view::regclass, p.oid::regprocedure, $1::text)
 FROM views AS v JOIN pg_rewrite AS w ON ev_class = v.oid

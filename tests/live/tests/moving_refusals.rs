@@ -54,6 +54,11 @@ const SCHEMA: &str = "SET client_min_messages = error;
     END $$; ALTER TABLE outside_deep OWNER TO idler; ALTER TABLE outside_fine OWNER TO idler; CREATE SCHEMA idle;
     CREATE FUNCTION idle.next_id(int) RETURNS bigint RETURN $1; CREATE TABLE outside_idle (id bigint DEFAULT idle.next_id(5));
 
+    CREATE TYPE insta5.span AS RANGE (subtype = int); CREATE FUNCTION insta5.length(insta5.span) RETURNS int RETURN upper($1) - lower($1);
+    CREATE CAST (insta5.span AS int) WITH FUNCTION insta5.length(insta5.span);
+    CREATE FUNCTION insta5.from_sql(internal) RETURNS internal IMMUTABLE LANGUAGE internal AS 'boolin';
+    CREATE TRANSFORM FOR insta5.span LANGUAGE plpgsql (FROM SQL WITH FUNCTION insta5.from_sql(internal));
+
     CREATE FUNCTION insta5.safe() RETURNS bigint LANGUAGE sql SET search_path = insta5 AS 'SELECT count(*) FROM photos';
     CREATE FUNCTION insta5.parsed() RETURNS bigint LANGUAGE sql RETURN (SELECT count(*) FROM insta5.photos);
     CREATE MATERIALIZED VIEW insta5.counted_fine AS SELECT insta5.safe() + insta5.parsed() AS n;
@@ -82,6 +87,8 @@ const CASES: &str = r#"
     column id of public.outside_too of role postgres uses next_id(5), whose shard is not in the same schema | ALTER TABLE public.outside_too ALTER COLUMN id DROP DEFAULT | SELECT
     column id of public.outside_deep of role idler has a default that is too long to look for next_id(5) in it | ALTER TABLE public.outside_deep ALTER COLUMN id DROP DEFAULT | SELECT
     column n of insta5.inside uses sequence public.numbers | ALTER TABLE insta5.inside ALTER COLUMN n DROP DEFAULT | SELECT
+    cast from insta5.span to integer would be lost, since pg_dump leaves out casts | DROP CAST (insta5.span AS integer) | SELECT
+    transform for insta5.span language plpgsql would be lost, since pg_dump leaves out transforms | DROP TRANSFORM FOR insta5.span LANGUAGE plpgsql | SELECT
     trigger always of insta5.counter fires for the replication, too | ALTER TABLE insta5.counter ENABLE TRIGGER always | SELECT
     trigger replica of insta5.counter fires for the replication, too | ALTER TABLE insta5.counter ENABLE TRIGGER replica | SELECT
     rule too of insta5.counter is enabled for the replication, too | ALTER TABLE insta5.counter ENABLE RULE too | SELECT
