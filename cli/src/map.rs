@@ -277,7 +277,7 @@ impl Map {
     pub fn switch(&self, shard: u16, target: &str) -> Result {
         let statement = "WITH switched AS (
                 UPDATE shard_map.moves SET switched = clock_timestamp()
-                WHERE shard = $1::int AND target = $2 AND switched IS NULL RETURNING source)
+                WHERE shard = $1::int AND target = $2 RETURNING source)
             UPDATE shard_map.shards AS s SET server = $2 FROM switched
             WHERE shard = $1::int AND server = source RETURNING shard";
         let rows = self

@@ -33,9 +33,7 @@ impl Fleet {
         });
         let mut first = 0;
         for ((name, server), count) in SERVERS.iter().zip(&fleet.servers).zip(shards) {
-            let conninfo =
-                format!("host={} user=postgres dbname=postgres", server.path().display());
-            fleet.command(&["server", name, &conninfo]);
+            fleet.command(&["server", name, &conninfo(server, "postgres")]);
             let numbers: Vec<_> = (first..first + count).map(|shard| shard.to_string()).collect();
             first += count;
             if count > 0 {
@@ -205,7 +203,8 @@ fn moves_wait_for_room_on_the_servers() {
     assert!(said.contains("table insta3.light is unlogged"), "{said}");
     assert_eq!(fleet.shards()[1], shards - 1);
     run(&mut a, "DROP TABLE insta3.light");
-    fleet.command(&["apply", &file]);
+    let said = fleet.command(&["--json", "apply", &file]);
+    assert!(said.contains(r#""message":"Publishing schema insta3 on a","shard":3"#), "{said}");
     assert_eq!(fleet.shards()[1], shards);
     fleet.check_rows(shards);
 }

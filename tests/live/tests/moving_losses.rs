@@ -18,8 +18,7 @@ fn row_level_security_that_applies_to_the_move_is_refused() {
     for server in [&servers.a, &servers.b] {
         run(&mut server.connect(), setup);
     }
-    let conninfo = format!("host={} dbname=postgres user=mover", servers.a.path().display());
-    servers.command(&["server", "a", &conninfo]);
+    servers.connect_as("a", "mover", &[]);
     run(&mut servers.map(), "UPDATE shard_map.servers SET trusted = '{keeper,mover}'");
     let mut a = servers.a.connect();
     run(&mut a, &crate::moving::GIVE_AWAY.replace("attacker", "keeper"));
@@ -28,12 +27,18 @@ fn row_level_security_that_applies_to_the_move_is_refused() {
         "ALTER TABLE insta5.photos ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
          CREATE POLICY few ON insta5.photos USING (id = 1)",
     );
-    let said = servers.run(&["move", "5", "--to", "b"]).expect_err("a refusal");
-    assert!(
-        said.contains("row-level security of table insta5.photos applies to role mover"),
-        "{said}"
+    let reason = "row-level security of table insta5.photos applies to role ";
+    servers.refuses(&["move", "5", "--to", "b"], &format!("{reason}mover"));
+    servers.connect_as("a", "postgres", &["--trust", "keeper", "--trust", "mover"]);
+    servers.refuses(&["move", "5", "--to", "b"], &format!("{reason}keeper"));
+    servers.connect_as("a", "mover", &["--trust", "keeper"]);
+    run(
+        &mut a,
+        "ALTER TABLE insta5.photos NO FORCE ROW LEVEL SECURITY; REVOKE INSERT ON insta5.counter FROM keeper",
     );
-    run(&mut a, "ALTER TABLE insta5.photos NO FORCE ROW LEVEL SECURITY");
+    let reason = "role keeper lacks a privilege on its own table insta5.counter";
+    servers.refuses(&["move", "5", "--to", "b"], reason);
+    run(&mut a, "GRANT INSERT ON insta5.counter TO keeper");
     servers.command(&["move", "5", "--to", "b"]);
     assert_eq!(one::<i64>(&mut servers.b.connect(), "SELECT count(*) FROM insta5.photos"), 1000);
 }

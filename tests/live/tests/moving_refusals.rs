@@ -187,9 +187,9 @@ fn prepare(servers: &Servers) -> Vec<[&'static str; 3]> {
          CREATE PUBLICATION feed FOR TABLE insta5.counter",
     );
     let subscribe = format!(
-        "CREATE SUBSCRIPTION feed CONNECTION 'host={} user=postgres dbname=postgres' PUBLICATION feed
+        "CREATE SUBSCRIPTION feed CONNECTION '{}' PUBLICATION feed
             WITH (create_slot = false, enabled = false, slot_name = NONE)",
-        servers.b.path().display()
+        conninfo(&servers.b, "postgres")
     );
     run(&mut a, &subscribe);
     run(&mut b, "DROP SCHEMA insta5 CASCADE; DROP PUBLICATION feed");
@@ -240,10 +240,7 @@ fn remove(servers: &Servers, cases: &[[&str; 3]]) {
 fn refuse_what_depends_on_the_target(servers: &Servers) {
     let mut b = servers.b.connect();
     run(&mut b, "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
-    let conninfo = |user: &str, database: &str| {
-        format!("host={} user={user} dbname={database}", servers.b.path().display())
-    };
-    servers.command(&["server", "latin", &conninfo("postgres", "latin")]);
+    servers.command(&["server", "latin", &conninfo(&servers.b, "latin")]);
     servers.refuses(
         &["check", "5", "--to", "latin"],
         "the database on latin has the encoding LATIN1, and that on a UTF8",
@@ -257,7 +254,11 @@ fn refuse_what_depends_on_the_target(servers: &Servers) {
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .unwrap();
     let mut old = servers.b.shards_command(&["check", "5", "--to", "b"]);
-    let output = old.env("PATH", format!("{}:/usr/bin:/bin", folder.display())).output().unwrap();
+    let output = old
+        .env("PATH", format!("{}:/usr/bin:/bin", folder.display()))
+        .env("PGOPTIONS", "-c standard_conforming_strings=off")
+        .output()
+        .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     let reason = format!(
         "this machine has pg_dump (PostgreSQL) 14.5 (Debian 14.5-1), older than the server: install that of {}",
@@ -266,7 +267,7 @@ fn refuse_what_depends_on_the_target(servers: &Servers) {
     assert!(output.status.code() == Some(3) && said.contains(&reason), "{said}");
 
     run(&mut b, "CREATE ROLE mover LOGIN");
-    servers.command(&["server", "b", &conninfo("mover", "postgres")]);
+    servers.connect_as("b", "mover", &[]);
     let said = servers.refusal(&["check", "5", "--to", "b"]);
     let reason =
         "the conninfo of a has no password, without which only a superuser can subscribe on b";
@@ -280,5 +281,5 @@ fn refuse_what_depends_on_the_target(servers: &Servers) {
         );
         assert!(said.contains(&reason), "{reason}: {said}");
     }
-    servers.command(&["server", "b", &conninfo("postgres", "postgres")]);
+    servers.connect_as("b", "postgres", &[]);
 }

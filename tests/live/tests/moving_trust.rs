@@ -175,12 +175,8 @@ fn trust_depends_on_the_role_of_the_command() {
         ("twice", "keeper,mover", None),
     ] {
         let target = if major() >= 16 { role } else { "postgres" };
-        for (name, server, role) in [("a", &servers.a, role), ("b", &servers.b, target)] {
-            let conninfo = format!(
-                "host={} dbname=postgres user={role} password=secret",
-                server.path().display()
-            );
-            servers.command(&["server", name, &conninfo]);
+        for (name, role) in [("a", role), ("b", target)] {
+            servers.connect_as(name, &format!("{role} password=secret"), &[]);
             let trusted =
                 if role == "postgres" && name == "b" { "keeper,mover,twice" } else { trusted };
             let update = format!(
@@ -214,17 +210,12 @@ fn trust_is_named_for_a_server() {
             "{said}"
         );
     }
-    for (name, server) in [("a", &servers.a), ("b", &servers.b)] {
-        let conninfo = format!("host={} user=postgres dbname=postgres", server.path().display());
-        servers.command(&[
-            "server",
-            name,
-            &conninfo,
-            "--trust",
-            "keeper",
-            "--trust",
-            "it's \"me\"",
-        ]);
+    servers.command(&["server", "a:keeper", "host=/nowhere"]);
+    let (_, said) = check(&servers, &["--trust", "a:keeper:x"]);
+    assert!(said.contains("is ambiguous: several servers have such a name"), "{said}");
+    for name in ["a", "b"] {
+        let roles = ["--trust", "keeper", "--trust", "it's \"me\""];
+        servers.connect_as(name, "postgres", &roles);
     }
     assert_eq!(check(&servers, &[]).0, Some(0));
     assert!(servers.command(&["status"]).contains("it's \"me\", keeper"));
@@ -232,8 +223,7 @@ fn trust_is_named_for_a_server() {
         servers.command(&["status", "--json"]).contains(r#""trusted":["it's \"me\"","keeper"]"#)
     );
     // A new connection string may lead to another server, so it replaces the roles, too.
-    let conninfo = format!("host={} user=postgres dbname=postgres", servers.a.path().display());
-    servers.command(&["server", "a", &conninfo]);
+    servers.connect_as("a", "postgres", &[]);
     assert_refused(&servers, &[], "role keeper on a is not trusted, but owns ");
 }
 
