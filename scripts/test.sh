@@ -149,14 +149,20 @@ for major in $majors; do
     export NEWER_PG_CONFIG=${pg_config_of[$newest]}
     if [ "$major" = "$newest" ]; then NEWER_PG_CONFIG=; fi
     printf 'PostgreSQL %s\n' "$major" >>"$FIGURES"
+    # Beside the others, because most of the time they wait.
+    sql=
     if [ -z "$only" ]; then
-        tested "PostgreSQL $major: regression and isolation tests" sql_tests "$PG_CONFIG"
-        tested "PostgreSQL $major: regression tests on the portable edition" portable_tests "$PG_CONFIG"
+        {
+            tested "PostgreSQL $major: regression and isolation tests" sql_tests "$PG_CONFIG"
+            tested "PostgreSQL $major: regression tests on the portable edition" portable_tests "$PG_CONFIG"
+        } >"$SCRATCH/sql.log" 2>&1 &
+        sql=$!
     fi
     for program in ${only:-live $programs}; do
         filter=$(filter_for "$program" "$major")
         if [ -n "$filter" ]; then tested "PostgreSQL $major: the tests of $program" nextest_run "$program" "$filter"; fi
     done
+    if [ -n "$sql" ]; then finish "$SCRATCH/sql.log" "$sql"; fi
 done
 say "What was made and done by the tests that keep a record of every id received"
 awk -F '\t' '
