@@ -607,6 +607,7 @@ fn moves_whose_replication_cannot_work_end() {
     b.wait_until(&WAITS.replace("move_5", "move_6"));
     assert!(!kill_group(command));
     run(&mut other, "COMMIT");
+    b.wait_until("SELECT count(*) = 2 FROM pg_subscription");
     run(&mut other, "ALTER SYSTEM SET max_logical_replication_workers = 2");
     b.stop();
     b.launch();
