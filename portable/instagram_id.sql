@@ -787,7 +787,7 @@ END $$;
 -- of its owner. Creates those that are missing, and returns how many.
 CREATE OR REPLACE FUNCTION ids._complete(shard integer, schema regnamespace, sequence regclass, epoch timestamptz, home text) RETURNS integer
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC'
-    SET quote_all_identifiers = off AS $$
+    SET quote_all_identifiers = off SET lock_timeout = '2s' AS $$
 #variable_conflict use_variable
 DECLARE
     part record;
@@ -797,9 +797,6 @@ BEGIN
     -- A statement of the library runs on after the extension was dropped, with another lock on the
     -- sequence. PostgreSQL's own lock shows it until its transaction ends.
     IF to_regprocedure(format('%s.next_id()', schema)) IS NULL THEN
-        IF current_setting('lock_timeout')::interval NOT BETWEEN '1 ms' AND '10 s' THEN
-            PERFORM set_config('lock_timeout', '10s', true);
-        END IF;
         EXECUTE format('ALTER SEQUENCE %s NO CYCLE', sequence);
     END IF;
     FOR part IN VALUES

@@ -437,11 +437,12 @@ closing() {
         }' "$RESULTS" "$tests"
 }
 
-# Stops the background jobs of this script.
+# Stops the background jobs of this script, and all processes of those with a group of their own.
 kill_jobs() {
-    local pids
+    local pid pids
     pids=$(jobs -p)
-    if [ -n "$pids" ]; then kill $pids 2>/dev/null || true; wait; fi
+    for pid in $pids; do kill -- "-$pid" 2>/dev/null || kill "$pid" 2>/dev/null || true; done
+    if [ -n "$pids" ]; then wait; fi
 }
 
 # --- a throw-away server

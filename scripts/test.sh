@@ -152,11 +152,15 @@ for major in $majors; do
     # Beside the others, because most of the time they wait.
     sql=
     if [ -z "$only" ]; then
+        # A process group of its own, so that kill_jobs also ends its servers.
+        set -m
         {
+            trap 'exit 1' TERM
             tested "PostgreSQL $major: regression and isolation tests" sql_tests "$PG_CONFIG"
             tested "PostgreSQL $major: regression tests on the portable edition" portable_tests "$PG_CONFIG"
-        } >"$SCRATCH/sql.log" 2>&1 &
+        } >"$SCRATCH/sql.log" 2>&1 </dev/null &
         sql=$!
+        set +m
     fi
     for program in ${only:-live $programs}; do
         filter=$(filter_for "$program" "$major")

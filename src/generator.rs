@@ -167,21 +167,25 @@ fn look_up_permit(sequence: IdSequence, shard: Shard) -> Result<Permit, Error> {
     let permit = if definition::is_served_by(shard, sequence) {
         Permit::Only(shard, sequence.epoch)
     } else {
-        look_up_permit_beside_shards(sequence)?
+        look_up_permit_beside_shards(sequence, shard)?
     };
     cache::set_permit(sequence.oid, count, permit);
     Ok(permit)
 }
 
-/// The same for a sequence that does not serve the shard with this epoch.
-fn look_up_permit_beside_shards(sequence: IdSequence) -> Result<Permit, Error> {
+/// The same for a sequence that did not serve the shard with this epoch a moment ago.
+fn look_up_permit_beside_shards(sequence: IdSequence, shard: Shard) -> Result<Permit, Error> {
     let refuse = |of: &Definition, serves: bool| {
         let (name, role) = (names::relation(sequence.oid), names::current_role());
         let epoch = names::time(of.sequence.epoch.at());
         Err(Error::SequenceServesAnother { name, shard: of.shard.number(), serves, epoch, role })
     };
-    if let Some(served) = definition::served_by(sequence.oid).first() {
-        return refuse(served, true);
+    let served = definition::served_by(sequence.oid);
+    if served.iter().any(|of| of.shard == shard && of.sequence == sequence) {
+        return Ok(Permit::Only(shard, sequence.epoch));
+    }
+    if let Some(first) = served.first() {
+        return refuse(first, true);
     }
     let beside = definition::in_schema_of(sequence.oid);
     match beside.first() {

@@ -322,8 +322,6 @@ impl Server {
         struct Blocker {
             who: String,
             is_ended: bool,
-            /// A statement that ends it, or empty. It cannot run in a transaction.
-            rollback: String,
         }
         let session = self.connection();
         let pid = session.pid().to_string();
@@ -334,17 +332,7 @@ impl Server {
             }
             let watcher = watcher.as_ref().expect("a session");
             let blockers = include_str!("sql/blockers.sql");
-            let mut blockers: Vec<Blocker> =
-                watcher.select(blockers, &parameters).context(|| self.problem())?;
-            for one in blockers.iter_mut().filter(|one| !one.rollback.is_empty()) {
-                match watcher.run(&one.rollback) {
-                    Ok(_) => one.is_ended = true,
-                    // Another session is ending it, or has ended it.
-                    Err(error) if ["42704", "55000"].contains(&error.sqlstate.as_str()) => {}
-                    Err(error) => return Err(error).context(|| self.problem()),
-                }
-            }
-            Ok(blockers)
+            watcher.select(blockers, &parameters).context(|| self.problem())
         };
         let (began, mut waits, mut ended) = (Instant::now(), String::new(), BTreeSet::new());
         let mut has_failed = false;

@@ -277,7 +277,7 @@ impl OtherCopies {
 /// create schemas can give its own the name that a schema of others has on another node.
 fn copy_of(Opening { sequence, owner, .. }: &Opening) -> String {
     let role = catalog::relation(sequence.oid).map_or(Oid::INVALID, |relation| relation.owner);
-    let role = quote_literal(names::role(role));
+    let role = quote_literal(names::raw_role(role));
     let (from, is_it) = match &owner.in_colocation {
         Some((colocation, name)) => (
             "pg_catalog.pg_dist_schema AS s, ",
@@ -300,7 +300,7 @@ fn copy_of(Opening { sequence, owner, .. }: &Opening) -> String {
     };
     format!(
         "(SELECT c.oid::pg_catalog.regclass FROM {from}pg_catalog.pg_class AS c WHERE {is_it} \
-         AND pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(c.relowner)) OPERATOR(pg_catalog.=) {role}::pg_catalog.text)"
+         AND pg_catalog.pg_get_userbyid(c.relowner) OPERATOR(pg_catalog.=) {role}::pg_catalog.name)"
     )
 }
 

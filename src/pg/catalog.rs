@@ -397,8 +397,8 @@ pub fn visit_functions_that_need(
     let accepts = |row: &pg_sys::FormData_pg_proc| {
         row.pronargs == 0
             && name_of(row).to_bytes().starts_with(prefix.as_bytes())
-            && may_own(row.pronamespace, row.proowner)
             && !is_temporary_schema(row.pronamespace)
+            && may_own(row.pronamespace, row.proowner)
     };
     for oid in functions_that_need(class, object) {
         if let Some(function) = function_if(oid, accepts) {
@@ -431,6 +431,7 @@ fn functions_that_need(class: Oid, object: Oid) -> Vec<Oid> {
             keys.as_mut_ptr(),
         );
         loop {
+            pgrx::check_for_interrupts!();
             let tuple = pg_sys::systable_getnext(scan);
             if tuple.is_null() {
                 break;

@@ -102,14 +102,14 @@ thread_local! {
     static CHANGED: Cell<Functions> = const { Cell::new(Functions::NONE) };
     /// Watched relations, by [`RELATION`] and OID, and watched rows of catalogs, by cache and hash.
     static WATCHED: RefCell<FxHashSet<(c_int, u32)>> = RefCell::new(FxHashSet::default());
-    /// Whether everything is watched, because there is no memory to watch more.
+    /// Whether everything is watched, because the set is full, or there is no memory for more.
     static WATCHES_ALL: Cell<bool> = const { Cell::new(false) };
 }
 
 const RELATION: c_int = -1;
 
-/// The most that is watched, in 4 MB: four objects for each sequence that a session can cache. What
-/// was dropped stays in the set, and other roles decide how often that happens.
+/// The most that is watched by itself, in 4 MB: four objects for each sequence that a session can
+/// cache. What was dropped stays in the set, and other roles decide how often that happens.
 const WATCHED_MAX: usize = 262_144;
 
 /// The count now. A look-up outside a guard should begin with [`settled_count`].
@@ -202,14 +202,12 @@ pub fn watch_row(catalog: Catalog, oid: Oid) {
 }
 
 fn insert(key: (c_int, u32)) {
-    if WATCHED.with_borrow(|watched| watched.len() == WATCHED_MAX && !watched.contains(&key)) {
-        forget_watched();
-    }
-    WATCHED.with_borrow_mut(|watched| match watched.try_reserve(1) {
-        Ok(()) => {
+    WATCHED.with_borrow_mut(|watched| {
+        if watched.len() < WATCHED_MAX && watched.try_reserve(1).is_ok() {
             watched.insert(key);
+        } else if !watched.contains(&key) {
+            WATCHES_ALL.set(true);
         }
-        Err(_) => WATCHES_ALL.set(true),
     });
 }
 
@@ -217,9 +215,9 @@ fn is_watched(key: (c_int, u32)) -> bool {
     WATCHES_ALL.get() || WATCHED.with_borrow(|watched| watched.contains(&key))
 }
 
-/// Forgets what is watched, and makes all cached results invalid, also that of a look-up which is
-/// under way. The next look-up watches again.
-fn forget_watched() {
+/// Forgets what is watched, and makes all cached results invalid. The next look-up watches again.
+/// The caller empties the cache of sequences, whose entries are watched only when they are created.
+pub fn forget_watched() {
     WATCHED.with_borrow_mut(FxHashSet::clear);
     WATCHES_ALL.set(false);
     invalidate();
@@ -326,9 +324,11 @@ mod tests {
             watch(Oid::from(oid));
         }
         watch(Oid::from(7));
-        assert!(count() == before && is_watched((RELATION, 7)));
-        watch(Oid::from(u32::MAX));
+        assert!(!WATCHES_ALL.get() && !is_watched((RELATION, u32::MAX)));
+        watch(Oid::from(u32::MAX - 1));
+        assert!(WATCHED.with_borrow(FxHashSet::len) == WATCHED_MAX && count() == before);
+        assert!([7, u32::MAX - 1, u32::MAX].iter().all(|oid| is_watched((RELATION, *oid))));
+        forget_watched();
         assert!(count() != before && !is_watched((RELATION, 7)));
-        assert!(is_watched((RELATION, u32::MAX)));
     }
 }

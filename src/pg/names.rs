@@ -75,9 +75,17 @@ pub fn current_role() -> String {
 
 /// The name of a role, or its OID if it was dropped.
 pub fn role(role: Oid) -> String {
+    role_name(role).map_or_else(|| role.to_string(), pgrx::spi::quote_identifier)
+}
+
+/// The name of a role, not quoted; empty if it was dropped.
+pub fn raw_role(role: Oid) -> String {
+    role_name(role).unwrap_or_default()
+}
+
+fn role_name(role: Oid) -> Option<String> {
     // SAFETY: with missing_ok the result is a null pointer or a palloc'd C string.
-    let name = unsafe { string(pg_sys::GetUserNameFromId(role, true)) };
-    name.map_or_else(|| role.to_string(), pgrx::spi::quote_identifier)
+    unsafe { string(pg_sys::GetUserNameFromId(role, true)) }
 }
 
 /// The current time.

@@ -156,6 +156,7 @@ pub fn with<T>(sequence: Oid, visit: impl FnOnce(&mut CachedSequence) -> T) -> T
 fn new_entry(sequences: &mut FxHashMap<Oid, CachedSequence>, sequence: Oid) -> &mut CachedSequence {
     if sequences.len() == SEQUENCES_MAX || sequences.try_reserve(1).is_err() {
         sequences.clear();
+        invalidation::forget_watched();
     }
     invalidation::watch(sequence);
     invalidation::watch_row(Catalog::Sequence, sequence);

@@ -4,7 +4,7 @@ use crate::arguments;
 use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::guc;
-use crate::pg::locks;
+use crate::pg::locks::{self, Attempts};
 use crate::pg::names;
 use crate::pg::parsed_body::Expression;
 use crate::pg::roles;
@@ -569,8 +569,19 @@ fn wait_for_other_generators(schema: Oid, sequence: Oid) -> Result<(), Error> {
     if catalog::function_in(schema, "next_id", &[]).is_some() {
         return Ok(());
     }
-    let lock = || locks::lock_relation(sequence, pg_sys::ShareRowExclusiveLock);
-    locks::released_in_time(lock).ok_or_else(|| locks::not_available(sequence))
+    let (mut attempts, mut is_free) = (Attempts::new(), false);
+    loop {
+        // A failed attempt releases the lock, which is not needed any longer.
+        attempts.attempt(|attempts| {
+            attempts.lock(sequence, pg_sys::ShareRowExclusiveLock);
+            is_free = true;
+            Ok(false)
+        })?;
+        if is_free {
+            return Ok(());
+        }
+        attempts.pause().map_err(locks::not_available)?;
+    }
 }
 
 /// Keeps other transactions from creating or adopting a shard of this number until the transaction

@@ -85,8 +85,9 @@ pub fn is_served_by(shard: Shard, sequence: IdSequence) -> bool {
     let mut is_served = false;
     watch_schema_of(sequence.oid);
     catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| {
-        is_served |= decides_about(function.schema, function.owner, sequence.oid)
-            && parse_watching(function).is_some_and(|it| it.sequence == sequence);
+        is_served |= parse_watching(function).is_some_and(|it| {
+            it.sequence == sequence && decides_about(it.schema, it.owner, sequence.oid)
+        });
     });
     is_served
 }
@@ -176,11 +177,12 @@ fn owns_sequence(definition: &Definition) -> bool {
 }
 
 /// The same as [`parse`], for a result that is cached: counts changes of all that it depends on.
-/// Each is watched before the next look-up, which may receive a message about it.
+/// The function is read again after it is watched: a look-up in between may have received a message
+/// that it was dropped.
 fn parse_watching(function: &Function) -> Option<Definition> {
     invalidation::watch_row(Catalog::Function, function.oid);
     invalidation::watch_row(Catalog::Schema, function.schema);
-    let definition = parse(function);
+    let definition = parse(&catalog::function(function.oid)?);
     if let Some(definition) = &definition {
         invalidation::watch(definition.sequence.oid);
     }

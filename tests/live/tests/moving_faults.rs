@@ -522,8 +522,8 @@ fn sessions_that_take_turns_do_not_keep_writes_stopped() {
 }
 
 /// A role without any privilege holds locks on the sequence of the closed shard: nextval of an OID
-/// takes one before it checks the privilege. The command ends its sessions and prepared
-/// transactions, so that clients can write.
+/// takes one before it checks the privilege. The command ends its sessions, so that clients can
+/// write. It does not end those of superusers, nor prepared transactions.
 #[test]
 fn session_that_would_keep_writes_stopped_is_ended() {
     let servers = Servers::start_with(&[("max_prepared_transactions", "5")]);
@@ -545,7 +545,6 @@ fn session_that_would_keep_writes_stopped_is_ended() {
     let _nobody = hold("nobody", "42501", "SELECT");
     let mut superuser = hold("postgres", "2200H", "SELECT");
     hold("nobody", "42501", "PREPARE TRANSACTION 'it''s'");
-    hold("postgres", "2200H", "PREPARE TRANSACTION 'kept'");
     let folder = servers.a.path().display();
     let mut walsender = Command::new("psql")
         .env("PATH", servers.a.programs_path())
@@ -575,15 +574,13 @@ fn session_that_would_keep_writes_stopped_is_ended() {
     servers
         .a
         .wait_until("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'nobody')");
-    servers.a.wait_until("SELECT count(*) = 1 FROM pg_prepared_xacts");
     thread::sleep(Duration::from_millis(300));
     run(&mut superuser, "COMMIT"); // it is not ended
-    run(&mut superuser, "COMMIT PREPARED 'kept'");
+    run(&mut superuser, "ROLLBACK PREPARED 'it''s'");
     let said = outcome(cancel).unwrap();
     let reason = " of role nobody with a lock on insta5.table_id_seq on a kept writes stopped, and was ended";
-    assert_eq!(said.matches(reason).count(), 3, "{said}");
+    assert_eq!(said.matches(reason).count(), 2, "{said}");
     assert!(said.contains("warning: process "), "{said}");
-    assert!(said.contains("warning: prepared transaction 'it''s'"), "{said}");
     assert!(!walsender.wait().unwrap().success());
     run(&mut a, "INSERT INTO insta5.photos DEFAULT VALUES");
 }

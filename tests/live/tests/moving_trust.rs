@@ -334,7 +334,10 @@ fn view_in_the_place_of_a_sequence_is_not_read() {
         let mut holder = servers.a.connect();
         run(&mut holder, "BEGIN; ALTER SEQUENCE insta5.a_seq NO CYCLE");
         let command = servers.start_command(command);
-        servers.a.wait_until(WAITS);
+        // Before that it may wait for the end of the killed command's session.
+        servers.a.wait_until(
+            "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'insta5.a_seq'::regclass AND NOT granted)",
+        );
         run(
             &mut keeper_session,
             "BEGIN; ALTER SEQUENCE insta5.table_id_seq RENAME TO hidden;
