@@ -41,7 +41,8 @@ BEGIN
             MESSAGE = format('cannot take over at isolation level %s', current_setting('transaction_isolation')),
             DETAIL = 'The snapshot of the transaction may be older than functions of the portable edition.',
             HINT = 'Use BEGIN ISOLATION LEVEL READ COMMITTED.';
-    ELSIF place.nspname <> 'ids' OR NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = mutexes AND relowner = place.nspowner AND relname = '_mutex_0')
+    ELSIF place.nspname <> 'ids'
+        OR NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = mutexes AND relowner = place.nspowner AND relname = '_mutex_0')
     THEN
         RAISE EXCEPTION USING ERRCODE = '55000',
             MESSAGE = format('the portable edition of instagram_id is not installed in schema %I', place.nspname),

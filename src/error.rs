@@ -629,7 +629,8 @@ errors! {
 
     /// A function that needs the newest key of a table, or creates or removes partitions, has
     /// waited for the table, one that is connected with it by a foreign key, or a sequence that it
-    /// drops: for 10 seconds, or for `lock_timeout` if that is shorter.
+    /// drops; or `create_shard()` has waited for an existing sequence: for 10 seconds, or for
+    /// `lock_timeout` if that is shorter.
     RelationLocked { relation: String, owner: String } => ERRCODE_LOCK_NOT_AVAILABLE,
         "could not obtain a lock on relation {relation}",
         detail("Another transaction has locked or used it, and is still open. The relation belongs to role {owner}."),

@@ -558,10 +558,6 @@ fn comment_on(class: Oid, object: Oid, text: &str) {
     unsafe { pg_sys::CreateComments(object, class, 0, text.as_ptr()) }
 }
 
-/// The number of locks that the shards share. The transaction that creates all 8192 takes each of
-/// them once, and they fit into the lock table of a server with the default settings.
-const LOCKS: u16 = 256;
-
 /// If the schema has no `next_id()`, waits for transactions that have taken values from the
 /// sequence: a statement of the portable edition or of a PL/pgSQL original, whose functions were
 /// dropped meanwhile, runs on and could repeat ids of the library.
@@ -583,6 +579,10 @@ fn wait_for_other_generators(schema: Oid, sequence: Oid) -> Result<(), Error> {
         attempts.pause().map_err(locks::not_available)?;
     }
 }
+
+/// The number of locks that the shards share. The transaction that creates all 8192 takes each of
+/// them once, and they fit into the lock table of a server with the default settings.
+const LOCKS: u16 = 256;
 
 /// Keeps other transactions from creating or adopting a shard of this number until the transaction
 /// ends, so that two of them cannot create it in different schemas. They also wait with the numbers
