@@ -6,7 +6,7 @@ use crate::goals::{self, thousands};
 use crate::order::{ALONE, CRASHES, IN_BULK, Later, TURNS};
 use crate::results::{Results, with_duplicates};
 use crate::rounds::Rounds;
-use crate::sessions::{Kept, LIMIT};
+use crate::sessions::{Kept, LIMIT, Run};
 use crate::shards::{Among, CALLED, Caller, DATABASES, FEW, SHARDS};
 use crate::summary;
 use crate::tables::{Key, RANGE};
@@ -146,15 +146,21 @@ fn others(results: &Results) -> Table {
     for (load, runs) in &results.in_bulk {
         let rates = runs.each(|run| run.per_second);
         compare(&format!("ids per second in bulk: {load}"), 0, -1.0, &rates);
+        let ns = runs.each(Run::cpu_ns);
+        compare(&format!("CPU time of an id in bulk, ns: {load}"), 0, 1.0, &ns);
     }
     let [sequences, key] = ["kB with all sequences", "read of a row by key, µs"];
     compare(sequences, 0, 1.0, &results.memory.each(|growth| growth.all_sequences_kb));
     let is_made =
         |maker: &Contestant| results.tables.contestants().any(|key| key == Key::Made(*maker));
     let makers: Vec<Contestant> = results.contestants().into_iter().filter(is_made).collect();
-    let made = || makers.iter().map(|maker| Key::Made(*maker));
-    let read = results.of_tables(|filled| filled.point_read_us).only(made(), makers.clone());
-    compare(key, 2, 1.0, &read);
+    let of_makers = |figures: Rounds<Key>| {
+        figures.only(makers.iter().map(|maker| Key::Made(*maker)), makers.clone())
+    };
+    compare(key, 2, 1.0, &of_makers(results.of_tables(|filled| filled.point_read_us)));
+    let insert = results.of_tables(|filled| filled.insert_seconds).relative_to(Key::Bigserial);
+    let many = format!("INSERT of {} rows, relative to bigserial", thousands(results.rows as f64));
+    compare(&many, 2, 1.0, &of_makers(insert));
     table.note(&single_statements(results));
     table.note(
         "Medians. Rates of one id per transaction are not listed: they differ less from each other \
@@ -259,7 +265,7 @@ fn rates(results: &Results) -> Table {
         table.row([maker.name().to_owned()].into_iter().chain(in_bulk).chain(single));
     }
     for (load, runs) in &results.in_bulk {
-        let ns = runs.each(|run| run.busy_cores / run.per_second * 1e9);
+        let ns = runs.each(Run::cpu_ns);
         let each = |maker: Contestant| format!("{} {:.0} ns", maker.name(), ns.median(maker));
         let all: Vec<String> = results.contestants().into_iter().map(each).collect();
         table.note(&format!("CPU time of an id in bulk, {load}: {}.", all.join("; ")));

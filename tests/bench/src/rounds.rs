@@ -65,10 +65,17 @@ impl<C: Copy + PartialEq> Rounds<C> {
         median(self.of_one(contestant).to_vec())
     }
 
+    /// The ratio of each to `rival` in the same round.
+    pub fn relative_to(&self, rival: C) -> Rounds<C> {
+        let by = self.of_one(rival);
+        let of = |values: &Vec<f64>| values.iter().zip(by).map(|(of, by)| of / by).collect();
+        let measured = self.measured.iter().map(of).collect();
+        Rounds { contestants: self.contestants.clone(), measured }
+    }
+
     /// The ratio of `contestant` to `rival` in the same round.
     pub fn ratio(&self, contestant: C, rival: C) -> Spread {
-        let pairs = self.of_one(contestant).iter().zip(self.of_one(rival));
-        Spread::of(pairs.map(|(value, rival)| value / rival).collect())
+        Spread::of(self.relative_to(rival).of_one(contestant).to_vec())
     }
 }
 

@@ -46,6 +46,13 @@ pub struct Run {
     pub busy_cores: f64,
 }
 
+impl Run {
+    /// Nanoseconds of the server's CPU time for an id.
+    pub fn cpu_ns(&self) -> f64 {
+        self.busy_cores / self.per_second * 1e9
+    }
+}
+
 /// Ids that were checked.
 pub struct Kept {
     pub ids: usize,
