@@ -346,12 +346,11 @@ pub fn change_map(
             break;
         }
     }
-    let message = format!(
-        "shard {shard} is open on {}, but the map still names {}",
-        target.name, source.name
-    );
-    let server =
-        last.and_then(|error| if let Error::Failed { server, .. } = error { server } else { None });
+    let (why, server) = match last {
+        Some(Error::Failed { message, server }) => (message, server),
+        other => (other.map_or_else(String::new, |error| error.to_string()), None),
+    };
+    let message = format!("shard {shard} is open on {}, but not in the map: {why}", target.name);
     let cause = Box::new(Error::Failed { message, server });
     Err(Error::WritesStopped { shard, cause })
 }

@@ -275,11 +275,11 @@ impl Map {
 
     /// Makes the target the server of the shard.
     pub fn switch(&self, shard: u16, target: &str) -> Result {
-        let statement = "WITH switched AS (
-                UPDATE shard_map.moves SET switched = clock_timestamp()
-                WHERE shard = $1::int AND target = $2 RETURNING source)
-            UPDATE shard_map.shards AS s SET server = $2 FROM switched
-            WHERE shard = $1::int AND server = source RETURNING shard";
+        let statement = "WITH placed AS (
+                UPDATE shard_map.shards AS s SET server = target FROM shard_map.moves AS m
+                WHERE s.shard = $1::int AND m.shard = s.shard AND target = $2 AND server = source RETURNING s.shard)
+            UPDATE shard_map.moves AS m SET switched = clock_timestamp() FROM placed
+            WHERE m.shard = placed.shard RETURNING m.shard";
         let rows = self
             .connection
             .query(statement, &[&shard.to_string(), target])

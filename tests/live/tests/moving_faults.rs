@@ -237,16 +237,23 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     assert_eq!(servers.placement(), "a");
     let insert = "INSERT INTO insta5.photos DEFAULT VALUES";
     assert_eq!(error_of(&mut a.connect(), insert).0, "25006");
-    // When the map is changed, which the command repeats; then before the triggers are dropped.
+    // When the map is changed: somebody else changes it before.
     let mut map = servers.map();
-    run(&mut map, "BEGIN; LOCK TABLE shard_map.moves IN SHARE MODE");
+    let waits_for_the_map = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'map' AND wait_event_type = 'Lock')";
+    let lock = "BEGIN; LOCK TABLE shard_map.moves IN SHARE MODE";
+    let other = "INSERT INTO shard_map.servers (server, conninfo) VALUES ('c', 'host=c')";
+    run(&mut map, &format!("{other}; {lock}"));
+    let mut command = resume();
+    wait_for_command(&mut command, b, waits_for_the_map);
+    run(&mut map, "UPDATE shard_map.shards SET server = 'c'; COMMIT");
+    let open = "shard 5 is open on b, but not in the map: the map was changed by others since the move began";
+    fails(command, open);
+    run(&mut map, "UPDATE shard_map.shards SET server = 'a'");
+    // The command repeats the change; then before the triggers are dropped.
+    run(&mut map, lock);
     let block = blocked(b, "SELECT FROM insta5.counter");
     let mut command = resume();
-    wait_for_command(
-        &mut command,
-        b,
-        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'map' AND wait_event_type = 'Lock')",
-    );
+    wait_for_command(&mut command, b, waits_for_the_map);
     lose_map_for(servers, Duration::from_millis(300));
     wait_for_command(&mut command, b, WAITS);
     assert_eq!(servers.placement(), "b");
@@ -410,17 +417,30 @@ fn move_that_cannot_progress_ends() {
     assert_eq!(one::<i64>(&mut b, "SELECT count(*) FROM insta5.photos"), 101);
 }
 
-/// Settings that leave no room for the processes of a move are found before it begins.
+/// Settings that leave no room for the processes of a move are found before it begins, and so are
+/// standbys.
 #[test]
 fn servers_without_room_for_a_move_are_refused() {
     // The launcher of subscriptions is the only worker.
     let settings = [("max_worker_processes", "1"), ("max_wal_senders", "2")];
-    let said = Servers::start_with(&settings).refusal(&["move", "5", "--to", "b"]);
+    let servers = Servers::start_with(&settings);
+    let said = servers.refusal(&["move", "5", "--to", "b"]);
     for reason in [
         "server a has 2 of 2 max_wal_senders left, but a move needs 3: increase max_wal_senders",
         "server b has 0 of 1 max_worker_processes left, but a move needs 2: increase max_worker_processes",
     ] {
         assert!(said.contains(reason), "{reason}: {said}");
+    }
+    let standby = Server::start_standby_of(&servers.a);
+    servers.command(&[
+        "server",
+        "a",
+        &format!("host={} user=postgres dbname=postgres", standby.path().display()),
+    ]);
+    for (home, to) in [("b", "a"), ("a", "b")] {
+        servers.command(&["place", home, "5"]);
+        let reason = "server a is a standby: record the primary in the map";
+        servers.refuses(&["check", "5", "--to", to], reason);
     }
 }
 
@@ -634,6 +654,36 @@ fn moves_whose_replication_cannot_work_end() {
     assert_eq!(one::<i64>(&mut b, "SELECT count(*) FROM insta6.photos"), 10);
 }
 
+/// The source removes WAL that the target has not received yet. The move ends, and cannot be
+/// resumed.
+#[test]
+fn move_whose_wal_was_removed_begins_anew() {
+    let servers = Servers::start();
+    let ids = fill(&servers, 100);
+    let Servers { a, b } = &servers;
+    let (command, transaction) = move_blocked_after_copy(&servers, &[]);
+    assert!(!kill_group(command));
+    drop(transaction);
+    let mut block = b.connect();
+    run(&mut block, "BEGIN; LOCK TABLE insta5.counter IN SHARE MODE");
+    let mut a = a.connect();
+    run(&mut a, "UPDATE insta5.counter SET value = value + 1");
+    run(&mut a, "ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'");
+    run(&mut a, "SELECT pg_reload_conf(), pg_switch_wal()");
+    run(&mut a, "UPDATE insta5.counter SET value = value + 1");
+    run(&mut a, "SELECT pg_switch_wal()");
+    run(&mut a, "CHECKPOINT");
+    servers.refuses(
+        &["move", "5", "--to", "b"],
+        "server a has removed WAL that the move still needs (max_slot_wal_keep_size): run cancel 5, and move the shard again",
+    );
+    run(&mut block, "COMMIT");
+    servers.command(&["cancel", "5"]);
+    servers.command(&["move", "5", "--to", "b"]);
+    let query = "SELECT id FROM insta5.photos ORDER BY id";
+    assert_eq!(column(&mut servers.connect_to_shard(), query), ids);
+}
+
 /// Sessions that lock tables block neither commands that only show numbers, nor sessions that use
 /// other tables.
 #[test]
@@ -786,15 +836,15 @@ fn move_killed_before_the_map_changed_can_only_be_finished() {
         one::<i64>(&mut servers.connect_to_shard(), "SELECT count(*) FROM insta5.photos"),
         101
     );
-    servers.command(&["clean", "5"]);
-    copy_is_committed_late(&servers);
 }
 
-/// The COMMIT that opens the copy waits for a standby. The command is killed, and the next one,
-/// which connects as another superuser, waits for that COMMIT. Or the answer to it is lost, and the
-/// command finds that the copy is open. Clients can never write to both servers.
-fn copy_is_committed_late(servers: &Servers) {
-    let Servers { a, b } = servers;
+/// The COMMIT that opens the copy waits for a standby. The answer to it is lost, and the command
+/// finds that the copy is open. Or the command is killed, and the next one, which connects as
+/// another superuser, waits for that COMMIT. Clients can never write to both servers.
+#[test]
+fn copy_that_is_committed_late_is_the_only_one() {
+    let servers = Servers::start();
+    let Servers { a, b } = &servers;
     let insert = "INSERT INTO insta5.photos DEFAULT VALUES";
     run(&mut a.connect(), "CREATE ROLE boss SUPERUSER LOGIN; CREATE ROLE other");
     let opening = |to, source: &Server, target: &Server| {
@@ -820,6 +870,16 @@ fn copy_is_committed_late(servers: &Servers) {
         target.wait_until(&format!("SELECT EXISTS (SELECT {COMMITS})"));
         command
     };
+    let command = committing("b", a, b);
+    let ended = format!("SELECT count(pg_terminate_backend(pid, 10000)) {COMMITS}");
+    assert_eq!(one::<i64>(&mut b.connect(), &ended), 1);
+    set_standby(b, "");
+    let said = outcome(command).unwrap();
+    assert!(said.contains("Shard 5 is on b"), "{said}");
+    assert_eq!(error_of(&mut a.connect(), insert).0, "25006");
+    run(&mut b.connect(), insert);
+    servers.command(&["clean", "5"]);
+
     // A copy that cannot generate ids is not opened.
     let (command, mut block) = opening("a", b, a);
     run(&mut a.connect(), "ALTER FUNCTION insta5.epoch() OWNER TO other");
@@ -837,17 +897,6 @@ fn copy_is_committed_late(servers: &Servers) {
     outcome(again).unwrap();
     assert_eq!(error_of(&mut b.connect(), insert).0, "25006");
     run(&mut a.connect(), insert);
-    servers.connect_as("a", "postgres", &[]);
-    servers.command(&["clean", "5"]);
-
-    let command = committing("b", a, b);
-    let ended = format!("SELECT count(pg_terminate_backend(pid, 10000)) {COMMITS}");
-    assert_eq!(one::<i64>(&mut b.connect(), &ended), 1);
-    set_standby(b, "");
-    let said = outcome(command).unwrap();
-    assert!(said.contains("Shard 5 is on b"), "{said}");
-    assert_eq!(error_of(&mut a.connect(), insert).0, "25006");
-    run(&mut b.connect(), insert);
 }
 
 /// A role without superuser rights can move the shards of the roles whose rights it has. Before
