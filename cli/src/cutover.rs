@@ -225,15 +225,19 @@ fn stop_writes(
 /// gives up after a short time and releases its own locks, so that other sessions do not wait for
 /// long. Fails if the definition of the schema differs from `recorded`.
 fn close_source(source: &Server, recorded: &str, limit: Duration) -> Result<Deadline> {
-    for _ in 0..TRIES {
+    const PROBLEM: &str = "writes to the shard cannot be stopped";
+    let watcher = source.another_observer()?;
+    let mut tries = 0;
+    loop {
         check_interrupt()?;
         let deadline = Deadline::begin(limit);
-        let problem = || format!("writes to the shard cannot be stopped on {}", source.name);
+        let problem = || format!("{PROBLEM} on {}", source.name);
         let mut has_locks = false;
         let closed = source.transaction(|session| {
             // A single lock for less time, as writers wait behind it.
             session.run("SET LOCAL lock_timeout = '500ms'").context(problem)?;
-            session.run(&within(WAIT.min(limit), LOCK)).context(problem)?;
+            let lock = within(WAIT.min(limit), LOCK);
+            source.run_against_blockers(&lock, false, Some(&watcher), PROBLEM)?;
             has_locks = true;
             source.compare_definition(session, recorded)?;
             session.run(&deadline.within(CLOSE)).context(problem)?;
@@ -247,16 +251,11 @@ fn close_source(source: &Server, recorded: &str, limit: Duration) -> Result<Dead
                 check_interrupt()?;
                 return Err(deadline.explain(error));
             }
-            Err(error) if is_timeout(error.sqlstate()) => check_interrupt()?,
+            Err(error) if is_timeout(error.sqlstate()) && tries < TRIES => tries += 1,
             Err(error) => return Err(error),
         }
         Connection::pause(PAUSE);
     }
-    fail!(
-        "writes to the shard cannot be stopped: transactions hold locks on its tables or sequences; \
-         see pg_locks on {}",
-        source.name
-    );
 }
 
 /// Waits until the target has applied all changes. Returns the states of the sequences.
@@ -307,7 +306,7 @@ fn open_copy(
         "SELECT set_config('move.states', $1, false), set_config('move.sequences', $2, false)";
     session.query(set, &[states, sequences]).context(problem)?;
     let (open, cannot) = (deadline.within(OPEN), "the shard cannot be opened");
-    target.run_against_blockers(&open, false, Some(watcher), cannot)?;
+    target.run_against_blockers(&open, false, Some(&watcher), cannot)?;
     session.run(&deadline.within(include_str!("sql/set_states.sql"))).context(problem)?;
     let extension = lock_extension(&session).context(problem)?;
     let claim = format!("SELECT {extension}.claim_shard({})", target.shard());

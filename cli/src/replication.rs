@@ -10,6 +10,7 @@ use crate::server::{self, Server, lock_relations, locked};
 use crate::session;
 use crate::trust::{self, Needed};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,10 @@ const IDLE: Duration = Duration::from_secs(30);
 /// so. If the target crashes between the two, each later worker looks for that slot in vain. So a
 /// copy is abandoned if a slot has been missing for this time.
 const ABANDONED: Duration = Duration::from_secs(10);
+
+/// To begin to copy a table waits for all transactions of the source that have written by then. The
+/// command names those for which this has waited for this time.
+const DELAYED: Duration = Duration::from_secs(5);
 
 pub fn publish(source: &Server) -> Result {
     source.run(include_str!("sql/publish.sql"), "the schema cannot be published")?;
@@ -209,6 +214,8 @@ pub fn wait_for_copy(
         copied: 0,
         worked: Instant::now(),
         blocked: None,
+        delayed: None,
+        named: BTreeSet::new(),
         abandoned: None,
     };
     let mut is_copied = false;
@@ -237,6 +244,7 @@ pub fn wait_for_copy(
             output.progress(&report.progress);
         }
         patience.check(source, target, &report)?;
+        patience.name_transactions(source, &report, output)?;
         if patience.abandoned.is_some_and(|since| since.elapsed() > ABANDONED) {
             return Ok(false);
         }
@@ -268,11 +276,13 @@ pub struct Report {
     errors: i64,
     /// Up to three tables that are being copied.
     copying: String,
-    /// The sessions for which workers of the subscription wait.
-    blockers: String,
+    /// The workers of the subscription that wait for locks, as an array.
+    waiting: String,
     /// Whether tables wait in vain for a worker that copies them.
     is_stuck: bool,
-    /// The slots of tables whose rows are copied, separated by spaces.
+    /// The slots of tables that are being copied, separated by spaces. They may not exist yet.
+    new_slots: String,
+    /// The slots of tables whose rows are copied.
     slots: String,
     #[serde(skip)]
     source: Sent,
@@ -288,6 +298,8 @@ struct Sent {
     is_lost: bool,
     /// Whether one of [`Report::slots`] does not exist.
     is_abandoned: bool,
+    /// The sessions that create one of [`Report::new_slots`] and wait for a transaction.
+    waiting: String,
     is_connected: bool,
     /// The current position in the WAL.
     position: String,
@@ -297,7 +309,7 @@ struct Sent {
 pub fn report(source: &Server, target: &Server, mark: &str) -> Result<Report> {
     let name = target.replication();
     let mut report: Report = target.select_one(include_str!("sql/copied.sql"), &[&name])?;
-    let sent: [&str; 3] = [&name, mark, &report.slots];
+    let sent: [&str; 4] = [&name, mark, &report.slots, &report.new_slots];
     report.source = source.select_one(include_str!("sql/sent.sql"), &sent)?;
     report.progress.lag_bytes = report.source.lag_bytes;
     Ok(report)
@@ -313,6 +325,10 @@ struct Patience {
     worked: Instant,
     /// Since when a worker has waited for a lock.
     blocked: Option<Instant>,
+    /// Since when the source has not created a slot, or when the transactions were last looked for.
+    delayed: Option<Instant>,
+    /// The transactions that were named.
+    named: BTreeSet<String>,
     /// Since when the slot of a table has been missing.
     abandoned: Option<Instant>,
 }
@@ -336,7 +352,7 @@ impl Patience {
                 source.shard()
             );
         }
-        let Report { progress, errors, copying, blockers, is_stuck, .. } = report;
+        let Report { progress, errors, copying, waiting, is_stuck, .. } = report;
         let seconds = IDLE.as_secs();
         let copied = progress.tables_copied;
         if progress.has_all_tables() && report.source.is_reached || copied > self.copied {
@@ -358,11 +374,11 @@ impl Patience {
         }
         self.abandoned =
             report.source.is_abandoned.then(|| self.abandoned.unwrap_or_else(Instant::now));
-        self.blocked = (!blockers.is_empty()).then(|| self.blocked.unwrap_or_else(Instant::now));
+        self.blocked = (waiting != "{}").then(|| self.blocked.unwrap_or_else(Instant::now));
         if self.blocked.is_some_and(|since| since.elapsed() > IDLE) {
+            let names = target.names_of_blockers(waiting)?.join(", ");
             fail!(
-                "the replication to {to} has waited for {seconds} s for a lock that {blockers} holds \
-                 there: end that transaction"
+                "the replication to {to} has waited for {seconds} s for {names}: end that transaction"
             );
         }
         if self.worked.elapsed() <= IDLE {
@@ -385,6 +401,22 @@ impl Patience {
             "server {to} has not been connected to {from} for {seconds} s: the log of {to} contains the \
              error of the worker for subscription \"{name}\", or that no worker can start"
         );
+    }
+
+    /// Names transactions of the source for which the copy of a table waits, each of them once.
+    /// They do not end the move: other tables are copied meanwhile.
+    fn name_transactions(&mut self, source: &Server, report: &Report, output: &Output) -> Result {
+        let waiting = &report.source.waiting;
+        self.delayed = (waiting != "{}").then(|| self.delayed.unwrap_or_else(Instant::now));
+        if self.delayed.is_some_and(|since| since.elapsed() > DELAYED) {
+            self.delayed = Some(Instant::now());
+            for who in source.names_of_blockers(waiting)? {
+                if self.named.insert(who.clone()) {
+                    output.warn(&format!("copying a table waits for {who} on {}", source.name));
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -97,6 +97,13 @@ pub struct Server {
     connection: RefCell<Connection>,
 }
 
+/// A session or a prepared transaction for which another session waits.
+#[derive(Deserialize)]
+struct Blocker {
+    who: String,
+    is_ended: bool,
+}
+
 impl Server {
     /// Connects for a move, with the application_name of its sessions.
     pub fn connect(name: &str, entry: ServerEntry, names: &Names) -> Result<Server> {
@@ -304,43 +311,34 @@ impl Server {
         self.set("move.sequences", sequences)?;
         // Writes stay stopped if this gives up.
         let open = within(Duration::from_secs(30), OPEN);
-        self.run_against_blockers(&open, true, None, "writes cannot continue")
+        Ok(self.run_against_blockers(&open, true, None, "writes cannot continue")?.1)
     }
 
     /// Runs statements that may have to wait for other sessions, which an error names. Ends these
     /// if `ends`, from another session: a session that waits is the next one to get the lock.
-    /// Returns those that it has ended. Without a `watcher`, connects when it is needed, which can
-    /// take longer than the statements.
+    /// Returns the rows, and those that it has ended. Without a `watcher`, connects when it is
+    /// needed, which can take longer than the statements.
     pub fn run_against_blockers(
         &self,
         statements: &str,
         ends: bool,
-        mut watcher: Option<Connection>,
+        watcher: Option<&Connection>,
         problem: &str,
-    ) -> Result<BTreeSet<String>> {
-        #[derive(Deserialize)]
-        struct Blocker {
-            who: String,
-            is_ended: bool,
-        }
+    ) -> Result<(Rows, BTreeSet<String>)> {
         let session = self.connection();
-        let pid = session.pid().to_string();
-        let parameters = [pid.as_str(), if ends { "on" } else { "off" }];
-        let mut look = || -> Result<Vec<Blocker>> {
-            if watcher.is_none() {
-                watcher = Some(self.another_observer()?);
-            }
-            let watcher = watcher.as_ref().expect("a session");
-            let blockers = include_str!("sql/blockers.sql");
-            watcher.select(blockers, &parameters).context(|| self.problem())
-        };
+        let pids = format!("{{{}}}", session.pid());
+        let mut connected = None;
         let (began, mut waits, mut ended) = (Instant::now(), String::new(), BTreeSet::new());
         let mut has_failed = false;
-        let result = session.run_watched(statements, &mut || {
-            if began.elapsed() < PATIENCE || has_failed {
-                return;
-            }
-            match look() {
+        let mut look = |held: &str| {
+            let watcher = match (watcher, &mut connected) {
+                (Some(watcher), _) => Ok(watcher),
+                (None, Some(connected)) => Ok(&*connected),
+                (None, connected) => {
+                    self.another_observer().map(|session| &*connected.insert(session))
+                }
+            };
+            match watcher.and_then(|watcher| self.blockers(watcher, &pids, held, ends)) {
                 Ok(blockers) if blockers.is_empty() => {}
                 Ok(blockers) => {
                     let names: Vec<_> = blockers.iter().map(|one| one.who.as_str()).collect();
@@ -353,7 +351,20 @@ impl Server {
                     waits = format!("It is not known for what it waits: {error}.");
                 }
             }
+            has_failed
+        };
+        let mut is_watched = true;
+        let result = session.run_watched(statements, &mut || {
+            if is_watched && (!ends || began.elapsed() >= PATIENCE) {
+                is_watched = !look("0");
+            }
         });
+        if let Err(error) = &result
+            && let Some(detail) = &error.detail
+            && let Some(oid) = detail.strip_prefix("Its OID is ")
+        {
+            look(oid);
+        }
         let explained = result.map_err(|mut error| {
             if is_timeout(&error.sqlstate) && !waits.is_empty() {
                 error.detail = Some(waits);
@@ -365,8 +376,27 @@ impl Server {
             }
             error
         });
-        explained.context(|| format!("{problem} on {}", self.name))?;
-        Ok(ended)
+        let rows = explained.context(|| format!("{problem} on {}", self.name))?;
+        Ok((rows, ended))
+    }
+
+    /// Those for which these processes wait, and those with a lock on the relation or schema
+    /// `held`; ends them if `ends`.
+    fn blockers(
+        &self,
+        session: &Connection,
+        pids: &str,
+        held: &str,
+        ends: bool,
+    ) -> Result<Vec<Blocker>> {
+        let parameters = [pids, held, if ends { "on" } else { "off" }];
+        session.select(include_str!("sql/blockers.sql"), &parameters).context(|| self.problem())
+    }
+
+    /// Names those for which these processes wait.
+    pub fn names_of_blockers(&self, pids: &str) -> Result<Vec<String>> {
+        let blockers = self.blockers(&self.connection(), pids, "0", false)?;
+        Ok(blockers.into_iter().map(|one| one.who).collect())
     }
 
     /// Drops the triggers of an open shard, one table at a time. This waits for sessions that read

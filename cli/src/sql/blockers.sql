@@ -1,19 +1,31 @@
--- The sessions and prepared transactions for which the session $1 waits. $2: whether to end them.
--- Sessions of superusers, and those that the role of the command may not end, go on. So do prepared
--- transactions, which no session holds: whoever has prepared one relies on its COMMIT.
+-- The sessions and prepared transactions for which the processes $1 wait, and those with a lock on
+-- the relation or schema $2. $3: whether to end them. Sessions of superusers, and those that the
+-- role of the command may not end, go on. So do prepared transactions, which no session holds:
+-- whoever has prepared one relies on its COMMIT.
 WITH awaited AS MATERIALIZED (
-    SELECT *, coalesce(' with a lock on ' || relation::regclass, '') AS what FROM pg_locks WHERE pid = $1::int AND NOT granted
+    SELECT *, pg_blocking_pids(pid) AS blockers FROM pg_locks WHERE pid = ANY ($1::int[]) AND NOT granted
+), held AS MATERIALIZED (
+    SELECT blocker AS pid, NULL AS virtualtransaction, classid, objid, relation FROM awaited CROSS JOIN unnest(blockers) AS blocker WHERE blocker <> ALL ($1::int[])
+    UNION
+    SELECT NULL, h.virtualtransaction, w.classid, w.objid, w.relation
+    FROM awaited AS w JOIN pg_locks AS h ON h.granted AND h.pid IS NULL AND (w.mode = 'AccessExclusiveLock' OR h.mode NOT IN ('AccessShareLock', 'RowShareLock'))
+        AND (h.locktype, h.database, h.relation, h.classid, h.objid, h.transactionid) IS NOT DISTINCT FROM (w.locktype, w.database, w.relation, w.classid, w.objid, w.transactionid)
+    WHERE 0 = ANY (blockers)
+    UNION
+    SELECT pid, virtualtransaction, classid, objid, relation FROM pg_locks
+    WHERE granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND (relation = $2::oid OR classid = 'pg_namespace'::regclass AND objid = $2::oid)
+), named AS MATERIALIZED (
+    SELECT pid, virtualtransaction, coalesce(' with a lock on ' || pg_describe_object(coalesce(classid, 'pg_class'::regclass), coalesce(objid, relation), 0), '') AS what FROM held
 )
-SELECT format('process %s of role %s', b.pid, usename) || coalesce((SELECT min(what) FROM awaited), '') AS who,
-    CASE WHEN $2::bool AND NOT rolsuper
+SELECT format('process %s of role %s%s', n.pid, usename, what) || coalesce(format(' (transaction since %s)', date_trunc('second', xact_start)), '') AS who,
+    CASE WHEN $3::bool AND NOT rolsuper
             AND (current_setting('is_superuser')::bool OR pg_has_role(usesysid, 'USAGE') OR pg_has_role('pg_signal_backend', 'USAGE'))
-        THEN pg_terminate_backend(b.pid) ELSE false END AS is_ended
-FROM unnest(pg_blocking_pids($1::int)) AS b (pid) LEFT JOIN pg_stat_activity AS a ON a.pid = b.pid LEFT JOIN pg_roles AS r ON r.oid = usesysid
-WHERE b.pid <> 0
+        THEN pg_terminate_backend(n.pid) ELSE false END AS is_ended
+FROM named AS n LEFT JOIN pg_stat_activity AS a ON a.pid = n.pid LEFT JOIN pg_roles AS r ON r.oid = usesysid
+WHERE n.pid <> 0
 UNION ALL
 SELECT format('prepared transaction %1$L of role %2$s%3$s, which ROLLBACK PREPARED %1$L ends', gid, owner, what), false
-FROM awaited AS w JOIN pg_locks AS h ON h.granted AND h.pid IS NULL AND h.mode NOT IN ('AccessShareLock', 'RowShareLock')
-        AND (h.locktype, h.database, h.relation, h.transactionid) IS NOT DISTINCT FROM (w.locktype, w.database, w.relation, w.transactionid)
-    JOIN pg_locks AS t ON t.virtualtransaction = h.virtualtransaction AND t.pid IS NULL AND t.locktype = 'transactionid'
-    JOIN pg_prepared_xacts ON transaction = t.transactionid
-WHERE 0 = ANY (pg_blocking_pids($1::int))
+FROM named AS n JOIN pg_locks AS t USING (virtualtransaction) JOIN pg_prepared_xacts ON transaction = t.transactionid
+WHERE n.pid IS NULL AND t.pid IS NULL AND t.locktype = 'transactionid'
+ORDER BY who

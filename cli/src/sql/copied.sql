@@ -7,14 +7,15 @@ SELECT count(srrelid) AS tables, count(*) FILTER (WHERE srsubstate = 'r') AS tab
     coalesce((SELECT sum(count::bigint)::bigint FROM pg_stat_subscription_stats AS t CROSS JOIN jsonb_each_text(to_jsonb(t)) AS c (name, count)
               WHERE subname = $1 AND name LIKE '%error_count'), 0) AS errors,
     coalesce(array_to_string((array_agg(srrelid::regclass::text ORDER BY srrelid) FILTER (WHERE srsubstate = 'd'))[1:3], ', '), '') AS copying,
-    coalesce((SELECT string_agg(DISTINCT format('process %s', blocker), ', ')
-              FROM pg_stat_subscription AS w CROSS JOIN unnest(pg_blocking_pids(w.pid)) AS blocker
+    coalesce((SELECT array_agg(DISTINCT w.pid) FROM pg_stat_subscription AS w CROSS JOIN unnest(pg_blocking_pids(w.pid)) AS blocker
               -- Its own workers wait for each other, too, from PostgreSQL 18 on.
-              WHERE w.subname = $1 AND blocker NOT IN (SELECT pid FROM pg_stat_subscription WHERE pid IS NOT NULL)), '') AS blockers,
+              WHERE w.subname = $1 AND blocker NOT IN (SELECT pid FROM pg_stat_subscription WHERE pid IS NOT NULL)), '{}')::text AS waiting,
     coalesce(bool_or(srsubstate IN ('i', 'd')), false) AND (SELECT count(*) FROM pg_stat_get_subscription(NULL) WHERE relid IS NULL)
         >= least(current_setting('max_logical_replication_workers')::int, current_setting('max_worker_processes')::int - 1) AS is_stuck,
-    -- State f: all rows are copied, and the slot from which the worker reads later changes exists.
-    coalesce(string_agg(format('pg_%s_sync_%s_%s', s.oid, srrelid, (SELECT system_identifier FROM pg_control_system())), ' ')
-        FILTER (WHERE srsubstate = 'f'), '') AS slots
+    -- State d: the worker creates the slot, or copies rows. State f: all rows are copied, and the
+    -- slot from which the worker reads later changes exists.
+    coalesce(string_agg(slot, ' ') FILTER (WHERE srsubstate = 'd'), '') AS new_slots,
+    coalesce(string_agg(slot, ' ') FILTER (WHERE srsubstate = 'f'), '') AS slots
 FROM pg_subscription AS s JOIN pg_subscription_rel ON srsubid = s.oid
+    CROSS JOIN LATERAL format('pg_%s_sync_%s_%s', s.oid, srrelid, (SELECT system_identifier FROM pg_control_system())) AS slot
 WHERE subname = $1 AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())

@@ -29,7 +29,7 @@ BEGIN
                  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
                  AND nspname = current_setting('move.schema')) THEN
         RAISE EXCEPTION 'another transaction has created objects in schema %', quote_ident(current_setting('move.schema'))
-            USING ERRCODE = 'lock_not_available';
+            USING ERRCODE = 'lock_not_available', DETAIL = 'Its OID is ' || quote_ident(current_setting('move.schema'))::regnamespace::oid;
     END IF;
 END $do$;
 SET LOCAL statement_timeout = 0;

@@ -536,9 +536,21 @@ fn sessions_that_take_turns_do_not_keep_writes_stopped() {
     }
     let said = fails(command, "the shard cannot be opened on b within 3 s; no data is lost");
     assert!(said.contains("DETAIL: It waits for process "), "{said}");
-    assert!(said.contains(" of role reader with a lock on insta5.s"), "{said}");
+    assert!(said.contains(" of role reader with a lock on sequence insta5.s"), "{said}");
     assert!(said.contains("Writes continue on a"), "{said}");
     servers.command(&["move", "5", "--to", "b"]);
+}
+
+/// Begins a transaction of this role that keeps a lock on the relation: nextval takes it before it
+/// fails with this SQLSTATE. Then runs a statement.
+fn hold(server: &Server, user: &str, relation: i64, sqlstate: &str, then: &str) -> Client {
+    let mut session = server.config("postgres").user(user).connect(NoTls).unwrap();
+    run(&mut session, "BEGIN; SAVEPOINT s");
+    let nextval = format!("SELECT nextval({relation}::regclass)");
+    assert_eq!(error_of(&mut session, &nextval).0, sqlstate);
+    run(&mut session, "ROLLBACK TO s");
+    run(&mut session, then);
+    session
 }
 
 /// A role without any privilege holds locks on the sequence of the closed shard: nextval of an OID
@@ -553,38 +565,19 @@ fn session_that_would_keep_writes_stopped_is_ended() {
     assert!(!kill_group(command));
     run(&mut other, "COMMIT");
     let oid: i64 = one(&mut a, "SELECT 'insta5.table_id_seq'::regclass::oid::int8");
-    let nextval = format!("SELECT nextval({oid}::regclass)");
-    let hold = |user: &str, code: &str, then: &str| {
-        let mut session = servers.a.config("postgres").user(user).connect(NoTls).unwrap();
-        run(&mut session, "BEGIN; SAVEPOINT s");
-        assert_eq!(error_of(&mut session, &nextval).0, code);
-        run(&mut session, "ROLLBACK TO s");
-        run(&mut session, then);
-        session
-    };
-    let _nobody = hold("nobody", "42501", "SELECT");
-    let mut superuser = hold("postgres", "2200H", "SELECT");
-    hold("nobody", "42501", "PREPARE TRANSACTION 'it''s'");
+    let _nobody = hold(&servers.a, "nobody", oid, "42501", "SELECT");
+    let mut superuser = hold(&servers.a, "postgres", oid, "2200H", "SELECT");
+    hold(&servers.a, "nobody", oid, "42501", "PREPARE TRANSACTION 'it''s'");
     let folder = servers.a.path().display();
+    let conninfo = format!("host={folder} user=nobody dbname=postgres replication=database");
+    let (nextval, sleep) = (format!("SELECT nextval({oid}::regclass)"), "SELECT pg_sleep(60)");
     let mut walsender = Command::new("psql")
         .env("PATH", servers.a.programs_path())
-        .args([
-            "-X",
-            "-d",
-            &format!("host={folder} user=nobody dbname=postgres replication=database"),
-        ])
-        .args([
-            "-c",
-            "BEGIN",
-            "-c",
-            "SAVEPOINT s",
-            "-c",
-            &nextval,
-            "-c",
-            "ROLLBACK TO s",
-            "-c",
-            "SELECT pg_sleep(60)",
-        ])
+        .args(["-X", "-d", &conninfo])
+        .args(
+            ["BEGIN", "SAVEPOINT s", &nextval, "ROLLBACK TO s", sleep]
+                .map(|one| format!("-c{one}")),
+        )
         .spawn()
         .unwrap();
     servers.a.wait_until(
@@ -598,18 +591,30 @@ fn session_that_would_keep_writes_stopped_is_ended() {
     run(&mut superuser, "COMMIT"); // it is not ended
     run(&mut superuser, "ROLLBACK PREPARED 'it''s'");
     let said = outcome(cancel).unwrap();
-    let reason = " of role nobody with a lock on insta5.table_id_seq on a kept writes stopped, and was ended";
-    assert_eq!(said.matches(reason).count(), 2, "{said}");
+    let who = " of role nobody with a lock on sequence insta5.table_id_seq (transaction since ";
+    assert_eq!(said.matches(who).count(), 2, "{said}");
+    assert_eq!(said.matches(") on a kept writes stopped, and was ended").count(), 2, "{said}");
     assert!(said.contains("warning: process "), "{said}");
     assert!(!walsender.wait().unwrap().success());
     run(&mut a, "INSERT INTO insta5.photos DEFAULT VALUES");
+
+    // Nor does a prepared transaction with a lock on a table keep them stopped. It is named.
+    let (command, mut other) = move_blocked_after_copy(&servers, &[]);
+    let oid: i64 = one(&mut a, "SELECT 'insta5.photos'::regclass::oid::int8");
+    hold(&servers.a, "nobody", oid, "42809", "PREPARE TRANSACTION 'it''s'");
+    run(&mut other, "COMMIT");
+    let named = "DETAIL: It waits for prepared transaction 'it''s' of role nobody \
+                 with a lock on table insta5.photos, which ROLLBACK PREPARED 'it''s' ends.";
+    fails(command, named);
+    run(&mut a, "INSERT INTO insta5.photos DEFAULT VALUES");
 }
 
-/// A move ends if a worker of its replication waits for a lock, and names the session; or if
-/// subscriptions take all workers of the target, and none is left to copy tables.
+/// A move ends if a worker of its replication waits for a lock, and names who holds it; or if
+/// subscriptions take all workers of the target, and none is left to copy tables. It names a
+/// transaction for which the copy of a table waits.
 #[test]
 fn moves_whose_replication_cannot_work_end() {
-    let servers = Servers::start();
+    let servers = Servers::start_with(&[("max_prepared_transactions", "5")]);
     let Servers { a, b } = &servers;
     let ids = fill(&servers, 100);
     let photos = "CREATE TABLE insta6.photos (id bigint PRIMARY KEY DEFAULT next_id(6))";
@@ -630,25 +635,38 @@ fn moves_whose_replication_cannot_work_end() {
     b.launch();
     // The worker of shard 5 waits. That of shard 6 leaves none that copies its tables.
     let mut other = b.connect();
-    run(&mut other, "BEGIN; LOCK TABLE insta5.counter IN ACCESS SHARE MODE");
+    run(
+        &mut other,
+        "BEGIN; LOCK TABLE insta5.counter IN ACCESS SHARE MODE; PREPARE TRANSACTION 'it''s'",
+    );
     run(&mut a.connect(), "TRUNCATE insta5.counter");
     b.wait_until("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)");
     let moves = ["5", "6"].map(|shard| servers.start_command(&["move", shard, "--to", "b"]));
     let reasons = [
-        "the replication to b has waited for 30 s for a lock that process ",
+        "the replication to b has waited for 30 s for prepared transaction 'it''s' of role postgres \
+         with a lock on table insta5.counter, which ROLLBACK PREPARED 'it''s' ends",
         "all logical replication workers of server b have been taken for 30 s, and none of them copies tables: \
          increase max_logical_replication_workers (2) or max_worker_processes (8)",
     ];
     for (command, reason) in moves.into_iter().zip(reasons) {
         fails(command, reason);
     }
-    run(&mut other, "COMMIT");
+    run(&mut other, "ROLLBACK PREPARED 'it''s'");
     run(&mut other, "ALTER SYSTEM RESET max_logical_replication_workers");
     b.stop();
+    run(&mut a.connect(), "CREATE ROLE nobody LOGIN");
+    let mut nobody = a.config("postgres").user("nobody").connect(NoTls).unwrap();
+    run(&mut nobody, "BEGIN; CREATE TEMP TABLE t ()");
     b.launch();
-    for shard in ["5", "6"] {
-        servers.command(&["move", shard, "--to", "b"]);
-    }
+    servers.command(&["move", "5", "--to", "b"]);
+    let mut command = servers.start_command(&["move", "6", "--to", "b"]);
+    let warning = BufReader::new(command.stderr.take().unwrap()).lines().next().unwrap().unwrap();
+    let pid: i32 = one(&mut nobody, "SELECT pg_backend_pid()");
+    let names =
+        format!("copying a table waits for process {pid} of role nobody (transaction since ");
+    assert!(warning.contains(&names), "{warning}");
+    run(&mut nobody, "COMMIT");
+    outcome(command).unwrap();
     let mut b = b.connect();
     assert_eq!(column(&mut b, "SELECT id FROM insta5.photos ORDER BY id"), ids);
     assert_eq!(one::<i64>(&mut b, "SELECT count(*) FROM insta6.photos"), 10);
