@@ -1086,6 +1086,15 @@ errors! {
         "shard {shard} trusts role {owner}",
         detail("Role {owner} owns {object}. It can replace functions of the shard, which run with the rights of their callers.");
 
+    /// NOTICE of `adopt_shard()`: defaults name the sequence, but the owners of their tables may
+    /// not use it.
+    DefaultsIgnored { name: String, count: usize, column: String, owner: String } =>
+        ERRCODE_SUCCESSFUL_COMPLETION,
+        "ignoring defaults of other roles that name sequence {name}",
+        detail("The owners of their tables have neither USAGE nor UPDATE on the sequence. The first of {count} is the default of \
+            column {column} of role {owner}."),
+        hint("Do not insert into these tables as a role with one of these privileges, since that could move the clock of the shard.");
+
     /// NOTICE of `create_shard()` with `if_not_exists`.
     ShardKept(shard: u16) => ERRCODE_DUPLICATE_OBJECT,
         "shard {0} already exists, skipping";

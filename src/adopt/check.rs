@@ -9,7 +9,7 @@ use crate::pg::names;
 use crate::pg::spi::select;
 use crate::sequence::IdSequence;
 use crate::shard::columns::{
-    KEY_AHEAD_MAX_MS, check_not_ahead, columns_with_default_on, newest_id, now_ms,
+    Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of_owners, newest_id, now_ms,
 };
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
@@ -17,7 +17,8 @@ use crate::shard::trust::{self, Trust};
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc::{self, FIRST_DAY_MS};
 use instagram_id_core::layout;
-use pgrx::pg_sys::{self, Oid};
+use pgrx::PgLogLevel;
+use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::spi::quote_literal;
 
 /// An epoch that only the caller gives is accepted if, counted from it, the newest id is at most an
@@ -137,13 +138,27 @@ impl Adoption {
             dependents.into_iter().filter_map(|oid| definition::read(&catalog::function(oid)?));
         let definition = definitions.find(|definition| Some(definition) != self.existing.as_ref());
         let other = definition.map(|it| format!("shard {}", it.shard.number())).or_else(|| {
-            let defaults = columns_with_default_on("pg_class", sequence);
-            defaults.first().map(|(column, _)| column.qualified())
+            let defaults = columns_of_owners(sequence, true);
+            defaults.first().map(Column::qualified)
         });
         if let Some(other) = other {
             return Err(Error::SequenceShared { name: name(), other });
         }
         Ok(())
+    }
+
+    /// A NOTICE if defaults name the sequence that no owner of their tables may use.
+    pub fn announce_ignored_defaults(&self) {
+        let sequence = self.sequence.oid;
+        let ignored = columns_of_owners(sequence, false);
+        if let Some(first) = ignored.first()
+            && let Some(table) = catalog::relation(first.table)
+        {
+            let (name, owner) = (names::relation(sequence), names::role(table.owner));
+            let (count, column) = (ignored.len(), first.qualified());
+            let notice = Error::DefaultsIgnored { name, count, column, owner };
+            ErrorReport::from(notice).report(PgLogLevel::NOTICE);
+        }
     }
 
     /// Checks that no other function uses the sequence.

@@ -118,7 +118,7 @@ impl KeyColumn {
         let exists = |sequence: &Oid| catalog::relation(*sequence).is_some();
         // An identity has taken its sequence with it.
         let Some(sequence) = self.owned.filter(exists) else { return Ok(()) };
-        if !columns_with_default_on("pg_class", sequence).is_empty() {
+        if !columns_with_default_on(sequence).is_empty() {
             return Ok(());
         }
         let name = names::relation(sequence);

@@ -45,13 +45,24 @@ pub fn columns_of(function: Oid) -> Vec<Column> {
     columns.into_iter().filter_map(|(column, is_of_table)| is_of_table.then_some(column)).collect()
 }
 
+/// The columns whose default names the sequence.
+pub fn columns_with_default_on(sequence: Oid) -> Vec<Column> {
+    let columns = columns_depending_on("pg_class", sequence, "");
+    columns.into_iter().map(|(column, _)| column).collect()
+}
+
+/// The same, of owners who may use the sequence, or of those who may not: any role can name it by
+/// its OID.
+pub fn columns_of_owners(sequence: Oid, may_use: bool) -> Vec<Column> {
+    let may_use =
+        format!("AND has_sequence_privilege(c.relowner, d.refobjid, 'USAGE, UPDATE') = {may_use}");
+    let columns = columns_depending_on("pg_class", sequence, &may_use);
+    columns.into_iter().map(|(column, _)| column).collect()
+}
+
 /// The columns whose default depends on an object of this class, and whether each belongs to a
 /// table rather than a view or a foreign table. Temporary tables of other sessions, which no other
 /// session can read, are left out.
-pub fn columns_with_default_on(class: &str, object: Oid) -> Vec<(Column, bool)> {
-    columns_depending_on(class, object, "")
-}
-
 fn columns_depending_on(class: &str, object: Oid, condition: &str) -> Vec<(Column, bool)> {
     let query = format!(
         "SELECT a.attrelid, a.attname::text, a.atttypid = 'int8'::regtype, c.relkind IN ('r', 'p')

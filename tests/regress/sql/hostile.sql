@@ -258,12 +258,15 @@ SET ROLE regress_id_mallory;
 CREATE FUNCTION pg_temp.f() RETURNS bigint RETURN nextval(:'sequence'::regclass);
 CREATE TABLE insta601.depends (id bigint DEFAULT (:'function'::regprocedure)::oid::bigint);
 INSERT INTO insta601.depends VALUES (make_id(now() + interval '50 seconds', 614, 0));
+CREATE TABLE insta601.constants (a bigint DEFAULT (:'sequence'::regclass)::oid::bigint, b bigint DEFAULT nextval(:'sequence'::regclass));
 CREATE FUNCTION insta601.shard_9(a regnamespace DEFAULT :'schema'::regnamespace, OUT sequence regclass, OUT epoch timestamptz, OUT home text)
     BEGIN ATOMIC SELECT 'insta601.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
 RESET ROLE;
 BEGIN;
 SELECT starts_above < make_id(now() + interval '20 seconds', 614, 0) FROM adopt_shard(614);
 ROLLBACK;
+GRANT UPDATE ON SEQUENCE insta614.table_id_seq TO regress_id_mallory;
+SELECT state, message FROM raises('SELECT adopt_shard(614)');
 CREATE TABLE insta614.t (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT count(*) FROM create_id_partitions('insta614.t', 'month', 0);
 
