@@ -26,10 +26,10 @@ BEGIN
             DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when its transaction has ended.';
     END IF;
     SELECT pg_catalog.format('Schema %I of role %I has its functions.', n.nspname, pg_catalog.pg_get_userbyid(n.nspowner)) INTO found
-        FROM pg_namespace AS n JOIN pg_proc ON pronamespace = n.oid AND proowner = n.nspowner AND proname = '_shard_next_id'
+        FROM pg_namespace AS n JOIN pg_proc ON pronamespace = n.oid AND proname = '_shard_next_id'
             JOIN pg_namespace AS m ON m.nspname = 'ids_mutexes'
-            JOIN pg_class ON relnamespace = m.oid AND relowner = n.nspowner AND relname = '_mutex_0'
-        LIMIT 1;
+            JOIN pg_class ON relnamespace = m.oid AND relowner = proowner AND relname = '_mutex_0'
+        WHERE n.nspname = 'ids' LIMIT 1;
     IF found IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the portable edition of instagram_id is installed in this database',
             DETAIL = pg_catalog.format('%s Ids of a shard must come either from the library or from the portable edition.', found),

@@ -13,7 +13,7 @@ use crate::sequence::refusal::Refusal;
 use crate::sequence::visit::{self, Found, Take};
 use crate::sequence::{CopyPolicy, IdSequence};
 use crate::shard::columns::{self, Stored};
-use crate::shard::definition::{self, Definition};
+use crate::shard::definition;
 use crate::shard::lookup;
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
 use instagram_id_core::hlc::{self, Run, WARN_AHEAD_MS, Wait};
@@ -158,13 +158,13 @@ fn resolve(
 /// epoch from it.
 ///
 /// With another epoch a role could move the sequence years ahead of the clock, up to the end of its
-/// ids. So a sequence that serves a shard may be used only for that shard with its epoch. Another
-/// sequence in the schema of a shard may be used only with the epoch of that shard. And a sequence
-/// that serves no shard may be the counter of a serial column.
+/// ids. So a sequence that serves a shard of its schema may be used only for that shard with its
+/// epoch. Another sequence in the schema of a shard may be used only with the epoch of that shard.
+/// And a sequence in the schema of no shard may be the counter of a serial column.
 #[cold]
 fn look_up_permit(sequence: IdSequence, shard: Shard) -> Result<Permit, Error> {
     let count = invalidation::settled_count();
-    let permit = if definition::is_served_by(shard, sequence) {
+    let permit = if definition::serves_in_its_schema(sequence, shard) {
         Permit::Only(shard, sequence.epoch)
     } else {
         look_up_permit_beside_shards(sequence, shard)?
@@ -173,28 +173,25 @@ fn look_up_permit(sequence: IdSequence, shard: Shard) -> Result<Permit, Error> {
     Ok(permit)
 }
 
-/// The same for a sequence that did not serve the shard with this epoch a moment ago.
+/// The same for a sequence that does not serve the shard in its own schema. The definitions of
+/// other schemas are read only if they could permit more, because many roles can create these.
 fn look_up_permit_beside_shards(sequence: IdSequence, shard: Shard) -> Result<Permit, Error> {
-    let refuse = |of: &Definition, serves: bool| {
-        let (name, role) = (names::relation(sequence.oid), names::current_role());
-        let epoch = names::time(of.sequence.epoch.at());
-        Err(Error::SequenceServesAnother { name, shard: of.shard.number(), serves, epoch, role })
-    };
-    let served = definition::served_by(sequence.oid);
-    if served.iter().any(|of| of.shard == shard && of.sequence == sequence) {
+    let defined = definition::in_schema_of(sequence.oid);
+    let served = defined.iter().find(|of| of.sequence.oid == sequence.oid);
+    let Some(of) = served.or(defined.first()) else { return Ok(Permit::OfSequence(None)) };
+    if served.is_none() && defined.iter().any(|of| of.sequence.epoch == sequence.epoch) {
+        return Ok(Permit::OfSequence(Some(sequence.epoch)));
+    }
+    if definition::serves_anywhere(sequence, shard) {
         return Ok(Permit::Only(shard, sequence.epoch));
     }
-    if let Some(first) = served.first() {
-        return refuse(first, true);
-    }
-    let beside = definition::in_schema_of(sequence.oid);
-    match beside.first() {
-        None => Ok(Permit::OfSequence(None)),
-        Some(_) if beside.iter().any(|of| of.sequence.epoch == sequence.epoch) => {
-            Ok(Permit::OfSequence(Some(sequence.epoch)))
-        }
-        Some(first) => refuse(first, false),
-    }
+    Err(Error::SequenceServesAnother {
+        name: names::relation(sequence.oid),
+        shard: of.shard.number(),
+        serves: served.is_some(),
+        epoch: names::time(of.sequence.epoch.at()),
+        role: names::current_role(),
+    })
 }
 
 /// Waits until the clock has ticked `ticks` times, for at most that many milliseconds.

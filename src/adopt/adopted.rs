@@ -341,15 +341,17 @@ pub fn sequence_named(text: &str) -> Option<Oid> {
 }
 
 /// A condition: whether the body of `p`, a row of `pg_proc`, has a call of `nextval`, or its name.
+/// Of bodies that are too long to be read, only parsed ones count.
 ///
 /// Any role that can create functions in a schema decides about their bodies. To show a parsed
-/// body, PostgreSQL waits for locks on the tables that it names; and a regular expression cannot
-/// search a body of 300 MB.
+/// body, PostgreSQL waits for locks on the tables that it names.
 pub fn mentions_nextval() -> String {
+    let (max, nextval) = (catalog::TEXT_MAX, pg_sys::F_NEXTVAL);
     format!(
-        "CASE WHEN p.prosqlbody IS NULL THEN strpos(lower(p.prosrc COLLATE \"C\"), 'nextval') > 0
-             ELSE strpos(p.prosqlbody::text COLLATE \"C\", ':funcid {} ') > 0 END",
-        pg_sys::F_NEXTVAL
+        "CASE WHEN p.prosqlbody IS NULL
+                 THEN octet_length(p.prosrc) <= {max} AND strpos(lower(p.prosrc COLLATE \"C\"), 'nextval') > 0
+             WHEN octet_length(p.prosqlbody::text) > {max} THEN true
+             ELSE strpos(p.prosqlbody::text COLLATE \"C\", ':funcid {nextval} ') > 0 END"
     )
 }
 
@@ -363,11 +365,10 @@ pub fn other_user_of(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Opti
     let query = format!(
         "SELECT p.oid, false FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
          JOIN pg_class AS s ON s.oid = $1
-         WHERE l.lanname NOT IN ('internal', 'c') AND p.prosqlbody IS NULL AND {mentions_nextval}
-         AND {may_use}
+         WHERE l.lanname NOT IN ('internal', 'c') AND p.prosqlbody IS NULL AND CASE WHEN {may_use} THEN {mentions_nextval} END
          UNION SELECT p.oid, true FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
          JOIN pg_class AS s ON s.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
-         AND d.deptype = 'n' AND p.prosqlbody IS NOT NULL AND {mentions_nextval} AND {may_use} ORDER BY 1",
+         AND d.deptype = 'n' AND p.prosqlbody IS NOT NULL AND CASE WHEN {may_use} THEN {mentions_nextval} END ORDER BY 1",
         mentions_nextval = mentions_nextval(),
         may_use = "(p.pronamespace = s.relnamespace OR has_sequence_privilege(p.proowner, s.oid, 'USAGE, UPDATE'))"
     );

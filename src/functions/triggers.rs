@@ -397,10 +397,13 @@ impl Candidate {
                 "It is a partition key, and the partition is chosen before triggers run.".into(),
             );
         }
-        let rule = "SELECT true FROM pg_rewrite WHERE ev_class = $1 AND ev_type = '3' LIMIT 1";
-        if !select(rule, &[self.column.table.into()], |row| row.get::<bool>(1)).is_empty() {
+        let rule = format!(
+            "SELECT true FROM pg_rewrite WHERE ev_class IN ({}) AND ev_type = '3' LIMIT 1",
+            catalog::tree_of("$1::oid")
+        );
+        if !select(&rule, &[self.column.table.into()], |row| row.get::<bool>(1)).is_empty() {
             return Some(
-                "Its table has a rule for INSERT, which would see NULL instead of an id.".into(),
+                "Its table, or a partition of it, has a rule for INSERT, which would see NULL instead of an id.".into(),
             );
         }
         if let Some(author) = self.author() {

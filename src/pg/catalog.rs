@@ -12,10 +12,10 @@ use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys::{self, AsPgCStr, Datum, Oid};
 use std::ffi::{CStr, CString, c_int};
 
-/// The longest default of a column that is read, in bytes as the catalog stores it. A call of
-/// `next_id()` is shorter. PostgreSQL's recursion could not read every default of any role, nor
-/// would it be fast.
-pub const DEFAULT_MAX: i32 = 16_384;
+/// A condition: whether a default, of a row `f` of `pg_attrdef`, is short enough to be read, as a
+/// call of `next_id()` is. PostgreSQL's recursion could not read every default of any role, nor
+/// would it be fast. The length is stored beside the text, which is not read for it.
+pub const IS_SHORT_DEFAULT: &str = "octet_length(f.adbin::text) <= 16384";
 
 /// The schema of that name, or `InvalidOid`.
 pub fn schema_oid(name: &str) -> Oid {
@@ -317,7 +317,7 @@ impl Function {
 
 /// A parsed body created by this extension has 1 to 2 kB, an original less. A longer body is not
 /// ours, and may be so long or so deeply nested that parsing it is slow or fails.
-const TEXT_MAX: usize = 16_384;
+pub const TEXT_MAX: usize = 16_384;
 
 /// Which functions to visit. An index finds them by name.
 #[derive(Clone, Copy)]
@@ -369,7 +369,11 @@ pub fn visit_functions(named: Named, mut visit: impl FnMut(&Function)) {
             }
             let row = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_proc>();
             if !name_of(row).to_bytes().starts_with(name.as_bytes()) {
-                break; // the index continues with other names
+                // The index continues with other names. With ignore_system_indexes there is none.
+                if (*scan).irel.is_null() {
+                    continue;
+                }
+                break;
             }
             if row.pronargs == 0 && !is_temporary_schema(row.pronamespace) {
                 memory.switch_to(|_| visit(&function_of(tuple)));

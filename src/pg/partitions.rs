@@ -1,6 +1,6 @@
 //! Partitions by ranges of a bigint, from the catalogs.
 
-use crate::pg::catalog::DEFAULT_MAX;
+use crate::pg::catalog::IS_SHORT_DEFAULT;
 use crate::pg::parsed_body::Expression;
 use crate::pg::spi::select;
 use crate::pg::sys;
@@ -17,14 +17,15 @@ pub struct PartitionKey {
     pub is_bigint: bool,
 }
 
-/// The default of the first column in the partition key of a table, if it is not longer than
-/// [`DEFAULT_MAX`]. It is parsed and never run.
+/// The default of the first column in the partition key of a table, if it is short:
+/// [`IS_SHORT_DEFAULT`]. It is parsed and never run.
 pub fn default_of_key(table: Oid) -> Option<Expression> {
-    let query = "SELECT f.adbin::text FROM pg_partitioned_table AS p
+    let query = format!(
+        "SELECT f.adbin::text FROM pg_partitioned_table AS p
          JOIN pg_attrdef AS f ON f.adrelid = p.partrelid AND f.adnum = p.partattrs[0]
-         WHERE p.partrelid = $1 AND octet_length(f.adbin::text) <= $2";
-    let arguments = [table.into(), DEFAULT_MAX.into()];
-    let text = select(query, &arguments, |row| row.get::<String>(1)).pop()?;
+         WHERE p.partrelid = $1 AND {IS_SHORT_DEFAULT}"
+    );
+    let text = select(&query, &[table.into()], |row| row.get::<String>(1)).pop()?;
     // SAFETY: the text is from pg_attrdef.adbin, and short enough for PostgreSQL's recursion.
     Some(unsafe { Expression::of_node(pg_sys::stringToNode(text.as_pg_cstr()).cast()) })
 }

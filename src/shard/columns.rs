@@ -39,8 +39,11 @@ impl Column {
 /// The table columns whose default calls the function.
 pub fn columns_of(function: Oid) -> Vec<Column> {
     // Any role can name the function by its OID, which is no call and needs no privilege.
-    let call =
-        format!("AND strpos(f.adbin::text COLLATE \"C\", ':funcid {} ') > 0", function.to_u32());
+    let is_short = catalog::IS_SHORT_DEFAULT;
+    let function_id = function.to_u32();
+    let call = format!(
+        "AND CASE WHEN {is_short} THEN strpos(f.adbin::text COLLATE \"C\", ':funcid {function_id} ') > 0 END"
+    );
     let columns = columns_depending_on("pg_proc", function, &call);
     columns.into_iter().filter_map(|(column, is_of_table)| is_of_table.then_some(column)).collect()
 }
@@ -101,9 +104,9 @@ pub fn defaults_of(definition: &Definition, own_schema: Oid) -> Vec<String> {
 /// tables in the schema chooses the defaults there. To show one that names columns, PostgreSQL
 /// would wait for a lock on the table.
 pub fn shown_default() -> String {
-    let max = catalog::DEFAULT_MAX;
+    let is_short = catalog::IS_SHORT_DEFAULT;
     format!(
-        "CASE WHEN octet_length(f.adbin::text) <= {max} AND strpos(f.adbin::text COLLATE \"C\", '{{VAR ') = 0
+        "CASE WHEN {is_short} AND strpos(f.adbin::text COLLATE \"C\", '{{VAR ') = 0
              THEN pg_get_expr(f.adbin, 0::oid) END"
     )
 }

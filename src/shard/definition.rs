@@ -79,20 +79,32 @@ pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
     Ok(found.pop())
 }
 
-/// Whether a sequence serves this shard with its epoch. The definition is found by its name, so it
-/// does not matter how many functions of others depend on the sequence.
-pub fn is_served_by(shard: Shard, sequence: IdSequence) -> bool {
-    let mut is_served = false;
+/// Whether the schema of a sequence defines this shard, with the sequence and its epoch. That is
+/// one look-up by name, whatever other roles have created.
+pub fn serves_in_its_schema(sequence: IdSequence, shard: Shard) -> bool {
     watch_schema_of(sequence.oid);
-    catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| {
-        is_served |= parse_watching(function).is_some_and(|it| {
-            it.sequence == sequence && decides_about(it.schema, it.owner, sequence.oid)
-        });
-    });
-    is_served
+    catalog::relation(sequence.oid)
+        .and_then(|relation| catalog::function_in(relation.schema, &function_name(shard), &[]))
+        .is_some_and(|function| serves_by(&function, sequence))
 }
 
-/// The shards that a sequence serves: one, unless its owner has created more.
+/// Whether any schema defines this shard, with a sequence and its epoch.
+pub fn serves_anywhere(sequence: IdSequence, shard: Shard) -> bool {
+    let mut serves = false;
+    catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| {
+        serves |= serves_by(function, sequence);
+    });
+    serves
+}
+
+fn serves_by(function: &Function, sequence: IdSequence) -> bool {
+    parse_watching(function).is_some_and(|it| {
+        it.sequence == sequence && decides_about(it.schema, it.owner, sequence.oid)
+    })
+}
+
+/// The shards that a sequence serves: one, unless its owner has created more. Any role can create
+/// functions that depend on the sequence, and this looks at each of them.
 pub fn served_by(sequence: Oid) -> Vec<Definition> {
     let mut found = deciding_about(sequence, (pg_sys::RelationRelationId, sequence));
     found.retain(|definition| definition.sequence.oid == sequence);
@@ -105,7 +117,9 @@ pub fn served_by(sequence: Oid) -> Vec<Definition> {
 pub fn in_schema_of(sequence: Oid) -> Vec<Definition> {
     let Some(relation) = catalog::relation(sequence) else { return vec![] };
     let mut found = deciding_about(sequence, (pg_sys::NamespaceRelationId, relation.schema));
-    found.retain(|it| decides_about(it.schema, it.owner, it.sequence.oid));
+    found.retain(|it| {
+        it.schema == relation.schema && decides_about(it.schema, it.owner, it.sequence.oid)
+    });
     found
 }
 

@@ -100,8 +100,12 @@ fn editions_refuse_each_other() {
     run(&mut server.connect(), "CREATE DATABASE library");
     install(&server);
     let mut client = server.connect();
-    let refused = error_of(&mut client, "CREATE EXTENSION instagram_id");
-    assert_eq!((&refused.0[..], &refused.1[..22]), ("55000", "the portable edition o"));
+    // Also if its schema has another owner than its functions.
+    for owner in ["postgres", "installer"] {
+        run(&mut client, &format!("ALTER SCHEMA ids OWNER TO {owner}"));
+        let refused = error_of(&mut client, "CREATE EXTENSION instagram_id");
+        assert_eq!((&refused.0[..], &refused.1[..22]), ("55000", "the portable edition o"));
+    }
     let file = std::fs::read_to_string(of_project(FILE)).unwrap();
     let before: i64 = one(&mut client, "SELECT insta5.next_id()");
     run(
@@ -540,6 +544,13 @@ fn default_privileges_do_not_open_the_mutexes() {
             "SELECT ids.id_time(5), ids.make_id(now(), 5, 5); SELECT * FROM ids.id_shards",
         );
     }
+    // A grant on the sequence would not help, and permits nextval, which repeats ids.
+    run(&mut connect_as(&server, "installer"), "SELECT ids.create_shard(5)");
+    run(&mut connect_as(&server, "installer"), "GRANT USAGE ON SCHEMA insta5, ids TO app");
+    let mut app = connect_as(&server, "app");
+    let refused = error_of(&mut app, "SELECT ids.next_id(5, 'insta5.table_id_seq')");
+    let message = "role app cannot generate ids from sequence insta5.table_id_seq";
+    assert!(refused.0 == "42501" && refused.1.starts_with(message), "{refused:?}");
 }
 
 /// Functions, operators and types of another role that come first in search_path, and definitions

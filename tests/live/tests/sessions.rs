@@ -228,3 +228,15 @@ fn owner_sets_the_shard_after_a_first_call() {
     assert_eq!(error_of(&mut connect("owner"), "SELECT next_id()").0, "55000");
     assert_eq!(one::<i32>(&mut connect("owner"), "SELECT id_shard(next_id(5))"), 5);
 }
+
+/// A session that does not use the indexes of the catalogs finds the same shards.
+#[test]
+fn shards_are_found_without_indexes() {
+    let server = Server::start(&[("fsync", "off")]);
+    setup(&mut server.connect());
+    let mut config = server.config("postgres");
+    let mut client =
+        config.options("-c ignore_system_indexes=on").connect(postgres::NoTls).unwrap();
+    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM id_shards"), 1);
+    assert!(one::<bool>(&mut client, "SELECT next_id(5) < insta5.next_id()"));
+}

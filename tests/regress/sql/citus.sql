@@ -91,6 +91,9 @@ CREATE TABLE a23456789012345678901234567890123456789012345678901234567890123 (
 CREATE TABLE ruled_log (id bigint);
 CREATE TABLE ruled (id bigint DEFAULT next_id(501));
 CREATE RULE log AS ON INSERT TO ruled DO ALSO INSERT INTO ruled_log VALUES (NEW.id);
+CREATE TABLE parted (id bigint DEFAULT next_id(501), n int) PARTITION BY RANGE (n);
+CREATE TABLE ruled_part PARTITION OF parted DEFAULT;
+CREATE RULE log AS ON INSERT TO ruled_part DO ALSO INSERT INTO ruled_log VALUES (NEW.id);
 SELECT * FROM convert_defaults_to_triggers(501);
 SELECT tgname, octet_length(tgname::text) FROM public.triggers WHERE table_name::text !~ '^insta' ORDER BY tgname COLLATE "C";
 INSERT INTO "select" ("%1$s") VALUES (1), (2);

@@ -289,7 +289,12 @@ EXCEPTION WHEN raise_exception THEN
     RETURN sqlerrm;
 END $$;
 CREATE VIEW costs AS SELECT pages('SELECT insta607.next_id()', 'regress_id_app') AS default_pages,
-    pages('SELECT next_id(607)', 'regress_id_app') AS call_pages, pages('SELECT unadopt_shard(613)', current_user) AS unadopt_pages;
+    pages('SELECT next_id(607)', 'regress_id_app') AS call_pages, pages('SELECT unadopt_shard(613)', current_user) AS unadopt_pages,
+    pages('SELECT next_id(607, ''insta615.counter'')', 'regress_id_app') AS beside_pages,
+    pages('SELECT FROM adopt_shard(614, dry_run => true)', current_user) AS adopt_pages;
+CREATE SCHEMA insta615 CREATE SEQUENCE counter;
+GRANT USAGE ON SCHEMA insta615 TO regress_id_app;
+GRANT USAGE ON SEQUENCE insta615.counter TO regress_id_app;
 -- The first time they also fill caches.
 SELECT * FROM costs \gset first_
 SELECT * FROM costs \gset
@@ -297,11 +302,13 @@ SET ROLE regress_id_mallory;
 DO $$
 DECLARE
     sequence CONSTANT oid := (SELECT oid FROM pg_class WHERE relname = 'table_id_seq' AND relnamespace = 'insta607'::regnamespace::oid);
+    beside CONSTANT oid := (SELECT oid FROM pg_class WHERE relname = 'counter' AND relkind = 'S');
     body CONSTANT text := (SELECT prosrc FROM pg_proc WHERE oid = 'insta613.original_next_id'::regproc);
     long CONSTANT text := (SELECT string_agg(md5(m::text), '') FROM generate_series(1, 450) AS m);
 BEGIN
     FOR n IN 1..300 LOOP
         EXECUTE format('CREATE FUNCTION pg_temp.shard_%s() RETURNS regclass RETURN %L::regclass', n, sequence);
+        EXECUTE format('CREATE FUNCTION pg_temp.shard_%s() RETURNS regclass RETURN %L::regclass', n + 1000, beside);
         EXECUTE format('CREATE FUNCTION insta601.shard_%s() RETURNS regclass RETURN %L::regclass', n + 1000, sequence);
         EXECUTE format('CREATE FUNCTION insta613.original_x%s() RETURNS bigint LANGUAGE plpgsql AS %L', n, body || ' --' || long);
     END LOOP;
@@ -312,12 +319,40 @@ BEGIN
 END $$;
 RESET ROLE;
 SELECT * FROM costs \gset first_
-SELECT default_pages - :default_pages < 50, call_pages - :call_pages < 50, unadopt_pages - :unadopt_pages < 300 * 15 FROM costs;
+SELECT default_pages - :default_pages < 50, call_pages - :call_pages < 50, unadopt_pages - :unadopt_pages < 300 * 15,
+    beside_pages - :beside_pages < 50 FROM costs;
+-- A shard of this number in each of their schemas. They could make next_id(607) ambiguous anyway, but not the default.
+DO $$
+BEGIN
+    FOR n IN 1..100 LOOP
+        EXECUTE format('CREATE SCHEMA hostile_%s AUTHORIZATION regress_id_mallory', n);
+        EXECUTE format('CREATE FUNCTION hostile_%s.shard_607() RETURNS regclass RETURN ''insta607.table_id_seq''::regclass', n);
+        EXECUTE format('ALTER FUNCTION hostile_%s.shard_607() OWNER TO regress_id_mallory', n);
+    END LOOP;
+END $$;
+SELECT * FROM costs \gset first_
+SELECT default_pages - :default_pages < 50, beside_pages - :beside_pages < 50 FROM costs;
+-- Long defaults that name the function of a shard, and long bodies.
+SELECT * FROM costs \gset
+SET ROLE regress_id_mallory;
+DO $$
+DECLARE
+    called CONSTANT oid := 'insta613.next_id()'::regprocedure;
+    long CONSTANT text := (SELECT string_agg(md5(m::text), '') FROM generate_series(1, 5000) AS m);
+BEGIN
+    FOR n IN 1..10 LOOP
+        EXECUTE format('CREATE TABLE insta601.long_%s (id bigint DEFAULT (%L::regprocedure)::oid::bigint + length(%L))', n, called, long);
+        EXECUTE format('CREATE FUNCTION pg_temp.long_%s() RETURNS void LANGUAGE plpgsql AS %L', n, 'BEGIN END --' || long);
+    END LOOP;
+END $$;
+RESET ROLE;
+SELECT * FROM costs \gset first_
+SELECT unadopt_pages - :unadopt_pages < 50, adopt_pages - :adopt_pages < 50 FROM costs;
 
 \set VERBOSITY terse
 SET client_min_messages = warning;
 DROP TABLE serials;
-DROP SCHEMA insta600, insta601, insta606, insta607, insta608, insta610, insta611, insta612, insta613, insta614, photos_eu, victims, open, "\';x", "\';SELECT 1;--" CASCADE;
+DROP SCHEMA insta600, insta601, insta606, insta607, insta608, insta610, insta611, insta612, insta613, insta614, insta615, photos_eu, victims, open, "\';x", "\';SELECT 1;--" CASCADE;
 DROP VIEW costs;
 DROP FUNCTION evil, original, pages;
 DROP OWNED BY regress_id_mallory, regress_id_victim;
