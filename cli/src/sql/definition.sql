@@ -2,8 +2,11 @@
 -- names are part of it, so a table that is created again or swaps its name with another one
 -- differs. Left out are columns that change by themselves (by ANALYZE, VACUUM FULL, CLUSTER,
 -- TRUNCATE or REFRESH), the OIDs of indexes, which REINDEX CONCURRENTLY replaces, indexes that are
--- not valid, which pg_dump leaves out too, and what closes a shard. (to_jsonb would convert a column
--- of type anyarray, such as attmissingval, by a cast of the elements' type, which is code of a role.)
+-- not valid, which pg_dump leaves out too, and what closes a shard.
+-- Changes of rows are lost if one of these is changed meanwhile, even if it is changed back: the name
+-- and schema of a table, which its type repeats; the columns; the labels of an enum; and what is
+-- published. So the transaction that has written these rows counts, and not what they contain. Those
+-- of pg_class would not do, as VACUUM FULL and TRUNCATE write them.
 WITH n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = current_setting('move.schema')
 ), relations AS MATERIALIZED (
     SELECT c.* FROM pg_class AS c JOIN n ON n.oid = relnamespace WHERE relkind NOT IN ('i', 'I', 't')
@@ -19,10 +22,15 @@ WITH n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = current_setti
     SELECT 'pg_class', oid, 'pg_class', oid, (to_jsonb(r) - '{relpages,reltuples,relallvisible,relallfrozen,relfrozenxid,relminmxid,relhasrules,
         relhassubclass,relhasindex,relhastriggers,relfilenode,reltoastrelid,relispopulated}'::text[])::text FROM relations AS r
     UNION ALL
-    SELECT 'pg_class', attrelid, 'pg_attribute', 0, ROW(attrelid, attname, atttypid, attlen, attnum, atttypmod, attndims, attbyval, attalign, attstorage,
-        attcompression, attnotnull, atthasdef, attidentity, attgenerated, attisdropped, attislocal, attinhcount, attcollation, attstattarget,
-        attacl, attoptions, attfdwoptions)::text
-    FROM pg_attribute JOIN relations AS r ON r.oid = attrelid WHERE attnum > 0
+    SELECT 'pg_class', attrelid, 'pg_attribute', 0, concat_ws(' ', attnum, a.xmin)
+    FROM pg_attribute AS a JOIN relations AS r ON r.oid = attrelid WHERE attnum > 0
+    UNION ALL
+    SELECT 'pg_class', r.oid, 'pg_type', 0, t.xmin::text FROM pg_type AS t JOIN relations AS r ON r.reltype = t.oid
+    UNION ALL
+    SELECT 'pg_publication', p.oid, 'pg_publication', p.oid, p.xmin::text FROM pg_publication AS p WHERE pubname = current_setting('move.name')
+    UNION ALL
+    SELECT 'pg_class', prrelid, 'pg_publication_rel', 0, m.xmin::text FROM pg_publication_rel AS m JOIN relations AS r ON r.oid = prrelid
+    WHERE prpubid = (SELECT oid FROM pg_publication WHERE pubname = current_setting('move.name'))
     UNION ALL
     SELECT 'pg_class', adrelid, 'pg_attrdef', d.oid, d::text FROM pg_attrdef AS d JOIN relations AS r ON r.oid = adrelid
     UNION ALL
@@ -59,7 +67,7 @@ WITH n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = current_setti
     UNION ALL
     SELECT 'pg_type', oid, 'pg_type', oid, t::text FROM types AS t
     UNION ALL
-    SELECT 'pg_type', enumtypid, 'pg_enum', 0, e::text FROM pg_enum AS e JOIN types AS t ON t.oid = enumtypid
+    SELECT 'pg_type', enumtypid, 'pg_enum', 0, concat_ws(' ', e.oid, e.xmin) FROM pg_enum AS e JOIN types AS t ON t.oid = enumtypid
     UNION ALL
     SELECT 'pg_type', rngtypid, 'pg_range', 0, r::text FROM pg_range AS r JOIN types AS t ON t.oid = rngtypid
     UNION ALL

@@ -195,6 +195,10 @@ fn maintenance_does_not_disturb_a_move() {
     ] {
         run(&mut a, statement);
     }
+    // Changes of an unlogged table would be lost.
+    let (code, said, _) = error_of(&mut a, "ALTER TABLE insta5.left SET UNLOGGED");
+    assert!(["42P16", "55000"].contains(&code.as_str()), "{code}: {said}");
+    assert!(said.contains("because it is part of a publication"), "{said}");
     run(&mut other, "COMMIT");
     outcome(command).unwrap();
     let mut b = servers.b.connect();
@@ -214,10 +218,12 @@ const CHANGES: &str = r#"
     a | ALTER TABLE insta5.parts DETACH PARTITION insta5.part; ALTER SEQUENCE insta5.table_id_seq START 2 | sequence insta5.table_id_seq, table insta5.part, table insta5.parts | ALTER TABLE insta5.parts ATTACH PARTITION insta5.part DEFAULT; ALTER SEQUENCE insta5.table_id_seq START 1
     a | CREATE VIEW insta5.v AS SELECT 1 AS x; CREATE FUNCTION insta5.f() RETURNS int LANGUAGE sql AS 'SELECT 1'; ALTER TABLE insta5.right ENABLE ALWAYS TRIGGER double | function insta5.f(), table insta5."right", view insta5.v | DROP VIEW insta5.v; DROP FUNCTION insta5.f(); ALTER TABLE insta5.right ENABLE TRIGGER double
     a | ALTER TABLE insta5.left RENAME TO swap; ALTER TABLE insta5.right RENAME TO "left"; ALTER TABLE insta5.swap RENAME TO "right"; DROP TABLE insta5.counter; CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint) | table insta5."left", table insta5."right", table insta5.counter | ALTER TABLE insta5.left RENAME TO swap; ALTER TABLE insta5.right RENAME TO "left"; ALTER TABLE insta5.swap RENAME TO "right"
+    a | ALTER TABLE insta5.left RENAME TO swap; ALTER TABLE insta5.right RENAME TO "left"; ALTER TABLE insta5.swap RENAME TO "right"; UPDATE insta5.left SET x = 3; ALTER TABLE insta5.left RENAME TO swap; ALTER TABLE insta5.right RENAME TO "left"; ALTER TABLE insta5.swap RENAME TO "right"; ALTER TABLE insta5.counter ALTER value TYPE bigint USING value + 1 | table insta5."left", table insta5."right", table insta5.counter | SELECT
+    a | BEGIN; ALTER TABLE insta5.photos SET SCHEMA public; UPDATE public.photos SET batch = 7; ALTER TABLE public.photos SET SCHEMA insta5; COMMIT; ALTER TYPE insta5.mood RENAME VALUE 'good' TO 'new'; ALTER TYPE insta5.mood RENAME VALUE 'new' TO 'good'; ALTER PUBLICATION instagram_id_move_5 SET (publish = 'insert'); ALTER PUBLICATION instagram_id_move_5 SET (publish = 'insert, update, delete, truncate') | publication instagram_id_move_5, table insta5.photos, type insta5.mood | SELECT
     b | CREATE INDEX extra ON insta5.left (x, id); REVOKE SELECT ON insta5.photos FROM reader; COMMENT ON VIEW insta5.lefts IS 'new' | table insta5."left", table insta5.photos, view insta5.lefts | SELECT"#;
 
-/// Every change of a definition fails the move, on whichever server, and writes continue on the
-/// source.
+/// Every change of a definition fails the move, on whichever server, also one that was undone if it
+/// can lose changes of rows. Writes continue on the source.
 #[test]
 fn change_of_a_definition_fails_the_move() {
     let servers = Servers::start();
@@ -225,14 +231,6 @@ fn change_of_a_definition_fails_the_move() {
     run(&mut a, SCHEMA);
     run(&mut servers.b.connect(), "CREATE ROLE reader; CREATE ROLE keeper");
     run(&mut servers.map(), "UPDATE shard_map.servers SET trusted = '{keeper}'");
-    // A new major may have further columns.
-    let definition = std::fs::read_to_string(of_project("cli/src/sql/definition.sql")).unwrap();
-    let (_, listed) = definition.split_once("ROW(").unwrap();
-    let (listed, _) = listed.split_once(")::text").unwrap();
-    let columns = "SELECT attname::text FROM pg_attribute WHERE attrelid = 'pg_attribute'::regclass AND attnum > 0
-        AND attname NOT IN ('atthasmissing', 'attmissingval', 'attcacheoff')";
-    let listed = listed.split(',').map(|column| column.trim().to_owned());
-    assert_same_set(listed, texts(&mut a, columns), "columns in definition.sql");
     for [name, change, named, undo] in cases(CHANGES) {
         let (command, mut other) = move_blocked_after_copy(&servers, &[]);
         let server = if name == "a" { &servers.a } else { &servers.b };
