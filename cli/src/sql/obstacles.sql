@@ -36,6 +36,14 @@ WITH RECURSIVE tables AS MATERIALIZED (
         WHEN t.oid IN (SELECT relation FROM without_equality UNION SELECT relation FROM not_full) THEN 'add a primary key, and set REPLICA IDENTITY DEFAULT'
         ELSE format('add a primary key, or ALTER TABLE %s REPLICA IDENTITY FULL', t.name) END
     FROM tables AS t
+), defaults (relation, attname, class, object, tree, way_out) AS NOT MATERIALIZED (
+    SELECT adrelid, attname, 'pg_attrdef'::regclass, d.oid, adbin, CASE attgenerated WHEN '' THEN 'DROP DEFAULT' ELSE 'DROP EXPRESSION' END
+    FROM pg_attrdef AS d JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+    UNION ALL
+    -- That of a domain, unless the column has its own.
+    SELECT attrelid, attname, 'pg_type', t.oid, typdefaultbin, 'SET DEFAULT NULL'
+    FROM pg_attribute JOIN pg_class AS c ON c.oid = attrelid AND relkind IN ('r', 'p') JOIN pg_type AS t ON t.oid = atttypid
+    WHERE typtype = 'd' AND typdefaultbin IS NOT NULL AND NOT atthasdef AND NOT attisdropped
 ), views (oid, view) AS (
     -- The materialized views, and the views that they read.
     SELECT oid, oid FROM pg_class WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind = 'm'
@@ -73,30 +81,31 @@ FROM pg_constraint AS con WHERE connamespace = quote_ident($1::text)::regnamespa
     AND coalesce((to_jsonb(con) ->> 'conenforced')::boolean, true)
 UNION ALL
 SELECT format('column %I of %s uses %s, which is not in the same schema, so inserts would fail after the move or repeat values: '
-              'use one in the same schema, or ALTER TABLE %2$s ALTER COLUMN %1$I DROP %4$s',
-              attname, c.oid::regclass, pg_describe_object(refclassid, refobjid, 0), CASE attgenerated WHEN '' THEN 'DEFAULT' ELSE 'EXPRESSION' END)
-FROM pg_depend JOIN pg_attrdef AS d ON classid = 'pg_attrdef'::regclass AND objid = d.oid
-    JOIN pg_class AS c ON c.oid = adrelid JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+              'use one in the same schema, or ALTER TABLE %2$s ALTER COLUMN %1$I %4$s',
+              attname, c.oid::regclass, pg_describe_object(refclassid, refobjid, 0), way_out)
+FROM defaults JOIN pg_depend ON classid = class AND objid = object JOIN pg_class AS c ON c.oid = relation
     LEFT JOIN pg_class AS s ON refclassid = 'pg_class'::regclass AND s.oid = refobjid AND s.relkind = 'S'
     LEFT JOIN pg_proc AS p ON refclassid = 'pg_proc'::regclass AND p.oid = refobjid
 WHERE coalesce(s.relnamespace, p.pronamespace) <> c.relnamespace
     AND (quote_ident($1::text)::regnamespace IN (s.relnamespace, p.pronamespace) OR s.oid IS NOT NULL AND c.relnamespace = quote_ident($1::text)::regnamespace)
 UNION ALL
--- A default next_id(5) refers to the extension only. Any role can choose the default of a table of
--- its own. PostgreSQL fails to show one that is too deep, and locks the table to show its columns.
-SELECT format(CASE WHEN shown IS NULL THEN 'column %I of %s of role %s has a default that is too long to look for next_id(%s) in it: '
-                   ELSE 'column %I of %s of role %s uses next_id(%s), whose shard is not in the same schema, so inserts would fail after the move or repeat values: '
-                        'use one in the same schema, or ' END || 'ALTER TABLE %2$s ALTER COLUMN %1$I DROP DEFAULT',
-              attname, c.oid::regclass, relowner::regrole, current_setting('move.shard'))
+-- A default next_id(5) refers to the extension only, so this looks for the constant 5 (of int4, in
+-- the bytes of a Datum) in the expression's tree. Any role can choose the default of a table of its
+-- own, and pg_get_expr could crash the server or lock the table.
+SELECT format('column %1$I of %2$s of role %3$s ' || CASE
+        WHEN has_number IS NULL THEN 'has a default that is too long to look for next_id(%4$s) in it: '
+        WHEN has_number THEN 'uses next_id(%4$s), whose shard is not in the same schema, so inserts would fail after the move or repeat values: use one in the same schema, or '
+        ELSE 'uses next_id of another shard than %4$s, so inserts would fail after the move or repeat values: use next_id(%4$s), or '
+        END || 'ALTER TABLE %2$s ALTER COLUMN %1$I %5$s', attname, c.oid::regclass, relowner::regrole, shard, way_out)
 FROM pg_extension AS e
     JOIN pg_depend AS m ON m.refclassid = 'pg_extension'::regclass AND m.refobjid = e.oid AND m.deptype = 'e' AND m.classid = 'pg_proc'::regclass
     JOIN pg_proc AS p ON p.oid = m.objid AND proname = 'next_id'
-    JOIN pg_depend AS u ON u.refclassid = 'pg_proc'::regclass AND u.refobjid = p.oid AND u.classid = 'pg_attrdef'::regclass
-    JOIN pg_attrdef AS d ON d.oid = u.objid JOIN pg_class AS c ON c.oid = adrelid JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
-    CROSS JOIN LATERAL (SELECT CASE WHEN octet_length(adbin::text) <= 16384 AND strpos(adbin::text COLLATE "C", '{VAR ') = 0
-                                    THEN pg_get_expr(adbin, 0) END) AS f (shown)
-WHERE extname = 'instagram_id' AND relnamespace <> quote_ident($1::text)::regnamespace
-    AND (shown IS NULL OR strpos(translate(shown, ',', ')'), format('next_id(%s)', current_setting('move.shard'))) > 0)
+    JOIN pg_depend AS u ON u.refclassid = 'pg_proc'::regclass AND u.refobjid = p.oid
+    JOIN defaults ON u.classid = class AND u.objid = object JOIN pg_class AS c ON c.oid = relation
+    CROSS JOIN LATERAL CAST(current_setting('move.shard') AS int) AS shard
+    CROSS JOIN LATERAL (SELECT CASE WHEN octet_length(tree::text) <= 16384 THEN tree::text COLLATE "C"
+        ~ format(':consttype 23 [^{}]*:constvalue 4 \[ (%s|%s) %s 0 0 ', shard % 256, shard % 256 - 256, shard / 256) END) AS f (has_number)
+WHERE extname = 'instagram_id' AND has_number IS DISTINCT FROM (relnamespace = quote_ident($1::text)::regnamespace)
 UNION ALL
 -- A range type has a cast of its own.
 SELECT format('%s would be lost, since pg_dump leaves out casts; create it again after the move: DROP CAST (%s AS %s)',

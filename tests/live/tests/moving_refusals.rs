@@ -53,6 +53,12 @@ const SCHEMA: &str = "SET client_min_messages = error;
         EXECUTE format('CREATE TABLE outside_deep (id bigint DEFAULT next_id(6) + %s 1 %s)', repeat('abs(', 4000), repeat(')', 4000));
     END $$; ALTER TABLE outside_deep OWNER TO idler; ALTER TABLE outside_fine OWNER TO idler; CREATE SCHEMA idle;
     CREATE FUNCTION idle.next_id(int) RETURNS bigint RETURN $1; CREATE TABLE outside_idle (id bigint DEFAULT idle.next_id(5));
+    CREATE TYPE idle.t AS (a int); CREATE FUNCTION idle.f(idle.t) RETURNS bigint RETURN 1;
+    CREATE TABLE outside_crash (id bigint DEFAULT next_id(6) + idle.f('(4609)'::idle.t)); ALTER TYPE idle.t ALTER ATTRIBUTE a TYPE text;
+    CREATE TABLE outside_named (id bigint DEFAULT next_id(shard => 5)); CREATE TABLE insta5.inside_six (id bigint PRIMARY KEY DEFAULT next_id(6));
+    CREATE DOMAIN numbered AS bigint DEFAULT nextval('numbers'); ALTER TABLE insta5.inside ADD d numbered, ADD fine numbered DEFAULT 1;
+    CREATE DOMAIN insta5.own AS bigint DEFAULT insta5.next_id(); CREATE TABLE outside_own (id insta5.own); CREATE TABLE insta5.inside_own (id insta5.own PRIMARY KEY);
+    CREATE DOMAIN five AS bigint DEFAULT next_id(5); CREATE TABLE outside_five (id five);
 
     CREATE TYPE insta5.span AS RANGE (subtype = int); CREATE FUNCTION insta5.length(insta5.span) RETURNS int RETURN upper($1) - lower($1);
     CREATE CAST (insta5.span AS int) WITH FUNCTION insta5.length(insta5.span);
@@ -86,6 +92,11 @@ const CASES: &str = r#"
     column id of public.outside uses function insta5.next_id(), which is not in the same schema, so inserts would fail | ALTER TABLE public.outside ALTER COLUMN id DROP DEFAULT | SELECT
     column id of public.outside_too of role postgres uses next_id(5), whose shard is not in the same schema | ALTER TABLE public.outside_too ALTER COLUMN id DROP DEFAULT | SELECT
     column id of public.outside_deep of role idler has a default that is too long to look for next_id(5) in it | ALTER TABLE public.outside_deep ALTER COLUMN id DROP DEFAULT | SELECT
+    column id of public.outside_named of role postgres uses next_id(5), whose shard is not in the same schema | ALTER TABLE public.outside_named ALTER COLUMN id DROP DEFAULT | SELECT
+    column id of public.outside_five of role postgres uses next_id(5), whose shard is not in the same schema | ALTER TABLE public.outside_five ALTER COLUMN id SET DEFAULT NULL | SELECT
+    column id of public.outside_own uses function insta5.next_id(), which is not in the same schema | ALTER TABLE public.outside_own ALTER COLUMN id SET DEFAULT NULL | SELECT
+    column id of insta5.inside_six of role postgres uses next_id of another shard than 5 | ALTER TABLE insta5.inside_six ALTER COLUMN id DROP DEFAULT | SELECT
+    column d of insta5.inside uses sequence public.numbers | ALTER TABLE insta5.inside ALTER COLUMN d SET DEFAULT NULL | SELECT
     column n of insta5.inside uses sequence public.numbers | ALTER TABLE insta5.inside ALTER COLUMN n DROP DEFAULT | SELECT
     cast from insta5.span to integer would be lost, since pg_dump leaves out casts | DROP CAST (insta5.span AS integer) | SELECT
     transform for insta5.span language plpgsql would be lost, since pg_dump leaves out transforms | DROP TRANSFORM FOR insta5.span LANGUAGE plpgsql | SELECT
@@ -183,7 +194,7 @@ fn prepare(servers: &Servers) -> Vec<[&'static str; 3]> {
     run(
         &mut b,
         "CREATE ROLE lender; CREATE ROLE lender_fine; CREATE ROLE reader; CREATE SEQUENCE numbers;
-         CREATE SCHEMA insta5; CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint);
+         CREATE DOMAIN numbered AS bigint DEFAULT nextval('numbers'); CREATE SCHEMA insta5; CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint);
          CREATE PUBLICATION feed FOR TABLE insta5.counter",
     );
     let subscribe = format!(
