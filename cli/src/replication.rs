@@ -464,13 +464,15 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
     if !server.has_schema()? {
         return Ok(());
     }
-    let problem = || format!("the copy cannot be dropped on {}", server.name);
+    let cannot = "the copy cannot be dropped";
+    let problem = || format!("{cannot} on {}", server.name);
+    let run = |statements| {
+        Ok::<_, Error>(server.run_against_blockers(statements, false, None, cannot)?.0)
+    };
     server.transaction(|session| {
-        let lock = concat!("SET LOCAL lock_timeout = '10s';", locked!("sql/drop_copy.sql"));
-        session.run(lock).context(problem)?;
+        run(concat!("SET LOCAL lock_timeout = '10s';", locked!("sql/drop_copy.sql")))?;
         let checked = if is_old_copy { Some(check_old_copy(server, session)?) } else { None };
-        let tables: String =
-            session.run(lock_relations!("ACCESS EXCLUSIVE MODE NOWAIT")).context(problem)?.one()?;
+        let tables: String = run(lock_relations!("ACCESS EXCLUSIVE MODE NOWAIT"))?.one()?;
         if checked.is_some_and(|checked| checked != tables) {
             fail!("{}: other sessions have changed its tables; run clean again", problem());
         }
@@ -487,7 +489,7 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
         }
         let drop_schema = "SET LOCAL lock_timeout = '2s'; DO $$ BEGIN EXECUTE format('DROP SCHEMA %I CASCADE', current_setting('move.schema')); END $$";
         // It waits for sessions that use a sequence or a view, while the tables are locked.
-        session.run(drop_schema).context(problem).map(drop)
+        run(drop_schema).map(drop)
     })
 }
 
@@ -495,8 +497,10 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
 /// OIDs of the tables. To plan a query on a table can run functions of its owner, which requires
 /// trust.
 fn check_old_copy(server: &Server, session: &Connection) -> Result<String> {
-    let problem = || format!("the old copy cannot be checked on {}", server.name);
-    let tables = session.run(lock_relations!("SHARE MODE NOWAIT")).context(problem)?.one()?;
+    let cannot = "the old copy cannot be checked";
+    let problem = || format!("{cannot} on {}", server.name);
+    let lock = lock_relations!("SHARE MODE NOWAIT");
+    let tables = server.run_against_blockers(lock, false, None, cannot)?.0.one()?;
     let obstacles = trust::look(server, session, rights::NOTHING, rights::NOTHING)?.obstacles;
     if !obstacles.is_empty() {
         return Err(Error::Refused { problem: problem(), obstacles });

@@ -403,31 +403,26 @@ impl Server {
     /// the table, and retries after half a second, so that other sessions do not wait for longer
     /// behind it.
     pub fn drop_triggers(&self) -> Result {
+        let cannot = "the triggers of the move, which no longer have an effect, cannot be dropped";
+        let watcher = self.another_observer()?;
         let time = Duration::from_millis(500);
         let mut failures = 0;
-        while failures < 60 {
+        loop {
             check_interrupt()?;
-            match self.connection().run(&within(time, locked!("sql/drop_triggers.sql"))) {
-                Err(error) if is_timeout(&error.sqlstate) => {
+            let drop = within(time, locked!("sql/drop_triggers.sql"));
+            match self.run_against_blockers(&drop, false, Some(&watcher), cannot) {
+                Err(error) if is_timeout(error.sqlstate()) && failures < 60 => {
                     failures += 1;
                     Connection::pause(time);
                 }
                 result => {
-                    let is_done = result.context(|| {
-                        format!("the triggers of the move cannot be dropped on {}", self.name)
-                    })?;
-                    if is_done.one()? {
+                    if result?.0.one()? {
                         return Ok(());
                     }
                     failures = 0;
                 }
             }
         }
-        fail!(
-            "the triggers of the move, which no longer have an effect, cannot be dropped on {}: \
-             other sessions hold locks on the tables",
-            self.name
-        );
     }
 
     /// Runs `work` in a transaction of the session, which is rolled back if it fails.

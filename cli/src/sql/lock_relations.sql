@@ -43,7 +43,7 @@ BEGIN
                 RAISE;
             ELSIF clock_timestamp() > started + interval '10 s' THEN
                 RAISE EXCEPTION 'table % could not be locked for 10 s: %', item.name, SQLERRM
-                    USING ERRCODE = 'lock_not_available', HINT = 'See pg_locks for the sessions that hold locks on it.';
+                    USING ERRCODE = 'lock_not_available', DETAIL = 'Its OID is ' || item.oid, HINT = 'See pg_locks for the locks on it.';
             END IF;
             -- PostgreSQL ends these for a session that waits for a lock.
             PERFORM pg_cancel_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)

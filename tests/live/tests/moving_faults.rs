@@ -598,15 +598,39 @@ fn session_that_would_keep_writes_stopped_is_ended() {
     assert!(!walsender.wait().unwrap().success());
     run(&mut a, "INSERT INTO insta5.photos DEFAULT VALUES");
 
-    // Nor does a prepared transaction with a lock on a table keep them stopped. It is named.
-    let (command, mut other) = move_blocked_after_copy(&servers, &[]);
-    let oid: i64 = one(&mut a, "SELECT 'insta5.photos'::regclass::oid::int8");
-    hold(&servers.a, "nobody", oid, "42809", "PREPARE TRANSACTION 'it''s'");
+    name_prepared_transactions(&servers);
+}
+
+/// Prepared transactions with locks on the shard prevent that writes are stopped, and that the copy
+/// is dropped. They are named.
+fn name_prepared_transactions(servers: &Servers) {
+    let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
+    run(&mut b, "CREATE ROLE nobody LOGIN");
+    let oid = |client: &mut Client, relation| -> i64 {
+        one(client, &format!("SELECT 'insta5.{relation}'::regclass::oid::int8"))
+    };
+    let named = |what: &str| {
+        format!(
+            "DETAIL: It waits for prepared transaction 'it''s' of role nobody with a lock on {what}, \
+             which ROLLBACK PREPARED 'it''s' ends.\n"
+        )
+    };
+    let prepare = "PREPARE TRANSACTION 'it''s'";
+    let (command, mut other) = move_blocked_after_copy(servers, &[]);
+    hold(&servers.a, "nobody", oid(&mut a, "photos"), "42809", prepare);
     run(&mut other, "COMMIT");
-    let named = "DETAIL: It waits for prepared transaction 'it''s' of role nobody \
-                 with a lock on table insta5.photos, which ROLLBACK PREPARED 'it''s' ends.";
-    fails(command, named);
+    fails(command, &named("table insta5.photos"));
     run(&mut a, "INSERT INTO insta5.photos DEFAULT VALUES");
+
+    for (relation, sqlstate, what) in [
+        ("photos", "42809", "table insta5.photos"),
+        ("table_id_seq", "42501", "sequence insta5.table_id_seq"),
+    ] {
+        hold(&servers.b, "nobody", oid(&mut b, relation), sqlstate, prepare);
+        servers.refuses(&["cancel", "5"], &named(what));
+        run(&mut b, "ROLLBACK PREPARED 'it''s'");
+    }
+    servers.command(&["cancel", "5"]);
 }
 
 /// A move ends if a worker of its replication waits for a lock, and names who holds it; or if

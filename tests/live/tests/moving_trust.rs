@@ -448,7 +448,11 @@ fn clean_reads_only_tables_of_trusted_owners_that_it_has_locked() {
     // The code of a trusted owner runs, and sees the setting of the session.
     run(&mut keeper_session, "CREATE INDEX says ON insta5.photos ((trap.restriction()))");
     run(&mut holder, "BEGIN; SELECT FROM insta5.photos");
-    servers.refuses(&clean, "table insta5.photos could not be locked for 10 s");
+    let pid: i32 = one(&mut holder, "SELECT pg_backend_pid()");
+    let named = format!(
+        "DETAIL: It waits for process {pid} of role keeper with a lock on table insta5.photos (transaction since "
+    );
+    servers.refuses(&clean, &named);
     run(&mut holder, "COMMIT");
     servers.command(&clean);
     assert!(!one::<bool>(&mut servers.a.connect(), HAS_SCHEMA));
