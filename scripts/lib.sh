@@ -357,13 +357,13 @@ accept() {
 
 # counted WHAT COMMAND...: runs tests, and adds what their output says to the file in RESULTS: how
 # many passed, which failed, and which of the programs of tests/live ran. It goes on if some fail;
-# `closing` does not.
+# `closing` does not. Two can end at the same time, and awk writes in parts.
 counted() {
     local what=$1 log status=0
     shift
     log=$(mktemp)
     "$@" 2>&1 | tee "$log" || status=$?
-    awk -v what="$what" -v status="$status" '
+    flock "$RESULTS" awk -v what="$what" -v status="$status" '
         BEGIN { OFS = "\t" }
         function fail(name) { if (!(name in failed)) { failed[name]; print "failed", name, what } }
         # nextest

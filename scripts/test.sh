@@ -67,8 +67,9 @@ tested() { timed "$1" counted "$@"; }
 # The crate's tests: those without a server, and those inside one, which pgrx-tests starts, as the
 # user postgres if this is root. They have names that begin with pg_, and call a function of this
 # name without pg_ in the schema tests. One build has the library and the tests. It is installed
-# here, so pgrx-tests has nothing to install, which it would do with cargo-pgrx.
-crate_tests() {
+# here, so pgrx-tests has nothing to install, which it would do with cargo-pgrx. In a subshell, whose
+# trap installs the extension's own script again, even if the tests are interrupted.
+crate_tests() (
     local major=$1 pg_config=${pg_config_of[$1]} pgdata extension
     local options=(--lib --no-default-features --features "pg$major pg_test")
     pgdata=$(mktemp -d "$SCRATCH/pgdata.XXXXXX")
@@ -77,15 +78,16 @@ crate_tests() {
         chown postgres "$pgdata"
         harness+=(CARGO_PGRX_TEST_RUNAS=postgres)
     fi
-    scripts/setup.sh harness && build_for "$pg_config" && cargo build --tests "${options[@]}" || return
+    restore() { install -m 644 instagram_id.control sql/instagram_id--*.sql "$extension/"; }
+    scripts/setup.sh harness && build_for "$pg_config" && cargo build --tests "${options[@]}" || exit
     extension=$("$pg_config" --sharedir)/extension
     install -m 755 "${CARGO_TARGET_DIR:-target}/debug/libinstagram_id.so" "$("$pg_config" --pkglibdir)/instagram_id.so" &&
-        install -m 644 instagram_id.control sql/instagram_id--*.sql "$extension/" &&
+        restore && trap restore EXIT &&
         cargo test "${options[@]}" -- --list | sed -n "1i CREATE SCHEMA tests;
             s/.*::pg_\([^:]*\): test\$/CREATE FUNCTION tests.\1() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', '\1_wrapper';/p" \
             >>"$extension/instagram_id--$(version_of_extension).sql" &&
         "${harness[@]}" cargo test "${options[@]}"
-}
+)
 
 is_brief() { case " ${BRIEF:-} " in *" $1 "*) true ;; *) false ;; esac; }
 
