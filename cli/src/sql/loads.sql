@@ -25,8 +25,9 @@ WITH shards AS MATERIALIZED (
     FROM tables JOIN pg_statistic ON starelid = oid AND staattnum = id AND NOT stainherit
         JOIN pg_attribute ON attrelid = oid AND attnum = id AND atttypid = 'bigint'::regtype
         CROSS JOIN LATERAL (SELECT CASE 2 WHEN stakind1 THEN stavalues1 WHEN stakind2 THEN stavalues2 WHEN stakind3 THEN stavalues3 END) AS h (bounds)
-    -- ANALYZE stores no more than this. From 18 on, an owner can store any histogram.
-    WHERE array_length(bounds, 1) <= 10001 GROUP BY schema
+    -- ANALYZE stores no more than this. From 18 on, an owner can store any histogram. To find the
+    -- length, PostgreSQL reads all of it.
+    WHERE CASE WHEN pg_column_size(bounds) <= 100000 THEN array_length(bounds, 1) END <= 10001 GROUP BY schema
 )
 SELECT shards, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now,
     coalesce(bytes, 0) AS bytes, coalesce(histograms, '[]') AS histograms
