@@ -351,7 +351,9 @@ fn command_converts_no_arrays_of_any_type_to_json() {
     let mut rows = 0;
     for entry in fs::read_dir(of_project("cli/src/sql")).unwrap() {
         let text = fs::read_to_string(entry.unwrap().path()).unwrap();
-        for alias in between(&text, "to_jsonb(", ")") {
+        let calls = ["to_jsonb(", "to_json(", "jsonb_agg(", "json_agg("];
+        for argument in calls.iter().flat_map(|call| between(&text, call, ")")) {
+            let alias = argument.split(' ').next().unwrap();
             for catalog in ["pg_attribute", "pg_statistic", "pg_stats"] {
                 assert!(!text.contains(&format!("{catalog} AS {alias} ")), "{catalog} AS {alias}");
             }
