@@ -265,8 +265,11 @@ RESET ROLE;
 BEGIN;
 SELECT starts_above < make_id(now() + interval '20 seconds', 614, 0) FROM adopt_shard(614);
 ROLLBACK;
+BEGIN;
 GRANT UPDATE ON SEQUENCE insta614.table_id_seq TO regress_id_mallory;
 SELECT state, message FROM raises('SELECT adopt_shard(614)');
+ROLLBACK;
+DROP TABLE insta601.constants;
 CREATE TABLE insta614.t (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT count(*) FROM create_id_partitions('insta614.t', 'month', 0);
 
