@@ -4,6 +4,7 @@ use crate::error::{Context, Error, Result};
 use crate::libpq::{self, Connection};
 use crate::rights;
 use crate::server::Server;
+use crate::session;
 use crate::trust;
 use instagram_id_core::moving::SchemaMark;
 use serde::Deserialize;
@@ -12,6 +13,18 @@ use serde::de::DeserializeOwned;
 /// The target's clock may be behind the source's clock by this many seconds. New ids carry future
 /// timestamps until the clock catches up.
 const CLOCK_TOLERANCE: f64 = 1.0;
+
+/// Settings that the sessions of the replication need on the source and on the target, and what
+/// other values do. The role and the database can set them; a subscription cannot.
+const NEEDED_ON_SOURCE: [[&str; 3]; 2] = [
+    ["statement_timeout", "0", "could end the copy of a table"],
+    ["transaction_timeout", "0", "could end the copy of a table"],
+];
+const NEEDED_ON_TARGET: [[&str; 3]; 3] = [
+    ["transaction_timeout", "0", "could end the copy of a table"],
+    ["array_nulls", "on", "would change arrays"],
+    ["xmloption", "content", "could reject values"],
+];
 
 /// The result of one query about a server.
 #[derive(Deserialize)]
@@ -114,11 +127,12 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
         obstacles.extend(find_schema(source, target)?);
     }
     obstacles.extend(missing_rights(source, target, &here, &there)?);
+    let money = wrong_settings(source, target, &mut obstacles)?;
     if source.schema().is_empty() {
         obstacles.extend(untrusted);
     } else {
         let role = if there.is_superuser { "" } else { &there.role };
-        obstacles.extend(obstacles_in_schema(source, target, role)?);
+        obstacles.extend(obstacles_in_schema(source, target, role, &money)?);
         if is_new && there.is_usable() && untrusted.is_empty() {
             obstacles.extend(earlier_copies(target)?);
         }
@@ -231,6 +245,35 @@ fn differences(source: &Server, target: &Server, here: &Facts, there: &Facts) ->
         ),
     ]));
     obstacles
+}
+
+/// Adds the settings of the replication that are wrong. Returns what to say if the schema has
+/// columns of type money, or nothing.
+fn wrong_settings(source: &Server, target: &Server, obstacles: &mut Vec<String>) -> Result<String> {
+    let query = "SELECT pg_catalog.format('server %s has %s = %s, which %s: ALTER ROLE %I IN DATABASE %I SET %2$s = %7$L',
+        $1::text, $2::text, pg_catalog.current_setting($2, true), $4::text, session_user, pg_catalog.current_database(), $3::text)
+        WHERE pg_catalog.current_setting($2, true) OPERATOR(pg_catalog.<>) $3";
+    let wrong = |server: &Server, session: &Connection, needed: &[[&str; 3]]| {
+        let mut found = Vec::new();
+        for [setting, value, effect] in needed {
+            let rows = session.query(query, &[&server.name, setting, value, effect]);
+            found.extend(rows.and_then(|rows| rows.column()).context(|| server.problem())?);
+        }
+        Ok::<Vec<String>, Error>(found)
+    };
+    let open = |server: &Server| {
+        let cannot = || format!("server {} cannot be reached", server.name);
+        session::open_as_replication(&server.conninfo).context(cannot)
+    };
+    let (here, there) = (open(source)?, open(target)?);
+    obstacles.extend(wrong(source, &here, &NEEDED_ON_SOURCE)?);
+    obstacles.extend(wrong(target, &there, &NEEDED_ON_TARGET)?);
+    let lc_monetary: String = here
+        .query("SELECT pg_catalog.current_setting('lc_monetary')", &[])
+        .and_then(|rows| rows.one())
+        .context(|| source.problem())?;
+    let money = [["lc_monetary", &lc_monetary, "could change values of type money"]];
+    Ok(wrong(target, &there, &money)?.concat())
 }
 
 /// Shards and schemas on the target that are in the way of a copy.
@@ -411,10 +454,17 @@ pub fn lock_extension(connection: &Connection) -> std::result::Result<String, li
     schema.ok_or_else(|| libpq::Error::local("there is no extension instagram_id"))
 }
 
-/// `role`: the role of the command on the target, or empty if that is a superuser.
-fn obstacles_in_schema(source: &Server, target: &Server, role: &str) -> Result<Vec<String>> {
+/// `role`: the role of the command on the target, or empty if that is a superuser. `money`: an
+/// obstacle for columns of type money, or empty.
+fn obstacles_in_schema(
+    source: &Server,
+    target: &Server,
+    role: &str,
+    money: &str,
+) -> Result<Vec<String>> {
     let query = include_str!("sql/obstacles.sql");
-    let mut obstacles: Vec<String> = source.query(query, &[source.schema(), role])?.column()?;
+    let mut obstacles: Vec<String> =
+        source.query(query, &[source.schema(), role, money])?.column()?;
     let here = trust::look(source, &source.connection(), rights::NOTHING, rights::NOTHING)?;
     obstacles.extend(here.obstacles);
     let needed =

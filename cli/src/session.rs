@@ -77,6 +77,19 @@ pub fn open(conninfo: &str, name: &str) -> Result<Connection, Error> {
     Ok(connection)
 }
 
+/// Connects without these settings: with those of the server, the role and the database, which the
+/// sessions of a replication have, too. So call only functions and operators with their schema.
+pub fn open_as_replication(conninfo: &str) -> Result<Connection, Error> {
+    let mut parameters: Vec<(&str, &str)> = defaults().collect();
+    parameters.extend([
+        ("dbname", conninfo),
+        ("options", " "), // and not PGOPTIONS
+        ("application_name", OBSERVER),
+        ("client_encoding", "UTF8"),
+    ]);
+    Connection::open(&parameters)
+}
+
 /// Explains the error of a server without [`RESTRICTION`]. libpq passes on no SQLSTATE, and the
 /// text has the language of the server.
 fn explain(error: Error) -> Error {

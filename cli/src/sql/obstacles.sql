@@ -1,5 +1,6 @@
 -- The objects of the schema $1 that no move can carry over, with the statement that changes it. $2:
--- the role of the command on the target, or empty if that is a superuser.
+-- the role of the command on the target, or empty if that is a superuser. $3: what to say of columns
+-- of type money, or empty.
 WITH RECURSIVE tables AS MATERIALIZED (
     SELECT c.oid, relreplident, format('%I.%I', $1::text, relname) AS name,
         EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND attgenerated <> '') AS has_generated
@@ -174,3 +175,5 @@ UNION ALL
 SELECT format('foreign key %I of %s leads out of schema %I or into it', conname, conrelid::regclass, $1::text)
 FROM pg_constraint JOIN pg_class AS p ON p.oid = confrelid JOIN pg_class AS c ON c.oid = conrelid
 WHERE contype = 'f' AND p.relnamespace <> c.relnamespace AND quote_ident($1::text)::regnamespace IN (p.relnamespace, c.relnamespace)
+UNION ALL
+SELECT $3::text WHERE $3 <> '' AND EXISTS (SELECT FROM parts WHERE type = 'money'::regtype)

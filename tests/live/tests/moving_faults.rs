@@ -1061,6 +1061,32 @@ fn limits_of_a_database_end_no_move() {
             run(&mut holder, &format!("ALTER DATABASE {database} SET {limit} = '700ms'"));
         }
     }
+    // The sessions of the replication would have these.
+    let mut a = servers.a.connect();
+    run(
+        &mut a,
+        "ALTER TABLE insta5.counter ADD price money[] DEFAULT '{1,2}'; ALTER DATABASE postgres SET statement_timeout = '1h'",
+    );
+    run(
+        &mut holder,
+        "ALTER DATABASE postgres SET array_nulls = off; ALTER ROLE postgres SET xmloption = document;
+         ALTER DATABASE postgres SET lc_monetary = 'POSIX'",
+    );
+    let said = servers.refusal(&["check", "5", "--to", "b"]);
+    let mut wrong = vec![
+        "server a has statement_timeout = 1h, which could end the copy of a table",
+        "server b has array_nulls = off, which would change arrays",
+        "server b has lc_monetary = POSIX, which could change values of type money",
+        "server b has xmloption = document, which could reject values",
+    ];
+    let timeout = "server b has transaction_timeout = 700ms, which could end the copy of a table";
+    wrong.extend((major() >= 17).then_some(timeout));
+    let found = said.lines().filter_map(|line| line.strip_prefix("    - ")?.split_once(": "));
+    let found: Vec<_> = found.collect();
+    assert_same_set(found.iter().map(|(wrong, _)| *wrong), wrong, "settings");
+    for (wrong, way_out) in found {
+        run(if wrong.starts_with("server a") { &mut a } else { &mut holder }, way_out);
+    }
     // The first statement on the map waits, and then its change, while a transaction is idle on b.
     run(&mut holder, "BEGIN; LOCK TABLE shard_map.shards");
     let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'map' AND wait_event_type = 'Lock')";
