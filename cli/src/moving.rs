@@ -170,6 +170,12 @@ pub fn clean(map: &mut Map, shard: u16, trust: &Trust, output: &Output) -> Resul
         );
     }
     let moving = Moving::connect(map, shard, &moving, trust, output)?;
+    if !moving.target.has_schema()? || moving.target.is_closed()? {
+        fail!(
+            "server {to} has no open copy of shard {shard}, so the old copy on {from} is kept: if {to} was restored \
+             from a backup of before the move, open the old copy by hand, as after the loss of {to}"
+        );
+    }
     moving.map.check_lock()?;
     let rows = moving.map.recorded(shard, "rows")?.unwrap_or_default();
     moving.source.set("move.rows", &rows)?;

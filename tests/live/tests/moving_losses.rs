@@ -122,6 +122,14 @@ fn clean_drops_nothing_that_was_not_moved() {
         assert!(said.contains(reason), "{change}: {said}");
         run(&mut a, undo);
     }
+    // As after b was restored from a backup.
+    let mut b = servers.b.connect();
+    run(&mut b, "ALTER SCHEMA insta5 RENAME TO later");
+    servers.refuses(
+        &["clean", "5"],
+        "server b has no open copy of shard 5, so the old copy on a is kept",
+    );
+    run(&mut b, "ALTER SCHEMA later RENAME TO insta5");
     let mark = "FUNCTION insta5.shard_is_elsewhere()";
     let comment: String =
         one(&mut a, "SELECT obj_description('insta5.shard_is_elsewhere'::regproc)");
