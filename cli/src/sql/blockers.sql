@@ -18,9 +18,11 @@ WITH awaited AS MATERIALIZED (
 ), named AS MATERIALIZED (
     SELECT pid, virtualtransaction, coalesce(' with a lock on ' || pg_describe_object(coalesce(classid, 'pg_class'::regclass), coalesce(objid, relation), 0), '') AS what FROM held
 )
-SELECT format('process %s of role %s%s', n.pid, usename, what) || coalesce(format(' (transaction since %s)', date_trunc('second', xact_start)), '') AS who,
-    CASE WHEN $3::bool AND NOT rolsuper
-            AND (current_setting('is_superuser')::bool OR pg_has_role(usesysid, 'USAGE') OR pg_has_role('pg_signal_backend', 'USAGE'))
+SELECT concat('process ', n.pid, coalesce(' of role ' || usename, ' (' || backend_type || ')'), what,
+        ' (transaction since ' || date_trunc('second', xact_start) || ')') AS who,
+    -- An autovacuum worker, which can run code of any role, has no role of its own.
+    CASE WHEN $3::bool AND rolsuper IS NOT TRUE
+            AND (current_setting('is_superuser')::bool OR pg_has_role(usesysid, 'USAGE') OR usesysid IS NOT NULL AND pg_has_role('pg_signal_backend', 'USAGE'))
         THEN pg_terminate_backend(n.pid) ELSE false END AS is_ended
 FROM named AS n LEFT JOIN pg_stat_activity AS a ON a.pid = n.pid LEFT JOIN pg_roles AS r ON r.oid = usesysid
 WHERE n.pid <> 0
