@@ -462,9 +462,9 @@ fn obstacles_in_schema(
     role: &str,
     money: &str,
 ) -> Result<Vec<String>> {
-    let query = include_str!("sql/obstacles.sql");
+    let query = include_str!("sql/obstacles.sql").replace("{acls}", include_str!("sql/acls.sql"));
     let mut obstacles: Vec<String> =
-        source.query(query, &[source.schema(), role, money])?.column()?;
+        source.query(&query, &[source.schema(), role, money])?.column()?;
     let here = trust::look(source, &source.connection(), rights::NOTHING, rights::NOTHING)?;
     obstacles.extend(here.obstacles);
     let needed =

@@ -64,6 +64,19 @@ pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
     session.run(server::LOCK).context(problem)?;
     session.run(server::CLOSE).context(problem)?;
     trust::require(target, &session, &needed, &dump.rights)?;
+    let privileges = privileges(&session, source.schema()).context(problem)?;
+    let differing = server::changed_objects(&dump.privileges, &privileges)?;
+    if !differing.is_empty() {
+        fail!(
+            "{}: other roles would have other privileges than on {} on {}; ALTER DEFAULT PRIVILEGES has changed those of \
+             new objects on {} for the role of the command: undo that (\\ddp), or connect to {} as another role",
+            problem(),
+            source.name,
+            differing.join(", "),
+            target.name,
+            target.name
+        );
+    }
     let copy = server::definition(&session).context(problem)?;
     map.record(source.shard(), "definition", &dump.definition)?;
     map.record(source.shard(), "copy_definition", &copy)?;
@@ -80,6 +93,15 @@ struct Dump {
     needed: Vec<Needed>,
     /// The rights in the schema, for [`trust::require`].
     rights: String,
+    /// The [`privileges`].
+    privileges: String,
+}
+
+/// The privileges on each object of the schema, as a JSON object. A dump leaves out those that
+/// PostgreSQL grants by default.
+fn privileges(session: &Connection, schema: &str) -> std::result::Result<String, libpq::Error> {
+    let query = include_str!("sql/privileges.sql").replace("{acls}", include_str!("sql/acls.sql"));
+    session.query(&query, &[schema])?.one()
 }
 
 fn dump_schema(source: &Server) -> Result<Dump> {
@@ -89,6 +111,7 @@ fn dump_schema(source: &Server) -> Result<Dump> {
     let rights = trust::require(source, &session, rights::NOTHING, rights::NOTHING)?;
     let needed = trust::needed(&session, source.schema()).context(problem)?;
     let definition = server::definition(&session).context(problem)?;
+    let privileges = privileges(&session, source.schema()).context(problem)?;
     let snapshot: String = session.run("SELECT pg_export_snapshot()").context(problem)?.one()?;
     let mut pg_dump = Command::new("pg_dump");
     pg_dump.env("PGOPTIONS", session::options());
@@ -108,7 +131,7 @@ fn dump_schema(source: &Server) -> Result<Dump> {
     }
     let text = String::from_utf8(output.stdout)
         .map_err(|_| Error::failed("pg_dump has not written UTF-8"))?;
-    Ok(Dump { statements: statements(&text), definition, needed, rights })
+    Ok(Dump { statements: statements(&text), definition, needed, rights, privileges })
 }
 
 /// Removes the commands for psql, `\restrict` and `\unrestrict`, from a dump.

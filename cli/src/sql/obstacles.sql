@@ -52,19 +52,7 @@ WITH RECURSIVE tables AS MATERIALIZED (
     SELECT refobjid, view FROM views AS v JOIN pg_rewrite AS w ON ev_class = v.oid
         JOIN pg_depend ON classid = 'pg_rewrite'::regclass AND objid = w.oid AND refclassid = 'pg_class'::regclass
         JOIN pg_class AS c ON c.oid = refobjid AND relkind = 'v'
-), acls (owner, object, suffix, acl) AS (
-    SELECT nspowner, 'SCHEMA ' || oid::regnamespace, '', nspacl FROM pg_namespace WHERE nspname = $1::text
-    UNION ALL
-    SELECT relowner, CASE relkind WHEN 'S' THEN 'SEQUENCE ' ELSE 'TABLE ' END || oid::regclass, '', relacl
-    FROM pg_class WHERE relnamespace = quote_ident($1::text)::regnamespace
-    UNION ALL
-    SELECT relowner, 'TABLE ' || c.oid::regclass, format(' (%I)', attname), attacl
-    FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid WHERE relnamespace = quote_ident($1::text)::regnamespace
-    UNION ALL
-    SELECT proowner, 'ROUTINE ' || oid::regprocedure, '', proacl FROM pg_proc WHERE pronamespace = quote_ident($1::text)::regnamespace
-    UNION ALL
-    SELECT typowner, 'TYPE ' || oid::regtype, '', typacl FROM pg_type WHERE typnamespace = quote_ident($1::text)::regnamespace
-)
+), {acls}
 SELECT format('table %s has no primary key or replica identity that is valid, not deferrable and without generated columns, '
               'so its updates and deletes could not follow: %s', t.name, way_out)
 FROM tables AS t JOIN ways_out ON relation = t.oid WHERE relreplident <> 'f' AND NOT EXISTS (

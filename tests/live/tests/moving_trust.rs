@@ -276,8 +276,13 @@ fn trust_is_checked_again_during_the_move() {
         run(&mut server.connect(), undo);
         servers.command(&["cancel", "5"]);
     }
-    // The dump does not contain this right, which the copy then has.
-    let mut client = b.connect();
+    check_default_privileges(&servers);
+    check_trust_before_the_cutover(&servers);
+}
+
+/// The dump does not contain these rights, which the copy then has, or lacks.
+fn check_default_privileges(servers: &Servers) {
+    let mut client = servers.b.connect();
     run(&mut client, "ALTER DEFAULT PRIVILEGES GRANT TRIGGER ON TABLES TO evil");
     let said = servers.refuses(
         &["move", "5", "--to", "b"],
@@ -285,9 +290,20 @@ fn trust_is_checked_again_during_the_move() {
     );
     assert!(!said.contains("Copying rows"), "{said}");
     run(&mut client, "ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM evil");
+    for (change, undo, named) in [
+        ("GRANT SELECT ON TABLES TO evil", "REVOKE ALL ON TABLES FROM evil", "TABLE insta5."),
+        (
+            "REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC",
+            "GRANT EXECUTE ON FUNCTIONS TO PUBLIC",
+            "ROUTINE insta5.epoch(), ",
+        ),
+    ] {
+        run(&mut client, &format!("ALTER DEFAULT PRIVILEGES {change}"));
+        let reason = format!("other roles would have other privileges than on a on {named}");
+        servers.refuses(&["move", "5", "--to", "b"], &reason);
+        run(&mut client, &format!("ALTER DEFAULT PRIVILEGES {undo}"));
+    }
     servers.command(&["cancel", "5"]);
-
-    check_trust_before_the_cutover(&servers);
 }
 
 /// A role gets a right after the rows were copied.
