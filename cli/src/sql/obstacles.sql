@@ -5,20 +5,27 @@ WITH RECURSIVE tables AS MATERIALIZED (
     SELECT c.oid, relreplident, format('%I.%I', $1::text, relname) AS name,
         EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND attgenerated <> '') AS has_generated
     FROM pg_class AS c WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind = 'r'
-), parts (relation, attname, type) AS (
+), parts (relation, attname, type, collid) AS (
     -- The type of each column, and the types of which it consists.
-    SELECT t.oid, attname, atttypid FROM tables AS t JOIN pg_attribute ON attrelid = t.oid
+    SELECT t.oid, attname, atttypid, attcollation FROM tables AS t JOIN pg_attribute ON attrelid = t.oid
     WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
     UNION
-    SELECT relation, attname, part FROM parts JOIN pg_type AS t ON t.oid = type CROSS JOIN LATERAL (
-        SELECT typbasetype WHERE typtype = 'd'
-        UNION ALL SELECT typelem WHERE typcategory = 'A'
-        UNION ALL SELECT atttypid FROM pg_attribute WHERE typtype = 'c' AND attrelid = typrelid AND attnum > 0 AND NOT attisdropped) AS p (part)
-), without_equality AS MATERIALIZED (
-    SELECT DISTINCT relation, attname FROM parts JOIN pg_type AS t ON t.oid = type
-    WHERE typtype = 'b' AND typcategory <> 'A' AND NOT EXISTS (
-        SELECT FROM pg_opclass WHERE opcdefault AND opcmethod IN (403, 405) AND (opcintype = t.oid OR opcintype IN (
-            SELECT casttarget FROM pg_cast WHERE castsource = t.oid AND castmethod = 'b' AND castcontext = 'i')))
+    SELECT relation, attname, part, part_collid FROM parts JOIN pg_type AS t ON t.oid = type CROSS JOIN LATERAL (
+        SELECT typbasetype, collid WHERE typtype = 'd'
+        UNION ALL SELECT typelem, collid WHERE typcategory = 'A'
+        UNION ALL SELECT rngsubtype, rngcollation FROM pg_range WHERE t.oid IN (rngtypid, rngmultitypid)
+        UNION ALL SELECT atttypid, attcollation FROM pg_attribute WHERE typtype = 'c' AND attrelid = typrelid AND attnum > 0 AND NOT attisdropped) AS p (part, part_collid)
+), equalities (type, is_exact) AS MATERIALIZED (
+    -- Support function 4 says that equal values are the same, unlike 1.0 and 1.00.
+    SELECT opcintype, amproc IS NOT NULL FROM pg_opclass
+        LEFT JOIN pg_amproc ON amprocfamily = opcfamily AND amproclefttype = opcintype AND amprocrighttype = opcintype AND amprocnum = 4
+    WHERE opcdefault AND opcmethod = 403
+), inexact AS MATERIALIZED (
+    SELECT DISTINCT relation, attname FROM parts AS p JOIN pg_type AS t ON t.oid = p.type LEFT JOIN equalities AS e ON e.type = t.oid
+        LEFT JOIN pg_collation AS l ON l.oid = collid
+    WHERE typtype = 'b' AND typcategory <> 'A' AND (NOT collisdeterministic OR NOT coalesce(is_exact, EXISTS (
+        SELECT FROM pg_cast JOIN equalities AS c ON c.type = casttarget
+        WHERE castsource = t.oid AND castmethod = 'b' AND castcontext = 'i' AND c.is_exact)))
 ), keys AS MATERIALIZED (
     -- A generated column is not replicated.
     SELECT indrelid, indisprimary, indisreplident, EXISTS (
@@ -34,7 +41,7 @@ WITH RECURSIVE tables AS MATERIALIZED (
     SELECT t.oid, CASE
         WHEN EXISTS (SELECT FROM keys WHERE indrelid = t.oid AND indisprimary AND NOT is_generated) THEN format('ALTER TABLE %s REPLICA IDENTITY DEFAULT', t.name)
         WHEN EXISTS (SELECT FROM keys WHERE indrelid = t.oid AND indisprimary) THEN 'add a unique index without generated columns, and set REPLICA IDENTITY USING INDEX'
-        WHEN t.oid IN (SELECT relation FROM without_equality UNION SELECT relation FROM not_full) THEN 'add a primary key, and set REPLICA IDENTITY DEFAULT'
+        WHEN t.oid IN (SELECT relation FROM inexact UNION SELECT relation FROM not_full) THEN 'add a primary key, and set REPLICA IDENTITY DEFAULT'
         ELSE format('add a primary key, or ALTER TABLE %s REPLICA IDENTITY FULL', t.name) END
     FROM tables AS t
 ), defaults (relation, attname, class, object, tree, way_out) AS NOT MATERIALIZED (
@@ -61,8 +68,10 @@ UNION ALL
 SELECT format('table %s has REPLICA IDENTITY FULL and generated columns, so its updates and deletes could not follow: %s', t.name, way_out)
 FROM tables AS t JOIN ways_out ON relation = t.oid WHERE relreplident = 'f' AND t.oid IN (SELECT relation FROM not_full)
 UNION ALL
-SELECT format('table %s has REPLICA IDENTITY FULL, but column %I has a type without equality, so its updates and deletes could not follow: %s', t.name, attname, way_out)
-FROM tables AS t JOIN without_equality AS w ON w.relation = t.oid JOIN ways_out AS o ON o.relation = t.oid WHERE relreplident = 'f'
+-- With a primary key, the new server looks only for that.
+SELECT format('table %s has REPLICA IDENTITY FULL, but no exact equality for column %I, so its updates and deletes could change other rows or none: %s', t.name, attname, way_out)
+FROM tables AS t JOIN inexact AS i ON i.relation = t.oid JOIN ways_out AS o ON o.relation = t.oid
+WHERE relreplident = 'f' AND t.oid NOT IN (SELECT indrelid FROM keys WHERE indisprimary)
 UNION ALL
 SELECT format('constraint %I of %s is NOT VALID, so the copy could reject rows: ALTER %s %2$s VALIDATE CONSTRAINT %1$I', conname,
               CASE WHEN contypid = 0 THEN conrelid::regclass::text ELSE contypid::regtype::text END, CASE WHEN contypid = 0 THEN 'TABLE' ELSE 'DOMAIN' END)
@@ -127,6 +136,14 @@ SELECT format('role %I has granted %s on %s to another role, which a role that i
               'grant it as the owner after REVOKE GRANT OPTION FOR %2$s ON %3$s FROM %1$I CASCADE', rolname, privilege_type || suffix, object)
 FROM acls CROSS JOIN aclexplode(acl) JOIN pg_roles AS r ON r.oid = grantor
 WHERE grantor <> owner AND $2::text NOT IN ('', rolname)
+UNION ALL
+SELECT format('extension %I is in schema %I, and would be left behind: ALTER EXTENSION %1$I SET SCHEMA public', extname, $1::text)
+FROM pg_extension WHERE extnamespace = quote_ident($1::text)::regnamespace
+UNION ALL
+SELECT format('the partitions of %s depend on a hash of enum values, which is another one on each server: partition it in another way', partrelid::regclass)
+FROM pg_partitioned_table JOIN pg_class AS c ON c.oid = partrelid
+WHERE relnamespace = quote_ident($1::text)::regnamespace AND partstrat = 'h'
+    AND EXISTS (SELECT FROM pg_opclass AS o WHERE o.oid = ANY (partclass) AND opcintype = 'anyenum'::regtype)
 UNION ALL
 SELECT format('table %I.%I is %s, which is not replicated', $1::text, relname,
               CASE WHEN relkind = 'f' THEN 'a foreign table' ELSE 'unlogged' END)
