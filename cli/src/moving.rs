@@ -170,12 +170,7 @@ pub fn clean(map: &mut Map, shard: u16, trust: &Trust, output: &Output) -> Resul
         );
     }
     let moving = Moving::connect(map, shard, &moving, trust, output)?;
-    if !moving.target.has_schema()? || moving.target.is_closed()? {
-        fail!(
-            "server {to} has no open copy of shard {shard}, so the old copy on {from} is kept: if {to} was restored \
-             from a backup of before the move, open the old copy by hand, as after the loss of {to}"
-        );
-    }
+    moving.require_open_copy()?;
     moving.map.check_lock()?;
     let rows = moving.map.recorded(shard, "rows")?.unwrap_or_default();
     moving.source.set("move.rows", &rows)?;
@@ -281,6 +276,7 @@ impl<'a> Moving<'a> {
                 return Ok(MoveStage::Switched);
             }
             Step::CleanUp => {
+                self.require_open_copy()?;
                 self.compare_rows()?;
                 self.snapshot = None; // its locks
                 replication::remove(source, target)?;
@@ -326,6 +322,19 @@ impl<'a> Moving<'a> {
             self.is_checked = true;
         }
         Ok(())
+    }
+
+    /// Fails if the target has lost the opening of the copy, as after a failover.
+    fn require_open_copy(&self) -> Result {
+        if self.target.has_schema()? && !self.target.is_closed()? {
+            return Ok(());
+        }
+        let (from, to) = (&self.source.name, &self.target.name);
+        fail!(
+            "server {to} has no open copy of shard {}, so the old copy on {from} is kept: if {to} was restored \
+             from a backup of before the move, open the old copy by hand, as after the loss of {to}",
+            self.source.shard()
+        );
     }
 
     /// Compares the numbers of rows if this command has opened the copy.

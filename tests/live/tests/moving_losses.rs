@@ -161,6 +161,10 @@ fn row_that_the_copy_lacks_keeps_the_old_copy() {
     );
     assert_eq!(servers.placement(), "b");
     run(&mut b, "INSERT INTO insta5.photos DEFAULT VALUES");
+    // As if b had lost the transaction that opened the copy.
+    run(&mut b, "COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'closed'");
+    servers.refuses(&["move", "5", "--to", "b"], "server b has no open copy of shard 5");
+    run(&mut b, "COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS NULL");
     servers.command(&["move", "5", "--to", "b"]);
     servers.refuses(&["clean", "5"], "table insta5.photos has 1000 rows, but the copy on the new server had 999 when it was opened");
     run(&mut b, &format!("INSERT INTO insta5.photos VALUES ({}, 501)", ids[500]));
