@@ -15,19 +15,23 @@ WITH shards AS MATERIALIZED (
     FROM schemas JOIN pg_class AS c ON relnamespace = schema AND relkind IN ('r', 'm')
         LEFT JOIN pg_constraint ON conrelid = c.oid AND contype = 'p'
 ), sizes AS MATERIALIZED (
-    SELECT schema, sum(relpages) * current_setting('block_size')::bigint AS bytes
+    SELECT schema, sum(greatest(relpages, 0)) * current_setting('block_size')::bigint AS bytes
     FROM (SELECT schema, oid FROM tables UNION ALL SELECT schema, reltoastrelid FROM tables) AS t (schema, heap)
         CROSS JOIN LATERAL (SELECT heap UNION ALL SELECT indexrelid FROM pg_index WHERE indrelid = heap) AS part (relation)
         JOIN pg_class ON oid = relation
     GROUP BY schema
 ), bounds AS MATERIALIZED (
-    SELECT schema, jsonb_agg(jsonb_build_array(rows, bounds::text)) AS histograms
-    FROM tables JOIN pg_statistic ON starelid = oid AND staattnum = id AND NOT stainherit
-        JOIN pg_attribute ON attrelid = oid AND attnum = id AND atttypid = 'bigint'::regtype
-        CROSS JOIN LATERAL (SELECT CASE 2 WHEN stakind1 THEN stavalues1 WHEN stakind2 THEN stavalues2 WHEN stakind3 THEN stavalues3 END) AS h (bounds)
-    -- ANALYZE stores no more than this. From 18 on, an owner can store any histogram. To find the
-    -- length, PostgreSQL reads all of it.
-    WHERE CASE WHEN pg_column_size(bounds) <= 100000 THEN array_length(bounds, 1) END <= 10001 GROUP BY schema
+    -- At most 10,000 buckets for a schema, or one for each table. ANALYZE stores at most 10,001
+    -- bounds. From 18 on, an owner can store any histogram.
+    SELECT schema, jsonb_agg(jsonb_build_array(rows, thin::text)) AS histograms FROM (
+        SELECT schema, rows, histogram, greatest(least(cardinality(histogram) - 1, 100, 10000 / count(*) OVER (PARTITION BY schema)), 1) AS buckets
+        FROM tables JOIN pg_statistic ON starelid = oid AND staattnum = id AND NOT stainherit
+            JOIN pg_attribute ON attrelid = oid AND attnum = id AND atttypid = 'bigint'::regtype
+            CROSS JOIN LATERAL (SELECT CASE 2 WHEN stakind1 THEN stavalues1 WHEN stakind2 THEN stavalues2 WHEN stakind3 THEN stavalues3 END) AS h (histogram)
+        WHERE cardinality(histogram) <= 10001
+    ) AS t CROSS JOIN LATERAL (SELECT histogram::text::bigint[] OFFSET 0) AS f (fine)
+        CROSS JOIN LATERAL (SELECT ARRAY(SELECT fine[1 + n * (cardinality(fine) - 1) / buckets] FROM generate_series(0, buckets) AS n)) AS c (thin)
+    GROUP BY schema
 )
 SELECT shards, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now,
     coalesce(bytes, 0) AS bytes, coalesce(histograms, '[]') AS histograms
