@@ -239,6 +239,7 @@ fn close_source(source: &Server, recorded: &str, limit: Duration) -> Result<Dead
             let lock = within(WAIT.min(limit), LOCK);
             source.run_against_blockers(&lock, false, Some(&watcher), PROBLEM)?;
             has_locks = true;
+            session.run(&deadline.within("")).context(problem)?;
             source.compare_definition(session, recorded)?;
             session.run(&deadline.within(CLOSE)).context(problem)?;
             // A COMMIT that is canceled would not wait for a synchronous standby.

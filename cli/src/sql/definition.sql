@@ -35,7 +35,7 @@ WITH n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = current_setti
     SELECT 'pg_class', adrelid, 'pg_attrdef', d.oid, d::text FROM pg_attrdef AS d JOIN relations AS r ON r.oid = adrelid
     UNION ALL
     SELECT 'pg_class', conrelid, 'pg_constraint', c.oid, (to_jsonb(c) - 'conindid')::text
-    FROM pg_constraint AS c WHERE conrelid IN (SELECT oid FROM relations) OR confrelid IN (SELECT oid FROM relations)
+    FROM pg_constraint AS c JOIN relations AS r ON r.oid = conrelid
     UNION ALL
     SELECT 'pg_type', contypid, 'pg_constraint', c.oid, c::text FROM pg_constraint AS c JOIN types AS t ON t.oid = contypid
     UNION ALL

@@ -32,4 +32,3 @@ BEGIN
             USING ERRCODE = 'lock_not_available', DETAIL = 'Its OID is ' || quote_ident(current_setting('move.schema'))::regnamespace::oid;
     END IF;
 END $do$;
-SET LOCAL statement_timeout = 0;
