@@ -197,7 +197,8 @@ pub fn subscribe(source: &Server, target: &Server) -> Result {
     let set = "SELECT set_config('move.conninfo', $1, false)";
     let conninfo = session::with_defaults(&source.conninfo).context(|| problem(target))?;
     session.query(set, &[&conninfo]).context(|| problem(target))?;
-    session.run(include_str!("sql/subscribe.sql")).context(|| problem(target))?;
+    let subscribe = include_str!("sql/subscribe.sql");
+    target.run_in(&session, subscribe, false, None, "the subscription cannot be created")?;
     Ok(())
 }
 

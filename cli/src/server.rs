@@ -325,7 +325,18 @@ impl Server {
         watcher: Option<&Connection>,
         problem: &str,
     ) -> Result<(Rows, BTreeSet<String>)> {
-        let session = self.connection();
+        self.run_in(&self.connection(), statements, ends, watcher, problem)
+    }
+
+    /// The same in another session.
+    pub fn run_in(
+        &self,
+        session: &Connection,
+        statements: &str,
+        ends: bool,
+        watcher: Option<&Connection>,
+        problem: &str,
+    ) -> Result<(Rows, BTreeSet<String>)> {
         let pids = format!("{{{}}}", session.pid());
         let mut connected = None;
         let (began, mut waits, mut ended) = (Instant::now(), String::new(), BTreeSet::new());

@@ -668,6 +668,25 @@ fn name_prepared_transactions(servers: &Servers) {
     servers.command(&["cancel", "5"]);
 }
 
+/// A role without any privilege holds the lock that CREATE SUBSCRIPTION needs. It is named.
+#[test]
+fn session_that_prevents_the_subscription_is_named() {
+    let servers = Servers::start();
+    let mut b = servers.b.connect();
+    run(&mut b, "CREATE ROLE nobody LOGIN");
+    let origins: i64 = one(&mut b, "SELECT 'pg_replication_origin'::regclass::oid::int8");
+    let _nobody = hold(&servers.b, "nobody", origins, "42809", "SELECT");
+    let command = servers.start_command(&["move", "5", "--to", "b"]);
+    servers.b.wait_until(WAITS);
+    thread::sleep(Duration::from_secs(1));
+    let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
+        WHERE application_name = 'instagram_id_move_5' AND wait_event_type = 'Lock'";
+    assert_eq!(one::<i64>(&mut b, cancel), 1);
+    let said = fails(command, "the subscription cannot be created on b");
+    let who = " of role nobody with a lock on table pg_replication_origin (transaction since ";
+    assert!(said.contains("It waits for process ") && said.contains(who), "{said}");
+}
+
 /// A move ends if a worker of its replication waits for a lock, and names who holds it; or if
 /// subscriptions take all workers of the target, and none is left to copy tables. It names a
 /// transaction for which the copy of a table waits.
