@@ -348,6 +348,13 @@ fn missing_rights(
             ),
         ),
     ]);
+    let exists = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)";
+    if !here.is_superuser && !target.holds(exists, &[&here.role])? {
+        missing.push(format!(
+            "server {to} has no role {0}, which gets USAGE on the schema on {from}: CREATE ROLE {0}",
+            here.role
+        ));
+    }
     if !source.schema().is_empty() {
         let query = include_str!("sql/owners_in_schema.sql");
         for owner in source.query(query, &[source.schema()])?.column::<String>()? {

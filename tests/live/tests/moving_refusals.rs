@@ -302,4 +302,8 @@ fn refuse_what_depends_on_the_target(servers: &Servers) {
         assert!(said.contains(&reason), "{reason}: {said}");
     }
     servers.connect_as("b", "postgres", &[]);
+    run(&mut servers.a.connect(), "CREATE ROLE only_here LOGIN");
+    servers.connect_as("a", "only_here", &[]);
+    servers.refuses(&["check", "5", "--to", "b"], "server b has no role only_here");
+    servers.connect_as("a", "postgres", &[]);
 }
