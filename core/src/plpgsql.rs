@@ -160,16 +160,36 @@ pub fn read_sql(body: &str) -> Result<Original, Difference> {
     }
 }
 
-/// The literals that a body passes to nextval, whatever its language and layout.
-pub fn nextval_literals(body: &str) -> Vec<String> {
-    let tokens = tokens(body);
-    let named = |three: &[Token]| match three {
-        [nextval, open, Token::Text(name)] if nextval.is("nextval") && open.is("(") => {
-            Some(name.clone())
+/// How a text names a relation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Mention {
+    None,
+    /// Without a schema.
+    Bare,
+    /// After the name of its schema.
+    Qualified,
+}
+
+/// How a body names a relation anywhere, also in comments and strings. Case and double quotes do not
+/// count. A name after that of another schema is another relation.
+pub fn mention(body: &str, schema: &str, name: &str) -> Mention {
+    let plain = |text: &str| text.replace('"', "").to_lowercase();
+    let [body, schema, name] = [body, schema, name].map(plain);
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    let mentions = body.match_indices(&name).map(|(at, _)| {
+        let (before, after) = (&body[..at], &body[at + name.len()..]);
+        if before.ends_with(is_part) || after.starts_with(is_part) {
+            return Mention::None;
         }
-        _ => None,
-    };
-    tokens.windows(3).filter_map(named).collect()
+        match before.trim_end().strip_suffix('.').map(str::trim_end) {
+            None => Mention::Bare,
+            Some(before) => match before.strip_suffix(&schema) {
+                Some(before) if !before.ends_with(is_part) => Mention::Qualified,
+                _ => Mention::None,
+            },
+        }
+    });
+    mentions.max().unwrap_or(Mention::None)
 }
 
 /// The parts of a name such as `schema."Name"`, as PostgreSQL parses them; `None` if it is not of
@@ -1260,15 +1280,27 @@ mod tests {
     }
 
     #[test]
-    fn literals_of_any_body() {
-        assert_eq!(nextval_literals(PUBLISHED), ["insta5.table_id_seq"]);
-        assert_eq!(
-            nextval_literals(
-                "SELECT NEXTVAL ( 'a' ) + pg_catalog.nextval('b'::regclass) -- nextval('c')"
-            ),
-            ["a", "b"]
-        );
-        assert!(nextval_literals("nextval(name); 'nextval('; currval('a'); nextval").is_empty());
+    fn mentions_of_a_sequence() {
+        let is = |body: &str| mention(body, "insta5", "Table_Id_Seq");
+        for body in [
+            PUBLISHED,
+            "nextval('\"insta5\" . \"Table_Id_Seq\"')",
+            "EXECUTE 'SELECT nextval(''db.INSTA5.table_id_seq'')'; nextval('table_id_seq')",
+        ] {
+            assert_eq!(is(body), Mention::Qualified, "{body}");
+        }
+        for body in ["nextval('table_id_seq')", "x.table_id_seq, table_id_seq", "table_id_seq"] {
+            assert_eq!(is(body), Mention::Bare, "{body}");
+        }
+        for body in [
+            "",
+            "insta5.table_id_seq1",
+            "insta5.a_table_id_seq",
+            "insta15.table_id_seq",
+            "other . table_id_seq",
+        ] {
+            assert_eq!(is(body), Mention::None, "{body}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::Shard;
-use instagram_id_core::plpgsql::{self, Difference, Original};
+use instagram_id_core::plpgsql::{self, Difference, Mention, Original};
 use pgrx::pg_sys::{self, Oid};
 use rustc_hash::FxHashMap;
 
@@ -307,7 +307,7 @@ fn read_body(function: &Function) -> Result<Result<Original, Difference>, Error>
     if function.has_parsed_body() {
         return Err(not("has a parsed body; create it with its body in quotes"));
     }
-    let source = catalog::source(function.oid).unwrap_or_default();
+    let source = catalog::source(function.oid, catalog::TEXT_MAX).unwrap_or_default();
     Ok(if is_sql { plpgsql::read_sql(&source) } else { plpgsql::read(&source) })
 }
 
@@ -340,13 +340,16 @@ pub fn sequence_named(text: &str) -> Option<Oid> {
     }
 }
 
+/// The longest body in which names are searched for, in bytes.
+const SEARCHED_MAX: usize = 1_000_000;
+
 /// A condition: whether the body of `p`, a row of `pg_proc`, has a call of `nextval`, or its name.
 /// Of bodies that are too long to be read, only parsed ones count.
 ///
 /// Any role that can create functions in a schema decides about their bodies. To show a parsed
 /// body, PostgreSQL waits for locks on the tables that it names.
 pub fn mentions_nextval() -> String {
-    let (max, nextval) = (catalog::TEXT_MAX, pg_sys::F_NEXTVAL);
+    let (max, nextval) = (SEARCHED_MAX, pg_sys::F_NEXTVAL);
     format!(
         "CASE WHEN p.prosqlbody IS NULL
                  THEN octet_length(p.prosrc) <= {max} AND strpos(lower(p.prosrc COLLATE \"C\"), 'nextval') > 0
@@ -355,13 +358,15 @@ pub fn mentions_nextval() -> String {
     )
 }
 
-/// Finds another function that calls `nextval` on this sequence, and so would use it in addition to
-/// the shard. Candidates are the functions in the sequence's schema and those whose owner has the
-/// privilege to call `nextval` on it. Kept originals do not count, nor do functions for which
-/// `is_ours` returns true.
+/// Finds another function that may call `nextval` on this sequence, and so would use it in addition
+/// to the shard: its body has both names. Candidates are the functions in the sequence's schema and
+/// those whose owner has the privilege to call `nextval` on it. Kept originals do not count, nor do
+/// functions for which `is_ours` returns true.
 ///
 /// Names that are composed at run time, and calls by clients, cannot be found.
 pub fn other_user_of(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<Function> {
+    let schema = catalog::relation(sequence)?.schema;
+    let [schema_name, name] = [names::raw_schema(schema), names::raw_relation(sequence)];
     let query = format!(
         "SELECT p.oid, false FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
          JOIN pg_class AS s ON s.oid = $1
@@ -377,27 +382,20 @@ pub fn other_user_of(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Opti
     users.into_iter().find_map(|(oid, is_dependent)| {
         let function = catalog::function(oid)?;
         let names_it = || {
-            let source = catalog::source(oid).unwrap_or_default();
-            let mut texts = plpgsql::nextval_literals(&source);
-            let read = plpgsql::read(&source).or_else(|_| plpgsql::read_sql(&source));
-            texts.extend(read.ok().and_then(|original| original.sequence));
-            texts.iter().any(|text| may_mean(text, function.schema, sequence))
+            let source = catalog::source(oid, SEARCHED_MAX).unwrap_or_default();
+            match plpgsql::mention(&source, &schema_name, &name) {
+                Mention::Qualified => true,
+                // Probably one in the schema of the function, if there is one.
+                Mention::Bare => {
+                    let own = catalog::relation_oid(&name, function.schema);
+                    own == sequence || own == Oid::INVALID
+                }
+                Mention::None => false,
+            }
         };
         let counts = !is_ours(&function) && !is_kept(&function) && (is_dependent || names_it());
         counts.then_some(function)
     })
-}
-
-/// Whether a text given to `nextval` in a function of this schema could name the sequence.
-fn may_mean(text: &str, schema: Oid, sequence: Oid) -> bool {
-    let is_beside = || {
-        let parts = plpgsql::name_parts(text).unwrap_or_default();
-        let relation = catalog::relation(sequence);
-        let [name] = parts.as_slice() else { return false };
-        relation.is_some_and(|relation| relation.schema == schema)
-            && catalog::relation_oid(name, schema) == sequence
-    };
-    sequence_named(text) == Some(sequence) || is_beside()
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ impl Adoption {
                 && now.owner == self.function.owner
         };
         catalog::function(self.function.oid).is_some_and(has_name)
-            && catalog::source(self.function.oid) == self.source
+            && catalog::source(self.function.oid, catalog::TEXT_MAX) == self.source
             && self.columns_with_its_ids() == self.columns
     }
 

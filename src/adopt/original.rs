@@ -126,7 +126,7 @@ impl AdoptionRequest {
                 names::time(epoch.at())
             })?;
         let epoch = arguments::workable_epoch(names::timestamp(epoch.at()))?;
-        let source = catalog::source(function.oid);
+        let source = catalog::source(function.oid, catalog::TEXT_MAX);
         let schema = names::raw_schema(function.schema);
         let (sequence, existing) = (IdSequence { oid: sequence, epoch }, definition::find(shard)?);
         let owner = existing.as_ref().map_or(function.owner, |existing| existing.owner);

@@ -404,36 +404,36 @@ pub fn visit_functions_that_need(
             && !is_temporary_schema(row.pronamespace)
             && may_own(row.pronamespace, row.proowner)
     };
-    for oid in functions_that_need(class, object) {
-        if let Some(function) = function_if(oid, accepts) {
-            visit(&function);
+    // One snapshot for both catalogs: a function that is replaced meanwhile is seen as it was.
+    // SAFETY: catalog scans, as in PostgreSQL's own code. An error ends the scans and releases the
+    // snapshot with the transaction.
+    unsafe {
+        let lock = pg_sys::AccessShareLock as c_int;
+        let functions = pg_sys::table_open(pg_sys::ProcedureRelationId, lock);
+        let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
+        for oid in functions_that_need(class, object, snapshot) {
+            let function = function_by_scan(functions, oid, snapshot, accepts);
+            if let Some(function) = function {
+                visit(&function);
+            }
         }
+        pg_sys::UnregisterSnapshot(snapshot);
+        pg_sys::table_close(functions, lock);
     }
 }
 
-fn functions_that_need(class: Oid, object: Oid) -> Vec<Oid> {
+unsafe fn functions_that_need(class: Oid, object: Oid, snapshot: pg_sys::Snapshot) -> Vec<Oid> {
     let mut functions = vec![];
-    // SAFETY: a catalog scan, as in PostgreSQL's own code. The keys outlive the scan; an error ends
-    // the scan with the transaction.
+    // SAFETY: a catalog scan. The keys outlive the scan.
     unsafe {
         let depend =
             pg_sys::table_open(sys::DependRelationId.into(), pg_sys::AccessShareLock as c_int);
-        let mut keys = [pg_sys::ScanKeyData::default(); 2];
-        let values =
-            [(sys::Anum_pg_depend_refclassid, class), (sys::Anum_pg_depend_refobjid, object)];
-        for (key, (column, value)) in keys.iter_mut().zip(values) {
-            let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
-            pg_sys::ScanKeyInit(key, column, equal, pg_sys::F_OIDEQ.into(), value.into());
-        }
+        let mut keys = [
+            oid_key(sys::Anum_pg_depend_refclassid, class),
+            oid_key(sys::Anum_pg_depend_refobjid, object),
+        ];
         let index = Oid::from(sys::DependReferenceIndexId);
-        let scan = pg_sys::systable_beginscan(
-            depend,
-            index,
-            true,
-            std::ptr::null_mut(),
-            2,
-            keys.as_mut_ptr(),
-        );
+        let scan = pg_sys::systable_beginscan(depend, index, true, snapshot, 2, keys.as_mut_ptr());
         loop {
             pgrx::check_for_interrupts!();
             let tuple = pg_sys::systable_getnext(scan);
@@ -451,36 +451,56 @@ fn functions_that_need(class: Oid, object: Oid) -> Vec<Oid> {
     functions
 }
 
-/// A function by its OID.
-pub fn function(oid: Oid) -> Option<Function> {
-    function_if(oid, |_| true)
+unsafe fn oid_key(column: pg_sys::AttrNumber, value: Oid) -> pg_sys::ScanKeyData {
+    let mut key = pg_sys::ScanKeyData::default();
+    let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
+    // SAFETY: the operator compares OIDs.
+    unsafe { pg_sys::ScanKeyInit(&mut key, column, equal, pg_sys::F_OIDEQ.into(), value.into()) };
+    key
 }
 
 /// A function by its OID, if its row is accepted. The body of another one is not read.
 ///
 /// Other roles decide how many functions a schema has, so each look at one can be canceled.
-fn function_if(
+unsafe fn function_by_scan(
+    relation: pg_sys::Relation,
     oid: Oid,
+    snapshot: pg_sys::Snapshot,
     accepts: impl FnOnce(&pg_sys::FormData_pg_proc) -> bool,
 ) -> Option<Function> {
-    const CACHE: pg_sys::SysCacheIdentifier::Type = pg_sys::SysCacheIdentifier::PROCOID;
     pgrx::check_for_interrupts!();
+    // SAFETY: a scan of pg_proc, which the caller has opened. The tuple is valid until the scan
+    // ends.
+    unsafe {
+        let mut key = oid_key(pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber, oid);
+        let index = Oid::from(pg_sys::ProcedureOidIndexId);
+        let scan = pg_sys::systable_beginscan(relation, index, true, snapshot, 1, &mut key);
+        let tuple = pg_sys::systable_getnext(scan);
+        let is_accepted = !tuple.is_null() && accepts(&*pg_sys::GETSTRUCT(tuple).cast());
+        let function = is_accepted.then(|| function_of(tuple));
+        pg_sys::systable_endscan(scan);
+        function
+    }
+}
+
+/// A function by its OID.
+pub fn function(oid: Oid) -> Option<Function> {
+    const CACHE: pg_sys::SysCacheIdentifier::Type = pg_sys::SysCacheIdentifier::PROCOID;
     // SAFETY: the tuple is valid until it is released.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(CACHE as c_int, oid.into());
         if tuple.is_null() {
             return None;
         }
-        let is_accepted = accepts(&*pg_sys::GETSTRUCT(tuple).cast());
-        let function = is_accepted.then(|| function_of(tuple));
+        let function = function_of(tuple);
         pg_sys::ReleaseSysCache(tuple);
         drop_from_syscache(CACHE, oid);
-        function
+        Some(function)
     }
 }
 
-/// The body of a function as text, for languages other than SQL.
-pub fn source(oid: Oid) -> Option<String> {
+/// The body of a function as text, for languages other than SQL, unless it is longer than this.
+pub fn source(oid: Oid, max: usize) -> Option<String> {
     // SAFETY: the tuple is valid until it is released.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
@@ -488,28 +508,32 @@ pub fn source(oid: Oid) -> Option<String> {
         if tuple.is_null() {
             return None;
         }
-        let source = attribute(tuple, pg_sys::Anum_pg_proc_prosrc);
+        let source = attribute(tuple, pg_sys::Anum_pg_proc_prosrc, max);
         pg_sys::ReleaseSysCache(tuple);
         Some(source?.to_string_lossy().into_owned())
     }
 }
 
-/// The function of that name and these input types in a schema.
+/// The function of that name and these input types in a schema. This is one look-up: if it is
+/// replaced meanwhile, the old or the new one is found.
 pub fn function_in(schema: Oid, name: &str, parameters: &[Oid]) -> Option<Function> {
     // SAFETY: the keys have the types of this cache's: a name, a vector of types, a schema. The
-    // name is copied.
-    let oid = unsafe {
+    // name is copied. The tuple is valid until it is released.
+    unsafe {
         let types = pg_sys::buildoidvector(parameters.as_ptr(), parameters.len() as c_int);
-        pg_sys::GetSysCacheOid(
+        let tuple = pg_sys::SearchSysCache3(
             pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as c_int,
-            pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber,
             Datum::from(name.as_pg_cstr()),
             Datum::from(types),
             schema.into(),
-            Datum::null(),
-        )
-    };
-    function(oid)
+        );
+        if tuple.is_null() {
+            return None;
+        }
+        let function = function_of(tuple);
+        pg_sys::ReleaseSysCache(tuple);
+        Some(function)
+    }
 }
 
 /// # Safety
@@ -535,7 +559,7 @@ unsafe fn function_of(tuple: pg_sys::HeapTuple) -> Function {
             returns_set: row.proretset,
             is_volatile: row.provolatile as u8 == pg_sys::PROVOLATILE_VOLATILE,
             is_security_definer: row.prosecdef,
-            parsed: attribute(tuple, pg_sys::Anum_pg_proc_prosqlbody),
+            parsed: attribute(tuple, pg_sys::Anum_pg_proc_prosqlbody, TEXT_MAX),
         }
     }
 }
@@ -545,8 +569,8 @@ fn name_of(row: &pg_sys::FormData_pg_proc) -> &CStr {
     unsafe { CStr::from_ptr(row.proname.data.as_ptr()) }
 }
 
-/// A text or node tree in a tuple of `pg_proc`, unless it is longer than [`TEXT_MAX`].
-unsafe fn attribute(tuple: pg_sys::HeapTuple, number: u32) -> Option<CString> {
+/// A text or node tree in a tuple of `pg_proc`, unless it is longer than this.
+unsafe fn attribute(tuple: pg_sys::HeapTuple, number: u32, max: usize) -> Option<CString> {
     // SAFETY: the caller passes a tuple of pg_proc and the number of a column that is stored like a
     // text.
     unsafe {
@@ -554,7 +578,7 @@ unsafe fn attribute(tuple: pg_sys::HeapTuple, number: u32) -> Option<CString> {
         let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
         let datum =
             pg_sys::SysCacheGetAttr(cache, tuple, number as pg_sys::AttrNumber, &mut is_null);
-        if is_null || pg_sys::toast_raw_datum_size(datum) > TEXT_MAX {
+        if is_null || pg_sys::toast_raw_datum_size(datum) > max {
             return None;
         }
         let text = pg_sys::text_to_cstring(datum.cast_mut_ptr());

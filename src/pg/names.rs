@@ -19,6 +19,12 @@ pub fn relation(relid: Oid) -> String {
     }
 }
 
+/// The name of a relation, unquoted; empty if it was dropped.
+pub fn raw_relation(relid: Oid) -> String {
+    // SAFETY: returns a null pointer or a palloc'd C string.
+    unsafe { string(pg_sys::get_rel_name(relid)) }.unwrap_or_default()
+}
+
 /// The name of a relation followed by a label, unquoted. The name is truncated if the result would
 /// be too long.
 pub fn with_label(relid: Oid, label: &str) -> String {

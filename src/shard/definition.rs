@@ -62,12 +62,16 @@ pub fn this_database() -> String {
 /// order: nothing else shows which of two roles created the shard, and ids of a number that come
 /// from another sequence repeat.
 pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
-    let mut found = vec![];
-    catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| {
-        if let Some(definition) = parse_watching(function).filter(owns_sequence) {
-            push(&mut found, definition);
-        }
-    });
+    let all = || {
+        let mut found = vec![];
+        catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| {
+            if let Some(definition) = parse_watching(function).filter(owns_sequence) {
+                push(&mut found, definition);
+            }
+        });
+        found
+    };
+    let mut found = look_up(all, |found| !found.is_empty());
     let is_before_others = |definition: &Definition| catalog::owns_database(definition.owner);
     if found.len() > 1 && found.iter().any(is_before_others) {
         found.retain(is_before_others);
@@ -192,15 +196,32 @@ fn owns_sequence(definition: &Definition) -> bool {
 
 /// The same as [`parse`], for a result that is cached: counts changes of all that it depends on.
 /// The function is read again after it is watched: a look-up in between may have received a message
-/// that it was dropped.
+/// that it was dropped. Then another one may have replaced it, so the look-up must be repeated.
 fn parse_watching(function: &Function) -> Option<Definition> {
     invalidation::watch_row(Catalog::Function, function.oid);
     invalidation::watch_row(Catalog::Schema, function.schema);
-    let definition = parse(&catalog::function(function.oid)?);
+    let Some(function) = catalog::function(function.oid) else {
+        invalidation::invalidate();
+        return None;
+    };
+    let definition = parse(&function);
     if let Some(definition) = &definition {
         invalidation::watch(definition.sequence.oid);
     }
     definition
+}
+
+/// Repeats a look-up until it has found something, or until nothing has changed during it: a
+/// definition that is replaced can be missed, and would be there at each moment.
+pub fn look_up<T>(mut look: impl FnMut() -> T, is_found: impl Fn(&T) -> bool) -> T {
+    loop {
+        pgrx::check_for_interrupts!();
+        let count = invalidation::settled_count();
+        let result = look();
+        if is_found(&result) || invalidation::settled_count() == count {
+            return result;
+        }
+    }
 }
 
 /// The definition in the function, without a check of its owner.

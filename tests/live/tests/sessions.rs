@@ -2,6 +2,8 @@
 
 use instagram_id_live::*;
 use postgres::Client;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// A journal that must contain every id of this shard.
 fn complete_journal(scenario: impl Into<String>, shard: i64) -> Journal {
@@ -239,4 +241,55 @@ fn shards_are_found_without_indexes() {
         config.options("-c ignore_system_indexes=on").connect(postgres::NoTls).unwrap();
     assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM id_shards"), 1);
     assert!(one::<bool>(&mut client, "SELECT next_id(5) < insta5.next_id()"));
+}
+
+/// While the definition of a shard is replaced, it is found at each moment: the owner's calls
+/// succeed, and a role with USAGE cannot use the sequence for another shard or epoch.
+#[test]
+fn definition_is_found_while_it_is_replaced() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    setup(&mut client);
+    let create: String =
+        one(&mut client, "SELECT pg_get_functiondef('insta5.shard_5()'::regprocedure)");
+    run(
+        &mut client,
+        "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA insta5 TO app;
+             GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app",
+    );
+    let replace = format!("BEGIN; DROP FUNCTION insta5.shard_5(); {create}; COMMIT");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stop_at_end = StopAtEnd(&stop);
+        let calls = |user, statements: &'static [&'static str], expected| {
+            let (server, stop) = (&server, &stop);
+            scope.spawn(move || {
+                let mut client =
+                    server.config("postgres").user(user).connect(postgres::NoTls).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    for statement in statements {
+                        let state = client
+                            .simple_query(statement)
+                            .err()
+                            .map(|error| error.code().unwrap().code().to_owned());
+                        assert_eq!(state.as_deref(), expected, "{statement}");
+                    }
+                }
+            })
+        };
+        let others = &[
+            "SELECT next_id(6, 'insta5.table_id_seq')",
+            "SELECT next_id(5, 'insta5.table_id_seq', '2012-01-01 00:00+00')",
+        ];
+        let calls =
+            [calls("postgres", &["SELECT next_id(5)"], None), calls("app", others, Some("42501"))];
+        let end = Instant::now() + Duration::from_secs(length(2, 60));
+        while Instant::now() < end && !calls.iter().any(|call| call.is_finished()) {
+            run(&mut client, &replace);
+        }
+        drop(stop_at_end);
+        for call in calls {
+            call.join().unwrap();
+        }
+    });
 }

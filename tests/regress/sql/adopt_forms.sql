@@ -16,7 +16,7 @@ DECLARE
 BEGIN
     EXECUTE format('CREATE FUNCTION insta550.photo_id() RETURNS bigint LANGUAGE %s AS %L', language, body);
     CREATE TABLE insta550.photos (id bigint PRIMARY KEY DEFAULT insta550.photo_id());
-    EXECUTE 'SELECT nextval($1)' INTO before USING 'insta550.table_id_seq'::regclass;
+    EXECUTE 'SELECT next' || 'val($1)' INTO before USING 'insta550.table_id_seq'::regclass; -- or this would be a user of the sequence
     INSERT INTO insta550.photos DEFAULT VALUES RETURNING id INTO old;
     ASSERT id_shard(old) = 550 AND id_seq(old) = (before + 1) % 1024 AND abs(extract(epoch FROM id_time(old) - clock_timestamp())) < 1, old;
     ASSERT (SELECT shard = 550 AND sequence = 'insta550.table_id_seq'::regclass AND epoch = '2011-08-24 21:07:01.721+00' AND newest_id = old

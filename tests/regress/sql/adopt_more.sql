@@ -286,13 +286,29 @@ DROP FUNCTION insta524.by_name(int);
 CREATE FUNCTION public.parsed() RETURNS bigint LANGUAGE sql RETURN nextval('insta524.table_id_seq');
 SELECT message, detail FROM raises('SELECT adopt_shard(524)');
 DROP FUNCTION public.parsed();
--- Functions of roles that cannot use the sequence do not count, nor functions that only read it.
+-- Also with a name that other schemas have as well, and in a text that is run.
+CREATE SCHEMA insta529 CREATE SEQUENCE table_id_seq;
+CREATE FUNCTION public.bare() RETURNS bigint LANGUAGE sql SET search_path = insta524, pg_catalog AS 'SELECT nextval(''table_id_seq'')';
+SELECT message, detail FROM raises('SELECT adopt_shard(524)');
+DROP FUNCTION public.bare();
+CREATE FUNCTION public.dynamic() RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'SELECT nextval(''insta524.table_id_seq'')'; END $$;
+SELECT message, detail FROM raises('SELECT adopt_shard(524)');
+DROP FUNCTION public.dynamic();
+DO $$ BEGIN
+    EXECUTE format('CREATE FUNCTION public.long() RETURNS bigint LANGUAGE sql AS %L', 'SELECT nextval(''insta524.table_id_seq'') --' || repeat('x', 50000));
+END $$;
+SELECT message, detail FROM raises('SELECT adopt_shard(524)');
+DROP FUNCTION public.long();
+-- Functions of roles that cannot use the sequence do not count, nor functions that only read it or use another sequence of
+-- this name.
 CREATE SCHEMA regress_id_owner AUTHORIZATION regress_id_owner;
 SET ROLE regress_id_owner;
 CREATE FUNCTION regress_id_owner.useless() RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''insta524.table_id_seq'') + nextval(''a..b'')';
 RESET ROLE;
+CREATE FUNCTION insta529.next_id() RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''table_id_seq'')';
+CREATE FUNCTION insta529.other_id() RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''insta529.table_id_seq'')';
 CREATE FUNCTION insta524.looks() RETURNS bigint LANGUAGE sql RETURN (SELECT last_value FROM insta524.table_id_seq);
-CREATE FUNCTION insta524.elsewhere() RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''table_id_seq2'') -- nextval(''table_id_seq'')';
+CREATE FUNCTION insta524.elsewhere() RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''table_id_seq2'')';
 RESET check_function_bodies;
 SELECT shard FROM adopt_shard(524);
 
@@ -354,5 +370,5 @@ DO $$ BEGIN PERFORM pg_temp.original('insta526', '526'); END $$;
 SELECT shard, epoch FROM adopt_shard(526);
 
 \set VERBOSITY terse
-DROP SCHEMA insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, regress_id_owner CASCADE;
+DROP SCHEMA insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, regress_id_owner CASCADE;
 DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;

@@ -280,7 +280,7 @@ CREATE SCHEMA insta613 CREATE SEQUENCE table_id_seq;
 SELECT original('insta613', 613, 'insta613.table_id_seq');
 SELECT shard FROM adopt_shard(613);
 GRANT USAGE, CREATE ON SCHEMA insta613 TO regress_id_mallory;
-CREATE FUNCTION pages(statement text, role text) RETURNS int LANGUAGE plpgsql AS $$
+CREATE FUNCTION pages(statement text, role text) RETURNS int LANGUAGE plpgsql SET client_min_messages = warning AS $$
 DECLARE
     plan json;
 BEGIN
