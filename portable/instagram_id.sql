@@ -217,7 +217,7 @@ BEGIN
             HINT = 'Create a sequence with CREATE SEQUENCE, or a shard with its sequence with create_shard().';
     ELSIF epoch IN ('infinity', '-infinity') THEN
         RAISE EXCEPTION USING ERRCODE = '22008', MESSAGE = 'epoch must be finite';
-    ELSIF NOT pg_has_role((SELECT nspowner FROM pg_namespace WHERE nspname = 'ids'), 'USAGE') THEN
+    ELSIF NOT may_use AND NOT pg_has_role((SELECT nspowner FROM pg_namespace WHERE nspname = 'ids'), 'USAGE') THEN
         PERFORM ids._explain_failure(seq, '42501', NULL, NULL);
     ELSIF NOT may_use THEN
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('permission denied for sequence %s', seq),

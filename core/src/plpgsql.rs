@@ -160,18 +160,19 @@ pub fn read_sql(body: &str) -> Result<Original, Difference> {
     }
 }
 
-/// How a text names a relation.
+/// How a text names a sequence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Mention {
     None,
-    /// Without a schema.
+    /// Passed to `nextval`, without a schema.
     Bare,
     /// After the name of its schema.
     Qualified,
 }
 
-/// How a body names a relation anywhere, also in comments and strings. Case and double quotes do not
-/// count. A name after that of another schema is another relation.
+/// How a body names a sequence anywhere, also in comments and strings. Case and double quotes do
+/// not count. A name after that of another schema is another sequence; so may be one without a
+/// schema.
 pub fn mention(body: &str, schema: &str, name: &str) -> Mention {
     let plain = |text: &str| text.replace('"', "").to_lowercase();
     let [body, schema, name] = [body, schema, name].map(plain);
@@ -182,7 +183,8 @@ pub fn mention(body: &str, schema: &str, name: &str) -> Mention {
             return Mention::None;
         }
         match before.trim_end().strip_suffix('.').map(str::trim_end) {
-            None => Mention::Bare,
+            None if before.trim_end_matches(|c| !is_part(c)).ends_with("nextval") => Mention::Bare,
+            None => Mention::None,
             Some(before) => match before.strip_suffix(&schema) {
                 Some(before) if !before.ends_with(is_part) => Mention::Qualified,
                 _ => Mention::None,
@@ -1289,7 +1291,7 @@ mod tests {
         ] {
             assert_eq!(is(body), Mention::Qualified, "{body}");
         }
-        for body in ["nextval('table_id_seq')", "x.table_id_seq, table_id_seq", "table_id_seq"] {
+        for body in ["nextval('table_id_seq')", "table_id_seq; NEXTVAL ( \"Table_Id_Seq\")"] {
             assert_eq!(is(body), Mention::Bare, "{body}");
         }
         for body in [

@@ -99,15 +99,15 @@ pub fn defaults_of(definition: &Definition, own_schema: Oid) -> Vec<String> {
     defaults
 }
 
-/// A default, of a row `f` of `pg_attrdef`, in the form of [`defaults_of`]; NULL if it is too long
-/// to be one of them, or names columns, as a generated column does. Every role that can create
-/// tables in the schema chooses the defaults there. To show one that names columns, PostgreSQL
-/// would wait for a lock on the table.
+/// A default, of a row `f` of `pg_attrdef`, in the form of [`defaults_of`]; NULL if it has anything
+/// but calls, casts, numbers and names of relations. Every role that can create tables in the
+/// schema chooses the defaults there. To show others, PostgreSQL waits for locks, fails, or reads
+/// constants of types that have changed.
 pub fn shown_default() -> String {
     let is_short = catalog::IS_SHORT_DEFAULT;
+    let other_node = "[{](?!FUNCEXPR |RELABELTYPE |COERCEVIAIO |CONST :consttype (23|2205) )";
     format!(
-        "CASE WHEN {is_short} AND strpos(f.adbin::text COLLATE \"C\", '{{VAR ') = 0
-             THEN pg_get_expr(f.adbin, 0::oid) END"
+        "CASE WHEN {is_short} AND f.adbin::text !~ '{other_node}' THEN pg_get_expr(f.adbin, 0::oid) END"
     )
 }
 

@@ -450,10 +450,11 @@ BEGIN
     ALTER ROLE regress_id_evil SUPERUSER;
     RETURN NULL;
 END $$;
+CREATE SCHEMA ids;
 CREATE SCHEMA ids_mutexes CREATE TABLE _mutex_0 ();
-CREATE FUNCTION evil._shard_next_id() RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE FUNCTION ids._shard_next_id() RETURNS int LANGUAGE sql AS 'SELECT 1';
 CREATE EXTENSION instagram_id SCHEMA evil;
-DROP FUNCTION evil._shard_next_id;
+DROP FUNCTION ids._shard_next_id;
 CREATE EXTENSION instagram_id SCHEMA evil;
 RESET ROLE;
 SELECT rolsuper FROM pg_roles WHERE rolname = 'regress_id_evil';
