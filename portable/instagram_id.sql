@@ -799,7 +799,13 @@ BEGIN
     -- A statement of the library runs on after the extension was dropped, with another lock on the
     -- sequence. PostgreSQL's own lock shows it until its transaction ends.
     IF to_regprocedure(format('%s.next_id()', schema)) IS NULL THEN
-        EXECUTE format('ALTER SEQUENCE %s NO CYCLE', sequence);
+        BEGIN
+            EXECUTE format('ALTER SEQUENCE %s NO CYCLE', sequence);
+        EXCEPTION WHEN lock_not_available THEN
+            RAISE EXCEPTION USING ERRCODE = '55P03', MESSAGE = format('could not obtain a lock on relation %s', sequence),
+                DETAIL = 'Another transaction has locked or used it, and is still open.',
+                HINT = 'Try again when it has ended; it is listed in pg_locks, or in pg_prepared_xacts.';
+        END;
     END IF;
     FOR part IN VALUES
         ('epoch', '', 'RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE',

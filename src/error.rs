@@ -634,7 +634,7 @@ errors! {
     RelationLocked { relation: String, owner: String } => ERRCODE_LOCK_NOT_AVAILABLE,
         "could not obtain a lock on relation {relation}",
         detail("Another transaction has locked or used it, and is still open. The relation belongs to role {owner}."),
-        hint("Try again when it has ended; it is listed in pg_locks.");
+        hint("Try again when it has ended; it is listed in pg_locks, or in pg_prepared_xacts.");
 
     /// `adopt_table()` has waited for a view through which a role can insert into the table: for 10
     /// seconds, or for `lock_timeout` if that is shorter.
