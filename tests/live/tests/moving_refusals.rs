@@ -59,7 +59,8 @@ const SCHEMA: &str = "SET client_min_messages = error;
     END $$; ALTER TABLE outside_deep OWNER TO idler; ALTER TABLE outside_fine OWNER TO idler; CREATE SCHEMA idle;
     CREATE FUNCTION idle.next_id(int) RETURNS bigint RETURN $1; CREATE TABLE outside_idle (id bigint DEFAULT idle.next_id(5));
     CREATE TYPE idle.t AS (a int); CREATE FUNCTION idle.f(idle.t) RETURNS bigint RETURN 1;
-    CREATE TABLE outside_crash (id bigint DEFAULT next_id(6) + idle.f('(4609)'::idle.t)); ALTER TYPE idle.t ALTER ATTRIBUTE a TYPE text;
+    CREATE TABLE outside_crash (id bigint DEFAULT next_id(6) + idle.f('(4609)'::idle.t));
+    DO $$ BEGIN ALTER TYPE idle.t ALTER ATTRIBUTE a TYPE text; EXCEPTION WHEN feature_not_supported THEN END $$; -- which newer minor releases refuse
     CREATE TABLE outside_named (id bigint DEFAULT next_id(shard => 5)); CREATE TABLE insta5.inside_six (id bigint PRIMARY KEY DEFAULT next_id(6));
     CREATE DOMAIN numbered AS bigint DEFAULT nextval('numbers'); ALTER TABLE insta5.inside ADD d numbered, ADD fine numbered DEFAULT 1;
     CREATE DOMAIN insta5.own AS bigint DEFAULT insta5.next_id(); CREATE TABLE outside_own (id insta5.own); CREATE TABLE insta5.inside_own (id insta5.own PRIMARY KEY);
