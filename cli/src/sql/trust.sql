@@ -18,7 +18,14 @@ WITH RECURSIVE {own}, used (class, object) AS (
     SELECT next.* FROM used CROSS JOIN LATERAL (
         SELECT refclassid, refobjid FROM pg_depend WHERE classid = class AND objid = object
         UNION ALL
-        SELECT classid, objid FROM pg_depend WHERE refclassid = class AND refobjid = object AND deptype IN ('a', 'i')) AS next
+        SELECT classid, objid FROM pg_depend WHERE refclassid = class AND refobjid = object AND deptype IN ('a', 'i')
+        -- A dump names them in text, for which each server looks among these.
+        UNION ALL
+        SELECT class, o.oid FROM pg_proc AS f JOIN pg_proc AS o USING (proname, pronamespace) WHERE class = 'pg_proc'::regclass AND f.oid = object
+        UNION ALL
+        SELECT class, o.oid FROM pg_operator AS f JOIN pg_operator AS o USING (oprname, oprnamespace) WHERE class = 'pg_operator'::regclass AND f.oid = object
+        UNION ALL
+        SELECT 'pg_proc'::regclass, castfunc FROM pg_cast WHERE class = 'pg_type'::regclass AND object IN (castsource, casttarget) AND castfunc <> 0) AS next
 ), rights (role, what, is_dumped) AS (
     SELECT rolname, 'owns ' || pg_describe_object(class, object, 0), (class, object) IN (SELECT class, object FROM own)
     FROM used JOIN pg_shdepend ON classid = class AND objid = object JOIN pg_roles AS r ON r.oid = refobjid
