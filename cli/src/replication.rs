@@ -281,14 +281,28 @@ pub fn wait_for_copy(
     // Otherwise the target would confirm a transaction only after its WAL writer has flushed it,
     // which can take twice wal_writer_delay (0.4 s).
     set_synchronous_commit(target, "local")?;
-    let statements: Vec<String> =
-        target.query(include_str!("sql/statistics.sql"), &[target.schema()])?.column()?;
+    create_statistics(source, target, output)?;
+    Ok(true)
+}
+
+/// Refreshes the materialized views that are populated on the source, and creates the planner's
+/// statistics. The rows are complete without them, so a failure is only a warning.
+fn create_statistics(source: &Server, target: &Server, output: &Output) -> Result {
+    let populated = "SELECT coalesce(jsonb_agg(relname), '[]') FROM pg_class
+        WHERE relnamespace = quote_ident($1)::regnamespace AND relkind = 'm' AND relispopulated";
+    let populated: String = source.query(populated, &[source.schema()])?.one()?;
+    let statements: Vec<String> = target
+        .query(include_str!("sql/statistics.sql"), &[target.schema(), &populated])?
+        .column()?;
     for statement in statements {
         // It runs as the owner of its table, whose queries may read views.
         let run = format!("SET LOCAL {} = ''; {statement}", session::RESTRICTION);
-        target.run(&run, &format!("{statement} fails"))?;
+        if let Err(error) = target.run(&run, &format!("{statement} fails")) {
+            error.lines().iter().for_each(|line| output.warn(line));
+        }
+        check_interrupt()?;
     }
-    Ok(true)
+    Ok(())
 }
 
 /// The state of the replication, as both servers report it.
