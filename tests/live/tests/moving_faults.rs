@@ -632,15 +632,17 @@ fn session_that_would_keep_writes_stopped_is_ended() {
     assert!(said.contains("warning: process "), "{said}");
     assert!(!walsender.wait().unwrap().success());
     run(&mut a, "INSERT INTO insta5.photos DEFAULT VALUES");
-
-    name_prepared_transactions(&servers);
 }
 
 /// Prepared transactions with locks on the shard prevent that writes are stopped, and that the copy
 /// is dropped. They are named.
-fn name_prepared_transactions(servers: &Servers) {
+#[test]
+fn prepared_transactions_are_named() {
+    let servers = Servers::start_with(&[("max_prepared_transactions", "5")]);
     let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
-    run(&mut b, "CREATE ROLE nobody LOGIN");
+    for client in [&mut a, &mut b] {
+        run(client, "CREATE ROLE nobody LOGIN");
+    }
     let oid = |client: &mut Client, relation| -> i64 {
         one(client, &format!("SELECT 'insta5.{relation}'::regclass::oid::int8"))
     };
@@ -651,7 +653,7 @@ fn name_prepared_transactions(servers: &Servers) {
         )
     };
     let prepare = "PREPARE TRANSACTION 'it''s'";
-    let (command, mut other) = move_blocked_after_copy(servers, &[]);
+    let (command, mut other) = move_blocked_after_copy(&servers, &[]);
     hold(&servers.a, "nobody", oid(&mut a, "photos"), "42809", prepare);
     run(&mut other, "COMMIT");
     fails(command, &named("table insta5.photos"));
