@@ -22,13 +22,14 @@ WITH shards AS MATERIALIZED (
     GROUP BY schema
 ), bounds AS MATERIALIZED (
     -- At most 10,000 buckets for a schema, or one for each table. ANALYZE stores at most 10,001
-    -- bounds. From 18 on, an owner can store any histogram.
+    -- bounds. From 18 on, an owner can store any histogram. To find its length, PostgreSQL reads all
+    -- of it.
     SELECT schema, jsonb_agg(jsonb_build_array(rows, thin::text)) AS histograms FROM (
         SELECT schema, rows, histogram, greatest(least(cardinality(histogram) - 1, 100, 10000 / count(*) OVER (PARTITION BY schema)), 1) AS buckets
         FROM tables JOIN pg_statistic ON starelid = oid AND staattnum = id AND NOT stainherit
             JOIN pg_attribute ON attrelid = oid AND attnum = id AND atttypid = 'bigint'::regtype
             CROSS JOIN LATERAL (SELECT CASE 2 WHEN stakind1 THEN stavalues1 WHEN stakind2 THEN stavalues2 WHEN stakind3 THEN stavalues3 END) AS h (histogram)
-        WHERE cardinality(histogram) <= 10001
+        WHERE CASE WHEN pg_column_size(histogram) <= 100000 THEN cardinality(histogram) END <= 10001
     ) AS t CROSS JOIN LATERAL (SELECT histogram::text::bigint[] OFFSET 0) AS f (fine)
         CROSS JOIN LATERAL (SELECT ARRAY(SELECT fine[1 + n * (cardinality(fine) - 1) / buckets] FROM generate_series(0, buckets) AS n)) AS c (thin)
     GROUP BY schema
