@@ -340,23 +340,10 @@ pub fn visit_functions(named: Named, mut visit: impl FnMut(&Function)) {
     unsafe {
         let relation =
             pg_sys::table_open(pg_sys::ProcedureRelationId, pg_sys::AccessShareLock as c_int);
-        let mut key = [pg_sys::ScanKeyData::default(); 2];
-        pg_sys::ScanKeyInit(
-            &mut key[0],
-            pg_sys::Anum_pg_proc_proname as pg_sys::AttrNumber,
-            strategy as pg_sys::StrategyNumber,
-            operator.into(),
-            Datum::from(name.as_pg_cstr()),
-        );
+        let none = pg_sys::buildoidvector(std::ptr::null(), 0);
         // So that the index leaves out functions with parameters. A role can create any number of
         // them in one schema.
-        pg_sys::ScanKeyInit(
-            &mut key[1],
-            pg_sys::Anum_pg_proc_proargtypes as pg_sys::AttrNumber,
-            pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
-            pg_sys::F_OIDVECTOREQ.into(),
-            Datum::from(pg_sys::buildoidvector(std::ptr::null(), 0)),
-        );
+        let mut key = [name_key(name, strategy, operator), types_key(none)];
         let mut memory = PgMemoryContexts::new("instagram_id function");
         let index = Oid::from(pg_sys::ProcedureNameArgsNspIndexId);
         let none = std::ptr::null_mut();
@@ -515,25 +502,47 @@ pub fn source(oid: Oid, max: usize) -> Option<String> {
 }
 
 /// The function of that name and these input types in a schema. This is one look-up: if it is
-/// replaced meanwhile, the old or the new one is found.
+/// replaced meanwhile, the old or the new one is found. It leaves nothing in the caches.
 pub fn function_in(schema: Oid, name: &str, parameters: &[Oid]) -> Option<Function> {
-    // SAFETY: the keys have the types of this cache's: a name, a vector of types, a schema. The
-    // name is copied. The tuple is valid until it is released.
+    // SAFETY: a catalog scan, as in PostgreSQL's own code. The keys and their values outlive the
+    // scan; an error ends it with the transaction. The tuple is valid until the scan ends.
     unsafe {
+        let lock = pg_sys::AccessShareLock as c_int;
+        let relation = pg_sys::table_open(pg_sys::ProcedureRelationId, lock);
         let types = pg_sys::buildoidvector(parameters.as_ptr(), parameters.len() as c_int);
-        let tuple = pg_sys::SearchSysCache3(
-            pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as c_int,
-            Datum::from(name.as_pg_cstr()),
-            Datum::from(types),
-            schema.into(),
-        );
-        if tuple.is_null() {
-            return None;
-        }
-        let function = function_of(tuple);
-        pg_sys::ReleaseSysCache(tuple);
-        Some(function)
+        let mut keys = [
+            name_key(name, pg_sys::BTEqualStrategyNumber, pg_sys::F_NAMEEQ),
+            types_key(types),
+            oid_key(pg_sys::Anum_pg_proc_pronamespace as pg_sys::AttrNumber, schema),
+        ];
+        let (index, none) = (Oid::from(pg_sys::ProcedureNameArgsNspIndexId), std::ptr::null_mut());
+        let scan = pg_sys::systable_beginscan(relation, index, true, none, 3, keys.as_mut_ptr());
+        let tuple = pg_sys::systable_getnext(scan);
+        let function = (!tuple.is_null()).then(|| function_of(tuple));
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(relation, lock);
+        function
     }
+}
+
+unsafe fn name_key(name: &str, strategy: u32, operator: u32) -> pg_sys::ScanKeyData {
+    let mut key = pg_sys::ScanKeyData::default();
+    let column = pg_sys::Anum_pg_proc_proname as pg_sys::AttrNumber;
+    let strategy = strategy as pg_sys::StrategyNumber;
+    let name = Datum::from(name.as_pg_cstr());
+    // SAFETY: the operator compares names with C strings, to which the name is copied.
+    unsafe { pg_sys::ScanKeyInit(&mut key, column, strategy, operator.into(), name) };
+    key
+}
+
+unsafe fn types_key(types: *mut pg_sys::oidvector) -> pg_sys::ScanKeyData {
+    let mut key = pg_sys::ScanKeyData::default();
+    let column = pg_sys::Anum_pg_proc_proargtypes as pg_sys::AttrNumber;
+    let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
+    let (operator, types) = (pg_sys::F_OIDVECTOREQ.into(), Datum::from(types));
+    // SAFETY: the operator compares vectors.
+    unsafe { pg_sys::ScanKeyInit(&mut key, column, equal, operator, types) };
+    key
 }
 
 /// # Safety
