@@ -172,7 +172,7 @@ fn look_up_permit(sequence: IdSequence, shard: Shard) -> Result<Permit, Error> {
         };
         (count, permit)
     };
-    let (count, permit) = definition::look_up(look, |(_, it)| matches!(it, Ok(Permit::Only(..))));
+    let (count, permit) = definition::look_up(look);
     let permit = permit?;
     cache::set_permit(sequence.oid, count, permit);
     Ok(permit)

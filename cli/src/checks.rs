@@ -16,11 +16,13 @@ const CLOCK_TOLERANCE: f64 = 1.0;
 
 /// Settings that the sessions of the replication need on the source and on the target, and what
 /// other values do. The role and the database can set them; a subscription cannot.
-const NEEDED_ON_SOURCE: [[&str; 3]; 2] = [
+const NEEDED_ON_SOURCE: [[&str; 3]; 3] = [
+    ["lock_timeout", "0", "could end the copy of a table"],
     ["statement_timeout", "0", "could end the copy of a table"],
     ["transaction_timeout", "0", "could end the copy of a table"],
 ];
-const NEEDED_ON_TARGET: [[&str; 3]; 3] = [
+const NEEDED_ON_TARGET: [[&str; 3]; 4] = [
+    ["lock_timeout", "0", "could end the copy of a table"],
     ["transaction_timeout", "0", "could end the copy of a table"],
     ["array_nulls", "on", "would change arrays"],
     ["xmloption", "content", "could reject values"],
@@ -351,7 +353,7 @@ fn missing_rights(
     let exists = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)";
     if !here.is_superuser && !target.holds(exists, &[&here.role])? {
         missing.push(format!(
-            "server {to} has no role {0}, which gets USAGE on the schema on {from}: CREATE ROLE {0}",
+            "server {to} has no role {0}, which gets USAGE on the schema on {from}: create it",
             here.role
         ));
     }

@@ -17,7 +17,7 @@ use instagram_id_core::moving::{Resume, must_read_mark, resume};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Number of attempts to stop writes, and how long each of them may wait for locks.
+/// How often stopping writes is repeated, and how long each attempt may wait for locks.
 const TRIES: u32 = 60;
 const WAIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(500);

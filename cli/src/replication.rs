@@ -39,7 +39,8 @@ const ABANDONED: Duration = Duration::from_secs(10);
 const DELAYED: Duration = Duration::from_secs(5);
 
 pub fn publish(source: &Server) -> Result {
-    source.run(include_str!("sql/publish.sql"), "the schema cannot be published")?;
+    let cannot = "the schema cannot be published";
+    source.run_against_blockers(include_str!("sql/publish.sql"), false, None, cannot)?;
     Ok(())
 }
 
@@ -61,10 +62,11 @@ pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
     session
         .run("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false); SET lock_timeout = '60s'")
         .context(problem)?;
+    // Before the lock, which changes those of a role that is no superuser.
+    let privileges = privileges(&session, source.schema()).context(problem)?;
     session.run(server::LOCK).context(problem)?;
     session.run(server::CLOSE).context(problem)?;
     trust::require(target, &session, &needed, &dump.rights)?;
-    let privileges = privileges(&session, source.schema()).context(problem)?;
     let differing = server::changed_objects(&dump.privileges, &privileges)?;
     if !differing.is_empty() {
         fail!(
@@ -297,8 +299,10 @@ fn create_statistics(source: &Server, target: &Server, output: &Output) -> Resul
     for statement in statements {
         // It runs as the owner of its table, whose queries may read views.
         let run = format!("SET LOCAL {} = ''; {statement}", session::RESTRICTION);
-        if let Err(error) = target.run(&run, &format!("{statement} fails")) {
-            error.lines().iter().for_each(|line| output.warn(line));
+        match target.run(&run, &format!("{statement} fails")) {
+            Err(error) if error.sqlstate().is_empty() => return Err(error), // no connection
+            Err(error) => error.lines().iter().for_each(|line| output.warn(line)),
+            Ok(_) => {}
         }
         check_interrupt()?;
     }
@@ -415,9 +419,12 @@ impl Patience {
         self.blocked = (waiting != "{}").then(|| self.blocked.unwrap_or_else(Instant::now));
         if self.blocked.is_some_and(|since| since.elapsed() > IDLE) {
             let names = target.names_of_blockers(waiting)?.join(", ");
-            fail!(
-                "the replication to {to} has waited for {seconds} s for {names}: end that transaction"
-            );
+            if !names.is_empty() {
+                fail!(
+                    "the replication to {to} has waited for {seconds} s for {names}: end that transaction"
+                );
+            }
+            self.blocked = None; // it has just ended
         }
         if self.worked.elapsed() <= IDLE {
             return Ok(());

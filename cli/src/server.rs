@@ -80,7 +80,7 @@ pub const CLOSE: &str = concat!(lock_relations!(""), include_str!("sql/close.sql
 /// Allows writes again.
 pub const OPEN: &str = locked!("sql/open.sql", "");
 
-/// How long a statement waits for a lock before the command looks for the sessions that hold it.
+/// How long a statement waits for a lock before the command ends the sessions that hold it.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Whether a statement was ended by lock_timeout or statement_timeout, or by an interrupt.
@@ -350,7 +350,7 @@ impl Server {
                 }
             };
             match watcher.and_then(|watcher| self.blockers(watcher, &pids, held, ends)) {
-                Ok(blockers) if blockers.is_empty() => {}
+                Ok(blockers) if blockers.is_empty() => waits.clear(),
                 Ok(blockers) => {
                     let names: Vec<_> = blockers.iter().map(|one| one.who.as_str()).collect();
                     waits = format!("It waits for {}.", names.join(", "));
@@ -377,6 +377,8 @@ impl Server {
             look(oid);
         }
         let explained = result.map_err(|mut error| {
+            // The detail with the OID was for this function.
+            error.detail = error.detail.filter(|detail| !detail.starts_with("Its OID is "));
             if is_timeout(&error.sqlstate) && !waits.is_empty() {
                 error.detail = Some(waits);
             }

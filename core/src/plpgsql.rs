@@ -176,9 +176,14 @@ pub enum Mention {
 pub fn mention(body: &str, schema: &str, name: &str) -> Mention {
     let plain = |text: &str| text.replace('"', "").to_lowercase();
     let [body, schema, name] = [body, schema, name].map(plain);
+    if name.is_empty() {
+        return Mention::None; // it has only quotes
+    }
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     let mentions = body.match_indices(&name).map(|(at, _)| {
         let (before, after) = (&body[..at], &body[at + name.len()..]);
+        // More than two names and what is between them.
+        let before = &before[before.ceil_char_boundary(at.saturating_sub(300))..];
         if before.ends_with(is_part) || after.starts_with(is_part) {
             return Mention::None;
         }

@@ -147,9 +147,16 @@ impl Adoption {
         Ok(())
     }
 
-    /// A NOTICE if defaults name the sequence that no owner of their tables may use.
-    pub fn announce_ignored_defaults(&self) {
+    /// A NOTICE about defaults that name the sequence, if the owners of their tables lack USAGE and
+    /// UPDATE on it. A WARNING about a sequence that is not in the schema.
+    pub fn announce(&self) {
         let sequence = self.sequence.oid;
+        let schema = self.function.schema;
+        if catalog::relation(sequence).is_some_and(|relation| relation.schema != schema) {
+            let (name, schema) = (names::relation(sequence), names::schema(schema));
+            let warning = Error::SequenceElsewhere { name, schema };
+            ErrorReport::from(warning).report(PgLogLevel::WARNING);
+        }
         let ignored = columns_of_owners(sequence, false);
         if let Some(first) = ignored.first()
             && let Some(table) = catalog::relation(first.table)

@@ -99,7 +99,7 @@ fn adopt_shard(
         }
         let trust = request.trust(&adoption.function);
         trust.announce(adoption.parts.shard, adoption.function.schema);
-        adoption.announce_ignored_defaults();
+        adoption.announce();
         let script = adoption.script();
         let (newest, above) = if dry_run {
             (adoption.newest_id()?, None)

@@ -403,7 +403,7 @@ impl Candidate {
         );
         if !select(&rule, &[self.column.table.into()], |row| row.get::<bool>(1)).is_empty() {
             return Some(
-                "Its table, or a partition of it, has a rule for INSERT, which would see NULL instead of an id.".into(),
+                "Its table, or one below it, has a rule for INSERT, which would see NULL instead of an id.".into(),
             );
         }
         if let Some(author) = self.author() {

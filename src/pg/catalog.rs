@@ -375,7 +375,8 @@ pub fn visit_functions(named: Named, mut visit: impl FnMut(&Function)) {
 /// Visits the functions without parameters that depend on an object, in all schemas except
 /// temporary ones, by the current state of the catalog. Their names begin with `prefix`, and
 /// `may_own` accepts their schema and owner. Such an object is a relation that a parsed body
-/// contains as a `regclass` constant, or the functions' schema.
+/// contains as a `regclass` constant, or the functions' schema. Returns false, and visits none, if
+/// more functions than `max` depend on it.
 ///
 /// Any role can create any number of functions that depend on a relation of others. The bodies of
 /// other functions are not read.
@@ -383,8 +384,9 @@ pub fn visit_functions_that_need(
     (class, object): (Oid, Oid),
     prefix: &str,
     may_own: impl Fn(Oid, Oid) -> bool,
+    max: usize,
     mut visit: impl FnMut(&Function),
-) {
+) -> bool {
     let accepts = |row: &pg_sys::FormData_pg_proc| {
         row.pronargs == 0
             && name_of(row).to_bytes().starts_with(prefix.as_bytes())
@@ -397,8 +399,11 @@ pub fn visit_functions_that_need(
     unsafe {
         let lock = pg_sys::AccessShareLock as c_int;
         let functions = pg_sys::table_open(pg_sys::ProcedureRelationId, lock);
-        let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
-        for oid in functions_that_need(class, object, snapshot) {
+        // As of the caches.
+        let snapshot = pg_sys::GetCatalogSnapshot(pg_sys::ProcedureRelationId);
+        let snapshot = pg_sys::RegisterSnapshot(snapshot);
+        let found = functions_that_need(class, object, snapshot, max);
+        for &oid in found.iter().flatten() {
             let function = function_by_scan(functions, oid, snapshot, accepts);
             if let Some(function) = function {
                 visit(&function);
@@ -406,10 +411,16 @@ pub fn visit_functions_that_need(
         }
         pg_sys::UnregisterSnapshot(snapshot);
         pg_sys::table_close(functions, lock);
+        found.is_some()
     }
 }
 
-unsafe fn functions_that_need(class: Oid, object: Oid, snapshot: pg_sys::Snapshot) -> Vec<Oid> {
+unsafe fn functions_that_need(
+    class: Oid,
+    object: Oid,
+    snapshot: pg_sys::Snapshot,
+    max: usize,
+) -> Option<Vec<Oid>> {
     let mut functions = vec![];
     // SAFETY: a catalog scan. The keys outlive the scan.
     unsafe {
@@ -424,7 +435,7 @@ unsafe fn functions_that_need(class: Oid, object: Oid, snapshot: pg_sys::Snapsho
         loop {
             pgrx::check_for_interrupts!();
             let tuple = pg_sys::systable_getnext(scan);
-            if tuple.is_null() {
+            if tuple.is_null() || functions.len() > max {
                 break;
             }
             let row = &*pg_sys::GETSTRUCT(tuple).cast::<sys::FormData_pg_depend>();
@@ -435,7 +446,7 @@ unsafe fn functions_that_need(class: Oid, object: Oid, snapshot: pg_sys::Snapsho
         pg_sys::systable_endscan(scan);
         pg_sys::table_close(depend, pg_sys::AccessShareLock as c_int);
     }
-    functions
+    (functions.len() <= max).then_some(functions)
 }
 
 unsafe fn oid_key(column: pg_sys::AttrNumber, value: Oid) -> pg_sys::ScanKeyData {
@@ -497,6 +508,7 @@ pub fn source(oid: Oid, max: usize) -> Option<String> {
         }
         let source = attribute(tuple, pg_sys::Anum_pg_proc_prosrc, max);
         pg_sys::ReleaseSysCache(tuple);
+        drop_from_syscache(pg_sys::SysCacheIdentifier::PROCOID, oid);
         Some(source?.to_string_lossy().into_owned())
     }
 }
@@ -587,7 +599,7 @@ unsafe fn attribute(tuple: pg_sys::HeapTuple, number: u32, max: usize) -> Option
         let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
         let datum =
             pg_sys::SysCacheGetAttr(cache, tuple, number as pg_sys::AttrNumber, &mut is_null);
-        if is_null || pg_sys::toast_raw_datum_size(datum) > max {
+        if is_null || pg_sys::toast_raw_datum_size(datum) - size_of::<u32>() > max {
             return None;
         }
         let text = pg_sys::text_to_cstring(datum.cast_mut_ptr());

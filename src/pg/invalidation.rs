@@ -228,8 +228,8 @@ fn next_count() -> u64 {
     GREATEST.get()
 }
 
-/// Makes all cached results invalid, also that of a look-up that is not complete yet.
-pub fn invalidate() {
+/// Makes all cached results invalid.
+fn invalidate() {
     let has_settled = COUNT.get() == SETTLED.get();
     SETTLED.set(next_count());
     COUNT.set(if has_settled { SETTLED.get() } else { next_count() });

@@ -18,8 +18,9 @@ use crate::pg::names;
 use crate::pg::text::push;
 use crate::sequence::IdSequence;
 use instagram_id_core::epoch::Epoch;
-use instagram_id_core::layout::Shard;
+use instagram_id_core::layout::{SHARD_MAX, Shard};
 use pgrx::pg_sys::{self, Oid};
+use std::cell::Cell;
 
 /// The prefix of the name of every defining function.
 const PREFIX: &str = invalidation::DEFINING_PREFIX;
@@ -71,7 +72,7 @@ pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
         });
         found
     };
-    let mut found = look_up(all, |found| !found.is_empty());
+    let mut found = look_up(all);
     let is_before_others = |definition: &Definition| catalog::owns_database(definition.owner);
     if found.len() > 1 && found.iter().any(is_before_others) {
         found.retain(is_before_others);
@@ -132,13 +133,30 @@ fn deciding_about(sequence: Oid, object: (Oid, Oid)) -> Vec<Definition> {
     let mut found = vec![];
     watch_schema_of(sequence);
     let may_own = |schema, owner| decides_about(schema, owner, sequence);
-    catalog::visit_functions_that_need(object, PREFIX, may_own, |function| {
+    let mut visit = |function: &Function| {
         if let Some(definition) = parse_watching(function) {
             push(&mut found, definition);
         }
-    });
+    };
+    let (class, schema) = object;
+    let max = if class == pg_sys::NamespaceRelationId { NAMED_MAX } else { usize::MAX };
+    if !catalog::visit_functions_that_need(object, PREFIX, may_own, max, &mut visit) {
+        for number in 0..=SHARD_MAX {
+            pgrx::check_for_interrupts!();
+            let name = format!("{PREFIX}{number}");
+            let function = catalog::function_in(schema, &name, &[]);
+            if let Some(function) = function.filter(|it| may_own(it.schema, it.owner)) {
+                visit(&function);
+            }
+        }
+    }
     found
 }
+
+/// Up to so many functions that depend on a schema are looked at one by one. Any role can create
+/// more, in its temporary schema. Then it takes less to ask for each name that a definition can
+/// have.
+const NAMED_MAX: usize = 5000;
 
 /// Whether a definition in this schema, with this owner, may decide what a sequence is used for:
 /// the owner has the privileges of the sequence's owner. In the schema of the sequence, those of
@@ -164,7 +182,7 @@ pub fn in_schema(schema: Oid) -> Vec<Definition> {
     // A function in another schema can depend on this one as well.
     let is_in_it = |of, _| of == schema;
     let object = (pg_sys::NamespaceRelationId, schema);
-    catalog::visit_functions_that_need(object, PREFIX, is_in_it, |function| {
+    catalog::visit_functions_that_need(object, PREFIX, is_in_it, usize::MAX, |function| {
         if let Some(definition) = read(function) {
             push(&mut found, definition);
         }
@@ -196,12 +214,12 @@ fn owns_sequence(definition: &Definition) -> bool {
 
 /// The same as [`parse`], for a result that is cached: counts changes of all that it depends on.
 /// The function is read again after it is watched: a look-up in between may have received a message
-/// that it was dropped. Then another one may have replaced it, so the look-up must be repeated.
+/// that it was dropped. Then another one may have replaced it: see [`look_up`].
 fn parse_watching(function: &Function) -> Option<Definition> {
     invalidation::watch_row(Catalog::Function, function.oid);
     invalidation::watch_row(Catalog::Schema, function.schema);
     let Some(function) = catalog::function(function.oid) else {
-        invalidation::invalidate();
+        MISSED.set(MISSED.get() + 1);
         return None;
     };
     let definition = parse(&function);
@@ -211,14 +229,19 @@ fn parse_watching(function: &Function) -> Option<Definition> {
     definition
 }
 
-/// Repeats a look-up until it has found something, or until nothing has changed during it: a
-/// definition that is replaced can be missed, and would be there at each moment.
-pub fn look_up<T>(mut look: impl FnMut() -> T, is_found: impl Fn(&T) -> bool) -> T {
+thread_local! {
+    /// How many definitions were dropped while they were looked up.
+    static MISSED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Repeats a look-up that has missed a definition, which may have been replaced by another one.
+/// Apart from that a look-up reads the catalogs with one snapshot, as they were at a moment.
+pub fn look_up<T>(mut look: impl FnMut() -> T) -> T {
     loop {
         pgrx::check_for_interrupts!();
-        let count = invalidation::settled_count();
+        let missed = MISSED.get();
         let result = look();
-        if is_found(&result) || invalidation::settled_count() == count {
+        if MISSED.get() == missed {
             return result;
         }
     }

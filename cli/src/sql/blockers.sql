@@ -3,7 +3,10 @@
 -- role of the command may not end, go on. So do prepared transactions, which no session holds:
 -- whoever has prepared one relies on its COMMIT.
 WITH awaited AS MATERIALIZED (
-    SELECT *, pg_blocking_pids(pid) AS blockers FROM pg_locks WHERE pid = ANY ($1::int[]) AND NOT granted
+    -- The key of an advisory lock names no object.
+    SELECT locktype, database, relation, CASE WHEN locktype <> 'advisory' THEN classid END AS classid,
+        CASE WHEN locktype <> 'advisory' THEN objid END AS objid, transactionid, mode, pg_blocking_pids(pid) AS blockers
+    FROM pg_locks WHERE pid = ANY ($1::int[]) AND NOT granted
 ), held AS MATERIALIZED (
     SELECT blocker AS pid, NULL AS virtualtransaction, classid, objid, relation FROM awaited CROSS JOIN unnest(blockers) AS blocker WHERE blocker <> ALL ($1::int[])
     UNION
@@ -12,9 +15,11 @@ WITH awaited AS MATERIALIZED (
         AND (h.locktype, h.database, h.relation, h.classid, h.objid, h.transactionid) IS NOT DISTINCT FROM (w.locktype, w.database, w.relation, w.classid, w.objid, w.transactionid)
     WHERE 0 = ANY (blockers)
     UNION
-    SELECT pid, virtualtransaction, classid, objid, relation FROM pg_locks
+    -- Readers only if there is nobody else.
+    (SELECT pid, virtualtransaction, classid, objid, relation FROM pg_locks
     WHERE granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-        AND (relation = $2::oid OR classid = 'pg_namespace'::regclass AND objid = $2::oid)
+        AND (relation = $2::oid OR classid = 'pg_namespace'::regclass AND objid = $2::oid) AND (pid = ANY ($1::int[])) IS NOT TRUE
+    ORDER BY mode IN ('AccessShareLock', 'RowShareLock') FETCH FIRST ROW WITH TIES)
 ), named AS MATERIALIZED (
     SELECT pid, virtualtransaction, coalesce(' with a lock on ' || pg_describe_object(coalesce(classid, 'pg_class'::regclass), coalesce(objid, relation), 0), '') AS what FROM held
 )

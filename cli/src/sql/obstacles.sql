@@ -97,7 +97,7 @@ SELECT format('column %1$I of %2$s of role %3$s ' || CASE
         END || 'ALTER TABLE %2$s ALTER COLUMN %1$I %5$s', attname, c.oid::regclass, relowner::regrole, shard, way_out)
 FROM pg_extension AS e
     JOIN pg_depend AS m ON m.refclassid = 'pg_extension'::regclass AND m.refobjid = e.oid AND m.deptype = 'e' AND m.classid = 'pg_proc'::regclass
-    JOIN pg_proc AS p ON p.oid = m.objid AND proname = 'next_id'
+    JOIN pg_proc AS p ON p.oid = m.objid AND proname = 'next_id' AND pronargs > 0 -- or a setting has the number
     JOIN pg_depend AS u ON u.refclassid = 'pg_proc'::regclass AND u.refobjid = p.oid
     JOIN defaults ON u.classid = class AND u.objid = object JOIN pg_class AS c ON c.oid = relation
     CROSS JOIN LATERAL CAST(current_setting('move.shard') AS int) AS shard
@@ -137,7 +137,7 @@ SELECT format('role %I has granted %s on %s to another role, which a role that i
 FROM acls CROSS JOIN aclexplode(acl) JOIN pg_roles AS r ON r.oid = grantor
 WHERE grantor <> owner AND $2::text NOT IN ('', rolname)
 UNION ALL
-SELECT format('extension %I is in schema %I, and would be left behind: ALTER EXTENSION %1$I SET SCHEMA public', extname, $1::text)
+SELECT format('extension %I is in schema %I, and would be left behind: ' || CASE WHEN extrelocatable THEN 'ALTER EXTENSION %1$I SET SCHEMA public' ELSE 'DROP EXTENSION %1$I' END, extname, $1::text)
 FROM pg_extension WHERE extnamespace = quote_ident($1::text)::regnamespace
 UNION ALL
 SELECT format('the partitions of %s depend on a hash of enum values, which is another one on each server: partition it in another way', partrelid::regclass)
