@@ -1095,8 +1095,8 @@ errors! {
             column {column} of role {owner}."),
         hint("Do not insert into these tables as a role with one of these privileges, since that could move the clock of the shard.");
 
-    /// WARNING of `adopt_shard()`: the sequence is not in the schema of the shard, which protects its
-    /// epoch.
+    /// WARNING of `adopt_shard()`: the sequence is not in the schema of the shard, which protects
+    /// its epoch.
     SequenceElsewhere { name: String, schema: String } => ERRCODE_WARNING,
         "sequence {name} is not in schema {schema}, which becomes the shard",
         detail("A role with USAGE on the sequence can use it with any epoch, and so take it to the end of its ids."),

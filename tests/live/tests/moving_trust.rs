@@ -352,11 +352,13 @@ fn view_in_the_place_of_a_sequence_is_not_read() {
         // A session that the command does not end.
         let mut holder = servers.a.connect();
         run(&mut holder, "BEGIN; ALTER SEQUENCE insta5.a_seq NO CYCLE");
+        let began: String = one(&mut servers.a.connect(), "SELECT clock_timestamp()::text");
         let command = servers.start_command(command);
-        // Before that it may wait for the end of the killed command's session.
-        servers.a.wait_until(
-            "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'insta5.a_seq'::regclass AND NOT granted)",
-        );
+        // The session of the killed command may still wait as well.
+        servers.a.wait_until(&format!(
+            "SELECT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
+             WHERE relation = 'insta5.a_seq'::regclass AND NOT granted AND backend_start > '{began}')"
+        ));
         run(
             &mut keeper_session,
             "BEGIN; ALTER SEQUENCE insta5.table_id_seq RENAME TO hidden;
