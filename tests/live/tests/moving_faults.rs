@@ -1012,10 +1012,10 @@ fn role_that_is_no_superuser_can_move() {
     for (name, server) in [("a", &servers.a), ("b", &servers.b)] {
         let hba = server.path().join("data/pg_hba.conf");
         let rules = std::fs::read_to_string(&hba).unwrap();
-        std::fs::write(&hba, format!("local all mover scram-sha-256\n{rules}")).unwrap();
+        std::fs::write(&hba, format!("local all mover,boss scram-sha-256\n{rules}")).unwrap();
         run(
             &mut server.connect(),
-            "CREATE ROLE keeper; CREATE ROLE mover LOGIN PASSWORD 'secret'; SELECT pg_reload_conf()",
+            "CREATE ROLE keeper; CREATE ROLE mover LOGIN PASSWORD 'secret'; CREATE ROLE boss SUPERUSER LOGIN PASSWORD 'secret'; SELECT pg_reload_conf()",
         );
         let user = if name == "b" && major < 16 { "postgres" } else { "mover password=secret" };
         servers.connect_as(name, user, &["--trust", "keeper"]);
@@ -1079,7 +1079,8 @@ fn role_that_is_no_superuser_can_move() {
     }
     if major >= 16 {
         // From a superuser to a role that is none.
-        servers.connect_as("a", "postgres", &["--trust", "keeper"]);
+        let trusted = ["--trust", "keeper", "--trust", "mover"];
+        servers.connect_as("a", "boss password=secret", &trusted);
         servers.command(&["move", "6", "--to", "b"]);
         servers.command(&["clean", "6"]);
     }
