@@ -45,7 +45,9 @@ BEGIN
                 RAISE EXCEPTION 'table % could not be locked for 10 s: %', item.name, SQLERRM
                     USING ERRCODE = 'lock_not_available', DETAIL = 'Its OID is ' || item.oid, HINT = 'See pg_locks for the locks on it.';
             END IF;
-            -- PostgreSQL ends these for a session that waits for a lock.
+            -- PostgreSQL ends these for a session that waits for a lock. Without a new snapshot of the
+            -- activity, workers that have started meanwhile would not be seen.
+            PERFORM pg_stat_clear_snapshot();
             PERFORM pg_cancel_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
             WHERE relation = item.oid AND database = datid AND granted AND backend_type = 'autovacuum worker'
                 AND query NOT LIKE '%(to prevent wraparound)' AND current_setting('is_superuser')::boolean;
