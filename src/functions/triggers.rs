@@ -335,6 +335,8 @@ struct Candidate {
     has_key_expression: bool,
     /// Whether other tables may inherit from the table, which are not its partitions.
     has_children: bool,
+    /// Whether the table, or one below it, has a rule for INSERT.
+    has_rule: bool,
 }
 
 /// The candidates in the schema of the shard, or those of one table.
@@ -351,7 +353,8 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
                      AND d.refobjsubid = 0 AND d.deptype = 'i'),
              EXISTS (SELECT FROM ({tree}) AS t JOIN pg_partitioned_table AS p ON p.partrelid = t.relid
                      WHERE p.partexprs IS NOT NULL),
-             c.relhassubclass AND c.relkind = 'r'
+             c.relhassubclass AND c.relkind = 'r',
+             EXISTS (SELECT FROM ({tree}) AS t JOIN pg_rewrite ON ev_class = t.relid WHERE ev_type = '3')
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
          JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {is_of_user}
@@ -366,6 +369,7 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
             is_partition_key: row.get(4)?,
             has_key_expression: row.get(5)?,
             has_children: row.get(6)?,
+            has_rule: row.get(7)?,
         })
     })
 }
@@ -397,11 +401,7 @@ impl Candidate {
                 "It is a partition key, and the partition is chosen before triggers run.".into(),
             );
         }
-        let rule = format!(
-            "SELECT true FROM pg_rewrite WHERE ev_class IN ({}) AND ev_type = '3' LIMIT 1",
-            catalog::tree_of("$1::oid")
-        );
-        if !select(&rule, &[self.column.table.into()], |row| row.get::<bool>(1)).is_empty() {
+        if self.has_rule {
             return Some(
                 "Its table, or one below it, has a rule for INSERT, which would see NULL instead of an id.".into(),
             );

@@ -404,8 +404,11 @@ pub fn visit_functions_that_need(
         let snapshot = pg_sys::RegisterSnapshot(snapshot);
         let found = functions_that_need(class, object, snapshot, max);
         for &oid in found.iter().flatten() {
-            let function = function_by_scan(functions, oid, snapshot, accepts);
-            if let Some(function) = function {
+            // Other roles decide how many there are.
+            pgrx::check_for_interrupts!();
+            let mut key = [oid_key(pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber, oid)];
+            let index = pg_sys::ProcedureOidIndexId;
+            if let Some(function) = first_function(functions, index, snapshot, &mut key, accepts) {
                 visit(&function);
             }
         }
@@ -457,22 +460,19 @@ unsafe fn oid_key(column: pg_sys::AttrNumber, value: Oid) -> pg_sys::ScanKeyData
     key
 }
 
-/// A function by its OID, if its row is accepted. The body of another one is not read.
-///
-/// Other roles decide how many functions a schema has, so each look at one can be canceled.
-unsafe fn function_by_scan(
-    relation: pg_sys::Relation,
-    oid: Oid,
+/// The first function that a scan of `pg_proc`, which the caller has opened, finds by an index, if
+/// its row is accepted. The body of another one is not read.
+unsafe fn first_function(
+    functions: pg_sys::Relation,
+    index: u32,
     snapshot: pg_sys::Snapshot,
+    keys: &mut [pg_sys::ScanKeyData],
     accepts: impl FnOnce(&pg_sys::FormData_pg_proc) -> bool,
 ) -> Option<Function> {
-    pgrx::check_for_interrupts!();
-    // SAFETY: a scan of pg_proc, which the caller has opened. The tuple is valid until the scan
-    // ends.
+    // SAFETY: a catalog scan. The keys outlive the scan, until whose end the tuple is valid.
     unsafe {
-        let mut key = oid_key(pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber, oid);
-        let index = Oid::from(pg_sys::ProcedureOidIndexId);
-        let scan = pg_sys::systable_beginscan(relation, index, true, snapshot, 1, &mut key);
+        let (count, keys) = (keys.len() as c_int, keys.as_mut_ptr());
+        let scan = pg_sys::systable_beginscan(functions, index.into(), true, snapshot, count, keys);
         let tuple = pg_sys::systable_getnext(scan);
         let is_accepted = !tuple.is_null() && accepts(&*pg_sys::GETSTRUCT(tuple).cast());
         let function = is_accepted.then(|| function_of(tuple));
@@ -516,8 +516,8 @@ pub fn source(oid: Oid, max: usize) -> Option<String> {
 /// The function of that name and these input types in a schema. This is one look-up: if it is
 /// replaced meanwhile, the old or the new one is found. It leaves nothing in the caches.
 pub fn function_in(schema: Oid, name: &str, parameters: &[Oid]) -> Option<Function> {
-    // SAFETY: a catalog scan, as in PostgreSQL's own code. The keys and their values outlive the
-    // scan; an error ends it with the transaction. The tuple is valid until the scan ends.
+    // SAFETY: a catalog scan, as in PostgreSQL's own code. The values of the keys outlive the scan;
+    // an error ends it with the transaction.
     unsafe {
         let lock = pg_sys::AccessShareLock as c_int;
         let relation = pg_sys::table_open(pg_sys::ProcedureRelationId, lock);
@@ -527,11 +527,8 @@ pub fn function_in(schema: Oid, name: &str, parameters: &[Oid]) -> Option<Functi
             types_key(types),
             oid_key(pg_sys::Anum_pg_proc_pronamespace as pg_sys::AttrNumber, schema),
         ];
-        let (index, none) = (Oid::from(pg_sys::ProcedureNameArgsNspIndexId), std::ptr::null_mut());
-        let scan = pg_sys::systable_beginscan(relation, index, true, none, 3, keys.as_mut_ptr());
-        let tuple = pg_sys::systable_getnext(scan);
-        let function = (!tuple.is_null()).then(|| function_of(tuple));
-        pg_sys::systable_endscan(scan);
+        let (index, newest) = (pg_sys::ProcedureNameArgsNspIndexId, std::ptr::null_mut());
+        let function = first_function(relation, index, newest, &mut keys, |_| true);
         pg_sys::table_close(relation, lock);
         function
     }

@@ -109,7 +109,7 @@ thread_local! {
 const RELATION: c_int = -1;
 
 /// The most that is watched by itself, in 4 MB: four objects for each sequence that a session can
-/// cache. What was dropped stays in the set, and other roles decide how often that happens.
+/// cache. Dropped objects stay in the set, and other roles can drop any number.
 const WATCHED_MAX: usize = 262_144;
 
 /// The count now. A look-up outside a guard should begin with [`settled_count`].

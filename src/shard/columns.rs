@@ -42,45 +42,40 @@ pub fn columns_of(function: Oid) -> Vec<Column> {
     let is_short = catalog::IS_SHORT_DEFAULT;
     let function_id = function.to_u32();
     let call = format!(
-        "AND CASE WHEN {is_short} THEN strpos(f.adbin::text COLLATE \"C\", ':funcid {function_id} ') > 0 END"
+        "c.relkind IN ('r', 'p')
+         AND CASE WHEN {is_short} THEN strpos(f.adbin::text COLLATE \"C\", ':funcid {function_id} ') > 0 END"
     );
-    let columns = columns_depending_on("pg_proc", function, &call);
-    columns.into_iter().filter_map(|(column, is_of_table)| is_of_table.then_some(column)).collect()
+    columns_depending_on("pg_proc", function, &call)
 }
 
 /// The columns whose default names the sequence.
 pub fn columns_with_default_on(sequence: Oid) -> Vec<Column> {
-    let columns = columns_depending_on("pg_class", sequence, "");
-    columns.into_iter().map(|(column, _)| column).collect()
+    columns_depending_on("pg_class", sequence, "true")
 }
 
 /// The same, of owners who may use the sequence, or of those who may not: any role can name it by
 /// its OID.
 pub fn columns_of_owners(sequence: Oid, may_use: bool) -> Vec<Column> {
     let may_use =
-        format!("AND has_sequence_privilege(c.relowner, d.refobjid, 'USAGE, UPDATE') = {may_use}");
-    let columns = columns_depending_on("pg_class", sequence, &may_use);
-    columns.into_iter().map(|(column, _)| column).collect()
+        format!("has_sequence_privilege(c.relowner, d.refobjid, 'USAGE, UPDATE') = {may_use}");
+    columns_depending_on("pg_class", sequence, &may_use)
 }
 
-/// The columns whose default depends on an object of this class, and whether each belongs to a
-/// table rather than a view or a foreign table. Temporary tables of other sessions, which no other
-/// session can read, are left out.
-fn columns_depending_on(class: &str, object: Oid, condition: &str) -> Vec<(Column, bool)> {
+/// The columns of tables, views and foreign tables whose default depends on an object of this
+/// class, under a condition on `c`, `d` and `f`, rows of `pg_class`, `pg_depend` and `pg_attrdef`.
+/// Temporary tables of other sessions, which no other session can read, are left out.
+fn columns_depending_on(class: &str, object: Oid, condition: &str) -> Vec<Column> {
     let query = format!(
-        "SELECT a.attrelid, a.attname::text, a.atttypid = 'int8'::regtype, c.relkind IN ('r', 'p')
+        "SELECT a.attrelid, a.attname::text, a.atttypid = 'int8'::regtype
          FROM pg_depend AS d JOIN pg_attrdef AS f ON f.oid = d.objid
          JOIN pg_attribute AS a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
          JOIN pg_class AS c ON c.oid = a.attrelid
          WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = $1::regclass AND d.refobjid = $2
-         AND NOT pg_is_other_temp_schema(c.relnamespace) {condition}
+         AND NOT pg_is_other_temp_schema(c.relnamespace) AND {condition}
          ORDER BY a.attrelid, a.attnum"
     );
     select(&query, &[class.into(), object.into()], |row| {
-        Some((
-            Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? },
-            row.get(4)?,
-        ))
+        Some(Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? })
     })
 }
 

@@ -111,8 +111,16 @@ fn serves_by(function: &Function, sequence: IdSequence) -> bool {
 /// The shards that a sequence serves: one, unless its owner has created more. Any role can create
 /// functions that depend on the sequence, and this looks at each of them.
 pub fn served_by(sequence: Oid) -> Vec<Definition> {
-    let mut found = deciding_about(sequence, (pg_sys::RelationRelationId, sequence));
-    found.retain(|definition| definition.sequence.oid == sequence);
+    let mut found = vec![];
+    watch_schema_of(sequence);
+    let object = (pg_sys::RelationRelationId, sequence);
+    let may_own = |schema, owner| decides_about(schema, owner, sequence);
+    catalog::visit_functions_that_need(object, PREFIX, may_own, usize::MAX, |function| {
+        let definition = parse_watching(function).filter(|it| it.sequence.oid == sequence);
+        if let Some(definition) = definition {
+            push(&mut found, definition);
+        }
+    });
     found
 }
 
@@ -120,43 +128,18 @@ pub fn served_by(sequence: Oid) -> Vec<Definition> {
 /// about this sequence as well: otherwise a role that can create functions in the schema could
 /// choose the epoch for the sequences of others.
 pub fn in_schema_of(sequence: Oid) -> Vec<Definition> {
-    let Some(relation) = catalog::relation(sequence) else { return vec![] };
-    let mut found = deciding_about(sequence, (pg_sys::NamespaceRelationId, relation.schema));
-    found.retain(|it| {
-        it.schema == relation.schema && decides_about(it.schema, it.owner, it.sequence.oid)
+    let mut found = vec![];
+    let Some(relation) = catalog::relation(sequence) else { return found };
+    watch_schema_of(sequence);
+    let may_own = |owner| decides_about(relation.schema, owner, sequence);
+    visit_in_schema(relation.schema, may_own, |function| {
+        let may_serve = |it: &Definition| decides_about(it.schema, it.owner, it.sequence.oid);
+        if let Some(definition) = parse_watching(function).filter(may_serve) {
+            push(&mut found, definition);
+        }
     });
     found
 }
-
-/// The definitions that depend on an object and may decide about a sequence.
-fn deciding_about(sequence: Oid, object: (Oid, Oid)) -> Vec<Definition> {
-    let mut found = vec![];
-    watch_schema_of(sequence);
-    let may_own = |schema, owner| decides_about(schema, owner, sequence);
-    let mut visit = |function: &Function| {
-        if let Some(definition) = parse_watching(function) {
-            push(&mut found, definition);
-        }
-    };
-    let (class, schema) = object;
-    let max = if class == pg_sys::NamespaceRelationId { NAMED_MAX } else { usize::MAX };
-    if !catalog::visit_functions_that_need(object, PREFIX, may_own, max, &mut visit) {
-        for number in 0..=SHARD_MAX {
-            pgrx::check_for_interrupts!();
-            let name = format!("{PREFIX}{number}");
-            let function = catalog::function_in(schema, &name, &[]);
-            if let Some(function) = function.filter(|it| may_own(it.schema, it.owner)) {
-                visit(&function);
-            }
-        }
-    }
-    found
-}
-
-/// Up to so many functions that depend on a schema are looked at one by one. Any role can create
-/// more, in its temporary schema. Then it takes less to ask for each name that a definition can
-/// have.
-const NAMED_MAX: usize = 5000;
 
 /// Whether a definition in this schema, with this owner, may decide what a sequence is used for:
 /// the owner has the privileges of the sequence's owner. In the schema of the sequence, those of
@@ -179,16 +162,40 @@ fn watch_schema_of(sequence: Oid) {
 /// The shards that a schema defines, ordered by number.
 pub fn in_schema(schema: Oid) -> Vec<Definition> {
     let mut found = vec![];
-    // A function in another schema can depend on this one as well.
-    let is_in_it = |of, _| of == schema;
-    let object = (pg_sys::NamespaceRelationId, schema);
-    catalog::visit_functions_that_need(object, PREFIX, is_in_it, usize::MAX, |function| {
-        if let Some(definition) = read(function) {
-            push(&mut found, definition);
-        }
-    });
+    visit_in_schema(
+        schema,
+        |_| true,
+        |function| {
+            if let Some(definition) = read(function) {
+                push(&mut found, definition);
+            }
+        },
+    );
     found.sort_by_key(|definition| definition.shard.number());
     found
+}
+
+/// Up to so many functions that depend on a schema are looked at one by one. Any role can create
+/// more, in its temporary schema. Then it takes less to ask for each name that a definition can
+/// have.
+const NAMED_MAX: usize = 5000;
+
+/// Visits the functions in a schema that have the name of a definition, if `may_own` accepts their
+/// owner.
+fn visit_in_schema(schema: Oid, may_own: impl Fn(Oid) -> bool, mut visit: impl FnMut(&Function)) {
+    // A function in another schema can depend on this one as well.
+    let is_in_it = |of, owner| of == schema && may_own(owner);
+    let object = (pg_sys::NamespaceRelationId, schema);
+    if catalog::visit_functions_that_need(object, PREFIX, is_in_it, NAMED_MAX, &mut visit) {
+        return;
+    }
+    for number in 0..=SHARD_MAX {
+        pgrx::check_for_interrupts!();
+        let function = catalog::function_in(schema, &format!("{PREFIX}{number}"), &[]);
+        if let Some(function) = function.filter(|it| may_own(it.owner)) {
+            visit(&function);
+        }
+    }
 }
 
 /// Visits every valid definition in the database, even if several define the same shard.
