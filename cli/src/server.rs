@@ -340,7 +340,7 @@ impl Server {
         let pids = format!("{{{}}}", session.pid());
         let mut connected = None;
         let (began, mut waits, mut ended) = (Instant::now(), String::new(), BTreeSet::new());
-        let mut has_failed = false;
+        // Returns false if it cannot look.
         let mut look = |held: &str| {
             let watcher = match (watcher, &mut connected) {
                 (Some(watcher), _) => Ok(watcher),
@@ -358,27 +358,26 @@ impl Server {
                     ended.extend(those.map(|one| one.who));
                 }
                 Err(error) => {
-                    has_failed = true;
                     waits = format!("It is not known for what it waits: {error}.");
+                    return false;
                 }
             }
-            has_failed
+            true
         };
         let mut is_watched = true;
-        let result = session.run_watched(statements, &mut || {
+        let mut result = session.run_watched(statements, &mut || {
             if is_watched && (!ends || began.elapsed() >= PATIENCE) {
-                is_watched = !look("0");
+                is_watched = look("0");
             }
         });
-        if let Err(error) = &result
-            && let Some(detail) = &error.detail
-            && let Some(oid) = detail.strip_prefix("Its OID is ")
+        // From lock.sql and lock_relations.sql, for this function.
+        const OID: &str = "Its OID is ";
+        if let Err(error) = &mut result
+            && let Some(detail) = error.detail.take_if(|detail| detail.starts_with(OID))
         {
-            look(oid);
+            look(&detail[OID.len()..]);
         }
         let explained = result.map_err(|mut error| {
-            // The detail with the OID was for this function.
-            error.detail = error.detail.filter(|detail| !detail.starts_with("Its OID is "));
             if is_timeout(&error.sqlstate) && !waits.is_empty() {
                 error.detail = Some(waits);
             }

@@ -1,7 +1,7 @@
 -- The sessions and prepared transactions for which the processes $1 wait, and those with a lock on
 -- the relation or schema $2. $3: whether to end them. Sessions of superusers, and those that the
 -- role of the command may not end, go on. So do prepared transactions, which no session holds:
--- whoever has prepared one relies on its COMMIT.
+-- the application that has prepared one relies on its COMMIT.
 WITH awaited AS MATERIALIZED (
     -- The key of an advisory lock names no object.
     SELECT locktype, database, relation, CASE WHEN locktype <> 'advisory' THEN classid END AS classid,
@@ -15,7 +15,7 @@ WITH awaited AS MATERIALIZED (
         AND (h.locktype, h.database, h.relation, h.classid, h.objid, h.transactionid) IS NOT DISTINCT FROM (w.locktype, w.database, w.relation, w.classid, w.objid, w.transactionid)
     WHERE 0 = ANY (blockers)
     UNION
-    -- Readers only if there is nobody else.
+    -- Readers only if no other session has a lock.
     (SELECT pid, virtualtransaction, classid, objid, relation FROM pg_locks
     WHERE granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND (relation = $2::oid OR classid = 'pg_namespace'::regclass AND objid = $2::oid) AND (pid = ANY ($1::int[])) IS NOT TRUE

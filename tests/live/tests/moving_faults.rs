@@ -237,7 +237,7 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     assert_eq!(servers.placement(), "a");
     let insert = "INSERT INTO insta5.photos DEFAULT VALUES";
     assert_eq!(error_of(&mut a.connect(), insert).0, "25006");
-    // When the map is changed: somebody else changes it before.
+    // When the map is changed: another client changes it before.
     let mut map = servers.map();
     let waits_for_the_map = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'map' AND wait_event_type = 'Lock')";
     let lock = "BEGIN; LOCK TABLE shard_map.moves IN SHARE MODE";
