@@ -4,7 +4,7 @@ DECLARE
     s name := current_setting('move.schema');
     is_copy bool := current_setting('move.is_copy');
     item record;
-    last bigint;
+    last numeric;
     is_called bool;
 BEGIN
     EXECUTE format('CREATE OR REPLACE FUNCTION %I.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS %L', s, format($f$
@@ -31,20 +31,23 @@ END $f$, current_setting('move.shard')));
         -- session_replication_role = replica.
         EXECUTE format('ALTER TABLE ONLY %I.%I ENABLE %s TRIGGER shard_is_elsewhere', s, item.relname, CASE WHEN NOT is_copy THEN 'ALWAYS' END);
     END LOOP;
-    -- MINVALUE must be less than MAXVALUE, and START must be between them. A sequence that was
-    -- never used would still give its last value, so it goes back by one.
+    -- The last value becomes the end of the sequence. One that was not used since setval() or RESTART
+    -- would still give its last value, so it goes back by one step, or as far as its type allows.
+    -- MINVALUE must be less than MAXVALUE, and START must be between them.
     FOR item IN
-        SELECT c.oid, relname, seqmin, seqstart
-        FROM pg_sequence JOIN pg_class AS c ON c.oid = seqrelid
-        WHERE c.oid = ANY (current_setting('move.locked')::oid[]) AND seqtypid = 'bigint'::regtype AND seqincrement = 1 AND seqmax >= 1125899906842623 AND NOT seqcycle
+        SELECT c.oid, relname, seqmin, seqmax, seqstart, seqincrement, seqincrement > 0 AS ascends,
+               -round(2::numeric ^ (8 * typlen - 1)) AS lowest, round(2::numeric ^ (8 * typlen - 1)) - 1 AS highest
+        FROM pg_sequence JOIN pg_class AS c ON c.oid = seqrelid JOIN pg_type AS t ON t.oid = seqtypid
+        WHERE c.oid = ANY (current_setting('move.locked')::oid[])
         ORDER BY relname
     LOOP
         EXECUTE format('SELECT last_value, is_called FROM %I.%I', s, item.relname) INTO STRICT last, is_called;
-        IF NOT is_called THEN
-            last := last - 1;
-        END IF;
-        EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s RESTART WITH %4$s', s, item.relname,
-            least(item.seqmin, last - 1), last, least(item.seqstart, last));
-        PERFORM setval(item.oid, last, true);
+        last := last - CASE WHEN is_called THEN 0 ELSE item.seqincrement END;
+        last := CASE WHEN item.ascends THEN greatest(item.lowest + 1, last) ELSE least(item.highest - 1, last) END;
+        EXECUTE format('ALTER SEQUENCE %I.%I NO CYCLE MINVALUE %s MAXVALUE %s START %s RESTART WITH %s', s, item.relname,
+            CASE WHEN item.ascends THEN least(item.seqmin, last - 1) ELSE last END,
+            CASE WHEN item.ascends THEN last ELSE greatest(item.seqmax, last + 1) END,
+            CASE WHEN item.ascends THEN least(item.seqstart, last) ELSE greatest(item.seqstart, last) END, last);
+        PERFORM setval(item.oid, last::bigint, true);
     END LOOP;
 END $do$;

@@ -11,13 +11,13 @@ BEGIN
         WHEN 'closed' THEN RAISE EXCEPTION 'schema % is closed already', quote_ident(s);
         ELSE
     END CASE;
-    -- This only locks the sequence: it waits for open transactions that have generated ids.
+    -- This only locks the sequence: it waits for open transactions that have called nextval() or next_id().
     FOR item IN
-        SELECT relname FROM pg_sequence JOIN pg_class AS c ON c.oid = seqrelid JOIN pg_namespace AS n ON n.oid = relnamespace
-        WHERE nspname = s AND seqtypid = 'bigint'::regtype AND seqincrement = 1 AND seqmax >= 1125899906842623 AND NOT seqcycle
-        ORDER BY relname
+        SELECT relname, CASE WHEN seqcycle THEN 'CYCLE' ELSE 'NO CYCLE' END AS cycle
+        FROM pg_sequence JOIN pg_class AS c ON c.oid = seqrelid JOIN pg_namespace AS n ON n.oid = relnamespace
+        WHERE nspname = s ORDER BY relname
     LOOP
-        EXECUTE format('ALTER SEQUENCE %I.%I NO CYCLE', s, item.relname);
+        EXECUTE format('ALTER SEQUENCE %I.%I %s', s, item.relname, item.cycle);
     END LOOP;
 END $do$;
 -- A transaction that has created a table holds a lock on the schema, and the table is not visible

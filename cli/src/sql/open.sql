@@ -9,14 +9,16 @@ BEGIN
         RAISE EXCEPTION 'schema % is not closed', quote_ident(s);
     END IF;
     FOR item IN
-        SELECT oid, relname, definitions -> relname::text AS numbers FROM pg_class
+        SELECT oid, relname, seqincrement, definitions -> relname::text AS numbers FROM pg_class JOIN pg_sequence ON seqrelid = oid
         WHERE oid = ANY (current_setting('move.locked')::oid[]) AND definitions ? relname::text ORDER BY relname
     LOOP
         last := pg_sequence_last_value(item.oid);
-        -- It was never used, and goes on from its first value.
-        EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s', s, item.relname,
-            (item.numbers ->> 0)::bigint, (item.numbers ->> 1)::bigint, (item.numbers ->> 2)::bigint)
-            || CASE WHEN last < (item.numbers ->> 0)::bigint THEN ' RESTART WITH ' || (item.numbers ->> 0)::bigint ELSE '' END;
+        -- Outside the bounds is a step before the value that the sequence goes on from.
+        EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s %s', s, item.relname,
+            (item.numbers ->> 0)::bigint, (item.numbers ->> 1)::bigint, (item.numbers ->> 2)::bigint,
+            CASE item.numbers ->> 3 WHEN 'CYCLE' THEN 'CYCLE' ELSE 'NO CYCLE' END)
+            || CASE WHEN last NOT BETWEEN (item.numbers ->> 0)::bigint AND (item.numbers ->> 1)::bigint
+                    THEN format(' RESTART WITH %s', last::numeric + item.seqincrement) ELSE '' END;
     END LOOP;
     EXECUTE format('CREATE OR REPLACE FUNCTION %I.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS %L', s, 'BEGIN RETURN NULL; END');
     EXECUTE format('COMMENT ON FUNCTION %I.shard_is_elsewhere() IS NULL', s);

@@ -1,3 +1,3 @@
-SELECT coalesce(jsonb_object_agg(relname, jsonb_build_array(seqmin, seqmax, seqstart)), '{}')
+SELECT coalesce(jsonb_object_agg(relname, jsonb_build_array(seqmin, seqmax, seqstart, CASE WHEN seqcycle THEN 'CYCLE' ELSE 'NO CYCLE' END)), '{}')
 FROM pg_sequence JOIN pg_class ON pg_class.oid = seqrelid JOIN pg_namespace AS n ON n.oid = relnamespace
-WHERE nspname = $1::text AND seqtypid = 'bigint'::regtype AND seqincrement = 1 AND seqmax >= 1125899906842623 AND NOT seqcycle;
+WHERE nspname = $1::text;
