@@ -275,12 +275,19 @@ fn run(arguments: Arguments, output: &Output) -> Result {
             let trust = Trust::parse(map, &trust.trust)?;
             let finished = map.moves()?.into_iter().filter(|moved| moved.finished);
             let all = finished.map(|moved| moved.shard);
+            let mut outcome = Ok(());
             for shard in shard.map_or_else(|| all.collect(), |one| vec![one]) {
                 check_interrupt()?;
                 // Each lock is held until its connection ends, so connect separately for each
                 // shard.
-                moving::clean(&mut Map::connect(&conninfo)?, shard, &trust, output)?;
+                let cleaned = moving::clean(&mut Map::connect(&conninfo)?, shard, &trust, output);
+                match (cleaned, &outcome) {
+                    (Ok(()), _) => {}
+                    (cleaned, Ok(())) => outcome = cleaned,
+                    (Err(error), _) => error.lines().iter().for_each(|line| output.warn(line)),
+                }
             }
+            outcome?;
         }
         Command::Plan { drain, tolerance, trust } => {
             let trust = Trust::parse(map, &trust.trust)?;

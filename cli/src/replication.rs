@@ -66,7 +66,6 @@ pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
     let privileges = privileges(&session, source.schema()).context(problem)?;
     session.run(server::LOCK).context(problem)?;
     session.run(server::CLOSE).context(problem)?;
-    trust::require(target, &session, &needed, &dump.rights)?;
     let differing = server::changed_objects(&dump.privileges, &privileges)?;
     if !differing.is_empty() {
         fail!(
@@ -79,6 +78,7 @@ pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
             target.name
         );
     }
+    trust::require(target, &session, &needed, &dump.rights)?;
     let copy = server::definition(&session).context(problem)?;
     map.record(source.shard(), "definition", &dump.definition)?;
     map.record(source.shard(), "copy_definition", &copy)?;

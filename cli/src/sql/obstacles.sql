@@ -5,16 +5,16 @@ WITH RECURSIVE tables AS MATERIALIZED (
     SELECT c.oid, relreplident, format('%I.%I', $1::text, relname) AS name,
         EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND attgenerated <> '') AS has_generated
     FROM pg_class AS c WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind = 'r'
-), parts (relation, attname, type, collid) AS (
+), parts (relation, attname, type, collid, modifier) AS (
     -- The type of each column, and the types of which it consists.
-    SELECT t.oid, attname, atttypid, attcollation FROM tables AS t JOIN pg_attribute ON attrelid = t.oid
-    WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
+    SELECT c.oid, attname, atttypid, attcollation, atttypmod FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid
+    WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
     UNION
-    SELECT relation, attname, part, part_collid FROM parts JOIN pg_type AS t ON t.oid = type CROSS JOIN LATERAL (
-        SELECT typbasetype, collid WHERE typtype = 'd'
-        UNION ALL SELECT typelem, collid WHERE typcategory = 'A'
-        UNION ALL SELECT rngsubtype, rngcollation FROM pg_range WHERE t.oid IN (rngtypid, rngmultitypid)
-        UNION ALL SELECT atttypid, attcollation FROM pg_attribute WHERE typtype = 'c' AND attrelid = typrelid AND attnum > 0 AND NOT attisdropped) AS p (part, part_collid)
+    SELECT relation, attname, part, part_collid, part_modifier FROM parts JOIN pg_type AS t ON t.oid = type CROSS JOIN LATERAL (
+        SELECT typbasetype, collid, typtypmod WHERE typtype = 'd'
+        UNION ALL SELECT typelem, collid, modifier WHERE typcategory = 'A'
+        UNION ALL SELECT rngsubtype, rngcollation, -1 FROM pg_range WHERE t.oid IN (rngtypid, rngmultitypid)
+        UNION ALL SELECT atttypid, attcollation, atttypmod FROM pg_attribute WHERE typtype = 'c' AND attrelid = typrelid AND attnum > 0 AND NOT attisdropped) AS p (part, part_collid, part_modifier)
 ), equalities (type, is_exact) AS MATERIALIZED (
     -- Support function 4 says that equal values are the same, unlike 1.0 and 1.00.
     SELECT opcintype, amproc IS NOT NULL FROM pg_opclass
@@ -23,7 +23,8 @@ WITH RECURSIVE tables AS MATERIALIZED (
 ), inexact AS MATERIALIZED (
     SELECT DISTINCT relation, attname FROM parts AS p JOIN pg_type AS t ON t.oid = p.type LEFT JOIN equalities AS e ON e.type = t.oid
         LEFT JOIN pg_collation AS l ON l.oid = collid
-    WHERE typtype = 'b' AND typcategory <> 'A' AND (NOT collisdeterministic OR NOT coalesce(is_exact, EXISTS (
+    -- Values of bpchar without a length differ in blanks that no comparison sees.
+    WHERE typtype = 'b' AND typcategory <> 'A' AND (NOT collisdeterministic OR t.oid = 'bpchar'::regtype AND modifier = -1 OR NOT coalesce(is_exact, EXISTS (
         SELECT FROM pg_cast JOIN equalities AS c ON c.type = casttarget
         WHERE castsource = t.oid AND castmethod = 'b' AND castcontext = 'i' AND c.is_exact)))
 ), keys AS MATERIALIZED (
@@ -143,7 +144,13 @@ UNION ALL
 SELECT format('the partitions of %s depend on a hash of enum values, which is another one on each server: partition it in another way', partrelid::regclass)
 FROM pg_partitioned_table JOIN pg_class AS c ON c.oid = partrelid
 WHERE relnamespace = quote_ident($1::text)::regnamespace AND partstrat = 'h'
-    AND EXISTS (SELECT FROM pg_opclass AS o WHERE o.oid = ANY (partclass) AND opcintype = 'anyenum'::regtype)
+    AND EXISTS (
+        SELECT FROM unnest(partattrs::int2[], partclass::oid[]) AS k (number, class) JOIN pg_opclass AS o ON o.oid = class
+            LEFT JOIN pg_attribute AS a ON attrelid = partrelid AND attnum = number AND number > 0
+        -- Of an expression only the class is known.
+        WHERE CASE WHEN attnum IS NULL THEN opcintype = ANY ('{anyenum,anyarray,record,anyrange,anymultirange}'::regtype[])
+                   ELSE EXISTS (SELECT FROM parts AS p JOIN pg_type AS t ON t.oid = p.type
+                                WHERE relation = partrelid AND p.attname = a.attname AND typtype = 'e') END)
 UNION ALL
 SELECT format('table %I.%I is %s, which is not replicated', $1::text, relname,
               CASE WHEN relkind = 'f' THEN 'a foreign table' ELSE 'unlogged' END)

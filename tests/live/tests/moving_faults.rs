@@ -1175,3 +1175,44 @@ fn limits_of_a_database_end_no_move() {
     });
     assert_eq!(servers.placement(), "b");
 }
+
+/// The conninfo of the new server is changed during a move, while its subscription goes on: neither
+/// move nor cancel reports success, and the error names what uses the slot.
+#[test]
+fn slot_that_another_server_uses_is_reported() {
+    let servers = Servers::start();
+    let (command, transaction) = move_blocked_after_copy(&servers, &[]);
+    assert!(!kill_group(command));
+    drop(transaction);
+    run(&mut servers.b.connect(), "CREATE DATABASE other");
+    let other = format!("host={} dbname=other user=postgres", servers.b.path().display());
+    run(&mut servers.b.connect_to("other"), "CREATE EXTENSION instagram_id");
+    servers.command(&["server", "b", &other]);
+    let reason = "the replication slot on a cannot be dropped: replication slot \"instagram_id_move_5\" is active for PID";
+    servers.refuses(&["cancel", "5"], reason);
+    servers.connect_as("b", "postgres", &[]);
+    servers.command(&["cancel", "5"]);
+    assert_eq!(leftovers(&servers.a), NOTHING);
+}
+
+/// An old server is lost before `clean`. The old copies on other servers are dropped, and the map
+/// forgets that of this server as moving.md says.
+#[test]
+fn old_server_that_is_lost_is_forgotten() {
+    let servers = Servers::start();
+    let mut a = servers.a.connect();
+    run(&mut a, "SELECT create_shard(7)");
+    servers.command(&["place", "a", "7"]);
+    for shard in ["5", "7"] {
+        servers.command(&["move", shard, "--to", "b"]);
+    }
+    let lost = format!("host={} dbname=postgres", servers.a.path().join("lost").display());
+    servers.command(&["server", "lost", &lost]);
+    run(&mut servers.map(), "UPDATE shard_map.moves SET source = 'lost' WHERE shard = 5");
+    servers.refuses(&["clean", "--all"], "server lost cannot be reached");
+    assert!(one::<bool>(&mut a, "SELECT to_regnamespace('insta7') IS NULL"));
+    servers.refuses(&["remove", "lost"], "old copies of shards");
+    run(&mut servers.map(), "DELETE FROM shard_map.moves WHERE shard = 5");
+    servers.command(&["remove", "lost"]);
+    assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
+}

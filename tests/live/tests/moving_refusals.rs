@@ -21,13 +21,15 @@ const SCHEMA: &str = "SET client_min_messages = error;
     CREATE COLLATION insta5.lax FROM \"C\"; UPDATE pg_collation SET collisdeterministic = false WHERE collname = 'lax';
     CREATE TABLE insta5.full_key (id bigint PRIMARY KEY, n numeric, j json); ALTER TABLE insta5.full_key REPLICA IDENTITY FULL;
     INSERT INTO insta5.full_key VALUES (1, 1.00, '{}'), (2, 1.0, '{}');
-    CREATE TABLE insta5.full_parts (id bigint, array_of json[], place insta5.place, spot insta5.spot[], n numrange, lax text[] COLLATE insta5.lax);
+    CREATE TABLE insta5.full_parts (id bigint, array_of json[], place insta5.place, spot insta5.spot[], n numrange, lax text[] COLLATE insta5.lax, blank bpchar[]);
     ALTER TABLE insta5.full_parts REPLICA IDENTITY FULL;
     CREATE TABLE insta5.full_fine (t text, v varchar(9), c char(3), a int[], r int4range, m insta5.mood, p insta5.pair,
         w insta5.words[], u uuid, i inet, b bytea, o oid);
     ALTER TABLE insta5.full_fine REPLICA IDENTITY FULL;
     INSERT INTO insta5.full_fine (t, p, w) VALUES ('a', (1, 'b'), '{c}');
     CREATE TABLE insta5.moods (m insta5.mood PRIMARY KEY) PARTITION BY HASH (m);
+    CREATE TABLE insta5.many_moods (m insta5.mood[] PRIMARY KEY, n int[]) PARTITION BY HASH (m);
+    CREATE TABLE insta5.no_moods (n int[] PRIMARY KEY, m insta5.mood) PARTITION BY HASH (n);
     INSERT INTO pg_extension SELECT 99999, 'pretended', 10, 'insta5'::regnamespace, true, '1', NULL, NULL;
     INSERT INTO pg_depend VALUES ('pg_extension'::regclass, 99999, 0, 'pg_namespace'::regclass, 'insta5'::regnamespace, 0, 'n');
 
@@ -89,12 +91,14 @@ const CASES: &str = r#"
     table insta5.invalid has no primary key or replica identity that is valid | ALTER TABLE insta5.invalid REPLICA IDENTITY DEFAULT | SELECT
     table insta5."none" has no primary key or replica identity | ALTER TABLE insta5."none" REPLICA IDENTITY DEFAULT | SELECT
     table insta5.full_parts has REPLICA IDENTITY FULL, but no exact equality for column array_of, so its updates and deletes could change other rows or none | add a primary key, and set REPLICA IDENTITY DEFAULT | SELECT
+    table insta5.full_parts has REPLICA IDENTITY FULL, but no exact equality for column blank, so its updates and deletes could change other rows or none | add a primary key, and set REPLICA IDENTITY DEFAULT | SELECT
     table insta5.full_parts has REPLICA IDENTITY FULL, but no exact equality for column place, so its updates and deletes could change other rows or none | add a primary key, and set REPLICA IDENTITY DEFAULT | SELECT
     table insta5.full_parts has REPLICA IDENTITY FULL, but no exact equality for column spot, so its updates and deletes could change other rows or none | add a primary key, and set REPLICA IDENTITY DEFAULT | SELECT
     table insta5.full_parts has REPLICA IDENTITY FULL, but no exact equality for column n, so its updates and deletes could change other rows or none | add a primary key, and set REPLICA IDENTITY DEFAULT | ALTER TABLE insta5.full_parts ADD PRIMARY KEY (id)
     table insta5.full_parts has REPLICA IDENTITY FULL, but no exact equality for column lax, so its updates and deletes could change other rows or none | add a primary key, and set REPLICA IDENTITY DEFAULT | ALTER TABLE insta5.full_parts DROP lax; DROP COLLATION insta5.lax
     extension pretended is in schema insta5, and would be left behind | ALTER EXTENSION pretended SET SCHEMA public | SELECT
     the partitions of insta5.moods depend on a hash of enum values, which is another one on each server | partition it in another way | DROP TABLE insta5.moods
+    the partitions of insta5.many_moods depend on a hash of enum values, which is another one on each server | partition it in another way | DROP TABLE insta5.many_moods
     table insta5.generated has no primary key or replica identity that is valid, not deferrable and without | add a unique index without generated columns, and set REPLICA IDENTITY USING INDEX | CREATE UNIQUE INDEX generated_id ON insta5.generated (id); ALTER TABLE insta5.generated ALTER id SET NOT NULL, REPLICA IDENTITY USING INDEX generated_id
     table insta5.generated_full has REPLICA IDENTITY FULL and generated columns | add a unique index without generated columns, and set REPLICA IDENTITY USING INDEX | CREATE UNIQUE INDEX generated_full_id ON insta5.generated_full (id); ALTER TABLE insta5.generated_full REPLICA IDENTITY USING INDEX generated_full_id
     constraint positive of insta5.counter is NOT VALID | ALTER TABLE insta5.counter VALIDATE CONSTRAINT positive | UPDATE insta5.counter SET value = 1
