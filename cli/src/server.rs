@@ -455,8 +455,8 @@ impl Server {
         }
     }
 
-    /// Drops the slot if it exists. An interrupted move can leave it behind. Fails if a subscription
-    /// uses it that this command does not see, as on a server that the map no longer names.
+    /// Drops the slot if it exists. An interrupted move can leave it behind. Fails if it is in use,
+    /// as by a subscription of a server that the map no longer names.
     pub fn drop_slot(&self) -> Result {
         let drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 AND database = current_database()";
         let problem = || format!("the replication slot on {} cannot be dropped", self.name);

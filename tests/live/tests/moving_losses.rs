@@ -43,40 +43,41 @@ fn row_level_security_that_applies_to_the_move_is_refused() {
     assert_eq!(one::<i64>(&mut servers.b.connect(), "SELECT count(*) FROM insta5.photos"), 1000);
 }
 
-/// A sequence of any kind gives each value once: the old copy gives none any more. Neither has the
-/// new one skipped any, or changed its definition.
+/// Sequences of all kinds.
+const SEQUENCES: &str = "
+    CREATE SEQUENCE insta5.one; CREATE SEQUENCE insta5.three START 3; CREATE SEQUENCE insta5.low MINVALUE -5 START -5;
+    CREATE SEQUENCE insta5.fifty INCREMENT 50 MINVALUE 100 START 120;
+    CREATE SEQUENCE insta5.blocks INCREMENT 50; SELECT nextval('insta5.blocks');
+    CREATE SEQUENCE insta5.small AS smallint MINVALUE -32768 START -32768;
+    CREATE SEQUENCE insta5.spent AS smallint MINVALUE -32768 START -32768; SELECT nextval('insta5.spent');
+    CREATE SEQUENCE insta5.down INCREMENT -1;
+    CREATE SEQUENCE insta5.deep AS smallint INCREMENT -2 MAXVALUE 32767 START 32767;
+    CREATE SEQUENCE insta5.round AS integer MAXVALUE 3 CYCLE; SELECT nextval('insta5.round') FROM generate_series(1, 3);
+    CREATE TABLE insta5.numbered (n int PRIMARY KEY GENERATED ALWAYS AS IDENTITY);
+    INSERT INTO insta5.numbered SELECT FROM generate_series(1, 7)";
+
+/// The next value of each. One at the end of its type skips a value or two when it is closed.
+const NEXT_VALUES: [(&str, i64); 11] = [
+    ("one", 1),
+    ("three", 3),
+    ("low", -5),
+    ("fifty", 120),
+    ("blocks", 51),
+    ("small", -32766),
+    ("spent", -32766),
+    ("down", -1),
+    ("deep", 32764),
+    ("round", 1),
+    ("numbered_n_seq", 8),
+];
+
+/// A sequence of any kind gives each value once: the old copy gives none any more, and the new one
+/// goes on with the same definition.
 #[test]
 fn sequences_of_every_kind_give_each_value_once() {
     let servers = Servers::start();
     let mut a = servers.a.connect();
-    run(
-        &mut a,
-        "CREATE SEQUENCE insta5.one; CREATE SEQUENCE insta5.three START 3; CREATE SEQUENCE insta5.low MINVALUE -5 START -5;
-         CREATE SEQUENCE insta5.fifty INCREMENT 50 MINVALUE 100 START 120;
-         CREATE SEQUENCE insta5.blocks INCREMENT 50; SELECT nextval('insta5.blocks');
-         CREATE SEQUENCE insta5.small AS smallint MINVALUE -32768 START -32768;
-         CREATE SEQUENCE insta5.spent AS smallint MINVALUE -32768 START -32768; SELECT nextval('insta5.spent');
-         CREATE SEQUENCE insta5.down INCREMENT -1;
-         CREATE SEQUENCE insta5.deep AS smallint INCREMENT -2 MAXVALUE 32767 START 32767;
-         CREATE SEQUENCE insta5.round AS integer MAXVALUE 3 CYCLE; SELECT nextval('insta5.round') FROM generate_series(1, 3);
-         CREATE TABLE insta5.numbered (n int PRIMARY KEY GENERATED ALWAYS AS IDENTITY);
-         INSERT INTO insta5.numbered SELECT FROM generate_series(1, 7);
-         SELECT create_shard(7)",
-    );
-    // One at the end of its type skips a value or two when it is closed.
-    let sequences = [
-        ("one", 1),
-        ("three", 3),
-        ("low", -5),
-        ("fifty", 120),
-        ("blocks", 51),
-        ("small", -32766),
-        ("spent", -32766),
-        ("down", -1),
-        ("deep", 32764),
-        ("round", 1),
-        ("numbered_n_seq", 8),
-    ];
+    run(&mut a, &format!("{SEQUENCES}; SELECT create_shard(7)"));
     let definitions = "SELECT string_agg(relname || row(seqtypid, seqstart, seqincrement, seqmin, seqmax, seqcache, seqcycle)::text, ' ' ORDER BY relname)
         FROM pg_sequence JOIN pg_class ON pg_class.oid = seqrelid WHERE relnamespace = 'insta5'::regnamespace AND relname <> 'used'";
     let before: String = one(&mut a, definitions);
@@ -91,7 +92,7 @@ fn sequences_of_every_kind_give_each_value_once() {
     run(&mut other, "BEGIN; LOCK TABLE insta5.photos IN SHARE MODE");
     run(&mut transaction, "COMMIT");
     servers.a.wait_until(IS_CLOSED);
-    for (name, _) in sequences {
+    for (name, _) in NEXT_VALUES {
         assert_eq!(error_of(&mut a, &next(name)).0, "2200H", "{name}");
     }
     outcome(command).expect_err("the target does not catch up");
@@ -101,7 +102,7 @@ fn sequences_of_every_kind_give_each_value_once() {
     run(&mut a, "CREATE SEQUENCE insta5.used; SELECT nextval('insta5.used')");
     servers.command(&["move", "5", "--to", "b"]);
     assert_eq!(one::<String>(&mut servers.b.connect(), definitions), before);
-    for (name, first) in sequences {
+    for (name, first) in NEXT_VALUES {
         assert_eq!(error_of(&mut a, &next(name)).0, "2200H", "{name}");
         assert_eq!(one::<i64>(&mut servers.b.connect(), &next(name)), first, "{name}");
     }
