@@ -227,9 +227,8 @@ impl OtherCopies {
         let timeout = guc::number(CONNECTION_TIMEOUT)
             .map(|ms| (CONNECTION_TIMEOUT, ms.min(limit).to_string()));
         let timeout = timeout.iter().map(|(name, value)| (*name, value.as_str()));
-        let interval = guc::exists(CHECK_INTERVAL.0).then_some(CHECK_INTERVAL);
         let settings: Vec<_> =
-            guc::OWN_NAMES.iter().copied().chain(timeout).chain(interval).collect();
+            guc::OWN_NAMES.iter().copied().chain(timeout).chain([CHECK_INTERVAL]).collect();
         let rows = guc::with(&settings, || {
             if self.role == catalog::current_role() {
                 select_latest(&query)

@@ -353,7 +353,8 @@ pub fn placed_here() -> Option<FxHashMap<Oid, bool>> {
 /// Citus shard on this node, that is its distributed table, and the nodes are those of the
 /// distributed table. Watches both tables, so that a caller can cache what it makes of the result.
 pub fn rows_of(table: Oid) -> (RowPlacement, Oid) {
-    let result = guc::with(guc::OWN_NAMES, || {
+    let settings: Vec<_> = guc::OWN_NAMES.iter().copied().chain([guc::ALL_TABLES]).collect();
+    let result = guc::with(&settings, || {
         // A Citus shard is a table in the schema of its distributed table, whose name ends with the
         // number of the shard. The result is the same on whichever node a placement is, so it does
         // not matter if this node receives a move late.

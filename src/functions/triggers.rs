@@ -482,8 +482,7 @@ impl Candidate {
         let (schema, column) = (names::schema(own_schema), quote_literal(&self.column.name));
         // Citus cannot see what a trigger does and refuses it without this setting. This trigger
         // uses nothing but its own row.
-        let for_citus: &[_] =
-            if catalog::has_citus() { &[(c"citus.enable_unsafe_triggers", "on")] } else { &[] };
+        let for_citus = [(c"citus.enable_unsafe_triggers", "on")];
         // A trigger does not apply to tables that inherit from this one, so they keep their
         // defaults. Those in the schema of the shard are candidates, too.
         let only = if self.has_children { "ONLY " } else { "" };
@@ -497,7 +496,7 @@ impl Candidate {
         ];
         // One statement at a time, because Citus sends each to the other nodes as text.
         let run = || statements.iter().for_each(|statement| spi::run(statement));
-        guc::with(for_citus, || match catalog::relation(self.column.table) {
+        guc::with(&for_citus, || match catalog::relation(self.column.table) {
             // PostgreSQL evaluates expressions of the partition key and of those of partitions
             // here. They belong to roles with the rights of the owner.
             Some(table) if table.is_partitioned => roles::with_rights_of(table.owner, run),

@@ -107,13 +107,18 @@ pub fn with_own_names_and_limit<T>(f: impl FnOnce() -> T) -> T {
     with(OWN_NAMES, || with_lock_limit(f))
 }
 
-/// Runs `f` with these settings. An error resets them as well.
+/// Shows the tables that store the rows of Citus's distributed tables. Citus hides them from
+/// queries on `pg_class`, but not in sessions that it has opened itself.
+pub const ALL_TABLES: (&CStr, &str) = (c"citus.override_table_visibility", "off");
+
+/// Runs `f` with these settings, apart from those of an extension that is not loaded. An error
+/// resets them as well.
 pub fn with<T>(settings: &[(&CStr, &str)], f: impl FnOnce() -> T) -> T {
     // SAFETY: as for a function with SET clauses. Names and values are copied. An error ends the
     // nesting with the transaction or subtransaction.
     unsafe {
         let nesting = pg_sys::NewGUCNestLevel();
-        for (name, value) in settings {
+        for (name, value) in settings.iter().filter(|(name, _)| exists(name)) {
             set(name, value, pg_sys::GucAction::GUC_ACTION_SAVE);
         }
         let result = f();

@@ -120,7 +120,7 @@ pub fn columns_of_shard(definition: &Definition, own_schema: Oid, stored: &Store
     let query = format!(
         "SELECT p.oid, a.attname::text, a.atttypid = 'int8'::regtype
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
-         JOIN pg_class AS p ON p.relnamespace = c.relnamespace AND (p.oid = c.oid OR p.relkind = 'r' AND {})
+         JOIN pg_class AS p ON p.relnamespace = c.relnamespace AND (p.oid = c.oid OR p.relkind = c.relkind AND {})
          LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {}
          AND a.attnum > 0 AND NOT a.attisdropped AND ({} = ANY ($2) OR EXISTS (
@@ -137,8 +137,10 @@ pub fn columns_of_shard(definition: &Definition, own_schema: Oid, stored: &Store
         catalog::function_in(own_schema, "next_id_trigger", &[]).map(|function| function.oid);
     let number = definition.shard.number().to_string();
     let arguments = [definition.schema.into(), defaults.into(), trigger.into(), number.into()];
-    select(&query, &arguments, |row| {
-        Some(Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? })
+    guc::with(&[guc::ALL_TABLES], || {
+        select(&query, &arguments, |row| {
+            Some(Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? })
+        })
     })
 }
 
@@ -217,8 +219,8 @@ fn newest_at_most(
         return Err(locks::not_available(column.table));
     }
     check_owner()?; // also if it was dropped
-    let greatest = greatest::greatest_at_most(column.table, &column.name, limit);
-    greatest.map_err(|NotScanned { table, is_foreign }| {
+    let greatest = || greatest::greatest_at_most(column.table, &column.name, limit);
+    guc::with(&[guc::ALL_TABLES], greatest).map_err(|NotScanned { table, is_foreign }| {
         let name = names::relation(table);
         if is_foreign {
             Error::NotTable { name, kind: "a foreign table" }
