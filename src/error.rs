@@ -917,12 +917,12 @@ errors! {
             env!("CARGO_PKG_VERSION")),
         hint("Connect again. If new sessions raise this error, too, install the files of version {version} on this node.");
 
-    /// A node has the copies of another one: it is a promoted clone, or was removed from a cluster
-    /// and added again with its data.
+    /// A node has the copies of another one, as a promoted clone has until Citus has sent it its
+    /// metadata.
     CopyOfAnotherGroup { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} is a copy that was made for group {group}",
         detail("This node is a clone of the node of that group, or formerly had that group."),
-        hint("As the owner of the sequence, run SELECT * FROM take_over_shards() on this node.");
+        hint("Run SELECT start_metadata_sync_to_all_nodes() on the coordinator. Citus then makes the copies of this node anew.");
 
     /// A node of a Citus cluster takes a sequence over in a transaction that has altered it before.
     SequenceAltered { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

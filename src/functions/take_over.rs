@@ -10,18 +10,14 @@ use crate::functions::recover;
 use crate::generator;
 use crate::pg::catalog;
 use crate::pg::guc;
-use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
-use crate::pg::spi;
 use crate::pg::subtransaction;
-use crate::pg::sys;
 use crate::pg::text::push;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::refusal::Refusal;
 use crate::sequence::{CopyPolicy, IdSequence, check, read, visit};
 use crate::shard::definition::{self, Definition};
-use instagram_id_core::copy::Attempt;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Oid};
@@ -44,10 +40,9 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// The first `next_id` on the new node does the same for one shard. With `recover` a sequence whose
 /// last owner is lost continues as with `recover_shard`.
 ///
-/// A command to another node is about many sequences. A copy of another group is made one of this
-/// node, which needs ownership. Sequences that are taken over stay so if the transaction is rolled
-/// back. Without Citus it opens the closed sequences that do not record another node as the last
-/// owner.
+/// A command to another node is about many sequences. Sequences that are taken over stay so if the
+/// transaction is rolled back. Without Citus it opens the closed sequences that do not record
+/// another node as the last owner.
 ///
 /// Errors are returned as reasons, unless the transaction is read-only, the server is a standby,
 /// or the call is canceled.
@@ -69,10 +64,11 @@ fn take_over_shards(
     let mut results = vec![];
     let mut call = Call { patience: PATIENCE, problem: None };
     let mut by_role = BTreeMap::<u32, Vec<(Shard, IdSequence)>>::new();
+    let group = placement::local_group();
     for (shard, sequence, is_copy) in shards_placed_here() {
         let prepare = || {
-            if is_copy && make_own(sequence)? {
-                return Err(Error::SequenceAltered { name: names::relation(sequence.oid) });
+            if is_copy && let Some(group) = check::made_for_another(sequence.oid, group) {
+                return Err(Refusal::CopyOfAnotherGroup(group).error(sequence));
             }
             role_if_closed(sequence, is_copy)
         };
@@ -266,24 +262,4 @@ fn role_if_closed(sequence: IdSequence, is_copy: bool) -> Result<Option<Oid>, Er
     }
     let must_be_opened = is_closed && visit::lock(sequence.oid);
     Ok(must_be_opened.then(|| copies::role_to_ask_as(sequence.oid)))
-}
-
-/// If this node has the copy of a node of another group, as a promoted clone has, or a node that
-/// was added again with its data, makes the copy one of this node. It may be open, so it is closed
-/// first. ALTER SEQUENCE then removes the record of the last owner, which the copies on the other
-/// nodes have as well. Returns whether it has; the sequence can be taken over after a commit.
-fn make_own(sequence: IdSequence) -> Result<bool, Error> {
-    if check::made_for(sequence.oid).is_none_or(|group| group == placement::local_group()) {
-        return Ok(false);
-    }
-    takeover::close(sequence.oid, Attempt::of_random(sys::random_i32()))?;
-    locks::lock_schema_of(sequence.oid);
-    // Citus would run the statement on all nodes.
-    guc::with(&[(c"citus.enable_ddl_propagation", "off")], || {
-        spi::run(&format!(
-            "ALTER SEQUENCE {} NO MINVALUE NO MAXVALUE",
-            names::relation(sequence.oid)
-        ));
-    });
-    Ok(true)
 }

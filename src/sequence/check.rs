@@ -206,12 +206,12 @@ pub fn inspect(sequence: IdSequence, state: Option<State>) -> Option<Refusal> {
     }
 }
 
-/// The group of the node that a sequence's copy was made for, by its range of values. `None` for a
-/// sequence of the coordinator, and for one without copies.
-pub fn made_for(sequence: Oid) -> Option<i32> {
+/// The group of the node that a sequence's copy was made for, by its range of values, if that is
+/// not this node's own group. `None` for a sequence of the coordinator.
+pub fn made_for_another(sequence: Oid, own_group: i32) -> Option<i32> {
     // SAFETY: a catalog look-up that does not panic and owns nothing with a destructor.
     let options = unsafe { guarded(|raw| raw.pg_sequence_row(sequence)) }?;
-    group_of_range(options.seqmin, options.seqmax)
+    group_of_range(options.seqmin, options.seqmax).filter(|group| *group != own_group)
 }
 
 /// The options that prevent a sequence from following the clock. MINVALUE is checked with each

@@ -977,30 +977,9 @@ fn recovery_by_a_client_of_the_owning_node_sees_the_keys() {
     check_unique_and_increasing(&ids);
 }
 
-/// A standby of a worker is promoted with a part of the worker's schemas. Its copies are those of
-/// the worker's group: it generates no ids until it has taken the sequences over, and then
-/// continues above those of the worker.
-#[test]
-fn promoted_clone_takes_sequences_over() {
-    let mut cluster = Cluster::start(1);
+/// Adds a standby of node 1, and promotes it with a part of the schemas of that node.
+fn promote_clone(cluster: &mut Cluster) {
     let mut client = cluster.nodes[0].connect();
-    let shards = [5, 6, 7, 8];
-    let insert = |shard: i32| INSERT.replace("insta5", &format!("insta{shard}"));
-    let mut ids = shards.map(|shard| {
-        for statement in [
-            format!("SELECT create_shard({shard})"),
-            format!(
-                "CREATE TABLE insta{shard}.photos
-                 (id bigint PRIMARY KEY DEFAULT insta{shard}.next_id(), batch bigint)"
-            ),
-            format!("SELECT citus_schema_distribute('insta{shard}')"),
-            format!("SELECT convert_defaults_to_triggers({shard})"),
-        ] {
-            run(&mut client, &statement);
-        }
-        let of_worker = AN_HOUR_AHEAD.replace('5', &shard.to_string());
-        vec![one::<i64>(&mut cluster.nodes[1].connect(), &of_worker)]
-    });
     let clone = Server::start_standby_of(&cluster.nodes[1]);
     // Citus finds a standby by the name that it sends.
     let name = clone.path().display().to_string();
@@ -1015,23 +994,63 @@ fn promoted_clone_takes_sequences_over() {
     let add = format!("SELECT citus_add_clone_node('{name}', 5432, '{worker}', 5432)");
     let node: i32 = one(&mut client, &add);
     run(&mut client, &format!("SELECT citus_promote_clone_and_rebalance({node})"));
+}
+
+/// A standby of a worker is promoted with a part of the worker's schemas. Its copies are those of
+/// the worker's group, and generate no ids until Citus has sent its metadata to the node. Then the
+/// ids continue above those of the worker. If Citus does so again, it leaves the copies as they
+/// are.
+#[test]
+fn promoted_clone_takes_sequences_over() {
+    let mut cluster = Cluster::start(1);
+    let mut client = cluster.nodes[0].connect();
+    run_one_by_one(
+        &mut client,
+        "CREATE SEQUENCE node_ids; CREATE TABLE events (id bigint DEFAULT node_next_id('node_ids'));
+         SELECT create_distributed_table('events', 'id')",
+    );
+    let shards = [5, 6, 7, 8, 9, 10, 11, 12];
+    let mut ids = shards.map(|shard| {
+        create_tenant(&mut client, shard);
+        // The later ones generate no id before.
+        let of_worker = AN_HOUR_AHEAD.replace('5', &shard.to_string());
+        let advance = || one::<i64>(&mut cluster.nodes[1].connect(), &of_worker);
+        Vec::from_iter((shard < 9).then(advance))
+    });
+    promote_clone(&mut cluster);
     let moved: Vec<i32> =
         shards.into_iter().filter(|shard| cluster.node_of(&format!("insta{shard}")) == 2).collect();
-    assert!((1..4).contains(&moved.len()), "{moved:?}");
+    assert!(
+        moved.iter().any(|shard| *shard < 9) && moved.iter().any(|shard| *shard > 8),
+        "{moved:?}"
+    );
+    let node_id = "SELECT node_next_id('node_ids')";
+    let of_clone = error_of(&mut cluster.nodes[2].connect(), node_id);
     for shard in &moved {
-        let (code, message, hint) = error_of(&mut client, &insert(*shard));
+        let (code, message, hint) = error_of(&mut client, &insert_into(*shard));
         assert_eq!(code, "55000", "{message}");
-        assert!(hint.contains("take_over_shards()"), "{message}: {hint}");
+        assert_eq!(hint, of_clone.2);
     }
     let mut clone = cluster.nodes[2].connect();
     let take_over = "SELECT reason FROM take_over_shards() WHERE reason IS NOT NULL";
     let reasons = texts(&mut clone, take_over);
-    assert!(reasons.iter().all(|reason| reason.contains("Commit, and try again")), "{reasons:?}");
-    assert_eq!((reasons.len(), texts(&mut clone, take_over).len()), (moved.len(), 0));
+    assert_eq!(reasons.len(), moved.len(), "{reasons:?}");
+    let sync = "SELECT start_metadata_sync_to_all_nodes()";
+    assert!(of_clone.2.contains(sync) && CITUS_PAGE.contains(sync), "{}", of_clone.2);
+    run(&mut client, sync);
+    assert_eq!(texts(&mut clone, take_over), [""; 0]);
+    assert_eq!(one::<i64>(&mut clone, node_id) >> 10 & 8191, 2);
     for _ in 0..2 {
         for (ids, shard) in ids.iter_mut().zip(shards) {
-            ids.extend(column(&mut client, &insert(shard)));
+            ids.extend(column(&mut client, &insert_into(shard)));
         }
+        for shard in &moved {
+            let of_clone =
+                AN_HOUR_AHEAD.replace('5', &shard.to_string()).replace("1 hour", "2 hours");
+            ids[*shard as usize - 5].push(one(&mut clone, &of_clone));
+        }
+        // Citus does not begin the copies anew.
+        run(&mut client, sync);
     }
     check_unique_and_increasing(&ids);
 }

@@ -296,9 +296,10 @@ impl Emulated {
         self.give_ranges(node);
     }
 
-    /// Sets the range of a worker's copies to the one that Citus sets, if it differs; see
-    /// `AlterSequenceMinMax` in its `worker_data_fetch_protocol.c`.
-    fn give_ranges(&self, node: usize) {
+    /// Sets the range of a worker's copies, if it differs, to the one that Citus sets whenever it
+    /// sends its metadata to the node; see `AlterSequenceMinMax` in its
+    /// `worker_data_fetch_protocol.c`.
+    pub fn give_ranges(&self, node: usize) {
         let state = self.state();
         let group = i64::from(state.members[node].map_or(0, |(group, _)| group));
         if group == 0 {
