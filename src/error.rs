@@ -745,6 +745,18 @@ errors! {
         detail("Rows that are inserted into table {root} would not get its default."),
         hint("Use SELECT * FROM adopt_table({shard}, {}).", literal(root));
 
+    /// `adopt_shard()` is called for a schema that Citus has distributed.
+    SchemaDistributed { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "schema {name} is distributed",
+        detail("Its ids are generated on the node that stores its tables, by the trigger of each table."),
+        hint("Adopt it before you distribute it, or after citus_schema_undistribute().");
+
+    /// A table that Citus manages is adopted, or given back.
+    TableDistributed { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "table {name} is managed by Citus",
+        detail("Its rows are in other tables, also on other nodes. So the newest key is not known."),
+        hint("Make it a local table with undistribute_table(), call the function, and distribute it again.");
+
     /// `adopt_table()` is called for a column whose default generates ids of the shard already.
     HasIdsAlready { column: String, table: String, name: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "column {column} already has ids of shard {shard}",

@@ -3,14 +3,14 @@
 use crate::adopt::adopted;
 use crate::adopt::adoption::{Adoption, KnownFrom};
 use crate::adopt::rights;
+use crate::adopt::writers::newest_key;
+use crate::citus::placement;
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::select;
 use crate::sequence::IdSequence;
-use crate::shard::columns::{
-    Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of_owners, newest_id, now_ms,
-};
+use crate::shard::columns::{Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of_owners, now_ms};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use crate::shard::trust::{self, Trust};
@@ -35,6 +35,11 @@ impl Adoption {
     /// Checks that the function can become the shard's, and that the caller trusts the owner of the
     /// shard.
     pub fn check(&self, trust: Trust) -> Result<(), Error> {
+        // Its ids would be generated on the node that stores its tables, which may be another one.
+        if placement::is_distributed(self.function.schema) {
+            let name = names::schema(self.function.schema);
+            return Err(Error::SchemaDistributed { name });
+        }
         if let Some(existing) = &self.existing {
             self.check_existing(existing)?;
         }
@@ -216,7 +221,7 @@ impl Adoption {
 
     /// The newest id and its column. Checks that new ids can follow it.
     pub fn newest_id(&self) -> Result<Option<(i64, String)>, Error> {
-        let newest = newest_id(&self.columns)?;
+        let newest = newest_key(&self.columns)?;
         if let Some((id, column)) = &newest {
             self.check_claims(*id, column)?;
         }

@@ -2,7 +2,7 @@
 
 use crate::adopt::key_column::{KeyColumn, Keys};
 use crate::adopt::rights;
-use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables};
+use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables, newest_key};
 use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
 use crate::generator;
@@ -14,9 +14,7 @@ use crate::pg::reg_types::Regclass;
 use crate::pg::spi::{self, select};
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::shard::columns::{
-    self, AHEAD_MAX_MS, KEY_AHEAD_MAX_MS, check_not_ahead, newest_id, now_ms,
-};
+use crate::shard::columns::{self, AHEAD_MAX_MS, KEY_AHEAD_MAX_MS, check_not_ahead, now_ms};
 use crate::shard::ddl::ShardParts;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
@@ -96,7 +94,7 @@ pub fn adopt_table(
             check_is_table(table, &definition)?;
             key = find(Some(key.column.name))?; // it may have changed before we got the lock
         }
-        let newest = newest_id(&columns)?;
+        let newest = newest_key(&columns)?;
         let change = (!has_ids).then(|| key.change(&names::schema(definition.schema)));
         let way_back = key.way_back()?;
         if change.is_some() {

@@ -1,6 +1,7 @@
 //! Waits for writers and for the clock.
 
 use crate::adopt::adopted::KEPT;
+use crate::citus::placement;
 use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::locks::{self, Attempts};
@@ -32,9 +33,21 @@ pub fn wait_for_the_clock(shard: Shard, sequence: IdSequence) -> Result<(), Erro
     })
 }
 
+/// The largest key in these columns, and its column.
+///
+/// # Errors
+///
+/// Those of [`newest_id`]. Or Citus stores the rows of a table elsewhere, also on other nodes.
+pub fn newest_key(columns: &[Column]) -> Result<Option<(i64, String)>, Error> {
+    match placement::first_distributed(columns.iter().map(|column| column.table)) {
+        Some(table) => Err(Error::TableDistributed { name: names::relation(table) }),
+        None => newest_id(columns),
+    }
+}
+
 /// Waits until the clock has passed the newest id of these columns.
 pub fn wait_for_newest_id(columns: &[Column], epoch: Epoch) -> Result<(), Error> {
-    match newest_id(columns)? {
+    match newest_key(columns)? {
         Some((id, column)) if id >= 0 => {
             let ms = layout::ms_of(id) as i64;
             wait_until_past(ms, epoch, |_| key_ahead(id, column, epoch, None))

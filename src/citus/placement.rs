@@ -270,6 +270,21 @@ pub fn is_distributed(schema: Oid) -> bool {
         })
 }
 
+/// The first of these tables whose rows Citus stores in other tables.
+pub fn first_distributed(tables: impl Iterator<Item = Oid>) -> Option<Oid> {
+    if !catalog::has_citus() {
+        return None;
+    }
+    let tables: Vec<Oid> = tables.collect();
+    let list = tables.iter().map(|table| table.to_u32().to_string()).collect::<Vec<_>>().join(", ");
+    let query = format!(
+        "SELECT logicalrelid::oid FROM pg_dist_partition WHERE logicalrelid = ANY ('{{{list}}}'::oid[])
+         ORDER BY 1 LIMIT 1"
+    );
+    let rows = guc::with(guc::OWN_NAMES, || select_latest(&query));
+    rows.first().map(|row| Oid::from(field::<u32>(row, 0)))
+}
+
 /// Whether Citus itself has opened this session, such as to create a table of another node here.
 pub fn is_session_of_citus() -> bool {
     catalog::has_citus() && guc::is_application(&["citus_internal gpid=", "citus_rebalancer gpid="])
@@ -289,7 +304,7 @@ pub fn is_citus_shard_of() -> &'static str {
 
 /// Before version 12 Citus did not distribute schemas.
 fn has_distributed_schemas() -> bool {
-    catalog::named("pg_catalog.pg_dist_schema").is_some()
+    catalog::relation_oid("pg_dist_schema", pg_sys::PG_CATALOG_NAMESPACE.into()) != Oid::INVALID
 }
 
 /// Reads the owner from Citus's catalogs, and watches the relations that the result depends on. The

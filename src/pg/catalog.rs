@@ -3,7 +3,6 @@
 //! The bodies of functions are parsed but never run, so that code written by their owners cannot do
 //! anything.
 
-use crate::pg::errors;
 use crate::pg::parsed_body::{Expression, selected};
 use crate::pg::raw::{Raw, guarded};
 use crate::pg::sys::{self, InvalidSubTransactionId, NoLock};
@@ -47,13 +46,6 @@ pub fn is_name_taken(name: &str, schema: Oid) -> bool {
     let is_type =
         unsafe { pg_sys::SearchSysCacheExists(types, type_name, schema.into(), none, none) };
     is_type || relation_oid(name, schema) != Oid::INVALID
-}
-
-/// The relation of a qualified, quoted name.
-pub fn named(name: &str) -> Option<Oid> {
-    let query = "SELECT to_regclass($1)::oid";
-    errors::keep(|| pgrx::Spi::get_one_with_args(query, &[name.into()]))
-        .unwrap_or_else(|error| unreachable!("PostgreSQL reports a failed query itself: {error}"))
 }
 
 /// Whether the role has USAGE on the schema.

@@ -1055,6 +1055,59 @@ fn promoted_clone_takes_sequences_over() {
     check_unique_and_increasing(&ids);
 }
 
+/// The original is adopted in a schema of the coordinator, also if the transaction ends at once.
+/// Citus stores the rows of distributed tables elsewhere. So these are refused, because a key in
+/// them can be greater than the new ids.
+#[test]
+fn what_is_distributed_is_not_adopted() {
+    let cluster = Cluster::start(1);
+    let mut client = cluster.nodes[0].connect();
+    for shard in [5, 6] {
+        let schema = format!("insta{shard}");
+        for statement in [
+            format!("CREATE SCHEMA {schema}"),
+            format!("CREATE SEQUENCE {schema}.table_id_seq"),
+            original_function(&schema, shard, ORIGINAL_EPOCH_MS),
+            format!(
+                "CREATE TABLE {schema}.photos
+                 (id bigint PRIMARY KEY DEFAULT {schema}.next_id(), batch bigint)"
+            ),
+        ] {
+            run(&mut client, &statement);
+        }
+    }
+    let insert = "INSERT INTO insta5.photos (batch) VALUES (1) RETURNING id";
+    let mut ids = column(&mut client, insert);
+    run(&mut client, "SELECT adopt_shard(5)");
+    ids.extend(column(&mut client, insert));
+    check_unique_and_increasing(&[ids]);
+
+    run(&mut client, "SELECT citus_schema_distribute('insta6')");
+    for call in ["adopt_shard(6, dry_run => true)", "adopt_shard(6)"] {
+        let (code, message, _) = error_of(&mut client, &format!("SELECT {call}"));
+        assert!(
+            code == "55000" && message.starts_with("schema insta6 is distributed"),
+            "{message}"
+        );
+    }
+    for statement in [
+        "SELECT citus_schema_distribute('insta5')",
+        "CREATE TABLE insta5.serials (id bigserial PRIMARY KEY)",
+        "CREATE SCHEMA elsewhere",
+        "CREATE TABLE elsewhere.local (id bigserial PRIMARY KEY)",
+        "SELECT citus_add_local_table_to_metadata('elsewhere.local')",
+    ] {
+        run(&mut client, statement);
+    }
+    for table in ["insta5.serials", "elsewhere.local"] {
+        for dry_run in [true, false] {
+            let adopt = format!("SELECT adopt_table(5, '{table}', dry_run => {dry_run})");
+            let (code, message, _) = error_of(&mut client, &adopt);
+            assert!(code == "55000" && message.contains("is managed by Citus"), "{code} {message}");
+        }
+    }
+}
+
 /// With the setting, a node that has no part in a move can be down, and ids continue by themselves
 /// above those in the tables after the last owner was removed.
 #[test]
