@@ -81,76 +81,84 @@ fn row_with_id<'a>(trigger: &'a PgTrigger<'a>) -> Result<PgHeapTuple<'a, Allocat
         return Err(Error::TriggerMisused);
     }
     if row.get_by_index::<i64>(number).map_err(|_| Error::TriggerMisused)?.is_none() {
-        let id = generator::next_id(shard, Source::OfShard, policy_of(trigger, shard, column)?)?;
+        let Origin { source, policy } = origin_of(trigger, shard, column)?;
+        let id = generator::next_id(shard, source, policy)?;
         row.set_by_index(number, id).map_err(|_| Error::TriggerMisused)?;
     }
     Ok(row)
 }
 
 thread_local! {
-    /// By table and shard, the copy of the sequence that may generate ids for the table's rows.
-    static POLICIES: RefCell<FxHashMap<(Oid, u16), Cached<CopyPolicy>>> = RefCell::new(FxHashMap::default());
+    /// By table and shard, what the ids of its rows are generated from.
+    static ORIGINS: RefCell<FxHashMap<(Oid, u16), Cached<Origin>>> = RefCell::new(FxHashMap::default());
 }
 
-/// The copy of the sequence that may generate ids for rows of the trigger's table; see
-/// [`look_up_policy`]. The result is cached, because a look-up for each row would double the time
-/// of a bulk load.
+/// What ids are generated from: the sequence, and the copy of it.
+#[derive(Clone, Copy)]
+struct Origin {
+    source: Source,
+    policy: CopyPolicy,
+}
+
+/// What the ids for rows of the trigger's table are generated from; see [`look_up_origin`]. The
+/// result is cached, because a look-up for each row would double the time of a bulk load.
 ///
 /// # Errors
 ///
-/// Those of [`look_up_policy`].
-fn policy_of(trigger: &PgTrigger, shard: Shard, column: &str) -> Result<CopyPolicy, Error> {
+/// Those of [`look_up_origin`].
+fn origin_of(trigger: &PgTrigger, shard: Shard, column: &str) -> Result<Origin, Error> {
     let table = trigger.relid().map_err(|_| Error::TriggerMisused)?;
     let key = (table, shard.number());
     let count = invalidation::settled_count();
-    let found = POLICIES.with_borrow(|policies| policies.get(&key).copied());
-    if let Some(policy) = found.and_then(Cached::get) {
-        return Ok(policy);
+    let found = ORIGINS.with_borrow(|origins| origins.get(&key).copied());
+    if let Some(origin) = found.and_then(Cached::get) {
+        return Ok(origin);
     }
-    let policy = look_up_policy(table, shard, column)?;
-    POLICIES.with_borrow_mut(|policies| policies.insert(key, Cached::new(count, policy)));
-    Ok(policy)
+    let origin = look_up_origin(table, shard, column)?;
+    ORIGINS.with_borrow_mut(|origins| origins.insert(key, Cached::new(count, origin)));
+    Ok(origin)
 }
 
-/// The copy of the sequence that may generate ids for rows of a table. During a move, Citus may
-/// store a row on the new node before the catalogs of that node have the new placement. The row
-/// itself then proves the placement, provided that the table's owner has UPDATE on the sequence,
-/// with which it could take the sequence over anyway.
+/// What the ids for rows of a table are generated from. The shard is that of the table's own
+/// schema, as for a default. Only if that does not define it, it is looked up by its number.
+///
+/// During a move, Citus may store a row on the new node before the catalogs of that node have the
+/// new placement. The row itself then proves the placement, provided that the table is in the
+/// schema of the shard, and that its owner has UPDATE on the sequence, with which it could take the
+/// sequence over anyway.
 ///
 /// # Errors
 ///
 /// The rows of the table are replicated to several nodes, where the trigger runs on each of them;
 /// or the table is not placed with its schema, and this node is not the owner.
-fn look_up_policy(table: Oid, shard: Shard, column: &str) -> Result<CopyPolicy, Error> {
+fn look_up_origin(table: Oid, shard: Shard, column: &str) -> Result<Origin, Error> {
+    let beside = lookup::beside(table, shard).map(|definition| definition.sequence);
+    let source = beside.map_or(Source::OfShard, Source::Given);
+    let of_policy = |policy| Ok(Origin { source, policy });
     if !catalog::has_citus() {
-        return Ok(CopyPolicy::Owner);
+        return of_policy(CopyPolicy::Owner);
     }
     let (rows, table_of_user) = placement::rows_of(table);
-    // The privileges on a sequence are part of its relation. `rows_of` watches the table.
-    let watch_sequence = || -> Result<Oid, Error> {
-        let sequence = lookup::sequence_of(shard)?.oid;
-        invalidation::watch(sequence);
-        Ok(sequence)
-    };
     match rows {
         RowPlacement::Replicated => {
             Err(Error::TableReplicated { table: names::relation(table_of_user) })
         }
-        RowPlacement::Local => Ok(CopyPolicy::Owner),
-        RowPlacement::OfTable if placement::owner_of(watch_sequence()?).is_here() => {
-            Ok(CopyPolicy::Owner)
-        }
+        RowPlacement::Local => of_policy(CopyPolicy::Owner),
         RowPlacement::OfTable => {
+            let sequence = beside.map_or_else(|| lookup::sequence_of(shard), Ok)?;
+            if placement::owner_of(sequence.oid).is_here() {
+                return of_policy(CopyPolicy::Owner);
+            }
             let (table, shard) = (names::relation(table_of_user), shard.number());
             Err(Error::TablePlacedElsewhere { table, shard, column: quote_identifier(column) })
         }
+        // The privileges on the sequence are a part of its relation, which is watched.
         RowPlacement::OfSchema => {
-            let sequence = watch_sequence()?;
-            let schema = lookup::schema_of(shard)?;
-            let is_of_shard = catalog::relation(table).is_some_and(|relation| {
-                relation.schema == schema && visit::may_be_updated_by(sequence, relation.owner)
-            });
-            Ok(if is_of_shard { CopyPolicy::RowNode } else { CopyPolicy::Owner })
+            let owner = catalog::relation(table).map(|relation| relation.owner);
+            let may_take_over = beside
+                .zip(owner)
+                .is_some_and(|(sequence, owner)| visit::may_be_updated_by(sequence.oid, owner));
+            of_policy(if may_take_over { CopyPolicy::RowNode } else { CopyPolicy::Owner })
         }
     }
 }

@@ -84,6 +84,15 @@ pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
     Ok(found.pop())
 }
 
+/// The definition of a shard in this schema, for a result that is cached.
+pub fn in_schema_by_number(schema: Oid, shard: Shard) -> Option<Definition> {
+    invalidation::watch_row(Catalog::Schema, schema);
+    look_up(|| {
+        let function = catalog::function_in(schema, &function_name(shard), &[])?;
+        parse_watching(&function).filter(owns_sequence)
+    })
+}
+
 /// Whether the schema of a sequence defines this shard, with the sequence and its epoch. That is
 /// one look-up by name, whatever other roles have created.
 pub fn serves_in_its_schema(sequence: IdSequence, shard: Shard) -> bool {

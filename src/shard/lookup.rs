@@ -7,6 +7,7 @@ use crate::pg::locks;
 use crate::pg::names;
 use crate::sequence::{IdSequence, visit};
 use crate::shard::definition::{self, Definition};
+use crate::shard::trust::Trust;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::Oid;
 use rustc_hash::FxHashMap;
@@ -18,7 +19,6 @@ struct FoundShard {
     /// The role whose USAGE on the schema was checked.
     role: Oid,
     sequence: IdSequence,
-    schema: Oid,
 }
 
 thread_local! {
@@ -51,18 +51,22 @@ pub fn sequence_of(shard: Shard) -> Result<IdSequence, Error> {
     }
     catalog::forget_schema(schema);
     SHARDS.with_borrow_mut(|shards| {
-        shards.insert(shard.number(), Cached::new(count, FoundShard { role, sequence, schema }))
+        shards.insert(shard.number(), Cached::new(count, FoundShard { role, sequence }))
     });
     Ok(sequence)
 }
 
-/// The schema of a shard.
-pub fn schema_of(shard: Shard) -> Result<Oid, Error> {
-    sequence_of(shard)?;
-    if let Some(found) = cached(shard) {
-        return Ok(found.schema);
-    }
-    Ok(definition::find(shard)?.ok_or_else(|| missing(shard))?.schema)
+/// The definition of a shard in the schema of a table, as the default `insta5.next_id()` finds it:
+/// one look-up by name, whatever other schemas define. `None` if there is none, or if those who use
+/// the table need not trust its owner. Any role with CREATE on the schema could define the shard of
+/// another schema in it. Watches what the result depends on, so that a caller can cache it.
+pub fn beside(table: Oid, shard: Shard) -> Option<Definition> {
+    invalidation::watch(table);
+    let relation = catalog::relation(table)?;
+    let is_trusted = |found: &Definition| {
+        Trust::of_table(&relation, found.schema, false).accepts(found.schema, found.owner)
+    };
+    definition::in_schema_by_number(relation.schema, shard).filter(is_trusted)
 }
 
 /// The sequence and epoch of a shard, with the sequence locked until the transaction ends. It

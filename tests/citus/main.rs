@@ -1108,6 +1108,50 @@ fn what_is_distributed_is_not_adopted() {
     }
 }
 
+/// A role that can create schemas defines the shard of a tenant that belongs to another role.
+/// Inserts get their ids as before.
+#[test]
+fn a_role_that_defines_the_number_does_not_stop_inserts() {
+    let cluster = Cluster::start(2);
+    let mut client = cluster.nodes[0].connect();
+    run(&mut client, "CREATE ROLE keeper LOGIN; CREATE ROLE mallory LOGIN");
+    run(&mut client, "GRANT CREATE ON DATABASE postgres TO keeper, mallory");
+    let connect = |node: usize, role: &str| {
+        cluster.nodes[node].config("postgres").user(role).connect(NoTls).unwrap()
+    };
+    let mut keeper = connect(0, "keeper");
+    for statement in [
+        "CREATE SCHEMA insta5",
+        "SELECT create_shard(5, if_not_exists => true)",
+        "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint)",
+        "SELECT citus_schema_distribute('insta5')",
+        "SELECT convert_defaults_to_triggers(5)",
+    ] {
+        run(&mut keeper, statement);
+    }
+    let mut ids = column(&mut keeper, INSERT);
+    let rival = "SELECT replace(pg_get_functiondef('insta5.shard_5'::regproc), 'insta5', 'rival')";
+    let rival: String = one(&mut client, rival);
+    let mut mallory = connect(0, "mallory");
+    for statement in [
+        "CREATE SCHEMA rival",
+        "CREATE SEQUENCE rival.table_id_seq",
+        &rival,
+        "GRANT USAGE ON SCHEMA rival TO PUBLIC",
+        "GRANT USAGE ON SEQUENCE rival.table_id_seq TO PUBLIC",
+    ] {
+        run(&mut mallory, statement);
+    }
+    assert_eq!(error_of(&mut keeper, "SELECT next_id(5)").0, "42725");
+    for node in 0..3 {
+        ids.extend(column(&mut connect(node, "keeper"), INSERT));
+        ids.extend(column(&mut cluster.nodes[node].connect(), INSERT));
+    }
+    cluster.move_schema("insta5", 3 - cluster.node_of("insta5"), "block_writes");
+    ids.extend(column(&mut keeper, INSERT));
+    check_unique_and_increasing(&[ids]);
+}
+
 /// With the setting, a node that has no part in a move can be down, and ids continue by themselves
 /// above those in the tables after the last owner was removed.
 #[test]

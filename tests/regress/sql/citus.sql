@@ -243,7 +243,7 @@ ROLLBACK;
 SELECT count(*) FROM triggers WHERE table_name = 'insta500.undone'::regclass;
 INSERT INTO insta500.undone DEFAULT VALUES RETURNING id_shard(id);
 
--- An insert needs INSERT on the table and the privileges to generate ids of the shard, each of them, and nothing else.
+-- An insert needs INSERT on the table and a privilege on the sequence, and nothing else, as with the default.
 CREATE TABLE insta500.photos (id bigint DEFAULT insta500.next_id(), url text);
 SELECT * FROM convert_defaults_to_triggers(500);
 GRANT INSERT ON insta500.photos TO regress_id_app;
@@ -263,10 +263,47 @@ REVOKE USAGE ON SCHEMA insta500 FROM regress_id_app;
 CREATE VIEW photos_500 AS SELECT * FROM insta500.photos;
 GRANT INSERT ON photos_500 TO regress_id_app;
 SET ROLE regress_id_app;
-SELECT * FROM raises('INSERT INTO photos_500 (url) VALUES (''e'')');
+INSERT INTO photos_500 (url) VALUES ('e');
 RESET ROLE;
 SELECT url, id_shard(id) FROM insta500.photos ORDER BY url;
 DROP VIEW photos_500;
+
+-- A role that can create schemas defines the number of another role's shard. A table in the schema of the shard gets its ids as
+-- before. In another schema only the number counts, also where that role can create the definition beside the table.
+SELECT format('GRANT CREATE ON DATABASE %I TO regress_id_owner, regress_id_app', current_database()) \gexec
+SET ROLE regress_id_owner;
+SELECT create_shard(503);
+CREATE TABLE insta503.photos (id bigint DEFAULT insta503.next_id());
+SELECT * FROM convert_defaults_to_triggers(503);
+CREATE SCHEMA beside_503;
+GRANT CREATE, USAGE ON SCHEMA beside_503 TO regress_id_app;
+CREATE TABLE beside_503.photos (id bigint);
+CREATE TRIGGER ids BEFORE INSERT ON beside_503.photos FOR EACH ROW EXECUTE FUNCTION next_id_trigger('503', 'id');
+INSERT INTO insta503.photos DEFAULT VALUES RETURNING id_shard(id);
+INSERT INTO beside_503.photos DEFAULT VALUES RETURNING id_shard(id);
+SELECT replace(pg_get_functiondef('insta503.shard_503'::regproc), 'insta503', 'beside_503') AS rival \gset
+RESET ROLE;
+SET ROLE regress_id_app;
+CREATE SEQUENCE beside_503.table_id_seq;
+GRANT USAGE ON SEQUENCE beside_503.table_id_seq TO PUBLIC;
+:rival;
+RESET ROLE;
+SET ROLE regress_id_owner;
+INSERT INTO insta503.photos DEFAULT VALUES RETURNING id_shard(id);
+SELECT state FROM raises('INSERT INTO beside_503.photos DEFAULT VALUES');
+SELECT state FROM raises('SELECT next_id(503)');
+SELECT count(DISTINCT id), bool_and(id > previous) AS in_order FROM (SELECT id, lag(id) OVER (ORDER BY ctid) AS previous FROM insta503.photos) AS made;
+RESET ROLE;
+-- A definition of the table's owner counts, and one of the schema's owner.
+ALTER FUNCTION beside_503.shard_503 OWNER TO regress_id_owner;
+ALTER SEQUENCE beside_503.table_id_seq OWNER TO regress_id_owner;
+INSERT INTO beside_503.photos DEFAULT VALUES RETURNING id_shard(id);
+ALTER TABLE beside_503.photos OWNER TO regress_id_app;
+INSERT INTO beside_503.photos DEFAULT VALUES RETURNING id_shard(id);
+ALTER SCHEMA beside_503 OWNER TO regress_id_app;
+SELECT state FROM raises('INSERT INTO beside_503.photos DEFAULT VALUES');
+DROP SCHEMA insta503, beside_503 CASCADE;
+SELECT format('REVOKE CREATE ON DATABASE %I FROM regress_id_owner, regress_id_app', current_database()) \gexec
 
 -- next_id_trigger() in the wrong place.
 CREATE DOMAIN any_id AS bigint;
