@@ -28,7 +28,7 @@ BEGIN
     SELECT pg_catalog.format('Schema %I of role %I has its functions.', n.nspname, pg_catalog.pg_get_userbyid(n.nspowner)) INTO found
         FROM pg_namespace AS n JOIN pg_proc ON pronamespace = n.oid AND proname = '_shard_next_id'
             JOIN pg_namespace AS m ON m.nspname = 'ids_mutexes'
-            JOIN pg_class ON relnamespace = m.oid AND relowner = proowner AND relname = '_mutex_0'
+            JOIN pg_class ON relnamespace = m.oid AND relname = '_mutex_0'
         WHERE n.nspname = 'ids' LIMIT 1;
     IF found IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the portable edition of instagram_id is installed in this database',

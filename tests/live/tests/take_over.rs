@@ -519,7 +519,8 @@ fn take_over_is_refused_where_it_would_be_wrong() {
 
 /// A transaction that has taken values from a sequence may run on in the other edition, whose
 /// functions were dropped meanwhile. `create_shard` waits for it before it creates a `next_id()`,
-/// and each edition refuses an installation beside the other one, also if comments are lost.
+/// and each edition refuses an installation beside the other one, also if comments are lost or the
+/// owner of its views has changed.
 #[test]
 fn no_edition_generates_ids_beside_the_other() {
     let server = Server::start(&[]);
@@ -552,8 +553,11 @@ fn no_edition_generates_ids_beside_the_other() {
     run(&mut client, portable);
     run(&mut client, "COMMENT ON SCHEMA ids IS NULL");
     run(&mut client, portable);
-    let refused = error_of(&mut client, "CREATE EXTENSION instagram_id");
-    assert!(refused.0 == "55000" && refused.1.contains("portable edition"), "{refused:?}");
+    for change in ["", "CREATE ROLE app; ALTER VIEW ids_mutexes._mutex_0 OWNER TO app"] {
+        run(&mut client, change);
+        let refused = error_of(&mut client, "CREATE EXTENSION instagram_id");
+        assert!(refused.0 == "55000" && refused.1.contains("portable edition"), "{refused:?}");
+    }
 }
 
 /// A role without a privilege has a lock on a mutex by its OID. Calls do not wait behind the
