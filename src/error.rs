@@ -706,7 +706,8 @@ errors! {
     OriginalsShareSequence { name: String, function: String, other: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} is also used by function {other}",
         detail("It would become the clock of the shard, which that function must not move."),
-        hint("Drop that function with DROP FUNCTION {other}, or let it call {function} instead of nextval().");
+        hint("Drop that function with DROP FUNCTION {other}, or let it call {function} instead of nextval(). If it uses another \
+            sequence of this name, write the schema of that sequence into its body.");
 
     /// The shard passed to `adopt_shard()` is not that of the newest id.
     NewestOfAnotherShard { id: i64, column: String, is: u16, asked: u16, function: String } => ERRCODE_INVALID_PARAMETER_VALUE,

@@ -160,43 +160,25 @@ pub fn read_sql(body: &str) -> Result<Original, Difference> {
     }
 }
 
-/// How a text names a sequence.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Mention {
-    None,
-    /// Passed to `nextval`, without a schema.
-    Bare,
-    /// After the name of its schema.
-    Qualified,
-}
-
-/// How a body names a sequence anywhere, also in comments and strings. Case and double quotes do
-/// not count. A name after that of another schema is another sequence; so may be one without a
-/// schema.
-pub fn mention(body: &str, schema: &str, name: &str) -> Mention {
+/// Whether a body may name a sequence: it has the name as a word, also in a comment or a string,
+/// and not after the name of another schema. Case and double quotes do not count. Without a schema
+/// it can be that of another sequence.
+pub fn mentions(body: &str, schema: &str, name: &str) -> bool {
     let plain = |text: &str| text.replace('"', "").to_lowercase();
     let [body, schema, name] = [body, schema, name].map(plain);
-    if name.is_empty() {
-        return Mention::None; // it has only quotes
-    }
-    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
-    let mentions = body.match_indices(&name).map(|(at, _)| {
-        let (before, after) = (&body[..at], &body[at + name.len()..]);
-        // More than two names and what is between them.
-        let before = &before[before.ceil_char_boundary(at.saturating_sub(300))..];
-        if before.ends_with(is_part) || after.starts_with(is_part) {
-            return Mention::None;
-        }
-        match before.trim_end().strip_suffix('.').map(str::trim_end) {
-            None if before.trim_end_matches(|c| !is_part(c)).ends_with("nextval") => Mention::Bare,
-            None => Mention::None,
-            Some(before) => match before.strip_suffix(&schema) {
-                Some(before) if !before.ends_with(is_part) => Mention::Qualified,
-                _ => Mention::None,
-            },
-        }
-    });
-    mentions.max().unwrap_or(Mention::None)
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    // The name can have only quotes.
+    !name.is_empty()
+        && body.match_indices(&name).any(|(at, _)| {
+            let (before, after) = (&body[..at], &body[at + name.len()..]);
+            if before.ends_with(is_part) || after.starts_with(is_part) {
+                return false;
+            }
+            before.trim_end().strip_suffix('.').is_none_or(|before| {
+                let before = before.trim_end().strip_suffix(&schema);
+                before.is_some_and(|before| !before.ends_with(is_part))
+            })
+        })
 }
 
 /// The parts of a name such as `schema."Name"`, as PostgreSQL parses them; `None` if it is not of
@@ -1288,26 +1270,35 @@ mod tests {
 
     #[test]
     fn mentions_of_a_sequence() {
-        let is = |body: &str| mention(body, "insta5", "Table_Id_Seq");
+        let is = |body: &str| mentions(body, "insta5", "Table_Id_Seq");
         for body in [
             PUBLISHED,
             "nextval('\"insta5\" . \"Table_Id_Seq\"')",
-            "EXECUTE 'SELECT nextval(''db.INSTA5.table_id_seq'')'; nextval('table_id_seq')",
+            "EXECUTE 'SELECT nextval(''db.INSTA5.table_id_seq'')'",
+            "NEXTVAL ( \"Table_Id_Seq\")",
+            "nextval(/* the counter */ 'table_id_seq')",
+            "nextval(E'table_id_seq')",
+            "nextval(CAST('table_id_seq' AS regclass))",
+            "nextval($q$table_id_seq$q$)",
+            "nextval($q$insta5.table_id_seq$q$)",
+            "DECLARE s regclass := 'table_id_seq'; BEGIN RETURN nextval(s)",
+            "other.table_id_seq; table_id_seq",
         ] {
-            assert_eq!(is(body), Mention::Qualified, "{body}");
-        }
-        for body in ["nextval('table_id_seq')", "table_id_seq; NEXTVAL ( \"Table_Id_Seq\")"] {
-            assert_eq!(is(body), Mention::Bare, "{body}");
+            assert!(is(body), "{body}");
         }
         for body in [
             "",
             "insta5.table_id_seq1",
             "insta5.a_table_id_seq",
             "insta15.table_id_seq",
+            "ainsta5.table_id_seq",
             "other . table_id_seq",
+            "nextval(current_schema() || '.table_id_seq')",
+            "nextval($q$other.table_id_seq$q$)",
         ] {
-            assert_eq!(is(body), Mention::None, "{body}");
+            assert!(!is(body), "{body}");
         }
+        assert!(!mentions("nextval('s')", "insta5", "\"") && mentions("A B.C D", "a b", "c d"));
     }
 
     #[test]

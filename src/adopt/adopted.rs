@@ -12,7 +12,7 @@ use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::Shard;
-use instagram_id_core::plpgsql::{self, Difference, Mention, Original};
+use instagram_id_core::plpgsql::{self, Difference, Original};
 use pgrx::pg_sys::{self, Oid};
 use rustc_hash::FxHashMap;
 
@@ -383,15 +383,7 @@ pub fn other_user_of(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Opti
         let function = catalog::function(oid)?;
         let names_it = || {
             let source = catalog::source(oid, SEARCHED_MAX).unwrap_or_default();
-            match plpgsql::mention(&source, &schema_name, &name) {
-                Mention::Qualified => true,
-                // Probably one in the schema of the function, if there is one.
-                Mention::Bare => {
-                    let own = catalog::relation_oid(&name, function.schema);
-                    own == sequence || own == Oid::INVALID
-                }
-                Mention::None => false,
-            }
+            plpgsql::mentions(&source, &schema_name, &name)
         };
         let counts = !is_ours(&function) && !is_kept(&function) && (is_dependent || names_it());
         counts.then_some(function)

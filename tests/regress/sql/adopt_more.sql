@@ -288,12 +288,21 @@ SELECT message, detail FROM raises('SELECT adopt_shard(524)');
 DROP FUNCTION public.parsed();
 -- Also with a name that other schemas have as well, and in a text that is run.
 CREATE SCHEMA insta529 CREATE SEQUENCE table_id_seq;
-CREATE FUNCTION public.bare() RETURNS bigint LANGUAGE sql SET search_path = insta524, pg_catalog AS 'SELECT nextval(''table_id_seq'')';
+CREATE FUNCTION public.bare() RETURNS bigint LANGUAGE sql SET search_path = insta524, pg_catalog AS 'SELECT nextval(/* clock */ ''table_id_seq'')';
 SELECT message, detail FROM raises('SELECT adopt_shard(524)');
 DROP FUNCTION public.bare();
 CREATE FUNCTION public.dynamic() RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'SELECT nextval(''insta524.table_id_seq'')'; END $$;
 SELECT message, detail FROM raises('SELECT adopt_shard(524)');
 DROP FUNCTION public.dynamic();
+-- A sequence of this name in the schema of the function need not be the one that it uses.
+CREATE FUNCTION insta529.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    s regclass := 'table_id_seq';
+BEGIN
+    RETURN nextval(s);
+END $$;
+SELECT message, detail FROM raises('SELECT adopt_shard(524)');
+DROP FUNCTION insta529.next_id();
 DO $$ BEGIN
     EXECUTE format('CREATE FUNCTION public.long() RETURNS bigint LANGUAGE sql AS %L', 'SELECT nextval(''insta524.table_id_seq'') --' || repeat('x', 50000));
 END $$;
@@ -305,7 +314,6 @@ CREATE SCHEMA regress_id_owner AUTHORIZATION regress_id_owner;
 SET ROLE regress_id_owner;
 CREATE FUNCTION regress_id_owner.useless() RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''insta524.table_id_seq'') + nextval(''a..b'')';
 RESET ROLE;
-CREATE FUNCTION insta529.next_id() RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''table_id_seq'')';
 CREATE FUNCTION insta529.other_id() RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''insta529.table_id_seq'')';
 CREATE FUNCTION insta524.looks() RETURNS bigint LANGUAGE sql RETURN (SELECT last_value FROM insta524.table_id_seq);
 CREATE FUNCTION insta524.elsewhere() RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''table_id_seq2'')';

@@ -18,7 +18,6 @@ DECLARE
     t text := '2011-08-24 21:07:01.721+00';
 BEGIN
     EXECUTE CASE part
-        WHEN 'table_id_seq' THEN format('CREATE SEQUENCE %s', seq)
         WHEN 'next_id' THEN format('CREATE FUNCTION %I.next_id() RETURNS bigint LANGUAGE sql RETURN public.shard_next_id(%s, %L, %L)', schema, n, seq, t)
         WHEN 'id_time' THEN format('CREATE FUNCTION %I.id_time(id bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE STRICT RETURN public.shard_id_time(id, %L)', schema, t)
         WHEN 'epoch' THEN format('CREATE FUNCTION %I.epoch() RETURNS timestamptz LANGUAGE sql IMMUTABLE RETURN %L::timestamptz', schema, t)
@@ -27,6 +26,7 @@ BEGIN
             (SELECT system_identifier FROM pg_control_system()) || '/' || (SELECT oid FROM pg_database WHERE datname = current_database()))
         WHEN 'original' THEN format('CREATE FUNCTION %I.original_id() RETURNS bigint LANGUAGE plpgsql AS %L', schema, format(
             'BEGIN RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23) | (%s << 10) | (nextval(%L) %% 1024); END', n, seq))
+        ELSE format('CREATE SEQUENCE %s', seq)
         END;
 END $$;
 GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC;
