@@ -163,17 +163,12 @@ fn resolve(
 /// And a sequence in the schema of no shard may be the counter of a serial column.
 #[cold]
 fn look_up_permit(sequence: IdSequence, shard: Shard) -> Result<Permit, Error> {
-    let look = || {
-        let count = invalidation::settled_count();
-        let permit = if definition::serves_in_its_schema(sequence, shard) {
-            Ok(Permit::Only(shard, sequence.epoch))
-        } else {
-            look_up_permit_beside_shards(sequence, shard)
-        };
-        (count, permit)
+    let count = invalidation::settled_count();
+    let permit = if definition::serves_in_its_schema(sequence, shard) {
+        Permit::Only(shard, sequence.epoch)
+    } else {
+        look_up_permit_beside_shards(sequence, shard)?
     };
-    let (count, permit) = definition::look_up(look);
-    let permit = permit?;
     cache::set_permit(sequence.oid, count, permit);
     Ok(permit)
 }

@@ -128,12 +128,18 @@ pub fn settled_count() -> InvalidationCount {
 }
 
 /// Finds out whether any of the functions that have changed matters. If none does, the cached
-/// results are valid again.
+/// results are valid again. A function can be watched since it has changed: a look-up watches it
+/// after it has read it, as it was before.
 ///
 /// # Safety
 ///
 /// Must be called in a transaction.
 pub unsafe fn settle(raw: Raw) {
+    // SAFETY: promised by the caller.
+    settle_by(|hash| unsafe { function_matters(raw, hash) });
+}
+
+fn settle_by(matters: impl Fn(u32) -> bool) {
     while COUNT.get() != SETTLED.get() {
         let (changed, before) = (CHANGED.replace(Functions::NONE), SETTLED.get());
         if changed.len == 0 {
@@ -143,9 +149,8 @@ pub unsafe fn settle(raw: Raw) {
         // If an error ends this, or other messages arrive, the former count is not used again.
         let provisional = next_count();
         SETTLED.set(provisional);
-        // SAFETY: promised by the caller.
-        let matters = changed.hashes().iter().any(|hash| unsafe { function_matters(raw, *hash) });
-        if !matters && SETTLED.get() == provisional {
+        let is_any = |hash: &u32| is_watched((PROCOID as c_int, *hash)) || matters(*hash);
+        if !changed.hashes().iter().any(is_any) && SETTLED.get() == provisional {
             SETTLED.set(before);
         }
     }
@@ -315,6 +320,20 @@ mod tests {
         }
         assert_eq!(changed.hashes().len(), Functions::MAX);
         assert!(!changed.add(77) && changed.add(1));
+    }
+
+    /// A look-up has read the function before it changed, and watches it only then.
+    #[test]
+    fn function_that_is_watched_later_matters() {
+        let before = count();
+        note_function(7);
+        note_function(8);
+        settle_by(|_| false);
+        assert_eq!(count(), before);
+        note_function(7);
+        insert((PROCOID as c_int, 7));
+        settle_by(|_| false);
+        assert_ne!(count(), before);
     }
 
     #[test]

@@ -20,7 +20,6 @@ use crate::sequence::IdSequence;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::{SHARD_MAX, Shard};
 use pgrx::pg_sys::{self, Oid};
-use std::cell::Cell;
 
 /// The prefix of the name of every defining function.
 const PREFIX: &str = invalidation::DEFINING_PREFIX;
@@ -63,16 +62,12 @@ pub fn this_database() -> String {
 /// order: nothing else shows which of two roles created the shard, and ids of a number that come
 /// from another sequence repeat.
 pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
-    let all = || {
-        let mut found = vec![];
-        catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| {
-            if let Some(definition) = parse_watching(function).filter(owns_sequence) {
-                push(&mut found, definition);
-            }
-        });
-        found
-    };
-    let mut found = look_up(all);
+    let mut found = vec![];
+    catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| {
+        if let Some(definition) = parse_watching(function).filter(owns_sequence) {
+            push(&mut found, definition);
+        }
+    });
     let is_before_others = |definition: &Definition| catalog::owns_database(definition.owner);
     if found.len() > 1 && found.iter().any(is_before_others) {
         found.retain(is_before_others);
@@ -87,10 +82,8 @@ pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
 /// The definition of a shard in this schema, for a result that is cached.
 pub fn in_schema_by_number(schema: Oid, shard: Shard) -> Option<Definition> {
     invalidation::watch_row(Catalog::Schema, schema);
-    look_up(|| {
-        let function = catalog::function_in(schema, &function_name(shard), &[])?;
-        parse_watching(&function).filter(owns_sequence)
-    })
+    let function = catalog::function_in(schema, &function_name(shard), &[])?;
+    parse_watching(&function).filter(owns_sequence)
 }
 
 /// Whether the schema of a sequence defines this shard, with the sequence and its epoch. That is
@@ -228,39 +221,16 @@ fn owns_sequence(definition: &Definition) -> bool {
     relation.is_some_and(|relation| catalog::has_rights_of(definition.owner, relation.owner))
 }
 
-/// The same as [`parse`], for a result that is cached: counts changes of all that it depends on.
-/// The function is read again after it is watched: a look-up in between may have received a message
-/// that it was dropped. Then another one may have replaced it: see [`look_up`].
+/// The same as [`parse`], for a result that is cached: counts changes of all that it depends on,
+/// those of the function from the count before the look-up.
 fn parse_watching(function: &Function) -> Option<Definition> {
     invalidation::watch_row(Catalog::Function, function.oid);
     invalidation::watch_row(Catalog::Schema, function.schema);
-    let Some(function) = catalog::function(function.oid) else {
-        MISSED.set(MISSED.get() + 1);
-        return None;
-    };
-    let definition = parse(&function);
+    let definition = parse(function);
     if let Some(definition) = &definition {
         invalidation::watch(definition.sequence.oid);
     }
     definition
-}
-
-thread_local! {
-    /// How many definitions were dropped while they were looked up.
-    static MISSED: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Repeats a look-up that has missed a definition, which may have been replaced by another one.
-/// Apart from that a look-up reads the catalogs with one snapshot, as they were at a moment.
-pub fn look_up<T>(mut look: impl FnMut() -> T) -> T {
-    loop {
-        pgrx::check_for_interrupts!();
-        let missed = MISSED.get();
-        let result = look();
-        if MISSED.get() == missed {
-            return result;
-        }
-    }
 }
 
 /// The definition in the function, without a check of its owner.

@@ -1,5 +1,6 @@
 //! Concurrent sessions. `tests/isolation` tests when a session sees the changes of another one.
 
+use crate::portable::connect_as;
 use instagram_id_live::*;
 use postgres::Client;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -291,5 +292,59 @@ fn definition_is_found_while_it_is_replaced() {
         for call in calls {
             call.join().unwrap();
         }
+    });
+}
+
+/// A role that can create schemas replaces the definitions in its own ones all the time. That does
+/// not delay the calls of a shard of the database's owner without end.
+#[test]
+fn definitions_of_others_do_not_delay_a_call() {
+    const SCHEMAS: i64 = 2000;
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    setup(&mut client);
+    run(
+        &mut client,
+        "CREATE ROLE mallory LOGIN; GRANT CREATE ON DATABASE postgres TO mallory;
+         SET statement_timeout = '10s'",
+    );
+    let mallory = || connect_as(&server, "mallory");
+    let create = "CREATE FUNCTION m%s.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+         BEGIN ATOMIC SELECT ''m.s''::regclass, ''2020-01-01''::timestamptz, ''x''::text; END";
+    run(&mut mallory(), "CREATE SCHEMA m CREATE SEQUENCE s");
+    run(
+        &mut mallory(),
+        &format!(
+            "DO $$ BEGIN FOR n IN 1..{SCHEMAS} LOOP
+                 EXECUTE format('CREATE SCHEMA m%s', n);
+                 EXECUTE format('{create}', n);
+                 IF n % 50 = 0 THEN COMMIT; END IF;
+             END LOOP; END $$"
+        ),
+    );
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stop_at_end = StopAtEnd(&stop);
+        for session in 0..3 {
+            let (mut mallory, stop) = (mallory(), &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let replace = format!(
+                        "DO $$ BEGIN FOR n IN REVERSE {SCHEMAS}..1 LOOP
+                             CONTINUE WHEN n % 3 <> {session};
+                             EXECUTE format('DROP FUNCTION m%s.shard_5()', n);
+                             EXECUTE format('{create}', n);
+                             COMMIT;
+                         END LOOP; END $$"
+                    );
+                    run(&mut mallory, &replace);
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        for _ in 0..5 {
+            run(&mut client, "SELECT next_id(5)");
+        }
+        drop(stop_at_end);
     });
 }
