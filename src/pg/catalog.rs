@@ -473,8 +473,9 @@ unsafe fn first_function(
     }
 }
 
-/// A function by its OID.
+/// A function by its OID. Callers read many in a loop, and other roles decide how many.
 pub fn function(oid: Oid) -> Option<Function> {
+    pgrx::check_for_interrupts!();
     const CACHE: pg_sys::SysCacheIdentifier::Type = pg_sys::SysCacheIdentifier::PROCOID;
     // SAFETY: the tuple is valid until it is released.
     unsafe {

@@ -1,5 +1,6 @@
 //! Adopts the PL/pgSQL original, and restores it, under uninterrupted writes.
 
+use crate::portable::connect_as;
 use instagram_id_live::*;
 use postgres::error::SqlState;
 use postgres::{Client, NoTls};
@@ -903,4 +904,39 @@ fn many_tables_of_a_role_do_not_use_up_the_locks() {
     let (state, message, _) = error_of(&mut owner, "SELECT adopt_shard(7)");
     assert_eq!(state, "54000", "{message}");
     assert!(message.starts_with("role mallory has 2000 tables"), "{message}");
+}
+
+/// A role that may use the sequence has many long functions that name other ones like it. An
+/// adoption that reads them can be cancelled meanwhile.
+#[test]
+fn adoption_that_reads_functions_can_be_cancelled() {
+    let (server, mut owner) = with_the_original();
+    run(
+        &mut owner,
+        "CREATE ROLE mallory LOGIN; GRANT USAGE ON SCHEMA insta5 TO mallory;
+         GRANT USAGE ON SEQUENCE insta5.table_id_seq TO mallory",
+    );
+    let mut mallory = connect_as(&server, "mallory");
+    run(
+        &mut mallory,
+        "SET check_function_bodies = off;
+         DO $$ BEGIN FOR n IN 1..150 LOOP
+             EXECUTE format('CREATE FUNCTION pg_temp.f%s() RETURNS bigint LANGUAGE plpgsql AS %L', n,
+                 'nextval' || repeat('x.table_id_seq(', 66000));
+         END LOOP; END $$",
+    );
+    let adoption = "SELECT adopt_shard(5, dry_run => true)";
+    let mut timed = |statement: &str| {
+        let began = Instant::now();
+        let result = owner.batch_execute(statement);
+        (began.elapsed(), result.err().map(|error| error.code().unwrap().code().to_owned()))
+    };
+    let (whole, error) = timed(adoption);
+    assert_eq!(error, None);
+    // After the query that finds the functions.
+    let limit = whole / 2;
+    timed(&format!("SET statement_timeout = '{}ms'", limit.as_millis()));
+    let ended = (0..5).map(|_| timed(adoption)).min().unwrap();
+    println!("{whole:?}; ended {ended:?} with a limit of {limit:?}");
+    assert!(ended.1.as_deref() == Some("57014") && ended.0 < whole * 3 / 4);
 }
