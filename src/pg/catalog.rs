@@ -368,7 +368,7 @@ pub fn visit_functions(named: Named, mut visit: impl FnMut(&Function)) {
 /// temporary ones, by the current state of the catalog. Their names begin with `prefix`, and
 /// `may_own` accepts their schema and owner. Such an object is a relation that a parsed body
 /// contains as a `regclass` constant, or the functions' schema. Returns false, and visits none, if
-/// more functions than `max` depend on it.
+/// more functions than `max` depend on it, or four times as many objects.
 ///
 /// Any role can create any number of functions that depend on a relation of others. The bodies of
 /// other functions are not read.
@@ -416,7 +416,7 @@ unsafe fn functions_that_need(
     snapshot: pg_sys::Snapshot,
     max: usize,
 ) -> Option<Vec<Oid>> {
-    let mut functions = vec![];
+    let (mut functions, mut objects, mut is_complete) = (vec![], 0, true);
     // SAFETY: a catalog scan. The keys outlive the scan.
     unsafe {
         let depend =
@@ -430,7 +430,13 @@ unsafe fn functions_that_need(
         loop {
             pgrx::check_for_interrupts!();
             let tuple = pg_sys::systable_getnext(scan);
-            if tuple.is_null() || functions.len() > max {
+            if tuple.is_null() {
+                break;
+            }
+            // Defaults of columns of any role can depend on it, too. They take less time.
+            objects += 1;
+            if functions.len() > max || objects > max.saturating_mul(4) {
+                is_complete = false;
                 break;
             }
             let row = &*pg_sys::GETSTRUCT(tuple).cast::<sys::FormData_pg_depend>();
@@ -441,7 +447,7 @@ unsafe fn functions_that_need(
         pg_sys::systable_endscan(scan);
         pg_sys::table_close(depend, pg_sys::AccessShareLock as c_int);
     }
-    (functions.len() <= max).then_some(functions)
+    is_complete.then_some(functions)
 }
 
 unsafe fn oid_key(column: pg_sys::AttrNumber, value: Oid) -> pg_sys::ScanKeyData {

@@ -177,9 +177,9 @@ pub fn in_schema(schema: Oid) -> Vec<Definition> {
     found
 }
 
-/// Up to so many functions that depend on a schema are looked at one by one. Any role can create
-/// more, in its temporary schema. Then it takes less to ask for each name that a definition can
-/// have.
+/// Up to so many functions that depend on a schema are looked at one by one, and up to four times
+/// as many objects. Any role can create more, in its temporary schema. Then it takes less to ask
+/// for each name that a definition can have.
 const NAMED_MAX: usize = 5000;
 
 /// Visits the functions in a schema that have the name of a definition, if `may_own` accepts their

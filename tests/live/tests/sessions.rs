@@ -348,3 +348,54 @@ fn definitions_of_others_do_not_delay_a_call() {
         drop(stop_at_end);
     });
 }
+
+/// Creates 1,600 columns in each of so many temporary tables, whose defaults name an object by its
+/// OID. That needs no privilege.
+pub fn name_in_defaults(mallory: &mut Client, owner: &mut Client, object: &str, tables: usize) {
+    let oid: u32 = one(owner, &format!("SELECT {object}::oid"));
+    let (_, reg_type) = object.split_once("::").unwrap();
+    run(
+        mallory,
+        &format!(
+            "DO $$
+             DECLARE
+                 columns text := (SELECT string_agg(format('c%s oid DEFAULT ''{oid}''::{reg_type}', n), ', ')
+                     FROM generate_series(1, 1600) AS n);
+             BEGIN
+                 FOR n IN 1..{tables} LOOP
+                     EXECUTE format('CREATE TEMPORARY TABLE t%s (%s)', n, columns);
+                     COMMIT;
+                 END LOOP;
+             END $$"
+        ),
+    );
+}
+
+/// A role without a privilege has so many defaults that name the schema of a sequence that a
+/// look-up does not read all of them.
+#[test]
+fn defaults_of_others_do_not_delay_a_lookup() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    setup(&mut client);
+    run(
+        &mut client,
+        "CREATE SEQUENCE insta5.beside; CREATE ROLE app LOGIN; CREATE ROLE mallory LOGIN;
+         GRANT USAGE ON SCHEMA insta5 TO app; GRANT USAGE ON SEQUENCE insta5.beside TO app",
+    );
+    let mut mallory = connect_as(&server, "mallory");
+    name_in_defaults(&mut mallory, &mut client, "'insta5'::regnamespace", 16);
+    let mut app = connect_as(&server, "app");
+    let read = |client: &mut Client| {
+        run(client, "SELECT pg_stat_force_next_flush()");
+        let index = "'pg_depend_reference_index'";
+        let query =
+            format!("SELECT idx_tup_read FROM pg_stat_all_indexes WHERE indexrelname = {index}");
+        one::<i64>(client, &query)
+    };
+    let before = read(&mut app);
+    run(&mut app, "SELECT next_id(5, 'insta5.beside')");
+    let rows = read(&mut app) - before;
+    println!("{rows} rows of pg_depend");
+    assert!(rows < 22_000, "{rows} rows of pg_depend");
+}
