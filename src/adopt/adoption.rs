@@ -6,7 +6,7 @@ use crate::adopt::adopted::{self, KEPT};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::sequence::IdSequence;
-use crate::shard::columns::{Column, columns_of};
+use crate::shard::columns::{Callers, Column};
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
 use crate::shard::trust;
@@ -19,6 +19,8 @@ pub struct Adoption {
     pub parts: ShardParts,
     pub sequence: IdSequence,
     pub columns: Vec<Column>,
+    /// Which defaults were read for these.
+    pub callers: Callers,
     /// The shard, if it exists already: then the function was replaced after an adoption, or is
     /// another function of the shard.
     pub existing: Option<Definition>,
@@ -39,12 +41,12 @@ impl Adoption {
     /// The columns that the function fills, and those that the shard's `next_id()` of an earlier
     /// adoption fills from the same sequence.
     pub fn columns_with_its_ids(&self) -> Vec<Column> {
-        let mut columns = columns_of(self.function.oid);
+        let mut columns = self.callers.columns_of(self.function.oid);
         if let Some(next_id) = catalog::function_in(self.function.schema, "next_id", &[])
             && ddl::makes_ids_of(&next_id, self.parts.own_schema, self.parts.shard, self.sequence)
             && trust::is_of_shard(next_id.owner, self.parts.owner)
         {
-            columns.extend(columns_of(next_id.oid));
+            columns.extend(self.callers.columns_of(next_id.oid));
         }
         columns
     }

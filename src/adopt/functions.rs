@@ -25,7 +25,7 @@ use crate::pg::spi;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::IdSequence;
-use crate::shard::columns::{Column, columns_of};
+use crate::shard::columns::{Callers, Column};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
@@ -139,7 +139,8 @@ fn unadopt_shard(
         let (definition, adopted, sequences) = find_adopted(shard, own_schema)?;
         let function = adopted[0].function.oid;
         let oids: Vec<Oid> = sequences.iter().map(|sequence| sequence.oid).collect();
-        let columns = columns_filled_by(&adopted);
+        let callers = Callers::default();
+        let columns = columns_filled_by(&adopted, &callers);
         // A migration that has restored an original may have reset its sequence. The ids are still
         // in the tables.
         let is_replaced = adopted.iter().any(|one| one.sequence.is_none());
@@ -159,7 +160,7 @@ fn unadopt_shard(
         }
         lock_out_writers(&columns, TableLock::AgainstWriters, &oids)?;
         let is_same = adopted::to_restore(&definition, own_schema) == adopted
-            && columns_filled_by(&adopted) == columns;
+            && columns_filled_by(&adopted, &callers) == columns;
         if !is_same {
             return Err(Error::OriginalChanged(names::function(function)).into());
         }
@@ -202,8 +203,8 @@ fn restore(definition: &Definition, adopted: &[Adopted]) {
     }
 }
 
-fn columns_filled_by(adopted: &[Adopted]) -> Vec<Column> {
-    adopted.iter().flat_map(|one| columns_of(one.function.oid)).collect()
+fn columns_filled_by(adopted: &[Adopted], callers: &Callers) -> Vec<Column> {
+    adopted.iter().flat_map(|one| callers.columns_of(one.function.oid)).collect()
 }
 
 /// The functions of a shard that are not among the adopted ones. Those of other roles were created

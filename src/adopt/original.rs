@@ -9,6 +9,7 @@ use crate::pg::names;
 use crate::pg::spi::select;
 use crate::pg::window;
 use crate::sequence::IdSequence;
+use crate::shard::columns::Callers;
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
 use crate::shard::trust::Trust;
@@ -131,13 +132,13 @@ impl AdoptionRequest {
         let (sequence, existing) = (IdSequence { oid: sequence, epoch }, definition::find(shard)?);
         let owner = existing.as_ref().map_or(function.owner, |existing| existing.owner);
         let parts = ShardParts { shard, schema, own_schema: self.own_schema, owner };
-        let columns = vec![];
         let mut adoption = Adoption {
             function,
             source,
             parts,
             sequence,
-            columns,
+            columns: vec![],
+            callers: Callers::default(),
             existing,
             shard_from,
             epoch_from,

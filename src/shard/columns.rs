@@ -15,6 +15,8 @@ use instagram_id_core::layout::{self, SEQ_MAX, Shard};
 use pgrx::pg_sys;
 use pgrx::pg_sys::Oid;
 use pgrx::spi::{quote_identifier, quote_literal};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::RefCell;
 
 /// A key or a sequence's last value further ahead of the clock than this was not generated from a
 /// clock.
@@ -36,21 +38,44 @@ impl Column {
     }
 }
 
-/// The table columns whose default calls the function.
-pub fn columns_of(function: Oid) -> Vec<Column> {
-    // Any role can name the function by its OID, which is no call and needs no privilege.
-    let is_short = catalog::IS_SHORT_DEFAULT;
-    let function_id = function.to_u32();
-    let call = format!(
-        "c.relkind IN ('r', 'p')
-         AND CASE WHEN {is_short} THEN strpos(f.adbin::text COLLATE \"C\", ':funcid {function_id} ') > 0 END"
-    );
-    columns_depending_on("pg_proc", function, &call)
+/// The columns whose default calls a function. Any role can name the function by its OID, which is
+/// no call and needs no privilege, in any number of defaults. These are read once, so that writers
+/// do not wait until they are read again.
+#[derive(Default)]
+pub struct Callers {
+    /// Defaults that only name a function, by that function.
+    others: RefCell<FxHashMap<Oid, FxHashSet<Oid>>>,
+}
+
+impl Callers {
+    /// The table columns whose default calls the function.
+    pub fn columns_of(&self, function: Oid) -> Vec<Column> {
+        let is_short = catalog::IS_SHORT_DEFAULT;
+        let function_id = function.to_u32();
+        let call = format!(
+            "c.relkind IN ('r', 'p')
+             AND CASE WHEN {is_short} THEN strpos(f.adbin::text COLLATE \"C\", ':funcid {function_id} ') > 0 END"
+        );
+        let query = "SELECT objid FROM pg_depend
+             WHERE classid = 'pg_attrdef'::regclass AND refclassid = 'pg_proc'::regclass AND refobjid = $1";
+        let defaults = select(query, &[function.into()], |row| row.get::<Oid>(1));
+        let known = self.others.borrow_mut().remove(&function);
+        let among = known.as_ref().map(|known| {
+            defaults.iter().copied().filter(|default| !known.contains(default)).collect()
+        });
+        let found = columns_depending_on("pg_proc", function, &call, among);
+        let others = known.unwrap_or_else(|| {
+            let calls: FxHashSet<Oid> = found.iter().map(|(default, _)| *default).collect();
+            defaults.into_iter().filter(|default| !calls.contains(default)).collect()
+        });
+        self.others.borrow_mut().insert(function, others);
+        found.into_iter().map(|(_, column)| column).collect()
+    }
 }
 
 /// The columns whose default names the sequence.
 pub fn columns_with_default_on(sequence: Oid) -> Vec<Column> {
-    columns_depending_on("pg_class", sequence, "true")
+    columns_naming(sequence, "true")
 }
 
 /// The same, of owners who may use the sequence, or of those who may not: any role can name it by
@@ -58,24 +83,37 @@ pub fn columns_with_default_on(sequence: Oid) -> Vec<Column> {
 pub fn columns_of_owners(sequence: Oid, may_use: bool) -> Vec<Column> {
     let may_use =
         format!("has_sequence_privilege(c.relowner, d.refobjid, 'USAGE, UPDATE') = {may_use}");
-    columns_depending_on("pg_class", sequence, &may_use)
+    columns_naming(sequence, &may_use)
 }
 
-/// The columns of tables, views and foreign tables whose default depends on an object of this
-/// class, under a condition on `c`, `d` and `f`, rows of `pg_class`, `pg_depend` and `pg_attrdef`.
-/// Temporary tables of other sessions, which no other session can read, are left out.
-fn columns_depending_on(class: &str, object: Oid, condition: &str) -> Vec<Column> {
+fn columns_naming(sequence: Oid, condition: &str) -> Vec<Column> {
+    let found = columns_depending_on("pg_class", sequence, condition, None);
+    found.into_iter().map(|(_, column)| column).collect()
+}
+
+/// The columns of tables, views and foreign tables whose default, which comes first, depends on an
+/// object of this class, under a condition on `c`, `d` and `f`, rows of `pg_class`, `pg_depend` and
+/// `pg_attrdef`. Only these defaults are read, if there are any given. Temporary tables of other
+/// sessions, which no other session can read, are left out.
+fn columns_depending_on(
+    class: &str,
+    object: Oid,
+    condition: &str,
+    among: Option<Vec<Oid>>,
+) -> Vec<(Oid, Column)> {
     let query = format!(
-        "SELECT a.attrelid, a.attname::text, a.atttypid = 'int8'::regtype
+        "SELECT a.attrelid, a.attname::text, a.atttypid = 'int8'::regtype, f.oid
          FROM pg_depend AS d JOIN pg_attrdef AS f ON f.oid = d.objid
          JOIN pg_attribute AS a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
          JOIN pg_class AS c ON c.oid = a.attrelid
          WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = $1::regclass AND d.refobjid = $2
+         AND ($3 IS NULL OR d.objid = ANY ($3))
          AND NOT pg_is_other_temp_schema(c.relnamespace) AND {condition}
          ORDER BY a.attrelid, a.attnum"
     );
-    select(&query, &[class.into(), object.into()], |row| {
-        Some(Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? })
+    select(&query, &[class.into(), object.into(), among.into()], |row| {
+        let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? };
+        Some((row.get(4)?, column))
     })
 }
 

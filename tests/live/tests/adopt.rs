@@ -1,6 +1,7 @@
 //! Adopts the PL/pgSQL original, and restores it, under uninterrupted writes.
 
 use crate::portable::connect_as;
+use crate::sessions::name_in_defaults;
 use instagram_id_live::*;
 use postgres::error::SqlState;
 use postgres::{Client, NoTls};
@@ -939,4 +940,29 @@ fn adoption_that_reads_functions_can_be_cancelled() {
     let ended = (0..5).map(|_| timed(adoption)).min().unwrap();
     println!("{whole:?}; ended {ended:?} with a limit of {limit:?}");
     assert!(ended.1.as_deref() == Some("57014") && ended.0 < whole * 3 / 4);
+}
+
+/// A role without a privilege has many defaults that name the original. They are not read while
+/// writers wait.
+#[test]
+fn writers_do_not_wait_for_defaults_of_others() {
+    let (server, mut owner) = with_the_original();
+    run(&mut owner, "CREATE ROLE mallory LOGIN");
+    let mut mallory = connect_as(&server, "mallory");
+    name_in_defaults(&mut mallory, &mut owner, "'insta5.next_id()'::regprocedure", 10);
+    let mut reads = |statement: &str| {
+        let read = |owner: &mut Client| {
+            run(owner, "SELECT pg_stat_force_next_flush()");
+            let query = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_all_tables WHERE relname = 'pg_attrdef'";
+            one::<i64>(owner, query)
+        };
+        let before = read(&mut owner);
+        run(&mut owner, statement);
+        let reads = (read(&mut owner) - before) as f64 / 16_000.0;
+        println!("{statement} reads each default {reads} times");
+        reads
+    };
+    // Twice before the locks.
+    assert!(reads("SELECT adopt_shard(5)") < 2.5);
+    assert!(reads("SELECT unadopt_shard(5)") < 1.5);
 }
