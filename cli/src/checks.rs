@@ -16,7 +16,8 @@ const CLOCK_TOLERANCE: f64 = 1.0;
 
 /// Settings that the sessions of the replication need on the source and on the target, and what
 /// other values do. The role and the database can set them; a subscription cannot.
-const NEEDED_ON_SOURCE: [[&str; 3]; 3] = [
+const NEEDED_ON_SOURCE: [[&str; 3]; 4] = [
+    ["idle_in_transaction_session_timeout", "0", "could end the copy of a table"],
     ["lock_timeout", "0", "could end the copy of a table"],
     ["statement_timeout", "0", "could end the copy of a table"],
     ["transaction_timeout", "0", "could end the copy of a table"],

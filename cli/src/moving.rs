@@ -140,8 +140,12 @@ pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
             Err(_) => {
                 let cause = Error::failed(format!(
                     "schema {} on {to} was not created by this move, or was changed since: \
-                     if you need nothing in that schema, drop it, and run cancel again",
-                    moving.target.schema()
+                     if clients use it, the map has lost the end of the move, so run on the map \
+                     UPDATE shard_map.shards SET server = {} WHERE shard = {shard}; \
+                     UPDATE shard_map.moves SET switched = now(), finished = now() WHERE shard = {shard}; \
+                     if you need nothing in it, drop it, and run cancel again",
+                    moving.target.schema(),
+                    format_args!("'{}'", to.replace('\'', "''"))
                 ));
                 return Err(moving.stopped_if(seen.is_source_closed, cause));
             }
@@ -393,7 +397,7 @@ impl<'a> Moving<'a> {
     fn foreign_copy(&self) -> Error {
         Error::failed(format!(
             "schema {} on {} was not created by this move, or was changed since: \
-             run cancel {}, and move the shard again",
+             cancel {} names what to do",
             self.target.schema(),
             self.target.name,
             self.source.shard()

@@ -336,7 +336,7 @@ struct Sent {
     lag_bytes: Option<i64>,
     /// Whether the target has confirmed a certain position in the WAL.
     is_reached: bool,
-    /// Whether WAL that the target needs was removed.
+    /// Whether WAL that the target needs was removed, or the slot does not exist.
     is_lost: bool,
     /// Whether one of [`Report::slots`] does not exist.
     is_abandoned: bool,
@@ -389,8 +389,8 @@ impl Patience {
         let (from, to, name) = (&source.name, &target.name, target.replication());
         if report.source.is_lost {
             fail!(
-                "server {from} has removed WAL that the move still needs (max_slot_wal_keep_size): \
-                 run cancel {0}, and move the shard again",
+                "server {from} has lost the slot of the move, as after a failover, or WAL that the slot needs \
+                 (max_slot_wal_keep_size): run cancel {0}, and move the shard again",
                 source.shard()
             );
         }
@@ -516,10 +516,15 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
     };
     server.transaction(|session| {
         run(concat!("SET LOCAL lock_timeout = '10s';", locked!("sql/drop_copy.sql")))?;
-        let checked = if is_old_copy { Some(check_old_copy(server, session)?) } else { None };
-        let tables: String = run(lock_relations!("ACCESS EXCLUSIVE MODE NOWAIT"))?.one()?;
-        if checked.is_some_and(|checked| checked != tables) {
-            fail!("{}: other sessions have changed its tables; run clean again", problem());
+        let locked: String = run(lock_relations!("SHARE MODE NOWAIT"))?.one()?;
+        if is_old_copy {
+            check_old_copy(server, session)?;
+        }
+        // From here on no table can be replaced by a view.
+        run("SET LOCAL lock_timeout = '500ms'")?;
+        let tables: String = run(lock_relations!("ACCESS EXCLUSIVE MODE"))?.one()?;
+        if locked != tables {
+            fail!("{}: other sessions have changed its tables; run the command again", problem());
         }
         let dependents =
             include_str!("sql/dependents.sql").replace("{own}", include_str!("sql/own.sql"));
@@ -538,20 +543,15 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
     })
 }
 
-/// Locks the tables of an old copy against writes, and checks that all rows were moved. Returns the
-/// OIDs of the tables. To plan a query on a table can run functions of its owner, which requires
-/// trust.
-fn check_old_copy(server: &Server, session: &Connection) -> Result<String> {
-    let cannot = "the old copy cannot be checked";
-    let problem = || format!("{cannot} on {}", server.name);
-    let lock = lock_relations!("SHARE MODE NOWAIT");
-    let tables = server.run_against_blockers(lock, false, None, cannot)?.0.one()?;
+/// Checks that all rows of an old copy were moved. Its tables are locked against writes. To plan a
+/// query on a table can run functions of its owner, which requires trust.
+fn check_old_copy(server: &Server, session: &Connection) -> Result {
+    let problem = || format!("the old copy cannot be checked on {}", server.name);
     let obstacles = trust::look(server, session, rights::NOTHING, rights::NOTHING)?.obstacles;
     if !obstacles.is_empty() {
         return Err(Error::Refused { problem: problem(), obstacles });
     }
-    session.run(include_str!("sql/moved_rows.sql")).context(problem)?;
-    Ok(tables)
+    session.run(include_str!("sql/moved_rows.sql")).context(problem).map(drop)
 }
 
 #[cfg(test)]

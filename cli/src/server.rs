@@ -465,19 +465,8 @@ impl Server {
     }
 }
 
-/// Connects, and fails if the session lacks the settings of the command.
 fn connect(name: &str, conninfo: &str, application_name: &str) -> Result<Connection> {
-    let connection = session::open(conninfo, application_name)
-        .context(|| format!("server {name} cannot be reached"))?;
-    let rows = connection
-        .query(session::HAS_SETTINGS, &[application_name])
-        .context(|| format!("query on server {name} failed"))?;
-    if !rows.one::<bool>()? {
-        fail!(
-            "server {name} ignores the settings of the command: connect to it without a connection pooler"
-        );
-    }
-    Ok(connection)
+    session::open(conninfo, application_name).context(|| format!("server {name} cannot be reached"))
 }
 
 fn open(name: &str, conninfo: &str, names: &Names) -> Result<Connection> {

@@ -22,8 +22,8 @@ const SETTINGS: &str = "-c jit=off -c synchronous_commit=on -c client_min_messag
 pub const RESTRICTION: &str = "restrict_nonsystem_relation_kind";
 
 /// Whether the session has the application_name $1 and these settings. A connection pooler can
-/// ignore what a session asks for when it begins.
-pub const HAS_SETTINGS: &str = "SELECT current_setting('application_name') = $1 AND current_setting('search_path') = 'pg_catalog'
+/// ignore what a session asks for when it begins, and gives it another server connection later.
+const HAS_SETTINGS: &str = "SELECT current_setting('application_name') = $1 AND current_setting('search_path') = 'pg_catalog'
     AND current_setting('standard_conforming_strings') = 'on'
     AND current_setting('restrict_nonsystem_relation_kind') = 'view,foreign-table'";
 
@@ -67,14 +67,25 @@ pub fn open(conninfo: &str, name: &str) -> Result<Connection, Error> {
         ("client_encoding", "UTF8"),
     ]);
     let connection = Connection::open(&parameters).map_err(explain)?;
-    // A connection pooler can ignore what a session asks for when it begins. The first two decide
-    // whose code runs. Servers before 17 would refuse a session that asks for the third then.
+    // The first two decide whose code runs, also behind a connection pooler. Servers before 17
+    // would refuse a session that asks for the third when it begins. After deadlock_timeout, by
+    // default a second, PostgreSQL ends an autovacuum worker for which a session waits; the command
+    // does not wait for so long. Only a superuser can change it.
     connection.run(
         "SET search_path = pg_catalog; SET ROLE NONE;
          SELECT set_config('transaction_timeout', '0', false)
-         WHERE current_setting('server_version_num')::int >= 170000",
+         WHERE current_setting('server_version_num')::int >= 170000;
+         SELECT set_config('deadlock_timeout', '100ms', false) WHERE current_setting('is_superuser')::boolean",
     )?;
-    Ok(connection)
+    if connection.query(HAS_SETTINGS, &[name])?.one()? {
+        return Ok(connection);
+    }
+    Err(Error {
+        sqlstate: "0A000".into(),
+        message: "the server ignores the settings of the command".into(),
+        detail: None,
+        hint: Some("Connect to it without a connection pooler.".into()),
+    })
 }
 
 /// Connects without these settings: with those of the server, the role and the database, which the

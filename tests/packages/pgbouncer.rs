@@ -34,7 +34,7 @@ impl PgBouncer<'_> {
              default_pool_size = {pool_size}
              max_client_conn = 100
              server_login_retry = 0.1
-             ignore_startup_parameters = extra_float_digits
+             ignore_startup_parameters = extra_float_digits, options
              logfile = {folder}/pgbouncer.log
              verbose = 0\n"
         );
@@ -84,6 +84,17 @@ fn page_examples_run_through_pgbouncer() {
             client.query_typed("SELECT id_shard(next_id($1))", &[(&shard, Type::INT4)]).unwrap();
         assert_eq!(rows[0].get::<_, i32>(0), shard);
     }
+}
+
+/// The lock of a shard would be that of another session.
+#[test]
+fn map_through_pgbouncer_is_refused() {
+    let server = Server::start(&[("fsync", "off")]);
+    let _pooler = PgBouncer::start(&server, 1);
+    let map = format!("host={} user=postgres port=6432 dbname=postgres", server.path().display());
+    let output = server.shards_command(&["init"]).env("INSTAGRAM_ID_MAP", map).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("the map cannot be reached: the server ignores the settings"), "{said}");
 }
 
 /// Fifty clients share ten server connections while the server is killed.

@@ -2,7 +2,9 @@
 -- move.locked to their OIDs. While a statement waits for a lock, the owner can rename the relation
 -- and give its name to a view. LOCK TABLE would lock the tables of that view, with the rights of
 -- the command if it is a security_invoker view, and keep them locked while it waits for the next
--- one. So with NOWAIT it releases the locks of each attempt, and retries for ten seconds.
+-- one. So with NOWAIT it releases the locks of each attempt, and retries for ten seconds. It retries
+-- as well in ACCESS EXCLUSIVE MODE, for which it must have a lock on each table: such a request goes
+-- before those of sessions that wait for that lock, and only then NOWAIT would fail.
 -- A block reads from a relation by name only if its OID is in move.locked: as long as the lock is
 -- held, its name and its kind cannot change. The two functions read the current catalogs even if
 -- the snapshot is older; a view has no file.
@@ -39,7 +41,7 @@ BEGIN
             END IF;
             EXIT;
         EXCEPTION WHEN lock_not_available THEN
-            IF mode NOT LIKE '%NOWAIT' THEN
+            IF mode NOT LIKE '%NOWAIT' AND mode NOT LIKE 'ACCESS EXCLUSIVE%' THEN
                 RAISE;
             ELSIF clock_timestamp() > started + interval '10 s' THEN
                 RAISE EXCEPTION 'table % could not be locked for 10 s: %', item.name, SQLERRM

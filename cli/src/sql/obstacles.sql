@@ -89,7 +89,8 @@ WHERE coalesce(s.relnamespace, p.pronamespace) <> c.relnamespace
     AND (quote_ident($1::text)::regnamespace IN (s.relnamespace, p.pronamespace) OR s.oid IS NOT NULL AND c.relnamespace = quote_ident($1::text)::regnamespace)
 UNION ALL
 -- A default next_id(5) refers to the extension only, so this looks for the constant 5 (of int4, in
--- the bytes of a Datum) in the expression's tree. Any role can choose the default of a table of its
+-- the bytes of a Datum) in the expression's tree. That of next_id(), whose number is a setting of the
+-- server, has none. Any role can choose the default of a table of its
 -- own, and pg_get_expr could crash the server or lock the table.
 SELECT format('column %1$I of %2$s of role %3$s ' || CASE
         WHEN has_number IS NULL THEN 'has a default that is too long to look for next_id(%4$s) in it: '
@@ -98,7 +99,7 @@ SELECT format('column %1$I of %2$s of role %3$s ' || CASE
         END || 'ALTER TABLE %2$s ALTER COLUMN %1$I %5$s', attname, c.oid::regclass, relowner::regrole, shard, way_out)
 FROM pg_extension AS e
     JOIN pg_depend AS m ON m.refclassid = 'pg_extension'::regclass AND m.refobjid = e.oid AND m.deptype = 'e' AND m.classid = 'pg_proc'::regclass
-    JOIN pg_proc AS p ON p.oid = m.objid AND proname = 'next_id' AND pronargs > 0 -- or a setting has the number
+    JOIN pg_proc AS p ON p.oid = m.objid AND proname = 'next_id'
     JOIN pg_depend AS u ON u.refclassid = 'pg_proc'::regclass AND u.refobjid = p.oid
     JOIN defaults ON u.classid = class AND u.objid = object JOIN pg_class AS c ON c.oid = relation
     CROSS JOIN LATERAL CAST(current_setting('move.shard') AS int) AS shard

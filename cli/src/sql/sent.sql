@@ -1,7 +1,7 @@
 -- The slot $1 on the source. $2: a position in the WAL. $3 and $4: names of other slots, separated
 -- by spaces. A session that creates one of $4 has its name, and waits for open transactions.
 SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint AS lag_bytes, coalesce(replay_lsn >= nullif($2, '')::pg_lsn, false) AS is_reached,
-    coalesce(wal_status = 'lost', false) AS is_lost,
+    coalesce(wal_status = 'lost', slot_name IS NULL) AS is_lost,
     EXISTS (SELECT FROM string_to_table($3, ' ') AS name WHERE name NOT IN (SELECT slot_name FROM pg_replication_slots)) AS is_abandoned,
     coalesce((SELECT array_agg(pid) FROM pg_stat_activity WHERE backend_type = 'walsender' AND wait_event_type = 'Lock'
               AND application_name IN (SELECT string_to_table($4, ' '))), '{}')::text AS waiting,

@@ -1137,7 +1137,8 @@ fn limits_of_a_database_end_no_move() {
     let mut a = servers.a.connect();
     run(
         &mut a,
-        "ALTER TABLE insta5.counter ADD price money[] DEFAULT '{1,2}'; ALTER DATABASE postgres SET statement_timeout = '1h'",
+        "ALTER TABLE insta5.counter ADD price money[] DEFAULT '{1,2}'; ALTER DATABASE postgres SET statement_timeout = '1h';
+         ALTER DATABASE postgres SET idle_in_transaction_session_timeout = '1h'",
     );
     run(
         &mut holder,
@@ -1146,6 +1147,7 @@ fn limits_of_a_database_end_no_move() {
     );
     let said = servers.refusal(&["check", "5", "--to", "b"]);
     let mut wrong = vec![
+        "server a has idle_in_transaction_session_timeout = 1h, which could end the copy of a table",
         "server a has statement_timeout = 1h, which could end the copy of a table",
         "server b has array_nulls = off, which would change arrays",
         "server b has lc_monetary = POSIX, which could change values of type money",
@@ -1215,4 +1217,65 @@ fn old_server_that_is_lost_is_forgotten() {
     run(&mut servers.map(), "DELETE FROM shard_map.moves WHERE shard = 5");
     servers.command(&["remove", "lost"]);
     assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
+}
+
+/// The slot is lost with the old server's primary. The move says so at once, and cancel undoes it.
+#[test]
+fn slot_that_is_lost_is_reported() {
+    let servers = Servers::start();
+    let (command, transaction) = move_blocked_after_copy(&servers, &[]);
+    assert!(!kill_group(command));
+    drop(transaction);
+    run(&mut servers.b.connect(), "ALTER SUBSCRIPTION instagram_id_move_5 DISABLE");
+    servers.a.wait_until("SELECT count(pg_drop_replication_slot(slot_name)) = 1 FROM pg_replication_slots WHERE NOT active");
+    servers.refuses(&["move", "5", "--to", "b"], "server a has lost the slot of the move");
+    servers.command(&["cancel", "5"]);
+    assert_eq!(leftovers(&servers.b), NOTHING);
+}
+
+/// The map loses the end of a move. `cancel` names the statements that enter it again.
+#[test]
+fn end_of_a_move_is_entered_into_the_map_again() {
+    let servers = Servers::start();
+    servers.command(&["move", "5", "--to", "b"]);
+    let mut map = servers.map();
+    run(
+        &mut map,
+        "UPDATE shard_map.moves SET switched = NULL, finished = NULL; UPDATE shard_map.shards SET server = 'a'",
+    );
+    servers.refuses(&["move", "5", "--to", "b"], "cancel 5 names what to do");
+    let said = servers.refuses(&["cancel", "5"], "was not created by this move");
+    let (_, statements) = said.split_once("run on the map ").unwrap();
+    run(&mut map, statements.split_once("; if").unwrap().0);
+    servers.command(&["clean", "5"]);
+    assert_eq!(servers.placement(), "b");
+}
+
+/// Clients with an old map, and roles without a right, go on asking for locks on the old copy.
+#[test]
+fn clean_goes_before_sessions_that_ask_for_locks() {
+    let servers = Servers::start();
+    servers.command(&["move", "5", "--to", "b"]);
+    run(&mut servers.a.connect(), "CREATE ROLE stranger LOGIN");
+    let table: u32 = one(&mut servers.a.connect(), "SELECT 'insta5.photos'::regclass::oid");
+    let probe = format!("SELECT nextval({table}::regclass)");
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for (role, statement) in [
+            ("postgres", "INSERT INTO insta5.photos (batch) VALUES (1)"),
+            ("postgres", "INSERT INTO insta5.photos (batch) VALUES (1)"),
+            ("stranger", &probe),
+        ] {
+            let mut client = servers.a.config("postgres").user(role).connect(NoTls).unwrap();
+            let is_done = &is_done;
+            scope.spawn(move || {
+                while !is_done.load(Ordering::Relaxed) {
+                    client.batch_execute(statement).unwrap_err();
+                }
+            });
+        }
+        let cleaned = servers.run(&["clean", "5"]);
+        is_done.store(true, Ordering::Relaxed);
+        cleaned.unwrap();
+    });
 }

@@ -3,7 +3,8 @@
 
 use crate::moving::{
     GIVE_AWAY, HAS_SCHEMA, IS_CLOSED, NOTHING, Servers, WAITS, cases, fails, fill, kill_group,
-    leftovers, move_blocked_after_copy, move_with_stopped_writes, outcome,
+    leftovers, move_blocked_after_copy, move_blocked_before_stop, move_with_stopped_writes,
+    outcome,
 };
 use instagram_id_live::*;
 use postgres::{Client, NoTls};
@@ -461,7 +462,7 @@ fn clean_reads_only_tables_of_trusted_owners_that_it_has_locked() {
     servers.a.wait_until(WAITS);
     run(&mut keeper_session, "CREATE TABLE insta5.new (x int)");
     run(&mut holder, "COMMIT");
-    fails(command, "other sessions have changed its tables; run clean again");
+    fails(command, "other sessions have changed its tables; run the command again");
     run(&mut keeper_session, "DROP TABLE insta5.new");
 
     // The code of a trusted owner runs, and sees the setting of the session.
@@ -516,31 +517,39 @@ fn cancel_keeps_no_table_of_others_locked() {
     assert!(!one::<bool>(&mut servers.b.connect(), HAS_SCHEMA));
 }
 
-/// An autovacuum worker of the copy ends if `cancel` needs its lock, although no session waits for
-/// that.
+/// An autovacuum worker ends if `cancel` needs its lock, although no session waits for that, or a
+/// move, which waits for less than the default of deadlock_timeout.
 #[test]
-fn autovacuum_does_not_block_cancel() {
+fn autovacuum_blocks_neither_a_move_nor_cancel() {
     let servers = start();
+    let vacuums = "SELECT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
+         WHERE relation = 'insta5.photos'::regclass AND query LIKE 'autovacuum: VACUUM%')";
+    let mut a = servers.a.connect();
     run(
-        &mut servers.a.connect(),
+        &mut a,
         "ALTER TABLE insta5.photos SET (autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1)",
     );
     fill(&servers, 20_000);
     let mut b = servers.b.connect();
-    run(&mut b, "ALTER SYSTEM SET autovacuum_naptime = 1");
-    run(&mut b, "SELECT pg_reload_conf()");
+    for client in [&mut a, &mut b] {
+        run(client, "ALTER SYSTEM SET autovacuum_naptime = 1");
+        run(client, "SELECT pg_reload_conf()");
+    }
     let (command, mut other) = move_blocked_after_copy(&servers, &[]);
     assert!(!kill_group(command));
     run(&mut other, "COMMIT");
     // Nor does a slot that is lost.
     run(&mut b, "ALTER SUBSCRIPTION instagram_id_move_5 DISABLE");
     servers.a.wait_until("SELECT count(pg_drop_replication_slot(slot_name)) = 1 FROM pg_replication_slots WHERE NOT active");
-    servers.b.wait_until(
-        "SELECT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
-         WHERE relation = 'insta5.photos'::regclass AND query LIKE 'autovacuum: VACUUM%')",
-    );
+    servers.b.wait_until(vacuums);
     servers.command(&["cancel", "5"]);
     assert!(!one::<bool>(&mut b, HAS_SCHEMA));
+    let (command, mut transaction) =
+        move_blocked_before_stop(&servers, &[], "INSERT INTO insta5.counter VALUES (3, 0)");
+    run(&mut a, "UPDATE insta5.photos SET batch = 1");
+    servers.a.wait_until(vacuums);
+    run(&mut transaction, "COMMIT");
+    outcome(command).unwrap();
 }
 
 /// A server whose minor release lacks the setting that keeps a session from expanding views.
