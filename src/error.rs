@@ -931,11 +931,11 @@ errors! {
         hint("Connect again. If new sessions raise this error, too, install the files of version {version} on this node.");
 
     /// A node has the copies of another one, as a promoted clone has until Citus has sent it its
-    /// metadata.
+    /// metadata. Or it no longer has this metadata, as after stop_metadata_sync_to_node().
     CopyOfAnotherGroup { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} is a copy that was made for group {group}",
-        detail("This node is a clone of the node of that group, or formerly had that group."),
-        hint("Run SELECT start_metadata_sync_to_all_nodes() on the coordinator. Citus then makes the copies of this node anew.");
+        detail("By its catalogs this node is not that of the group: it is a clone, or Citus has not sent it its metadata."),
+        hint("Run SELECT start_metadata_sync_to_all_nodes() on the coordinator.");
 
     /// A node of a Citus cluster takes a sequence over in a transaction that has altered it before.
     SequenceAltered { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

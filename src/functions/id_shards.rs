@@ -109,6 +109,10 @@ fn foreign(definition: &Definition, tuple: Option<Tuple>) -> Option<String> {
     if let Some(elsewhere) = owner.owner.filter(|_| !owner.is_here()) {
         return Some(format!("placed on node {}", placement::name_of_group(elsewhere)));
     }
+    let made_for = check::made_for_another(definition.sequence.oid, owner.group);
+    if let Some(group) = made_for.filter(|_| owner.owner.is_some()) {
+        return Some(format!("copy made for group {group}"));
+    }
     let is_copied = owner.owner.is_none() && definition.home != definition::this_database();
     let reasons = [
         tuple.and_then(|tuple| not_taken_over(tuple, &owner)),

@@ -136,11 +136,14 @@ unsafe fn look_up_anew(
                 });
             };
             info.placement = placement;
-            if let Placement::Copy { group, .. } = placement {
-                let range = group_of_range(options.seqmin, options.seqmax);
-                has_range_of_node = range.is_some();
-                info.copy_of_another_group = range.filter(|of| *of != group);
-            }
+            let range = group_of_range(options.seqmin, options.seqmax);
+            has_range_of_node = range.is_some();
+            // Without Citus's metadata it is not known to be a copy, as after
+            // stop_metadata_sync_to_node(): the catalogs are empty then.
+            info.copy_of_another_group = match placement {
+                Placement::Copy { group, .. } => range.filter(|of| *of != group),
+                Placement::Local => range,
+            };
         }
         let unfit = unfit(&options, has_range_of_node);
         if unfit != Unfit::default() {

@@ -1055,6 +1055,29 @@ fn promoted_clone_takes_sequences_over() {
     check_unique_and_increasing(&ids);
 }
 
+/// A node without Citus's metadata does not know that its sequences are copies. They are refused by
+/// their range, with the statement that sends the metadata.
+#[test]
+fn node_without_metadata_names_the_way_back() {
+    let cluster = Cluster::start(2);
+    let home = distribute_with_triggers(&cluster);
+    let mut client = cluster.nodes[0].connect();
+    let mut ids = column(&mut client, INSERT);
+    ids.push(one(&mut cluster.nodes[home].connect(), AN_HOUR_AHEAD));
+    cluster.call("stop_metadata_sync_to_node", home).unwrap();
+    for node in [0, home] {
+        let (code, message, hint) = error_of(&mut cluster.nodes[node].connect(), NEXT_ID);
+        assert_eq!(code, "55000", "{message}");
+        assert!(!hint.contains("ALTER SEQUENCE"), "{hint}");
+    }
+    let (_, message, hint) = error_of(&mut cluster.nodes[home].connect(), NEXT_ID);
+    let sync = "SELECT start_metadata_sync_to_all_nodes()";
+    assert!(message.contains(&format!("group {home}")) && hint.contains(sync), "{message} {hint}");
+    run(&mut client, sync);
+    ids.extend(column(&mut client, INSERT));
+    check_unique_and_increasing(&[ids]);
+}
+
 /// The original is adopted in a schema of the coordinator, also if the transaction ends at once.
 /// Citus stores the rows of distributed tables elsewhere. So these are refused, because a key in
 /// them can be greater than the new ids.

@@ -1914,6 +1914,7 @@ fn promoted_clone_takes_sequences_over() {
         panic!("no reasons")
     };
     assert!(reason.contains("group 7"), "{reason}");
+    assert_eq!(reason_on(&cluster, 2), "copy made for group 7");
     assert!(is_open(&cluster, 1), "closed for nothing");
     cluster.give_ranges(2);
     ids.push(next_id(&mut clone));
