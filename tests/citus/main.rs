@@ -1182,10 +1182,7 @@ fn ids_continue_without_lost_nodes_with_the_setting() {
     let cluster = Cluster::start(3);
     let home = distribute_with_triggers(&cluster);
     let mut client = cluster.nodes[0].connect();
-    let set = blocks(CITUS_PAGE, "sql")
-        .into_iter()
-        .find(|block| block.contains("continue_without_lost_nodes"))
-        .unwrap();
+    let set = statement_of_page("continue_without_lost_nodes");
     run(&mut client, &set.replace("DATABASE app", "DATABASE postgres"));
     // Sessions from before, also those between the nodes, do not have it.
     for node in &cluster.nodes {
@@ -1233,6 +1230,7 @@ fn statement_of_page(text: &str) -> &'static str {
 fn examples_of_the_pages_run() {
     const DETAILS: &str = include_str!("../../docs/inside/citus.md");
     let cluster = Cluster::start(2);
+    cluster.nodes.iter().for_each(|node| run(&mut node.connect(), "CREATE DATABASE app"));
     for (page, blocks) in [(CITUS_PAGE, 5), (DETAILS, 5)] {
         run_page(page, blocks, &mut [("", cluster.nodes[0].connect())]);
     }
