@@ -270,6 +270,19 @@ pub fn is_distributed(schema: Oid) -> bool {
         })
 }
 
+/// The functions among these that the nodes of a distributed schema do not have. Citus creates
+/// functions there if they are created while it is installed, or if a table uses them.
+pub fn functions_not_copied(schema: Oid, functions: impl Iterator<Item = Oid>) -> Vec<Oid> {
+    if !is_distributed(schema) {
+        return vec![];
+    }
+    let rows = guc::with(guc::OWN_NAMES, || {
+        select_latest("SELECT objid FROM pg_dist_object WHERE classid = 'pg_proc'::regclass")
+    });
+    let copied: Vec<Oid> = rows.iter().map(|row| Oid::from(field::<u32>(row, 0))).collect();
+    functions.filter(|function| !copied.contains(function)).collect()
+}
+
 /// The first of these tables whose rows Citus stores in other tables.
 pub fn first_distributed(tables: impl Iterator<Item = Oid>) -> Option<Oid> {
     if !catalog::has_citus() {

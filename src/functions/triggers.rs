@@ -22,10 +22,11 @@ use crate::pg::subtransaction;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::{CopyPolicy, visit};
 use crate::shard::columns::{self, Column};
-use crate::shard::ddl::ShardParts;
+use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
 use crate::shard::related::{self, Change};
+use crate::shard::trust;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
@@ -202,7 +203,8 @@ fn arguments_of<'a>(trigger: &'a PgTrigger) -> Option<(Shard, &'a str)> {
 
 /// `convert_defaults_to_triggers(shard)`. Columns that have the trigger already are skipped, so it
 /// can be called again for new tables. Columns for which [`Candidate::why_kept`] returns a reason
-/// are skipped with a WARNING, and so are tables that stay locked or whose conversion fails.
+/// are skipped with a WARNING, and so are tables that stay locked or whose conversion fails. Citus
+/// creates the functions of the shard on all nodes, if it has not done so yet.
 ///
 /// # Errors
 ///
@@ -223,6 +225,7 @@ fn convert_defaults_to_triggers(
         let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
         let parts = ShardParts::of(&definition, own_schema);
         parts.check_next_id(definition.schema, definition.sequence)?;
+        copy_functions(&definition);
         let mut found = candidates(&definition, own_schema, None);
         let mut fit = found.iter().filter(|candidate| candidate.why_unfit().is_none());
         if let Some(first) = fit.clone().next()
@@ -249,6 +252,18 @@ fn convert_defaults_to_triggers(
     })?;
     let row = |Candidate { column, .. }| (Regclass(column.table), column.name);
     Ok(TableIterator::new(converted.into_iter().map(row)))
+}
+
+/// Makes Citus create the functions of the shard on all nodes, before a trigger there needs them.
+/// If the shard was created before Citus, only the default of a table has brought `next_id()`
+/// there.
+fn copy_functions(definition: &Definition) {
+    let functions = ddl::functions_in(definition.schema, definition.shard).into_iter();
+    let own = functions.filter(|it| trust::is_of_shard(it.owner, definition.owner));
+    for function in placement::functions_not_copied(definition.schema, own.map(|it| it.oid)) {
+        let function = function.to_u32();
+        spi::run(&format!("SELECT create_distributed_function({function}::regprocedure)"));
+    }
 }
 
 /// The columns by the owners of their tables.

@@ -1131,6 +1131,36 @@ fn what_is_distributed_is_not_adopted() {
     }
 }
 
+/// A shard was created before Citus. Rows can be inserted from every node after its schema was
+/// distributed, and all nodes have its functions.
+#[test]
+fn shard_from_before_citus_is_distributed() {
+    let cluster = Cluster::start(2);
+    let connect = |node: usize| cluster.nodes[node].config("grown").connect(NoTls).unwrap();
+    cluster.nodes.iter().for_each(|node| run(&mut node.connect(), "CREATE DATABASE grown"));
+    let mut client = connect(0);
+    run(
+        &mut client,
+        "CREATE EXTENSION instagram_id; SELECT create_shard(5);
+         CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint)",
+    );
+    let mut ids = column(&mut client, INSERT);
+    (0..3).for_each(|node| run(&mut connect(node), "CREATE EXTENSION citus"));
+    for node in 0..3 {
+        let function = if node == 0 { "citus_set_coordinator_host" } else { "citus_add_node" };
+        let (host, port) = cluster.address(node);
+        run(&mut client, &format!("SELECT {function}('{host}', {port})"));
+    }
+    run(&mut client, "SELECT citus_schema_distribute('insta5')");
+    run(&mut client, "SELECT convert_defaults_to_triggers(5)");
+    let functions = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'insta5'::regnamespace";
+    for node in 0..3 {
+        ids.extend(column(&mut connect(node), INSERT));
+        assert_eq!(one::<i64>(&mut connect(node), functions), 4);
+    }
+    check_unique_and_increasing(&[ids]);
+}
+
 /// A role that can create schemas defines the shard of a tenant that belongs to another role.
 /// Inserts get their ids as before.
 #[test]

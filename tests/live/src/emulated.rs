@@ -265,6 +265,7 @@ impl Emulated {
                 sql,
                 "INSERT INTO pg_dist_object (classid, objid, objsubid)
                  SELECT 'pg_class'::regclass, oid, 0 FROM pg_class WHERE relnamespace = {schema} AND relkind = 'S'
+                 UNION ALL SELECT 'pg_proc'::regclass, oid, 0 FROM pg_proc WHERE pronamespace = {schema}
                  UNION ALL SELECT 'pg_namespace'::regclass, {schema}, 0 ON CONFLICT DO NOTHING;"
             );
             let Some(home) = home else { continue };
