@@ -253,9 +253,9 @@ fn differences(source: &Server, target: &Server, here: &Facts, there: &Facts) ->
 /// Adds the settings of the replication that are wrong. Returns what to say if the schema has
 /// columns of type money, or nothing.
 fn wrong_settings(source: &Server, target: &Server, obstacles: &mut Vec<String>) -> Result<String> {
-    let query = "SELECT pg_catalog.format('server %s has %s = %s, which %s: ALTER ROLE %I IN DATABASE %I SET %2$s = %7$L',
-        $1::text, $2::text, pg_catalog.current_setting($2, true), $4::text, session_user, pg_catalog.current_database(), $3::text)
-        WHERE pg_catalog.current_setting($2, true) OPERATOR(pg_catalog.<>) $3";
+    let query = "SELECT format('server %s has %s = %s, which %s: ALTER ROLE %I IN DATABASE %I SET %2$s = %7$L',
+        $1::text, $2::text, current_setting($2, true), $4::text, session_user, current_database(), $3::text)
+        WHERE current_setting($2, true) <> $3";
     let wrong = |server: &Server, session: &Connection, needed: &[[&str; 3]]| {
         let mut found = Vec::new();
         for [setting, value, effect] in needed {
@@ -272,7 +272,7 @@ fn wrong_settings(source: &Server, target: &Server, obstacles: &mut Vec<String>)
     obstacles.extend(wrong(source, &here, &NEEDED_ON_SOURCE)?);
     obstacles.extend(wrong(target, &there, &NEEDED_ON_TARGET)?);
     let lc_monetary: String = here
-        .query("SELECT pg_catalog.current_setting('lc_monetary')", &[])
+        .query("SELECT current_setting('lc_monetary')", &[])
         .and_then(|rows| rows.one())
         .context(|| source.problem())?;
     let money = [["lc_monetary", &lc_monetary, "could change values of type money"]];

@@ -18,13 +18,16 @@ const SETTINGS: &str = "-c jit=off -c synchronous_commit=on -c client_min_messag
      -c restrict_nonsystem_relation_kind=view,foreign-table \
      -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=30000";
 
+/// The first statements of each session, also behind a connection pooler. These settings decide
+/// whose code runs.
+const OF_THE_COMMAND: &str = "SET search_path = pg_catalog; SET ROLE NONE";
+
 /// The setting that servers of older minor releases lack.
 pub const RESTRICTION: &str = "restrict_nonsystem_relation_kind";
 
-/// Whether the session has the application_name $1 and these settings. A connection pooler can
-/// ignore what a session asks for when it begins, and gives it another server connection later.
-const HAS_SETTINGS: &str = "SELECT current_setting('application_name') = $1 AND current_setting('search_path') = 'pg_catalog'
-    AND current_setting('standard_conforming_strings') = 'on'
+/// Whether the session has these settings. A connection pooler can ignore what a session asks for
+/// when it begins.
+const HAS_SETTINGS: &str = "SELECT current_setting('standard_conforming_strings') = 'on'
     AND current_setting('restrict_nonsystem_relation_kind') = 'view,foreign-table'";
 
 /// Defaults for libpq, unless the environment or the connection string sets other values. They
@@ -56,7 +59,7 @@ pub fn with_defaults(conninfo: &str) -> Result<String, Error> {
     Ok(format_conninfo(&parameters))
 }
 
-/// Connects with these settings, and with this application_name.
+/// Connects with these settings, and with this application_name, which needs no quotes.
 pub fn open(conninfo: &str, name: &str) -> Result<Connection, Error> {
     let options = options();
     let mut parameters: Vec<(&str, &str)> = defaults().collect();
@@ -67,17 +70,17 @@ pub fn open(conninfo: &str, name: &str) -> Result<Connection, Error> {
         ("client_encoding", "UTF8"),
     ]);
     let connection = Connection::open(&parameters).map_err(explain)?;
-    // The first two decide whose code runs, also behind a connection pooler. Servers before 17
-    // would refuse a session that asks for the third when it begins. After deadlock_timeout, by
-    // default a second, PostgreSQL ends an autovacuum worker for which a session waits; the command
-    // does not wait for so long. Only a superuser can change it.
-    connection.run(
-        "SET search_path = pg_catalog; SET ROLE NONE;
-         SELECT set_config('transaction_timeout', '0', false)
+    // Servers before 17 would refuse a session that asks for the first of these when it begins.
+    // After deadlock_timeout, by default a second, PostgreSQL ends an autovacuum worker for which a
+    // session waits; the command does not wait for so long. Only a superuser can change it.
+    let more = "SELECT set_config('transaction_timeout', '0', false)
          WHERE current_setting('server_version_num')::int >= 170000;
-         SELECT set_config('deadlock_timeout', '100ms', false) WHERE current_setting('is_superuser')::boolean",
-    )?;
-    if connection.query(HAS_SETTINGS, &[name])?.one()? {
+         SELECT set_config('deadlock_timeout', '100ms', false) WHERE current_setting('is_superuser')::boolean";
+    // All of this in one transaction, which a pooler does not distribute.
+    let all = format!(
+        "{OF_THE_COMMAND}; {more}; {HAS_SETTINGS} AND current_setting('application_name') = '{name}'"
+    );
+    if connection.run(&all)?.one()? {
         return Ok(connection);
     }
     Err(Error {
@@ -88,8 +91,8 @@ pub fn open(conninfo: &str, name: &str) -> Result<Connection, Error> {
     })
 }
 
-/// Connects without these settings: with those of the server, the role and the database, which the
-/// sessions of a replication have, too. So call only functions and operators with their schema.
+/// Connects without most of these settings: with those of the server, the role and the database,
+/// which the sessions of a replication have, too.
 pub fn open_as_replication(conninfo: &str) -> Result<Connection, Error> {
     let mut parameters: Vec<(&str, &str)> = defaults().collect();
     parameters.extend([
@@ -98,7 +101,9 @@ pub fn open_as_replication(conninfo: &str) -> Result<Connection, Error> {
         ("application_name", OBSERVER),
         ("client_encoding", "UTF8"),
     ]);
-    Connection::open(&parameters)
+    let connection = Connection::open(&parameters)?;
+    connection.run(OF_THE_COMMAND)?;
+    Ok(connection)
 }
 
 /// Explains the error of a server without [`RESTRICTION`]. libpq passes on no SQLSTATE, and the

@@ -146,6 +146,27 @@ fn role_that_can_put_code_into_the_schema_must_be_trusted() {
     assert_eq!(check(&servers, &[]).0, Some(0));
 }
 
+/// Some sessions of the command have the settings of the database, as those of the replication do.
+/// What its owner puts there does not run, even before the owner is named.
+#[test]
+fn names_in_the_settings_of_a_database_are_not_used() {
+    let servers = start();
+    for server in [&servers.a, &servers.b] {
+        let traps = "CREATE SCHEMA evil AUTHORIZATION evil; SET ROLE evil;
+            CREATE FUNCTION evil.spring(pg_catalog.text) RETURNS bool LANGUAGE plpgsql AS
+                $$ BEGIN RAISE LOG 'trapped: %', current_user; RETURN true; END $$;
+            CREATE DOMAIN evil.text AS pg_catalog.text CHECK (evil.spring(VALUE)); RESET ROLE;
+            ALTER DATABASE postgres OWNER TO evil;
+            SET ROLE evil; ALTER DATABASE postgres SET search_path = evil, pg_catalog, public";
+        run(&mut server.connect(), traps);
+    }
+    let reason = "role evil on a is not trusted, but owns the database";
+    assert_refused(&servers, &[], reason);
+    for server in [&servers.a, &servers.b] {
+        assert!(!server.log().contains("trapped"), "the command has run code of evil");
+    }
+}
+
 /// Whom the command trusts depends on its role on each server.
 #[test]
 fn trust_depends_on_the_role_of_the_command() {
