@@ -4,15 +4,26 @@
 -- TRUNCATE or REFRESH), the OIDs of indexes, which REINDEX CONCURRENTLY replaces, indexes that are
 -- not valid, which pg_dump leaves out too, and what closes a shard.
 -- Changes of rows are lost if one of these is changed meanwhile, even if it is changed back: the name
--- and schema of a table, which its type repeats; the columns; the labels of an enum; and what is
--- published. So the transaction that has written these rows counts, and not what they contain. Those
--- of pg_class would not do, as VACUUM FULL and TRUNCATE write them.
-WITH n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = current_setting('move.schema')
+-- and schema of a table, which its type repeats; the columns; the labels of an enum and the columns
+-- of a composite type, in any schema; and what is published. So the transaction that has written
+-- these rows counts, and not what they contain. Those of pg_class would not do, as VACUUM FULL and
+-- TRUNCATE write them.
+WITH RECURSIVE n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = current_setting('move.schema')
 ), relations AS MATERIALIZED (
     SELECT c.* FROM pg_class AS c JOIN n ON n.oid = relnamespace WHERE relkind NOT IN ('i', 'I', 't')
 ), types AS MATERIALIZED (
     SELECT t.* FROM pg_type AS t JOIN n ON n.oid = typnamespace
     WHERE typcategory <> 'A' AND typrelid NOT IN (SELECT oid FROM relations WHERE relkind <> 'c')
+), attributes AS MATERIALIZED (
+    SELECT attrelid, attnum, atttypid, a.xmin FROM pg_attribute AS a JOIN relations AS r ON r.oid = attrelid WHERE attnum > 0
+), parts (type) AS (
+    -- The types of columns, and the types of which they consist, in any schema. None of those that
+    -- PostgreSQL has itself consists of an enum.
+    SELECT atttypid FROM attributes WHERE atttypid >= 16384
+    UNION
+    SELECT part FROM parts JOIN pg_type AS t ON t.oid = type LEFT JOIN pg_range ON t.oid IN (rngtypid, rngmultitypid)
+        LEFT JOIN pg_attribute ON attrelid = typrelid AND attnum > 0
+        CROSS JOIN LATERAL unnest(ARRAY[typelem, typbasetype, rngsubtype, atttypid]) AS part WHERE part >= 16384
 ), functions AS MATERIALIZED (
     SELECT p.* FROM pg_proc AS p JOIN n ON n.oid = pronamespace WHERE NOT (proname = 'shard_is_elsewhere' AND pronargs = 0)
 -- Each fact with the catalog row that it describes, and with the object to which that belongs.
@@ -22,8 +33,13 @@ WITH n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = current_setti
     SELECT 'pg_class', oid, 'pg_class', oid, (to_jsonb(r) - '{relpages,reltuples,relallvisible,relallfrozen,relfrozenxid,relminmxid,relhasrules,
         relhassubclass,relhasindex,relhastriggers,relfilenode,reltoastrelid,relispopulated}'::text[])::text FROM relations AS r
     UNION ALL
-    SELECT 'pg_class', attrelid, 'pg_attribute', 0, concat_ws(' ', attnum, a.xmin)
-    FROM pg_attribute AS a JOIN relations AS r ON r.oid = attrelid WHERE attnum > 0
+    SELECT 'pg_class', attrelid, 'pg_attribute', 0, concat_ws(' ', attnum, xmin) FROM attributes
+    UNION ALL
+    SELECT 'pg_type', type, 'pg_type', 0, concat(
+        (SELECT array_agg((oid, xmin) ORDER BY oid) FROM pg_enum WHERE enumtypid = type),
+        (SELECT array_agg((attnum, xmin) ORDER BY attnum) FROM pg_attribute
+         WHERE attrelid = (SELECT typrelid FROM pg_type AS t WHERE t.oid = type) AND attnum > 0))
+    FROM parts
     UNION ALL
     SELECT 'pg_class', r.oid, 'pg_type', 0, t.xmin::text FROM pg_type AS t JOIN relations AS r ON r.reltype = t.oid
     UNION ALL

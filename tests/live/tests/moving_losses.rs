@@ -264,6 +264,7 @@ const CHANGES: &str = r#"
     a | ALTER TABLE insta5.left RENAME TO swap; ALTER TABLE insta5.right RENAME TO "left"; ALTER TABLE insta5.swap RENAME TO "right"; DROP TABLE insta5.counter; CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint) | table insta5."left", table insta5."right", table insta5.counter | ALTER TABLE insta5.left RENAME TO swap; ALTER TABLE insta5.right RENAME TO "left"; ALTER TABLE insta5.swap RENAME TO "right"
     a | ALTER TABLE insta5.left RENAME TO swap; ALTER TABLE insta5.right RENAME TO "left"; ALTER TABLE insta5.swap RENAME TO "right"; UPDATE insta5.left SET x = 3; ALTER TABLE insta5.left RENAME TO swap; ALTER TABLE insta5.right RENAME TO "left"; ALTER TABLE insta5.swap RENAME TO "right"; ALTER TABLE insta5.counter ALTER value TYPE bigint USING value + 1 | table insta5."left", table insta5."right", table insta5.counter | SELECT
     a | BEGIN; ALTER TABLE insta5.photos SET SCHEMA public; UPDATE public.photos SET batch = 7; ALTER TABLE public.photos SET SCHEMA insta5; COMMIT; ALTER TYPE insta5.mood RENAME VALUE 'good' TO 'new'; ALTER TYPE insta5.mood RENAME VALUE 'new' TO 'good'; ALTER PUBLICATION instagram_id_move_5 SET (publish = 'insert'); ALTER PUBLICATION instagram_id_move_5 SET (publish = 'insert, update, delete, truncate') | publication instagram_id_move_5, table insta5.photos, type insta5.mood | SELECT
+    a | ALTER TYPE feeling RENAME VALUE 'good' TO 'new'; ALTER TYPE feeling RENAME VALUE 'new' TO 'good'; ALTER TYPE pair DROP ATTRIBUTE n; ALTER TYPE pair ADD ATTRIBUTE n int | type public.feeling, type public.pair | SELECT
     b | CREATE INDEX extra ON insta5.left (x, id); REVOKE SELECT ON insta5.photos FROM reader; COMMENT ON VIEW insta5.lefts IS 'new' | table insta5."left", table insta5.photos, view insta5.lefts | SELECT"#;
 
 /// Every change of a definition fails the move, on whichever server, also one that was undone if it
@@ -272,8 +273,12 @@ const CHANGES: &str = r#"
 fn change_of_a_definition_fails_the_move() {
     let servers = Servers::start();
     let mut a = servers.a.connect();
-    run(&mut a, SCHEMA);
-    run(&mut servers.b.connect(), "CREATE ROLE reader; CREATE ROLE keeper");
+    let types =
+        "CREATE TYPE feeling AS ENUM ('good'); CREATE TYPE feelings AS RANGE (SUBTYPE = feeling);
+        CREATE TYPE pair AS (n int, f feelings); CREATE DOMAIN pairs AS pair[]";
+    run(&mut a, &format!("{SCHEMA}; {types}; ALTER TABLE insta5.right ADD pairs pairs"));
+    let on_b = format!("CREATE ROLE reader; CREATE ROLE keeper; {types}");
+    run(&mut servers.b.connect(), &on_b);
     run(&mut servers.map(), "UPDATE shard_map.servers SET trusted = '{keeper}'");
     for [name, change, named, undo] in cases(CHANGES) {
         let (command, mut other) = move_blocked_after_copy(&servers, &[]);
