@@ -197,7 +197,7 @@ impl<'a> Moving<'a> {
         let source = connect(&moving.source)?;
         source.wait_for_earlier_command()?;
         let target = connect(&moving.target)?;
-        if source.system()? == target.system()? {
+        if source.started()? == target.started()? {
             fail!("{} and {} are the same server", source.name, target.name);
         }
         target.wait_for_earlier_command()?;
@@ -304,9 +304,16 @@ impl<'a> Moving<'a> {
     /// Returns false if the move has to begin anew.
     fn copy_rows(&self, limit: Duration) -> Result<bool> {
         let Moving { map, output, source, target, .. } = self;
+        let [definition, copy] = map.definitions(source.shard())?;
+        if !target.has_same("timeline of the server", &copy)? {
+            output.warn(&format!(
+                "{} has failed over, and may have lost changes that it had confirmed",
+                target.name
+            ));
+            return Ok(false);
+        }
         replication::start(target)?;
         output.step("Copying rows");
-        let [definition, _] = map.definitions(source.shard())?;
         let is_copied = replication::wait_for_copy(source, target, &definition, limit, output)?;
         if !is_copied {
             output.warn(&format!(
@@ -328,16 +335,23 @@ impl<'a> Moving<'a> {
         Ok(())
     }
 
-    /// Fails if the target has lost the opening of the copy, as after a failover.
+    /// Fails if the target has lost the copy or its opening, as after a failover, and the old copy
+    /// exists.
     fn require_open_copy(&self) -> Result {
-        if self.target.has_schema()? && !self.target.is_closed()? {
+        let Moving { map, source, target, .. } = self;
+        let copy = map.recorded(source.shard(), "copy_definition")?.unwrap_or_else(|| "{}".into());
+        let has_open_copy =
+            target.has_same("identity of the schema", &copy)? && !target.is_closed()?;
+        if has_open_copy || !source.has_schema()? {
             return Ok(());
         }
-        let (from, to) = (&self.source.name, &self.target.name);
+        let (from, to) = (&source.name, &target.name);
         fail!(
-            "server {to} has no open copy of shard {}, so the old copy on {from} is kept: if {to} was restored \
-             from a backup of before the move, open the old copy by hand, as after the loss of {to}",
-            self.source.shard()
+            "server {to} has no open copy of shard {} from this move, so the old copy on {from} is kept: \
+             if {to} was restored from a backup of before the move, open the old copy by hand, as after the loss of {to}; \
+             if {to} has all rows, as after pg_upgrade, or dump and restore, drop schema {} on {from}, and run this again",
+            source.shard(),
+            source.schema()
         );
     }
 

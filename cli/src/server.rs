@@ -245,9 +245,10 @@ impl Server {
         Ok(())
     }
 
-    /// The system identifier, which is different on each server.
-    pub fn system(&self) -> Result<String> {
-        Ok(self.query("SELECT system_identifier::text FROM pg_control_system()", &[])?.one()?)
+    /// When the server started, in microseconds, which is different on each server. A server that
+    /// was made from a backup of another one has the same system identifier.
+    pub fn started(&self) -> Result<String> {
+        Ok(self.query("SELECT pg_postmaster_start_time()::text", &[])?.one()?)
     }
 
     /// Waits until a killed command's last statement has ended. Returns false if it is still
@@ -277,6 +278,16 @@ impl Server {
 
     pub fn has_schema(&self) -> Result<bool> {
         self.holds("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", &[self.schema()])
+    }
+
+    /// Whether a fact of sql/identity.sql is the same as in this definition.
+    pub fn has_same(&self, fact: &str, recorded: &str) -> Result<bool> {
+        let query = concat!(
+            "SELECT coalesce((",
+            include_str!("sql/identity.sql"),
+            ") -> $1 = $2::jsonb -> $1, false)"
+        );
+        self.holds(query, &[fact, recorded])
     }
 
     /// Whether the publication of this move exists. It must publish only the schema, and belong to
@@ -478,12 +489,19 @@ fn open(name: &str, conninfo: &str, names: &Names) -> Result<Connection> {
         .context(|| format!("query on server {name} failed"))?;
     // To plan this query takes longer than to run it, and writes are stopped when it is run for the
     // last time.
-    let prepare = concat!("PREPARE definition AS ", include_str!("sql/definition.sql"));
+    let prepare = concat!(
+        "PREPARE definition AS SELECT (",
+        include_str!("sql/definition.sql"),
+        ") || (",
+        include_str!("sql/identity.sql"),
+        ")"
+    );
     connection.run(prepare).context(|| format!("query on server {name} failed"))?;
     Ok(connection)
 }
 
-/// The definition of the schema: a JSON object with a hash for each object of the schema.
+/// The definition of the schema: a JSON object with a hash for each object of the schema, and the
+/// facts of sql/identity.sql.
 pub fn definition(session: &Connection) -> std::result::Result<String, libpq::Error> {
     Ok(session.run("EXECUTE definition")?.one::<Option<String>>()?.unwrap_or_else(|| "{}".into()))
 }

@@ -1279,3 +1279,39 @@ fn clean_goes_before_sessions_that_ask_for_locks() {
         cleaned.unwrap();
     });
 }
+
+/// The new server was made from a backup of the old one. When the rows are copied, it fails over to
+/// a standby that lacks a change, which it has confirmed.
+#[test]
+fn failover_of_the_new_server_loses_no_change() {
+    let servers = Servers::start();
+    fill(&servers, 1000);
+    let mut a = servers.a.connect();
+    let recover = |server: &Server| {
+        server.recover(&[("restore_command", "false")]);
+        let conninfo = format!("host={} user=postgres dbname=postgres", server.path().display());
+        servers.command(&["server", "c", &conninfo]);
+    };
+    let c = Server::back_up(&servers.a);
+    recover(&c);
+    run(&mut c.connect(), "DROP SCHEMA insta5 CASCADE");
+    let to_c = ["move", "5", "--to", "c"];
+    let command = servers.start_command(&to_c);
+    c.wait_until("SELECT to_regclass('insta5.counter') IS NOT NULL");
+    // Blocks the command's ANALYZE.
+    let mut analyze = c.connect();
+    run(&mut analyze, "BEGIN; LOCK TABLE insta5.counter IN SHARE UPDATE EXCLUSIVE MODE");
+    c.wait_until(WAITS);
+    assert!(!kill_group(command));
+    run(&mut analyze, "COMMIT");
+    let standby = Server::back_up(&c);
+    run(&mut a, "UPDATE insta5.counter SET value = 7");
+    let end: String = one(&mut a, "SELECT pg_current_wal_lsn()::text");
+    servers.a.wait_until(&format!(
+        "SELECT confirmed_flush_lsn >= '{end}' FROM pg_replication_slots WHERE slot_name = 'instagram_id_move_5'"
+    ));
+    c.stop();
+    recover(&standby);
+    servers.command(&to_c);
+    assert_eq!(column(&mut standby.connect(), "SELECT value FROM insta5.counter"), [7, 7]);
+}

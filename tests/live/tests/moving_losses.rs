@@ -154,14 +154,14 @@ fn clean_drops_nothing_that_was_not_moved() {
         assert!(said.contains(reason), "{change}: {said}");
         run(&mut a, undo);
     }
-    // As after b was restored from a backup.
+    // As after b was restored from a backup of before the move, without the shard and with it.
     let mut b = servers.b.connect();
     run(&mut b, "ALTER SCHEMA insta5 RENAME TO later");
-    servers.refuses(
-        &["clean", "5"],
-        "server b has no open copy of shard 5, so the old copy on a is kept",
-    );
-    run(&mut b, "ALTER SCHEMA later RENAME TO insta5");
+    let is_kept = "server b has no open copy of shard 5";
+    servers.refuses(&["clean", "5"], is_kept);
+    run(&mut b, "CREATE SCHEMA insta5");
+    servers.refuses(&["clean", "5"], is_kept);
+    run(&mut b, "DROP SCHEMA insta5 CASCADE; ALTER SCHEMA later RENAME TO insta5");
     let mark = "FUNCTION insta5.shard_is_elsewhere()";
     let comment: String =
         one(&mut a, "SELECT obj_description('insta5.shard_is_elsewhere'::regproc)");
@@ -200,6 +200,9 @@ fn row_that_the_copy_lacks_keeps_the_old_copy() {
     servers.command(&["move", "5", "--to", "b"]);
     servers.refuses(&["clean", "5"], "table insta5.photos has 1000 rows, but the copy on the new server had 999 when it was opened");
     run(&mut b, &format!("INSERT INTO insta5.photos VALUES ({}, 501)", ids[500]));
+    // As after b was upgraded, which gives the schema another OID.
+    run(&mut b, "ALTER SCHEMA insta5 RENAME TO other; CREATE SCHEMA insta5");
+    servers.refuses(&["clean", "5"], "server b has no open copy of shard 5 from this move");
     run(&mut servers.a.connect(), "DROP SCHEMA insta5 CASCADE");
     servers.command(&["clean", "5"]);
 }
