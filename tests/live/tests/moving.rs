@@ -942,10 +942,8 @@ fn owner_that_replaces_the_mark_gains_nothing() {
     run(&mut other, "COMMIT");
     run(&mut as_attacker(&servers.a), &replace);
     // It can open its own tables, but nothing else.
-    servers.refuses(
-        &["move", "5", "--to", "b"],
-        "has changed since the move began: sequence insta5.table",
-    );
+    servers
+        .refuses(&["move", "5", "--to", "b"], "has changed since the move began: sequence insta5.");
     servers.command(&["cancel", "5"]);
     assert!(!servers.is_superuser());
 }

@@ -778,7 +778,7 @@ fn move_whose_wal_was_removed_begins_anew() {
     });
     servers.refuses(
         &["move", "5", "--to", "b"],
-        "server a has removed WAL that the move still needs (max_slot_wal_keep_size): run cancel 5, and move the shard again",
+        "or WAL that the slot needs (max_slot_wal_keep_size): run cancel 5, and move the shard again",
     );
     run(&mut block, "COMMIT");
     servers.command(&["cancel", "5"]);
