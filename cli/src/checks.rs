@@ -16,13 +16,15 @@ const CLOCK_TOLERANCE: f64 = 1.0;
 
 /// Settings that the sessions of the replication need on the source and on the target, and what
 /// other values do. The role and the database can set them; a subscription cannot.
-const NEEDED_ON_SOURCE: [[&str; 3]; 4] = [
+const NEEDED_ON_SOURCE: [[&str; 3]; 5] = [
+    ["role", "none", "would read rows as that role"],
     ["idle_in_transaction_session_timeout", "0", "could end the copy of a table"],
     ["lock_timeout", "0", "could end the copy of a table"],
     ["statement_timeout", "0", "could end the copy of a table"],
     ["transaction_timeout", "0", "could end the copy of a table"],
 ];
-const NEEDED_ON_TARGET: [[&str; 3]; 4] = [
+const NEEDED_ON_TARGET: [[&str; 3]; 5] = [
+    ["role", "none", "would write rows as that role"],
     ["lock_timeout", "0", "could end the copy of a table"],
     ["transaction_timeout", "0", "could end the copy of a table"],
     ["array_nulls", "on", "would change arrays"],
@@ -254,8 +256,8 @@ fn differences(source: &Server, target: &Server, here: &Facts, there: &Facts) ->
 /// columns of type money, or nothing.
 fn wrong_settings(source: &Server, target: &Server, obstacles: &mut Vec<String>) -> Result<String> {
     let query = "SELECT format('server %s has %s = %s, which %s: ALTER ROLE %I IN DATABASE %I SET %2$s = %7$L',
-        $1::text, $2::text, current_setting($2, true), $4::text, session_user, current_database(), $3::text)
-        WHERE current_setting($2, true) <> $3";
+        $1::text, $2::text, value, $4::text, session_user, current_database(), $3::text)
+        FROM current_setting(CASE $2 WHEN 'role' THEN 'move.role' ELSE $2 END, true) AS value WHERE value <> $3";
     let wrong = |server: &Server, session: &Connection, needed: &[[&str; 3]]| {
         let mut found = Vec::new();
         for [setting, value, effect] in needed {

@@ -107,7 +107,8 @@ pub fn cut_over(
     });
     let (opened, may_be_open) = match closed {
         Ok((deadline, states)) => {
-            let open = || open_copy(target, watcher, &snapshot, &states, &sequences, deadline);
+            let open =
+                || open_copy(target, watcher, &snapshot, &copy, &states, &sequences, deadline);
             let opened = interrupt::hold_off(open).map_err(|cause| deadline.explain(cause));
             (opened.map(|()| deadline.began), true)
         }
@@ -291,11 +292,13 @@ fn begin_to_open(target: &Server, recorded: &str) -> Result {
     target.compare_definition(&session, recorded)
 }
 
-/// Opens the copy, gives it the states of the sequences, and commits the transaction.
+/// Opens the copy, gives it the states of the sequences, and commits the transaction. Fails if the
+/// definition of the copy differs from `recorded`: that its transaction began can be a minute ago.
 fn open_copy(
     target: &Server,
     watcher: Connection,
     snapshot: &Connection,
+    recorded: &str,
     states: &str,
     sequences: &str,
     deadline: Deadline,
@@ -303,6 +306,9 @@ fn open_copy(
     let problem = || format!("the shard cannot be opened on {}", target.name);
     snapshot.run(&deadline.within(HOLD_ROWS)).context(problem)?;
     let session = target.connection();
+    // From here on the tables are locked against changes of their definition.
+    session.run(&deadline.within("")).context(problem)?;
+    target.compare_definition(&session, recorded)?;
     let set =
         "SELECT set_config('move.states', $1, false), set_config('move.sequences', $2, false)";
     session.query(set, &[states, sequences]).context(problem)?;

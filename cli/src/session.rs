@@ -92,7 +92,7 @@ pub fn open(conninfo: &str, name: &str) -> Result<Connection, Error> {
 }
 
 /// Connects without most of these settings: with those of the server, the role and the database,
-/// which the sessions of a replication have, too.
+/// which the sessions of a replication have, too. The setting move.role has the value of role.
 pub fn open_as_replication(conninfo: &str) -> Result<Connection, Error> {
     let mut parameters: Vec<(&str, &str)> = defaults().collect();
     parameters.extend([
@@ -102,7 +102,9 @@ pub fn open_as_replication(conninfo: &str) -> Result<Connection, Error> {
         ("client_encoding", "UTF8"),
     ]);
     let connection = Connection::open(&parameters)?;
-    connection.run(OF_THE_COMMAND)?;
+    let role =
+        "SELECT pg_catalog.set_config('move.role', pg_catalog.current_setting('role'), false)";
+    connection.run(&format!("{role}; {OF_THE_COMMAND}"))?;
     Ok(connection)
 }
 

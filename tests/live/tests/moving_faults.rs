@@ -956,6 +956,7 @@ fn copy_that_is_committed_late_is_the_only_one() {
         let mut block = target.connect();
         run(&mut block, "BEGIN; ALTER SEQUENCE insta5.table_id_seq NO CYCLE");
         source.wait_until(IS_CLOSED);
+        target.wait_until(WAITS);
         (command, block)
     };
     let set_standby = |server: &Server, name: &str| {
@@ -1138,19 +1139,22 @@ fn limits_of_a_database_end_no_move() {
     run(
         &mut a,
         "ALTER TABLE insta5.counter ADD price money[] DEFAULT '{1,2}'; ALTER DATABASE postgres SET statement_timeout = '1h';
-         ALTER DATABASE postgres SET idle_in_transaction_session_timeout = '1h'",
+         ALTER DATABASE postgres SET idle_in_transaction_session_timeout = '1h';
+         CREATE ROLE app; ALTER DATABASE postgres SET role = app",
     );
     run(
         &mut holder,
         "ALTER DATABASE postgres SET array_nulls = off; ALTER ROLE postgres SET xmloption = document;
-         ALTER DATABASE postgres SET lc_monetary = 'POSIX'",
+         ALTER DATABASE postgres SET lc_monetary = 'POSIX'; CREATE ROLE app; ALTER DATABASE postgres SET role = app",
     );
     let said = servers.refusal(&["check", "5", "--to", "b"]);
     let mut wrong = vec![
         "server a has idle_in_transaction_session_timeout = 1h, which could end the copy of a table",
+        "server a has role = app, which would read rows as that role",
         "server a has statement_timeout = 1h, which could end the copy of a table",
         "server b has array_nulls = off, which would change arrays",
         "server b has lc_monetary = POSIX, which could change values of type money",
+        "server b has role = app, which would write rows as that role",
         "server b has xmloption = document, which could reject values",
     ];
     let timeout = "server b has transaction_timeout = 700ms, which could end the copy of a table";

@@ -295,6 +295,15 @@ fn change_of_a_definition_fails_the_move() {
         servers.command(&["cancel", "5"]);
         run(&mut a, undo);
     }
+    // While the move waits for writers, it has compared the copy already.
+    let insert = "INSERT INTO insta5.counter VALUES (3, 0)";
+    let (command, mut transaction) = move_blocked_before_stop(&servers, &[], insert);
+    run(&mut servers.b.connect(), "CREATE INDEX late ON insta5.photos (batch)");
+    run(&mut transaction, "COMMIT");
+    let said = outcome(command).expect_err("a change");
+    assert!(said.contains("on b has changed since the move began: table insta5.photos;"), "{said}");
+    assert!(!one::<bool>(&mut a, IS_CLOSED));
+    servers.command(&["cancel", "5"]);
     assert_eq!(leftovers(&servers.b), NOTHING);
 }
 
