@@ -46,7 +46,7 @@ BEGIN
     THEN
         RAISE EXCEPTION USING ERRCODE = '55000',
             MESSAGE = format('the portable edition of instagram_id is not installed in schema %I', place.nspname),
-            HINT = 'If it is in schema ids, use SCHEMA ids, and give that schema to the owner of ids_mutexes. Otherwise omit the version.';
+            HINT = 'If it is in schema ids, use SCHEMA ids, and give this schema, ids_mutexes, and what is in them to one role. Otherwise omit the version.';
     ELSIF EXISTS (SELECT FROM pg_depend
         WHERE classid = 'pg_namespace'::regclass AND objid = place.oid AND deptype = 'e')
     THEN

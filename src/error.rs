@@ -746,7 +746,7 @@ errors! {
         detail("Rows that are inserted into table {root} would not get its default."),
         hint("Use SELECT * FROM adopt_table({shard}, {}).", literal(root));
 
-    /// `adopt_shard()` is called for a schema that Citus has distributed.
+    /// A schema that Citus has distributed is adopted, or a table in it.
     SchemaDistributed { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "schema {name} is distributed",
         detail("Its ids are generated on the node that stores its tables, by the trigger of each table."),
@@ -756,7 +756,8 @@ errors! {
     TableDistributed { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "table {name} is managed by Citus",
         detail("Its rows are in other tables, also on other nodes. So the newest key is not known."),
-        hint("Make it a local table with undistribute_table(), call the function, and distribute it again.");
+        hint("Make it a local table with SELECT undistribute_table({}, cascade_via_foreign_keys => true), call the function, and \
+            distribute it again.", literal(name));
 
     /// `adopt_table()` is called for a column whose default generates ids of the shard already.
     HasIdsAlready { column: String, table: String, name: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -935,7 +936,8 @@ errors! {
     CopyOfAnotherGroup { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} is a copy that was made for group {group}",
         detail("By its catalogs this node is not that of the group: it is a clone, or Citus has not sent it its metadata."),
-        hint("Run SELECT start_metadata_sync_to_all_nodes() on the coordinator.");
+        hint("Run SELECT start_metadata_sync_to_all_nodes() on the coordinator, as a superuser. If this database is no node of \
+            the cluster, ALTER SEQUENCE {name} NO MINVALUE NO MAXVALUE makes the sequence its own.");
 
     /// A node of a Citus cluster takes a sequence over in a transaction that has altered it before.
     SequenceAltered { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

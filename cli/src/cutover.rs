@@ -293,7 +293,7 @@ fn begin_to_open(target: &Server, recorded: &str) -> Result {
 }
 
 /// Opens the copy, gives it the states of the sequences, and commits the transaction. Fails if the
-/// definition of the copy differs from `recorded`: that its transaction began can be a minute ago.
+/// definition of the copy differs from `recorded`.
 fn open_copy(
     target: &Server,
     watcher: Connection,
@@ -306,7 +306,7 @@ fn open_copy(
     let problem = || format!("the shard cannot be opened on {}", target.name);
     snapshot.run(&deadline.within(HOLD_ROWS)).context(problem)?;
     let session = target.connection();
-    // From here on the tables are locked against changes of their definition.
+    // The transaction began up to a minute ago.
     session.run(&deadline.within("")).context(problem)?;
     target.compare_definition(&session, recorded)?;
     let set =

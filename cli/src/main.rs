@@ -47,7 +47,7 @@ mod status;
 mod trust;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use error::{Result, check_interrupt, fail};
+use error::{Error, Result, check_interrupt, fail};
 use map::{Map, Placement};
 use output::Output;
 use std::process::ExitCode;
@@ -275,19 +275,20 @@ fn run(arguments: Arguments, output: &Output) -> Result {
             let trust = Trust::parse(map, &trust.trust)?;
             let finished = map.moves()?.into_iter().filter(|moved| moved.finished);
             let all = finished.map(|moved| moved.shard);
-            let mut outcome = Ok(());
+            // Each lock is held until its connection ends, so connect separately for each shard.
+            let clean = |shard| moving::clean(&mut Map::connect(&conninfo)?, shard, &trust, output);
+            let mut failed: Option<Error> = None;
             for shard in shard.map_or_else(|| all.collect(), |one| vec![one]) {
-                check_interrupt()?;
-                // Each lock is held until its connection ends, so connect separately for each
-                // shard.
-                let cleaned = moving::clean(&mut Map::connect(&conninfo)?, shard, &trust, output);
-                match (cleaned, &outcome) {
-                    (Ok(()), _) => {}
-                    (cleaned, Ok(())) => outcome = cleaned,
-                    (Err(error), _) => error.lines().iter().for_each(|line| output.warn(line)),
+                if let Err(error) = check_interrupt().and_then(|()| clean(shard))
+                    && let Some(earlier) = failed.replace(error)
+                {
+                    earlier.lines().iter().for_each(|line| output.warn(line));
+                }
+                if interrupt::is_requested() {
+                    break;
                 }
             }
-            outcome?;
+            failed.map_or(Ok(()), Err)?;
         }
         Command::Plan { drain, tolerance, trust } => {
             let trust = Trust::parse(map, &trust.trust)?;

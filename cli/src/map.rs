@@ -273,6 +273,15 @@ impl Map {
         }
     }
 
+    /// Another shard that is being moved from the same server, to another one with the same system
+    /// identifier; see sql/identity.sql.
+    pub fn other_move_to_a_twin(&self, shard: u16) -> Result<Option<String>> {
+        let query = "SELECT other.shard::text FROM shard_map.moves AS m JOIN shard_map.moves AS other ON other.source = m.source AND other.target <> m.target
+            WHERE m.shard = $1::int AND other.finished IS NULL
+            AND split_part(other.copy_definition ->> 'identity of the schema', ' ', 1) = split_part(m.copy_definition ->> 'identity of the schema', ' ', 1)";
+        Ok(self.rows(query, &[&shard.to_string()])?.column()?.pop())
+    }
+
     /// Makes the target the server of the shard.
     pub fn switch(&self, shard: u16, target: &str) -> Result {
         let statement = "WITH placed AS (

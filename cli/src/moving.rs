@@ -263,6 +263,7 @@ impl<'a> Moving<'a> {
                 replication::create_copy(self.map, source, target)?;
             }
             Step::Subscribe => {
+                self.require_names_of_its_own()?;
                 self.output.step(format!("Subscribing on {}", target.name));
                 replication::subscribe(source, target)?;
             }
@@ -331,6 +332,23 @@ impl<'a> Moving<'a> {
         if may_write_rows && !self.is_checked {
             checks::check(&mut self.source, &mut self.target, step == Step::Begin)?;
             self.is_checked = true;
+        }
+        Ok(())
+    }
+
+    /// Fails if another move from this source goes to a server with the same system identifier, one
+    /// that was made from a backup of this target, or both from that of a third. The names of the
+    /// slots that PostgreSQL creates to copy tables consist of that and of OIDs, which can be
+    /// equal. Both moves have recorded it when either of them comes to this.
+    fn require_names_of_its_own(&self) -> Result {
+        let shard = self.source.shard();
+        if let Some(other) = self.map.other_move_to_a_twin(shard)? {
+            fail!(
+                "shard {other} is being moved from {} to another server with the system identifier of {}, as if one was made \
+                 from a backup of the other: finish that move first, and then run move {shard}",
+                self.source.name,
+                self.target.name
+            );
         }
         Ok(())
     }

@@ -83,9 +83,10 @@ pub const OPEN: &str = locked!("sql/open.sql", "");
 /// How long a statement waits for a lock before the command ends the sessions that hold it.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Whether a statement was ended by lock_timeout or statement_timeout, or by an interrupt.
+/// Whether a statement was ended by lock_timeout or statement_timeout, by an interrupt, or because
+/// it and another session waited for each other.
 pub fn is_timeout(sqlstate: &str) -> bool {
-    ["55P03", "57014"].contains(&sqlstate)
+    ["55P03", "57014", "40P01"].contains(&sqlstate)
 }
 
 pub struct Server {
@@ -245,8 +246,8 @@ impl Server {
         Ok(())
     }
 
-    /// When the server started, in microseconds, which is different on each server. A server that
-    /// was made from a backup of another one has the same system identifier.
+    /// When the server started, as text with microseconds, which is different on each server. A
+    /// server that was made from a backup of another one has the same system identifier.
     pub fn started(&self) -> Result<String> {
         Ok(self.query("SELECT pg_postmaster_start_time()::text", &[])?.one()?)
     }

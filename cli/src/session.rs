@@ -70,12 +70,9 @@ pub fn open(conninfo: &str, name: &str) -> Result<Connection, Error> {
         ("client_encoding", "UTF8"),
     ]);
     let connection = Connection::open(&parameters).map_err(explain)?;
-    // Servers before 17 would refuse a session that asks for the first of these when it begins.
-    // After deadlock_timeout, by default a second, PostgreSQL ends an autovacuum worker for which a
-    // session waits; the command does not wait for so long. Only a superuser can change it.
+    // Servers before 17 would refuse a session that asks for this when it begins.
     let more = "SELECT set_config('transaction_timeout', '0', false)
-         WHERE current_setting('server_version_num')::int >= 170000;
-         SELECT set_config('deadlock_timeout', '100ms', false) WHERE current_setting('is_superuser')::boolean";
+         WHERE current_setting('server_version_num')::int >= 170000";
     // All of this in one transaction, which a pooler does not distribute.
     let all = format!(
         "{OF_THE_COMMAND}; {more}; {HAS_SETTINGS} AND current_setting('application_name') = '{name}'"

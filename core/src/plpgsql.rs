@@ -160,9 +160,9 @@ pub fn read_sql(body: &str) -> Result<Original, Difference> {
     }
 }
 
-/// Whether a body may name a sequence: it has the name as a word, also in a comment or a string,
-/// and not after the name of another schema. Case and double quotes do not count. Without a schema
-/// it can be that of another sequence.
+/// Whether a body may name a sequence: it has the name after that of its schema, also in a comment
+/// or a string, or alone as a string, which can be that of another sequence. Case and double quotes
+/// do not count.
 pub fn mentions(body: &str, schema: &str, name: &str) -> bool {
     let plain = |text: &str| text.replace('"', "").to_lowercase();
     let [body, schema, name] = [body, schema, name].map(plain);
@@ -174,10 +174,12 @@ pub fn mentions(body: &str, schema: &str, name: &str) -> bool {
             if before.ends_with(is_part) || after.starts_with(is_part) {
                 return false;
             }
-            before.trim_end().strip_suffix('.').is_none_or(|before| {
-                let before = before.trim_end().strip_suffix(&schema);
-                before.is_some_and(|before| !before.ends_with(is_part))
-            })
+            match before.trim_end().strip_suffix('.').map(str::trim_end) {
+                Some(before) => {
+                    before.strip_suffix(&schema).is_some_and(|it| !it.ends_with(is_part))
+                }
+                None => before.ends_with(['\'', '$']) && after.starts_with(['\'', '$']),
+            }
         })
 }
 
@@ -1275,14 +1277,14 @@ mod tests {
             PUBLISHED,
             "nextval('\"insta5\" . \"Table_Id_Seq\"')",
             "EXECUTE 'SELECT nextval(''db.INSTA5.table_id_seq'')'",
-            "NEXTVAL ( \"Table_Id_Seq\")",
             "nextval(/* the counter */ 'table_id_seq')",
             "nextval(E'table_id_seq')",
             "nextval(CAST('table_id_seq' AS regclass))",
             "nextval($q$table_id_seq$q$)",
             "nextval($q$insta5.table_id_seq$q$)",
             "DECLARE s regclass := 'table_id_seq'; BEGIN RETURN nextval(s)",
-            "other.table_id_seq; table_id_seq",
+            "EXECUTE 'SELECT nextval(''\"Table_Id_Seq\"'')'",
+            "other.table_id_seq; 'table_id_seq'",
         ] {
             assert!(is(body), "{body}");
         }
@@ -1293,12 +1295,15 @@ mod tests {
             "insta15.table_id_seq",
             "ainsta5.table_id_seq",
             "other . table_id_seq",
+            "CREATE SEQUENCE table_id_seq",
+            "SELECT 'a' AS table_id_seq",
             "nextval(current_schema() || '.table_id_seq')",
             "nextval($q$other.table_id_seq$q$)",
         ] {
             assert!(!is(body), "{body}");
         }
         assert!(!mentions("nextval('s')", "insta5", "\"") && mentions("A B.C D", "a b", "c d"));
+        assert!(!mentions("$$", "a", "$$") && mentions("a.$$", "a", "$$"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::adopt::key_column::{KeyColumn, Keys};
 use crate::adopt::rights;
 use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables, newest_key};
 use crate::arguments::{self, not_null};
+use crate::citus::placement;
 use crate::error::{Argument, Error};
 use crate::generator;
 use crate::pg::catalog;
@@ -94,7 +95,9 @@ pub fn adopt_table(
             check_is_table(table, &definition)?;
             key = find(Some(key.column.name))?; // it may have changed before we got the lock
         }
-        let newest = newest_key(&columns)?;
+        // The way back does not need it.
+        let is_unread = has_ids && placement::first_distributed([table].into_iter()).is_some();
+        let newest = if is_unread { None } else { newest_key(&columns)? };
         let change = (!has_ids).then(|| key.change(&names::schema(definition.schema)));
         let way_back = key.way_back()?;
         if change.is_some() {

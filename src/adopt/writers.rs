@@ -40,8 +40,13 @@ pub fn wait_for_the_clock(shard: Shard, sequence: IdSequence) -> Result<(), Erro
 /// Those of [`newest_id`]. Or Citus stores the rows of a table elsewhere, also on other nodes.
 pub fn newest_key(columns: &[Column]) -> Result<Option<(i64, String)>, Error> {
     match placement::first_distributed(columns.iter().map(|column| column.table)) {
-        Some(table) => Err(Error::TableDistributed { name: names::relation(table) }),
         None => newest_id(columns),
+        Some(table) => Err(match catalog::relation(table).map(|relation| relation.schema) {
+            Some(schema) if placement::is_distributed(schema) => {
+                Error::SchemaDistributed { name: names::schema(schema) }
+            }
+            _ => Error::TableDistributed { name: names::relation(table) },
+        }),
     }
 }
 

@@ -110,7 +110,7 @@ fn foreign(definition: &Definition, tuple: Option<Tuple>) -> Option<String> {
         return Some(format!("placed on node {}", placement::name_of_group(elsewhere)));
     }
     let made_for = check::made_for_another(definition.sequence.oid, owner.group);
-    if let Some(group) = made_for.filter(|_| owner.owner.is_some()) {
+    if let Some(group) = made_for.filter(|_| catalog::has_citus()) {
         return Some(format!("copy made for group {group}"));
     }
     let is_copied = owner.owner.is_none() && definition.home != definition::this_database();

@@ -189,6 +189,7 @@ pub struct Relation {
     pub owner: Oid,
     pub is_sequence: bool,
     pub is_partitioned: bool,
+    pub is_partition: bool,
     pub is_temporary: bool,
     /// `InvalidOid` for a partitioned table that does not set it for its partitions.
     pub access_method: Oid,
@@ -211,6 +212,7 @@ pub fn relation(oid: Oid) -> Option<Relation> {
             owner: row.relowner,
             is_sequence: row.relkind as u8 == pg_sys::RELKIND_SEQUENCE,
             is_partitioned: row.relkind as u8 == pg_sys::RELKIND_PARTITIONED_TABLE,
+            is_partition: row.relispartition,
             is_temporary: row.relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP,
             access_method: row.relam,
             tablespace: row.reltablespace,

@@ -2,9 +2,11 @@
 
 use crate::error::Error;
 use crate::pg::catalog;
+use crate::pg::guc;
 use crate::pg::invalidation::{self, Cached};
 use crate::pg::locks;
 use crate::pg::names;
+use crate::pg::spi::select_latest;
 use crate::sequence::{IdSequence, visit};
 use crate::shard::definition::{self, Definition};
 use crate::shard::trust::Trust;
@@ -59,14 +61,29 @@ pub fn sequence_of(shard: Shard) -> Result<IdSequence, Error> {
 /// The definition of a shard in the schema of a table, as the default `insta5.next_id()` finds it:
 /// one look-up by name, whatever other schemas define. `None` if there is none, or if those who use
 /// the table need not trust its owner. Any role with CREATE on the schema could define the shard of
-/// another schema in it. Watches what the result depends on, so that a caller can cache it.
+/// another schema in it. A partition counts as the table that is its root, because the owner of its
+/// schema need not be trusted by those who use that table. Watches what the result depends on, so
+/// that a caller can cache it.
 pub fn beside(table: Oid, shard: Shard) -> Option<Definition> {
     invalidation::watch(table);
-    let relation = catalog::relation(table)?;
+    let mut relation = catalog::relation(table)?;
+    if relation.is_partition {
+        relation = catalog::relation(watched_root_of(table)?)?;
+    }
     let is_trusted = |found: &Definition| {
         Trust::of_table(&relation, found.schema, false).accepts(found.schema, found.owner)
     };
     definition::in_schema_by_number(relation.schema, shard).filter(is_trusted)
+}
+
+/// The root of a partition. Watches it, and what is between them.
+fn watched_root_of(partition: Oid) -> Option<Oid> {
+    let query = format!("SELECT relid::oid FROM pg_partition_ancestors({})", partition.to_u32());
+    let rows = guc::with(guc::OWN_NAMES, || select_latest(&query));
+    let oid = |row: &Vec<Option<String>>| row.first()?.as_ref()?.parse::<u32>().ok().map(Oid::from);
+    let ancestors: Vec<Oid> = rows.iter().filter_map(oid).collect();
+    ancestors.iter().for_each(|ancestor| invalidation::watch(*ancestor));
+    ancestors.last().copied()
 }
 
 /// The sequence and epoch of a shard, with the sequence locked until the transaction ends. It

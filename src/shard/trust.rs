@@ -73,9 +73,9 @@ enum SchemaTrust {
     ByRights,
     /// The caller has named the schema, or a function in it.
     Named,
-    /// The table is in the schema. The owner of the schema can replace the table, with triggers
-    /// that run with the rights of those who write to it. So all who use the table trust this owner
-    /// already.
+    /// The table is in the schema, and no partition. The owner of the schema can replace the table,
+    /// with triggers that run with the rights of those who write to it. So all who use the table
+    /// trust this owner already.
     OfTable,
 }
 

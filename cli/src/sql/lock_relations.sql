@@ -2,9 +2,9 @@
 -- move.locked to their OIDs. While a statement waits for a lock, the owner can rename the relation
 -- and give its name to a view. LOCK TABLE would lock the tables of that view, with the rights of
 -- the command if it is a security_invoker view, and keep them locked while it waits for the next
--- one. So with NOWAIT it releases the locks of each attempt, and retries for ten seconds. It retries
--- as well in ACCESS EXCLUSIVE MODE, for which it must have a lock on each table: such a request goes
--- before those of sessions that wait for that lock, and only then NOWAIT would fail.
+-- one. So with NOWAIT it releases the locks of each attempt, and retries for ten seconds. In ACCESS
+-- EXCLUSIVE MODE it waits, and retries as well: the session has locks on the tables already, so no
+-- name can change. Before PostgreSQL 18, NOWAIT would fail as long as others wait for these locks.
 -- A block reads from a relation by name only if its OID is in move.locked: as long as the lock is
 -- held, its name and its kind cannot change. The two functions read the current catalogs even if
 -- the snapshot is older; a view has no file.
@@ -24,7 +24,9 @@ BEGIN
                 WHERE nspname = current_setting('move.schema') AND relkind = ANY (kinds)
                 ORDER BY relname
             LOOP
-                IF item.relkind = 'S' THEN
+                IF mode = 'ACCESS EXCLUSIVE MODE' AND item.oid <> ALL (current_setting('move.locked')::oid[]) THEN
+                    RAISE EXCEPTION 'relation % was created meanwhile', item.name;
+                ELSIF item.relkind = 'S' THEN
                     PERFORM pg_sequence_last_value(item.oid);
                 ELSE
                     EXECUTE format('LOCK TABLE ONLY %s IN %s', item.name, mode);
@@ -40,19 +42,19 @@ BEGIN
                 RAISE EXCEPTION 'relation % was created meanwhile', item.name USING ERRCODE = 'lock_not_available';
             END IF;
             EXIT;
-        EXCEPTION WHEN lock_not_available THEN
-            IF mode NOT LIKE '%NOWAIT' AND mode NOT LIKE 'ACCESS EXCLUSIVE%' THEN
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            -- PostgreSQL ends these for a session that has waited for deadlock_timeout, a second. Without
+            -- a new snapshot of the activity, workers that have started meanwhile would not be seen.
+            PERFORM pg_stat_clear_snapshot();
+            PERFORM pg_cancel_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
+            WHERE relation = item.oid AND database = datid AND granted AND backend_type = 'autovacuum worker'
+                AND query NOT LIKE '%(to prevent wraparound)' AND current_setting('is_superuser')::boolean;
+            IF NOT FOUND AND mode NOT LIKE '%NOWAIT' AND mode NOT LIKE 'ACCESS EXCLUSIVE%' THEN
                 RAISE;
             ELSIF clock_timestamp() > started + interval '10 s' THEN
                 RAISE EXCEPTION 'table % could not be locked for 10 s: %', item.name, SQLERRM
                     USING ERRCODE = 'lock_not_available', DETAIL = 'Its OID is ' || item.oid, HINT = 'See pg_locks for the locks on it.';
             END IF;
-            -- PostgreSQL ends these for a session that waits for a lock. Without a new snapshot of the
-            -- activity, workers that have started meanwhile would not be seen.
-            PERFORM pg_stat_clear_snapshot();
-            PERFORM pg_cancel_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
-            WHERE relation = item.oid AND database = datid AND granted AND backend_type = 'autovacuum worker'
-                AND query NOT LIKE '%(to prevent wraparound)' AND current_setting('is_superuser')::boolean;
         END;
         PERFORM pg_sleep(0.02);
     END LOOP;

@@ -89,11 +89,12 @@ WHERE coalesce(s.relnamespace, p.pronamespace) <> c.relnamespace
     AND (quote_ident($1::text)::regnamespace IN (s.relnamespace, p.pronamespace) OR s.oid IS NOT NULL AND c.relnamespace = quote_ident($1::text)::regnamespace)
 UNION ALL
 -- A default next_id(5) refers to the extension only, so this looks for the constant 5 (of int4, in
--- the bytes of a Datum) in the expression's tree. That of next_id(), whose number is a setting of the
--- server, has none. Any role can choose the default of a table of its
+-- the bytes of a Datum) in the expression's tree. That of next_id(), whose number is a setting of
+-- the server, has none. Any role can choose the default of a table of its
 -- own, and pg_get_expr could crash the server or lock the table.
 SELECT format('column %1$I of %2$s of role %3$s ' || CASE
         WHEN has_number IS NULL THEN 'has a default that is too long to look for next_id(%4$s) in it: '
+        WHEN pronargs = 0 THEN 'uses next_id(), whose shard is a setting of the server: use next_id(%4$s), or '
         WHEN has_number THEN 'uses next_id(%4$s), whose shard is not in the same schema, so inserts would fail after the move or repeat values: use one in the same schema, or '
         ELSE 'uses next_id of another shard than %4$s, so inserts would fail after the move or repeat values: use next_id(%4$s), or '
         END || 'ALTER TABLE %2$s ALTER COLUMN %1$I %5$s', attname, c.oid::regclass, relowner::regrole, shard, way_out)

@@ -18,7 +18,8 @@ BEGIN
             (item.numbers ->> 0)::bigint, (item.numbers ->> 1)::bigint, (item.numbers ->> 2)::bigint,
             CASE item.numbers ->> 3 WHEN 'CYCLE' THEN 'CYCLE' ELSE 'NO CYCLE' END)
             || CASE WHEN last NOT BETWEEN (item.numbers ->> 0)::bigint AND (item.numbers ->> 1)::bigint
-                    THEN format(' RESTART WITH %s', last::numeric + item.seqincrement) ELSE '' END;
+                    THEN format(' RESTART WITH %s', greatest((item.numbers ->> 0)::bigint, least((item.numbers ->> 1)::bigint, last::numeric + item.seqincrement)))
+                    ELSE '' END;
     END LOOP;
     EXECUTE format('CREATE OR REPLACE FUNCTION %I.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS %L', s, 'BEGIN RETURN NULL; END');
     EXECUTE format('COMMENT ON FUNCTION %I.shard_is_elsewhere() IS NULL', s);

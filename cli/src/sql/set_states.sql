@@ -16,7 +16,7 @@ BEGIN
             PERFORM setval(sequence.seqrelid, last, (item.value ->> 1)::boolean);
         ELSE
             -- A closed sequence can be one step before the value that it goes on from.
-            PERFORM setval(sequence.seqrelid, (last::numeric + sequence.seqincrement)::bigint, false);
+            PERFORM setval(sequence.seqrelid, greatest(sequence.seqmin, least(sequence.seqmax, last::numeric + sequence.seqincrement))::bigint, false);
         END IF;
     END LOOP;
 END $do$;

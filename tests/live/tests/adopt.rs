@@ -932,7 +932,8 @@ fn adoption_that_reads_functions_can_be_cancelled() {
         let result = owner.batch_execute(statement);
         (began.elapsed(), result.err().map(|error| error.code().unwrap().code().to_owned()))
     };
-    let (whole, error) = timed(adoption);
+    // The first call also fills caches.
+    let (whole, error) = (0..3).map(|_| timed(adoption)).min().unwrap();
     assert_eq!(error, None);
     // After the query that finds the functions.
     let limit = whole / 2;

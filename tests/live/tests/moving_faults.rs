@@ -1255,30 +1255,43 @@ fn end_of_a_move_is_entered_into_the_map_again() {
     assert_eq!(servers.placement(), "b");
 }
 
-/// Clients with an old map, and roles without a right, go on asking for locks on the old copy.
+/// Sessions that lock tables in another order than the command, and a role without a right that
+/// asks for locks, keep neither a move from its cutover nor `clean` from dropping the old copy.
 #[test]
-fn clean_goes_before_sessions_that_ask_for_locks() {
+fn sessions_that_ask_for_locks_end_neither_move_nor_clean() {
     let servers = Servers::start();
-    servers.command(&["move", "5", "--to", "b"]);
     run(&mut servers.a.connect(), "CREATE ROLE stranger LOGIN");
     let table: u32 = one(&mut servers.a.connect(), "SELECT 'insta5.photos'::regclass::oid");
+    let writer = "BEGIN; INSERT INTO insta5.photos DEFAULT VALUES; SELECT pg_sleep(0.1);
+        UPDATE insta5.counter SET value = value + 1 WHERE n = 1; COMMIT";
+    let reader = "BEGIN; SELECT FROM insta5.photos LIMIT 1; SELECT pg_sleep(0.01); SELECT FROM insta5.counter; COMMIT";
     let probe = format!("SELECT nextval({table}::regclass)");
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
-        for (role, statement) in [
-            ("postgres", "INSERT INTO insta5.photos (batch) VALUES (1)"),
+        let sessions = [
+            ("postgres", writer),
+            ("postgres", writer),
+            ("postgres", reader),
             ("postgres", "INSERT INTO insta5.photos (batch) VALUES (1)"),
             ("stranger", &probe),
-        ] {
+        ];
+        for (role, statements) in sessions {
             let mut client = servers.a.config("postgres").user(role).connect(NoTls).unwrap();
             let is_done = &is_done;
             scope.spawn(move || {
                 while !is_done.load(Ordering::Relaxed) {
-                    client.batch_execute(statement).unwrap_err();
+                    if client.batch_execute(statements).is_err() {
+                        client.batch_execute("ROLLBACK").unwrap();
+                    }
+                    // Those that never pause would leave the command no moment.
+                    if statements.starts_with("BEGIN") {
+                        thread::sleep(Duration::from_millis(300));
+                    }
                 }
             });
         }
-        let cleaned = servers.run(&["clean", "5"]);
+        let moved = servers.run(&["move", "5", "--to", "b"]);
+        let cleaned = moved.and_then(|_| servers.run(&["clean", "5"]));
         is_done.store(true, Ordering::Relaxed);
         cleaned.unwrap();
     });
@@ -1318,4 +1331,27 @@ fn failover_of_the_new_server_loses_no_change() {
     recover(&standby);
     servers.command(&to_c);
     assert_eq!(column(&mut standby.connect(), "SELECT value FROM insta5.counter"), [7, 7]);
+}
+
+/// Two servers that were made from one backup have the same system identifier, and maybe the same
+/// next OIDs. So moves from one server to both could use slots of the same name.
+#[test]
+fn moves_to_servers_with_the_same_identifier_exclude_each_other() {
+    let servers = Servers::start();
+    let identity: String = one(
+        &mut servers.b.connect(),
+        "SELECT jsonb_build_object('identity of the schema', system_identifier || ' 1')::text FROM pg_control_system()",
+    );
+    servers.command(&["server", "twin", "host=/tmp dbname=postgres"]);
+    servers.command(&["place", "a", "6"]);
+    run(
+        &mut servers.map(),
+        &format!(
+            "INSERT INTO shard_map.moves (shard, source, target, schema, copy_definition) VALUES (6, 'a', 'twin', 'insta6', '{identity}')"
+        ),
+    );
+    let reason = "shard 6 is being moved from a to another server with the system identifier of b";
+    servers.refuses(&["move", "5", "--to", "b"], reason);
+    run(&mut servers.map(), "DELETE FROM shard_map.moves WHERE shard = 6");
+    servers.command(&["move", "5", "--to", "b"]);
 }

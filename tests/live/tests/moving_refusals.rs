@@ -111,7 +111,7 @@ const CASES: &str = r#"
     column id of public.outside_five of role postgres uses next_id(5), whose shard is not in the same schema | ALTER TABLE public.outside_five ALTER COLUMN id SET DEFAULT NULL | SELECT
     column id of public.outside_own uses function insta5.next_id(), which is not in the same schema | ALTER TABLE public.outside_own ALTER COLUMN id SET DEFAULT NULL | SELECT
     column id of insta5.inside_six of role postgres uses next_id of another shard than 5 | ALTER TABLE insta5.inside_six ALTER COLUMN id DROP DEFAULT | SELECT
-    column id of insta5.by_setting of role postgres uses next_id of another shard than 5 | ALTER TABLE insta5.by_setting ALTER COLUMN id DROP DEFAULT | SELECT
+    column id of insta5.by_setting of role postgres uses next_id(), whose shard is a setting of the server | ALTER TABLE insta5.by_setting ALTER COLUMN id DROP DEFAULT | SELECT
     column d of insta5.inside uses sequence public.numbers | ALTER TABLE insta5.inside ALTER COLUMN d SET DEFAULT NULL | SELECT
     column n of insta5.inside uses sequence public.numbers | ALTER TABLE insta5.inside ALTER COLUMN n DROP DEFAULT | SELECT
     cast from insta5.span to integer would be lost, since pg_dump leaves out casts | DROP CAST (insta5.span AS integer) | SELECT

@@ -293,7 +293,16 @@ INSERT INTO insta503.photos DEFAULT VALUES RETURNING id_shard(id);
 SELECT state FROM raises('INSERT INTO beside_503.photos DEFAULT VALUES');
 SELECT state FROM raises('SELECT next_id(503)');
 SELECT count(DISTINCT id), bool_and(id > previous) AS in_order FROM (SELECT id, lag(id) OVER (ORDER BY ctid) AS previous FROM insta503.photos) AS made;
+-- That of the owner of a partition's schema does not count for rows of the partitioned table.
+CREATE TABLE insta503.logs (id bigint, day int) PARTITION BY RANGE (day);
+CREATE TABLE insta503.logs_1 PARTITION OF insta503.logs FOR VALUES FROM (0) TO (10);
+CREATE TABLE beside_503.logs_2 PARTITION OF insta503.logs FOR VALUES FROM (10) TO (20);
+CREATE TRIGGER ids BEFORE INSERT ON insta503.logs FOR EACH ROW EXECUTE FUNCTION next_id_trigger('503', 'id');
 RESET ROLE;
+ALTER SCHEMA beside_503 OWNER TO regress_id_app;
+INSERT INTO insta503.logs (day) VALUES (1), (11) RETURNING id_shard(id);
+SELECT is_called FROM beside_503.table_id_seq;
+ALTER SCHEMA beside_503 OWNER TO regress_id_owner;
 -- A definition of the table's owner counts, and one of the schema's owner.
 ALTER FUNCTION beside_503.shard_503 OWNER TO regress_id_owner;
 ALTER SEQUENCE beside_503.table_id_seq OWNER TO regress_id_owner;
