@@ -429,7 +429,7 @@ impl<'a> Moving<'a> {
     fn foreign_copy(&self) -> Error {
         Error::failed(format!(
             "schema {} on {} was not created by this move, or was changed since: \
-             cancel {} names what to do",
+             run cancel {}, which says what to do",
             self.target.schema(),
             self.target.name,
             self.source.shard()

@@ -90,19 +90,19 @@ fn row_with_id<'a>(trigger: &'a PgTrigger<'a>) -> Result<PgHeapTuple<'a, Allocat
 }
 
 thread_local! {
-    /// By table and shard, what the ids of its rows are generated from.
+    /// By table and shard, the origin of the ids of its rows.
     static ORIGINS: RefCell<FxHashMap<(Oid, u16), Cached<Origin>>> = RefCell::new(FxHashMap::default());
 }
 
-/// What ids are generated from: the sequence, and the copy of it.
+/// The sequence, and the copy of it, from which ids are generated.
 #[derive(Clone, Copy)]
 struct Origin {
     source: Source,
     policy: CopyPolicy,
 }
 
-/// What the ids for rows of the trigger's table are generated from; see [`look_up_origin`]. The
-/// result is cached, because a look-up for each row would double the time of a bulk load.
+/// The origin of the ids for rows of the trigger's table; see [`look_up_origin`]. The result is
+/// cached, because a look-up for each row would double the time of a bulk load.
 ///
 /// # Errors
 ///
@@ -120,8 +120,9 @@ fn origin_of(trigger: &PgTrigger, shard: Shard, column: &str) -> Result<Origin, 
     Ok(origin)
 }
 
-/// What the ids for rows of a table are generated from. The shard is that of the table's own
-/// schema, as for a default. Only if that does not define it, it is looked up by its number.
+/// The origin of the ids for rows of a table. The shard is that of the table's own schema, as for a
+/// default. If that does not define it, or those who use the table need not trust the definition,
+/// the shard is looked up by its number.
 ///
 /// During a move, Citus may store a row on the new node before the catalogs of that node have the
 /// new placement. The row itself then proves the placement, provided that the table is in the

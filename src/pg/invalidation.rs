@@ -128,8 +128,8 @@ pub fn settled_count() -> InvalidationCount {
 }
 
 /// Finds out whether any of the functions that have changed matters. If none does, the cached
-/// results are valid again. A function can be watched since it has changed: a look-up watches it
-/// after it has read it, as it was before.
+/// results are valid again. A look-up watches a function after it has read it, so the message can
+/// come first. Such a function counts, too.
 ///
 /// # Safety
 ///

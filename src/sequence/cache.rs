@@ -57,7 +57,7 @@ pub struct SequenceInfo {
     /// A temporary sequence of this session.
     pub is_local_temp: bool,
     pub placement: Placement,
-    /// The group for which it was created, if this node is now in another one.
+    /// The group for which it was created, if that is not this node's by its catalogs.
     pub copy_of_another_group: Option<i32>,
 }
 

@@ -25,7 +25,7 @@ pub enum Refusal {
     },
     ClockBeforeEpoch,
     ClockPastField,
-    /// The copy was created when this node had the given group, which is no longer its own.
+    /// The copy was created for this group, which is not this node's by its catalogs.
     CopyOfAnotherGroup(i32),
     /// Each node was to use its own copy, but the sequence serves a shard or was taken over.
     ServesShard,

@@ -39,8 +39,8 @@ impl Column {
 }
 
 /// The columns whose default calls a function. Any role can name the function by its OID, which is
-/// no call and needs no privilege, in any number of defaults. These are read once, so that writers
-/// do not wait until they are read again.
+/// no call and needs no privilege, in any number of defaults. Those are read once, and later only
+/// their OIDs, so that writers do not wait for long.
 #[derive(Default)]
 pub struct Callers {
     /// Defaults that only name a function, by that function.

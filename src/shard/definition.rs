@@ -222,7 +222,7 @@ fn owns_sequence(definition: &Definition) -> bool {
 }
 
 /// The same as [`parse`], for a result that is cached: counts changes of all that it depends on,
-/// those of the function from the count before the look-up.
+/// and those of the function even if their message came after it was read.
 fn parse_watching(function: &Function) -> Option<Definition> {
     invalidation::watch_row(Catalog::Function, function.oid);
     invalidation::watch_row(Catalog::Schema, function.schema);

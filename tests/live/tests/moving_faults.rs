@@ -1247,7 +1247,7 @@ fn end_of_a_move_is_entered_into_the_map_again() {
         &mut map,
         "UPDATE shard_map.moves SET switched = NULL, finished = NULL; UPDATE shard_map.shards SET server = 'a'",
     );
-    servers.refuses(&["move", "5", "--to", "b"], "cancel 5 names what to do");
+    servers.refuses(&["move", "5", "--to", "b"], "run cancel 5, which says what to do");
     let said = servers.refuses(&["cancel", "5"], "was not created by this move");
     let (_, statements) = said.split_once("run on the map ").unwrap();
     run(&mut map, statements.split_once("; if").unwrap().0);

@@ -1919,7 +1919,7 @@ fn promoted_clone_takes_sequences_over() {
     cluster.give_ranges(2);
     ids.push(next_id(&mut clone));
     assert!(!is_open(&cluster, 1));
-    // Nobody has generated an id of shard 6.
+    // Shard 6 has no ids yet.
     assert_eq!(taken_over(&mut clone), [(6, None)]);
     cluster.give_ranges(2);
     ids.extend(column(&mut clone, INSERT));
