@@ -680,7 +680,11 @@ fn session_that_prevents_the_subscription_is_named() {
     let _nobody = hold(&servers.b, "nobody", origins, "42809", "SELECT");
     let command = servers.start_command(&["move", "5", "--to", "b"]);
     servers.b.wait_until(WAITS);
-    thread::sleep(Duration::from_secs(1));
+    // The command has looked who holds the lock.
+    servers.b.wait_until(
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'instagram_id_shards' AND state = 'idle'
+         AND query LIKE '%The sessions and prepared transactions%')",
+    );
     let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
         WHERE application_name = 'instagram_id_move_5' AND wait_event_type = 'Lock'";
     assert_eq!(one::<i64>(&mut b, cancel), 1);
