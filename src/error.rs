@@ -936,8 +936,7 @@ errors! {
     CopyOfAnotherGroup { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} is a copy that was made for group {group}",
         detail("By its catalogs this node is not that of the group: it is a clone, or Citus has not sent it its metadata."),
-        hint("Run SELECT start_metadata_sync_to_all_nodes() on the coordinator, as a superuser. If this database is no node of \
-            the cluster, ALTER SEQUENCE {name} NO MINVALUE NO MAXVALUE makes the sequence its own.");
+        hint("Run SELECT start_metadata_sync_to_all_nodes() on the coordinator, as a superuser.");
 
     /// A node of a Citus cluster takes a sequence over in a transaction that has altered it before.
     SequenceAltered { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
