@@ -103,12 +103,10 @@ fn shard_of(schema: Oid, own_schema: Oid) -> Option<Shard> {
 /// The definition of this shard.
 fn shard_in(schema: Oid, shard: Shard, own_schema: Oid) -> Result<Definition, Error> {
     // Another schema that defines the number, too, does not matter.
-    let beside = definition::in_schema_by_number(schema, shard);
-    let definition =
-        match beside.map_or_else(|| definition::find(shard), |found| Ok(Some(found)))? {
-            Some(definition) => definition,
-            None => return Err(lookup::missing(shard)),
-        };
+    let definition = match definition::in_schema_by_number(schema, shard) {
+        Some(definition) => definition,
+        None => definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?,
+    };
     if definition.schema != schema {
         let (is, asked) = (names::schema(definition.schema), names::schema(schema));
         return Err(Error::ShardInAnotherSchema { shard: shard.number(), is, asked });

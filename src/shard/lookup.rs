@@ -6,7 +6,7 @@ use crate::pg::guc;
 use crate::pg::invalidation::{self, Cached};
 use crate::pg::locks;
 use crate::pg::names;
-use crate::pg::spi::select_latest;
+use crate::pg::spi::select;
 use crate::sequence::{IdSequence, visit};
 use crate::shard::definition::{self, Definition};
 use crate::shard::trust::Trust;
@@ -78,10 +78,9 @@ pub fn beside(table: Oid, shard: Shard) -> Option<Definition> {
 
 /// The root of a partition. Watches it, and what is between them.
 fn watched_root_of(partition: Oid) -> Option<Oid> {
-    let query = format!("SELECT relid::oid FROM pg_partition_ancestors({})", partition.to_u32());
-    let rows = guc::with(guc::OWN_NAMES, || select_latest(&query));
-    let oid = |row: &Vec<Option<String>>| row.first()?.as_ref()?.parse::<u32>().ok().map(Oid::from);
-    let ancestors: Vec<Oid> = rows.iter().filter_map(oid).collect();
+    let query = "SELECT relid::oid FROM pg_partition_ancestors($1)";
+    let ancestors =
+        guc::with(guc::OWN_NAMES, || select(query, &[partition.into()], |row| row.get::<Oid>(1)));
     ancestors.iter().for_each(|ancestor| invalidation::watch(*ancestor));
     ancestors.last().copied()
 }

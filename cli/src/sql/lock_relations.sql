@@ -49,7 +49,7 @@ BEGIN
             PERFORM pg_cancel_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
             WHERE relation = item.oid AND database = datid AND granted AND backend_type = 'autovacuum worker'
                 AND query NOT LIKE '%(to prevent wraparound)' AND current_setting('is_superuser')::boolean;
-            IF NOT FOUND AND mode NOT LIKE '%NOWAIT' AND mode NOT LIKE 'ACCESS EXCLUSIVE%' THEN
+            IF NOT FOUND AND mode NOT LIKE '%NOWAIT' AND mode <> 'ACCESS EXCLUSIVE MODE' THEN
                 RAISE;
             ELSIF clock_timestamp() > started + interval '10 s' THEN
                 RAISE EXCEPTION 'table % could not be locked for 10 s: %', item.name, SQLERRM

@@ -90,8 +90,8 @@ WHERE coalesce(s.relnamespace, p.pronamespace) <> c.relnamespace
 UNION ALL
 -- A default next_id(5) refers to the extension only, so this looks for the constant 5 (of int4, in
 -- the bytes of a Datum) in the expression's tree. That of next_id(), whose number is a setting of
--- the server, has none. Any role can choose the default of a table of its
--- own, and pg_get_expr could crash the server or lock the table.
+-- the server, has none. Any role can choose the default of a table of its own, and pg_get_expr could
+-- crash the server or lock the table.
 SELECT format('column %1$I of %2$s of role %3$s ' || CASE
         WHEN has_number IS NULL THEN 'has a default that is too long to look for next_id(%4$s) in it: '
         WHEN pronargs = 0 THEN 'uses next_id(), whose shard is a setting of the server: use next_id(%4$s), or '

@@ -9,16 +9,16 @@ BEGIN
         RAISE EXCEPTION 'schema % is not closed', quote_ident(s);
     END IF;
     FOR item IN
-        SELECT oid, relname, seqincrement, definitions -> relname::text AS numbers FROM pg_class JOIN pg_sequence ON seqrelid = oid
+        SELECT oid, relname, seqincrement, (numbers ->> 0)::bigint AS lowest, (numbers ->> 1)::bigint AS highest, (numbers ->> 2)::bigint AS start,
+               CASE numbers ->> 3 WHEN 'CYCLE' THEN 'CYCLE' ELSE 'NO CYCLE' END AS cycle
+        FROM pg_class JOIN pg_sequence ON seqrelid = oid CROSS JOIN LATERAL (SELECT definitions -> relname::text) AS d (numbers)
         WHERE oid = ANY (current_setting('move.locked')::oid[]) AND definitions ? relname::text ORDER BY relname
     LOOP
         last := pg_sequence_last_value(item.oid);
         -- Outside the bounds is a step before the value that the sequence goes on from.
-        EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s %s', s, item.relname,
-            (item.numbers ->> 0)::bigint, (item.numbers ->> 1)::bigint, (item.numbers ->> 2)::bigint,
-            CASE item.numbers ->> 3 WHEN 'CYCLE' THEN 'CYCLE' ELSE 'NO CYCLE' END)
-            || CASE WHEN last NOT BETWEEN (item.numbers ->> 0)::bigint AND (item.numbers ->> 1)::bigint
-                    THEN format(' RESTART WITH %s', greatest((item.numbers ->> 0)::bigint, least((item.numbers ->> 1)::bigint, last::numeric + item.seqincrement)))
+        EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s %s', s, item.relname, item.lowest, item.highest, item.start, item.cycle)
+            || CASE WHEN last NOT BETWEEN item.lowest AND item.highest
+                    THEN format(' RESTART WITH %s', greatest(item.lowest, least(item.highest, last::numeric + item.seqincrement)))
                     ELSE '' END;
     END LOOP;
     EXECUTE format('CREATE OR REPLACE FUNCTION %I.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS %L', s, 'BEGIN RETURN NULL; END');

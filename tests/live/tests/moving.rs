@@ -304,6 +304,20 @@ pub(crate) fn move_blocked_after_copy(servers: &Servers, options: &[&str]) -> (C
     (command, transaction)
 }
 
+/// Starts a move to b, and kills the command after all rows are copied.
+pub(crate) fn kill_after_copy(servers: &Servers) {
+    let (command, mut transaction) = move_blocked_after_copy(servers, &[]);
+    assert!(!kill_group(command));
+    run(&mut transaction, "COMMIT");
+}
+
+/// Drops the slot of the move on a, as a failover of a would.
+pub(crate) fn lose_slot(servers: &Servers) {
+    run(&mut servers.b.connect(), "ALTER SUBSCRIPTION instagram_id_move_5 DISABLE");
+    let drop = "SELECT count(pg_drop_replication_slot(slot_name)) = 1 FROM pg_replication_slots WHERE NOT active";
+    servers.a.wait_until(drop);
+}
+
 /// Blocks a running move in the same way.
 fn block_after_copy(servers: &Servers) -> Client {
     servers.b.wait_until("SELECT to_regclass('insta5.counter') IS NOT NULL");

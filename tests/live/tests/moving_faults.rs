@@ -2,9 +2,9 @@
 //! tests that passwords are not shown.
 
 use crate::moving::{
-    HAS_SCHEMA, HAS_TRIGGERS, IS_CLOSED, MOVES, NOTHING, Servers, WAITS, fails, fill, kill_group,
-    leftovers, move_blocked_after_copy, move_blocked_before_stop, move_with_stopped_writes,
-    outcome,
+    HAS_SCHEMA, HAS_TRIGGERS, IS_CLOSED, MOVES, NOTHING, Servers, WAITS, fails, fill,
+    kill_after_copy, kill_group, leftovers, lose_slot, move_blocked_after_copy,
+    move_blocked_before_stop, move_with_stopped_writes, outcome,
 };
 use instagram_id_live::*;
 use postgres::Client;
@@ -353,9 +353,7 @@ fn move_after_an_interrupted_cancel_begins_anew() {
              ALTER TABLE insta5.log REPLICA IDENTITY FULL;
              INSERT INTO insta5.log SELECT 'line ' || n FROM generate_series(1, 10) AS n",
     );
-    let (command, transaction) = move_blocked_after_copy(&servers, &[]);
-    assert!(!kill_group(command));
-    drop(transaction);
+    kill_after_copy(&servers);
     // It drops the publication first: without that, no later move continues with the copy.
     let mut block = servers.a.connect();
     run(&mut block, "BEGIN; LOCK TABLE pg_publication IN SHARE MODE");
@@ -402,9 +400,7 @@ fn move_that_cannot_progress_ends() {
     assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
     run(&mut b, "ALTER DOMAIN small DROP CONSTRAINT low");
     // Now a change that arrives after the initial copy.
-    let (command, mut other) = move_blocked_after_copy(&servers, &[]);
-    assert!(!kill_group(command));
-    run(&mut other, "COMMIT");
+    kill_after_copy(&servers);
     let insert = "INSERT INTO insta5.photos VALUES (1)";
     run(&mut b, &format!("SET session_replication_role = replica; {insert}"));
     run(&mut servers.a.connect(), insert);
@@ -763,9 +759,7 @@ fn move_whose_wal_was_removed_begins_anew() {
     let servers = Servers::start();
     let ids = fill(&servers, 100);
     let Servers { a, b } = &servers;
-    let (command, transaction) = move_blocked_after_copy(&servers, &[]);
-    assert!(!kill_group(command));
-    drop(transaction);
+    kill_after_copy(&servers);
     let mut block = b.connect();
     run(&mut block, "BEGIN; LOCK TABLE insta5.counter IN SHARE MODE");
     let mut a = a.connect();
@@ -1191,9 +1185,7 @@ fn limits_of_a_database_end_no_move() {
 #[test]
 fn slot_that_another_server_uses_is_reported() {
     let servers = Servers::start();
-    let (command, transaction) = move_blocked_after_copy(&servers, &[]);
-    assert!(!kill_group(command));
-    drop(transaction);
+    kill_after_copy(&servers);
     run(&mut servers.b.connect(), "CREATE DATABASE other");
     let other = format!("host={} dbname=other user=postgres", servers.b.path().display());
     run(&mut servers.b.connect_to("other"), "CREATE EXTENSION instagram_id");
@@ -1227,15 +1219,12 @@ fn old_server_that_is_lost_is_forgotten() {
     assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
 }
 
-/// The slot is lost with the old server's primary. The move says so at once, and cancel undoes it.
+/// The slot does not exist any more. The move says so at once, and cancel undoes it.
 #[test]
 fn slot_that_is_lost_is_reported() {
     let servers = Servers::start();
-    let (command, transaction) = move_blocked_after_copy(&servers, &[]);
-    assert!(!kill_group(command));
-    drop(transaction);
-    run(&mut servers.b.connect(), "ALTER SUBSCRIPTION instagram_id_move_5 DISABLE");
-    servers.a.wait_until("SELECT count(pg_drop_replication_slot(slot_name)) = 1 FROM pg_replication_slots WHERE NOT active");
+    kill_after_copy(&servers);
+    lose_slot(&servers);
     servers.refuses(&["move", "5", "--to", "b"], "server a has lost the slot of the move");
     servers.command(&["cancel", "5"]);
     assert_eq!(leftovers(&servers.b), NOTHING);

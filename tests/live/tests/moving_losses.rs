@@ -72,7 +72,7 @@ const NEXT_VALUES: [(&str, i64); 11] = [
 ];
 
 /// A sequence of any kind gives each value once: the old copy gives none any more, and the new one
-/// goes on with the same definition.
+/// continues with the same definition.
 #[test]
 fn sequences_of_every_kind_give_each_value_once() {
     let servers = Servers::start();

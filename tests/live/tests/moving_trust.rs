@@ -2,9 +2,9 @@
 //! has the rights of the command's role, or is trusted.
 
 use crate::moving::{
-    GIVE_AWAY, HAS_SCHEMA, IS_CLOSED, NOTHING, Servers, WAITS, cases, fails, fill, kill_group,
-    leftovers, move_blocked_after_copy, move_blocked_before_stop, move_with_stopped_writes,
-    outcome,
+    GIVE_AWAY, HAS_SCHEMA, IS_CLOSED, NOTHING, Servers, WAITS, cases, fails, fill, kill_after_copy,
+    kill_group, leftovers, lose_slot, move_blocked_after_copy, move_blocked_before_stop,
+    move_with_stopped_writes, outcome,
 };
 use instagram_id_live::*;
 use postgres::{Client, NoTls};
@@ -147,7 +147,7 @@ fn role_that_can_put_code_into_the_schema_must_be_trusted() {
 }
 
 /// Some sessions of the command have the settings of the database, as those of the replication do.
-/// What its owner puts there does not run, even before the owner is named.
+/// Code of its owner does not run there, even before the owner is named.
 #[test]
 fn names_in_the_settings_of_a_database_are_not_used() {
     let servers = start();
@@ -506,9 +506,7 @@ fn clean_reads_only_tables_of_trusted_owners_that_it_has_locked() {
 #[test]
 fn cancel_keeps_no_table_of_others_locked() {
     let servers = start();
-    let (command, mut other) = move_blocked_after_copy(&servers, &[]);
-    assert!(!kill_group(command));
-    run(&mut other, "COMMIT");
+    kill_after_copy(&servers);
     let mut evil = servers.b.config("postgres").user("evil").connect(NoTls).unwrap();
     run(
         &mut servers.b.connect(),
@@ -556,12 +554,9 @@ fn autovacuum_blocks_neither_a_move_nor_cancel() {
         run(client, "ALTER SYSTEM SET autovacuum_naptime = 1");
         run(client, "SELECT pg_reload_conf()");
     }
-    let (command, mut other) = move_blocked_after_copy(&servers, &[]);
-    assert!(!kill_group(command));
-    run(&mut other, "COMMIT");
+    kill_after_copy(&servers);
     // Nor does a slot that is lost.
-    run(&mut b, "ALTER SUBSCRIPTION instagram_id_move_5 DISABLE");
-    servers.a.wait_until("SELECT count(pg_drop_replication_slot(slot_name)) = 1 FROM pg_replication_slots WHERE NOT active");
+    lose_slot(&servers);
     servers.b.wait_until(vacuums);
     servers.command(&["cancel", "5"]);
     assert!(!one::<bool>(&mut b, HAS_SCHEMA));
