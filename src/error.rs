@@ -1014,12 +1014,9 @@ errors! {
             the limit.");
 
     /// A session has waited for another one, whose attempt to take the sequence over has failed.
-    TakeOverFailed { name: String, node: Option<String> } => ERRCODE_CONNECTION_EXCEPTION,
+    TakeOverFailed { name: String, node: String } => ERRCODE_CONNECTION_EXCEPTION,
         "cannot take over sequence {name}",
-        detail("Another session of this node has tried, while this one waited: {}.", match node {
-            Some(node) => format!("node {node} cannot be reached"),
-            None => "not all nodes have handed it over in time".into(),
-        }),
+        detail("Another session of this node has tried, while this one waited: node {node} cannot be reached."),
         hint("After a move each node must answer once. If a node is lost, disable it, remove it, and run \
             SELECT * FROM take_over_shards(recover => true) on each node.");
 

@@ -511,8 +511,10 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
     }
     let cannot = "the copy cannot be dropped";
     let problem = || format!("{cannot} on {}", server.name);
+    // To connect can take longer than the last statement waits.
+    let watcher = server.another_observer()?;
     let run = |statements| {
-        Ok::<_, Error>(server.run_against_blockers(statements, false, None, cannot)?.0)
+        Ok::<_, Error>(server.run_against_blockers(statements, false, Some(&watcher), cannot)?.0)
     };
     server.transaction(|session| {
         run(concat!("SET LOCAL lock_timeout = '10s';", locked!("sql/drop_copy.sql")))?;

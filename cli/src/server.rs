@@ -362,7 +362,8 @@ impl Server {
                 }
             };
             match watcher.and_then(|watcher| self.blockers(watcher, &pids, held, ends)) {
-                Ok(blockers) if blockers.is_empty() => waits.clear(),
+                // The statement may have ended while this was looking.
+                Ok(blockers) if blockers.is_empty() => {}
                 Ok(blockers) => {
                     let names: Vec<_> = blockers.iter().map(|one| one.who.as_str()).collect();
                     waits = format!("It waits for {}.", names.join(", "));

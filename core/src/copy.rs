@@ -124,11 +124,11 @@ pub enum Stage {
     Closed,
     /// Closed for an attempt of another node, which has not recorded itself as the owner yet.
     ClosedFor(Attempt),
-    /// This node is about to open it.
+    /// This node is about to open it, or its last attempt to do so has ended before that.
     Opening(Attempt),
-    /// The last attempt of this node to open it has failed: the node of this group has not
-    /// answered, or one of the nodes has not answered in time.
-    Failed(Option<i32>),
+    /// The last attempt of this node to open it has failed, because the node of this group cannot
+    /// be reached.
+    Failed(i32),
 }
 
 impl Mark {
@@ -141,7 +141,7 @@ impl Mark {
             Stage::Closed => (0, 0),
             Stage::Opening(Attempt(number)) => (1, number),
             Stage::ClosedFor(Attempt(number)) => (2, number),
-            Stage::Failed(group) => (3, group.map_or(0, |group| group + 1)),
+            Stage::Failed(group) => (3, group),
         };
         let owner = match self.last_owner {
             LastOwner::Nobody => 0,
@@ -166,7 +166,7 @@ impl Mark {
         let stage = match log_cnt & 3 {
             1 => Stage::Opening(attempt),
             2 => Stage::ClosedFor(attempt),
-            3 => Stage::Failed(attempt.0.checked_sub(1).filter(|group| *group >= 0)),
+            3 => Stage::Failed(attempt.0),
             _ => Stage::Closed,
         };
         Some(Mark { last_owner, stage })
@@ -234,14 +234,15 @@ impl Tuple {
         Some(self.copy_state().next_value.min(VALUE_MAX))
     }
 
-    /// Ends an attempt of this node that has failed, because the node of that group or any of them
-    /// has not answered. Later steps of the attempt fail. `None` if there is none: another node has
-    /// closed the copy, or it is open.
-    pub fn give_up(self, unreached: Option<i32>) -> Option<Tuple> {
+    /// Ends an attempt of this node that has failed, because the node of that group cannot be
+    /// reached. Later steps of the attempt fail. `None` if there is none: another node has closed
+    /// the copy, or it is open. Also for a group that a mark cannot contain.
+    pub fn give_up(self, unreached: i32) -> Option<Tuple> {
+        LastOwner::node(unreached)?;
         let Mark { last_owner, .. } =
             self.mark().filter(|mark| matches!(mark.stage, Stage::Opening(_)))?;
-        let stage = Stage::Failed(unreached.filter(|group| LastOwner::node(*group).is_some()));
-        Some(Tuple::closed(self.copy_state().next_value, Mark { last_owner, stage }))
+        let mark = Mark { last_owner, stage: Stage::Failed(unreached) };
+        Some(Tuple::closed(self.copy_state().next_value, mark))
     }
 
     /// Closes this copy for another node's attempt to open its own copy. The recorded last owner
@@ -342,7 +343,7 @@ mod tests {
     #[test]
     fn marks_are_read_as_they_were_written() {
         let attempts = [Attempt(0), Attempt(1), Attempt(Attempt::MAX)];
-        let failed = [None, Some(0), Some(1), Some(LastOwner::GROUP_MAX)].map(Stage::Failed);
+        let failed = [0, 1, LastOwner::GROUP_MAX].map(Stage::Failed);
         let stages = attempts
             .into_iter()
             .flat_map(|attempt| [Stage::Closed, Stage::ClosedFor(attempt), Stage::Opening(attempt)])
@@ -378,12 +379,13 @@ mod tests {
         assert_eq!([0, 9000].map(|floor| recorded(floor).copy_state().next_value), [5001, 9000]);
         // After it has given up, its later steps have no effect; the next attempt continues from
         // the same value.
-        let failed = opening.give_up(Some(3)).unwrap();
-        assert_eq!(failed.mark().unwrap().stage, Stage::Failed(Some(3)));
+        let failed = opening.give_up(3).unwrap();
+        assert_eq!(failed.mark().unwrap().stage, Stage::Failed(3));
         assert_eq!((failed.raise_floor(second, 9000), failed.open(second)), (None, None));
         assert_eq!(failed.copy_state(), opening.copy_state());
         assert_eq!(failed.begin_opening(true, first).unwrap().open(first), Some(5001));
-        assert_eq!([used, closed, failed].map(|tuple| tuple.give_up(None)), [None; 3]);
+        assert_eq!([used, closed, failed].map(|tuple| tuple.give_up(3)), [None; 3]);
+        assert_eq!([-1, LastOwner::GROUP_MAX + 1].map(|group| opening.give_up(group)), [None; 2]);
     }
 
     #[test]

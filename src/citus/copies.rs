@@ -220,9 +220,10 @@ impl OtherCopies {
             list(&|(node, _)| node.port.to_string()),
             list(&|(_, schema)| quote_literal(command(schema))),
         );
-        // A node that cannot be reached should be named before the time is over.
+        // A node that cannot be reached should be named before the time is over, also to the
+        // sessions that wait.
         let left_ms = self.deadline.left().as_millis() as i64;
-        let limit = if may_skip { left_ms / 4 } else { left_ms * 9 / 10 };
+        let limit = if may_skip { left_ms / 4 } else { left_ms * 4 / 5 };
         let limit = limit.max(CONNECTION_TIMEOUT_MIN_MS);
         let timeout = guc::number(CONNECTION_TIMEOUT)
             .map(|ms| (CONNECTION_TIMEOUT, ms.min(limit).to_string()));

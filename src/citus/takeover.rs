@@ -30,9 +30,10 @@
 //! itself shows whether a copy is open. So a session that has not received a move yet finds its
 //! copy closed, or generates ids above which the new owner then continues.
 //!
-//! All of this ends at a deadline. Other sessions of the node wait meanwhile. If a node has not
-//! answered, the session records that in its own copy, and the sessions that have waited fail with
-//! it, instead of asking the same node one after another.
+//! All of this ends at a deadline. Other sessions of the node wait meanwhile. If a node cannot be
+//! reached, the session records that in its own copy, and the sessions that have waited fail with
+//! it, instead of asking the same node one after another. The deadline itself only raises an error:
+//! with a subtransaction, Citus would leave locks behind if the session ended meanwhile.
 //!
 //! With the setting `instagram_id.continue_without_lost_nodes`, steps 2 to 5 leave out nodes that
 //! do not accept a connection, except for the coordinator and the last owner. The coordinator
@@ -48,7 +49,7 @@
 //! command to another node is about all of them.
 
 use crate::citus::copies::{Opening, OtherCopies, Report};
-use crate::citus::placement::{self, COORDINATOR, Owner, retry};
+use crate::citus::placement::{self, COORDINATOR, Node, Owner, retry};
 use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::deadline::{Deadline, TimedOut};
@@ -79,10 +80,6 @@ const POLL: Duration = Duration::from_millis(10);
 /// A session that has waited this long for another one fails with it. Earlier it makes an attempt
 /// of its own: the other one may have asked as a role that cannot connect.
 const SHARES_AFTER: Duration = Duration::from_secs(1);
-
-/// How long a session that waits for another one does so after its own deadline. If both have begun
-/// at the same time, it then learns why the other one has failed.
-const GRACE: Duration = Duration::from_millis(250);
 
 /// A sequence to take over, and the value at which it continues or above.
 pub type Wanted = (IdSequence, i64);
@@ -125,21 +122,30 @@ pub fn take_over(
             pause_max_ms = limit.min(2 * pause_max_ms);
         }
     };
-    in_turn(&wanted, Duration::MAX, attempts).map(|_| ())
+    let in_time = |deadline: Deadline| {
+        let error = timed_out_with_nodes(&wanted);
+        deadline.limit_or_raise(WaitEvent::TakeOver, error, || attempts(deadline))
+    };
+    in_turn(&wanted, Duration::MAX, in_time).map(|_| ())
 }
 
-/// Makes one attempt to take several sequences over together. The caller has locked them. It waits
-/// for other sessions of this node for `patience` at most. The other nodes are asked as one role;
-/// see [`copies::role_to_ask_as`](super::copies::role_to_ask_as). An error may name another of the
-/// sequences. All of them may be closed on every node then, and a later attempt continues from
-/// there.
+/// Makes one attempt to take several sequences over together, in a subtransaction. The caller has
+/// locked them. It waits for other sessions of this node for `patience` at most. The other nodes
+/// are asked as one role; see [`copies::role_to_ask_as`](super::copies::role_to_ask_as). An error
+/// may name another of the sequences. All of them may be closed on every node then, and a later
+/// attempt continues from there.
 pub fn attempt_to_take_over(
     wanted: &[Wanted],
     policy: CopyPolicy,
     newest: NewestInTables,
     patience: Duration,
 ) -> Result<NotOpened, Error> {
-    in_turn(wanted, patience, |deadline| attempt_to_open(wanted, policy, newest, deadline))
+    let in_time = |deadline: Deadline| {
+        let attempt = || attempt_to_open(wanted, policy, newest, deadline);
+        let result = deadline.limit(WaitEvent::TakeOver, attempt);
+        result.unwrap_or_else(|TimedOut| Err(timed_out_with_nodes(wanted)))
+    };
+    in_turn(wanted, patience, in_time)
 }
 
 /// Whether an error concerns a node, and not the sequence: other attempts would fail in the same
@@ -164,8 +170,8 @@ pub fn is_of_another_session(error: &Error) -> bool {
 
 /// Runs `attempt` while no other session of this node makes one for these sequences, because two
 /// would remove each other's marks. The deadline covers the wait for the other session and the
-/// attempt; the wait ends after `patience`, too. If other sessions have opened all copies in the
-/// meantime, none is left.
+/// attempt. The wait ends after `patience`, and early enough to leave time for an attempt. If other
+/// sessions have opened all copies in the meantime, none is left.
 fn in_turn(
     wanted: &[Wanted],
     patience: Duration,
@@ -177,15 +183,15 @@ fn in_turn(
     let oids: Vec<Oid> = wanted.iter().map(|(sequence, _)| sequence.oid).collect();
     let mut attempts_seen = vec![false; wanted.len()];
     loop {
-        let in_time = || attempt_in_time(wanted, deadline, &attempt);
-        if let Some(result) = locks::with_locks_beside(&oids, in_time) {
+        let record = || recording_failure(wanted, || attempt(deadline));
+        if let Some(result) = locks::with_locks_beside(&oids, record) {
             let mut left = result?;
             for warning in left.warnings.drain(..) {
                 ErrorReport::from(warning).report(PgLogLevel::WARNING);
             }
             return Ok(left);
         }
-        if started.elapsed() >= patience.min(limit + GRACE) {
+        if started.elapsed() >= patience.min(limit * 9 / 10) {
             return Err(timed_out(oids[0], patience.min(limit), vec![]));
         }
         wait_event::pause(WaitEvent::TakeOver, POLL);
@@ -197,7 +203,7 @@ fn in_turn(
             match copy.and_then(|copy| copy.mark()).map(|mark| mark.stage) {
                 Some(Stage::Opening(_)) => *is_seen = true,
                 Some(Stage::Failed(group)) if *is_seen && started.elapsed() > SHARES_AFTER => {
-                    let node = group.map(placement::name_of_group);
+                    let node = placement::name_of_group(group);
                     return Err(Error::TakeOverFailed { name: names::relation(*oid), node });
                 }
                 _ => {}
@@ -206,32 +212,31 @@ fn in_turn(
     }
 }
 
-/// Runs `attempt`, and ends it at the deadline. If a node has not answered, records this for the
-/// sessions that wait.
-fn attempt_in_time<T>(
+/// Runs `attempt`. If a node cannot be reached, records this for the sessions that wait.
+fn recording_failure<T>(
     wanted: &[Wanted],
-    deadline: Deadline,
-    attempt: impl Fn(Deadline) -> Result<T, Error>,
+    attempt: impl Fn() -> Result<T, Error>,
 ) -> Result<T, Error> {
     // With exit_on_error the deadline would end the session, without an error for the client.
-    let attempt = || guc::with(&[(c"exit_on_error", "off")], || attempt(deadline));
-    let result = deadline.limit(WaitEvent::TakeOver, attempt).unwrap_or_else(|TimedOut| {
-        let own = placement::local_group();
-        let nodes = guc::with(guc::OWN_NAMES, placement::nodes)
-            .into_iter()
-            .filter(|node| node.group != own);
-        let nodes = nodes.map(|node| node.name()).collect();
-        Err(timed_out(wanted[0].0.oid, guc::take_over_timeout(), nodes))
-    });
-    let unreached = match result {
-        Err(Error::NodeNotReached { group, .. }) => Some(group),
-        Err(Error::TakeOverTimedOut { .. }) => None,
-        result => return result,
-    };
-    for &(sequence, _) in wanted {
-        retry(sequence, || visit::give_up(sequence.oid, unreached))?;
+    let result = guc::with(&[(c"exit_on_error", "off")], attempt);
+    if let Err(Error::NodeNotReached { group, .. }) = result {
+        for &(sequence, _) in wanted {
+            retry(sequence, || visit::give_up(sequence.oid, group))?;
+        }
     }
     result
+}
+
+/// The error at the deadline. Made before an attempt, because catalogs cannot be read after it was
+/// canceled.
+fn timed_out_with_nodes(wanted: &[Wanted]) -> Error {
+    let own = placement::local_group();
+    let nodes = match catalog::has_citus() {
+        true => guc::with(guc::OWN_NAMES, placement::nodes),
+        false => vec![],
+    };
+    let others = nodes.iter().filter(|node| node.group != own).map(Node::name).collect();
+    timed_out(wanted[0].0.oid, guc::take_over_timeout(), others)
 }
 
 /// The error after this time, with the nodes that were asked; none if another session was to ask

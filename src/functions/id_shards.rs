@@ -123,22 +123,19 @@ fn foreign(definition: &Definition, tuple: Option<Tuple>) -> Option<String> {
 }
 
 /// Which node was the last to generate ids, if this node has not taken the sequence over from it
-/// yet. That node is unreachable if it is not an active node of the cluster, or did not answer when
-/// this node has last tried. So the view itself asks no other node.
+/// yet. That node is unreachable if it is not an active node of the cluster, or could not be
+/// reached when this node has last tried. So the view itself asks no other node.
 fn not_taken_over(tuple: Tuple, owner: &Owner) -> Option<String> {
     if !tuple.is_closed(owner.owner.is_some()) {
         return None;
     }
-    let failed = tuple.mark().and_then(|mark| match mark.stage {
-        Stage::Failed(group) => Some(group),
-        _ => None,
-    });
-    let last = match tuple.copy_state().last_owner {
-        LastOwner::Nobody => None,
-        LastOwner::Unknown => Some("last holder: unknown".into()),
+    let stage = tuple.mark().map(|mark| mark.stage);
+    let (last, is_cause) = match tuple.copy_state().last_owner {
+        LastOwner::Nobody => (None, false),
+        LastOwner::Unknown => (Some("last holder: unknown".into()), true),
         LastOwner::Node(group) => {
-            let is_reachable =
-                group == owner.group || placement::is_node(group) && failed != Some(Some(group));
+            let is_reachable = group == owner.group
+                || placement::is_node(group) && stage != Some(Stage::Failed(group));
             // With the setting, the next id continues without it.
             let may_be_left_out =
                 || guc::continues_without_lost_nodes() && !placement::is_known(group);
@@ -147,14 +144,14 @@ fn not_taken_over(tuple: Tuple, owner: &Owner) -> Option<String> {
                 false if may_be_left_out() => " (removed)",
                 false => " (unreachable)",
             };
-            Some(format!("last holder: group {group}{unreachable}"))
+            (Some(format!("last holder: group {group}{unreachable}")), !is_reachable)
         }
     };
-    let other = match failed {
-        Some(Some(group)) if tuple.copy_state().last_owner != LastOwner::Node(group) => {
+    let other = match stage {
+        Some(Stage::Failed(group)) if tuple.copy_state().last_owner != LastOwner::Node(group) => {
             Some(format!("group {group} unreachable"))
         }
-        Some(None) => Some("a node did not answer in time".into()),
+        Some(Stage::Opening(_)) if !is_cause => Some("attempt not completed".into()),
         _ => None,
     };
     let parts = [Some("not taken over yet".to_owned()), last, other];

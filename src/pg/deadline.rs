@@ -1,8 +1,9 @@
 //! A limit for the time of an operation that waits for other sessions and other servers.
 //!
 //! PostgreSQL's own limits are for a lock or a statement. This one uses a timer of PostgreSQL, as
-//! `statement_timeout` does: at its end it cancels the query, and [`Deadline::limit`] returns that
-//! as a result. So it covers every wait that a user can cancel.
+//! `statement_timeout` does: at its end it cancels the query. [`Deadline::limit`] returns that as a
+//! result, and [`Deadline::limit_or_raise`] raises an error in its place. So it covers every wait
+//! that a user can cancel.
 //!
 //! The operation may run code of other roles, which can catch a cancel, also one of the user or of
 //! `statement_timeout`. So it is canceled again until it ends: at once after each subtransaction
@@ -10,12 +11,16 @@
 //! tick of the timer.
 
 use crate::pg::cancel;
+use crate::pg::errors;
 use crate::pg::raw::guarded;
 use crate::pg::subtransaction;
 use crate::pg::wait_event::{self, WaitEvent};
-use pgrx::{PgSqlErrorCode, pg_sys};
+use pgrx::pg_sys::PgTryBuilder;
+use pgrx::pg_sys::panic::{CaughtError, ErrorReport};
+use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 use std::cell::Cell;
 use std::ffi::{c_uint, c_void};
+use std::panic::AssertUnwindSafe;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -53,29 +58,67 @@ impl Deadline {
         if self.is_over() {
             return Err(TimedOut);
         }
-        // The error does not say whether `statement_timeout` has ended meanwhile, too.
-        let is_of_timer = move |state: PgSqlErrorCode| {
-            state == PgSqlErrorCode::ERRCODE_QUERY_CANCELED
-                && cancel::was_requested()
-                && !cancel::is_of_others()
-        };
-        let result = subtransaction::catching(is_of_timer, || {
-            // It stops before the subtransaction is rolled back.
-            let timer = Timer::start(self.until, event);
-            let result = f();
-            timer.stop();
-            // It may have canceled the query after the last wait, and the operation may have caught
-            // another cancel.
-            if cancel::is_of_others() {
-                cancel::request();
-            }
-            pgrx::check_for_interrupts!();
-            result
-        });
-        if result.is_err() && !is_over() {
-            cancel::forget();
+        // The timer stops before the subtransaction is rolled back.
+        let result = subtransaction::catching(is_of_timer, || self.run(event, f));
+        if result.is_err() {
+            forget_cancel();
         }
         result.map_err(|_| TimedOut)
+    }
+
+    /// The same without a subtransaction. So nothing can be done after the time is over but to
+    /// raise this error.
+    pub fn limit_or_raise<T>(
+        self,
+        event: WaitEvent,
+        error: impl Into<ErrorReport>,
+        f: impl FnOnce() -> T,
+    ) -> T {
+        let error = error.into();
+        let result =
+            PgTryBuilder::new(AssertUnwindSafe(|| (!self.is_over()).then(|| self.run(event, f))))
+                .catch_others(|caught| match &caught {
+                    CaughtError::PostgresError(report) if is_of_timer(report.sql_error_code()) => {
+                        errors::forget();
+                        forget_cancel();
+                        None
+                    }
+                    _ => caught.rethrow(),
+                })
+                .execute();
+        result.unwrap_or_else(|| {
+            error.report(PgLogLevel::ERROR);
+            unreachable!("an error was raised")
+        })
+    }
+
+    fn run<T>(self, event: WaitEvent, f: impl FnOnce() -> T) -> T {
+        let timer = Timer::start(self.until, event);
+        let result = f();
+        timer.stop();
+        // It may have canceled the query after the last wait, and the operation may have caught
+        // another cancel.
+        if cancel::is_of_others() {
+            cancel::request();
+        }
+        pgrx::check_for_interrupts!();
+        result
+    }
+}
+
+/// Whether an error with this SQLSTATE is the cancel of the timer. The error does not say whether
+/// `statement_timeout` has ended meanwhile, too.
+fn is_of_timer(state: PgSqlErrorCode) -> bool {
+    state == PgSqlErrorCode::ERRCODE_QUERY_CANCELED
+        && cancel::was_requested()
+        && !cancel::is_of_others()
+}
+
+/// The cancel of the timer has had its effect, unless it is due for an operation that this one is a
+/// part of.
+fn forget_cancel() {
+    if !is_over() {
+        cancel::forget();
     }
 }
 
@@ -238,6 +281,27 @@ mod tests {
         let late = deadline.limit(WaitEvent::TakeOver, || work(Duration::from_millis(400)));
         assert_eq!(late, Err(TimedOut));
         pgrx::check_for_interrupts!();
+    }
+
+    #[pg_test]
+    #[should_panic(expected = "the time is over")]
+    fn an_error_is_raised_at_the_deadline() {
+        let state = PgSqlErrorCode::ERRCODE_CONNECTION_EXCEPTION;
+        let over = || ErrorReport::new(state, "the time is over", "instagram_id");
+        let long = Deadline::after(Duration::from_secs(60));
+        assert_eq!(long.limit_or_raise(WaitEvent::TakeOver, over(), || 5), 5);
+        let started = Instant::now();
+        let raised = std::panic::catch_unwind(|| {
+            Deadline::after(Duration::from_millis(300)).limit_or_raise(
+                WaitEvent::TakeOver,
+                over(),
+                || Spi::run("SELECT pg_sleep(60)").unwrap(),
+            )
+        });
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+        work(Duration::from_millis(250));
+        pgrx::check_for_interrupts!();
+        std::panic::resume_unwind(raised.unwrap_err());
     }
 
     #[pg_test]

@@ -214,7 +214,7 @@ impl<'a> SequencePage<'a> {
     }
 
     /// See [`crate::sequence::visit::give_up`].
-    pub unsafe fn give_up(self, unreached: Option<i32>, cached: &mut CachedSequence) {
+    pub unsafe fn give_up(self, unreached: i32, cached: &mut CachedSequence) {
         // SAFETY: the page is locked.
         unsafe {
             if let Some(failed) = self.data().give_up(unreached) {

@@ -176,9 +176,9 @@ pub fn open(sequence: IdSequence, policy: CopyPolicy, attempt: Attempt) -> Resul
     })
 }
 
-/// Marks an attempt of this node to open a copy as failed, because the node of that group or any of
-/// them has not answered. Does nothing if another node has closed the copy in the meantime.
-pub fn give_up(sequence: Oid, unreached: Option<i32>) -> Result<(), Refusal> {
+/// Marks an attempt of this node to open a copy as failed, because the node of that group cannot be
+/// reached. Does nothing if another node has closed the copy in the meantime.
+pub fn give_up(sequence: Oid, unreached: i32) -> Result<(), Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
     act_on_page(sequence, CopyPolicy::Close, false, |page, cached| unsafe {
         page.give_up(unreached, cached);

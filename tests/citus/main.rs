@@ -909,7 +909,8 @@ fn lost_node_with_a_reference_table_is_removed() {
     let (host, _) = cluster.address(home);
     assert!(state.starts_with("08") || why(&error).contains(&host), "{state} {}", why(&error));
     cluster.disable_and_remove(home, target);
-    let stuck = client.query(statement_of_page("(unreachable|in time|unknown)"), &[]).unwrap();
+    let stuck =
+        client.query(statement_of_page("(unreachable|not completed|unknown)"), &[]).unwrap();
     let reasons: Vec<(String, String)> =
         stuck.iter().map(|row| (row.get("nodename"), row.get("result"))).collect();
     let reason = format!("5: not taken over yet, last holder: group {home} (unreachable)");

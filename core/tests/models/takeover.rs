@@ -902,7 +902,7 @@ impl Model for Takeover {
                 }
                 let node = &mut state.nodes[n];
                 (node.opener, node.given_floor) = (Opener::Idle, None);
-                if let Some(failed) = node.page.give_up(None) {
+                if let Some(failed) = node.page.give_up(0) {
                     node.write(failed, false);
                 }
             }
