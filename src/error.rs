@@ -917,8 +917,8 @@ errors! {
             (None, false) => "Its ids are generated on the coordinator.".into(),
         }),
         hint("{}", if *is_of_schema {
-            "Use SELECT convert_defaults_to_triggers(...) for the shard: rows of tables in its schema can then be inserted from \
-             every node, and get their ids on the node that stores them. Or generate ids on that node."
+            "Use SELECT convert_defaults_to_triggers(...) for the shard: rows of tables in its schema with ids of its own sequence \
+             can then be inserted from every node, and get their ids on the node that stores them. Or generate ids on that node."
         } else {
             "Insert through that node, or use node_next_id() to let each node generate ids of its own."
         });

@@ -195,11 +195,18 @@ impl Tuple {
         if self.is_called { None } else { Mark::of_log_cnt(self.log_cnt) }
     }
 
+    /// Whether this copy is as Citus has created it on the node of a group above 0: it starts at
+    /// `(group << 48) + 1`. From group 8192 on that would be the value of a closed copy.
+    fn is_new_copy(self) -> bool {
+        let (group, start) = (self.last_value >> 48, self.last_value & ((1 << 48) - 1));
+        !self.is_called && self.log_cnt == 0 && group > 0 && start == 1
+    }
+
     /// The state of this copy, closed or open. The start value of a sequence that was never called
     /// is ignored, because Citus gives the copies of group 2 and above start values that would be
     /// years ahead of the clock.
     pub fn copy_state(self) -> CopyState {
-        match closed_next_value(self.last_value) {
+        match closed_next_value(self.last_value).filter(|_| !self.is_new_copy()) {
             Some(next) => CopyState {
                 next_value: next + i64::from(self.is_called),
                 last_owner: self.mark().map_or(LastOwner::Unknown, |mark| mark.last_owner),
@@ -409,7 +416,9 @@ mod tests {
         let mark = Mark { last_owner: node, stage: Stage::Closed }.to_log_cnt();
         assert_eq!(state(closed_last_value(7), mark, 0), expected(7, node));
         // As Citus has created it; open.
-        assert_eq!(state((3 << 48) + 1, 0, 0), expected(0, LastOwner::Nobody));
+        for group in [3, 8191, 8192, 8199, 8200] {
+            assert_eq!(state((group << 48) + 1, 0, 0), expected(0, LastOwner::Nobody));
+        }
         assert_eq!(state(7, 32, 1), expected(8, LastOwner::Nobody));
         // Called by nextval(), and from a dump.
         assert_eq!(state(closed_last_value(7), 32, 1), expected(8, LastOwner::Unknown));
