@@ -89,7 +89,7 @@ BEGIN
             AND (proowner = place.nspowner AND (p.oid = ANY (functions) OR proname LIKE '\_%')) IS NOT TRUE;
     IF found IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'schema ids contains objects that are not of the portable edition',
-            DETAIL = found || '.', HINT = 'Drop them, or move them to another schema.';
+            DETAIL = found || '.', HINT = 'Give functions of the portable edition to the owner of the schema. Drop others, or move them to another schema.';
     END IF;
     FOR item IN SELECT p.oid::regprocedure AS name, p.oid FROM unnest(functions) AS f JOIN pg_proc AS p ON p.oid = f ORDER BY 1 LOOP
         EXECUTE format('ALTER FUNCTION %s OWNER TO CURRENT_USER', item.name);

@@ -50,7 +50,7 @@ BEGIN
     IF found IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000',
             MESSAGE = 'schema ids contains objects that are not of the extension',
-            DETAIL = found || '.', HINT = 'Drop them, or move them to another schema.';
+            DETAIL = found || '.', HINT = 'Give functions of the portable edition to the owner of the schema. Drop others, or move them to another schema.';
     END IF;
     PERFORM set_config('search_path', path, true);
 END $$;

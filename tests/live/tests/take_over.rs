@@ -517,6 +517,22 @@ fn take_over_is_refused_where_it_would_be_wrong() {
     run(&mut installer, "SELECT insta5.next_id(); SELECT create_shard(6)");
 }
 
+/// Objects of others, and functions that were given to another role, prevent a take-over. The HINT
+/// distinguishes them, because all ids need the functions.
+#[test]
+fn objects_of_others_are_named() {
+    let server = server_with_both(&[("fsync", "off")]);
+    let mut client = server.connect();
+    let function = "ALTER FUNCTION ids.id_time(bigint) OWNER TO";
+    run(&mut client, &format!("CREATE ROLE other; CREATE TABLE ids.own (); {function} other"));
+    let refused = error_of(&mut client, TAKE_OVER);
+    let message = "schema ids contains objects that are not of the portable edition
+function ids.id_time(bigint), table ids.own.";
+    let hint = "Give functions of the portable edition to the owner of the schema. Drop others, or move them to another schema.";
+    assert_eq!(refused, ("55000".into(), message.into(), hint.into()));
+    run(&mut client, &format!("DROP TABLE ids.own; {function} installer; {TAKE_OVER}"));
+}
+
 /// A transaction that has taken values from a sequence may run on in the other edition, whose
 /// functions were dropped meanwhile. `create_shard` waits for it before it creates a `next_id()`,
 /// and each edition refuses an installation beside the other one, also if comments are lost or the
