@@ -513,6 +513,35 @@ fn hanging_node_fails_all_sessions_within_the_limit() {
     check_unique_and_increasing(&[ids]);
 }
 
+/// With `transaction_timeout`.
+mod since_17 {
+    use super::*;
+
+    /// Sessions end while they take a sequence over, at many moments. Their locks end with them, so
+    /// the next session can take the sequence over.
+    #[test]
+    fn sessions_that_end_leave_no_locks() {
+        let cluster = Cluster::start(2);
+        let home = distribute(&cluster);
+        let mut ids = column(&mut cluster.nodes[home].connect(), "SELECT insta5.next_id()");
+        let close = format!("SELECT _close_sequence('insta5.table_id_seq', {}, 1)", 3 - home);
+        let mut observer = cluster.nodes[home].connect();
+        let mut ended = 0;
+        for n in 0..40 {
+            run(&mut observer, &close);
+            let mut client = cluster.nodes[home].connect();
+            run(&mut client, &format!("SET transaction_timeout = '{} ms'", 5 + n));
+            ended += i32::from(client.batch_execute("SELECT insta5.next_id()").is_err());
+            drop(client);
+            let left = "SELECT count(*) FROM pg_locks WHERE pid IS NULL";
+            assert_eq!(one::<i64>(&mut observer, left), 0, "in session {n}");
+        }
+        assert!(ended >= 5, "{ended}");
+        ids.extend(column(&mut cluster.nodes[home].connect(), "SELECT insta5.next_id()"));
+        check_unique_and_increasing(&[ids]);
+    }
+}
+
 /// Measures the cost of a call on the node that owns the schema, compared with a server without
 /// Citus; of a row whose id a trigger generates, compared with a row that has an id; and of a
 /// takeover.
