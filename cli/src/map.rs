@@ -273,13 +273,21 @@ impl Map {
         }
     }
 
-    /// Another shard that is being moved from the same server, to another one with the same system
-    /// identifier; see sql/identity.sql.
-    pub fn other_move_to_a_twin(&self, shard: u16) -> Result<Option<String>> {
-        let query = "SELECT other.shard::text FROM shard_map.moves AS m JOIN shard_map.moves AS other ON other.source = m.source AND other.target <> m.target
-            WHERE m.shard = $1::int AND other.finished IS NULL
+    /// Records that the move is about to subscribe. If another move from the same server has done
+    /// so, to another server with the same system identifier, only returns its shard; see
+    /// sql/identity.sql. The locks make one of two moves see the other.
+    pub fn begin_to_subscribe(&self, shard: u16) -> Result<Option<String>> {
+        let record = "UPDATE shard_map.moves SET subscribed = now() WHERE shard = $1::int";
+        let other = "SELECT other.shard::text FROM shard_map.moves AS m JOIN shard_map.moves AS other ON other.source = m.source AND other.target <> m.target
+            WHERE m.shard = $1::int AND other.subscribed IS NOT NULL AND other.finished IS NULL
             AND split_part(other.copy_definition ->> 'identity of the schema', ' ', 1) = split_part(m.copy_definition ->> 'identity of the schema', ' ', 1)";
-        Ok(self.rows(query, &[&shard.to_string()])?.column()?.pop())
+        let shard = shard.to_string();
+        let run = |statements| in_map(self.connection.run(statements), "the map cannot be changed");
+        run("BEGIN; SELECT FROM shard_map.moves ORDER BY shard FOR UPDATE")?;
+        let recorded = self.change(record, &[&shard]).and_then(|()| self.rows(other, &[&shard]));
+        let found = recorded.and_then(|rows| Ok(rows.column()?.pop()));
+        run(if matches!(found, Ok(None)) { "COMMIT" } else { "ROLLBACK" })?;
+        found
     }
 
     /// Makes the target the server of the shard.

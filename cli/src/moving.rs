@@ -277,6 +277,7 @@ impl<'a> Moving<'a> {
                 return Ok(MoveStage::Switched);
             }
             Step::ChangeMap => {
+                self.require_open_copy()?;
                 cutover::change_map(self.map, source, target, None, self.output)?;
                 return Ok(MoveStage::Switched);
             }
@@ -336,16 +337,16 @@ impl<'a> Moving<'a> {
         Ok(())
     }
 
-    /// Fails if another move from this source goes to a server with the same system identifier, one
-    /// that was made from a backup of this target, or both from that of a third. The names of the
-    /// slots that PostgreSQL creates to copy tables consist of that and of OIDs, which can be
-    /// equal. Both moves have recorded it when either of them comes to this.
+    /// Fails if another move from this source has subscribed on a server with the same system
+    /// identifier, one that was made from a backup of this target, or both from that of a third.
+    /// The names of the slots that PostgreSQL creates to copy tables consist of that and of OIDs,
+    /// which can be equal.
     fn require_names_of_its_own(&self) -> Result {
         let shard = self.source.shard();
-        if let Some(other) = self.map.other_move_to_a_twin(shard)? {
+        if let Some(other) = self.map.begin_to_subscribe(shard)? {
             fail!(
-                "shard {other} is being moved from {} to another server with the system identifier of {}, as if one was made \
-                 from a backup of the other: finish that move first, and then run move {shard}",
+                "shard {other} is being moved from {} to another database with the system identifier of {}, of the same server or \
+                 of one that was made from the same backup: finish that move first, and then run move {shard}",
                 self.source.name,
                 self.target.name
             );
@@ -353,24 +354,30 @@ impl<'a> Moving<'a> {
         Ok(())
     }
 
-    /// Fails if the target has lost the copy or its opening, as after a failover, and the old copy
-    /// exists.
+    /// If the old copy exists, fails if it is open, or the target has lost the copy or its opening.
+    /// A failover to an asynchronous standby can lose the end of a move.
     fn require_open_copy(&self) -> Result {
         let Moving { map, source, target, .. } = self;
-        let copy = map.recorded(source.shard(), "copy_definition")?.unwrap_or_else(|| "{}".into());
-        let has_open_copy =
-            target.has_same("identity of the schema", &copy)? && !target.is_closed()?;
-        if has_open_copy || !source.has_schema()? {
+        if !source.has_schema()? {
             return Ok(());
         }
-        let (from, to) = (&source.name, &target.name);
-        fail!(
-            "server {to} has no open copy of shard {} from this move, so the old copy on {from} is kept: \
-             if {to} was restored from a backup of before the move, open the old copy by hand, as after the loss of {to}; \
-             if {to} has all rows, as after pg_upgrade, or dump and restore, drop schema {} on {from}, and run this again",
-            source.shard(),
-            source.schema()
-        );
+        let copy = map.recorded(source.shard(), "copy_definition")?.unwrap_or_else(|| "{}".into());
+        let (from, to, schema) = (&source.name, &target.name, source.schema());
+        if !target.has_same("identity of the schema", &copy)? || target.is_closed()? {
+            fail!(
+                "server {to} has no open copy of shard {} from this move, so the old copy on {from} is kept: \
+                 if {to} was restored from a backup of before the move, open the old copy by hand, as after the loss of {to}; \
+                 if {to} has all rows, as after pg_upgrade, or dump and restore, drop schema {schema} on {from}, and run this again",
+                source.shard()
+            );
+        }
+        if !source.is_closed()? {
+            fail!(
+                "schema {schema} on {from} is open, too, as after a failover that has lost its closing, so clients may have written to both servers: \
+                 stop writes on {from}, copy rows that only {from} has to {to}, drop schema {schema} on {from}, and run this again"
+            );
+        }
+        Ok(())
     }
 
     /// Compares the numbers of rows if this command has opened the copy.

@@ -18,7 +18,8 @@ BEGIN
         -- PostgreSQL ends these only for a session that waits for longer.
         PERFORM pg_cancel_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
         WHERE relation = format('%I.%I', s, one)::regclass AND database = datid AND granted AND backend_type = 'autovacuum worker'
-            AND query NOT LIKE '%(to prevent wraparound)' AND current_setting('is_superuser')::boolean;
+            AND query NOT LIKE '%(to prevent wraparound)'
+            AND (current_setting('is_superuser')::boolean OR (SELECT pg_has_role(oid, 'USAGE') FROM pg_roles WHERE rolname = 'pg_signal_autovacuum_worker'));
         EXECUTE format('DROP TRIGGER shard_is_elsewhere ON %I.%I', s, one);
         PERFORM set_config('move.is_done', 'off', true);
     ELSE

@@ -48,7 +48,8 @@ BEGIN
             PERFORM pg_stat_clear_snapshot();
             PERFORM pg_cancel_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
             WHERE relation = item.oid AND database = datid AND granted AND backend_type = 'autovacuum worker'
-                AND query NOT LIKE '%(to prevent wraparound)' AND current_setting('is_superuser')::boolean;
+                AND query NOT LIKE '%(to prevent wraparound)'
+                AND (current_setting('is_superuser')::boolean OR (SELECT pg_has_role(oid, 'USAGE') FROM pg_roles WHERE rolname = 'pg_signal_autovacuum_worker'));
             IF NOT FOUND AND mode NOT LIKE '%NOWAIT' AND mode <> 'ACCESS EXCLUSIVE MODE' THEN
                 RAISE;
             ELSIF clock_timestamp() > started + interval '10 s' THEN

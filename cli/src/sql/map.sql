@@ -51,6 +51,7 @@ CREATE TABLE shard_map.moves (
     sequences jsonb,
     definition jsonb,
     copy_definition jsonb,
+    subscribed timestamptz,
     rows jsonb
 );
 
@@ -67,4 +68,5 @@ COMMENT ON COLUMN shard_map.moves.finished IS 'when all that was left to do was 
 COMMENT ON COLUMN shard_map.moves.sequences IS 'MINVALUE, MAXVALUE, START and CYCLE of the sequences, from before they were closed';
 COMMENT ON COLUMN shard_map.moves.definition IS 'hashes of the objects of the schema when it was dumped from the source, its identity, and the timeline of the server';
 COMMENT ON COLUMN shard_map.moves.copy_definition IS 'the same of the copy when it was created on the target';
+COMMENT ON COLUMN shard_map.moves.subscribed IS 'when the move was about to subscribe; until it ends, it has names of slots on the source';
 COMMENT ON COLUMN shard_map.moves.rows IS 'the numbers of rows with which the copy was opened, which the old copy must have as well';
