@@ -14,6 +14,7 @@ use crate::server::{
 };
 use crate::trust;
 use instagram_id_core::moving::{Resume, must_read_mark, resume};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,11 @@ struct Deadline {
 impl Deadline {
     fn begin(limit: Duration) -> Deadline {
         Deadline { began: Instant::now(), limit }
+    }
+
+    /// A second after the end, when a server that does not hang has ended the statement.
+    fn last_answer(self) -> Instant {
+        self.began + self.limit + Duration::from_secs(1)
     }
 
     fn left(self) -> Duration {
@@ -105,21 +111,23 @@ pub fn cut_over(
         output.step("Stopping writes to the shard");
         stop_writes(map, source, target, &definition, limit)
     });
-    let (opened, may_be_open) = match closed {
-        Ok((deadline, states)) => {
-            let open =
-                || open_copy(target, watcher, &snapshot, &copy, &states, &sequences, deadline);
-            let opened = interrupt::hold_off(open).map_err(|cause| deadline.explain(cause));
-            (opened.map(|()| deadline.began), true)
-        }
-        Err(cause) => (Err(cause), false),
-    };
+    // Until COMMIT is sent, the copy cannot be open.
+    let may_be_open = Cell::new(false);
+    let opened = closed.and_then(|(deadline, states)| {
+        let open = || {
+            open_copy(target, watcher, &snapshot, &copy, &states, &sequences, deadline)?;
+            may_be_open.set(true);
+            commit(target)
+        };
+        interrupt::hold_off(open).map_err(|cause| deadline.explain(cause))?;
+        Ok(deadline.began)
+    });
     match opened {
         Ok(began) => change_map(map, source, target, Some(began), output)?,
         Err(cause) => {
             // Report the first error, not an error of the rollback.
             let _ = target.connection().run("ROLLBACK");
-            match resume_writes(map, source, target, &sequences, may_be_open, output) {
+            match resume_writes(map, source, target, &sequences, may_be_open.get(), output) {
                 Ok(Resume::OnSource | Resume::OpenSource) => {
                     output.step(format!("Writes continue on {}", source.name));
                     return Err(cause);
@@ -292,8 +300,8 @@ fn begin_to_open(target: &Server, recorded: &str) -> Result {
     target.compare_definition(&session, recorded)
 }
 
-/// Opens the copy, gives it the states of the sequences, and commits the transaction. Fails if the
-/// definition of the copy differs from `recorded`.
+/// Opens the copy, and gives it the states of the sequences; [`commit`] comes next. Fails if the
+/// definition of the copy differs from `recorded`, or the target does not answer.
 fn open_copy(
     target: &Server,
     watcher: Connection,
@@ -304,8 +312,11 @@ fn open_copy(
     deadline: Deadline,
 ) -> Result {
     let problem = || format!("the shard cannot be opened on {}", target.name);
-    snapshot.run(&deadline.within(HOLD_ROWS)).context(problem)?;
     let session = target.connection();
+    for connection in [&*session, snapshot, &watcher] {
+        connection.wait_until(Some(deadline.last_answer()));
+    }
+    snapshot.run(&deadline.within(HOLD_ROWS)).context(problem)?;
     // The transaction began up to a minute ago.
     session.run(&deadline.within("")).context(problem)?;
     target.compare_definition(&session, recorded)?;
@@ -322,9 +333,14 @@ fn open_copy(
     if !refusal.is_empty() {
         fail!("shard {} cannot generate ids on {}: {refusal}", target.shard(), target.name);
     }
-    // A COMMIT that is canceled would not wait for a synchronous standby.
-    session.run("SET LOCAL statement_timeout = 0; COMMIT").context(problem)?;
+    [&*session, snapshot].iter().for_each(|connection| connection.wait_until(None));
     Ok(())
+}
+
+/// Commits the transaction that opens the copy.
+fn commit(target: &Server) -> Result {
+    // A COMMIT that is canceled would not wait for a synchronous standby.
+    target.run("SET LOCAL statement_timeout = 0; COMMIT", "the shard cannot be opened").map(drop)
 }
 
 /// Changes the map, so that clients use the target. The move can no longer be cancelled, because

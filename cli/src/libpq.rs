@@ -3,10 +3,11 @@
 use crate::interrupt;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Interval at which a running statement checks for an interrupt.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -74,6 +75,7 @@ pub fn format_conninfo(parameters: &[Parameter]) -> String {
 #[derive(Debug)]
 pub struct Connection {
     conn: NonNull<pq_sys::PGconn>,
+    until: Cell<Option<Instant>>,
 }
 
 impl Connection {
@@ -90,8 +92,8 @@ impl Connection {
         let (keywords, values) = (array(|pair| pair.0.as_ptr()), array(|pair| pair.1.as_ptr()));
         // SAFETY: both arrays end with null, and live, as their strings do, until the call returns.
         let conn = unsafe { pq_sys::PQconnectdbParams(keywords.as_ptr(), values.as_ptr(), 1) };
-        let connection =
-            Connection { conn: NonNull::new(conn).ok_or_else(|| Error::local("out of memory"))? };
+        let found = NonNull::new(conn).ok_or_else(|| Error::local("out of memory"))?;
+        let connection = Connection { conn: found, until: Cell::new(None) };
         if connection.is_alive() {
             // SAFETY: the connection is open. Notices go to a function that ignores its arguments.
             unsafe { pq_sys::PQsetNoticeProcessor(conn, Some(ignore_notice), ptr::null_mut()) };
@@ -105,6 +107,12 @@ impl Connection {
     pub fn is_alive(&self) -> bool {
         // SAFETY: the connection is open until it is dropped.
         unsafe { pq_sys::PQstatus(self.conn.as_ptr()) == pq_sys::ConnStatusType::CONNECTION_OK }
+    }
+
+    /// Until when this waits for an answer: a server that hangs ends no statement at its timeout.
+    /// After that, every statement fails at once.
+    pub fn wait_until(&self, until: Option<Instant>) {
+        self.until.set(until);
     }
 
     /// Runs statements without parameters, in one transaction unless they contain transaction
@@ -211,6 +219,12 @@ impl Connection {
                 let socket = BorrowedFd::borrow_raw(socket);
                 // An error does not matter: the code below checks for a signal and for input.
                 let ready = poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&TICK));
+                if self.until.get().is_some_and(|until| Instant::now() > until) {
+                    // As if the server had ended the statement.
+                    let mut late = Error::local("the server does not answer");
+                    late.sqlstate = "57014".into();
+                    return Err(late);
+                }
                 if ready == Ok(0) {
                     waiting();
                 }

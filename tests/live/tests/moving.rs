@@ -942,10 +942,10 @@ fn owner_that_replaces_the_mark_gains_nothing() {
     }
     run(&mut owner, &replace);
     run(&mut transaction, "COMMIT");
-    fails(command, "cannot be opened on b: schema insta5 is not closed");
+    let said = fails(command, "cannot be opened on b: schema insta5 is not closed");
+    assert!(said.contains("Writes continue on a"), "{said}");
     for command in [&["move", "5", "--to", "b"][..], &["cancel", "5"]] {
-        let said = servers.refuses(command, "schema insta5 on b was not created by this move");
-        assert!(said.ends_with("both servers can be reached\nexit status 5"), "{said}");
+        servers.refuses(command, "schema insta5 on b was not created by this move");
     }
     // The owner has spoiled the copy of its own shard.
     run(&mut servers.b.connect(), "DROP SCHEMA insta5 CASCADE");

@@ -948,6 +948,35 @@ fn move_killed_before_the_map_changed_can_only_be_finished() {
     );
 }
 
+/// The new server hangs while it opens the copy, so it ends no statement at its timeout. Writes
+/// continue on the old server, since the COMMIT was not sent.
+#[test]
+fn server_that_hangs_does_not_keep_writes_stopped() {
+    let servers = Servers::start();
+    let Servers { a, b } = &servers;
+    let before = fill(&servers, 100);
+    let (command, mut transaction) =
+        move_blocked_before_stop(&servers, &[], "UPDATE insta5.counter SET value = 1");
+    let mut block = b.connect();
+    run(&mut block, "BEGIN; ALTER SEQUENCE insta5.table_id_seq NO CYCLE");
+    run(&mut transaction, "COMMIT");
+    b.wait_until(WAITS);
+    let waits = WAITS.replace("EXISTS (SELECT", "(SELECT pid");
+    let opening: i32 = one(&mut block, &waits);
+    b.freeze(opening);
+    let frozen = Instant::now();
+    a.wait_for("writes on the old server", || {
+        a.connect().batch_execute("INSERT INTO insta5.photos DEFAULT VALUES").is_ok()
+    });
+    assert!(frozen.elapsed() < Duration::from_secs(10), "{:?}", frozen.elapsed());
+    fails(command, "the shard cannot be opened on b within 3 s");
+    b.thaw(opening);
+    run(&mut block, "ROLLBACK");
+    servers.command(&["move", "5", "--to", "b"]);
+    let rows = "SELECT count(*) FROM insta5.photos";
+    assert_eq!(one::<i64>(&mut servers.connect_to_shard(), rows), before.len() as i64 + 1);
+}
+
 /// The COMMIT that opens the copy waits for a standby. The answer to it is lost, and the command
 /// finds that the copy is open. Or the command is killed, and the next one, which connects as
 /// another superuser, waits for that COMMIT. Clients can never write to both servers.
