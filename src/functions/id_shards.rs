@@ -14,6 +14,7 @@ use crate::pg::text::push;
 use crate::pg::window;
 use crate::sequence::check;
 use crate::sequence::read::{self, Locked};
+use crate::sequence::refusal::CLOSED_BY_A_MOVE;
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::copy::{LastOwner, Stage, Tuple};
 use instagram_id_core::hlc;
@@ -93,15 +94,17 @@ fn reason_of(shard: i32, schema: Oid, own_schema: Oid, kept: &mut KeptFunctions)
             Err(Locked) => (None, Some("sequence locked by another session".into())),
         };
         let problem = adopted::problem(&definition, own_schema, kept);
-        let reasons = [of_sequence, foreign(&definition, tuple), problem];
+        let is_moving = of_sequence.as_deref() == Some(CLOSED_BY_A_MOVE);
+        let reasons = [of_sequence, foreign(&definition, tuple, is_moving), problem];
         let reasons: Vec<String> = reasons.into_iter().flatten().collect();
         (!reasons.is_empty()).then(|| reasons.join("; "))
     })
 }
 
 /// Where the shard's ids are generated, if not here. On a Citus cluster that is the node that owns
-/// the schema, otherwise the database that created or claimed the shard.
-fn foreign(definition: &Definition, tuple: Option<Tuple>) -> Option<String> {
+/// the schema, otherwise the database that created or claimed the shard. A move claims its copy
+/// when it opens it.
+fn foreign(definition: &Definition, tuple: Option<Tuple>, is_moving: bool) -> Option<String> {
     if placement::is_locked() {
         return Some("placement locked by another session".into());
     }
@@ -113,7 +116,8 @@ fn foreign(definition: &Definition, tuple: Option<Tuple>) -> Option<String> {
     if let Some(group) = made_for.filter(|_| catalog::has_citus()) {
         return Some(format!("copy made for group {group}"));
     }
-    let is_copied = owner.owner.is_none() && definition.home != definition::this_database();
+    let is_copied =
+        owner.owner.is_none() && !is_moving && definition.home != definition::this_database();
     let reasons = [
         tuple.and_then(|tuple| not_taken_over(tuple, &owner)),
         is_copied.then(|| "copied from another database".into()),

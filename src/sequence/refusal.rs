@@ -100,7 +100,7 @@ impl Refusal {
     pub fn reason(self, state: Option<State>) -> Option<String> {
         match self {
             Refusal::Unfit(unfit) => Some(match unfit.max {
-                Some(max) if is_ended_by_max(unfit, max, state) => "closed by a move".into(),
+                Some(max) if is_ended_by_max(unfit, max, state) => CLOSED_BY_A_MOVE.into(),
                 _ => format!("sequence altered: {}", unfit.reasons()),
             }),
             Refusal::Exhausted { .. } => Some("end of ids".into()),
@@ -110,6 +110,9 @@ impl Refusal {
         }
     }
 }
+
+/// The reason of a sequence that a move has closed.
+pub const CLOSED_BY_A_MOVE: &str = "closed by a move";
 
 /// Whether a move has closed the sequence: its only fault is a MAXVALUE that its last value has
 /// reached.

@@ -12,7 +12,7 @@ import urllib.request
 
 PROMETHEUS = sys.argv[1]
 EPOCH, LIFE, END = 1314220021.721, 2**40 / 1000, 2413731649.497
-ODD_SCHEMA = "?ml?ut \"??\" <&> '"  # XML in a database that is not UTF-8 can only have ASCII
+ODD_SCHEMA = "\\x" + "Ümläut \"\x01\uffff\" <&> '".encode().hex()  # XML in a database that is not UTF-8 can only have ASCII
 checks = 0
 
 
@@ -228,4 +228,11 @@ psql(
 psql("DROP EXTENSION instagram_id CASCADE", "second")
 fires(old)
 becomes(f'instagram_id_reason_shards', {"app": 9})
+
+print("    schemas of other letters that define one shard")
+for schema in ['"é"', '"è"']:
+    definition = "pg_get_functiondef('insta4.shard_4'::regproc)"
+    psql(f"CREATE SCHEMA {schema}; SELECT replace({definition}, 'insta4.shard_4', '{schema}.shard_4') \\gexec")
+becomes('instagram_id_shards_doubled', {"app": 2})
+becomes('instagram_id_shard_status_can_generate{shard="4"}', {"insta4": 1, "\\xc3a9": 0, "\\xc3a8": 0}, "schema")
 print(f"    {checks} checks")

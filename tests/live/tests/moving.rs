@@ -940,6 +940,9 @@ fn owner_that_replaces_the_mark_gains_nothing() {
     ] {
         assert_eq!(error_of(&mut owner, statement).0, code, "{statement}");
     }
+    // The move claims it when it opens it.
+    let reason = "SELECT reason FROM id_shards WHERE shard = 5";
+    assert_eq!(one::<String>(&mut owner, reason), "closed by a move");
     run(&mut owner, &replace);
     run(&mut transaction, "COMMIT");
     let said = fails(command, "cannot be opened on b: schema insta5 is not closed");
