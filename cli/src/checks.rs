@@ -288,7 +288,8 @@ fn earlier_copies(target: &Server) -> Result<Vec<String>> {
     if !shards(target)?.is_empty() {
         let shard = target.shard();
         obstacles.push(format!(
-            "server {to} has a shard {shard} already: if that is an old copy, drop its schema"
+            "server {to} has a shard {shard} already: if clients use it, correct the map: place {to} {shard}; \
+             if it is an old copy, drop its schema"
         ));
     }
     if target.has_schema()? {
