@@ -2,7 +2,8 @@
 //! filled by the tests. The tables of a schema are plain tables on every node, so a client inserts
 //! on the node that would store the row.
 
-use crate::server::{Server, pg_config_says};
+use crate::commands::Commands;
+use crate::server::Server;
 use postgres::{Client, NoTls};
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Emulated {
     /// The coordinator first.
     pub nodes: Vec<Server>,
+    /// What each node runs on others.
+    commands: Vec<Commands>,
     state: Mutex<State>,
 }
 
@@ -91,7 +94,7 @@ impl Emulated {
     }
 
     fn start_of(workers: usize, start: impl Fn() -> Server + Sync) -> Emulated {
-        let mut cluster = Emulated { nodes: vec![], state: Mutex::default() };
+        let mut cluster = Emulated { nodes: vec![], commands: vec![], state: Mutex::default() };
         for node in crate::in_parallel(workers + 1, |_| start()) {
             cluster.join(node);
         }
@@ -99,10 +102,12 @@ impl Emulated {
     }
 
     fn join(&mut self, node: Server) {
-        let psql = format!("{}/psql", pg_config_says("--bindir"));
-        let sql = include_str!("emulated.sql").replace("PSQL", &psql);
+        let commands = Commands::new(node.path());
+        let pipe = commands.pipe().display().to_string();
+        let sql = include_str!("emulated.sql").replace("PIPE", &pipe);
         node.connect().batch_execute(&format!("{sql} CREATE EXTENSION instagram_id")).unwrap();
         self.nodes.push(node);
+        self.commands.push(commands);
         let mut state = self.state();
         state.members.push(None);
         state.ran.push(0);
@@ -349,8 +354,7 @@ impl Emulated {
 
     /// The number of commands that a node has run on other nodes.
     pub fn commands(&self, asker: usize) -> i64 {
-        let query = "SELECT coalesce(length(pg_read_file('emulated.commands', 0, 1000000, true)), 0)::bigint";
-        crate::one(&mut self.nodes[asker].connect(), query)
+        self.commands[asker].count()
     }
 
     /// Makes `asker` wait before it runs commands that are LIKE `command` on a node, until the

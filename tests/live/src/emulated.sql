@@ -1,6 +1,6 @@
 -- The part of Citus that the extension reads and calls: its catalogs, with their columns and types,
--- the invalidations that Citus sends when they change, and master_run_on_worker(), which connects
--- by psql instead of libpq. PSQL is replaced by the path of that program.
+-- the invalidations that Citus sends when they change, and master_run_on_worker(), whose
+-- commands a thread of the test runs; see Commands. PIPE is replaced by the path of its pipe.
 
 CREATE TYPE pg_catalog.noderole AS ENUM ('primary', 'secondary', 'unavailable');
 CREATE TABLE pg_catalog.pg_dist_local_group (groupid int PRIMARY KEY);
@@ -61,16 +61,15 @@ CREATE FUNCTION pg_catalog.relation_is_a_known_shard(regclass) RETURNS bool LANG
 -- ('refuse'), or is run and its result is lost ('lose').
 CREATE TABLE pg_catalog.emulated_faults (node_name text, command text, kind text);
 
--- Runs a command on a node, as a role. COPY TO PROGRAM needs neither a temporary table nor another
+-- Runs a command on a node, as a role. COPY to a file needs neither a temporary table nor another
 -- table to write to, so this works in a security-restricted operation.
 CREATE FUNCTION pg_catalog.emulated_run(role text, node text, port int, sql text, OUT success bool, OUT result text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 DECLARE
     kinds text[] := ARRAY(SELECT kind FROM emulated_faults WHERE node LIKE node_name AND sql LIKE emulated_faults.command);
-    file text := 'emulated.' || pg_backend_pid();
-    -- libpq's limit is in seconds.
-    program text := format('PGCONNECT_TIMEOUT=%s PSQL -X -q -A -t -w', current_setting('citus.node_connection_timeout')::int / 1000);
-    option text;
+    file text := 'PIPE.' || gen_random_uuid();
+    pause float8 := 0.001;
+    state text;
 BEGIN
     IF 'pause' = ANY (kinds) THEN
         PERFORM pg_advisory_lock_shared(4815);
@@ -81,17 +80,14 @@ BEGIN
     IF 'refuse' = ANY (kinds) THEN
         RETURN;
     END IF;
-    -- In single quotes every character but the single quote is literal to the shell.
-    FOREACH option IN ARRAY ARRAY['-h', node, '-p', port::text, '-U', role, '-d', 'postgres', '-c', sql] LOOP
-        program := program || ' ''' || replace(option, '''', '''\''''') || '''';
-    END LOOP;
-    -- A line for each command that was run; see Emulated::commands. The program runs in the
-    -- background, so that this session can be canceled while it waits.
-    program := format('{ %1$s >%2$s.out 2>%2$s.err </dev/null; echo $? >%2$s.end; mv %2$s.end %2$s.status; }', program, file);
-    program := format('cat >/dev/null; echo >>emulated.commands; rm -f %s.status; (%s) >/dev/null 2>&1 &', file, program);
-    EXECUTE format('COPY (SELECT) TO PROGRAM %L', program);
-    WHILE pg_stat_file(file || '.status', true) IS NULL LOOP
-        PERFORM pg_sleep(0.002);
+    -- The quotes are a character that is in none of the values.
+    EXECUTE format('COPY (SELECT %L, %L, %L, %L, %L) TO %L (FORMAT csv, FORCE_QUOTE *, QUOTE E''\x1e'', ENCODING ''UTF8'')',
+                   node, port, role, current_setting('citus.node_connection_timeout'), sql, file || '.sql');
+    EXECUTE format('COPY (SELECT %L) TO %L', file || '.sql', 'PIPE');
+    -- The session can be canceled while it waits.
+    WHILE pg_stat_file(file || '.result', true) IS NULL LOOP
+        PERFORM pg_sleep(pause);
+        pause := least(1.5 * pause, 0.02);
     END LOOP;
     IF 'pause after' = ANY (kinds) THEN
         PERFORM pg_advisory_lock_shared(4815);
@@ -99,18 +95,15 @@ BEGIN
     END IF;
     IF 'lose' = ANY (kinds) THEN
         result := 'connection lost';
-    ELSIF pg_read_file(file || '.status')::int <> 0 THEN
-        result := split_part(pg_read_file(file || '.err'), E'\n', 1);
-        -- As Citus says it.
-        IF result LIKE 'psql: error: connection to server%failed:%' THEN
-            result := 'failed to connect to ' || node || ':' || port || ': ' || result;
-        END IF;
-    ELSE
-        result := regexp_replace(pg_read_file(file || '.out'), '\n$', '');
-        success := result !~ '\n';
-        IF NOT success THEN
-            result := 'expected a single row in query result';
-        END IF;
+        RETURN;
+    END IF;
+    result := pg_read_file(file || '.result');
+    state := split_part(result, E'\n', 1);
+    result := substr(result, length(state) + 2);
+    success := state = 'done';
+    -- As Citus says it.
+    IF state = 'not connected' THEN
+        result := 'failed to connect to ' || node || ':' || port || ': ' || result;
     END IF;
 END $$;
 

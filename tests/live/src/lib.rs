@@ -8,6 +8,7 @@
 
 mod clock;
 mod cluster;
+mod commands;
 mod disk;
 mod emulated;
 mod journal;
