@@ -64,7 +64,7 @@ pub enum Fault {
 
 impl Emulated {
     pub fn start(workers: usize) -> Emulated {
-        Emulated::start_of(workers, || Server::start(SETTINGS))
+        Emulated::start_of(workers, || Server::start_with_one_database(SETTINGS))
     }
 
     /// The same with a clock of its own on each node.
@@ -121,7 +121,7 @@ impl Emulated {
 
     /// Starts one more worker.
     pub fn grow(&mut self) {
-        self.join(Server::start(SETTINGS));
+        self.join(Server::start_with_one_database(SETTINGS));
     }
 
     /// Adds a server to the cluster, in a group that no other one has had.

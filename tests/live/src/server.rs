@@ -30,6 +30,8 @@ pub struct Server {
     preparation: Mutex<String>,
     postmaster: Mutex<Option<Child>>,
     number: Number,
+    /// Whether it has no database but `postgres`.
+    has_one_database: bool,
 }
 
 /// An address that accepts connections and never answers.
@@ -70,7 +72,16 @@ impl Server {
         Server::start_of(&pg_config(), settings)
     }
 
-    /// Same for the PostgreSQL of this `pg_config`.
+    /// Same without the databases `template0` and `template1`. Two thirds of the files of a new
+    /// cluster are theirs.
+    pub fn start_with_one_database(settings: &[(&str, &str)]) -> Server {
+        let mut server = Server::new(&pg_config());
+        server.has_one_database = true;
+        server.initialize(settings);
+        server
+    }
+
+    /// Like [`Server::start`] for the PostgreSQL of this `pg_config`.
     pub fn start_of(pg_config: &str, settings: &[(&str, &str)]) -> Server {
         let server = Server::new(pg_config);
         server.initialize(settings);
@@ -89,7 +100,8 @@ impl Server {
         let postgres = self.bin.join("postgres");
         let built = fs::metadata(&postgres).unwrap().mtime();
         let version = output(Command::new(&postgres).arg("--version"));
-        let name = format!("{version} {built} {}", self.number.0)
+        let databases = if self.has_one_database { " postgres" } else { "" };
+        let name = format!("{version} {built}{databases} {}", self.number.0)
             .replace(|c: char| !c.is_ascii_alphanumeric(), "_");
         let kept = crate::CACHE.join("clusters").join(name);
         if kept.exists() {
@@ -99,6 +111,9 @@ impl Server {
         let options =
             ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"];
         self.run("initdb", &[&["-D", "data"], &options[..]].concat());
+        if self.has_one_database {
+            self.drop_templates();
+        }
         // Another test may create the cached cluster at the same time: the first one is kept.
         let new = kept.with_extension(std::process::id().to_string());
         fs::create_dir_all(kept.parent().unwrap()).unwrap();
@@ -106,6 +121,18 @@ impl Server {
         if fs::rename(&new, &kept).is_err() {
             fs::remove_dir_all(&new).unwrap();
         }
+    }
+
+    /// In a server for a single user, which ends with its input, and only logs an error.
+    fn drop_templates(&self) {
+        let statements = self.path().join("statements");
+        let text = "UPDATE pg_database SET datistemplate = false
+            WHERE datname <> 'postgres';\n\nDROP DATABASE template0;\n\nDROP DATABASE template1;\n\n";
+        fs::write(&statements, text).unwrap();
+        let mut alone = self.command("postgres", &["--single", "-j", "-D", "data", "postgres"]);
+        let output = alone.stdin(fs::File::open(&statements).unwrap()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !said.contains("ERROR:"), "{said}");
     }
 
     /// A server whose clock is set by [`Server::set_clock`].
@@ -230,6 +257,7 @@ impl Server {
             preparation: Mutex::default(),
             postmaster: Mutex::new(None),
             number: Number::new(),
+            has_one_database: false,
         }
     }
 
