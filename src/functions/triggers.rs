@@ -89,6 +89,10 @@ fn row_with_id<'a>(trigger: &'a PgTrigger<'a>) -> Result<PgHeapTuple<'a, Allocat
     Ok(row)
 }
 
+/// The most origins that are cached. A session that creates, fills and drops temporary tables would
+/// otherwise need more and more memory.
+const ORIGINS_MAX: usize = 1 << 16;
+
 thread_local! {
     /// By table and shard, the origin of the ids of its rows.
     static ORIGINS: RefCell<FxHashMap<(Oid, u16), Cached<Origin>>> = RefCell::new(FxHashMap::default());
@@ -116,8 +120,18 @@ fn origin_of(trigger: &PgTrigger, shard: Shard, column: &str) -> Result<Origin, 
         return Ok(origin);
     }
     let origin = look_up_origin(table, shard, column)?;
-    ORIGINS.with_borrow_mut(|origins| origins.insert(key, Cached::new(count, origin)));
+    cache_origin(key, Cached::new(count, origin));
     Ok(origin)
+}
+
+/// If there are too many, or there is no memory for more, the cache is emptied.
+fn cache_origin(key: (Oid, u16), origin: Cached<Origin>) {
+    ORIGINS.with_borrow_mut(|origins| {
+        if origins.len() == ORIGINS_MAX || origins.try_reserve(1).is_err() {
+            origins.clear();
+        }
+        origins.insert(key, origin);
+    });
 }
 
 /// The origin of the ids for rows of a table. The shard is that of the table's own schema, as for a
@@ -539,5 +553,14 @@ mod tests {
         assert_eq!(without_number("0_assign_id_102008", "insta5.\"Photos_102008\""), "0_assign_id");
         assert_eq!(without_number("0_assign_id", "insta5.photos_102008"), "0_assign_id");
         assert_eq!(without_number("ids_102009", "insta5.photos_102008"), "ids_102009");
+    }
+
+    #[test]
+    fn cache_of_origins_has_a_limit() {
+        let origin = Origin { source: Source::OfShard, policy: CopyPolicy::Owner };
+        for table in 0..200_000 {
+            cache_origin((Oid::from(table), 5), Cached::new(invalidation::count(), origin));
+            assert!(ORIGINS.with_borrow(FxHashMap::len) <= ORIGINS_MAX);
+        }
     }
 }
