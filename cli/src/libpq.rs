@@ -125,6 +125,7 @@ impl Connection {
     /// the server sends nothing.
     pub fn run_watched(&self, statements: &str, waiting: &mut dyn FnMut()) -> Result<Rows, Error> {
         let statements = c_string(statements)?;
+        self.check_time()?;
         // SAFETY: the connection is open, and the string ends with a zero byte.
         let is_sent = unsafe { pq_sys::PQsendQuery(self.conn.as_ptr(), statements.as_ptr()) };
         self.finish(is_sent, waiting)
@@ -142,6 +143,7 @@ impl Connection {
         let parameters =
             parameters.iter().map(|value| c_string(value)).collect::<Result<Vec<_>, _>>()?;
         let values: Vec<_> = parameters.iter().map(|value| value.as_ptr()).collect();
+        self.check_time()?;
         // SAFETY: the connection is open, and there are as many values as announced, each ended by
         // a zero byte. Null for types, lengths and formats means that the server infers the types,
         // and that all values are text.
@@ -219,12 +221,7 @@ impl Connection {
                 let socket = BorrowedFd::borrow_raw(socket);
                 // An error does not matter: the code below checks for a signal and for input.
                 let ready = poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&TICK));
-                if self.until.get().is_some_and(|until| Instant::now() > until) {
-                    // As if the server had ended the statement.
-                    let mut late = Error::local("the server does not answer");
-                    late.sqlstate = "57014".into();
-                    return Err(late);
-                }
+                self.check_time()?;
                 if ready == Ok(0) {
                     waiting();
                 }
@@ -238,6 +235,17 @@ impl Connection {
             }
             Ok(NonNull::new(pq_sys::PQgetResult(conn)).map(|result| Rows { result }))
         }
+    }
+
+    /// Fails after the time of [`Connection::wait_until`], as if the server had ended the
+    /// statement.
+    fn check_time(&self) -> Result<(), Error> {
+        if self.until.get().is_some_and(|until| Instant::now() > until) {
+            let message = "the server does not answer".into();
+            let sqlstate = "57014".into();
+            return Err(Error { sqlstate, message, detail: None, hint: None });
+        }
+        Ok(())
     }
 
     /// Asks the server to cancel the current statement. Has no effect if the statement has already

@@ -286,8 +286,8 @@ impl Map {
         run("BEGIN; SELECT FROM shard_map.moves ORDER BY shard FOR UPDATE")?;
         let recorded = self.change(record, &[&shard]).and_then(|()| self.rows(other, &[&shard]));
         let found = recorded.and_then(|rows| Ok(rows.column()?.pop()));
-        run(if matches!(found, Ok(None)) { "COMMIT" } else { "ROLLBACK" })?;
-        found
+        let ended = run(if matches!(found, Ok(None)) { "COMMIT" } else { "ROLLBACK" });
+        found.and_then(|found| ended.map(|_| found))
     }
 
     /// Makes the target the server of the shard.
