@@ -927,20 +927,29 @@ fn adoption_that_reads_functions_can_be_cancelled() {
          END LOOP; END $$",
     );
     let adoption = "SELECT adopt_shard(5, dry_run => true)";
-    let mut timed = |statement: &str| {
+    let mut timed = |limit: Duration| {
+        run(&mut owner, &format!("SET statement_timeout = '{}ms'", limit.as_millis()));
         let began = Instant::now();
-        let result = owner.batch_execute(statement);
+        let result = owner.batch_execute(adoption);
         (began.elapsed(), result.err().map(|error| error.code().unwrap().code().to_owned()))
     };
-    // The first call also fills caches.
-    let (whole, error) = (0..3).map(|_| timed(adoption)).min().unwrap();
-    assert_eq!(error, None);
-    // After the query that finds the functions.
-    let limit = whole / 2;
-    timed(&format!("SET statement_timeout = '{}ms'", limit.as_millis()));
-    let ended = (0..5).map(|_| timed(adoption)).min().unwrap();
-    println!("{whole:?}; ended {ended:?} with a limit of {limit:?}");
-    assert!(ended.1.as_deref() == Some("57014") && ended.0 < whole * 3 / 4);
+    // In turn, and the least of each, because other work on the machine comes and goes.
+    let (mut whole, mut ended) = (Duration::MAX, Duration::MAX);
+    for _ in 0..5 {
+        let (time, error) = timed(Duration::ZERO);
+        assert_eq!(error, None);
+        whole = whole.min(time);
+        // After the query that finds the functions.
+        match timed(whole / 2) {
+            (time, None) => whole = whole.min(time),
+            (time, error) => {
+                assert_eq!(error.as_deref(), Some("57014"));
+                ended = ended.min(time);
+            }
+        }
+    }
+    println!("{whole:?}; ended {ended:?}");
+    assert!(ended < whole * 3 / 4);
 }
 
 /// A role without a privilege has many defaults that name the original. They are not read while
