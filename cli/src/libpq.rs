@@ -241,9 +241,8 @@ impl Connection {
     /// statement.
     fn check_time(&self) -> Result<(), Error> {
         if self.until.get().is_some_and(|until| Instant::now() > until) {
-            let message = "the server does not answer".into();
-            let sqlstate = "57014".into();
-            return Err(Error { sqlstate, message, detail: None, hint: None });
+            let late = Error::local("the server does not answer");
+            return Err(Error { sqlstate: "57014".into(), ..late });
         }
         Ok(())
     }

@@ -89,6 +89,15 @@ impl Attempt {
     }
 }
 
+/// Citus gives each group above 0 a range of 2^48 values; see `AlterSequenceMinMax` in its
+/// `worker_data_fetch_protocol.c`.
+pub const RANGE_BITS: u32 = 48;
+
+/// The first value of a group's range.
+pub fn first_of_range(group: i64) -> i64 {
+    (group << RANGE_BITS) + 1
+}
+
 /// The `last_value` of a closed copy is this plus the value with which it would continue. No id has
 /// so large a value. So `nextval`, which does not recognize closed copies, cannot open one for
 /// `next_id`.
@@ -195,11 +204,14 @@ impl Tuple {
         if self.is_called { None } else { Mark::of_log_cnt(self.log_cnt) }
     }
 
-    /// Whether this copy is as Citus has created it on the node of a group above 0: it starts at
-    /// `(group << 48) + 1`. From group 8192 on that would be the value of a closed copy.
+    /// Whether this copy is as Citus has created it on the node of a group above 0. From group 8192
+    /// on its value would be that of a closed copy.
     fn is_new_copy(self) -> bool {
-        let (group, start) = (self.last_value >> 48, self.last_value & ((1 << 48) - 1));
-        !self.is_called && self.log_cnt == 0 && group > 0 && start == 1
+        let group = self.last_value >> RANGE_BITS;
+        !self.is_called
+            && self.log_cnt == 0
+            && group > 0
+            && self.last_value == first_of_range(group)
     }
 
     /// The state of this copy, closed or open. The start value of a sequence that was never called

@@ -10,14 +10,15 @@
 //! that ends with an error, such as a block of PL/pgSQL that has caught the cancel, and after each
 //! tick of the timer.
 
+use crate::error::{Error, or_raise};
 use crate::pg::cancel;
 use crate::pg::errors;
 use crate::pg::raw::guarded;
 use crate::pg::subtransaction;
 use crate::pg::wait_event::{self, WaitEvent};
 use pgrx::pg_sys::PgTryBuilder;
-use pgrx::pg_sys::panic::{CaughtError, ErrorReport};
-use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
+use pgrx::pg_sys::panic::CaughtError;
+use pgrx::{PgSqlErrorCode, pg_sys};
 use std::cell::Cell;
 use std::ffi::{c_uint, c_void};
 use std::panic::AssertUnwindSafe;
@@ -68,13 +69,7 @@ impl Deadline {
 
     /// The same without a subtransaction. So nothing can be done after the time is over but to
     /// raise this error.
-    pub fn limit_or_raise<T>(
-        self,
-        event: WaitEvent,
-        error: impl Into<ErrorReport>,
-        f: impl FnOnce() -> T,
-    ) -> T {
-        let error = error.into();
+    pub fn limit_or_raise<T>(self, event: WaitEvent, error: Error, f: impl FnOnce() -> T) -> T {
         let result =
             PgTryBuilder::new(AssertUnwindSafe(|| (!self.is_over()).then(|| self.run(event, f))))
                 .catch_others(|caught| match &caught {
@@ -86,10 +81,7 @@ impl Deadline {
                     _ => caught.rethrow(),
                 })
                 .execute();
-        result.unwrap_or_else(|| {
-            error.report(PgLogLevel::ERROR);
-            unreachable!("an error was raised")
-        })
+        or_raise(|| result.ok_or(error))
     }
 
     fn run<T>(self, event: WaitEvent, f: impl FnOnce() -> T) -> T {
@@ -284,10 +276,11 @@ mod tests {
     }
 
     #[pg_test]
-    #[should_panic(expected = "the time is over")]
+    #[should_panic(expected = "cannot take over sequence insta5.table_id_seq within 10 s")]
     fn an_error_is_raised_at_the_deadline() {
-        let state = PgSqlErrorCode::ERRCODE_CONNECTION_EXCEPTION;
-        let over = || ErrorReport::new(state, "the time is over", "instagram_id");
+        let (name, limit) = ("insta5.table_id_seq", "10 s");
+        let over =
+            || Error::TakeOverTimedOut { name: name.into(), limit: limit.into(), nodes: vec![] };
         let long = Deadline::after(Duration::from_secs(60));
         assert_eq!(long.limit_or_raise(WaitEvent::TakeOver, over(), || 5), 5);
         let started = Instant::now();

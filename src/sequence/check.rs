@@ -8,7 +8,7 @@ use crate::pg::sys::{self, NoLock, RowExclusiveLock};
 use crate::sequence::cache::{CachedSequence, Permit, Placement, SequenceInfo, Validity};
 use crate::sequence::refusal::Refusal;
 use crate::sequence::{CopyPolicy, IdSequence};
-use instagram_id_core::copy;
+use instagram_id_core::copy::{self, RANGE_BITS, first_of_range};
 use instagram_id_core::epoch::US_PER_MS;
 use instagram_id_core::hlc::{self, Next, State, VALUE_MAX};
 use pgrx::pg_sys::{self, Oid};
@@ -229,12 +229,10 @@ fn unfit(options: &sys::FormData_pg_sequence, has_range_of_node: bool) -> Unfit 
     }
 }
 
-/// The group of the node to which Citus gives this range of a sequence's values; see
-/// `AlterSequenceMinMax` in its `worker_data_fetch_protocol.c`.
+/// The group of the node to which Citus gives this range of a sequence's values.
 pub fn group_of_range(min: i64, max: i64) -> Option<i32> {
-    const BITS: u32 = 48;
-    let group = min >> BITS;
-    let is_range = group > 0 && min == (group << BITS) + 1 && max == min + (1 << BITS);
+    let group = min >> RANGE_BITS;
+    let is_range = group > 0 && min == first_of_range(group) && max == first_of_range(group + 1);
     is_range.then_some(group as i32)
 }
 

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Emulated {
     /// The coordinator first.
     pub nodes: Vec<Server>,
-    /// What each node runs on others.
+    /// The commands that each node runs on others.
     commands: Vec<Commands>,
     state: Mutex<State>,
 }

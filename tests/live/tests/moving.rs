@@ -311,6 +311,17 @@ pub(crate) fn kill_after_copy(servers: &Servers) {
     run(&mut transaction, "COMMIT");
 }
 
+/// Runs `check` while a seems open, as after a failover of a that has lost its closing.
+pub(crate) fn while_closing_is_lost(servers: &Servers, check: impl FnOnce()) {
+    let mut a = servers.a.connect();
+    let closing: String =
+        one(&mut a, "SELECT obj_description('insta5.shard_is_elsewhere'::regproc)");
+    let comment = "COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS";
+    run(&mut a, &format!("{comment} NULL"));
+    check();
+    run(&mut a, &format!("{comment} '{closing}'"));
+}
+
 /// Drops the slot of the move on a, as a failover of a would.
 pub(crate) fn lose_slot(servers: &Servers) {
     run(&mut servers.b.connect(), "ALTER SUBSCRIPTION instagram_id_move_5 DISABLE");
