@@ -34,7 +34,7 @@ BEGIN
         COMMENT ON SCHEMA ids IS 'instagram_id, portable edition';
         GRANT USAGE ON SCHEMA ids TO PUBLIC;
     ELSIF NOT EXISTS (SELECT FROM pg_catalog.pg_namespace AS n JOIN pg_catalog.pg_proc ON pronamespace = n.oid AND proowner = n.nspowner
-        WHERE nspname = 'ids' AND nspowner = current_user::regrole AND proname = '_shard_next_id')
+        WHERE nspname = 'ids' AND nspowner = quote_ident(current_user)::regrole AND proname = '_shard_next_id')
     THEN
         RAISE EXCEPTION USING ERRCODE = '42P06', MESSAGE = 'schema ids already exists',
             DETAIL = 'It was not created by this file, or belongs to another role.',
@@ -44,7 +44,7 @@ BEGIN
     -- whether a role may COMMENT ON it, and until the client has read the error.
     IF pg_catalog.to_regnamespace('ids_mutexes') IS NULL THEN
         CREATE SCHEMA ids_mutexes;
-    ELSIF NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'ids_mutexes' AND nspowner = current_user::regrole) THEN
+    ELSIF NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'ids_mutexes' AND nspowner = quote_ident(current_user)::regrole) THEN
         RAISE EXCEPTION USING ERRCODE = '42P06', MESSAGE = 'schema ids_mutexes already exists',
             DETAIL = 'It belongs to another role.', HINT = 'Rename that schema.';
     END IF;
@@ -276,8 +276,8 @@ CREATE OR REPLACE FUNCTION ids._refuse(seq regclass, faults text[]) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('sequence %s cannot be used to generate ids', seq),
-        DETAIL = (SELECT string_agg(regexp_replace(fault, '\. .*', '.'), ' ') FROM unnest(faults) AS fault),
-        HINT = format('Use ALTER SEQUENCE %s%s.', seq, (SELECT string_agg(regexp_replace(fault, '^.*\.', ''), '') FROM unnest(faults) AS fault));
+        DETAIL = (SELECT string_agg(regexp_replace(fault, '[.] .*', '.'), ' ') FROM unnest(faults) AS fault),
+        HINT = format('Use ALTER SEQUENCE %s%s.', seq, (SELECT string_agg(regexp_replace(fault, '^.*[.]', ''), '') FROM unnest(faults) AS fault));
 END $$;
 
 -- Raises the error of a visit that failed.
@@ -462,7 +462,8 @@ CREATE OR REPLACE FUNCTION ids.next_id(shard integer, seq regclass) RETURNS bigi
 CREATE OR REPLACE FUNCTION ids._call_of(shard integer, schema regnamespace, owner oid) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    found oid := (SELECT proowner FROM pg_proc WHERE pronamespace = schema AND proname = 'next_id' AND pronargs = 0);
+    -- The function that the name finds now, if the snapshot of the transaction has it, too.
+    found oid := (SELECT proowner FROM pg_proc WHERE oid = to_regprocedure(format('%s.next_id()', schema)));
 BEGIN
     IF found IS DISTINCT FROM owner THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('function %s.next_id() is not that of shard %s', schema, shard),
@@ -492,7 +493,7 @@ CREATE OR REPLACE FUNCTION ids._next_id_of_setting() RETURNS bigint
 DECLARE
     shard text := current_setting('instagram_id.shard', true);
 BEGIN
-    IF shard IS NULL OR shard !~ '^\d{1,4}$' THEN
+    IF shard IS NULL OR shard !~ '^[0-9]{1,4}$' THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'instagram_id.shard is not set',
             HINT = 'Name the shard, as in next_id(5), or set it with SET instagram_id.shard = 5, or for all new sessions with ALTER DATABASE ... SET instagram_id.shard = 5.';
     END IF;
@@ -743,37 +744,35 @@ END $$;
 -- owner of this function. It is read and never run. The owner of the schema is another role as soon
 -- as the library has taken over, while a statement that began before may still look up its shard.
 CREATE OR REPLACE FUNCTION ids._shards(named text DEFAULT NULL) RETURNS TABLE (
-    shard integer, schema regnamespace, sequence regclass, epoch timestamptz, home text, owner oid, function regprocedure
+    shard integer, schema regnamespace, sequence regclass, epoch timestamptz, home text, owner oid
 ) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC'
     SET quote_all_identifiers = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-        SELECT substr(proname, 7)::integer, pronamespace::regnamespace, refobjid::regclass, parts[1]::timestamptz, parts[2], proowner,
-               p.oid::regprocedure
+        SELECT substr(proname, 7)::integer, pronamespace::regnamespace, refobjid::regclass, parts[1]::timestamptz, parts[2], proowner
         FROM pg_proc AS p JOIN pg_depend ON classid = 'pg_proc'::regclass AND objid = p.oid AND refclassid = 'pg_class'::regclass
              JOIN pg_class AS c ON c.oid = refobjid AND relkind = 'S',
-             LATERAL regexp_match(pg_get_function_sqlbody(p.oid), '^BEGIN ATOMIC\s+SELECT ''(?:[^'']|'''')*''::regclass(?: AS [^,;\s]+)?,\s+'
-                 '''([^'']*)''::timestamp with time zone(?: AS [^,;\s]+)?,\s+''([^'']*)''::text(?: AS [^,;\s]+)?;\s+END$') AS parts
+             LATERAL regexp_match(pg_get_function_sqlbody(p.oid), '^BEGIN ATOMIC[[:space:]]+SELECT ''(?:[^'']|'''')*''::regclass(?: AS [^,;[:space:]]+)?,[[:space:]]+'
+                 '''([^'']*)''::timestamp with time zone(?: AS [^,;[:space:]]+)?,[[:space:]]+''([^'']*)''::text(?: AS [^,;[:space:]]+)?;[[:space:]]+END$') AS parts
         WHERE proname = COALESCE(named, proname) AND proname ~ '^shard_(0|[1-9][0-9]{0,3})$' AND prokind = 'f' AND pronargs = 0
             AND proowner = (SELECT proowner FROM pg_proc WHERE oid = 'ids._shards(text)'::regprocedure)
             AND substr(proname, 7)::integer <= 8191 AND parts[1]::timestamptz < '2200-01-01' AND relpersistence <> 't'
-            AND pronamespace::regnamespace::text NOT LIKE 'pg\_temp%'
+            AND NOT starts_with(pronamespace::regnamespace::text, 'pg_temp')
         ORDER BY 1, pronamespace;
 END $$;
 
 -- The shard of a number.
 CREATE OR REPLACE FUNCTION ids._shard(
-    shard integer, OUT schema regnamespace, OUT sequence regclass, OUT epoch timestamptz, OUT home text, OUT owner oid,
-    OUT function regprocedure
+    shard integer, OUT schema regnamespace, OUT sequence regclass, OUT epoch timestamptz, OUT home text, OUT owner oid
 ) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     number integer := ids._check_shard(shard);
     schemas text[];
 BEGIN
-    SELECT array_agg(s.schema::text), min(s.schema::oid), min(s.sequence::oid), min(s.epoch), min(s.home), min(s.owner), min(s.function::oid)
-        INTO schemas, schema, sequence, epoch, home, owner, function FROM ids._shards('shard_' || number) AS s;
+    SELECT array_agg(s.schema::text), min(s.schema::oid), min(s.sequence::oid), min(s.epoch), min(s.home), min(s.owner)
+        INTO schemas, schema, sequence, epoch, home, owner FROM ids._shards('shard_' || number) AS s;
     IF cardinality(schemas) > 1 THEN
         RAISE EXCEPTION USING ERRCODE = '42725', MESSAGE = format('shard %s is defined by more than one schema', number),
             DETAIL = format('The schemas are %s.', array_to_string(schemas, ', ')),
@@ -789,9 +788,11 @@ END $$;
 -- of its owner. Creates those that are missing, and returns how many.
 CREATE OR REPLACE FUNCTION ids._complete(shard integer, schema regnamespace, sequence regclass, epoch timestamptz, home text) RETURNS integer
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC'
-    SET quote_all_identifiers = off SET lock_timeout = '2s' AS $$
+    SET quote_all_identifiers = off SET standard_conforming_strings = on SET lock_timeout = '2s' AS $$
 #variable_conflict use_variable
 DECLARE
+    -- As pg_get_function_sqlbody() shows it, which doubles no backslash.
+    literal text := '''' || replace(sequence::text, '''', '''''') || '''';
     part record;
     existing regprocedure;
     created integer := 0;
@@ -811,14 +812,14 @@ BEGIN
         ('epoch', '', 'RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE',
             format('RETURN %L::timestamp with time zone', epoch), 'instant that the ids of shard %s count from'),
         ('next_id', '', 'RETURNS bigint LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER',
-            format('RETURN ids.shard_next_id(%s, %L::regclass, %L::timestamp with time zone)', shard, sequence, epoch),
+            format('RETURN ids.shard_next_id(%s, %s::regclass, %L::timestamp with time zone)', shard, literal, epoch),
             'next id of shard %s'),
         ('id_time', 'id bigint', 'RETURNS timestamptz LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE',
             format('RETURN ids.shard_id_time(id, %L::timestamp with time zone)', epoch),
             'time at which an id of shard %s was generated, to the millisecond'),
         ('shard_' || shard, 'OUT sequence regclass, OUT epoch timestamptz, OUT home text', 'LANGUAGE sql IMMUTABLE PARALLEL SAFE',
-            format(E'BEGIN ATOMIC\n SELECT %L::regclass AS sequence,\n    %L::timestamp with time zone AS epoch,\n    %L::text AS home;\nEND',
-                sequence, epoch, home),
+            format('BEGIN ATOMIC SELECT %s::regclass AS sequence, %L::timestamp with time zone AS epoch, %L::text AS home; END',
+                literal, epoch, home),
             'defines shard %s for instagram_id: its sequence, epoch and database')
     LOOP
         existing := to_regprocedure(format('%s.%s(%s)', schema, part.column1, CASE part.column1 WHEN 'id_time' THEN 'bigint' END));
@@ -826,9 +827,9 @@ BEGIN
             EXECUTE format('CREATE FUNCTION %s.%s(%s) %s %s', schema, part.column1, part.column2, part.column3, part.column4);
             EXECUTE format('COMMENT ON FUNCTION %s.%s(%s) IS %L', schema, part.column1, part.column2, format(part.column5, shard));
             created := created + 1;
-        ELSIF regexp_replace(part.column4, '\s+', ' ', 'g') IS DISTINCT FROM
-                (SELECT regexp_replace(pg_get_function_sqlbody(oid), '\s+', ' ', 'g') FROM pg_proc
-                    WHERE oid = existing AND proowner = current_user::regrole)
+        ELSIF regexp_replace(part.column4, '[[:space:]]+', ' ', 'g') IS DISTINCT FROM
+                (SELECT regexp_replace(pg_get_function_sqlbody(oid), '[[:space:]]+', ' ', 'g') FROM pg_proc
+                    WHERE oid = existing AND proowner = quote_ident(current_user)::regrole)
         THEN
             RAISE EXCEPTION USING ERRCODE = '42723', MESSAGE = format('function %s already exists', existing),
                 DETAIL = format('It is not the function that shard %s needs.', shard), HINT = 'Rename or drop it.';
@@ -842,9 +843,14 @@ CREATE OR REPLACE FUNCTION ids._check_caller() RETURNS void
 DECLARE
     owner regrole := (SELECT nspowner FROM pg_namespace WHERE nspname = 'ids');
 BEGIN
-    IF owner <> current_user::regrole THEN
+    IF owner <> quote_ident(current_user)::regrole THEN
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'must be owner of schema ids',
             DETAIL = 'In the portable edition, all shards belong to that role.', HINT = format('Use SET ROLE %s.', owner);
+    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION USING ERRCODE = '55000',
+            MESSAGE = format('cannot create or claim a shard at isolation level %s', current_setting('transaction_isolation')),
+            DETAIL = 'The snapshot of the transaction may be older than other shards.',
+            HINT = 'Use BEGIN ISOLATION LEVEL READ COMMITTED.';
     END IF;
 END $$;
 
@@ -869,14 +875,14 @@ BEGIN
     ELSIF name = '' THEN
         RAISE EXCEPTION USING ERRCODE = '42602', MESSAGE = 'schema name must not be empty',
             HINT = 'Pass a name, or omit it to use the default.';
-    ELSIF name LIKE 'pg\_%' THEN
+    ELSIF starts_with(name, 'pg_') THEN
         RAISE EXCEPTION USING ERRCODE = '42939', MESSAGE = format('unacceptable schema name "%s"', name),
             DETAIL = 'The prefix "pg_" is reserved for system schemas.';
     ELSIF octet_length(name) > 63 THEN
         RAISE EXCEPTION USING ERRCODE = '42622',
             MESSAGE = format('name "%s" is too long', CASE WHEN length(name) > 60 THEN left(name, 60) || '...' ELSE name END),
             HINT = 'A name has at most 63 bytes.';
-    ELSIF name ~ '^\d{4}-' AND to_regnamespace(quote_ident(name)) IS NULL AND ids._is_time(name) THEN
+    ELSIF name ~ '^[0-9]{4}-' AND to_regnamespace(quote_ident(name)) IS NULL AND ids._is_time(name) THEN
         RAISE EXCEPTION USING ERRCODE = '42602', MESSAGE = format('schema name "%s" is a time', name),
             DETAIL = 'The second argument of create_shard() is the name of the schema.',
             HINT = format('To create the shard with this epoch, use SELECT create_shard(%s, epoch => %L).', shard, name);
@@ -888,6 +894,15 @@ BEGIN
             HINT = format('Use an epoch from %s to %s.', clock_timestamp() - 1099511627775 * interval '1 ms', clock_timestamp());
     END IF;
     RETURN name;
+END $$;
+
+-- The epoch of an epoch() that DROP SEQUENCE ... CASCADE has left. To show the body of another role's
+-- would wait for the locks on its tables.
+CREATE OR REPLACE FUNCTION ids._left_epoch(function text) RETURNS timestamptz
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC' AS $$
+BEGIN
+    RETURN (SELECT (regexp_match(pg_get_function_sqlbody(oid), '^RETURN ''([^'']*)''::timestamp with time zone$'))[1]
+        FROM pg_proc WHERE oid = to_regprocedure(function) AND proowner = quote_ident(current_user)::regrole);
 END $$;
 
 CREATE OR REPLACE FUNCTION ids.create_shard(
@@ -935,16 +950,13 @@ BEGIN
     ELSIF NOT if_not_exists THEN
         RAISE EXCEPTION USING ERRCODE = '42P06', MESSAGE = format('schema %I already exists', name),
             HINT = 'Use if_not_exists => true to create the shard in it.';
-    ELSIF (SELECT nspowner FROM pg_namespace WHERE nspname = name) <> current_user::regrole THEN
+    ELSIF (SELECT nspowner FROM pg_namespace WHERE nspname = name) <> quote_ident(current_user)::regrole THEN
         RAISE EXCEPTION USING ERRCODE = '55000',
             MESSAGE = format('schema %I belongs to role %s', name, (SELECT nspowner::regrole FROM pg_namespace WHERE nspname = name)),
             DETAIL = format('Its owner could replace the functions of shard %s.', shard),
             HINT = format('Use ALTER SCHEMA %I OWNER TO CURRENT_USER.', name);
     END IF;
-    -- DROP SEQUENCE ... CASCADE leaves epoch(). To show the body of another role's would wait for
-    -- the locks on its tables.
-    left_epoch := (SELECT (regexp_match(pg_get_function_sqlbody(oid), '^RETURN ''([^'']*)''::timestamp with time zone$'))[1]
-        FROM pg_proc WHERE oid = to_regprocedure(format('%I.epoch()', name)) AND proowner = current_user::regrole)::timestamptz;
+    left_epoch := ids._left_epoch(format('%I.epoch()', name));
     IF epoch <> left_epoch THEN
         RAISE EXCEPTION USING ERRCODE = '42710',
             MESSAGE = format('function %I.epoch() already exists with a different epoch', name),
@@ -959,7 +971,7 @@ BEGIN
     IF (SELECT relkind FROM pg_class WHERE oid = sequence) <> 'S' THEN
         RAISE EXCEPTION USING ERRCODE = '42809', MESSAGE = format('relation %s is not a sequence', sequence),
             HINT = 'Pass a sequence that was created by CREATE SEQUENCE or create_shard().';
-    ELSIF (SELECT relowner FROM pg_class WHERE oid = sequence) <> current_user::regrole THEN
+    ELSIF (SELECT relowner FROM pg_class WHERE oid = sequence) <> quote_ident(current_user)::regrole THEN
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of sequence %s', sequence),
             HINT = 'Ask its owner or a superuser.';
     END IF;
@@ -1034,16 +1046,14 @@ END $$;
 -- Also gives next_id() the rights of its owner, which that of a shard from a server with the
 -- library lacks.
 CREATE OR REPLACE FUNCTION ids.claim_shard(shard integer) RETURNS void
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC' AS $$
 #variable_conflict use_variable
 DECLARE
     found record;
 BEGIN
+    PERFORM ids._check_caller();
     found := ids._shard(shard);
-    IF found.owner <> current_user::regrole THEN
-        RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of function %s', found.function),
-            HINT = 'Ask its owner or a superuser.';
-    END IF;
     EXECUTE format('CREATE OR REPLACE FUNCTION %s.shard_%s(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql '
         'IMMUTABLE PARALLEL SAFE BEGIN ATOMIC SELECT %L::regclass AS sequence, %L::timestamptz AS epoch, %L::text AS home; END',
         found.schema, shard, found.sequence, found.epoch, ids._this_database());
@@ -1087,7 +1097,7 @@ BEGIN
     RETURN NULLIF(concat_ws('; ', CASE WHEN faults[1] LIKE 'Its maximum%' AND cardinality(faults) = 1
                 AND last >= (SELECT seqmax FROM pg_sequence WHERE seqrelid = found.sequence) THEN 'closed by a move'
             WHEN faults <> '{}' THEN 'sequence altered: ' || (SELECT string_agg(lower(left(fault, 1))
-                || substr(regexp_replace(fault, '\. .*', ''), 2), '; ') FROM unnest(faults) AS fault) END,
+                || substr(regexp_replace(fault, '[.] .*', ''), 2), '; ') FROM unnest(faults) AS fault) END,
         CASE WHEN last >= 1125899906842623 THEN 'end of ids' END,
         CASE WHEN found.home <> ids._this_database() THEN 'copied from another database' END, missing), '');
 END $$;

@@ -576,16 +576,95 @@ fn hostile_objects_are_not_used() {
          SELECT * FROM ids.id_shards; SELECT ids.next_id(6, 'insta6.table_id_seq')",
     );
     assert_eq!(roles_caught(&server), Vec::<String>::new());
-    // Neither do settings of the caller.
-    run(
-        &mut connect_as(&server, "installer"),
-        "SET quote_all_identifiers = on; SET DateStyle = 'SQL, DMY'; SET TimeZone = 'Asia/Tokyo';
-         SELECT create_shard(8); SELECT create_shard(8, if_not_exists => true), claim_shard(8);
-         SELECT next_id(8)",
-    );
     // The traps work.
     let _ = client.batch_execute("SELECT 5::pg_catalog.int8 + 5::pg_catalog.int8");
     assert_eq!(roles_caught(&server), ["installer"]);
+}
+
+/// Sets backslashes in strings to their old meaning, which PostgreSQL has until 18.
+pub fn with_old_strings(client: &mut Client) {
+    if major() < 19 {
+        run(client, "SET standard_conforming_strings = off");
+    }
+}
+
+/// Neither the name of the installer nor the settings of a session change what the functions find.
+/// PostgreSQL prints IST for this zone, and reads it as another one.
+#[test]
+fn names_and_settings_change_nothing() {
+    let server = Server::start(&[("fsync", "off")]);
+    for role in ["App", "a.b@example.com", r"back\slash"] {
+        run(&mut server.connect(), &format!("CREATE DATABASE \"{role}\""));
+        let mut superuser = server.connect_to(role);
+        run(
+            &mut superuser,
+            &format!("CREATE ROLE \"{role}\" LOGIN; ALTER DATABASE \"{role}\" OWNER TO \"{role}\""),
+        );
+        let mut client = server.config(role).user(role).connect(NoTls).unwrap();
+        let file = std::fs::read_to_string(of_project(FILE)).unwrap();
+        run(&mut client, "SET client_min_messages = error");
+        for _ in 0..2 {
+            with_old_strings(&mut client);
+            run(&mut client, &file);
+            run(
+                &mut client,
+                "SET search_path = ids; SET DateStyle = 'SQL, DMY'; SET TimeZone = 'Asia/Kolkata';
+                 SELECT create_shard(5, if_not_exists => true), claim_shard(5), next_id(5);
+                 SELECT next_ids(5, 3); SET instagram_id.shard = 5; SELECT next_id();
+                 SELECT create_shard(6, '\"quoted\" and ''back\\slash''', if_not_exists => true), next_id(6)",
+            );
+            assert_eq!(error_of(&mut client, "SELECT create_shard(5, 'other')").0, "42710");
+            let shards = "SELECT count(*) FROM id_shards WHERE can_generate";
+            assert_eq!(one::<i64>(&mut client, shards), 2);
+            run(&mut client, "SET quote_all_identifiers = on");
+        }
+        run(
+            &mut client,
+            "DROP SEQUENCE insta5.table_id_seq CASCADE; CREATE SEQUENCE insta5.table_id_seq CYCLE INCREMENT 2",
+        );
+        let fault = "SELECT create_shard(5, if_not_exists => true)";
+        let (_, detail, hint) = error_of(&mut client, fault);
+        assert!(detail.ends_with("\nIts increment is 2. It cycles."), "{detail}");
+        assert!(hint.ends_with("table_id_seq\" INCREMENT 1 NO CYCLE."), "{hint}");
+        run(
+            &mut client,
+            &format!("{}; {fault}", hint.strip_prefix("Use ").unwrap().trim_end_matches('.')),
+        );
+    }
+}
+
+/// A snapshot of before another session's create_shard() does not show that its number is taken,
+/// and one of before a DROP FUNCTION does not give the next function of that name to its caller.
+#[test]
+fn old_snapshots_show_no_other_shards() {
+    let server = Server::start(&[("fsync", "off")]);
+    install(&server);
+    run(&mut server.connect(), "CREATE ROLE mallory LOGIN");
+    let mut client = connect_as(&server, "installer");
+    run(&mut client, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT next_id(5)");
+    let mut installer = connect_as(&server, "installer");
+    run(
+        &mut installer,
+        "SELECT create_shard(77); DROP FUNCTION insta5.next_id(); GRANT CREATE ON SCHEMA insta5 TO mallory",
+    );
+    run(
+        &mut connect_as(&server, "mallory"),
+        "CREATE FUNCTION insta5.next_id() RETURNS bigint LANGUAGE plpgsql AS
+            $$ BEGIN RAISE 'runs as %', current_user USING ERRCODE = 'XX001'; END $$",
+    );
+    for statement in [
+        "SELECT create_shard(77, 'other')",
+        "SELECT claim_shard(5)",
+        "SELECT next_id(5)",
+        "SELECT next_ids(5, 2)",
+    ] {
+        run(&mut client, "SAVEPOINT s; SELECT count(*) FROM pg_am");
+        match statement {
+            "SELECT next_ids(5, 2)" => run(&mut client, statement),
+            _ => assert_eq!(error_of(&mut client, statement).0, "55000", "{statement}"),
+        }
+        run(&mut client, "ROLLBACK TO s");
+    }
 }
 
 /// Functions of another role in the schema of a shard are neither called nor shown, after the

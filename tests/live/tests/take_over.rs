@@ -1,6 +1,6 @@
 //! The library takes the place of the portable edition: under load, and with a hostile installer.
 
-use crate::portable::{FILE, connect_as, install, work};
+use crate::portable::{FILE, connect_as, install, with_old_strings, work};
 use instagram_id_live::*;
 use postgres::Client;
 use std::thread;
@@ -106,6 +106,7 @@ fn library_takes_over_while_sessions_generate_ids() {
     );
     let before = client.query_one(kept, &[]).unwrap();
     let before: (String, String) = (before.get(0), before.get(1));
+    with_old_strings(&mut client);
     let mut journal = Journal::new("take-over under load", Clock::Set);
     let connect = || server.config("postgres").user("writer").connect(postgres::NoTls);
     let (sessions, ()) = under_load(connect, 8, &long_work(), || {
@@ -121,6 +122,9 @@ fn library_takes_over_while_sessions_generate_ids() {
     let after = client.query_one(kept, &[]).unwrap();
     assert_eq!((after.get(0), after.get(1)), before, "OIDs, and the default of the table");
     assert!(one::<bool>(&mut client, "SELECT can_generate FROM ids.id_shards"));
+    let mutexes = "SELECT count(*) FROM pg_namespace WHERE nspname = 'ids_mutexes'";
+    assert_eq!(one::<i64>(&mut client, mutexes), 0);
+    run(&mut client, "RESET standard_conforming_strings");
 
     let mut library = server.connect_to("library");
     assert_eq!(catalog(&mut client), catalog(&mut library));
@@ -524,13 +528,21 @@ fn objects_of_others_are_named() {
     let server = server_with_both(&[("fsync", "off")]);
     let mut client = server.connect();
     let function = "ALTER FUNCTION ids.id_time(bigint) OWNER TO";
-    run(&mut client, &format!("CREATE ROLE other; CREATE TABLE ids.own (); {function} other"));
+    run(
+        &mut client,
+        &format!(
+            "CREATE ROLE other; CREATE TABLE ids.own (); {function} other; SET ROLE installer;
+            CREATE FUNCTION ids.help() RETURNS void BEGIN ATOMIC END; RESET ROLE"
+        ),
+    );
+    with_old_strings(&mut client);
     let refused = error_of(&mut client, TAKE_OVER);
     let message = "schema ids contains objects that are not of the portable edition
-function ids.id_time(bigint), table ids.own.";
+function ids.id_time(bigint), table ids.own, function ids.help().";
     let hint = "Give functions of the portable edition to the owner of the schema. Drop others, or move them to another schema.";
     assert_eq!(refused, ("55000".into(), message.into(), hint.into()));
-    run(&mut client, &format!("DROP TABLE ids.own; {function} installer; {TAKE_OVER}"));
+    let remove = "DROP TABLE ids.own; DROP FUNCTION ids.help()";
+    run(&mut client, &format!("{remove}; {function} installer; {TAKE_OVER}"));
 }
 
 /// A transaction that has taken values from a sequence may run on in the other edition, whose

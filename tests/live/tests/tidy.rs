@@ -363,6 +363,22 @@ fn command_converts_no_arrays_of_any_type_to_json() {
     assert!(rows > 3, "{rows}");
 }
 
+/// Scripts run with the settings of a session, and PostgreSQL until 18 has one that gives a
+/// backslash in a string another meaning.
+#[test]
+fn scripts_have_no_backslashes() {
+    for folder in ["sql", "portable"] {
+        for entry in fs::read_dir(of_project(folder)).unwrap() {
+            let file = entry.unwrap().path();
+            let text = fs::read_to_string(&file).unwrap();
+            let is_sql = file.extension().is_some_and(|extension| extension == "sql");
+            let line =
+                text.lines().find(|line| line.contains('\\') && !line.starts_with("\\echo "));
+            assert!(!is_sql || line.is_none(), "{}: {line:?}", file.display());
+        }
+    }
+}
+
 /// rustfmt keeps code within 100 columns, but leaves comments as they are.
 #[test]
 fn comments_have_the_width_of_code() {
