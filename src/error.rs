@@ -855,6 +855,14 @@ errors! {
         hint("If they count from another epoch, pass that as the argument epoch. Otherwise create a partition with \
             create_id_partitions() first, or drop the old ones one by one.");
 
+    /// Without the argument epoch, `drop_old_id_partitions()` finds no partition for a time between
+    /// the old ones and the present.
+    PartitionsNotConnected { table: String, epoch: String, from: String, to: String } =>
+        ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "table {table} has a gap between its old partitions and the present",
+        detail("It is from {from} to {to}, by the epoch {epoch}. Keys before it may have another epoch, or be no ids."),
+        hint("If the keys before it count from that epoch, pass it as the argument epoch. Otherwise drop the old ones one by one.");
+
     /// A partition function or `convert_defaults_to_triggers()` would run code of a role without
     /// the rights of the table's owner.
     TableNotTrusted { table: String, owner: String, tie: String, own: String, role: String } =>

@@ -23,6 +23,7 @@ use crate::pg::transaction::prevent_if_read_only;
 use crate::pg::wait_event::WaitEvent;
 use crate::shard::ddl;
 use crate::shard::definition;
+use crate::shard::lookup;
 use crate::shard::related::{self, Change};
 use crate::shard::trust::Trust;
 use instagram_id_core::epoch::{Epoch, OutOfField, TimestampUs};
@@ -123,7 +124,9 @@ fn create_id_partitions(
 /// names.
 ///
 /// If by this epoch no partition is for ids that are generated now, the ids have another epoch, or
-/// the table is no longer used. Then nothing is dropped.
+/// the table is no longer used. Then nothing is dropped. Without the argument `epoch` this is also
+/// so if the partitions up to that one have a gap: `create_id_partitions` may have created the
+/// newer ones by another epoch than that of the rows in the older ones.
 ///
 /// Partitions that begin with MINVALUE or below the epoch stay, because their rows have no time. A
 /// default partition stays as well. As `DROP TABLE` on a partition does, the call waits for all
@@ -134,8 +137,8 @@ fn create_id_partitions(
 /// # Errors
 ///
 /// The table is NULL, is not partitioned by ranges of a bigint, has no partition for the current
-/// time, or the caller does not own it. The time is NULL, in the future, or infinite. Code of a
-/// role without the rights of the table's owner would run; see [`related`].
+/// time or a gap before that, or the caller does not own it. The time is NULL, in the future, or
+/// infinite. Code of a role without the rights of the table's owner would run; see [`related`].
 #[pg_extern(sql = false)]
 fn drop_old_id_partitions(
     table: Option<Regclass>,
@@ -148,18 +151,20 @@ fn drop_old_id_partitions(
     let table = not_null(table, Argument::Table)?;
     let before: TimestampUs = not_null(before, Argument::Before)?.into();
     let detach = not_null(detach, Argument::Detach)?;
-    let epoch = epoch.map(arguments::epoch).transpose()?;
+    let given_epoch = epoch.map(arguments::epoch).transpose()?;
     prevent_if_read_only("drop_old_id_partitions()");
     let dropped: Result<Vec<String>, Error> = guc::with(guc::OWN_NAMES, || {
         let parent = Parent::lock(table.0, pg_sys::AccessShareLock)?;
-        let epoch = epoch.map_or_else(|| parent.epoch(own_schema), Ok)?;
+        let epoch = given_epoch.map_or_else(|| parent.epoch(own_schema), Ok)?;
+        let to_drop =
+            |parent: &Parent| parent.partitions_to_drop(before, epoch, given_epoch.is_some());
         if epoch.ms_at(before) == Err(OutOfField::Infinite) {
             return Err(Error::TimeInfinite(names::time(before)));
         }
         if before > names::now() {
             return Err(Error::DropsFuture(names::time(before)));
         }
-        let over = parent.partitions_to_drop(before, epoch)?;
+        let over = to_drop(&parent)?;
         if over.is_empty() {
             return Ok(vec![]);
         }
@@ -174,7 +179,7 @@ fn drop_old_id_partitions(
         loop {
             let parent = Parent::lock(table.0, pg_sys::AccessExclusiveLock)?;
             // Now all other sessions that use the table wait for this one.
-            let over = parent.partitions_to_drop(before, epoch)?;
+            let over = to_drop(&parent)?;
             if attempts.attempt(|attempts| parent.lock_to_remove(&over, detach, attempts))? {
                 return parent.within_limit(over.len(), || {
                     locks::waiting_briefly(|| {
@@ -265,7 +270,7 @@ impl Parent {
     ///
     /// # Errors
     ///
-    /// Those of [`definition::find`] and [`adopted::epoch_of`].
+    /// Those of [`definition::find`] and [`adopted::epoch_of`], or the shard does not exist.
     fn epoch_of_default(&self, own_schema: Oid) -> Result<Option<Given>, Error> {
         let call = partitions::default_of_key(self.oid).and_then(Expression::call);
         let Some((callee, arguments)) = call else { return Ok(None) };
@@ -286,8 +291,9 @@ impl Parent {
             [shard] if is_own("next_id", &with_epoch[..1]) => {
                 let number = shard.constant(pg_sys::INT4OID).map(|number| number.value() as i32);
                 let shard = number.and_then(Shard::new);
-                let found = shard.map(definition::find).transpose()?.flatten();
-                return Ok(found.map(|found| Given {
+                let Some(shard) = shard else { return Ok(None) };
+                let found = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
+                return Ok(Some(Given {
                     epoch: found.sequence.epoch,
                     by: Some((found.function, found.schema, found.owner)),
                 }));
@@ -451,8 +457,14 @@ impl Parent {
     }
 
     /// The partitions whose ids all come before that time, in their order. It is an error if by
-    /// this epoch no partition is for ids that are generated now.
-    fn partitions_to_drop(&self, before: TimestampUs, epoch: Epoch) -> Result<Vec<Oid>, Error> {
+    /// this epoch no partition is for ids that are generated now, or, unless the epoch was given,
+    /// if there is a gap before that partition.
+    fn partitions_to_drop(
+        &self,
+        before: TimestampUs,
+        epoch: Epoch,
+        is_given: bool,
+    ) -> Result<Vec<Oid>, Error> {
         let (end, now) = (bound(epoch, before), bound(epoch, names::now()));
         let is_over = |range: Range| {
             let ends = range.to.is_some_and(|to| end.is_none_or(|end| to <= end));
@@ -467,13 +479,25 @@ impl Parent {
         let partitions = partitions::partitions(self.oid);
         let over: Vec<Oid> =
             partitions.iter().filter(|it| is_over(it.range)).map(|it| it.oid).collect();
-        if over.is_empty() || partitions.iter().any(|it| is_for_now(it.range)) {
-            Ok(over)
-        } else {
-            Err(Error::NoPresentPartition {
-                table: names::relation(self.oid),
-                epoch: names::time(epoch.at()),
-            })
+        let (table, at) = (|| names::relation(self.oid), || names::time(epoch.at()));
+        if over.is_empty() {
+            return Ok(over);
+        } else if !partitions.iter().any(|it| is_for_now(it.range)) {
+            return Err(Error::NoPresentPartition { table: table(), epoch: at() });
+        }
+        let until_now = |range: &Range| range.to.is_some_and(|to| now.is_none_or(|now| to <= now));
+        let mut pairs = partitions.windows(2).map(|pair| [pair[0].range, pair[1].range]);
+        let gap = pairs.find(|[one, next]| {
+            one.from.is_some_and(|from| from >= 0) && until_now(one) && one.to != next.from
+        });
+        match gap {
+            Some([one, next]) if !is_given => Err(Error::PartitionsNotConnected {
+                table: table(),
+                epoch: at(),
+                from: time_of(epoch, one.to),
+                to: time_of(epoch, next.from),
+            }),
+            _ => Ok(over),
         }
     }
 
@@ -613,6 +637,12 @@ fn boundaries(every: &str, from: TimestampUs, now: TimestampUs, ahead: i32) -> V
     let arguments =
         [every.into(), names::timestamp(from).into(), names::timestamp(now).into(), ahead.into()];
     select(query, &arguments, |row| row.get::<TimestampWithTimeZone>(1).map(i64::from))
+}
+
+/// The time of a bound.
+fn time_of(epoch: Epoch, bound: Option<i64>) -> String {
+    let time = bound.and_then(|id| epoch.time_of(layout::ms_of(id)));
+    time.map_or_else(String::new, names::time)
 }
 
 /// The first id of a time. For a time before the epoch it is that of the epoch; `None` if it is

@@ -571,8 +571,27 @@ CREATE TABLE early_last PARTITION OF early FOR VALUES FROM (20) TO (MAXVALUE);
 SELECT state FROM raises($$SELECT drop_old_id_partitions('early', now())$$);
 DROP TABLE early_last;
 CREATE TABLE early_last PARTITION OF early FOR VALUES FROM (id_floor('2045-01-01+00')) TO (MAXVALUE);
-SELECT * FROM drop_old_id_partitions('early', now());
+SELECT * FROM drop_old_id_partitions('early', now(), '2011-08-24 21:07:01.721+00');
 SELECT parts FROM summary('early');
+-- With another epoch than before, new partitions are years away from the old ones. Then these are dropped only by an epoch that is passed.
+SELECT create_shard(71, epoch => '2026-01-01+00');
+CREATE TABLE moved (id bigint DEFAULT insta71.next_id()) PARTITION BY RANGE (id);
+SELECT count(*) > 3 AS many FROM create_id_partitions('moved', 'month', 1, '2026-01-01+00');
+INSERT INTO moved DEFAULT VALUES;
+DROP SCHEMA insta71 CASCADE;
+SELECT count(*) FROM create_id_partitions('moved', 'month', 1);
+SELECT state, message, hint FROM raises($$SELECT drop_old_id_partitions('moved', now() - interval '2 years')$$);
+SELECT count(*) FROM drop_old_id_partitions('moved', '2026-02-01+00', '2026-01-01+00');
+SELECT count(*) FROM moved;
+CREATE TABLE serial (id bigserial) PARTITION BY RANGE (id);
+CREATE TABLE serial_1 PARTITION OF serial FOR VALUES FROM (1) TO (1000);
+CREATE TABLE serial_2 PARTITION OF serial FOR VALUES FROM (1000) TO (2000);
+SELECT count(*) FROM create_id_partitions('serial', 'month', 0);
+SELECT state FROM raises($$SELECT drop_old_id_partitions('serial', now() - interval '2 years')$$);
+-- A shard that does not exist gives no epoch.
+ALTER TABLE moved ALTER id SET DEFAULT next_id(71);
+SELECT state, message FROM raises($$SELECT create_id_partitions('moved')$$);
+SELECT state, message FROM raises($$SELECT drop_old_id_partitions('moved', now() - interval '2 years')$$);
 -- Today's partition is not dropped. (In a transaction now() stays on that day even if midnight passes.)
 BEGIN;
 CREATE TABLE today (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
