@@ -967,6 +967,14 @@ errors! {
             citus_disable_node(), remove it with citus_remove_node(), and run SELECT * FROM take_over_shards(recover => true) on \
             each node. Or call advance_shard() with the largest id that it can have generated.");
 
+    /// The node that generated the ids of the sequence last has a new copy of it.
+    LastOwnerReplaced { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "cannot take over sequence {name}",
+        detail("The node of group {group} was the last to generate ids from it, but its copy is a new one: the \
+            sequence was created anew there, as on a new server."),
+        hint("Run SELECT * FROM take_over_shards(recover => true) on each node, or call advance_shard() with the largest id \
+            that the node can have generated.");
+
     /// The node that generated the ids of the sequence last is disabled.
     LastOwnerDisabled { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
@@ -979,8 +987,8 @@ errors! {
         "cannot take over sequence {name}",
         detail("No copy records which node was the last to generate its ids: nextval(), setval() or a dump has overwritten \
             the record."),
-        hint("Run SELECT * FROM take_over_shards(recover => true), or call advance_shard() with the largest id in the tables of \
-            the shard.");
+        hint("Run SELECT * FROM take_over_shards(recover => true) on each node, or call advance_shard() with the largest id in \
+            the tables of the shard.");
 
     /// After a move, a node cannot be asked for its copy of the sequence.
     NodeNotReached { name: String, node: String, group: i32, role: String, said: String } => ERRCODE_CONNECTION_EXCEPTION,

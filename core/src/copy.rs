@@ -240,9 +240,17 @@ impl Tuple {
     }
 
     /// Makes a copy that is being opened continue at `floor` or above, because other copies have
-    /// issued values below it. `None` if another node has closed it since the attempt began.
-    pub fn raise_floor(self, attempt: Attempt, floor: i64) -> Option<Tuple> {
+    /// issued values below it. If it continues without the last owner, `taker` is its own node,
+    /// which it records: from now on no more is known than in this copy. `None` if another node has
+    /// closed it since the attempt began.
+    pub fn raise_floor(
+        self,
+        taker: Option<LastOwner>,
+        attempt: Attempt,
+        floor: i64,
+    ) -> Option<Tuple> {
         let mark = self.mark().filter(|mark| mark.stage == Stage::Opening(attempt))?;
+        let mark = Mark { last_owner: taker.unwrap_or(mark.last_owner), ..mark };
         Some(Tuple::closed(self.copy_state().next_value.max(floor), mark))
     }
 
@@ -281,12 +289,21 @@ impl Tuple {
     }
 }
 
+/// The value at which a node that opens its copy continues, or above: at least 1, so that only a
+/// copy that was never opened reports 0.
+pub fn floor_above(known: i64) -> i64 {
+    known.max(1)
+}
+
 /// The reason why a copy must not be opened. The lost or disabled copy may have issued ids that no
 /// other copy records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OwnerProblem {
     /// The node of this group is the last owner, and has not reported the state of its copy.
     Lost(i32),
+    /// The node of this group is the last owner, and has reported a copy that was never opened: its
+    /// own was replaced by a new one.
+    Replaced(i32),
     /// Every copy has lost the record of its last owner.
     Unknown,
     /// The node of this group is the last owner, and is disabled. Its copy may be open, and would
@@ -295,52 +312,64 @@ pub enum OwnerProblem {
 }
 
 /// Checks that each recorded last owner has reported the state of its copy. A node that has not
-/// reported may have issued more values. An owner is recorded on every node, so if one copy has
-/// lost the record, others still have it.
+/// reported may have issued more values, and so has one whose copy is a new one. An owner is
+/// recorded on every node, so if one copy has lost the record, others still have it.
 ///
-/// `owners` are the last owners in all copies, including the one to open. With `is_floor_given` the
-/// user has passed a value above all issued ones, so a lost owner does not matter.
+/// If no copy has a record, one that was opened and records nobody is that of the last owner:
+/// whoever takes over from it is recorded there first.
+///
+/// `copies` are all copies, including the one to open, and `reported` gives the value that the node
+/// of a group has reported. With `is_floor_given` the user has passed a value above all issued
+/// ones, so a lost owner does not matter.
 pub fn check_last_owners(
-    owners: &[LastOwner],
+    copies: &[CopyState],
     is_floor_given: bool,
-    has_reported: impl Fn(i32) -> bool,
+    reported: impl Fn(i32) -> Option<i64>,
     is_disabled: impl Fn(i32) -> bool,
 ) -> Result<(), OwnerProblem> {
-    let mut named = owners.iter().filter_map(|owner| match owner {
-        LastOwner::Node(group) => Some(*group),
-        LastOwner::Nobody | LastOwner::Unknown => None,
-    });
+    let mut named = named_owners(copies);
     if is_floor_given {
         return named
             .find(|group| is_disabled(*group))
             .map_or(Ok(()), |group| Err(OwnerProblem::Disabled(group)));
     }
-    let is_unknown = named.clone().next().is_none() && owners.contains(&LastOwner::Unknown);
-    match named.find(|group| !has_reported(*group)) {
-        Some(group) => Err(OwnerProblem::Lost(group)),
+    let has = |owner, floor| {
+        copies.iter().any(|copy| copy.last_owner == owner && copy.next_value >= floor)
+    };
+    let is_unknown = named.clone().next().is_none()
+        && has(LastOwner::Unknown, 0)
+        && !has(LastOwner::Nobody, floor_above(0));
+    match unreported_owners(copies, &reported).first() {
+        Some(group) => Err(OwnerProblem::Lost(*group)),
         None if is_unknown => Err(OwnerProblem::Unknown),
-        None => Ok(()),
+        None => named
+            .find(|group| reported(*group) < Some(floor_above(0)))
+            .map_or(Ok(()), |group| Err(OwnerProblem::Replaced(group))),
     }
 }
 
 /// The groups of all recorded last owners that have not reported the state of their copies. A node
 /// that was left out of attempts can record an earlier owner than the others do.
-pub fn unreported_owners(owners: &[LastOwner], has_reported: impl Fn(i32) -> bool) -> Vec<i32> {
-    let group = |owner: &LastOwner| match owner {
-        LastOwner::Node(group) => Some(*group),
+pub fn unreported_owners(copies: &[CopyState], reported: impl Fn(i32) -> Option<i64>) -> Vec<i32> {
+    named_owners(copies).filter(|group| reported(*group).is_none()).collect()
+}
+
+fn named_owners(copies: &[CopyState]) -> impl Iterator<Item = i32> + Clone {
+    copies.iter().filter_map(|copy| match copy.last_owner {
+        LastOwner::Node(group) => Some(group),
         LastOwner::Nobody | LastOwner::Unknown => None,
-    };
-    owners.iter().filter_map(group).filter(|group| !has_reported(*group)).collect()
+    })
 }
 
 /// The first value after the last owner was removed from the cluster without having reported. It is
-/// above the values that the other copies record (`known`), the newest id in the tables, and the
-/// clock of this node, by a margin. The lost node can have issued more ids, which are in no table:
-/// by its own clock, which differs from this one, or ahead of its clock. Without a warning no
-/// sequence is ahead of the clock by more than the margin.
-pub fn floor_without_owner(known: i64, newest: i64, now_ms: i64) -> i64 {
-    let highest = known.max(newest.saturating_add(1)).max(hlc::first_of(now_ms));
-    highest.saturating_add(hlc::first_of(WARN_AHEAD_MS)).min(VALUE_MAX)
+/// above the values of all copies, `known`. It is also above those of the copies that record a lost
+/// owner (`of_lost`), the newest id in the tables, and the clock of this node, by a margin. The
+/// lost node can have issued more ids, which are in no table: by its own clock, which differs from
+/// this one, or ahead of its clock. Without a warning no sequence is ahead of the clock by more
+/// than the margin. The values of other copies may contain it already, from an earlier attempt.
+pub fn floor_without_owner(known: i64, of_lost: i64, newest: i64, now_ms: i64) -> i64 {
+    let highest = of_lost.max(newest.saturating_add(1)).max(hlc::first_of(now_ms));
+    highest.saturating_add(hlc::first_of(WARN_AHEAD_MS)).max(known).min(VALUE_MAX)
 }
 
 #[cfg(test)]
@@ -351,12 +380,14 @@ mod tests {
     fn floor_is_above_everything_that_is_known() {
         let margin = hlc::first_of(WARN_AHEAD_MS);
         let now = hlc::first_of(1000);
-        for (known, newest, highest) in
+        for (of_lost, newest, highest) in
             [(0, i64::MIN, now), (now + 5, 7, now + 5), (0, now + 6, now + 7)]
         {
-            assert_eq!(floor_without_owner(known, newest, 1000), highest + margin);
+            assert_eq!(floor_without_owner(of_lost, of_lost, newest, 1000), highest + margin);
+            let known = highest + margin + 1;
+            assert_eq!(floor_without_owner(known, of_lost, newest, 1000), known);
         }
-        assert_eq!(floor_without_owner(VALUE_MAX, 0, 0), VALUE_MAX);
+        assert_eq!(floor_without_owner(VALUE_MAX, VALUE_MAX, 0, 0), VALUE_MAX);
     }
 
     #[test]
@@ -388,9 +419,13 @@ mod tests {
         let [first, second] = [Attempt(1), Attempt(2)];
         let used = Tuple { last_value: 5000, log_cnt: 7, is_called: true };
         let opening = used.close(first).begin_opening(true, second).unwrap();
-        assert_eq!((opening.raise_floor(first, 9000), opening.open(first)), (None, None));
-        assert_eq!(opening.raise_floor(second, 9000).unwrap().open(second), Some(9000));
-        assert_eq!(opening.raise_floor(second, 9).unwrap().open(second), Some(5001));
+        assert_eq!((opening.raise_floor(None, first, 9000), opening.open(first)), (None, None));
+        let raised = |taker, floor| opening.raise_floor(taker, second, floor).unwrap();
+        assert_eq!(raised(None, 9000).open(second), Some(9000));
+        assert_eq!(raised(None, 9).open(second), Some(5001));
+        let taker = LastOwner::Node(2);
+        assert_eq!(raised(None, 9).copy_state().last_owner, opening.copy_state().last_owner);
+        assert_eq!(raised(Some(taker), 9).copy_state().last_owner, taker);
         assert_eq!(opening.open(second), Some(5001));
         let closed = used.close(first);
         assert_eq!(closed.record_owner(LastOwner::Node(1), second, 0), None);
@@ -400,7 +435,7 @@ mod tests {
         // the same value.
         let failed = opening.give_up(3).unwrap();
         assert_eq!(failed.mark().unwrap().stage, Stage::Failed(3));
-        assert_eq!((failed.raise_floor(second, 9000), failed.open(second)), (None, None));
+        assert_eq!((failed.raise_floor(None, second, 9000), failed.open(second)), (None, None));
         assert_eq!(failed.copy_state(), opening.copy_state());
         assert_eq!(failed.begin_opening(true, first).unwrap().open(first), Some(5001));
         assert_eq!([used, closed, failed].map(|tuple| tuple.give_up(3)), [None; 3]);
@@ -440,22 +475,45 @@ mod tests {
     #[test]
     fn every_recorded_owner_must_have_reported() {
         use LastOwner::{Nobody, Node, Unknown};
-        // The node of group 1 has reported, that of group 3 is disabled.
+        // The nodes of groups 1 and 4 have reported, 4 a new copy; that of group 3 is disabled.
+        let reported = |group| match group {
+            1 => Some(floor_above(0)),
+            4 => Some(0),
+            _ => None,
+        };
+        let copies = |owners: &[LastOwner]| -> Vec<CopyState> {
+            owners.iter().map(|owner| CopyState { next_value: 0, last_owner: *owner }).collect()
+        };
         let check = |owners: &[LastOwner], is_floor_given| {
-            check_last_owners(owners, is_floor_given, |group| group == 1, |group| group == 3)
+            check_last_owners(&copies(owners), is_floor_given, reported, |group| group == 3)
         };
         for owners in [&[][..], &[Nobody], &[Node(1), Nobody, Unknown]] {
             assert_eq!(check(owners, false), Ok(()), "{owners:?}");
         }
-        assert_eq!(check(&[Node(1), Node(2)], false), Err(OwnerProblem::Lost(2)));
-        assert_eq!(check(&[Unknown, Node(2)], false), Err(OwnerProblem::Lost(2)));
-        assert_eq!(check(&[Nobody, Unknown], false), Err(OwnerProblem::Unknown));
+        for (owners, problem) in [
+            ([Node(1), Node(2)], OwnerProblem::Lost(2)),
+            ([Unknown, Node(2)], OwnerProblem::Lost(2)),
+            ([Node(4), Node(2)], OwnerProblem::Lost(2)),
+            ([Node(1), Node(4)], OwnerProblem::Replaced(4)),
+            ([Nobody, Unknown], OwnerProblem::Unknown),
+        ] {
+            assert_eq!(check(&owners, false), Err(problem), "{owners:?}");
+        }
         // With a floor above all ids, a lost owner does not matter, but one that may return does.
-        for owners in [&[Unknown][..], &[Node(1), Node(2)]] {
+        for owners in [&[Unknown][..], &[Node(1), Node(2)], &[Node(4)]] {
             assert_eq!(check(owners, true), Ok(()), "{owners:?}");
         }
         assert_eq!(check(&[Node(2), Node(3)], true), Err(OwnerProblem::Disabled(3)));
         let owners = [Unknown, Node(2), Node(1), Nobody, Node(3)];
-        assert_eq!(unreported_owners(&owners, |group| group == 1), [2, 3]);
+        assert_eq!(unreported_owners(&copies(&owners), reported), [2, 3]);
+        // nextval() has overwritten all records but that of the open copy.
+        let mut opened = copies(&[Nobody, Unknown, Unknown]);
+        opened[0].next_value = 5;
+        assert_eq!(check_last_owners(&opened, false, reported, |_| false), Ok(()));
+        // As Citus creates it, on any node.
+        for group in [0, 1, 8192] {
+            let copy = Tuple { last_value: first_of_range(group), log_cnt: 0, is_called: false };
+            assert_eq!(copy.copy_state().next_value, 0);
+        }
     }
 }

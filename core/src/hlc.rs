@@ -162,10 +162,17 @@ pub fn next(state: State, now_ms: i64, want: i64, waited_on: Option<State>) -> N
 /// for a clock. A sequence that is at its minimum was never used, or was set back to follow the
 /// clock again.
 ///
-/// This does not depend on an epoch, because the caller could choose one by which any value is that
-/// of the present.
-pub fn is_counter(state: State, min_value: i64) -> bool {
-    state.is_called && state.last_value > min_value && ms_of(state.last_value) < FIRST_DAY_MS
+/// On a worker of a Citus cluster a counter begins at the first value of the node's range,
+/// `counts_from`. This range is that of years of a clock, so on the first day of these years a
+/// counter cannot be told from a clock. `now` is the first value of the present by the original's
+/// epoch. Otherwise this does not depend on an epoch, because the caller could choose one by which
+/// any value is that of the present.
+pub fn is_counter(state: State, min_value: i64, counts_from: i64, now: i64) -> bool {
+    let is_on_first_day = |value: i64| ms_of(value.saturating_sub(counts_from)) < FIRST_DAY_MS;
+    state.is_called
+        && state.last_value > if counts_from == 0 { min_value } else { counts_from }
+        && is_on_first_day(state.last_value)
+        && (counts_from == 0 || now < counts_from || !is_on_first_day(now))
 }
 
 /// A page as a session saw it.
@@ -294,14 +301,27 @@ mod tests {
 
     #[test]
     fn small_values_are_those_of_a_counter() {
-        for value in [2, 1_000_000, value(86_400_000, 0) - 1, -7] {
-            assert!(is_counter(called(value), i64::MIN), "{value}");
+        let day = value(86_400_000, 0);
+        for value in [2, 1_000_000, day - 1] {
+            assert!(is_counter(called(value), 1, 0, 5000), "{value}");
         }
-        for value in [value(86_400_000, 0), value(NOW, 7), VALUE_MAX, i64::MAX] {
-            assert!(!is_counter(called(value), 1), "{value}");
+        for value in [day, value(NOW, 7), VALUE_MAX, i64::MAX, 1] {
+            assert!(!is_counter(called(value), 1, 0, 5000), "{value}");
         }
-        assert!(!is_counter(called(1), 1));
-        assert!(!is_counter(State { last_value: 1000, is_called: false }, 1));
+        assert!(is_counter(called(-7), i64::MIN, 0, 5000));
+        assert!(!is_counter(State { last_value: 1000, is_called: false }, 1, 0, 5000));
+        // The range of a worker, on other days than its first one.
+        let first = (1 << 48) + 1;
+        for (value, now, is_one) in [
+            (first + 1, first - 1, true),
+            (first + day - 1, first + day, true),
+            (first + 1, first + day - 1, false),
+            (first, first + day, false),
+            (first + day, first + day, false),
+            (5000, first + day, false),
+        ] {
+            assert_eq!(is_counter(called(value), 0, first, now), is_one, "{value} {now}");
+        }
     }
 
     #[test]

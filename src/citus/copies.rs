@@ -24,6 +24,8 @@ pub struct Opening {
     pub owner: Owner,
     /// The value at which it continues or above.
     pub floor: i64,
+    /// This node, if it continues without the last owner.
+    pub taker: Option<LastOwner>,
 }
 
 /// The role as which the other nodes are asked for their copies of a sequence: the current role if
@@ -174,9 +176,13 @@ impl OtherCopies {
         if opening.is_empty() {
             return Ok(values); // an ARRAY[] has no type
         }
+        // The node waits for locks no longer than this session does.
+        let limit = guc::lock_timeout().map_or(String::new(), |limit| {
+            format!(" FROM pg_catalog.set_config('lock_timeout', '{}', true)", limit.as_millis())
+        });
         let command = |schema: &str| {
             let expressions = opening.iter().map(|opening| expression(schema, opening));
-            format!("SELECT {}", joined(expressions))
+            format!("SELECT {}{limit}", joined(expressions))
         };
         let answers = self.ask(&self.nodes, command, false);
         for ((node, _), answer) in self.nodes.iter().zip(answers) {

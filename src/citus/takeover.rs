@@ -8,10 +8,11 @@
 //! 1. It marks its copy as about to be opened, with the number of this attempt.
 //! 2. It asks every other node whether the sequence exists there, and functions of this version are
 //!    installed. If a node does not answer, the attempt fails before any copy has been closed.
-//! 3. It makes every other node close its copy, and report how far that copy has advanced and which
-//!    node took it over last (`_close_sequence`). If that last owner is not among the nodes that
-//!    have reported, for example because it was removed from the cluster, ids might be repeated.
-//!    Then the attempt fails: no copy is opened, and the closed copies are otherwise unchanged.
+//! 3. It makes every other node close its copy, and report how far that copy has advanced and
+//!    which node took it over last (`_close_sequence`). If that last owner is not among the nodes
+//!    that have reported, for example because it was removed from the cluster, or if its copy was
+//!    replaced by a new one, ids might be repeated. Then the attempt fails: no copy is opened,
+//!    and the closed copies are otherwise unchanged.
 //! 4. It records in its own copy how far all copies have advanced.
 //! 5. It records itself as the owner on every other node (`_name_sequence_taker`).
 //! 6. If its mark is still there, it opens its copy above all of these values.
@@ -60,8 +61,8 @@ use crate::pg::sys;
 use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::{CopyPolicy, IdSequence, read, visit};
 use instagram_id_core::copy::{
-    Attempt, CopyState, LastOwner, OwnerProblem, Stage, check_last_owners, floor_without_owner,
-    unreported_owners,
+    Attempt, CopyState, LastOwner, OwnerProblem, Stage, check_last_owners, floor_above,
+    floor_without_owner, unreported_owners,
 };
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
 use pgrx::PgLogLevel;
@@ -158,11 +159,18 @@ pub fn is_of_a_node(error: &Error) -> bool {
     }
 }
 
-/// Whether an error is that of a wait for another session of this node. Each role that may generate
-/// ids from the sequence can cause it.
+/// Whether an error is that the last owner is lost, so that only what is known tells where the ids
+/// continue.
+pub fn is_recoverable(error: &Error) -> bool {
+    use Error::{LastOwnerLost, LastOwnerReplaced, LastOwnerUnknown};
+    matches!(error, LastOwnerLost { .. } | LastOwnerReplaced { .. } | LastOwnerUnknown { .. })
+}
+
+/// Whether an error is that of a wait for another session, of this node or of one that was asked.
+/// Each role that may generate ids from the sequence, or owns it, can cause it.
 pub fn is_of_another_session(error: &Error) -> bool {
     match error {
-        Error::TakeOverFailed { .. } => true,
+        Error::TakeOverFailed { .. } | Error::NotHandedOver { .. } => true,
         Error::TakeOverTimedOut { nodes, .. } => nodes.is_empty(),
         _ => false,
     }
@@ -264,7 +272,7 @@ fn attempt_to_open(
             // Check again, because a sequence without copies may have got some before the mark was
             // made.
             let owner = check_owner(sequence.oid, policy)?;
-            opening.push(Opening { sequence, attempt, own, owner, floor });
+            opening.push(Opening { sequence, attempt, own, owner, floor, taker: None });
         }
     }
     // The name of a sequence without copies may be that of an unrelated sequence on another node.
@@ -295,13 +303,15 @@ fn open_above(
     let mut opening = vec![];
     for (sequence, copies) in sequences.into_iter().zip(&copies) {
         match floor_of(&sequence, others, policy, copies, newest, warnings) {
-            Ok(floor) => opening.push(Opening { floor, ..sequence }),
+            Ok((known, taker)) => {
+                opening.push(Opening { floor: floor_above(known), taker, ..sequence })
+            }
             Err(error) if is_of_a_node(&error) => return Err(error),
             Err(error) => refused.push((sequence.sequence, error)),
         }
     }
-    let raise = |&Opening { sequence, attempt, floor, .. }: &Opening| {
-        retry(sequence, || visit::raise_floor(sequence, policy, attempt, floor))
+    let raise = |&Opening { sequence, attempt, floor, taker, .. }: &Opening| {
+        retry(sequence, || visit::raise_floor(sequence, policy, taker, attempt, floor))
     };
     let results = opening.iter().map(raise).collect::<Result<_, _>>()?;
     remove_overtaken(&mut opening, results, overtaken);
@@ -343,7 +353,7 @@ fn check_owner(sequence: Oid, policy: CopyPolicy) -> Result<Owner, Error> {
 
 /// The value at which a sequence continues, or above: that of the copies, if each last owner that
 /// they record has reported its own copy; see [`check_last_owners`]. Otherwise, if that is allowed,
-/// one above everything that is known.
+/// one above everything that is known, and this node, to be recorded.
 fn floor_of(
     Opening { sequence, own, owner, floor, .. }: &Opening,
     others: &OtherCopies,
@@ -351,12 +361,12 @@ fn floor_of(
     copies: &[(i32, Report)],
     newest: NewestInTables,
     warnings: &mut Vec<Error>,
-) -> Result<i64, Error> {
-    let of_copies = copies.iter().map(|(_, report)| report.state).chain([*own]);
-    let known = of_copies.clone().map(|copy| copy.next_value).fold(*floor, i64::max);
-    let owners: Vec<LastOwner> = of_copies.map(|copy| copy.last_owner).collect();
-    let has_reported = |group: i32| {
-        owner.owner.is_some() && group == owner.group || copies.iter().any(|(of, _)| *of == group)
+) -> Result<(i64, Option<LastOwner>), Error> {
+    let all: Vec<CopyState> = copies.iter().map(|(_, report)| report.state).chain([*own]).collect();
+    let known = all.iter().map(|copy| copy.next_value).fold(*floor, i64::max);
+    let reported = |group: i32| match owner.owner.is_some() && group == owner.group {
+        true => Some(own.next_value),
+        false => copies.iter().find(|(of, _)| *of == group).map(|(_, copy)| copy.state.next_value),
     };
     // Which nodes were left out earlier, and may not know the last owner, only the coordinator
     // shows.
@@ -369,20 +379,22 @@ fn floor_of(
         return Err(others.not_reached(node, said.clone()));
     }
     let is_floor_given = policy == CopyPolicy::OwnerWithFloor;
-    let problem =
-        match check_last_owners(&owners, is_floor_given, has_reported, placement::is_disabled) {
-            Ok(()) => return Ok(known),
-            Err(problem) => problem,
-        };
+    let problem = match check_last_owners(&all, is_floor_given, reported, placement::is_disabled) {
+        Ok(()) => return Ok((known, None)),
+        Err(problem) => problem,
+    };
     let name = || names::relation(sequence.oid);
     let group = match problem {
         OwnerProblem::Lost(group) => group,
+        OwnerProblem::Replaced(group) => {
+            return Err(Error::LastOwnerReplaced { name: name(), group });
+        }
         OwnerProblem::Unknown => return Err(Error::LastOwnerUnknown { name: name() }),
         OwnerProblem::Disabled(group) => {
             return Err(Error::LastOwnerDisabled { name: name(), group });
         }
     };
-    let lost = unreported_owners(&owners, has_reported);
+    let lost = unreported_owners(&all, reported);
     if let Some((node, said)) = others.unreached.iter().find(|(node, _)| lost.contains(&node.group))
     {
         return Err(others.not_reached(node, said.clone()));
@@ -401,7 +413,12 @@ fn floor_of(
     let Some(newest) = newest else { return Err(Error::LastOwnerLost { name: name(), group }) };
     warnings.push(Error::ContinuedWithoutOwner { name: name(), group });
     let now_ms = sequence.epoch.elapsed_us(names::now()).div_euclid(US_PER_MS);
-    Ok(floor_without_owner(known, newest, now_ms))
+    let is_of_lost =
+        |copy: &&CopyState| lost.iter().any(|group| copy.last_owner == LastOwner::Node(*group));
+    let values = all.iter().filter(is_of_lost).map(|copy| copy.next_value);
+    let of_lost = values.fold(*floor, i64::max);
+    let above = floor_without_owner(known, of_lost, newest, now_ms);
+    Ok((above, LastOwner::node(owner.group)))
 }
 
 /// Closes this node's copy for another node; see [`visit::close`].
@@ -425,5 +442,9 @@ pub fn record_owner(
 /// lock may wait for that other node. It ends before the deadline of that node, which then reports
 /// the reason.
 fn with_lock_timeout<T>(step: impl FnOnce() -> T) -> T {
-    guc::with_lock_timeout(guc::take_over_timeout() * 4 / 5, step)
+    let limit = guc::take_over_timeout() * 4 / 5;
+    guc::with_lock_timeout(
+        guc::lock_timeout().map_or(limit, |of_session| of_session.min(limit)),
+        step,
+    )
 }

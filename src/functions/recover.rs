@@ -38,7 +38,7 @@ fn recover_shard(
         return Ok(None);
     }
     match takeover::take_over(sequence, CopyPolicy::Owner, i64::MIN, generator::newest_in_tables) {
-        Err(Error::LastOwnerLost { .. } | Error::LastOwnerUnknown { .. }) => {}
+        Err(error) if takeover::is_recoverable(&error) => {}
         result => return Ok(result.map(|()| None)?),
     }
     let above = guc::with_own_names_and_limit(|| above_known(shard, sequence, own_schema))?;

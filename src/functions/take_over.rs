@@ -103,8 +103,7 @@ struct Failure {
 
 impl Failure {
     fn of(error: &Error) -> Failure {
-        let is_owner_lost =
-            matches!(error, Error::LastOwnerLost { .. } | Error::LastOwnerUnknown { .. });
+        let is_owner_lost = takeover::is_recoverable(error);
         Failure { reason: error.in_one_line(), is_owner_lost }
     }
 }

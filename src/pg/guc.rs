@@ -76,13 +76,16 @@ pub const OWN_NAMES: &[(&CStr, &str)] = &[
 /// like.
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
 
+/// The `lock_timeout` of the session, if it has one.
+pub fn lock_timeout() -> Option<Duration> {
+    // SAFETY: the variable of the setting. 0 is no limit.
+    let ms = unsafe { pg_sys::LockTimeout };
+    (ms > 0).then(|| Duration::from_millis(ms as u64))
+}
+
 /// This limit, or that of the session if that is shorter.
 pub fn lock_limit() -> Duration {
-    // SAFETY: the variable of the setting. 0 is no limit.
-    match unsafe { pg_sys::LockTimeout } {
-        0 => LOCK_LIMIT,
-        of_session => LOCK_LIMIT.min(Duration::from_millis(of_session as u64)),
-    }
+    lock_timeout().map_or(LOCK_LIMIT, |of_session| of_session.min(LOCK_LIMIT))
 }
 
 /// The longest that code of a role without the rights of the caller runs: as long as such a lock,

@@ -85,12 +85,25 @@ impl<'a> SequencePage<'a> {
         }
     }
 
-    /// The last value of a sequence that is used as a counter; see [`hlc::is_counter`].
+    /// Why a role that lacks UPDATE may not use a sequence that may be the counter of a serial
+    /// column: it is one, or a node of a cluster would be the first to take it over from the
+    /// others, whose copies may be.
     #[cold]
-    pub unsafe fn counter(self) -> Option<i64> {
+    pub unsafe fn refusal_without_update(self, policy: CopyPolicy) -> Option<Refusal> {
         // SAFETY: the page is locked.
-        let Tuple { last_value, is_called, .. } = unsafe { self.data() };
-        hlc::is_counter(State { last_value, is_called }, self.info.min_value).then_some(last_value)
+        let data = unsafe { self.data() };
+        let Tuple { last_value, is_called, .. } = data;
+        let SequenceInfo { min_value, counts_from, .. } = *self.info;
+        if policy.needs_open()
+            && data.is_closed(self.info.placement.is_copy())
+            && !copy::is_closed(last_value)
+        {
+            return Some(Refusal::NoRight { update: true });
+        }
+        let now_us = elapsed_us(self.raw, Epoch::ORIGINAL);
+        let now = hlc::first_of(now_us.div_euclid(US_PER_MS));
+        hlc::is_counter(State { last_value, is_called }, min_value, counts_from, now)
+            .then_some(Refusal::Counter { last_value })
     }
 
     /// Takes 1 to `want` values, as [`hlc::visit`] decides.
@@ -205,12 +218,13 @@ impl<'a> SequencePage<'a> {
     /// See [`crate::sequence::visit::raise_floor`].
     pub unsafe fn raise_floor(
         self,
+        taker: Option<LastOwner>,
         attempt: Attempt,
         floor: i64,
         cached: &mut CachedSequence,
     ) -> bool {
         // SAFETY: the page is locked.
-        unsafe { self.write_and_flush(self.data().raise_floor(attempt, floor), cached) }
+        unsafe { self.write_and_flush(self.data().raise_floor(taker, attempt, floor), cached) }
     }
 
     /// See [`crate::sequence::visit::give_up`].

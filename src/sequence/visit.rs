@@ -86,10 +86,10 @@ unsafe fn take_guarded(
         // waited for the page still uses its arrival millisecond if there is room.
         let arrived_us = page::elapsed_us(raw, epoch);
         let page = SequencePage::lock(raw, sequence, &info, cached)?;
-        let counter = if must_be_clock { page.counter() } else { None };
-        let outcome = match counter {
+        let refusal = if must_be_clock { page.refusal_without_update(take.policy) } else { None };
+        let outcome = match refusal {
             None => page.take(epoch, take.policy, arrived_us, take.want, take.waited_on, cached),
-            Some(last_value) => Err(Refusal::Counter { last_value }),
+            Some(refusal) => Err(refusal),
         };
         let lsn = page.unlock();
         if let Ok(Outcome::Taken { .. }) = outcome {
@@ -154,16 +154,18 @@ pub fn begin_opening(
 }
 
 /// Records in a copy that is being opened that the other copies have issued values below `floor`,
-/// and flushes this. Returns false if another node has closed the copy since [`begin_opening`].
+/// and flushes this; with `taker` also that node as the owner. Returns false if another node has
+/// closed the copy since [`begin_opening`].
 pub fn raise_floor(
     sequence: IdSequence,
     policy: CopyPolicy,
+    taker: Option<LastOwner>,
     attempt: Attempt,
     floor: i64,
 ) -> Result<bool, Refusal> {
     // SAFETY: inside `guarded`, with the page locked.
     act_on_page(sequence.oid, policy, false, |page, cached| unsafe {
-        Ok(page.raise_floor(attempt, floor, cached))
+        Ok(page.raise_floor(taker, attempt, floor, cached))
     })
 }
 

@@ -363,6 +363,43 @@ fn each_node_generates_own_ids_for_tables_distributed_by_column() {
     assert_eq!(error_of(&mut worker, "INSERT INTO fixed (batch) VALUES (1)").0, "55000");
 }
 
+/// The sequence of a serial column belongs to no shard. A role with USAGE on it gets no ids from it
+/// that would move a node's counter, and closes no copy.
+#[test]
+fn usage_moves_no_counter_of_a_node() {
+    let cluster = Cluster::start(2);
+    run_one_by_one(
+        &mut cluster.nodes[0].connect(),
+        "CREATE ROLE mal LOGIN;
+         CREATE TABLE orders (id bigserial PRIMARY KEY, n int);
+         SELECT create_distributed_table('orders', 'id');
+         GRANT USAGE ON SEQUENCE orders_id_seq TO mal",
+    );
+    let states = || -> Vec<String> {
+        let state = "SELECT concat_ws(' ', last_value, log_cnt, is_called) FROM orders_id_seq";
+        cluster.nodes.iter().map(|node| one(&mut node.connect(), state)).collect()
+    };
+    let refused = |node: usize, statement: &str| {
+        let mut client = cluster.nodes[node].config("postgres").user("mal").connect(NoTls).unwrap();
+        // With 55000 a worker names the coordinator.
+        let (code, message, _) = error_of(&mut client, statement);
+        assert!(["42501", "55000"].contains(&&code[..]), "{statement} on {node}: {message}");
+    };
+    let empty = states();
+    (0..3).for_each(|node| refused(node, "SELECT next_id(700, 'orders_id_seq')"));
+    assert_eq!(states(), empty);
+    for worker in 1..3 {
+        let insert = "INSERT INTO orders (n) VALUES (1), (2), (3)";
+        run(&mut cluster.nodes[worker].connect(), insert);
+    }
+    let used = states();
+    (0..3).for_each(|node| refused(node, "SELECT next_id(700, 'orders_id_seq')"));
+    for worker in 1..3 {
+        refused(worker, "SELECT node_next_id('orders_id_seq', '1995-01-01+00')");
+    }
+    assert_eq!(states(), used);
+}
+
 /// Ids are unique and in order whichever way a schema is distributed and wherever it is moved.
 #[test]
 #[expect(clippy::too_many_lines, reason = "one history of a cluster")]

@@ -10,6 +10,7 @@
 //! - Citus's catalogs: each node receives a new placement at another time
 //! - WAL: the records that remain after a crash of a node
 //! - nodes that are removed, and are added again with another group number
+//! - nodes that lose their disk: an empty server takes their place, with the same group number
 //! - the clocks of the nodes, which differ
 //!
 //! Sequences that are taken over together go through the same steps, each independently of the
@@ -28,9 +29,9 @@
 use crate::checker::{Protocol, Size};
 use instagram_id_core::copy::{
     Attempt, CopyState, LastOwner, Mark, OwnerProblem, Stage, Tuple, check_last_owners,
-    floor_without_owner, unreported_owners,
+    first_of_range, floor_above, floor_without_owner, unreported_owners,
 };
-use instagram_id_core::hlc::{self, Next};
+use instagram_id_core::hlc::{self, Next, WARN_AHEAD_MS};
 use stateright::{Model, Property};
 use std::fmt;
 
@@ -50,6 +51,7 @@ const AN_HOUR: i64 = hlc::first_of(3_600_000);
 const INCREASING: &str = "each id is greater than every acknowledged id";
 const UNIQUE: &str = "no id is issued twice";
 const EXCLUSIVE: &str = "at most one copy is open";
+const BOUNDED: &str = "no copy is ahead of the ids and clocks by more than the margin";
 const AVAILABLE: &str = "the owner can generate ids again, greater than every acknowledged id";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +72,8 @@ pub enum Fault {
     RecordedForAnyAttempt,
     /// The other nodes do not record the new owner.
     OwnerNotRecorded,
+    /// A node opens its copy, although that of the last owner was created anew.
+    NewCopyTrusted,
     /// A node opens its copy, although another node has not answered.
     SilentNodeIgnored,
     /// A session generates ids from a closed copy, because the catalogs of its node name that node
@@ -93,6 +97,8 @@ pub enum Fault {
     CoordinatorSkipped,
     /// The other nodes do not record the value above which the new owner begins.
     FloorNotRecorded,
+    /// Each attempt adds the margin to the value of the one before.
+    MarginRepeated,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -105,6 +111,8 @@ struct Budget {
     crashes: u8,
     removals: u8,
     returns: u8,
+    /// Nodes that lose their disk.
+    losses: u8,
     /// Nodes that an attempt does not reach, with the setting.
     skips: u8,
     /// Ids an hour ahead of the clock, each in a row of a table.
@@ -130,6 +138,7 @@ enum Opener {
     Raising {
         attempt: Attempt,
         floor: i64,
+        taker: Option<LastOwner>,
     },
     /// Waits until all other nodes have recorded the new owner.
     Recording {
@@ -197,6 +206,8 @@ pub struct State {
     clocks: [i64; 3],
     /// Whether the nodes continue without lost nodes.
     continues: bool,
+    /// Whether a node has lost its disk.
+    has_lost_disk: bool,
     /// With the setting, every value that was issued.
     issued: Vec<i64>,
     is_issued_twice: bool,
@@ -219,6 +230,13 @@ pub enum Action {
     Crash { node: usize, is_all_wal_on_disk: bool },
     Remove(usize),
     Return { node: usize, has_new_copy: bool },
+    LoseDisk(usize),
+}
+
+/// A copy as Citus creates it on the node of a group.
+fn new_copy(group: i32) -> Tuple {
+    let last_value = first_of_range(group.into());
+    Tuple { last_value, log_cnt: 0, is_called: false }
 }
 
 impl fmt::Display for Action {
@@ -263,12 +281,14 @@ impl fmt::Display for Action {
             Action::Return { node, .. } => {
                 write!(f, "node {node} is added again with another group number and its old copy")
             }
+            Action::LoseDisk(n) => write!(f, "node {n} loses its disk, and has a new copy"),
         }
     }
 }
 
 impl Node {
-    fn new(group: i32, page: Tuple) -> Node {
+    fn new(group: i32) -> Node {
+        let page = new_copy(group);
         let opener = Opener::Idle;
         let (logged, flushed, is_covered) = (page, page, false);
         let (created_for, group) = (group, Some(group));
@@ -430,27 +450,40 @@ impl State {
         fault: Option<Fault>,
     ) {
         let given_floor = self.nodes[n].given_floor;
-        let owners: Vec<LastOwner> =
-            copies.iter().map(|(_, copy)| copy.last_owner).chain([own.last_owner]).collect();
+        let all: Vec<CopyState> = copies.iter().map(|(_, copy)| *copy).chain([own]).collect();
         let group = self.group(n);
-        let has_reported =
-            |of: i32| of == group || copies.iter().any(|(reported, _)| *reported == of);
-        let problem = check_last_owners(&owners, given_floor.is_some(), has_reported, |_| false);
-        let lost = unreported_owners(&owners, has_reported);
+        let reported = |of: i32| match of == group {
+            true => Some(own.next_value),
+            false => copies.iter().find(|(of_node, _)| *of_node == of).map(|(_, c)| c.next_value),
+        };
+        let problem = check_last_owners(&all, given_floor.is_some(), reported, |_| false);
+        let lost = unreported_owners(&all, reported);
         let floor = given_floor.unwrap_or(own.next_value);
         let known = copies.iter().map(|(_, copy)| copy.next_value).fold(floor, i64::max);
         let floor = match problem {
-            Ok(()) => Some(known),
-            Err(_) if fault == Some(Fault::OwnersNotChecked) => Some(known),
+            Ok(()) => Some((known, None)),
+            Err(_) if fault == Some(Fault::OwnersNotChecked) => Some((known, None)),
+            Err(OwnerProblem::Replaced(_)) if fault == Some(Fault::NewCopyTrusted) => {
+                Some((known, None))
+            }
             Err(OwnerProblem::Lost(_))
                 if is_confirmed || fault == Some(Fault::PlacementNotChecked) =>
             {
-                self.floor_without(&lost, n, known, fault)
+                let is_of_lost = |owner| lost.iter().any(|of| owner == LastOwner::Node(*of));
+                let values = all.iter().filter(|copy| {
+                    is_of_lost(copy.last_owner) || fault == Some(Fault::MarginRepeated)
+                });
+                let of_lost = values.map(|copy| copy.next_value).fold(i64::MIN, i64::max);
+                let taker = LastOwner::Node(group);
+                self.floor_without(&lost, n, [known, of_lost], fault)
+                    .map(|above| (above, Some(taker)))
             }
             Err(_) => None,
         };
-        self.nodes[n].opener =
-            floor.map_or(Opener::Idle, |floor| Opener::Raising { attempt, floor });
+        self.nodes[n].opener = match floor {
+            None => Opener::Idle,
+            Some((known, taker)) => Opener::Raising { attempt, floor: floor_above(known), taker },
+        };
     }
 
     /// With the setting, the value above which a node continues without the last owners.
@@ -458,7 +491,7 @@ impl State {
         &self,
         lost: &[i32],
         n: usize,
-        known: i64,
+        [known, of_lost]: [i64; 2],
         fault: Option<Fault>,
     ) -> Option<i64> {
         let is_removed = self.members().all(|member| !lost.contains(&self.group(member)));
@@ -473,14 +506,14 @@ impl State {
             Some(Fault::NoMargin) => {
                 Some(known.max(newest.saturating_add(1)).max(hlc::first_of(self.clocks[n])))
             }
-            _ => Some(floor_without_owner(known, newest, self.clocks[n])),
+            _ => Some(floor_without_owner(known, of_lost, newest, self.clocks[n])),
         }
     }
 
     fn raise(&mut self, n: usize, fault: Option<Fault>) {
-        let Opener::Raising { attempt, floor } = self.nodes[n].opener else { return };
+        let Opener::Raising { attempt, floor, taker } = self.nodes[n].opener else { return };
         let floor = if fault == Some(Fault::FloorNotRaised) { i64::MIN } else { floor };
-        let Some(raised) = self.nodes[n].page.raise_floor(attempt, floor) else {
+        let Some(raised) = self.nodes[n].page.raise_floor(taker, attempt, floor) else {
             // Another node has closed this copy since the attempt began.
             self.nodes[n].opener = if fault == Some(Fault::MarkNotChecked) {
                 Opener::Opening { attempt }
@@ -586,7 +619,7 @@ impl State {
 
     /// Whether the owner gets an id that is greater than every acknowledged id, if nothing else
     /// fails. If a node was removed, the user passes the greatest acknowledged id to
-    /// `advance_shard`, except with the setting.
+    /// `advance_shard`, except with the setting. The same if a node has lost its disk.
     fn can_continue(&self, fault: Option<Fault>) -> bool {
         let mut state = self.clone();
         state.deliver_all(fault);
@@ -597,7 +630,7 @@ impl State {
             return false;
         };
         let is_complete = (0..).zip(&state.nodes).all(|(group, node)| node.group == Some(group));
-        let floors = if is_complete || self.continues {
+        let floors = if (is_complete || self.continues) && !self.has_lost_disk {
             vec![None]
         } else {
             vec![None, Some(state.acknowledged)]
@@ -635,9 +668,7 @@ impl Takeover {
     /// A cluster of this many nodes. The coordinator, node 0, owns the schema and has generated an
     /// id. The other copies are closed.
     fn start(clocks: [i64; 3], count: usize, budget: Budget) -> State {
-        let start =
-            |n: usize| Tuple { last_value: ((n as i64) << 48) + 1, log_cnt: 0, is_called: false };
-        let nodes = (0..count).map(|n| Node::new(n as i32, start(n))).collect();
+        let nodes = (0..count).map(|n| Node::new(n as i32)).collect();
         let (messages, owner, last_attempt) = (vec![], 0, 0);
         let mut state = State {
             nodes,
@@ -649,17 +680,21 @@ impl Takeover {
             has_repeated: false,
             clocks,
             continues: false,
+            has_lost_disk: false,
             issued: vec![],
             is_issued_twice: false,
         };
         let first = Attempt::new(0).expect("a small number");
         let opening = state.nodes[0].page.begin_opening(true, first).expect("closed");
-        state.nodes[0].write(opening, true);
-        state.nodes[0].open(0, clocks[0]);
+        let begins_at = floor_above(0);
+        let owner = LastOwner::Node(0);
+        let raised = opening.raise_floor(None, first, begins_at).expect("just marked");
+        state.nodes[0].write(raised, true);
+        state.nodes[0].open(begins_at, clocks[0]);
         state.generate(0);
         for n in 1..count {
             let closed = state.nodes[n].page.close(first);
-            let recorded = closed.record_owner(LastOwner::Node(0), first, 0).expect("just closed");
+            let recorded = closed.record_owner(owner, first, begins_at).expect("just closed");
             state.nodes[n].write(recorded, true);
         }
         state
@@ -701,7 +736,7 @@ impl Takeover {
                     actions.push(Action::Begin(n));
                     // As documented, only after a node was lost and generates no more ids.
                     if node.group == Some(state.owner)
-                        && state.members().count() < state.nodes.len()
+                        && (state.members().count() < state.nodes.len() || state.has_lost_disk)
                         && self.start.budget.late_ids == 0
                     {
                         actions.push(Action::Advance(n));
@@ -823,6 +858,9 @@ impl Model for Takeover {
             if budget.removals > 0 && n > 0 && node.group != Some(state.owner) {
                 actions.push(Action::Remove(n));
             }
+            if budget.losses > 0 {
+                actions.push(Action::LoseDisk(n));
+            }
         }
         for (i, message) in state.messages.iter().enumerate() {
             actions.push(Action::Deliver(i, message.clone()));
@@ -932,13 +970,15 @@ impl Model for Takeover {
                 let node = &mut state.nodes[n];
                 (node.group, node.owner) = (Some(group), state.owner);
                 if has_new_copy {
-                    let start = Tuple {
-                        last_value: (i64::from(group) << 48) + 1,
-                        log_cnt: 0,
-                        is_called: false,
-                    };
-                    *node = Node { owner: state.owner, ..Node::new(group, start) };
+                    *node = Node { owner: state.owner, ..Node::new(group) };
                 }
+            }
+            Action::LoseDisk(n) => {
+                state.budget.losses -= 1;
+                state.has_lost_disk = true;
+                state.lose_sessions(n);
+                let group = state.group(n);
+                state.nodes[n] = Node { owner: state.owner, ..Node::new(group) };
             }
         }
         Some(state)
@@ -950,6 +990,17 @@ impl Model for Takeover {
             Property::always(UNIQUE, |_, state: &State| !state.is_issued_twice),
             Property::always(EXCLUSIVE, |_, state: &State| {
                 state.members().filter(|n| state.is_open(*n, None)).count() <= 1
+            }),
+            Property::always(BOUNDED, |model: &Takeover, state: &State| {
+                let clock = state.clocks.map(hlc::first_of).into_iter().fold(0, i64::max);
+                // Each node that is lost adds the margin, each crash what was logged ahead of the
+                // page, and each node that opens its copy 1.
+                let budget = &model.start.budget;
+                let removed = i64::from(budget.removals - state.budget.removals);
+                let crashed = i64::from(budget.crashes - state.budget.crashes);
+                let ahead_ms = removed * WARN_AHEAD_MS + crashed * 2000;
+                let highest = clock.max(state.acknowledged) + hlc::first_of(ahead_ms) + 100;
+                state.nodes.iter().all(|node| node.page.copy_state().next_value <= highest)
             }),
             Property::always(AVAILABLE, |model: &Takeover, state: &State| {
                 state.can_continue(model.fault)
@@ -994,6 +1045,12 @@ impl Protocol for Takeover {
                         ..base.clone()
                     },
                 ),
+                // A node loses its disk.
+                Takeover::start(
+                    clocks,
+                    2,
+                    Budget { losses: 1, failures: 1, crashes: more, ..base.clone() },
+                ),
                 // Two moves have not reached all catalogs, so each node considers itself the owner.
                 Takeover::start_in_disagreement(
                     clocks,
@@ -1028,6 +1085,7 @@ impl Protocol for Takeover {
                     Fault::OwnersNotChecked,
                     Fault::RecordedForAnyAttempt,
                     Fault::OwnerNotRecorded,
+                    Fault::NewCopyTrusted,
                     Fault::SilentNodeIgnored,
                     Fault::NumberIgnored,
                     Fault::OldCopyRefusesToClose,
@@ -1052,6 +1110,7 @@ impl Protocol for Takeover {
                 ],
             ),
             (UNIQUE, &[Fault::NoMargin]),
+            (BOUNDED, &[Fault::MarginRepeated]),
         ]
     }
 }

@@ -287,6 +287,27 @@ fn lost_node_blocks_every_attempt() {
     check_unique_and_increasing(&[ids]);
 }
 
+/// The server of the last owner is replaced by an empty one, with the same group. Its copy answers,
+/// but is a new one. So ids are refused, on that node as well, until a call says where they
+/// continue.
+#[test]
+fn new_copy_of_the_last_owner_blocks_takeover() {
+    for home in [2, 1] {
+        let cluster = Emulated::start_with_shard(2);
+        let mut ids = cluster.ids_an_hour_ahead(1);
+        cluster.move_schema("insta5", home);
+        let replace = "ALTER SEQUENCE insta5.table_id_seq RESTART";
+        run(&mut cluster.nodes[1].connect(), replace);
+        is_blocked(&cluster, &[home, 0, home], 1);
+        // No row has the ids of an hour ahead.
+        let recovered = one::<i64>(&mut cluster.nodes[home].connect(), "SELECT recover_shard(5)");
+        assert!(recovered > ids[1] - (3600 << 33));
+        ids.extend(advance_on(&cluster, home, ids[1] + 1000));
+        ids.extend([2, 1].map(|node| next_after_move(&cluster, node)));
+        check_unique_and_increasing(&[ids]);
+    }
+}
+
 /// Same if nodes have made failed attempts and crashed before the schema moved on.
 #[test]
 fn lost_node_blocks_takeover_after_failed_attempts() {
@@ -1107,6 +1128,51 @@ fn no_node_is_left_out_without_the_record_of_the_coordinator() {
     check_unique_and_increasing(&[ids]);
 }
 
+/// An attempt that is canceled after it has recorded where ids continue does not make the next one
+/// continue a minute later.
+#[test]
+fn canceled_attempts_with_the_setting_do_not_add_up() {
+    let cluster = Emulated::start_with_shard(2);
+    let mut ids = vec![next_on(&cluster, 1)];
+    cluster.move_schema("insta5", 2);
+    lose(&cluster, 1);
+    set_continue(&cluster);
+    for _ in 0..3 {
+        let pause = cluster.pause_commands(2, 0, "%_name_sequence_taker%");
+        let mut canceled = cluster.nodes[2].connect();
+        run(&mut canceled, "SET statement_timeout = '500ms'");
+        is_refused(&mut canceled, NEXT_ID, "57014");
+        drop(pause);
+        cluster.restore_commands(2);
+    }
+    let mut new = cluster.nodes[2].connect();
+    ids.push(next_id(&mut new));
+    let ahead = lead(&mut new, ids[1]);
+    assert!((50.0..=60.1).contains(&ahead), "{ahead} s ahead");
+    check_unique_and_increasing(&[ids]);
+}
+
+/// Each role with USAGE can call nextval() on the closed copies, which overwrites the records of
+/// the last owner. The open copy shows that it is the one.
+#[test]
+fn nextval_on_closed_copies_stops_no_takeover() {
+    let cluster = Emulated::start_with_shard(2);
+    let mut ids = cluster.ids_an_hour_ahead(1);
+    for node in [0, 2] {
+        run(&mut cluster.nodes[node].connect(), "SELECT nextval('insta5.table_id_seq')");
+    }
+    ids.push(next_after_move(&cluster, 2));
+    // Unless that node is lost.
+    for node in [0, 1] {
+        run(&mut cluster.nodes[node].connect(), "SELECT nextval('insta5.table_id_seq')");
+    }
+    cluster.move_schema("insta5", 1);
+    lose(&cluster, 2);
+    let text = is_refused_on(&cluster, 1, NEXT_ID, "55000");
+    assert!(text.contains("No copy records"), "{text}");
+    check_unique_and_increasing(&[ids]);
+}
+
 /// With the setting, ids continue by themselves after the last owner was removed: above its ids in
 /// the tables, which can be hours ahead, and above those in no table, although its clock was half a
 /// minute ahead of the others. Without the setting they do not.
@@ -1527,6 +1593,14 @@ fn shards_of_other_roles_do_not_hinder_those_that_are_taken_over_together() {
     assert_eq!(taken.remove(0), (5, None));
     check_all_but_one(taken, 11, "lock timeout");
     run(&mut mallory, "ROLLBACK");
+    // Another node waits no longer for the lock than this one.
+    let mut elsewhere = cluster.connect_as(1, "mallory");
+    run(&mut elsewhere, "BEGIN; ALTER SEQUENCE insta11.table_id_seq RENAME TO ids");
+    let began = Instant::now();
+    let reason = taken_over(&mut new).pop().unwrap().1.unwrap();
+    assert!(reason.contains("lock timeout"), "{reason}");
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    run(&mut elsewhere, "ROLLBACK");
     assert_eq!(taken_over(&mut new), [(11, None)]);
     next_of_several(&mut new, &mut ids);
     local.push(next_id(&mut coordinator));
