@@ -86,7 +86,7 @@ BEGIN
     SELECT string_agg(pg_describe_object(classid, objid, 0), ', ' ORDER BY objid) INTO found
         FROM pg_depend LEFT JOIN pg_proc AS p ON classid = 'pg_proc'::regclass AND p.oid = objid
         WHERE refclassid = 'pg_namespace'::regclass AND refobjid = place.oid AND classid <> 'pg_extension'::regclass
-            AND (proowner = place.nspowner AND (p.oid = ANY (functions) OR starts_with(proname, '_'))) IS NOT TRUE;
+            AND (proowner = place.nspowner AND prokind = 'f' AND (p.oid = ANY (functions) OR starts_with(proname, '_'))) IS NOT TRUE;
     IF found IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'schema ids contains objects that are not of the portable edition',
             DETAIL = found || '.', HINT = 'Give functions of the portable edition to the owner of the schema. Drop others, or move them to another schema.';

@@ -27,7 +27,9 @@ BEGIN
     PERFORM FROM pg_namespace JOIN pg_proc ON proowner = nspowner
         WHERE nspname = 'ids_mutexes' AND pg_proc.oid = to_regprocedure('ids._next_ids(integer, integer)')
         FOR UPDATE OF pg_namespace;
-    IF FOUND THEN
+    IF FOUND AND NOT EXISTS (SELECT FROM pg_depend JOIN pg_namespace ON pg_namespace.oid = refobjid
+        WHERE refclassid = 'pg_namespace'::regclass AND nspname = 'ids_mutexes')
+    THEN
         DROP SCHEMA ids_mutexes;
     END IF;
     DROP FUNCTION ids._shard_next_id(integer, regclass, timestamptz);
