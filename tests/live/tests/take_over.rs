@@ -539,7 +539,7 @@ fn objects_of_others_are_named() {
     with_old_strings(&mut client);
     let refused = error_of(&mut client, TAKE_OVER);
     let message = "schema ids contains objects that are not of the portable edition
-function ids.id_time(bigint), table ids.own, function ids.help(), procedure ids._help().";
+function ids.id_time(bigint), table ids.own, function ids.help(), function ids._help().";
     let hint = "Give functions of the portable edition to the owner of the schema. Drop others, or move them to another schema.";
     assert_eq!(refused, ("55000".into(), message.into(), hint.into()));
     let remove = "DROP TABLE ids.own; DROP FUNCTION ids.help(); DROP PROCEDURE ids._help()";

@@ -1138,7 +1138,7 @@ fn canceled_attempts_with_the_setting_do_not_add_up() {
     lose(&cluster, 1);
     set_continue(&cluster);
     for _ in 0..3 {
-        let pause = cluster.pause_commands(2, 0, "%_name_sequence_taker%");
+        let pause = cluster.pause_commands(2, 0, "%._name_sequence_taker(%");
         let mut canceled = cluster.nodes[2].connect();
         run(&mut canceled, "SET statement_timeout = '500ms'");
         is_refused(&mut canceled, NEXT_ID, "57014");
