@@ -163,16 +163,17 @@ pub fn next(state: State, now_ms: i64, want: i64, waited_on: Option<State>) -> N
 /// clock again.
 ///
 /// On a worker of a Citus cluster a counter begins at the first value of the node's range,
-/// `counts_from`. This range is that of years of a clock, so on the first day of these years a
+/// `range_from`. This range is that of years of a clock, so on the first day of these years a
 /// counter cannot be told from a clock. `now` is the first value of the present by the original's
 /// epoch. Otherwise this does not depend on an epoch, because the caller could choose one by which
 /// any value is that of the present.
-pub fn is_counter(state: State, min_value: i64, counts_from: i64, now: i64) -> bool {
-    let is_on_first_day = |value: i64| ms_of(value.saturating_sub(counts_from)) < FIRST_DAY_MS;
-    state.is_called
-        && state.last_value > if counts_from == 0 { min_value } else { counts_from }
-        && is_on_first_day(state.last_value)
-        && (counts_from == 0 || now < counts_from || !is_on_first_day(now))
+pub fn is_counter(state: State, min_value: i64, range_from: Option<i64>, now: i64) -> bool {
+    let State { last_value, is_called } = state;
+    let is_on_first_day = |from, value: i64| value >= from && ms_of(value - from) < FIRST_DAY_MS;
+    let is_in_range = range_from.is_some_and(|from| {
+        last_value > from && is_on_first_day(from, last_value) && !is_on_first_day(from, now)
+    });
+    is_called && (is_in_range || last_value > min_value && ms_of(last_value) < FIRST_DAY_MS)
 }
 
 /// A page as a session saw it.
@@ -303,13 +304,13 @@ mod tests {
     fn small_values_are_those_of_a_counter() {
         let day = value(86_400_000, 0);
         for value in [2, 1_000_000, day - 1] {
-            assert!(is_counter(called(value), 1, 0, 5000), "{value}");
+            assert!(is_counter(called(value), 1, None, 5000), "{value}");
         }
         for value in [day, value(NOW, 7), VALUE_MAX, i64::MAX, 1] {
-            assert!(!is_counter(called(value), 1, 0, 5000), "{value}");
+            assert!(!is_counter(called(value), 1, None, 5000), "{value}");
         }
-        assert!(is_counter(called(-7), i64::MIN, 0, 5000));
-        assert!(!is_counter(State { last_value: 1000, is_called: false }, 1, 0, 5000));
+        assert!(is_counter(called(-7), i64::MIN, None, 5000));
+        assert!(!is_counter(State { last_value: 1000, is_called: false }, 1, None, 5000));
         // The range of a worker, on other days than its first one.
         let first = (1 << 48) + 1;
         for (value, now, is_one) in [
@@ -318,9 +319,9 @@ mod tests {
             (first + 1, first + day - 1, false),
             (first, first + day, false),
             (first + day, first + day, false),
-            (5000, first + day, false),
+            (5000, first + day, true),
         ] {
-            assert_eq!(is_counter(called(value), 0, first, now), is_one, "{value} {now}");
+            assert_eq!(is_counter(called(value), 0, Some(first), now), is_one, "{value} {now}");
         }
     }
 

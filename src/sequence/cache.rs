@@ -51,8 +51,6 @@ pub struct Validity {
 pub struct SequenceInfo {
     pub locator: RelFileLocator,
     pub min_value: i64,
-    /// 0, or the first value of the range that Citus has given to this copy.
-    pub counts_from: i64,
     /// Whether its changes are logged: not for a temporary or unlogged sequence, nor under
     /// `wal_level = minimal` in the transaction that created it.
     pub needs_wal: bool,

@@ -149,8 +149,7 @@ unsafe fn look_up_anew(
         if unfit != Unfit::default() {
             return Err(Refusal::Unfit(unfit));
         }
-        (info.min_value, info.counts_from) =
-            if has_range_of_node { (0, options.seqmin) } else { (options.seqmin, 0) };
+        info.min_value = if has_range_of_node { 0 } else { options.seqmin };
         // A sequence that needs no WAL in this transaction may need it in the next one.
         let transaction = if info.needs_wal { 0 } else { cached.locked_in };
         cached.checked = Some((Validity { transaction, ..now }, info));
@@ -171,7 +170,6 @@ unsafe fn describe(raw: Raw, sequence: Oid) -> Result<SequenceInfo, Refusal> {
         let info = SequenceInfo {
             locator: sys::rd_locator(relation),
             min_value: 0,
-            counts_from: 0,
             needs_wal: sys::RelationNeedsWAL(relation),
             is_local_temp: (*relation).rd_islocaltemp,
             placement: Placement::Local,

@@ -5,9 +5,9 @@ use crate::pg::raw::Raw;
 use crate::pg::sys::{self, NoLock};
 use crate::pg::transaction;
 use crate::sequence::CopyPolicy;
-use crate::sequence::cache::{CachedSequence, SequenceInfo};
+use crate::sequence::cache::{CachedSequence, Placement, SequenceInfo};
 use crate::sequence::refusal::Refusal;
-use instagram_id_core::copy::{self, Attempt, CopyState, LastOwner, Tuple};
+use instagram_id_core::copy::{self, Attempt, CopyState, LastOwner, Tuple, first_of_range};
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
 use instagram_id_core::hlc::{self, Next, Run, Seen, State, Wait};
 use pgrx::pg_sys::{self, Oid, XLogRecPtr};
@@ -93,16 +93,19 @@ impl<'a> SequencePage<'a> {
         // SAFETY: the page is locked.
         let data = unsafe { self.data() };
         let Tuple { last_value, is_called, .. } = data;
-        let SequenceInfo { min_value, counts_from, .. } = *self.info;
         if policy.needs_open()
             && data.is_closed(self.info.placement.is_copy())
             && !copy::is_closed(last_value)
         {
             return Some(Refusal::NoRight { update: true });
         }
+        let range_from = match self.info.placement {
+            Placement::Copy { group, .. } if group > 0 => Some(first_of_range(group.into())),
+            _ => None,
+        };
         let now_us = elapsed_us(self.raw, Epoch::ORIGINAL);
         let now = hlc::first_of(now_us.div_euclid(US_PER_MS));
-        hlc::is_counter(State { last_value, is_called }, min_value, counts_from, now)
+        hlc::is_counter(State { last_value, is_called }, self.info.min_value, range_from, now)
             .then_some(Refusal::Counter { last_value })
     }
 
