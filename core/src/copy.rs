@@ -462,6 +462,8 @@ mod tests {
         let node = LastOwner::Node(3);
         let mark = Mark { last_owner: node, stage: Stage::Closed }.to_log_cnt();
         assert_eq!(state(closed_last_value(7), mark, 0), expected(7, node));
+        // It has the value of a new copy of group 8192, whose log_cnt is 0.
+        assert_eq!(state(closed_last_value(1), mark, 0), expected(1, node));
         // As Citus has created it; open.
         for group in [3, 8191, 8192, 8199, 8200] {
             assert_eq!(state((group << 48) + 1, 0, 0), expected(0, LastOwner::Nobody));

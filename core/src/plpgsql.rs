@@ -1039,6 +1039,8 @@ mod tests {
             (SHARD, "shard_id int := (2 << 5) | 1", None),
             // As a smallint, shifted, it would be 100 * 1024 modulo 65536.
             (SHARD, "shard_id smallint := 100", None),
+            (SHARD, "shard_id smallint := 32", None),
+            (SHARD, "shard_id smallint := 31", Some(31)),
             (SHARD_PUT, "result | (100::int2 << 10)", None),
             (SHARD_PUT, "result | ((5 % 8192) << 10)", None),
             (SHARD_PUT, "result | (node << 10)", None),

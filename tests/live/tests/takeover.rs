@@ -1693,6 +1693,23 @@ fn transaction_older_than_a_move_generates_ids_on_the_new_node() {
     check_unique_and_increasing(&[ids]);
 }
 
+/// A transaction that has altered the sequence does not take it over: its rollback would bring back
+/// the closed copy, after the other nodes have recorded this one.
+#[test]
+fn altered_sequence_is_not_taken_over() {
+    let cluster = Emulated::start_with_shard(2);
+    let mut ids = vec![next_on(&cluster, 1)];
+    cluster.move_schema("insta5", 2);
+    let mut session = cluster.nodes[2].connect();
+    run(&mut session, "BEGIN; ALTER SEQUENCE insta5.table_id_seq RESTART");
+    let text = is_refused(&mut session, NEXT_ID, "55000");
+    assert!(text.contains("has altered the sequence"), "{text}");
+    run(&mut session, "ROLLBACK");
+    assert!(is_open(&cluster, 1), "closed for the altered copy");
+    ids.push(next_id(&mut session));
+    check_unique_and_increasing(&[ids]);
+}
+
 /// A role that cannot connect to the other nodes is refused and closes nothing. After the takeover
 /// by another role it needs no other node. With only USAGE it does the takeover with the privileges
 /// of the sequence's owner, so it needs no access to other nodes.

@@ -12,21 +12,21 @@ CREATE EXTENSION instagram_id;
 \set prelude :tests '/prelude.sql'
 \i :prelude
 
--- Runs one statement at the first event.
-CREATE TABLE orders (statement text);
+-- Runs one statement after the first command with this tag.
+CREATE TABLE orders (statement text, tag text);
 CREATE FUNCTION obey() RETURNS event_trigger LANGUAGE plpgsql AS $$
 DECLARE
     given text;
 BEGIN
-    DELETE FROM public.orders RETURNING statement INTO given;
+    DELETE FROM public.orders WHERE tag = tg_tag RETURNING statement INTO given;
     IF given IS NOT NULL THEN
         EXECUTE given;
     END IF;
 END $$;
 CREATE EVENT TRIGGER at_end ON ddl_command_end EXECUTE FUNCTION obey();
-CREATE FUNCTION while_created(ordered text, OUT state text, OUT message text) LANGUAGE plpgsql AS $$
+CREATE FUNCTION while_created(ordered text, tag text DEFAULT 'CREATE SCHEMA', OUT state text, OUT message text) LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO orders VALUES (ordered);
+    INSERT INTO orders VALUES (ordered, tag);
     SELECT r.state, r.message INTO state, message FROM raises('SELECT create_shard(7)') AS r;
     DELETE FROM orders;
 END $$;
@@ -37,6 +37,8 @@ SELECT * FROM while_created('DROP SCHEMA insta7');
 SELECT * FROM while_created('ALTER SCHEMA insta7 RENAME TO elsewhere');
 SELECT * FROM while_created('CREATE FUNCTION insta7.next_id() RETURNS bigint RETURN 7');
 SELECT * FROM while_created('CREATE SEQUENCE insta7.table_id_seq AS int');
+-- A function of the shard is renamed once it is created.
+SELECT * FROM while_created('ALTER FUNCTION insta7.epoch() RENAME TO other', 'CREATE FUNCTION');
 SELECT to_regnamespace('insta7') IS NULL AS nothing_left, to_regnamespace('elsewhere') IS NULL AS here_neither;
 SELECT * FROM while_created('ALTER SCHEMA insta7 OWNER TO regress_id_group');
 SELECT id_shard(next_id(7)), id_shard(insta7.next_id());

@@ -177,6 +177,12 @@ SELECT attempt('regress_id_select', statement), action FROM (SELECT * FROM actio
 -- CREATE on the schema is not enough to define another shard with the sequence.
 SELECT attempt('regress_id_schema', $$CREATE FUNCTION insta5.shard_6(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
     BEGIN ATOMIC SELECT 'insta5.table_id_seq'::regclass, '2015-01-01 00:00:00+00'::timestamptz, 'here'::text; END; SELECT next_id(6)$$);
+-- Nor is a schema of one's own: its owner does not decide about the sequence.
+GRANT CREATE ON DATABASE :"DBNAME" TO regress_id_usage;
+SELECT attempt('regress_id_usage', $$CREATE SCHEMA regress_id_own; CREATE FUNCTION regress_id_own.shard_6(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+    LANGUAGE sql IMMUTABLE BEGIN ATOMIC SELECT 'insta5.table_id_seq'::regclass, '2015-01-01 00:00:00+00'::timestamptz, 'here'::text; END;
+    SELECT next_id(6, 'insta5.table_id_seq', '2015-01-01+00')$$);
+REVOKE CREATE ON DATABASE :"DBNAME" FROM regress_id_usage;
 -- create_shard() needs CREATE on the database, also from the owner of other shards.
 REVOKE CREATE ON DATABASE :"DBNAME" FROM regress_id_owner;
 SELECT attempt('regress_id_owner', 'SELECT create_shard(6)');

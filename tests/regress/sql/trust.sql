@@ -26,6 +26,7 @@ BEGIN
             (SELECT system_identifier FROM pg_control_system()) || '/' || (SELECT oid FROM pg_database WHERE datname = current_database()))
         WHEN 'original' THEN format('CREATE FUNCTION %I.original_id() RETURNS bigint LANGUAGE plpgsql AS %L', schema, format(
             'BEGIN RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23) | (%s << 10) | (nextval(%L) %% 1024); END', n, seq))
+        WHEN 'id' THEN format('CREATE FUNCTION %I.id() RETURNS bigint LANGUAGE sql RETURN 7', schema)
         ELSE format('CREATE SEQUENCE %s', seq)
         END;
 END $$;
@@ -116,6 +117,8 @@ SELECT part, t.* FROM unnest('{next_id,id_time,epoch,definition}'::text[]) WITH 
     with_prepared(part, 9, 'shared', 'regress_id_super', 'SELECT adopt_shard(9, ''shared'')', '{table_id_seq,original}') AS t ORDER BY n;
 SELECT part, t.* FROM unnest('{table_id_seq,original}'::text[]) AS part,
     with_prepared(part, 9, 'shared', 'regress_id_super', 'SELECT adopt_shard(9, ''shared'')', '{table_id_seq,original}') AS t ORDER BY part;
+-- A function of evil does not make an original one that an adoption has kept: original_id() would be that of id().
+SELECT state, message FROM with_prepared('id', 9, 'shared', 'regress_id_super', 'SELECT adopt_shard(9, ''shared'')', '{table_id_seq,original}');
 -- A relation with the name of the sequence that is none.
 SET ROLE regress_id_super;
 CREATE SCHEMA shared;
