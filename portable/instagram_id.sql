@@ -172,16 +172,21 @@ CREATE OR REPLACE FUNCTION ids._mutex(seq oid) RETURNS integer
 -- and the others in its queue. Then it is unlocked at times, for sessions that are awake.
 CREATE OR REPLACE FUNCTION ids._lock(mutex integer) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    lock_mutex text := format('LOCK TABLE ids_mutexes._mutex_%s IN SHARE UPDATE EXCLUSIVE MODE', mutex);
 BEGIN
     EXECUTE format('LOCK TABLE ids_mutexes._queue_%s IN SHARE UPDATE EXCLUSIVE MODE', mutex);
-    EXECUTE format('LOCK TABLE ids_mutexes._mutex_%s IN SHARE UPDATE EXCLUSIVE MODE', mutex);
+    EXECUTE lock_mutex;
 END $$;
 
--- The clock at the arrival of a call with valid arguments. Also locks the sequence until the end of
--- the transaction, so that no call waits for that lock while it holds a mutex.
+-- The clock at the arrival of a call; NULL for arguments that are not valid, and for settings with
+-- which PostgreSQL could send a message to the client while the session holds a mutex: one that does
+-- not read would keep it. Then _take() does all, under settings of its own.
 CREATE OR REPLACE FUNCTION ids._arrive(shard integer, seq regclass, epoch timestamptz) RETURNS bigint
     LANGUAGE sql VOLATILE PARALLEL UNSAFE
-    RETURN CASE WHEN shard >= 0 AND shard <= 8191 AND pg_sequence_last_value(seq) IS DISTINCT FROM -9223372036854775808 THEN ids._now_ms(epoch) END;
+    RETURN CASE WHEN shard >= 0 AND shard <= 8191 AND seq IS NOT NULL
+        AND current_setting('client_min_messages') = ANY ('{notice,warning,error}'::text[])
+        AND current_setting('exit_on_error') = 'off' THEN ids._now_ms(epoch) END;
 
 /* Generating ids */
 
@@ -195,6 +200,8 @@ CREATE OR REPLACE FUNCTION ids._take(seq regclass, epoch timestamptz, want bigin
     SET jit = off SET max_parallel_workers_per_gather = 0 AS $$
 #variable_conflict use_variable
 DECLARE
+    read text := format('SELECT last_value, is_called FROM %s', seq);
+    held regclass; -- the sequence, while its mutex is held
     last bigint;
     is_called boolean;
     waited_last bigint;
@@ -227,12 +234,19 @@ BEGIN
     LOOP
         BEGIN
             PERFORM pg_sequence_last_value(seq);
-            PERFORM ids._lock(ids._mutex(seq));
-            EXECUTE format('SELECT last_value, is_called FROM %s', seq) INTO last, is_called;
-            now_ms := ids._now_ms(epoch);
-            SELECT rule.first, rule.len, rule.ticks, rule.error INTO first, len, ticks, error
-                FROM ids._rule(last, is_called, now_ms, want, (last, is_called) IS NOT DISTINCT FROM (waited_last, waited_called)) AS rule;
-            PERFORM setval(seq, first + len - 1); -- nothing for NULL
+            -- Without the mutex first, as in _shard_next_id(), with both branches of the rule.
+            PERFORM ids._rule(0, true, 0, 1, true), ids._rule(NULL, NULL, NULL, NULL, NULL);
+            held := NULL;
+            LOOP
+                EXECUTE read INTO last, is_called;
+                now_ms := ids._now_ms(epoch);
+                SELECT rule.first, rule.len, rule.ticks, rule.error INTO first, len, ticks, error
+                    FROM ids._rule(last, is_called, now_ms, want, (last, is_called) IS NOT DISTINCT FROM (waited_last, waited_called)) AS rule;
+                PERFORM setval(held, first + len - 1); -- nothing for NULL
+                EXIT WHEN held IS NOT NULL;
+                PERFORM ids._lock(ids._mutex(seq));
+                held := seq;
+            END LOOP;
             RAISE SQLSTATE 'IG000';
         EXCEPTION
             WHEN SQLSTATE 'IG000' THEN NULL;
@@ -340,61 +354,66 @@ CREATE OR REPLACE FUNCTION ids._shard_next_id(shard integer, seq regclass, epoch
 DECLARE
     now_ms bigint;
     mutex integer;
-    is_queued boolean := false;
+    queued integer := 0; -- or 16, after the mutex was found locked
+    held regclass; -- the sequence, while its mutex is held
     last bigint;
     value bigint;
 BEGIN
     LOOP
         <<visit>>
         BEGIN
-            -- Nothing may be sent to the client while this session holds a mutex: one that does not
-            -- read would keep it. With other settings _take() does all, under settings of its own.
-            EXIT visit WHEN NOT (pg_catalog.current_setting('client_min_messages') OPERATOR(pg_catalog.=) ANY ('{notice,warning,error}'::pg_catalog.text[])
-                AND pg_catalog.current_setting('exit_on_error') OPERATOR(pg_catalog.=) 'off');
-            now_ms := ids._arrive(shard, seq, epoch);
-            mutex := ids._mutex(seq);
-            IF is_queued THEN PERFORM ids._lock(mutex);
-            ELSIF mutex OPERATOR(pg_catalog.<) 8 THEN
-                IF mutex OPERATOR(pg_catalog.<) 4 THEN
-                    IF mutex OPERATOR(pg_catalog.<) 2 THEN
-                        IF mutex OPERATOR(pg_catalog.=) 0 THEN LOCK TABLE ids_mutexes._mutex_0 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
-                        ELSE LOCK TABLE ids_mutexes._mutex_1 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+            -- These statements run twice. First without the mutex, where setval() does nothing, because
+            -- "held" is NULL: nothing may be parsed under the mutex. The parser reads all functions of a
+            -- name, and any role can create thousands. This also locks the sequence until the end of
+            -- the transaction, so that no call waits for that lock while it holds a mutex. Then under
+            -- the mutex: what was read before may be old by now. setval() does nothing for NULL.
+            LOOP
+                last := pg_catalog.pg_sequence_last_value(seq);
+                value := pg_catalog.setval(held, ids._next(last, now_ms));
+                EXIT WHEN held IS NOT NULL;
+                now_ms := ids._arrive(shard, seq, epoch);
+                mutex := CASE WHEN now_ms IS NOT NULL THEN ids._mutex(seq) OPERATOR(pg_catalog.|) queued END;
+                IF mutex OPERATOR(pg_catalog.<) 8 THEN
+                    IF mutex OPERATOR(pg_catalog.<) 4 THEN
+                        IF mutex OPERATOR(pg_catalog.<) 2 THEN
+                            IF mutex OPERATOR(pg_catalog.=) 0 THEN LOCK TABLE ids_mutexes._mutex_0 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                            ELSE LOCK TABLE ids_mutexes._mutex_1 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                        ELSE
+                            IF mutex OPERATOR(pg_catalog.=) 2 THEN LOCK TABLE ids_mutexes._mutex_2 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                            ELSE LOCK TABLE ids_mutexes._mutex_3 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                        END IF;
                     ELSE
-                        IF mutex OPERATOR(pg_catalog.=) 2 THEN LOCK TABLE ids_mutexes._mutex_2 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
-                        ELSE LOCK TABLE ids_mutexes._mutex_3 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                        IF mutex OPERATOR(pg_catalog.<) 6 THEN
+                            IF mutex OPERATOR(pg_catalog.=) 4 THEN LOCK TABLE ids_mutexes._mutex_4 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                            ELSE LOCK TABLE ids_mutexes._mutex_5 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                        ELSE
+                            IF mutex OPERATOR(pg_catalog.=) 6 THEN LOCK TABLE ids_mutexes._mutex_6 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                            ELSE LOCK TABLE ids_mutexes._mutex_7 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                        END IF;
                     END IF;
                 ELSE
-                    IF mutex OPERATOR(pg_catalog.<) 6 THEN
-                        IF mutex OPERATOR(pg_catalog.=) 4 THEN LOCK TABLE ids_mutexes._mutex_4 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
-                        ELSE LOCK TABLE ids_mutexes._mutex_5 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                    IF mutex OPERATOR(pg_catalog.<) 12 THEN
+                        IF mutex OPERATOR(pg_catalog.<) 10 THEN
+                            IF mutex OPERATOR(pg_catalog.=) 8 THEN LOCK TABLE ids_mutexes._mutex_8 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                            ELSE LOCK TABLE ids_mutexes._mutex_9 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                        ELSE
+                            IF mutex OPERATOR(pg_catalog.=) 10 THEN LOCK TABLE ids_mutexes._mutex_10 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                            ELSE LOCK TABLE ids_mutexes._mutex_11 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                        END IF;
                     ELSE
-                        IF mutex OPERATOR(pg_catalog.=) 6 THEN LOCK TABLE ids_mutexes._mutex_6 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
-                        ELSE LOCK TABLE ids_mutexes._mutex_7 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                        IF mutex OPERATOR(pg_catalog.<) 14 THEN
+                            IF mutex OPERATOR(pg_catalog.=) 12 THEN LOCK TABLE ids_mutexes._mutex_12 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                            ELSE LOCK TABLE ids_mutexes._mutex_13 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
+                        ELSE
+                            IF mutex OPERATOR(pg_catalog.=) 14 THEN LOCK TABLE ids_mutexes._mutex_14 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                            ELSIF mutex OPERATOR(pg_catalog.=) 15 THEN LOCK TABLE ids_mutexes._mutex_15 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+                            ELSIF mutex IS NULL THEN EXIT visit;
+                            ELSE PERFORM ids._lock(ids._mutex(seq)); END IF;
+                        END IF;
                     END IF;
                 END IF;
-            ELSE
-                IF mutex OPERATOR(pg_catalog.<) 12 THEN
-                    IF mutex OPERATOR(pg_catalog.<) 10 THEN
-                        IF mutex OPERATOR(pg_catalog.=) 8 THEN LOCK TABLE ids_mutexes._mutex_8 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
-                        ELSE LOCK TABLE ids_mutexes._mutex_9 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
-                    ELSE
-                        IF mutex OPERATOR(pg_catalog.=) 10 THEN LOCK TABLE ids_mutexes._mutex_10 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
-                        ELSE LOCK TABLE ids_mutexes._mutex_11 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
-                    END IF;
-                ELSE
-                    IF mutex OPERATOR(pg_catalog.<) 14 THEN
-                        IF mutex OPERATOR(pg_catalog.=) 12 THEN LOCK TABLE ids_mutexes._mutex_12 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
-                        ELSE LOCK TABLE ids_mutexes._mutex_13 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
-                    ELSE
-                        IF mutex OPERATOR(pg_catalog.=) 14 THEN LOCK TABLE ids_mutexes._mutex_14 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
-                        ELSE LOCK TABLE ids_mutexes._mutex_15 IN SHARE UPDATE EXCLUSIVE MODE NOWAIT; END IF;
-                    END IF;
-                END IF;
-            END IF;
-            -- Read under the mutex: what was read before may be old by now. setval() does nothing for
-            -- NULL.
-            last := pg_catalog.pg_sequence_last_value(seq);
-            value := pg_catalog.setval(seq, ids._next(last, now_ms));
+                held := seq;
+            END LOOP;
             RAISE SQLSTATE 'IG000';
         EXCEPTION
             WHEN SQLSTATE 'IG000' THEN
@@ -404,8 +423,9 @@ BEGIN
                         OPERATOR(pg_catalog.|) (value OPERATOR(pg_catalog.&) 1023);
                 END IF;
             WHEN lock_not_available THEN
-                IF is_queued OR mutex IS NULL THEN RAISE; END IF; -- by lock_timeout
-                is_queued := true;
+                IF queued OPERATOR(pg_catalog.>) 0 OR now_ms IS NULL THEN RAISE; END IF; -- by lock_timeout
+                queued := 16;
+                held := NULL;
                 CONTINUE;
             -- _take() finds the cause, unless the library has taken over.
             WHEN undefined_table OR undefined_function OR read_only_sql_transaction OR insufficient_privilege
@@ -992,7 +1012,9 @@ CREATE OR REPLACE FUNCTION ids.advance_shard(shard integer, id bigint) RETURNS b
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
+    value bigint := (id >> 23 << 10) | (id & 1023);
     found record;
+    held regclass; -- the sequence, while its mutex is held
     last bigint;
     caught text;
 BEGIN
@@ -1020,12 +1042,14 @@ BEGIN
             HINT = format('Use GRANT UPDATE ON SEQUENCE %s TO %s.', found.sequence, quote_ident(current_user));
     END IF;
     BEGIN
-        PERFORM pg_sequence_last_value(found.sequence);
-        PERFORM ids._lock(ids._mutex(found.sequence));
-        last := pg_sequence_last_value(found.sequence);
-        IF last IS NULL OR last < ((id >> 23 << 10) | (id & 1023)) THEN
-            last := setval(found.sequence, (id >> 23 << 10) | (id & 1023));
-        END IF;
+        -- Without the mutex first, as in _shard_next_id().
+        LOOP
+            last := pg_sequence_last_value(found.sequence);
+            last := COALESCE(setval(held, CASE WHEN last IS NULL OR last < value THEN value END), last);
+            EXIT WHEN held IS NOT NULL;
+            PERFORM ids._lock(ids._mutex(found.sequence));
+            held := found.sequence;
+        END LOOP;
         RAISE SQLSTATE 'IG000';
     EXCEPTION
         WHEN SQLSTATE 'IG000' THEN NULL;
@@ -1038,7 +1062,7 @@ BEGIN
         EXECUTE 'SELECT ids.advance_shard($1, $2)' INTO last USING shard, id;
         RETURN last;
     ELSIF caught IS NOT NULL THEN
-        PERFORM ids._explain_failure(found.sequence, caught, last, (id >> 23 << 10) | (id & 1023));
+        PERFORM ids._explain_failure(found.sequence, caught, last, value);
     END IF;
     RETURN (last >> 10 << 23) | (shard << 10) | (last & 1023);
 END $$;
