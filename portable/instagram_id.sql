@@ -874,6 +874,24 @@ BEGIN
     END IF;
 END $$;
 
+-- Until the end of the transaction. Any role can lock a relation in another mode, by its OID: the
+-- functions of sequences keep that lock after their error.
+CREATE OR REPLACE FUNCTION ids._lock_shards() RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    lock_limit text := current_setting('lock_timeout');
+BEGIN
+    IF lock_limit::interval NOT BETWEEN '1 ms' AND '10 s' THEN
+        PERFORM set_config('lock_timeout', '10s', true);
+    END IF;
+    LOCK TABLE ids_mutexes._create_shard IN SHARE UPDATE EXCLUSIVE MODE;
+    PERFORM set_config('lock_timeout', lock_limit, true);
+EXCEPTION WHEN lock_not_available THEN
+    RAISE EXCEPTION USING ERRCODE = '55P03', MESSAGE = 'could not obtain the lock of create_shard()',
+        DETAIL = 'Another transaction has created a shard, or has locked view ids_mutexes._create_shard, and is still open.',
+        HINT = 'Try again when it has ended; it is listed in pg_locks, or in pg_prepared_xacts.';
+END $$;
+
 CREATE OR REPLACE FUNCTION ids._is_time(name text) RETURNS boolean
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -939,7 +957,7 @@ DECLARE
 BEGIN
     PERFORM ids._check_caller();
     -- Two transactions cannot create a shard of the same number.
-    LOCK TABLE ids_mutexes._create_shard IN SHARE ROW EXCLUSIVE MODE;
+    PERFORM ids._lock_shards();
     IF EXISTS (SELECT FROM ids._shards('shard_' || shard)) THEN
         existing := ids._shard(shard);
         IF NOT if_not_exists THEN

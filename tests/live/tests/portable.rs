@@ -356,6 +356,44 @@ fn nothing_is_parsed_under_a_mutex() {
     }
 }
 
+/// Any role can lock the view of create_shard() in the mode in which a sequence is used, to the end
+/// of a transaction. Nothing waits for that, and the wait for another session that creates a shard
+/// has a limit.
+#[test]
+fn strangers_do_not_block_create_shard() {
+    let server = Server::start(&[("fsync", "off")]);
+    install(&server);
+    let mut admin = server.connect();
+    run(&mut admin, "CREATE ROLE stranger LOGIN");
+    let view: u32 = one(&mut admin, "SELECT 'ids_mutexes._create_shard'::regclass::oid");
+    let mut stranger = connect_as(&server, "stranger");
+    run(&mut stranger, "BEGIN; SAVEPOINT a");
+    assert_eq!(
+        error_of(&mut stranger, &format!("SELECT nextval({view}::oid::regclass)")).0,
+        "42809"
+    );
+    run(&mut stranger, "ROLLBACK TO a");
+    let held = format!("SELECT mode FROM pg_locks WHERE relation = {view}");
+    assert_eq!(one::<String>(&mut admin, &held), "RowExclusiveLock");
+    let mut installer = connect_as(&server, "installer");
+    run(&mut installer, "SET statement_timeout = '60s'; BEGIN; SELECT create_shard(91)");
+    let mut other = connect_as(&server, "installer");
+    for (limit, next) in [("100ms", 93), ("0", 94)] {
+        run(&mut other, &format!("SET statement_timeout = '60s'; SET lock_timeout = '{limit}'"));
+        let refused = error_of(&mut other, "SELECT create_shard(92)");
+        assert_eq!(refused.0, "55P03");
+        assert!(
+            refused.1.starts_with("could not obtain the lock of create_shard()"),
+            "{refused:?}"
+        );
+        run(&mut installer, "COMMIT");
+        run(&mut other, "BEGIN; SELECT create_shard(92)");
+        assert_eq!(one::<String>(&mut other, "SHOW lock_timeout"), limit);
+        run(&mut other, "ROLLBACK");
+        run(&mut installer, &format!("BEGIN; SELECT create_shard({next})"));
+    }
+}
+
 fn walwriter(server: &Server) -> i32 {
     one(&mut server.connect(), "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
 }
