@@ -696,7 +696,8 @@ CREATE OR REPLACE FUNCTION ids.make_id("time" timestamptz, shard integer, seq in
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN seq >= 0 AND seq <= 1023 AND shard >= 0 AND shard <= 8191
         THEN ids._id_of("time", epoch, false) | (shard << 10) | seq
-        WHEN (shard < 0 OR shard > 8191) AND seq IS NOT NULL AND "time" IS NOT NULL AND epoch IS NOT NULL THEN ids._check_shard(shard)
+        WHEN (shard < 0 OR shard > 8191) AND seq IS NOT NULL AND "time" IS NOT NULL AND epoch IS NOT NULL
+        THEN ids._check_number(shard, 0, 8191, 'shard %s is out of range', 'Shards are numbered from 0 to 8191.')
         WHEN shard IS NOT NULL AND seq IS NOT NULL AND "time" IS NOT NULL AND epoch IS NOT NULL
         THEN ids._check_number(seq, 0, 1023, 'sequence number %s is out of range', 'Sequence numbers range from 0 to 1023.') END;
 
