@@ -862,7 +862,10 @@ fn shards_go_to_the_library_and_back_by_dump() {
     let as_installer =
         |database: &str| server.config(database).user("installer").connect(NoTls).unwrap();
     let mut library = as_installer("library");
-    run(&mut library, "CREATE SCHEMA ids; CREATE EXTENSION instagram_id SCHEMA ids");
+    run(
+        &mut library,
+        "CREATE SCHEMA ids; GRANT USAGE ON SCHEMA ids TO PUBLIC; CREATE EXTENSION instagram_id SCHEMA ids",
+    );
     copy_shard(&server, "postgres", "library", "installer");
     let can_generate = "SELECT can_generate FROM ids.id_shards WHERE shard = 5";
     assert!(!one::<bool>(&mut library, can_generate));
