@@ -370,8 +370,8 @@ errors! {
     SchemaOfExtension { schema: String, shard: u16 } => ERRCODE_DUPLICATE_FUNCTION,
         "shard {shard} cannot share a schema with the extension",
         detail("Functions of the extension have names that the shard needs."),
-        hint("Use SELECT create_shard({shard}) to create the shard in a schema of its own. Or move the extension to one with \
-            CREATE SCHEMA ids; ALTER EXTENSION instagram_id SET SCHEMA ids. Then adopt the PL/pgSQL original with \
+        hint("Use SELECT create_shard({shard}) to create the shard in a schema of its own. Or move the extension to \
+            one, as a superuser, with CREATE SCHEMA ids; ALTER EXTENSION instagram_id SET SCHEMA ids. Then adopt the PL/pgSQL original with \
             SELECT * FROM ids.adopt_shard({shard}, {}).", literal(schema));
 
     /// `CREATE EXTENSION` finds a `next_id()` in the schema; the PL/pgSQL original often has this
@@ -963,9 +963,10 @@ errors! {
     LastOwnerLost { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
         detail("The node of group {group} was the last to generate ids from it, and is not an active node of the cluster."),
-        hint("Activate that node again: no other node has all ids of the sequence. If it is lost for good, disable it with \
-            citus_disable_node(), remove it with citus_remove_node(), and run SELECT * FROM take_over_shards(recover => true) on \
-            each node. Or call advance_shard() with the largest id that it can have generated.");
+        hint("Activate that node again: no other node has all ids of the sequence. If it is lost for good \
+            and has no tenants, disable it with citus_disable_node(), remove it with citus_remove_node(), and run SELECT * FROM \
+            take_over_shards(recover => true) on each node. Or call advance_shard() with the largest id that it can have \
+            generated. For a sequence of your own, use a new one in its place, whose ids begin at the clock.");
 
     /// The node that generated the ids of the sequence last has a new copy of it.
     LastOwnerReplaced { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -979,8 +980,9 @@ errors! {
     LastOwnerDisabled { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
         detail("The node of group {group} was the last to generate its ids, and is disabled."),
-        hint("Activate it with citus_activate_node(). If it is lost for good, remove it with citus_remove_node(), and run \
-            SELECT * FROM take_over_shards(recover => true) on each node, or call advance_shard() again.");
+        hint("Activate it with citus_activate_node(). If it is lost for good and has no tenants, remove it with \
+            citus_remove_node(), and run SELECT * FROM take_over_shards(recover => true) on each node, or call advance_shard() \
+            again.");
 
     /// `nextval()`, `setval()` or a dump has overwritten every closed copy of the sequence.
     LastOwnerUnknown { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -988,21 +990,23 @@ errors! {
         detail("No copy records which node was the last to generate its ids: nextval(), setval() or a dump has overwritten \
             the record."),
         hint("Run SELECT * FROM take_over_shards(recover => true) on each node, or call advance_shard() with the largest id in \
-            the tables of the shard.");
+            the tables of the shard. For a sequence of your own, use a new one in its place, whose ids begin at the clock.");
 
     /// After a move, a node cannot be asked for its copy of the sequence.
     NodeNotReached { name: String, node: String, group: i32, role: String, said: String } => ERRCODE_CONNECTION_EXCEPTION,
         "node {node} did not hand over sequence {name}",
         detail("The request to group {group} was made as role {role}. {}", sentence(said)),
         hint("After a move each node must accept a connection of this role: the role that generates the id if it has UPDATE on \
-            the sequence, otherwise the owner of the sequence. It must be able to log in there. If the node is lost, disable \
-            it, remove it, and run SELECT * FROM take_over_shards(recover => true) on each node.");
+            the sequence, otherwise the owner of the sequence. It must be able to log in there. If the node is lost, \
+            replace it by its standby with citus_update_node(). If it has no tenants, you can disable it, remove it, and run \
+            SELECT * FROM take_over_shards(recover => true) on each node instead.");
 
     /// After a move, a node refuses to close its copy of the sequence, or to record the new owner.
     NotHandedOver { name: String, node: String, role: String, said: String } => ERRCODE_CONNECTION_EXCEPTION,
         "node {node} did not hand over sequence {name}",
         detail("The request was made as role {role}. {}", sentence(said)),
-        hint("The role needs UPDATE on the sequence there. If the sequence was locked, try again.");
+        hint("The role needs UPDATE on the sequence there. If the sequence was locked, try again. If Citus has not sent its \
+            metadata to that node, run SELECT start_metadata_sync_to_all_nodes() on the coordinator.");
 
     /// The first id of a sequence is generated before the other nodes have the sequence.
     SequenceNotOnNode { name: String, node: String } => ERRCODE_CONNECTION_EXCEPTION,
@@ -1025,16 +1029,18 @@ errors! {
         } else {
             format!("Not all of these nodes have handed it over in time: {}.", nodes.join(", "))
         }),
-        hint("After a move each node must answer once. If a node is lost, disable it, remove it, and run \
-            SELECT * FROM take_over_shards(recover => true) on each node. The setting instagram_id.take_over_timeout is \
+        hint("After a move each node must answer once. If a node is lost, replace it by its standby with \
+            citus_update_node(). If it has no tenants, you can disable it, remove it, and run SELECT * FROM \
+            take_over_shards(recover => true) on each node instead. The setting instagram_id.take_over_timeout is \
             the limit.");
 
     /// A session has waited for another one, whose attempt to take the sequence over has failed.
     TakeOverFailed { name: String, node: String } => ERRCODE_CONNECTION_EXCEPTION,
         "cannot take over sequence {name}",
         detail("Another session of this node has tried, while this one waited: node {node} cannot be reached."),
-        hint("After a move each node must answer once. If a node is lost, disable it, remove it, and run \
-            SELECT * FROM take_over_shards(recover => true) on each node.");
+        hint("After a move each node must answer once. If a node is lost, replace it by its standby with \
+            citus_update_node(). If it has no tenants, you can disable it, remove it, and run SELECT * FROM \
+            take_over_shards(recover => true) on each node instead.");
 
     /// `take_over_shards()` takes a sequence over while another node closes its copy.
     TakeOverOvertaken { name: String } => ERRCODE_OBJECT_IN_USE,
