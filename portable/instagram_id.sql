@@ -488,7 +488,7 @@ BEGIN
     IF found IS DISTINCT FROM owner THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('function %s.next_id() is not that of shard %s', schema, shard),
             DETAIL = CASE WHEN found IS NULL THEN 'It does not exist.' ELSE format('It belongs to role %s.', found::regrole) END,
-            HINT = format('%sUse SELECT create_shard(%s, if_not_exists => true) as role %s.',
+            HINT = format('%sUse SELECT ids.create_shard(%s, if_not_exists => true) as role %s.',
                 CASE WHEN found IS NOT NULL THEN 'Drop it. ' END, shard, owner::regrole);
     END IF;
     RETURN format('%s.next_id()', schema);
@@ -801,7 +801,7 @@ BEGIN
     ELSIF schemas IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '42P01', MESSAGE = format('shard %s does not exist', number),
             DETAIL = format('Schema insta%s does not %s.', number, CASE WHEN to_regnamespace('insta' || number) IS NULL THEN 'exist' ELSE 'define it' END),
-            HINT = CASE WHEN to_regnamespace('insta' || number) IS NULL THEN format('Create the shard with SELECT create_shard(%s).', number) ELSE format('Create the shard in that schema with SELECT create_shard(%s, if_not_exists => true).', number) END;
+            HINT = CASE WHEN to_regnamespace('insta' || number) IS NULL THEN format('Create the shard with SELECT ids.create_shard(%s).', number) ELSE format('Create the shard in that schema with SELECT ids.create_shard(%s, if_not_exists => true).', number) END;
     END IF;
 END $$;
 
@@ -859,14 +859,19 @@ BEGIN
     RETURN created;
 END $$;
 
+CREATE OR REPLACE FUNCTION ids._refuse_caller() RETURNS void
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'must be owner of schema ids',
+        DETAIL = 'In the portable edition, all shards belong to that role.',
+        HINT = format('Use SET ROLE %s.', (SELECT nspowner::regrole FROM pg_namespace WHERE nspname = 'ids'));
+END $$;
+
 CREATE OR REPLACE FUNCTION ids._check_caller() RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    owner regrole := (SELECT nspowner FROM pg_namespace WHERE nspname = 'ids');
 BEGIN
-    IF owner <> quote_ident(current_user)::regrole THEN
-        RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'must be owner of schema ids',
-            DETAIL = 'In the portable edition, all shards belong to that role.', HINT = format('Use SET ROLE %s.', owner);
+    IF (SELECT nspowner FROM pg_namespace WHERE nspname = 'ids') <> quote_ident(current_user)::regrole THEN
+        PERFORM ids._refuse_caller();
     ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION USING ERRCODE = '55000',
             MESSAGE = format('cannot create or claim a shard at isolation level %s', current_setting('transaction_isolation')),
@@ -924,7 +929,7 @@ BEGIN
     ELSIF name ~ '^[0-9]{4}-' AND to_regnamespace(quote_ident(name)) IS NULL AND ids._is_time(name) THEN
         RAISE EXCEPTION USING ERRCODE = '42602', MESSAGE = format('schema name "%s" is a time', name),
             DETAIL = 'The second argument of create_shard() is the name of the schema.',
-            HINT = format('To create the shard with this epoch, use SELECT create_shard(%s, epoch => %L).', shard, name);
+            HINT = format('To create the shard with this epoch, use SELECT ids.create_shard(%s, epoch => %L).', shard, name);
     ELSIF NOT isfinite(epoch) THEN
         RAISE EXCEPTION USING ERRCODE = '22008', MESSAGE = 'epoch must be finite';
     ELSIF now_ms NOT BETWEEN 0 AND 1099511627775 THEN
@@ -985,7 +990,7 @@ BEGIN
     ELSIF name = 'ids' THEN
         RAISE EXCEPTION USING ERRCODE = '42723', MESSAGE = format('shard %s cannot share a schema with the extension', shard),
             DETAIL = 'Functions of the extension have names that the shard needs.',
-            HINT = format('Use SELECT create_shard(%s) to create the shard in a schema of its own.', shard);
+            HINT = format('Use SELECT ids.create_shard(%s) to create the shard in a schema of its own.', shard);
     ELSIF NOT if_not_exists THEN
         RAISE EXCEPTION USING ERRCODE = '42P06', MESSAGE = format('schema %I already exists', name),
             HINT = 'Use if_not_exists => true to create the shard in it.';
@@ -1022,7 +1027,7 @@ BEGIN
     IF is_replaced THEN
         RAISE WARNING USING MESSAGE = format('sequence %I.table_id_seq was missing and has been created', name),
             DETAIL = format('It does not know the ids that shard %s has generated before, so it could repeat them.', shard),
-            HINT = format('Use SELECT advance_shard(%s, ...) with the largest id of the shard.', shard);
+            HINT = format('Use SELECT ids.advance_shard(%s, ...) with the largest id of the shard.', shard);
     END IF;
     RETURN quote_ident(name)::regnamespace;
 END $$;
@@ -1056,6 +1061,9 @@ BEGIN
     IF current_setting('transaction_read_only')::boolean THEN
         PERFORM ids._explain_failure(found.sequence, '25006', NULL, NULL);
     ELSIF NOT has_sequence_privilege(found.sequence, 'UPDATE') THEN
+        IF NOT pg_has_role(found.owner, 'USAGE') THEN
+            PERFORM ids._refuse_caller();
+        END IF;
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('permission denied for sequence %s', found.sequence),
             DETAIL = format('Role %s lacks UPDATE on it.', quote_ident(current_user)),
             HINT = format('Use GRANT UPDATE ON SEQUENCE %s TO %s.', found.sequence, quote_ident(current_user));
@@ -1080,6 +1088,8 @@ BEGIN
     THEN
         EXECUTE 'SELECT ids.advance_shard($1, $2)' INTO last USING shard, id;
         RETURN last;
+    ELSIF caught LIKE '42501%' THEN
+        PERFORM ids._refuse_caller();
     ELSIF caught IS NOT NULL THEN
         PERFORM ids._explain_failure(found.sequence, caught, last, value);
     END IF;

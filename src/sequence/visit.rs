@@ -112,7 +112,10 @@ fn act_on_page<T: Copy>(
         // SAFETY: as for `take_guarded`.
         unsafe {
             lock_for_transaction(raw, sequence, cached);
-            let info = check(raw, sequence, policy, cached)?;
+            let info = check(raw, sequence, policy, cached).map_err(|refusal| match refusal {
+                Refusal::NoRight { .. } if needs_update => Refusal::NoRight { update: true },
+                other => other,
+            })?;
             let update = pg_sys::ACL_UPDATE as pg_sys::AclMode;
             if needs_update && !raw.may(sequence, raw.GetUserId(), update) {
                 return Err(Refusal::NoRight { update: true });

@@ -537,6 +537,17 @@ fn roles_can_do_what_the_page_shows() {
             assert_eq!(found, expected, "{role}: {action}");
         }
     }
+    for role in ["writer", "sequence_user"] {
+        let call = "SELECT advance_shard(5, make_id('2015-01-01+00', 5, 0))";
+        let (_, message, hint) = error_of(&mut connect_as(&server, role), call);
+        assert!(message.starts_with("must be owner of schema ids\n"), "{role}: {message}");
+        assert_eq!(hint, "Use SET ROLE installer.", "{role}");
+    }
+    // The statement of a hint finds its function, whatever search_path is.
+    let mut installer = connect_as(&server, "installer");
+    run(&mut installer, "SET search_path = public");
+    let (_, _, hint) = error_of(&mut installer, "SELECT ids.next_id(99)");
+    run(&mut installer, hint.strip_prefix("Create the shard with ").unwrap().trim_end_matches('.'));
 }
 
 /// PostgreSQL sends an error before it releases the locks of the statement, so a client that reads

@@ -97,6 +97,14 @@ GRANT USAGE ON SCHEMA insta400 TO regress_id_app;
 SET ROLE regress_id_app;
 SELECT * FROM raises('SELECT advance_shard(400, 409600)');
 RESET ROLE;
+-- A role without any privilege on the sequence needs only this one.
+CREATE ROLE regress_id_none;
+GRANT USAGE ON SCHEMA insta400 TO regress_id_none;
+SET ROLE regress_id_none;
+SELECT * FROM raises('SELECT advance_shard(400, 409600)');
+RESET ROLE;
+DROP OWNED BY regress_id_none;
+DROP ROLE regress_id_none;
 GRANT UPDATE ON SEQUENCE insta400.table_id_seq TO regress_id_app;
 SET ROLE regress_id_app;
 SELECT * FROM raises('SELECT advance_shard(400, 409600)');
