@@ -349,6 +349,13 @@ errors! {
         detail("It returns {is}, not {asked}."),
         hint("Omit the epoch to use that one.");
 
+    /// `create_shard()` is called without an epoch for a schema with a sequence that has generated
+    /// ids, and `epoch()` is missing there.
+    EpochUnknown { schema: String, sequence: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "cannot determine the epoch of sequence {sequence}",
+        detail("The sequence has generated ids, and function {schema}.epoch() does not exist."),
+        hint("Pass the epoch of these ids in the argument epoch. A shard created without one counts from 2011-08-24 21:07:01.721+00.");
+
     /// `create_shard()` is called without `if_not_exists` for a schema that exists.
     SchemaExists { shard: u16, schema: String, name: String } => ERRCODE_DUPLICATE_SCHEMA,
         "schema {schema} already exists",

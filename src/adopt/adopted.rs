@@ -48,6 +48,12 @@ impl Adopted {
         Ok(sequence)
     }
 
+    /// Whether it generates ids from the shard's own sequence, or did so before it was replaced.
+    pub fn is_on_own_sequence(&self, definition: &Definition) -> bool {
+        let sequence = self.sequence.unwrap_or_else(|| self.former_sequence(definition));
+        sequence.oid == definition.sequence.oid
+    }
+
     /// The sequence that a function generated ids from before it was replaced.
     fn former_sequence(&self, definition: &Definition) -> IdSequence {
         let read = read_original(self.kept.as_ref().unwrap_or(&self.function)).ok();

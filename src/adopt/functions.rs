@@ -194,8 +194,11 @@ fn find_adopted(
 fn restore(definition: &Definition, adopted: &[Adopted]) {
     let scripts: Vec<Option<String>> = adopted.iter().map(restoring_script).collect();
     // Drop the definition first: after that, later statements do not count as changes of a shard.
-    let drop = format!("DROP FUNCTION {}", parts_beside(definition, adopted).join(", "));
-    roles::with_rights_of(adopted[0].function.owner, || spi::run(&drop));
+    let parts = parts_beside(definition, adopted);
+    if !parts.is_empty() {
+        let drop = format!("DROP FUNCTION {}", parts.join(", "));
+        roles::with_rights_of(adopted[0].function.owner, || spi::run(&drop));
+    }
     for (one, script) in adopted.iter().zip(&scripts) {
         if let Some(script) = script {
             roles::with_rights_of(one.function.owner, || spi::run(script));
@@ -208,8 +211,12 @@ fn columns_filled_by(adopted: &[Adopted], callers: &Callers) -> Vec<Column> {
 }
 
 /// The functions of a shard that are not among the adopted ones. Those of other roles were created
-/// since, and stay.
+/// since, and stay. All stay if no original has generated ids from the shard's own sequence: then
+/// the shard was there before the adoptions.
 fn parts_beside(definition: &Definition, adopted: &[Adopted]) -> Vec<String> {
+    if !adopted.iter().any(|one| one.is_on_own_sequence(definition)) {
+        return vec![];
+    }
     let is_part = |function: &Function| {
         adopted.iter().all(|one| one.function.name != function.name)
             && trust::is_of_shard(function.owner, definition.owner)
@@ -228,7 +235,8 @@ fn restoring_script(adopted: &Adopted) -> Option<String> {
     let kept = adopted.kept.as_ref()?;
     let drop = format!("DROP FUNCTION {}", names::function(kept.oid));
     Some(match adopted.sequence {
-        Some(_) => format!("{};\n{drop}", renamed(kept, &adopted.function.name, true)),
+        // Drop the copy first: without it the function is no longer one of the shard's.
+        Some(_) => format!("{drop};\n{}", renamed(kept, &adopted.function.name, true)),
         None => drop,
     })
 }

@@ -9,11 +9,11 @@ use crate::pg::names;
 use crate::pg::parsed_body::Expression;
 use crate::pg::roles;
 use crate::pg::spi;
-use crate::sequence::IdSequence;
+use crate::sequence::{IdSequence, read};
 use crate::shard::definition::{self, Definition};
 use crate::shard::trust::{self, Object, Trust};
 use instagram_id_core::epoch::Epoch;
-use instagram_id_core::hlc::VALUE_MAX;
+use instagram_id_core::hlc::{self, FIRST_DAY_MS, VALUE_MAX};
 use instagram_id_core::layout::Shard;
 use pgrx::PgLogLevel;
 use pgrx::datum::DatumWithOid;
@@ -114,7 +114,15 @@ impl ShardParts {
             wait_for_other_generators(schema, existing_sequence)?;
         }
         let left = self.epoch_left(schema, epoch)?;
-        let epoch = left.or(epoch).unwrap_or(Epoch::ORIGINAL);
+        let epoch = match left.or(epoch) {
+            Some(epoch) => epoch,
+            None if is_clock(existing_sequence) => {
+                let schema = quote_identifier(&self.schema);
+                let sequence = names::relation(existing_sequence);
+                return Err(Error::EpochUnknown { schema, sequence });
+            }
+            None => Epoch::ORIGINAL,
+        };
         let sequence = self.as_owner(|| -> Result<Oid, Error> {
             let sequence = match existing_sequence {
                 Oid::INVALID => self.make_sequence(schema),
@@ -548,6 +556,12 @@ fn calls(
     let [call] = selected.as_slice() else { return None };
     let (callee, arguments) = call.call()?;
     (callee == catalog::function_in(own_schema, name, types)?.oid).then_some(arguments)
+}
+
+/// Whether the value of a sequence, if it exists, is that of a clock and not of a counter.
+fn is_clock(sequence: Oid) -> bool {
+    sequence != Oid::INVALID
+        && read::last_value(sequence).is_some_and(|last| hlc::ms_of(last) >= FIRST_DAY_MS)
 }
 
 /// Sets the comment of an object. The statement COMMENT ON would also lock it, and a transaction

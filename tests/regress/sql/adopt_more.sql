@@ -363,6 +363,20 @@ SELECT function FROM adopt_shard(525, function => 'insta525.photos_next_id()');
 SELECT function FROM adopt_shard(525);
 SELECT unadopt_shard(525);
 SELECT count(*) FROM pg_proc WHERE pronamespace = 'insta525'::regnamespace;
+-- A shard that create_shard() has created before stays, with its epoch: no original was on its sequence.
+SELECT create_shard(530, epoch => '2020-01-01 00:00+00');
+SELECT next_id(530) > 0 AS generated;
+DO $$ BEGIN PERFORM pg_temp.original('insta530', '530', 'photo_id', 'photo_seq'); END $$;
+SELECT function, sequence FROM adopt_shard(530, function => 'insta530.photo_id()');
+SELECT unadopt_shard(530);
+SELECT p.oid::regprocedure, lanname FROM pg_proc AS p JOIN pg_language AS l ON l.oid = prolang WHERE pronamespace = 'insta530'::regnamespace ORDER BY proname;
+SELECT next_id(530) > 0 AS generated, reason FROM id_shards WHERE shard = 530;
+SELECT * FROM raises('SELECT unadopt_shard(530)');
+-- Without epoch(), create_shard() does not guess the epoch of a sequence that has generated ids.
+DROP FUNCTION insta530.shard_530(), insta530.epoch(), insta530.next_id(), insta530.id_time(bigint);
+SELECT * FROM raises('SELECT create_shard(530, if_not_exists => true)');
+SELECT create_shard(530, if_not_exists => true, epoch => '2020-01-01 00:00+00');
+SELECT id_time(next_id(530), insta530.epoch()) - clock_timestamp() < '1 s' AS now;
 
 -- Values that only the caller gives are compared with the newest id.
 DO $$ BEGIN PERFORM pg_temp.original('insta526', 'current_setting(''app.shard'')::int', epoch => 'current_setting(''app.epoch'')::bigint'); END $$;
@@ -387,5 +401,5 @@ DO $$ BEGIN PERFORM pg_temp.original('insta526', '526'); END $$;
 SELECT shard, epoch FROM adopt_shard(526);
 
 \set VERBOSITY terse
-DROP SCHEMA insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, regress_id_owner CASCADE;
+DROP SCHEMA insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, regress_id_owner CASCADE;
 DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;
