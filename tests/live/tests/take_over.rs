@@ -272,8 +272,8 @@ fn views_that_call_next_ids_are_created_again() {
 #[test]
 fn take_over_waits_for_running_calls() {
     let server = server_with_both(&[("fsync", "off")]);
-    // Inside the mutex, between the read and setval(), this one waits. Before that the clock has not
-    // been read.
+    // Inside the mutex, between the read and setval(), this one waits. Before that the clock has
+    // not been read.
     run(
         &mut connect_as(&server, "installer"),
         "CREATE OR REPLACE FUNCTION ids._next(last bigint, now_ms bigint) RETURNS bigint LANGUAGE plpgsql AS $$
