@@ -201,7 +201,7 @@ CREATE OR REPLACE FUNCTION ids._take(seq regclass, epoch timestamptz, want bigin
 #variable_conflict use_variable
 DECLARE
     read text := format('SELECT last_value, is_called FROM %s', seq);
-    held regclass; -- the sequence, while its mutex is held
+    held pg_catalog.regclass; -- the sequence, while its mutex is held
     last bigint;
     is_called boolean;
     waited_last bigint;
@@ -355,7 +355,7 @@ DECLARE
     now_ms bigint;
     mutex integer;
     queued integer := 0; -- or 16, after the mutex was found locked
-    held regclass; -- the sequence, while its mutex is held
+    held pg_catalog.regclass; -- the sequence, while its mutex is held
     last bigint;
     value bigint;
 BEGIN
@@ -1038,7 +1038,7 @@ CREATE OR REPLACE FUNCTION ids.advance_shard(shard integer, id bigint) RETURNS b
 DECLARE
     value bigint := (id >> 23 << 10) | (id & 1023);
     found record;
-    held regclass; -- the sequence, while its mutex is held
+    held pg_catalog.regclass; -- the sequence, while its mutex is held
     last bigint;
     caught text;
 BEGIN

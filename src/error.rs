@@ -353,7 +353,7 @@ errors! {
     /// ids, and `epoch()` is missing there.
     EpochUnknown { schema: String, sequence: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot determine the epoch of sequence {sequence}",
-        detail("The sequence has generated ids, and function {schema}.epoch() does not exist."),
+        detail("The sequence has generated ids, and no function {schema}.epoch() of the shard shows it."),
         hint("Pass the epoch of these ids in the argument epoch. A shard created without one counts from 2011-08-24 21:07:01.721+00.");
 
     /// `create_shard()` is called without `if_not_exists` for a schema that exists.
