@@ -772,6 +772,12 @@ errors! {
         hint("For the statement that undoes this, use SELECT way_back FROM adopt_table({shard}, {}, {}, dry_run => true).",
             literal(table), literal(name));
 
+    /// `adopt_table()` is called for a column with ids of a shard that has another epoch.
+    EpochOfKeysDiffers { column: String, epoch: String, shard: u16, is: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "column {column} has ids of another epoch than those of shard {shard}",
+        detail("They count from {epoch}, and those of the shard from {is}."),
+        hint("Use a shard that was created with epoch => '{epoch}'.");
+
     /// The column passed to `adopt_table()` does not exist.
     ColumnMissing { table: String, column: String } => ERRCODE_UNDEFINED_COLUMN,
         "column {column} of table {table} does not exist",

@@ -6,10 +6,11 @@ use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::{self, select};
-use crate::sequence::read;
+use crate::sequence::{IdSequence, read};
 use crate::shard::columns::{Column, columns_with_default_on, defaults_of, newest_serial_key};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
+use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::{quote_identifier, quote_literal, quote_qualified_identifier};
 
@@ -46,11 +47,11 @@ impl KeyColumn {
         found.check_type()?;
         references::check(&found.column)?;
         let Found { column, default, identity, owned, is_serial, functions, .. } = found;
-        let is_generated = |default: &str| {
-            functions.iter().filter_map(|oid| catalog::function(*oid)).any(|function| {
-                generates_ids(&function, own_schema) && default.starts_with(&called(&function))
+        let generator = default.as_ref().and_then(|default| {
+            functions.iter().filter_map(|oid| catalog::function(*oid)).find(|function| {
+                generates_ids(function, own_schema) && default.starts_with(&called(function))
             })
-        };
+        });
         let keys = match (default, identity.as_str(), owned) {
             (None, "a", Some(owned)) => {
                 Keys::Identity(identity_clause("ALWAYS", &options_of(owned)))
@@ -61,7 +62,12 @@ impl KeyColumn {
             (Some(default), ..) if defaults_of(definition, own_schema).contains(&default) => {
                 Keys::Shard
             }
-            (Some(default), ..) if is_serial || is_generated(&default) => Keys::Default(default),
+            (Some(default), ..) if is_serial || generator.is_some() => {
+                if let Some(function) = generator {
+                    check_epoch(&column, &function, &default, definition, own_schema)?;
+                }
+                Keys::Default(default)
+            }
             (default, ..) => {
                 let unfit = KeyColumn { column, keys: Keys::Shard, owned };
                 let statement = unfit.change(&names::schema(definition.schema));
@@ -220,6 +226,33 @@ impl Found {
 fn generates_ids(function: &Function, own_schema: Oid) -> bool {
     function.schema == own_schema && GENERATORS.contains(&function.name.as_str())
         || ddl::ids_of(function, own_schema).is_some()
+}
+
+/// Checks that the ids of a default that calls the function, by a shard's `next_id()` or its
+/// number, count from the epoch of the shard that the column gets ids of. A number without a shard,
+/// or with several, generates none.
+fn check_epoch(
+    column: &Column,
+    function: &Function,
+    default: &str,
+    definition: &Definition,
+    own_schema: Oid,
+) -> Result<(), Error> {
+    let number = default.strip_prefix(&called(function)).and_then(|rest| rest.strip_suffix(')'));
+    let shard = || number.and_then(|number| Shard::new(number.parse().ok()?));
+    let sequence = match ddl::ids_of(function, own_schema) {
+        Some((_, sequence)) => Some(sequence),
+        None => shard().and_then(|shard| definition::find(shard).ok()?).map(|found| found.sequence),
+    };
+    match sequence.filter(|sequence| sequence.epoch != definition.sequence.epoch) {
+        None => Ok(()),
+        Some(IdSequence { epoch, .. }) => Err(Error::EpochOfKeysDiffers {
+            column: column.qualified(),
+            epoch: names::time_in_utc(epoch.at()),
+            shard: definition.shard.number(),
+            is: names::time_in_utc(definition.sequence.epoch.at()),
+        }),
+    }
 }
 
 /// How an expression begins that is a call of the function, and nothing else around it.
