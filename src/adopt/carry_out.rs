@@ -9,6 +9,7 @@ use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::roles;
 use crate::pg::spi::{self, select};
+use crate::pg::sys;
 use crate::sequence::read;
 use crate::shard::columns::{AHEAD_MAX_MS, now_ms};
 use crate::shard::ddl;
@@ -57,10 +58,17 @@ impl Adoption {
         let (shard, sequence, own_schema) =
             (self.parts.shard, self.sequence, self.parts.own_schema);
         let function = self.function.oid;
-        // The adoption may have been rolled back to a savepoint.
+        // SAFETY: within a transaction.
+        let transaction = unsafe { sys::local_transaction_id() };
+        // The adoption may have been rolled back to a savepoint. If that transaction was prepared
+        // then, this is called in the next one of the session.
         let is_adopted = move || {
-            catalog::function(function)
-                .is_some_and(|function| ddl::makes_ids_of(&function, own_schema, shard, sequence))
+            // SAFETY: as above.
+            let now = unsafe { sys::local_transaction_id() };
+            now == transaction
+                && catalog::function(function).is_some_and(|function| {
+                    ddl::makes_ids_of(&function, own_schema, shard, sequence)
+                })
         };
         pgrx::register_xact_callback(PgXactCallbackEvent::PreCommit, move || {
             let relation = catalog::relation(sequence.oid).filter(|_| is_adopted());
