@@ -105,7 +105,7 @@ impl Adoption {
 
     fn fix_options_of_sequence(&self) -> String {
         format!(
-            "ALTER SEQUENCE {} AS pg_catalog.int8 INCREMENT 1 NO MAXVALUE NO CYCLE CACHE 1 RESTART",
+            "ALTER SEQUENCE {} AS pg_catalog.int8 INCREMENT 1 NO MAXVALUE NO CYCLE CACHE 1 OWNED BY NONE RESTART",
             names::relation(self.sequence.oid)
         )
     }

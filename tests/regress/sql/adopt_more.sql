@@ -378,6 +378,17 @@ SELECT * FROM raises('SELECT create_shard(530, if_not_exists => true)');
 SELECT create_shard(530, if_not_exists => true, epoch => '2020-01-01 00:00+00');
 SELECT id_time(next_id(530), insta530.epoch()) - clock_timestamp() < '1 s' AS now;
 
+-- The sequence of a serial no longer belongs to its column, so TRUNCATE and DROP of this table leave the clock alone.
+CREATE SCHEMA insta531 CREATE TABLE photos (id bigserial PRIMARY KEY, n int);
+DO $$ BEGIN PERFORM pg_temp.original('insta531', '531', sequence => 'photos_id_seq'); END $$;
+ALTER TABLE insta531.photos ALTER id SET DEFAULT insta531.next_id();
+SELECT sequence FROM adopt_shard(531);
+INSERT INTO insta531.photos (n) VALUES (1) RETURNING id AS ours \gset
+TRUNCATE insta531.photos RESTART IDENTITY;
+SELECT insta531.next_id() > :ours AS above;
+DROP TABLE insta531.photos;
+SELECT insta531.next_id() > :ours AS above;
+
 -- Values that only the caller gives are compared with the newest id.
 DO $$ BEGIN PERFORM pg_temp.original('insta526', 'current_setting(''app.shard'')::int', epoch => 'current_setting(''app.epoch'')::bigint'); END $$;
 CREATE TABLE insta526.photos (id bigint PRIMARY KEY DEFAULT insta526.next_id());
@@ -401,5 +412,5 @@ DO $$ BEGIN PERFORM pg_temp.original('insta526', '526'); END $$;
 SELECT shard, epoch FROM adopt_shard(526);
 
 \set VERBOSITY terse
-DROP SCHEMA insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, regress_id_owner CASCADE;
+DROP SCHEMA insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, regress_id_owner CASCADE;
 DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;
