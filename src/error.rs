@@ -613,6 +613,13 @@ errors! {
         detail("The original follows the clock, and would repeat ids."),
         hint("Try again when the clock has caught up.");
 
+    /// `unadopt_shard()` is called after the sequence that the original names, or its schema, was
+    /// renamed.
+    OriginalNamesAnother { kept: String, named: String, sequence: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "cannot restore the original of function {kept}",
+        detail("Its body names the sequence \"{named}\", and the shard uses {sequence}."),
+        hint("Give the schema and the sequence their former names, or replace the body of {kept} by one with the present names.");
+
     /// `unadopt_shard()` is called for a shard without an original.
     NotAdopted { shard: u16, schema: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "shard {shard} was not adopted",

@@ -2,7 +2,7 @@
 //! another name. Both are found by name and body. So the record survives dump and restore, and
 //! changes made by others are noticed.
 
-use crate::error::{Argument, Error, listed};
+use crate::error::{Argument, Error, listed, shortened};
 use crate::pg::catalog::{self, Function, Named};
 use crate::pg::names;
 use crate::pg::spi::select;
@@ -46,6 +46,27 @@ impl Adopted {
             return Err(Error::SequenceOfAnother { name, function });
         }
         Ok(sequence)
+    }
+
+    /// Checks that the original, if it is to replace the function, names the sequence that the
+    /// function uses. The sequence or its schema may have been renamed since.
+    pub fn check_name_in_original(&self) -> Result<(), Error> {
+        let (Some(kept), Some(sequence)) = (&self.kept, self.sequence) else { return Ok(()) };
+        let named = read_original(kept)?.sequence;
+        let Some(relation) = catalog::relation(sequence.oid) else { return Ok(()) };
+        let is = [names::raw_schema(relation.schema), names::raw_relation(sequence.oid)];
+        let is_this =
+            |parts: Vec<String>| parts.iter().rev().zip(is.iter().rev()).all(|(a, b)| a == b);
+        match named {
+            Some(named) if !plpgsql::name_parts(&named).is_some_and(is_this) => {
+                Err(Error::OriginalNamesAnother {
+                    kept: names::function(kept.oid),
+                    named: shortened(&named),
+                    sequence: names::relation(sequence.oid),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether it generates ids from the shard's own sequence, or did so before it was replaced.

@@ -184,6 +184,7 @@ fn find_adopted(
     let mut sequences: Vec<IdSequence> = vec![];
     for one in &adopted {
         check_owner(&one.function)?;
+        one.check_name_in_original()?;
         sequences.push(one.sequence_to_lock(&definition)?);
     }
     sequences.dedup();

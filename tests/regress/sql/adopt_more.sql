@@ -389,6 +389,19 @@ SELECT insta531.next_id() > :ours AS above;
 DROP TABLE insta531.photos;
 SELECT insta531.next_id() > :ours AS above;
 
+-- An original is not restored if the sequence that it names has another name now, or another schema.
+DO $$ BEGIN PERFORM pg_temp.original('insta532', '532'); END $$;
+SELECT sequence FROM adopt_shard(532);
+ALTER SCHEMA insta532 RENAME TO insta533;
+SELECT * FROM raises('SELECT unadopt_shard(532)');
+SELECT reason, insta533.next_id() > 0 AS generated FROM id_shards WHERE shard = 532;
+ALTER SCHEMA insta533 RENAME TO insta532;
+ALTER SEQUENCE insta532.table_id_seq RENAME TO "Clock";
+SELECT state, detail FROM raises('SELECT unadopt_shard(532)');
+DO $$ BEGIN EXECUTE replace(pg_get_functiondef('insta532.original_next_id()'::regprocedure), 'table_id_seq', '"Clock"'); END $$;
+SELECT unadopt_shard(532);
+SELECT insta532.next_id() > 0 AS generated;
+
 -- Values that only the caller gives are compared with the newest id.
 DO $$ BEGIN PERFORM pg_temp.original('insta526', 'current_setting(''app.shard'')::int', epoch => 'current_setting(''app.epoch'')::bigint'); END $$;
 CREATE TABLE insta526.photos (id bigint PRIMARY KEY DEFAULT insta526.next_id());
@@ -412,5 +425,5 @@ DO $$ BEGIN PERFORM pg_temp.original('insta526', '526'); END $$;
 SELECT shard, epoch FROM adopt_shard(526);
 
 \set VERBOSITY terse
-DROP SCHEMA insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, regress_id_owner CASCADE;
+DROP SCHEMA insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, regress_id_owner CASCADE;
 DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;
