@@ -31,21 +31,29 @@ thread_local! {
 
 /// The values to take, and the sequence to take them from.
 #[derive(Clone, Copy)]
-pub struct Request {
+pub struct Request<'a> {
     /// The shard whose ids they become.
     pub shard: Shard,
-    pub source: Source,
-    pub policy: CopyPolicy,
+    pub source: Source<'a>,
     /// The maximum number of values, 1 or more.
     pub want: i64,
 }
 
-/// The sequence that values come from.
+/// Where values come from.
 #[derive(Clone, Copy)]
-pub enum Source {
+pub enum Source<'a> {
     /// The sequence that belongs to the shard when the sequence is locked.
     OfShard,
-    Given(IdSequence),
+    /// What this returns when the sequence is locked. Its callers need no further permit.
+    Found(&'a dyn Fn() -> Result<Origin, Error>),
+    Given(Origin),
+}
+
+/// A sequence, and the copy of it from which ids are generated.
+#[derive(Clone, Copy)]
+pub struct Origin {
+    pub sequence: IdSequence,
+    pub policy: CopyPolicy,
 }
 
 /// The next id of a shard.
@@ -53,8 +61,8 @@ pub enum Source {
 /// Temporary: the transaction is read-only, a parallel operation is under way, a wait is canceled,
 /// or the clock is before the epoch and the sequence was never used.
 #[inline]
-pub fn next_id(shard: Shard, source: Source, policy: CopyPolicy) -> Result<i64, Error> {
-    let run = take(Request { shard, source, policy, want: 1 })?;
+pub fn next_id(shard: Shard, source: Source) -> Result<i64, Error> {
+    let run = take(Request { shard, source, want: 1 })?;
     Ok(layout::id_of(run.first, shard))
 }
 
@@ -63,10 +71,11 @@ pub fn next_id(shard: Shard, source: Source, policy: CopyPolicy) -> Result<i64, 
 /// Between two visits the session holds only the lock on the sequence. As with `nextval`, that lock
 /// lasts until the transaction ends and does not block other callers.
 pub fn take(request: Request) -> Result<Run, Error> {
-    let Request { shard, source, policy, want } = request;
-    let (mut sequence, mut found) = find(shard, source)?;
+    let Request { shard, source, want } = request;
+    let (mut origin, mut found) = find(shard, source)?;
     let mut waited_on = None;
     loop {
+        let Origin { sequence, policy } = origin;
         match visit::take(&Take { sequence, found, policy, want, waited_on }) {
             Ok(Outcome::Taken { run, ahead_ms }) => {
                 if ahead_ms > WARN_AHEAD_MS {
@@ -75,9 +84,8 @@ pub fn take(request: Request) -> Result<Run, Error> {
                 return Ok(run);
             }
             Ok(Outcome::LookAgain) => {
-                let locked = sequence;
-                (sequence, found) = find(shard, source)?;
-                if sequence == locked {
+                (origin, found) = find(shard, source)?;
+                if origin.sequence == sequence {
                     found = Found::Confirmed;
                 }
                 continue;
@@ -93,19 +101,21 @@ pub fn take(request: Request) -> Result<Run, Error> {
             Err(refusal) => resolve(refusal, sequence, policy, i64::MIN)?,
         }
         // The catalogs may have changed in the meantime.
-        (sequence, found) = find(shard, source)?;
+        (origin, found) = find(shard, source)?;
     }
 }
 
-/// The sequence and epoch to take values from, and what a visit must check.
+/// The sequence to take values from, and what a visit must check.
 #[inline(always)]
-fn find(shard: Shard, source: Source) -> Result<(IdSequence, Found), Error> {
+fn find(shard: Shard, source: Source) -> Result<(Origin, Found), Error> {
+    let count = invalidation::count();
     match source {
-        Source::Given(sequence) => Ok((sequence, Found::Given(shard))),
+        Source::Given(origin) => Ok((origin, Found::Given(shard))),
         Source::OfShard => {
-            let count = invalidation::count();
-            Ok((lookup::sequence_of(shard)?, Found::LookedUp(count)))
+            let sequence = lookup::sequence_of(shard)?;
+            Ok((Origin { sequence, policy: CopyPolicy::Owner }, Found::LookedUp(count)))
         }
+        Source::Found(find) => Ok((find()?, Found::LookedUp(count))),
     }
 }
 

@@ -5,14 +5,14 @@
 use crate::arguments::{self, not_null};
 use crate::citus::placement;
 use crate::error::{Argument, Error, or_raise};
-use crate::generator::{self, Request, Source};
+use crate::generator::{self, Origin, Request, Source};
 use crate::pg::guc;
 use crate::pg::reg_types::Regclass;
 use crate::sequence::{CopyPolicy, IdSequence};
 use crate::shard::definition;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::{self, Shard};
-use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::pg_sys::{Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use std::cell::Cell;
 
@@ -25,7 +25,7 @@ fn next_id_of_shard(shard: Option<i32>) -> i64 {
 #[inline]
 pub fn of_shard(shard: Option<i32>) -> Result<i64, Error> {
     let shard = arguments::shard_not_null(shard)?;
-    generator::next_id(shard, Source::OfShard, CopyPolicy::Owner)
+    generator::next_id(shard, Source::OfShard)
 }
 
 #[pg_extern(sql = false)]
@@ -38,11 +38,12 @@ fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> i64 {
 pub fn of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> Result<i64, Error> {
     let shard = arguments::shard_not_null(shard)?;
     let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
-    generator::next_id(
-        shard,
-        Source::Given(IdSequence { oid: sequence, epoch: Epoch::ORIGINAL }),
-        CopyPolicy::Owner,
-    )
+    generator::next_id(shard, given(sequence, Epoch::ORIGINAL, CopyPolicy::Owner))
+}
+
+#[inline(always)]
+fn given(oid: Oid, epoch: Epoch, policy: CopyPolicy) -> Source<'static> {
+    Source::Given(Origin { sequence: IdSequence { oid, epoch }, policy })
 }
 
 #[pg_extern(sql = false)]
@@ -64,7 +65,7 @@ pub fn of_sequence_and_epoch(
     let shard = arguments::shard_not_null(shard)?;
     let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
     let epoch = arguments::epoch(not_null(epoch, Argument::Epoch)?)?;
-    generator::next_id(shard, Source::Given(IdSequence { oid: sequence, epoch }), CopyPolicy::Owner)
+    generator::next_id(shard, given(sequence, epoch, CopyPolicy::Owner))
 }
 
 #[pg_extern(sql = false)]
@@ -76,7 +77,7 @@ fn next_id_of_setting() -> i64 {
 #[inline]
 pub fn of_setting() -> Result<i64, Error> {
     let shard = guc::shard().ok_or_else(|| Error::ShardNotSet)?;
-    generator::next_id(shard, Source::OfShard, CopyPolicy::Owner)
+    generator::next_id(shard, Source::OfShard)
 }
 
 /// `next_ids(shard, count)`, with as many ids as possible from each visit to the sequence. Ids that
@@ -92,12 +93,7 @@ fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i6
         let mut left = i64::from(count);
         let runs = std::iter::from_fn(move || {
             (left > 0).then(|| {
-                let request = Request {
-                    shard,
-                    source: Source::OfShard,
-                    policy: CopyPolicy::Owner,
-                    want: left,
-                };
+                let request = Request { shard, source: Source::OfShard, want: left };
                 let run = or_raise(|| generator::take(request));
                 left -= run.len;
                 run.first..=run.last()
@@ -120,9 +116,7 @@ fn node_next_id(seq: Option<Regclass>, epoch: Option<TimestampWithTimeZone>) -> 
         if CHECKED_GROUP.get() != Some(shard) {
             warn_if_shard_exists(shard);
         }
-        let source = Source::Given(IdSequence { oid: sequence, epoch });
-        let request = Request { shard, source, policy: CopyPolicy::EveryNode, want: 1 };
-        Ok(layout::id_of(generator::take(request)?.first, shard))
+        generator::next_id(shard, given(sequence, epoch, CopyPolicy::EveryNode))
     })
 }
 

@@ -9,7 +9,7 @@ use crate::adopt::writers::{TableLock, lock_out_writers_if_available};
 use crate::arguments;
 use crate::citus::placement::{self, RowPlacement};
 use crate::error::{Error, or_raise, shortened};
-use crate::generator::{self, Source};
+use crate::generator::{self, Origin, Source};
 use crate::pg::catalog;
 use crate::pg::deadline::Deadline;
 use crate::pg::guc;
@@ -20,7 +20,7 @@ use crate::pg::roles;
 use crate::pg::spi::{self, select};
 use crate::pg::subtransaction;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::sequence::{CopyPolicy, visit};
+use crate::sequence::{CopyPolicy, IdSequence, visit};
 use crate::shard::columns::{self, Column};
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
@@ -82,8 +82,8 @@ fn row_with_id<'a>(trigger: &'a PgTrigger<'a>) -> Result<PgHeapTuple<'a, Allocat
         return Err(Error::TriggerMisused);
     }
     if row.get_by_index::<i64>(number).map_err(|_| Error::TriggerMisused)?.is_none() {
-        let Origin { source, policy } = origin_of(trigger, shard, column)?;
-        let id = generator::next_id(shard, source, policy)?;
+        let find = || origin_of(trigger, shard, column);
+        let id = generator::next_id(shard, Source::Found(&find))?;
         row.set_by_index(number, id).map_err(|_| Error::TriggerMisused)?;
     }
     Ok(row)
@@ -95,13 +95,14 @@ const ORIGINS_MAX: usize = 1 << 16;
 
 thread_local! {
     /// By table and shard, the origin of the ids of its rows.
-    static ORIGINS: RefCell<FxHashMap<(Oid, u16), Cached<Origin>>> = RefCell::new(FxHashMap::default());
+    static ORIGINS: RefCell<FxHashMap<(Oid, u16), Cached<OriginOfTable>>> = RefCell::new(FxHashMap::default());
 }
 
-/// The sequence, and the copy of it, from which ids are generated.
+/// Where ids for the rows of a table come from, for all roles.
 #[derive(Clone, Copy)]
-struct Origin {
-    source: Source,
+struct OriginOfTable {
+    /// The sequence of the shard that the table's schema defines. Otherwise the number decides.
+    beside: Option<IdSequence>,
     policy: CopyPolicy,
 }
 
@@ -115,17 +116,20 @@ fn origin_of(trigger: &PgTrigger, shard: Shard, column: &str) -> Result<Origin, 
     let table = trigger.relid().map_err(|_| Error::TriggerMisused)?;
     let key = (table, shard.number());
     let count = invalidation::settled_count();
-    let found = ORIGINS.with_borrow(|origins| origins.get(&key).copied());
-    if let Some(origin) = found.and_then(Cached::get) {
-        return Ok(origin);
-    }
-    let origin = look_up_origin(table, shard, column)?;
-    cache_origin(key, Cached::new(count, origin));
-    Ok(origin)
+    let cached = ORIGINS.with_borrow(|origins| origins.get(&key).copied());
+    let OriginOfTable { beside, policy } = match cached.and_then(Cached::get) {
+        Some(origin) => origin,
+        None => {
+            let origin = look_up_origin(table, shard, column)?;
+            cache_origin(key, Cached::new(count, origin));
+            origin
+        }
+    };
+    Ok(Origin { sequence: beside.map_or_else(|| lookup::sequence_of(shard), Ok)?, policy })
 }
 
 /// If there are too many, or there is no memory for more, the cache is emptied.
-fn cache_origin(key: (Oid, u16), origin: Cached<Origin>) {
+fn cache_origin(key: (Oid, u16), origin: Cached<OriginOfTable>) {
     ORIGINS.with_borrow_mut(|origins| {
         if origins.len() == ORIGINS_MAX || origins.try_reserve(1).is_err() {
             origins.clear();
@@ -147,10 +151,9 @@ fn cache_origin(key: (Oid, u16), origin: Cached<Origin>) {
 ///
 /// The rows of the table are replicated to several nodes, where the trigger runs on each of them;
 /// or the table is not placed with its schema, and this node is not the owner.
-fn look_up_origin(table: Oid, shard: Shard, column: &str) -> Result<Origin, Error> {
+fn look_up_origin(table: Oid, shard: Shard, column: &str) -> Result<OriginOfTable, Error> {
     let beside = lookup::beside(table, shard).map(|definition| definition.sequence);
-    let source = beside.map_or(Source::OfShard, Source::Given);
-    let of_policy = |policy| Ok(Origin { source, policy });
+    let of_policy = |policy| Ok(OriginOfTable { beside, policy });
     if !catalog::has_citus() {
         return of_policy(CopyPolicy::Owner);
     }
@@ -557,7 +560,7 @@ mod tests {
 
     #[test]
     fn cache_of_origins_has_a_limit() {
-        let origin = Origin { source: Source::OfShard, policy: CopyPolicy::Owner };
+        let origin = OriginOfTable { beside: None, policy: CopyPolicy::Owner };
         for table in 0..200_000 {
             cache_origin((Oid::from(table), 5), Cached::new(invalidation::count(), origin));
             assert!(ORIGINS.with_borrow(FxHashMap::len) <= ORIGINS_MAX);

@@ -36,7 +36,7 @@ pub enum Found {
     /// The caller passed it, and the permit for the shard was looked up under the lock. It holds
     /// for the next visit, even if another invalidation has arrived since.
     Permitted(Permit),
-    /// It was looked up by the number of the shard at this invalidation count. If the count has
+    /// It was looked up, as that of the shard, at this invalidation count. If the count has
     /// changed, the look-up must be repeated.
     LookedUp(InvalidationCount),
     /// The previous visit could not confirm it, and the look-up of the sequence was repeated under
