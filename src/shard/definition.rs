@@ -62,6 +62,10 @@ pub fn this_database() -> String {
 /// order: nothing else shows which of two roles created the shard, and ids of a number that come
 /// from another sequence repeat.
 pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
+    invalidation::look_up(|found| !matches!(found, Ok(Some(_))), || find_once(shard))
+}
+
+fn find_once(shard: Shard) -> Result<Option<Definition>, Error> {
     let mut found = vec![];
     catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| {
         if let Some(definition) = parse_watching(function).filter(owns_sequence) {
@@ -82,8 +86,10 @@ pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
 /// The definition of a shard in this schema, for a result that is cached.
 pub fn in_schema_by_number(schema: Oid, shard: Shard) -> Option<Definition> {
     invalidation::watch_row(Catalog::Schema, schema);
-    let function = catalog::function_in(schema, &function_name(shard), &[])?;
-    parse_watching(&function).filter(owns_sequence)
+    invalidation::look_up(Option::is_none, || {
+        let function = catalog::function_in(schema, &function_name(shard), &[])?;
+        parse_watching(&function).filter(owns_sequence)
+    })
 }
 
 /// Whether the schema of a sequence defines this shard, with the sequence and its epoch. That is

@@ -46,16 +46,22 @@ pub fn sequence_of(shard: Shard) -> Result<IdSequence, Error> {
         return Ok(found.sequence);
     }
     let Definition { schema, sequence, .. } =
-        definition::find(shard)?.ok_or_else(|| missing(shard))?;
-    if !catalog::may_use_schema(schema, role) {
-        let name = names::schema(schema);
-        return Err(Error::NoRightOnSchema { name, role: names::current_role() });
-    }
+        invalidation::look_up(Result::is_err, || find_usable(shard, role))?;
     catalog::forget_schema(schema);
     SHARDS.with_borrow_mut(|shards| {
         shards.insert(shard.number(), Cached::new(count, FoundShard { role, sequence }))
     });
     Ok(sequence)
+}
+
+/// The definition of a shard whose schema the role may use.
+fn find_usable(shard: Shard, role: Oid) -> Result<Definition, Error> {
+    let definition = definition::find(shard)?.ok_or_else(|| missing(shard))?;
+    if !catalog::may_use_schema(definition.schema, role) {
+        let name = names::schema(definition.schema);
+        return Err(Error::NoRightOnSchema { name, role: names::current_role() });
+    }
+    Ok(definition)
 }
 
 /// The definition of a shard in the schema of a table, as the default `insta5.next_id()` finds it:

@@ -295,6 +295,49 @@ fn definition_is_found_while_it_is_replaced() {
     });
 }
 
+/// While a shard is given to another role, it exists at each moment. Functions of other roles make
+/// each look-up take as long as the change.
+#[test]
+fn shard_is_found_while_it_gets_another_owner() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    run(
+        &mut client,
+        "CREATE EXTENSION instagram_id; CREATE ROLE one; CREATE ROLE two; CREATE ROLE app LOGIN;
+         GRANT CREATE ON DATABASE postgres TO one, two; CREATE SEQUENCE others;
+         DO $$ BEGIN FOR n IN 1..1000 LOOP
+             EXECUTE format('CREATE SCHEMA m%s', n);
+             EXECUTE format('CREATE FUNCTION m%s.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+                 LANGUAGE sql BEGIN ATOMIC SELECT ''others''::regclass, ''2020-01-01''::timestamptz, ''x''::text; END', n);
+             EXECUTE format('ALTER FUNCTION m%s.shard_5() OWNER TO app', n);
+         END LOOP; END $$;
+         SET ROLE one; SELECT create_shard(5); GRANT USAGE ON SCHEMA insta5 TO app;
+         GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app; RESET ROLE",
+    );
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stop_at_end = StopAtEnd(&stop);
+        let calls = [0, 1].map(|_| {
+            let (mut app, stop) = (connect_as(&server, "app"), &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    run(&mut app, "SELECT next_id(5)");
+                }
+            })
+        });
+        let end = Instant::now() + Duration::from_secs(length(4, 60));
+        while Instant::now() < end && !calls.iter().any(|call| call.is_finished()) {
+            run(&mut client, "REASSIGN OWNED BY one TO two");
+            run(&mut client, "REASSIGN OWNED BY two TO one");
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        drop(stop_at_end);
+        for call in calls {
+            call.join().unwrap();
+        }
+    });
+}
+
 /// A role that can create schemas replaces the definitions in its own ones all the time. That does
 /// not delay the calls of a shard of the database's owner without end.
 #[test]
