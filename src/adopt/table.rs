@@ -21,7 +21,7 @@ use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
 use crate::shard::trust::Trust;
 use instagram_id_core::hlc::VALUES_PER_MS;
-use instagram_id_core::layout;
+use instagram_id_core::layout::{self, Shard};
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use pgrx::spi::quote_identifier;
@@ -72,8 +72,7 @@ pub fn adopt_table(
         if !dry_run {
             prevent_if_read_only("adopt_table()");
         }
-        let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
-        schema.as_ref().map_or(Ok(()), |schema| check_schema(schema, &definition))?;
+        let definition = find_definition(shard, schema.as_deref())?;
         let trust = Trust::of_table(&relation, definition.schema, schema.is_some());
         // The table's default will call the shard's next_id().
         let next_id = next_id_of(&definition, own_schema, trust)?;
@@ -122,13 +121,21 @@ pub fn adopt_table(
     })
 }
 
-/// Checks that the shard is in the schema that the caller names.
-fn check_schema(asked: &str, definition: &Definition) -> Result<(), Error> {
-    if asked == names::raw_schema(definition.schema) {
-        return Ok(());
+/// The definition of the shard. If several schemas define it, it is that of the schema which the
+/// caller names.
+fn find_definition(shard: Shard, schema: Option<&str>) -> Result<Definition, Error> {
+    let in_schema = |schema| definition::in_schema_by_number(catalog::schema_oid(schema), shard);
+    let definition = match definition::find(shard) {
+        Ok(found) => found.ok_or_else(|| lookup::missing(shard))?,
+        Err(ambiguous) => schema.and_then(in_schema).ok_or(ambiguous)?,
+    };
+    match schema.filter(|asked| *asked != names::raw_schema(definition.schema)) {
+        None => Ok(definition),
+        Some(asked) => {
+            let (is, asked) = (names::schema(definition.schema), quote_identifier(asked));
+            Err(Error::ShardInAnotherSchema { shard: shard.number(), is, asked })
+        }
     }
-    let (is, asked) = (names::schema(definition.schema), quote_identifier(asked));
-    Err(Error::ShardInAnotherSchema { shard: definition.shard.number(), is, asked })
 }
 
 /// The column to adopt.
@@ -158,8 +165,9 @@ pub fn check_unchanged(
     trust: Trust,
     next_id: Oid,
 ) -> Result<(), Error> {
-    let is_same = definition::find(definition.shard)?.as_ref() == Some(definition)
-        && next_id_of(definition, own_schema, trust)? == next_id;
+    let now = definition::in_schema_by_number(definition.schema, definition.shard);
+    let is_same =
+        now.as_ref() == Some(definition) && next_id_of(definition, own_schema, trust)? == next_id;
     if is_same { Ok(()) } else { Err(Error::ShardChanged(definition.shard.number())) }
 }
 

@@ -161,6 +161,25 @@ DROP FUNCTION insta624.epoch();
 CREATE TABLE insta624.incomplete (id bigserial PRIMARY KEY);
 SELECT * FROM keys WHERE table_name::text !~ '^insta620';
 
+-- Another role defines the number, too. That makes it ambiguous, but not the shard of the table's schema.
+CREATE SCHEMA open;
+GRANT USAGE, CREATE ON SCHEMA open TO regress_id_guest;
+SET ROLE regress_id_guest;
+CREATE SEQUENCE open.table_id_seq;
+CREATE FUNCTION open.shard_620(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
+    BEGIN ATOMIC SELECT 'open.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, 'x'::text; END;
+SET ROLE regress_id_tenant;
+CREATE TABLE insta620.beside_another (id bigserial PRIMARY KEY);
+SELECT * FROM keys WHERE table_name = 'insta620.beside_another'::regclass;
+-- For adopt_table() the caller names the schema.
+CREATE TABLE insta620.no_key (id bigserial);
+SELECT * FROM raises('SELECT adopt_table(620, ''insta620.no_key'', ''id'')');
+SELECT * FROM raises('SELECT adopt_table(620, ''insta620.no_key'', ''id'', schema => ''public'')');
+SELECT state FROM raises('SELECT adopt_table(620, ''insta620.no_key'', ''id'', schema => ''open'')');
+SELECT adopted FROM adopt_table(620, 'insta620.no_key', 'id', schema => 'insta620');
+RESET ROLE;
+DROP SCHEMA open CASCADE;
+
 -- If a part of the conversion fails, nothing is converted.
 CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not so' USING ERRCODE = '55000', HINT = 'Ask.'; END $$;
 CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION refuse();
