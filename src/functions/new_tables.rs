@@ -70,12 +70,22 @@ fn new_tables() -> Vec<Oid> {
 fn adopt_new_table(table: Oid, own_schema: Oid) {
     let Some(schema) = catalog::relation(table).map(|relation| relation.schema) else { return };
     let Some(shard) = shard_of(schema, own_schema) else { return };
-    locks::lock_schema(schema);
-    let keys = key_column::own_keys(table);
-    let definition = match subtransaction::with_cause(|| shard_in(schema, shard, own_schema)) {
+    let (keys, is_distributed) = (key_column::own_keys(table), placement::is_distributed(schema));
+    if keys.is_empty() && !is_distributed {
+        return;
+    }
+    let locked_shard = || {
+        locks::lock_schema(schema);
+        shard_in(schema, shard, own_schema)
+    };
+    let definition = match subtransaction::with_cause(locked_shard) {
         Ok(definition) => definition,
         Err(cause) => {
-            return keys.iter().for_each(|name| warn(table, name, shard, &cause));
+            keys.iter().for_each(|name| warn(table, name, shard, &cause));
+            if is_distributed {
+                triggers::warn_new_table_kept(table, schema, shard, own_schema, &cause);
+            }
+            return;
         }
     };
     for name in keys {
@@ -84,9 +94,7 @@ fn adopt_new_table(table: Oid, own_schema: Oid) {
             warn(table, &name, shard, &cause);
         }
     }
-    if placement::is_distributed(schema)
-        && triggers::convert_new_table(table, &definition, own_schema)
-    {
+    if is_distributed && triggers::convert_new_table(table, &definition, own_schema) {
         // Citus distributes the table at the end of this statement. Up to version 14.0 it refuses a
         // table with a trigger without this setting, which therefore lasts until the end of the
         // transaction.

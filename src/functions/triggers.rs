@@ -383,6 +383,14 @@ struct Candidate {
 /// The candidates in the schema of the shard, or those of one table.
 fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> Vec<Candidate> {
     let defaults = columns::defaults_of(definition, own_schema);
+/// A WARNING for each column of such a table that keeps its default, because the shard cannot be
+/// used now.
+pub fn warn_new_table_kept(table: Oid, schema: Oid, shard: Shard, own_schema: Oid, why: &str) {
+    let definition = definition::in_schema_by_number(schema, shard);
+    let kept = definition.map(|definition| candidates(&definition, own_schema, Some(table)));
+    kept.iter().flatten().for_each(|candidate| warn_conversion_fails(&candidate.column, why));
+}
+
     let (is_of_user, default) = (placement::is_no_citus_shard(), columns::shown_default());
     let tree = catalog::tree_of("c.oid");
     let query = format!(
