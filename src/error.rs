@@ -704,9 +704,9 @@ errors! {
         "table {0} changed concurrently",
         hint("Try again.");
 
-    /// `adopt_shard()` is called for a function with a temporary sequence.
-    SequenceTemporary(name: String) => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "sequence {0} is temporary",
+    /// `adopt_shard()` is called for a temporary function, or for one with a temporary sequence.
+    OriginalTemporary { kind: &'static str, name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "{kind} {name} is temporary",
         detail("The shard would end with this session."),
         hint("Use another sequence.");
 

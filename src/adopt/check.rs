@@ -40,6 +40,10 @@ impl Adoption {
             let name = names::schema(self.function.schema);
             return Err(Error::SchemaDistributed { name });
         }
+        if catalog::is_temporary_schema(self.function.schema) {
+            let name = names::function(self.function.oid);
+            return Err(Error::OriginalTemporary { kind: "function", name });
+        }
         if let Some(existing) = &self.existing {
             self.check_existing(existing)?;
         }
@@ -125,7 +129,7 @@ impl Adoption {
             return Err(Error::NotSequence(name()));
         }
         if relation.is_temporary {
-            return Err(Error::SequenceTemporary(name()));
+            return Err(Error::OriginalTemporary { kind: "sequence", name: name() });
         }
         // The owner of the function must be able to change the sequence. No other role may move it.
         if !catalog::has_rights_of(self.function.owner, relation.owner)

@@ -90,8 +90,8 @@ impl Example for String {
 impl Example for &'static str {
     fn example(field: &str, values: Values) -> &'static str {
         match (field, values) {
-            ("PartOfAnother.kind", Values::Typical) => "function",
-            ("PartOfAnother.kind", Values::Others) => "sequence",
+            ("PartOfAnother.kind" | "OriginalTemporary.kind", Values::Typical) => "function",
+            ("PartOfAnother.kind" | "OriginalTemporary.kind", Values::Others) => "sequence",
             ("NotTable.kind", Values::Typical) => "a view",
             ("NotTable.kind", Values::Others) => "a foreign table",
             ("ShardDiffers.what", _) => "schema",

@@ -423,6 +423,13 @@ INSERT INTO insta526.photos VALUES (make_id('2022-01-01', 9, 0, '2020-01-01'));
 SELECT state FROM raises('SELECT adopt_shard(526, epoch => ''2020-01-01'', dry_run => true)');
 DO $$ BEGIN PERFORM pg_temp.original('insta526', '526'); END $$;
 SELECT shard, epoch FROM adopt_shard(526);
+-- A temporary function.
+CREATE FUNCTION pg_temp.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1577836800000) << 23)
+        | (527 << 10) | (nextval('insta526.table_id_seq') % 1024);
+END $$;
+SELECT state, regexp_replace(message, 'pg_temp_\d+', 'pg_temp') AS message, detail, hint FROM raises('SELECT adopt_shard(527, function => ''pg_temp.next_id()'', dry_run => true)');
 
 \set VERBOSITY terse
 DROP SCHEMA insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, regress_id_owner CASCADE;
