@@ -70,7 +70,11 @@ fn new_tables() -> Vec<Oid> {
 fn adopt_new_table(table: Oid, own_schema: Oid) {
     let Some(schema) = catalog::relation(table).map(|relation| relation.schema) else { return };
     let Some(shard) = shard_of(schema, own_schema) else { return };
-    let (keys, is_distributed) = (key_column::own_keys(table), placement::is_distributed(schema));
+    let keys = match subtransaction::with_cause(|| Ok(key_column::own_keys(table))) {
+        Ok(keys) => keys,
+        Err(cause) => return warn(table, "?", shard, &cause),
+    };
+    let is_distributed = placement::is_distributed(schema);
     if keys.is_empty() && !is_distributed {
         return;
     }
@@ -125,7 +129,9 @@ fn shard_in(schema: Oid, shard: Shard, own_schema: Oid) -> Result<Definition, Er
 
 /// A WARNING: a key stays as it is.
 fn warn(table: Oid, name: &str, shard: Shard, cause: &str) {
-    let table = names::relation(table);
+    // It may have no name in UTF-8.
+    let name_of = || Ok(names::relation(table));
+    let table = subtransaction::with_cause(name_of).unwrap_or_else(|_| table.to_u32().to_string());
     let kept = Error::NewKeyKept {
         column: format!("{table}.{}", quote_identifier(name)),
         shard: shard.number(),

@@ -19,6 +19,7 @@ use crate::pg::reg_types::Regclass;
 use crate::pg::roles;
 use crate::pg::spi::{self, select};
 use crate::pg::subtransaction;
+use crate::pg::text;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::{CopyPolicy, IdSequence, visit};
 use crate::shard::columns::{self, Column};
@@ -36,6 +37,7 @@ use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::CStr;
+use std::num::NonZeroUsize;
 
 /// The prefix of a trigger's name, followed by the column's. Triggers run in the order of their
 /// names. Other triggers of the table usually have names that begin with a letter, and so they see
@@ -76,7 +78,7 @@ fn row_with_id<'a>(trigger: &'a PgTrigger<'a>) -> Result<PgHeapTuple<'a, Allocat
     let (shard, column) = arguments_of(trigger).ok_or_else(|| Error::TriggerMisused)?;
     let mut row = row.into_owned();
     let (number, attribute) =
-        row.get_attribute_by_name(column).ok_or_else(|| column_missing(trigger, shard, column))?;
+        attribute_of(&row, column).ok_or_else(|| column_missing(trigger, shard, column))?;
     // A smaller type would truncate the id.
     if attribute.atttypid != pg_sys::INT8OID {
         return Err(Error::TriggerMisused);
@@ -87,6 +89,20 @@ fn row_with_id<'a>(trigger: &'a PgTrigger<'a>) -> Result<PgHeapTuple<'a, Allocat
         row.set_by_index(number, id).map_err(|_| Error::TriggerMisused)?;
     }
     Ok(row)
+}
+
+/// The column of that name, and its number. Names of other columns need not be UTF-8.
+fn attribute_of<'a>(
+    row: &'a PgHeapTuple<AllocatedByRust>,
+    name: &str,
+) -> Option<(NonZeroUsize, &'a pg_sys::FormData_pg_attribute)> {
+    let number =
+        |n| Some((NonZeroUsize::new(n)?, row.get_attribute_by_index(NonZeroUsize::new(n)?)?));
+    // SAFETY: the name of an attribute ends with a zero byte.
+    let is_it = |of: &pg_sys::FormData_pg_attribute| unsafe {
+        CStr::from_ptr(of.attname.data.as_ptr()).to_bytes() == name.as_bytes()
+    };
+    (1..=row.len()).filter_map(number).find(|(_, attribute)| is_it(attribute))
 }
 
 /// The most origins that are cached. A session that creates, fills and drops temporary tables would
@@ -215,8 +231,8 @@ fn arguments_of<'a>(trigger: &'a PgTrigger) -> Option<(Shard, &'a str)> {
     }
     // SAFETY: a trigger has this many arguments, which end with a zero byte and live as long as it.
     let [shard, column] = unsafe { [0, 1].map(|n| CStr::from_ptr(*definition.tgargs.add(n))) };
-    let (shard, column) = (shard.to_str().ok()?, column.to_str().ok()?);
-    Some((Shard::new(shard.parse().ok()?)?, column))
+    let shard = Shard::new(shard.to_str().ok()?.parse().ok()?)?;
+    Some((shard, text::utf8(column.to_bytes())))
 }
 
 /// `convert_defaults_to_triggers(shard)`. Columns that have the trigger already are skipped, so it
@@ -368,6 +384,14 @@ pub fn convert_new_table(table: Oid, definition: &Definition, own_schema: Oid) -
     !candidates.is_empty()
 }
 
+/// A WARNING for each column of such a table that keeps its default, because the shard cannot be
+/// used now.
+pub fn warn_new_table_kept(table: Oid, schema: Oid, shard: Shard, own_schema: Oid, why: &str) {
+    let definition = definition::in_schema_by_number(schema, shard);
+    let kept = definition.map(|definition| candidates(&definition, own_schema, Some(table)));
+    kept.iter().flatten().for_each(|candidate| warn_conversion_fails(&candidate.column, why));
+}
+
 /// A column whose default generates the ids of a shard.
 struct Candidate {
     column: Column,
@@ -383,14 +407,6 @@ struct Candidate {
 /// The candidates in the schema of the shard, or those of one table.
 fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> Vec<Candidate> {
     let defaults = columns::defaults_of(definition, own_schema);
-/// A WARNING for each column of such a table that keeps its default, because the shard cannot be
-/// used now.
-pub fn warn_new_table_kept(table: Oid, schema: Oid, shard: Shard, own_schema: Oid, why: &str) {
-    let definition = definition::in_schema_by_number(schema, shard);
-    let kept = definition.map(|definition| candidates(&definition, own_schema, Some(table)));
-    kept.iter().flatten().for_each(|candidate| warn_conversion_fails(&candidate.column, why));
-}
-
     let (is_of_user, default) = (placement::is_no_citus_shard(), columns::shown_default());
     let tree = catalog::tree_of("c.oid");
     let query = format!(

@@ -1,6 +1,6 @@
 //! Names and times for error messages and generated SQL, quoted as SQL needs.
 
-use crate::error::{Error, or_raise};
+use crate::pg::text;
 use instagram_id_core::epoch::TimestampUs;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::{self, Oid};
@@ -147,11 +147,7 @@ unsafe fn string(text: *const c_char) -> Option<String> {
     (!text.is_null()).then(|| owned(unsafe { CStr::from_ptr(text) }))
 }
 
-/// A string from the server. In a database with another encoding than UTF-8 it may not be valid
-/// UTF-8. That is an error, because a converted name could be the name of another object.
+/// A string from the server.
 pub fn owned(text: &CStr) -> String {
-    match text.to_str() {
-        Ok(text) => text.to_owned(),
-        Err(_) => or_raise(|| Err(Error::NotUtf8(text.to_string_lossy().into_owned()))),
-    }
+    text::utf8(text.to_bytes()).to_owned()
 }

@@ -7,6 +7,7 @@ use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::{self, AsPgCStr, Datum, Oid};
 use pgrx::prelude::*;
 use pgrx::spi::SpiHeapTupleData;
+use pgrx::varlena::varlena_to_byte_slice;
 use std::ffi::{CStr, c_char, c_int};
 
 /// Runs generated statements.
@@ -46,8 +47,10 @@ pub fn select<T>(
                 pg_sys::SPI_execute_with_args(query, count, types, values, nulls.as_ptr(), true, 0)
             });
             let (columns, rows) = returned();
-            let row =
-                |&row| Row(SpiHeapTupleData::new(columns, row).ok().flatten().expect("a tuple"));
+            let row = |&tuple| {
+                let data = SpiHeapTupleData::new(columns, tuple).ok().flatten().expect("a tuple");
+                Row { data, columns, tuple }
+            };
             let mut values = vec![];
             rows.iter()
                 .filter_map(|tuple| read(&row(tuple)))
@@ -113,20 +116,36 @@ fn connected<T>(f: impl FnOnce() -> T) -> T {
 }
 
 /// A row of a query's result.
-pub struct Row<'a>(SpiHeapTupleData<'a>);
+pub struct Row<'a> {
+    data: SpiHeapTupleData<'a>,
+    columns: pg_sys::TupleDesc,
+    tuple: pg_sys::HeapTuple,
+}
 
 impl Row<'_> {
     pub fn get<T: FromDatum + IntoDatum>(&self, column: usize) -> Option<T> {
         if T::type_oid() == pg_sys::TEXTOID {
-            // PostgreSQL has the memory for this, and raises an error if it has not.
-            text::check_length(self.value::<&str>(column).map_or(0, str::len));
+            self.check_text(column);
         }
-        self.value(column)
-    }
-
-    fn value<T: FromDatum + IntoDatum>(&self, column: usize) -> Option<T> {
-        self.0
+        self.data
             .get(column)
             .unwrap_or_else(|error| unreachable!("column {column} of a query made here: {error}"))
+    }
+
+    /// Raises an error for a text that is too long to be copied, or not UTF-8.
+    fn check_text(&self, column: usize) {
+        let mut is_null = false;
+        // SAFETY: the row is one of these columns. Its column is a text, which PostgreSQL has the
+        // memory for, or it raises an error.
+        unsafe {
+            let (column, is_null) = (column as c_int, &mut is_null);
+            let datum = pg_sys::SPI_getbinval(self.tuple, self.columns, column, is_null);
+            if !*is_null {
+                let value = pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr());
+                let value = varlena_to_byte_slice(value);
+                text::check_length(value.len());
+                text::utf8(value);
+            }
+        }
     }
 }

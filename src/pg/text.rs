@@ -62,9 +62,7 @@ impl FromDatum for Word {
             }
             _ => beginning,
         };
-        let not_utf8 = |_| Error::NotUtf8(String::from_utf8_lossy(valid).into_owned());
-        let beginning = or_raise(|| String::from_utf8(valid.to_vec()).map_err(not_utf8));
-        Some(Word { beginning, is_whole })
+        Some(Word { beginning: utf8(valid).to_owned(), is_whole })
     }
 }
 
@@ -85,6 +83,14 @@ unsafe impl<'fcx> ArgAbi<'fcx> for Word {
         unsafe { arg.unbox_arg_using_from_datum() }
             .unwrap_or_else(|| unreachable!("it is not NULL"))
     }
+}
+
+/// A text from the server. In a database with another encoding than UTF-8 it may not be valid
+/// UTF-8. That is an error, because a converted name could be the name of another object.
+pub fn utf8(text: &[u8]) -> &str {
+    // The encoding of the database has no U+FFFD.
+    let shown = || String::from_utf8_lossy(text).replace(char::REPLACEMENT_CHARACTER, "?");
+    or_raise(|| str::from_utf8(text).map_err(|_| Error::NotUtf8(shown())))
 }
 
 /// Raises an error for a text that is too long to be copied.

@@ -437,6 +437,21 @@ SELECT shard, can_generate, reason LIKE 'text % is not in UTF-8' AS is_named FRO
 \set VERBOSITY sqlstate
 SELECT shortcode_to_id('B' || chr(233));
 SELECT create_shard(7, chr(233));
+-- Columns and tables with such names. Beside them the trigger assigns ids, and the event trigger does not reject a table.
+DO $$ BEGIN
+    EXECUTE format('CREATE TABLE insta5.a (%I bigserial PRIMARY KEY)', chr(233));
+    EXECUTE format('CREATE TABLE insta5.b (%I int, id bigint)', chr(233));
+    EXECUTE format('CREATE TABLE insta5.c (%I bigint)', chr(233));
+    CREATE TRIGGER assign_id BEFORE INSERT ON insta5.b FOR EACH ROW EXECUTE FUNCTION next_id_trigger('5', 'id');
+    EXECUTE format('CREATE TRIGGER assign_id BEFORE INSERT ON insta5.c FOR EACH ROW EXECUTE FUNCTION next_id_trigger(%L, %L)', '5', chr(233));
+END $$;
+SELECT adopt_table(5, 'insta5.a');
+INSERT INTO insta5.b DEFAULT VALUES RETURNING id_shard(id);
+INSERT INTO insta5.c DEFAULT VALUES;
+CREATE EVENT TRIGGER adopt_new_tables ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION adopt_new_tables();
+DO $$ BEGIN EXECUTE format('CREATE TABLE insta5.d (%I bigserial PRIMARY KEY)', chr(233)); END $$;
+DO $$ BEGIN EXECUTE format('CREATE TABLE insta5.%I (id bigserial PRIMARY KEY)', chr(233)); END $$;
+SELECT count(*) FROM pg_class WHERE relnamespace = 'insta5'::regnamespace AND relkind = 'r';
 \set VERBOSITY default
 DROP EXTENSION instagram_id CASCADE;
 -- A role with CREATE on the database can create the extension, whose script runs as a superuser. For these argument types its
