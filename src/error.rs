@@ -277,8 +277,8 @@ errors! {
         detail("Function {function} of role {owner} defines it."),
         hint("{}", match schema {
             Some(name) => format!("If role {owner} is trusted, use if_not_exists => true and schema => {}. Otherwise use DROP \
-                FUNCTION {function}.", literal(name)),
-            None => format!("Use DROP FUNCTION {function}."),
+                ROUTINE {function}.", literal(name)),
+            None => format!("Use DROP ROUTINE {function}."),
         });
 
     /// A shard belongs to a role that the caller, or the owner of the table that would use it, has
@@ -288,7 +288,7 @@ errors! {
         detail("Its functions run with the rights of their callers, such as {role}. Role {owner} can replace them, and has the \
             rights neither of role {role} nor of the owner of the schema."),
         hint("If role {owner} is trusted, give its sequence and functions to the owner of the schema with ALTER ... OWNER TO. \
-            Otherwise use DROP FUNCTION {function}.");
+            Otherwise use DROP ROUTINE {function}.");
 
     /// A shard is created, adopted or used by a table in a schema of a role that the caller has no
     /// reason to trust.
@@ -307,7 +307,7 @@ errors! {
         detail("Shard {shard} belongs to role {role}, whose rights role {owner} lacks."),
         hint("Use {}.", match *kind {
             "sequence" => format!("ALTER SEQUENCE {name} OWNER TO {role}"),
-            _ => format!("DROP FUNCTION {name}"),
+            _ => format!("DROP ROUTINE {name}"),
         });
 
     /// `adopt_shard()` finds an original of a role that the caller has no reason to trust.
@@ -708,7 +708,7 @@ errors! {
     OriginalTemporary { kind: &'static str, name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "{kind} {name} is temporary",
         detail("The shard would end with this session."),
-        hint("Use another sequence.");
+        hint("Use another {kind}.");
 
     /// The sequence of the function serves another shard, or the default of a column.
     SequenceShared { name: String, other: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -716,11 +716,11 @@ errors! {
         detail("It would become the clock of the shard."),
         hint("Use a sequence that nothing else uses.");
 
-    /// Another function calls `nextval()` on the sequence.
+    /// Another function or procedure calls `nextval()` on the sequence.
     OriginalsShareSequence { name: String, function: String, other: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "sequence {name} is also used by function {other}",
-        detail("It would become the clock of the shard, which that function must not move."),
-        hint("Drop that function with DROP FUNCTION {other}, or let it call {function} instead of nextval(). If it uses another \
+        "sequence {name} is also used by routine {other}",
+        detail("It would become the clock of the shard, which that routine must not move."),
+        hint("Drop that routine with DROP ROUTINE {other}, or let it call {function} instead of nextval(). If it uses another \
             sequence of this name, write the schema of that sequence into its body.");
 
     /// The shard passed to `adopt_shard()` is not that of the newest id.
@@ -846,7 +846,7 @@ errors! {
         "cannot determine the epoch of table {table}",
         detail("Function {function} gives {epoch}, but belongs to role {owner}, which has the rights neither of role {role} nor of the \
             owner of the schema."),
-        hint("Pass the epoch of the ids in the argument epoch, or use DROP FUNCTION {function}.");
+        hint("Pass the epoch of the ids in the argument epoch, or use DROP ROUTINE {function}.");
 
     /// A partition function is called without an epoch, and the default of the table generates ids
     /// of a role that the table does not trust, with another epoch than that of its schema.

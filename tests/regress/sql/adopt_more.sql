@@ -292,6 +292,10 @@ SET check_function_bodies = off;
 CREATE FUNCTION insta524.by_name(n int) RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''"table_id_seq"'') + n';
 SELECT message, detail FROM raises('SELECT adopt_shard(524)');
 DROP FUNCTION insta524.by_name(int);
+-- A procedure, which DROP FUNCTION would not drop.
+CREATE PROCEDURE insta524.in_procedure(INOUT x bigint) LANGUAGE plpgsql AS $$ BEGIN x := nextval('insta524.table_id_seq'); END $$;
+SELECT message, hint FROM raises('SELECT adopt_shard(524)');
+DROP ROUTINE insta524.in_procedure(bigint);
 CREATE FUNCTION public.parsed() RETURNS bigint LANGUAGE sql RETURN nextval('insta524.table_id_seq');
 SELECT message, detail FROM raises('SELECT adopt_shard(524)');
 DROP FUNCTION public.parsed();
