@@ -127,14 +127,21 @@ pub fn settled_count() -> InvalidationCount {
     count()
 }
 
-/// Runs a look-up, and once more if it has failed while something was invalidated: it may have read
-/// one catalog before a commit, and another one after it. Only once more, because other roles can
-/// invalidate something all the time. What a look-up has found needs no second one, because it is
-/// confirmed under a lock.
+/// How often a look-up is done that fails. Other roles can invalidate something all the time.
+const LOOK_UPS_MAX: usize = 5;
+
+/// Runs a look-up, and again if it has failed while something was invalidated: it may have read one
+/// catalog before a commit, and another one after it. What a look-up has found needs no second one,
+/// because it is confirmed under a lock.
 pub fn look_up<T>(has_failed: impl Fn(&T) -> bool, look: impl Fn() -> T) -> T {
-    let count = settled_count();
-    let found = look();
-    if has_failed(&found) && settled_count() != count { look() } else { found }
+    for _ in 1..LOOK_UPS_MAX {
+        let count = settled_count();
+        let found = look();
+        if !has_failed(&found) || settled_count() == count {
+            return found;
+        }
+    }
+    look()
 }
 
 /// Finds out whether any of the functions that have changed matters. If none does, the cached
