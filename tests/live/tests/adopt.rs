@@ -600,6 +600,22 @@ fn pause_of_an_adoption_can_be_cancelled() {
     assert!(took < stopped / 2, "{took:?} of {stopped:?}");
 }
 
+/// An adoption that is rolled back to a savepoint, in a transaction that is prepared then, does
+/// nothing at the end of the next transaction of the session.
+#[test]
+fn adoption_that_was_rolled_back_is_not_completed_later() {
+    let server = Server::start(&[("fsync", "off"), ("max_prepared_transactions", "1")]);
+    let (mut client, mut other) = (server.connect(), server.connect());
+    run(&mut client, &format!("CREATE EXTENSION instagram_id; {}", original()));
+    run(
+        &mut client,
+        "BEGIN; SAVEPOINT s; SELECT adopt_shard(5); ROLLBACK TO s; PREPARE TRANSACTION 'p'",
+    );
+    run(&mut other, "COMMIT PREPARED 'p'");
+    run(&mut other, "SELECT adopt_shard(5)");
+    run(&mut client, "BEGIN READ ONLY; SELECT 1; COMMIT");
+}
+
 /// An original with the given name and shard.
 fn original_named(schema: &str, name: &str, sequence: &str, shard: i32) -> String {
     original_function(schema, shard, ORIGINAL_EPOCH_MS)

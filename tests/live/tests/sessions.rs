@@ -305,7 +305,7 @@ fn shard_is_found_while_it_gets_another_owner() {
         &mut client,
         "CREATE EXTENSION instagram_id; CREATE ROLE one; CREATE ROLE two; CREATE ROLE app LOGIN;
          GRANT CREATE ON DATABASE postgres TO one, two; CREATE SEQUENCE others;
-         DO $$ BEGIN FOR n IN 1..1000 LOOP
+         DO $$ BEGIN FOR n IN 1..200 LOOP
              EXECUTE format('CREATE SCHEMA m%s', n);
              EXECUTE format('CREATE FUNCTION m%s.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
                  LANGUAGE sql BEGIN ATOMIC SELECT ''others''::regclass, ''2020-01-01''::timestamptz, ''x''::text; END', n);
@@ -329,7 +329,7 @@ fn shard_is_found_while_it_gets_another_owner() {
         while Instant::now() < end && !calls.iter().any(|call| call.is_finished()) {
             run(&mut client, "REASSIGN OWNED BY one TO two");
             run(&mut client, "REASSIGN OWNED BY two TO one");
-            std::thread::sleep(Duration::from_millis(300));
+            std::thread::sleep(Duration::from_millis(100));
         }
         drop(stop_at_end);
         for call in calls {
