@@ -44,7 +44,8 @@ pub struct Request<'a> {
 pub enum Source<'a> {
     /// The sequence that belongs to the shard when the sequence is locked.
     OfShard,
-    /// What this returns when the sequence is locked. Its callers need no further permit.
+    /// The one that this function returns when the sequence is locked. Its callers need no further
+    /// permit.
     Found(&'a dyn Fn() -> Result<Origin, Error>),
     Given(Origin),
 }

@@ -316,7 +316,7 @@ pub enum OwnerProblem {
 /// recorded on every node, so if one copy has lost the record, others still have it.
 ///
 /// If no copy has a record, one that was opened and records nobody is that of the last owner:
-/// whoever takes over from it is recorded there first.
+/// a node that takes over from it is recorded there first.
 ///
 /// `copies` are all copies, including the one to open, and `reported` gives the value that the node
 /// of a group has reported. With `is_floor_given` the user has passed a value above all issued
@@ -361,15 +361,27 @@ fn named_owners(copies: &[CopyState]) -> impl Iterator<Item = i32> + Clone {
     })
 }
 
-/// The first value after the last owner was removed from the cluster without having reported. It is
-/// above the values of all copies, `known`. It is also above those of the copies that record a lost
-/// owner (`of_lost`), the newest id in the tables, and the clock of this node, by a margin. The
-/// lost node can have issued more ids, which are in no table: by its own clock, which differs from
-/// this one, or ahead of its clock. Without a warning no sequence is ahead of the clock by more
-/// than the margin. The values of other copies may contain it already, from an earlier attempt.
-pub fn floor_without_owner(known: i64, of_lost: i64, newest: i64, now_ms: i64) -> i64 {
-    let highest = of_lost.max(newest.saturating_add(1)).max(hlc::first_of(now_ms));
-    highest.saturating_add(hlc::first_of(WARN_AHEAD_MS)).max(known).min(VALUE_MAX)
+/// The first value after the last owners in `lost` were removed from the cluster without having
+/// reported. It is above the values of all copies. It is also above `floor`, those of the copies
+/// that record a lost owner, the newest id in the tables, and the clock of this node, by a margin.
+/// The lost node can have issued more ids, which are in no table: by its own clock, which differs
+/// from this one, or ahead of its clock. Without a warning no sequence is ahead of the clock by
+/// more than the margin. The values of other copies may contain it already, from an earlier
+/// attempt.
+pub fn floor_without_owner(
+    copies: &[CopyState],
+    lost: &[i32],
+    floor: i64,
+    newest: i64,
+    now_ms: i64,
+) -> i64 {
+    let is_of_lost =
+        |copy: &&CopyState| lost.iter().any(|group| copy.last_owner == LastOwner::Node(*group));
+    let of_lost = copies.iter().filter(is_of_lost).map(|copy| copy.next_value);
+    let highest =
+        of_lost.fold(floor, i64::max).max(newest.saturating_add(1)).max(hlc::first_of(now_ms));
+    let above = highest.saturating_add(hlc::first_of(WARN_AHEAD_MS));
+    copies.iter().map(|copy| copy.next_value).fold(above, i64::max).min(VALUE_MAX)
 }
 
 #[cfg(test)]
@@ -380,14 +392,20 @@ mod tests {
     fn floor_is_above_everything_that_is_known() {
         let margin = hlc::first_of(WARN_AHEAD_MS);
         let now = hlc::first_of(1000);
+        let copy = |group, next_value| CopyState { next_value, last_owner: LastOwner::Node(group) };
+        let without_1 = |copies: &[CopyState], floor, newest, now_ms| {
+            floor_without_owner(copies, &[1], floor, newest, now_ms)
+        };
         for (of_lost, newest, highest) in
             [(0, i64::MIN, now), (now + 5, 7, now + 5), (0, now + 6, now + 7)]
         {
-            assert_eq!(floor_without_owner(of_lost, of_lost, newest, 1000), highest + margin);
+            let lost = copy(1, of_lost);
+            assert_eq!(without_1(&[lost], i64::MIN, newest, 1000), highest + margin);
             let known = highest + margin + 1;
-            assert_eq!(floor_without_owner(known, of_lost, newest, 1000), known);
+            assert_eq!(without_1(&[lost, copy(2, known)], i64::MIN, newest, 1000), known);
         }
-        assert_eq!(floor_without_owner(VALUE_MAX, VALUE_MAX, 0, 0), VALUE_MAX);
+        assert_eq!(without_1(&[], now + 5, i64::MIN, 1000), now + 5 + margin);
+        assert_eq!(without_1(&[copy(1, VALUE_MAX)], i64::MIN, 0, 0), VALUE_MAX);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::IdSequence;
 use crate::shard::columns::{Callers, Column};
 use crate::shard::ddl;
-use crate::shard::definition::{self, Definition};
+use crate::shard::definition::Definition;
 use crate::shard::lookup;
 use crate::shard::trust;
 use instagram_id_core::layout::{self, Shard};
@@ -175,7 +175,7 @@ fn find_adopted(
     shard: Shard,
     own_schema: Oid,
 ) -> Result<(Definition, Vec<Adopted>, Vec<IdSequence>), Error> {
-    let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
+    let definition = lookup::definition_of(shard)?;
     let adopted = adopted::to_restore(&definition, own_schema);
     if adopted.is_empty() {
         let schema = names::schema(definition.schema);

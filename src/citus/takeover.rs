@@ -413,11 +413,7 @@ fn floor_of(
     let Some(newest) = newest else { return Err(Error::LastOwnerLost { name: name(), group }) };
     warnings.push(Error::ContinuedWithoutOwner { name: name(), group });
     let now_ms = sequence.epoch.elapsed_us(names::now()).div_euclid(US_PER_MS);
-    let is_of_lost =
-        |copy: &&CopyState| lost.iter().any(|group| copy.last_owner == LastOwner::Node(*group));
-    let values = all.iter().filter(is_of_lost).map(|copy| copy.next_value);
-    let of_lost = values.fold(*floor, i64::max);
-    let above = floor_without_owner(known, of_lost, newest, now_ms);
+    let above = floor_without_owner(&all, &lost, *floor, newest, now_ms);
     Ok((above, LastOwner::node(owner.group)))
 }
 
@@ -442,9 +438,5 @@ pub fn record_owner(
 /// lock may wait for that other node. It ends before the deadline of that node, which then reports
 /// the reason.
 fn with_lock_timeout<T>(step: impl FnOnce() -> T) -> T {
-    let limit = guc::take_over_timeout() * 4 / 5;
-    guc::with_lock_timeout(
-        guc::lock_timeout().map_or(limit, |of_session| of_session.min(limit)),
-        step,
-    )
+    guc::with_lock_timeout(guc::shorter_lock_timeout(guc::take_over_timeout() * 4 / 5), step)
 }

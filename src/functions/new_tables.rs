@@ -117,7 +117,7 @@ fn shard_in(schema: Oid, shard: Shard, own_schema: Oid) -> Result<Definition, Er
     // Another schema that defines the number, too, does not matter.
     let definition = match definition::in_schema_by_number(schema, shard) {
         Some(definition) => definition,
-        None => definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?,
+        None => lookup::definition_of(shard)?,
     };
     if definition.schema != schema {
         let (is, asked) = (names::schema(definition.schema), names::schema(schema));

@@ -292,7 +292,7 @@ impl Parent {
                 let number = shard.constant(pg_sys::INT4OID).map(|number| number.value() as i32);
                 let shard = number.and_then(Shard::new);
                 let Some(shard) = shard else { return Ok(None) };
-                let found = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
+                let found = lookup::definition_of(shard)?;
                 return Ok(Some(Given {
                     epoch: found.sequence.epoch,
                     by: Some((found.function, found.schema, found.owner)),
@@ -480,6 +480,7 @@ impl Parent {
         let over: Vec<Oid> =
             partitions.iter().filter(|it| is_over(it.range)).map(|it| it.oid).collect();
         let (table, at) = (|| names::relation(self.oid), || names::time(epoch.at()));
+        let time = |bound| time_of(epoch, bound).map_or_else(String::new, names::time);
         if over.is_empty() {
             return Ok(over);
         } else if !partitions.iter().any(|it| is_for_now(it.range)) {
@@ -494,8 +495,8 @@ impl Parent {
             Some([one, next]) if !is_given => Err(Error::PartitionsNotConnected {
                 table: table(),
                 epoch: at(),
-                from: time_of(epoch, one.to),
-                to: time_of(epoch, next.from),
+                from: time(one.to),
+                to: time(next.from),
             }),
             _ => Ok(over),
         }
@@ -594,7 +595,7 @@ fn is_created_in_time(create: impl FnOnce()) -> bool {
 
 /// `p` and the day on which a partition begins, with the time if that is not midnight.
 fn partition_label(range: Range, epoch: Epoch) -> String {
-    let begins = range.from.and_then(|id| epoch.time_of(layout::ms_of(id))).unwrap_or(epoch.at());
+    let begins = time_of(epoch, range.from).unwrap_or(epoch.at());
     let query = "SELECT to_char(utc, CASE WHEN utc = date_trunc('day', utc) THEN '\"p\"YYYYMMDD' ELSE '\"p\"YYYYMMDD_HH24MISS' END)
          FROM (SELECT $1 AT TIME ZONE 'UTC' AS utc) AS t";
     select(query, &[names::timestamp(begins).into()], |row| row.get(1)).pop().unwrap_or_default()
@@ -639,10 +640,9 @@ fn boundaries(every: &str, from: TimestampUs, now: TimestampUs, ahead: i32) -> V
     select(query, &arguments, |row| row.get::<TimestampWithTimeZone>(1).map(i64::from))
 }
 
-/// The time of a bound.
-fn time_of(epoch: Epoch, bound: Option<i64>) -> String {
-    let time = bound.and_then(|id| epoch.time_of(layout::ms_of(id)));
-    time.map_or_else(String::new, names::time)
+/// The time of a bound, if it has one.
+fn time_of(epoch: Epoch, bound: Option<i64>) -> Option<TimestampUs> {
+    bound.and_then(|id| epoch.time_of(layout::ms_of(id)))
 }
 
 /// The first id of a time. For a time before the epoch it is that of the epoch; `None` if it is

@@ -146,7 +146,7 @@ fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(
     prevent_if_read_only("claim_shard()");
     guc::with_own_names_and_limit(|| {
         // First without a lock: a shard that belongs to another role is not locked.
-        check_owner(&definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?)?;
+        check_owner(&lookup::definition_of(shard)?)?;
         let found = lookup::find_to_change(shard, pg_sys::ShareUpdateExclusiveLock)?;
         let found = found.ok_or_else(|| lookup::missing(shard))?;
         check_owner(&found)?;

@@ -256,7 +256,7 @@ fn convert_defaults_to_triggers(
     let own_schema = catalog::schema_of_this_function(fcinfo);
     prevent_if_read_only("convert_defaults_to_triggers()");
     let converted = guc::with_own_names_and_limit(|| {
-        let definition = definition::find(shard)?.ok_or_else(|| lookup::missing(shard))?;
+        let definition = lookup::definition_of(shard)?;
         let parts = ShardParts::of(&definition, own_schema);
         parts.check_next_id(definition.schema, definition.sequence)?;
         copy_functions(&definition);

@@ -84,8 +84,13 @@ pub fn lock_timeout() -> Option<Duration> {
 }
 
 /// This limit, or that of the session if that is shorter.
+pub fn shorter_lock_timeout(limit: Duration) -> Duration {
+    lock_timeout().map_or(limit, |of_session| of_session.min(limit))
+}
+
+/// The limit for objects of other roles, or that of the session if that is shorter.
 pub fn lock_limit() -> Duration {
-    lock_timeout().map_or(LOCK_LIMIT, |of_session| of_session.min(LOCK_LIMIT))
+    shorter_lock_timeout(LOCK_LIMIT)
 }
 
 /// The longest that code of a role without the rights of the caller runs: as long as such a lock,

@@ -131,8 +131,8 @@ pub fn settled_count() -> InvalidationCount {
 const LOOK_UPS_MAX: usize = 5;
 
 /// Runs a look-up, and again if it has failed while something was invalidated: it may have read one
-/// catalog before a commit, and another one after it. What a look-up has found needs no second one,
-/// because it is confirmed under a lock.
+/// catalog before a commit, and another one after it. A result needs no second look-up, because it
+/// is confirmed under a lock.
 pub fn look_up<T>(has_failed: impl Fn(&T) -> bool, look: impl Fn() -> T) -> T {
     for _ in 1..LOOK_UPS_MAX {
         let count = settled_count();

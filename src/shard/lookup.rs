@@ -46,7 +46,7 @@ pub fn sequence_of(shard: Shard) -> Result<IdSequence, Error> {
         return Ok(found.sequence);
     }
     let Definition { schema, sequence, .. } =
-        invalidation::look_up(Result::is_err, || find_usable(shard, role))?;
+        invalidation::look_up(is_refused, || find_usable(shard, role))?;
     catalog::forget_schema(schema);
     SHARDS.with_borrow_mut(|shards| {
         shards.insert(shard.number(), Cached::new(count, FoundShard { role, sequence }))
@@ -54,9 +54,19 @@ pub fn sequence_of(shard: Shard) -> Result<IdSequence, Error> {
     Ok(sequence)
 }
 
+/// The definition of a shard, which must exist.
+pub fn definition_of(shard: Shard) -> Result<Definition, Error> {
+    definition::find(shard)?.ok_or_else(|| missing(shard))
+}
+
+/// Whether the role may not use the schema. The search for the definition repeats itself.
+fn is_refused(found: &Result<Definition, Error>) -> bool {
+    matches!(found, Err(Error::NoRightOnSchema { .. }))
+}
+
 /// The definition of a shard whose schema the role may use.
 fn find_usable(shard: Shard, role: Oid) -> Result<Definition, Error> {
-    let definition = definition::find(shard)?.ok_or_else(|| missing(shard))?;
+    let definition = definition_of(shard)?;
     if !catalog::may_use_schema(definition.schema, role) {
         let name = names::schema(definition.schema);
         return Err(Error::NoRightOnSchema { name, role: names::current_role() });

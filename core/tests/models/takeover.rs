@@ -469,14 +469,8 @@ impl State {
             Err(OwnerProblem::Lost(_))
                 if is_confirmed || fault == Some(Fault::PlacementNotChecked) =>
             {
-                let is_of_lost = |owner| lost.iter().any(|of| owner == LastOwner::Node(*of));
-                let values = all.iter().filter(|copy| {
-                    is_of_lost(copy.last_owner) || fault == Some(Fault::MarginRepeated)
-                });
-                let of_lost = values.map(|copy| copy.next_value).fold(i64::MIN, i64::max);
                 let taker = LastOwner::Node(group);
-                self.floor_without(&lost, n, [known, of_lost], fault)
-                    .map(|above| (above, Some(taker)))
+                self.floor_without(&lost, n, &all, fault).map(|above| (above, Some(taker)))
             }
             Err(_) => None,
         };
@@ -491,7 +485,7 @@ impl State {
         &self,
         lost: &[i32],
         n: usize,
-        [known, of_lost]: [i64; 2],
+        copies: &[CopyState],
         fault: Option<Fault>,
     ) -> Option<i64> {
         let is_removed = self.members().all(|member| !lost.contains(&self.group(member)));
@@ -502,11 +496,13 @@ impl State {
             Some(Fault::TablesNotRead) => i64::MIN,
             _ => self.nodes[n].newest,
         };
+        let known = copies.iter().map(|copy| copy.next_value).fold(i64::MIN, i64::max);
+        let floor = if fault == Some(Fault::MarginRepeated) { known } else { i64::MIN };
         match fault {
             Some(Fault::NoMargin) => {
                 Some(known.max(newest.saturating_add(1)).max(hlc::first_of(self.clocks[n])))
             }
-            _ => Some(floor_without_owner(known, of_lost, newest, self.clocks[n])),
+            _ => Some(floor_without_owner(copies, lost, floor, newest, self.clocks[n])),
         }
     }
 
