@@ -242,18 +242,17 @@ SET LOCAL ROLE regress_id_evil;
 COMMIT;
 SELECT last_value % 1024 AS seq FROM insta4.table_id_seq;
 
--- The next_id() of an adopted shard can name any relation in its body. unadopt_shard() locks only a sequence of its owner.
+-- An adopted next_id() and its original can name any relation in their bodies. unadopt_shard() locks only a sequence of their owner.
 SET ROLE regress_id_evil;
 SELECT create_shard(6);
-CREATE FUNCTION insta6.original_next_id() RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23) | (6 << 10) | (nextval('insta6.table_id_seq') % 1024);
-END $$;
 CREATE TABLE evil.own (id bigint);
 CREATE FUNCTION evil.unadopts(role text, names text, OUT state text, OUT message text, OUT hint text, OUT locked bool) LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('CREATE OR REPLACE FUNCTION insta6.next_id() RETURNS bigint LANGUAGE sql RETURN public.shard_next_id(6, %L, %L)',
         names, '2011-08-24 21:07:01.721+00');
+    EXECUTE format('CREATE OR REPLACE FUNCTION insta6.original_next_id() RETURNS bigint LANGUAGE plpgsql AS %L', format('BEGIN
+        RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23) | (6 << 10) | (nextval(%L) %% 1024);
+    END', names));
     PERFORM set_config('role', role, true);
     SELECT r.state, r.message, r.hint INTO state, message, hint FROM raises('SELECT unadopt_shard(6)') AS r;
     locked := EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' AND relation = names::regclass AND mode = 'ShareRowExclusiveLock');
