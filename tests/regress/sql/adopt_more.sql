@@ -353,6 +353,11 @@ DO $$ BEGIN PERFORM pg_temp.original('insta525', '525', 'likes_next_id', 'likes_
 SELECT reason FROM id_shards WHERE shard = 525;
 SELECT function FROM adopt_shard(525);
 SELECT reason FROM id_shards WHERE shard = 525;
+-- It gets another epoch.
+BEGIN;
+CREATE OR REPLACE FUNCTION insta525.likes_next_id() RETURNS bigint LANGUAGE sql RETURN shard_next_id(525, 'insta525.likes_id_seq', '2021-01-01 00:00+00');
+SELECT reason FROM id_shards WHERE shard = 525;
+ROLLBACK;
 DROP FUNCTION insta525.likes_next_id() CASCADE;
 SELECT reason FROM id_shards WHERE shard = 525;
 DO $$ BEGIN PERFORM pg_temp.original('insta525', '525', 'likes_next_id', 'likes_id_seq'); END $$;

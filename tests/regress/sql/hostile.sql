@@ -198,9 +198,9 @@ SELECT state, message, detail FROM raises('SELECT adopt_shard(611, sequence => '
 CREATE SEQUENCE insta611.table_id_seq;
 SELECT original('insta611', 611, 'insta611.table_id_seq');
 SELECT * FROM raises('SELECT adopt_shard(611, ''elsewhere'', ''insta611.next_id()'')');
-ALTER FUNCTION insta611.next_id() RENAME TO a_name_so_long_that_there_is_no_room_for_the_one_it_is_kept_by;
+ALTER FUNCTION insta611.next_id() RENAME TO a_name_so_long_that_there_is_no_room_to_keep_its_origin;
 SELECT state, message, detail FROM raises('SELECT adopt_shard(611, dry_run => true)');
-ALTER FUNCTION insta611.a_name_so_long_that_there_is_no_room_for_the_one_it_is_kept_by() RENAME TO next_id;
+ALTER FUNCTION insta611.a_name_so_long_that_there_is_no_room_to_keep_its_origin() RENAME TO next_id;
 
 -- A table whose owner may not read another table: no code runs with more privileges than its owner has.
 CREATE TABLE insta611.t (id bigint PRIMARY KEY DEFAULT insta611.next_id());

@@ -63,6 +63,8 @@ SELECT id_shard(next_id(77)), id_shard(next_id(5));
 SELECT state FROM unnest('{78,79}'::int[]) AS n, raises(format('SELECT next_id(%s)', n));
 SELECT * FROM raises('SELECT create_shard(77)');
 SELECT * FROM raises('SELECT create_shard(77, ''elsewhere'')');
+-- A schema of PostgreSQL is refused before anything is looked for in it.
+SELECT * FROM raises('SELECT create_shard(77, ''pg_catalog'')');
 SELECT state, message, hint FROM raises('SELECT create_shard(77, if_not_exists => true)');
 SELECT * FROM raises('SELECT claim_shard(77)');
 CREATE TABLE serials (id bigserial PRIMARY KEY);

@@ -70,6 +70,7 @@ CREATE SEQUENCE insta620.own;
 CREATE TABLE insta620.no_key (id bigserial);
 CREATE TABLE insta620.unique_only (id bigserial UNIQUE);
 CREATE TABLE insta620.number (id bigint DEFAULT insta620.next_id() PRIMARY KEY, number bigserial, other bigint GENERATED ALWAYS AS IDENTITY);
+CREATE TABLE insta620.included (id bigint, number bigserial, PRIMARY KEY (id) INCLUDE (number));
 CREATE TABLE insta620.of_own (id bigint DEFAULT nextval('insta620.own') PRIMARY KEY);
 CREATE TABLE insta620.constant (id bigint DEFAULT 7 PRIMARY KEY);
 CREATE TABLE insta620.none (id bigint PRIMARY KEY);
@@ -97,7 +98,7 @@ SELECT * FROM keys;
 SELECT * FROM sequences;
 SET ROLE regress_id_tenant;
 DROP TABLE insta620.no_key CASCADE;
-DROP TABLE insta620.unique_only, insta620.number, insta620.of_own, insta620.constant, insta620.none, insta620.alike, insta620.selected,
+DROP TABLE insta620.unique_only, insta620.number, insta620.included, insta620.of_own, insta620.constant, insta620.none, insta620.alike, insta620.selected,
     insta620.selected_into, insta620.later, insta620.shared, insta620.dumped;
 RESET ROLE;
 DROP TABLE insta620.replicated;

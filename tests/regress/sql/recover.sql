@@ -56,6 +56,7 @@ SELECT recovers_above('insta540.by_trigger', '1, $1', make_id(now() + interval '
 -- Other columns are not read, nor those of other shards and schemas.
 CREATE TABLE insta540.others (id bigint PRIMARY KEY, by_sequence bigint DEFAULT next_id(541, 'insta540.table_id_seq'), letters text DEFAULT insta540.next_id());
 CREATE TABLE elsewhere_540 (id bigint DEFAULT insta540.next_id());
+CREATE TRIGGER of_another_shard BEFORE INSERT ON insta540.others FOR EACH ROW EXECUTE FUNCTION next_id_trigger('541', 'id');
 INSERT INTO insta540.others VALUES (9223372036854775807, 9223372036854775807, 'x');
 INSERT INTO elsewhere_540 VALUES (9223372036854775807);
 SELECT lose_last_owner();

@@ -180,14 +180,16 @@ SELECT * FROM owners('insta9');
 CREATE TABLE insta9.photos (id bigint DEFAULT insta9.next_id());
 SELECT * FROM raises('SELECT convert_defaults_to_triggers(9)');
 DROP SCHEMA insta9 CASCADE;
--- unadopt_shard() does not drop a function of another role.
+-- unadopt_shard() does not drop a function of another role, nor one of the shard's owner for which that role has created id().
 CREATE SCHEMA insta9;
 GRANT USAGE, CREATE ON SCHEMA insta9 TO regress_id_evil;
 SELECT make_part(9, 'insta9', 'table_id_seq'), make_part(9, 'insta9', 'original');
+ALTER FUNCTION insta9.original_id() RENAME TO next_id;
 SELECT shard FROM adopt_shard(9);
 DROP FUNCTION insta9.epoch();
+SELECT make_part(9, 'insta9', 'original');
 SET ROLE regress_id_evil;
-SELECT make_part(9, 'insta9', 'epoch');
+SELECT make_part(9, 'insta9', part) FROM unnest('{epoch,id}'::text[]) AS part;
 SET ROLE regress_id_super;
 SELECT pg_sleep(1.1);
 SELECT unadopt_shard(9);
@@ -351,6 +353,32 @@ SELECT state, message FROM raises('SELECT next_id(9, ''insta9.spare'', ''1996-01
 SELECT id_shard(next_id(9, 'insta9.spare')), id_shard(next_id(8)), id_shard(next_id(8, 'insta9.own', '1996-01-01 00:00:00+00'));
 RESET ROLE;
 DROP SCHEMA insta9 CASCADE;
+
+-- The same sequence in a schema without a shard accepts any epoch, until the owner of such a definition owns the schema.
+CREATE SCHEMA apart AUTHORIZATION regress_id_super;
+GRANT USAGE ON SCHEMA apart TO regress_id_app;
+GRANT USAGE, CREATE ON SCHEMA apart TO regress_id_evil;
+SET ROLE regress_id_super;
+CREATE SEQUENCE apart.spare;
+GRANT USAGE ON SEQUENCE apart.spare TO regress_id_app;
+SET ROLE regress_id_evil;
+CREATE SEQUENCE apart.own;
+CREATE FUNCTION apart.shard_8(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
+    BEGIN ATOMIC SELECT 'apart.own'::regclass AS sequence, '1996-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
+SET ROLE regress_id_app;
+SELECT id_shard(next_id(9, 'apart.spare'));
+RESET ROLE;
+ALTER SCHEMA apart OWNER TO regress_id_evil;
+SET ROLE regress_id_app;
+SELECT state, message FROM raises('SELECT next_id(9, ''apart.spare'')');
+-- A definition whose sequence belongs to another role does not count.
+SET ROLE regress_id_evil;
+CREATE OR REPLACE FUNCTION apart.shard_8(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
+    BEGIN ATOMIC SELECT 'serials_id_seq'::regclass AS sequence, '1996-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
+SET ROLE regress_id_app;
+SELECT id_shard(next_id(9, 'apart.spare'));
+RESET ROLE;
+DROP SCHEMA apart CASCADE;
 
 -- Healthy shards. A role that only has CREATE on a schema creates a shard in it, and uses it.
 CREATE SCHEMA shared AUTHORIZATION regress_id_super;
