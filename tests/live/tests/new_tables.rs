@@ -59,6 +59,13 @@ fn new_tables_of_a_distributed_schema_get_a_trigger() {
         let insert = format!("INSERT INTO insta5.{table} DEFAULT VALUES RETURNING id_shard(id)");
         assert_eq!(one::<i32>(&mut home, &insert), 5, "{table}");
     }
+    // A default that calls a function of another role is not one of the shard.
+    cluster.everywhere(
+        "CREATE ROLE other; ALTER FUNCTION insta5.next_id() OWNER TO other;
+         CREATE TABLE insta5.kept (id bigint DEFAULT insta5.next_id() PRIMARY KEY)",
+    );
+    let kept = "insta5.kept.id insta5.next_id()".to_owned();
+    assert!(texts(&mut home, KEYS).contains(&kept));
 }
 
 /// Citus distributes a new table at the end of the statement that creates it, and refuses one with
@@ -163,5 +170,34 @@ fn dumps_are_restored_as_they_are() {
         assert!(texts(&mut client, KEYS).contains(&"insta5.newer.id insta5.next_id()".into()));
         let (state, ..) = error_of(&mut client, "DROP EXTENSION instagram_id");
         assert_eq!(state, "2BP01", "{database}");
+    }
+}
+
+mod since_18 {
+    use super::*;
+
+    /// An extension knows the keys of its tables, and a dump leaves their definitions out.
+    #[test]
+    fn tables_of_an_extension_are_left_as_they_are() {
+        needs_major(18);
+        let server = Server::start(&[]);
+        let files = server.path().join("extension");
+        std::fs::create_dir(&files).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(files.join(name), text).unwrap();
+        write("keys.control", "default_version = '1'");
+        write("keys--1.sql", "CREATE TABLE of_extension (id bigserial PRIMARY KEY);");
+        let mut client = server.connect();
+        setup(&mut client);
+        run(&mut client, EVENT_TRIGGER);
+        let folder = server.path().display();
+        run(&mut client, &format!("SET extension_control_path = '$system:{folder}'"));
+        run(&mut client, "CREATE EXTENSION keys SCHEMA insta5");
+        run(&mut client, "CREATE TABLE insta5.own (id bigserial PRIMARY KEY)");
+        let expected = [
+            "insta5.of_extension.id nextval('insta5.of_extension_id_seq'::regclass)",
+            "insta5.of_extension_id_seq",
+            "insta5.own.id insta5.next_id()",
+        ];
+        assert_eq!(texts(&mut client, KEYS), expected);
     }
 }

@@ -619,8 +619,12 @@ fn canceled_attempt_does_not_fail_other_sessions() {
 
 /// The reason in `id_shards` on a node; empty if ids can be generated there.
 fn reason_on(cluster: &Emulated, node: usize) -> String {
+    reason_in(&mut cluster.nodes[node].connect())
+}
+
+fn reason_in(client: &mut Client) -> String {
     let query = "SELECT coalesce(reason, '') FROM id_shards WHERE shard = 5 AND can_generate = (reason IS NULL)";
-    texts(&mut cluster.nodes[node].connect(), query).remove(0)
+    texts(client, query).remove(0)
 }
 
 /// The view shows a shard that cannot generate ids because the node that was the last to do so is
@@ -648,8 +652,15 @@ fn view_shows_shards_that_were_not_taken_over() {
     cluster.move_schema("insta5", 3);
     cluster.disable(2);
     assert_eq!(reason_on(&cluster, 3), "not taken over yet, last holder: group 2 (unreachable)");
+    // With the setting, ids continue without a node that was removed, not without a disabled one.
+    let mut continuing = cluster.nodes[3].connect();
+    run(&mut continuing, "SET instagram_id.continue_without_lost_nodes = on");
+    let reason = reason_in(&mut continuing);
+    assert_eq!(reason, "not taken over yet, last holder: group 2 (unreachable)");
     cluster.remove(2);
     assert_eq!(reason_on(&cluster, 3), "not taken over yet, last holder: group 2 (unreachable)");
+    let reason = reason_in(&mut continuing);
+    assert_eq!(reason, "not taken over yet, last holder: group 2 (removed)");
     is_refused_on(&cluster, 3, NEXT_ID, "55000");
     assert_eq!(reason_on(&cluster, 3), "not taken over yet, last holder: group 2 (unreachable)");
     ids.push(one(&mut cluster.nodes[3].connect(), "SELECT recover_shard(5)"));
@@ -1646,6 +1657,19 @@ fn role_that_cannot_connect_does_not_hinder_other_roles() {
     check_all_but_one(taken_over(&mut cluster.connect_as(0, "app")), 11, "as role first");
     next_of_several(&mut cluster.nodes[0].connect(), &mut ids);
     check_unique_and_increasing(&ids);
+}
+
+/// Without a table in the schema, no invalidation announces that it is placed on a node.
+#[test]
+fn node_that_gets_the_first_table_generates_ids() {
+    let cluster = Emulated::start(2);
+    cluster.create("SELECT create_shard(5)");
+    cluster.distribute("insta5", 2);
+    let mut new = cluster.nodes[2].connect();
+    is_refused(&mut new, NEXT_ID, "55000");
+    cluster.everywhere("CREATE TABLE insta5.photos (id bigint)");
+    cluster.move_schema("insta5", 2);
+    next_id(&mut new);
 }
 
 /// Ids that the owning node has issued are not repeated when a schema is distributed or
