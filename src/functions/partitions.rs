@@ -177,7 +177,8 @@ fn drop_old_id_partitions(
         parent.unlock(pg_sys::AccessShareLock);
         let mut attempts = Attempts::new();
         loop {
-            let parent = Parent::lock(table.0, pg_sys::AccessExclusiveLock)?;
+            let lock = || Parent::lock(table.0, pg_sys::AccessExclusiveLock);
+            let parent = attempts.counting(lock)?;
             // Now all other sessions that use the table wait for this one.
             let over = to_drop(&parent)?;
             if attempts.attempt(|attempts| parent.lock_to_remove(&over, detach, attempts))? {
@@ -411,15 +412,17 @@ impl Parent {
         unreachable!("a loop without an end")
     }
 
-    /// Attaches a table as a partition.
+    /// Attaches an empty table as a partition. PostgreSQL checks its foreign keys with a query, which
+    /// an error about policies of the referenced tables must not prevent.
     fn attach(&self, partition: Oid, range: Range) {
         let from = range.from.map_or("MINVALUE".into(), |id| id.to_string());
         let to = range.to.map_or("MAXVALUE".into(), |id| id.to_string());
-        self.run_as_owner(&format!(
+        let statement = format!(
             "ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({from}) TO ({to})",
             names::relation(self.oid),
             names::relation(partition)
-        ));
+        );
+        guc::with(&[(c"row_security", "on")], || self.run_as_owner(&statement));
     }
 
     /// Runs `f`, which calls [`Parent::run_as_owner`] for so many partitions. If the owner of the
@@ -597,7 +600,7 @@ fn is_created_in_time(create: impl FnOnce()) -> bool {
 fn partition_label(range: Range, epoch: Epoch) -> String {
     let begins = time_of(epoch, range.from).unwrap_or(epoch.at());
     let query = "SELECT to_char(utc, CASE WHEN utc = date_trunc('day', utc) THEN '\"p\"YYYYMMDD' ELSE '\"p\"YYYYMMDD_HH24MISS' END)
-         FROM (SELECT $1 AT TIME ZONE 'UTC' AS utc) AS t";
+         FROM (SELECT $1 AT TIME ZONE interval '0' AS utc) AS t";
     select(query, &[names::timestamp(begins).into()], |row| row.get(1)).pop().unwrap_or_default()
 }
 
@@ -631,10 +634,10 @@ fn check_owner(table: Oid) -> Result<Relation, Error> {
 /// The start of each period, from the one that contains `from` to the one `ahead` periods after the
 /// one that contains `now`, and the end of the last.
 fn boundaries(every: &str, from: TimestampUs, now: TimestampUs, ahead: i32) -> Vec<TimestampUs> {
-    let query = "SELECT begins AT TIME ZONE 'UTC'
+    let query = "SELECT begins AT TIME ZONE interval '0'
          FROM CAST('1 ' || $1 AS interval) AS period,
-              generate_series(date_trunc($1, $2 AT TIME ZONE 'UTC'),
-                              date_trunc($1, $3 AT TIME ZONE 'UTC') + ($4 + 1) * period, period) AS begins";
+              generate_series(date_trunc($1, $2 AT TIME ZONE interval '0'),
+                              date_trunc($1, $3 AT TIME ZONE interval '0') + ($4 + 1) * period, period) AS begins";
     let arguments =
         [every.into(), names::timestamp(from).into(), names::timestamp(now).into(), ahead.into()];
     select(query, &arguments, |row| row.get::<TimestampWithTimeZone>(1).map(i64::from))

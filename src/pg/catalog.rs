@@ -98,8 +98,11 @@ pub fn owns_schema(schema: Oid, role: Oid) -> bool {
     }
 }
 
-/// Whether the role owns this database or has its owner's privileges.
+/// Whether the role owns this database or has its owner's privileges, as pg_database_owner does.
 pub fn owns_database(role: Oid) -> bool {
+    if role == pg_sys::ROLE_PG_DATABASE_OWNER.into() {
+        return true;
+    }
     // SAFETY: a catalog lookup.
     unsafe {
         #[cfg(feature = "pg15")]
@@ -452,7 +455,12 @@ unsafe fn functions_that_need(
     is_complete.then_some(functions)
 }
 
-unsafe fn oid_key(column: pg_sys::AttrNumber, value: Oid) -> pg_sys::ScanKeyData {
+/// The key of a scan for the rows with an OID in a column.
+///
+/// # Safety
+///
+/// The column is of type oid.
+pub unsafe fn oid_key(column: pg_sys::AttrNumber, value: Oid) -> pg_sys::ScanKeyData {
     let mut key = pg_sys::ScanKeyData::default();
     let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
     // SAFETY: the operator compares OIDs.

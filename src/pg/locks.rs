@@ -39,34 +39,52 @@ impl Raw<'_> {
 }
 
 /// Keeps the schema from being dropped or renamed until the transaction ends. Returns whether it
-/// still exists.
+/// still exists. It waits for [`guc::lock_limit`] at most, and then raises an error.
 ///
 /// A statement looks its names up again after each wait for a lock. Without this, the owner of the
 /// schema could give the name to another schema meanwhile, and with it to his own objects.
 pub fn lock_schema(schema: Oid) -> bool {
+    // The owner of the schema can rename it again and again.
+    let deadline = Instant::now() + guc::lock_limit();
+    let left = || deadline.saturating_duration_since(Instant::now());
     lock_object(pg_sys::NamespaceRelationId, schema, 0, pg_sys::AccessShareLock);
+    loop {
+        match guc::with_lock_timeout(left(), || lock_row_of_schema(schema)) {
+            Some(pg_sys::TM_Result::TM_Updated) => continue,
+            None | Some(pg_sys::TM_Result::TM_Deleted) => return false,
+            // Locked, or this transaction has created or renamed the schema itself.
+            Some(_) => return true,
+        }
+    }
+}
+
+/// Locks the row of a schema as `SELECT FOR KEY SHARE` does; `None` if there is none. The name is a
+/// key, so a rename waits for this weakest lock.
+///
+/// PostgreSQL locks whatever is at a position, also if there is no row any more. So the position is
+/// not that of a cache, which may be outdated: it is found under a snapshot, which keeps the row
+/// from being removed, while a lock keeps the catalog from being rewritten.
+fn lock_row_of_schema(schema: Oid) -> Option<pg_sys::TM_Result::Type> {
     let mode = pg_sys::RowShareLock as pg_sys::LOCKMODE;
-    // The name is a key, so a rename waits for the weakest lock on the row.
     let (key_share, wait) =
         (pg_sys::LockTupleMode::LockTupleKeyShare, pg_sys::LockWaitPolicy::LockWaitBlock);
-    loop {
-        // SAFETY: locks a row as `SELECT FOR KEY SHARE` does. The row is found by its position; if
-        // it was updated there, the cache is read again.
-        let result = unsafe {
-            let cache = pg_sys::SysCacheIdentifier::NAMESPACEOID as c_int;
-            let cached = pg_sys::SearchSysCache1(cache, schema.into());
-            if cached.is_null() {
-                return false;
-            }
-            let mut row = pg_sys::HeapTupleData { t_self: (*cached).t_self, ..Default::default() };
-            pg_sys::ReleaseSysCache(cached);
-            let catalog = pg_sys::table_open(pg_sys::NamespaceRelationId, mode);
-            let command = pg_sys::GetCurrentCommandId(false);
+    // SAFETY: a catalog scan, whose key outlives it. The row that it has found stays where it is
+    // until the scan has ended. An error ends the scan and releases the snapshot with the
+    // transaction.
+    unsafe {
+        let catalog = pg_sys::table_open(pg_sys::NamespaceRelationId, mode);
+        let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
+        let mut key =
+            [catalog::oid_key(pg_sys::Anum_pg_namespace_oid as pg_sys::AttrNumber, schema)];
+        let index = Oid::from(pg_sys::NamespaceOidIndexId);
+        let scan = pg_sys::systable_beginscan(catalog, index, true, snapshot, 1, key.as_mut_ptr());
+        let row = pg_sys::systable_getnext(scan);
+        let result = (!row.is_null()).then(|| {
             let (mut buffer, mut failure) = (0, pg_sys::TM_FailureData::default());
             let result = pg_sys::heap_lock_tuple(
                 catalog,
-                &mut row,
-                command,
+                &mut pg_sys::HeapTupleData { t_self: (*row).t_self, ..Default::default() },
+                pg_sys::GetCurrentCommandId(false),
                 key_share,
                 wait,
                 false,
@@ -74,16 +92,13 @@ pub fn lock_schema(schema: Oid) -> bool {
                 &mut failure,
             );
             pg_sys::ReleaseBuffer(buffer);
-            pg_sys::table_close(catalog, mode);
-            pg_sys::AcceptInvalidationMessages();
             result
-        };
-        match result {
-            pg_sys::TM_Result::TM_Updated => continue,
-            pg_sys::TM_Result::TM_Deleted => return false,
-            // Locked, or this transaction has created or renamed the schema itself.
-            _ => return true,
-        }
+        });
+        pg_sys::systable_endscan(scan);
+        pg_sys::UnregisterSnapshot(snapshot);
+        pg_sys::table_close(catalog, mode);
+        pg_sys::AcceptInvalidationMessages();
+        result
     }
 }
 
@@ -166,6 +181,14 @@ impl Attempts {
             matches!(result, Ok(true))
         });
         result.map(|_| got_them)
+    }
+
+    /// Runs `f`, which waits for a lock that the attempts need, and counts its time.
+    pub fn counting<T>(&mut self, f: impl FnOnce() -> T) -> T {
+        let started = Instant::now();
+        let result = guc::with_lock_timeout(self.left, f);
+        self.left = self.left.saturating_sub(started.elapsed());
+        result
     }
 
     /// Pauses after a failed attempt. If the time is over, returns the relation whose lock another

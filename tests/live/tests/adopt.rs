@@ -478,6 +478,74 @@ fn names_do_not_change_while_a_partition_is_attached() {
     assert_eq!(texts(&mut watch, schemas), ["old"]);
 }
 
+/// Two sessions of a role that can read a table keep partitions from being dropped. The waits of all
+/// attempts, in which writers queue, have one limit.
+#[test]
+fn attempts_to_drop_partitions_have_one_limit() {
+    let server = Server::start(&[("fsync", "off")]);
+    let [mut client, mut reader, mut again] =
+        [server.connect(), server.connect(), server.connect()];
+    let begins = "from_time => now() - interval '2 months'";
+    client
+        .batch_execute(&format!(
+            "CREATE EXTENSION instagram_id; CREATE TABLE t (id bigint) PARTITION BY RANGE (id);
+             SELECT create_id_partitions('t', {begins}); SET lock_timeout = '3s'"
+        ))
+        .unwrap();
+    let oldest: String = one(
+        &mut client,
+        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 't'::regclass ORDER BY inhrelid LIMIT 1",
+    );
+    reader.batch_execute(&format!("BEGIN; SELECT FROM {oldest}")).unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let stop_at_end = StopAtEnd(&stop);
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                again.batch_execute("BEGIN; LOCK TABLE ONLY t IN ACCESS SHARE MODE").unwrap();
+                thread::sleep(Duration::from_millis(2500));
+                again.batch_execute("COMMIT").unwrap();
+            }
+        });
+        thread::sleep(Duration::from_millis(100));
+        let began = Instant::now();
+        let error = error_of(&mut client, "SELECT drop_old_id_partitions('t', now())");
+        assert_eq!(error.0, "55P03", "{}", error.1);
+        assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
+        drop(stop_at_end);
+    });
+}
+
+/// VACUUM FULL gives the rows of pg_namespace other positions while a call that locks the row of a
+/// schema waits for it.
+#[test]
+fn row_of_a_schema_is_found_again_after_vacuum_full() {
+    let server = Server::start(&[("fsync", "off")]);
+    let [mut client, mut reader, mut vacuum, mut watch] =
+        [server.connect(), server.connect(), server.connect(), server.connect()];
+    client
+        .batch_execute(
+            "CREATE EXTENSION instagram_id;
+             DO $$ BEGIN FOR n IN 1..300 LOOP EXECUTE format('CREATE SCHEMA before%s', n); END LOOP; END $$;
+             CREATE SCHEMA parts;
+             CREATE TABLE parts.t (id bigint) PARTITION BY RANGE (id);
+             DO $$ BEGIN FOR n IN 1..300 LOOP EXECUTE format('DROP SCHEMA before%s', n); END LOOP; END $$",
+        )
+        .unwrap();
+    // No session can connect or look a schema up meanwhile.
+    client.batch_execute("SELECT create_id_partitions('parts.t')").unwrap();
+    until_blocked(&mut watch, 0);
+    reader.batch_execute("BEGIN; SELECT FROM pg_toast.pg_toast_2615").unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| vacuum.batch_execute("VACUUM FULL pg_namespace").unwrap());
+        until_blocked(&mut watch, 1);
+        let call = "SELECT create_id_partitions('parts.t', ahead => 5)";
+        scope.spawn(|| client.batch_execute(call).unwrap());
+        until_blocked(&mut watch, 2);
+        reader.batch_execute("COMMIT").unwrap();
+    });
+}
+
 /// A role that may create objects in one schema keeps a transaction open in which it has created a
 /// shard. Calls for numbers that share its lock wait for ten seconds, not longer.
 #[test]

@@ -66,7 +66,7 @@ SELECT current_setting('server_version_num')::int < 190000 AS other_strings \gse
 SET row_security = off;
 SET quote_all_identifiers = on;
 SELECT count(*) FROM create_id_partitions('elsewhere', 'day', 5);
-SET TimeZone = 'America/St_Johns';
+SET TimeZone = 'UTC+5'; -- which defines UTC as an abbreviation
 SET DateStyle = 'Postgres, MDY';
 SET IntervalStyle = 'iso_8601';
 SELECT count(*) FROM create_id_partitions('elsewhere', 'day', 5);
@@ -404,6 +404,17 @@ SELECT count(*) > 0 AS dropped FROM drop_old_id_partitions('owned', now() - inte
 ALTER TABLE refers_to_owned OWNER TO CURRENT_USER;
 SELECT count(*) > 0 AS dropped FROM drop_old_id_partitions('owned', now() - interval '3 months');
 DROP SCHEMA trap CASCADE;
+
+-- Policies of a referenced table do not prevent new partitions, which have no rows, also for their owner.
+CREATE TABLE with_policies (id bigint PRIMARY KEY);
+CREATE TABLE refers_to_policies (id bigint, other bigint REFERENCES with_policies) PARTITION BY RANGE (id);
+ALTER TABLE with_policies ENABLE ROW LEVEL SECURITY;
+ALTER TABLE with_policies FORCE ROW LEVEL SECURITY;
+GRANT CREATE ON SCHEMA parts TO regress_id_owner;
+ALTER TABLE with_policies OWNER TO regress_id_owner;
+ALTER TABLE refers_to_policies OWNER TO regress_id_owner;
+SELECT count(*) FROM create_id_partitions('refers_to_policies', 'month', 1);
+DROP TABLE refers_to_policies, with_policies;
 
 -- Partitions have all properties of their table: defaults, generated and identity columns, checks, collations, storage,
 -- compression, indexes, unique and foreign keys, triggers.
