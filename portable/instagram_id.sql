@@ -806,16 +806,40 @@ BEGIN
 END $$;
 
 -- The functions of a shard, as the library creates them, except that next_id() runs with the rights
--- of its owner. Creates those that are missing, and returns how many.
+-- of its owner. "is_same" tells whether the one of that name belongs to the role of all shards and has
+-- this body, as PostgreSQL shows it, which doubles no backslash.
+CREATE OR REPLACE FUNCTION ids._parts(
+    shard integer, schema regnamespace, sequence regclass, epoch timestamptz, home text,
+    OUT name text, OUT arguments text, OUT form text, OUT body text, OUT comment text, OUT existing regprocedure, OUT is_same boolean
+) RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC'
+    SET quote_all_identifiers = off SET standard_conforming_strings = on AS $$
+    SELECT name, arguments, form, body, format(comment, shard), f.oid,
+        CASE WHEN proowner = (SELECT proowner FROM pg_proc WHERE oid = 'ids._shards(text)'::regprocedure)
+            THEN regexp_replace(pg_get_function_sqlbody(f.oid), '[[:space:]]+', ' ', 'g') IS NOT DISTINCT FROM
+                regexp_replace(body, '[[:space:]]+', ' ', 'g') ELSE false END
+    FROM (SELECT '''' || replace(sequence::text, '''', '''''') || '''') AS l (literal), LATERAL (VALUES
+        ('epoch', '', '', 'RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE',
+            format('RETURN %L::timestamp with time zone', epoch), 'instant that the ids of shard %s count from'),
+        ('next_id', '', '', 'RETURNS bigint LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER',
+            format('RETURN ids.shard_next_id(%s, %s::regclass, %L::timestamp with time zone)', shard, literal, epoch),
+            'next id of shard %s'),
+        ('id_time', 'id bigint', '20', 'RETURNS timestamptz LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE',
+            format('RETURN ids.shard_id_time(id, %L::timestamp with time zone)', epoch),
+            'time at which an id of shard %s was generated, to the millisecond'),
+        ('shard_' || shard, 'OUT sequence regclass, OUT epoch timestamptz, OUT home text', '', 'LANGUAGE sql IMMUTABLE PARALLEL SAFE',
+            format('BEGIN ATOMIC SELECT %s::regclass AS sequence, %L::timestamp with time zone AS epoch, %L::text AS home; END',
+                literal, epoch, home),
+            'defines shard %s for instagram_id: its sequence, epoch and database')
+        ) AS p (name, arguments, types, form, body, comment)
+        LEFT JOIN pg_proc AS f ON pronamespace = schema AND proname = name AND proargtypes = types::oidvector
+$$;
+
+-- Creates the functions of a shard that are missing, and returns how many.
 CREATE OR REPLACE FUNCTION ids._complete(shard integer, schema regnamespace, sequence regclass, epoch timestamptz, home text) RETURNS integer
-    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET "DateStyle" = 'ISO' SET "TimeZone" = 'UTC'
-    SET quote_all_identifiers = off SET standard_conforming_strings = on SET lock_timeout = '2s' AS $$
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 #variable_conflict use_variable
 DECLARE
-    -- As pg_get_function_sqlbody() shows it, which doubles no backslash.
-    literal text := '''' || replace(sequence::text, '''', '''''') || '''';
     part record;
-    existing regprocedure;
     created integer := 0;
 BEGIN
     -- A statement of the library runs on after the extension was dropped, with another lock on the
@@ -829,32 +853,16 @@ BEGIN
                 HINT = 'Try again when it has ended; it is listed in pg_locks, or in pg_prepared_xacts.';
         END;
     END IF;
-    FOR part IN VALUES
-        ('epoch', '', 'RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE',
-            format('RETURN %L::timestamp with time zone', epoch), 'instant that the ids of shard %s count from'),
-        ('next_id', '', 'RETURNS bigint LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER',
-            format('RETURN ids.shard_next_id(%s, %s::regclass, %L::timestamp with time zone)', shard, literal, epoch),
-            'next id of shard %s'),
-        ('id_time', 'id bigint', 'RETURNS timestamptz LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE',
-            format('RETURN ids.shard_id_time(id, %L::timestamp with time zone)', epoch),
-            'time at which an id of shard %s was generated, to the millisecond'),
-        ('shard_' || shard, 'OUT sequence regclass, OUT epoch timestamptz, OUT home text', 'LANGUAGE sql IMMUTABLE PARALLEL SAFE',
-            format('BEGIN ATOMIC SELECT %s::regclass AS sequence, %L::timestamp with time zone AS epoch, %L::text AS home; END',
-                literal, epoch, home),
-            'defines shard %s for instagram_id: its sequence, epoch and database')
-    LOOP
-        existing := to_regprocedure(format('%s.%s(%s)', schema, part.column1, CASE part.column1 WHEN 'id_time' THEN 'bigint' END));
-        IF existing IS NULL THEN
-            EXECUTE format('CREATE FUNCTION %s.%s(%s) %s %s', schema, part.column1, part.column2, part.column3, part.column4);
-            EXECUTE format('COMMENT ON FUNCTION %s.%s(%s) IS %L', schema, part.column1, part.column2, format(part.column5, shard));
-            created := created + 1;
-        ELSIF regexp_replace(part.column4, '[[:space:]]+', ' ', 'g') IS DISTINCT FROM
-                (SELECT regexp_replace(pg_get_function_sqlbody(oid), '[[:space:]]+', ' ', 'g') FROM pg_proc
-                    WHERE oid = existing AND proowner = quote_ident(current_user)::regrole)
-        THEN
-            RAISE EXCEPTION USING ERRCODE = '42723', MESSAGE = format('function %s already exists', existing),
-                DETAIL = format('It is not the function that shard %s needs.', shard), HINT = 'Rename or drop it.';
+    FOR part IN SELECT * FROM ids._parts(shard, schema, sequence, epoch, home) AS p WHERE NOT p.is_same LOOP
+        IF part.existing IS NOT NULL THEN
+            RAISE EXCEPTION USING ERRCODE = '42723', MESSAGE = format('function %s already exists', part.existing),
+                DETAIL = format('It is not the function that shard %s needs.', shard),
+                HINT = CASE WHEN part.name = 'next_id' THEN format('Rename it, or use CREATE OR REPLACE FUNCTION %s.next_id() %s %s.', schema, part.form, part.body)
+                    ELSE 'Rename or drop it.' END;
         END IF;
+        EXECUTE format('CREATE FUNCTION %s.%s(%s) %s %s', schema, part.name, part.arguments, part.form, part.body);
+        EXECUTE format('COMMENT ON FUNCTION %s.%s(%s) IS %L', schema, part.name, part.arguments, part.comment);
+        created := created + 1;
     END LOOP;
     RETURN created;
 END $$;
@@ -1133,7 +1141,7 @@ CREATE OR REPLACE FUNCTION ids._shard_reason(shard integer, schema regnamespace)
 #variable_conflict use_variable
 DECLARE
     found record;
-    missing text;
+    altered text;
     last bigint;
     faults text[];
 BEGIN
@@ -1143,16 +1151,15 @@ BEGIN
     END IF;
     faults := ids._faults(found.sequence, NULL);
     last := CASE WHEN has_sequence_privilege(found.sequence, 'SELECT, USAGE') THEN pg_sequence_last_value(found.sequence) END;
-    SELECT string_agg(format('%s.%s is missing', schema, name), '; ') INTO missing
-        FROM unnest('{epoch(),next_id(),id_time(bigint)}'::text[]) AS name WHERE NOT EXISTS (SELECT FROM pg_proc
-            WHERE pronamespace = schema AND name = format('%s(%s)', proname, pg_get_function_identity_arguments(oid)) OR
-                pronamespace = schema AND proname = 'id_time' AND name LIKE 'id_time%' AND proargtypes = '20');
+    SELECT string_agg(CASE WHEN existing IS NULL THEN format('%s.%s(%s) is missing', schema, name, ltrim(arguments, 'id '))
+            ELSE existing || CASE name WHEN 'next_id' THEN ' does not generate the shard''s ids' ELSE ' is not the shard''s' END END, '; ')
+        INTO altered FROM ids._parts(shard, schema, found.sequence, found.epoch, found.home) WHERE NOT is_same;
     RETURN NULLIF(concat_ws('; ', CASE WHEN faults[1] LIKE 'Its maximum%' AND cardinality(faults) = 1
                 AND last >= (SELECT seqmax FROM pg_sequence WHERE seqrelid = found.sequence) THEN 'closed by a move'
             WHEN faults <> '{}' THEN 'sequence altered: ' || (SELECT string_agg(lower(left(fault, 1))
                 || substr(regexp_replace(fault, '[.] .*', ''), 2), '; ') FROM unnest(faults) AS fault) END,
         CASE WHEN last >= 1125899906842623 THEN 'end of ids' END,
-        CASE WHEN found.home <> ids._this_database() THEN 'copied from another database' END, missing), '');
+        CASE WHEN found.home <> ids._this_database() THEN 'copied from another database' END, altered), '');
 END $$;
 
 CREATE OR REPLACE VIEW ids.id_shards AS

@@ -558,6 +558,29 @@ fn hints_can_be_followed() {
     run(&mut installer, "SET search_path = public");
     let (_, _, hint) = error_of(&mut installer, "SELECT ids.next_id(99)");
     run(&mut installer, hint.strip_prefix("Create the shard with ").unwrap().trim_end_matches('.'));
+    // A function that a migration has replaced, with a default on it.
+    run(
+        &mut installer,
+        "CREATE TABLE insta5.photos (id bigint DEFAULT insta5.next_id());
+         CREATE OR REPLACE FUNCTION insta5.next_id() RETURNS bigint LANGUAGE sql
+             RETURN nextval('insta5.table_id_seq')",
+    );
+    let reason = "SELECT reason FROM ids.id_shards WHERE shard = 5";
+    let replaced = "insta5.next_id() does not generate the shard's ids";
+    assert_eq!(one::<String>(&mut connect_as(&server, "writer"), reason), replaced);
+    let again = "SELECT ids.create_shard(5, if_not_exists => true)";
+    let (_, _, hint) = error_of(&mut installer, again);
+    run(&mut installer, hint.strip_prefix("Rename it, or use ").unwrap().trim_end_matches('.'));
+    assert_eq!(one::<Option<String>>(&mut installer, reason), None);
+    run(&mut installer, again);
+    run(&mut connect_as(&server, "writer"), "SELECT insta5.next_id()");
+    run(
+        &mut installer,
+        "CREATE OR REPLACE FUNCTION insta5.epoch() RETURNS timestamptz LANGUAGE sql IMMUTABLE RETURN now();
+         DROP FUNCTION insta5.id_time(bigint)",
+    );
+    let others = "insta5.epoch() is not the shard's; insta5.id_time(bigint) is missing";
+    assert_eq!(one::<String>(&mut installer, reason), others);
 }
 
 /// PostgreSQL sends an error before it releases the locks of the statement, so a client that reads
